@@ -1,0 +1,103 @@
+//! What a backend must provide.
+
+use std::fmt::Debug;
+
+use tiled_geometry::Region;
+use tiled_tensor::{Element, View, ViewMut};
+
+use crate::{ExactSum, Extremum, Kernel, Partial, Reduction};
+
+/// The most inputs that a kernel has.
+pub const MAX_INPUTS: usize = 8;
+
+/// Carries out kernels and reductions on windows.
+///
+/// The contract, in full in `docs/`:
+/// - An output element depends only on the values in its receptive field, in an order of summation that does
+///   not depend on the region asked for. So a tiled run equals an untiled one bit for bit.
+/// - Padding lanes (see [`tiled_tensor::Layout`]) never reach a real lane.
+/// - A reduction gives the same bits for the same sequence of shares, whatever the number of threads.
+pub trait Backend<T: Element>: Send + Sync + Debug {
+    /// The name with the instruction set, as it stands in reports.
+    fn name(&self) -> String;
+
+    /// The channel block of windows with this many channels: a power of two, at most 64.
+    fn block(&self, channels: usize) -> usize;
+
+    /// The elements that [`Backend::pack`] fills for this kernel, given the lengths of its parameters.
+    fn packed_len(&self, kernel: &Kernel, params: &[usize]) -> usize {
+        let _ = kernel;
+        params.iter().sum()
+    }
+
+    /// Arranges the parameters of a kernel for [`Backend::compute`]; the default lays them one after another.
+    ///
+    /// # Panics
+    /// Where `packed` is not as long as [`Backend::packed_len`] says.
+    fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
+        let _ = kernel;
+        let mut rest = packed;
+        for param in params {
+            let (head, tail) = rest.split_at_mut(param.len());
+            head.copy_from_slice(param);
+            rest = tail;
+        }
+        assert!(rest.is_empty(), "{} packed elements left over", rest.len());
+    }
+
+    /// Computes `region` of the output, which lies in the region that `output` holds.
+    ///
+    /// Each input holds at least what the region needs, clipped to the tensor.
+    ///
+    /// # Panics
+    /// Where a window does not hold what the region needs.
+    fn compute(
+        &self,
+        kernel: &Kernel,
+        packed: &[T],
+        inputs: &[View<'_, T>],
+        output: ViewMut<'_, T>,
+        region: Region<2>,
+    );
+
+    /// The elements of a [`Partial::Values`] of this reduction; zero where it keeps exact sums or extrema.
+    fn partial_len(&self, reduction: &Reduction) -> usize {
+        match reduction {
+            Reduction::ConvWeight(conv) => conv.weight_len(),
+            _ => 0,
+        }
+    }
+
+    /// A fresh state for a reduction over a domain of this batch size and channel count.
+    fn partial(&self, reduction: &Reduction, batch: usize, channels: usize) -> Partial<T> {
+        match reduction {
+            Reduction::ConvWeight(_) => {
+                Partial::Values(tiled_tensor::AlignedBuffer::new(self.partial_len(reduction)))
+            }
+            Reduction::ImageMax => Partial::Extrema(vec![Extremum::default(); batch * channels]),
+            _ => Partial::Exact(vec![ExactSum::default(); reduction.slots(batch, channels)]),
+        }
+    }
+
+    /// Takes the disjoint `share` of the domain into `partial`. `params` are in the layouts of [`Reduction`].
+    ///
+    /// # Panics
+    /// Where a window does not hold what the share needs, or `partial` belongs to another reduction.
+    fn reduce(
+        &self,
+        reduction: &Reduction,
+        params: &[&[T]],
+        inputs: &[View<'_, T>],
+        share: Region<2>,
+        partial: &mut Partial<T>,
+    );
+
+    /// Brings a finished [`Partial::Values`] into the layout that [`Reduction`] names.
+    ///
+    /// # Panics
+    /// Where a length does not fit the reduction.
+    fn unpack(&self, reduction: &Reduction, values: &[T], result: &mut [T]) {
+        let _ = reduction;
+        result.copy_from_slice(values);
+    }
+}

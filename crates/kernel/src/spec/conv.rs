@@ -1,0 +1,50 @@
+//! The geometry of a two-dimensional convolution.
+
+use tiled_geometry::Window;
+
+/// A convolution `y[n,o,i,j] = b[o] + Σ w[o,c,u,v] · x[n, g·C/G + c, i·s−p+d·u, j·s−p+d·v]`, zero outside `x`.
+///
+/// Weights are OIHW: `[out_channels, in_channels/groups, kh, kw]`. Group `g` of output channel `o` is
+/// `o / (out_channels/groups)`. The same geometry serves the gradients and, with the roles of input and
+/// output swapped, the transposed convolution.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Conv {
+    /// Channels of `x`.
+    pub in_channels: usize,
+    /// Channels of `y`.
+    pub out_channels: usize,
+    /// Groups G; divides both channel counts.
+    pub groups: usize,
+    /// Kernel, stride, dilation and padding before, for height and width.
+    pub windows: [Window; 2],
+    /// Extents of `x`: height, width.
+    pub input: [i64; 2],
+    /// Extents of `y`: height, width.
+    pub output: [i64; 2],
+}
+
+impl Conv {
+    /// The extents of the kernel: kh, kw.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "kernels are between 1 and 2^20"
+    )]
+    pub fn kernel(&self) -> [usize; 2] {
+        self.windows.map(|window| window.kernel() as usize)
+    }
+
+    /// The shape of the weights, OIHW.
+    #[must_use]
+    pub fn weight_shape(&self) -> [usize; 4] {
+        let [kh, kw] = self.kernel();
+        [self.out_channels, self.in_channels / self.groups, kh, kw]
+    }
+
+    /// The number of weights.
+    #[must_use]
+    pub fn weight_len(&self) -> usize {
+        self.weight_shape().iter().product()
+    }
+}

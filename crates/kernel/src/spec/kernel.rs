@@ -1,0 +1,184 @@
+//! Computations from regions of inputs to a region of an output.
+
+use tiled_geometry::{Padding, Resize};
+
+use super::{Activation, Conv, Pool};
+
+/// A computation of one output from at most [`crate::MAX_INPUTS`] inputs, element by element in global coordinates.
+///
+/// Inputs and parameters are listed in order; parameters are slices in the layouts named here.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Kernel {
+    /// Convolution of `[x]`; parameters: weight OIHW, then bias `[out_channels]` where `bias`.
+    /// The activation, if any, follows the bias.
+    Conv2d {
+        /// The geometry.
+        conv: Conv,
+        /// Whether there is a bias.
+        bias: bool,
+        /// What is applied to the result.
+        activation: Option<Activation>,
+    },
+    /// Gradient of a convolution with respect to its input, from `[gy]`; parameters: weight OIHW, then where
+    /// `bias` a bias `[in_channels]` added to the result. With the bias it is the transposed convolution.
+    Conv2dBackwardInput {
+        /// The geometry of the convolution whose gradient it is.
+        conv: Conv,
+        /// Whether there is a bias.
+        bias: bool,
+        /// What is applied to the result.
+        activation: Option<Activation>,
+    },
+    /// Maximum over the window of `[x]`, padding never chosen; NaN wins.
+    MaxPool2d(Pool),
+    /// From `[gy, x]`: each `gy` goes to the first maximum of its window in row-major order; NaN wins.
+    MaxPool2dBackward(Pool),
+    /// Mean over the window of `[x]`.
+    AvgPool2d(Pool),
+    /// From `[gy]`: each `gy`, divided by its divisor, goes to its whole window.
+    AvgPool2dBackward(Pool),
+    /// The function of `[x]`.
+    Activation(Activation),
+    /// From `[gy, saved]`: `gy` times the derivative; `saved` is the output of the activation where
+    /// [`Activation::differentiates_from_output`], else its input.
+    ActivationBackward(Activation),
+    /// `[a, b]`: the sum.
+    Add,
+    /// `[a, b]`: the product.
+    Mul,
+    /// The inputs one after another along the channels.
+    Concat,
+    /// The channels `begin ..` of `[x]`, as many as the output has.
+    Slice {
+        /// The first channel.
+        begin: usize,
+    },
+    /// Resampling of `[x]`, height and width.
+    Resize([Resize; 2]),
+    /// Gradient of resampling, from `[gy]`.
+    ResizeBackward([Resize; 2]),
+    /// Reflect or replicate padding of `[x]`, height and width.
+    Pad([Padding; 2]),
+    /// Gradient of padding, from `[gy]`: each input sums, in row-major order, what showed it.
+    PadBackward([Padding; 2]),
+    /// `x·a[c] + b[c]` of `[x]` (one rounding); parameters a, b. Batch normalisation once its statistics are known.
+    ChannelAffine {
+        /// What is applied to the result.
+        activation: Option<Activation>,
+    },
+    /// `g·a[c] + (x·b[c] + d[c])` of `[g, x]` (one rounding each); parameters a, b, d. Gradient of batch
+    /// normalisation in training.
+    ChannelCombine,
+    /// `scale·v[n,c,0,0]` everywhere, of `[v]` with one pixel: gradient of a global mean.
+    Broadcast {
+        /// The factor.
+        scale: f64,
+    },
+    /// `v[n,c,0,0]` at one position of each channel and zero elsewhere, of `[v]` with one pixel; parameter:
+    /// positions `[n][c][4]` as `y div 2^20, y mod 2^20, x div 2^20, x mod 2^20`. Gradient of a global maximum.
+    Scatter,
+    /// `[x]` with each element zeroed with this probability and scaled by `1/(1−p)` otherwise. Which ones
+    /// depends on the seed and the global position alone, through [`crate::Kernel::keeps`].
+    Dropout {
+        /// The probability of zeroing, below one.
+        probability: f64,
+        /// The seed.
+        seed: u64,
+    },
+    /// `(p − t)·scale` of `[p, t]`: gradient of the squared error with `scale` twice the weight of an element.
+    DifferenceScaled {
+        /// The factor.
+        scale: f64,
+    },
+    /// `(softmax(p)[c] − t)·scale` of `[p, t]` per pixel: gradient of cross-entropy. `t` has one channel with the
+    /// class (a whole number; negative: ignored, gradient zero), or as many channels as `p` with probabilities.
+    CrossEntropyBackward {
+        /// The factor.
+        scale: f64,
+    },
+    /// A constant; no inputs.
+    Fill {
+        /// The value.
+        value: f64,
+    },
+}
+
+impl Kernel {
+    /// The name, as it stands in plans and messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Conv2d { .. } => "conv2d",
+            Self::Conv2dBackwardInput { .. } => "conv2d_backward_input",
+            Self::MaxPool2d(_) => "max_pool2d",
+            Self::MaxPool2dBackward(_) => "max_pool2d_backward",
+            Self::AvgPool2d(_) => "avg_pool2d",
+            Self::AvgPool2dBackward(_) => "avg_pool2d_backward",
+            Self::Activation(_) => "activation",
+            Self::ActivationBackward(_) => "activation_backward",
+            Self::Add => "add",
+            Self::Mul => "mul",
+            Self::Concat => "concat",
+            Self::Slice { .. } => "slice",
+            Self::Resize(_) => "upsample",
+            Self::ResizeBackward(_) => "upsample_backward",
+            Self::Pad(_) => "pad",
+            Self::PadBackward(_) => "pad_backward",
+            Self::ChannelAffine { .. } => "channel_affine",
+            Self::ChannelCombine => "channel_combine",
+            Self::Broadcast { .. } => "broadcast",
+            Self::Scatter => "scatter",
+            Self::Dropout { .. } => "dropout",
+            Self::DifferenceScaled { .. } => "mse_backward",
+            Self::CrossEntropyBackward { .. } => "cross_entropy_backward",
+            Self::Fill { .. } => "fill",
+        }
+    }
+
+    /// Floating-point operations for one element of the output (a multiply-add counts two), borders ignored.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "an estimate of arithmetic; channel counts are far below 2^53"
+    )]
+    pub fn flops_per_element(&self) -> f64 {
+        let taps = |pool: &Pool| pool.windows.iter().map(|w| w.kernel() as f64).product::<f64>();
+        match self {
+            Self::Conv2d { conv, .. } => 2.0 * conv.weight_len() as f64 / conv.out_channels as f64,
+            Self::Conv2dBackwardInput { conv, .. } => {
+                let strides: f64 = conv.windows.iter().map(|w| w.stride() as f64).product();
+                2.0 * conv.weight_len() as f64 / conv.in_channels as f64 / strides
+            }
+            Self::MaxPool2d(pool) | Self::AvgPool2d(pool) => taps(pool),
+            Self::MaxPool2dBackward(pool) | Self::AvgPool2dBackward(pool) => {
+                let strides: f64 = pool.windows.iter().map(|w| w.stride() as f64).product();
+                2.0 * taps(pool) / strides
+            }
+            Self::Resize(_) | Self::ResizeBackward(_) => 8.0,
+            Self::ChannelAffine { .. } | Self::DifferenceScaled { .. } => 2.0,
+            Self::ChannelCombine | Self::CrossEntropyBackward { .. } => 4.0,
+            Self::Concat | Self::Slice { .. } | Self::Pad(_) | Self::Fill { .. } => 0.0,
+            _ => 1.0,
+        }
+    }
+
+    /// Whether dropout with this seed and probability keeps the element at this global position.
+    ///
+    /// The position is hashed (splitmix64 finaliser; Steele, Lea, Flood, "Fast splittable pseudorandom number
+    /// generators", 2014), so that the mask is the same under every tiling.
+    #[must_use]
+    pub fn keeps(seed: u64, probability: f64, [n, c]: [usize; 2], [y, x]: [i64; 2]) -> bool {
+        let mix = |mut z: u64| {
+            z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        };
+        let plane = mix(mix(seed ^ n as u64) ^ c as u64);
+        let bits = mix(mix(plane ^ y.cast_unsigned()) ^ x.cast_unsigned());
+        #[expect(clippy::cast_precision_loss, reason = "53 bits are exact in f64")]
+        let uniform = (bits >> 11) as f64 / (1_u64 << 53) as f64;
+        uniform >= probability
+    }
+}

@@ -1,0 +1,91 @@
+//! Aligned storage.
+
+use std::alloc::{Layout as AllocLayout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+use crate::Element;
+
+/// Zeroed storage whose start is aligned to a cache line, 64 bytes: what vector loads want.
+pub struct AlignedBuffer<T: Element> {
+    start: NonNull<T>,
+    len: usize,
+}
+
+const ALIGNMENT_BYTES: usize = 64;
+
+impl<T: Element> AlignedBuffer<T> {
+    /// Storage for `len` zeros.
+    ///
+    /// # Panics
+    /// Where the size in bytes overflows. Where memory runs out the process ends, as with `Vec`.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        if len == 0 {
+            return Self { start: NonNull::dangling(), len };
+        }
+        let layout = Self::alloc_layout(len);
+        // SAFETY: the layout has a size above zero, because `len > 0` and elements are 4 or 8 bytes.
+        let start = unsafe { alloc_zeroed(layout) }.cast::<T>();
+        match NonNull::new(start) {
+            Some(start) => Self { start, len },
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    fn alloc_layout(len: usize) -> AllocLayout {
+        AllocLayout::array::<T>(len)
+            .and_then(|layout| layout.align_to(ALIGNMENT_BYTES))
+            .expect("storage size fits the address space")
+    }
+}
+
+impl<T: Element> Drop for AlignedBuffer<T> {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: allocated in `new` with the same layout, and not freed before.
+            unsafe { dealloc(self.start.as_ptr().cast(), Self::alloc_layout(self.len)) }
+        }
+    }
+}
+
+impl<T: Element> Deref for AlignedBuffer<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        // SAFETY: `start` is valid for `len` initialised elements (zeroed, and all bits zero is a float), or
+        // dangling and aligned with `len == 0`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Element> DerefMut for AlignedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; `&mut self` makes the borrow exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T: Element> Default for AlignedBuffer<T> {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl<T: Element> Clone for AlignedBuffer<T> {
+    fn clone(&self) -> Self {
+        let mut copy = Self::new(self.len);
+        copy.copy_from_slice(self);
+        copy
+    }
+}
+
+impl<T: Element> std::fmt::Debug for AlignedBuffer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AlignedBuffer").field("len", &self.len).field("dtype", &T::DTYPE).finish()
+    }
+}
+
+// SAFETY: it owns its storage, like `Vec<T>`; elements are plain floats.
+unsafe impl<T: Element> Send for AlignedBuffer<T> {}
+// SAFETY: shared access only reads, like `Vec<T>`.
+unsafe impl<T: Element> Sync for AlignedBuffer<T> {}

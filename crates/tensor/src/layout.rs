@@ -1,0 +1,193 @@
+//! Where the elements of a window lie.
+
+use tiled_geometry::{Interval, Region};
+
+/// A layout whose size does not fit the address space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a window of {batch}×{channels} channels, {ring} rows, {cols} columns overflows 64-bit sizes")]
+pub struct LayoutError {
+    /// The batch size.
+    pub batch: usize,
+    /// The number of channels.
+    pub channels: usize,
+    /// The rows of storage.
+    pub ring: usize,
+    /// The columns.
+    pub cols: usize,
+}
+
+/// A channel-blocked window `N·(C/block)·ring·cols·block` with the region that it holds.
+///
+/// Lanes past the last channel of the last block ("padding lanes") hold unspecified values: a kernel may
+/// write anything there and must not let them reach a real lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    batch: usize,
+    channels: usize,
+    block: usize,
+    ring: usize,
+    region: Region<2>,
+    row_stride: usize,
+    block_stride: usize,
+    batch_stride: usize,
+}
+
+impl Layout {
+    /// The layout of a window over `region` with storage for `ring` rows.
+    ///
+    /// The columns of `region` fix the row length. Its rows may be more than `ring`: then it stands for a
+    /// window that slides, and [`Layout::with_rows`] gives what it holds at a time.
+    ///
+    /// # Errors
+    /// Where the size overflows.
+    pub fn new(
+        batch: usize,
+        channels: usize,
+        block: usize,
+        region: Region<2>,
+        ring: usize,
+    ) -> Result<Self, LayoutError> {
+        let cols = usize::try_from(region.cols().len()).unwrap_or(usize::MAX);
+        let error = LayoutError { batch, channels, ring, cols };
+        let row_stride = cols.checked_mul(block).ok_or(error)?;
+        let block_stride = row_stride.checked_mul(ring).ok_or(error)?;
+        let batch_stride = block_stride.checked_mul(channels.div_ceil(block.max(1))).ok_or(error)?;
+        let len = batch_stride.checked_mul(batch).ok_or(error)?;
+        if i64::try_from(len.checked_mul(8).ok_or(error)?).is_err() {
+            return Err(error);
+        }
+        Ok(Self { batch, channels, block, ring, region, row_stride, block_stride, batch_stride })
+    }
+
+    /// The layout of a whole `NCHW` tensor.
+    ///
+    /// # Errors
+    /// Where the size overflows.
+    pub fn nchw(shape: [usize; 4]) -> Result<Self, LayoutError> {
+        let [batch, channels, height, width] = shape;
+        let error = LayoutError { batch, channels, ring: height, cols: width };
+        let extent = |size: usize| i64::try_from(size).map_err(|_| error);
+        Self::new(batch, channels, 1, Region::whole([extent(height)?, extent(width)?]), height)
+    }
+
+    /// The same storage holding other rows.
+    ///
+    /// # Panics
+    /// Where the rows are more than the ring stores.
+    #[must_use]
+    pub fn with_rows(self, rows: Interval) -> Self {
+        assert!(
+            usize::try_from(rows.len()).is_ok_and(|len| len <= self.ring),
+            "{rows} rows in a ring of {}",
+            self.ring
+        );
+        Self { region: Region::from_rows_cols(rows, self.region.cols()), ..self }
+    }
+
+    /// The batch size, N.
+    #[must_use]
+    pub const fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// The number of channels, C.
+    #[must_use]
+    pub const fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// The channels of a block; one for plain `NCHW`.
+    #[must_use]
+    pub const fn block(&self) -> usize {
+        self.block
+    }
+
+    /// The number of blocks, `ceil(C / block)`.
+    #[must_use]
+    pub const fn blocks(&self) -> usize {
+        self.channels.div_ceil(self.block)
+    }
+
+    /// The rows of storage.
+    #[must_use]
+    pub const fn ring(&self) -> usize {
+        self.ring
+    }
+
+    /// The region of the whole tensor that it holds.
+    #[must_use]
+    pub const fn region(&self) -> Region<2> {
+        self.region
+    }
+
+    /// The rows that it holds.
+    #[must_use]
+    pub const fn rows(&self) -> Interval {
+        self.region.rows()
+    }
+
+    /// The columns that it holds.
+    #[must_use]
+    pub const fn cols(&self) -> Interval {
+        self.region.cols()
+    }
+
+    /// Elements from one row of storage to the next.
+    #[must_use]
+    pub const fn row_stride(&self) -> usize {
+        self.row_stride
+    }
+
+    /// Elements from one block of channels to the next.
+    #[must_use]
+    pub const fn block_stride(&self) -> usize {
+        self.block_stride
+    }
+
+    /// Elements from one image of the batch to the next.
+    #[must_use]
+    pub const fn batch_stride(&self) -> usize {
+        self.batch_stride
+    }
+
+    /// The elements of storage.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.batch * self.batch_stride
+    }
+
+    /// Whether there is no storage.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The offset of the first element of row `y` of channel block `block` of image `n`: column `cols.begin`, lane 0.
+    ///
+    /// # Panics
+    /// Where the ring is empty.
+    #[must_use]
+    #[inline(always)]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_possible_wrap,
+        reason = "a remainder of a positive ring is between 0 and the ring, which fits usize"
+    )]
+    pub const fn row_offset(&self, n: usize, block: usize, y: i64) -> usize {
+        let row = y.rem_euclid(self.ring as i64) as usize;
+        n * self.batch_stride + block * self.block_stride + row * self.row_stride
+    }
+
+    /// The offset of element (n, c, y, x) in global coordinates.
+    ///
+    /// # Panics
+    /// Where the ring is empty.
+    #[must_use]
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "x lies in the columns held")]
+    pub const fn offset(&self, n: usize, c: usize, y: i64, x: i64) -> usize {
+        let col = (x - self.region.cols().begin()) as usize;
+        self.row_offset(n, c / self.block, y) + col * self.block + c % self.block
+    }
+}

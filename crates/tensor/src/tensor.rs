@@ -1,0 +1,72 @@
+//! Owned `NCHW` tensors.
+
+use crate::{AlignedBuffer, Element, Layout, LayoutError, View, ViewMut};
+
+/// An owned, contiguous `NCHW` tensor.
+#[derive(Clone, Debug)]
+pub struct Tensor<T: Element> {
+    data: AlignedBuffer<T>,
+    layout: Layout,
+}
+
+impl<T: Element> Tensor<T> {
+    /// A tensor of zeros.
+    ///
+    /// # Errors
+    /// Where the size overflows.
+    pub fn zeros(shape: [usize; 4]) -> Result<Self, LayoutError> {
+        let layout = Layout::nchw(shape)?;
+        Ok(Self { data: AlignedBuffer::new(layout.len()), layout })
+    }
+
+    /// A tensor whose element (n, c, y, x) is `f([n, c, y, x])`.
+    ///
+    /// # Errors
+    /// Where the size overflows.
+    pub fn from_fn(shape: [usize; 4], mut f: impl FnMut([usize; 4]) -> T) -> Result<Self, LayoutError> {
+        let mut tensor = Self::zeros(shape)?;
+        let [batch, channels, height, width] = shape;
+        let mut values = tensor.data.iter_mut();
+        for n in 0..batch {
+            for c in 0..channels {
+                for y in 0..height {
+                    for (x, value) in values.by_ref().take(width).enumerate() {
+                        *value = f([n, c, y, x]);
+                    }
+                }
+            }
+        }
+        Ok(tensor)
+    }
+
+    /// The shape, NCHW.
+    #[must_use]
+    pub fn shape(&self) -> [usize; 4] {
+        let [rows, cols] = self.layout.region().axes().map(|axis| usize::try_from(axis.len()).unwrap_or(0));
+        [self.layout.batch(), self.layout.channels(), rows, cols]
+    }
+
+    /// The elements in row-major order.
+    #[must_use]
+    pub fn data(&self) -> &[T] {
+        &self.data
+    }
+
+    /// The elements in row-major order.
+    #[must_use]
+    pub fn data_mut(&mut self) -> &mut [T] {
+        &mut self.data
+    }
+
+    /// The whole tensor as a window.
+    #[must_use]
+    pub fn view(&self) -> View<'_, T> {
+        View::new(&self.data, self.layout)
+    }
+
+    /// The whole tensor as a window.
+    #[must_use]
+    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
+        ViewMut::new(&mut self.data, self.layout)
+    }
+}
