@@ -1,1 +1,125 @@
-//! placeholder
+//! The kernel contract on CPUs: one algorithm over a small vector trait, per instruction set.
+//!
+//! Kernels share the work of one call with [`rayon`], in whatever pool the caller runs; results do not depend
+//! on the number of threads.
+
+mod conv;
+mod isa;
+mod ops;
+
+pub use isa::{Isa, IsaError};
+
+use tiled_geometry::Region;
+use tiled_kernel::{Backend, Kernel, Partial, Reduction};
+use tiled_tensor::{Element, View, ViewMut};
+
+/// The CPU backend for one instruction set.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuBackend {
+    isa: Isa,
+}
+
+impl CpuBackend {
+    /// The backend for the best instruction set of this CPU, or the one that the variable `TILED_ISA` names.
+    ///
+    /// # Errors
+    /// Where `TILED_ISA` names one that does not exist or that this CPU lacks.
+    pub fn new() -> Result<Self, IsaError> {
+        Ok(Self { isa: Isa::from_environment()? })
+    }
+
+    /// The backend for this instruction set.
+    ///
+    /// # Errors
+    /// Where this CPU lacks it.
+    pub fn with_isa(isa: Isa) -> Result<Self, IsaError> {
+        isa.require()?;
+        Ok(Self { isa })
+    }
+
+    /// The instruction set.
+    #[must_use]
+    pub const fn isa(&self) -> Isa {
+        self.isa
+    }
+}
+
+impl<T: Element> Backend<T> for CpuBackend {
+    fn name(&self) -> String {
+        format!("cpu-{}", self.isa)
+    }
+
+    fn block(&self, channels: usize) -> usize {
+        conv::block::<T>(self.isa, channels)
+    }
+
+    fn packed_len(&self, kernel: &Kernel, params: &[usize]) -> usize {
+        match kernel {
+            Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => {
+                conv::packed_len::<T>(self.isa, kernel)
+            }
+            _ => params.iter().sum(),
+        }
+    }
+
+    fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
+        match kernel {
+            Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => {
+                conv::pack(self.isa, kernel, params, packed);
+            }
+            _ => ops::pack(params, packed),
+        }
+    }
+
+    fn compute(
+        &self,
+        kernel: &Kernel,
+        packed: &[T],
+        inputs: &[View<'_, T>],
+        output: ViewMut<'_, T>,
+        region: Region<2>,
+    ) {
+        if region.is_empty() {
+            return;
+        }
+        match kernel {
+            Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => {
+                conv::compute(self.isa, kernel, packed, inputs, output, region);
+            }
+            _ => ops::compute(self.isa, kernel, packed, inputs, output, region),
+        }
+    }
+
+    fn partial_len(&self, reduction: &Reduction) -> usize {
+        match reduction {
+            Reduction::ConvWeight(geometry) => conv::partial_len::<T>(self.isa, geometry),
+            _ => 0,
+        }
+    }
+
+    fn reduce(
+        &self,
+        reduction: &Reduction,
+        params: &[&[T]],
+        inputs: &[View<'_, T>],
+        share: Region<2>,
+        partial: &mut Partial<T>,
+    ) {
+        if share.is_empty() {
+            return;
+        }
+        match (reduction, partial) {
+            (Reduction::ConvWeight(geometry), Partial::Values(values)) => {
+                conv::reduce_weight(self.isa, geometry, inputs, share, values);
+            }
+            (_, partial) => ops::reduce(self.isa, reduction, params, inputs, share, partial),
+        }
+    }
+
+    fn unpack(&self, reduction: &Reduction, values: &[T], result: &mut [T]) {
+        match reduction {
+            Reduction::ConvWeight(geometry) => conv::unpack_weight(self.isa, geometry, values, result),
+            _ => result.copy_from_slice(values),
+        }
+    }
+}
