@@ -1,0 +1,336 @@
+//! What can go wrong where tensors enter and leave.
+
+use std::error::Error;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tiled_geometry::Region;
+
+/// A source, a sink or a file of weights that cannot do what is asked.
+///
+/// `path` is the file's path as the caller gave it, or a name in angle brackets for what is no file (`<memory>`).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IoError {
+    /// The file cannot be opened or looked at.
+    #[error("`{}`: cannot open: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The file cannot be made.
+    #[error("`{}`: cannot create: {source}", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Reading fails.
+    #[error("`{}`: cannot read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Writing fails, for another reason than a full disk.
+    #[error("`{}`: cannot write: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The disk is known to be too small before anything is written.
+    #[error("`{}`: no space left: {expected} bytes needed, {got} bytes free", path.display())]
+    NoSpace {
+        /// The file.
+        path: PathBuf,
+        /// The bytes that the file takes.
+        expected: u64,
+        /// The bytes that are free.
+        got: u64,
+    },
+    /// The disk, or a quota, is full.
+    #[error("`{}`: no space left: {source}", path.display())]
+    DiskFull {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The path names something that is not a regular file: a folder, a device.
+    #[error("`{}`: not a regular file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is shorter than its header or its shape says.
+    #[error("`{}`: truncated: {expected} bytes expected, {got} bytes found", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// The bytes that it should have.
+        expected: u64,
+        /// The bytes that it has.
+        got: u64,
+    },
+    /// A file without a header is longer than its shape says.
+    #[error("`{}`: {expected} bytes expected for the shape, {got} bytes found", path.display())]
+    FileSize {
+        /// The file.
+        path: PathBuf,
+        /// The bytes that it should have.
+        expected: u64,
+        /// The bytes that it has.
+        got: u64,
+    },
+    /// The header of an `.npy` file cannot be used.
+    #[error("`{}`: {problem}", path.display())]
+    Npy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: NpyProblem,
+    },
+    /// The extension names no known format.
+    #[error("`{}`: unknown extension `{got}`, known are {expected}", path.display())]
+    Extension {
+        /// The file.
+        path: PathBuf,
+        /// The extensions that would do.
+        expected: &'static str,
+        /// The extension, empty where there is none.
+        got: String,
+    },
+    /// A format that has no header wants a shape from the caller.
+    #[error("`{}`: a raw file needs its shape and element type", path.display())]
+    ShapeUnknown {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A shape whose size does not fit 64 bits, or the address space.
+    #[error("`{}`: shape {got:?} overflows", path.display())]
+    Overflow {
+        /// The file.
+        path: PathBuf,
+        /// The shape.
+        got: Vec<usize>,
+    },
+    /// Data of another length than the shape says.
+    #[error("`{}`: {expected} elements expected, got {got}", path.display())]
+    Elements {
+        /// The name.
+        path: PathBuf,
+        /// The elements that the shape and strides reach.
+        expected: usize,
+        /// The elements that there are.
+        got: usize,
+    },
+    /// Strides under which two elements of a sink share a place.
+    #[error("`{}`: strides {got:?} let elements overlap", path.display())]
+    Overlap {
+        /// The name.
+        path: PathBuf,
+        /// The strides, NCHW.
+        got: [isize; 4],
+    },
+    /// A window with another batch or other channels.
+    #[error(
+        "`{}`: window has batch {} and {} channels, tensor has batch {} and {} channels",
+        path.display(), got[0], got[1], expected[0], expected[1]
+    )]
+    Window {
+        /// The name.
+        path: PathBuf,
+        /// Batch and channels of the tensor.
+        expected: [usize; 2],
+        /// Batch and channels of the window.
+        got: [usize; 2],
+    },
+    /// A region that leaves the tensor, or the window.
+    #[error("`{}`: region {got} is not inside {expected}", path.display())]
+    Region {
+        /// The name.
+        path: PathBuf,
+        /// What the region must lie in.
+        expected: Region<2>,
+        /// The region.
+        got: Region<2>,
+    },
+    /// A sink finished before, or after more than, every element was written.
+    #[error("`{}`: incomplete: {expected} elements expected, {got} written", path.display())]
+    Incomplete {
+        /// The name.
+        path: PathBuf,
+        /// The elements of the tensor.
+        expected: u64,
+        /// The elements written.
+        got: u64,
+    },
+    /// A sink used after it was finished or aborted.
+    #[error("`{}`: already finished or aborted", path.display())]
+    Closed {
+        /// The name.
+        path: PathBuf,
+    },
+    /// A picture cannot be decoded or encoded.
+    #[error("`{}`: {source}", path.display())]
+    Picture {
+        /// The file.
+        path: PathBuf,
+        /// What the codec says.
+        source: image::ImageError,
+    },
+    /// A picture that takes more memory than allowed.
+    #[error("`{}`: picture takes {got} bytes decoded, {expected} bytes allowed", path.display())]
+    PictureSize {
+        /// The file.
+        path: PathBuf,
+        /// The bytes allowed.
+        expected: u64,
+        /// The bytes that it takes.
+        got: u64,
+    },
+    /// A tensor that is no picture.
+    #[error("`{}`: a picture has batch 1 and 1 or 3 channels, tensor is {got:?}", path.display())]
+    PictureShape {
+        /// The file.
+        path: PathBuf,
+        /// The shape of the tensor, NCHW.
+        got: [usize; 4],
+    },
+    /// A function that stands for a source or a sink fails.
+    #[error("`{}`: {source}", path.display())]
+    Function {
+        /// The name.
+        path: PathBuf,
+        /// What the function says.
+        source: Box<dyn Error + Send + Sync>,
+    },
+    /// A file of weights that is not well-formed.
+    #[error("`{}`: {source}", path.display())]
+    Weights {
+        /// The file.
+        path: PathBuf,
+        /// What the format says.
+        source: safetensors::SafeTensorError,
+    },
+    /// A tensor of weights with an element type that is not read.
+    #[error("`{}`: tensor `{name}` has type {got}, known are F64, F32, F16 and BF16", path.display())]
+    WeightType {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Its element type.
+        got: String,
+    },
+    /// A tensor of weights whose data does not fit its shape.
+    #[error("`{}`: tensor `{name}` has {got} elements, its shape wants {expected}", path.display())]
+    WeightElements {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// The elements that its shape wants.
+        expected: usize,
+        /// The elements that it has.
+        got: usize,
+    },
+    /// Two tensors of weights with one name.
+    #[error("`{}`: tensor `{name}` stands twice", path.display())]
+    WeightName {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+}
+
+/// What is wrong with the header of an `.npy` file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NpyProblem {
+    /// The first six bytes are not `\x93NUMPY`.
+    #[error("not an .npy file")]
+    Magic,
+    /// A version other than 1, 2 or 3.
+    #[error("npy version {major}.{minor} is unknown, known are 1.0, 2.0 and 3.0")]
+    Version {
+        /// The major version.
+        major: u8,
+        /// The minor version.
+        minor: u8,
+    },
+    /// A header that is longer than any that is honest.
+    #[error("npy header has {got} bytes, at most {expected} are read")]
+    HeaderSize {
+        /// The bytes that are read at most.
+        expected: u64,
+        /// The bytes that the file says.
+        got: u64,
+    },
+    /// A header that is no dictionary of `descr`, `fortran_order` and `shape`.
+    #[error("npy header is malformed at byte {offset}: {expected} expected")]
+    Syntax {
+        /// Where in the header.
+        offset: usize,
+        /// What should stand there.
+        expected: &'static str,
+    },
+    /// A key is missing.
+    #[error("npy header has no `{key}`")]
+    MissingKey {
+        /// The key.
+        key: &'static str,
+    },
+    /// A key that the format does not have, or has twice.
+    #[error("npy header has an unknown or repeated key `{key}`")]
+    UnknownKey {
+        /// The key.
+        key: String,
+    },
+    /// An element type that is not read.
+    #[error("npy type `{got}` is not read, known are `<f4`, `<f8` and `|u1`")]
+    Type {
+        /// The type.
+        got: String,
+    },
+    /// Big-endian elements.
+    #[error("npy type `{got}` is big-endian, only little-endian is read")]
+    BigEndian {
+        /// The type.
+        got: String,
+    },
+    /// Elements in column-major order.
+    #[error("npy array is in Fortran order, only C order is read")]
+    FortranOrder,
+    /// An array that is neither HW nor CHW nor NCHW.
+    #[error("npy array has {got} axes, wanted are NCHW, CHW or HW")]
+    Rank {
+        /// The number of axes.
+        got: usize,
+    },
+}
+
+impl IoError {
+    /// The error of a write: a full disk is told apart, so that the message says it.
+    pub(crate) fn from_write(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::DiskFull { path, source }
+            }
+            _ => Self::Write { path, source },
+        }
+    }
+
+    /// The error of a function that stands for a source or a sink called `name`.
+    pub fn from_function(name: impl Into<PathBuf>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Function { path: name.into(), source: source.into() }
+    }
+}

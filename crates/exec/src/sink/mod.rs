@@ -1,0 +1,71 @@
+//! Where the executor writes a tensor to.
+
+mod function;
+mod memory;
+mod written;
+
+use std::sync::Arc;
+
+use tiled_geometry::Region;
+use tiled_tensor::{Element, View};
+
+use crate::IoError;
+
+pub use function::FnSink;
+pub use memory::{MemorySink, SliceSink};
+pub(crate) use written::Written;
+
+/// An `NCHW` tensor that is written region by region, from several threads at once.
+///
+/// The regions written are disjoint and together are the whole tensor. A file stands under its final name only
+/// after [`Sink::finish`]; a sink that is aborted or dropped before leaves nothing.
+pub trait Sink<T: Element>: Send + Sync {
+    /// The shape, NCHW.
+    fn shape(&self) -> [usize; 4];
+
+    /// Takes every image and channel of `region`, in global coordinates, from the window.
+    ///
+    /// # Errors
+    /// Where `region` is not inside the tensor and the window, where the window has another batch or other
+    /// channels, where the sink is finished or aborted, and where the data cannot be written.
+    fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError>;
+
+    /// Makes the tensor stand under its final name.
+    ///
+    /// # Errors
+    /// Where the elements written are not as many as the tensor has, where the sink is finished or aborted, and
+    /// where the data cannot be written. Then nothing stands under the final name.
+    fn finish(&self) -> Result<(), IoError>;
+
+    /// Throws away what was written. Does nothing after [`Sink::finish`].
+    fn abort(&self);
+
+    /// The bytes of memory that the sink itself keeps as long as it lives, the caller's own data not counted.
+    fn resident_bytes(&self) -> u64 {
+        0
+    }
+}
+
+macro_rules! forward {
+    ($($type:ty),*) => {$(
+        impl<T: Element, S: Sink<T> + ?Sized> Sink<T> for $type {
+            fn shape(&self) -> [usize; 4] {
+                (**self).shape()
+            }
+            fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
+                (**self).write(region, input)
+            }
+            fn finish(&self) -> Result<(), IoError> {
+                (**self).finish()
+            }
+            fn abort(&self) {
+                (**self).abort();
+            }
+            fn resident_bytes(&self) -> u64 {
+                (**self).resident_bytes()
+            }
+        }
+    )*};
+}
+
+forward!(&S, Box<S>, Arc<S>);
