@@ -7,12 +7,14 @@
 
 mod backend;
 mod exact;
+mod lanes;
 mod partial;
 mod reference;
 mod spec;
 
 pub use backend::{Backend, MAX_INPUTS};
 pub use exact::ExactSum;
+pub use lanes::LaneSums;
 pub use partial::{Extremum, Partial};
 pub use reference::Reference;
 pub use spec::{Activation, Conv, Kernel, Pool, Reduction};

@@ -1,0 +1,174 @@
+//! Exact sums of many values at the speed of ordinary ones.
+
+use tiled_tensor::Element;
+
+use crate::ExactSum;
+
+/// Exact sums of `L` interleaved sequences, as channel-blocked rows hold them: lane `i` belongs to sum `i`.
+///
+/// The sums are bit for bit those of [`ExactSum::add`] for each value; the cost is that of a dozen vector
+/// operations for `L` values. Terms wait in a buffer; what is still in it is added when the value is dropped.
+/// Lanes past the end of `sums` (padding lanes) are ignored whatever they hold.
+///
+/// ```
+/// use tiled_kernel::{ExactSum, LaneSums};
+/// let row = [1.0_f32, 10.0, 2.0, 20.0, 3.0, 30.0]; // three pixels of two channels
+/// let mut moments = [ExactSum::default(); 4];
+/// let (sums, squares) = moments.split_at_mut(2);
+/// let (mut lanes, mut square_lanes) = (LaneSums::<2>::new(sums), LaneSums::<2>::new(squares));
+/// for pixel in row.as_chunks::<2>().0 {
+///     let pixel = pixel.map(f64::from);
+///     lanes.add(pixel);
+///     square_lanes.add(pixel.map(|x| x * x)); // the square of an `f32` is exact in `f64`
+/// }
+/// drop((lanes, square_lanes));
+/// assert_eq!(moments.map(|sum| sum.value()), [6.0, 60.0, 14.0, 1400.0]);
+/// ```
+///
+/// # How
+/// For up to 128 values below `2^E`, adding and subtracting `1.5·2^(E+6)` rounds a value to a multiple of
+/// `2^(E−46)`, exactly; such multiples sum to at most `2^53` units, so plain additions of them are exact. The
+/// remainders go the same way with the unit `2^(E−93)`. Where a remainder is left after that, or a value is
+/// not finite, the lane's values go to the accumulator one by one.
+/// Source: Demmel and Nguyen, "Parallel reproducible summation" (2015), section 3, made exact by the check.
+///
+/// Everything is inlined, so that a caller compiled for wider vectors gets them.
+#[derive(Debug)]
+pub struct LaneSums<'a, const L: usize> {
+    sums: &'a mut [ExactSum],
+    rows: [[f64; L]; ROWS],
+    len: usize,
+}
+
+impl<'a, const L: usize> LaneSums<'a, L> {
+    /// Adds to these sums; fewer than `L` where the last lanes are padding.
+    ///
+    /// # Panics
+    /// Where there are more sums than lanes.
+    #[must_use]
+    pub fn new(sums: &'a mut [ExactSum]) -> Self {
+        assert!(sums.len() <= L, "{} sums for {L} lanes", sums.len());
+        Self { sums, rows: [[0.0; L]; ROWS], len: 0 }
+    }
+
+    /// Adds a value to each sum.
+    #[inline(always)]
+    pub fn add(&mut self, values: [f64; L]) {
+        self.rows[self.len % ROWS] = values;
+        self.len += 1;
+        if self.len == ROWS {
+            self.flush();
+        }
+    }
+
+    /// Adds to each sum the product of two values without rounding it.
+    ///
+    /// Products of two `f32` are exact in `f64`: for those, multiply and call [`LaneSums::add`].
+    #[inline(always)]
+    pub fn add_products(&mut self, a: [f64; L], b: [f64; L]) {
+        // the product and its rounding error are both exact while the error stays a normal number
+        let product: [f64; L] = std::array::from_fn(|i| a[i] * b[i]);
+        let exact = product.iter().all(|p| *p == 0.0 || (SMALLEST_SPLIT..LARGEST_SPLIT).contains(&p.abs()))
+            && (0..L).all(|i| product[i] != 0.0 || a[i] == 0.0 || b[i] == 0.0);
+        if exact {
+            self.add(product);
+            self.add(std::array::from_fn(|i| a[i].mul_add(b[i], -product[i])));
+        } else {
+            for (i, sum) in self.sums.iter_mut().enumerate() {
+                sum.add_product(a[i], b[i]);
+            }
+        }
+    }
+
+    /// Adds what waits in the buffer.
+    #[inline(always)]
+    pub fn flush(&mut self) {
+        let lanes = self.sums.len();
+        fold(&self.rows[..self.len], lanes, |lane, part| self.sums[lane].add(part));
+        self.len = 0;
+    }
+}
+
+impl<const L: usize> Drop for LaneSums<'_, L> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Calls `emit` with few values whose exact sum is the exact sum of the slice.
+pub(crate) fn fold_slice<T: Element>(values: &[T], mut emit: impl FnMut(f64)) {
+    let (vectors, rest) = values.as_chunks::<SLICE_LANES>();
+    let mut rows = [[0.0; SLICE_LANES]; ROWS];
+    for part in vectors.chunks(ROWS) {
+        for (row, vector) in rows.iter_mut().zip(part) {
+            *row = vector.map(T::to_f64);
+        }
+        fold(&rows[..part.len()], SLICE_LANES, |_, value| emit(value));
+    }
+    for value in rest {
+        emit(value.to_f64());
+    }
+}
+
+/// The values folded at once; 2^7, which the exponents in `splitters` rely on.
+const ROWS: usize = 128;
+const SLICE_LANES: usize = 8;
+/// Products of at least `2^-900` have errors of at least `2^-1006`, which are normal.
+const SMALLEST_SPLIT: f64 = power_of_two(-900);
+const LARGEST_SPLIT: f64 = power_of_two(1000);
+
+/// For each lane, calls `emit` with few values whose exact sum is the exact sum of the lane's values.
+#[inline(always)]
+fn fold<const L: usize>(rows: &[[f64; L]], lanes: usize, mut emit: impl FnMut(usize, f64)) {
+    let mut peaks = [0.0_f64; L];
+    for row in rows {
+        for (peak, value) in peaks.iter_mut().zip(row) {
+            let size = value.abs();
+            *peak = if size > *peak { size } else { *peak };
+        }
+    }
+    let (mut coarse, mut fine) = ([0.0; L], [0.0; L]);
+    for lane in 0..L {
+        (coarse[lane], fine[lane]) = splitters(peaks[lane]);
+    }
+    let (mut high, mut low, mut left) = ([0.0_f64; L], [0.0_f64; L], [0.0_f64; L]);
+    for row in rows {
+        for lane in 0..L {
+            let value = row[lane];
+            let top = (value + coarse[lane]) - coarse[lane];
+            let rest = value - top;
+            let bottom = (rest + fine[lane]) - fine[lane];
+            high[lane] += top;
+            low[lane] += bottom;
+            left[lane] += (rest - bottom).abs();
+        }
+    }
+    for lane in 0..lanes.min(L) {
+        if left[lane] == 0.0 {
+            emit(lane, high[lane]);
+            emit(lane, low[lane]);
+        } else {
+            for row in rows {
+                emit(lane, row[lane]);
+            }
+        }
+    }
+}
+
+/// The constants whose addition and subtraction rounds a value of size at most `peak` to a multiple of
+/// `2^(E−46)`, and the remainder of that to one of `2^(E−93)`, where `peak < 2^E`; NaN where there are none.
+#[inline(always)]
+fn splitters(peak: f64) -> (f64, f64) {
+    if peak >= LARGEST_SPLIT {
+        return (f64::NAN, f64::NAN);
+    }
+    // a larger E than needed stays correct, so values below 2^-900 share one
+    let field = (peak.max(SMALLEST_SPLIT).to_bits() >> 52).cast_signed();
+    let exponent = field - 1022;
+    (1.5 * power_of_two(exponent + 6), 1.5 * power_of_two(exponent - 41))
+}
+
+#[inline(always)]
+const fn power_of_two(exponent: i64) -> f64 {
+    f64::from_bits(((exponent + 1023) << 52).cast_unsigned())
+}
