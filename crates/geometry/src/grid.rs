@@ -1,11 +1,29 @@
 //! A partition of a tensor into tiles.
 
-use crate::{GeometryError, Interval, Region};
+use crate::error::{Least, check_size};
+use crate::{GeometryError, Interval, MAX_COORDINATE, Region};
 
-/// A partition of the box `[0, extents)` into `counts` tiles per axis.
+/// The largest number of tiles along one axis, `2^24`: their bounds are held in memory.
+pub const MAX_TILES: i64 = 1 << 24;
+
+/// A partition of the box `[0, extents)` into tiles, the product of one partition per axis.
 ///
-/// Tile `i` of `n` of an axis of extent `e` is `[floor(i·e/n), floor((i+1)·e/n))`: no gap, no overlap, sizes
-/// that differ by at most one. With [`Grid::from_tile`] all tiles but the last have the size given.
+/// ```text
+///  7 rows, 3 tiles     from_counts: [0,2) [2,4) [4,7)
+///  7 rows, tiles of 3  from_tile:   [0,3) [3,6) [6,7)
+/// ```
+///
+/// Law: tiles of a grid partition the whole: no gap, no overlap, for every size, also where it does not
+/// divide. A tile is empty only where there are more tiles than coordinates.
+///
+/// ```
+/// use tiled_geometry::{Grid, Region};
+/// let grid = Grid::from_tile([5, 7], [3, 4])?;
+/// let tiles: Vec<String> = grid.tiles().map(|tile| tile.to_string()).collect();
+/// assert_eq!(tiles, ["[0,3)×[0,4)", "[0,3)×[4,7)", "[3,5)×[0,4)", "[3,5)×[4,7)"]);
+/// assert_eq!(grid.tiles().map(Region::volume).sum::<i64>(), 35);
+/// # Ok::<(), tiled_geometry::GeometryError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid<const N: usize> {
     extents: [i64; N],
@@ -15,10 +33,23 @@ pub struct Grid<const N: usize> {
 impl<const N: usize> Grid<N> {
     /// The grid of `counts` tiles per axis, as even as integers allow.
     ///
+    /// Tile `i` of `n` of an axis of extent `e` is `[floor(i·e/n), floor((i+1)·e/n))`.
+    ///
+    /// Law: sizes along an axis differ by at most one.
+    ///
     /// # Errors
-    /// Where an extent is negative or a count is not positive.
+    /// Where an extent is negative or above [`MAX_COORDINATE`], or a count is not positive or above
+    /// [`MAX_TILES`], or their product overflows.
+    ///
+    /// ```
+    /// use tiled_geometry::{Grid, Interval};
+    /// let grid = Grid::from_counts([7], [3])?;
+    /// assert_eq!(grid.tile([2]).axis(0), Interval::new(4, 7));
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
     pub fn from_counts(extents: [i64; N], counts: [i64; N]) -> Result<Self, GeometryError> {
-        check(extents, counts, "tile count")?;
+        check_extents(extents)?;
+        check_counts(counts)?;
         let bounds = std::array::from_fn(|axis| {
             (0..=counts[axis]).map(|i| proportion(i, extents[axis], counts[axis])).collect()
         });
@@ -27,62 +58,99 @@ impl<const N: usize> Grid<N> {
 
     /// The grid of tiles of the given size, the last one ragged; a size above the extent is clamped.
     ///
+    /// Tile `i` of an axis of extent `e` and size `t` is `[i·t, min((i+1)·t, e))`.
+    ///
+    /// Law: all tiles but the last of an axis have the size given, and the last is neither larger nor empty
+    /// (but the one tile of an empty axis).
+    ///
     /// # Errors
-    /// Where an extent is negative or a size is not positive.
+    /// Where an extent is negative or above [`MAX_COORDINATE`], or a size is not positive, or there are more
+    /// than [`MAX_TILES`] tiles along an axis or their product overflows.
+    ///
+    /// ```
+    /// use tiled_geometry::{Grid, Interval};
+    /// let grid = Grid::from_tile([7], [3])?;
+    /// assert_eq!(grid.tile([2]).axis(0), Interval::new(6, 7));
+    /// assert_eq!(Grid::from_tile([7], [99])?.len(), 1);
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
     pub fn from_tile(extents: [i64; N], tile: [i64; N]) -> Result<Self, GeometryError> {
-        check(extents, tile, "tile size")?;
+        check_extents(extents)?;
+        for size in tile {
+            check_size("tile size", size, Least::One, i64::MAX)?;
+        }
+        let tile: [i64; N] = std::array::from_fn(|axis| tile[axis].min(extents[axis]).max(1));
+        let counts: [i64; N] = std::array::from_fn(|axis| crate::div_ceil(extents[axis], tile[axis]).max(1));
+        check_counts(counts)?;
         let bounds = std::array::from_fn(|axis| {
-            let mut bounds: Vec<i64> =
-                (0..extents[axis]).step_by(tile[axis].try_into().unwrap_or(usize::MAX)).collect();
-            bounds.push(extents[axis]);
-            if bounds.len() == 1 {
-                bounds.insert(0, 0);
-            }
-            bounds
+            (0..=counts[axis]).map(|i| (i * tile[axis]).min(extents[axis])).collect()
         });
         Ok(Self { extents, bounds })
     }
 
     /// The same tiles carried over to a tensor of other extents: boundary `b` becomes `floor(b·to/from)`.
     ///
-    /// Still a partition; tiles of a much smaller tensor can be empty.
+    /// Law: still a partition, of as many tiles; tiles of a smaller tensor can be empty. Of an empty axis the
+    /// last tile becomes the whole.
     ///
     /// # Errors
-    /// Where an extent is negative.
+    /// Where an extent is negative or above [`MAX_COORDINATE`].
+    ///
+    /// ```
+    /// use tiled_geometry::{Grid, Interval};
+    /// let input = Grid::from_counts([16], [4])?;
+    /// assert_eq!(input.rescale([6])?.tile([1]).axis(0), Interval::new(1, 3));
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
     pub fn rescale(&self, extents: [i64; N]) -> Result<Self, GeometryError> {
-        check(extents, [1; N], "tile count")?;
+        check_extents(extents)?;
         let bounds = std::array::from_fn(|axis| {
-            let from = self.extents[axis].max(1);
-            self.bounds[axis].iter().map(|bound| proportion(*bound, extents[axis], from)).collect()
-        });
-        let mut grid = Self { extents, bounds };
-        for axis in 0..N {
-            if let Some(last) = grid.bounds[axis].last_mut() {
-                *last = extents[axis];
+            let (from, to) = (self.extents[axis], extents[axis]);
+            let mut bounds: Vec<i64> =
+                self.bounds[axis].iter().map(|bound| proportion(*bound, to, from.max(1))).collect();
+            if let Some(last) = bounds.last_mut() {
+                *last = to; // differs only where `from` is zero
             }
-        }
-        Ok(grid)
+            bounds
+        });
+        Ok(Self { extents, bounds })
     }
 
     /// The box that is partitioned.
+    ///
+    /// ```
+    /// assert_eq!(tiled_geometry::Grid::from_tile([5, 7], [3, 4]).unwrap().extents(), [5, 7]);
+    /// ```
     #[must_use]
     pub const fn extents(&self) -> [i64; N] {
         self.extents
     }
 
     /// The number of tiles per axis.
+    ///
+    /// ```
+    /// assert_eq!(tiled_geometry::Grid::from_tile([5, 9], [3, 4]).unwrap().counts(), [2, 3]);
+    /// ```
     #[must_use]
     pub fn counts(&self) -> [usize; N] {
         std::array::from_fn(|axis| self.bounds[axis].len() - 1)
     }
 
     /// The number of tiles.
+    ///
+    /// ```
+    /// assert_eq!(tiled_geometry::Grid::from_tile([5, 9], [3, 4]).unwrap().len(), 6);
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.counts().iter().product()
     }
 
     /// Whether there is no tile; never true, a grid has at least one (possibly empty) tile.
+    ///
+    /// ```
+    /// assert!(!tiled_geometry::Grid::from_tile([0, 9], [3, 4]).unwrap().is_empty());
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -92,6 +160,12 @@ impl<const N: usize> Grid<N> {
     ///
     /// # Panics
     /// Where an index is not below the count of its axis.
+    ///
+    /// ```
+    /// let grid = tiled_geometry::Grid::from_tile([5, 7], [3, 4])?;
+    /// assert_eq!(grid.tile([0, 1]).to_string(), "[0,3)×[4,7)");
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
     #[must_use]
     pub fn tile(&self, index: [usize; N]) -> Region<N> {
         Region::new(std::array::from_fn(|axis| {
@@ -100,10 +174,33 @@ impl<const N: usize> Grid<N> {
         }))
     }
 
+    /// Part `part` of axis `axis`, carried over to an axis of extent `extent` as by [`Grid::rescale`].
+    ///
+    /// ```
+    /// use tiled_geometry::{Grid, Interval};
+    /// let grid = Grid::from_counts([16, 16], [4, 4])?;
+    /// assert_eq!(grid.share(0, 1, 8), Interval::new(2, 4));
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Where `axis` is not below `N` or `part` not below the count of the axis.
+    #[must_use]
+    pub fn share(&self, axis: usize, part: usize, extent: i64) -> Interval {
+        let from = self.extents[axis].max(1);
+        let bounds = &self.bounds[axis];
+        let end = if part + 2 == bounds.len() { extent } else { proportion(bounds[part + 1], extent, from) };
+        Interval::new(proportion(bounds[part], extent, from), end)
+    }
+
     /// The indices of tile number `number` in row-major order.
     ///
     /// # Panics
     /// Where `number` is not below [`Grid::len`].
+    ///
+    /// ```
+    /// assert_eq!(tiled_geometry::Grid::from_tile([5, 9], [3, 4]).unwrap().index_of(4), [1, 1]);
+    /// ```
     #[must_use]
     pub fn index_of(&self, number: usize) -> [usize; N] {
         assert!(number < self.len(), "tile {number} of {}", self.len());
@@ -118,6 +215,13 @@ impl<const N: usize> Grid<N> {
     }
 
     /// All tiles in row-major order.
+    ///
+    /// ```
+    /// let grid = tiled_geometry::Grid::from_counts([4], [2])?;
+    /// let tiles: Vec<String> = grid.tiles().map(|tile| tile.to_string()).collect();
+    /// assert_eq!(tiles, ["[0,2)", "[2,4)"]);
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
     pub fn tiles(&self) -> impl Iterator<Item = Region<N>> + '_ {
         (0..self.len()).map(|number| self.tile(self.index_of(number)))
     }
@@ -128,20 +232,16 @@ fn proportion(part: i64, extent: i64, whole: i64) -> i64 {
     i64::try_from(scaled).expect("invariant: a share of an extent is at most the extent")
 }
 
-fn check<const N: usize>(
-    extents: [i64; N],
-    sizes: [i64; N],
-    what: &'static str,
-) -> Result<(), GeometryError> {
-    for extent in extents {
-        if extent < 0 {
-            return Err(GeometryError::NotPositive { what: "extent", got: extent });
-        }
-    }
-    for size in sizes {
-        if size < 1 {
-            return Err(GeometryError::NotPositive { what, got: size });
-        }
+fn check_extents<const N: usize>(extents: [i64; N]) -> Result<(), GeometryError> {
+    extents.iter().try_for_each(|extent| check_size("extent", *extent, Least::Zero, MAX_COORDINATE))
+}
+
+fn check_counts<const N: usize>(counts: [i64; N]) -> Result<(), GeometryError> {
+    let mut product = 1_usize;
+    for count in counts {
+        check_size("tile count", count, Least::One, MAX_TILES)?;
+        let count = usize::try_from(count).map_err(|_| GeometryError::Overflow)?;
+        product = product.checked_mul(count).ok_or(GeometryError::Overflow)?;
     }
     Ok(())
 }

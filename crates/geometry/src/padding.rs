@@ -1,8 +1,19 @@
 //! Padding along one axis with values taken from the tensor itself.
 
-use crate::{GeometryError, Interval};
+use crate::error::{Least, check_size};
+use crate::{GeometryError, Interval, MAX_COORDINATE, MAX_WINDOW};
 
 /// Where the values of the padding come from.
+///
+/// ```
+/// use tiled_geometry::{PadMode, Padding};
+/// let shown = |mode| {
+///     let padding = Padding::new(mode, 4, 2, 1).unwrap();
+///     (0..7).map(|o| padding.source(o)).collect::<Vec<_>>()
+/// };
+/// assert_eq!(shown(PadMode::Reflect), [2, 1, 0, 1, 2, 3, 2]);
+/// assert_eq!(shown(PadMode::Replicate), [0, 0, 0, 1, 2, 3, 3]);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum PadMode {
     /// The tensor mirrored at its first and last coordinate, which are not repeated.
@@ -12,6 +23,18 @@ pub enum PadMode {
 }
 
 /// Padding of an axis of `extent` coordinates: padded coordinate `o` is input `o − before`, folded back inside.
+///
+/// Law: [`Padding::needed`] and [`Padding::touched`] are the exact hulls of what [`Padding::source`] relates.
+///
+/// ```
+/// use tiled_geometry::{Interval, PadMode, Padding};
+/// let mirror = Padding::new(PadMode::Reflect, 8, 3, 3)?;
+/// assert_eq!(mirror.needed(Interval::new(0, 2)), Interval::new(2, 4));
+/// assert_eq!(mirror.touched(Interval::new(2, 3)), Interval::new(1, 6));
+/// # Ok::<(), tiled_geometry::GeometryError>(())
+/// ```
+///
+/// Source: PyTorch, `torch.nn.functional.pad`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Padding {
     mode: PadMode,
@@ -24,23 +47,27 @@ impl Padding {
     /// Padding of `before` and `after` coordinates around `extent`.
     ///
     /// # Errors
-    /// Where the extent is not positive, a side is negative or above [`crate::MAX_WINDOW`], or reflection reaches past the tensor.
+    /// Where the extent is not positive or above [`MAX_COORDINATE`], a side is negative or above
+    /// [`MAX_WINDOW`], or reflection reaches past the tensor.
+    ///
+    /// ```
+    /// use tiled_geometry::{GeometryError, PadMode, Padding};
+    /// assert!(Padding::new(PadMode::Reflect, 4, 3, 0).is_ok());
+    /// assert_eq!(
+    ///     Padding::new(PadMode::Reflect, 4, 4, 0),
+    ///     Err(GeometryError::ReflectTooWide { padding: 4, extent: 4 }),
+    /// );
+    /// assert!(Padding::new(PadMode::Replicate, 4, 9, 0).is_ok());
+    /// ```
     pub const fn new(mode: PadMode, extent: i64, before: i64, after: i64) -> Result<Self, GeometryError> {
-        if extent < 1 {
-            return Err(GeometryError::NotPositive { what: "input extent", got: extent });
+        if let Err(error) = check_size("input extent", extent, Least::One, MAX_COORDINATE) {
+            return Err(error);
         }
         let sides = [before, after];
         let mut i = 0;
         while i < 2 {
-            if sides[i] < 0 {
-                return Err(GeometryError::NotPositive { what: "padding", got: sides[i] });
-            }
-            if sides[i] > crate::MAX_WINDOW {
-                return Err(GeometryError::TooLarge {
-                    what: "padding",
-                    got: sides[i],
-                    max: crate::MAX_WINDOW,
-                });
+            if let Err(error) = check_size("padding", sides[i], Least::Zero, MAX_WINDOW) {
+                return Err(error);
             }
             if matches!(mode, PadMode::Reflect) && sides[i] >= extent {
                 return Err(GeometryError::ReflectTooWide { padding: sides[i], extent });
@@ -51,38 +78,76 @@ impl Padding {
     }
 
     /// Where the values come from.
+    ///
+    /// ```
+    /// use tiled_geometry::{PadMode, Padding};
+    /// assert_eq!(Padding::new(PadMode::Reflect, 8, 3, 2).unwrap().mode(), PadMode::Reflect);
+    /// ```
     #[must_use]
     pub const fn mode(self) -> PadMode {
         self.mode
     }
 
     /// The padding before the first coordinate.
+    ///
+    /// ```
+    /// use tiled_geometry::{PadMode, Padding};
+    /// assert_eq!(Padding::new(PadMode::Reflect, 8, 3, 2).unwrap().before(), 3);
+    /// ```
     #[must_use]
     pub const fn before(self) -> i64 {
         self.before
     }
 
     /// The padding after the last coordinate.
+    ///
+    /// ```
+    /// use tiled_geometry::{PadMode, Padding};
+    /// assert_eq!(Padding::new(PadMode::Reflect, 8, 3, 2).unwrap().after(), 2);
+    /// ```
     #[must_use]
     pub const fn after(self) -> i64 {
         self.after
     }
 
     /// The extent before padding.
+    ///
+    /// ```
+    /// use tiled_geometry::{PadMode, Padding};
+    /// assert_eq!(Padding::new(PadMode::Reflect, 8, 3, 2).unwrap().input(), 8);
+    /// ```
     #[must_use]
     pub const fn input(self) -> i64 {
         self.extent
     }
 
-    /// The extent after padding.
+    /// The extent after padding, `before + extent + after`.
+    ///
+    /// ```
+    /// use tiled_geometry::{PadMode, Padding};
+    /// assert_eq!(Padding::new(PadMode::Reflect, 8, 3, 2).unwrap().output(), 13);
+    /// ```
     #[must_use]
     pub const fn output(self) -> i64 {
         self.extent + self.before + self.after
     }
 
     /// The input that padded coordinate `o` shows.
+    ///
+    /// With `x = o − before` and n the extent: replicate `min(max(x, 0), n − 1)`; reflect `−x` before the
+    /// tensor, `2·(n − 1) − x` behind it, and `x` inside.
+    ///
+    /// # Panics
+    /// Where `o` is not a padded coordinate.
+    ///
+    /// ```
+    /// use tiled_geometry::{PadMode, Padding};
+    /// let mirror = Padding::new(PadMode::Reflect, 8, 3, 2).unwrap();
+    /// assert_eq!((mirror.source(0), mirror.source(3), mirror.source(12)), (3, 0, 5));
+    /// ```
     #[must_use]
     pub fn source(self, o: i64) -> i64 {
+        assert!((0..self.output()).contains(&o), "padded coordinate {o} of {}", self.output());
         let x = o - self.before;
         match self.mode {
             PadMode::Replicate => x.clamp(0, self.extent - 1),
@@ -93,10 +158,21 @@ impl Padding {
     }
 
     /// Inputs that the padded coordinates `[a,b)` show (their hull); coordinates outside are ignored.
+    ///
+    /// The source is monotone before, inside and behind the tensor, so that the two ends of each part of
+    /// `[a,b)` bound it.
+    ///
+    /// Law: the smallest interval that holds `source(o)` for every `o` in `[a,b)`.
+    ///
+    /// ```
+    /// use tiled_geometry::{Interval, PadMode, Padding};
+    /// let mirror = Padding::new(PadMode::Reflect, 8, 3, 2)?;
+    /// assert_eq!(mirror.needed(Interval::new(1, 5)), Interval::new(0, 3));
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
     #[must_use]
     pub fn needed(self, outputs: Interval) -> Interval {
         let outputs = outputs.intersect(Interval::whole(self.output()));
-        // monotone on each of the three pieces, so the ends of a piece bound it
         self.pieces().iter().fold(Interval::EMPTY, |hull, piece| {
             let part = outputs.intersect(*piece);
             if part.is_empty() {
@@ -108,6 +184,19 @@ impl Padding {
     }
 
     /// Padded coordinates that show any of the inputs `[a,b)` (their hull); inputs outside are ignored.
+    ///
+    /// `[a + before, b + before)`, with its mirror images (reflect) or the whole padding of a side whose last
+    /// coordinate is among the inputs (replicate).
+    ///
+    /// Law: the smallest interval that holds every `o` whose `source(o)` lies in `[a,b)`.
+    ///
+    /// ```
+    /// use tiled_geometry::{Interval, PadMode, Padding};
+    /// let edge = Padding::new(PadMode::Replicate, 8, 3, 2)?;
+    /// assert_eq!(edge.touched(Interval::new(0, 1)), Interval::new(0, 4));
+    /// assert_eq!(edge.touched(Interval::new(1, 8)), Interval::new(4, 13));
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
     #[must_use]
     pub fn touched(self, inputs: Interval) -> Interval {
         let inputs = inputs.intersect(Interval::whole(self.extent));
@@ -133,6 +222,7 @@ impl Padding {
         inside.hull(folded_before).hull(folded_after)
     }
 
+    /// The padded coordinates before, inside and behind the tensor.
     fn pieces(self) -> [Interval; 3] {
         let inside = self.before + self.extent;
         [
