@@ -1,0 +1,121 @@
+//! Convolution and its gradients.
+
+use tiled_geometry::Region;
+use tiled_tensor::{Element, View, ViewMut};
+
+use super::{activation, fill, readers, receptive, require, taps, touched};
+use crate::{Activation, Conv};
+
+/// The geometry and parameters of a convolution.
+pub(super) struct Params<'a, T> {
+    pub(super) conv: &'a Conv,
+    pub(super) weight_and_bias: &'a [T],
+    pub(super) bias: bool,
+    pub(super) activation: Option<Activation>,
+}
+
+impl<'a, T: Element> Params<'a, T> {
+    fn weight(&self) -> &'a [T] {
+        &self.weight_and_bias[..self.conv.weight_len()]
+    }
+
+    fn finish(&self, channel: usize, sum: T) -> T {
+        let sum = if self.bias { sum + self.weight_and_bias[self.conv.weight_len() + channel] } else { sum };
+        self.activation.map_or(sum, |function| activation::value(function, sum))
+    }
+}
+
+pub(super) fn forward<T: Element>(
+    params: &Params<'_, T>,
+    input: View<'_, T>,
+    output: &mut ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let conv = params.conv;
+    let whole = Region::whole(conv.input);
+    require(input.region(), receptive(conv.windows, conv.input, region));
+    let [_, group_in, kh, kw] = conv.weight_shape();
+    let group_out = conv.out_channels / conv.groups;
+    fill(output, region, |n, o, y, x| {
+        let mut weights = params.weight()[o * group_in * kh * kw..].iter();
+        let mut sum = T::ZERO;
+        let first = o / group_out * group_in;
+        for c in first..first + group_in {
+            for i in taps(conv.windows[0], y) {
+                for j in taps(conv.windows[1], x) {
+                    let weight = *weights.next().expect("invariant: one weight for each tap");
+                    if whole.rows().contains(i) && whole.cols().contains(j) {
+                        sum += weight * input.get(n, c, i, j);
+                    }
+                }
+            }
+        }
+        params.finish(o, sum)
+    });
+}
+
+pub(super) fn backward_input<T: Element>(
+    params: &Params<'_, T>,
+    gradient: View<'_, T>,
+    output: &mut ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let conv = params.conv;
+    require(gradient.region(), touched(conv.windows, conv.output, region));
+    let [_, group_in, kh, kw] = conv.weight_shape();
+    let group_out = conv.out_channels / conv.groups;
+    fill(output, region, |n, c, y, x| {
+        let (group, lane) = (c / group_in, c % group_in);
+        let mut sum = T::ZERO;
+        for o in group * group_out..(group + 1) * group_out {
+            let mut weights = params.weight()[(o * group_in + lane) * kh * kw..].iter();
+            for i in readers(conv.windows[0], conv.output[0], y) {
+                for j in readers(conv.windows[1], conv.output[1], x) {
+                    let weight = *weights.next().expect("invariant: one weight for each tap");
+                    if let (Some(i), Some(j)) = (i, j) {
+                        sum += weight * gradient.get(n, o, i, j);
+                    }
+                }
+            }
+        }
+        params.finish(c, sum)
+    });
+}
+
+/// Each weight sums over images, then rows, then columns of the share; the result is added to `weights`.
+pub(super) fn backward_weight<T: Element>(
+    conv: &Conv,
+    input: View<'_, T>,
+    gradient: View<'_, T>,
+    share: Region<2>,
+    weights: &mut [T],
+) {
+    let whole = Region::whole(conv.input);
+    require(gradient.region(), share);
+    require(input.region(), receptive(conv.windows, conv.input, share));
+    assert_eq!(weights.len(), conv.weight_len(), "one sum for each weight");
+    let [out_channels, group_in, kh, kw] = conv.weight_shape();
+    let group_out = conv.out_channels / conv.groups;
+    let [rows, cols] = share.axes();
+    let mut weights = weights.iter_mut();
+    for o in 0..out_channels {
+        for lane in 0..group_in {
+            let c = o / group_out * group_in + lane;
+            for (u, v) in (0..kh).flat_map(|u| (0..kw).map(move |v| (u, v))) {
+                let mut sum = T::ZERO;
+                for n in 0..gradient.layout().batch() {
+                    for y in rows.begin()..rows.end() {
+                        let i = taps(conv.windows[0], y).nth(u).expect("invariant: u is a tap");
+                        for x in cols.begin()..cols.end() {
+                            let j = taps(conv.windows[1], x).nth(v).expect("invariant: v is a tap");
+                            if whole.rows().contains(i) && whole.cols().contains(j) {
+                                sum += input.get(n, c, i, j) * gradient.get(n, o, y, x);
+                            }
+                        }
+                    }
+                }
+                *weights.next().expect("invariant: one sum for each weight") += sum;
+            }
+        }
+    }
+}

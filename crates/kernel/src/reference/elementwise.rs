@@ -1,0 +1,112 @@
+//! Computations that read one position: functions, sums, products, and moves between channels.
+
+use tiled_geometry::Region;
+use tiled_tensor::{Element, View, ViewMut};
+
+use super::{activation, fill, require};
+use crate::{Activation, Kernel};
+
+pub(super) fn activation<T: Element>(
+    function: Activation,
+    input: View<'_, T>,
+    output: &mut ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    require(input.region(), region);
+    fill(output, region, |n, c, y, x| activation::value(function, input.get(n, c, y, x)));
+}
+
+pub(super) fn activation_backward<T: Element>(
+    function: Activation,
+    gradient: View<'_, T>,
+    saved: View<'_, T>,
+    output: &mut ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    zip(gradient, saved, output, region, |gy, saved| activation::gradient(function, gy, saved));
+}
+
+pub(super) fn zip<T: Element>(
+    a: View<'_, T>,
+    b: View<'_, T>,
+    output: &mut ViewMut<'_, T>,
+    region: Region<2>,
+    f: impl Fn(T, T) -> T,
+) {
+    require(a.region(), region);
+    require(b.region(), region);
+    fill(output, region, |n, c, y, x| f(a.get(n, c, y, x), b.get(n, c, y, x)));
+}
+
+pub(super) fn concat<T: Element>(inputs: &[View<'_, T>], output: &mut ViewMut<'_, T>, region: Region<2>) {
+    let sources: Vec<(usize, usize)> = inputs
+        .iter()
+        .enumerate()
+        .flat_map(|(index, input)| (0..input.layout().channels()).map(move |channel| (index, channel)))
+        .collect();
+    assert_eq!(sources.len(), output.layout().channels(), "channels of the inputs and of the output");
+    inputs.iter().for_each(|input| require(input.region(), region));
+    fill(output, region, |n, c, y, x| {
+        let (index, channel) = sources[c];
+        inputs[index].get(n, channel, y, x)
+    });
+}
+
+pub(super) fn slice<T: Element>(
+    begin: usize,
+    input: View<'_, T>,
+    output: &mut ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    require(input.region(), region);
+    let (wanted, held) = (begin + output.layout().channels(), input.layout().channels());
+    assert!(wanted <= held, "{wanted} channels wanted of {held}");
+    fill(output, region, |n, c, y, x| input.get(n, begin + c, y, x));
+}
+
+pub(super) fn broadcast<T: Element>(
+    scale: f64,
+    value: View<'_, T>,
+    output: &mut ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    require(value.region(), Region::whole([1, 1]));
+    let scale = T::from_f64(scale);
+    fill(output, region, |n, c, _, _| scale * value.get(n, c, 0, 0));
+}
+
+pub(super) fn scatter<T: Element>(
+    positions: &[T],
+    value: View<'_, T>,
+    output: &mut ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    require(value.region(), Region::whole([1, 1]));
+    let channels = output.layout().channels();
+    assert_eq!(positions.len(), 4 * channels * output.layout().batch(), "four numbers for each channel");
+    fill(output, region, |n, c, y, x| {
+        let at = 4 * (n * channels + c);
+        if position(&positions[at..]) == [y, x] { value.get(n, c, 0, 0) } else { T::ZERO }
+    });
+}
+
+pub(super) fn dropout<T: Element>(
+    probability: f64,
+    seed: u64,
+    input: View<'_, T>,
+    output: &mut ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    require(input.region(), region);
+    let scale = T::from_f64(1.0 / (1.0 - probability));
+    fill(output, region, |n, c, y, x| {
+        if Kernel::keeps(seed, probability, [n, c], [y, x]) { input.get(n, c, y, x) * scale } else { T::ZERO }
+    });
+}
+
+/// The row and column of `[y div 2^20, y mod 2^20, x div 2^20, x mod 2^20]`.
+fn position<T: Element>(digits: &[T]) -> [i64; 2] {
+    #[expect(clippy::cast_possible_truncation, reason = "whole numbers below 2^20")]
+    let digit = |i: usize| digits[i].to_f64() as i64;
+    [(digit(0) << 20) + digit(1), (digit(2) << 20) + digit(3)]
+}
