@@ -1,6 +1,112 @@
-//! What can be wrong with a network.
+//! What can be wrong with a network, its sizes, its parameters or its file.
 
-/// A network that cannot be built. Grows with the checks.
+use std::fmt;
+
+use tiled_geometry::GeometryError;
+
+/// Where in a network an error lies.
+///
+/// ```
+/// use tiled_graph::Place;
+/// let place = Place::Node { op: "conv2d".into(), name: "stem".into() };
+/// assert_eq!(place.to_string(), "conv2d `stem`");
+/// assert_eq!(Place::Entry { list: "nodes", index: 2 }.to_string(), "nodes[2]");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// The network as a whole.
+    Network,
+    /// An input.
+    Input {
+        /// Its name.
+        name: String,
+    },
+    /// A node.
+    Node {
+        /// Its operator.
+        op: String,
+        /// Its name.
+        name: String,
+    },
+    /// An entry of a list of the file, where it has no name yet.
+    Entry {
+        /// The list: `inputs`, `nodes` or `outputs`.
+        list: &'static str,
+        /// The position, from zero.
+        index: usize,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network => write!(f, "network"),
+            Self::Input { name } => write!(f, "input `{name}`"),
+            Self::Node { op, name } => write!(f, "{op} `{name}`"),
+            Self::Entry { list, index } => write!(f, "{list}[{index}]"),
+        }
+    }
+}
+
+/// An axis of the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axis {
+    /// Rows.
+    Height,
+    /// Columns.
+    Width,
+}
+
+impl Axis {
+    /// Both, in the order of every pair: height, width.
+    pub(crate) const BOTH: [Self; 2] = [Self::Height, Self::Width];
+}
+
+impl fmt::Display for Axis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Height => "height",
+            Self::Width => "width",
+        })
+    }
+}
+
+/// How many operands an operator takes.
+///
+/// ```
+/// use tiled_graph::Arity;
+/// assert_eq!(Arity::Exactly(1).to_string(), "1");
+/// assert_eq!(Arity::AtLeast(2).to_string(), "at least 2");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arity {
+    /// This many.
+    Exactly(usize),
+    /// This many or more.
+    AtLeast(usize),
+}
+
+impl Arity {
+    /// Whether this many operands are right.
+    #[must_use]
+    pub const fn accepts(self, count: usize) -> bool {
+        match self {
+            Self::Exactly(wanted) => count == wanted,
+            Self::AtLeast(least) => count >= least,
+        }
+    }
+}
+
+impl fmt::Display for Arity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exactly(count) => write!(f, "{count}"),
+            Self::AtLeast(count) => write!(f, "at least {count}"),
+        }
+    }
+}
+
+/// A network that cannot be built, sized, filled with parameters or read from its file.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
@@ -10,4 +116,410 @@ pub enum GraphError {
         /// The name.
         name: String,
     },
+    /// A name is empty or has a dot, which separates a node from its parameters.
+    #[error("the name `{name}` must not be empty nor contain `.`")]
+    InvalidName {
+        /// The name.
+        name: String,
+    },
+    /// An input is added behind a node.
+    #[error("input `{name}` is added after a node, inputs come first")]
+    InputAfterNode {
+        /// The name.
+        name: String,
+    },
+    /// A value is not of this graph.
+    #[error("{place}: value {got} does not exist, the graph has {values} values")]
+    UnknownValue {
+        /// Where it is used.
+        place: Place,
+        /// The number of the value.
+        got: usize,
+        /// How many values there are.
+        values: usize,
+    },
+    /// A network without outputs.
+    #[error("network has no outputs")]
+    NoOutputs,
+    /// A value is named as an output twice.
+    #[error("the output `{name}` is named twice")]
+    DuplicateOutput {
+        /// The name.
+        name: String,
+    },
+    /// An operator has too few or too many operands.
+    #[error("{place}: has {got} inputs, wants {expected}")]
+    Arity {
+        /// The node.
+        place: Place,
+        /// How many it takes.
+        expected: Arity,
+        /// How many it was given.
+        got: usize,
+    },
+    /// An attribute is outside its range.
+    #[error("{place}: {key} is {got}, must be {expected}")]
+    OutOfRange {
+        /// The node or input.
+        place: Place,
+        /// The attribute.
+        key: &'static str,
+        /// The range.
+        expected: &'static str,
+        /// The value.
+        got: String,
+    },
+    /// A window, a resampling or a padding has no meaning.
+    #[error("{place}: {source}")]
+    Geometry {
+        /// The node.
+        place: Place,
+        /// What is wrong.
+        source: GeometryError,
+    },
+    /// Channels do not divide into groups.
+    #[error("{place}: {channels} {which} channels do not divide into {groups} groups")]
+    Groups {
+        /// The node.
+        place: Place,
+        /// `input` or `output`.
+        which: &'static str,
+        /// The channels.
+        channels: usize,
+        /// The groups.
+        groups: usize,
+    },
+    /// The padding of a pooling is more than half its kernel.
+    #[error("{place}: padding of {padding} is more than half of kernel size {kernel}")]
+    PoolPadding {
+        /// The node.
+        place: Place,
+        /// The padding of one side.
+        padding: i64,
+        /// The kernel extent.
+        kernel: i64,
+    },
+    /// The output padding of a transposed convolution is not below its stride or its dilation.
+    #[error(
+        "{place}: output_padding of {output_padding} must be smaller than stride {stride} or dilation {dilation}"
+    )]
+    OutputPadding {
+        /// The node.
+        place: Place,
+        /// The output padding.
+        output_padding: i64,
+        /// The stride.
+        stride: i64,
+        /// The dilation.
+        dilation: i64,
+    },
+    /// Padding "same" of a convolution that skips pixels.
+    #[error("{place}: padding \"same\" wants stride 1, got {stride}")]
+    SameNeedsStrideOne {
+        /// The node.
+        place: Place,
+        /// The stride.
+        stride: i64,
+    },
+    /// Operands of `add` or `mul` have different channels.
+    #[error("{place}: `{first}` has {expected} channels, `{other}` has {got}")]
+    OperandChannels {
+        /// The node.
+        place: Place,
+        /// The first operand.
+        first: String,
+        /// Its channels.
+        expected: usize,
+        /// The operand that differs.
+        other: String,
+        /// Its channels.
+        got: usize,
+    },
+    /// Operands have different extents.
+    #[error(
+        "{place}: `{first}` is {}×{} pixels, `{other}` is {}×{}",
+        expected[0], expected[1], got[0], got[1]
+    )]
+    OperandExtents {
+        /// The node.
+        place: Place,
+        /// The first operand.
+        first: String,
+        /// Its height and width.
+        expected: [usize; 2],
+        /// The operand that differs.
+        other: String,
+        /// Its height and width.
+        got: [usize; 2],
+    },
+    /// A weight, or an attribute that repeats the number of input channels, wants another number of channels.
+    #[error("{place}: input has {got} channels, {what} wants {expected}")]
+    Channels {
+        /// The node.
+        place: Place,
+        /// What wants them: `weight`, `in_channels`, `network` …
+        what: &'static str,
+        /// The channels wanted.
+        expected: usize,
+        /// The channels of the input.
+        got: usize,
+    },
+    /// A network was given too few or too many input sizes.
+    #[error("network has {expected} inputs, sizes were given for {got}")]
+    InputCount {
+        /// The inputs of the network.
+        expected: usize,
+        /// The sizes given.
+        got: usize,
+    },
+    /// Inputs of a network have different batch sizes.
+    #[error("input `{name}`: batch size is {got}, the first input has {expected}")]
+    BatchMismatch {
+        /// The input.
+        name: String,
+        /// The batch size of the first input.
+        expected: usize,
+        /// The batch size of this one.
+        got: usize,
+    },
+    /// A kernel, counted with its dilation, does not fit into the padded input.
+    #[error("{place}: kernel {axis} {kernel} is larger than padded input {axis} {padded}")]
+    KernelTooLarge {
+        /// The node.
+        place: Place,
+        /// The axis.
+        axis: Axis,
+        /// `dilation·(kernel − 1) + 1`.
+        kernel: i64,
+        /// The extent of the input with its padding.
+        padded: i64,
+    },
+    /// A window of a dilated max pooling has all its taps in the padding.
+    #[error("{place}: a window of dilation {dilation} has no tap in the input of {axis} {extent}")]
+    EmptyWindow {
+        /// The node.
+        place: Place,
+        /// The axis.
+        axis: Axis,
+        /// The dilation.
+        dilation: i64,
+        /// The extent of the input.
+        extent: i64,
+    },
+    /// A transposed convolution removes more than it makes.
+    #[error("{place}: output {axis} would be {got}, must be at least 1")]
+    EmptyOutput {
+        /// The node.
+        place: Place,
+        /// The axis.
+        axis: Axis,
+        /// The extent by the formula.
+        got: i64,
+    },
+    /// An extent is larger than coordinates reach.
+    #[error("{place}: {axis} is {got}, must be at most {max}")]
+    ExtentTooLarge {
+        /// The node or input.
+        place: Place,
+        /// The axis.
+        axis: Axis,
+        /// The extent.
+        got: Extent,
+        /// The largest extent.
+        max: i64,
+    },
+    /// A tensor has more elements than memory can address.
+    #[error(
+        "{place}: {}×{}×{}×{} elements are more than {max}",
+        shape[0], shape[1], shape[2], shape[3]
+    )]
+    TooManyElements {
+        /// The node or input.
+        place: Place,
+        /// Batch, channels, height, width.
+        shape: [usize; 4],
+        /// The largest number of elements.
+        max: usize,
+    },
+    /// A linear layer is given an image.
+    #[error("{place}: input has {}×{} pixels, wants 1×1", got[0], got[1])]
+    NotOnePixel {
+        /// The node.
+        place: Place,
+        /// Height and width.
+        got: [usize; 2],
+    },
+    /// A parameter was not given.
+    #[error("{place}: parameter `{name}` of shape {expected:?} is missing")]
+    MissingParameter {
+        /// The node.
+        place: Place,
+        /// The name of the parameter.
+        name: String,
+        /// Its shape.
+        expected: Vec<usize>,
+    },
+    /// A parameter has another shape.
+    #[error("{place}: parameter `{name}` has shape {got:?}, wants {expected:?}")]
+    ParameterShape {
+        /// The node.
+        place: Place,
+        /// The name of the parameter.
+        name: String,
+        /// The shape of the network.
+        expected: Vec<usize>,
+        /// The shape given.
+        got: Vec<usize>,
+    },
+    /// The data of a parameter are not as long as its shape says.
+    #[error("parameter `{name}` of shape {shape:?} has {got} elements, wants {expected}")]
+    ParameterLength {
+        /// The name of the parameter.
+        name: String,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// The elements of that shape.
+        expected: Extent,
+        /// The elements given.
+        got: usize,
+    },
+    /// A parameter is not of this network.
+    #[error("parameter `{name}` of shape {got:?} is not of this network{}", hint(.nearest))]
+    UnknownParameter {
+        /// The name given.
+        name: String,
+        /// The shape given.
+        got: Vec<usize>,
+        /// The names of the network that are closest.
+        nearest: Vec<String>,
+    },
+    /// A parameter was given twice.
+    #[error("parameter `{name}` is given twice")]
+    DuplicateParameter {
+        /// The name.
+        name: String,
+    },
+    /// A file is not JSON.
+    #[error("line {line}, column {column}: {reason}")]
+    Syntax {
+        /// The line, from one.
+        line: usize,
+        /// The column, from one.
+        column: usize,
+        /// What the parser found.
+        reason: String,
+    },
+    /// A file names an operator that does not exist.
+    #[error("node `{node}`: unknown operator `{op}`{}", hint(.nearest))]
+    UnknownOperator {
+        /// The node.
+        node: String,
+        /// The operator.
+        op: String,
+        /// The operators that are closest.
+        nearest: Vec<String>,
+    },
+    /// A file names an operator of PyTorch that cannot be tiled.
+    #[error("{place} cannot be tiled: {reason}")]
+    CannotTile {
+        /// The node.
+        place: Place,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A key of a file is not known there.
+    #[error("{place}: unknown key `{key}`{}", hint(.nearest))]
+    UnknownKey {
+        /// Where it stands.
+        place: Place,
+        /// The key.
+        key: String,
+        /// The keys that are closest.
+        nearest: Vec<String>,
+    },
+    /// A key stands twice in one object.
+    #[error("{place}: key `{key}` stands twice")]
+    DuplicateKey {
+        /// Where it stands.
+        place: Place,
+        /// The key.
+        key: String,
+    },
+    /// A key that must be there is not.
+    #[error("{place}: key `{key}` is missing")]
+    MissingKey {
+        /// Where it should stand.
+        place: Place,
+        /// The key.
+        key: &'static str,
+    },
+    /// Of keys that exclude each other there is none, or more than one.
+    #[error("{place}: wants exactly one of the keys {}, got {}", quoted(.keys), if got.is_empty() { "none".to_owned() } else { quoted(.got) })]
+    ExclusiveKeys {
+        /// Where they stand.
+        place: Place,
+        /// The keys that exclude each other.
+        keys: Vec<String>,
+        /// Those that stand there.
+        got: Vec<String>,
+    },
+    /// The value of a key has the wrong type or is not one of those allowed.
+    #[error("{place}: `{key}` wants {expected}, got {got}")]
+    WrongValue {
+        /// Where it stands.
+        place: Place,
+        /// The key.
+        key: String,
+        /// What is accepted.
+        expected: &'static str,
+        /// The value, as JSON.
+        got: String,
+    },
+    /// An operand is not defined anywhere.
+    #[error("{place}: unknown input `{name}`{}", hint(.nearest))]
+    UnknownInput {
+        /// The node, or the network for an output.
+        place: Place,
+        /// The operand.
+        name: String,
+        /// The names that are closest.
+        nearest: Vec<String>,
+    },
+    /// An operand is defined by the node itself or by one after it.
+    #[error("{place}: input `{name}` is defined later, a node must stand after its inputs")]
+    UsedBeforeDefined {
+        /// The node.
+        place: Place,
+        /// The operand.
+        name: String,
+    },
+    /// An output is not the name of an input or a node.
+    #[error("network: unknown output `{name}`{}", hint(.nearest))]
+    UnknownOutput {
+        /// The name.
+        name: String,
+        /// The names that are closest.
+        nearest: Vec<String>,
+    },
+}
+
+/// A size that may not fit 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent(pub Option<usize>);
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(value) => write!(f, "{value}"),
+            None => write!(f, "more than 64 bits hold"),
+        }
+    }
+}
+
+fn hint(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!(", nearest known: {}", quoted(names)) }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

@@ -1,12 +1,29 @@
 //! A network: a directed acyclic graph of operators.
 
-use crate::{GraphError, Op};
+mod check;
+
+use crate::{GraphError, Op, Place};
 
 /// A value of a graph: an input (`0 .. inputs`) or the output of a node (`inputs ..`, in node order).
+///
+/// ```
+/// use tiled_graph::{Graph, ValueId};
+/// let mut graph = Graph::new();
+/// assert_eq!(graph.add_input("x", 3)?, ValueId(0));
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub usize);
 
 /// An input of a network.
+///
+/// ```
+/// use tiled_graph::Graph;
+/// let mut graph = Graph::new();
+/// graph.add_input("x", 3)?;
+/// assert_eq!(graph.inputs()[0].channels, 3);
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
     /// The name.
@@ -16,6 +33,15 @@ pub struct Input {
 }
 
 /// An operator applied to values that stand before it.
+///
+/// ```
+/// use tiled_graph::{Activation, Graph, Op};
+/// let mut graph = Graph::new();
+/// let x = graph.add_input("x", 3)?;
+/// graph.add_node("r", Op::Activation(Activation::Relu), &[x])?;
+/// assert_eq!(graph.nodes()[0].inputs, [x]);
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// The name.
@@ -26,15 +52,92 @@ pub struct Node {
     pub inputs: Vec<ValueId>,
 }
 
+impl Node {
+    /// Where an error of this node lies.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        Place::Node { op: self.op.name().to_owned(), name: self.name.clone() }
+    }
+}
+
 /// A network. Nodes stand in topological order; every operand precedes its use.
+///
+/// Names are unique among inputs and nodes together, and channels are known and checked from the start;
+/// extents are given to [`crate::infer`].
+///
+/// ```
+/// use tiled_graph::{Activation, Conv2d, Graph, Op};
+/// let mut graph = Graph::new();
+/// let x = graph.add_input("x", 3)?;
+/// let c = graph.add_node("c1", Op::Conv2d(Conv2d::new(16, [3, 3]).padded([1, 1])), &[x])?;
+/// let r = graph.add_node("r1", Op::Activation(Activation::Relu), &[c])?;
+/// graph.set_outputs(&[r])?;
+/// assert_eq!(graph.channels(r), 16);
+/// assert_eq!(graph.value("c1"), Some(c));
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Graph {
     inputs: Vec<Input>,
     nodes: Vec<Node>,
     outputs: Vec<ValueId>,
+    node_channels: Vec<usize>,
 }
 
 impl Graph {
+    /// A network without inputs, nodes and outputs.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an input. Inputs come before nodes, so that a value keeps its number.
+    ///
+    /// # Errors
+    /// Where the name is empty, has a dot or is taken, there are no channels, or there is a node already.
+    pub fn add_input(&mut self, name: &str, channels: usize) -> Result<ValueId, GraphError> {
+        self.check_name(name)?;
+        let place = Place::Input { name: name.to_owned() };
+        if !self.nodes.is_empty() {
+            return Err(GraphError::InputAfterNode { name: name.to_owned() });
+        }
+        check::count(&place, "channels", channels)?;
+        self.inputs.push(Input { name: name.to_owned(), channels });
+        Ok(ValueId(self.inputs.len() - 1))
+    }
+
+    /// Adds an operator over values that stand before it.
+    ///
+    /// # Errors
+    /// Where the name is empty, has a dot or is taken; an attribute has no meaning; the operands are too few, too
+    /// many or not of this graph; or their channels do not fit.
+    pub fn add_node(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId, GraphError> {
+        self.check_name(name)?;
+        let node = Node { name: name.to_owned(), op, inputs: inputs.to_vec() };
+        let channels = check::node(self, &node)?;
+        self.nodes.push(node);
+        self.node_channels.push(channels);
+        Ok(ValueId(self.values() - 1))
+    }
+
+    /// Sets the outputs.
+    ///
+    /// # Errors
+    /// Where there are none, one is named twice, or one is not of this graph.
+    pub fn set_outputs(&mut self, outputs: &[ValueId]) -> Result<(), GraphError> {
+        if outputs.is_empty() {
+            return Err(GraphError::NoOutputs);
+        }
+        for (position, output) in outputs.iter().enumerate() {
+            self.check_value(&Place::Entry { list: "outputs", index: position }, *output)?;
+            if outputs[..position].contains(output) {
+                return Err(GraphError::DuplicateOutput { name: self.name(*output).to_owned() });
+            }
+        }
+        self.outputs = outputs.to_vec();
+        Ok(())
+    }
+
     /// The inputs.
     #[must_use]
     pub fn inputs(&self) -> &[Input] {
@@ -53,6 +156,56 @@ impl Graph {
         &self.outputs
     }
 
+    /// The number of values: inputs and nodes.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.inputs.len() + self.nodes.len()
+    }
+
+    /// The value of this name.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<ValueId> {
+        let input = self.inputs.iter().position(|input| input.name == name);
+        let node = || self.nodes.iter().position(|node| node.name == name);
+        input.or_else(|| Some(self.inputs.len() + node()?)).map(ValueId)
+    }
+
+    /// The value that the node at this position makes.
+    #[must_use]
+    pub fn node_value(&self, position: usize) -> ValueId {
+        ValueId(self.inputs.len() + position)
+    }
+
+    /// The node that makes this value; `None` for an input.
+    #[must_use]
+    pub fn node(&self, value: ValueId) -> Option<&Node> {
+        self.nodes.get(value.0.checked_sub(self.inputs.len())?)
+    }
+
+    /// The operator that makes this value; `None` for an input.
+    #[must_use]
+    pub fn op(&self, value: ValueId) -> Option<&Op> {
+        self.node(value).map(|node| &node.op)
+    }
+
+    /// The operands of the node that makes this value; none for an input.
+    #[must_use]
+    pub fn operands(&self, value: ValueId) -> &[ValueId] {
+        self.node(value).map_or(&[], |node| &node.inputs)
+    }
+
+    /// The channels of a value.
+    ///
+    /// # Panics
+    /// Where the value is not of this graph.
+    #[must_use]
+    pub fn channels(&self, value: ValueId) -> usize {
+        match value.0.checked_sub(self.inputs.len()) {
+            None => self.inputs[value.0].channels,
+            Some(node) => self.node_channels[node],
+        }
+    }
+
     /// The name of a value.
     ///
     /// # Panics
@@ -65,12 +218,36 @@ impl Graph {
         }
     }
 
-    /// Adds an input.
+    /// Where an error of this value lies.
     ///
-    /// # Errors
-    /// Where the name is taken.
-    pub fn add_input(&mut self, name: &str, channels: usize) -> Result<ValueId, GraphError> {
-        let _ = (name, channels);
-        Err(GraphError::DuplicateName { name: name.to_owned() })
+    /// # Panics
+    /// Where the value is not of this graph.
+    #[must_use]
+    pub fn place(&self, value: ValueId) -> Place {
+        match self.node(value) {
+            Some(node) => node.place(),
+            None => Place::Input { name: self.name(value).to_owned() },
+        }
+    }
+
+    fn check_name(&self, name: &str) -> Result<(), GraphError> {
+        if name.is_empty() || name.contains('.') {
+            return Err(GraphError::InvalidName { name: name.to_owned() });
+        }
+        if self.value(name).is_some() {
+            return Err(GraphError::DuplicateName { name: name.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn check_value(&self, place: &Place, value: ValueId) -> Result<(), GraphError> {
+        if value.0 >= self.values() {
+            return Err(GraphError::UnknownValue {
+                place: place.clone(),
+                got: value.0,
+                values: self.values(),
+            });
+        }
+        Ok(())
     }
 }

@@ -7,12 +7,20 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod format;
 mod graph;
+mod infer;
 mod op;
+mod params;
+mod zoo;
 
-pub use error::GraphError;
+pub use error::{Arity, Axis, Extent, GraphError, Place};
 pub use graph::{Graph, Input, Node, ValueId};
+pub use infer::{MAX_ELEMENTS, MAX_EXTENT, Shapes, infer, infer_nchw};
 pub use op::{
     AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Linear, MaxPool2d, Op, PaddingMode, Upsample,
     UpsampleMode, UpsampleTo,
 };
+pub use params::{Init, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, params};
+pub use tiled_kernel::Activation;
+pub use zoo::builtin_names;

@@ -1,8 +1,17 @@
 //! Operators as they stand in a network: named and defaulted as in PyTorch.
 
+use tiled_geometry::{GeometryError, Window};
 use tiled_kernel::Activation;
 
+use crate::{Arity, ValueId};
+
 /// An operator with its attributes. Pairs are height, then width.
+///
+/// ```
+/// use tiled_graph::{Arity, Linear, Op};
+/// assert_eq!(Op::Linear(Linear::new(10)).name(), "linear");
+/// assert_eq!(Op::Concat.arity(), Arity::AtLeast(2));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Op {
@@ -36,7 +45,52 @@ pub enum Op {
     Dropout(Dropout),
 }
 
+impl Op {
+    /// The name, as in the network format.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Conv2d(_) => "conv2d",
+            Self::ConvTranspose2d(_) => "conv_transpose2d",
+            Self::MaxPool2d(_) => "max_pool2d",
+            Self::AvgPool2d(_) => "avg_pool2d",
+            Self::BatchNorm(_) => "batch_norm",
+            Self::Activation(Activation::Relu) => "relu",
+            Self::Activation(Activation::LeakyRelu { .. }) => "leaky_relu",
+            Self::Activation(Activation::Sigmoid) => "sigmoid",
+            Self::Activation(Activation::Tanh) => "tanh",
+            Self::Activation(Activation::Silu) => "silu",
+            Self::Activation(Activation::Gelu | Activation::GeluTanh) => "gelu",
+            Self::Add => "add",
+            Self::Mul => "mul",
+            Self::Concat => "concat",
+            Self::Upsample(_) => "upsample",
+            Self::GlobalAvgPool => "global_avg_pool",
+            Self::GlobalMaxPool => "global_max_pool",
+            Self::Linear(_) => "linear",
+            Self::Dropout(_) => "dropout",
+        }
+    }
+
+    /// How many operands it takes.
+    #[must_use]
+    pub const fn arity(&self) -> Arity {
+        match self {
+            Self::Add | Self::Mul | Self::Concat => Arity::AtLeast(2),
+            _ => Arity::Exactly(1),
+        }
+    }
+}
+
 /// Attributes of `conv2d`.
+///
+/// ```
+/// use tiled_graph::Conv2d;
+/// let conv = Conv2d::new(16, [3, 3]).padded([1, 1]);
+/// assert_eq!((conv.padding, conv.stride, conv.bias), ([[1, 1], [1, 1]], [1, 1], true));
+/// assert_eq!(conv.windows()?[0].outputs(64, 1, false), 64);
+/// # Ok::<(), tiled_geometry::GeometryError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv2d {
     /// Output channels.
@@ -57,7 +111,44 @@ pub struct Conv2d {
     pub padding_mode: PaddingMode,
 }
 
+impl Conv2d {
+    /// A convolution with PyTorch's defaults: stride 1, no padding, dilation 1, one group, a bias.
+    #[must_use]
+    pub const fn new(out_channels: usize, kernel_size: [i64; 2]) -> Self {
+        Self {
+            out_channels,
+            kernel_size,
+            stride: [1, 1],
+            padding: [[0, 0], [0, 0]],
+            dilation: [1, 1],
+            groups: 1,
+            bias: true,
+            padding_mode: PaddingMode::Zeros,
+        }
+    }
+
+    /// The same with this padding on both sides of each axis.
+    #[must_use]
+    pub const fn padded(mut self, [height, width]: [i64; 2]) -> Self {
+        self.padding = [[height, height], [width, width]];
+        self
+    }
+
+    /// The windows of height and width, with the padding before.
+    ///
+    /// # Errors
+    /// Where [`Window::new`] refuses.
+    pub fn windows(&self) -> Result<[Window; 2], GeometryError> {
+        let before = [self.padding[0][0], self.padding[1][0]];
+        windows(self.kernel_size, self.stride, self.dilation, before)
+    }
+}
+
 /// What padding shows.
+///
+/// ```
+/// assert_eq!(tiled_graph::PaddingMode::default().name(), "zeros");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum PaddingMode {
     /// Zeros.
@@ -69,7 +160,25 @@ pub enum PaddingMode {
     Replicate,
 }
 
+impl PaddingMode {
+    /// The name, as in the network format.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Zeros => "zeros",
+            Self::Reflect => "reflect",
+            Self::Replicate => "replicate",
+        }
+    }
+}
+
 /// Attributes of `conv_transpose2d`. Weights are `[in_channels, out_channels/groups, kh, kw]`.
+///
+/// ```
+/// use tiled_graph::ConvTranspose2d;
+/// let conv = ConvTranspose2d::new(8, [2, 2]);
+/// assert_eq!((conv.stride, conv.output_padding, conv.bias), ([1, 1], [0, 0], true));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConvTranspose2d {
     /// Output channels.
@@ -90,7 +199,36 @@ pub struct ConvTranspose2d {
     pub bias: bool,
 }
 
+impl ConvTranspose2d {
+    /// A transposed convolution with PyTorch's defaults: stride 1, no padding, dilation 1, one group, a bias.
+    #[must_use]
+    pub const fn new(out_channels: usize, kernel_size: [i64; 2]) -> Self {
+        Self {
+            out_channels,
+            kernel_size,
+            stride: [1, 1],
+            padding: [0, 0],
+            output_padding: [0, 0],
+            dilation: [1, 1],
+            groups: 1,
+            bias: true,
+        }
+    }
+
+    /// The windows, for height and width, of the convolution whose gradient it is.
+    ///
+    /// # Errors
+    /// Where [`Window::new`] refuses.
+    pub fn windows(&self) -> Result<[Window; 2], GeometryError> {
+        windows(self.kernel_size, self.stride, self.dilation, self.padding)
+    }
+}
+
 /// Attributes of `max_pool2d`.
+///
+/// ```
+/// assert_eq!(tiled_graph::MaxPool2d::new([2, 2]).stride, [2, 2]);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct MaxPool2d {
     /// Kernel extents.
@@ -105,7 +243,27 @@ pub struct MaxPool2d {
     pub ceil_mode: bool,
 }
 
+impl MaxPool2d {
+    /// A pooling with PyTorch's defaults: the stride is the kernel, no padding, dilation 1, sizes rounded down.
+    #[must_use]
+    pub const fn new(kernel_size: [i64; 2]) -> Self {
+        Self { kernel_size, stride: kernel_size, padding: [0, 0], dilation: [1, 1], ceil_mode: false }
+    }
+
+    /// The windows of height and width.
+    ///
+    /// # Errors
+    /// Where [`Window::new`] refuses.
+    pub fn windows(&self) -> Result<[Window; 2], GeometryError> {
+        windows(self.kernel_size, self.stride, self.dilation, self.padding)
+    }
+}
+
 /// Attributes of `avg_pool2d`.
+///
+/// ```
+/// assert!(tiled_graph::AvgPool2d::new([2, 2]).count_include_pad);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct AvgPool2d {
     /// Kernel extents.
@@ -120,7 +278,27 @@ pub struct AvgPool2d {
     pub count_include_pad: bool,
 }
 
+impl AvgPool2d {
+    /// A pooling with PyTorch's defaults: the stride is the kernel, no padding, sizes rounded down, padding counts.
+    #[must_use]
+    pub const fn new(kernel_size: [i64; 2]) -> Self {
+        Self { kernel_size, stride: kernel_size, padding: [0, 0], ceil_mode: false, count_include_pad: true }
+    }
+
+    /// The windows of height and width.
+    ///
+    /// # Errors
+    /// Where [`Window::new`] refuses.
+    pub fn windows(&self) -> Result<[Window; 2], GeometryError> {
+        windows(self.kernel_size, self.stride, [1, 1], self.padding)
+    }
+}
+
 /// Attributes of `batch_norm`.
+///
+/// ```
+/// assert_eq!(tiled_graph::BatchNorm::default().momentum, 0.1);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchNorm {
     /// Added to the variance.
@@ -131,7 +309,20 @@ pub struct BatchNorm {
     pub affine: bool,
 }
 
+impl Default for BatchNorm {
+    /// PyTorch's: `eps` 1e-5, `momentum` 0.1, affine.
+    fn default() -> Self {
+        Self { eps: 1e-5, momentum: 0.1, affine: true }
+    }
+}
+
 /// Attributes of `upsample`.
+///
+/// ```
+/// use tiled_graph::{Upsample, UpsampleMode, UpsampleTo};
+/// let twice = Upsample { mode: UpsampleMode::Nearest, to: UpsampleTo::Scale([2, 2]) };
+/// assert_eq!(twice.mode.name(), "nearest");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Upsample {
     /// Nearest or bilinear.
@@ -152,6 +343,17 @@ pub enum UpsampleMode {
     },
 }
 
+impl UpsampleMode {
+    /// The name, as in the network format.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nearest => "nearest",
+            Self::Bilinear { .. } => "bilinear",
+        }
+    }
+}
+
 /// The extents after upsampling.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum UpsampleTo {
@@ -159,9 +361,15 @@ pub enum UpsampleTo {
     Size([i64; 2]),
     /// `scale_factor`: whole multiples of the input's extents.
     Scale([i64; 2]),
+    /// `like`: the extents of this value, whose elements are not read.
+    Like(ValueId),
 }
 
 /// Attributes of `linear`. Weights are `[out_features, in_features]`.
+///
+/// ```
+/// assert!(tiled_graph::Linear::new(1000).bias);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     /// Output features.
@@ -170,9 +378,38 @@ pub struct Linear {
     pub bias: bool,
 }
 
+impl Linear {
+    /// A linear layer with a bias, PyTorch's default.
+    #[must_use]
+    pub const fn new(out_features: usize) -> Self {
+        Self { out_features, bias: true }
+    }
+}
+
 /// Attributes of `dropout`.
+///
+/// ```
+/// assert_eq!(tiled_graph::Dropout::default().p, 0.5);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dropout {
     /// The probability of zeroing an element in training; in `[0, 1)`.
     pub p: f64,
+}
+
+impl Default for Dropout {
+    /// PyTorch's: `p` 0.5.
+    fn default() -> Self {
+        Self { p: 0.5 }
+    }
+}
+
+fn windows(
+    kernel: [i64; 2],
+    stride: [i64; 2],
+    dilation: [i64; 2],
+    before: [i64; 2],
+) -> Result<[Window; 2], GeometryError> {
+    let axis = |a: usize| Window::new(kernel[a], stride[a], dilation[a], before[a]);
+    Ok([axis(0)?, axis(1)?])
 }

@@ -1,0 +1,88 @@
+//! Names: which are close to one that is unknown, and which belong to operators that cannot be tiled.
+
+/// Why an operator of PyTorch cannot be tiled; `None` where it is not known to be one of those.
+pub(super) fn cannot_tile(op: &str) -> Option<&'static str> {
+    const STATISTICS: &str =
+        "its statistics are of the image at hand, in evaluation too, so no tile can be normalised alone";
+    const ALL_PAIRS: &str = "every pixel reads every other";
+    const POSITIONS: &str = "which pixels it reads is known from the data alone";
+    const RECURRENCE: &str = "every position reads all before it";
+    const FORGETS: &str =
+        "it makes one row of the whole image; use a global pooling, which `linear` reads without it";
+    const REORDERS: &str = "it moves pixels across the whole image";
+    Some(match plain(op).as_str() {
+        "softmax" | "logsoftmax" | "softmax2d" | "softmin" => {
+            "over the image every pixel reads the sum of all; per pixel it is part of the cross-entropy loss"
+        }
+        "layernorm" | "groupnorm" | "instancenorm" | "instancenorm2d" | "rmsnorm" => STATISTICS,
+        "attention"
+        | "multiheadattention"
+        | "scaleddotproductattention"
+        | "selfattention"
+        | "transformer"
+        | "transformerencoder"
+        | "transformerencoderlayer"
+        | "transformerdecoder"
+        | "transformerdecoderlayer" => ALL_PAIRS,
+        "flatten" | "view" | "reshape" | "unflatten" => FORGETS,
+        "permute" | "transpose" | "roll" | "flip" | "rot90" => REORDERS,
+        "gridsample" | "maxunpool2d" | "gather" | "scatter" | "sort" | "topk" | "argmax" => POSITIONS,
+        "rnn" | "lstm" | "gru" | "cumsum" | "cumprod" => RECURRENCE,
+        "fft" | "fft2" | "rfft2" | "ifft2" => "every output reads every pixel",
+        _ => return None,
+    })
+}
+
+/// The most names that an error offers.
+const OFFERED: usize = 3;
+
+/// The names among `known` that are closest to `name`, best first, none where none is close.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let wanted = plain(name);
+    let reach = 2.max(wanted.chars().count() / 2);
+    let mut close: Vec<(usize, &str)> = known
+        .map(|candidate| (distance(&wanted, &plain(candidate)), candidate))
+        .filter(|(edits, _)| *edits <= reach)
+        .collect();
+    close.sort_by_key(|(edits, _)| *edits);
+    close.into_iter().take(OFFERED).map(|(_, candidate)| candidate.to_owned()).collect()
+}
+
+/// Lowercase without underscores, so that `ConvTranspose2d` is `conv_transpose2d`.
+fn plain(name: &str) -> String {
+    name.chars().filter(|letter| *letter != '_').flat_map(char::to_lowercase).collect()
+}
+
+/// The insertions, deletions and substitutions from one text to the other (Levenshtein, 1966).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, letter) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{distance, nearest};
+
+    #[test]
+    fn distance_counts_edits() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("same", "same"), 0);
+    }
+
+    #[test]
+    fn names_of_classes_are_close_to_names_of_functions() {
+        assert_eq!(nearest("Conv2d", ["relu", "conv2d", "conv_transpose2d"].into_iter()), ["conv2d"]);
+        assert!(nearest("zzzzzz", ["relu", "conv2d"].into_iter()).is_empty());
+    }
+}

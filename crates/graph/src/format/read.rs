@@ -1,0 +1,107 @@
+//! From JSON to a network.
+
+use super::fields::Fields;
+use super::json::Json;
+use super::names::{cannot_tile, nearest};
+use super::operators::{OPERATORS, Operator};
+use crate::{Graph, GraphError, Place, ValueId};
+
+/// Keys of every node.
+const NODE_KEYS: [&str; 3] = ["name", "op", "inputs"];
+
+/// The network that a file describes.
+pub(super) fn graph(json: &Json) -> Result<Graph, GraphError> {
+    let network = Fields::new(Place::Network, json)?;
+    network.only(&["inputs", "nodes", "outputs"])?;
+    let mut graph = Graph::new();
+    for (index, entry) in network.list("inputs")?.iter().enumerate() {
+        let fields = named(Fields::new(Place::Entry { list: "inputs", index }, entry)?, |name| {
+            Place::Input { name: name.to_owned() }
+        })?;
+        fields.only(&["name", "channels"])?;
+        graph.add_input(fields.text("name")?, fields.required_count("channels")?)?;
+    }
+    let nodes = network.list("nodes")?;
+    let names: Vec<&str> = nodes.iter().filter_map(name_of).collect();
+    for (index, entry) in nodes.iter().enumerate() {
+        node(&mut graph, Fields::new(Place::Entry { list: "nodes", index }, entry)?, &names)?;
+    }
+    let outputs: Vec<ValueId> = network
+        .texts("outputs")?
+        .into_iter()
+        .map(|name| {
+            graph.value(name).ok_or_else(|| GraphError::UnknownOutput {
+                name: name.to_owned(),
+                nearest: nearest(name, values(&graph)),
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    graph.set_outputs(&outputs)?;
+    Ok(graph)
+}
+
+fn node(graph: &mut Graph, fields: Fields<'_>, names: &[&str]) -> Result<(), GraphError> {
+    let unknown_op = |name: &str| Place::Node { op: "node".to_owned(), name: name.to_owned() };
+    let fields = named(fields, unknown_op)?;
+    let (name, op) = (fields.text("name")?, fields.text("op")?);
+    let place = Place::Node { op: op.to_owned(), name: name.to_owned() };
+    let operator = operator(&place, name, op)?;
+    let fields = fields.at(place);
+    fields.only(&[&NODE_KEYS[..], operator.keys].concat())?;
+    let find = |input: &str| operand(graph, fields.place(), input, names);
+    let inputs: Vec<ValueId> = fields.texts("inputs")?.into_iter().map(find).collect::<Result<_, _>>()?;
+    let op = (operator.read)(&fields, &find)?;
+    // What PyTorch's modules say of their input is inferred here; where it stands it must be right.
+    for key in ["in_channels", "num_features", "in_features"] {
+        if let (Some(expected), Some(input)) = (fields.count(key)?, inputs.first())
+            && graph.channels(*input) != expected
+        {
+            let (place, got) = (fields.place().clone(), graph.channels(*input));
+            return Err(GraphError::Channels { place, what: key, expected, got });
+        }
+    }
+    graph.add_node(name, op, &inputs).map(drop)
+}
+
+/// The operator of this name, or why there is none.
+fn operator(place: &Place, node: &str, op: &str) -> Result<&'static Operator, GraphError> {
+    if let Some(known) = OPERATORS.iter().find(|known| known.name == op) {
+        return Ok(known);
+    }
+    match cannot_tile(op) {
+        Some(reason) => Err(GraphError::CannotTile { place: place.clone(), reason }),
+        None => {
+            let nearest = nearest(op, OPERATORS.iter().map(|known| known.name));
+            Err(GraphError::UnknownOperator { node: node.to_owned(), op: op.to_owned(), nearest })
+        }
+    }
+}
+
+fn operand(graph: &Graph, place: &Place, name: &str, names: &[&str]) -> Result<ValueId, GraphError> {
+    if let Some(value) = graph.value(name) {
+        return Ok(value);
+    }
+    let (place, name) = (place.clone(), name.to_owned());
+    if names.contains(&name.as_str()) {
+        return Err(GraphError::UsedBeforeDefined { place, name });
+    }
+    let nearest = nearest(&name, values(graph));
+    Err(GraphError::UnknownInput { place, name, nearest })
+}
+
+fn named<'a>(fields: Fields<'a>, place: impl Fn(&str) -> Place) -> Result<Fields<'a>, GraphError> {
+    let name = fields.text("name")?;
+    Ok(fields.at(place(name)))
+}
+
+fn name_of(json: &Json) -> Option<&str> {
+    let Json::Object(entries) = json else { return None };
+    entries.iter().find_map(|(key, value)| match value {
+        Json::Text(name) if key == "name" => Some(name.as_str()),
+        _ => None,
+    })
+}
+
+fn values(graph: &Graph) -> impl Iterator<Item = &str> {
+    (0..graph.values()).map(|value| graph.name(ValueId(value)))
+}

@@ -1,0 +1,288 @@
+//! The shapes of all values of a network, inferred and checked once, in 64-bit integers.
+
+use tiled_geometry::{GeometryError, PadMode, Padding, Window};
+
+use crate::error::Extent;
+use crate::{
+    Axis, Conv2d, ConvTranspose2d, Graph, GraphError, MaxPool2d, Node, Op, PaddingMode, Place, UpsampleTo,
+    ValueId,
+};
+
+/// The largest height or width of a value, `2^30`.
+pub const MAX_EXTENT: i64 = 1 << 30;
+
+/// The most elements of a value: their bytes as `f64` fit in an `isize`.
+pub const MAX_ELEMENTS: usize = isize::MAX.cast_unsigned() / 8;
+
+/// The shapes of all values of a graph: batch, channels, height, width.
+///
+/// ```
+/// use tiled_graph::{Graph, infer};
+/// let vgg16 = Graph::builtin("vgg16").expect("it is built in");
+/// let shapes = infer(&vgg16, 1, &[[20480, 20480]])?;
+/// assert_eq!(shapes.shape(vgg16.outputs()[0]), [1, 512, 640, 640]);
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shapes {
+    shapes: Vec<[usize; 4]>,
+}
+
+impl Shapes {
+    /// The shape of a value, NCHW.
+    ///
+    /// # Panics
+    /// Where the value is not of the graph.
+    #[must_use]
+    pub fn shape(&self, value: ValueId) -> [usize; 4] {
+        self.shapes[value.0]
+    }
+
+    /// Height and width of a value.
+    ///
+    /// # Panics
+    /// Where the value is not of the graph.
+    #[must_use]
+    pub fn extents(&self, value: ValueId) -> [usize; 2] {
+        let [_, _, height, width] = self.shape(value);
+        [height, width]
+    }
+
+    /// The number of elements of a value.
+    ///
+    /// # Panics
+    /// Where the value is not of the graph.
+    #[must_use]
+    pub fn elements(&self, value: ValueId) -> usize {
+        self.shape(value).iter().product()
+    }
+
+    /// The batch size.
+    #[must_use]
+    pub fn batch(&self) -> usize {
+        self.shapes[0][0]
+    }
+
+    /// The shapes of all values, in their order.
+    #[must_use]
+    pub fn all(&self) -> &[[usize; 4]] {
+        &self.shapes
+    }
+}
+
+/// The shapes of all values for a batch size and the height and width of each input.
+///
+/// # Errors
+/// Where the network has no outputs, an input is missing, empty or too large, operands do not fit each other, or a
+/// kernel does not fit its input.
+///
+/// ```
+/// use tiled_graph::{Graph, infer};
+/// let graph = Graph::builtin("vgg2").expect("it is built in");
+/// let shapes = infer(&graph, 2, &[[2700, 5400]])?;
+/// assert_eq!(shapes.shape(graph.outputs()[0]), [2, 128, 675, 1350]);
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
+pub fn infer(graph: &Graph, batch: usize, inputs: &[[usize; 2]]) -> Result<Shapes, GraphError> {
+    if graph.outputs().is_empty() {
+        return Err(GraphError::NoOutputs);
+    }
+    if inputs.len() != graph.inputs().len() || inputs.is_empty() {
+        return Err(GraphError::InputCount { expected: graph.inputs().len(), got: inputs.len() });
+    }
+    let mut known = Shapes { shapes: Vec::with_capacity(graph.values()) };
+    for (input, extents) in graph.inputs().iter().zip(inputs) {
+        let place = Place::Input { name: input.name.clone() };
+        for (key, size) in [("batch size", batch), ("height", extents[0]), ("width", extents[1])] {
+            if size == 0 {
+                let (expected, got) = ("at least 1", "0".to_owned());
+                return Err(GraphError::OutOfRange { place, key, expected, got });
+            }
+        }
+        let shape = [batch, input.channels, extents[0], extents[1]];
+        known.shapes.push(checked(&place, shape)?);
+    }
+    for (position, node) in graph.nodes().iter().enumerate() {
+        let place = node.place();
+        let [height, width] = extents(graph, node, &place, &known)?;
+        let shape = [batch, graph.channels(graph.node_value(position)), height, width];
+        known.shapes.push(checked(&place, shape)?);
+    }
+    Ok(known)
+}
+
+/// The shapes of all values for the whole shapes of the inputs, NCHW.
+///
+/// # Errors
+/// Where [`infer`] refuses, or an input has other channels or another batch size.
+///
+/// ```
+/// use tiled_graph::{Graph, infer_nchw};
+/// let graph = Graph::builtin("vgg2").expect("it is built in");
+/// let error = infer_nchw(&graph, &[[1, 4, 64, 64]]).expect_err("vgg2 reads 3 channels");
+/// assert_eq!(error.to_string(), "input `x`: input has 4 channels, network wants 3");
+/// ```
+pub fn infer_nchw(graph: &Graph, inputs: &[[usize; 4]]) -> Result<Shapes, GraphError> {
+    let batch = inputs.first().map_or(1, |shape| shape[0]);
+    for (input, [got_batch, got, _, _]) in graph.inputs().iter().zip(inputs.iter().copied()) {
+        let place = Place::Input { name: input.name.clone() };
+        if got != input.channels {
+            return Err(GraphError::Channels { place, what: "network", expected: input.channels, got });
+        }
+        if got_batch != batch {
+            let name = input.name.clone();
+            return Err(GraphError::BatchMismatch { name, expected: batch, got: got_batch });
+        }
+    }
+    let extents: Vec<[usize; 2]> = inputs.iter().map(|shape| [shape[2], shape[3]]).collect();
+    infer(graph, batch, &extents)
+}
+
+/// The height and width that a node makes; its operands are known, and each within [`MAX_EXTENT`].
+fn extents(graph: &Graph, node: &Node, place: &Place, known: &Shapes) -> Result<[usize; 2], GraphError> {
+    let input = known.extents(node.inputs[0]);
+    let rows_cols = input.map(signed);
+    match &node.op {
+        Op::Conv2d(conv) => per_axis(place, |axis| conv2d(place, conv, axis, rows_cols)),
+        Op::ConvTranspose2d(conv) => per_axis(place, |axis| conv_transpose2d(place, conv, axis, rows_cols)),
+        Op::MaxPool2d(pool) => per_axis(place, |axis| max_pool2d(place, pool, axis, rows_cols)),
+        Op::AvgPool2d(pool) => per_axis(place, |axis| {
+            let window = at(place, pool.windows())?[axis];
+            outputs(place, axis, window, rows_cols[axis], pool.padding[axis], pool.ceil_mode)
+        }),
+        Op::Add | Op::Mul | Op::Concat => equal_extents(graph, node, place, known).map(|()| input),
+        Op::Upsample(upsample) => match upsample.to {
+            UpsampleTo::Like(value) => Ok(known.extents(value)),
+            UpsampleTo::Size(size) => per_axis(place, |axis| Ok(Some(size[axis]))),
+            UpsampleTo::Scale(scale) => per_axis(place, |axis| Ok(rows_cols[axis].checked_mul(scale[axis]))),
+        },
+        Op::GlobalAvgPool | Op::GlobalMaxPool => Ok([1, 1]),
+        Op::Linear(_) if input != [1, 1] => Err(GraphError::NotOnePixel { place: place.clone(), got: input }),
+        Op::BatchNorm(_) | Op::Activation(_) | Op::Linear(_) | Op::Dropout(_) => Ok(input),
+    }
+}
+
+fn conv2d(place: &Place, conv: &Conv2d, axis: usize, input: [i64; 2]) -> Result<Option<i64>, GraphError> {
+    let [before, after] = conv.padding[axis];
+    let mode = match conv.padding_mode {
+        PaddingMode::Zeros => None,
+        PaddingMode::Reflect => Some(PadMode::Reflect),
+        PaddingMode::Replicate => Some(PadMode::Replicate),
+    };
+    if let Some(mode) = mode {
+        at(place, Padding::new(mode, input[axis], before, after))?;
+    }
+    let window = at(place, conv.windows())?[axis];
+    outputs(place, axis, window, input[axis], after, false)
+}
+
+/// `(n − 1)·s − 2p + d·(k − 1) + output_padding + 1`.
+fn conv_transpose2d(
+    place: &Place,
+    conv: &ConvTranspose2d,
+    axis: usize,
+    input: [i64; 2],
+) -> Result<Option<i64>, GraphError> {
+    let window = at(place, conv.windows())?[axis];
+    // no product here exceeds 2^30·2^20, so nothing overflows
+    let whole = (input[axis] - 1) * window.stride() + window.extent() + 1;
+    Ok(Some(whole - 2 * window.padding() + conv.output_padding[axis]))
+}
+
+fn max_pool2d(
+    place: &Place,
+    pool: &MaxPool2d,
+    axis: usize,
+    input: [i64; 2],
+) -> Result<Option<i64>, GraphError> {
+    let (extent, window) = (input[axis], at(place, pool.windows())?[axis]);
+    let count = outputs(place, axis, window, extent, pool.padding[axis], pool.ceil_mode)?;
+    // Padding is at most half the kernel, so only a window that starts before the input can jump over all of it.
+    let jumps_over = |output: i64| {
+        let before = window.padding() - output * window.stride();
+        before > 0 && (-before).rem_euclid(window.dilation()) >= extent
+    };
+    let starting_before = count.unwrap_or(0).min(window.padding() / window.stride() + 1);
+    if window.dilation() > extent && (0..starting_before).any(jumps_over) {
+        let (axis, dilation) = (Axis::BOTH[axis], window.dilation());
+        return Err(GraphError::EmptyWindow { place: place.clone(), axis, dilation, extent });
+    }
+    Ok(count)
+}
+
+fn outputs(
+    place: &Place,
+    axis: usize,
+    window: Window,
+    extent: i64,
+    after: i64,
+    ceil: bool,
+) -> Result<Option<i64>, GraphError> {
+    match window.outputs(extent, after, ceil) {
+        ..=0 => Err(GraphError::KernelTooLarge {
+            place: place.clone(),
+            axis: Axis::BOTH[axis],
+            kernel: window.extent() + 1,
+            padded: extent + window.padding() + after,
+        }),
+        count => Ok(Some(count)),
+    }
+}
+
+fn equal_extents(graph: &Graph, node: &Node, place: &Place, known: &Shapes) -> Result<(), GraphError> {
+    let first = node.inputs[0];
+    match node.inputs.iter().find(|other| known.extents(**other) != known.extents(first)) {
+        None => Ok(()),
+        Some(other) => Err(GraphError::OperandExtents {
+            place: place.clone(),
+            first: graph.name(first).to_owned(),
+            expected: known.extents(first),
+            other: graph.name(*other).to_owned(),
+            got: known.extents(*other),
+        }),
+    }
+}
+
+/// Both extents by a rule for one axis, which returns `None` where 64 bits do not hold the extent.
+fn per_axis(
+    place: &Place,
+    rule: impl Fn(usize) -> Result<Option<i64>, GraphError>,
+) -> Result<[usize; 2], GraphError> {
+    let mut result = [0; 2];
+    for axis in 0..2 {
+        let (place, named) = (place.clone(), Axis::BOTH[axis]);
+        result[axis] = match rule(axis)? {
+            None => {
+                let got = Extent(None);
+                return Err(GraphError::ExtentTooLarge { place, axis: named, got, max: MAX_EXTENT });
+            }
+            Some(got) => usize::try_from(got)
+                .ok()
+                .filter(|extent| *extent > 0)
+                .ok_or(GraphError::EmptyOutput { place, axis: named, got })?,
+        };
+    }
+    Ok(result)
+}
+
+fn checked(place: &Place, shape: [usize; 4]) -> Result<[usize; 4], GraphError> {
+    for (axis, got) in Axis::BOTH.into_iter().zip([shape[2], shape[3]]) {
+        if i64::try_from(got).map_or(true, |extent| extent > MAX_EXTENT) {
+            let (place, got) = (place.clone(), Extent(Some(got)));
+            return Err(GraphError::ExtentTooLarge { place, axis, got, max: MAX_EXTENT });
+        }
+    }
+    let elements = shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent));
+    match elements {
+        Some(elements) if elements <= MAX_ELEMENTS => Ok(shape),
+        _ => Err(GraphError::TooManyElements { place: place.clone(), shape, max: MAX_ELEMENTS }),
+    }
+}
+
+fn at<V>(place: &Place, result: Result<V, GeometryError>) -> Result<V, GraphError> {
+    result.map_err(|source| GraphError::Geometry { place: place.clone(), source })
+}
+
+fn signed(extent: usize) -> i64 {
+    i64::try_from(extent).expect("invariant: extents are at most 2^30")
+}

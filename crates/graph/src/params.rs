@@ -1,0 +1,194 @@
+//! The parameters that a network wants: names, shapes, initialisation as in PyTorch.
+
+mod random;
+mod set;
+
+pub use random::Rng;
+pub use set::{ParamTensor, Parameters, initialise};
+
+use crate::{Graph, Op, Place};
+
+/// A parameter of a network.
+///
+/// ```
+/// use tiled_graph::{Graph, ParamKind, params};
+/// let graph = Graph::builtin("vgg2").expect("it is built in");
+/// let specs = params(&graph);
+/// assert_eq!(specs[0].name, "conv1.weight");
+/// assert_eq!(specs[0].shape, [64, 3, 3, 3]);
+/// assert_eq!(specs[1].kind, ParamKind::Bias);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParamSpec {
+    /// `<node>.weight`, `<node>.bias`, `<node>.running_mean` or `<node>.running_var`.
+    pub name: String,
+    /// The position of the node.
+    pub node: usize,
+    /// Where an error of this parameter lies.
+    pub place: Place,
+    /// The role.
+    pub kind: ParamKind,
+    /// The shape.
+    pub shape: Vec<usize>,
+    /// The values it starts with.
+    pub init: Init,
+    /// Where a weight says how many input channels it wants.
+    input: Option<InputAxis>,
+}
+
+/// The axis of a weight that runs over the input channels of one group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct InputAxis {
+    axis: usize,
+    groups: usize,
+}
+
+impl ParamSpec {
+    /// The number of elements.
+    #[must_use]
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// The role of a parameter.
+///
+/// ```
+/// use tiled_graph::ParamKind;
+/// assert!(ParamKind::Weight.is_trained() && !ParamKind::RunningVar.is_trained());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParamKind {
+    /// `weight`.
+    Weight,
+    /// `bias`.
+    Bias,
+    /// `running_mean` of batch normalisation.
+    RunningMean,
+    /// `running_var` of batch normalisation.
+    RunningVar,
+}
+
+impl ParamKind {
+    /// Whether it has a gradient; running statistics have none.
+    #[must_use]
+    pub const fn is_trained(self) -> bool {
+        matches!(self, Self::Weight | Self::Bias)
+    }
+
+    /// The end of the parameter's name.
+    #[must_use]
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Weight => "weight",
+            Self::Bias => "bias",
+            Self::RunningMean => "running_mean",
+            Self::RunningVar => "running_var",
+        }
+    }
+}
+
+/// The values that a parameter starts with.
+///
+/// ```
+/// use tiled_graph::{Graph, Init, params};
+/// let specs = params(&Graph::builtin("seed-001").expect("it is built in"));
+/// assert_eq!(specs[0].init, Init::Uniform { bound: 1.0 / 3.0 }); // 1/√(1·3·3)
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Init {
+    /// Independent and uniform in `[−bound, bound)`.
+    Uniform {
+        /// The bound.
+        bound: f64,
+    },
+    /// The same value everywhere.
+    Constant(f64),
+}
+
+/// The parameters of a network: nodes in order, and for each weight, bias, running mean, running variance.
+///
+/// | operator | weight | bias | initialisation |
+/// |---|---|---|---|
+/// | `conv2d` | `[O, I/G, kh, kw]` | `[O]` | uniform, bound `1/√(I/G·kh·kw)` |
+/// | `conv_transpose2d` | `[I, O/G, kh, kw]` | `[O]` | uniform, bound `1/√(O/G·kh·kw)` |
+/// | `linear` | `[O, I]` | `[O]` | uniform, bound `1/√I` |
+/// | `batch_norm` | `[C]` | `[C]` | ones and zeros; running mean zeros, running variance ones |
+///
+/// The bounds are those of PyTorch: `kaiming_uniform_(a=√5)` with its fan-in, for weights and biases alike
+/// (He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015).
+///
+/// ```
+/// use tiled_graph::{Graph, params};
+/// let specs = params(&Graph::builtin("vgg2").expect("it is built in"));
+/// assert_eq!(specs.iter().map(|spec| spec.elements()).sum::<usize>(), 260_160);
+/// ```
+#[must_use]
+pub fn params(graph: &Graph) -> Vec<ParamSpec> {
+    let mut specs = Vec::new();
+    for (position, node) in graph.nodes().iter().enumerate() {
+        for (kind, shape, init) in of_node(&node.op, graph.channels(node.inputs[0])) {
+            specs.push(ParamSpec {
+                name: format!("{}.{}", node.name, kind.suffix()),
+                node: position,
+                place: node.place(),
+                kind,
+                shape,
+                init,
+                input: if kind == ParamKind::Weight { input_axis(&node.op) } else { None },
+            });
+        }
+    }
+    specs
+}
+
+const fn input_axis(op: &Op) -> Option<InputAxis> {
+    match op {
+        Op::Conv2d(conv) => Some(InputAxis { axis: 1, groups: conv.groups }),
+        Op::ConvTranspose2d(_) | Op::BatchNorm(_) => Some(InputAxis { axis: 0, groups: 1 }),
+        Op::Linear(_) => Some(InputAxis { axis: 1, groups: 1 }),
+        _ => None,
+    }
+}
+
+fn of_node(op: &Op, channels: usize) -> Vec<(ParamKind, Vec<usize>, Init)> {
+    let (weight, bias) = match op {
+        Op::Conv2d(conv) => {
+            let [kh, kw] = conv.kernel_size.map(extent);
+            (vec![conv.out_channels, channels / conv.groups, kh, kw], conv.bias.then_some(conv.out_channels))
+        }
+        Op::ConvTranspose2d(conv) => {
+            let [kh, kw] = conv.kernel_size.map(extent);
+            (vec![channels, conv.out_channels / conv.groups, kh, kw], conv.bias.then_some(conv.out_channels))
+        }
+        Op::Linear(linear) => {
+            (vec![linear.out_features, channels], linear.bias.then_some(linear.out_features))
+        }
+        Op::BatchNorm(norm) => return batch_norm(norm.affine, channels),
+        _ => return Vec::new(),
+    };
+    // PyTorch's fan-in is all dimensions but the first, for transposed convolutions too.
+    let init = uniform(weight[1..].iter().product());
+    let bias = bias.map(|len| (ParamKind::Bias, vec![len], init));
+    std::iter::once((ParamKind::Weight, weight, init)).chain(bias).collect()
+}
+
+fn batch_norm(affine: bool, channels: usize) -> Vec<(ParamKind, Vec<usize>, Init)> {
+    let all = [
+        (ParamKind::Weight, 1.0),
+        (ParamKind::Bias, 0.0),
+        (ParamKind::RunningMean, 0.0),
+        (ParamKind::RunningVar, 1.0),
+    ];
+    let kept = all.into_iter().filter(|(kind, _)| affine || !kind.is_trained());
+    kept.map(|(kind, value)| (kind, vec![channels], Init::Constant(value))).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "fan-in is far below 2^53")]
+fn uniform(fan_in: usize) -> Init {
+    Init::Uniform { bound: 1.0 / (fan_in as f64).sqrt() }
+}
+
+fn extent(kernel: i64) -> usize {
+    usize::try_from(kernel).expect("invariant: kernel extents are positive")
+}

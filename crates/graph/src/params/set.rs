@@ -1,0 +1,206 @@
+//! The values of a network's parameters.
+
+use tiled_tensor::Element;
+
+use super::{Init, InputAxis, ParamSpec, Rng};
+use crate::GraphError;
+use crate::error::Extent;
+use crate::format::nearest;
+
+/// A named tensor, flat in row-major order.
+///
+/// ```
+/// use tiled_graph::ParamTensor;
+/// let bias = ParamTensor::new("c1.bias", vec![2], vec![0.5_f32, -0.5])?;
+/// assert_eq!(bias.data.len(), 2);
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParamTensor<T> {
+    /// The name.
+    pub name: String,
+    /// The shape.
+    pub shape: Vec<usize>,
+    /// The elements.
+    pub data: Vec<T>,
+}
+
+impl<T> ParamTensor<T> {
+    /// A tensor of these elements.
+    ///
+    /// # Errors
+    /// Where the elements are not as many as the shape says.
+    pub fn new(name: &str, shape: Vec<usize>, data: Vec<T>) -> Result<Self, GraphError> {
+        let tensor = Self { name: name.to_owned(), shape, data };
+        tensor.check_length().map(|()| tensor)
+    }
+
+    fn check_length(&self) -> Result<(), GraphError> {
+        let expected = self.shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent));
+        if expected == Some(self.data.len()) {
+            return Ok(());
+        }
+        let (name, shape) = (self.name.clone(), self.shape.clone());
+        Err(GraphError::ParameterLength { name, shape, expected: Extent(expected), got: self.data.len() })
+    }
+}
+
+/// The parameters of a network, or their gradients: one tensor per [`ParamSpec`], in the same order.
+///
+/// ```
+/// use tiled_graph::{Graph, initialise, params};
+/// let specs = params(&Graph::builtin("light").expect("it is built in"));
+/// let parameters = initialise::<f32>(&specs, 1);
+/// assert_eq!(parameters.get("conv1.weight").map(|tensor| tensor.shape.clone()), Some(vec![16, 3, 3, 3]));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameters<T> {
+    tensors: Vec<ParamTensor<T>>,
+}
+
+impl<T: Element> Parameters<T> {
+    /// The parameters of these tensors, given in any order.
+    ///
+    /// # Errors
+    /// Where one is missing, given twice, misshapen or unknown. A convolution whose weights differ in their input
+    /// channels alone is told so: "conv2d `stem`: input has 4 channels, weight wants 3".
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, Parameters, initialise, params};
+    /// let specs = params(&Graph::builtin("seed-001").expect("it is built in"));
+    /// let mut tensors = initialise::<f64>(&specs, 1).into_tensors();
+    /// tensors.pop();
+    /// let error = Parameters::new(&specs, tensors).expect_err("one is missing");
+    /// assert_eq!(error.to_string(), "conv2d `conv2`: parameter `conv2.weight` of shape [1, 1, 3, 3] is missing");
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
+    pub fn new(specs: &[ParamSpec], tensors: Vec<ParamTensor<T>>) -> Result<Self, GraphError> {
+        let mut slots: Vec<Option<ParamTensor<T>>> = specs.iter().map(|_| None).collect();
+        for tensor in tensors {
+            let Some(position) = specs.iter().position(|spec| spec.name == tensor.name) else {
+                let nearest = nearest(&tensor.name, specs.iter().map(|spec| spec.name.as_str()));
+                return Err(GraphError::UnknownParameter { name: tensor.name, got: tensor.shape, nearest });
+            };
+            if slots[position].is_some() {
+                return Err(GraphError::DuplicateParameter { name: tensor.name });
+            }
+            check_shape(&specs[position], &tensor)?;
+            tensor.check_length()?;
+            slots[position] = Some(tensor);
+        }
+        let filled = slots.into_iter().zip(specs).map(|(slot, spec)| {
+            slot.ok_or_else(|| GraphError::MissingParameter {
+                place: spec.place.clone(),
+                name: spec.name.clone(),
+                expected: spec.shape.clone(),
+            })
+        });
+        Ok(Self { tensors: filled.collect::<Result<_, _>>()? })
+    }
+
+    /// Zeros of these shapes, where gradients are summed.
+    #[must_use]
+    pub fn zeros(specs: &[ParamSpec]) -> Self {
+        Self::filled(specs, |spec| vec![T::ZERO; spec.elements()])
+    }
+
+    /// The tensors, in the order of the specifications.
+    #[must_use]
+    pub fn tensors(&self) -> &[ParamTensor<T>] {
+        &self.tensors
+    }
+
+    /// The tensors by value, in the order of the specifications.
+    #[must_use]
+    pub fn into_tensors(self) -> Vec<ParamTensor<T>> {
+        self.tensors
+    }
+
+    /// The tensor of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&ParamTensor<T>> {
+        self.tensors.iter().find(|tensor| tensor.name == name)
+    }
+
+    /// The elements of the tensor at this position, to be changed.
+    #[must_use]
+    pub fn data_mut(&mut self, position: usize) -> Option<&mut [T]> {
+        self.tensors.get_mut(position).map(|tensor| tensor.data.as_mut_slice())
+    }
+
+    /// The name and the elements of each tensor, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut [T])> {
+        self.tensors.iter_mut().map(|tensor| (tensor.name.as_str(), tensor.data.as_mut_slice()))
+    }
+
+    /// Checks that these are the parameters of a network, in its order.
+    ///
+    /// # Errors
+    /// As [`Parameters::new`].
+    pub fn check(&self, specs: &[ParamSpec]) -> Result<(), GraphError> {
+        for (tensor, spec) in self.tensors.iter().zip(specs) {
+            if tensor.name != spec.name {
+                return Self::new(specs, self.tensors.clone()).map(drop);
+            }
+            check_shape(spec, tensor)?;
+        }
+        if self.tensors.len() == specs.len() {
+            return Ok(());
+        }
+        Self::new(specs, self.tensors.clone()).map(drop)
+    }
+
+    fn filled(specs: &[ParamSpec], values: impl Fn(&ParamSpec) -> Vec<T>) -> Self {
+        let tensor = |spec: &ParamSpec| ParamTensor {
+            name: spec.name.clone(),
+            shape: spec.shape.clone(),
+            data: values(spec),
+        };
+        Self { tensors: specs.iter().map(tensor).collect() }
+    }
+}
+
+/// The parameters that training starts from, as PyTorch distributes them.
+///
+/// Each parameter has a generator of its own, [`Rng::named`] of the seed and its name; element `i` is
+/// `bound·(2u − 1)` of its i-th uniform number `u`, rounded once to `T`. So the values do not depend on the other
+/// layers, and those of `f32` are those of `f64`, rounded.
+///
+/// ```
+/// use tiled_graph::{Graph, initialise, params};
+/// let specs = params(&Graph::builtin("light").expect("it is built in"));
+/// assert_eq!(initialise::<f32>(&specs, 7), initialise::<f32>(&specs, 7));
+/// assert_ne!(initialise::<f32>(&specs, 7), initialise::<f32>(&specs, 8));
+/// ```
+#[must_use]
+pub fn initialise<T: Element>(specs: &[ParamSpec], seed: u64) -> Parameters<T> {
+    Parameters::filled(specs, |spec| match spec.init {
+        Init::Constant(value) => vec![T::from_f64(value); spec.elements()],
+        Init::Uniform { bound } => {
+            let mut rng = Rng::named(seed, &spec.name);
+            (0..spec.elements()).map(|_| T::from_f64(bound * (2.0 * rng.uniform() - 1.0))).collect()
+        }
+    })
+}
+
+fn check_shape<T>(spec: &ParamSpec, tensor: &ParamTensor<T>) -> Result<(), GraphError> {
+    let (expected, got) = (&spec.shape, &tensor.shape);
+    if expected == got {
+        return Ok(());
+    }
+    let place = spec.place.clone();
+    if let Some((wants, has)) = input_channels(spec, got) {
+        return Err(GraphError::Channels { place, what: "weight", expected: wants, got: has });
+    }
+    let (name, expected, got) = (spec.name.clone(), expected.clone(), got.clone());
+    Err(GraphError::ParameterShape { place, name, expected, got })
+}
+
+/// The input channels that a weight of shape `got` wants and those that there are, where they alone differ.
+fn input_channels(spec: &ParamSpec, got: &[usize]) -> Option<(usize, usize)> {
+    let InputAxis { axis, groups } = spec.input?;
+    let differs = |position: usize| got[position] != spec.shape[position];
+    let alone = got.len() == spec.shape.len() && (0..got.len()).all(|at| at == axis || !differs(at));
+    let wants = got.get(axis)?.checked_mul(groups)?;
+    alone.then_some((wants, spec.shape[axis] * groups))
+}

@@ -1,0 +1,109 @@
+//! The built-in networks.
+
+mod classic;
+mod unet;
+
+use tiled_kernel::Activation;
+
+use crate::{Conv2d, Graph, GraphError, MaxPool2d, Op, ValueId};
+
+impl Graph {
+    /// The built-in network of this name; see [`builtin_names`].
+    ///
+    /// ```
+    /// use tiled_graph::Graph;
+    /// let light = Graph::builtin("light").expect("it is built in");
+    /// assert_eq!(light.channels(light.outputs()[0]), 32);
+    /// assert!(Graph::builtin("heavy").is_none());
+    /// ```
+    #[must_use]
+    pub fn builtin(name: &str) -> Option<Self> {
+        let (_, build) = NETWORKS.iter().find(|(known, _)| *known == name)?;
+        Some(build().expect("invariant: built-in networks are valid, which a test holds"))
+    }
+}
+
+/// The names of the built-in networks.
+///
+/// ```
+/// assert!(tiled_graph::builtin_names().any(|name| name == "unet"));
+/// ```
+pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+    NETWORKS.iter().map(|(name, _)| *name)
+}
+
+type Build = fn() -> Result<Graph, GraphError>;
+
+const NETWORKS: [(&str, Build); 8] = [
+    ("seed-001", || seed("CPCP")),
+    ("seed-002", || seed("CCCPC")),
+    ("vgg2", || classic::vgg(&[&[64, 64], &[128, 128]])),
+    ("light", || classic::vgg(&[&[16, 16], &[32, 32]])),
+    ("vgg16", || {
+        classic::vgg(&[&[64, 64], &[128, 128], &[256, 256, 256], &[512, 512, 512], &[512, 512, 512]])
+    }),
+    ("darknet19", classic::darknet19),
+    ("resnet18", classic::resnet18),
+    ("unet", || unet::unet(&[16, 32, 64], 3)),
+];
+
+/// One channel throughout: `C` is a 3×3 convolution with padding 1 and no bias, `P` a 2×2 max pooling.
+fn seed(operators: &str) -> Result<Graph, GraphError> {
+    let mut net = Builder::new(1)?;
+    let (mut convs, mut pools) = (0, 0);
+    for operator in operators.chars() {
+        if operator == 'C' {
+            convs += 1;
+            net.conv(
+                &format!("conv{convs}"),
+                Conv2d { bias: false, ..Conv2d::new(1, [3, 3]).padded([1, 1]) },
+            )?;
+        } else {
+            pools += 1;
+            net.max_pool(&format!("pool{pools}"), MaxPool2d::new([2, 2]))?;
+        }
+    }
+    net.finish()
+}
+
+/// A network that grows at its last value.
+#[derive(Debug)]
+struct Builder {
+    graph: Graph,
+    last: ValueId,
+}
+
+impl Builder {
+    fn new(channels: usize) -> Result<Self, GraphError> {
+        let mut graph = Graph::new();
+        let last = graph.add_input("x", channels)?;
+        Ok(Self { graph, last })
+    }
+
+    fn push(&mut self, name: &str, op: Op) -> Result<ValueId, GraphError> {
+        self.last = self.graph.add_node(name, op, &[self.last])?;
+        Ok(self.last)
+    }
+
+    fn join(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId, GraphError> {
+        self.last = self.graph.add_node(name, op, inputs)?;
+        Ok(self.last)
+    }
+
+    fn conv(&mut self, name: &str, conv: Conv2d) -> Result<ValueId, GraphError> {
+        self.push(name, Op::Conv2d(conv))
+    }
+
+    fn max_pool(&mut self, name: &str, pool: MaxPool2d) -> Result<ValueId, GraphError> {
+        self.push(name, Op::MaxPool2d(pool))
+    }
+
+    fn relu(&mut self, name: &str) -> Result<ValueId, GraphError> {
+        self.push(name, Op::Activation(Activation::Relu))
+    }
+
+    fn finish(mut self) -> Result<Graph, GraphError> {
+        self.graph.set_outputs(&[self.last])?;
+        Ok(self.graph)
+    }
+}
