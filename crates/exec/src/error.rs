@@ -258,6 +258,12 @@ pub enum NpyProblem {
     /// The first six bytes are not `\x93NUMPY`.
     #[error("not an .npy file")]
     Magic,
+    /// The bytes end before the header does.
+    #[error("npy header is truncated, {expected} bytes expected")]
+    Truncated {
+        /// The bytes that the header takes, or at least takes.
+        expected: u64,
+    },
     /// A version other than 1, 2 or 3.
     #[error("npy version {major}.{minor} is unknown, known are 1.0, 2.0 and 3.0")]
     Version {

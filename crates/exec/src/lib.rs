@@ -2,11 +2,22 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod file;
+mod npy;
+mod optim;
+mod picture;
 mod progress;
+mod raw;
 mod sink;
 mod source;
+mod weights;
 
 pub use error::{IoError, NpyProblem};
-pub use progress::{Cancel, NoProgress, Progress};
+pub use file::{FileSink, FileSource, PICTURE_LIMIT_BYTES, create_sink, open_source, open_source_within};
+pub use npy::NpyHeader;
+pub use optim::{AdamW, AdamWOptions, OptimError, Optimizer, Sgd, SgdOptions};
+pub use picture::{PictureSink, PictureSource};
+pub use progress::{Cancel, NoProgress, Progress, peak_rss_bytes, reset_peak_rss};
 pub use sink::{FnSink, MemorySink, Sink, SliceSink};
 pub use source::{ConstantSource, FnSource, MemorySource, PointSource, Source};
+pub use weights::{load_weights, save_weights};

@@ -1,7 +1,11 @@
 //! How a long run tells how far it is, and how it is stopped.
 
+mod resident;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use resident::{peak_rss_bytes, reset_peak_rss};
 
 /// Hears how far a run is, and says whether to go on. Called from several threads, between steps.
 pub trait Progress: Sync {

@@ -1,0 +1,96 @@
+//! Reading tensors from files.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tiled_geometry::Region;
+use tiled_tensor::{Element, ViewMut};
+
+use super::codec::SCRATCH_BYTES;
+use super::pieces::visit_pieces;
+use super::positioned::{Positioned, PositionedFile};
+use super::{FileType, size_bytes};
+use crate::source::{check_access, count};
+use crate::{IoError, Source};
+
+/// A tensor in an `.npy` or raw file, of which only what is asked for is read.
+///
+/// Elements of another type are converted to the nearest.
+#[derive(Debug)]
+pub struct FileSource {
+    path: PathBuf,
+    file: Box<dyn Positioned>,
+    element: FileType,
+    shape: [usize; 4],
+    /// Where the elements begin.
+    offset_bytes: u64,
+}
+
+impl FileSource {
+    /// The tensor of `element`s that begins `offset_bytes` into `file`, which holds all of it.
+    pub(crate) fn new(
+        path: &Path,
+        file: File,
+        element: FileType,
+        shape: [usize; 4],
+        offset_bytes: u64,
+    ) -> Result<Self, IoError> {
+        count(path, shape)?;
+        let expected = size_bytes(path, shape, element)?.saturating_add(offset_bytes);
+        let got = len_bytes(path, &file)?;
+        if got < expected {
+            return Err(IoError::Truncated { path: path.to_path_buf(), expected, got });
+        }
+        let path = path.to_path_buf();
+        Ok(Self { path, file: Box::new(PositionedFile::new(file)), element, shape, offset_bytes })
+    }
+
+    /// Opens a regular file.
+    pub(crate) fn open(path: &Path) -> Result<File, IoError> {
+        let open = |source| IoError::Open { path: path.to_path_buf(), source };
+        let file = File::open(path).map_err(open)?;
+        if !file.metadata().map_err(open)?.is_file() {
+            return Err(IoError::NotAFile { path: path.to_path_buf() });
+        }
+        Ok(file)
+    }
+}
+
+impl<T: Element> Source<T> for FileSource {
+    fn shape(&self) -> [usize; 4] {
+        self.shape
+    }
+
+    fn read(&self, region: Region<2>, output: &mut ViewMut<'_, T>) -> Result<(), IoError> {
+        check_access(&self.path, self.shape, region, output.layout())?;
+        let layout = *output.layout();
+        let size = self.element.size_bytes();
+        let mut scratch = [0; SCRATCH_BYTES];
+        visit_pieces(self.shape, region, SCRATCH_BYTES / size, |piece| {
+            let bytes = &mut scratch[..piece.len * size];
+            self.file
+                .read_at(bytes, self.offset_bytes + piece.position * size as u64)
+                .map_err(|source| self.read_error(source))?;
+            for part in piece.segments(region) {
+                let bytes = &bytes[part.start * size..(part.start + part.len) * size];
+                let start = layout.offset(piece.n, piece.c, part.y, part.x);
+                self.element.decode(bytes, &mut output.data_mut()[start..], layout.block());
+            }
+            Ok(())
+        })
+    }
+}
+
+impl FileSource {
+    /// The file was long enough when it was opened: a short read means that it was cut since.
+    fn read_error(&self, source: io::Error) -> IoError {
+        IoError::Read { path: self.path.clone(), source }
+    }
+}
+
+/// The length of a file.
+pub(crate) fn len_bytes(path: &Path, file: &File) -> Result<u64, IoError> {
+    let metadata = file.metadata().map_err(|source| IoError::Open { path: path.to_path_buf(), source })?;
+    Ok(metadata.len())
+}

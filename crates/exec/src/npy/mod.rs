@@ -1,0 +1,59 @@
+//! NumPy's `.npy` files.
+//!
+//! ```text
+//!   \x93NUMPY  major minor  header length (u16; u32 from version 2 on)
+//!   {'descr': '<f4', 'fortran_order': False, 'shape': (1, 3, 512, 512), }   padded with spaces, then \n
+//!   elements
+//! ```
+//!
+//! Source: NumPy, "NEP 1 — A simple file format for NumPy arrays", and `numpy.lib.format`, versions 1.0 to 3.0.
+
+mod header;
+
+use std::io::Read;
+use std::path::Path;
+
+use tiled_tensor::DType;
+
+use crate::file::{FileSink, FileSource, len_bytes};
+use crate::{IoError, NpyProblem};
+
+pub use header::NpyHeader;
+
+impl FileSource {
+    /// Opens an `.npy` file of NCHW, CHW or HW.
+    ///
+    /// Elements are `<f4` or `<f8`, or `|u1`, which are the numbers 0 to 255.
+    ///
+    /// # Errors
+    /// Where the header is malformed or says another type, big-endian elements, Fortran order or other axes,
+    /// where the file is shorter than its shape says, and where it cannot be opened.
+    pub fn open_npy(path: impl AsRef<Path>) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        let mut file = Self::open(path)?;
+        let got = len_bytes(path, &file)?;
+        let mut bytes = Vec::new();
+        file.by_ref()
+            .take(NpyHeader::MAX_BYTES)
+            .read_to_end(&mut bytes)
+            .map_err(|source| IoError::Read { path: path.to_path_buf(), source })?;
+        let header = NpyHeader::parse(&bytes).map_err(|problem| match problem {
+            NpyProblem::Truncated { expected } => {
+                IoError::Truncated { path: path.to_path_buf(), expected, got }
+            }
+            problem => IoError::Npy { path: path.to_path_buf(), problem },
+        })?;
+        let shape = header.nchw().map_err(|problem| IoError::Npy { path: path.to_path_buf(), problem })?;
+        Self::new(path, file, header.element(), shape, header.len_bytes())
+    }
+}
+
+impl FileSink {
+    /// Creates an `.npy` file of shape NCHW, version 1.0.
+    ///
+    /// # Errors
+    /// Where the shape overflows, the file cannot be made, or the disk is too small.
+    pub fn create_npy(path: impl AsRef<Path>, shape: [usize; 4], dtype: DType) -> Result<Self, IoError> {
+        Self::create(path.as_ref(), shape, dtype, &NpyHeader::format(&shape, dtype))
+    }
+}

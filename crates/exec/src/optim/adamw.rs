@@ -1,0 +1,112 @@
+//! Adam with decoupled weight decay.
+
+use tiled_tensor::Element;
+
+use super::{OptimError, Optimizer, check_grads, check_option, prepare};
+
+/// The options of [`AdamW`], with PyTorch's names and defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamWOptions {
+    /// The learning rate, `lr`.
+    pub lr: f64,
+    /// What is kept of the averages of the gradient and of its square, `β₁` and `β₂`.
+    pub betas: [f64; 2],
+    /// What is added to the denominator, `ε`.
+    pub eps: f64,
+    /// The weight decay, `λ`.
+    pub weight_decay: f64,
+}
+
+impl Default for AdamWOptions {
+    fn default() -> Self {
+        Self { lr: 1e-3, betas: [0.9, 0.999], eps: 1e-8, weight_decay: 1e-2 }
+    }
+}
+
+/// Adam with decoupled weight decay, as `torch.optim.AdamW`.
+///
+/// ```text
+///   p ← p·(1 − lr·λ)
+///   m ← m + (1 − β₁)·(g − m)
+///   v ← β₂·v + (1 − β₂)·g·g
+///   p ← p − lr/(1 − β₁ᵗ) · m / (√v/√(1 − β₂ᵗ) + ε)      at step t = 1, 2, …
+/// ```
+///
+/// ```
+/// # use tiled_exec::{AdamW, AdamWOptions, Optimizer};
+/// let mut adamw = AdamW::new(AdamWOptions { lr: 0.1, weight_decay: 0.0, ..AdamWOptions::default() }).unwrap();
+/// let mut weight = [1.0_f64];
+/// adamw.step(&mut [&mut weight], &[&[123.0]]).unwrap();
+/// assert!((weight[0] - 0.9).abs() < 1e-9); // the first step is lr long, whatever the gradient
+/// ```
+///
+/// Source: I. Loshchilov, F. Hutter, "Decoupled Weight Decay Regularization", algorithm 2, 2019; PyTorch,
+/// `torch.optim.AdamW`.
+#[derive(Debug, Clone)]
+pub struct AdamW<T> {
+    options: AdamWOptions,
+    steps: i32,
+    averages: Vec<Vec<T>>,
+    squares: Vec<Vec<T>>,
+}
+
+impl<T: Element> AdamW<T> {
+    /// The optimiser before its first step.
+    ///
+    /// # Errors
+    /// Where an option is negative or not a number, or a beta is not below one.
+    pub fn new(options: AdamWOptions) -> Result<Self, OptimError> {
+        let AdamWOptions { lr, betas, eps, weight_decay } = options;
+        for (option, value) in [("lr", lr), ("eps", eps), ("weight_decay", weight_decay)] {
+            check_option(NAME, option, value)?;
+        }
+        for (option, got) in ["beta 1", "beta 2"].into_iter().zip(betas) {
+            if !(0.0..1.0).contains(&got) {
+                let expected = "a number from 0 to below 1";
+                return Err(OptimError::Option { optimizer: NAME, option, expected, got });
+            }
+        }
+        Ok(Self { options, steps: 0, averages: Vec::new(), squares: Vec::new() })
+    }
+}
+
+impl<T: Element> Optimizer<T> for AdamW<T> {
+    fn step(&mut self, params: &mut [&mut [T]], grads: &[&[T]]) -> Result<(), OptimError> {
+        check_grads(params, grads)?;
+        prepare(&mut self.averages, params)?;
+        prepare(&mut self.squares, params)?;
+        self.steps = self.steps.saturating_add(1);
+        let AdamWOptions { lr, betas: [beta1, beta2], eps, weight_decay } = self.options;
+        let [correction1, correction2] = [beta1, beta2].map(|beta| 1.0 - beta.powi(self.steps));
+        let keep = T::from_f64(1.0 - lr * weight_decay);
+        let [share1, keep2, share2] = [1.0 - beta1, beta2, 1.0 - beta2].map(T::from_f64);
+        let [step, root, eps] = [lr / correction1, correction2.sqrt(), eps].map(T::from_f64);
+        let state = self.averages.iter_mut().zip(&mut self.squares);
+        for ((param, grad), (average, square)) in params.iter_mut().zip(grads).zip(state) {
+            let state = average.iter_mut().zip(square);
+            for ((param, grad), (average, square)) in param.iter_mut().zip(*grad).zip(state) {
+                *param *= keep;
+                *average += share1 * (*grad - *average);
+                *square = keep2 * *square + share2 * *grad * *grad;
+                *param -= step * *average / (square.sqrt() / root + eps);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), OptimError> {
+        check_option(NAME, "lr", learning_rate)?;
+        self.options.lr = learning_rate;
+        Ok(())
+    }
+
+    fn learning_rate(&self) -> f64 {
+        self.options.lr
+    }
+
+    fn state_bytes(&self, elements: usize) -> u64 {
+        elements as u64 * 2 * size_of::<T>() as u64
+    }
+}
+
+const NAME: &str = "adamw";

@@ -1,0 +1,119 @@
+//! Optimisers, with PyTorch's meaning.
+
+mod adamw;
+mod sgd;
+
+use tiled_tensor::Element;
+
+pub use adamw::{AdamW, AdamWOptions};
+pub use sgd::{Sgd, SgdOptions};
+
+/// Changes parameters by their gradients and keeps, per parameter, what it needs between steps.
+///
+/// Elements are independent and each is computed in one order, so that steps are deterministic.
+pub trait Optimizer<T: Element>: Send + std::fmt::Debug {
+    /// One step. Every step gets the same parameters in the same order; the first one allocates the state.
+    ///
+    /// # Errors
+    /// Where the gradients, or the state of earlier steps, are not those of the parameters. Then no parameter
+    /// is changed.
+    fn step(&mut self, params: &mut [&mut [T]], grads: &[&[T]]) -> Result<(), OptimError>;
+
+    /// Sets the learning rate of the steps to come.
+    ///
+    /// # Errors
+    /// Where it is negative or not a number.
+    fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), OptimError>;
+
+    /// The learning rate.
+    fn learning_rate(&self) -> f64;
+
+    /// The bytes of state that steps over so many elements keep, known before the first.
+    fn state_bytes(&self, elements: usize) -> u64;
+}
+
+/// An optimiser that cannot do what is asked.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptimError {
+    /// An option out of its range.
+    #[error("{optimizer}: {option} is {got}, {expected} is wanted")]
+    Option {
+        /// The optimiser.
+        optimizer: &'static str,
+        /// The option.
+        option: &'static str,
+        /// The range.
+        expected: &'static str,
+        /// The value.
+        got: f64,
+    },
+    /// Nesterov's momentum without momentum or with dampening.
+    #[error("sgd: nesterov wants momentum above 0 and dampening 0, got {momentum} and {dampening}")]
+    Nesterov {
+        /// The momentum.
+        momentum: f64,
+        /// The dampening.
+        dampening: f64,
+    },
+    /// Gradients, or the state of earlier steps, of another number of parameters.
+    #[error("{what} of {got} parameters, {expected} are trained")]
+    Count {
+        /// Gradients or state.
+        what: &'static str,
+        /// The parameters.
+        expected: usize,
+        /// The gradients or states.
+        got: usize,
+    },
+    /// A gradient, or the state of earlier steps, of another length than its parameter.
+    #[error("{what} of parameter {index} has {got} elements, the parameter has {expected}")]
+    Length {
+        /// Gradient or state.
+        what: &'static str,
+        /// Which parameter.
+        index: usize,
+        /// The elements of the parameter.
+        expected: usize,
+        /// The elements of the gradient or state.
+        got: usize,
+    },
+}
+
+/// Checks gradients before anything is changed.
+fn check_grads<T>(params: &[&mut [T]], grads: &[&[T]]) -> Result<(), OptimError> {
+    check_lens("gradients", "gradient", params, grads.iter().map(|grad| grad.len()))
+}
+
+/// Checks the state of earlier steps, and allocates it before the first.
+fn prepare<T: Element>(state: &mut Vec<Vec<T>>, params: &[&mut [T]]) -> Result<(), OptimError> {
+    if state.is_empty() {
+        state.extend(params.iter().map(|param| vec![T::ZERO; param.len()]));
+    }
+    check_lens("state", "state", params, state.iter().map(Vec::len))
+}
+
+fn check_lens<T>(
+    all: &'static str,
+    one: &'static str,
+    params: &[&mut [T]],
+    lens: impl ExactSizeIterator<Item = usize>,
+) -> Result<(), OptimError> {
+    if lens.len() != params.len() {
+        return Err(OptimError::Count { what: all, expected: params.len(), got: lens.len() });
+    }
+    for (index, (param, got)) in params.iter().zip(lens).enumerate() {
+        if param.len() != got {
+            return Err(OptimError::Length { what: one, index, expected: param.len(), got });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that an option is a number not below zero.
+fn check_option(optimizer: &'static str, option: &'static str, got: f64) -> Result<(), OptimError> {
+    if got.is_finite() && got >= 0.0 {
+        return Ok(());
+    }
+    Err(OptimError::Option { optimizer, option, expected: "a finite number of at least 0", got })
+}

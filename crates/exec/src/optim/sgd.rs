@@ -1,0 +1,124 @@
+//! Stochastic gradient descent.
+
+use tiled_tensor::Element;
+
+use super::{OptimError, Optimizer, check_grads, check_option, prepare};
+
+/// The options of [`Sgd`], with PyTorch's names; all but the learning rate default to off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SgdOptions {
+    /// The learning rate, `lr`.
+    pub lr: f64,
+    /// The share of the last step that is kept, `μ`.
+    pub momentum: f64,
+    /// The share of the gradient that momentum leaves out, `τ`.
+    pub dampening: f64,
+    /// The L2 penalty, `λ`.
+    pub weight_decay: f64,
+    /// Whether the gradient is taken after the momentum's step.
+    pub nesterov: bool,
+}
+
+impl Default for SgdOptions {
+    fn default() -> Self {
+        Self { lr: 1e-3, momentum: 0.0, dampening: 0.0, weight_decay: 0.0, nesterov: false }
+    }
+}
+
+/// Stochastic gradient descent, as `torch.optim.SGD`.
+///
+/// ```text
+///   g ← g + λ·p
+///   b ← g                    at the first step
+///   b ← μ·b + (1 − τ)·g      after it
+///   g ← g + μ·b (Nesterov) or b, where μ > 0
+///   p ← p − lr·g
+/// ```
+///
+/// ```
+/// # use tiled_exec::{Optimizer, Sgd, SgdOptions};
+/// let mut sgd = Sgd::new(SgdOptions { lr: 0.5, ..SgdOptions::default() }).unwrap();
+/// let mut weight = [1.0_f32, 2.0];
+/// sgd.step(&mut [&mut weight], &[&[2.0, -2.0]]).unwrap();
+/// assert_eq!(weight, [0.0, 3.0]);
+/// ```
+///
+/// Source: PyTorch, `torch.optim.SGD`.
+#[derive(Debug, Clone)]
+pub struct Sgd<T> {
+    options: SgdOptions,
+    momentum: Vec<Vec<T>>,
+}
+
+impl<T: Element> Sgd<T> {
+    /// The optimiser before its first step.
+    ///
+    /// # Errors
+    /// Where an option is negative or not a number, and for Nesterov without momentum or with dampening.
+    pub fn new(options: SgdOptions) -> Result<Self, OptimError> {
+        let SgdOptions { lr, momentum, dampening, weight_decay, nesterov } = options;
+        check_option(NAME, "lr", lr)?;
+        check_option(NAME, "momentum", momentum)?;
+        check_option(NAME, "weight_decay", weight_decay)?;
+        if !dampening.is_finite() {
+            let expected = "a finite number";
+            return Err(OptimError::Option {
+                optimizer: NAME,
+                option: "dampening",
+                expected,
+                got: dampening,
+            });
+        }
+        if nesterov && (momentum <= 0.0 || dampening != 0.0) {
+            return Err(OptimError::Nesterov { momentum, dampening });
+        }
+        Ok(Self { options, momentum: Vec::new() })
+    }
+}
+
+impl<T: Element> Optimizer<T> for Sgd<T> {
+    fn step(&mut self, params: &mut [&mut [T]], grads: &[&[T]]) -> Result<(), OptimError> {
+        check_grads(params, grads)?;
+        let options = self.options;
+        let [lr, momentum, decay] = [options.lr, options.momentum, options.weight_decay].map(T::from_f64);
+        let decayed = |grad: T, param: T| {
+            if options.weight_decay == 0.0 { grad } else { grad + decay * param }
+        };
+        if options.momentum == 0.0 {
+            for (param, grad) in params.iter_mut().zip(grads) {
+                for (param, grad) in param.iter_mut().zip(*grad) {
+                    *param -= lr * decayed(*grad, *param);
+                }
+            }
+            return Ok(());
+        }
+        let first = self.momentum.is_empty();
+        prepare(&mut self.momentum, params)?;
+        let share = T::from_f64(1.0 - options.dampening);
+        for ((param, grad), state) in params.iter_mut().zip(grads).zip(&mut self.momentum) {
+            for ((param, grad), state) in param.iter_mut().zip(*grad).zip(state) {
+                let grad = decayed(*grad, *param);
+                *state = if first { grad } else { momentum * *state + share * grad };
+                let step = if options.nesterov { grad + momentum * *state } else { *state };
+                *param -= lr * step;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_learning_rate(&mut self, learning_rate: f64) -> Result<(), OptimError> {
+        check_option(NAME, "lr", learning_rate)?;
+        self.options.lr = learning_rate;
+        Ok(())
+    }
+
+    fn learning_rate(&self) -> f64 {
+        self.options.lr
+    }
+
+    fn state_bytes(&self, elements: usize) -> u64 {
+        if self.options.momentum == 0.0 { 0 } else { elements as u64 * size_of::<T>() as u64 }
+    }
+}
+
+const NAME: &str = "sgd";
