@@ -176,15 +176,19 @@ impl<const N: usize> Grid<N> {
 
     /// Part `part` of axis `axis`, carried over to an axis of extent `extent` as by [`Grid::rescale`].
     ///
+    /// With `[a,b)` the part and `from` the extent of the axis: `[floor(a·to/from), floor(b·to/from))`.
+    ///
+    /// Law: the parts of an axis partition `[0, extent)`; they are the tiles of the grid rescaled.
+    ///
+    /// # Panics
+    /// Where `axis` is not below `N` or `part` not below the count of the axis.
+    ///
     /// ```
     /// use tiled_geometry::{Grid, Interval};
     /// let grid = Grid::from_counts([16, 16], [4, 4])?;
     /// assert_eq!(grid.share(0, 1, 8), Interval::new(2, 4));
     /// # Ok::<(), tiled_geometry::GeometryError>(())
     /// ```
-    ///
-    /// # Panics
-    /// Where `axis` is not below `N` or `part` not below the count of the axis.
     #[must_use]
     pub fn share(&self, axis: usize, part: usize, extent: i64) -> Interval {
         let from = self.extents[axis].max(1);

@@ -1,0 +1,88 @@
+//! One suite for every backend: near the reference, and the same bits whatever the region and the windows.
+//!
+//! Each function draws `cases` random computations from `seed`, of one kind, and panics at the first that
+//! fails, with the kernel, the shapes, the region and the element. What is checked of a kernel:
+//!
+//! - the whole output agrees with [`tiled_kernel::Reference`] within [`crate::tolerance`];
+//! - every region of it (bands, tiles, single pixels, none) has the bits of the whole, from windows that hold
+//!   just what is needed or more, at other origins, in rings of other sizes, with NaN in padding lanes and
+//!   wherever nothing may be read;
+//! - nothing outside the region is written.
+
+mod case;
+mod generate;
+mod reductions;
+mod rng;
+mod window;
+
+use tiled_kernel::Backend;
+use tiled_tensor::Element;
+
+pub use case::Case;
+pub(crate) use case::map_tensor;
+pub use reductions::{check_conv2d_backward_weight, check_reductions};
+pub use rng::Rng;
+
+/// Checks every kernel and reduction of a backend, `cases` times each.
+///
+/// # Panics
+/// Where a check fails.
+pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
+    check_conv2d(backend, seed, cases);
+    check_conv2d_backward_input(backend, seed, cases);
+    check_conv2d_backward_weight(backend, seed, cases);
+    check_pool(backend, seed, cases);
+    check_activation(backend, seed, cases);
+    check_elementwise(backend, seed, cases);
+    check_norm(backend, seed, cases);
+    check_resize(backend, seed, cases);
+    check_pad(backend, seed, cases);
+    check_loss(backend, seed, cases);
+    check_reductions(backend, seed, cases);
+}
+
+macro_rules! checks {
+    ($($(#[$doc:meta])* $name:ident: $generate:ident;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// # Panics
+            /// Where a check fails.
+            pub fn $name<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
+                for index in 0..cases {
+                    let mut rng = case_rng(stringify!($name), seed, index);
+                    generate::$generate(&mut rng, index).check(backend, &mut rng);
+                }
+            }
+        )*
+    };
+}
+
+checks! {
+    /// Checks [`tiled_kernel::Kernel::Conv2d`].
+    check_conv2d: conv2d;
+    /// Checks [`tiled_kernel::Kernel::Conv2dBackwardInput`].
+    check_conv2d_backward_input: conv2d_backward_input;
+    /// Checks maximum and average pooling and their gradients.
+    check_pool: pool;
+    /// Checks activations and their gradients.
+    check_activation: activation;
+    /// Checks sums, products, moves between channels, broadcasts, dropout and fills.
+    check_elementwise: elementwise;
+    /// Checks [`tiled_kernel::Kernel::ChannelAffine`] and [`tiled_kernel::Kernel::ChannelCombine`].
+    check_norm: norm;
+    /// Checks resampling and its gradient.
+    check_resize: resize;
+    /// Checks padding and its gradient.
+    check_pad: pad;
+    /// Checks the gradients of losses.
+    check_loss: loss;
+}
+
+/// The generator of one case, printed so that a failure names it.
+fn case_rng(check: &str, seed: u64, index: usize) -> Rng {
+    eprintln!("{check}: seed {seed}, case {index}");
+    let mut rng = Rng::new(seed);
+    let base = rng.next_u64();
+    Rng::new(base ^ (index as u64).wrapping_mul(0x2545_f491_4f6c_dd1d))
+}

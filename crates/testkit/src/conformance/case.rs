@@ -1,0 +1,187 @@
+//! One computation, carried out whole and in parts.
+
+use tiled_geometry::{Grid, Interval, Region};
+use tiled_kernel::{Backend, Kernel, Reference};
+use tiled_tensor::{Element, Tensor};
+
+use super::Rng;
+use super::window::{Held, extents, grow, needed, visit};
+use crate::tolerance::{self, Tolerance};
+
+/// A kernel with its operands, whole.
+#[derive(Clone, Debug)]
+pub struct Case<T: Element> {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Its parameters.
+    pub params: Vec<Vec<T>>,
+    /// Its inputs.
+    pub inputs: Vec<Tensor<T>>,
+    /// The shape of its output.
+    pub output: [usize; 4],
+}
+
+impl<T: Element> Case<T> {
+    /// The same case with every number replaced.
+    #[must_use]
+    pub fn map<U: Element>(&self, f: impl Fn(T) -> U) -> Case<U> {
+        Case {
+            kernel: self.kernel.clone(),
+            params: self.params.iter().map(|param| param.iter().map(|value| f(*value)).collect()).collect(),
+            inputs: self.inputs.iter().map(|input| map_tensor(input, &f)).collect(),
+            output: self.output,
+        }
+    }
+
+    /// The whole output, from whole windows in the backend's channel blocks.
+    ///
+    /// # Panics
+    /// Where the backend does.
+    pub fn whole(&self, backend: &dyn Backend<T>) -> Tensor<T> {
+        let packed = self.pack(backend);
+        let whole = Region::whole(extents(self.output));
+        let windows: Vec<Held<T>> = self
+            .inputs
+            .iter()
+            .map(|input| {
+                let shape = input.shape();
+                let region = Region::whole(extents(shape));
+                let mut held = Held::filled(shape, backend.block(shape[1]), region, 0, T::from_f64(f64::NAN));
+                held.copy_from(input, region);
+                held
+            })
+            .collect();
+        let views: Vec<_> = windows.iter().map(Held::view).collect();
+        let mut output =
+            Held::filled(self.output, backend.block(self.output[1]), whole, 0, T::from_f64(f64::NAN));
+        backend.compute(&self.kernel, &packed, &views, output.view_mut(), whole);
+        let mut result = Tensor::zeros(self.output).expect("a small tensor");
+        let (from, mut to) = (output.view(), result.view_mut());
+        visit(self.output[0], self.output[1], whole, |n, c, y, x| to.set(n, c, y, x, from.get(n, c, y, x)));
+        result
+    }
+
+    /// Checks that the whole output is near the reference's, and that every region of it has the same bits
+    /// whatever the windows it is computed from.
+    ///
+    /// # Panics
+    /// Where it does not hold, with the case.
+    pub fn check(&self, backend: &dyn Backend<T>, rng: &mut Rng) {
+        let whole = self.whole(backend);
+        self.check_near_reference(backend, &whole);
+        let packed = self.pack(backend);
+        self.check_region(backend, &packed, &whole, Region::EMPTY, rng);
+        let extents = extents(self.output);
+        let partitions: [[i64; 2]; 4] = [
+            [rng.range(1, 4), extents[1]],
+            [rng.range(1, extents[0]), rng.range(1, extents[1])],
+            [rng.range(1, 3), rng.range(1, 9)],
+            [1, 1],
+        ];
+        for tile in partitions {
+            let grid = Grid::from_tile(extents, tile).expect("sizes are positive");
+            // single pixels of a large output: a sample of them
+            let keep = 100 * 24 / grid.len().max(24);
+            for region in grid.tiles() {
+                if rng.chance(keep.max(1) as u64) {
+                    self.check_region(backend, &packed, &whole, region, rng);
+                }
+            }
+        }
+        for _ in 0..4 {
+            let axes = extents.map(|extent| {
+                let begin = rng.range(0, extent - 1);
+                Interval::new(begin, rng.range(begin, extent))
+            });
+            self.check_region(backend, &packed, &whole, Region::new(axes), rng);
+        }
+    }
+
+    fn pack(&self, backend: &dyn Backend<T>) -> Vec<T> {
+        let lens: Vec<usize> = self.params.iter().map(Vec::len).collect();
+        let params: Vec<&[T]> = self.params.iter().map(Vec::as_slice).collect();
+        let mut packed = vec![T::from_f64(f64::NAN); backend.packed_len(&self.kernel, &lens)];
+        backend.pack(&self.kernel, &params, &mut packed);
+        packed
+    }
+
+    fn check_near_reference(&self, backend: &dyn Backend<T>, whole: &Tensor<T>) {
+        let (expected, bound) = match tolerance::of(self) {
+            Tolerance::Exact => (map_tensor(&self.whole(&Reference), T::to_f64), None),
+            Tolerance::Bound(bound) => (self.map(T::to_f64).whole(&Reference), Some(bound)),
+        };
+        let (got, expected) = (whole.view(), expected.view());
+        visit(self.output[0], self.output[1], got.region(), |n, c, y, x| {
+            let (g, e) = (got.get(n, c, y, x).to_f64(), expected.get(n, c, y, x));
+            let allowed = bound.as_ref().map_or(0.0, |bound| bound.view().get(n, c, y, x));
+            let agrees = g == e || (g.is_nan() && e.is_nan()) || (g - e).abs() <= allowed;
+            assert!(
+                agrees,
+                "{}: at [{n},{c},{y},{x}] got {g:e}, reference {e:e}, allowed difference {allowed:e}\n{}",
+                backend.name(),
+                self.describe(),
+            );
+        });
+    }
+
+    /// Computes a region from random windows; compares bits, and that nothing else was written.
+    fn check_region(
+        &self,
+        backend: &dyn Backend<T>,
+        packed: &[T],
+        whole: &Tensor<T>,
+        region: Region<2>,
+        rng: &mut Rng,
+    ) {
+        let untouched = T::from_f64(-1234.5);
+        let windows: Vec<Held<T>> = self
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(index, input)| {
+                let shape = input.shape();
+                let needed = needed(&self.kernel, index, extents(shape), region);
+                Held::around(input, backend.block(shape[1]), needed, rng)
+            })
+            .collect();
+        let held = if region.is_empty() {
+            Region::whole(extents(self.output))
+        } else {
+            grow(region, extents(self.output), rng)
+        };
+        let block = backend.block(self.output[1]);
+        let mut output = Held::filled(self.output, block, held, rng.index(0, 3), untouched);
+        let views: Vec<_> = windows.iter().map(Held::view).collect();
+        backend.compute(&self.kernel, packed, &views, output.view_mut(), region);
+        let (got, whole) = (output.view(), whole.view());
+        visit(self.output[0], self.output[1], held, |n, c, y, x| {
+            let inside = region.rows().contains(y) && region.cols().contains(x);
+            let expected = if inside { whole.get(n, c, y, x) } else { untouched };
+            let value = got.get(n, c, y, x);
+            assert!(
+                value.to_bits_u64() == expected.to_bits_u64() || (value.is_nan() && expected.is_nan()),
+                "{}: at [{n},{c},{y},{x}] region {region} gives {value:e}, {} {expected:e}\n\
+                 output window {held} ring {}, input windows {:?}\n{}",
+                backend.name(),
+                if inside { "the whole gives" } else { "outside the region there was" },
+                output.layout.ring(),
+                views.iter().map(|v| (v.region(), v.layout().ring())).collect::<Vec<_>>(),
+                self.describe(),
+                value = value.to_f64(),
+                expected = expected.to_f64(),
+            );
+        });
+    }
+
+    fn describe(&self) -> String {
+        let inputs: Vec<_> = self.inputs.iter().map(Tensor::shape).collect();
+        format!("{:?}\ninputs {inputs:?}, output {:?}, {}", self.kernel, self.output, T::DTYPE.name())
+    }
+}
+
+/// The tensor with every element replaced.
+pub(crate) fn map_tensor<T: Element, U: Element>(tensor: &Tensor<T>, mut f: impl FnMut(T) -> U) -> Tensor<U> {
+    let mut values = tensor.data().iter();
+    Tensor::from_fn(tensor.shape(), |_| f(*values.next().expect("one value for each element")))
+        .expect("a tensor of this shape exists")
+}

@@ -1,0 +1,317 @@
+//! Random computations of each kind.
+
+use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
+use tiled_kernel::{Activation, Conv, Kernel, Pool};
+use tiled_tensor::{Element, Tensor};
+
+use super::{Case, Rng};
+
+const ACTIVATIONS: [Activation; 8] = [
+    Activation::Relu,
+    Activation::LeakyRelu { slope: 0.01 },
+    Activation::LeakyRelu { slope: -0.25 },
+    Activation::Sigmoid,
+    Activation::Tanh,
+    Activation::Silu,
+    Activation::Gelu,
+    Activation::GeluTanh,
+];
+
+/// Multiply-adds of a case, so that naive loops take milliseconds.
+const MOST_WORK: usize = 400_000;
+
+pub(super) fn conv2d<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
+    let (conv, batch) = conv(rng);
+    let (bias, activation) = (rng.chance(60), some_activation(rng));
+    Case {
+        kernel: Kernel::Conv2d { conv, bias, activation },
+        params: weights(&conv, bias.then_some(conv.out_channels), rng),
+        inputs: vec![tensor(shape(batch, conv.in_channels, conv.input), rng)],
+        output: shape(batch, conv.out_channels, conv.output),
+    }
+}
+
+pub(super) fn conv2d_backward_input<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
+    let (conv, batch) = conv(rng);
+    let bias = rng.chance(30);
+    let activation = if bias { some_activation(rng) } else { None };
+    Case {
+        kernel: Kernel::Conv2dBackwardInput { conv, bias, activation },
+        params: weights(&conv, bias.then_some(conv.in_channels), rng),
+        inputs: vec![tensor(shape(batch, conv.out_channels, conv.output), rng)],
+        output: shape(batch, conv.in_channels, conv.input),
+    }
+}
+
+pub(super) fn pool<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let pool = draw_pool(rng, index % 4 < 2);
+    let (batch, channels) = (batch(rng), channels(rng));
+    let (small, large) = (shape(batch, channels, pool.output), shape(batch, channels, pool.input));
+    let (kernel, inputs, output) = match index % 4 {
+        0 => (Kernel::MaxPool2d(pool), vec![with_ties(large, rng)], small),
+        1 => (Kernel::MaxPool2dBackward(pool), vec![tensor(small, rng), with_ties(large, rng)], large),
+        2 => (Kernel::AvgPool2d(pool), vec![tensor(large, rng)], small),
+        _ => (Kernel::AvgPool2dBackward(pool), vec![tensor(small, rng)], large),
+    };
+    Case { kernel, params: Vec::new(), inputs, output }
+}
+
+pub(super) fn activation<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let function = ACTIVATIONS[index / 2 % ACTIVATIONS.len()];
+    let shape = plain_shape(rng);
+    let argument = wide_tensor(shape, rng);
+    let (kernel, inputs) = if index.is_multiple_of(2) {
+        (Kernel::Activation(function), vec![argument])
+    } else {
+        let saved = if function.differentiates_from_output() {
+            let kernel = Kernel::Activation(function);
+            Case { kernel, params: Vec::new(), inputs: vec![argument], output: shape }
+                .whole(&tiled_kernel::Reference)
+        } else {
+            argument
+        };
+        (Kernel::ActivationBackward(function), vec![tensor(shape, rng), saved])
+    };
+    Case { kernel, params: Vec::new(), inputs, output: shape }
+}
+
+pub(super) fn elementwise<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let output = plain_shape(rng);
+    let [batch, channels, height, width] = output;
+    let mut params = Vec::new();
+    let (kernel, inputs) = match index % 9 {
+        0 => (Kernel::Add, vec![tensor(output, rng), tensor(output, rng)]),
+        1 => (Kernel::Mul, vec![tensor(output, rng), tensor(output, rng)]),
+        2 => return concat(rng),
+        3 => {
+            let begin = rng.index(0, 17);
+            let held = [batch, begin + channels + rng.index(0, 9), height, width];
+            (Kernel::Slice { begin }, vec![tensor(held, rng)])
+        }
+        4 => (Kernel::Broadcast { scale: 1.0 / 3.0 }, vec![tensor([batch, channels, 1, 1], rng)]),
+        5 => {
+            let at = |size: usize, rng: &mut Rng| {
+                let position = rng.index(0, size - 1);
+                [position >> 20, position & 0xf_ffff]
+            };
+            let mut positions = Vec::new();
+            for _ in 0..batch * channels {
+                let digits = [at(height, rng), at(width, rng)].concat();
+                positions.extend(digits.iter().map(|digit| T::from_f64(crate::tolerance::count(*digit))));
+            }
+            params.push(positions);
+            (Kernel::Scatter, vec![tensor([batch, channels, 1, 1], rng)])
+        }
+        6 => {
+            let kernel = Kernel::Dropout { probability: rng.pick(&[0.0, 0.3, 0.9]), seed: rng.next_u64() };
+            (kernel, vec![tensor(output, rng)])
+        }
+        7 => {
+            let kernel = Kernel::DifferenceScaled { scale: rng.uniform(-2.0, 2.0) };
+            (kernel, vec![tensor(output, rng), tensor(output, rng)])
+        }
+        _ => (Kernel::Fill { value: rng.uniform(-2.0, 2.0) }, Vec::new()),
+    };
+    Case { kernel, params, inputs, output }
+}
+
+fn concat<T: Element>(rng: &mut Rng) -> Case<T> {
+    let [batch, _, height, width] = plain_shape(rng);
+    let inputs: Vec<Tensor<T>> =
+        (0..rng.index(2, 4)).map(|_| tensor([batch, channels(rng), height, width], rng)).collect();
+    let sum = inputs.iter().map(|input| input.shape()[1]).sum();
+    Case { kernel: Kernel::Concat, params: Vec::new(), inputs, output: [batch, sum, height, width] }
+}
+
+pub(super) fn norm<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let shape = plain_shape(rng);
+    let mut param = || numbers(shape[1], rng);
+    if index.is_multiple_of(2) {
+        let params = vec![param(), param()];
+        let activation = some_activation(rng);
+        let kernel = Kernel::ChannelAffine { activation };
+        Case { kernel, params, inputs: vec![tensor(shape, rng)], output: shape }
+    } else {
+        let params = vec![param(), param(), param()];
+        let inputs = vec![tensor(shape, rng), tensor(shape, rng)];
+        Case { kernel: Kernel::ChannelCombine, params, inputs, output: shape }
+    }
+}
+
+pub(super) fn resize<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    const MODES: [ResizeMode; 3] = [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::LinearAlignCorners];
+    let mode = MODES[index / 2 % 3];
+    let resize = [(); 2].map(|()| {
+        let input = rng.range(1, 13);
+        let output = if rng.chance(40) { 2 * input } else { rng.range(1, 30) };
+        Resize::new(mode, input, output).expect("positive extents")
+    });
+    let (batch, channels) = (batch(rng), channels(rng));
+    let small = shape(batch, channels, resize.map(Resize::input));
+    let large = shape(batch, channels, resize.map(Resize::output));
+    let (kernel, input, output) = if index.is_multiple_of(2) {
+        (Kernel::Resize(resize), small, large)
+    } else {
+        (Kernel::ResizeBackward(resize), large, small)
+    };
+    Case { kernel, params: Vec::new(), inputs: vec![tensor(input, rng)], output }
+}
+
+pub(super) fn pad<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let mode = [PadMode::Reflect, PadMode::Replicate][index / 2 % 2];
+    let padding = [(); 2].map(|()| {
+        let extent = rng.range(1, 14);
+        let most = if mode == PadMode::Reflect { (extent - 1).min(5) } else { 5 };
+        Padding::new(mode, extent, rng.range(0, most), rng.range(0, most)).expect("fits the mode")
+    });
+    let (batch, channels) = (batch(rng), channels(rng));
+    let small = shape(batch, channels, padding.map(Padding::input));
+    let large = shape(batch, channels, padding.map(Padding::output));
+    let (kernel, input, output) = if index.is_multiple_of(2) {
+        (Kernel::Pad(padding), small, large)
+    } else {
+        (Kernel::PadBackward(padding), large, small)
+    };
+    Case { kernel, params: Vec::new(), inputs: vec![tensor(input, rng)], output }
+}
+
+pub(super) fn loss<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
+    let shape = plain_shape(rng);
+    let inputs = vec![wide_tensor(shape, rng), target(shape, rng)];
+    let kernel = Kernel::CrossEntropyBackward { scale: rng.uniform(0.1, 2.0) };
+    Case { kernel, params: Vec::new(), inputs, output: shape }
+}
+
+/// Classes, some ignored, or probabilities.
+pub(super) fn target<T: Element>([batch, channels, height, width]: [usize; 4], rng: &mut Rng) -> Tensor<T> {
+    if channels > 1 && rng.chance(40) {
+        return from_fn([batch, channels, height, width], || rng.unit());
+    }
+    let last = i32::try_from(channels).expect("few channels") - 1;
+    from_fn([batch, 1, height, width], || {
+        let class = i32::try_from(rng.range(-1, last.into())).expect("few channels");
+        f64::from(class)
+    })
+}
+
+/// A convolution and a batch size, of at most [`MOST_WORK`] multiply-adds.
+pub(super) fn conv(rng: &mut Rng) -> (Conv, usize) {
+    loop {
+        let windows = [(); 2].map(|()| {
+            let kernel = rng.pick(&[1, 2, 3, 3, 3, 4, 5, 7]);
+            let padding = if rng.chance(50) { kernel / 2 } else { rng.range(0, 4) };
+            let (stride, dilation) = (rng.pick(&[1, 1, 1, 2, 2, 3, 5]), rng.pick(&[1, 1, 1, 2, 3]));
+            Window::new(kernel, stride, dilation, padding).expect("positive sizes")
+        });
+        let input = [rng.range(1, 14), if rng.chance(30) { rng.range(20, 70) } else { rng.range(1, 20) }];
+        let after = windows.map(|window| if rng.chance(70) { window.padding() } else { rng.range(0, 4) });
+        let output = [0, 1].map(|axis| windows[axis].outputs(input[axis], after[axis], false));
+        let (groups, in_channels, out_channels) = match rng.index(0, 5) {
+            0 => {
+                let channels = channels(rng);
+                (channels, channels, channels * rng.pick(&[1, 1, 2]))
+            }
+            1 => {
+                let groups = rng.pick(&[2, 3, 4]);
+                let each = [1, 3, 4, 8, 16, 17];
+                (groups, groups * rng.pick(&each), groups * rng.pick(&each))
+            }
+            _ => (1, channels(rng), channels(rng)),
+        };
+        let conv = Conv { in_channels, out_channels, groups, windows, input, output };
+        let batch = batch(rng);
+        if output.contains(&0) {
+            continue;
+        }
+        let pixels = usize::try_from(output[0] * output[1]).expect("positive extents");
+        if conv.weight_len() * pixels * batch <= MOST_WORK {
+            return (conv, batch);
+        }
+    }
+}
+
+fn draw_pool(rng: &mut Rng, is_max: bool) -> Pool {
+    loop {
+        let windows = [(); 2].map(|()| {
+            let kernel = rng.pick(&[1, 2, 2, 3, 3, 4, 5]);
+            let stride = if rng.chance(50) { kernel } else { rng.range(1, 4) };
+            let dilation = if is_max { rng.pick(&[1, 1, 2, 3]) } else { 1 };
+            Window::new(kernel, stride, dilation, rng.range(0, kernel / 2)).expect("positive sizes")
+        });
+        let input = [rng.range(1, 14), rng.range(1, 24)];
+        let ceil = rng.chance(40);
+        let padding_after = windows.map(Window::padding);
+        let output = [0, 1].map(|axis| windows[axis].outputs(input[axis], padding_after[axis], ceil));
+        if !output.contains(&0) {
+            return Pool { windows, padding_after, input, output, counts_padding: rng.chance(50) };
+        }
+    }
+}
+
+fn weights<T: Element>(conv: &Conv, bias: Option<usize>, rng: &mut Rng) -> Vec<Vec<T>> {
+    let mut params = vec![numbers(conv.weight_len(), rng)];
+    params.extend(bias.map(|channels| numbers(channels, rng)));
+    params
+}
+
+fn some_activation(rng: &mut Rng) -> Option<Activation> {
+    match rng.index(0, 9) {
+        0..5 => None,
+        5..7 => Some(Activation::Relu),
+        _ => Some(rng.pick(&ACTIVATIONS)),
+    }
+}
+
+/// Around the vector widths and register blocks of every instruction set.
+pub(super) fn channels(rng: &mut Rng) -> usize {
+    rng.pick(&[1, 2, 3, 5, 8, 15, 16, 17, 31, 32, 33])
+}
+
+pub(super) fn batch(rng: &mut Rng) -> usize {
+    rng.pick(&[1, 1, 2])
+}
+
+pub(super) fn plain_shape(rng: &mut Rng) -> [usize; 4] {
+    [batch(rng), channels(rng), rng.index(1, 12), rng.pick(&[1, 2, 3, 7, 8, 15, 16, 17, 33])]
+}
+
+pub(super) fn shape(batch: usize, channels: usize, extents: [i64; 2]) -> [usize; 4] {
+    let [height, width] = extents.map(|extent| usize::try_from(extent).expect("positive extents"));
+    [batch, channels, height, width]
+}
+
+fn numbers<T: Element>(len: usize, rng: &mut Rng) -> Vec<T> {
+    (0..len).map(|_| T::from_f64(rng.uniform(-1.0, 1.0))).collect()
+}
+
+/// Numbers in `[−1, 1)`.
+pub(super) fn tensor<T: Element>(shape: [usize; 4], rng: &mut Rng) -> Tensor<T> {
+    from_fn(shape, || rng.uniform(-1.0, 1.0))
+}
+
+/// Numbers in `[−9, 9)`, zeros of both signs, and small and large ones.
+fn wide_tensor<T: Element>(shape: [usize; 4], rng: &mut Rng) -> Tensor<T> {
+    from_fn(shape, || match rng.index(0, 19) {
+        0 => 0.0,
+        1 => -0.0,
+        2 => rng.uniform(-1e-6, 1e-6),
+        3 => rng.uniform(-30.0, 30.0),
+        _ => rng.uniform(-9.0, 9.0),
+    })
+}
+
+/// Few different numbers, so that windows have several maxima; sometimes NaN and infinities.
+pub(super) fn with_ties<T: Element>(shape: [usize; 4], rng: &mut Rng) -> Tensor<T> {
+    let special = rng.chance(30);
+    from_fn(shape, || match rng.index(0, 40) {
+        0 if special => f64::NAN,
+        1 if special => f64::NEG_INFINITY,
+        2 if special => f64::INFINITY,
+        3 => -0.0,
+        _ => rng.pick(&[-2.0, -1.0, -0.5, 0.0, 0.5]),
+    })
+}
+
+fn from_fn<T: Element>(shape: [usize; 4], mut f: impl FnMut() -> f64) -> Tensor<T> {
+    Tensor::from_fn(shape, |_| T::from_f64(f())).expect("a small tensor")
+}

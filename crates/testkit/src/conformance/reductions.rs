@@ -1,0 +1,247 @@
+//! Reductions, in one share and in many.
+
+use tiled_geometry::{Grid, Region};
+use tiled_kernel::{Backend, Conv, Partial, Reduction, Reference};
+use tiled_tensor::{Element, Tensor};
+
+use super::case::map_tensor;
+use super::window::{Held, extents};
+use super::{Rng, case_rng, generate};
+use crate::tolerance::count;
+
+/// A reduction with its operands, whole.
+#[derive(Clone, Debug)]
+struct Case<T: Element> {
+    reduction: Reduction,
+    params: Vec<Vec<T>>,
+    inputs: Vec<Tensor<T>>,
+    batch: usize,
+    channels: usize,
+    domain: [i64; 2],
+}
+
+/// Checks [`Reduction::ConvWeight`]: near the reference for any shares, and the same bits for the same shares
+/// whatever the windows.
+///
+/// # Panics
+/// Where a check fails.
+pub fn check_conv2d_backward_weight<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
+    for index in 0..cases {
+        let mut rng = case_rng("check_conv2d_backward_weight", seed, index);
+        let (conv, batch) = generate::conv(&mut rng);
+        let case: Case<T> = Case {
+            reduction: Reduction::ConvWeight(conv),
+            params: Vec::new(),
+            inputs: vec![
+                generate::tensor(generate::shape(batch, conv.in_channels, conv.input), &mut rng),
+                generate::tensor(generate::shape(batch, conv.out_channels, conv.output), &mut rng),
+            ],
+            batch,
+            channels: conv.out_channels,
+            domain: conv.output,
+        };
+        case.check_weights(backend, &conv, &mut rng);
+    }
+}
+
+/// Checks every exact reduction: the sums of the reference to the last bit, for any shares and lanes.
+///
+/// # Panics
+/// Where a check fails.
+pub fn check_reductions<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
+    for index in 0..cases {
+        let mut rng = case_rng("check_reductions", seed, index);
+        let case: Case<T> = exact_case(&mut rng, index);
+        case.check_exact(backend, &mut rng);
+    }
+}
+
+fn exact_case<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let shape = generate::plain_shape(rng);
+    let [batch, channels, height, width] = shape;
+    let mut params = Vec::new();
+    let mut inputs = vec![generate::tensor(shape, rng)];
+    let reduction = match index % 8 {
+        0 => Reduction::ChannelSum,
+        1 => Reduction::ImageSum,
+        2 => {
+            // numbers of very different size: the bins of a fast path overflow their range
+            inputs = vec![map_tensor(&inputs[0], |x: T| {
+                x * T::from_f64(2f64.powi(i32::try_from(rng.range(-60, 60)).expect("small")))
+            })];
+            Reduction::Moments
+        }
+        3 => {
+            inputs.push(generate::tensor(shape, rng));
+            params.push((0..channels).map(|_| T::from_f64(rng.uniform(-1.0, 1.0))).collect());
+            Reduction::CentredDot
+        }
+        4 => {
+            inputs = vec![generate::with_ties(shape, rng)];
+            Reduction::ImageMax
+        }
+        5 => Reduction::Sum,
+        6 => {
+            inputs.push(generate::tensor(shape, rng));
+            Reduction::SquaredError
+        }
+        _ => {
+            inputs.push(generate::target(shape, rng));
+            Reduction::CrossEntropy
+        }
+    };
+    let domain = extents([batch, channels, height, width]);
+    Case { reduction, params, inputs, batch, channels, domain }
+}
+
+impl<T: Element> Case<T> {
+    fn partial(&self, backend: &dyn Backend<T>) -> Partial<T> {
+        backend.partial(&self.reduction, self.batch, self.channels)
+    }
+
+    /// Takes a share into a state, from random windows.
+    fn reduce(&self, backend: &dyn Backend<T>, share: Region<2>, partial: &mut Partial<T>, rng: &mut Rng) {
+        let windows: Vec<Held<T>> = self
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|(index, input)| {
+                let needed = match self.reduction {
+                    Reduction::ConvWeight(conv) if index == 0 && !share.is_empty() => {
+                        let [rows, cols] = share.axes();
+                        Region::new([conv.windows[0].receptive(rows), conv.windows[1].receptive(cols)])
+                            .intersect(Region::whole(conv.input))
+                    }
+                    _ => share,
+                };
+                Held::around(input, backend.block(input.shape()[1]), needed, rng)
+            })
+            .collect();
+        let views: Vec<_> = windows.iter().map(Held::view).collect();
+        let params: Vec<&[T]> = self.params.iter().map(Vec::as_slice).collect();
+        backend.reduce(&self.reduction, &params, &views, share, partial);
+    }
+
+    /// Random disjoint shares that cover the domain, and an empty one.
+    fn shares(&self, rng: &mut Rng) -> Vec<Region<2>> {
+        let tile = self.domain.map(|extent| rng.range(1, extent));
+        let grid = Grid::from_tile(self.domain, tile).expect("positive sizes");
+        let mut shares: Vec<_> = grid.tiles().collect();
+        shares.insert(rng.index(0, shares.len()), Region::EMPTY);
+        shares
+    }
+
+    fn check_exact(&self, backend: &dyn Backend<T>, rng: &mut Rng) {
+        let whole = Region::whole(self.domain);
+        let mut expected = self.partial(&Reference);
+        self.reduce(&Reference, whole, &mut expected, rng);
+        let mut at_once = self.partial(backend);
+        self.reduce(backend, whole, &mut at_once, rng);
+        let what = || format!("{}: {:?} of {:?}", backend.name(), self.reduction, self.inputs[0].shape());
+        if self.reduction == Reduction::CrossEntropy {
+            self.assert_near(&at_once, &expected, &what);
+        } else {
+            assert_same(&at_once, &expected, || format!("{}, against the reference", what()));
+        }
+        // the shares dealt to two lanes, each from its own end
+        let (mut first, mut second) = (self.partial(backend), self.partial(backend));
+        let mut shares = self.shares(rng);
+        let rest = shares.split_off(shares.len() / 2);
+        for share in &shares {
+            self.reduce(backend, *share, &mut first, rng);
+        }
+        for share in rest.iter().rev() {
+            self.reduce(backend, *share, &mut second, rng);
+        }
+        first.merge(&second);
+        assert_same(&first, &at_once, || format!("{}, shares {shares:?} and {rest:?}", what()));
+    }
+
+    /// Losses use an exponential and a logarithm, which differ between backends.
+    ///
+    /// A pixel's loss errs by the rounding of scores of size up to 9, `(C + 64)·ε` or so, times `1 + loss`.
+    fn assert_near(&self, got: &Partial<T>, expected: &Partial<T>, what: &dyn Fn() -> String) {
+        let (Partial::Exact(got), Partial::Exact(expected)) = (got, expected) else {
+            panic!("{}: not exact sums", what());
+        };
+        let (loss, pixels) = (expected[0].value(), expected[1].value());
+        let per_pixel = (count(self.channels) + 64.0) * T::EPSILON.to_f64();
+        let bound = per_pixel * (pixels * count(self.channels) + loss);
+        let difference = (got[0].value() - loss).abs();
+        assert!(difference <= bound, "{}: loss {} of {loss}, allowed {bound:e}", what(), got[0].value());
+        assert_eq!(got[1], expected[1], "{}: pixels that count", what());
+    }
+
+    fn check_weights(&self, backend: &dyn Backend<T>, conv: &Conv, rng: &mut Rng) {
+        let expected = self.map(T::to_f64).weights(&Reference, &[Region::whole(self.domain)], rng);
+        let sizes = self.map(|x| x.to_f64().abs()).weights(&Reference, &[Region::whole(self.domain)], rng);
+        let pixels = usize::try_from(self.domain[0] * self.domain[1]).expect("positive extents");
+        // (n + 2)·ε·Σ|x·gy|, any order of the n terms; see `tolerance`
+        let factor = count(self.batch * pixels + 2) * T::EPSILON.to_f64();
+        for shares in [vec![Region::whole(self.domain)], self.shares(rng)] {
+            let got = self.weights(backend, &shares, rng);
+            let what = || {
+                let inputs: Vec<_> = self.inputs.iter().map(Tensor::shape).collect();
+                format!("{}: {conv:?}\ninputs {inputs:?}, shares {shares:?}", backend.name())
+            };
+            for (at, ((got, expected), size)) in got.iter().zip(&expected).zip(&sizes).enumerate() {
+                let (got, bound) = (got.to_f64(), factor * size);
+                assert!(
+                    (got - expected).abs() <= bound,
+                    "weight {at} is {got:e}, reference {expected:e}, allowed difference {bound:e}\n{}",
+                    what(),
+                );
+            }
+            let again = self.weights(backend, &shares, rng);
+            let bits = |values: &[T]| values.iter().map(|value| value.to_bits_u64()).collect::<Vec<_>>();
+            assert!(bits(&got) == bits(&again), "other windows give other bits\n{}", what());
+        }
+    }
+
+    /// The gradient of the weights over these shares, OIHW.
+    fn weights(&self, backend: &dyn Backend<T>, shares: &[Region<2>], rng: &mut Rng) -> Vec<T> {
+        let mut partial = self.partial(backend);
+        for share in shares {
+            self.reduce(backend, *share, &mut partial, rng);
+        }
+        let (Partial::Values(values), Reduction::ConvWeight(conv)) = (&partial, self.reduction) else {
+            panic!("{}: the state of weight gradients is not values", backend.name());
+        };
+        assert_eq!(values.len(), backend.partial_len(&self.reduction), "length of the state");
+        let mut result = vec![T::ZERO; conv.weight_len()];
+        backend.unpack(&self.reduction, values, &mut result);
+        result
+    }
+
+    fn map<U: Element>(&self, f: impl Fn(T) -> U) -> Case<U> {
+        Case {
+            reduction: self.reduction,
+            params: self.params.iter().map(|param| param.iter().map(|value| f(*value)).collect()).collect(),
+            inputs: self.inputs.iter().map(|input| map_tensor(input, &f)).collect(),
+            batch: self.batch,
+            channels: self.channels,
+            domain: self.domain,
+        }
+    }
+}
+
+fn assert_same<T: Element>(got: &Partial<T>, expected: &Partial<T>, what: impl Fn() -> String) {
+    match (got, expected) {
+        (Partial::Exact(got), Partial::Exact(expected)) => {
+            assert_eq!(got.len(), expected.len(), "{}: slots", what());
+            for (slot, (got, expected)) in got.iter().zip(expected).enumerate() {
+                assert!(got == expected, "{}: sum {slot} is {got:?}, expected {expected:?}", what());
+            }
+        }
+        (Partial::Extrema(got), Partial::Extrema(expected)) => {
+            assert_eq!(got.len(), expected.len(), "{}: slots", what());
+            for (slot, (got, expected)) in got.iter().zip(expected).enumerate() {
+                let same_value =
+                    got.value == expected.value || (got.value.is_nan() && expected.value.is_nan());
+                let same = same_value && got.position == expected.position;
+                assert!(same, "{}: maximum {slot} is {got:?}, expected {expected:?}", what());
+            }
+        }
+        _ => panic!("{}: states of different kinds", what()),
+    }
+}

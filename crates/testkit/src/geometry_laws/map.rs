@@ -1,0 +1,121 @@
+//! The laws of the maps along one axis.
+
+use tiled_geometry::{AxisMap, Interval, PadMode, Padding, Resize, ResizeMode};
+
+use super::window::span;
+use super::{hull_of, small_window};
+
+/// Coordinates that the small cases relate lie well inside this.
+const SEARCHED: std::ops::Range<i64> = -192..192;
+
+/// A map of any kind, of a [`small_window`] or of extents up to 24.
+///
+/// # Panics
+/// Never: the sizes are in range.
+#[must_use]
+pub fn small_map(kind: u8, bytes: [u8; 4]) -> AxisMap {
+    let window = small_window(bytes);
+    let [a, b, c, d] = bytes.map(i64::from);
+    let (from, to) = (1 + a % 24, 1 + b % 24);
+    let resize_mode =
+        [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::LinearAlignCorners][usize::from(bytes[2] % 3)];
+    let resize = Resize::new(resize_mode, from, to).expect("extents are in range");
+    // reflection stays inside the tensor, replication may reach past it
+    let (pad_mode, side) =
+        if bytes[1].is_multiple_of(2) { (PadMode::Reflect, from) } else { (PadMode::Replicate, 10) };
+    let padding = Padding::new(pad_mode, from, c % side, d % side).expect("sizes are in range");
+    match kind % 8 {
+        0 => AxisMap::Identity,
+        1 => AxisMap::Window(window),
+        2 => AxisMap::Touched(window),
+        3 => AxisMap::Resize(resize),
+        4 => AxisMap::ResizeTouched(resize),
+        5 => AxisMap::Padding(padding),
+        6 => AxisMap::PaddingTouched(padding),
+        _ => AxisMap::Whole(from),
+    }
+}
+
+/// Law: `needed(Y)` is the hull of all `x` that some `y` in `Y` reads, and the adjoint's `needed(X)` is the
+/// hull of all `y` that read some `x` in `X`. The adjoint of the adjoint is the map itself.
+///
+/// # Panics
+/// Where the law does not hold.
+pub fn adjoint_is_the_transpose(map: AxisMap, interval: Interval) {
+    let reads_any = |x: &i64| (interval.begin()..interval.end()).any(|y| reads(map, y, *x));
+    assert_eq!(map.needed(interval), hull_of(SEARCHED.filter(reads_any)), "{map:?} of {interval}");
+
+    let Some(adjoint) = map.adjoint() else {
+        assert!(matches!(map, AxisMap::Whole(_)), "{map:?} has no adjoint");
+        return;
+    };
+    assert_eq!(adjoint.adjoint(), Some(map));
+    let is_read_by_any = |y: &i64| (interval.begin()..interval.end()).any(|x| reads(map, *y, x));
+    assert_eq!(
+        adjoint.needed(interval),
+        hull_of(SEARCHED.filter(is_read_by_any)),
+        "{adjoint:?}, adjoint of {map:?}, of {interval}"
+    );
+}
+
+/// Law: monotone, `A ⊆ B ⇒ needed(A) ⊆ needed(B)`; empty needs empty.
+///
+/// # Panics
+/// Where the law does not hold.
+pub fn map_is_monotone(map: AxisMap, a: Interval, b: Interval) {
+    let all = map.needed(a.hull(b));
+    for part in [a, b, a.intersect(b)] {
+        assert!(all.contains_interval(map.needed(part)), "{map:?}: {part} within {a} and {b}");
+    }
+    assert_eq!(map.needed(Interval::EMPTY), Interval::EMPTY, "{map:?}");
+}
+
+/// Whether coordinate `y` of the result reads coordinate `x` of the operand (for a window: whether its span
+/// holds `x`), from the definition of each operator.
+#[must_use]
+pub fn reads(map: AxisMap, y: i64, x: i64) -> bool {
+    match map {
+        AxisMap::Identity => x == y,
+        AxisMap::Window(window) => span(window, y).contains(&x),
+        AxisMap::Touched(window) => span(window, x).contains(&y),
+        AxisMap::Resize(resize) => interpolates(resize, y, x),
+        AxisMap::ResizeTouched(resize) => interpolates(resize, x, y),
+        AxisMap::Padding(padding) => shows(padding, y) == Some(x),
+        AxisMap::PaddingTouched(padding) => shows(padding, x) == Some(y),
+        AxisMap::Whole(extent) => (0..extent).contains(&x),
+    }
+}
+
+/// Whether output `o` reads input `i`: the last input at or before its position or, for linear modes, the
+/// first behind it.
+fn interpolates(resize: Resize, o: i64, i: i64) -> bool {
+    let (input, output) = (resize.input(), resize.output());
+    if !(0..output).contains(&o) {
+        return false;
+    }
+    let (position, unit) = match resize.mode() {
+        ResizeMode::Nearest => (o * input, output),
+        ResizeMode::Linear => (((2 * o + 1) * input - output).max(0), 2 * output),
+        ResizeMode::LinearAlignCorners if output == 1 => (0, 1),
+        ResizeMode::LinearAlignCorners => (o * (input - 1), output - 1),
+    };
+    let at_or_before = (0..input).rev().find(|x| x * unit <= position);
+    let behind = (0..input).find(|x| x * unit > position);
+    Some(i) == at_or_before || (resize.mode() != ResizeMode::Nearest && Some(i) == behind)
+}
+
+/// The input that padded coordinate `o` shows, by building the padded axis.
+fn shows(padding: Padding, o: i64) -> Option<i64> {
+    let extent = padding.input();
+    let (head, tail): (Vec<i64>, Vec<i64>) = match padding.mode() {
+        PadMode::Reflect => (
+            (1..=padding.before()).rev().collect(),
+            (extent - 1 - padding.after()..extent - 1).rev().collect(),
+        ),
+        PadMode::Replicate => {
+            ((0..padding.before()).map(|_| 0).collect(), (0..padding.after()).map(|_| extent - 1).collect())
+        }
+    };
+    let axis: Vec<i64> = head.into_iter().chain(0..extent).chain(tail).collect();
+    usize::try_from(o).ok().and_then(|o| axis.get(o).copied())
+}

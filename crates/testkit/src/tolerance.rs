@@ -1,0 +1,183 @@
+//! How far a backend may be from exact arithmetic, in ε of the element type.
+//!
+//! The oracle is the reference backend in `f64` on the same numbers. With unit roundoff `u = ε/2`, a sum of n
+//! products in any order, with or without fused multiply-adds, errs by at most `γ_n·Σ|a·b|`,
+//! `γ_n = n·u/(1 − n·u)` (Higham, *Accuracy and Stability of Numerical Algorithms*, 2002, section 3.1). Bounds
+//! here allow `(n+2)·ε·Σ|a·b|`: twice as much, which covers the oracle's own error where the type is `f64`.
+//! `Σ|a·b|` comes from the same kernel on absolute values.
+
+use tiled_kernel::{Activation, Conv, Kernel, Pool, Reference};
+use tiled_tensor::{DType, Element, Tensor};
+
+use crate::conformance::Case;
+use crate::conformance::map_tensor;
+
+/// How a result is compared.
+#[derive(Clone, Debug)]
+pub enum Tolerance {
+    /// Every rounding is prescribed: equal to the reference in the same type (`−0` equals `+0`).
+    Exact,
+    /// The allowed difference of each element from exact arithmetic.
+    Bound(Tensor<f64>),
+}
+
+/// The tolerance of a kernel on these operands.
+#[must_use]
+pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
+    let eps = T::EPSILON.to_f64();
+    let wide = case.map(T::to_f64);
+    let sum_of = |terms: usize, sizes: &Case<f64>| {
+        let factor = count(terms + 2) * eps;
+        map_tensor(&sizes.whole(&Reference), |size| factor * size)
+    };
+    let everywhere = |bound: f64| constant(case.output, bound);
+    let bound = match &case.kernel {
+        Kernel::Conv2d { conv, bias, activation } => {
+            let plain = Kernel::Conv2d { conv: *conv, bias: *bias, activation: None };
+            let sum = sum_of(conv.weight_len() / conv.out_channels + 1, &absolute(&wide, plain.clone()));
+            through_activation::<T>(*activation, sum, || Case { kernel: plain, ..wide }.whole(&Reference))
+        }
+        Kernel::Conv2dBackwardInput { conv, bias, activation } => {
+            let plain = Kernel::Conv2dBackwardInput { conv: *conv, bias: *bias, activation: None };
+            let sum = sum_of(terms_of_input_gradient(conv) + 1, &absolute(&wide, plain.clone()));
+            through_activation::<T>(*activation, sum, || Case { kernel: plain, ..wide }.whole(&Reference))
+        }
+        // the division rounds once more
+        Kernel::AvgPool2d(pool) => sum_of(taps(pool) + 1, &absolute(&wide, case.kernel.clone())),
+        Kernel::AvgPool2dBackward(pool) => sum_of(taps(pool) + 1, &absolute(&wide, case.kernel.clone())),
+        Kernel::MaxPool2dBackward(pool) => {
+            // which element is the maximum does not change with the sign of the gradient
+            let mut sizes = wide.clone();
+            sizes.inputs[0] = map_tensor(&wide.inputs[0], f64::abs);
+            sum_of(taps(pool), &sizes)
+        }
+        Kernel::Activation(activation) => {
+            through_activation::<T>(Some(*activation), everywhere(0.0), || wide.inputs[0].clone())
+        }
+        Kernel::ActivationBackward(activation) => activation_gradient::<T>(*activation, &wide),
+        Kernel::ChannelAffine { activation: Some(activation) } => {
+            let plain = Kernel::ChannelAffine { activation: None };
+            let sum = sum_of(1, &absolute(&wide, plain.clone()));
+            through_activation::<T>(Some(*activation), sum, || {
+                Case { kernel: plain, ..wide }.whole(&Reference)
+            })
+        }
+        // λ and 1 − λ are each within ε of their exact values and the weights of an output sum to one
+        Kernel::Resize(_) => everywhere(8.0 * eps * largest(&wide.inputs[0])),
+        Kernel::ResizeBackward(resize) => {
+            let readers: i64 = resize.map(|axis| axis.output() / axis.input() * 2 + 4).iter().product();
+            let readers = count(usize::try_from(readers).expect("positive"));
+            everywhere(readers * (readers + 8.0) * eps * largest(&wide.inputs[0]))
+        }
+        Kernel::PadBackward(padding) => {
+            let shown: i64 = padding.map(|axis| axis.before() + axis.after() + 1).iter().product();
+            sum_of(usize::try_from(shown).expect("positive"), &absolute(&wide, case.kernel.clone()))
+        }
+        // the factor is rounded to the type, then the product
+        Kernel::Broadcast { .. } | Kernel::Dropout { .. } => sum_of(0, &absolute(&wide, case.kernel.clone())),
+        Kernel::DifferenceScaled { scale } => {
+            let product = map_tensor(&wide.whole(&Reference), |value| 3.0 * eps * value.abs());
+            let _ = scale;
+            product
+        }
+        // e^(p − m) errs by the rounding of p − m, at most a few tens for scores here, and the sum by C terms
+        Kernel::CrossEntropyBackward { scale } => {
+            everywhere((count(wide.inputs[0].shape()[1]) + 64.0) * eps * scale.abs())
+        }
+        _ => return Tolerance::Exact,
+    };
+    Tolerance::Bound(bound)
+}
+
+/// `1 / n` or so of the smallest normal number: what flushing subnormal numbers to zero may change.
+fn tiny<T: Element>() -> f64 {
+    match T::DTYPE {
+        DType::F32 => 128.0 * f64::from(f32::MIN_POSITIVE),
+        DType::F64 => 1024.0 * f64::MIN_POSITIVE,
+    }
+}
+
+/// The bound after a function: its Lipschitz constant times the bound before, and its own error.
+fn through_activation<T: Element>(
+    activation: Option<Activation>,
+    before: Tensor<f64>,
+    argument: impl FnOnce() -> Tensor<f64>,
+) -> Tensor<f64> {
+    let Some(activation) = activation else { return before };
+    let argument = argument();
+    let value = Case {
+        kernel: Kernel::Activation(activation),
+        params: Vec::new(),
+        output: argument.shape(),
+        inputs: vec![argument.clone()],
+    }
+    .whole(&Reference);
+    let (eps, tiny) = (T::EPSILON.to_f64(), tiny::<T>());
+    zip3(&before, &argument, &value, |before, x, y| {
+        let lipschitz = match activation {
+            Activation::LeakyRelu { slope } => slope.abs().max(1.0),
+            Activation::Sigmoid => 0.25,
+            Activation::Relu | Activation::Tanh => 1.0,
+            // the largest slopes are 1.0998 and 1.1290
+            Activation::Silu | Activation::Gelu | Activation::GeluTanh => 1.13,
+        };
+        let own = match activation {
+            Activation::Relu => 0.0,
+            // the slope is rounded to the type, then the product
+            Activation::LeakyRelu { .. } => 2.0 * eps * y.abs(),
+            // a few roundings, and an exponential good to two ulps
+            Activation::Sigmoid | Activation::Tanh | Activation::Silu => 8.0 * eps * y.abs() + tiny,
+            // 1 + erf and 1 + tanh may cancel: relative to x, not to the result
+            Activation::Gelu | Activation::GeluTanh => 8.0 * eps * x.abs() + tiny,
+        };
+        lipschitz * before + own
+    })
+}
+
+/// `gy` times a derivative of order one, made of a few terms no larger than `1 + |saved|`.
+fn activation_gradient<T: Element>(activation: Activation, wide: &Case<f64>) -> Tensor<f64> {
+    let (eps, tiny) = (T::EPSILON.to_f64(), tiny::<T>());
+    zip3(&wide.inputs[0], &wide.inputs[1], &wide.inputs[0], |gy, saved, _| {
+        let size = match activation {
+            Activation::Relu => 0.0,
+            Activation::LeakyRelu { slope } => 2.0 * slope.abs(),
+            Activation::Sigmoid => 4.0 * saved.abs() * (1.0 + saved.abs()),
+            Activation::Tanh => 4.0 * (1.0 + saved * saved),
+            Activation::Silu | Activation::Gelu | Activation::GeluTanh => 16.0 * (1.0 + saved.abs()),
+        };
+        if size == 0.0 { 0.0 } else { size * eps * gy.abs() + tiny }
+    })
+}
+
+/// The same computation of absolute values.
+fn absolute(case: &Case<f64>, kernel: Kernel) -> Case<f64> {
+    Case { kernel, ..case.map(f64::abs) }
+}
+
+fn terms_of_input_gradient(conv: &Conv) -> usize {
+    let [out_channels, _, kh, kw] = conv.weight_shape();
+    out_channels / conv.groups * kh * kw
+}
+
+fn taps(pool: &Pool) -> usize {
+    let taps: i64 = pool.windows.iter().map(|window| window.kernel()).product();
+    usize::try_from(taps).expect("kernels are positive")
+}
+
+fn largest(tensor: &Tensor<f64>) -> f64 {
+    tensor.data().iter().fold(0.0, |largest, value| value.abs().max(largest))
+}
+
+fn constant(shape: [usize; 4], value: f64) -> Tensor<f64> {
+    Tensor::from_fn(shape, |_| value).expect("a small tensor")
+}
+
+fn zip3(a: &Tensor<f64>, b: &Tensor<f64>, c: &Tensor<f64>, f: impl Fn(f64, f64, f64) -> f64) -> Tensor<f64> {
+    let mut values = a.data().iter().zip(b.data()).zip(c.data()).map(|((a, b), c)| f(*a, *b, *c));
+    Tensor::from_fn(a.shape(), |_| values.next().expect("tensors of one shape")).expect("a small tensor")
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+pub(crate) fn count(terms: usize) -> f64 {
+    terms as f64
+}
