@@ -340,3 +340,64 @@ impl IoError {
         Self::Function { path: name.into(), source: source.into() }
     }
 }
+
+/// A run that cannot start or did not finish.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// A source, a sink or a file.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// There is no plan.
+    #[error(transparent)]
+    Plan(#[from] tiled_graph::PlanError),
+    /// The network does not fit.
+    #[error(transparent)]
+    Graph(#[from] tiled_graph::GraphError),
+    /// A window larger than the address space.
+    #[error(transparent)]
+    Layout(#[from] tiled_tensor::LayoutError),
+    /// The plan was made for another element type.
+    #[error("plan is for {expected}, executor is for {got}")]
+    DType {
+        /// The plan's.
+        expected: &'static str,
+        /// The executor's.
+        got: &'static str,
+    },
+    /// The threads cannot be started.
+    #[error("cannot start {threads} threads: {source}")]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// What the system says.
+        source: rayon::ThreadPoolBuildError,
+    },
+    /// The parameters are not those of the network.
+    #[error("network has {expected} parameters, got {got} or others")]
+    Parameters {
+        /// How many the network has.
+        expected: usize,
+        /// How many were given.
+        got: usize,
+    },
+    /// A source or sink that the plan needs was not given.
+    #[error("`{name}`: no source or sink was given")]
+    Missing {
+        /// The value.
+        name: String,
+    },
+    /// A source or sink has another shape than the plan.
+    #[error("`{name}`: shape is {got:?}, plan wants {expected:?}")]
+    Shape {
+        /// The value.
+        name: String,
+        /// The plan's, NCHW.
+        expected: [usize; 4],
+        /// The source's or sink's, NCHW.
+        got: [usize; 4],
+    },
+    /// Progress asked to stop.
+    #[error("cancelled")]
+    Cancelled,
+}

@@ -2,7 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod executor;
 mod file;
+mod finalise;
+mod lane;
 mod npy;
 mod optim;
 mod picture;
@@ -10,9 +13,11 @@ mod progress;
 mod raw;
 mod sink;
 mod source;
+mod store;
 mod weights;
 
-pub use error::{IoError, NpyProblem};
+pub use error::{ExecError, IoError, NpyProblem};
+pub use executor::{Executor, Io, RunReport};
 pub use file::{FileSink, FileSource, PICTURE_LIMIT_BYTES, create_sink, open_source, open_source_within};
 pub use npy::NpyHeader;
 pub use optim::{AdamW, AdamWOptions, OptimError, Optimizer, Sgd, SgdOptions};

@@ -19,14 +19,14 @@ pub enum Place {
     /// An input.
     Input {
         /// Its name.
-        name: String,
+        name: Box<str>,
     },
     /// A node.
     Node {
         /// Its operator.
-        op: String,
+        op: Box<str>,
         /// Its name.
-        name: String,
+        name: Box<str>,
     },
     /// An entry of a list of the file, where it has no name yet.
     Entry {
@@ -227,11 +227,11 @@ pub enum GraphError {
         /// The node.
         place: Place,
         /// The first operand.
-        first: String,
+        first: Box<str>,
         /// Its channels.
         expected: usize,
         /// The operand that differs.
-        other: String,
+        other: Box<str>,
         /// Its channels.
         got: usize,
     },
@@ -244,11 +244,11 @@ pub enum GraphError {
         /// The node.
         place: Place,
         /// The first operand.
-        first: String,
+        first: Box<str>,
         /// Its height and width.
         expected: [usize; 2],
         /// The operand that differs.
-        other: String,
+        other: Box<str>,
         /// Its height and width.
         got: [usize; 2],
     },
@@ -365,7 +365,7 @@ pub enum GraphError {
         /// The node.
         place: Place,
         /// The name of the parameter.
-        name: String,
+        name: Box<str>,
         /// The shape of the network.
         expected: Vec<usize>,
         /// The shape given.

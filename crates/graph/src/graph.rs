@@ -56,7 +56,7 @@ impl Node {
     /// Where an error of this node lies.
     #[must_use]
     pub fn place(&self) -> Place {
-        Place::Node { op: self.op.name().to_owned(), name: self.name.clone() }
+        Place::Node { op: self.op.name().into(), name: self.name.as_str().into() }
     }
 }
 
@@ -97,7 +97,7 @@ impl Graph {
     /// Where the name is empty, has a dot or is taken, there are no channels, or there is a node already.
     pub fn add_input(&mut self, name: &str, channels: usize) -> Result<ValueId, GraphError> {
         self.check_name(name)?;
-        let place = Place::Input { name: name.to_owned() };
+        let place = Place::Input { name: name.into() };
         if !self.nodes.is_empty() {
             return Err(GraphError::InputAfterNode { name: name.to_owned() });
         }
@@ -226,7 +226,7 @@ impl Graph {
     pub fn place(&self, value: ValueId) -> Place {
         match self.node(value) {
             Some(node) => node.place(),
-            None => Place::Input { name: self.name(value).to_owned() },
+            None => Place::Input { name: self.name(value).into() },
         }
     }
 

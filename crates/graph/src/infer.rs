@@ -87,12 +87,12 @@ pub fn infer(graph: &Graph, batch: usize, inputs: &[[usize; 2]]) -> Result<Shape
     if graph.outputs().is_empty() {
         return Err(GraphError::NoOutputs);
     }
-    if inputs.len() != graph.inputs().len() || inputs.is_empty() {
+    if inputs.len() != graph.inputs().len() {
         return Err(GraphError::InputCount { expected: graph.inputs().len(), got: inputs.len() });
     }
     let mut known = Shapes { shapes: Vec::with_capacity(graph.values()) };
     for (input, extents) in graph.inputs().iter().zip(inputs) {
-        let place = Place::Input { name: input.name.clone() };
+        let place = Place::Input { name: input.name.as_str().into() };
         for (key, size) in [("batch size", batch), ("height", extents[0]), ("width", extents[1])] {
             if size == 0 {
                 let (expected, got) = ("at least 1", "0".to_owned());
@@ -125,7 +125,7 @@ pub fn infer(graph: &Graph, batch: usize, inputs: &[[usize; 2]]) -> Result<Shape
 pub fn infer_nchw(graph: &Graph, inputs: &[[usize; 4]]) -> Result<Shapes, GraphError> {
     let batch = inputs.first().map_or(1, |shape| shape[0]);
     for (input, [got_batch, got, _, _]) in graph.inputs().iter().zip(inputs.iter().copied()) {
-        let place = Place::Input { name: input.name.clone() };
+        let place = Place::Input { name: input.name.as_str().into() };
         if got != input.channels {
             return Err(GraphError::Channels { place, what: "network", expected: input.channels, got });
         }
@@ -235,9 +235,9 @@ fn equal_extents(graph: &Graph, node: &Node, place: &Place, known: &Shapes) -> R
         None => Ok(()),
         Some(other) => Err(GraphError::OperandExtents {
             place: place.clone(),
-            first: graph.name(first).to_owned(),
+            first: graph.name(first).into(),
             expected: known.extents(first),
-            other: graph.name(*other).to_owned(),
+            other: graph.name(*other).into(),
             got: known.extents(*other),
         }),
     }
@@ -248,21 +248,17 @@ fn per_axis(
     place: &Place,
     rule: impl Fn(usize) -> Result<Option<i64>, GraphError>,
 ) -> Result<[usize; 2], GraphError> {
-    let mut result = [0; 2];
-    for axis in 0..2 {
-        let (place, named) = (place.clone(), Axis::BOTH[axis]);
-        result[axis] = match rule(axis)? {
-            None => {
-                let got = Extent(None);
-                return Err(GraphError::ExtentTooLarge { place, axis: named, got, max: MAX_EXTENT });
-            }
+    let extent = |position: usize| {
+        let (place, axis) = (place.clone(), Axis::BOTH[position]);
+        match rule(position)? {
+            None => Err(GraphError::ExtentTooLarge { place, axis, got: Extent(None), max: MAX_EXTENT }),
             Some(got) => usize::try_from(got)
                 .ok()
                 .filter(|extent| *extent > 0)
-                .ok_or(GraphError::EmptyOutput { place, axis: named, got })?,
-        };
-    }
-    Ok(result)
+                .ok_or(GraphError::EmptyOutput { place, axis, got }),
+        }
+    };
+    Ok([extent(0)?, extent(1)?])
 }
 
 fn checked(place: &Place, shape: [usize; 4]) -> Result<[usize; 4], GraphError> {

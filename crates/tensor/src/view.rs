@@ -92,6 +92,12 @@ impl<'a, T: Element> ViewMut<'a, T> {
         ViewMut { data: self.data, layout: self.layout }
     }
 
+    /// The storage, for as long as it was borrowed.
+    #[must_use]
+    pub fn into_data(self) -> &'a mut [T] {
+        self.data
+    }
+
     /// The storage.
     #[must_use]
     pub fn data_mut(&mut self) -> &mut [T] {

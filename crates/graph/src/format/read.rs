@@ -16,7 +16,7 @@ pub(super) fn graph(json: &Json) -> Result<Graph, GraphError> {
     let mut graph = Graph::new();
     for (index, entry) in network.list("inputs")?.iter().enumerate() {
         let fields = named(Fields::new(Place::Entry { list: "inputs", index }, entry)?, |name| {
-            Place::Input { name: name.to_owned() }
+            Place::Input { name: name.into() }
         })?;
         fields.only(&["name", "channels"])?;
         graph.add_input(fields.text("name")?, fields.required_count("channels")?)?;
@@ -41,10 +41,10 @@ pub(super) fn graph(json: &Json) -> Result<Graph, GraphError> {
 }
 
 fn node(graph: &mut Graph, fields: Fields<'_>, names: &[&str]) -> Result<(), GraphError> {
-    let unknown_op = |name: &str| Place::Node { op: "node".to_owned(), name: name.to_owned() };
+    let unknown_op = |name: &str| Place::Node { op: "node".into(), name: name.into() };
     let fields = named(fields, unknown_op)?;
     let (name, op) = (fields.text("name")?, fields.text("op")?);
-    let place = Place::Node { op: op.to_owned(), name: name.to_owned() };
+    let place = Place::Node { op: op.into(), name: name.into() };
     let operator = operator(&place, name, op)?;
     let fields = fields.at(place);
     fields.only(&[&NODE_KEYS[..], operator.keys].concat())?;

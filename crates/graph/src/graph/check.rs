@@ -134,9 +134,9 @@ fn equal_channels(graph: &Graph, node: &Node, place: &Place) -> Result<(), Graph
         None => Ok(()),
         Some(other) => Err(GraphError::OperandChannels {
             place: place.clone(),
-            first: graph.name(first).to_owned(),
+            first: graph.name(first).into(),
             expected: graph.channels(first),
-            other: graph.name(*other).to_owned(),
+            other: graph.name(*other).into(),
             got: graph.channels(*other),
         }),
     }

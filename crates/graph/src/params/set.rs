@@ -192,7 +192,7 @@ fn check_shape<T>(spec: &ParamSpec, tensor: &ParamTensor<T>) -> Result<(), Graph
     if let Some((wants, has)) = input_channels(spec, got) {
         return Err(GraphError::Channels { place, what: "weight", expected: wants, got: has });
     }
-    let (name, expected, got) = (spec.name.clone(), expected.clone(), got.clone());
+    let (name, expected, got) = (spec.name.as_str().into(), expected.clone(), got.clone());
     Err(GraphError::ParameterShape { place, name, expected, got })
 }
 

@@ -1,0 +1,346 @@
+//! Runs a plan: sweeps, lanes, tiles, calls.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
+use tiled_graph::program::{NodeKind, Param, SinkRole, SourceRole};
+use tiled_graph::{Action, Parameters, Plan};
+use tiled_kernel::{Backend, Kernel, Partial};
+use tiled_tensor::{AlignedBuffer, Element};
+
+use crate::lane::{Lane, SweepContext};
+use crate::store::Stores;
+use crate::{ExecError, Progress, Sink, Source, finalise};
+
+/// The tensors that a run reads and writes, in the order of the network.
+pub struct Io<'a, T: Element> {
+    /// The inputs.
+    pub inputs: Vec<&'a dyn Source<T>>,
+    /// The target of the loss.
+    pub target: Option<&'a dyn Source<T>>,
+    /// The gradients with respect to the outputs, where the caller gives them.
+    pub grad_outputs: Vec<&'a dyn Source<T>>,
+    /// Where the outputs go.
+    pub outputs: Vec<&'a dyn Sink<T>>,
+    /// Where the gradients with respect to the inputs go.
+    pub grad_inputs: Vec<&'a dyn Sink<T>>,
+}
+
+impl<T: Element> Default for Io<'_, T> {
+    fn default() -> Self {
+        Self {
+            inputs: Vec::new(),
+            target: None,
+            grad_outputs: Vec::new(),
+            outputs: Vec::new(),
+            grad_inputs: Vec::new(),
+        }
+    }
+}
+
+impl<T: Element> std::fmt::Debug for Io<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Io")
+            .field("inputs", &self.inputs.len())
+            .field("target", &self.target.is_some())
+            .field("grad_outputs", &self.grad_outputs.len())
+            .field("outputs", &self.outputs.len())
+            .field("grad_inputs", &self.grad_inputs.len())
+            .finish()
+    }
+}
+
+impl<'a, T: Element> Io<'a, T> {
+    pub(crate) fn source(&self, role: SourceRole) -> Option<&'a dyn Source<T>> {
+        match role {
+            SourceRole::Input(place) => self.inputs.get(place).copied(),
+            SourceRole::Target => self.target,
+            SourceRole::GradOutput(place) => self.grad_outputs.get(place).copied(),
+            SourceRole::Store(_) | SourceRole::Pixel(_) => None,
+        }
+    }
+
+    pub(crate) fn sink(&self, role: SinkRole) -> Option<&'a dyn Sink<T>> {
+        match role {
+            SinkRole::Output(place) => self.outputs.get(place).copied(),
+            SinkRole::GradInput(place) => self.grad_inputs.get(place).copied(),
+            SinkRole::Store(_) => None,
+        }
+    }
+
+    fn sinks(&self) -> impl Iterator<Item = &'a dyn Sink<T>> + '_ {
+        self.outputs.iter().chain(&self.grad_inputs).copied()
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunReport {
+    /// The loss, where the objective has one with a value.
+    pub loss: Option<f64>,
+    /// The time, in seconds.
+    pub seconds: f64,
+}
+
+/// Runs a plan on a backend, any number of times. All its memory is allocated when it is made.
+#[derive(Debug)]
+pub struct Executor<'b, T: Element> {
+    plan: Plan,
+    backend: &'b dyn Backend<T>,
+    pool: rayon::ThreadPool,
+    arena: AlignedBuffer<T>,
+    kernels: Vec<Option<Kernel>>,
+    packed: Vec<AlignedBuffer<T>>,
+    partials: Vec<Vec<Partial<T>>>,
+    stores: Stores<T>,
+    derived: Vec<Vec<T>>,
+    gradients: Vec<Option<Vec<T>>>,
+}
+
+impl<'b, T: Element> Executor<'b, T> {
+    /// An executor for a plan, with its own pool of `threads` threads.
+    ///
+    /// # Errors
+    /// Where the plan is for another element type, or the threads cannot be started.
+    pub fn new(plan: Plan, backend: &'b dyn Backend<T>, threads: usize) -> Result<Self, ExecError> {
+        if plan.dtype != T::DTYPE {
+            return Err(ExecError::DType { expected: plan.dtype.name(), got: T::DTYPE.name() });
+        }
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.max(1))
+            .thread_name(|index| format!("tiled-{index}"))
+            .build()
+            .map_err(|source| ExecError::Threads { threads, source })?;
+        let program = &plan.program;
+        let kernels: Vec<Option<Kernel>> = program
+            .nodes
+            .iter()
+            .map(|node| match &node.kind {
+                NodeKind::Compute(kernel) => Some(kernel.clone()),
+                _ => None,
+            })
+            .collect();
+        let packed = program
+            .nodes
+            .iter()
+            .map(|node| match &node.kind {
+                NodeKind::Compute(kernel) if !node.params.is_empty() => {
+                    AlignedBuffer::new(backend.packed_len(kernel, &program.param_lens(&node.params)))
+                }
+                _ => AlignedBuffer::default(),
+            })
+            .collect();
+        let lane_partials = || {
+            program
+                .reductions
+                .iter()
+                .map(|reduction| {
+                    let node = &program.nodes[reduction.node];
+                    backend.partial(&reduction.reduction, node.batch, node.channels)
+                })
+                .collect()
+        };
+        let mut gradients = vec![None; program.params.len()];
+        for param in &program.param_grads {
+            gradients[*param] = Some(vec![T::ZERO; program.params[*param]]);
+        }
+        Ok(Self {
+            partials: (0..plan.lanes).map(|_| lane_partials()).collect(),
+            arena: AlignedBuffer::new(plan.arena_elements()),
+            stores: Stores::new(&plan)?,
+            derived: program.derived.iter().map(|len| vec![T::ZERO; *len]).collect(),
+            gradients,
+            kernels,
+            packed,
+            pool,
+            backend,
+            plan,
+        })
+    }
+
+    /// The plan.
+    #[must_use]
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The gradient with respect to a parameter after a run, by its place in [`tiled_graph::params`]; `None`
+    /// where the objective wants none.
+    #[must_use]
+    pub fn gradient(&self, param: usize) -> Option<&[T]> {
+        self.gradients.get(param)?.as_deref()
+    }
+
+    /// Gives dropout another mask, the same for every run with the same number.
+    pub fn set_dropout_step(&mut self, step: u64) {
+        for (kernel, node) in self.kernels.iter_mut().zip(&self.plan.program.nodes) {
+            if let (
+                Some(Kernel::Dropout { seed, .. }),
+                NodeKind::Compute(Kernel::Dropout { seed: base, .. }),
+            ) = (kernel.as_mut(), &node.kind)
+            {
+                *seed = base.wrapping_add(step.wrapping_mul(0xd134_2543_de82_ef95));
+            }
+        }
+    }
+
+    /// Runs the plan. Running statistics in `params` are updated where the objective trains.
+    ///
+    /// # Errors
+    /// Where a source or sink is missing, has another shape or fails, and where `progress` cancels. Then every
+    /// sink is aborted.
+    pub fn run(
+        &mut self,
+        params: &mut Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, ExecError> {
+        let begin = Instant::now();
+        let result = self.check(params, io).and_then(|()| self.sweeps(params, io, progress));
+        let result = result.and_then(|loss| {
+            io.sinks().try_for_each(|sink| sink.finish())?;
+            Ok(RunReport { loss, seconds: begin.elapsed().as_secs_f64() })
+        });
+        if result.is_err() {
+            io.sinks().for_each(|sink| sink.abort());
+        }
+        result
+    }
+
+    /// Everything that can be wrong with what the caller gave, before any work.
+    fn check(&self, params: &Parameters<T>, io: &Io<'_, T>) -> Result<(), ExecError> {
+        let program = &self.plan.program;
+        let got: Vec<usize> = params.tensors().iter().map(|tensor| tensor.data.len()).collect();
+        if got != program.params {
+            return Err(ExecError::Parameters { expected: program.params.len(), got: got.len() });
+        }
+        for node in &program.nodes {
+            let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
+            let expected = [node.batch, node.channels, height, width];
+            let got = match &node.kind {
+                NodeKind::Source(SourceRole::Store(_) | SourceRole::Pixel(_))
+                | NodeKind::Sink(SinkRole::Store(_)) => {
+                    continue;
+                }
+                NodeKind::Source(role) => io.source(*role).map(Source::shape),
+                NodeKind::Sink(role) => io.sink(*role).map(Sink::shape),
+                NodeKind::Compute(_) | NodeKind::Reduce(_) => continue,
+            };
+            let name = || node.name.clone();
+            let got = got.ok_or_else(|| ExecError::Missing { name: name() })?;
+            if got != expected {
+                return Err(ExecError::Shape { name: name(), expected, got });
+            }
+        }
+        Ok(())
+    }
+
+    fn sweeps(
+        &mut self,
+        params: &mut Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<Option<f64>, ExecError> {
+        let done = AtomicU64::new(0);
+        let total: u64 = self.plan.sweeps.iter().map(|sweep| sweep.steps).sum();
+        self.partials.iter_mut().flatten().for_each(Partial::clear);
+        let mut loss = None;
+        self.finalise(None, params, &mut loss);
+        for index in 0..self.plan.sweeps.len() {
+            self.pack(index, params);
+            let plan = &self.plan;
+            let sweep = &plan.sweeps[index];
+            let context = SweepContext {
+                plan,
+                sweep,
+                backend: self.backend,
+                kernels: &self.kernels,
+                packed: &self.packed,
+                derived: &self.derived,
+                stores: &self.stores,
+                io,
+                step: &|| {
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    progress.step(done, total, "steps");
+                    if progress.is_cancelled() { Err(ExecError::Cancelled) } else { Ok(()) }
+                },
+            };
+            let lane_elements: usize = sweep.slot_elements.iter().sum();
+            let mut lanes: Vec<Lane<'_, T>> = self
+                .arena
+                .chunks_mut(lane_elements.max(1))
+                .zip(&mut self.partials)
+                .take(plan.lanes)
+                .map(|(storage, partials)| Lane::new(storage, &sweep.slot_elements, partials))
+                .collect();
+            if lane_elements == 0 {
+                lanes = self.partials.iter_mut().map(|partials| Lane::new(&mut [], &[], partials)).collect();
+            }
+            let count = lanes.len();
+            let tiles = sweep.grid.len();
+            let run = |lane: usize, state: &mut Lane<'_, T>| {
+                let share = (lane * tiles).div_ceil(count)..((lane + 1) * tiles).div_ceil(count);
+                share.into_iter().try_for_each(|tile| state.run_tile(&context, sweep.grid.index_of(tile)))
+            };
+            self.pool.install(|| match lanes.as_mut_slice() {
+                [only] => run(0, only),
+                lanes => lanes
+                    .par_iter_mut()
+                    .enumerate()
+                    .with_max_len(1)
+                    .try_for_each(|(lane, state)| run(lane, state)),
+            })?;
+            let level = self.level_of(index);
+            self.finalise(Some(level), params, &mut loss);
+        }
+        Ok(loss)
+    }
+
+    /// The level of a sweep's reductions and sinks; sweeps without any were left out of the plan.
+    fn level_of(&self, sweep: usize) -> usize {
+        let nodes = &self.plan.sweeps[sweep].sweep.nodes;
+        let terminals = nodes.iter().filter(|node| self.plan.program.nodes[node.node].is_terminal());
+        terminals.map(|node| self.plan.program.nodes[node.node].level).max().unwrap_or(0)
+    }
+
+    fn finalise(&mut self, level: Option<usize>, params: &mut Parameters<T>, loss: &mut Option<f64>) {
+        let Some((first, rest)) = self.partials.split_first_mut() else { return };
+        let mut state = finalise::State {
+            backend: self.backend,
+            program: &self.plan.program,
+            partials: first,
+            others: rest,
+            stores: &mut self.stores,
+            derived: &mut self.derived,
+            gradients: &mut self.gradients,
+            params,
+            loss,
+        };
+        for (after, finaliser) in &self.plan.program.finalisers {
+            if *after == level {
+                state.apply(finaliser);
+            }
+        }
+    }
+
+    /// Packs the parameters of a sweep's kernels.
+    fn pack(&mut self, sweep: usize, params: &Parameters<T>) {
+        for node in &self.plan.sweeps[sweep].sweep.nodes {
+            let program_node = &self.plan.program.nodes[node.node];
+            if node.action != Action::Compute || program_node.params.is_empty() {
+                continue;
+            }
+            let Some(kernel) = &self.kernels[node.node] else { continue };
+            let values: Vec<&[T]> = program_node
+                .params
+                .iter()
+                .map(|param| match param {
+                    Param::Network(place) => params.tensors()[*place].data.as_slice(),
+                    Param::Derived(place) => self.derived[*place].as_slice(),
+                })
+                .collect();
+            self.backend.pack(kernel, &values, &mut self.packed[node.node]);
+        }
+    }
+}

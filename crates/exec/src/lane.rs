@@ -1,0 +1,192 @@
+//! One lane of a run: windows of its own, one tile after another.
+
+use tiled_geometry::{Interval, Region};
+use tiled_graph::program::{NodeKind, Param, SinkRole, SourceRole};
+use tiled_graph::{Action, Call, Plan, SweepPlan};
+use tiled_kernel::{Backend, Kernel, MAX_INPUTS, Partial};
+use tiled_tensor::{AlignedBuffer, Element, Layout, View, ViewMut};
+
+use crate::ExecError;
+use crate::executor::Io;
+use crate::store::Stores;
+
+/// What the lanes of a sweep share.
+pub(crate) struct SweepContext<'a, T: Element> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) sweep: &'a SweepPlan,
+    pub(crate) backend: &'a dyn Backend<T>,
+    pub(crate) kernels: &'a [Option<Kernel>],
+    pub(crate) packed: &'a [AlignedBuffer<T>],
+    pub(crate) derived: &'a [Vec<T>],
+    pub(crate) stores: &'a Stores<T>,
+    pub(crate) io: &'a Io<'a, T>,
+    pub(crate) step: &'a (dyn Fn() -> Result<(), ExecError> + Sync),
+}
+
+/// Storage, partial sums, and what each window holds at the moment.
+pub(crate) struct Lane<'a, T: Element> {
+    slots: Vec<&'a mut [T]>,
+    partials: &'a mut [Partial<T>],
+    layouts: Vec<Layout>,
+    held: Vec<Interval>,
+}
+
+impl<'a, T: Element> Lane<'a, T> {
+    pub(crate) fn new(storage: &'a mut [T], slot_elements: &[usize], partials: &'a mut [Partial<T>]) -> Self {
+        let mut rest = storage;
+        let mut slots = Vec::with_capacity(slot_elements.len());
+        for elements in slot_elements {
+            let (slot, tail) = rest.split_at_mut(*elements);
+            slots.push(slot);
+            rest = tail;
+        }
+        Self { slots, partials, layouts: Vec::new(), held: Vec::new() }
+    }
+
+    /// Runs one tile; allocates only before its first step.
+    pub(crate) fn run_tile(
+        &mut self,
+        context: &SweepContext<'_, T>,
+        tile: [usize; 2],
+    ) -> Result<(), ExecError> {
+        let sweep = context.sweep;
+        let count = sweep.sweep.nodes.len();
+        self.layouts.clear();
+        for place in 0..count {
+            self.layouts.push(sweep.layout(context.plan, place, tile)?);
+        }
+        self.held.clear();
+        self.held.resize(count, Interval::EMPTY);
+        sweep
+            .schedule(&context.plan.program, tile[0])
+            .run(|call| self.call(context, call), || (context.step)())
+    }
+
+    fn call(&mut self, context: &SweepContext<'_, T>, call: Call) -> Result<(), ExecError> {
+        let place = call.place;
+        let region = Region::from_rows_cols(call.rows, self.layouts[place].cols());
+        match context.sweep.sweep.nodes[place].action {
+            Action::Load(role) => {
+                self.write_window(context, call, |_, window| load(context, role, region, window))
+            }
+            Action::Compute => {
+                let id = context.sweep.sweep.nodes[place].node;
+                let kernel =
+                    context.kernels[id].as_ref().expect("invariant: nodes that compute have a kernel");
+                self.write_window(context, call, |inputs, window| {
+                    context.backend.compute(kernel, &context.packed[id], inputs, window.reborrow(), region);
+                    Ok(())
+                })
+            }
+            Action::Reduce(reduction) => {
+                if !region.is_empty() {
+                    self.reduce(context, place, reduction, region);
+                }
+                Ok(())
+            }
+            Action::Write(role) => {
+                if region.is_empty() {
+                    return Ok(());
+                }
+                let operand = context.sweep.sweep.nodes[place].operands[0];
+                let window = view(
+                    &self.slots,
+                    context.sweep.slots[operand],
+                    self.layouts[operand],
+                    self.held[operand],
+                );
+                match (role, context.io.sink(role)) {
+                    (SinkRole::Store(store), _) => context.stores.write(store, region, &window),
+                    (_, Some(sink)) => sink.write(region, &window)?,
+                    (_, None) => unreachable!("invariant: sinks were checked before the run"),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Slides a node's window to the rows of a call and lets `fill` write them.
+    fn write_window(
+        &mut self,
+        context: &SweepContext<'_, T>,
+        call: Call,
+        fill: impl FnOnce(&[View<'_, T>], &mut ViewMut<'_, T>) -> Result<(), ExecError>,
+    ) -> Result<(), ExecError> {
+        let place = call.place;
+        self.held[place] = Interval::new(call.low, call.rows.end());
+        let Some(slot) = context.sweep.slots[place] else { return Ok(()) };
+        let layout = self.layouts[place].with_rows(self.held[place]);
+        if layout.region().is_empty() {
+            return Ok(());
+        }
+        let storage = std::mem::take(&mut self.slots[slot]);
+        let mut window = ViewMut::new(storage, layout);
+        let (inputs, count) = self.inputs(context, place);
+        let result = fill(&inputs[..count], &mut window);
+        self.slots[slot] = window.into_data();
+        result
+    }
+
+    fn reduce(&mut self, context: &SweepContext<'_, T>, place: usize, reduction: usize, region: Region<2>) {
+        let program = &context.plan.program;
+        let node = &program.nodes[context.sweep.sweep.nodes[place].node];
+        debug_assert!(matches!(node.kind, NodeKind::Reduce(_)), "invariant: actions come from kinds");
+        let mut params: [&[T]; MAX_INPUTS] = [&[]; MAX_INPUTS];
+        for (param, slot) in node.params.iter().zip(&mut params) {
+            *slot = match param {
+                Param::Derived(place) => &context.derived[*place],
+                Param::Network(_) => unreachable!("invariant: reductions take derived vectors alone"),
+            };
+        }
+        // the partial is taken out so that the windows can be borrowed
+        let mut partial = std::mem::replace(&mut self.partials[reduction], Partial::Exact(Vec::new()));
+        let (inputs, count) = self.inputs(context, place);
+        let spec = &program.reductions[reduction].reduction;
+        context.backend.reduce(spec, &params[..node.params.len()], &inputs[..count], region, &mut partial);
+        self.partials[reduction] = partial;
+    }
+
+    fn inputs(&self, context: &SweepContext<'_, T>, place: usize) -> ([View<'_, T>; MAX_INPUTS], usize) {
+        let operands = &context.sweep.sweep.nodes[place].operands;
+        let window = |operand: usize| {
+            view(&self.slots, context.sweep.slots[operand], self.layouts[operand], self.held[operand])
+        };
+        let nothing = View::new(&[], empty_layout());
+        let mut inputs = [nothing; MAX_INPUTS];
+        for (input, operand) in inputs.iter_mut().zip(operands) {
+            *input = window(*operand);
+        }
+        (inputs, operands.len())
+    }
+}
+
+fn view<'v, T: Element>(
+    slots: &'v [&mut [T]],
+    slot: Option<usize>,
+    layout: Layout,
+    held: Interval,
+) -> View<'v, T> {
+    match slot {
+        Some(slot) => View::new(&*slots[slot], layout.with_rows(held)),
+        None => View::new(&[], empty_layout()),
+    }
+}
+
+fn empty_layout() -> Layout {
+    Layout::new(0, 0, 1, Region::EMPTY, 1).expect("invariant: an empty layout has no size to overflow")
+}
+
+fn load<T: Element>(
+    context: &SweepContext<'_, T>,
+    role: SourceRole,
+    region: Region<2>,
+    window: &mut ViewMut<'_, T>,
+) -> Result<(), ExecError> {
+    match (role, context.io.source(role)) {
+        (SourceRole::Store(store), _) => context.stores.read(store, region, window),
+        (SourceRole::Pixel(pixel), _) => context.stores.read_pixel(pixel, window),
+        (_, Some(source)) => source.read(region, window)?,
+        (_, None) => unreachable!("invariant: sources were checked before the run"),
+    }
+    Ok(())
+}

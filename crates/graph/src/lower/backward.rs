@@ -1,0 +1,387 @@
+//! Gradient nodes and reductions: one rule per operator, one loop that accumulates.
+
+use std::collections::BTreeMap;
+
+use tiled_geometry::AxisMap;
+use tiled_kernel::{Kernel, Reduction};
+
+use super::tape::{Rule, Saved, Tape};
+use super::{Lowering, edge, identity};
+use crate::program::{Edge, Finaliser, NodeId, NodeKind, Norm, Param, SinkRole, SourceRole};
+use crate::{Loss, PlanError};
+
+/// What flows into each node so far, in a fixed order.
+type Gradients = BTreeMap<NodeId, Vec<NodeId>>;
+
+impl Lowering<'_> {
+    pub(super) fn backward(&mut self, loss: Loss) -> Result<(), PlanError> {
+        let mut gradients = Gradients::new();
+        self.loss(loss, &mut gradients)?;
+        for tape in std::mem::take(&mut self.tape).into_iter().rev() {
+            if !self.wants_grad[tape.output] {
+                continue;
+            }
+            if let Some(contributions) = gradients.remove(&tape.output) {
+                let gradient = self.total(&tape.name, &contributions);
+                self.rule(tape, gradient, &mut gradients);
+            }
+        }
+        if self.objective.grad_inputs {
+            self.grad_inputs(&mut gradients);
+        }
+        Ok(())
+    }
+
+    /// The gradient with respect to the outputs.
+    fn loss(&mut self, loss: Loss, gradients: &mut Gradients) -> Result<(), PlanError> {
+        let outputs: Vec<NodeId> = self.graph.outputs().iter().map(|value| self.values[value.0]).collect();
+        match loss {
+            Loss::GradOutput => {
+                for (place, output) in outputs.into_iter().enumerate() {
+                    let (channels, extents, level) = self.described(output);
+                    let name = format!("{}.grad", self.program.nodes[output].name);
+                    let node = self.source(name, SourceRole::GradOutput(place), channels, extents, level);
+                    gradients.entry(output).or_default().push(node);
+                }
+            }
+            Loss::Sum => {
+                for output in outputs {
+                    let (channels, extents, level) = self.described(output);
+                    let name = self.program.nodes[output].name.clone();
+                    let fill = NodeKind::Compute(Kernel::Fill { value: 1.0 });
+                    let node =
+                        self.push(format!("{name}.grad"), fill, channels, extents, Vec::new(), Vec::new());
+                    self.program.nodes[node].level = level;
+                    gradients.entry(output).or_default().push(node);
+                    let operands = vec![identity(output, extents)];
+                    self.loss_value(&name, Reduction::Sum, output, operands, 1.0);
+                }
+            }
+            Loss::MeanSquaredError => {
+                let output = outputs[0];
+                let channels = self.program.nodes[output].channels;
+                let weight = 1.0 / (self.pixels(output) * lossless(channels));
+                let kernel = Kernel::DifferenceScaled { scale: 2.0 * weight };
+                self.against_target(output, channels, kernel, Reduction::SquaredError, weight, gradients);
+            }
+            Loss::CrossEntropy { target_channels } => {
+                let output = outputs[0];
+                let channels = self.program.nodes[output].channels;
+                if target_channels != 1 && target_channels != channels {
+                    return Err(PlanError::TargetChannels { output: channels, target: target_channels });
+                }
+                let weight = 1.0 / self.pixels(output);
+                let kernel = Kernel::CrossEntropyBackward { scale: weight };
+                self.against_target(
+                    output,
+                    target_channels,
+                    kernel,
+                    Reduction::CrossEntropy,
+                    weight,
+                    gradients,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn described(&self, node: NodeId) -> (usize, [i64; 2], usize) {
+        let node = &self.program.nodes[node];
+        (node.channels, node.extents, node.level)
+    }
+
+    fn pixels(&self, node: NodeId) -> f64 {
+        let node = &self.program.nodes[node];
+        let [height, width] = node.extents.map(|extent| lossless(super::extent(extent)));
+        lossless(node.batch) * height * width
+    }
+
+    fn against_target(
+        &mut self,
+        output: NodeId,
+        target_channels: usize,
+        kernel: Kernel,
+        reduction: Reduction,
+        scale: f64,
+        gradients: &mut Gradients,
+    ) {
+        let (channels, extents, _) = self.described(output);
+        let name = self.program.nodes[output].name.clone();
+        let target = self.source("target".to_owned(), SourceRole::Target, target_channels, extents, 0);
+        let operands = vec![identity(output, extents), identity(target, extents)];
+        let kind = NodeKind::Compute(kernel);
+        let node = self.push(format!("{name}.grad"), kind, channels, extents, operands.clone(), Vec::new());
+        gradients.entry(output).or_default().push(node);
+        self.loss_value(&name, reduction, output, operands, scale);
+    }
+
+    fn loss_value(
+        &mut self,
+        name: &str,
+        reduction: Reduction,
+        output: NodeId,
+        operands: Vec<Edge>,
+        scale: f64,
+    ) {
+        let (channels, extents, _) = self.described(output);
+        let place = self.reduce(format!("{name}.loss"), reduction, channels, extents, operands, Vec::new());
+        self.finalise(place, Finaliser::Loss { reduction: place, scale });
+    }
+
+    /// The sum of what flows into a node, from the left.
+    fn total(&mut self, name: &str, contributions: &[NodeId]) -> NodeId {
+        let mut total = contributions[0];
+        for (place, &next) in contributions.iter().enumerate().skip(1) {
+            total = self.binary(&format!("{name}.grad_sum{place}"), Kernel::Add, total, next);
+        }
+        total
+    }
+
+    fn rule(&mut self, tape: Tape, gradient: NodeId, gradients: &mut Gradients) {
+        let Tape { name, output, activation, rule } = tape;
+        let mut gradient = gradient;
+        if let Some(activation) = activation {
+            let extents = self.program.nodes[output].extents;
+            let operands = vec![identity(gradient, extents), identity(output, extents)];
+            let kind = NodeKind::Compute(Kernel::ActivationBackward(activation));
+            let channels = self.program.nodes[output].channels;
+            gradient = self.push(format!("{name}.grad_pre"), kind, channels, extents, operands, Vec::new());
+        }
+        let grad_input = format!("{name}.grad_input");
+        match rule {
+            Rule::Conv { conv, x, weight, bias } => {
+                self.flow(x, gradients, |this| {
+                    let kernel = Kernel::Conv2dBackwardInput { conv, bias: false, activation: None };
+                    let operand = edge(gradient, conv.windows.map(AxisMap::Touched), conv.output);
+                    let params = vec![Param::Network(weight)];
+                    this.push(
+                        grad_input,
+                        NodeKind::Compute(kernel),
+                        conv.in_channels,
+                        conv.input,
+                        vec![operand],
+                        params,
+                    )
+                });
+                let window = edge(x, conv.windows.map(AxisMap::Window), conv.input);
+                let operands = vec![window, identity(gradient, conv.output)];
+                self.param_grad(
+                    &name,
+                    Reduction::ConvWeight(conv),
+                    weight,
+                    conv.out_channels,
+                    conv.output,
+                    operands,
+                );
+                self.bias_grad(&name, bias, gradient);
+            }
+            Rule::ConvTranspose { conv, x, weight, bias } => {
+                self.flow(x, gradients, |this| {
+                    let kernel = Kernel::Conv2d { conv, bias: false, activation: None };
+                    let operand = edge(gradient, conv.windows.map(AxisMap::Window), conv.input);
+                    let params = vec![Param::Network(weight)];
+                    this.push(
+                        grad_input,
+                        NodeKind::Compute(kernel),
+                        conv.out_channels,
+                        conv.output,
+                        vec![operand],
+                        params,
+                    )
+                });
+                let window = edge(gradient, conv.windows.map(AxisMap::Window), conv.input);
+                let operands = vec![window, identity(x, conv.output)];
+                self.param_grad(
+                    &name,
+                    Reduction::ConvWeight(conv),
+                    weight,
+                    conv.out_channels,
+                    conv.output,
+                    operands,
+                );
+                self.bias_grad(&name, bias, gradient);
+            }
+            Rule::Unary { x, kernel, saved, maps } => self.flow(x, gradients, |this| {
+                this.unary_backward(grad_input, kernel, [x, output, gradient], saved, maps)
+            }),
+            Rule::BatchNorm { x, norm, train } => {
+                self.batch_norm_backward(&name, [x, gradient], norm, train, gradients)
+            }
+            Rule::Add { operands } => {
+                for operand in operands {
+                    self.flow(operand, gradients, |_| gradient);
+                }
+            }
+            Rule::Mul { a, b } => {
+                for (place, operand, other) in [(0, a, b), (1, b, a)] {
+                    self.flow(operand, gradients, |this| {
+                        this.binary(&format!("{grad_input}{place}"), Kernel::Mul, gradient, other)
+                    });
+                }
+            }
+            Rule::Concat { operands } => {
+                let mut begin = 0;
+                for (place, operand) in operands.into_iter().enumerate() {
+                    let (channels, extents, _) = self.described(operand);
+                    self.flow(operand, gradients, |this| {
+                        let kind = NodeKind::Compute(Kernel::Slice { begin });
+                        let operands = vec![identity(gradient, extents)];
+                        this.push(
+                            format!("{grad_input}{place}"),
+                            kind,
+                            channels,
+                            extents,
+                            operands,
+                            Vec::new(),
+                        )
+                    });
+                    begin += channels;
+                }
+            }
+            Rule::GlobalMean { x } => {
+                let (channels, extents, _) = self.described(x);
+                let [height, width] = extents.map(|extent| lossless(super::extent(extent)));
+                let kind = NodeKind::Compute(Kernel::Broadcast { scale: 1.0 / (height * width) });
+                let operand = edge(gradient, [AxisMap::Whole(1); 2], [1, 1]);
+                self.flow(x, gradients, |this| {
+                    this.push(grad_input, kind, channels, extents, vec![operand], Vec::new())
+                });
+            }
+            Rule::GlobalMax { x, positions } => {
+                let (channels, extents, _) = self.described(x);
+                let operand = edge(gradient, [AxisMap::Whole(1); 2], [1, 1]);
+                let params = vec![Param::Derived(positions)];
+                let kind = NodeKind::Compute(Kernel::Scatter);
+                self.flow(x, gradients, |this| {
+                    this.push(grad_input, kind, channels, extents, vec![operand], params)
+                });
+            }
+            Rule::Store { x } => self.flow(x, gradients, |this| this.store(gradient)),
+        }
+    }
+
+    /// Adds what `make` builds to the gradient of `x`, where one is wanted.
+    fn flow(&mut self, x: NodeId, gradients: &mut Gradients, make: impl FnOnce(&mut Self) -> NodeId) {
+        if self.wants_grad[x] {
+            let node = make(self);
+            gradients.entry(x).or_default().push(node);
+        }
+    }
+
+    /// The gradient of an operator with one operand: it reads `gy` through the adjoint map, and what it saved
+    /// through the adjoint followed by the forward map.
+    fn unary_backward(
+        &mut self,
+        name: String,
+        kernel: Kernel,
+        [x, output, gradient]: [NodeId; 3],
+        saved: Option<Saved>,
+        maps: [AxisMap; 2],
+    ) -> NodeId {
+        let (channels, extents, _) = self.described(x);
+        let out_extents = self.program.nodes[output].extents;
+        let adjoint =
+            maps.map(|map| map.adjoint().expect("invariant: maps of operators with windows have an adjoint"));
+        let mut operands = vec![edge(gradient, adjoint, out_extents)];
+        match saved {
+            None => {}
+            Some(Saved::Output) => operands.push(edge(output, adjoint, out_extents)),
+            Some(Saved::Operand) => operands.push(Edge {
+                node: x,
+                axes: std::array::from_fn(|axis| {
+                    vec![(adjoint[axis], out_extents[axis]), (maps[axis], extents[axis])]
+                }),
+            }),
+        }
+        self.push(name, NodeKind::Compute(kernel), channels, extents, operands, Vec::new())
+    }
+
+    fn param_grad(
+        &mut self,
+        name: &str,
+        reduction: Reduction,
+        param: usize,
+        channels: usize,
+        extents: [i64; 2],
+        operands: Vec<Edge>,
+    ) {
+        if !self.objective.grad_params {
+            return;
+        }
+        let place =
+            self.reduce(format!("{name}.grad_weight"), reduction, channels, extents, operands, Vec::new());
+        self.finalise(place, Finaliser::ParamGrad { reduction: place, param });
+        self.program.param_grads.push(param);
+    }
+
+    fn bias_grad(&mut self, name: &str, bias: Option<usize>, gradient: NodeId) {
+        let Some(param) = bias.filter(|_| self.objective.grad_params) else { return };
+        let (channels, extents, _) = self.described(gradient);
+        let operands = vec![identity(gradient, extents)];
+        let name = format!("{name}.grad_bias");
+        let place = self.reduce(name, Reduction::ChannelSum, channels, extents, operands, Vec::new());
+        self.finalise(place, Finaliser::ParamGrad { reduction: place, param });
+        self.program.param_grads.push(param);
+    }
+
+    fn batch_norm_backward(
+        &mut self,
+        name: &str,
+        [x, gradient]: [NodeId; 2],
+        norm: Norm,
+        train: bool,
+        gradients: &mut Gradients,
+    ) {
+        let (channels, extents, _) = self.described(x);
+        let operands = vec![identity(gradient, extents), identity(x, extents)];
+        let wants_params = self.objective.grad_params && norm.weight.is_some();
+        if wants_params || (train && self.wants_grad[x]) {
+            let mean = vec![Param::Derived(norm.mean)];
+            let what = format!("{name}.grad_moments");
+            let reduction =
+                self.reduce(what, Reduction::CentredDot, channels, extents, operands.clone(), mean);
+            let count = self.shapes.batch() as u64
+                * extents.iter().map(|extent| extent.unsigned_abs()).product::<u64>();
+            let coefficients =
+                train.then(|| [self.derive(channels), self.derive(channels), self.derive(channels)]);
+            self.finalise(reduction, Finaliser::BatchNormBackward { norm, reduction, count, coefficients });
+            if wants_params {
+                self.program.param_grads.extend(norm.weight.into_iter().chain(norm.bias));
+            }
+            if let Some(places) = coefficients {
+                let params = places.map(Param::Derived).to_vec();
+                let kind = NodeKind::Compute(Kernel::ChannelCombine);
+                let name = format!("{name}.grad_input");
+                self.flow(x, gradients, |this| this.push(name, kind, channels, extents, operands, params));
+                return;
+            }
+        }
+        let zero = self.derive(channels);
+        let kind = NodeKind::Compute(Kernel::ChannelAffine { activation: None });
+        let params = vec![Param::Derived(norm.scale), Param::Derived(zero)];
+        let operand = identity(gradient, extents);
+        let name = format!("{name}.grad_input");
+        self.flow(x, gradients, |this| this.push(name, kind, channels, extents, vec![operand], params));
+    }
+
+    fn grad_inputs(&mut self, gradients: &mut Gradients) {
+        for place in 0..self.graph.inputs().len() {
+            let input = self.values[place];
+            let name = format!("{}.grad", self.program.nodes[input].name);
+            let gradient = match gradients.remove(&input) {
+                Some(contributions) => self.total(&name, &contributions),
+                None => {
+                    let (channels, extents, _) = self.described(input);
+                    let zero = NodeKind::Compute(Kernel::Fill { value: 0.0 });
+                    self.push(format!("{name}.zero"), zero, channels, extents, Vec::new(), Vec::new())
+                }
+            };
+            self.sink(name, SinkRole::GradInput(place), gradient);
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes of a tensor in memory or on disk are far below 2^53")]
+fn lossless(size: usize) -> f64 {
+    size as f64
+}

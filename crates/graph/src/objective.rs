@@ -1,0 +1,78 @@
+//! What a run is to compute.
+
+/// Whether batch normalisation uses the statistics of the image and dropout drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Batch normalisation uses the image's statistics, dropout drops.
+    Train,
+    /// Batch normalisation uses running statistics, dropout does nothing.
+    Eval,
+}
+
+/// Where the gradients begin.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Loss {
+    /// The caller gives the gradient with respect to each output.
+    GradOutput,
+    /// The sum of all outputs.
+    Sum,
+    /// Mean squared error of the first output against a target of its shape.
+    MeanSquaredError,
+    /// Mean over pixels of the cross-entropy of the first output against a target: one channel of class
+    /// numbers, or one channel of probability per class. Pixels of a negative class contribute nothing.
+    CrossEntropy {
+        /// The channels of the target: one, or as many as the output.
+        target_channels: usize,
+    },
+}
+
+/// What a run is to compute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Objective {
+    /// Training or evaluation.
+    pub mode: Mode,
+    /// Whether the outputs are wanted.
+    pub outputs: bool,
+    /// The loss whose gradients are wanted, if any.
+    pub loss: Option<Loss>,
+    /// Whether the gradients with respect to the inputs are wanted.
+    pub grad_inputs: bool,
+    /// Whether the gradients with respect to the parameters are wanted.
+    pub grad_params: bool,
+    /// The seed of dropout.
+    pub seed: u64,
+}
+
+impl Objective {
+    /// The outputs alone.
+    #[must_use]
+    pub const fn inference() -> Self {
+        Self { mode: Mode::Eval, outputs: true, loss: None, grad_inputs: false, grad_params: false, seed: 0 }
+    }
+
+    /// The gradients with respect to the inputs and the parameters, given those of the outputs.
+    #[must_use]
+    pub const fn gradients() -> Self {
+        Self {
+            mode: Mode::Train,
+            outputs: false,
+            loss: Some(Loss::GradOutput),
+            grad_inputs: true,
+            grad_params: true,
+            seed: 0,
+        }
+    }
+
+    /// The loss and the gradients with respect to the parameters: one training step.
+    #[must_use]
+    pub const fn training(loss: Loss) -> Self {
+        Self {
+            mode: Mode::Train,
+            outputs: false,
+            loss: Some(loss),
+            grad_inputs: false,
+            grad_params: true,
+            seed: 0,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! Why there is no plan.
+
+use tiled_geometry::GeometryError;
+use tiled_tensor::LayoutError;
+
+use crate::GraphError;
+
+/// An objective, a tiling or a budget that does not fit a network.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The network itself.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// A window or a tiling.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// A window larger than the address space.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The target of a cross-entropy has the wrong channels.
+    #[error(
+        "cross-entropy: target has {target} channels, wants 1 (class numbers) or {output} (probabilities)"
+    )]
+    TargetChannels {
+        /// The channels of the output.
+        output: usize,
+        /// The channels of the target.
+        target: usize,
+    },
+    /// No plan fits.
+    #[error("memory budget of {budget} bytes is too small, the smallest that works is {smallest} bytes")]
+    BudgetTooSmall {
+        /// The budget, in bytes.
+        budget: u64,
+        /// The smallest budget for which there is a plan, in bytes.
+        smallest: u64,
+    },
+    /// Sizes that leave 64 bits.
+    #[error("the run would need more than 2^63 bytes")]
+    TooLarge,
+}

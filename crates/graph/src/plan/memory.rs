@@ -1,0 +1,50 @@
+//! The memory of a run, by what it is for.
+
+/// Bytes of a run, by what they are for. Their sum is the promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// Windows of all lanes: one arena, used again by every sweep.
+    pub windows_bytes: u64,
+    /// Values kept whole between sweeps.
+    pub stores_bytes: u64,
+    /// Parameters as the caller gave them and as the backend packs them.
+    pub parameters_bytes: u64,
+    /// Gradients of parameters.
+    pub gradients_bytes: u64,
+    /// Partial sums of all lanes, and vectors derived from them.
+    pub reductions_bytes: u64,
+    /// Buffers of sources and sinks, of each lane.
+    pub transfer_bytes: u64,
+    /// What the caller holds beside the run.
+    pub resident_bytes: u64,
+}
+
+impl Memory {
+    /// The sum.
+    #[must_use]
+    pub const fn total_bytes(&self) -> u64 {
+        self.windows_bytes
+            .saturating_add(self.stores_bytes)
+            .saturating_add(self.parameters_bytes)
+            .saturating_add(self.gradients_bytes)
+            .saturating_add(self.reductions_bytes)
+            .saturating_add(self.transfer_bytes)
+            .saturating_add(self.resident_bytes)
+    }
+
+    /// The parts with their names, largest first.
+    #[must_use]
+    pub fn parts(&self) -> Vec<(&'static str, u64)> {
+        let mut parts = vec![
+            ("windows", self.windows_bytes),
+            ("stores", self.stores_bytes),
+            ("parameters", self.parameters_bytes),
+            ("gradients", self.gradients_bytes),
+            ("reductions", self.reductions_bytes),
+            ("transfer", self.transfer_bytes),
+            ("resident", self.resident_bytes),
+        ];
+        parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        parts
+    }
+}

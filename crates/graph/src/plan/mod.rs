@@ -1,0 +1,155 @@
+//! A plan: what a run will do and what memory it will take, before it runs.
+
+mod build;
+mod error;
+mod memory;
+mod options;
+mod planner;
+mod slots;
+
+pub use error::PlanError;
+pub use memory::Memory;
+pub use options::{Hold, PlanOptions, Tiling};
+pub use planner::Planner;
+
+use tiled_geometry::{Grid, Interval, Region};
+use tiled_tensor::{DType, Layout, LayoutError};
+
+use crate::demand::Demand;
+use crate::program::Program;
+use crate::schedule::Schedule;
+use crate::sweep::{Action, Sweep};
+
+/// What a run will do: sweeps over the image in tiles, with the memory and the arithmetic that they take.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The nodes.
+    pub program: Program,
+    /// The passes over the image, in order.
+    pub sweeps: Vec<SweepPlan>,
+    /// The tiles that may run at a time, each with its own windows and partial sums. Tile `t` of `n` belongs to
+    /// lane `floor(t·lanes/n)`; a lane runs its tiles in order. Results depend on the lanes, not on threads.
+    pub lanes: usize,
+    /// The channel block of each node's windows.
+    pub blocks: Vec<usize>,
+    /// The element type.
+    pub dtype: DType,
+    /// The memory of the run.
+    pub memory: Memory,
+    /// The arithmetic of the run, in floating-point operations.
+    pub flops: f64,
+    /// The part of it that an untiled run, which keeps every value, does not do.
+    pub redundant_flops: f64,
+    /// The time that the cost model predicts, in seconds.
+    pub predicted_seconds: f64,
+}
+
+/// One pass over the image.
+#[derive(Clone, Debug)]
+pub struct SweepPlan {
+    /// The nodes.
+    pub sweep: Sweep,
+    /// The tiles, over the program's anchor.
+    pub grid: Grid<2>,
+    /// The rows that a step advances by, of the tallest node.
+    pub band: i64,
+    /// What each row of tiles needs.
+    pub rows: Vec<Demand>,
+    /// What each column of tiles needs.
+    pub cols: Vec<Demand>,
+    /// The rows of storage of each node's window; zero for reductions and sinks.
+    pub rings: Vec<i64>,
+    /// The storage that each node's window lies in; several may share one where they are never held together.
+    pub slots: Vec<Option<usize>>,
+    /// The elements of each storage.
+    pub slot_elements: Vec<usize>,
+    /// The calls of kernels, sources and sinks.
+    pub calls: u64,
+    /// The steps: bands of all tiles.
+    pub steps: u64,
+}
+
+impl Plan {
+    /// The most bytes that the run holds: a promise.
+    #[must_use]
+    pub fn peak_bytes(&self) -> u64 {
+        self.memory.total_bytes()
+    }
+
+    /// The elements of storage that the windows of all lanes take.
+    #[must_use]
+    pub fn arena_elements(&self) -> usize {
+        let windows =
+            self.sweeps.iter().map(|sweep| sweep.slot_elements.iter().sum::<usize>()).max().unwrap_or(0);
+        windows * self.lanes
+    }
+
+    /// The tiles of the sweep with the most, or the bands where it slides.
+    #[must_use]
+    pub fn tiles(&self) -> u64 {
+        self.sweeps.iter().map(|sweep| sweep.steps).max().unwrap_or(0)
+    }
+}
+
+impl SweepPlan {
+    /// The region of a node in a tile.
+    ///
+    /// # Panics
+    /// Where an index is out of range.
+    #[must_use]
+    pub fn region(&self, place: usize, tile: [usize; 2]) -> Region<2> {
+        Region::from_rows_cols(self.rows[tile[0]].interval(place), self.cols[tile[1]].interval(place))
+    }
+
+    /// The layout of a node's window in a tile.
+    ///
+    /// # Errors
+    /// Where it overflows; a plan that was built holds layouts that do not.
+    pub fn layout(&self, plan: &Plan, place: usize, tile: [usize; 2]) -> Result<Layout, LayoutError> {
+        layout(&plan.program, &plan.blocks, self, place, self.region(place, tile))
+    }
+
+    /// The schedule of a row of tiles.
+    ///
+    /// # Panics
+    /// Where `row` is not a row of the grid.
+    #[must_use]
+    pub fn schedule<'a>(&'a self, program: &'a Program, row: usize) -> Schedule<'a> {
+        Schedule::new(program, &self.sweep, &self.rows[row], self.band)
+    }
+
+    /// Whether a node has a window.
+    #[must_use]
+    pub fn has_window(&self, place: usize) -> bool {
+        matches!(self.sweep.nodes[place].action, Action::Load(_) | Action::Compute)
+    }
+}
+
+fn layout(
+    program: &Program,
+    blocks: &[usize],
+    sweep: &SweepPlan,
+    place: usize,
+    region: Region<2>,
+) -> Result<Layout, LayoutError> {
+    let id = sweep.sweep.nodes[place].node;
+    let node = &program.nodes[id];
+    let ring = usize::try_from(sweep.rings[place].max(1)).unwrap_or(usize::MAX);
+    Layout::new(node.batch, node.channels, blocks[id], region, ring)
+}
+
+/// The number of coordinates in the union of intervals.
+fn union_len(intervals: impl Iterator<Item = Interval>) -> i64 {
+    let mut sorted: Vec<Interval> = intervals.filter(|interval| !interval.is_empty()).collect();
+    sorted.sort_by_key(|interval| interval.begin());
+    let mut end = i64::MIN;
+    let mut total = 0;
+    for interval in sorted {
+        let begin = interval.begin().max(end);
+        if interval.end() > begin {
+            total += interval.end() - begin;
+            end = interval.end();
+        }
+    }
+    total
+}

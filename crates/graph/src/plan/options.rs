@@ -1,0 +1,64 @@
+//! What a caller may ask of a plan.
+
+use crate::ValueId;
+
+/// How the values of a sweep are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Hold {
+    /// The planner chooses.
+    #[default]
+    Auto,
+    /// Windows of a few rows slide down the image, in strips of columns; rows are computed once.
+    Slide,
+    /// Every tile computes its whole region; overlaps are computed again.
+    Recompute,
+    /// Whole tensors in memory: the untiled run.
+    Materialise,
+}
+
+/// The tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Tiling {
+    /// The planner chooses.
+    #[default]
+    Auto,
+    /// Tiles of this height and width of the first output; clamped to it. Where windows slide: strips of this
+    /// width, steps of this height.
+    Tile([i64; 2]),
+    /// This many rows and columns of tiles.
+    Grid([i64; 2]),
+}
+
+/// What a caller may ask of a plan. The default asks for the fastest one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanOptions {
+    /// The most bytes that the run may hold.
+    pub memory_bytes: Option<u64>,
+    /// The tiles.
+    pub tiling: Tiling,
+    /// How values are held.
+    pub hold: Hold,
+    /// The tiles that may run at a time; by default the planner chooses between one and [`PlanOptions::parallelism`].
+    pub lanes: Option<usize>,
+    /// The cores to plan for.
+    pub parallelism: usize,
+    /// Bytes that the caller holds beside the run and that count towards the budget: decoded pictures, the
+    /// state of an optimiser.
+    pub resident_bytes: u64,
+    /// Values kept whole, after which a segment ends; by default the planner chooses.
+    pub checkpoints: Option<Vec<ValueId>>,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            memory_bytes: None,
+            tiling: Tiling::Auto,
+            hold: Hold::Auto,
+            lanes: None,
+            parallelism: 1,
+            resident_bytes: 0,
+            checkpoints: None,
+        }
+    }
+}

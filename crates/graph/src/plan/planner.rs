@@ -1,0 +1,288 @@
+//! The search for a plan: the least predicted time within the budget.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use tiled_geometry::Grid;
+use tiled_kernel::Backend;
+use tiled_tensor::Element;
+
+use super::build::{Cols, Prepared, Rows};
+use super::{Hold, Plan, PlanError, PlanOptions, SweepPlan, Tiling};
+use crate::program::{NodeId, NodeKind, Program, Store};
+use crate::sweep::{Action, shared_between_sweeps};
+use crate::{Graph, Objective, Op, Shapes, ValueId, lower};
+
+/// Plans runs of a network on a backend.
+#[derive(Debug)]
+pub struct Planner<'a, T> {
+    graph: &'a Graph,
+    shapes: &'a Shapes,
+    objective: &'a Objective,
+    backend: &'a dyn Backend<T>,
+    element: PhantomData<T>,
+}
+
+/// A band as tall as any tile: every node in one call.
+const WHOLE: i64 = i64::MAX;
+
+impl<'a, T: Element> Planner<'a, T> {
+    /// A planner for a network of these shapes and an objective.
+    #[must_use]
+    pub fn new(
+        graph: &'a Graph,
+        shapes: &'a Shapes,
+        objective: &'a Objective,
+        backend: &'a dyn Backend<T>,
+    ) -> Self {
+        Self { graph, shapes, objective, backend, element: PhantomData }
+    }
+
+    /// The plan of least predicted time that meets the options.
+    ///
+    /// # Errors
+    /// Where the objective does not fit the network, or no plan fits the budget: then the smallest budget that
+    /// would do is named.
+    pub fn plan(&self, options: &PlanOptions) -> Result<Plan, PlanError> {
+        let mut best = Best::new(options.memory_bytes);
+        for checkpoints in self.checkpoint_sets(options) {
+            let program = lower(self.graph, self.shapes, self.objective, &checkpoints)?;
+            for kept in self.kept_sets(&program, options) {
+                let (program, kept) = keep(program.clone(), &kept);
+                let prepared = Prepared::new(program, &kept, self.backend, options.resident_bytes)?;
+                self.search(&prepared, options, &mut best)?;
+            }
+            if best.is_comfortable() {
+                break;
+            }
+        }
+        best.finish()
+    }
+
+    /// Where segments may end, fewest first: nowhere, then behind every pooling, then behind every second one.
+    fn checkpoint_sets(&self, options: &PlanOptions) -> Vec<Vec<ValueId>> {
+        if let Some(checkpoints) = &options.checkpoints {
+            return vec![checkpoints.clone()];
+        }
+        let mut sets = vec![Vec::new()];
+        let is_free = options.hold != Hold::Materialise && options.memory_bytes.is_some();
+        if self.objective.loss.is_some() && is_free {
+            let inputs = self.graph.inputs().len();
+            let pools: Vec<ValueId> = self
+                .graph
+                .nodes()
+                .iter()
+                .enumerate()
+                .filter(|(_, node)| matches!(node.op, Op::MaxPool2d(_) | Op::AvgPool2d(_)))
+                .map(|(place, _)| ValueId(inputs + place))
+                .filter(|value| !self.graph.outputs().contains(value))
+                .collect();
+            for stride in [2, 1] {
+                let set: Vec<ValueId> = pools.iter().copied().skip(stride - 1).step_by(stride).collect();
+                if !set.is_empty() && !sets.contains(&set) {
+                    sets.push(set);
+                }
+            }
+        }
+        sets
+    }
+
+    /// Which of the values that several sweeps need are kept whole: those that are dear to compute, or none.
+    fn kept_sets(&self, program: &Program, options: &PlanOptions) -> Vec<Vec<NodeId>> {
+        let shared = shared_between_sweeps(program);
+        let is_dear = |node: &NodeId| match &program.nodes[*node].kind {
+            NodeKind::Compute(kernel) => kernel.flops_per_element() >= 16.0,
+            _ => false,
+        };
+        let dear: Vec<NodeId> = shared.iter().copied().filter(is_dear).collect();
+        let mut sets = match options.hold {
+            Hold::Materialise => vec![shared],
+            _ => vec![dear, Vec::new()],
+        };
+        sets.dedup();
+        sets
+    }
+
+    fn search(&self, prepared: &Prepared, options: &PlanOptions, best: &mut Best) -> Result<(), PlanError> {
+        let anchor = prepared.program.anchor;
+        // rows do not depend on the columns of tiles, so each band is simulated once for all strips
+        let mut simulated = BTreeMap::new();
+        for (counts, bands) in shapes_to_try(anchor, options)? {
+            let grid = match counts {
+                Counts::Given(grid) => grid,
+                Counts::Of(counts) => Grid::from_counts(anchor, counts)?,
+            };
+            let cols: Vec<Cols> = prepared.sweeps.iter().map(|sweep| prepared.cols(sweep, &grid)).collect();
+            for band in bands {
+                let rows = simulated.entry((grid.counts()[0], band)).or_insert_with(|| {
+                    prepared
+                        .sweeps
+                        .iter()
+                        .map(|sweep| prepared.rows(sweep, &grid, band))
+                        .collect::<Vec<Rows>>()
+                });
+                let sweeps = prepared
+                    .sweeps
+                    .iter()
+                    .zip(rows.iter().zip(&cols))
+                    .map(|(sweep, (rows, cols))| prepared.sweep_plan(sweep, &grid, rows, cols))
+                    .collect::<Result<Vec<SweepPlan>, PlanError>>()?;
+                for lanes in lanes_to_try(grid.len(), options) {
+                    best.offer(prepared.finish::<T>(sweeps.clone(), lanes, options.parallelism)?);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A tiling to try.
+enum Counts {
+    Given(Grid<2>),
+    Of([i64; 2]),
+}
+
+fn shapes_to_try(anchor: [i64; 2], options: &PlanOptions) -> Result<Vec<(Counts, Vec<i64>)>, PlanError> {
+    let clamp =
+        |counts: [i64; 2]| [counts[0].clamp(1, anchor[0].max(1)), counts[1].clamp(1, anchor[1].max(1))];
+    let strips = |count: i64| Counts::Of(clamp([1, count]));
+    let bands = vec![64, 32, 16, 8, 4, 2, 1];
+    Ok(match (options.hold, options.tiling) {
+        (Hold::Materialise, _) => vec![(Counts::Of([1, 1]), vec![WHOLE])],
+        (Hold::Auto | Hold::Recompute, Tiling::Grid(counts)) => {
+            vec![(Counts::Given(Grid::from_counts(anchor, counts)?), vec![WHOLE])]
+        }
+        (Hold::Auto | Hold::Recompute, Tiling::Tile(tile)) => {
+            vec![(Counts::Given(Grid::from_tile(anchor, tile)?), vec![WHOLE])]
+        }
+        (Hold::Slide, Tiling::Grid([rows, cols])) => {
+            let grid = Grid::from_counts(anchor, [1, cols])?;
+            Grid::from_counts(anchor, [rows, cols])?;
+            vec![(Counts::Given(grid), vec![tiled_geometry::div_ceil(anchor[0], rows).max(1)])]
+        }
+        (Hold::Slide, Tiling::Tile([height, width])) => {
+            Grid::from_tile(anchor, [height, width])?;
+            vec![(Counts::Given(Grid::from_tile(anchor, [anchor[0].max(1), width])?), vec![height])]
+        }
+        (Hold::Recompute, Tiling::Auto) => powers(anchor[0].max(anchor[1]))
+            .map(|count| (Counts::Of(clamp([count, count])), vec![WHOLE]))
+            .collect(),
+        (Hold::Slide | Hold::Auto, Tiling::Auto) => {
+            powers(anchor[1]).map(|count| (strips(count), bands.clone())).collect()
+        }
+    })
+}
+
+/// 1, 2, 3, 4, 6, 8, 12, 16, … up to the extent.
+fn powers(extent: i64) -> impl Iterator<Item = i64> {
+    let extent = extent.clamp(1, 4096);
+    std::iter::successors(Some((1_i64, 2_i64)), |(a, b)| {
+        Some((*b, if b.count_ones() == 1 { b / 2 * 3 } else { a * 2 }))
+    })
+    .map(|(count, _)| count)
+    .take_while(move |count| *count <= extent)
+}
+
+fn lanes_to_try(tiles: usize, options: &PlanOptions) -> Vec<usize> {
+    let mut lanes = match (options.lanes, options.hold) {
+        (Some(lanes), _) => vec![lanes],
+        (None, Hold::Materialise) => vec![1],
+        (None, _) => vec![options.parallelism, 1],
+    };
+    for count in &mut lanes {
+        *count = (*count).clamp(1, tiles.max(1));
+    }
+    lanes.dedup();
+    lanes
+}
+
+/// Marks nodes as kept and gives each a store.
+fn keep(mut program: Program, nodes: &[NodeId]) -> (Program, Vec<(NodeId, usize)>) {
+    let mut kept = Vec::with_capacity(nodes.len());
+    for id in nodes {
+        let node = &program.nodes[*id];
+        let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
+        let store = Store { name: node.name.clone(), shape: [node.batch, node.channels, height, width] };
+        kept.push((*id, program.stores.len()));
+        program.stores.push(store);
+    }
+    (program, kept)
+}
+
+/// The best plan so far.
+struct Best {
+    budget: Option<u64>,
+    plan: Option<Plan>,
+    smallest: u64,
+}
+
+impl Best {
+    const fn new(budget: Option<u64>) -> Self {
+        Self { budget, plan: None, smallest: u64::MAX }
+    }
+
+    fn offer(&mut self, plan: Plan) {
+        let bytes = plan.peak_bytes();
+        self.smallest = self.smallest.min(bytes);
+        if self.budget.is_some_and(|budget| bytes > budget) {
+            return;
+        }
+        let is_better = self
+            .plan
+            .as_ref()
+            .is_none_or(|best| (plan.predicted_seconds, bytes) < (best.predicted_seconds, best.peak_bytes()));
+        if is_better {
+            self.plan = Some(plan);
+        }
+    }
+
+    /// Whether cutting the network into segments could hardly be faster than what was found.
+    fn is_comfortable(&self) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.redundant_flops <= 0.02 * plan.flops)
+    }
+
+    fn finish(self) -> Result<Plan, PlanError> {
+        self.plan
+            .ok_or(PlanError::BudgetTooSmall { budget: self.budget.unwrap_or(0), smallest: self.smallest })
+    }
+}
+
+/// The predicted time of a sweep, in seconds: arithmetic, memory traffic and calls.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+pub(super) fn predict(
+    prepared: &Prepared,
+    plan: &SweepPlan,
+    lanes: usize,
+    parallelism: usize,
+    element: usize,
+) -> f64 {
+    const FLOPS_PER_SECOND: f64 = 100e9;
+    const BYTES_PER_SECOND: [(f64, f64); 2] = [(0.75e6, 100e9), (20e6, 40e9)];
+    const BYTES_PER_SECOND_FAR: f64 = 10e9;
+    const SECONDS_PER_CALL: f64 = 3e-6;
+    const SECONDS_PER_SHARED_CALL: f64 = 10e-6;
+    let window: f64 = plan.slot_elements.iter().map(|elements| (elements * element) as f64).sum();
+    let speed = BYTES_PER_SECOND
+        .iter()
+        .find(|(size, _)| window <= *size)
+        .map_or(BYTES_PER_SECOND_FAR, |(_, speed)| *speed);
+    let mut flops = 0.0;
+    let mut bytes = 0.0;
+    for place in 0..plan.sweep.nodes.len() {
+        let sum = |demands: &[crate::demand::Demand]| {
+            demands.iter().map(|demand| demand.interval(place).len()).sum::<i64>()
+        };
+        let (rows, cols) = (sum(&plan.rows), sum(&plan.cols));
+        flops += prepared.node_flops(&plan.sweep, place, rows, cols);
+        let node = &plan.sweep.nodes[place];
+        let touched =
+            1.0 + node.operands.len() as f64 * if node.action == Action::Compute { 1.0 } else { 0.5 };
+        let channels = prepared.program.nodes[node.node].channels * prepared.program.nodes[node.node].batch;
+        bytes += touched * (channels * element) as f64 * rows as f64 * cols as f64;
+    }
+    let cores = parallelism.max(1) as f64;
+    let calls = plan.calls as f64;
+    let overhead =
+        if lanes >= parallelism { calls * SECONDS_PER_CALL / cores } else { calls * SECONDS_PER_SHARED_CALL };
+    (flops / FLOPS_PER_SECOND + bytes / speed) / cores + overhead
+}

@@ -1,0 +1,276 @@
+//! A lowered network: one graph for inference and training.
+//!
+//! Every operator of the network becomes one or more nodes; training adds gradient nodes and reductions to the
+//! same list. A node's operands carry the map from a region wanted to the region needed, so from here on
+//! nothing knows whether a node belongs to the forward or to the backward pass.
+
+use tiled_geometry::{AxisMap, Interval};
+use tiled_kernel::{Kernel, Reduction};
+
+/// A node of a [`Program`], by its place in [`Program::nodes`].
+pub type NodeId = usize;
+
+/// The map of one operand: per axis, maps applied one after another, each clipped to an extent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edge {
+    /// The operand.
+    pub node: NodeId,
+    /// For rows and columns: maps and the extents that they are clipped to.
+    pub axes: [Vec<(AxisMap, i64)>; 2],
+}
+
+impl Edge {
+    /// The coordinates of the operand that `wanted` needs along an axis, clipped to the image.
+    ///
+    /// # Panics
+    /// Where `axis` is neither 0 (rows) nor 1 (columns).
+    #[must_use]
+    pub fn needed(&self, axis: usize, wanted: Interval) -> Interval {
+        self.axes[axis]
+            .iter()
+            .fold(wanted, |wanted, (map, extent)| map.needed(wanted).intersect(Interval::whole(*extent)))
+    }
+
+    /// The coordinates needed before the last clipping: what an operator that pads by itself reads.
+    ///
+    /// # Panics
+    /// Where `axis` is neither 0 (rows) nor 1 (columns).
+    #[must_use]
+    pub fn needed_unclipped(&self, axis: usize, wanted: Interval) -> Interval {
+        let Some(((last, _), before)) = self.axes[axis].split_last() else { return wanted };
+        last.needed(
+            before
+                .iter()
+                .fold(wanted, |wanted, (map, extent)| map.needed(wanted).intersect(Interval::whole(*extent))),
+        )
+    }
+}
+
+/// A vector of numbers that a kernel takes beside its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// A parameter of the network, by its place in [`crate::params`].
+    Network(usize),
+    /// A vector computed by a [`Finaliser`], by its place in [`Program::derived`].
+    Derived(usize),
+}
+
+/// Where a source node reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceRole {
+    /// An input of the network.
+    Input(usize),
+    /// The target of the loss.
+    Target,
+    /// The gradient with respect to an output, given by the caller.
+    GradOutput(usize),
+    /// A value kept whole between sweeps, by its place in [`Program::stores`].
+    Store(usize),
+    /// A value of one pixel computed by a finaliser, by its place in [`Program::pixels`].
+    Pixel(usize),
+}
+
+/// Where a sink node writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinkRole {
+    /// An output of the network.
+    Output(usize),
+    /// The gradient with respect to an input.
+    GradInput(usize),
+    /// A value kept whole between sweeps, by its place in [`Program::stores`].
+    Store(usize),
+}
+
+/// What a node does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeKind {
+    /// Reads regions of a tensor, in any order.
+    Source(SourceRole),
+    /// Computes regions.
+    Compute(Kernel),
+    /// Takes disjoint shares of its domain into a few numbers; the place in [`Program::reductions`].
+    Reduce(usize),
+    /// Writes disjoint shares of its operand.
+    Sink(SinkRole),
+}
+
+/// A node: its value has `batch × channels × extents`; of a reduction or a sink these describe the domain.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgramNode {
+    /// The name of the network's node, with a suffix for gradients: `c1`, `c1.grad_input`.
+    pub name: String,
+    /// What it does.
+    pub kind: NodeKind,
+    /// The batch size.
+    pub batch: usize,
+    /// The channels.
+    pub channels: usize,
+    /// Height and width.
+    pub extents: [i64; 2],
+    /// The operands in the order of the kernel or reduction.
+    pub operands: Vec<Edge>,
+    /// Parameters of the kernel or reduction.
+    pub params: Vec<Param>,
+    /// The first sweep that can compute it: one more than the reductions over the whole image it depends on.
+    pub level: usize,
+}
+
+impl ProgramNode {
+    /// Whether it ends a flow of data: a reduction or a sink.
+    #[must_use]
+    pub const fn is_terminal(&self) -> bool {
+        matches!(self.kind, NodeKind::Reduce(_) | NodeKind::Sink(_))
+    }
+}
+
+/// What a finished reduction becomes. Finalisers of a sweep run in order after it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finaliser {
+    /// Batch normalisation in evaluation, before the first sweep: from running statistics.
+    BatchNormEval {
+        /// Its parameters.
+        norm: Norm,
+    },
+    /// Batch normalisation in training: statistics from [`Reduction::Moments`], running statistics updated once.
+    BatchNormTrain {
+        /// Its parameters.
+        norm: Norm,
+        /// The moments.
+        reduction: usize,
+        /// The elements per channel.
+        count: u64,
+        /// The weight of the new statistics.
+        momentum: f64,
+    },
+    /// Gradients of batch normalisation from [`Reduction::CentredDot`].
+    BatchNormBackward {
+        /// Its parameters.
+        norm: Norm,
+        /// The sums.
+        reduction: usize,
+        /// The elements per channel.
+        count: u64,
+        /// Where the coefficients of [`Kernel::ChannelCombine`] go (training statistics only).
+        coefficients: Option<[usize; 3]>,
+    },
+    /// A global mean, from [`Reduction::ImageSum`].
+    GlobalMean {
+        /// The sums.
+        reduction: usize,
+        /// The pixels of an image.
+        count: u64,
+        /// The value it becomes, in [`Program::pixels`].
+        pixel: usize,
+    },
+    /// A global maximum, from [`Reduction::ImageMax`].
+    GlobalMax {
+        /// The maxima.
+        reduction: usize,
+        /// The value it becomes, in [`Program::pixels`].
+        pixel: usize,
+        /// Where the positions go, as parameter of [`Kernel::Scatter`].
+        positions: usize,
+    },
+    /// A gradient with respect to a parameter: the reduction's result as it is.
+    ParamGrad {
+        /// The reduction.
+        reduction: usize,
+        /// The parameter.
+        param: usize,
+    },
+    /// The loss: the reduction's first sum times `scale`.
+    Loss {
+        /// The reduction.
+        reduction: usize,
+        /// The factor.
+        scale: f64,
+    },
+}
+
+/// Where the parameters and derived vectors of one batch normalisation lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norm {
+    /// Added to the variance.
+    pub eps: f64,
+    /// The weight γ, if any.
+    pub weight: Option<usize>,
+    /// The bias β, if any.
+    pub bias: Option<usize>,
+    /// The running mean.
+    pub running_mean: usize,
+    /// The running variance.
+    pub running_var: usize,
+    /// Derived: the mean.
+    pub mean: usize,
+    /// Derived: `1/√(var + eps)`.
+    pub inverse_std: usize,
+    /// Derived: `γ/√(var + eps)`.
+    pub scale: usize,
+    /// Derived: `β − mean·scale`.
+    pub shift: usize,
+}
+
+/// A reduction of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgramReduction {
+    /// What it gathers.
+    pub reduction: Reduction,
+    /// Its node.
+    pub node: NodeId,
+}
+
+/// A value kept whole between sweeps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Store {
+    /// The node whose value it is.
+    pub name: String,
+    /// The shape, NCHW.
+    pub shape: [usize; 4],
+}
+
+/// A network lowered for an [`crate::Objective`].
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Program {
+    /// The nodes in topological order.
+    pub nodes: Vec<ProgramNode>,
+    /// The reductions.
+    pub reductions: Vec<ProgramReduction>,
+    /// What becomes of reductions, with the sweep after which it happens (`None`: before the first).
+    pub finalisers: Vec<(Option<usize>, Finaliser)>,
+    /// The lengths of derived vectors.
+    pub derived: Vec<usize>,
+    /// The shapes (batch, channels) of values of one pixel.
+    pub pixels: Vec<[usize; 2]>,
+    /// Values kept whole between sweeps.
+    pub stores: Vec<Store>,
+    /// The lengths of the network's parameters, in the order of [`crate::params`].
+    pub params: Vec<usize>,
+    /// The parameters whose gradients are computed.
+    pub param_grads: Vec<usize>,
+    /// The height and width that tiles are given in: the first output with more than one pixel, or what the
+    /// last global pooling reads.
+    pub anchor: [i64; 2],
+}
+
+impl Program {
+    /// The number of sweeps: one more than the highest level.
+    #[must_use]
+    pub fn sweeps(&self) -> usize {
+        self.nodes.iter().map(|node| node.level + 1).max().unwrap_or(0)
+    }
+
+    /// The lengths of a node's parameters.
+    ///
+    /// # Panics
+    /// Where a parameter is not of this program.
+    #[must_use]
+    pub fn param_lens(&self, params: &[Param]) -> Vec<usize> {
+        params
+            .iter()
+            .map(|param| match param {
+                Param::Network(place) => self.params[*place],
+                Param::Derived(place) => self.derived[*place],
+            })
+            .collect()
+    }
+}
