@@ -37,6 +37,16 @@ pub fn small_window(bytes: [u8; 4]) -> Window {
     Window::new(1 + kernel % 6, 1 + stride % 5, 1 + dilation % 4, padding % 8).expect("sizes are in range")
 }
 
+/// A window that keeps chains of four small: up to 3 taps, stride and dilation up to 2, padding up to 3.
+///
+/// # Panics
+/// Never: the sizes are in range.
+#[must_use]
+pub fn small_chain_window(bytes: [u8; 4]) -> Window {
+    let [kernel, stride, dilation, padding] = bytes.map(i64::from);
+    Window::new(1 + kernel % 3, 1 + stride % 2, 1 + dilation % 2, padding % 4).expect("sizes are in range")
+}
+
 /// A window of any size in range, up to [`MAX_WINDOW`].
 ///
 /// # Panics
