@@ -1,4 +1,21 @@
 //! Everything but convolution.
+//!
+//! A kernel is a loop over rows of the output ([`band`]); rows are contiguous, so what it does to one is a loop
+//! over slices that the compiler vectorises, compiled once per instruction set ([`stamp`]). Windows whose channel
+//! blocks differ are regrouped on the way ([`gather`], [`runs`]).
+
+mod band;
+mod channel;
+mod elementwise;
+mod gather;
+mod loss;
+mod math;
+mod movement;
+mod pool;
+mod reduce;
+mod resize;
+mod runs;
+mod stamp;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Kernel, Partial, Reduction};
@@ -6,6 +23,7 @@ use tiled_tensor::{Element, View, ViewMut};
 
 use crate::Isa;
 
+/// Lays the parameters one after another.
 pub(crate) fn pack<T: Element>(params: &[&[T]], packed: &mut [T]) {
     let mut rest = packed;
     for param in params {
@@ -13,22 +31,70 @@ pub(crate) fn pack<T: Element>(params: &[&[T]], packed: &mut [T]) {
         head.copy_from_slice(param);
         rest = tail;
     }
+    assert!(rest.is_empty(), "{} packed elements left over", rest.len());
 }
+
+/// Computes `region` of the output of any kernel but convolution.
 pub(crate) fn compute<T: Element>(
-    _isa: Isa,
-    _kernel: &Kernel,
-    _packed: &[T],
-    _inputs: &[View<'_, T>],
-    _output: ViewMut<'_, T>,
-    _region: Region<2>,
+    isa: Isa,
+    kernel: &Kernel,
+    packed: &[T],
+    inputs: &[View<'_, T>],
+    output: ViewMut<'_, T>,
+    region: Region<2>,
 ) {
+    match kernel {
+        Kernel::MaxPool2d(pool) => pool::maximum(isa, pool, inputs, output, region),
+        Kernel::MaxPool2dBackward(pool) => pool::maximum_backward(isa, pool, inputs, output, region),
+        Kernel::AvgPool2d(pool) => pool::average(isa, pool, inputs, output, region),
+        Kernel::AvgPool2dBackward(pool) => pool::average_backward(isa, pool, inputs, output, region),
+        Kernel::Activation(activation) => {
+            elementwise::activation(isa, *activation, inputs, output, region);
+        }
+        Kernel::ActivationBackward(activation) => {
+            elementwise::activation_backward(isa, *activation, inputs, output, region);
+        }
+        Kernel::Add => elementwise::binary(isa, elementwise::Sum, 1, inputs, output, region),
+        Kernel::Mul => elementwise::binary(isa, elementwise::Product, 1, inputs, output, region),
+        Kernel::DifferenceScaled { scale } => {
+            let difference = elementwise::DifferenceScaled { scale: T::from_f64(*scale) };
+            elementwise::binary(isa, difference, 1, inputs, output, region);
+        }
+        Kernel::Concat => movement::concat(inputs, output, region),
+        Kernel::Slice { begin } => movement::slice(*begin, inputs, output, region),
+        Kernel::Resize(resize) => resize::forward(isa, *resize, inputs, output, region),
+        Kernel::ResizeBackward(resize) => resize::backward(isa, *resize, inputs, output, region),
+        Kernel::Pad(padding) => movement::pad(padding, inputs, output, region),
+        Kernel::PadBackward(padding) => movement::pad_backward(isa, padding, inputs, output, region),
+        Kernel::ChannelAffine { activation } => {
+            channel::channel_affine(isa, *activation, packed, inputs, output, region);
+        }
+        Kernel::ChannelCombine => channel::channel_combine(isa, packed, inputs, output, region),
+        Kernel::Broadcast { scale } => channel::broadcast(isa, *scale, inputs, output, region),
+        Kernel::Scatter => channel::scatter(packed, inputs, output, region),
+        Kernel::Dropout { probability, seed } => {
+            channel::dropout(isa, *probability, *seed, inputs, output, region);
+        }
+        Kernel::CrossEntropyBackward { scale } => {
+            loss::cross_entropy_backward(isa, *scale, inputs, output, region);
+        }
+        Kernel::Fill { value } => channel::fill(*value, output, region),
+        _ => unreachable!("invariant: `{}` is no kernel of this module", kernel.name()),
+    }
 }
+
+/// Takes a share into the state of any reduction but that of convolution weights.
 pub(crate) fn reduce<T: Element>(
-    _isa: Isa,
-    _reduction: &Reduction,
-    _params: &[&[T]],
-    _inputs: &[View<'_, T>],
-    _share: Region<2>,
-    _partial: &mut Partial<T>,
+    isa: Isa,
+    reduction: &Reduction,
+    params: &[&[T]],
+    inputs: &[View<'_, T>],
+    share: Region<2>,
+    partial: &mut Partial<T>,
 ) {
+    match partial {
+        Partial::Extrema(extrema) => reduce::image_max(isa, inputs, share, extrema),
+        Partial::Exact(sums) => reduce::exact(isa, reduction, params, inputs, share, sums),
+        Partial::Values(_) => unreachable!("invariant: only convolution weights keep values"),
+    }
 }

@@ -1,0 +1,197 @@
+//! Rows of the output, shared among threads.
+
+use std::marker::PhantomData;
+
+use tiled_geometry::{Interval, Region};
+use tiled_tensor::{Element, Layout, View, ViewMut};
+
+/// Elements of a copy that are worth a task of their own, about 25 µs.
+const TASK_ELEMENTS: usize = 1 << 15;
+
+/// Tasks per thread, so that threads that finish early find more to do.
+const TASKS_PER_THREAD: usize = 2;
+
+/// Some rows of one channel block of one image, cut to the columns asked for; exclusive.
+pub(crate) struct Band<'a, T> {
+    start: *mut T,
+    layout: Layout,
+    cols: Interval,
+    rows: Interval,
+    n: usize,
+    block: usize,
+    marker: PhantomData<&'a mut [T]>,
+}
+
+impl<T: Element> Band<'_, T> {
+    /// The image of the batch.
+    pub(crate) const fn n(&self) -> usize {
+        self.n
+    }
+
+    /// The index of the channel block.
+    pub(crate) const fn block(&self) -> usize {
+        self.block
+    }
+
+    /// The channels of a block.
+    pub(crate) const fn lanes(&self) -> usize {
+        self.layout.block()
+    }
+
+    /// The channels of the whole output.
+    pub(crate) const fn channels(&self) -> usize {
+        self.layout.channels()
+    }
+
+    /// The channel of lane 0.
+    pub(crate) const fn first_channel(&self) -> usize {
+        self.block * self.layout.block()
+    }
+
+    /// The lanes that are channels.
+    pub(crate) fn real_lanes(&self) -> usize {
+        (self.channels() - self.first_channel()).min(self.lanes())
+    }
+
+    /// The rows.
+    pub(crate) const fn rows(&self) -> Interval {
+        self.rows
+    }
+
+    /// The columns.
+    pub(crate) const fn cols(&self) -> Interval {
+        self.cols
+    }
+
+    /// Row `y`: `cols·lanes` elements.
+    pub(crate) fn row(&mut self, y: i64) -> &mut [T] {
+        let [row] = self.adjacent(y);
+        row
+    }
+
+    /// The rows `y`, `y + 1`, ….
+    ///
+    /// # Panics
+    /// Where one of them is not in the band.
+    pub(crate) fn adjacent<const K: usize>(&mut self, y: i64) -> [&mut [T]; K] {
+        let len = extent(self.cols) * self.layout.block();
+        let skip = index(self.cols.begin() - self.layout.cols().begin()) * self.layout.block();
+        let mut at = y;
+        std::array::from_fn(|_| {
+            assert!(self.rows.contains(at), "row {at} outside the band {}", self.rows);
+            let offset = self.layout.row_offset(self.n, self.block, at) + skip;
+            at += 1;
+            // SAFETY: `for_bands` made the band of a `&mut [T]` that is at least `layout.len()` long and lives
+            // longer than `self`; n, block and columns lie in the layout, so the row lies inside. Different rows
+            // of a window are disjoint (a window has at most `ring` of them), different bands are disjoint, and
+            // `&mut self` keeps a row from being handed out again while it is borrowed.
+            unsafe { std::slice::from_raw_parts_mut(self.start.add(offset), len) }
+        })
+    }
+}
+
+struct Output<T>(*mut T);
+
+// SAFETY: it is dereferenced only through bands, which are disjoint; elements are plain floats.
+unsafe impl<T: Element> Sync for Output<T> {}
+
+/// Cuts `region` of `output` into bands and runs `work` on each, on the threads of the caller's pool.
+///
+/// `weight` is the cost of an element in units of copying one. Bands of one call have no row in common.
+///
+/// # Panics
+/// Where the window does not hold the region.
+pub(crate) fn for_bands<T: Element>(
+    mut output: ViewMut<'_, T>,
+    region: Region<2>,
+    weight: usize,
+    work: impl Fn(&mut Band<'_, T>) + Sync,
+) {
+    let layout = *output.layout();
+    assert!(layout.region().contains_region(region), "{region} outside the window {}", layout.region());
+    assert!(extent(layout.rows()) <= layout.ring(), "a window has at most as many rows as its ring");
+    let (rows, cols) = (region.rows(), region.cols());
+    let height = extent(rows);
+    let count = layout.batch() * layout.blocks() * height;
+    let data = output.data_mut();
+    assert!(data.len() >= layout.len(), "storage holds the layout");
+    let start = Output(data.as_mut_ptr());
+    let least = (TASK_ELEMENTS / (extent(cols) * layout.block() * weight).max(1)).max(1);
+    split(0, count, least, &|from, to| {
+        let start = &start;
+        let mut at = from;
+        while at < to {
+            let (plane, row) = (at / height, at % height);
+            let end = to.min((plane + 1) * height);
+            let band_rows = Interval::new(rows.begin() + signed(row), rows.begin() + signed(row + end - at));
+            work(&mut Band {
+                start: start.0,
+                layout,
+                cols,
+                rows: band_rows,
+                n: plane / layout.blocks(),
+                block: plane % layout.blocks(),
+                marker: PhantomData,
+            });
+            at = end;
+        }
+    });
+}
+
+/// Runs `work` on ranges that partition `[from, to)`, each of at least `least` where it was cut.
+///
+/// Outside a pool it is one range: the global pool is never used.
+pub(crate) fn split(from: usize, to: usize, least: usize, work: &(impl Fn(usize, usize) + Sync)) {
+    cut(from, to, tasks(to - from, least), work);
+}
+
+/// The tasks that [`split`] makes of `count` pieces of work.
+pub(crate) fn tasks(count: usize, least: usize) -> usize {
+    match rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads()) {
+        1 => 1,
+        threads => (threads * TASKS_PER_THREAD).min(count / least.max(1)).max(1),
+    }
+}
+
+fn cut(from: usize, to: usize, tasks: usize, work: &(impl Fn(usize, usize) + Sync)) {
+    if tasks <= 1 {
+        return work(from, to);
+    }
+    let half = tasks / 2;
+    let middle = from + (to - from) * half / tasks;
+    rayon::join(|| cut(from, middle, half, work), || cut(middle, to, tasks - half, work));
+}
+
+/// The elements of the columns `cols` of row `y` of channel block `block` of image `n`.
+///
+/// # Panics
+/// Where the window does not hold them.
+pub(crate) fn span<'a, T: Element>(
+    view: &View<'a, T>,
+    [n, block]: [usize; 2],
+    y: i64,
+    cols: Interval,
+) -> &'a [T] {
+    let layout = view.layout();
+    assert!(layout.rows().contains(y), "row {y} outside the window {}", layout.region());
+    let from = index(cols.begin() - layout.cols().begin()) * layout.block();
+    &view.row(n, block, y)[from..from + extent(cols) * layout.block()]
+}
+
+/// The length of an interval as an index.
+pub(crate) fn extent(interval: Interval) -> usize {
+    index(interval.len())
+}
+
+/// A coordinate difference as an index.
+///
+/// # Panics
+/// Where it is negative.
+pub(crate) fn index(difference: i64) -> usize {
+    usize::try_from(difference).expect("the window holds the coordinate")
+}
+
+/// An index as a coordinate difference.
+pub(crate) const fn signed(index: usize) -> i64 {
+    index.cast_signed() as i64
+}

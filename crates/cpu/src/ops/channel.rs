@@ -1,0 +1,225 @@
+//! Kernels with parameters per channel, constants, and masks that depend on the position.
+
+use tiled_geometry::Region;
+use tiled_kernel::Activation;
+use tiled_tensor::{Element, View, ViewMut};
+
+use super::band::{Band, extent, for_bands};
+use super::elementwise::activate;
+use super::gather::zip_row;
+use super::stamp::per_isa;
+use crate::Isa;
+
+/// The largest channel block; a row starts at lane 0, so values per channel repeat with this period.
+const PERIOD: usize = 64;
+
+/// Elements computed before the activation follows, small enough to stay in the first cache.
+const PIECE: usize = 16 * PERIOD;
+
+/// The values per channel of a band, repeated to [`PERIOD`] lanes; zero for lanes that are no channel.
+fn pattern<T: Element>(band: &Band<'_, T>, value: impl Fn(usize) -> T) -> [T; PERIOD] {
+    let (first, lanes, real) = (band.first_channel(), band.lanes(), band.real_lanes());
+    assert!(lanes <= PERIOD, "channel blocks have at most {PERIOD} lanes, got {lanes}");
+    let mut pattern = [T::ZERO; PERIOD];
+    for lane in 0..real {
+        let value = value(first + lane);
+        pattern[lane..].iter_mut().step_by(lanes).for_each(|slot| *slot = value);
+    }
+    pattern
+}
+
+per_isa! {
+    /// `out = x·a + b` with one rounding.
+    fn affine<T: Element>(a: &[T; PERIOD], b: &[T; PERIOD], x: &[T], out: &mut [T]) {
+        for (out, x) in out.chunks_mut(PERIOD).zip(x.chunks(PERIOD)) {
+            for (((out, x), a), b) in out.iter_mut().zip(x).zip(a).zip(b) {
+                *out = x.mul_add(*a, *b);
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// `out = g·a + (x·b + d)` with one rounding each.
+    fn combine<T: Element>(factors: [&[T; PERIOD]; 3], g: &[T], x: &[T], out: &mut [T]) {
+        let [a, b, d] = factors;
+        for ((out, g), x) in out.chunks_mut(PERIOD).zip(g.chunks(PERIOD)).zip(x.chunks(PERIOD)) {
+            for (((((out, g), x), a), b), d) in out.iter_mut().zip(g).zip(x).zip(a).zip(b).zip(d) {
+                *out = g.mul_add(*a, x.mul_add(*b, *d));
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// Repeats the pattern over a row.
+    fn tile<T: Element>(pattern: &[T; PERIOD], out: &mut [T]) {
+        for out in out.chunks_mut(PERIOD) {
+            out.copy_from_slice(&pattern[..out.len()]);
+        }
+    }
+}
+
+/// `x·a[c] + b[c]` of `[x]`, then the activation.
+pub(crate) fn channel_affine<T: Element>(
+    isa: Isa,
+    activation: Option<Activation>,
+    packed: &[T],
+    inputs: &[View<'_, T>],
+    output: ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let (a, b) = packed.split_at(output.layout().channels());
+    let x = &inputs[0];
+    let weight = if activation.is_some_and(|activation| activation != Activation::Relu) { 8 } else { 1 };
+    for_bands(output, region, weight, |band| {
+        let (a, b) = (pattern(band, |channel| a[channel]), pattern(band, |channel| b[channel]));
+        for y in band.rows().begin()..band.rows().end() {
+            zip_row([x], band, y, |[x], out| {
+                for (x, out) in x.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
+                    affine(isa, &a, &b, x, out);
+                    if let Some(activation) = activation {
+                        activate(isa, activation, out);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// `g·a[c] + (x·b[c] + d[c])` of `[g, x]`.
+pub(crate) fn channel_combine<T: Element>(
+    isa: Isa,
+    packed: &[T],
+    inputs: &[View<'_, T>],
+    output: ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let channels = output.layout().channels();
+    let (g, x) = (&inputs[0], &inputs[1]);
+    for_bands(output, region, 1, |band| {
+        let [a, b, d] = [0, 1, 2].map(|part| pattern(band, |channel| packed[part * channels + channel]));
+        for y in band.rows().begin()..band.rows().end() {
+            zip_row([g, x], band, y, |[g, x], out| combine(isa, [&a, &b, &d], g, x, out));
+        }
+    });
+}
+
+/// `scale·v[n,c,0,0]` everywhere.
+pub(crate) fn broadcast<T: Element>(
+    isa: Isa,
+    scale: f64,
+    inputs: &[View<'_, T>],
+    output: ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let (v, scale) = (&inputs[0], T::from_f64(scale));
+    for_bands(output, region, 1, |band| {
+        let n = band.n();
+        let values = pattern(band, |channel| scale * v.get(n, channel, 0, 0));
+        for y in band.rows().begin()..band.rows().end() {
+            tile(isa, &values, band.row(y));
+        }
+    });
+}
+
+/// A constant everywhere.
+pub(crate) fn fill<T: Element>(value: f64, output: ViewMut<'_, T>, region: Region<2>) {
+    let value = T::from_f64(value);
+    for_bands(output, region, 1, |band| {
+        for y in band.rows().begin()..band.rows().end() {
+            band.row(y).fill(value);
+        }
+    });
+}
+
+/// `v[n,c,0,0]` at one position of each channel and zero elsewhere.
+pub(crate) fn scatter<T: Element>(
+    packed: &[T],
+    inputs: &[View<'_, T>],
+    output: ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let v = &inputs[0];
+    for_bands(output, region, 1, |band| {
+        for y in band.rows().begin()..band.rows().end() {
+            band.row(y).fill(T::ZERO);
+        }
+        let (n, lanes) = (band.n(), band.lanes());
+        for lane in 0..band.real_lanes() {
+            let channel = band.first_channel() + lane;
+            let at = 4 * (n * band.channels() + channel);
+            let [y, x] = [0, 2].map(|axis| whole(packed[at + axis]) << 20 | whole(packed[at + axis + 1]));
+            if band.rows().contains(y) && band.cols().contains(x) {
+                let col = extent(tiled_geometry::Interval::new(band.cols().begin(), x));
+                band.row(y)[col * lanes + lane] = v.get(n, channel, 0, 0);
+            }
+        }
+    });
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "coordinates are whole numbers below 2^20")]
+fn whole<T: Element>(value: T) -> i64 {
+    value.to_f64() as i64
+}
+
+per_isa! {
+    /// `out = x·scale` where the hash of the column says so, else zero.
+    fn mask<T: Element>(keys: &[u64; PERIOD], threshold: u64, scale: T, columns: [u64; 2], x: &[T], out: &mut [T]) {
+        let [mut column, step] = columns;
+        let log = step.trailing_zeros();
+        for (out, x) in out.chunks_mut(PERIOD).zip(x.chunks(PERIOD)) {
+            for ((i, (out, x)), key) in (0_u64..).zip(out.iter_mut().zip(x)).zip(keys) {
+                let bits = mix(key ^ column.wrapping_add(i >> log));
+                *out = if bits >> 11 >= threshold { *x * scale } else { T::ZERO };
+            }
+            column = column.wrapping_add(PERIOD as u64 >> log);
+        }
+    }
+}
+
+/// The finaliser of [`tiled_kernel::Kernel::keeps`].
+#[inline(always)]
+const fn mix(z: u64) -> u64 {
+    let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// `[x]` with each element zeroed with the probability and scaled by `1/(1 − p)` otherwise.
+///
+/// The same elements as [`tiled_kernel::Kernel::keeps`], whose uniform number is a multiple of `2^−53`.
+pub(crate) fn dropout<T: Element>(
+    isa: Isa,
+    probability: f64,
+    seed: u64,
+    inputs: &[View<'_, T>],
+    output: ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let x = &inputs[0];
+    let scale = T::from_f64(1.0 / (1.0 - probability));
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a probability times 2^53, rounded up, is a whole number between 0 and 2^53"
+    )]
+    let threshold = (probability * (1_u64 << 53) as f64).ceil() as u64;
+    for_bands(output, region, 4, |band| {
+        let (n, lanes) = (band.n(), band.lanes());
+        let image = mix(seed ^ n as u64);
+        for y in band.rows().begin()..band.rows().end() {
+            let mut keys = [0; PERIOD];
+            for (lane, key) in keys.iter_mut().enumerate() {
+                let channel = band.first_channel() + lane % lanes;
+                *key = mix(mix(image ^ channel as u64) ^ y.cast_unsigned());
+            }
+            let mut column = band.cols().begin().cast_unsigned();
+            zip_row([x], band, y, |[x], out| {
+                mask(isa, &keys, threshold, scale, [column, lanes as u64], x, out);
+                column = column.wrapping_add((out.len() / lanes) as u64);
+            });
+        }
+    });
+}

@@ -1,0 +1,184 @@
+//! Average pooling.
+
+use tiled_geometry::{Interval, Region, Window};
+use tiled_kernel::Pool;
+use tiled_tensor::{Element, View, ViewMut};
+
+use super::super::band::{Band, extent, for_bands, index, signed};
+use super::super::elementwise::{Binary, Sum};
+use super::super::gather::Place;
+use super::super::runs::{Pixels, Run, runs};
+use super::super::stamp::per_isa;
+use super::{PIECE, fold, fold_row, outputs, tap, taps};
+use crate::Isa;
+
+/// `x/d` in place of what was held.
+#[derive(Clone, Copy)]
+struct Share<T> {
+    divisor: T,
+}
+
+impl<T: Element> Binary<T> for Share<T> {
+    #[inline(always)]
+    fn apply<const FUSED: bool>(self, _held: T, x: T) -> T {
+        x / self.divisor
+    }
+}
+
+/// What counts of the window of output `o` along an axis.
+fn counted(window: Window, o: i64, extent: i64, padding_after: Option<i64>) -> i64 {
+    match padding_after {
+        None => taps(window, o, extent).len(),
+        Some(after) => {
+            // the window starts inside the padding before, so only its end is cut
+            let first = tap(window, o, 0);
+            let room = extent + after - 1 - first;
+            (tiled_geometry::div_floor(room, window.dilation()) + 1).clamp(0, window.kernel())
+        }
+    }
+}
+
+/// The divisors of an output row.
+#[derive(Clone, Copy)]
+struct Divisors<'a> {
+    pool: &'a Pool,
+    rows: i64,
+}
+
+impl<'a> Divisors<'a> {
+    fn new(pool: &'a Pool, oy: i64) -> Self {
+        Self { pool, rows: Self::along(pool, 0, oy) }
+    }
+
+    fn along(pool: &Pool, axis: usize, o: i64) -> i64 {
+        let after = pool.counts_padding.then_some(pool.padding_after[axis]);
+        counted(pool.windows[axis], o, pool.input[axis], after)
+    }
+
+    /// Runs of outputs with one divisor, in order.
+    fn pieces<T: Element>(self, cols: Interval) -> impl Iterator<Item = (Interval, T)> {
+        let mut begin = cols.begin();
+        std::iter::from_fn(move || {
+            if begin >= cols.end() {
+                return None;
+            }
+            let count = Self::along(self.pool, 1, begin);
+            let mut end = begin + 1;
+            // the middle is one run: past the first full window, look for the last one
+            let inside = self.pool.windows[1].computable(Interval::whole(self.pool.input[1]));
+            if inside.contains(begin) {
+                end = inside.end().min(cols.end());
+            }
+            while end < cols.end() && Self::along(self.pool, 1, end) == count {
+                end += 1;
+            }
+            let piece = Interval::new(begin, end);
+            begin = end;
+            #[expect(clippy::cast_precision_loss, reason = "windows have far fewer than 2^53 taps")]
+            let divisor = (self.rows * count) as f64;
+            Some((piece, T::from_f64(divisor)))
+        })
+    }
+}
+
+/// Mean over the window of `[x]`.
+pub(crate) fn average<T: Element>(
+    isa: Isa,
+    pool: &Pool,
+    inputs: &[View<'_, T>],
+    output: ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let x = &inputs[0];
+    for_bands(output, region, 4, |band| {
+        for oy in band.rows().begin()..band.rows().end() {
+            band.row(oy).fill(T::ZERO);
+            fold_row(isa, Sum, pool, x, band, oy);
+            let (cols, lanes) = (band.cols(), band.lanes());
+            let row = band.row(oy);
+            for (piece, divisor) in Divisors::new(pool, oy).pieces(cols) {
+                let from = index(piece.begin() - cols.begin()) * lanes;
+                divide(isa, divisor, &mut row[from..from + extent(piece) * lanes]);
+            }
+        }
+    });
+}
+
+per_isa! {
+    /// `x[i] /= divisor`.
+    fn divide<T: Element>(divisor: T, x: &mut [T]) {
+        for x in x {
+            *x = *x / divisor;
+        }
+    }
+}
+
+/// From `[gy]`: each `gy`, divided by its divisor, goes to its whole window.
+pub(crate) fn average_backward<T: Element>(
+    isa: Isa,
+    pool: &Pool,
+    inputs: &[View<'_, T>],
+    output: ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let gy = &inputs[0];
+    let [vertical, horizontal] = pool.windows;
+    for_bands(output, region, 4, |band| {
+        for y in band.rows().begin()..band.rows().end() {
+            band.row(y).fill(T::ZERO);
+        }
+        let place = Place::of(band);
+        let rows = vertical.touched(band.rows()).intersect(Interval::whole(pool.output[0]));
+        let cols = horizontal.touched(band.cols()).intersect(Interval::whole(pool.output[1]));
+        for oy in rows.begin()..rows.end() {
+            for run in runs(gy.layout(), place) {
+                let step = signed(PIECE / run.len);
+                let mut begin = cols.begin();
+                while begin < cols.end() {
+                    let part = Interval::new(begin, (begin + step).min(cols.end()));
+                    spread(isa, pool, gy, band, oy, part, run);
+                    begin = part.end();
+                }
+            }
+        }
+    });
+}
+
+/// Adds the shares of the outputs `cols` of row `oy` to their windows.
+fn spread<T: Element>(
+    isa: Isa,
+    pool: &Pool,
+    gy: &View<'_, T>,
+    band: &mut Band<'_, T>,
+    oy: i64,
+    cols: Interval,
+    run: Run,
+) {
+    let [vertical, horizontal] = pool.windows;
+    let (n, lanes, begin) = (band.n(), band.lanes(), band.cols().begin());
+    let stride = index(horizontal.stride());
+    let rows = taps(vertical, oy, pool.input[0]);
+    let mut shares = [T::ZERO; PIECE];
+    for (piece, divisor) in Divisors::new(pool, oy).pieces(cols) {
+        let pixels = Pixels::of(gy, n, run, [oy, piece.begin()], 1);
+        let shares = &mut shares[index(piece.begin() - cols.begin()) * run.len..];
+        fold(isa, Share { divisor }, extent(piece), run.len, pixels, shares, run.len);
+    }
+    for ty in rows.begin()..rows.end() {
+        let y = tap(vertical, oy, ty);
+        if !band.rows().contains(y) {
+            continue;
+        }
+        // a later tap of one input belongs to an earlier window
+        for tx in (0..horizontal.kernel()).rev() {
+            let part = outputs(horizontal, tx, band.cols()).intersect(cols);
+            if part.is_empty() {
+                continue;
+            }
+            let pixels = Pixels::new(&shares[index(part.begin() - cols.begin()) * run.len..], run.len);
+            let to = index(tap(horizontal, part.begin(), tx) - begin) * lanes + run.to;
+            let row = &mut band.row(y)[to..];
+            fold(isa, Sum, extent(part), run.len, pixels, row, stride * lanes);
+        }
+    }
+}

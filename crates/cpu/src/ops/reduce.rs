@@ -1,0 +1,375 @@
+//! Exact sums and maxima over shares of an image.
+
+use std::sync::{Mutex, PoisonError};
+
+use tiled_geometry::{Interval, Region};
+use tiled_kernel::{ExactSum, Extremum, LaneSums, Reduction};
+use tiled_tensor::{DType, Element, View};
+
+use super::band::{extent, signed, split, tasks};
+use super::gather::{Place, read};
+use super::loss::cross_entropy;
+use super::pool::wins;
+use super::stamp::per_isa;
+use crate::Isa;
+
+/// Elements that are worth a task of their own, about 25 µs.
+const TASK_ELEMENTS: usize = 1 << 14;
+
+/// Lanes that a channel on its own is spread over.
+const SPREAD: usize = 16;
+
+/// What is summed.
+#[derive(Clone, Copy)]
+enum Terms<'a, T> {
+    /// `v`.
+    Value,
+    /// `x` and `x²`.
+    Moments,
+    /// `g` and `g·(x − mean)`.
+    CentredDot(&'a [T]),
+    /// `(p − t)²`.
+    SquaredError,
+}
+
+per_isa! {
+    fn add_values<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, v: &[T]) {
+        for v in pixels::<T, L>(v) {
+            sums.add(v.map(T::to_f64));
+        }
+    }
+}
+
+per_isa! {
+    fn add_moments<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, squares: &mut LaneSums<'_, L>, x: &[T]) {
+        for x in pixels::<T, L>(x) {
+            let x = x.map(T::to_f64);
+            sums.add(x);
+            match T::DTYPE {
+                DType::F32 => squares.add(x.map(|x| x * x)),
+                DType::F64 => squares.add_products(x, x),
+            }
+        }
+    }
+}
+
+per_isa! {
+    fn add_centred<T: Element; const L: usize>(
+        sums: &mut LaneSums<'_, L>, dots: &mut LaneSums<'_, L>, mean: &[T; L], g: &[T], x: &[T]
+    ) {
+        for (g, x) in pixels::<T, L>(g).zip(pixels::<T, L>(x)) {
+            sums.add(g.map(T::to_f64));
+            dots.add(std::array::from_fn(|i| (g[i] * (x[i] - mean[i])).to_f64()));
+        }
+    }
+}
+
+per_isa! {
+    fn add_squared<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, p: &[T], t: &[T]) {
+        for (p, t) in pixels::<T, L>(p).zip(pixels::<T, L>(t)) {
+            sums.add(std::array::from_fn(|i| ((p[i] - t[i]) * (p[i] - t[i])).to_f64()));
+        }
+    }
+}
+
+/// `L` values at a time, the last filled up with zeros, which change no exact sum.
+#[inline(always)]
+fn pixels<T: Element, const L: usize>(row: &[T]) -> impl Iterator<Item = [T; L]> {
+    let (whole, rest) = row.as_chunks::<L>();
+    let mut last = [T::ZERO; L];
+    last[..rest.len()].copy_from_slice(rest);
+    whole.iter().copied().chain((!rest.is_empty()).then_some(last))
+}
+
+/// A reduction with exact sums over the rows of a share.
+struct Pass<'a, 'v, T: Element> {
+    isa: Isa,
+    terms: Terms<'a, T>,
+    inputs: [&'a View<'v, T>; 2],
+    cols: Interval,
+}
+
+impl<T: Element> Pass<'_, '_, T> {
+    /// Adds rows of a block of channels to the sums of its lanes; all lanes to the only sum where there is one.
+    fn add(&self, place: Place, rows: Interval, first: &mut [ExactSum], second: &mut [ExactSum]) {
+        match place.lanes {
+            4 => self.add_lanes::<4>(place, rows, first, second),
+            8 => self.add_lanes::<8>(place, rows, first, second),
+            16 => self.add_lanes::<16>(place, rows, first, second),
+            _ => self.add_lanes::<SPREAD>(place, rows, first, second),
+        }
+    }
+
+    fn add_lanes<const L: usize>(
+        &self,
+        place: Place,
+        rows: Interval,
+        first: &mut [ExactSum],
+        second: &mut [ExactSum],
+    ) {
+        let channels = self.inputs[0].layout().channels();
+        let real = if place.lanes == 1 { L } else { (channels - place.first).min(place.lanes) };
+        let fits = first.len() == real && (second.is_empty() || second.len() == real);
+        if fits {
+            return self.add_rows::<L>(place, rows, first, second);
+        }
+        // lanes are parts of one sum
+        let mut lanes = [[ExactSum::default(); L]; 2];
+        let [lane_first, lane_second] = &mut lanes;
+        let lane_second = if second.is_empty() { &mut [][..] } else { &mut lane_second[..real] };
+        self.add_rows::<L>(place, rows, &mut lane_first[..real], lane_second);
+        for (sum, lanes) in [first, second].into_iter().zip(&lanes) {
+            if let [sum] = sum {
+                lanes.iter().for_each(|lane| sum.merge(lane));
+            }
+        }
+    }
+
+    fn add_rows<const L: usize>(
+        &self,
+        place: Place,
+        rows: Interval,
+        first: &mut [ExactSum],
+        second: &mut [ExactSum],
+    ) {
+        let mut first = LaneSums::<L>::new(first);
+        let mut second = LaneSums::<L>::new(second);
+        let mut mean = [T::ZERO; L];
+        if let Terms::CentredDot(means) = self.terms {
+            for (lane, mean) in mean.iter_mut().enumerate() {
+                let channel = if place.lanes == 1 { place.first } else { place.first + lane };
+                *mean = means.get(channel).copied().unwrap_or(T::ZERO);
+            }
+        }
+        let [a, b] = self.inputs;
+        for y in rows.begin()..rows.end() {
+            match self.terms {
+                Terms::Value => {
+                    read([a], place, y, self.cols, |_, [v]| add_values(self.isa, &mut first, v));
+                }
+                Terms::Moments => read([a], place, y, self.cols, |_, [x]| {
+                    add_moments(self.isa, &mut first, &mut second, x);
+                }),
+                Terms::CentredDot(_) => read([a, b], place, y, self.cols, |_, [g, x]| {
+                    add_centred(self.isa, &mut first, &mut second, &mean, g, x);
+                }),
+                Terms::SquaredError => {
+                    read([a, b], place, y, self.cols, |_, [p, t]| add_squared(self.isa, &mut first, p, t));
+                }
+            }
+        }
+    }
+}
+
+/// Takes a share into exact sums.
+pub(crate) fn exact<T: Element>(
+    isa: Isa,
+    reduction: &Reduction,
+    params: &[&[T]],
+    inputs: &[View<'_, T>],
+    share: Region<2>,
+    sums: &mut [ExactSum],
+) {
+    let a = &inputs[0];
+    let (batch, channels) = (a.layout().batch(), a.layout().channels());
+    assert_eq!(sums.len(), reduction.slots(batch, channels), "the state belongs to the reduction");
+    let terms = match reduction {
+        Reduction::Moments => Terms::Moments,
+        Reduction::CentredDot => Terms::CentredDot(params[0]),
+        Reduction::SquaredError => Terms::SquaredError,
+        Reduction::CrossEntropy => return losses(isa, [a, &inputs[1]], share, sums),
+        _ => Terms::Value,
+    };
+    let pass = Pass { isa, terms, inputs: [a, inputs.get(1).unwrap_or(a)], cols: share.cols() };
+    // other blocks are read a channel at a time
+    let lanes = if matches!(a.layout().block(), 4 | 8 | 16) { a.layout().block() } else { 1 };
+    let slots = Slots { reduction: *reduction, channels };
+    for_planes([batch, channels.div_ceil(lanes)], share, lanes, sums, |n, block, rows, state| {
+        let place = Place { n, first: block * lanes, lanes };
+        match state {
+            State::Alone(sums) => {
+                let [first, second] = slots.of(sums, place);
+                pass.add(place, rows, first, second);
+            }
+            State::Shared(sums) => {
+                let mut own = [[ExactSum::default(); SPREAD]; 2];
+                let [first, second] = {
+                    let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+                    slots.of(&mut sums, place).map(|slots| slots.len())
+                };
+                let [own_first, own_second] = &mut own;
+                pass.add(place, rows, &mut own_first[..first], &mut own_second[..second]);
+                let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+                for (slots, own) in slots.of(&mut sums, place).into_iter().zip(&own) {
+                    slots.iter_mut().zip(own).for_each(|(slot, own)| slot.merge(own));
+                }
+            }
+        }
+    });
+}
+
+/// Where the sums of a block of channels are.
+struct Slots {
+    reduction: Reduction,
+    channels: usize,
+}
+
+impl Slots {
+    /// The sums of the terms and of the second terms; one where the reduction has one for all channels.
+    fn of<'s>(&self, sums: &'s mut [ExactSum], Place { n, first, lanes }: Place) -> [&'s mut [ExactSum]; 2] {
+        let begin = if self.reduction == Reduction::ImageSum { n * self.channels } else { 0 } + first;
+        let range = begin..begin + lanes.min(self.channels - first);
+        match self.reduction {
+            Reduction::Moments | Reduction::CentredDot => {
+                let (sums, second) = sums.split_at_mut(self.channels);
+                [&mut sums[range.clone()], &mut second[range]]
+            }
+            Reduction::Sum | Reduction::SquaredError => [sums, &mut []],
+            _ => [&mut sums[range], &mut []],
+        }
+    }
+}
+
+/// What a task adds to: its own, or one that other tasks add to as well.
+enum State<'a, 'b, S> {
+    Alone(&'a mut [S]),
+    Shared(&'a Mutex<&'b mut [S]>),
+}
+
+/// Runs `work(n, block, rows, state)` on bands that partition the share, in parallel where that pays.
+fn for_planes<S: Send>(
+    [batch, blocks]: [usize; 2],
+    share: Region<2>,
+    lanes: usize,
+    state: &mut [S],
+    work: impl Fn(usize, usize, Interval, State<'_, '_, S>) + Sync,
+) {
+    let (rows, height) = (share.rows(), extent(share.rows()));
+    let count = batch * blocks * height;
+    let least = TASK_ELEMENTS.div_ceil(extent(share.cols()) * lanes);
+    if tasks(count, least) == 1 {
+        for plane in 0..batch * blocks {
+            work(plane / blocks, plane % blocks, rows, State::Alone(state));
+        }
+        return;
+    }
+    let state = Mutex::new(state);
+    split(0, count, least, &|from, to| {
+        let mut at = from;
+        while at < to {
+            let (plane, row) = (at / height, at % height);
+            let end = to.min((plane + 1) * height);
+            let part = Interval::new(rows.begin() + signed(row), rows.begin() + signed(row + end - at));
+            work(plane / blocks, plane % blocks, part, State::Shared(&state));
+            at = end;
+        }
+    });
+}
+
+fn losses<T: Element>(isa: Isa, inputs: [&View<'_, T>; 2], share: Region<2>, sums: &mut [ExactSum]) {
+    let cols = share.cols();
+    let layout = inputs[0].layout();
+    let weight = 16 * layout.channels();
+    for_planes([layout.batch(), 1], share, weight, sums, |n, _, rows, state| {
+        let each = |sums: &mut [ExactSum]| {
+            for y in rows.begin()..rows.end() {
+                cross_entropy(isa, inputs, n, y, cols, sums);
+            }
+        };
+        match state {
+            State::Alone(sums) => each(sums),
+            State::Shared(sums) => {
+                let mut own = [ExactSum::default(); 2];
+                each(&mut own);
+                let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+                sums.iter_mut().zip(&own).for_each(|(sum, own)| sum.merge(own));
+            }
+        }
+    });
+}
+
+per_isa! {
+    /// The largest of each of `L` interleaved sequences; NaN over every number.
+    fn largest<T: Element; const L: usize>(row: &[T]) -> [T; L] {
+        let mut held = [T::NEG_INFINITY; L];
+        let (whole, rest) = row.as_chunks::<L>();
+        for values in whole {
+            for (held, value) in held.iter_mut().zip(values) {
+                *held = if wins(*value, *held) { *value } else { *held };
+            }
+        }
+        for (held, value) in held.iter_mut().zip(rest) {
+            *held = if wins(*value, *held) { *value } else { *held };
+        }
+        held
+    }
+}
+
+/// Takes a share into maxima per image and channel.
+pub(crate) fn image_max<T: Element>(
+    isa: Isa,
+    inputs: &[View<'_, T>],
+    share: Region<2>,
+    extrema: &mut [Extremum<T>],
+) {
+    let x = &inputs[0];
+    let (batch, channels) = (x.layout().batch(), x.layout().channels());
+    assert_eq!(extrema.len(), batch * channels, "the state belongs to the reduction");
+    let lanes = if matches!(x.layout().block(), 4 | 8 | 16) { x.layout().block() } else { 1 };
+    for_planes([batch, channels.div_ceil(lanes)], share, lanes, extrema, |n, block, rows, state| {
+        let place = Place { n, first: block * lanes, lanes };
+        let real = lanes.min(channels - place.first);
+        let slots = n * channels + place.first..n * channels + place.first + real;
+        let each = |extrema: &mut [Extremum<T>]| match lanes {
+            4 => offer_rows::<T, 4>(isa, x, place, rows, share.cols(), extrema),
+            8 => offer_rows::<T, 8>(isa, x, place, rows, share.cols(), extrema),
+            _ => offer_rows::<T, SPREAD>(isa, x, place, rows, share.cols(), extrema),
+        };
+        match state {
+            State::Alone(extrema) => each(&mut extrema[slots]),
+            State::Shared(extrema) => {
+                let mut own = [Extremum::default(); SPREAD];
+                each(&mut own[..real]);
+                let mut extrema = extrema.lock().unwrap_or_else(PoisonError::into_inner);
+                for (held, own) in extrema[slots].iter_mut().zip(&own) {
+                    if let Some(position) = own.position {
+                        held.offer(own.value, position);
+                    }
+                }
+            }
+        }
+    });
+}
+
+fn offer_rows<T: Element, const L: usize>(
+    isa: Isa,
+    x: &View<'_, T>,
+    place: Place,
+    rows: Interval,
+    cols: Interval,
+    extrema: &mut [Extremum<T>],
+) {
+    for y in rows.begin()..rows.end() {
+        read([x], place, y, cols, |skip, [row]| {
+            let peaks = largest::<T, L>(isa, row);
+            for (lane, held) in extrema.iter_mut().enumerate() {
+                // a channel on its own is spread over all lanes
+                let peaks = if place.lanes == 1 { &peaks[..] } else { &peaks[lane..=lane] };
+                let peak = peaks.iter().fold(T::NEG_INFINITY, |a, b| if wins(*b, a) { *b } else { a });
+                let is_news = match held.position {
+                    Some(at) => wins(peak, held.value) || (at > [y, cols.begin()] && !wins(held.value, peak)),
+                    None => true,
+                };
+                if !is_news {
+                    continue;
+                }
+                let mut values = row[lane..].iter().step_by(place.lanes);
+                let found = values.position(|value| *value == peak || (peak.is_nan() && value.is_nan()));
+                if let Some(pixel) = found {
+                    let col = cols.begin() + signed(skip / place.lanes + pixel);
+                    held.offer(row[pixel * place.lanes + lane], [y, col]);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,52 @@
+//! One body, compiled once per instruction set.
+
+/// Defines `fn name(isa, …)` whose body is compiled for every instruction set.
+///
+/// The body sees the constant `FUSED`: whether [`tiled_tensor::Element::mul_add`] is one instruction. What it
+/// calls must be `#[inline(always)]`, or it is compiled for the target's least instruction set.
+macro_rules! per_isa {
+    (
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident<$T:ident: Element $(, $G:ident: $bound:path)* $(; $(const $N:ident: usize),+)?>(
+            $($arg:ident: $type:ty),* $(,)?
+        ) $(-> $result:ty)? $body:block
+    ) => {
+        $(#[$meta])*
+        $vis fn $name<$T: Element $(, $G: $bound)* $($(, const $N: usize)+)?>(
+            isa: $crate::Isa,
+            $($arg: $type),*
+        ) $(-> $result)? {
+            #[inline(always)]
+            fn body<$T: Element $(, $G: $bound)* $($(, const $N: usize)+)?, const FUSED: bool>(
+                $($arg: $type),*
+            ) $(-> $result)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+            fn avx512<$T: Element $(, $G: $bound)* $($(, const $N: usize)+)?>($($arg: $type),*) $(-> $result)? {
+                body::<$T $(, $G)* $($(, $N)+)?, true>($($arg),*)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2<$T: Element $(, $G: $bound)* $($(, const $N: usize)+)?>($($arg: $type),*) $(-> $result)? {
+                body::<$T $(, $G)* $($(, $N)+)?, true>($($arg),*)
+            }
+
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                $crate::Isa::Avx512 => {
+                    // SAFETY: a backend exists only for an instruction set that this CPU has.
+                    unsafe { avx512::<$T $(, $G)* $($(, $N)+)?>($($arg),*) }
+                }
+                #[cfg(target_arch = "x86_64")]
+                $crate::Isa::Avx2 => {
+                    // SAFETY: as above.
+                    unsafe { avx2::<$T $(, $G)* $($(, $N)+)?>($($arg),*) }
+                }
+                _ => body::<$T $(, $G)* $($(, $N)+)?, false>($($arg),*),
+            }
+        }
+    };
+}
+pub(crate) use per_isa;
