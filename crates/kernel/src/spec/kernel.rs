@@ -32,7 +32,8 @@ pub enum Kernel {
     },
     /// Maximum over the window of `[x]`, padding never chosen; NaN wins.
     MaxPool2d(Pool),
-    /// From `[gy, x]`: each `gy` goes to the first maximum of its window in row-major order; NaN wins.
+    /// From `[gy, x]`: each `gy` goes to the first maximum of its window in row-major order; NaN wins. Of several
+    /// NaN it is the first as well, where PyTorch takes the last.
     MaxPool2dBackward(Pool),
     /// Mean over the window of `[x]`.
     AvgPool2d(Pool),
