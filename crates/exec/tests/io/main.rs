@@ -1,0 +1,13 @@
+//! Sources and sinks give and take exactly the regions asked for, in every layout, and fail clearly.
+#![expect(clippy::unwrap_used, reason = "the functions that tests share are tests too")]
+
+mod atomic;
+mod errors;
+mod formats;
+mod functions;
+mod memory;
+mod npy;
+mod optim;
+mod pictures;
+mod weights;
+mod windows;
