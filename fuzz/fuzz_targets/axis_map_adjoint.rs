@@ -6,7 +6,10 @@
 use libfuzzer_sys::fuzz_target;
 use tiled_testkit::geometry_laws as laws;
 
-fuzz_target!(|case: (u8, [u8; 4], [[u8; 2]; 2])| {
+/// Kind and sizes of the map, two intervals.
+type Case = (u8, [u8; 4], [[u8; 2]; 2]);
+
+fuzz_target!(|case: Case| {
     let (kind, bytes, intervals) = case;
     let (map, [a, b]) = (laws::small_map(kind, bytes), intervals.map(laws::small_interval));
     laws::adjoint_is_the_transpose(map, a);

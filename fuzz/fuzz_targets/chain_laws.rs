@@ -1,14 +1,17 @@
-//! Composition of windows equals folding them, and is associative, with equal errors. `receptive(O)` of a chain
-//! is the smallest interval that holds every input from which a path of taps leads to `O`. Clip at the image
-//! border only, and pad each operator there by itself: a tap of a tile is padding exactly if it is padding in
-//! the whole, at every layer.
+//! Composition of windows equals folding them, and is associative, with equal errors. What composes does not
+//! overflow. `receptive(O)` of a chain is the smallest interval that holds every input from which a path of taps
+//! leads to `O`. Clip at the image border only, and pad each operator there by itself. A tile's edge is never
+//! padded: a tap of a tile is padding exactly if it is padding in the whole, at every layer.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use tiled_geometry::{Chain, Interval};
 use tiled_testkit::geometry_laws as laws;
 
-fuzz_target!(|case: (u8, [[u8; 4]; 4], [[u8; 2]; 2], u8, [[u32; 4]; 3])| {
+/// Number of windows, their sizes, outputs and inputs, extent; then sizes anywhere in range.
+type Case = (u8, [[u8; 4]; 4], [[u8; 2]; 2], u8, [[u32; 4]; 3]);
+
+fuzz_target!(|case: Case| {
     let (len, sizes, intervals, extent, wide) = case;
     let windows = &sizes.map(laws::small_chain_window)[..usize::from(len % 5)];
     let [outputs, inputs] = intervals.map(laws::small_interval);

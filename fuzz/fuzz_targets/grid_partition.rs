@@ -24,7 +24,10 @@ fn check<const N: usize>(sizes: [[u8; 4]; N], maps: [(u8, [u8; 4]); N], largest:
     }
 }
 
-fuzz_target!(|case: (u8, [[u8; 4]; 3], [(u8, [u8; 4]); 3])| {
+/// Number of axes; per axis the extent, count, tile and new extent; per axis a map.
+type Case = (u8, [[u8; 4]; 3], [(u8, [u8; 4]); 3]);
+
+fuzz_target!(|case: Case| {
     let (axes, sizes, maps) = case;
     match axes % 3 {
         0 => check([sizes[0]], [maps[0]], 32),

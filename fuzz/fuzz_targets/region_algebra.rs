@@ -5,7 +5,10 @@
 use libfuzzer_sys::fuzz_target;
 use tiled_testkit::geometry_laws as laws;
 
-fuzz_target!(|case: ([[[u8; 2]; 3]; 3], [i64; 2])| {
+/// Three boxes of up to three axes; the ends of an interval.
+type Case = ([[[u8; 2]; 3]; 3], [i64; 2]);
+
+fuzz_target!(|case: Case| {
     let ([a, b, c], ends) = case;
     let line = [a, b, c].map(|[x, ..]| laws::small_region([x]));
     let plane = [a, b, c].map(|[x, y, _]| laws::small_region([x, y]));

@@ -7,7 +7,10 @@
 use libfuzzer_sys::fuzz_target;
 use tiled_testkit::geometry_laws as laws;
 
-fuzz_target!(|case: ([u8; 4], [[u8; 2]; 2], [u8; 2], [u32; 4], [i64; 2])| {
+/// Sizes, outputs and inputs, extent and padding after; then sizes and ends anywhere in range.
+type Case = ([u8; 4], [[u8; 2]; 2], [u8; 2], [u32; 4], [i64; 2]);
+
+fuzz_target!(|case: Case| {
     let (sizes, intervals, [extent, after], wide, ends) = case;
     let (window, [outputs, inputs]) = (laws::small_window(sizes), intervals.map(laws::small_interval));
     laws::receptive_is_the_hull_of_the_taps(window, outputs);

@@ -13,6 +13,10 @@ use crate::{GeometryError, Interval, Window};
 ///
 /// Law: composition of windows equals folding them, and is associative.
 ///
+/// Law: clip at the image border only, and pad each operator there by itself. A tile's edge is never padded: a
+/// tap of a tile is padding exactly if it is padding in the whole, at every layer. So a chain says which inputs
+/// a tile reads and how many zeros the whole run sees; code that computes clips between the windows too.
+///
 /// ```
 /// use tiled_geometry::{Chain, Interval, Window};
 /// let (conv, pool) = (Window::new(3, 1, 1, 1)?, Window::new(2, 2, 1, 0)?);

@@ -16,6 +16,9 @@ pub const MAX_TILES: i64 = 1 << 24;
 /// Law: tiles of a grid partition the whole: no gap, no overlap, for every size, also where it does not
 /// divide. A tile is empty only where there are more tiles than coordinates.
 ///
+/// Law: what the tiles of a grid need ([`Region::through`]) lies in what the whole needs and has it as its
+/// hull, and every point that the whole reads lies in what some tile needs.
+///
 /// ```
 /// use tiled_geometry::{Grid, Region};
 /// let grid = Grid::from_tile([5, 7], [3, 4])?;

@@ -165,7 +165,7 @@ impl<const N: usize> Region<N> {
     /// ```
     #[must_use]
     pub fn contains_region(self, other: Self) -> bool {
-        other.is_empty() || (0..N).all(|i| self.axes[i].contains_interval(other.axes[i]))
+        (0..N).all(|i| self.axes[i].contains_interval(other.axes[i]))
     }
 
     /// The same region with another interval on one axis.

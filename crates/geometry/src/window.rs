@@ -216,8 +216,9 @@ impl Window {
     /// `s = s₁·s₂`, `p = p₁ + s₁·p₂`, `e = e₁ + s₁·e₂`, with `d = 1` and `k = e + 1`: the taps of the result
     /// are taken as contiguous, which is their hull.
     ///
-    /// Law: composing is associative, with equal errors. `receptive` and `computable` of the result equal
-    /// those of the two windows in turn; so does `touched`, where some output of this window is touched.
+    /// Law: composing is associative, with equal errors. What composes does not overflow. `receptive` and
+    /// `computable` of the result equal those of the two windows in turn; so does `touched`, where it is not
+    /// empty, and always lies in it.
     ///
     /// # Errors
     /// Where the stride exceeds [`MAX_WINDOW`], or the padding or the extent [`MAX_COORDINATE`].

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use tiled_geometry::{Chain, Grid, Interval, Window};
+use tiled_geometry::{Chain, GeometryError, Grid, Interval, Window};
 use tiled_testkit::geometry_laws as laws;
 
 /// The same cases in every run, unless `PROPTEST_RNG_SEED` asks for others; fixed bugs have tests by name.
@@ -101,7 +101,7 @@ proptest! {
         laws::composition_equals_folding(&chain, outputs, inputs);
     }
 
-    /// Composing is associative, with equal errors.
+    /// Composing is associative, with equal errors. What composes does not overflow.
     #[test]
     fn composition_is_associative(small in any::<[[u8; 4]; 3]>(), wide in any::<[[u32; 4]; 3]>(), shift in 0..21_u32) {
         let [a, b, c] = small.map(laws::small_window);
@@ -211,6 +211,13 @@ fn windows_at_the_ends_of_their_range_stay_in_64_bits() {
 fn composition_past_the_range_is_an_error_and_what_fits_does_not_overflow() {
     let wide = Window::new(1 << 20, 1 << 20, 1 << 20, 1 << 20).expect("in range");
     assert!(wide.then(wide).is_err());
+    // of sparse windows only the stride grows: 2^20 is the last that composes
+    let [sparse, twice] = [1 << 10, 1 << 11].map(|stride| Window::new(1, stride, 1, 0).expect("in range"));
+    assert_eq!(sparse.then(sparse).map(Window::stride), Ok(1 << 20));
+    assert_eq!(sparse.then(twice), Err(GeometryError::Overflow));
+    laws::composition_is_associative(sparse, sparse, Window::IDENTITY);
+    laws::composition_is_associative(sparse, twice, sparse);
+
     let composed = Window::IDENTITY.then(wide).expect("one window fits");
     let ends = Interval::new(-(1 << 40), 1 << 40);
     assert_eq!(composed.receptive(ends), wide.receptive(ends));

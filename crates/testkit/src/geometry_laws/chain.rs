@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use tiled_geometry::{Chain, Interval, Window};
+use tiled_geometry::{Chain, Interval, MAX_COORDINATE, Window};
 
-use super::window::taps;
+use super::window::{taps, window_stays_in_64_bits};
 use super::{each, hull_of};
 
 /// Outputs of every layer of the small cases that can meet small inputs lie well inside this.
@@ -30,7 +30,7 @@ pub fn composition_equals_folding(chain: &Chain, outputs: Interval, inputs: Inte
     );
 }
 
-/// Law: composing is associative, with equal errors.
+/// Law: composing is associative, with equal errors. What composes does not overflow.
 ///
 /// # Panics
 /// Where the law does not hold.
@@ -40,6 +40,9 @@ pub fn composition_is_associative(a: Window, b: Window, c: Window) {
     assert_eq!(from_left, from_right, "{a:?}, {b:?}, {c:?}");
     assert_eq!(from_left, Chain::new([a, b, c]).map(|chain| chain.composed()), "{a:?}, {b:?}, {c:?}");
     assert_eq!(a.then(Window::IDENTITY), Window::IDENTITY.then(a), "{a:?}");
+    if let Ok(composed) = from_left {
+        window_stays_in_64_bits(composed, Interval::new(-MAX_COORDINATE, MAX_COORDINATE));
+    }
 }
 
 /// Law: `receptive(O)` of a chain is the smallest interval that holds every input from which a path of taps
