@@ -1,112 +1,25 @@
 //! What can be wrong with a network, its sizes, its parameters or its file.
 
-use std::fmt;
+mod place;
 
 use tiled_geometry::GeometryError;
 
-/// Where in a network an error lies.
-///
-/// ```
-/// use tiled_graph::Place;
-/// let place = Place::Node { op: "conv2d".into(), name: "stem".into() };
-/// assert_eq!(place.to_string(), "conv2d `stem`");
-/// assert_eq!(Place::Entry { list: "nodes", index: 2 }.to_string(), "nodes[2]");
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// The network as a whole.
-    Network,
-    /// An input.
-    Input {
-        /// Its name.
-        name: Box<str>,
-    },
-    /// A node.
-    Node {
-        /// Its operator.
-        op: Box<str>,
-        /// Its name.
-        name: Box<str>,
-    },
-    /// An entry of a list of the file, where it has no name yet.
-    Entry {
-        /// The list: `inputs`, `nodes` or `outputs`.
-        list: &'static str,
-        /// The position, from zero.
-        index: usize,
-    },
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Network => write!(f, "network"),
-            Self::Input { name } => write!(f, "input `{name}`"),
-            Self::Node { op, name } => write!(f, "{op} `{name}`"),
-            Self::Entry { list, index } => write!(f, "{list}[{index}]"),
-        }
-    }
-}
-
-/// An axis of the image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Axis {
-    /// Rows.
-    Height,
-    /// Columns.
-    Width,
-}
-
-impl Axis {
-    /// Both, in the order of every pair: height, width.
-    pub(crate) const BOTH: [Self; 2] = [Self::Height, Self::Width];
-}
-
-impl fmt::Display for Axis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Height => "height",
-            Self::Width => "width",
-        })
-    }
-}
-
-/// How many operands an operator takes.
-///
-/// ```
-/// use tiled_graph::Arity;
-/// assert_eq!(Arity::Exactly(1).to_string(), "1");
-/// assert_eq!(Arity::AtLeast(2).to_string(), "at least 2");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arity {
-    /// This many.
-    Exactly(usize),
-    /// This many or more.
-    AtLeast(usize),
-}
-
-impl Arity {
-    /// Whether this many operands are right.
-    #[must_use]
-    pub const fn accepts(self, count: usize) -> bool {
-        match self {
-            Self::Exactly(wanted) => count == wanted,
-            Self::AtLeast(least) => count >= least,
-        }
-    }
-}
-
-impl fmt::Display for Arity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exactly(count) => write!(f, "{count}"),
-            Self::AtLeast(count) => write!(f, "at least {count}"),
-        }
-    }
-}
+pub use place::{Arity, Axis, Extent, Place};
 
 /// A network that cannot be built, sized, filled with parameters or read from its file.
+///
+/// Fields hold what was expected and what was found; the message names the layer:
+///
+/// ```
+/// use tiled_graph::{Graph, Linear, Op, infer};
+/// let mut graph = Graph::new();
+/// let x = graph.add_input("x", 512)?;
+/// let fc = graph.add_node("fc", Op::Linear(Linear::new(1000)), &[x])?;
+/// graph.set_outputs(&[fc])?;
+/// let error = infer(&graph, 1, &[[7, 7]]).expect_err("49 pixels");
+/// assert_eq!(error.to_string(), "linear `fc`: input has 7×7 pixels, wants 1×1");
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
@@ -170,12 +83,12 @@ pub enum GraphError {
         got: String,
     },
     /// A window, a resampling or a padding has no meaning.
-    #[error("{place}: {source}")]
+    #[error("{place}: {reason}")]
     Geometry {
         /// The node.
         place: Place,
         /// What is wrong.
-        source: GeometryError,
+        reason: GeometryError,
     },
     /// Channels do not divide into groups.
     #[error("{place}: {channels} {which} channels do not divide into {groups} groups")]
@@ -501,19 +414,6 @@ pub enum GraphError {
         /// The names that are closest.
         nearest: Vec<String>,
     },
-}
-
-/// A size that may not fit 64 bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent(pub Option<usize>);
-
-impl fmt::Display for Extent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(value) => write!(f, "{value}"),
-            None => write!(f, "more than 64 bits hold"),
-        }
-    }
 }
 
 fn hint(names: &[String]) -> String {

@@ -276,7 +276,7 @@ fn checked(place: &Place, shape: [usize; 4]) -> Result<[usize; 4], GraphError> {
 }
 
 fn at<V>(place: &Place, result: Result<V, GeometryError>) -> Result<V, GraphError> {
-    result.map_err(|source| GraphError::Geometry { place: place.clone(), source })
+    result.map_err(|reason| GraphError::Geometry { place: place.clone(), reason })
 }
 
 fn signed(extent: usize) -> i64 {

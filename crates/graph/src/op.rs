@@ -332,6 +332,10 @@ pub struct Upsample {
 }
 
 /// How upsampling interpolates.
+///
+/// ```
+/// assert_eq!(tiled_graph::UpsampleMode::Bilinear { align_corners: true }.name(), "bilinear");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpsampleMode {
     /// `nearest`.
@@ -355,6 +359,17 @@ impl UpsampleMode {
 }
 
 /// The extents after upsampling.
+///
+/// ```
+/// use tiled_graph::{Graph, Op, Upsample, UpsampleMode, UpsampleTo, infer};
+/// let mut graph = Graph::new();
+/// let (x, skip) = (graph.add_input("x", 8)?, graph.add_input("skip", 4)?);
+/// let like = Upsample { mode: UpsampleMode::Nearest, to: UpsampleTo::Like(skip) };
+/// let up = graph.add_node("up", Op::Upsample(like), &[x])?;
+/// graph.set_outputs(&[up])?;
+/// assert_eq!(infer(&graph, 1, &[[337, 675], [675, 1350]])?.shape(up), [1, 8, 675, 1350]);
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum UpsampleTo {
     /// `size`: these extents.

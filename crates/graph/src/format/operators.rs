@@ -140,7 +140,7 @@ fn same_padding(fields: &Fields<'_>, conv: &Conv2d) -> Result<[[i64; 2]; 2], Gra
         return Err(GraphError::SameNeedsStrideOne { place: fields.place().clone(), stride });
     }
     let windows = conv.windows();
-    let windows = windows.map_err(|source| GraphError::Geometry { place: fields.place().clone(), source })?;
+    let windows = windows.map_err(|reason| GraphError::Geometry { place: fields.place().clone(), reason })?;
     Ok(windows.map(|window| [window.extent() / 2, window.extent() - window.extent() / 2]))
 }
 

@@ -78,7 +78,7 @@ fn conv_transpose2d(place: &Place, conv: &ConvTranspose2d, channels: usize) -> R
 }
 
 fn windows(place: &Place, windows: Result<[Window; 2], GeometryError>) -> Result<(), GraphError> {
-    windows.map(|_| ()).map_err(|source| GraphError::Geometry { place: place.clone(), source })
+    windows.map(|_| ()).map_err(|reason| GraphError::Geometry { place: place.clone(), reason })
 }
 
 fn padding(place: &Place, what: &'static str, got: i64) -> Result<(), GraphError> {

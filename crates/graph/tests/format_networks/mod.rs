@@ -1,0 +1,152 @@
+//! Random networks: every operator and attribute, whatever their sizes.
+
+use proptest::prelude::*;
+use tiled_graph::{
+    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Graph, Linear, MaxPool2d, Op,
+    PaddingMode, Upsample, UpsampleMode, UpsampleTo, ValueId,
+};
+
+/// A network of one or two inputs and up to 12 nodes.
+pub(crate) fn network() -> impl Strategy<Value = Graph> {
+    let inputs = prop::collection::vec(1..5_usize, 1..3);
+    let nodes =
+        prop::collection::vec((operator(), any::<[prop::sample::Index; 3]>(), "[a-zé\" \\\\]{0,4}"), 1..12);
+    (inputs, nodes, any::<prop::sample::Index>()).prop_map(|(inputs, nodes, output)| {
+        let mut graph = Graph::new();
+        for (position, channels) in inputs.iter().enumerate() {
+            graph.add_input(&format!("x{position}"), *channels).unwrap();
+        }
+        for (position, (op, operands, name)) in nodes.into_iter().enumerate() {
+            let picked: Vec<ValueId> =
+                operands.iter().map(|index| ValueId(index.index(graph.values()))).collect();
+            let (op, operands) = fitted(&graph, op, &picked);
+            graph.add_node(&format!("{name}n{position}"), op, &operands).unwrap();
+        }
+        let last = ValueId(graph.values() - 1);
+        let other = ValueId(output.index(graph.values()));
+        let outputs = if other == last { vec![last] } else { vec![last, other] };
+        graph.set_outputs(&outputs).unwrap();
+        graph
+    })
+}
+
+/// The operator with what must fit the channels of its operands made to fit.
+fn fitted(graph: &Graph, op: Op, picked: &[ValueId]) -> (Op, Vec<ValueId>) {
+    let first = picked[0];
+    let channels = graph.channels(first);
+    let dividing = |groups: usize| if channels.is_multiple_of(groups) { groups } else { 1 };
+    match op {
+        Op::Conv2d(conv) => {
+            let groups = dividing(conv.groups);
+            let out_channels = conv.out_channels * groups;
+            (Op::Conv2d(Conv2d { groups, out_channels, ..conv }), vec![first])
+        }
+        Op::ConvTranspose2d(conv) => {
+            let groups = dividing(conv.groups);
+            let out_channels = conv.out_channels * groups;
+            (Op::ConvTranspose2d(ConvTranspose2d { groups, out_channels, ..conv }), vec![first])
+        }
+        Op::Upsample(Upsample { mode, to: UpsampleTo::Like(_) }) => {
+            (Op::Upsample(Upsample { mode, to: UpsampleTo::Like(picked[1]) }), vec![first])
+        }
+        Op::Add | Op::Mul => (op, vec![first; 3]),
+        Op::Concat => (op, picked.to_vec()),
+        op => (op, vec![first]),
+    }
+}
+
+fn operator() -> impl Strategy<Value = Op> {
+    let activation = prop_oneof![
+        Just(Activation::Relu),
+        (-1.0..1.0_f64).prop_map(|slope| Activation::LeakyRelu { slope }),
+        Just(Activation::Sigmoid),
+        Just(Activation::Tanh),
+        Just(Activation::Silu),
+        Just(Activation::Gelu),
+        Just(Activation::GeluTanh),
+    ];
+    let joins = prop::sample::select(vec![Op::Add, Op::Mul, Op::Concat]);
+    let heads = prop::sample::select(vec![Op::GlobalAvgPool, Op::GlobalMaxPool]);
+    prop_oneof![
+        3 => convolution(),
+        2 => transposed(),
+        2 => pooling(),
+        1 => (1e-9..1.0_f64, 0.0..=1.0_f64, any::<bool>())
+            .prop_map(|(eps, momentum, affine)| Op::BatchNorm(BatchNorm { eps, momentum, affine })),
+        3 => activation.prop_map(Op::Activation),
+        3 => joins,
+        2 => upsampling(),
+        1 => heads,
+        1 => (1..9_usize, any::<bool>()).prop_map(|(out_features, bias)| Op::Linear(Linear { out_features, bias })),
+        1 => (0.0..1.0_f64).prop_map(|p| Op::Dropout(Dropout { p })),
+    ]
+}
+
+fn pair(range: std::ops::Range<i64>) -> impl Strategy<Value = [i64; 2]> {
+    [range.clone(), range]
+}
+
+fn convolution() -> impl Strategy<Value = Op> {
+    let modes = vec![PaddingMode::Zeros, PaddingMode::Reflect, PaddingMode::Replicate];
+    let sizes = (1..5_usize, pair(1..8), pair(1..5), [pair(0..5), pair(0..5)], pair(1..4));
+    let rest = (1..4_usize, any::<bool>(), prop::sample::select(modes));
+    (sizes, rest).prop_map(
+        |((out_channels, kernel_size, stride, padding, dilation), (groups, bias, padding_mode))| {
+            Op::Conv2d(Conv2d {
+                out_channels,
+                kernel_size,
+                stride,
+                padding,
+                dilation,
+                groups,
+                bias,
+                padding_mode,
+            })
+        },
+    )
+}
+
+fn transposed() -> impl Strategy<Value = Op> {
+    let sizes = (1..5_usize, pair(1..8), pair(1..5), pair(0..5), pair(1..4));
+    (sizes, pair(0..4), 1..4_usize, any::<bool>()).prop_map(
+        |((out_channels, kernel_size, stride, padding, dilation), wanted, groups, bias)| {
+            let below = |axis: usize| wanted[axis].min(stride[axis].max(dilation[axis]) - 1);
+            Op::ConvTranspose2d(ConvTranspose2d {
+                out_channels,
+                kernel_size,
+                stride,
+                padding,
+                output_padding: [below(0), below(1)],
+                dilation,
+                groups,
+                bias,
+            })
+        },
+    )
+}
+
+fn pooling() -> impl Strategy<Value = Op> {
+    (pair(1..6), pair(1..4), pair(0..4), pair(1..3), any::<[bool; 3]>()).prop_map(
+        |(kernel_size, stride, wanted, dilation, [is_max, ceil_mode, count_include_pad])| {
+            let padding = [wanted[0].min(kernel_size[0] / 2), wanted[1].min(kernel_size[1] / 2)];
+            if is_max {
+                Op::MaxPool2d(MaxPool2d { kernel_size, stride, padding, dilation, ceil_mode })
+            } else {
+                Op::AvgPool2d(AvgPool2d { kernel_size, stride, padding, ceil_mode, count_include_pad })
+            }
+        },
+    )
+}
+
+fn upsampling() -> impl Strategy<Value = Op> {
+    let mode = prop_oneof![
+        Just(UpsampleMode::Nearest),
+        any::<bool>().prop_map(|align_corners| UpsampleMode::Bilinear { align_corners }),
+    ];
+    let to = prop_oneof![
+        pair(1..40).prop_map(UpsampleTo::Size),
+        pair(1..4).prop_map(UpsampleTo::Scale),
+        Just(UpsampleTo::Like(ValueId(0))),
+    ];
+    (mode, to).prop_map(|(mode, to)| Op::Upsample(Upsample { mode, to }))
+}
