@@ -215,6 +215,12 @@ fn composition_past_the_range_is_an_error_and_what_fits_does_not_overflow() {
     let [sparse, twice] = [1 << 10, 1 << 11].map(|stride| Window::new(1, stride, 1, 0).expect("in range"));
     assert_eq!(sparse.then(sparse).map(Window::stride), Ok(1 << 20));
     assert_eq!(sparse.then(twice), Err(GeometryError::Overflow));
+    // and the padding, up to 2^40
+    let [spread, padded] =
+        [(1 << 20, 0), (1, 1 << 20)].map(|(s, p)| Window::new(1, s, 1, p).expect("in range"));
+    let shifted = Window::new(1, 1 << 20, 1, 1).expect("in range");
+    assert_eq!(spread.then(padded).map(Window::padding), Ok(1 << 40));
+    assert_eq!(shifted.then(padded), Err(GeometryError::Overflow));
     laws::composition_is_associative(sparse, sparse, Window::IDENTITY);
     laws::composition_is_associative(sparse, twice, sparse);
 
