@@ -346,6 +346,28 @@ fn padding_modes_survive_a_round_trip() {
     }
 }
 
+/// The blocks of a page between lines of three backticks that open with `json`.
+fn json_blocks(page: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut rest = page;
+    while let Some((_, after)) = rest.split_once("```json\n") {
+        let (block, behind) = after.split_once("```").unwrap();
+        blocks.push(block.to_owned());
+        rest = behind;
+    }
+    blocks
+}
+
+#[test]
+fn the_networks_of_the_documentation_are_valid() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/network-format.md");
+    let blocks = json_blocks(&std::fs::read_to_string(page).unwrap());
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        assert!(Graph::from_json(&block).is_ok(), "{block}");
+    }
+}
+
 #[test]
 fn every_operator_occurs_in_the_generated_networks() {
     use proptest::strategy::ValueTree;

@@ -75,3 +75,13 @@ fn the_unet_gives_an_image_of_the_size_of_every_input() {
     let concat = graph.nodes().iter().find(|node| node.op == Op::Concat).unwrap();
     assert_eq!(concat.inputs.len(), 2);
 }
+
+#[test]
+fn the_documentation_lists_every_network_with_its_parameters() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/built-in-networks.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for name in builtin_names() {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).unwrap();
+        assert!(row.ends_with(&format!("| {} |", trained(name))), "{row}");
+    }
+}

@@ -247,3 +247,19 @@ fn adaptive(fields: &Fields<'_>, global: Op) -> Result<Op, GraphError> {
     let reason = "its windows grow with the image, unless output_size is 1";
     Err(GraphError::CannotTile { place: fields.place().clone(), reason })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::OPERATORS;
+
+    #[test]
+    fn the_documentation_has_every_operator_and_key() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/network-format.md");
+        let page = std::fs::read_to_string(page).expect("the page is in the repository");
+        for operator in &OPERATORS {
+            for word in [operator.name].iter().chain(operator.keys) {
+                assert!(page.contains(&format!("`{word}`")), "{} lacks `{word}`", operator.name);
+            }
+        }
+    }
+}
