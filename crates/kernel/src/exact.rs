@@ -129,22 +129,29 @@ impl ExactSum {
     }
 
     /// Adds or subtracts `words` at limb `at`, the carry running as far as it must.
+    ///
+    /// A negative number is added as its two's complement, so that the sign costs no branch: signs are random.
     #[inline]
     fn accumulate<const W: usize>(&mut self, at: usize, words: [u64; W], negative: bool) {
-        let step = if negative { u64::overflowing_sub } else { u64::overflowing_add };
+        let sign = 0_u64.wrapping_sub(u64::from(negative));
         let limbs = &mut self.limbs[at..];
-        let mut carry = false;
+        let mut carry = u64::from(negative);
         for (limb, word) in limbs.iter_mut().zip(words) {
-            let (partial, first) = step(*limb, word);
-            let (total, second) = step(partial, u64::from(carry));
+            let (partial, first) = limb.overflowing_add(word ^ sign);
+            let (total, second) = partial.overflowing_add(carry);
             *limb = total;
-            carry = first | second;
+            carry = u64::from(first | second);
+        }
+        // what is left to add is the carry and, of a negative number, a one in every bit: +1, 0 or −1
+        if carry == u64::from(negative) {
+            return;
         }
         for limb in &mut limbs[W..] {
-            if !carry {
+            let (total, overflows) = if negative { limb.overflowing_sub(1) } else { limb.overflowing_add(1) };
+            *limb = total;
+            if !overflows {
                 return;
             }
-            (*limb, carry) = step(*limb, 1);
         }
     }
 }

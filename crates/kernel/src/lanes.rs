@@ -52,6 +52,10 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     }
 
     /// Adds a value to each sum.
+    ///
+    /// In a hot loop fill `values` by a loop over the lanes: `<[_; 16]>::map` and `array::from_fn` become calls
+    /// for each element there, which makes Σx and Σx² of `f32` 2.5 times slower (1.6 instead of 0.62 ns an
+    /// element with AVX-512, where one [`ExactSum::add`] takes 2.8 ns).
     #[inline(always)]
     pub fn add(&mut self, values: [f64; L]) {
         self.rows[self.len % ROWS] = values;
@@ -67,12 +71,17 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     #[inline(always)]
     pub fn add_products(&mut self, a: [f64; L], b: [f64; L]) {
         // the product and its rounding error are both exact while the error stays a normal number
-        let product: [f64; L] = std::array::from_fn(|i| a[i] * b[i]);
-        let exact = product.iter().all(|p| *p == 0.0 || (SMALLEST_SPLIT..LARGEST_SPLIT).contains(&p.abs()))
-            && (0..L).all(|i| product[i] != 0.0 || a[i] == 0.0 || b[i] == 0.0);
+        let (mut product, mut error, mut exact) = ([0.0; L], [0.0; L], true);
+        for i in 0..L {
+            product[i] = a[i] * b[i];
+            error[i] = a[i].mul_add(b[i], -product[i]);
+            let size = product[i].abs();
+            let splits = (SMALLEST_SPLIT..LARGEST_SPLIT).contains(&size) || a[i] == 0.0 || b[i] == 0.0;
+            exact &= splits || i >= self.sums.len();
+        }
         if exact {
             self.add(product);
-            self.add(std::array::from_fn(|i| a[i].mul_add(b[i], -product[i])));
+            self.add(error);
         } else {
             for (i, sum) in self.sums.iter_mut().enumerate() {
                 sum.add_product(a[i], b[i]);
@@ -120,36 +129,54 @@ const LARGEST_SPLIT: f64 = power_of_two(1000);
 /// For each lane, calls `emit` with few values whose exact sum is the exact sum of the lane's values.
 #[inline(always)]
 fn fold<const L: usize>(rows: &[[f64; L]], lanes: usize, mut emit: impl FnMut(usize, f64)) {
-    let mut peaks = [0.0_f64; L];
+    if L.is_multiple_of(GROUP) {
+        for first in (0..L).step_by(GROUP) {
+            fold_group::<L, GROUP>(rows, first, lanes, &mut emit);
+        }
+    } else {
+        fold_group::<L, L>(rows, 0, lanes, &mut emit);
+    }
+}
+
+/// Lanes folded together: with five vectors each, as many as 16 registers hold.
+const GROUP: usize = 8;
+
+#[inline(always)]
+fn fold_group<const L: usize, const G: usize>(
+    rows: &[[f64; L]],
+    first: usize,
+    lanes: usize,
+    emit: &mut impl FnMut(usize, f64),
+) {
+    let mut peaks = [0.0_f64; G];
     for row in rows {
-        for (peak, value) in peaks.iter_mut().zip(row) {
-            let size = value.abs();
-            *peak = if size > *peak { size } else { *peak };
+        let row = &row[first..first + G];
+        for lane in 0..G {
+            let size = row[lane].abs();
+            peaks[lane] = if size > peaks[lane] { size } else { peaks[lane] };
         }
     }
-    let (mut coarse, mut fine) = ([0.0; L], [0.0; L]);
-    for lane in 0..L {
-        (coarse[lane], fine[lane]) = splitters(peaks[lane]);
-    }
-    let (mut high, mut low, mut left) = ([0.0_f64; L], [0.0_f64; L], [0.0_f64; L]);
+    let split = peaks.map(splitters);
+    let (coarse, fine) = (split.map(|(coarse, _)| coarse), split.map(|(_, fine)| fine));
+    let (mut high, mut low, mut left) = ([0.0_f64; G], [0.0_f64; G], [0.0_f64; G]);
     for row in rows {
-        for lane in 0..L {
-            let value = row[lane];
-            let top = (value + coarse[lane]) - coarse[lane];
-            let rest = value - top;
+        let row = &row[first..first + G];
+        for lane in 0..G {
+            let top = (row[lane] + coarse[lane]) - coarse[lane];
+            let rest = row[lane] - top;
             let bottom = (rest + fine[lane]) - fine[lane];
             high[lane] += top;
             low[lane] += bottom;
             left[lane] += (rest - bottom).abs();
         }
     }
-    for lane in 0..lanes.min(L) {
+    for lane in 0..G.min(lanes.saturating_sub(first)) {
         if left[lane] == 0.0 {
-            emit(lane, high[lane]);
-            emit(lane, low[lane]);
+            emit(first + lane, high[lane]);
+            emit(first + lane, low[lane]);
         } else {
             for row in rows {
-                emit(lane, row[lane]);
+                emit(first + lane, row[first + lane]);
             }
         }
     }

@@ -30,12 +30,14 @@ pub enum Kernel {
         /// What is applied to the result.
         activation: Option<Activation>,
     },
-    /// Maximum over the window of `[x]`, padding never chosen; NaN wins.
+    /// Maximum over the window of `[x]`, padding never chosen; NaN wins. Negative infinity where a window is all
+    /// padding.
     MaxPool2d(Pool),
     /// From `[gy, x]`: each `gy` goes to the first maximum of its window in row-major order; NaN wins. Of several
     /// NaN it is the first as well, where PyTorch takes the last.
     MaxPool2dBackward(Pool),
-    /// Mean over the window of `[x]`.
+    /// Mean over the window of `[x]`: the sum divided by the number of taps in the image, or where
+    /// [`Pool::counts_padding`] in the image and its padding on both sides. Zero where a window is all padding.
     AvgPool2d(Pool),
     /// From `[gy]`: each `gy`, divided by its divisor, goes to its whole window.
     AvgPool2dBackward(Pool),
@@ -55,7 +57,9 @@ pub enum Kernel {
         /// The first channel.
         begin: usize,
     },
-    /// Resampling of `[x]`, height and width.
+    /// Resampling of `[x]`, height and width. Linear: `(1 − λ)·x[low] + λ·x[high]` along each axis, where λ is the
+    /// fraction of [`Resize::source`] rounded once to the type and `low`, `high` are [`Resize::taps`]; where
+    /// both taps are one its weight is one.
     Resize([Resize; 2]),
     /// Gradient of resampling, from `[gy]`.
     ResizeBackward([Resize; 2]),
@@ -93,7 +97,8 @@ pub enum Kernel {
         scale: f64,
     },
     /// `(softmax(p)[c] − t)·scale` of `[p, t]` per pixel: gradient of cross-entropy. `t` has one channel with the
-    /// class (a whole number; negative: ignored, gradient zero), or as many channels as `p` with probabilities.
+    /// class (a whole number; negative: ignored, gradient zero; no channel of `p`: NaN), or as many channels as
+    /// `p` with probabilities, taken to sum to one.
     CrossEntropyBackward {
         /// The factor.
         scale: f64,

@@ -28,7 +28,9 @@ pub enum Reduction {
     /// From `[p, t]`: `Σ (p − t)²`, the difference and its square rounded to the element type. One slot.
     SquaredError,
     /// From `[p, t]` per pixel: `Σ −log softmax(p)[class]` and the number of pixels that count, or
-    /// `Σ −Σ_c t[c]·log softmax(p)[c]` for probabilities; see [`crate::Kernel::CrossEntropyBackward`]. Two slots.
+    /// `Σ −Σ_c t[c]·log softmax(p)[c]` and the number of pixels for probabilities; see
+    /// [`crate::Kernel::CrossEntropyBackward`]. A pixel's loss is rounded as the backend computes it, the sum
+    /// over pixels is not. Two slots.
     CrossEntropy,
 }
 
