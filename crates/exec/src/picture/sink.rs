@@ -51,6 +51,7 @@ impl PictureSink {
         let mut encoder = png::Encoder::new(&mut stream, width, height);
         encoder.set_color(if channels == 1 { png::ColorType::Grayscale } else { png::ColorType::Rgb });
         encoder.set_depth(png::BitDepth::Eight);
+        encoder.set_compression(png::Compression::Fast);
         let mut writer = encoder.write_header()?;
         let mut rows = writer.stream_writer_with_size(BUFFER_BYTES)?;
         rows.write_all(&self.pixels())?;
