@@ -28,11 +28,6 @@ impl<T: Element> Band<'_, T> {
         self.n
     }
 
-    /// The index of the channel block.
-    pub(crate) const fn block(&self) -> usize {
-        self.block
-    }
-
     /// The channels of a block.
     pub(crate) const fn lanes(&self) -> usize {
         self.layout.block()
