@@ -6,6 +6,7 @@
 mod conv;
 mod isa;
 mod ops;
+mod vector;
 
 pub use isa::{Isa, IsaError};
 

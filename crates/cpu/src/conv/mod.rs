@@ -1,38 +1,91 @@
 //! Convolution: forward, gradient for the input, gradient for the weights.
+//!
+//! Forward and the gradient for the input are one computation over classes of pixels ([`class`]), carried out
+//! by one of three families of kernels ([`problem::Path`]). Weights are packed once, in the order of summation.
+
+mod activate;
+mod class;
+mod dense;
+mod engine;
+mod lanes;
+mod planar;
+mod problem;
+mod share;
+mod weight;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Conv, Kernel};
 use tiled_tensor::{Element, View, ViewMut};
 
-use crate::Isa;
+use crate::{Isa, vector};
+use problem::Problem;
 
-pub(crate) fn block<T: Element>(_isa: Isa, _channels: usize) -> usize {
-    1
+pub(crate) fn block<T: Element>(isa: Isa, channels: usize) -> usize {
+    problem::block(vector::lanes::<T>(isa), channels)
 }
-pub(crate) fn packed_len<T: Element>(_isa: Isa, _kernel: &Kernel) -> usize {
-    0
+
+pub(crate) fn packed_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
+    let problem = Problem::of_kernel::<T>(isa, kernel);
+    problem.bias_len() + problem.classes().map(|classes| problem.class_len(&classes)).sum::<usize>()
 }
-pub(crate) fn pack<T: Element>(_isa: Isa, _kernel: &Kernel, _params: &[&[T]], _packed: &mut [T]) {}
+
+pub(crate) fn pack<T: Element>(isa: Isa, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
+    let problem = Problem::of_kernel::<T>(isa, kernel);
+    let weight = params[0];
+    assert_eq!(weight.len(), problem.conv.weight_len(), "{}: length of the weight", kernel.name());
+    assert_eq!(packed.len(), packed_len::<T>(isa, kernel), "{}: length of the packed weight", kernel.name());
+    packed.fill(T::ZERO);
+    let (head, mut rest) = packed.split_at_mut(problem.bias_len());
+    if let Some(bias) = params.get(1) {
+        assert_eq!(bias.len(), problem.outputs(), "{}: length of the bias", kernel.name());
+        for (channel, value) in bias.iter().enumerate() {
+            head[problem.bias_at(channel)] = *value;
+        }
+    }
+    for classes in problem.classes() {
+        let (head, tail) = rest.split_at_mut(problem.class_len(&classes));
+        problem.visit(&classes, |to, from| head[to] = weight[from]);
+        rest = tail;
+    }
+}
+
 pub(crate) fn compute<T: Element>(
-    _isa: Isa,
-    _kernel: &Kernel,
-    _packed: &[T],
-    _inputs: &[View<'_, T>],
-    _output: ViewMut<'_, T>,
-    _region: Region<2>,
+    isa: Isa,
+    kernel: &Kernel,
+    packed: &[T],
+    inputs: &[View<'_, T>],
+    output: ViewMut<'_, T>,
+    region: Region<2>,
 ) {
+    let (Kernel::Conv2d { activation, .. } | Kernel::Conv2dBackwardInput { activation, .. }) = kernel else {
+        panic!("invariant: {} is not a convolution", kernel.name());
+    };
+    assert_eq!(packed.len(), packed_len::<T>(isa, kernel), "{}: length of the packed weight", kernel.name());
+    let problem = Problem::of_kernel::<T>(isa, kernel);
+    engine::compute(isa, &problem, *activation, packed, inputs[0], output, region);
 }
-pub(crate) fn partial_len<T: Element>(_isa: Isa, conv: &Conv) -> usize {
-    conv.weight_len()
+
+pub(crate) fn partial_len<T: Element>(isa: Isa, conv: &Conv) -> usize {
+    let problem = Problem::new::<T>(isa, conv, false);
+    problem.classes().map(|classes| problem.class_len(&classes)).sum()
 }
+
 pub(crate) fn reduce_weight<T: Element>(
-    _isa: Isa,
-    _conv: &Conv,
-    _inputs: &[View<'_, T>],
-    _share: Region<2>,
-    _values: &mut [T],
+    isa: Isa,
+    conv: &Conv,
+    inputs: &[View<'_, T>],
+    share: Region<2>,
+    values: &mut [T],
 ) {
+    assert_eq!(values.len(), partial_len::<T>(isa, conv), "conv2d_backward_weight: length of the partial");
+    weight::reduce(isa, &Problem::new::<T>(isa, conv, false), inputs, share, values);
 }
-pub(crate) fn unpack_weight<T: Element>(_isa: Isa, _conv: &Conv, values: &[T], result: &mut [T]) {
-    result.copy_from_slice(values);
+
+pub(crate) fn unpack_weight<T: Element>(isa: Isa, conv: &Conv, values: &[T], result: &mut [T]) {
+    let problem = Problem::new::<T>(isa, conv, false);
+    assert_eq!(values.len(), partial_len::<T>(isa, conv), "conv2d_backward_weight: length of the partial");
+    assert_eq!(result.len(), conv.weight_len(), "conv2d_backward_weight: length of the weight");
+    for classes in problem.classes() {
+        problem.visit(&classes, |from, to| result[to] = values[from]);
+    }
 }

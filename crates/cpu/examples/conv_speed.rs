@@ -1,0 +1,252 @@
+//! The speed of the convolution kernels, as shares of what a loop of multiply-adds reaches in the same run.
+//!
+//! ```text
+//! TILED_ISA=avx512 cargo run --release -p tiled-cpu --example conv_speed -- [threads] [filter]
+//! ```
+
+#![expect(
+    clippy::print_stdout,
+    clippy::cast_precision_loss,
+    reason = "a program that prints a table of estimates"
+)]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use rayon::ThreadPoolBuilder;
+use tiled_cpu::{CpuBackend, Isa};
+use tiled_geometry::{Interval, Region, Window};
+use tiled_kernel::{Activation, Backend, Conv, Kernel, Reduction};
+use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
+
+struct Case {
+    name: &'static str,
+    channels: [usize; 2],
+    groups: usize,
+    kernel: i64,
+    stride: i64,
+    dilation: i64,
+    width: i64,
+    rows: i64,
+}
+
+const fn case(name: &'static str, channels: [usize; 2], kernel: i64) -> Case {
+    Case { name, channels, groups: 1, kernel, stride: 1, dilation: 1, width: 1024, rows: 2 }
+}
+
+const CASES: &[Case] = &[
+    case("3→64 3×3", [3, 64], 3),
+    case("64→64 3×3", [64, 64], 3),
+    case("64→128 3×3", [64, 128], 3),
+    Case { width: 512, ..case("128→128 3×3", [128, 128], 3) },
+    case("3→16 3×3", [3, 16], 3),
+    case("16→16 3×3", [16, 16], 3),
+    case("16→32 3×3", [16, 32], 3),
+    case("32→32 3×3", [32, 32], 3),
+    case("16→3 3×3", [16, 3], 3),
+    case("64→1 1×1", [64, 1], 1),
+    case("3→3 3×3", [3, 3], 3),
+    Case { width: 256, ..case("256→64 1×1", [256, 64], 1) },
+    Case { stride: 2, ..case("64→128 3×3/2", [64, 128], 3) },
+    Case { stride: 2, ..case("64→128 1×1/2", [64, 128], 1) },
+    Case { stride: 2, ..case("3→64 7×7/2", [3, 64], 7) },
+    Case { groups: 64, ..case("64 depthwise 3×3", [64, 64], 3) },
+    Case { groups: 64, stride: 2, ..case("64 depthwise 3×3/2", [64, 64], 3) },
+    Case { groups: 16, ..case("64→64 of 16 groups 3×3", [64, 64], 3) },
+    Case { groups: 2, ..case("64→64 of 2 groups 3×3", [64, 64], 3) },
+    Case { dilation: 2, ..case("64→64 3×3 dilated 2", [64, 64], 3) },
+    Case { width: 64, rows: 16, ..case("64→128 3×3, 64×64", [64, 128], 3) },
+    Case { width: 64, rows: 16, ..case("32→64 3×3, 64×64", [32, 64], 3) },
+    Case { width: 32, rows: 32, ..case("3→16 3×3, 32×32", [3, 16], 3) },
+    Case { width: 16, rows: 16, ..case("512→512 3×3, 16×16", [512, 512], 3) },
+];
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let threads: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(1);
+    let filter = args.next().unwrap_or_default();
+    let backend = CpuBackend::new().expect("the instruction set named in TILED_ISA");
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads");
+    pool.install(|| {
+        let peak = peak(&backend);
+        println!("{} with {threads} threads, peak {peak:.0} GFLOP/s", Backend::<f32>::name(&backend));
+        println!("{:24} {:>16} {:>16} {:>16}", "", "forward", "for input", "for weights");
+        for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
+            let [forward, input, weight] = measure(&backend, case);
+            let cell = |speed: f64| format!("{speed:7.1} ({:3.0} %)", 100.0 * speed / peak);
+            println!("{:24} {:>16} {:>16} {:>16}", case.name, cell(forward), cell(input), cell(weight));
+        }
+    });
+}
+
+/// Speeds in GFLOP/s, of real multiply-adds.
+fn measure(backend: &CpuBackend, case: &Case) -> [f64; 3] {
+    let padding = case.dilation * (case.kernel / 2);
+    let window = Window::new(case.kernel, case.stride, case.dilation, padding).expect("a valid window");
+    let height = (4 * case.rows * case.stride).min(case.width);
+    let input = [height, case.width];
+    let conv = Conv {
+        in_channels: case.channels[0],
+        out_channels: case.channels[1],
+        groups: case.groups,
+        windows: [window; 2],
+        input,
+        output: input.map(|extent| window.outputs(extent, padding, false)),
+    };
+    let rows = conv.output[0].min(case.rows);
+    let begin = (conv.output[0] - rows) / 2;
+    let share = Region::new([Interval::new(begin, begin + rows), Interval::whole(conv.output[1])]);
+    let all = Region::whole(conv.input);
+    let layout = |channels: usize, region: Region<2>, rows: i64| {
+        let block = Backend::<f32>::block(backend, channels);
+        Layout::new(1, channels, block, region, usize::try_from(rows).expect("rows")).expect("a layout")
+    };
+    let need = Region::new([window.receptive(share.rows()).intersect(all.rows()), all.cols()]);
+    let x_layout = layout(conv.in_channels, need, need.rows().len() + 1);
+    let y_layout = layout(conv.out_channels, share, rows);
+    let weight: Vec<f32> = (0..conv.weight_len()).map(|i| (i % 7) as f32 - 3.0).collect();
+    let bias = vec![0.5; conv.out_channels];
+    let mut x = AlignedBuffer::<f32>::new(x_layout.len());
+    x.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 5) as f32 - 2.0);
+    let mut y = AlignedBuffer::<f32>::new(y_layout.len());
+    let per_pixel = 2.0 * conv.weight_len() as f64;
+
+    let forward = {
+        let kernel = Kernel::Conv2d { conv, bias: true, activation: Some(Activation::Relu) };
+        let packed = pack(backend, &kernel, &[&weight, &bias]);
+        let work = per_pixel * share.volume() as f64;
+        speed(work, || {
+            backend.compute(
+                &kernel,
+                &packed,
+                &[View::new(&x, x_layout)],
+                ViewMut::new(&mut y, y_layout),
+                share,
+            );
+        })
+    };
+    let for_input = {
+        let kernel = Kernel::Conv2dBackwardInput { conv, bias: false, activation: None };
+        let packed = pack(backend, &kernel, &[&weight]);
+        let rows = Interval::new(begin * case.stride, (begin + rows) * case.stride);
+        let region = Region::new([rows, all.cols()]);
+        let need = window.touched(rows).intersect(Interval::whole(conv.output[0]));
+        let from = layout(conv.out_channels, share.with_axis(0, need), need.len());
+        let mut gy = AlignedBuffer::<f32>::new(from.len());
+        gy.fill(0.5);
+        let to = layout(conv.in_channels, region, rows.len());
+        let mut gx = AlignedBuffer::<f32>::new(to.len());
+        let work = per_pixel * share.volume() as f64;
+        speed(work, || {
+            backend.compute(&kernel, &packed, &[View::new(&gy, from)], ViewMut::new(&mut gx, to), region);
+        })
+    };
+    let for_weight = {
+        let reduction = Reduction::ConvWeight(conv);
+        let mut partial = Backend::<f32>::partial(backend, &reduction, 1, conv.in_channels);
+        let work = per_pixel * share.volume() as f64;
+        y.fill(0.5);
+        speed(work, || {
+            let inputs = [View::new(&x, x_layout), View::new(&y, y_layout)];
+            backend.reduce(&reduction, &[], &inputs, share, &mut partial);
+        })
+    };
+    [forward, for_input, for_weight]
+}
+
+fn pack(backend: &CpuBackend, kernel: &Kernel, params: &[&[f32]]) -> AlignedBuffer<f32> {
+    let lens: Vec<usize> = params.iter().map(|param| param.len()).collect();
+    let mut packed = AlignedBuffer::new(Backend::<f32>::packed_len(backend, kernel, &lens));
+    backend.pack(kernel, params, &mut packed);
+    packed
+}
+
+/// The best speed in a tenth of a second and more: other work on the machine only ever slows it down.
+fn speed(work: f64, mut body: impl FnMut()) -> f64 {
+    body();
+    let mut best = f64::INFINITY;
+    let mut calls = 0;
+    let begin = Instant::now();
+    while begin.elapsed().as_secs_f64() < 0.15 || calls < 5 {
+        let start = Instant::now();
+        body();
+        best = best.min(start.elapsed().as_secs_f64());
+        calls += 1;
+    }
+    work / best / 1e9
+}
+
+/// What a loop of multiply-adds in registers reaches, in GFLOP/s; all threads together.
+fn peak(backend: &CpuBackend) -> f64 {
+    let lanes = match backend.isa() {
+        Isa::Avx512 => 16,
+        Isa::Avx2 => 8,
+        Isa::Portable => 4,
+    };
+    let rounds = 50_000_u64;
+    let speeds = rayon::broadcast(|_| {
+        let mut best = f64::INFINITY;
+        for _ in 0..400 {
+            let start = Instant::now();
+            fma_loop(backend.isa(), rounds);
+            best = best.min(start.elapsed().as_secs_f64());
+        }
+        (rounds * 2 * 24 * lanes) as f64 / best / 1e9
+    });
+    speeds.into_iter().sum()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn fma_loop(isa: Isa, rounds: u64) {
+    use std::arch::x86_64::*;
+    #[target_feature(enable = "avx512f")]
+    fn wide(rounds: u64) {
+        let (a, b) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(0.001)));
+        let mut sums = [a; 24];
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = _mm512_fmadd_ps(*sum, a, b);
+            }
+        }
+        black_box(sums);
+    }
+    #[target_feature(enable = "avx2,fma")]
+    fn narrow(rounds: u64) {
+        let (a, b) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(0.001)));
+        let mut sums = [a; 12];
+        for _ in 0..2 * rounds {
+            for sum in &mut sums {
+                *sum = _mm256_fmadd_ps(*sum, a, b);
+            }
+        }
+        black_box(sums);
+    }
+    match isa {
+        // SAFETY: the backend was made for this instruction set, so the CPU has it.
+        Isa::Avx512 => unsafe { wide(rounds) },
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { narrow(rounds) },
+        _ => {
+            let (a, b) = (black_box([0.999_f32; 4]), black_box([0.001_f32; 4]));
+            let mut sums = [a; 12];
+            for _ in 0..2 * rounds {
+                for sum in &mut sums {
+                    *sum = std::array::from_fn(|i| sum[i] * a[i] + b[i]);
+                }
+            }
+            black_box(sums);
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn fma_loop(_isa: Isa, rounds: u64) {
+    let (a, b) = (black_box([0.999_f32; 4]), black_box([0.001_f32; 4]));
+    let mut sums = [a; 24];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = std::array::from_fn(|i| sum[i].mul_add(a[i], b[i]));
+        }
+    }
+    black_box(sums);
+}

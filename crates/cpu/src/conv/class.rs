@@ -1,0 +1,182 @@
+//! The outputs of one residue along one axis, and the taps that reach them.
+//!
+//! A convolution has one class: output `o` reads `o·s − p + d·u` for every tap u. The gradient for its input
+//! has one per residue: input `r + s·m` is reached by the taps u with `d·u ≡ r + p (mod s)`, from the output
+//! `m + (r + p − d·u)/s`. Each class is a small dense convolution without wasted taps, and each tap belongs to
+//! one class. So both directions are the same computation over classes.
+
+use tiled_geometry::{Interval, Window};
+
+/// Outputs `first + step·m`; tap t of output m reads input `m·input_step + offset + t·offset_step`.
+///
+/// Taps are in ascending order of what they read. Tap t is the weight at `first_tap + t·tap_step`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Class {
+    pub(super) first: i64,
+    pub(super) step: i64,
+    pub(super) input_step: i64,
+    pub(super) offset: i64,
+    pub(super) offset_step: i64,
+    pub(super) taps: usize,
+    first_tap: i64,
+    tap_step: i64,
+}
+
+impl Class {
+    /// The only class of a convolution.
+    fn forward(window: Window) -> Self {
+        Self {
+            first: 0,
+            step: 1,
+            input_step: window.stride(),
+            offset: -window.padding(),
+            offset_step: window.dilation(),
+            taps: index(window.kernel()),
+            first_tap: 0,
+            tap_step: 1,
+        }
+    }
+
+    /// The class of the taps `u ≡ q (mod s/gcd(s,d))` of the gradient for the input.
+    fn transposed(window: Window, q: i64) -> Self {
+        let common = gcd(window.stride(), window.dilation());
+        let apart = window.stride() / common;
+        let taps = (window.kernel() - q - 1) / apart + 1;
+        let last = q + (taps - 1) * apart;
+        let first = (window.dilation() * q - window.padding()).rem_euclid(window.stride());
+        Self {
+            first,
+            step: window.stride(),
+            input_step: 1,
+            offset: (first + window.padding() - window.dilation() * last) / window.stride(),
+            offset_step: window.dilation() / common,
+            taps: index(taps),
+            first_tap: last,
+            tap_step: -apart,
+        }
+    }
+
+    /// The classes of an axis.
+    pub(super) fn all(window: Window, transposed: bool) -> impl Iterator<Item = Self> + Clone {
+        let count = if transposed { Self::residues(window).min(window.kernel()) } else { 1 };
+        (0..count).map(move |q| if transposed { Self::transposed(window, q) } else { Self::forward(window) })
+    }
+
+    /// Whether the classes of an axis leave outputs that no tap reaches.
+    pub(super) fn leaves_gaps(window: Window, transposed: bool) -> bool {
+        transposed && Self::residues(window).min(window.kernel()) < window.stride()
+    }
+
+    fn residues(window: Window) -> i64 {
+        window.stride() / gcd(window.stride(), window.dilation())
+    }
+
+    /// The kernel position of tap t.
+    pub(super) fn tap(&self, t: usize) -> usize {
+        index(self.first_tap + signed(t) * self.tap_step)
+    }
+
+    /// The m of the outputs in `outputs`.
+    pub(super) fn members(&self, outputs: Interval) -> Interval {
+        let ceil = |o: i64| -((self.first - o).div_euclid(self.step));
+        if outputs.is_empty() {
+            return Interval::EMPTY;
+        }
+        Interval::new(ceil(outputs.begin()), ceil(outputs.end()))
+    }
+
+    /// The input that the first tap of output m reads.
+    pub(super) fn input(&self, m: i64) -> i64 {
+        m * self.input_step + self.offset
+    }
+
+    /// The taps that read inside `[0, extent)` from where the first reads `input`.
+    pub(super) fn taps_inside(&self, input: i64, extent: i64) -> (usize, usize) {
+        let ceil = |distance: i64| -((-distance).div_euclid(self.offset_step));
+        let taps = signed(self.taps);
+        let begin = ceil(-input).clamp(0, taps);
+        let end = ceil(extent - input).clamp(begin, taps);
+        (index(begin), index(end))
+    }
+
+    /// Whether every tap of the outputs `[a, b)` reads inside `[0, extent)`.
+    pub(super) fn reads_inside(&self, a: i64, b: i64, extent: i64) -> bool {
+        let last = self.input(b - 1) + (signed(self.taps) - 1) * self.offset_step;
+        self.input(a) >= 0 && last < extent
+    }
+}
+
+/// A size or coordinate that is not negative.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "callers pass values between zero and the size of a window in memory"
+)]
+pub(super) const fn index(value: i64) -> usize {
+    debug_assert!(value >= 0);
+    value as usize
+}
+
+/// A size as a coordinate.
+#[inline(always)]
+#[expect(clippy::cast_possible_wrap, reason = "sizes in memory are below 2^63")]
+pub(super) const fn signed(value: usize) -> i64 {
+    value as i64
+}
+
+const fn gcd(mut a: i64, mut b: i64) -> i64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_of_a_gradient_pair_every_input_with_its_taps() {
+        for (k, s, d, p) in
+            [(3, 1, 1, 1), (3, 2, 1, 1), (4, 2, 1, 0), (3, 2, 2, 5), (2, 5, 3, 1), (5, 6, 4, 7)]
+        {
+            let window = Window::new(k, s, d, p).unwrap();
+            let mut pairs: Vec<[i64; 3]> = Vec::new();
+            for class in Class::all(window, true) {
+                for m in
+                    class.members(Interval::new(0, 40)).begin()..class.members(Interval::new(0, 40)).end()
+                {
+                    for t in 0..class.taps {
+                        pairs.push([
+                            class.first + class.step * m,
+                            signed(class.tap(t)),
+                            class.input(m) + signed(t) * class.offset_step,
+                        ]);
+                    }
+                }
+            }
+            pairs.sort_unstable();
+            let mut expected = Vec::new();
+            for x in 0..40 {
+                for u in 0..k {
+                    if (x + p - d * u).rem_euclid(s) == 0 {
+                        expected.push([x, u, (x + p - d * u).div_euclid(s)]);
+                    }
+                }
+            }
+            assert_eq!(pairs, expected, "kernel {k} stride {s} dilation {d} padding {p}");
+        }
+    }
+
+    #[test]
+    fn taps_inside_are_those_that_read_the_image() {
+        let class = Class::all(Window::new(5, 1, 3, 7).unwrap(), false).next().unwrap();
+        for m in -3..20 {
+            let inside: Vec<usize> =
+                (0..5).filter(|&t| (0..9).contains(&(class.input(m) + signed(t) * 3))).collect();
+            let (a, b) = class.taps_inside(class.input(m), 9);
+            assert_eq!((a..b).collect::<Vec<_>>(), inside, "output {m}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Lanes are pixels of a row; weights are broadcast. Few channels on both sides.
+//!
+//! The order of the sum is kernel row, input of the group, kernel column.
+
+use std::mem::MaybeUninit;
+
+use tiled_tensor::Element;
+
+use super::class::{index, signed};
+use super::dense::{Source, Target};
+use crate::vector::{MAX_LANES, Micro, Simd};
+
+/// The most vectors of pixels of a tile.
+pub(super) const MAX_VECTORS: usize = 4;
+
+/// The most output channels of a tile.
+pub(super) const MAX_OUTPUTS: usize = 4;
+
+/// A tile of at most `N` vectors of pixels by `O` output channels of one group.
+///
+/// # Safety
+/// As for [`super::dense::Tile`]; `weights` is the first term of the first kernel row inside the image of
+/// the first output channel, `terms` the distance to those of the next, `pixels` at most `N` vectors; unless
+/// `gathered`, it is exactly that and the pixel step is one.
+pub(super) struct Tile<'a, E, const N: usize, const O: usize> {
+    pub(super) source: &'a Source<E>,
+    pub(super) target: &'a Target<E>,
+    pub(super) weights: *const E,
+    pub(super) terms: usize,
+    pub(super) bias: *const E,
+    pub(super) pixels: usize,
+}
+
+impl<E: Element, const N: usize, const O: usize> Micro<E> for Tile<'_, E, N, O> {
+    #[inline(always)]
+    unsafe fn run<S: Simd<E = E>>(self) {
+        let (source, target) = (self.source, self.target);
+        let mut buffer = [MaybeUninit::<E>::uninit(); MAX_LANES * MAX_VECTORS];
+        let buffer = buffer.as_mut_ptr().cast::<E>();
+        // SAFETY: offsets stay inside the storage that the source names, the packed weights and the buffer,
+        // which holds MAX_VECTORS vectors.
+        unsafe {
+            let mut sums = [[S::splat(E::ZERO); N]; O];
+            for (o, sums) in sums.iter_mut().enumerate() {
+                *sums = [S::splat(*self.bias.add(o)); N];
+            }
+            let mut weights = self.weights;
+            let mut row = source.row;
+            for _ in 0..source.rows {
+                let row_start = source.start.add(row * source.row_stride);
+                row += source.row_step;
+                row = if row >= source.ring { row - source.ring } else { row };
+                for channel in source.channels.0..source.channels.1 {
+                    let plane = row_start.add(channel * source.block_stride);
+                    for tap in 0..source.cols {
+                        let col = source.col + source.tap_step * signed(tap);
+                        let inputs = if source.gathered {
+                            for p in 0..N * S::LANES {
+                                let col = col + source.pixel_step * signed(p);
+                                let inside = p < self.pixels && 0 <= col && col < source.width;
+                                *buffer.add(p) =
+                                    if inside { *plane.add(index(col - source.first_col)) } else { E::ZERO };
+                            }
+                            buffer.cast_const()
+                        } else {
+                            plane.add(index(col - source.first_col))
+                        };
+                        let mut values = [S::splat(E::ZERO); N];
+                        for (n, value) in values.iter_mut().enumerate() {
+                            *value = S::load(inputs.add(n * S::LANES));
+                        }
+                        for (o, sums) in sums.iter_mut().enumerate() {
+                            let weight = S::splat(*weights.add(o * self.terms));
+                            for (sum, value) in sums.iter_mut().zip(values) {
+                                *sum = S::mul_add(value, weight, *sum);
+                            }
+                        }
+                        weights = weights.add(1);
+                    }
+                }
+            }
+            for (o, sums) in sums.iter_mut().enumerate() {
+                let start = target.start.add((target.channel + o) * target.block_stride);
+                let whole = self.pixels == N * S::LANES && target.step == 1;
+                for (n, sum) in sums.iter_mut().enumerate() {
+                    let value = if target.relu { S::relu(*sum) } else { *sum };
+                    S::store(if whole { start.add(n * S::LANES) } else { buffer.add(n * S::LANES) }, value);
+                }
+                if !whole {
+                    for p in 0..self.pixels {
+                        *start.add(p * target.step) = *buffer.add(p);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Vectors of pixels of a tile.
+pub(super) const fn vectors<S: Simd>() -> usize {
+    if S::TILE > 6 { MAX_VECTORS } else { 2 }
+}
+
+/// Runs the tile of `pixels` pixels and `outputs` output channels.
+///
+/// # Safety
+/// As for [`Tile`]; `pixels` is at most [`vectors`] vectors, `outputs` at most [`MAX_OUTPUTS`].
+pub(super) unsafe fn run<S: Simd>(
+    source: &Source<S::E>,
+    target: &Target<S::E>,
+    (weights, terms): (*const S::E, usize),
+    bias: *const S::E,
+    [pixels, outputs]: [usize; 2],
+) {
+    macro_rules! tile {
+        ($vectors:literal, $outputs:literal) => {
+            // SAFETY: passed on to the caller.
+            unsafe { S::call(Tile::<_, $vectors, $outputs> { source, target, weights, terms, bias, pixels }) }
+        };
+    }
+    macro_rules! outputs {
+        ($vectors:literal) => {
+            match outputs {
+                1 => tile!($vectors, 1),
+                2 => tile!($vectors, 2),
+                3 => tile!($vectors, 3),
+                _ => tile!($vectors, 4),
+            }
+        };
+    }
+    if vectors::<S>() == 4 {
+        outputs!(4);
+    } else {
+        outputs!(2);
+    }
+}

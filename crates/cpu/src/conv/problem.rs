@@ -1,0 +1,236 @@
+//! What is computed, free of direction: channels, groups, the path taken, and where each weight lies packed.
+
+use tiled_kernel::{Conv, Kernel};
+use tiled_tensor::Element;
+
+use super::class::Class;
+use crate::{Isa, vector};
+
+/// Which kernels carry out a convolution. Depends on the channels and the instruction set alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Path {
+    /// Lanes are output channels of one group; inputs are broadcast.
+    Dense,
+    /// Lanes are output channels of several groups; inputs are vectors of the same lanes, permuted.
+    Lanes,
+    /// Lanes are pixels of a row; weights are broadcast. Few channels on both sides.
+    Planar,
+}
+
+/// A convolution or the gradient for its input, as one computation from inputs to outputs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Problem {
+    pub(super) conv: Conv,
+    pub(super) transposed: bool,
+    pub(super) groups: usize,
+    /// Input and output channels of a group.
+    pub(super) in_group: usize,
+    pub(super) out_group: usize,
+    /// The extents of the tensor that is read: height, width.
+    pub(super) extents: [i64; 2],
+    /// Lanes of a vector.
+    pub(super) lanes: usize,
+    /// Input channels that are summed between two columns of the kernel.
+    pub(super) run: usize,
+    pub(super) path: Path,
+}
+
+impl Problem {
+    pub(super) fn new<T: Element>(isa: Isa, conv: &Conv, transposed: bool) -> Self {
+        let lanes = vector::lanes::<T>(isa);
+        let (x, y) = (conv.in_channels / conv.groups, conv.out_channels / conv.groups);
+        let (in_group, out_group) = if transposed { (y, x) } else { (x, y) };
+        let blocked = |group: usize| block(lanes, group * conv.groups) > 1;
+        let whole = conv.groups > 1
+            && lanes.is_multiple_of(out_group)
+            && lanes.is_multiple_of(lanes / out_group * in_group)
+            && out_group < lanes;
+        let path = match (blocked(in_group), blocked(out_group)) {
+            (false, false) => Path::Planar,
+            (true, true) if whole => Path::Lanes,
+            _ => Path::Dense,
+        };
+        Self {
+            conv: *conv,
+            transposed,
+            groups: conv.groups,
+            in_group,
+            out_group,
+            extents: if transposed { conv.output } else { conv.input },
+            lanes,
+            run: if blocked(in_group) { lanes } else { in_group },
+            path,
+        }
+    }
+
+    pub(super) fn of_kernel<T: Element>(isa: Isa, kernel: &Kernel) -> Self {
+        match kernel {
+            Kernel::Conv2d { conv, .. } => Self::new::<T>(isa, conv, false),
+            Kernel::Conv2dBackwardInput { conv, .. } => Self::new::<T>(isa, conv, true),
+            _ => panic!("invariant: {} is not a convolution", kernel.name()),
+        }
+    }
+
+    /// All output channels.
+    pub(super) fn outputs(&self) -> usize {
+        self.groups * self.out_group
+    }
+
+    /// All input channels.
+    pub(super) fn inputs(&self) -> usize {
+        self.groups * self.in_group
+    }
+
+    /// The extents of the tensor that is written.
+    pub(super) fn output_extents(&self) -> [i64; 2] {
+        if self.transposed { self.conv.input } else { self.conv.output }
+    }
+
+    /// The classes of pixels, rows before columns.
+    pub(super) fn classes(&self) -> impl Iterator<Item = [Class; 2]> {
+        let [h, w] = self.conv.windows;
+        let transposed = self.transposed;
+        Class::all(h, transposed)
+            .flat_map(move |rows| Class::all(w, transposed).map(move |cols| [rows, cols]))
+    }
+
+    /// Whether some outputs belong to no class.
+    pub(super) fn leaves_gaps(&self) -> bool {
+        self.conv.windows.into_iter().any(|window| Class::leaves_gaps(window, self.transposed))
+    }
+
+    /// Vectors of output channels of a group; for [`Path::Lanes`] of all channels, for [`Path::Planar`] channels.
+    pub(super) fn vectors(&self) -> usize {
+        match self.path {
+            Path::Dense => self.out_group.div_ceil(self.lanes),
+            Path::Lanes => self.outputs().div_ceil(self.lanes),
+            Path::Planar => self.outputs(),
+        }
+    }
+
+    /// The packed elements of the bias, which come first.
+    pub(super) fn bias_len(&self) -> usize {
+        match self.path {
+            Path::Dense => self.groups * self.vectors() * self.lanes,
+            Path::Lanes => self.vectors() * self.lanes,
+            Path::Planar => self.outputs(),
+        }
+    }
+
+    /// Where the bias of an output channel lies packed.
+    pub(super) fn bias_at(&self, channel: usize) -> usize {
+        match self.path {
+            Path::Dense => channel / self.out_group * self.vectors() * self.lanes + channel % self.out_group,
+            Path::Lanes | Path::Planar => channel,
+        }
+    }
+
+    /// Terms of an output element of a class.
+    pub(super) fn terms(&self, [rows, cols]: &[Class; 2]) -> usize {
+        rows.taps * cols.taps * self.in_group
+    }
+
+    /// The packed elements of the weights of a class.
+    pub(super) fn class_len(&self, classes: &[Class; 2]) -> usize {
+        self.bias_len() * self.terms(classes)
+    }
+
+    /// Visits where each weight of a class lies packed and where it lies in OIHW: `visit(packed, weight)`.
+    ///
+    /// ```text
+    ///   Dense   [group][pair of vectors][kh][run of inputs][kw][input][1 or 2 vectors]
+    ///   Lanes   [vector][input of the group][kh][kw][lane]
+    ///   Planar  [output][kh][input of the group][kw]
+    /// ```
+    pub(super) fn visit(&self, classes: &[Class; 2], mut visit: impl FnMut(usize, usize)) {
+        let [rows, cols] = classes;
+        let terms = self.terms(classes);
+        match self.path {
+            Path::Dense => {
+                for group in 0..self.groups {
+                    for first in (0..self.vectors()).step_by(2) {
+                        let width = (self.vectors() - first).min(2) * self.lanes;
+                        let mut packed = (group * self.vectors() + first) * self.lanes * terms;
+                        let outputs = (self.out_group - first * self.lanes).min(width);
+                        for t in 0..rows.taps {
+                            for (begin, len) in self.runs(group) {
+                                for s in 0..cols.taps {
+                                    for c in begin..begin + len {
+                                        for o in 0..outputs {
+                                            let o = group * self.out_group + first * self.lanes + o;
+                                            let at = packed + o % self.out_group - first * self.lanes;
+                                            visit(
+                                                at,
+                                                self.weight(
+                                                    o,
+                                                    c - group * self.in_group,
+                                                    rows.tap(t),
+                                                    cols.tap(s),
+                                                ),
+                                            );
+                                        }
+                                        packed += width;
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            Path::Lanes => {
+                for o in 0..self.outputs() {
+                    for c in 0..self.in_group {
+                        for t in 0..rows.taps {
+                            for s in 0..cols.taps {
+                                let term = (c * rows.taps + t) * cols.taps + s;
+                                let packed = (o / self.lanes * terms + term) * self.lanes + o % self.lanes;
+                                visit(packed, self.weight(o, c, rows.tap(t), cols.tap(s)));
+                            }
+                        }
+                    }
+                }
+            }
+            Path::Planar => {
+                for o in 0..self.outputs() {
+                    for t in 0..rows.taps {
+                        for c in 0..self.in_group {
+                            for s in 0..cols.taps {
+                                let term = (t * self.in_group + c) * cols.taps + s;
+                                visit(o * terms + term, self.weight(o, c, rows.tap(t), cols.tap(s)));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The runs of input channels of a group that lie in one block: first channel and length.
+    pub(super) fn runs(&self, group: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (run, end) = (self.run, (group + 1) * self.in_group);
+        let mut begin = group * self.in_group;
+        std::iter::from_fn(move || {
+            let len = (run - begin % run).min(end - begin);
+            let item = (begin < end).then_some((begin, len));
+            begin += len;
+            item
+        })
+    }
+
+    /// The position in OIHW of the weight from input `c` of the group to output `o` at `[u, v]`.
+    fn weight(&self, o: usize, c: usize, u: usize, v: usize) -> usize {
+        let [kh, kw] = self.conv.kernel();
+        let plane = if self.transposed {
+            let group = o / self.out_group;
+            (group * self.in_group + c) * self.out_group + o % self.out_group
+        } else {
+            o * self.in_group + c
+        };
+        (plane * kh + u) * kw + v
+    }
+}
+
+/// The channel block of windows with this many channels: a full vector where that wastes at most half of one.
+pub(super) const fn block(lanes: usize, channels: usize) -> usize {
+    if channels >= 5 && 2 * channels >= lanes { lanes } else { 1 }
+}

@@ -1,0 +1,447 @@
+//! The gradient for the weights, from a share of the output gradient.
+//!
+//! Sums are kept in the layout of packed weights ([`Problem::visit`]). Each takes the pixels of a share in one order
+//! (image, row, column). Threads divide the weights, not the pixels, so the bits do not depend on them.
+
+use std::mem::MaybeUninit;
+
+use tiled_geometry::{Interval, Region};
+use tiled_tensor::{Element, View};
+
+use super::class::{Class, index, signed};
+use super::problem::{Path, Problem};
+use super::share;
+use crate::Isa;
+use crate::vector::{self, MAX_LANES, Micro, Routine, Simd};
+
+/// Takes `share` of the domain of `gy` into `values`; inputs are `[x, gy]`.
+pub(super) fn reduce<T: Element>(
+    isa: Isa,
+    problem: &Problem,
+    inputs: &[View<'_, T>],
+    share: Region<2>,
+    values: &mut [T],
+) {
+    let &[x, gy] = inputs else { panic!("conv2d_backward_weight wants two inputs, got {}", inputs.len()) };
+    check(problem, x, gy, share);
+    let values = Sums(values.as_mut_ptr());
+    for classes in problem.classes() {
+        vector::run::<T>(isa, Reduce { problem, classes, x, gy, share, values: &values });
+    }
+}
+
+/// Asserts what the loads of the kernels rely on.
+fn check<T: Element>(problem: &Problem, x: View<'_, T>, gy: View<'_, T>, share: Region<2>) {
+    let conv = &problem.conv;
+    let need = Region::new(std::array::from_fn(|i| {
+        conv.windows[i].receptive(share.axis(i)).intersect(Interval::whole(conv.input[i]))
+    }));
+    assert!(x.region().contains_region(need), "input window {} lacks part of {need}", x.region());
+    assert!(gy.region().contains_region(share), "gradient window {} lacks part of {share}", gy.region());
+    assert_eq!(x.layout().channels(), conv.in_channels, "input channels");
+    assert_eq!(gy.layout().channels(), conv.out_channels, "output channels");
+    assert_eq!(x.layout().batch(), gy.layout().batch(), "batch size");
+    for layout in [x.layout(), gy.layout()] {
+        let block = super::problem::block(problem.lanes, layout.channels());
+        assert!(
+            layout.block() == 1 || layout.block() == block,
+            "block {} of {} channels is neither 1 nor {block}",
+            layout.block(),
+            layout.channels()
+        );
+    }
+}
+
+/// The sums, written by several threads, each its own.
+struct Sums<T>(*mut T);
+// SAFETY: threads write disjoint weights, see `Reduce::run`.
+unsafe impl<T: Element> Sync for Sums<T> {}
+
+/// One call.
+struct Reduce<'a, T> {
+    problem: &'a Problem,
+    classes: [Class; 2],
+    x: View<'a, T>,
+    gy: View<'a, T>,
+    share: Region<2>,
+    values: &'a Sums<T>,
+}
+
+/// Pixels of a row that are taken at once: their gradients should stay in the first level cache.
+const SEGMENT: i64 = 128;
+
+/// A part of a row of the share.
+#[derive(Clone, Copy)]
+struct Segment {
+    n: usize,
+    y: i64,
+    cols: Interval,
+}
+
+/// Gradients of a segment, one or two vectors for a pixel.
+struct Gradients<E> {
+    start: *const E,
+    step: usize,
+    vector_step: usize,
+}
+
+impl<T: Element> Routine for Reduce<'_, T> {
+    fn run<S: Simd>(self) {
+        #[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
+        let operations = self.share.volume() as f64
+            * (self.gy.layout().batch() * 2 * self.problem.conv.weight_len()) as f64;
+        let pieces = share::threads(operations);
+        let rows = self.items() * self.classes[0].taps * self.problem.in_group;
+        share::for_pieces(pieces, |piece| {
+            let part = rows * piece / pieces..rows * (piece + 1) / pieces;
+            let axes = self.share.axes();
+            for n in 0..self.gy.layout().batch() {
+                for y in axes[0].begin()..axes[0].end() {
+                    let mut begin = axes[1].begin();
+                    while begin < axes[1].end() {
+                        let end = (begin + SEGMENT).min(axes[1].end());
+                        let segment = Segment { n, y, cols: Interval::new(begin, end) };
+                        self.segment::<S>(segment, part.clone());
+                        begin = end;
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl<T: Element> Reduce<'_, T> {
+    /// Parts of the output channels: pairs of vectors of a group, vectors, or channels.
+    fn items(&self) -> usize {
+        match self.problem.path {
+            Path::Dense => self.problem.groups * self.problem.vectors().div_ceil(2),
+            Path::Lanes | Path::Planar => self.problem.vectors(),
+        }
+    }
+
+    /// Takes a segment into the sums of the rows `(item, kernel row, input of the group)` in `part`.
+    fn segment<S: Simd>(&self, segment: Segment, part: std::ops::Range<usize>) {
+        let (taps, inputs) = (self.classes[0].taps, self.problem.in_group);
+        let mut at = part.start;
+        while at < part.end {
+            let (item, offset) = (at / (taps * inputs), at % (taps * inputs));
+            let end = part.end.min((item + 1) * taps * inputs);
+            let part = offset..offset + end - at;
+            match self.problem.path {
+                Path::Dense => self.dense::<S>(segment, item, part),
+                Path::Lanes => self.lanes::<S>(segment, item, part),
+                Path::Planar => self.planar(segment, item, part),
+            }
+            at = end;
+        }
+    }
+
+    /// The row of `x` that a kernel row reads, if it lies in the image.
+    fn input_row(&self, segment: &Segment, tap: usize) -> Option<i64> {
+        let row = self.classes[0].input(segment.y) + signed(tap) * self.classes[0].offset_step;
+        (0 <= row && row < self.problem.extents[0]).then_some(row)
+    }
+
+    /// The columns of the segment for which kernel column `tap` reads inside the image, and what the first reads.
+    fn columns(&self, segment: &Segment, tap: usize) -> (Interval, i64) {
+        let class = &self.classes[1];
+        let offset = class.offset + signed(tap) * class.offset_step;
+        let ceil = |distance: i64| -((-distance).div_euclid(class.input_step));
+        let inside = Interval::new(ceil(-offset), ceil(self.problem.extents[1] - offset));
+        let cols = segment.cols.intersect(inside);
+        (cols, cols.begin() * class.input_step + offset)
+    }
+
+    fn dense<S: Simd>(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
+        let problem = self.problem;
+        let pairs = problem.vectors().div_ceil(2);
+        let (group, first) = (item / pairs, item % pairs * 2);
+        let vectors = (problem.vectors() - first).min(2);
+        let mut buffer = [MaybeUninit::<S::E>::uninit(); index(SEGMENT) * 2 * MAX_LANES];
+        let channels = group * problem.out_group + first * S::LANES..(group + 1) * problem.out_group;
+        let gradients = self.gradients::<S>(&segment, channels, vectors, &mut buffer);
+        let layout = self.x.layout();
+        let blocked = layout.block() > 1;
+        let terms = problem.terms(&self.classes);
+        let values = (group * problem.vectors() + first) * S::LANES * terms;
+        let cols = self.classes[1].taps;
+        let widest = if vectors == 2 { S::WEIGHT_TILE } else { 2 * S::WEIGHT_TILE };
+        for tap_row in part.start / problem.in_group..part.end.div_ceil(problem.in_group) {
+            let Some(row) = self.input_row(&segment, tap_row) else { continue };
+            let before = tap_row * problem.in_group;
+            let wanted = part.start.max(before) - before..part.end.min(before + problem.in_group) - before;
+            for (begin, len) in problem.runs(group) {
+                let run_begin = begin - group * problem.in_group;
+                let (a, b) = (wanted.start.max(run_begin), wanted.end.min(run_begin + len));
+                if a >= b {
+                    continue;
+                }
+                for tap in 0..cols {
+                    let (pixels, col) = self.columns(&segment, tap);
+                    if pixels.is_empty() {
+                        continue;
+                    }
+                    let skipped = index(pixels.begin() - segment.cols.begin());
+                    for c in (a..b).step_by(widest) {
+                        let channel = group * problem.in_group + c;
+                        let term = (before + run_begin) * cols + tap * len + (c - run_begin);
+                        let x = &self.x.data()[layout.offset(segment.n, channel, row, col)..];
+                        // SAFETY: `check` holds the windows; the rows of sums are this thread's own.
+                        unsafe {
+                            let rows = Rows {
+                                x: x.as_ptr().cast(),
+                                row_step: layout.block_stride(),
+                                pixel_step: index(self.classes[1].input_step) * layout.block(),
+                                gradients: gradients.start.add(skipped * gradients.step),
+                                gradient_step: gradients.step,
+                                vector_step: gradients.vector_step,
+                                pixels: index(pixels.len()),
+                                sums: self.values.0.cast::<S::E>().add(values + term * vectors * S::LANES),
+                            };
+                            run_rows::<S>(rows, [(b - c).min(widest), vectors], blocked);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The gradients of a segment as vectors of these output channels; from the buffer where they do not lie so.
+    fn gradients<S: Simd>(
+        &self,
+        segment: &Segment,
+        channels: std::ops::Range<usize>,
+        vectors: usize,
+        buffer: &mut [MaybeUninit<S::E>],
+    ) -> Gradients<S::E> {
+        let layout = self.gy.layout();
+        let first = channels.start;
+        let direct = layout.block() == S::LANES && first.is_multiple_of(S::LANES);
+        if direct {
+            // lanes past the group take part and are dropped when the sums are unpacked
+            let start = &self.gy.data()[layout.offset(segment.n, first, segment.y, segment.cols.begin())..];
+            return Gradients {
+                start: start.as_ptr().cast(),
+                step: S::LANES,
+                vector_step: layout.block_stride(),
+            };
+        }
+        let width = vectors * S::LANES;
+        let buffer = buffer.as_mut_ptr().cast::<S::E>();
+        for (j, x) in (segment.cols.begin()..segment.cols.end()).enumerate() {
+            for lane in 0..width {
+                let channel = first + lane;
+                let value = if channel < channels.end {
+                    S::E::from_f64(self.gy.get(segment.n, channel, segment.y, x).to_f64())
+                } else {
+                    S::E::ZERO
+                };
+                // SAFETY: the buffer holds two vectors for each pixel of a segment.
+                unsafe { buffer.add(j * width + lane).write(value) };
+            }
+        }
+        Gradients { start: buffer, step: width, vector_step: S::LANES }
+    }
+
+    fn lanes<S: Simd>(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
+        let problem = self.problem;
+        let [row_class, col_class] = &self.classes;
+        let mut buffer = [MaybeUninit::<S::E>::uninit(); index(SEGMENT) * 2 * MAX_LANES];
+        let mut copy = [MaybeUninit::<S::E>::uninit(); index(SEGMENT) * MAX_LANES];
+        let first = item * S::LANES;
+        let gradients = self.gradients::<S>(&segment, first..problem.outputs(), 1, &mut buffer);
+        let layout = self.x.layout();
+        let source = |output: usize| output / problem.out_group * problem.in_group;
+        let block = source(first) / S::LANES;
+        for at in part {
+            // as in `Problem::visit`, the kernel row varies faster than the input
+            let (c, tap_row) = (at / row_class.taps, at % row_class.taps);
+            let Some(row) = self.input_row(&segment, tap_row) else { continue };
+            let lanes =
+                std::array::from_fn(|l| u8::try_from((source(first + l) + c) % S::LANES).unwrap_or(0));
+            for tap in 0..col_class.taps {
+                let (pixels, col) = self.columns(&segment, tap);
+                if pixels.is_empty() {
+                    continue;
+                }
+                let skipped = index(pixels.begin() - segment.cols.begin());
+                let mut pixel_step = index(col_class.input_step) * S::LANES;
+                let x: *const S::E = if layout.block() > 1 {
+                    self.x.data()[layout.offset(segment.n, block * S::LANES, row, col)..].as_ptr().cast()
+                } else {
+                    pixel_step = S::LANES;
+                    self.copy_lanes::<S>(&segment, (block, row, col), index(pixels.len()), &mut copy)
+                };
+                let term = (c * row_class.taps + tap_row) * col_class.taps + tap;
+                let sums = first * problem.terms(&self.classes) + term * S::LANES;
+                // SAFETY: `check` holds the windows; the sums are this thread's own.
+                unsafe {
+                    S::call(LaneRow {
+                        x,
+                        pixel_step,
+                        lanes: &lanes,
+                        gradients: gradients.start.add(skipped * gradients.step),
+                        gradient_step: gradients.step,
+                        pixels: index(pixels.len()),
+                        sums: self.values.0.cast::<S::E>().add(sums),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The inputs of a block at the columns that a tap reads, copied from planes.
+    fn copy_lanes<S: Simd>(
+        &self,
+        segment: &Segment,
+        (block, row, col): (usize, i64, i64),
+        pixels: usize,
+        copy: &mut [MaybeUninit<S::E>],
+    ) -> *const S::E {
+        let copy = copy.as_mut_ptr().cast::<S::E>();
+        for j in 0..pixels {
+            for lane in 0..S::LANES {
+                let channel = block * S::LANES + lane;
+                let col = col + signed(j) * self.classes[1].input_step;
+                let value = if channel < self.problem.inputs() {
+                    S::E::from_f64(self.x.get(segment.n, channel, row, col).to_f64())
+                } else {
+                    S::E::ZERO
+                };
+                // SAFETY: the copy holds a vector for each pixel of a segment.
+                unsafe { copy.add(j * S::LANES + lane).write(value) };
+            }
+        }
+        copy
+    }
+
+    fn planar(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
+        let problem = self.problem;
+        let cols = self.classes[1].taps;
+        for at in part {
+            let (tap_row, c) = (at / problem.in_group, at % problem.in_group);
+            let Some(row) = self.input_row(&segment, tap_row) else { continue };
+            let channel = item / problem.out_group * problem.in_group + c;
+            for tap in 0..cols {
+                let (pixels, first) = self.columns(&segment, tap);
+                let mut sum = T::ZERO;
+                for (j, x) in (pixels.begin()..pixels.end()).enumerate() {
+                    let col = first + signed(j) * self.classes[1].input_step;
+                    sum +=
+                        self.x.get(segment.n, channel, row, col) * self.gy.get(segment.n, item, segment.y, x);
+                }
+                let term = item * problem.terms(&self.classes) + at * cols + tap;
+                // SAFETY: the sums of these rows are this thread's own.
+                unsafe { *self.values.0.add(term) += sum };
+            }
+        }
+    }
+}
+
+/// Sums of input channels times gradients over neighbouring pixels.
+///
+/// # Safety
+/// `x` is readable at `r·row_step + j·pixel_step` (a row step of one where inputs are blocked), `gradients` for a
+/// vector at `v·vector_step + j·gradient_step`; `sums` is valid for `R·V` vectors and nothing else uses it.
+#[derive(Clone, Copy)]
+struct Rows<E> {
+    x: *const E,
+    row_step: usize,
+    pixel_step: usize,
+    gradients: *const E,
+    gradient_step: usize,
+    vector_step: usize,
+    pixels: usize,
+    sums: *mut E,
+}
+
+/// [`Rows`] for `R` input channels by `V` vectors of output channels.
+struct RowTile<E, const R: usize, const V: usize, const BLOCKED: bool>(Rows<E>);
+
+impl<E: Element, const R: usize, const V: usize, const BLOCKED: bool> Micro<E> for RowTile<E, R, V, BLOCKED> {
+    #[inline(always)]
+    unsafe fn run<S: Simd<E = E>>(self) {
+        let rows = self.0;
+        let row_step = if BLOCKED { 1 } else { rows.row_step };
+        // SAFETY: as the type asks.
+        unsafe {
+            let mut sums = [[S::splat(E::ZERO); V]; R];
+            for (r, sums) in sums.iter_mut().enumerate() {
+                for (v, sum) in sums.iter_mut().enumerate() {
+                    *sum = S::load(rows.sums.add((r * V + v) * S::LANES));
+                }
+            }
+            let (mut x, mut gradients) = (rows.x, rows.gradients);
+            for _ in 0..rows.pixels {
+                let mut vectors = [S::splat(E::ZERO); V];
+                for (v, vector) in vectors.iter_mut().enumerate() {
+                    *vector = S::load(gradients.add(v * rows.vector_step));
+                }
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    let value = S::splat(*x.add(r * row_step));
+                    for (sum, vector) in sums.iter_mut().zip(vectors) {
+                        *sum = S::mul_add(value, vector, *sum);
+                    }
+                }
+                x = x.wrapping_add(rows.pixel_step);
+                gradients = gradients.wrapping_add(rows.gradient_step);
+            }
+            for (r, sums) in sums.iter().enumerate() {
+                for (v, sum) in sums.iter().enumerate() {
+                    S::store(rows.sums.add((r * V + v) * S::LANES), *sum);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Rows`] with this many rows and vectors.
+unsafe fn run_rows<S: Simd>(rows: Rows<S::E>, [count, vectors]: [usize; 2], blocked: bool) {
+    macro_rules! tile {
+        ($blocked:literal, $($rows:literal)*) => {
+            match (count, vectors) {
+                // SAFETY: passed on to the caller.
+                $(($rows, 1) => unsafe { S::call(RowTile::<_, $rows, 1, $blocked>(rows)) },)*
+                $(($rows, _) if $rows <= S::WEIGHT_TILE => unsafe { S::call(RowTile::<_, $rows, 2, $blocked>(rows)) },)*
+                _ => unreachable!("tiles have at most {} rows", 2 * S::WEIGHT_TILE),
+            }
+        };
+    }
+    if blocked {
+        tile!(true, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+    } else {
+        tile!(false, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+    }
+}
+
+/// One vector of sums of permuted inputs times gradients over neighbouring pixels.
+///
+/// # Safety
+/// `x` is readable for a vector at `j·pixel_step`, `gradients` at `j·gradient_step`; `sums` is valid for a vector and
+/// nothing else uses it.
+struct LaneRow<'a, E> {
+    x: *const E,
+    pixel_step: usize,
+    lanes: &'a [u8; MAX_LANES],
+    gradients: *const E,
+    gradient_step: usize,
+    pixels: usize,
+    sums: *mut E,
+}
+
+impl<E: Element> Micro<E> for LaneRow<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd<E = E>>(self) {
+        // SAFETY: as the type asks.
+        unsafe {
+            let lanes = S::index(self.lanes);
+            let mut sum = S::load(self.sums);
+            for j in 0..self.pixels {
+                let value = S::permute(S::load(self.x.add(j * self.pixel_step)), lanes);
+                sum = S::mul_add(value, S::load(self.gradients.add(j * self.gradient_step)), sum);
+            }
+            S::store(self.sums, sum);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The small vector trait that the kernels are written over, and its instruction sets.
+//!
+//! A kernel is a [`Micro`]: its body is generic over [`Simd`] and always inlined into a function that the
+//! compiler builds for one instruction set ([`Simd::call`]). [`Routine`] is the code around it: loops that
+//! need no vectors, generic all the same, so that they can name the kernels.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+use tiled_tensor::{DType, Element};
+
+use crate::Isa;
+
+/// The most lanes of a vector of any instruction set and type.
+pub(crate) const MAX_LANES: usize = 16;
+
+/// The most pixels of a tile of accumulators.
+pub(crate) const MAX_TILE: usize = 14;
+
+/// Vectors of `LANES` elements.
+///
+/// # Safety
+/// Every method needs a CPU that has the instruction set; values of these types exist only as type
+/// parameters, chosen by [`run`] from an [`Isa`] that was checked when the backend was made.
+pub(crate) trait Simd: Copy + 'static {
+    /// The type of an element.
+    type E: Element;
+    /// A vector.
+    type V: Copy;
+    /// The lanes of a permutation.
+    type Index: Copy;
+    /// Elements of a vector.
+    const LANES: usize;
+    /// Pixels of a tile that keeps two vectors of accumulators for each.
+    const TILE: usize;
+    /// Rows of a tile of weight gradients that keeps two vectors of accumulators for each.
+    const WEIGHT_TILE: usize;
+
+    /// Every lane `value`.
+    unsafe fn splat(value: Self::E) -> Self::V;
+    /// The vector at `from`, unaligned.
+    ///
+    /// # Safety
+    /// `from` is valid for reading `LANES` elements.
+    unsafe fn load(from: *const Self::E) -> Self::V;
+    /// Writes the vector to `to`, unaligned.
+    ///
+    /// # Safety
+    /// `to` is valid for writing `LANES` elements.
+    unsafe fn store(to: *mut Self::E, value: Self::V);
+    /// `a·b + c`; one rounding where the instruction set has it.
+    unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `max(value, 0)`; NaN stays NaN, and negative zero becomes zero.
+    unsafe fn relu(value: Self::V) -> Self::V;
+    /// The permutation that takes lane `lanes[i]` to lane `i`.
+    unsafe fn index(lanes: &[u8; MAX_LANES]) -> Self::Index;
+    /// Lane `index[i]` of `value` in lane `i`.
+    unsafe fn permute(value: Self::V, index: Self::Index) -> Self::V;
+    /// Runs the kernel in a function built for this instruction set.
+    ///
+    /// # Safety
+    /// The preconditions of the kernel hold.
+    unsafe fn call<M: Micro<Self::E>>(micro: M);
+}
+
+/// A kernel: a body that is always inlined into [`Simd::call`].
+pub(crate) trait Micro<E> {
+    /// Runs it.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set, and what the kernel's own documentation asks.
+    unsafe fn run<S: Simd<E = E>>(self);
+}
+
+/// Code around kernels, generic over the vectors.
+pub(crate) trait Routine {
+    /// Runs it with vectors of the type of its elements.
+    fn run<S: Simd>(self);
+}
+
+/// Runs `routine` with the vectors of this instruction set and type.
+pub(crate) fn run<T: Element>(isa: Isa, routine: impl Routine) {
+    #[cfg(target_arch = "x86_64")]
+    match (isa, T::DTYPE) {
+        (Isa::Avx512, DType::F32) => return routine.run::<avx512::Avx512<f32>>(),
+        (Isa::Avx512, DType::F64) => return routine.run::<avx512::Avx512<f64>>(),
+        (Isa::Avx2, DType::F32) => return routine.run::<avx2::Avx2<f32>>(),
+        (Isa::Avx2, DType::F64) => return routine.run::<avx2::Avx2<f64>>(),
+        (Isa::Portable, _) => {}
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = isa;
+    match T::DTYPE {
+        DType::F32 => routine.run::<portable::Portable<f32, 4>>(),
+        DType::F64 => routine.run::<portable::Portable<f64, 2>>(),
+    }
+}
+
+/// The lanes of the vectors of this instruction set and type.
+pub(crate) const fn lanes<T: Element>(isa: Isa) -> usize {
+    let bytes = match isa {
+        Isa::Portable => 16,
+        Isa::Avx2 => 32,
+        Isa::Avx512 => 64,
+    };
+    bytes / size_of::<T>()
+}

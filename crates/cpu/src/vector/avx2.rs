@@ -1,0 +1,107 @@
+//! AVX2 and FMA: vectors of 32 bytes, 16 registers.
+
+use std::arch::x86_64::*;
+use std::marker::PhantomData;
+
+use super::{MAX_LANES, Micro, Simd};
+
+/// Vectors of 32 bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2<E>(PhantomData<E>);
+
+macro_rules! simd {
+    ($element:ty, $vector:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $mul_add:ident,
+     $relu:item, $index:item, $permute:item) => {
+        impl Simd for Avx2<$element> {
+            type E = $element;
+            type V = $vector;
+            type Index = __m256i;
+            const LANES: usize = $lanes;
+            const TILE: usize = 6;
+            const WEIGHT_TILE: usize = 4;
+
+            #[inline(always)]
+            unsafe fn splat(value: $element) -> $vector {
+                // SAFETY: the trait asks for a CPU with the instruction set.
+                unsafe { $splat(value) }
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const $element) -> $vector {
+                // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+                unsafe { $load(from) }
+            }
+            #[inline(always)]
+            unsafe fn store(to: *mut $element, value: $vector) {
+                // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+                unsafe { $store(to, value) }
+            }
+            #[inline(always)]
+            unsafe fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector {
+                // SAFETY: the trait asks for a CPU with the instruction set.
+                unsafe { $mul_add(a, b, c) }
+            }
+            #[inline(always)]
+            $relu
+            #[inline(always)]
+            $index
+            #[inline(always)]
+            $permute
+            #[inline(always)]
+            unsafe fn call<M: Micro<$element>>(micro: M) {
+                #[target_feature(enable = "avx2,fma")]
+                #[inline(never)]
+                unsafe fn enabled<M: Micro<$element>>(micro: M) {
+                    // SAFETY: passed on to the caller.
+                    unsafe { micro.run::<Avx2<$element>>() }
+                }
+                // SAFETY: the trait asks for a CPU with the instruction set; the rest is passed on.
+                unsafe { enabled(micro) }
+            }
+        }
+    };
+}
+
+simd!(
+    f32,
+    __m256,
+    8,
+    _mm256_set1_ps,
+    _mm256_loadu_ps,
+    _mm256_storeu_ps,
+    _mm256_fmadd_ps,
+    unsafe fn relu(value: __m256) -> __m256 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(value, _mm256_setzero_ps()), value) }
+    },
+    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
+        let wide: [i32; 8] = std::array::from_fn(|i| i32::from(lanes[i]));
+        // SAFETY: eight 32-bit integers are 32 bytes; the trait asks for the instruction set.
+        unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
+    },
+    unsafe fn permute(value: __m256, index: __m256i) -> __m256 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_permutevar8x32_ps(value, index) }
+    }
+);
+simd!(
+    f64,
+    __m256d,
+    4,
+    _mm256_set1_pd,
+    _mm256_loadu_pd,
+    _mm256_storeu_pd,
+    _mm256_fmadd_pd,
+    unsafe fn relu(value: __m256d) -> __m256d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_and_pd(_mm256_cmp_pd::<_CMP_NLE_UQ>(value, _mm256_setzero_pd()), value) }
+    },
+    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
+        let wide: [i32; 8] = std::array::from_fn(|i| 2 * i32::from(lanes[i / 2]) + i32::from(i % 2 == 1));
+        // SAFETY: eight 32-bit integers are 32 bytes; the trait asks for the instruction set.
+        unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
+    },
+    unsafe fn permute(value: __m256d, index: __m256i) -> __m256d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(value), index)) }
+    }
+);

@@ -1,0 +1,113 @@
+//! AVX-512 F, BW, DQ and VL: vectors of 64 bytes, 32 registers.
+
+use std::arch::x86_64::*;
+use std::marker::PhantomData;
+
+use super::{MAX_LANES, Micro, Simd};
+
+/// Vectors of 64 bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512<E>(PhantomData<E>);
+
+macro_rules! simd {
+    ($element:ty, $vector:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $mul_add:ident,
+     $relu:item, $index:item, $permute:item) => {
+        impl Simd for Avx512<$element> {
+            type E = $element;
+            type V = $vector;
+            type Index = __m512i;
+            const LANES: usize = $lanes;
+            const TILE: usize = 14;
+            const WEIGHT_TILE: usize = 8;
+
+            #[inline(always)]
+            unsafe fn splat(value: $element) -> $vector {
+                // SAFETY: the trait asks for a CPU with the instruction set.
+                unsafe { $splat(value) }
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const $element) -> $vector {
+                // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+                unsafe { $load(from) }
+            }
+            #[inline(always)]
+            unsafe fn store(to: *mut $element, value: $vector) {
+                // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+                unsafe { $store(to, value) }
+            }
+            #[inline(always)]
+            unsafe fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector {
+                // SAFETY: the trait asks for a CPU with the instruction set.
+                unsafe { $mul_add(a, b, c) }
+            }
+            #[inline(always)]
+            $relu
+            #[inline(always)]
+            $index
+            #[inline(always)]
+            $permute
+            #[inline(always)]
+            unsafe fn call<M: Micro<$element>>(micro: M) {
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+                #[inline(never)]
+                unsafe fn enabled<M: Micro<$element>>(micro: M) {
+                    // SAFETY: passed on to the caller.
+                    unsafe { micro.run::<Avx512<$element>>() }
+                }
+                // SAFETY: the trait asks for a CPU with the instruction set; the rest is passed on.
+                unsafe { enabled(micro) }
+            }
+        }
+    };
+}
+
+simd!(
+    f32,
+    __m512,
+    16,
+    _mm512_set1_ps,
+    _mm512_loadu_ps,
+    _mm512_storeu_ps,
+    _mm512_fmadd_ps,
+    unsafe fn relu(value: __m512) -> __m512 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe {
+            let zero = _mm512_setzero_ps();
+            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(value, zero), value)
+        }
+    },
+    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
+        let wide = lanes.map(i32::from);
+        // SAFETY: sixteen 32-bit integers are 64 bytes; the trait asks for the instruction set.
+        unsafe { _mm512_loadu_si512(wide.as_ptr().cast()) }
+    },
+    unsafe fn permute(value: __m512, index: __m512i) -> __m512 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_permutexvar_ps(index, value) }
+    }
+);
+simd!(
+    f64,
+    __m512d,
+    8,
+    _mm512_set1_pd,
+    _mm512_loadu_pd,
+    _mm512_storeu_pd,
+    _mm512_fmadd_pd,
+    unsafe fn relu(value: __m512d) -> __m512d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe {
+            let zero = _mm512_setzero_pd();
+            _mm512_maskz_mov_pd(_mm512_cmp_pd_mask::<_CMP_NLE_UQ>(value, zero), value)
+        }
+    },
+    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
+        let wide: [i64; 8] = std::array::from_fn(|i| i64::from(lanes[i]));
+        // SAFETY: eight 64-bit integers are 64 bytes; the trait asks for the instruction set.
+        unsafe { _mm512_loadu_si512(wide.as_ptr().cast()) }
+    },
+    unsafe fn permute(value: __m512d, index: __m512i) -> __m512d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_permutexvar_pd(index, value) }
+    }
+);

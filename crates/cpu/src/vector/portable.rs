@@ -1,0 +1,61 @@
+//! Vectors as arrays: what any target can do, written so that it vectorises.
+
+use tiled_tensor::Element;
+
+use super::{MAX_LANES, Micro, Simd};
+
+/// Arrays of `L` elements. A multiply-add rounds twice unless the target has a fused one.
+#[derive(Clone, Copy)]
+pub(super) struct Portable<E, const L: usize>(std::marker::PhantomData<E>);
+
+const FUSED: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
+
+impl<E: Element, const L: usize> Simd for Portable<E, L> {
+    type E = E;
+    type V = [E; L];
+    type Index = [u8; L];
+    const LANES: usize = L;
+    const TILE: usize = 6;
+    const WEIGHT_TILE: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(value: E) -> [E; L] {
+        [value; L]
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const E) -> [E; L] {
+        // SAFETY: the caller vouches for `L` readable elements; arrays of elements are aligned like them.
+        unsafe { from.cast::<[E; L]>().read() }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut E, value: [E; L]) {
+        // SAFETY: the caller vouches for `L` writable elements; arrays of elements are aligned like them.
+        unsafe { to.cast::<[E; L]>().write(value) }
+    }
+    #[inline(always)]
+    unsafe fn mul_add(a: [E; L], b: [E; L], c: [E; L]) -> [E; L] {
+        std::array::from_fn(|i| if FUSED { a[i].mul_add(b[i], c[i]) } else { a[i] * b[i] + c[i] })
+    }
+    #[inline(always)]
+    unsafe fn relu(value: [E; L]) -> [E; L] {
+        value.map(|x| if x <= E::ZERO { E::ZERO } else { x })
+    }
+    #[inline(always)]
+    unsafe fn index(lanes: &[u8; MAX_LANES]) -> [u8; L] {
+        std::array::from_fn(|i| lanes[i])
+    }
+    #[inline(always)]
+    unsafe fn permute(value: [E; L], index: [u8; L]) -> [E; L] {
+        index.map(|lane| value[usize::from(lane) % L])
+    }
+    #[inline(always)]
+    unsafe fn call<M: Micro<E>>(micro: M) {
+        #[inline(never)]
+        unsafe fn outlined<E: Element, const L: usize, M: Micro<E>>(micro: M) {
+            // SAFETY: passed on to the caller; the instruction set is the target's own.
+            unsafe { micro.run::<Portable<E, L>>() }
+        }
+        // SAFETY: as above.
+        unsafe { outlined::<E, L, M>(micro) }
+    }
+}
