@@ -185,3 +185,23 @@ fn what_is_no_file_is_not_replaced() {
         assert!(FileSink::create_raw(PathBuf::from(path), SHAPE, DType::F32).is_err());
     }
 }
+
+#[test]
+fn what_a_killed_process_of_the_same_number_left_is_not_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("y.npy");
+    let first = create_sink::<f32>(&path, SHAPE).unwrap();
+    let name = names(folder.path()).remove(0);
+    let (start, count) = name.rsplit_once('-').unwrap();
+    let count: u64 = count.parse().unwrap();
+    let left: Vec<_> = (1..900).map(|i| folder.path().join(format!("{start}-{}", count + i))).collect();
+    for path in &left {
+        std::fs::write(path, "left").unwrap();
+    }
+    let second = create_sink::<f32>(&path, SHAPE).unwrap();
+    second.write(whole(SHAPE), &numbered(SHAPE).view()).unwrap();
+    second.finish().unwrap();
+    drop(first);
+    assert!(left.iter().all(|path| std::fs::read(path).is_ok_and(|bytes| bytes == b"left")));
+    assert_eq!(names(folder.path()).len(), left.len() + 1);
+}
