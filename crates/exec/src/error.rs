@@ -397,6 +397,9 @@ pub enum ExecError {
         /// The source's or sink's, NCHW.
         got: [usize; 4],
     },
+    /// The optimiser refuses.
+    #[error(transparent)]
+    Optim(#[from] crate::OptimError),
     /// Progress asked to stop.
     #[error("cancelled")]
     Cancelled,

@@ -14,6 +14,7 @@ mod raw;
 mod sink;
 mod source;
 mod store;
+mod trainer;
 mod weights;
 
 pub use error::{ExecError, IoError, NpyProblem};
@@ -25,4 +26,5 @@ pub use picture::{PictureSink, PictureSource};
 pub use progress::{Cancel, NoProgress, Progress, peak_rss_bytes, reset_peak_rss};
 pub use sink::{FnSink, MemorySink, Sink, SliceSink};
 pub use source::{ConstantSource, FnSource, MemorySource, PointSource, Source};
+pub use trainer::Trainer;
 pub use weights::{load_weights, save_weights};

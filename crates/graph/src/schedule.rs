@@ -8,7 +8,7 @@
 //! Nothing is computed twice within a tile, and a node holds the rows from the first one that a consumer still
 //! needs to the last one computed.
 
-use tiled_geometry::Interval;
+use tiled_geometry::{Interval, MAX_COORDINATE};
 
 use crate::demand::{Demand, needed};
 use crate::program::Program;
@@ -129,7 +129,8 @@ impl<'a> Schedule<'a> {
         rows: Interval,
         call: &mut impl FnMut(Call) -> Result<(), E>,
     ) -> Result<(), E> {
-        let low = self.low(place).min(rows.end());
+        // rows between the windows of a stride may serve nobody, but are computed all the same
+        let low = self.low(place).min(rows.begin());
         self.done[place] = rows.end();
         call(Call { place, rows, low })
     }
@@ -172,5 +173,5 @@ impl<'a> Schedule<'a> {
 /// A band of the tallest node carried over to a node of this extent, at least one row.
 fn scaled_band(band: i64, extent: i64, tallest: i64) -> i64 {
     let scaled = i128::from(band) * i128::from(extent) / i128::from(tallest);
-    i64::try_from(scaled).unwrap_or(i64::MAX).max(1)
+    i64::try_from(scaled).unwrap_or(MAX_COORDINATE).clamp(1, MAX_COORDINATE)
 }

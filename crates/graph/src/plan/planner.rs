@@ -24,7 +24,7 @@ pub struct Planner<'a, T> {
 }
 
 /// A band as tall as any tile: every node in one call.
-const WHOLE: i64 = i64::MAX;
+const WHOLE: i64 = tiled_geometry::MAX_COORDINATE;
 
 impl<'a, T: Element> Planner<'a, T> {
     /// A planner for a network of these shapes and an objective.
