@@ -8,6 +8,7 @@
 
 mod demand;
 mod error;
+mod explain;
 mod format;
 mod graph;
 mod infer;
@@ -23,6 +24,7 @@ mod zoo;
 
 pub use demand::{Demand, needed};
 pub use error::{Arity, Axis, Extent, GraphError, Place};
+pub use explain::{Description, StepDetail};
 pub use graph::{Graph, Input, Node, ValueId};
 pub use infer::{MAX_ELEMENTS, MAX_EXTENT, Shapes, infer, infer_nchw};
 pub use lower::lower;

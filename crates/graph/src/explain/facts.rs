@@ -1,0 +1,165 @@
+//! What a plan says about a sweep and about each of its nodes.
+
+use serde::Serialize;
+use tiled_kernel::{Activation, Kernel};
+
+use crate::program::{NodeKind, SinkRole, SourceRole};
+use crate::{Action, Demand, Plan, SweepPlan};
+
+/// How the values of a sweep are held, as it turned out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Holding {
+    /// Whole tensors, one tile.
+    Materialise,
+    /// Windows of rows that slide down each tile.
+    Slide,
+    /// The whole region of every tile, overlaps computed again.
+    Recompute,
+}
+
+impl Holding {
+    pub(super) fn of(sweep: &SweepPlan) -> Self {
+        let tiles = sweep.grid.len() as u64;
+        match (sweep.steps > tiles, tiles) {
+            (true, _) => Self::Slide,
+            (false, 0 | 1) => Self::Materialise,
+            (false, _) => Self::Recompute,
+        }
+    }
+}
+
+/// What a plan says about a node of a sweep.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Facts {
+    /// The name; the writing of a kept value has the suffix `.store`.
+    pub(super) name: String,
+    /// `load`, `compute`, `reduce` or `write`.
+    pub(super) does: &'static str,
+    /// The kernel, the reduction, or what is read or written.
+    pub(super) kernel: String,
+    /// The names of the operands.
+    pub(super) inputs: Vec<String>,
+    /// The shape, NCHW; of a reduction or a sink that of its domain.
+    pub(super) shape: [u64; 4],
+    /// The rows of storage of the window; zero where there is none.
+    pub(super) ring_rows: i64,
+    /// The columns of the widest window.
+    pub(super) window_cols: i64,
+    /// The bytes of the widest window of one lane.
+    pub(super) window_bytes: u64,
+    /// The storage that the window lies in.
+    pub(super) slot: Option<usize>,
+    /// The elements computed, over all tiles, for one of the tensor: above one for overlaps.
+    pub(super) times: f64,
+    /// The arithmetic, over all tiles.
+    pub(super) flops: f64,
+}
+
+impl Facts {
+    pub(super) fn of(plan: &Plan, sweep: &SweepPlan, place: usize) -> Self {
+        let taking_part = &sweep.sweep.nodes[place];
+        let node = &plan.program.nodes[taking_part.node];
+        let [height, width] = node.extents;
+        let sum = |demands: &[Demand]| demands.iter().map(|demand| demand.interval(place).len()).sum::<i64>();
+        let computed = sum(&sweep.rows) as f64 * sum(&sweep.cols) as f64;
+        let channels = (node.batch * node.channels) as f64;
+        let per_element = match (&taking_part.action, &node.kind) {
+            (Action::Compute, NodeKind::Compute(kernel)) => kernel.flops_per_element(),
+            (Action::Reduce(place), _) => plan.program.reductions[*place].reduction.flops_per_element(),
+            _ => 0.0,
+        };
+        let widest =
+            (0..sweep.cols.len()).max_by_key(|col| sweep.cols[*col].interval(place).len()).unwrap_or(0);
+        let has_window = sweep.has_window(place) && sweep.rings[place] > 0;
+        Self {
+            name: name(plan, sweep, place),
+            does: match taking_part.action {
+                Action::Load(_) => "load",
+                Action::Compute => "compute",
+                Action::Reduce(_) => "reduce",
+                Action::Write(_) => "write",
+            },
+            kernel: kernel(plan, sweep, place),
+            inputs: taking_part.operands.iter().map(|operand| name(plan, sweep, *operand)).collect(),
+            shape: [node.batch as u64, node.channels as u64, height.unsigned_abs(), width.unsigned_abs()],
+            ring_rows: sweep.rings[place],
+            window_cols: if has_window { sweep.cols[widest].interval(place).len() } else { 0 },
+            window_bytes: if has_window { window_bytes(plan, sweep, place, widest) } else { 0 },
+            slot: sweep.slots[place],
+            times: if height * width > 0 { computed / (height as f64 * width as f64) } else { 0.0 },
+            flops: per_element * channels * computed,
+        }
+    }
+
+    /// Whether it belongs to the backward pass.
+    pub(super) fn is_gradient(&self) -> bool {
+        self.name.contains(".grad")
+    }
+}
+
+/// The name of a node in a sweep.
+pub(super) fn name(plan: &Plan, sweep: &SweepPlan, place: usize) -> String {
+    let taking_part = &sweep.sweep.nodes[place];
+    let node = &plan.program.nodes[taking_part.node];
+    match taking_part.action {
+        Action::Write(_) if !node.is_terminal() => format!("{}.store", node.name),
+        _ => node.name.clone(),
+    }
+}
+
+/// The rows that a step advances by, of the tallest node and at most all of them.
+pub(super) fn band_rows(plan: &Plan, sweep: &SweepPlan) -> i64 {
+    let extents = sweep.sweep.nodes.iter().map(|node| plan.program.nodes[node.node].extents[0]);
+    sweep.band.min(extents.max().unwrap_or(0))
+}
+
+/// The kernel with the activation that follows it, the reduction, or what is read or written.
+fn kernel(plan: &Plan, sweep: &SweepPlan, place: usize) -> String {
+    let taking_part = &sweep.sweep.nodes[place];
+    let text = match (&taking_part.action, &plan.program.nodes[taking_part.node].kind) {
+        (Action::Load(SourceRole::Input(_)), _) => "input",
+        (Action::Load(SourceRole::Target), _) => "target",
+        (Action::Load(SourceRole::GradOutput(_)), _) => "grad_output",
+        (Action::Load(SourceRole::Pixel(_)), _) => "pixel",
+        (Action::Load(SourceRole::Store(_)) | Action::Write(SinkRole::Store(_)), _) => "store",
+        (Action::Write(SinkRole::Output(_)), _) => "output",
+        (Action::Write(SinkRole::GradInput(_)), _) => "grad_input",
+        (Action::Reduce(place), _) => plan.program.reductions[*place].reduction.name(),
+        (Action::Compute, NodeKind::Compute(kernel)) => return computed(kernel),
+        (Action::Compute, _) => "compute",
+    };
+    text.to_owned()
+}
+
+fn computed(kernel: &Kernel) -> String {
+    match kernel {
+        Kernel::Activation(activation) => activation_name(*activation).to_owned(),
+        Kernel::ActivationBackward(activation) => format!("{}_backward", activation_name(*activation)),
+        Kernel::Conv2d { activation: Some(activation), .. }
+        | Kernel::Conv2dBackwardInput { activation: Some(activation), .. }
+        | Kernel::ChannelAffine { activation: Some(activation) } => {
+            format!("{}+{}", kernel.name(), activation_name(*activation))
+        }
+        _ => kernel.name().to_owned(),
+    }
+}
+
+const fn activation_name(activation: Activation) -> &'static str {
+    match activation {
+        Activation::Relu => "relu",
+        Activation::LeakyRelu { .. } => "leaky_relu",
+        Activation::Sigmoid => "sigmoid",
+        Activation::Tanh => "tanh",
+        Activation::Silu => "silu",
+        Activation::Gelu => "gelu",
+        Activation::GeluTanh => "gelu_tanh",
+    }
+}
+
+/// The bytes of a node's window in a column of tiles.
+fn window_bytes(plan: &Plan, sweep: &SweepPlan, place: usize, col: usize) -> u64 {
+    // rows do not matter: a window stores its ring
+    let elements = sweep.layout(plan, place, [0, col]).map_or(0, |layout| layout.len());
+    elements as u64 * plan.dtype.size_bytes() as u64
+}

@@ -1,0 +1,66 @@
+//! Colours and letters of the pictures, and their legend.
+
+use super::canvas::{Anchor, Canvas, Rect};
+
+/// The width of a picture in pixels, and its margin.
+pub(super) const WIDTH: f64 = 1200.0;
+pub(super) const MARGIN: f64 = 32.0;
+
+/// The colours of the parts of the memory, in order.
+pub(super) const PART_CLASSES: [&str; 7] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6"];
+
+/// Style sheet and the pattern of halos. Forward nodes are blue, gradients orange.
+pub(super) const STYLE: &str = r##"<defs>
+<pattern id="halo" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="3.4" height="6" fill="#ffffff" fill-opacity="0.72"/></pattern>
+</defs>
+<style>
+text { font-family: "Helvetica Neue", Helvetica, Arial, "DejaVu Sans", sans-serif; font-size: 12px; fill: #24303c; }
+.title { font-size: 22px; font-weight: bold; }
+.heading { font-size: 15px; font-weight: bold; }
+.name { font-size: 12px; font-weight: bold; }
+.small { font-size: 11px; fill: #5a6875; }
+.paper { fill: #fcfcfa; }
+.image { fill: #ffffff; stroke: none; }
+.outline { fill: none; stroke: #5a6875; stroke-width: 1; }
+.tile { stroke: #8a97a3; stroke-width: 1; stroke-dasharray: 4 3; }
+.pixel { stroke: #24303c; stroke-opacity: 0.10; stroke-width: 1; }
+.axis { stroke: #c9d1d8; stroke-width: 1; }
+.done { fill: #e3ecf4; } .held { fill: #9ec5e8; } .now { fill: #2468a8; }
+.gdone { fill: #f8e8d8; } .gheld { fill: #f3c08c; } .gnow { fill: #c8640f; }
+.halo { fill: url(#halo); }
+.box { fill: none; stroke: #24303c; stroke-width: 1; }
+.free { fill: #eceff1; }
+.budget { stroke: #b3261e; stroke-width: 2; }
+.p0 { fill: #2468a8; } .p1 { fill: #2f9e8f; } .p2 { fill: #c8640f; } .p3 { fill: #8a5fb0; }
+.p4 { fill: #b9a12c; } .p5 { fill: #7d8b97; } .p6 { fill: #b3261e; }
+</style>
+"##;
+
+/// Draws what the colours mean; returns the height taken.
+pub(super) fn draw_legend(canvas: &mut Canvas, y: f64, slides: bool, has_gradients: bool) -> f64 {
+    let mut entries = vec![("now", "computed in this step")];
+    if slides {
+        entries.extend([("held", "held from earlier steps"), ("done", "computed before, no longer held")]);
+    }
+    let mut x = MARGIN;
+    for (class, text) in entries {
+        for (offset, prefix) in [(0.0, ""), (16.0, "g")] {
+            if prefix.is_empty() || has_gradients {
+                canvas.rect(Rect::new(x + offset, y, 14.0, 14.0), &format!("{prefix}{class}"));
+            }
+        }
+        let swatches = if has_gradients { 36.0 } else { 20.0 };
+        canvas.text([x + swatches, y + 11.5], Anchor::Start, "label", text);
+        x += swatches + 6.6 * text.chars().count() as f64 + 22.0;
+    }
+    canvas.rect(Rect::new(x, y, 14.0, 14.0), "now");
+    canvas.rect(Rect::new(x, y, 14.0, 14.0), "halo");
+    canvas.text([x + 20.0, y + 11.5], Anchor::Start, "label", "halo: outside the tile's own share");
+    x += 20.0 + 6.6 * 34.0 + 22.0;
+    canvas.line([x, y + 7.0], [x + 20.0, y + 7.0], "tile");
+    canvas.text([x + 26.0, y + 11.5], Anchor::Start, "label", "borders of tiles");
+    if has_gradients {
+        canvas.text([x + 140.0, y + 11.5], Anchor::Start, "label", "blue: forward, orange: gradients");
+    }
+    24.0
+}
