@@ -173,7 +173,7 @@ impl Prepared {
         let flops = sweeps.iter().map(|sweep| self.flops(sweep)).sum::<f64>();
         let predicted_seconds = sweeps
             .iter()
-            .map(|sweep| super::planner::predict(self, sweep, lanes, parallelism, size_of::<T>()))
+            .map(|sweep| super::cost::predict(self, sweep, lanes, parallelism, size_of::<T>()))
             .sum();
         Ok(Plan {
             program: self.program.clone(),

@@ -1,6 +1,7 @@
 //! A plan: what a run will do and what memory it will take, before it runs.
 
 mod build;
+mod cost;
 mod error;
 mod memory;
 mod options;

@@ -10,7 +10,7 @@ use tiled_tensor::Element;
 use super::build::{Cols, Prepared, Rows};
 use super::{Hold, Plan, PlanError, PlanOptions, SweepPlan, Tiling};
 use crate::program::{NodeId, NodeKind, Program, Store};
-use crate::sweep::{Action, shared_between_sweeps};
+use crate::sweep::shared_between_sweeps;
 use crate::{Graph, Objective, Op, Shapes, ValueId, lower};
 
 /// Plans runs of a network on a backend.
@@ -50,7 +50,11 @@ impl<'a, T: Element> Planner<'a, T> {
             for kept in self.kept_sets(&program, options) {
                 let (program, kept) = keep(program.clone(), &kept);
                 let prepared = Prepared::new(program, &kept, self.backend, options.resident_bytes)?;
+                let found = best.plan.is_some();
                 self.search(&prepared, options, &mut best)?;
+                if !found && best.plan.is_some() {
+                    break; // keeping less computes more
+                }
             }
             if best.is_comfortable() {
                 break;
@@ -87,19 +91,30 @@ impl<'a, T: Element> Planner<'a, T> {
         sets
     }
 
-    /// Which of the values that several sweeps need are kept whole: those that are dear to compute, or none.
+    /// Which of the values that several sweeps need are kept whole: those that are dear to compute, then the same
+    /// without the largest ones, at last none.
     fn kept_sets(&self, program: &Program, options: &PlanOptions) -> Vec<Vec<NodeId>> {
         let shared = shared_between_sweeps(program);
+        if options.hold == Hold::Materialise {
+            return vec![shared];
+        }
         let is_dear = |node: &NodeId| match &program.nodes[*node].kind {
             NodeKind::Compute(kernel) => kernel.flops_per_element() >= 16.0,
             _ => false,
         };
-        let dear: Vec<NodeId> = shared.iter().copied().filter(is_dear).collect();
-        let mut sets = match options.hold {
-            Hold::Materialise => vec![shared],
-            _ => vec![dear, Vec::new()],
+        let size = |node: &NodeId| {
+            let node = &program.nodes[*node];
+            node.extents[0]
+                .saturating_mul(node.extents[1])
+                .saturating_mul(i64::try_from(node.channels).unwrap_or(i64::MAX))
         };
-        sets.dedup();
+        let mut dear: Vec<NodeId> = shared.iter().copied().filter(is_dear).collect();
+        let mut sets = Vec::new();
+        while let Some(largest) = dear.iter().map(size).max() {
+            sets.push(dear.clone());
+            dear.retain(|node| size(node) < largest);
+        }
+        sets.push(Vec::new());
         sets
     }
 
@@ -107,7 +122,12 @@ impl<'a, T: Element> Planner<'a, T> {
         let anchor = prepared.program.anchor;
         // rows do not depend on the columns of tiles, so each band is simulated once for all strips
         let mut simulated = BTreeMap::new();
+        // windows that slide over whole rows compute nothing twice: strips only where those do not fit
+        let whole_rows_first = (options.hold, options.tiling) == (Hold::Slide, Tiling::Auto);
         for (counts, bands) in shapes_to_try(anchor, options)? {
+            if whole_rows_first && best.plan.is_some() {
+                break;
+            }
             let grid = match counts {
                 Counts::Given(grid) => grid,
                 Counts::Of(counts) => Grid::from_counts(anchor, counts)?,
@@ -245,44 +265,4 @@ impl Best {
         self.plan
             .ok_or(PlanError::BudgetTooSmall { budget: self.budget.unwrap_or(0), smallest: self.smallest })
     }
-}
-
-/// The predicted time of a sweep, in seconds: arithmetic, memory traffic and calls.
-#[expect(clippy::cast_precision_loss, reason = "a model of time")]
-pub(super) fn predict(
-    prepared: &Prepared,
-    plan: &SweepPlan,
-    lanes: usize,
-    parallelism: usize,
-    element: usize,
-) -> f64 {
-    const FLOPS_PER_SECOND: f64 = 100e9;
-    const BYTES_PER_SECOND: [(f64, f64); 2] = [(0.75e6, 100e9), (20e6, 40e9)];
-    const BYTES_PER_SECOND_FAR: f64 = 10e9;
-    const SECONDS_PER_CALL: f64 = 3e-6;
-    const SECONDS_PER_SHARED_CALL: f64 = 10e-6;
-    let window: f64 = plan.slot_elements.iter().map(|elements| (elements * element) as f64).sum();
-    let speed = BYTES_PER_SECOND
-        .iter()
-        .find(|(size, _)| window <= *size)
-        .map_or(BYTES_PER_SECOND_FAR, |(_, speed)| *speed);
-    let mut flops = 0.0;
-    let mut bytes = 0.0;
-    for place in 0..plan.sweep.nodes.len() {
-        let sum = |demands: &[crate::demand::Demand]| {
-            demands.iter().map(|demand| demand.interval(place).len()).sum::<i64>()
-        };
-        let (rows, cols) = (sum(&plan.rows), sum(&plan.cols));
-        flops += prepared.node_flops(&plan.sweep, place, rows, cols);
-        let node = &plan.sweep.nodes[place];
-        let touched =
-            1.0 + node.operands.len() as f64 * if node.action == Action::Compute { 1.0 } else { 0.5 };
-        let channels = prepared.program.nodes[node.node].channels * prepared.program.nodes[node.node].batch;
-        bytes += touched * (channels * element) as f64 * rows as f64 * cols as f64;
-    }
-    let cores = parallelism.max(1) as f64;
-    let calls = plan.calls as f64;
-    let overhead =
-        if lanes >= parallelism { calls * SECONDS_PER_CALL / cores } else { calls * SECONDS_PER_SHARED_CALL };
-    (flops / FLOPS_PER_SECOND + bytes / speed) / cores + overhead
 }
