@@ -47,8 +47,8 @@ const PICTURES: [Picture; 5] = [
         extents: [512, 512],
         loss: None,
         hold: Hold::Slide,
-        tiling: Tiling::Tile([8, 128]),
-        budget: Some(64 << 20),
+        tiling: Tiling::Grid([16, 3]),
+        budget: Some(2 << 20),
     },
     Picture {
         file: "plan-unet-slide-training",

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use tiled_geometry::Interval;
+
 use super::facts::{Facts, Holding, band_rows};
 use super::number::{bytes, flops, grouped, mebibytes, percent, seconds};
 use crate::{Plan, SweepPlan};
@@ -68,21 +70,26 @@ fn segment(facts: &[Facts]) -> String {
     }
 }
 
-/// How a sweep cuts the image: `slide, 4×1 tiles of 128×512, bands of 16 rows`.
+/// How a sweep cuts the image: `slide in bands of 8 rows, 4 strips of 32 of 128 columns`.
 pub(super) fn shape(plan: &Plan, sweep: &SweepPlan) -> String {
     let hold = Holding::of(sweep);
     let [rows, cols] = sweep.grid.counts();
-    let [height, width] = sweep.grid.tile([0, 0]).axes().map(tiled_geometry::Interval::len);
+    let [height, width] = sweep.grid.tile([0, 0]).axes().map(Interval::len);
     let [full_height, full_width] = sweep.grid.extents();
     match hold {
-        Holding::Materialise => format!("materialise, whole tensors, {full_height}×{full_width}"),
+        Holding::Materialise => format!("materialise whole tensors, {full_height}×{full_width}"),
         Holding::Recompute => {
             format!("recompute, {rows}×{cols} tiles of {height}×{width} over {full_height}×{full_width}")
         }
-        Holding::Slide => format!(
-            "slide, {rows}×{cols} strips of {height}×{width} over {full_height}×{full_width}, bands of {} rows",
-            band_rows(plan, sweep)
-        ),
+        Holding::Slide => {
+            let band = counted(band_rows(plan, sweep), "row");
+            let strips = match cols {
+                1 => "the full width".to_owned(),
+                _ => format!("{cols} strips of {width} of {full_width} columns"),
+            };
+            let tall = if rows > 1 { format!(", {rows} tall tiles of {height} rows") } else { String::new() };
+            format!("slide in bands of {band}, {strips}{tall}")
+        }
     }
 }
 

@@ -88,7 +88,7 @@ impl Canvas {
         ));
     }
 
-    /// A text that rises to the right from its point.
+    /// A text that rises to the right and ends at its point.
     pub(super) fn rising_text(&mut self, [x, y]: [f64; 2], class: &str, text: &str) {
         let (x, y) = (pixels(x), pixels(y));
         let text = escaped(text);

@@ -10,6 +10,7 @@ mod style;
 use super::facts::{Facts, Holding};
 use super::number;
 use super::text::{counted, shape};
+use crate::program::{NodeKind, SourceRole};
 use crate::{Plan, SweepPlan};
 use canvas::{Anchor, Canvas, Rect};
 use moment::Moment;
@@ -53,13 +54,28 @@ fn title(plan: &Plan) -> String {
 
 fn subtitle(plan: &Plan) -> String {
     format!(
-        "{} · {} · {} · {} of arithmetic, {} of it redundant",
+        "{} · {} · {} · {} · {}, of it redundant {} · predicted {}",
+        inputs(plan),
         plan.dtype.name(),
         counted(plan.lanes, "lane"),
         counted(plan.sweeps.iter().map(|sweep| sweep.steps).sum::<u64>(), "step"),
         number::flops(plan.flops),
         number::percent(plan.redundant_flops, plan.flops),
+        number::seconds(plan.predicted_seconds),
     )
+}
+
+/// The inputs of the network with their shapes.
+fn inputs(plan: &Plan) -> String {
+    let inputs =
+        plan.program.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Source(SourceRole::Input(_))));
+    let inputs: Vec<String> = inputs
+        .map(|node| {
+            let [height, width] = node.extents;
+            format!("{} {}×{}×{height}×{width}", node.name, node.batch, node.channels)
+        })
+        .collect();
+    inputs.join(", ")
 }
 
 fn draw_sweep(
@@ -91,9 +107,11 @@ fn draw_sweep(
         format!("Tile ({row}, {col}), computed in one step.")
     };
     let mut height = 38.0;
-    canvas.text([MARGIN, y + height], Anchor::Start, "label", &format!("{tile} Each node's whole tensor:"));
-    height += 14.0;
     let has_gradients = all.iter().any(|(_, facts)| facts.is_gradient());
+    let colours = if has_gradients { ", forward in blue, gradients in orange" } else { "" };
+    let text = format!("{tile} Each node's whole tensor{colours}:");
+    canvas.text([MARGIN, y + height], Anchor::Start, "label", &text);
+    height += 14.0;
     height += style::draw_legend(canvas, y + height, slides, has_gradients) + 8.0;
     height += panels::draw(canvas, y + height, sweep, &telling(&all, panels::PANELS), &moment);
     let words = if slides { "the windows that it holds" } else { "the pyramid of its halos" };

@@ -13,7 +13,7 @@ use crate::SweepPlan;
 pub(super) const PANELS: usize = 12;
 const COLUMNS: usize = 6;
 const GAP: f64 = 16.0;
-const CAPTION: f64 = 78.0;
+const CAPTION: f64 = 94.0;
 /// The least height of a band, in pixels, so that it can be seen in a tall image.
 const THINNEST: f64 = 2.0;
 

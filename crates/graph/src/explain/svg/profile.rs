@@ -27,7 +27,7 @@ pub(super) fn draw(
     let (low, high) = shown(nodes, moment, rows);
     let left = MARGIN + AXIS;
     let width = WIDTH - MARGIN - left;
-    // names rise from under the bars
+    // names rise to the bars
     let longest = nodes.iter().map(|(_, facts)| facts.name.chars().count()).max().unwrap_or(0);
     let below = 16.0 + 5.2 * longest as f64;
     let frame = Rect::new(left, y, width, HEIGHT);
@@ -68,7 +68,7 @@ pub(super) fn draw(
                 canvas.line([middle - step / 2.0, border], [middle + step / 2.0, border], "tile");
             }
         }
-        canvas.rising_text([middle - 4.0, y + HEIGHT + below - 4.0], "small", &facts.name);
+        canvas.rising_text([middle + 5.0, y + HEIGHT + 14.0], "small", &facts.name);
     }
     canvas.rect(frame, "outline");
     HEIGHT + below + 14.0

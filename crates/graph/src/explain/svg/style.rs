@@ -38,29 +38,29 @@ text { font-family: "Helvetica Neue", Helvetica, Arial, "DejaVu Sans", sans-seri
 
 /// Draws what the colours mean; returns the height taken.
 pub(super) fn draw_legend(canvas: &mut Canvas, y: f64, slides: bool, has_gradients: bool) -> f64 {
-    let mut entries = vec![("now", "computed in this step")];
-    if slides {
-        entries.extend([("held", "held from earlier steps"), ("done", "computed before, no longer held")]);
-    }
     let mut x = MARGIN;
-    for (class, text) in entries {
-        for (offset, prefix) in [(0.0, ""), (16.0, "g")] {
-            if prefix.is_empty() || has_gradients {
-                canvas.rect(Rect::new(x + offset, y, 14.0, 14.0), &format!("{prefix}{class}"));
-            }
+    let mut entry = |canvas: &mut Canvas, swatch: f64, text: &str| {
+        let at = x;
+        canvas.text([at + swatch + 6.0, y + 11.5], Anchor::Start, "label", text);
+        x += swatch + 6.0 + 6.3 * text.chars().count() as f64 + 20.0;
+        at
+    };
+    let mut colours = vec![("now", "computed in this step")];
+    if slides {
+        colours.extend([("held", "held from earlier steps"), ("done", "computed before, dropped")]);
+    }
+    let prefixes: &[&str] = if has_gradients { &["", "g"] } else { &[""] };
+    for (class, text) in colours {
+        let at = entry(canvas, 16.0 * prefixes.len() as f64 - 2.0, text);
+        for (number, prefix) in prefixes.iter().enumerate() {
+            let swatch = Rect::new(at + 16.0 * number as f64, y, 14.0, 14.0);
+            canvas.rect(swatch, &format!("{prefix}{class}"));
         }
-        let swatches = if has_gradients { 36.0 } else { 20.0 };
-        canvas.text([x + swatches, y + 11.5], Anchor::Start, "label", text);
-        x += swatches + 6.6 * text.chars().count() as f64 + 22.0;
     }
-    canvas.rect(Rect::new(x, y, 14.0, 14.0), "now");
-    canvas.rect(Rect::new(x, y, 14.0, 14.0), "halo");
-    canvas.text([x + 20.0, y + 11.5], Anchor::Start, "label", "halo: outside the tile's own share");
-    x += 20.0 + 6.6 * 34.0 + 22.0;
-    canvas.line([x, y + 7.0], [x + 20.0, y + 7.0], "tile");
-    canvas.text([x + 26.0, y + 11.5], Anchor::Start, "label", "borders of tiles");
-    if has_gradients {
-        canvas.text([x + 140.0, y + 11.5], Anchor::Start, "label", "blue: forward, orange: gradients");
-    }
+    let at = entry(canvas, 14.0, "halo: outside the tile's own share");
+    canvas.rect(Rect::new(at, y, 14.0, 14.0), "now");
+    canvas.rect(Rect::new(at, y, 14.0, 14.0), "halo");
+    let at = entry(canvas, 20.0, "borders of tiles");
+    canvas.line([at, y + 7.0], [at + 20.0, y + 7.0], "tile");
     24.0
 }
