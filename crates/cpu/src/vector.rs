@@ -17,9 +17,6 @@ use crate::Isa;
 /// The most lanes of a vector of any instruction set and type.
 pub(crate) const MAX_LANES: usize = 16;
 
-/// The most pixels of a tile of accumulators.
-pub(crate) const MAX_TILE: usize = 14;
-
 /// Vectors of `LANES` elements.
 ///
 /// # Safety
@@ -30,12 +27,16 @@ pub(crate) trait Simd: Copy + 'static {
     type E: Element;
     /// A vector.
     type V: Copy;
+    /// The first lanes of a vector.
+    type Mask: Copy;
     /// The lanes of a permutation.
     type Index: Copy;
     /// Elements of a vector.
     const LANES: usize;
     /// Pixels of a tile that keeps two vectors of accumulators for each.
     const TILE: usize;
+    /// Pixels of a tile that keeps one vector of accumulators for each and three of weights.
+    const SHARED_TILE: usize;
     /// Rows of a tile of weight gradients that keeps two vectors of accumulators for each.
     const WEIGHT_TILE: usize;
 
@@ -46,6 +47,15 @@ pub(crate) trait Simd: Copy + 'static {
     /// # Safety
     /// `from` is valid for reading `LANES` elements.
     unsafe fn load(from: *const Self::E) -> Self::V;
+    /// The first `count` lanes.
+    unsafe fn mask(count: usize) -> Self::Mask;
+    /// The lanes of the mask of the vector at `from`, zero in the others.
+    ///
+    /// # Safety
+    /// `from` is valid for reading `LANES` elements.
+    unsafe fn load_masked(from: *const Self::E, mask: Self::Mask) -> Self::V;
+    /// The sum of the lanes, in an order of the instruction set's own.
+    unsafe fn sum(value: Self::V) -> Self::E;
     /// Writes the vector to `to`, unaligned.
     ///
     /// # Safety

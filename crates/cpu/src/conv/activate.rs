@@ -4,13 +4,13 @@ use tiled_geometry::Region;
 use tiled_kernel::{Activation, Backend, Kernel, Reference};
 use tiled_tensor::{Element, Layout, View, ViewMut};
 
-use super::dense::Target;
+use super::source::Target;
 
-/// Applies the activation to what a tile has written.
+/// Applies the activation to what tiles have written.
 ///
 /// # Safety
 /// The target is valid for `pixels` pixels and nothing else uses it.
-pub(super) unsafe fn tile<E: Element>(activation: Activation, target: &Target<E>, pixels: usize) {
+pub(super) unsafe fn tiles<E: Element>(activation: Activation, target: &Target<E>, pixels: usize) {
     for channel in target.channel..target.channel + target.channels {
         let offset = channel / target.block * target.block_stride + channel % target.block;
         for p in 0..pixels {

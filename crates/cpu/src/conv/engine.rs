@@ -6,11 +6,13 @@ use tiled_tensor::{Element, Layout, View, ViewMut};
 
 use super::activate;
 use super::class::{Class, index, signed};
-use super::dense::{self, Source, Target};
+use super::dense;
+use super::dot;
 use super::lanes::{self, Groups};
 use super::planar;
 use super::problem::{Path, Problem};
 use super::share::{self, SharedOutput};
+use super::source::{MAX_SPAN, Reading, Source, Target};
 use crate::Isa;
 use crate::vector::{self, Routine, Simd};
 
@@ -98,7 +100,7 @@ struct Engine<'a, T> {
     region: Region<2>,
 }
 
-/// A class within the region, cut into units: a part of the output channels for a tile of pixels.
+/// A class within the region, cut into units: a part of the output channels for a strip of tiles.
 struct Units<'a, T> {
     classes: [Class; 2],
     weights: &'a [T],
@@ -106,10 +108,26 @@ struct Units<'a, T> {
     /// Items of output channels (see [`Engine::items`]) and how many of them a unit has.
     items: usize,
     chunk: usize,
-    /// Tiles of a row.
-    tiles: usize,
+    /// Strips of a row, and the pixels of a tile.
+    strips: usize,
+    tile: usize,
+    /// Whether neighbouring taps share broadcasts.
+    shared: bool,
     len: usize,
 }
+
+/// Neighbouring tiles of the same width that are read the same way.
+#[derive(Clone, Copy)]
+struct Group {
+    first: i64,
+    pixels: usize,
+    count: usize,
+    reading: Reading,
+}
+
+/// The most tiles of a strip: their inputs should stay in the second level cache while the output channels
+/// take turns.
+const STRIP_TILES: usize = 8;
 
 /// The weights that a unit goes through should stay in the second level cache, beside the inputs.
 const WEIGHTS_IN_CACHE_BYTES: usize = 512 << 10;
@@ -147,27 +165,34 @@ impl<T: Element> Engine<'_, T> {
         match problem.path {
             Path::Dense => problem.groups * problem.vectors().div_ceil(2),
             Path::Lanes => problem.vectors(),
+            Path::Dot => problem.outputs().div_ceil(dot::MAX_OUTPUTS),
             Path::Planar => problem.groups * problem.out_group.div_ceil(planar::MAX_OUTPUTS),
         }
     }
 
     fn units<'b, S: Simd>(&self, classes: [Class; 2], weights: &'b [T], pieces: usize) -> Units<'b, T> {
         let members = [0, 1].map(|i| classes[i].members(self.region.axis(i)));
-        let widest = match self.problem.path {
+        let shared = self.problem.shares(&classes[1]);
+        let tile = match self.problem.path {
+            Path::Dense if shared => S::SHARED_TILE,
+            Path::Dense | Path::Lanes => S::TILE,
+            Path::Dot => dot::width::<S>(),
             Path::Planar => planar::vectors::<S>() * S::LANES,
-            _ => S::TILE,
         };
-        let tiles = index(members[1].len()).div_ceil(widest);
-        let pixels = self.input.layout().batch() * index(members[0].len()) * tiles;
+        let rows = self.input.layout().batch() * index(members[0].len());
+        let tiles = index(members[1].len()).div_ceil(tile);
+        let strip = (rows * tiles / (2 * pieces)).clamp(1, STRIP_TILES);
+        let strips = tiles.div_ceil(strip);
         let items = self.items();
         let fits = WEIGHTS_IN_CACHE_BYTES * items / size_of_val(weights).max(1);
-        let spread = if pixels < 2 * pieces { items * pixels / (2 * pieces) } else { items };
+        let spread = if rows * strips < 2 * pieces { items * rows * strips / (2 * pieces) } else { items };
         let chunk = fits.min(spread).clamp(1, items);
-        Units { classes, weights, members, items, chunk, tiles, len: items.div_ceil(chunk) * pixels }
+        let len = items.div_ceil(chunk) * rows * strips;
+        Units { classes, weights, members, items, chunk, strips, tile, shared, len }
     }
 
     fn unit<S: Simd>(&self, units: &Units<'_, T>, unit: usize) {
-        let (rest, tile) = (unit / units.tiles, unit % units.tiles);
+        let (rest, strip) = (unit / units.strips, unit % units.strips);
         let rows = index(units.members[0].len());
         let (rest, row) = (rest / rows, rest % rows);
         let batch = self.input.layout().batch();
@@ -175,8 +200,8 @@ impl<T: Element> Engine<'_, T> {
         let [row_class, col_class] = &units.classes;
         let m = units.members[0].begin() + signed(row);
         let cols = units.members[1];
-        let at = |tile: usize| cols.begin() + signed(index(cols.len()) * tile / units.tiles);
-        let (a, b) = (at(tile), at(tile + 1));
+        let at = |strip: usize| cols.begin() + signed(index(cols.len()) * strip / units.strips);
+        let pixels = Interval::new(at(strip), at(strip + 1));
         let problem = self.problem;
 
         let layout = self.input.layout();
@@ -184,8 +209,6 @@ impl<T: Element> Engine<'_, T> {
         let first_row = row_class.input(m);
         let (taps_begin, taps_end) = row_class.taps_inside(first_row, problem.extents[0]);
         let storage_row = (first_row + signed(taps_begin) * row_class.offset_step).rem_euclid(ring);
-        let inside = col_class.reads_inside(a, b, problem.extents[1]);
-        let pixel_step = col_class.input_step;
         let source = Source::<S::E> {
             start: self.input.data()[n * layout.batch_stride()..].as_ptr().cast(),
             row: index(storage_row),
@@ -194,22 +217,20 @@ impl<T: Element> Engine<'_, T> {
             row_stride: layout.row_stride(),
             block_stride: layout.block_stride(),
             rows: taps_end - taps_begin,
-            col: col_class.input(a),
-            pixel_step,
-            tap_step: col_class.offset_step,
+            col: 0,
+            pixel_step: col_class.input_step,
+            tap_step: index(col_class.offset_step),
             cols: col_class.taps,
             width: problem.extents[1],
             first_col: layout.cols().begin(),
-            channels: (0, 0),
+            channels: (0, problem.inputs()),
             run: problem.run,
-            gathered: !inside || pixel_step > 2,
+            reading: Reading::Direct,
         };
-
         let to = self.output.layout();
         let y = row_class.first + m * row_class.step;
-        let x = col_class.first + a * col_class.step;
         let target = Target::<S::E> {
-            start: self.output.at(to.offset(n, 0, y, x)).cast(),
+            start: self.output.at(to.row_offset(n, 0, y)).cast(),
             step: index(col_class.step) * to.block(),
             block_stride: to.block_stride(),
             block: to.block(),
@@ -218,19 +239,77 @@ impl<T: Element> Engine<'_, T> {
             whole: false,
             relu: self.activation == Some(Activation::Relu),
         };
-        let place =
-            Place { source, target, taps_begin, terms: problem.terms(&units.classes), pixels: index(b - a) };
+        let terms = problem.terms(&units.classes);
+        let mut groups = [Group { first: 0, pixels: 0, count: 0, reading: Reading::Direct }; STRIP_TILES];
+        let groups = self.groups(units, pixels, &mut groups);
         for item in chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items) {
-            let target = match problem.path {
-                Path::Dense => self.dense::<S>(units, &place, item),
-                Path::Lanes => self.lanes::<S>(units, &place, item),
-                Path::Planar => self.planar::<S>(units, &place, item),
-            };
-            if let Some(activation) = self.activation.filter(|&activation| activation != Activation::Relu) {
-                // SAFETY: the target is what this unit has just written.
-                unsafe { activate::tile(activation, &target, place.pixels) };
+            for &group in groups {
+                let x = col_class.first + group.first * col_class.step;
+                let offset = index(x - to.cols().begin()) * to.block();
+                let place = Place {
+                    source: Source { col: col_class.input(group.first), reading: group.reading, ..source },
+                    target: Target { start: target.start.wrapping_add(offset), ..target },
+                    taps_begin,
+                    terms,
+                    pixels: group.pixels,
+                    count: group.count,
+                };
+                let target = match problem.path {
+                    Path::Dense => self.dense::<S>(units, &place, item),
+                    Path::Lanes => self.lanes::<S>(units, &place, item),
+                    Path::Dot => self.dot::<S>(units, &place, item),
+                    Path::Planar => self.planar::<S>(units, &place, item),
+                };
+                if let Some(activation) = self.activation.filter(|&activation| activation != Activation::Relu)
+                {
+                    // SAFETY: the target is what this unit has just written.
+                    unsafe { activate::tiles(activation, &target, group.pixels * group.count) };
+                }
             }
         }
+    }
+
+    /// Cuts a strip into tiles. Those of [`Path::Dot`] and [`Path::Planar`] are full but for the last, others nearly
+    /// equal.
+    fn groups<'b>(
+        &self,
+        units: &Units<'_, T>,
+        pixels: Interval,
+        groups: &'b mut [Group; STRIP_TILES],
+    ) -> &'b [Group] {
+        let class = &units.classes[1];
+        let len = index(pixels.len());
+        let tiles = len.div_ceil(units.tile);
+        let equal = matches!(self.problem.path, Path::Dense | Path::Lanes);
+        let at = |tile: usize| if equal { len * tile / tiles } else { (units.tile * tile).min(len) };
+        let mut used = 0;
+        for tile in 0..tiles {
+            let (a, b) = (pixels.begin() + signed(at(tile)), pixels.begin() + signed(at(tile + 1)));
+            let inside = class.reads_inside(a, b, self.problem.extents[1]);
+            let width = index(b - a);
+            let direct = match self.problem.path {
+                Path::Dense => inside && class.input_step <= 2,
+                Path::Lanes => inside && class.input_step <= 2 && self.input.layout().block() > 1,
+                Path::Dot => inside && width == units.tile && self.input.layout().block() > 1,
+                Path::Planar => inside && width == units.tile && class.input_step == 1,
+            };
+            let span =
+                (units.tile - 1) * index(class.input_step) + (class.taps - 1) * index(class.offset_step) + 1;
+            let spans = span <= MAX_SPAN && (class.input_step <= 2 || self.problem.path == Path::Dot);
+            let reading = match (direct, spans) {
+                (true, _) => Reading::Direct,
+                (false, true) => Reading::Span,
+                (false, false) => Reading::Tap,
+            };
+            match groups[..used].last_mut() {
+                Some(last) if last.pixels == width && last.reading == reading => last.count += 1,
+                _ => {
+                    groups[used] = Group { first: a, pixels: width, count: 1, reading };
+                    used += 1;
+                }
+            }
+        }
+        &groups[..used]
     }
 
     fn dense<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
@@ -263,8 +342,13 @@ impl<T: Element> Engine<'_, T> {
                 &target,
                 weights.as_ptr().cast(),
                 bias.as_ptr().cast(),
-                [place.pixels, vectors],
-                self.input.layout().block() > 1,
+                dense::Shape {
+                    pixels: place.pixels,
+                    vectors,
+                    blocked: self.input.layout().block() > 1,
+                    shared: units.shared,
+                    count: place.count,
+                },
             );
         }
         target
@@ -272,8 +356,6 @@ impl<T: Element> Engine<'_, T> {
 
     fn lanes<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
         let problem = self.problem;
-        let blocked = self.input.layout().block() > 1;
-        let source = Source { gathered: place.source.gathered || !blocked, ..place.source };
         let channel = item * S::LANES;
         let target = Target {
             channel,
@@ -286,7 +368,7 @@ impl<T: Element> Engine<'_, T> {
             out_group: problem.out_group,
             rows: units.classes[0].taps,
             first_row: place.taps_begin,
-            blocked,
+            blocked: self.input.layout().block() > 1,
             inputs: problem.inputs(),
         };
         let weights = &units.weights[channel * place.terms..];
@@ -294,11 +376,11 @@ impl<T: Element> Engine<'_, T> {
         // SAFETY: as in `dense`.
         unsafe {
             lanes::run::<S>(
-                &source,
+                &place.source,
                 &target,
                 weights.as_ptr().cast(),
                 bias.as_ptr().cast(),
-                place.pixels,
+                [place.pixels, place.count],
                 &groups,
             );
         }
@@ -310,12 +392,7 @@ impl<T: Element> Engine<'_, T> {
         let parts = problem.out_group.div_ceil(planar::MAX_OUTPUTS);
         let (group, first) = (item / parts, item % parts * planar::MAX_OUTPUTS);
         let first_input = group * problem.in_group;
-        let full = place.pixels == planar::vectors::<S>() * S::LANES;
-        let source = Source {
-            channels: (first_input, first_input + problem.in_group),
-            gathered: place.source.gathered || !full || place.source.pixel_step > 1,
-            ..place.source
-        };
+        let source = Source { channels: (first_input, first_input + problem.in_group), ..place.source };
         let channel = group * problem.out_group + first;
         let channels = (problem.out_group - first).min(planar::MAX_OUTPUTS);
         let target = Target { channel, channels, ..place.target };
@@ -329,7 +406,34 @@ impl<T: Element> Engine<'_, T> {
                 &target,
                 (weights.as_ptr().cast(), place.terms),
                 bias.as_ptr().cast(),
-                [place.pixels, channels],
+                [place.pixels, channels, place.count],
+            );
+        }
+        target
+    }
+
+    fn dot<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
+        let problem = self.problem;
+        let channel = item * dot::MAX_OUTPUTS;
+        let channels = (problem.outputs() - channel).min(dot::MAX_OUTPUTS);
+        let target = Target { channel, channels, ..place.target };
+        let blocks = problem.in_group.div_ceil(S::LANES);
+        let skipped = place.taps_begin * blocks * units.classes[1].taps * channels;
+        let weights = &units.weights[(channel * problem.dot_terms(&units.classes) + skipped) * S::LANES..];
+        let bias = &self.packed[channel..];
+        // SAFETY: as in `dense`.
+        unsafe {
+            dot::run::<S>(
+                &place.source,
+                &target,
+                weights.as_ptr().cast(),
+                bias.as_ptr().cast(),
+                dot::Shape {
+                    pixels: place.pixels,
+                    outputs: channels,
+                    blocked: self.input.layout().block() > 1,
+                    count: place.count,
+                },
             );
         }
         target
@@ -343,5 +447,7 @@ struct Place<E> {
     /// The first kernel row inside the image.
     taps_begin: usize,
     terms: usize,
+    /// Pixels of a tile, and how many tiles.
     pixels: usize,
+    count: usize,
 }

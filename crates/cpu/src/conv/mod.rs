@@ -1,16 +1,18 @@
 //! Convolution: forward, gradient for the input, gradient for the weights.
 //!
 //! Forward and the gradient for the input are one computation over classes of pixels ([`class`]), carried out
-//! by one of three families of kernels ([`problem::Path`]). Weights are packed once, in the order of summation.
+//! by one of four families of kernels ([`problem::Path`]). Weights are packed once, in the order of summation.
 
 mod activate;
 mod class;
 mod dense;
+mod dot;
 mod engine;
 mod lanes;
 mod planar;
 mod problem;
 mod share;
+mod source;
 mod weight;
 
 use tiled_geometry::Region;
@@ -66,7 +68,7 @@ pub(crate) fn compute<T: Element>(
 }
 
 pub(crate) fn partial_len<T: Element>(isa: Isa, conv: &Conv) -> usize {
-    let problem = Problem::new::<T>(isa, conv, false);
+    let problem = Problem::for_weights::<T>(isa, conv);
     problem.classes().map(|classes| problem.class_len(&classes)).sum()
 }
 
@@ -78,11 +80,11 @@ pub(crate) fn reduce_weight<T: Element>(
     values: &mut [T],
 ) {
     assert_eq!(values.len(), partial_len::<T>(isa, conv), "conv2d_backward_weight: length of the partial");
-    weight::reduce(isa, &Problem::new::<T>(isa, conv, false), inputs, share, values);
+    weight::reduce(isa, &Problem::for_weights::<T>(isa, conv), inputs, share, values);
 }
 
 pub(crate) fn unpack_weight<T: Element>(isa: Isa, conv: &Conv, values: &[T], result: &mut [T]) {
-    let problem = Problem::new::<T>(isa, conv, false);
+    let problem = Problem::for_weights::<T>(isa, conv);
     assert_eq!(values.len(), partial_len::<T>(isa, conv), "conv2d_backward_weight: length of the partial");
     assert_eq!(result.len(), conv.weight_len(), "conv2d_backward_weight: length of the weight");
     for classes in problem.classes() {

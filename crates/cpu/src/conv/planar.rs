@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use tiled_tensor::Element;
 
 use super::class::{index, signed};
-use super::dense::{Source, Target};
+use super::source::{Reading, Source, Target};
 use crate::vector::{MAX_LANES, Micro, Simd};
 
 /// The most vectors of pixels of a tile.
@@ -16,27 +16,46 @@ pub(super) const MAX_VECTORS: usize = 4;
 /// The most output channels of a tile.
 pub(super) const MAX_OUTPUTS: usize = 4;
 
-/// A tile of at most `N` vectors of pixels by `O` output channels of one group.
+/// Neighbouring tiles of a row, of at most `N` vectors of pixels by `O` output channels of one group.
 ///
 /// # Safety
-/// As for [`super::dense::Tile`]; `weights` is the first term of the first kernel row inside the image of
-/// the first output channel, `terms` the distance to those of the next, `pixels` at most `N` vectors; unless
-/// `gathered`, it is exactly that and the pixel step is one.
-pub(super) struct Tile<'a, E, const N: usize, const O: usize> {
+/// As for [`super::dense::Tiles`]; `weights` is the first term of the first kernel row inside the image of
+/// the first output channel, `terms` the distance to those of the next, `pixels` at most `N` vectors; for more than one tile or where
+/// the reading is [`Reading::Direct`], it is exactly that and the pixel step is one.
+pub(super) struct Tiles<'a, E, const N: usize, const O: usize> {
     pub(super) source: &'a Source<E>,
     pub(super) target: &'a Target<E>,
     pub(super) weights: *const E,
     pub(super) terms: usize,
     pub(super) bias: *const E,
     pub(super) pixels: usize,
+    pub(super) count: usize,
 }
 
-impl<E: Element, const N: usize, const O: usize> Micro<E> for Tile<'_, E, N, O> {
+impl<E: Element, const N: usize, const O: usize> Micro<E> for Tiles<'_, E, N, O> {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self) {
         let (source, target) = (self.source, self.target);
         let mut buffer = [MaybeUninit::<E>::uninit(); MAX_LANES * MAX_VECTORS];
         let buffer = buffer.as_mut_ptr().cast::<E>();
+        let (mut first_col, mut start) = (source.col, target.start);
+        for _ in 0..self.count {
+            // SAFETY: as in `dense`; the buffer holds MAX_VECTORS vectors.
+            unsafe { self.tile::<S>(first_col, start, buffer) };
+            first_col += signed(N * S::LANES) * source.pixel_step;
+            start = start.wrapping_add(N * S::LANES * target.step);
+        }
+    }
+}
+
+impl<E: Element, const N: usize, const O: usize> Tiles<'_, E, N, O> {
+    /// Computes one tile.
+    ///
+    /// # Safety
+    /// As for the tiles.
+    #[inline(always)]
+    unsafe fn tile<S: Simd<E = E>>(&self, first_col: i64, to: *mut E, buffer: *mut E) {
+        let (source, target) = (self.source, self.target);
         // SAFETY: offsets stay inside the storage that the source names, the packed weights and the buffer,
         // which holds MAX_VECTORS vectors.
         unsafe {
@@ -48,13 +67,12 @@ impl<E: Element, const N: usize, const O: usize> Micro<E> for Tile<'_, E, N, O> 
             let mut row = source.row;
             for _ in 0..source.rows {
                 let row_start = source.start.add(row * source.row_stride);
-                row += source.row_step;
-                row = if row >= source.ring { row - source.ring } else { row };
+                row = source.next_row(row);
                 for channel in source.channels.0..source.channels.1 {
                     let plane = row_start.add(channel * source.block_stride);
                     for tap in 0..source.cols {
-                        let col = source.col + source.tap_step * signed(tap);
-                        let inputs = if source.gathered {
+                        let col = first_col + signed(tap * source.tap_step);
+                        let inputs = if source.reading != Reading::Direct {
                             for p in 0..N * S::LANES {
                                 let col = col + source.pixel_step * signed(p);
                                 let inside = p < self.pixels && 0 <= col && col < source.width;
@@ -80,7 +98,7 @@ impl<E: Element, const N: usize, const O: usize> Micro<E> for Tile<'_, E, N, O> 
                 }
             }
             for (o, sums) in sums.iter_mut().enumerate() {
-                let start = target.start.add((target.channel + o) * target.block_stride);
+                let start = to.add((target.channel + o) * target.block_stride);
                 let whole = self.pixels == N * S::LANES && target.step == 1;
                 for (n, sum) in sums.iter_mut().enumerate() {
                     let value = if target.relu { S::relu(*sum) } else { *sum };
@@ -101,21 +119,31 @@ pub(super) const fn vectors<S: Simd>() -> usize {
     if S::TILE > 6 { MAX_VECTORS } else { 2 }
 }
 
-/// Runs the tile of `pixels` pixels and `outputs` output channels.
+/// Runs `count` tiles of `pixels` pixels and `outputs` output channels.
 ///
 /// # Safety
-/// As for [`Tile`]; `pixels` is at most [`vectors`] vectors, `outputs` at most [`MAX_OUTPUTS`].
+/// As for [`Tiles`]; `pixels` is at most [`vectors`] vectors, `outputs` at most [`MAX_OUTPUTS`].
 pub(super) unsafe fn run<S: Simd>(
     source: &Source<S::E>,
     target: &Target<S::E>,
     (weights, terms): (*const S::E, usize),
     bias: *const S::E,
-    [pixels, outputs]: [usize; 2],
+    [pixels, outputs, count]: [usize; 3],
 ) {
     macro_rules! tile {
         ($vectors:literal, $outputs:literal) => {
             // SAFETY: passed on to the caller.
-            unsafe { S::call(Tile::<_, $vectors, $outputs> { source, target, weights, terms, bias, pixels }) }
+            unsafe {
+                S::call(Tiles::<_, $vectors, $outputs> {
+                    source,
+                    target,
+                    weights,
+                    terms,
+                    bias,
+                    pixels,
+                    count,
+                })
+            }
         };
     }
     macro_rules! outputs {

@@ -4,6 +4,7 @@ use tiled_kernel::{Conv, Kernel};
 use tiled_tensor::Element;
 
 use super::class::Class;
+use super::{dense, dot};
 use crate::{Isa, vector};
 
 /// Which kernels carry out a convolution. Depends on the channels and the instruction set alone.
@@ -13,6 +14,8 @@ pub(super) enum Path {
     Dense,
     /// Lanes are output channels of several groups; inputs are vectors of the same lanes, permuted.
     Lanes,
+    /// Lanes are input channels, summed last. Few output channels.
+    Dot,
     /// Lanes are pixels of a row; weights are broadcast. Few channels on both sides.
     Planar,
 }
@@ -33,6 +36,8 @@ pub(super) struct Problem {
     /// Input channels that are summed between two columns of the kernel.
     pub(super) run: usize,
     pub(super) path: Path,
+    /// Whether taps may share broadcasts ([`Problem::shares`]): not in gradients for weights.
+    sharing: bool,
 }
 
 impl Problem {
@@ -48,6 +53,7 @@ impl Problem {
         let path = match (blocked(in_group), blocked(out_group)) {
             (false, false) => Path::Planar,
             (true, true) if whole => Path::Lanes,
+            (true, false) if conv.groups == 1 => Path::Dot,
             _ => Path::Dense,
         };
         Self {
@@ -60,7 +66,13 @@ impl Problem {
             lanes,
             run: if blocked(in_group) { lanes } else { in_group },
             path,
+            sharing: true,
         }
+    }
+
+    /// The gradient for the weights of a convolution, whose sums are kept as the weights of this problem are packed.
+    pub(super) fn for_weights<T: Element>(isa: Isa, conv: &Conv) -> Self {
+        Self { sharing: false, ..Self::new::<T>(isa, conv, false) }
     }
 
     pub(super) fn of_kernel<T: Element>(isa: Isa, kernel: &Kernel) -> Self {
@@ -104,8 +116,14 @@ impl Problem {
         match self.path {
             Path::Dense => self.out_group.div_ceil(self.lanes),
             Path::Lanes => self.outputs().div_ceil(self.lanes),
-            Path::Planar => self.outputs(),
+            Path::Dot | Path::Planar => self.outputs(),
         }
+    }
+
+    /// Whether neighbouring taps of a class share the broadcasts of their inputs: where loads would limit.
+    pub(super) fn shares(&self, cols: &Class) -> bool {
+        let neighbours = (cols.taps, cols.offset_step, cols.input_step) == (dense::SHARED_TAPS, 1, 1);
+        self.sharing && self.path == Path::Dense && self.vectors() == 1 && neighbours
     }
 
     /// The packed elements of the bias, which come first.
@@ -113,7 +131,7 @@ impl Problem {
         match self.path {
             Path::Dense => self.groups * self.vectors() * self.lanes,
             Path::Lanes => self.vectors() * self.lanes,
-            Path::Planar => self.outputs(),
+            Path::Dot | Path::Planar => self.outputs(),
         }
     }
 
@@ -121,7 +139,7 @@ impl Problem {
     pub(super) fn bias_at(&self, channel: usize) -> usize {
         match self.path {
             Path::Dense => channel / self.out_group * self.vectors() * self.lanes + channel % self.out_group,
-            Path::Lanes | Path::Planar => channel,
+            Path::Lanes | Path::Dot | Path::Planar => channel,
         }
     }
 
@@ -132,51 +150,31 @@ impl Problem {
 
     /// The packed elements of the weights of a class.
     pub(super) fn class_len(&self, classes: &[Class; 2]) -> usize {
-        self.bias_len() * self.terms(classes)
+        match self.path {
+            Path::Dot => self.outputs() * self.dot_terms(classes) * self.lanes,
+            _ => self.bias_len() * self.terms(classes),
+        }
+    }
+
+    /// Vectors of terms of an output element of [`Path::Dot`].
+    pub(super) fn dot_terms(&self, [rows, cols]: &[Class; 2]) -> usize {
+        rows.taps * cols.taps * self.in_group.div_ceil(self.lanes)
     }
 
     /// Visits where each weight of a class lies packed and where it lies in OIHW: `visit(packed, weight)`.
     ///
     /// ```text
     ///   Dense   [group][pair of vectors][kh][run of inputs][kw][input][1 or 2 vectors]
+    ///           [group][vector][kh][run of inputs][input][kw][lane] where taps share broadcasts
     ///   Lanes   [vector][input of the group][kh][kw][lane]
+    ///   Dot     [4 outputs][kh][block of inputs][kw][output][lane]
     ///   Planar  [output][kh][input of the group][kw]
     /// ```
     pub(super) fn visit(&self, classes: &[Class; 2], mut visit: impl FnMut(usize, usize)) {
         let [rows, cols] = classes;
         let terms = self.terms(classes);
         match self.path {
-            Path::Dense => {
-                for group in 0..self.groups {
-                    for first in (0..self.vectors()).step_by(2) {
-                        let width = (self.vectors() - first).min(2) * self.lanes;
-                        let mut packed = (group * self.vectors() + first) * self.lanes * terms;
-                        let outputs = (self.out_group - first * self.lanes).min(width);
-                        for t in 0..rows.taps {
-                            for (begin, len) in self.runs(group) {
-                                for s in 0..cols.taps {
-                                    for c in begin..begin + len {
-                                        for o in 0..outputs {
-                                            let o = group * self.out_group + first * self.lanes + o;
-                                            let at = packed + o % self.out_group - first * self.lanes;
-                                            visit(
-                                                at,
-                                                self.weight(
-                                                    o,
-                                                    c - group * self.in_group,
-                                                    rows.tap(t),
-                                                    cols.tap(s),
-                                                ),
-                                            );
-                                        }
-                                        packed += width;
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
+            Path::Dense => self.visit_dense(classes, visit),
             Path::Lanes => {
                 for o in 0..self.outputs() {
                     for c in 0..self.in_group {
@@ -190,6 +188,23 @@ impl Problem {
                     }
                 }
             }
+            Path::Dot => {
+                let blocks = self.in_group.div_ceil(self.lanes);
+                for o in 0..self.outputs() {
+                    let first = o / dot::MAX_OUTPUTS * dot::MAX_OUTPUTS;
+                    let outputs = (self.outputs() - first).min(dot::MAX_OUTPUTS);
+                    for t in 0..rows.taps {
+                        for s in 0..cols.taps {
+                            for c in 0..self.in_group {
+                                let term = (t * blocks + c / self.lanes) * cols.taps + s;
+                                let vector = first * self.dot_terms(classes) + term * outputs + o - first;
+                                let weight = self.weight(o, c, rows.tap(t), cols.tap(s));
+                                visit(vector * self.lanes + c % self.lanes, weight);
+                            }
+                        }
+                    }
+                }
+            }
             Path::Planar => {
                 for o in 0..self.outputs() {
                     for t in 0..rows.taps {
@@ -197,6 +212,33 @@ impl Problem {
                             for s in 0..cols.taps {
                                 let term = (t * self.in_group + c) * cols.taps + s;
                                 visit(o * terms + term, self.weight(o, c, rows.tap(t), cols.tap(s)));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn visit_dense(&self, classes: &[Class; 2], mut visit: impl FnMut(usize, usize)) {
+        let [rows, cols] = classes;
+        let terms = self.terms(classes);
+        let shares = self.shares(cols);
+        for group in 0..self.groups {
+            for first in (0..self.vectors()).step_by(2) {
+                let width = (self.vectors() - first).min(2) * self.lanes;
+                let start = (group * self.vectors() + first) * self.lanes * terms;
+                let first = group * self.out_group + first * self.lanes;
+                let outputs = ((group + 1) * self.out_group - first).min(width);
+                for t in 0..rows.taps {
+                    for (begin, len) in self.runs(group) {
+                        let begin = begin - group * self.in_group;
+                        for (s, c) in (0..cols.taps).flat_map(|s| (0..len).map(move |c| (s, c))) {
+                            let within = if shares { c * cols.taps + s } else { s * len + c };
+                            let term = (t * self.in_group + begin) * cols.taps + within;
+                            for o in 0..outputs {
+                                let weight = self.weight(first + o, begin + c, rows.tap(t), cols.tap(s));
+                                visit(start + term * width + o, weight);
                             }
                         }
                     }

@@ -9,6 +9,7 @@ use tiled_geometry::{Interval, Region};
 use tiled_tensor::{Element, View};
 
 use super::class::{Class, index, signed};
+use super::dot;
 use super::problem::{Path, Problem};
 use super::share;
 use crate::Isa;
@@ -91,7 +92,7 @@ impl<T: Element> Routine for Reduce<'_, T> {
         let operations = self.share.volume() as f64
             * (self.gy.layout().batch() * 2 * self.problem.conv.weight_len()) as f64;
         let pieces = share::threads(operations);
-        let rows = self.items() * self.classes[0].taps * self.problem.in_group;
+        let rows = self.items() * self.classes[0].taps * self.inputs();
         share::for_pieces(pieces, |piece| {
             let part = rows * piece / pieces..rows * (piece + 1) / pieces;
             let axes = self.share.axes();
@@ -115,13 +116,22 @@ impl<T: Element> Reduce<'_, T> {
     fn items(&self) -> usize {
         match self.problem.path {
             Path::Dense => self.problem.groups * self.problem.vectors().div_ceil(2),
+            Path::Dot => self.problem.outputs().div_ceil(dot::MAX_OUTPUTS),
             Path::Lanes | Path::Planar => self.problem.vectors(),
         }
     }
 
-    /// Takes a segment into the sums of the rows `(item, kernel row, input of the group)` in `part`.
+    /// Parts of the inputs of an output channel: blocks or channels.
+    fn inputs(&self) -> usize {
+        match self.problem.path {
+            Path::Dot => self.problem.in_group.div_ceil(self.problem.lanes),
+            _ => self.problem.in_group,
+        }
+    }
+
+    /// Takes a segment into the sums of the rows `(item, kernel row, part of the inputs)` in `part`.
     fn segment<S: Simd>(&self, segment: Segment, part: std::ops::Range<usize>) {
-        let (taps, inputs) = (self.classes[0].taps, self.problem.in_group);
+        let (taps, inputs) = (self.classes[0].taps, self.inputs());
         let mut at = part.start;
         while at < part.end {
             let (item, offset) = (at / (taps * inputs), at % (taps * inputs));
@@ -130,6 +140,7 @@ impl<T: Element> Reduce<'_, T> {
             match self.problem.path {
                 Path::Dense => self.dense::<S>(segment, item, part),
                 Path::Lanes => self.lanes::<S>(segment, item, part),
+                Path::Dot => self.dot::<S>(segment, item, part),
                 Path::Planar => self.planar(segment, item, part),
             }
             at = end;
@@ -286,6 +297,48 @@ impl<T: Element> Reduce<'_, T> {
                         sums: self.values.0.cast::<S::E>().add(sums),
                     });
                 }
+            }
+        }
+    }
+
+    fn dot<S: Simd>(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
+        let problem = self.problem;
+        let [_, col_class] = &self.classes;
+        let mut copy = [MaybeUninit::<S::E>::uninit(); index(SEGMENT) * MAX_LANES];
+        let first = item * dot::MAX_OUTPUTS;
+        let outputs = (problem.outputs() - first).min(dot::MAX_OUTPUTS);
+        let (x, gy) = (self.x.layout(), self.gy.layout());
+        for at in part {
+            let (tap_row, block) = (at / self.inputs(), at % self.inputs());
+            let Some(row) = self.input_row(&segment, tap_row) else { continue };
+            for tap in 0..col_class.taps {
+                let (pixels, col) = self.columns(&segment, tap);
+                if pixels.is_empty() {
+                    continue;
+                }
+                let mut step = index(col_class.input_step) * S::LANES;
+                let vectors: *const S::E = if x.block() > 1 {
+                    self.x.data()[x.offset(segment.n, block * S::LANES, row, col)..].as_ptr().cast()
+                } else {
+                    step = S::LANES;
+                    self.copy_lanes::<S>(&segment, (block, row, col), index(pixels.len()), &mut copy)
+                };
+                let gradients = &self.gy.data()[gy.offset(segment.n, first, segment.y, pixels.begin())..];
+                let term = at * col_class.taps + tap;
+                let sums = first * problem.dot_terms(&self.classes) + term * outputs;
+                // the parts of inputs and gradients are swapped: gradients are broadcast
+                let rows = Rows {
+                    x: gradients.as_ptr().cast(),
+                    row_step: gy.block_stride(),
+                    pixel_step: 1,
+                    gradients: vectors,
+                    gradient_step: step,
+                    vector_step: 0,
+                    pixels: index(pixels.len()),
+                    sums: self.values.0.cast::<S::E>().wrapping_add(sums * S::LANES),
+                };
+                // SAFETY: `check` holds the windows; the sums are this thread's own.
+                unsafe { run_rows::<S>(rows, [outputs, 1], false) };
             }
         }
     }

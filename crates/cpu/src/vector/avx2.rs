@@ -10,14 +10,19 @@ use super::{MAX_LANES, Micro, Simd};
 pub(super) struct Avx2<E>(PhantomData<E>);
 
 macro_rules! simd {
-    ($element:ty, $vector:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $mul_add:ident,
-     $relu:item, $index:item, $permute:item) => {
+    (
+        $element:ty, $vector:ty, $mask:ty, $lanes:literal,
+        [$splat:ident, $load:ident, $store:ident, $mul_add:ident],
+        { $($own:item)* }
+    ) => {
         impl Simd for Avx2<$element> {
             type E = $element;
             type V = $vector;
+            type Mask = $mask;
             type Index = __m256i;
             const LANES: usize = $lanes;
             const TILE: usize = 6;
+            const SHARED_TILE: usize = 10;
             const WEIGHT_TILE: usize = 4;
 
             #[inline(always)]
@@ -40,12 +45,7 @@ macro_rules! simd {
                 // SAFETY: the trait asks for a CPU with the instruction set.
                 unsafe { $mul_add(a, b, c) }
             }
-            #[inline(always)]
-            $relu
-            #[inline(always)]
-            $index
-            #[inline(always)]
-            $permute
+            $(#[inline(always)] $own)*
             #[inline(always)]
             unsafe fn call<M: Micro<$element>>(micro: M) {
                 #[target_feature(enable = "avx2,fma")]
@@ -61,47 +61,67 @@ macro_rules! simd {
     };
 }
 
-simd!(
-    f32,
-    __m256,
-    8,
-    _mm256_set1_ps,
-    _mm256_loadu_ps,
-    _mm256_storeu_ps,
-    _mm256_fmadd_ps,
+simd!(f32, __m256, __m256, 8, [_mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps], {
     unsafe fn relu(value: __m256) -> __m256 {
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(value, _mm256_setzero_ps()), value) }
-    },
+    }
+    unsafe fn mask(count: usize) -> __m256 {
+        let lanes: [i32; 8] = std::array::from_fn(|i| if i < count { -1 } else { 0 });
+        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
+        unsafe { _mm256_loadu_ps(lanes.as_ptr().cast()) }
+    }
+    unsafe fn load_masked(from: *const f32, mask: __m256) -> __m256 {
+        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+        unsafe { _mm256_and_ps(_mm256_loadu_ps(from), mask) }
+    }
+    unsafe fn sum(value: __m256) -> f32 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe {
+            let halves = _mm_add_ps(_mm256_castps256_ps128(value), _mm256_extractf128_ps::<1>(value));
+            let pairs = _mm_add_ps(halves, _mm_movehl_ps(halves, halves));
+            _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)))
+        }
+    }
     unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
         let wide: [i32; 8] = std::array::from_fn(|i| i32::from(lanes[i]));
-        // SAFETY: eight 32-bit integers are 32 bytes; the trait asks for the instruction set.
+        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
         unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
-    },
+    }
     unsafe fn permute(value: __m256, index: __m256i) -> __m256 {
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm256_permutevar8x32_ps(value, index) }
     }
-);
-simd!(
-    f64,
-    __m256d,
-    4,
-    _mm256_set1_pd,
-    _mm256_loadu_pd,
-    _mm256_storeu_pd,
-    _mm256_fmadd_pd,
+});
+
+simd!(f64, __m256d, __m256d, 4, [_mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_fmadd_pd], {
     unsafe fn relu(value: __m256d) -> __m256d {
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm256_and_pd(_mm256_cmp_pd::<_CMP_NLE_UQ>(value, _mm256_setzero_pd()), value) }
-    },
+    }
+    unsafe fn mask(count: usize) -> __m256d {
+        let lanes: [i64; 4] = std::array::from_fn(|i| if i < count { -1 } else { 0 });
+        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
+        unsafe { _mm256_loadu_pd(lanes.as_ptr().cast()) }
+    }
+    unsafe fn load_masked(from: *const f64, mask: __m256d) -> __m256d {
+        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+        unsafe { _mm256_and_pd(_mm256_loadu_pd(from), mask) }
+    }
+    unsafe fn sum(value: __m256d) -> f64 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe {
+            let halves = _mm_add_pd(_mm256_castpd256_pd128(value), _mm256_extractf128_pd::<1>(value));
+            _mm_cvtsd_f64(_mm_add_sd(halves, _mm_unpackhi_pd(halves, halves)))
+        }
+    }
     unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
         let wide: [i32; 8] = std::array::from_fn(|i| 2 * i32::from(lanes[i / 2]) + i32::from(i % 2 == 1));
-        // SAFETY: eight 32-bit integers are 32 bytes; the trait asks for the instruction set.
+        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
         unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
-    },
+    }
     unsafe fn permute(value: __m256d, index: __m256i) -> __m256d {
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(value), index)) }
     }
-);
+});

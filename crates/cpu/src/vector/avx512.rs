@@ -10,14 +10,19 @@ use super::{MAX_LANES, Micro, Simd};
 pub(super) struct Avx512<E>(PhantomData<E>);
 
 macro_rules! simd {
-    ($element:ty, $vector:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $mul_add:ident,
-     $relu:item, $index:item, $permute:item) => {
+    (
+        $element:ty, $vector:ty, $mask:ty, $lanes:literal,
+        [$splat:ident, $load:ident, $store:ident, $mul_add:ident],
+        { $($own:item)* }
+    ) => {
         impl Simd for Avx512<$element> {
             type E = $element;
             type V = $vector;
+            type Mask = $mask;
             type Index = __m512i;
             const LANES: usize = $lanes;
             const TILE: usize = 14;
+            const SHARED_TILE: usize = 24;
             const WEIGHT_TILE: usize = 8;
 
             #[inline(always)]
@@ -40,12 +45,7 @@ macro_rules! simd {
                 // SAFETY: the trait asks for a CPU with the instruction set.
                 unsafe { $mul_add(a, b, c) }
             }
-            #[inline(always)]
-            $relu
-            #[inline(always)]
-            $index
-            #[inline(always)]
-            $permute
+            $(#[inline(always)] $own)*
             #[inline(always)]
             unsafe fn call<M: Micro<$element>>(micro: M) {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
@@ -61,53 +61,56 @@ macro_rules! simd {
     };
 }
 
-simd!(
-    f32,
-    __m512,
-    16,
-    _mm512_set1_ps,
-    _mm512_loadu_ps,
-    _mm512_storeu_ps,
-    _mm512_fmadd_ps,
+simd!(f32, __m512, __mmask16, 16, [_mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps], {
     unsafe fn relu(value: __m512) -> __m512 {
         // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe {
-            let zero = _mm512_setzero_ps();
-            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(value, zero), value)
-        }
-    },
+        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(value, _mm512_setzero_ps()), value) }
+    }
+    unsafe fn mask(count: usize) -> __mmask16 {
+        if count >= 16 { __mmask16::MAX } else { (1 << count) - 1 }
+    }
+    unsafe fn load_masked(from: *const f32, mask: __mmask16) -> __m512 {
+        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+        unsafe { _mm512_maskz_loadu_ps(mask, from) }
+    }
+    unsafe fn sum(value: __m512) -> f32 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_reduce_add_ps(value) }
+    }
     unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
-        let wide = lanes.map(i32::from);
-        // SAFETY: sixteen 32-bit integers are 64 bytes; the trait asks for the instruction set.
+        let wide: [i32; 16] = std::array::from_fn(|i| i32::from(lanes[i]));
+        // SAFETY: the lanes are 64 bytes; the trait asks for the instruction set.
         unsafe { _mm512_loadu_si512(wide.as_ptr().cast()) }
-    },
+    }
     unsafe fn permute(value: __m512, index: __m512i) -> __m512 {
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm512_permutexvar_ps(index, value) }
     }
-);
-simd!(
-    f64,
-    __m512d,
-    8,
-    _mm512_set1_pd,
-    _mm512_loadu_pd,
-    _mm512_storeu_pd,
-    _mm512_fmadd_pd,
+});
+
+simd!(f64, __m512d, __mmask8, 8, [_mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_fmadd_pd], {
     unsafe fn relu(value: __m512d) -> __m512d {
         // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe {
-            let zero = _mm512_setzero_pd();
-            _mm512_maskz_mov_pd(_mm512_cmp_pd_mask::<_CMP_NLE_UQ>(value, zero), value)
-        }
-    },
+        unsafe { _mm512_maskz_mov_pd(_mm512_cmp_pd_mask::<_CMP_NLE_UQ>(value, _mm512_setzero_pd()), value) }
+    }
+    unsafe fn mask(count: usize) -> __mmask8 {
+        if count >= 8 { __mmask8::MAX } else { (1 << count) - 1 }
+    }
+    unsafe fn load_masked(from: *const f64, mask: __mmask8) -> __m512d {
+        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+        unsafe { _mm512_maskz_loadu_pd(mask, from) }
+    }
+    unsafe fn sum(value: __m512d) -> f64 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_reduce_add_pd(value) }
+    }
     unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
         let wide: [i64; 8] = std::array::from_fn(|i| i64::from(lanes[i]));
-        // SAFETY: eight 64-bit integers are 64 bytes; the trait asks for the instruction set.
+        // SAFETY: the lanes are 64 bytes; the trait asks for the instruction set.
         unsafe { _mm512_loadu_si512(wide.as_ptr().cast()) }
-    },
+    }
     unsafe fn permute(value: __m512d, index: __m512i) -> __m512d {
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm512_permutexvar_pd(index, value) }
     }
-);
+});

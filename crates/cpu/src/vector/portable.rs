@@ -13,9 +13,11 @@ const FUSED: bool = cfg!(any(target_feature = "fma", target_arch = "aarch64"));
 impl<E: Element, const L: usize> Simd for Portable<E, L> {
     type E = E;
     type V = [E; L];
+    type Mask = [bool; L];
     type Index = [u8; L];
     const LANES: usize = L;
     const TILE: usize = 6;
+    const SHARED_TILE: usize = 8;
     const WEIGHT_TILE: usize = 4;
 
     #[inline(always)]
@@ -26,6 +28,28 @@ impl<E: Element, const L: usize> Simd for Portable<E, L> {
     unsafe fn load(from: *const E) -> [E; L] {
         // SAFETY: the caller vouches for `L` readable elements; arrays of elements are aligned like them.
         unsafe { from.cast::<[E; L]>().read() }
+    }
+    #[inline(always)]
+    unsafe fn mask(count: usize) -> [bool; L] {
+        std::array::from_fn(|i| i < count)
+    }
+    #[inline(always)]
+    unsafe fn load_masked(from: *const E, mask: [bool; L]) -> [E; L] {
+        // SAFETY: passed on to the caller.
+        let value = unsafe { Self::load(from) };
+        std::array::from_fn(|i| if mask[i] { value[i] } else { E::ZERO })
+    }
+    #[inline(always)]
+    unsafe fn sum(value: [E; L]) -> E {
+        let mut sums = value;
+        let mut half = L / 2;
+        while half > 0 {
+            for i in 0..half {
+                sums[i] += sums[i + half];
+            }
+            half /= 2;
+        }
+        sums[0]
     }
     #[inline(always)]
     unsafe fn store(to: *mut E, value: [E; L]) {

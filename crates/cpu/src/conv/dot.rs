@@ -1,0 +1,245 @@
+//! Lanes are input channels; few output channels, each a dot product that is summed over its lanes last.
+//!
+//! The order of the sum is kernel row, block of input channels, kernel column, lane by lane; then over the lanes.
+//! A tile has a fixed width; one that is not full reads zeros and leaves them unwritten.
+
+use tiled_tensor::Element;
+
+use super::class::signed;
+use super::source::{MAX_SPAN, Reading, Source, Target};
+use crate::vector::{MAX_LANES, Micro, Simd};
+
+/// The most output channels of a tile.
+pub(super) const MAX_OUTPUTS: usize = 4;
+
+/// Neighbouring tiles of a row, of `P` pixels by `O` output channels.
+///
+/// # Safety
+/// As for [`super::dense::Tiles`]. `pixels` is at most `P`; where it is less, or inputs are not
+/// `BLOCKED`, the reading is not [`Reading::Direct`].
+pub(super) struct Tiles<'a, E, const P: usize, const O: usize, const BLOCKED: bool> {
+    pub(super) source: &'a Source<E>,
+    pub(super) target: &'a Target<E>,
+    pub(super) weights: *const E,
+    pub(super) bias: *const E,
+    pub(super) pixels: usize,
+    pub(super) count: usize,
+}
+
+impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Micro<E>
+    for Tiles<'_, E, P, O, BLOCKED>
+{
+    #[inline(always)]
+    unsafe fn run<S: Simd<E = E>>(self) {
+        let source = self.source;
+        // what a tile that is not full leaves unwritten must be readable
+        let mut buffer = [E::ZERO; MAX_LANES * MAX_SPAN];
+        let buffer = buffer.as_mut_ptr();
+        let step = match source.reading {
+            Reading::Tap => S::LANES,
+            Reading::Direct | Reading::Span => super::class::index(source.pixel_step) * S::LANES,
+        };
+        let (first, end) = source.channels;
+        let (mut col, mut start) = (source.col, self.target.start);
+        for _ in 0..self.count {
+            // SAFETY: as in `dense`.
+            unsafe {
+                let mut sums = [[S::splat(E::ZERO); O]; P];
+                let mut weights = self.weights;
+                let mut row = source.row;
+                for _ in 0..source.rows {
+                    for channel in (first..end).step_by(S::LANES) {
+                        let len = (end - channel).min(S::LANES);
+                        let mask = S::mask(len);
+                        let run = (channel, len);
+                        let inputs = self.inputs::<S>(row, run, col, buffer);
+                        for tap in 0..source.cols {
+                            let inputs = if source.reading == Reading::Tap {
+                                let col = col + signed(tap * source.tap_step);
+                                self.tap::<S>(row, run, col, buffer)
+                            } else {
+                                inputs.wrapping_add(tap * source.tap_step * S::LANES)
+                            };
+                            let mut vectors = [S::splat(E::ZERO); O];
+                            for (o, vector) in vectors.iter_mut().enumerate() {
+                                *vector = S::load(weights.add(o * S::LANES));
+                            }
+                            weights = weights.add(O * S::LANES);
+                            for (p, sums) in sums.iter_mut().enumerate() {
+                                let value = S::load_masked(inputs.add(p * step), mask);
+                                for (sum, vector) in sums.iter_mut().zip(vectors) {
+                                    *sum = S::mul_add(value, vector, *sum);
+                                }
+                            }
+                        }
+                    }
+                    row = source.next_row(row);
+                }
+                self.finish::<S>(&sums, start);
+            }
+            col += signed(P) * source.pixel_step;
+            start = start.wrapping_add(P * self.target.step);
+        }
+    }
+}
+
+impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Tiles<'_, E, P, O, BLOCKED> {
+    /// The vectors of a block of channels, from the first tap of the first pixel.
+    ///
+    /// # Safety
+    /// As for [`Source::inputs`].
+    #[inline(always)]
+    unsafe fn inputs<S: Simd<E = E>>(
+        &self,
+        row: usize,
+        run: (usize, usize),
+        col: i64,
+        buffer: *mut E,
+    ) -> *const E {
+        let source = self.source;
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if BLOCKED {
+                return source.inputs::<S, true>(row, run, col, self.pixels, buffer).start;
+            }
+            let steps = (self.pixels - 1) * super::class::index(source.pixel_step);
+            let span = if source.reading == Reading::Tap {
+                0
+            } else {
+                steps + (source.cols - 1) * source.tap_step + 1
+            };
+            self.interleave::<S>(row, run, (col, 1), span, buffer);
+            buffer
+        }
+    }
+
+    /// The vectors that one tap reads, next to each other.
+    ///
+    /// # Safety
+    /// As for [`Source::tap`].
+    #[inline(always)]
+    unsafe fn tap<S: Simd<E = E>>(
+        &self,
+        row: usize,
+        run: (usize, usize),
+        col: i64,
+        buffer: *mut E,
+    ) -> *const E {
+        let source = self.source;
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if BLOCKED {
+                return source.tap::<S, true>(row, run, col, self.pixels, buffer).start;
+            }
+            self.interleave::<S>(row, run, (col, source.pixel_step), self.pixels, buffer);
+            buffer
+        }
+    }
+
+    /// Copies columns of planes into vectors.
+    ///
+    /// # Safety
+    /// As for [`Source::inputs`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn interleave<S: Simd<E = E>>(
+        &self,
+        row: usize,
+        (channel, len): (usize, usize),
+        (col, step): (i64, i64),
+        pixels: usize,
+        buffer: *mut E,
+    ) {
+        let source = self.source;
+        for p in 0..pixels {
+            let col = col + step * signed(p);
+            let inside = 0 <= col && col < source.width;
+            for lane in 0..len {
+                let offset = (channel + lane) * source.block_stride + row * source.row_stride;
+                // SAFETY: a column inside the image is held; the buffer has room for it.
+                unsafe {
+                    *buffer.add(p * S::LANES + lane) = if inside {
+                        *source.start.add(offset + super::class::index(col - source.first_col))
+                    } else {
+                        E::ZERO
+                    };
+                }
+            }
+        }
+    }
+
+    /// Sums over the lanes, adds the bias and writes the tile.
+    ///
+    /// # Safety
+    /// As for the tiles.
+    #[inline(always)]
+    unsafe fn finish<S: Simd<E = E>>(&self, sums: &[[S::V; O]; P], start: *mut E) {
+        let target = self.target;
+        let mut values = [[E::ZERO; P]; O];
+        for (p, sums) in sums.iter().enumerate() {
+            for (o, sum) in sums.iter().enumerate() {
+                // SAFETY: the CPU has the instruction set.
+                values[o][p] = unsafe { S::sum(*sum) };
+            }
+        }
+        for (o, values) in values.iter().enumerate() {
+            // SAFETY: the target is valid for these pixels and channels, the bias for the channels.
+            unsafe {
+                let bias = *self.bias.add(o);
+                let start = start.add((target.channel + o) * target.block_stride);
+                for (p, value) in values.iter().enumerate().take(self.pixels) {
+                    let value = *value + bias;
+                    let value = if target.relu && value <= E::ZERO { E::ZERO } else { value };
+                    *start.add(p * target.step) = value;
+                }
+            }
+        }
+    }
+}
+
+/// Pixels of a tile.
+pub(super) const fn width<S: Simd>() -> usize {
+    if S::TILE > 6 { 6 } else { 3 }
+}
+
+/// Which of the instances of [`Tiles`] to run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) pixels: usize,
+    pub(super) outputs: usize,
+    pub(super) blocked: bool,
+    /// How many tiles.
+    pub(super) count: usize,
+}
+
+/// Runs tiles of a shape.
+///
+/// # Safety
+/// As for [`Tiles`]; the outputs are at most [`MAX_OUTPUTS`].
+pub(super) unsafe fn run<S: Simd>(
+    source: &Source<S::E>,
+    target: &Target<S::E>,
+    weights: *const S::E,
+    bias: *const S::E,
+    shape: Shape,
+) {
+    let Shape { pixels, outputs, blocked, count } = shape;
+    macro_rules! tiles {
+        ($pixels:literal, $blocked:literal, $($outputs:literal)*) => {
+            match outputs {
+                $($outputs => {
+                    let tiles = Tiles::<_, $pixels, $outputs, $blocked> { source, target, weights, bias, pixels, count };
+                    // SAFETY: passed on to the caller.
+                    unsafe { S::call(tiles) }
+                })*
+                _ => unreachable!("tiles have at most {MAX_OUTPUTS} outputs"),
+            }
+        };
+    }
+    match (width::<S>(), blocked) {
+        (6, true) => tiles!(6, true, 1 2 3 4),
+        (6, false) => tiles!(6, false, 1 2 3 4),
+        (_, true) => tiles!(3, true, 1 2 3 4),
+        (_, false) => tiles!(3, false, 1 2 3 4),
+    }
+}

@@ -1,0 +1,244 @@
+//! What a tile reads and writes, shared by the families of kernels.
+
+use std::mem::MaybeUninit;
+
+use tiled_tensor::Element;
+
+use super::class::{index, signed};
+use crate::vector::{MAX_LANES, Simd};
+
+/// The most pixels of input that a tile copies at once; enough for 7 taps under tiles of stride two.
+pub(super) const MAX_SPAN: usize = 40;
+
+/// Room for the inputs of a tile: pixels of a block, or of as many planes as a block has channels.
+pub(super) type Buffer<E> = [MaybeUninit<E>; MAX_LANES * MAX_SPAN];
+
+/// How a tile reads its inputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reading {
+    /// In place: every column is inside the image.
+    Direct,
+    /// All columns of a kernel row copied, zeros outside the image.
+    Span,
+    /// The columns of one tap copied next to each other, zeros outside the image.
+    Tap,
+}
+
+/// The image that tiles read, and where.
+#[derive(Clone, Copy)]
+pub(super) struct Source<E> {
+    /// Row 0 of storage of block 0 of the image.
+    pub(super) start: *const E,
+    /// The row of storage of the first kernel row inside the image, and the step to the next, modulo `ring`.
+    pub(super) row: usize,
+    pub(super) row_step: usize,
+    pub(super) ring: usize,
+    pub(super) row_stride: usize,
+    pub(super) block_stride: usize,
+    /// Kernel rows inside the image.
+    pub(super) rows: usize,
+    /// The input column of the first tap of the first pixel; columns between pixels and between taps.
+    pub(super) col: i64,
+    pub(super) pixel_step: i64,
+    pub(super) tap_step: usize,
+    /// Kernel columns.
+    pub(super) cols: usize,
+    /// The columns of the image, and the first column held.
+    pub(super) width: i64,
+    pub(super) first_col: i64,
+    /// The input channels: first, end, and how many are summed between two kernel columns.
+    pub(super) channels: (usize, usize),
+    pub(super) run: usize,
+    pub(super) reading: Reading,
+}
+
+/// The outputs that tiles write.
+#[derive(Clone, Copy)]
+pub(super) struct Target<E> {
+    /// The first pixel in block 0 of the image.
+    pub(super) start: *mut E,
+    /// Elements between pixels, and between blocks.
+    pub(super) step: usize,
+    pub(super) block_stride: usize,
+    pub(super) block: usize,
+    /// The first output channel, and how many there are from there that the call writes.
+    pub(super) channel: usize,
+    pub(super) channels: usize,
+    /// Whether vectors are whole blocks.
+    pub(super) whole: bool,
+    pub(super) relu: bool,
+}
+
+/// Where the first tap of the first pixel of a run of channels is read, and the distance between channels.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<E> {
+    pub(super) start: *const E,
+    pub(super) channel_step: usize,
+}
+
+impl<E: Element> Source<E> {
+    /// The row of storage after `row` that the next kernel row reads.
+    #[inline(always)]
+    pub(super) fn next_row(&self, row: usize) -> usize {
+        let next = row + self.row_step;
+        if next >= self.ring { next - self.ring } else { next }
+    }
+
+    /// The inputs of `len` channels from `channel`, of `pixels` pixels from `col`, in one storage row.
+    ///
+    /// Not for [`Reading::Tap`] (see [`Source::tap`]).
+    ///
+    /// # Safety
+    /// The row is one that the window holds; columns are inside the image unless the reading is [`Reading::Span`],
+    /// when the span is at most [`MAX_SPAN`]; the channels lie in one block where `BLOCKED`.
+    #[inline(always)]
+    pub(super) unsafe fn inputs<S: Simd<E = E>, const BLOCKED: bool>(
+        &self,
+        row: usize,
+        (channel, len): (usize, usize),
+        col: i64,
+        pixels: usize,
+        buffer: *mut E,
+    ) -> Inputs<E> {
+        // SAFETY: the row and the channel lie in the window; columns as asked.
+        unsafe {
+            let row = self.start.add(row * self.row_stride);
+            let (plane, lane) = if BLOCKED {
+                (row.add(channel / S::LANES * self.block_stride), channel % S::LANES)
+            } else {
+                (row.add(channel * self.block_stride), 0)
+            };
+            if self.reading == Reading::Span {
+                let span = (pixels - 1) * index(self.pixel_step) + (self.cols - 1) * self.tap_step + 1;
+                let (unit, planes) = if BLOCKED { (S::LANES, 1) } else { (1, len) };
+                self.copy_span(plane, unit, col, [span, planes], buffer);
+                return Inputs { start: buffer.add(lane), channel_step: if BLOCKED { 1 } else { MAX_SPAN } };
+            }
+            let offset = col - self.first_col;
+            let start = if BLOCKED { offset * signed(S::LANES) + signed(lane) } else { offset };
+            // a tap-wise reading may begin outside and is not read from here
+            let start = plane.wrapping_offset(isize::try_from(start).unwrap_or(0));
+            Inputs { start, channel_step: if BLOCKED { 1 } else { self.block_stride } }
+        }
+    }
+
+    /// Copies a span of columns into the buffer, zeros where they are outside the image.
+    ///
+    /// Out of line and cold, or the compiler keeps the accumulators of the caller in memory.
+    ///
+    /// # Safety
+    /// `plane` is the first column held, `unit` the elements of a column; the span is at most [`MAX_SPAN`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn copy_span(
+        &self,
+        plane: *const E,
+        unit: usize,
+        col: i64,
+        [span, channels]: [usize; 2],
+        buffer: *mut E,
+    ) {
+        let begin = index((-col).clamp(0, signed(span)));
+        let end = index((self.width - col).clamp(signed(begin), signed(span)));
+        let first = if begin < end { index(col + signed(begin) - self.first_col) } else { 0 };
+        for c in 0..channels {
+            // SAFETY: columns from `begin` to `end` are inside the image and held; the buffer has room.
+            unsafe {
+                let to = buffer.add(c * MAX_SPAN);
+                to.write_bytes(0, begin * unit);
+                to.add(begin * unit).copy_from_nonoverlapping(
+                    plane.add(c * self.block_stride + first * unit),
+                    (end - begin) * unit,
+                );
+                to.add(end * unit).write_bytes(0, (span - end) * unit);
+            }
+        }
+    }
+
+    /// The inputs of one tap of `pixels` pixels, copied next to each other, zeros outside the image.
+    ///
+    /// # Safety
+    /// As for [`Source::inputs`]; `pixels` is at most [`MAX_SPAN`].
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn tap<S: Simd<E = E>, const BLOCKED: bool>(
+        &self,
+        row: usize,
+        (channel, len): (usize, usize),
+        col: i64,
+        pixels: usize,
+        buffer: *mut E,
+    ) -> Inputs<E> {
+        let (unit, lane) = if BLOCKED { (S::LANES, channel % S::LANES) } else { (1, 0) };
+        let (block, planes) = if BLOCKED { (channel / S::LANES, 1) } else { (channel, len) };
+        for p in 0..pixels {
+            let col = col + self.pixel_step * signed(p);
+            // SAFETY: one column, copied as a span.
+            unsafe {
+                let plane = self.start.add(row * self.row_stride + block * self.block_stride);
+                self.copy_span(plane, unit, col, [1, planes], buffer.add(p * unit));
+            }
+        }
+        Inputs { start: buffer.wrapping_add(lane), channel_step: if BLOCKED { 1 } else { MAX_SPAN } }
+    }
+}
+
+/// Applies the activation and writes a tile.
+///
+/// # Safety
+/// The target is valid for `P` pixels of `V` vectors; `buffer` holds `P` vectors.
+#[inline(always)]
+pub(super) unsafe fn finish<S: Simd, const P: usize, const V: usize>(
+    target: &Target<S::E>,
+    start: *mut S::E,
+    sums: &mut [[S::V; V]; P],
+    buffer: *mut S::E,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        if target.relu {
+            for pixel in sums.iter_mut() {
+                for value in pixel {
+                    *value = S::relu(*value);
+                }
+            }
+        }
+        for v in 0..V {
+            let channel = target.channel + v * S::LANES;
+            if target.whole {
+                let start = start.add(channel / S::LANES * target.block_stride);
+                for (p, pixel) in sums.iter().enumerate() {
+                    S::store(start.add(p * target.step), pixel[v]);
+                }
+            } else {
+                for (p, pixel) in sums.iter().enumerate() {
+                    S::store(buffer.add(p * S::LANES), pixel[v]);
+                }
+                scatter(target, start, v * S::LANES, S::LANES, P, buffer);
+            }
+        }
+    }
+}
+
+/// Writes the lanes of `pixels` vectors one by one.
+///
+/// # Safety
+/// As for the tile that calls it.
+#[inline(never)]
+unsafe fn scatter<E: Element>(
+    target: &Target<E>,
+    start: *mut E,
+    first: usize,
+    lanes: usize,
+    pixels: usize,
+    from: *const E,
+) {
+    for lane in 0..lanes.min(target.channels - first) {
+        let channel = target.channel + first + lane;
+        let offset = channel / target.block * target.block_stride + channel % target.block;
+        for p in 0..pixels {
+            // SAFETY: the channel is one of the target's, the pixel one of the tile's.
+            unsafe { *start.add(offset + p * target.step) = *from.add(p * lanes + lane) };
+        }
+    }
+}
