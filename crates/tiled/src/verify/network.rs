@@ -1,0 +1,418 @@
+//! Random networks over every operator.
+
+use tiled_graph::{
+    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Graph, Linear, MaxPool2d, Op,
+    PaddingMode, Shapes, Upsample, UpsampleMode, UpsampleTo, ValueId, infer,
+};
+
+use super::draw::Draw;
+
+/// A network with the sizes of its inputs.
+#[derive(Clone, Debug)]
+pub(super) struct Network {
+    pub(super) graph: Graph,
+    pub(super) shapes: Shapes,
+}
+
+/// The most nodes of a network.
+pub(super) const MAX_NODES: usize = 12;
+/// The most elements of a value: what keeps a case below a tenth of a second.
+const MAX_VALUE: usize = 30_000;
+
+/// Draws a network of one to [`MAX_NODES`] nodes with one to three inputs and outputs.
+pub(super) fn network(draw: &mut Draw) -> Network {
+    loop {
+        if let Some(network) = Growing::new(draw).grow() {
+            return network;
+        }
+    }
+}
+
+/// A network that grows node by node; a node that does not fit is thrown away.
+struct Growing<'d> {
+    draw: &'d mut Draw,
+    graph: Graph,
+    batch: usize,
+    extents: Vec<[usize; 2]>,
+    shapes: Vec<[usize; 4]>,
+}
+
+impl<'d> Growing<'d> {
+    fn new(draw: &'d mut Draw) -> Self {
+        let batch = draw.pick(&[1, 1, 1, 2, 2, 3]);
+        let mut growing = Self { draw, graph: Graph::new(), batch, extents: Vec::new(), shapes: Vec::new() };
+        let first = growing.image();
+        for place in 0..growing.draw.pick(&[1, 1, 1, 1, 2, 2, 3]) {
+            let extents = if place == 0 || growing.draw.chance(60) { first } else { growing.image() };
+            let channels = growing.draw.pick(&[1, 1, 2, 3, 3, 4, 5, 8, 9, 17]);
+            let added = growing.graph.add_input(&format!("x{place}"), channels);
+            debug_assert!(added.is_ok(), "invariant: inputs come first and have names of their own");
+            growing.extents.push(extents);
+            growing.shapes.push([batch, channels, extents[0], extents[1]]);
+        }
+        growing
+    }
+
+    /// The height and width of an input: mostly odd and not square, at times a line or a point.
+    fn image(&mut self) -> [usize; 2] {
+        let [height, width] = match self.draw.below(10) {
+            0 => [self.draw.between(1, 4), self.draw.between(1, 60)],
+            1 => [self.draw.between(1, 60), self.draw.between(1, 4)],
+            _ => [self.draw.between(5, 40), self.draw.between(5, 40)],
+        };
+        [height, width].map(|extent| usize::try_from(extent).unwrap_or(1))
+    }
+
+    fn grow(mut self) -> Option<Network> {
+        let nodes = 1 + self.draw.below(MAX_NODES);
+        let head = self.draw.chance(20) && nodes >= 3;
+        let body = if head { nodes - 2 } else { nodes };
+        let mut tries = 0;
+        while self.graph.nodes().len() < body && tries < 20 * MAX_NODES {
+            tries += 1;
+            self.node(body);
+        }
+        let head = if head { self.head() } else { None };
+        self.finish(head)
+    }
+
+    /// A global pooling and a linear layer over the last image.
+    fn head(&mut self) -> Option<ValueId> {
+        let of = (0..self.graph.values()).rev().find(|value| self.shapes[*value][2..] != [1, 1])?;
+        let pool = if self.draw.chance(70) { Op::GlobalAvgPool } else { Op::GlobalMaxPool };
+        let pooled = self.push(pool, &[ValueId(of)])?;
+        let linear = Linear { out_features: 2 + self.draw.below(5), bias: self.draw.chance(70) };
+        self.push(Op::Linear(linear), &[pooled])
+    }
+
+    /// Adds a node, or nothing where what was drawn does not fit.
+    fn node(&mut self, limit: usize) -> Option<ValueId> {
+        let x = self.operand();
+        let channels = self.graph.channels(x);
+        let op = match self.draw.below(26) {
+            0..=4 => Op::Conv2d(self.conv2d(channels)),
+            5..=6 => Op::ConvTranspose2d(self.conv_transpose2d(channels)),
+            7..=8 => Op::MaxPool2d(self.max_pool2d()),
+            9..=10 => Op::AvgPool2d(self.avg_pool2d()),
+            11..=12 => Op::BatchNorm(self.batch_norm()),
+            13..=15 => Op::Activation(self.activation()),
+            16 => Op::Dropout(Dropout { p: self.draw.pick(&[0.0, 0.2, 0.5, 0.9]) }),
+            17..=18 => Op::Upsample(self.upsample(x)),
+            19 if self.draw.chance(50) => Op::GlobalAvgPool,
+            19 => Op::GlobalMaxPool,
+            20 if self.shapes[x.0][2..] == [1, 1] => {
+                Op::Linear(Linear { out_features: 1 + self.draw.below(6), bias: self.draw.chance(70) })
+            }
+            20..=21 => return self.residual(x, limit),
+            kind => return self.join(x, kind),
+        };
+        self.push(op, &[x])
+    }
+
+    /// An operand, more often a late one.
+    fn operand(&mut self) -> ValueId {
+        let count = self.graph.values();
+        if self.draw.chance(50) {
+            return ValueId(count - 1 - self.draw.below(count.min(2)));
+        }
+        ValueId(self.draw.below(count))
+    }
+
+    /// A sum, product or concatenation of `x` and values of its shape, itself among them.
+    fn join(&mut self, x: ValueId, kind: usize) -> Option<ValueId> {
+        let shape = self.shapes[x.0];
+        let op = match kind {
+            22 => Op::Mul,
+            23 => Op::Add,
+            _ => Op::Concat,
+        };
+        let fits = |other: &[usize; 4]| {
+            other[2..] == shape[2..] && (matches!(op, Op::Concat) || other[1] == shape[1])
+        };
+        let others: Vec<ValueId> =
+            (0..self.shapes.len()).filter(|value| fits(&self.shapes[*value])).map(ValueId).collect();
+        let distinct: Vec<ValueId> = others.iter().copied().filter(|value| *value != x).collect();
+        let count = match op {
+            Op::Concat if self.draw.chance(10) => 9,
+            _ => self.draw.pick(&[2, 2, 2, 3]),
+        };
+        let mut operands = vec![x];
+        while operands.len() < count {
+            let from = if distinct.is_empty() || self.draw.chance(15) { &others } else { &distinct };
+            let next = self.draw.pick(from);
+            let place = self.draw.below(operands.len() + 1);
+            operands.insert(place, next);
+        }
+        self.push(op, &operands)
+    }
+
+    /// A branch that keeps the shape, and the sum or product with what it starts from.
+    fn residual(&mut self, x: ValueId, limit: usize) -> Option<ValueId> {
+        if self.graph.nodes().len() + 2 > limit {
+            return None;
+        }
+        let channels = self.graph.channels(x);
+        let op = match self.draw.below(4) {
+            // squeeze and excite: the whole image decides a factor for each channel
+            0 => {
+                if self.graph.nodes().len() + 3 > limit || self.shapes[x.0][2..] == [1, 1] {
+                    return None;
+                }
+                let pooled = self.push(Op::GlobalAvgPool, &[x])?;
+                let like = Upsample { mode: UpsampleMode::Nearest, to: UpsampleTo::Like(x) };
+                let wide = self.push(Op::Upsample(like), &[pooled])?;
+                return self.push(Op::Mul, &[x, wide]);
+            }
+            1 => Op::Conv2d(Conv2d::new(channels, [3, 1]).padded([1, 0])),
+            2 => Op::Conv2d(Conv2d {
+                groups: channels,
+                dilation: [2, 2],
+                ..Conv2d::new(channels, [3, 3]).padded([2, 2])
+            }),
+            _ => Op::Conv2d(Conv2d::new(channels, [3, 3]).padded([1, 1])),
+        };
+        let branch = self.push(op, &[x])?;
+        let join = if self.draw.chance(75) { Op::Add } else { Op::Mul };
+        let operands = if self.draw.chance(50) { [x, branch] } else { [branch, x] };
+        self.push(join, &operands)
+    }
+
+    fn conv2d(&mut self, channels: usize) -> Conv2d {
+        let draw = &mut *self.draw;
+        let kernel_size = draw.pair(&[1, 2, 3, 3, 3, 3, 4, 5]);
+        let dilation = draw.pair(&[1, 1, 1, 2, 3]);
+        let mut stride = draw.pair(&[1, 1, 1, 2, 3]);
+        let reach: [i64; 2] = std::array::from_fn(|axis| dilation[axis] * (kernel_size[axis] - 1));
+        let padding = match draw.below(5) {
+            0 => [[0, 0]; 2],
+            1 => reach.map(|reach| [reach / 2, reach / 2]),
+            2 => {
+                stride = [1, 1];
+                reach.map(|reach| [reach / 2, reach - reach / 2])
+            }
+            3 => [draw.pair(&[0, 1, 2, 3]), draw.pair(&[0, 1, 2, 3])],
+            _ => [[draw.between(0, 3), draw.between(0, 3)], [draw.between(0, 3), draw.between(0, 3)]],
+        };
+        let padding_mode = draw.pick(&[
+            PaddingMode::Zeros,
+            PaddingMode::Zeros,
+            PaddingMode::Reflect,
+            PaddingMode::Replicate,
+        ]);
+        let (groups, out_channels) = groups(draw, channels);
+        let bias = draw.chance(60);
+        Conv2d { out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode }
+    }
+
+    fn conv_transpose2d(&mut self, channels: usize) -> ConvTranspose2d {
+        let draw = &mut *self.draw;
+        let kernel_size = draw.pair(&[1, 2, 2, 3, 3, 4]);
+        let stride = draw.pair(&[1, 2, 2, 3]);
+        let dilation = draw.pair(&[1, 1, 1, 2]);
+        let padding = draw.pair(&[0, 0, 1, 2]);
+        let output_padding: [i64; 2] =
+            std::array::from_fn(|axis| draw.between(0, stride[axis].max(dilation[axis]) - 1));
+        let (groups, out_channels) = groups(draw, channels);
+        let bias = draw.chance(60);
+        ConvTranspose2d { out_channels, kernel_size, stride, padding, output_padding, dilation, groups, bias }
+    }
+
+    fn max_pool2d(&mut self) -> MaxPool2d {
+        let draw = &mut *self.draw;
+        let kernel_size = draw.pair(&[1, 2, 2, 3, 3, 4]);
+        MaxPool2d {
+            kernel_size,
+            stride: draw.pair(&[1, 2, 2, 3]),
+            padding: kernel_size.map(|kernel| draw.between(0, kernel / 2)),
+            dilation: draw.pair(&[1, 1, 1, 2, 3]),
+            ceil_mode: draw.chance(50),
+        }
+    }
+
+    fn avg_pool2d(&mut self) -> AvgPool2d {
+        let draw = &mut *self.draw;
+        let kernel_size = draw.pair(&[1, 2, 2, 3, 3, 4]);
+        AvgPool2d {
+            kernel_size,
+            stride: draw.pair(&[1, 2, 2, 3]),
+            padding: kernel_size.map(|kernel| draw.between(0, kernel / 2)),
+            ceil_mode: draw.chance(50),
+            count_include_pad: draw.chance(50),
+        }
+    }
+
+    fn batch_norm(&mut self) -> BatchNorm {
+        BatchNorm {
+            eps: self.draw.pick(&[1e-5, 1e-3]),
+            momentum: self.draw.pick(&[0.1, 0.3]),
+            affine: self.draw.chance(70),
+        }
+    }
+
+    fn activation(&mut self) -> Activation {
+        self.draw.pick(&[
+            Activation::Relu,
+            Activation::Relu,
+            Activation::LeakyRelu { slope: 0.1 },
+            Activation::LeakyRelu { slope: -0.2 },
+            Activation::Sigmoid,
+            Activation::Tanh,
+            Activation::Silu,
+            Activation::Gelu,
+            Activation::GeluTanh,
+        ])
+    }
+
+    fn upsample(&mut self, x: ValueId) -> Upsample {
+        let mode = self.draw.pick(&[
+            UpsampleMode::Nearest,
+            UpsampleMode::Bilinear { align_corners: false },
+            UpsampleMode::Bilinear { align_corners: true },
+        ]);
+        let [_, _, height, width] = self.shapes[x.0];
+        let to = match self.draw.below(3) {
+            0 => UpsampleTo::Scale(self.draw.pair(&[1, 2, 2, 3])),
+            1 => UpsampleTo::Size([height, width].map(|extent| {
+                let most = i64::try_from(2 * extent + 1).unwrap_or(1);
+                self.draw.between(1, most)
+            })),
+            _ => UpsampleTo::Like(ValueId(self.draw.below(self.graph.values()))),
+        };
+        Upsample { mode, to }
+    }
+
+    /// Adds a node where the network stays valid and small.
+    fn push(&mut self, op: Op, operands: &[ValueId]) -> Option<ValueId> {
+        let mut graph = self.graph.clone();
+        let value = graph.add_node(&format!("n{}", self.graph.nodes().len()), op, operands).ok()?;
+        graph.set_outputs(&[value]).ok()?;
+        let shapes = infer(&graph, self.batch, &self.extents).ok()?;
+        if shapes.elements(value) > MAX_VALUE {
+            return None;
+        }
+        self.shapes.push(shapes.shape(value));
+        self.graph = graph;
+        Some(value)
+    }
+
+    /// Chooses outputs: the head first, then values that nothing reads, then perhaps one that is read.
+    fn finish(mut self, head: Option<ValueId>) -> Option<Network> {
+        let first_node = self.graph.inputs().len();
+        let is_read = |value: &ValueId| self.graph.nodes().iter().any(|node| node.inputs.contains(value));
+        let mut ends: Vec<ValueId> = (first_node..self.graph.values())
+            .map(ValueId)
+            .filter(|value| !is_read(value) && Some(*value) != head)
+            .collect();
+        let mut outputs: Vec<ValueId> = head.into_iter().collect();
+        let most = 1 + self.draw.below(3);
+        while outputs.len() < most && !ends.is_empty() {
+            let place = if self.draw.chance(60) { ends.len() - 1 } else { self.draw.below(ends.len()) };
+            outputs.push(ends.remove(place));
+        }
+        let another = ValueId(self.draw.below(self.graph.values()));
+        if self.draw.chance(15) && outputs.len() < 3 && !outputs.contains(&another) {
+            outputs.push(another);
+        }
+        self.graph.set_outputs(&outputs).ok()?;
+        let shapes = infer(&self.graph, self.batch, &self.extents).ok()?;
+        Some(Network { graph: self.graph, shapes })
+    }
+}
+
+/// Groups that divide both channel counts: mostly one, often as many as there are channels.
+fn groups(draw: &mut Draw, channels: usize) -> (usize, usize) {
+    match draw.below(10) {
+        0..=5 => (1, draw.pick(&[1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17])),
+        6..=7 => (channels, channels * draw.pick(&[1, 1, 2])),
+        _ => {
+            let divisors: Vec<usize> =
+                (1..=channels).filter(|groups| channels.is_multiple_of(*groups)).collect();
+            let groups = draw.pick(&divisors);
+            (groups, groups * (1 + draw.below(4)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// What a node exercises, by name.
+    fn features(op: &Op) -> Vec<&'static str> {
+        let mut features = vec![op.name()];
+        let mut note = |claim: bool, name: &'static str| features.extend(claim.then_some(name));
+        match op {
+            Op::Conv2d(conv) => {
+                note(conv.stride != [1, 1], "conv2d stride");
+                note(conv.dilation != [1, 1], "conv2d dilation");
+                note(conv.groups > 1, "conv2d groups");
+                note(conv.groups > 1 && conv.groups == conv.out_channels, "conv2d depthwise");
+                note(conv.padding.iter().any(|[before, after]| before != after), "conv2d asymmetric");
+                note(conv.padding_mode == PaddingMode::Reflect, "conv2d reflect");
+                note(conv.padding_mode == PaddingMode::Replicate, "conv2d replicate");
+                note(!conv.bias, "conv2d without bias");
+                note(conv.out_channels > 16, "conv2d of many channels");
+            }
+            Op::ConvTranspose2d(conv) => {
+                note(conv.output_padding != [0, 0], "conv_transpose2d output_padding");
+                note(conv.dilation != [1, 1], "conv_transpose2d dilation");
+                note(conv.groups > 1, "conv_transpose2d groups");
+                note(conv.padding != [0, 0], "conv_transpose2d padding");
+            }
+            Op::MaxPool2d(pool) => {
+                note(pool.ceil_mode, "max_pool2d ceil_mode");
+                note(pool.padding != [0, 0], "max_pool2d padding");
+                note(pool.dilation != [1, 1], "max_pool2d dilation");
+                note(pool.stride[0] < pool.kernel_size[0], "max_pool2d overlapping");
+                note(pool.stride[0] > pool.kernel_size[0], "max_pool2d with gaps");
+            }
+            Op::AvgPool2d(pool) => {
+                note(pool.ceil_mode, "avg_pool2d ceil_mode");
+                note(pool.padding != [0, 0] && pool.count_include_pad, "avg_pool2d with padding counted");
+                note(pool.padding != [0, 0] && !pool.count_include_pad, "avg_pool2d without");
+            }
+            Op::BatchNorm(norm) => note(!norm.affine, "batch_norm without weights"),
+            Op::Upsample(upsample) => {
+                note(upsample.mode == UpsampleMode::Nearest, "nearest");
+                note(upsample.mode == UpsampleMode::Bilinear { align_corners: false }, "bilinear");
+                note(upsample.mode == UpsampleMode::Bilinear { align_corners: true }, "align_corners");
+                note(matches!(upsample.to, UpsampleTo::Size(_)), "size");
+                note(matches!(upsample.to, UpsampleTo::Scale(_)), "scale_factor");
+                note(matches!(upsample.to, UpsampleTo::Like(_)), "like");
+            }
+            _ => {}
+        }
+        features
+    }
+
+    #[test]
+    fn networks_use_every_operator_and_attribute() {
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        for case in 0..500 {
+            let network = network(&mut Draw::new(1, &format!("case {case}")));
+            let graph = &network.graph;
+            assert!((1..=MAX_NODES).contains(&graph.nodes().len()), "case {case}");
+            let mut note = |claim: bool, name: &'static str| {
+                *seen.entry(name).or_default() += usize::from(claim);
+            };
+            note(graph.inputs().len() > 1, "several inputs");
+            note(graph.outputs().len() > 1, "several outputs");
+            note(graph.nodes().len() == MAX_NODES, "twelve nodes");
+            note(network.shapes.batch() > 1, "batch over one");
+            let is_shared = |value: usize| {
+                graph.nodes().iter().flat_map(|node| &node.inputs).filter(|input| input.0 == value).count()
+                    > 1
+            };
+            note((0..graph.values()).any(is_shared), "shared values");
+            for node in graph.nodes() {
+                features(&node.op).into_iter().for_each(|name| note(true, name));
+            }
+        }
+        eprintln!("{seen:#?}");
+        let rare: Vec<_> = seen.iter().filter(|(_, times)| **times < 10).collect();
+        assert!(rare.is_empty(), "drawn fewer than ten times: {rare:?}");
+        assert!(seen.len() >= 51, "{} features seen", seen.len());
+    }
+}
