@@ -100,7 +100,7 @@ pub trait Element:
 }
 
 macro_rules! element {
-    ($type:ident, $dtype:ident) => {
+    ($type:ident, $dtype:ident, $nearest:expr) => {
         impl Element for $type {
             const DTYPE: DType = DType::$dtype;
             const ZERO: Self = 0.0;
@@ -109,12 +109,8 @@ macro_rules! element {
             const EPSILON: Self = $type::EPSILON;
 
             #[inline(always)]
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "rounding to the nearest value is the purpose"
-            )]
             fn from_f64(value: f64) -> Self {
-                value as $type
+                $nearest(value)
             }
             #[inline(always)]
             fn to_f64(self) -> f64 {
@@ -167,5 +163,11 @@ macro_rules! element {
     };
 }
 
-element!(f32, F32);
-element!(f64, F64);
+element!(f32, F32, nearest_f32);
+element!(f64, F64, std::convert::identity);
+
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest value is the purpose")]
+#[inline(always)]
+const fn nearest_f32(value: f64) -> f32 {
+    value as f32
+}

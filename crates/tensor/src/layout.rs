@@ -170,7 +170,6 @@ impl Layout {
     #[inline(always)]
     #[expect(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         clippy::cast_possible_wrap,
         reason = "a remainder of a positive ring is between 0 and the ring, which fits usize"
     )]

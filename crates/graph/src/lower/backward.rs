@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tiled_geometry::AxisMap;
-use tiled_kernel::{Kernel, Reduction};
+use tiled_kernel::{Conv, Kernel, Reduction};
 
 use super::tape::{Rule, Saved, Tape};
 use super::{Lowering, edge, identity};
@@ -149,56 +149,15 @@ impl Lowering<'_> {
         }
         let grad_input = format!("{name}.grad_input");
         match rule {
-            Rule::Conv { conv, x, weight, bias } => {
+            Rule::Conv { conv, x, weight, bias, is_transposed } => {
                 self.flow(x, gradients, |this| {
-                    let kernel = Kernel::Conv2dBackwardInput { conv, bias: false, activation: None };
-                    let operand = edge(gradient, conv.windows.map(AxisMap::Touched), conv.output);
-                    let params = vec![Param::Network(weight)];
-                    this.push(
-                        grad_input,
-                        NodeKind::Compute(kernel),
-                        conv.in_channels,
-                        conv.input,
-                        vec![operand],
-                        params,
-                    )
+                    this.conv_backward_input(grad_input, conv, gradient, weight, is_transposed)
                 });
-                let window = edge(x, conv.windows.map(AxisMap::Window), conv.input);
-                let operands = vec![window, identity(gradient, conv.output)];
-                self.param_grad(
-                    &name,
-                    Reduction::ConvWeight(conv),
-                    weight,
-                    conv.out_channels,
-                    conv.output,
-                    operands,
-                );
-                self.bias_grad(&name, bias, gradient);
-            }
-            Rule::ConvTranspose { conv, x, weight, bias } => {
-                self.flow(x, gradients, |this| {
-                    let kernel = Kernel::Conv2d { conv, bias: false, activation: None };
-                    let operand = edge(gradient, conv.windows.map(AxisMap::Window), conv.input);
-                    let params = vec![Param::Network(weight)];
-                    this.push(
-                        grad_input,
-                        NodeKind::Compute(kernel),
-                        conv.out_channels,
-                        conv.output,
-                        vec![operand],
-                        params,
-                    )
-                });
-                let window = edge(gradient, conv.windows.map(AxisMap::Window), conv.input);
-                let operands = vec![window, identity(x, conv.output)];
-                self.param_grad(
-                    &name,
-                    Reduction::ConvWeight(conv),
-                    weight,
-                    conv.out_channels,
-                    conv.output,
-                    operands,
-                );
+                // the transposed convolution reads its gradient where the convolution reads its input
+                let (wide, narrow) = if is_transposed { (gradient, x) } else { (x, gradient) };
+                let window = edge(wide, conv.windows.map(AxisMap::Window), conv.input);
+                let operands = vec![window, identity(narrow, conv.output)];
+                self.weight_grad(&name, conv, weight, operands);
                 self.bias_grad(&name, bias, gradient);
             }
             Rule::Unary { x, kernel, saved, maps } => self.flow(x, gradients, |this| {
@@ -296,20 +255,44 @@ impl Lowering<'_> {
         self.push(name, NodeKind::Compute(kernel), channels, extents, operands, Vec::new())
     }
 
-    fn param_grad(
+    /// The gradient of a convolution is the transposed one, and the other way round.
+    fn conv_backward_input(
         &mut self,
-        name: &str,
-        reduction: Reduction,
-        param: usize,
-        channels: usize,
-        extents: [i64; 2],
-        operands: Vec<Edge>,
-    ) {
+        name: String,
+        conv: Conv,
+        gradient: NodeId,
+        weight: usize,
+        is_transposed: bool,
+    ) -> NodeId {
+        let (kernel, operand, channels, extents) = if is_transposed {
+            let operand = edge(gradient, conv.windows.map(AxisMap::Window), conv.input);
+            (Kernel::Conv2d { conv, bias: false, activation: None }, operand, conv.out_channels, conv.output)
+        } else {
+            let operand = edge(gradient, conv.windows.map(AxisMap::Touched), conv.output);
+            (
+                Kernel::Conv2dBackwardInput { conv, bias: false, activation: None },
+                operand,
+                conv.in_channels,
+                conv.input,
+            )
+        };
+        self.push(
+            name,
+            NodeKind::Compute(kernel),
+            channels,
+            extents,
+            vec![operand],
+            vec![Param::Network(weight)],
+        )
+    }
+
+    fn weight_grad(&mut self, name: &str, conv: Conv, param: usize, operands: Vec<Edge>) {
         if !self.objective.grad_params {
             return;
         }
-        let place =
-            self.reduce(format!("{name}.grad_weight"), reduction, channels, extents, operands, Vec::new());
+        let name = format!("{name}.grad_weight");
+        let reduction = Reduction::ConvWeight(conv);
+        let place = self.reduce(name, reduction, conv.out_channels, conv.output, operands, Vec::new());
         self.finalise(place, Finaliser::ParamGrad { reduction: place, param });
         self.program.param_grads.push(param);
     }

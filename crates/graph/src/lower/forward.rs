@@ -184,7 +184,7 @@ impl Lowering<'_> {
             params,
         );
         self.wants_grad[node] |= self.objective.grad_params;
-        self.record(name, node, Rule::Conv { conv, x, weight, bias });
+        self.record(name, node, Rule::Conv { conv, x, weight, bias, is_transposed: false });
         node
     }
 
@@ -218,7 +218,7 @@ impl Lowering<'_> {
         let node =
             self.push(name.to_owned(), NodeKind::Compute(kernel), channels, extents, vec![operand], params);
         self.wants_grad[node] |= self.objective.grad_params;
-        self.record(name, node, Rule::ConvTranspose { conv, x, weight, bias });
+        self.record(name, node, Rule::Conv { conv, x, weight, bias, is_transposed: true });
         Ok(node)
     }
 

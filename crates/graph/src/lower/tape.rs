@@ -20,17 +20,13 @@ pub(super) struct Tape {
 
 #[derive(Clone, Debug)]
 pub(super) enum Rule {
+    /// A convolution, or where `is_transposed` the gradient of one taken as an operator.
     Conv {
         conv: Conv,
         x: NodeId,
         weight: usize,
         bias: Option<usize>,
-    },
-    ConvTranspose {
-        conv: Conv,
-        x: NodeId,
-        weight: usize,
-        bias: Option<usize>,
+        is_transposed: bool,
     },
     /// One operand, a kernel for its gradient that takes `gy` and perhaps a saved value, and the forward map.
     Unary {

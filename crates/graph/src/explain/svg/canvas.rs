@@ -93,7 +93,7 @@ impl Canvas {
         let (x, y) = (pixels(x), pixels(y));
         let text = escaped(text);
         self.push(format_args!(
-            r#"<text class="{class}" x="{x}" y="{y}" transform="rotate(-50 {x} {y})">{text}</text>"#
+            r#"<text class="{class}" x="{x}" y="{y}" text-anchor="end" transform="rotate(-50 {x} {y})">{text}</text>"#
         ));
     }
 

@@ -114,11 +114,14 @@ fn draw_sweep(
     height += 14.0;
     height += style::draw_legend(canvas, y + height, slides, has_gradients) + 8.0;
     height += panels::draw(canvas, y + height, sweep, &telling(&all, panels::PANELS), &moment);
+    let bars = telling(&all, profile::BARS);
     let words = if slides { "the windows that it holds" } else { "the pyramid of its halos" };
-    let caption = format!("The rows of the image across the nodes, enlarged about this step: {words}");
+    let tallest = bars.iter().rev().max_by_key(|(_, facts)| facts.shape[2]);
+    let rows = tallest.map_or("", |(_, facts)| facts.name.as_str());
+    let caption = format!("Across the nodes, enlarged about this step: {words}, in rows of {rows}");
     canvas.text([MARGIN, y + height + 8.0], Anchor::Start, "label", &caption);
     height += 24.0;
-    height + profile::draw(canvas, y + height, sweep, &telling(&all, profile::BARS), &moment) + 8.0
+    height + profile::draw(canvas, y + height, sweep, &bars, &moment) + 8.0
 }
 
 fn facts(plan: &Plan, sweep: &SweepPlan) -> Vec<(usize, Facts)> {

@@ -11,7 +11,6 @@ use crate::SweepPlan;
 
 /// The most nodes that have a panel.
 pub(super) const PANELS: usize = 12;
-const COLUMNS: usize = 6;
 const GAP: f64 = 16.0;
 const CAPTION: f64 = 94.0;
 /// The least height of a band, in pixels, so that it can be seen in a tall image.
@@ -28,11 +27,12 @@ pub(super) fn draw(
     nodes: &[(usize, Facts)],
     moment: &Moment,
 ) -> f64 {
-    let columns = COLUMNS as f64;
-    let side = (WIDTH - 2.0 * MARGIN - GAP * (columns - 1.0)) / columns;
+    // one row of up to seven, else two rows
+    let columns = if nodes.len() <= 7 { nodes.len() } else { nodes.len().div_ceil(2) }.max(5);
+    let side = (WIDTH - 2.0 * MARGIN + GAP) / columns as f64 - GAP;
     let tallest = nodes.iter().map(|(_, facts)| drawn_size(facts, side)[0]).fold(0.0, f64::max);
     let mut top = y;
-    for row in nodes.chunks(COLUMNS) {
+    for row in nodes.chunks(columns) {
         for (column, (place, facts)) in row.iter().enumerate() {
             let x = MARGIN + column as f64 * (side + GAP);
             let [height, width] = drawn_size(facts, side);

@@ -42,7 +42,7 @@ pub(super) fn draw_legend(canvas: &mut Canvas, y: f64, slides: bool, has_gradien
     let mut entry = |canvas: &mut Canvas, swatch: f64, text: &str| {
         let at = x;
         canvas.text([at + swatch + 6.0, y + 11.5], Anchor::Start, "label", text);
-        x += swatch + 6.0 + 6.3 * text.chars().count() as f64 + 20.0;
+        x += swatch + 6.0 + 6.9 * text.chars().count() as f64 + 20.0;
         at
     };
     let mut colours = vec![("now", "computed in this step")];
