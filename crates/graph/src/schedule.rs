@@ -78,10 +78,7 @@ impl<'a> Schedule<'a> {
             for &terminal in &terminals {
                 // terminals off the driver's path keep pace, so that nothing waits for them to the end
                 let own = self.rows.interval(terminal);
-                let share =
-                    i128::from(own.len()) * i128::from(target - whole.begin()) / i128::from(whole.len());
-                let share =
-                    i64::try_from(share).expect("invariant: a share of an interval is at most its length");
+                let share = proportion(own.len(), target - whole.begin(), whole.len());
                 self.advance(terminal, own.begin() + share, &mut call)?;
             }
             step()?;
@@ -174,4 +171,10 @@ impl<'a> Schedule<'a> {
 fn scaled_band(band: i64, extent: i64, tallest: i64) -> i64 {
     let scaled = i128::from(band) * i128::from(extent) / i128::from(tallest);
     i64::try_from(scaled).unwrap_or(MAX_COORDINATE).clamp(1, MAX_COORDINATE)
+}
+
+/// `floor(len·part/whole)` for `part <= whole`.
+fn proportion(len: i64, part: i64, whole: i64) -> i64 {
+    let share = i128::from(len) * i128::from(part) / i128::from(whole);
+    i64::try_from(share).expect("invariant: a share of an interval is at most its length")
 }
