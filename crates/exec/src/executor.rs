@@ -1,5 +1,6 @@
 //! Runs a plan: sweeps, lanes, tiles, calls.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -99,11 +100,25 @@ pub struct Executor<'b, T: Element> {
 }
 
 impl<'b, T: Element> Executor<'b, T> {
-    /// An executor for a plan, with its own pool of `threads` threads.
+    /// An executor for a plan, with its own pool of `threads` threads. Where the plan keeps values in files, they
+    /// lie in the system's folder for temporary files.
     ///
     /// # Errors
     /// Where the plan is for another element type, or the threads cannot be started.
     pub fn new(plan: Plan, backend: &'b dyn Backend<T>, threads: usize) -> Result<Self, ExecError> {
+        Self::with_scratch(plan, backend, threads, &std::env::temp_dir())
+    }
+
+    /// The same with a folder for the values that the plan keeps in files.
+    ///
+    /// # Errors
+    /// As [`Executor::new`], and where the folder has no room for them.
+    pub fn with_scratch(
+        plan: Plan,
+        backend: &'b dyn Backend<T>,
+        threads: usize,
+        scratch: &Path,
+    ) -> Result<Self, ExecError> {
         if plan.dtype != T::DTYPE {
             return Err(ExecError::DType { expected: plan.dtype.name(), got: T::DTYPE.name() });
         }
@@ -148,7 +163,7 @@ impl<'b, T: Element> Executor<'b, T> {
         Ok(Self {
             partials: (0..plan.lanes).map(|_| lane_partials()).collect(),
             arena: AlignedBuffer::new(plan.arena_elements()),
-            stores: Stores::new(&plan)?,
+            stores: Stores::new(&plan, scratch)?,
             derived: program.derived.iter().map(|len| vec![T::ZERO; *len]).collect(),
             gradients,
             kernels,
@@ -245,8 +260,8 @@ impl<'b, T: Element> Executor<'b, T> {
         let done = AtomicU64::new(0);
         let total: u64 = self.plan.sweeps.iter().map(|sweep| sweep.steps).sum();
         self.partials.iter_mut().flatten().for_each(Partial::clear);
-        let mut loss = None;
-        self.finalise(None, params, &mut loss);
+        let mut losses = Vec::new();
+        self.finalise(None, params, &mut losses);
         for index in 0..self.plan.sweeps.len() {
             self.pack(index, params);
             let plan = &self.plan;
@@ -292,9 +307,11 @@ impl<'b, T: Element> Executor<'b, T> {
                     .try_for_each(|(lane, state)| run(lane, state)),
             })?;
             let level = self.level_of(index);
-            self.finalise(Some(level), params, &mut loss);
+            self.finalise(Some(level), params, &mut losses);
         }
-        Ok(loss)
+        // in the order of the outputs, whichever sweep their losses end in
+        losses.sort_by_key(|(reduction, _)| *reduction);
+        Ok(losses.iter().map(|(_, loss)| *loss).reduce(|total, loss| total + loss))
     }
 
     /// The level of a sweep's reductions and sinks; sweeps without any were left out of the plan.
@@ -304,7 +321,7 @@ impl<'b, T: Element> Executor<'b, T> {
         terminals.map(|node| self.plan.program.nodes[node.node].level).max().unwrap_or(0)
     }
 
-    fn finalise(&mut self, level: Option<usize>, params: &mut Parameters<T>, loss: &mut Option<f64>) {
+    fn finalise(&mut self, level: Option<usize>, params: &mut Parameters<T>, losses: &mut Vec<(usize, f64)>) {
         let Some((first, rest)) = self.partials.split_first_mut() else { return };
         let mut state = finalise::State {
             backend: self.backend,
@@ -315,7 +332,7 @@ impl<'b, T: Element> Executor<'b, T> {
             derived: &mut self.derived,
             gradients: &mut self.gradients,
             params,
-            loss,
+            losses,
         };
         for (after, finaliser) in &self.plan.program.finalisers {
             if *after == level {

@@ -96,7 +96,7 @@ impl<'a, T: Element> Lane<'a, T> {
                     self.held[operand],
                 );
                 match (role, context.io.sink(role)) {
-                    (SinkRole::Store(store), _) => context.stores.write(store, region, &window),
+                    (SinkRole::Store(store), _) => context.stores.write(store, region, &window)?,
                     (_, Some(sink)) => sink.write(region, &window)?,
                     (_, None) => unreachable!("invariant: sinks were checked before the run"),
                 }
@@ -151,7 +151,7 @@ impl<'a, T: Element> Lane<'a, T> {
         let window = |operand: usize| {
             view(&self.slots, context.sweep.slots[operand], self.layouts[operand], self.held[operand])
         };
-        let nothing = View::new(&[], empty_layout());
+        let nothing = View::new(&[], empty_layout(0, 0, 1));
         let mut inputs = [nothing; MAX_INPUTS];
         for (input, operand) in inputs.iter_mut().zip(operands) {
             *input = window(*operand);
@@ -168,12 +168,14 @@ fn view<'v, T: Element>(
 ) -> View<'v, T> {
     match slot {
         Some(slot) => View::new(&*slots[slot], layout.with_rows(held)),
-        None => View::new(&[], empty_layout()),
+        // nobody ever needs it: a convolution whose outputs all lie in its padding
+        None => View::new(&[], empty_layout(layout.batch(), layout.channels(), layout.block())),
     }
 }
 
-fn empty_layout() -> Layout {
-    Layout::new(0, 0, 1, Region::EMPTY, 1).expect("invariant: an empty layout has no size to overflow")
+fn empty_layout(batch: usize, channels: usize, block: usize) -> Layout {
+    Layout::new(batch, channels, block, Region::EMPTY, 1)
+        .expect("invariant: an empty layout has no size to overflow")
 }
 
 fn load<T: Element>(
@@ -183,7 +185,7 @@ fn load<T: Element>(
     window: &mut ViewMut<'_, T>,
 ) -> Result<(), ExecError> {
     match (role, context.io.source(role)) {
-        (SourceRole::Store(store), _) => context.stores.read(store, region, window),
+        (SourceRole::Store(store), _) => context.stores.read(store, region, window)?,
         (SourceRole::Pixel(pixel), _) => context.stores.read_pixel(pixel, window),
         (_, Some(source)) => source.read(region, window)?,
         (_, None) => unreachable!("invariant: sources were checked before the run"),

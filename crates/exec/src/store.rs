@@ -1,59 +1,90 @@
 //! Values that live between sweeps: whole tensors, and values of one pixel.
 
+use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
 use tiled_geometry::Region;
 use tiled_graph::Action;
 use tiled_graph::Plan;
-use tiled_graph::program::{SinkRole, SourceRole};
-use tiled_tensor::{AlignedBuffer, Element, Layout, LayoutError, View, ViewMut};
+use tiled_graph::program::SinkRole;
+use tiled_tensor::{AlignedBuffer, Element, Layout, View, ViewMut};
+
+use crate::ExecError;
+use crate::file::ScratchFile;
 
 /// The values that a plan keeps.
 #[derive(Debug)]
 pub(crate) struct Stores<T: Element> {
-    tensors: Vec<Option<(RwLock<AlignedBuffer<T>>, Layout)>>,
+    tensors: Vec<Option<Store<T>>>,
     pixels: Vec<(Vec<T>, usize)>,
 }
 
+/// A whole tensor.
+#[derive(Debug)]
+enum Store<T: Element> {
+    /// In memory, in the layout of the windows that are copied in and out.
+    Memory(RwLock<AlignedBuffer<T>>, Layout),
+    /// In a temporary file.
+    File(ScratchFile),
+}
+
 impl<T: Element> Stores<T> {
-    pub(crate) fn new(plan: &Plan) -> Result<Self, LayoutError> {
-        let mut tensors: Vec<Option<(RwLock<AlignedBuffer<T>>, Layout)>> = Vec::new();
-        for (place, store) in plan.program.stores.iter().enumerate() {
-            let nodes = plan.sweeps.iter().flat_map(|sweep| &sweep.sweep.nodes);
-            let writer = nodes.clone().find(|node| node.action == Action::Write(SinkRole::Store(place)));
-            tensors.push(match writer {
-                None => None,
-                Some(writer) => {
-                    // the block of the windows that are copied in and out, so that rows are copied whole
-                    let block = plan.blocks[writer.node];
-                    let [batch, channels, height, width] = store.shape;
-                    let extents = [height, width].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
-                    let layout = Layout::new(batch, channels, block, Region::whole(extents), height)?;
-                    Some((RwLock::new(AlignedBuffer::new(layout.len())), layout))
-                }
-            });
-            debug_assert!(
-                writer.is_some()
-                    || !nodes.clone().any(|node| node.action == Action::Load(SourceRole::Store(place))),
-                "invariant: what is read was written"
-            );
-        }
+    /// The stores of a plan, those in files in the folder `scratch`.
+    pub(crate) fn new(plan: &Plan, scratch: &Path) -> Result<Self, ExecError> {
+        let tensors = (0..plan.program.stores.len()).map(|place| Self::store(plan, place, scratch));
         let pixels =
             plan.program.pixels.iter().map(|[batch, channels]| (vec![T::ZERO; batch * channels], *channels));
-        Ok(Self { tensors, pixels: pixels.collect() })
+        Ok(Self { tensors: tensors.collect::<Result<_, ExecError>>()?, pixels: pixels.collect() })
     }
 
-    pub(crate) fn write(&self, store: usize, region: Region<2>, window: &View<'_, T>) {
-        let (tensor, layout) =
-            self.tensors[store].as_ref().expect("invariant: stores that are written exist");
-        let mut tensor = tensor.write().unwrap_or_else(PoisonError::into_inner);
-        copy(window, &mut ViewMut::new(&mut tensor, *layout), region);
+    /// The store at a place; `None` where no sweep writes it.
+    fn store(plan: &Plan, place: usize, scratch: &Path) -> Result<Option<Store<T>>, ExecError> {
+        let shape = plan.program.stores[place].shape;
+        let mut nodes = plan.sweeps.iter().flat_map(|sweep| &sweep.sweep.nodes);
+        let Some(writer) = nodes.find(|node| node.action == Action::Write(SinkRole::Store(place))) else {
+            return Ok(None);
+        };
+        if plan.stores_in_files {
+            return Ok(Some(Store::File(ScratchFile::create::<T>(scratch, shape)?)));
+        }
+        let [batch, channels, height, width] = shape;
+        let extents = [height, width].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+        // the operand is the node itself, or the one before a checkpoint's sink
+        let block = plan.blocks[writer.node];
+        let layout = Layout::new(batch, channels, block, Region::whole(extents), height)?;
+        Ok(Some(Store::Memory(RwLock::new(AlignedBuffer::new(layout.len())), layout)))
     }
 
-    pub(crate) fn read(&self, store: usize, region: Region<2>, window: &mut ViewMut<'_, T>) {
-        let (tensor, layout) = self.tensors[store].as_ref().expect("invariant: stores that are read exist");
-        let tensor = tensor.read().unwrap_or_else(PoisonError::into_inner);
-        copy(&View::new(&tensor, *layout), window, region);
+    pub(crate) fn write(
+        &self,
+        store: usize,
+        region: Region<2>,
+        window: &View<'_, T>,
+    ) -> Result<(), ExecError> {
+        match self.tensors[store].as_ref().expect("invariant: stores that are written exist") {
+            Store::Memory(tensor, layout) => {
+                let mut tensor = tensor.write().unwrap_or_else(PoisonError::into_inner);
+                copy(window, &mut ViewMut::new(&mut tensor, *layout), region);
+            }
+            Store::File(file) => file.write(region, window)?,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read(
+        &self,
+        store: usize,
+        region: Region<2>,
+        window: &mut ViewMut<'_, T>,
+    ) -> Result<(), ExecError> {
+        match self.tensors[store].as_ref().expect("invariant: stores that are read were written") {
+            Store::Memory(tensor, layout) => {
+                let tensor = tensor.read().unwrap_or_else(PoisonError::into_inner);
+                copy(&View::new(&tensor, *layout), window, region);
+            }
+            Store::File(file) => file.read(region, window)?,
+        }
+        Ok(())
     }
 
     pub(crate) fn read_pixel(&self, pixel: usize, window: &mut ViewMut<'_, T>) {

@@ -7,6 +7,7 @@ mod codec;
 mod partial;
 mod pieces;
 mod positioned;
+mod scratch;
 mod sink;
 mod source;
 
@@ -19,6 +20,7 @@ use crate::{IoError, Sink, Source};
 
 pub(crate) use codec::FileType;
 pub(crate) use partial::PartialFile;
+pub(crate) use scratch::ScratchFile;
 pub use sink::FileSink;
 pub use source::FileSource;
 pub(crate) use source::len_bytes;

@@ -164,7 +164,7 @@ fn create_beside(target: &Path) -> io::Result<(PathBuf, File)> {
 const MAX_ATTEMPTS: usize = 1000;
 
 /// Makes room for `len` bytes, so that a full disk is found before any work.
-fn reserve(path: &Path, file: &File, len: u64) -> Result<(), IoError> {
+pub(super) fn reserve(path: &Path, file: &File, len: u64) -> Result<(), IoError> {
     #[cfg(unix)]
     if let Ok(disk) = rustix::fs::fstatvfs(file) {
         let got = disk.f_bavail.saturating_mul(disk.f_frsize);

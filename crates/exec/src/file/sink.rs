@@ -60,17 +60,8 @@ impl<T: Element> Sink<T> for FileSink {
 
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.written.check(region, input.layout())?;
-        let layout = *input.layout();
-        let size = self.element.size_bytes();
-        let mut scratch = [0; SCRATCH_BYTES];
-        visit_pieces(self.written.shape(), region, SCRATCH_BYTES / size, |piece| {
-            let bytes = &mut scratch[..piece.len * size];
-            for part in piece.segments(region) {
-                let bytes = &mut bytes[part.start * size..(part.start + part.len) * size];
-                let start = layout.offset(piece.n, piece.c, part.y, part.x);
-                self.element.encode(&input.data()[start..], layout.block(), bytes);
-            }
-            self.file.write_at(bytes, self.offset_bytes + piece.position * size as u64)
+        encode_region(self.written.shape(), self.element, region, input, |bytes, position| {
+            self.file.write_at(bytes, self.offset_bytes + position)
         })?;
         self.written.add(region);
         Ok(())
@@ -93,6 +84,29 @@ impl<T: Element> Sink<T> for FileSink {
             self.file.discard();
         }
     }
+}
+
+/// Hands the elements of a region to `write`, as the bytes of contiguous pieces with the position of each in a
+/// file of the whole tensor.
+pub(super) fn encode_region<T: Element>(
+    shape: [usize; 4],
+    element: FileType,
+    region: Region<2>,
+    input: &View<'_, T>,
+    mut write: impl FnMut(&[u8], u64) -> Result<(), IoError>,
+) -> Result<(), IoError> {
+    let layout = *input.layout();
+    let size = element.size_bytes();
+    let mut scratch = [0; SCRATCH_BYTES];
+    visit_pieces(shape, region, SCRATCH_BYTES / size, |piece| {
+        let bytes = &mut scratch[..piece.len * size];
+        for part in piece.segments(region) {
+            let bytes = &mut bytes[part.start * size..(part.start + part.len) * size];
+            let start = layout.offset(piece.n, piece.c, part.y, part.x);
+            element.encode(&input.data()[start..], layout.block(), bytes);
+        }
+        write(bytes, piece.position * size as u64)
+    })
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub(super) struct Prepared {
     /// Bytes that do not depend on the tiling, and those of one lane's partial sums.
     fixed: Memory,
     partial_bytes: u64,
+    stores_in_files: bool,
     /// The arithmetic of computing every needed element of every node once.
     untiled_flops: f64,
 }
@@ -51,11 +52,16 @@ impl Prepared {
         kept: &[(usize, usize)],
         backend: &dyn Backend<T>,
         resident_bytes: u64,
+        stores_in_files: bool,
     ) -> Result<Self, PlanError> {
         let sweeps = crate::sweep::sweeps(&program, kept);
         let blocks = program.nodes.iter().map(|node| backend.block(node.channels)).collect();
-        let (fixed, partial_bytes) = fixed_memory(&program, &sweeps, backend, resident_bytes)?;
-        let mut prepared = Self { program, sweeps, blocks, fixed, partial_bytes, untiled_flops: 0.0 };
+        let (mut fixed, partial_bytes) = fixed_memory(&program, &sweeps, backend, resident_bytes)?;
+        if stores_in_files {
+            fixed.stores_bytes = 0;
+        }
+        let mut prepared =
+            Self { program, sweeps, blocks, fixed, partial_bytes, stores_in_files, untiled_flops: 0.0 };
         prepared.untiled_flops = prepared.flops_once();
         Ok(prepared)
     }
@@ -178,6 +184,7 @@ impl Prepared {
         Ok(Plan {
             program: self.program.clone(),
             lanes,
+            stores_in_files: self.stores_in_files,
             blocks: self.blocks.clone(),
             dtype: T::DTYPE,
             memory,

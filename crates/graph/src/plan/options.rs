@@ -45,6 +45,8 @@ pub struct PlanOptions {
     /// Bytes that the caller holds beside the run and that count towards the budget: decoded pictures, the
     /// state of an optimiser.
     pub resident_bytes: u64,
+    /// Whether values that are kept between sweeps may lie in temporary files where memory does not hold them.
+    pub scratch: bool,
     /// Values kept whole, after which a segment ends; by default the planner chooses.
     pub checkpoints: Option<Vec<ValueId>>,
 }
@@ -58,6 +60,7 @@ impl Default for PlanOptions {
             lanes: None,
             parallelism: 1,
             resident_bytes: 0,
+            scratch: false,
             checkpoints: None,
         }
     }

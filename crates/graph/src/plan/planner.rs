@@ -49,9 +49,16 @@ impl<'a, T: Element> Planner<'a, T> {
             let program = lower(self.graph, self.shapes, self.objective, &checkpoints)?;
             for kept in self.kept_sets(&program, options) {
                 let (program, kept) = keep(program.clone(), &kept);
-                let prepared = Prepared::new(program, &kept, self.backend, options.resident_bytes)?;
                 let found = best.plan.is_some();
-                self.search(&prepared, options, &mut best)?;
+                for in_files in [false, true] {
+                    // files only for what memory does not hold
+                    if in_files && (!options.scratch || program.stores.is_empty() || best.plan.is_some()) {
+                        continue;
+                    }
+                    let resident = options.resident_bytes;
+                    let prepared = Prepared::new(program.clone(), &kept, self.backend, resident, in_files)?;
+                    self.search(&prepared, options, &mut best)?;
+                }
                 if !found && best.plan.is_some() {
                     break; // keeping less computes more
                 }

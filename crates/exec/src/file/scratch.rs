@@ -1,0 +1,52 @@
+//! Tensors that live in a file without a name, for as long as a run needs them.
+
+use std::path::{Path, PathBuf};
+
+use tiled_geometry::Region;
+use tiled_tensor::{Element, View, ViewMut};
+
+use super::positioned::{Positioned, PositionedFile};
+use super::sink::encode_region;
+use super::{FileSource, FileType, size_bytes};
+use crate::{IoError, Source};
+
+/// A tensor in a temporary file of a folder, written and read in place. The file has no name: it is gone when
+/// this is dropped, and when the process dies.
+#[derive(Debug)]
+pub(crate) struct ScratchFile {
+    folder: PathBuf,
+    shape: [usize; 4],
+    element: FileType,
+    writer: PositionedFile,
+    source: FileSource,
+}
+
+impl ScratchFile {
+    /// A file in `folder` with room for a tensor.
+    pub(crate) fn create<T: Element>(folder: &Path, shape: [usize; 4]) -> Result<Self, IoError> {
+        let fail = |source| IoError::Create { path: folder.to_path_buf(), source };
+        let element = FileType::from(T::DTYPE);
+        let file = tempfile::tempfile_in(folder).map_err(fail)?;
+        super::partial::reserve(folder, &file, size_bytes(folder, shape, element)?)?;
+        let reader = file.try_clone().map_err(fail)?;
+        let source = FileSource::new(folder, reader, element, shape, 0)?;
+        Ok(Self { folder: folder.to_path_buf(), shape, element, writer: PositionedFile::new(file), source })
+    }
+
+    /// Writes a region from the window.
+    pub(crate) fn write<T: Element>(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
+        encode_region(self.shape, self.element, region, input, |bytes, position| {
+            let written = self.writer.write_at(bytes, position);
+            written.map_err(|source| IoError::from_write(&self.folder, source))
+        })
+    }
+
+    /// Reads a region into the window.
+    pub(crate) fn read<T: Element>(
+        &self,
+        region: Region<2>,
+        output: &mut ViewMut<'_, T>,
+    ) -> Result<(), IoError> {
+        self.source.read(region, output)
+    }
+}
