@@ -47,7 +47,7 @@ const PICTURES: [Picture; 5] = [
         extents: [512, 512],
         loss: None,
         hold: Hold::Slide,
-        tiling: Tiling::Grid([16, 3]),
+        tiling: Tiling::Tile([8, 43]),
         budget: Some(2 << 20),
     },
     Picture {
@@ -56,7 +56,7 @@ const PICTURES: [Picture; 5] = [
         extents: [512, 512],
         loss: Some(Loss::MeanSquaredError),
         hold: Hold::Slide,
-        tiling: Tiling::Grid([64, 1]),
+        tiling: Tiling::Tile([8, 512]),
         budget: None,
     },
     Picture {
