@@ -59,23 +59,26 @@ impl<T: Element> Band<'_, T> {
     }
 
     /// Row `y`: `cols·lanes` elements.
+    ///
+    /// # Panics
+    /// Where it is not in the band.
     pub(crate) fn row(&mut self, y: i64) -> &mut [T] {
-        let [row] = self.adjacent(y);
+        assert!(self.rows.contains(y), "row {y} outside the band {}", self.rows);
+        let [row] = self.adjacent(Interval::new(y, y + 1));
         row
     }
 
-    /// The rows `y`, `y + 1`, ….
-    ///
-    /// # Panics
-    /// Where one of them is not in the band.
-    pub(crate) fn adjacent<const K: usize>(&mut self, y: i64) -> [&mut [T]; K] {
+    /// The rows `rows`, at most `K`; those that are not in the band are empty.
+    pub(crate) fn adjacent<const K: usize>(&mut self, rows: Interval) -> [&mut [T]; K] {
         let len = extent(self.cols) * self.layout.block();
         let skip = index(self.cols.begin() - self.layout.cols().begin()) * self.layout.block();
-        let mut at = y;
-        std::array::from_fn(|_| {
-            assert!(self.rows.contains(at), "row {at} outside the band {}", self.rows);
-            let offset = self.layout.row_offset(self.n, self.block, at) + skip;
-            at += 1;
+        let wanted = rows.intersect(self.rows);
+        std::array::from_fn(|i| {
+            let y = rows.begin() + signed(i);
+            if !wanted.contains(y) {
+                return &mut [][..];
+            }
+            let offset = self.layout.row_offset(self.n, self.block, y) + skip;
             // SAFETY: `for_bands` made the band of a `&mut [T]` that is at least `layout.len()` long and lives
             // longer than `self`; n, block and columns lie in the layout, so the row lies inside. Different rows
             // of a window are disjoint (a window has at most `ring` of them), different bands are disjoint, and
@@ -174,6 +177,7 @@ pub(crate) fn span<'a, T: Element>(
 }
 
 /// The length of an interval as an index.
+#[inline(always)]
 pub(crate) fn extent(interval: Interval) -> usize {
     index(interval.len())
 }
@@ -182,11 +186,13 @@ pub(crate) fn extent(interval: Interval) -> usize {
 ///
 /// # Panics
 /// Where it is negative.
+#[inline(always)]
 pub(crate) fn index(difference: i64) -> usize {
     usize::try_from(difference).expect("the window holds the coordinate")
 }
 
 /// An index as a coordinate difference.
+#[inline(always)]
 pub(crate) const fn signed(index: usize) -> i64 {
     index.cast_signed() as i64
 }

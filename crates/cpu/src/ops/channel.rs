@@ -163,18 +163,36 @@ fn whole<T: Element>(value: T) -> i64 {
     value.to_f64() as i64
 }
 
+/// What decides which elements of a row are kept.
+struct Mask {
+    /// The hash of image, channel and row for each lane.
+    keys: [u64; PERIOD],
+    /// The column of each lane, from that of the first.
+    columns: [u64; PERIOD],
+    /// Kept from here on, of `2^53`.
+    threshold: u64,
+}
+
 per_isa! {
-    /// `out = x·scale` where the hash of the column says so, else zero.
-    fn mask<T: Element>(keys: &[u64; PERIOD], threshold: u64, scale: T, columns: [u64; 2], x: &[T], out: &mut [T]) {
-        let [mut column, step] = columns;
-        let log = step.trailing_zeros();
-        for (out, x) in out.chunks_mut(PERIOD).zip(x.chunks(PERIOD)) {
-            for ((i, (out, x)), key) in (0_u64..).zip(out.iter_mut().zip(x)).zip(keys) {
-                let bits = mix(key ^ column.wrapping_add(i >> log));
-                *out = if bits >> 11 >= threshold { *x * scale } else { T::ZERO };
-            }
-            column = column.wrapping_add(PERIOD as u64 >> log);
+    /// `out = x·scale` where the hash of the column says so, else zero; `column` is that of the first element.
+    fn mask<T: Element>(mask: &Mask, column: u64, scale: T, x: &[T], out: &mut [T]) {
+        let keep = |column: u64, x: &[T; PERIOD]| -> [T; PERIOD] {
+            std::array::from_fn(|i| {
+                let bits = mix(mask.keys[i] ^ column.wrapping_add(mask.columns[i]));
+                if bits >> 11 >= mask.threshold { x[i] * scale } else { T::ZERO }
+            })
+        };
+        let step = mask.columns[PERIOD - 1] + 1;
+        let mut column = column;
+        let (x, x_rest) = x.as_chunks::<PERIOD>();
+        let (out, out_rest) = out.as_chunks_mut::<PERIOD>();
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = keep(column, x);
+            column = column.wrapping_add(step);
         }
+        let mut last = [T::ZERO; PERIOD];
+        last[..x_rest.len()].copy_from_slice(x_rest);
+        out_rest.copy_from_slice(&keep(column, &last)[..x_rest.len()]);
     }
 }
 
@@ -209,15 +227,18 @@ pub(crate) fn dropout<T: Element>(
     for_bands(output, region, 4, |band| {
         let (n, lanes) = (band.n(), band.lanes());
         let image = mix(seed ^ n as u64);
+        let mut kept = Mask { keys: [0; PERIOD], columns: [0; PERIOD], threshold };
+        for (lane, column) in kept.columns.iter_mut().enumerate() {
+            *column = (lane / lanes) as u64;
+        }
         for y in band.rows().begin()..band.rows().end() {
-            let mut keys = [0; PERIOD];
-            for (lane, key) in keys.iter_mut().enumerate() {
+            for (lane, key) in kept.keys.iter_mut().enumerate() {
                 let channel = band.first_channel() + lane % lanes;
                 *key = mix(mix(image ^ channel as u64) ^ y.cast_unsigned());
             }
             let mut column = band.cols().begin().cast_unsigned();
             zip_row([x], band, y, |[x], out| {
-                mask(isa, &keys, threshold, scale, [column, lanes as u64], x, out);
+                mask(isa, &kept, column, scale, x, out);
                 column = column.wrapping_add((out.len() / lanes) as u64);
             });
         }

@@ -1,7 +1,8 @@
 //! Everything but convolution.
 //!
 //! A kernel is a loop over rows of the output ([`band`]); rows are contiguous, so what it does to one is a loop
-//! over slices that the compiler vectorises, compiled once per instruction set ([`stamp`]). Windows whose channel
+//! over slices that the compiler vectorises, compiled once per instruction set ([`stamp`]); pixels of
+//! a channel block that lie apart are taken as vectors ([`simd`]). Windows whose channel
 //! blocks differ are regrouped on the way ([`gather`], [`runs`]).
 
 mod band;
@@ -15,6 +16,7 @@ mod pool;
 mod reduce;
 mod resize;
 mod runs;
+mod simd;
 mod stamp;
 
 use tiled_geometry::Region;

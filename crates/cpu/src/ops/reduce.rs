@@ -9,7 +9,7 @@ use tiled_tensor::{DType, Element, View};
 use super::band::{extent, signed, split, tasks};
 use super::gather::{Place, read};
 use super::loss::cross_entropy;
-use super::pool::wins;
+use super::simd::wins;
 use super::stamp::per_isa;
 use crate::Isa;
 

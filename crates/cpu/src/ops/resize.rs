@@ -5,12 +5,17 @@ use tiled_tensor::{Element, View, ViewMut};
 
 use super::band::{extent, for_bands, index, signed};
 use super::gather::{Place, read};
+use super::math::fma;
 use super::runs::{Pixels, Run, runs};
-use super::stamp::per_isa;
+use super::simd::Simd;
+use super::stamp::{per_isa, per_simd};
 use crate::Isa;
 
 /// Columns whose taps are worked out at a time.
 const COLUMNS: usize = 128;
+
+/// Rows that share the taps worked out, few enough that they stay in the second cache.
+const ROWS: usize = 16;
 
 /// Elements of the output gradient that are treated at a time.
 const PIECE: usize = 1024;
@@ -78,11 +83,11 @@ pub(crate) fn forward<T: Element>(
     let x = &inputs[0];
     for_bands(output, region, 2, |band| {
         let (place, lanes, cols) = (Place::of(band), band.lanes(), band.cols());
-        for part in parts(cols, COLUMNS) {
+        for (rows, part) in tiles(band.rows(), cols, COLUMNS) {
             let needed = horizontal.needed(part);
             let table = Taps::table(horizontal, part, needed.begin());
             let table = &table[..extent(part)];
-            for y in band.rows().begin()..band.rows().end() {
+            for y in rows.begin()..rows.end() {
                 let taps = Taps::<T>::new(vertical, y);
                 let to = index(part.begin() - cols.begin()) * lanes;
                 let row = &mut band.row(y)[to..];
@@ -100,46 +105,57 @@ pub(crate) fn forward<T: Element>(
     });
 }
 
-/// Consecutive parts of at most `len` columns.
-fn parts(cols: Interval, len: usize) -> impl Iterator<Item = Interval> {
-    (0..extent(cols).div_ceil(len)).map(move |i| {
-        let begin = cols.begin() + signed(i * len);
-        Interval::new(begin, (begin + signed(len)).min(cols.end()))
+/// Tiles of at most [`ROWS`] rows and `width` columns, from left to right, then down.
+fn tiles(rows: Interval, cols: Interval, width: usize) -> impl Iterator<Item = (Interval, Interval)> {
+    parts(rows, ROWS).flat_map(move |rows| parts(cols, width).map(move |cols| (rows, cols)))
+}
+
+/// Consecutive parts of at most `len` coordinates.
+fn parts(whole: Interval, len: usize) -> impl Iterator<Item = Interval> {
+    (0..extent(whole).div_ceil(len)).map(move |i| {
+        let begin = whole.begin() + signed(i * len);
+        Interval::new(begin, (begin + signed(len)).min(whole.end()))
     })
 }
 
-per_isa! {
+per_simd! {
     /// Rows are mixed first, then columns; `(1 − λ)·low + λ·high`.
-    fn interpolate<T: Element>(table: &[Taps<T>], rows: Rows<'_, T>, run: Run, out: &mut [T], out_step: usize) {
-        let mix = |[a, b]: [T; 2], [low, high]: [T; 2]| super::math::fma::<T, FUSED>(b, high, a * low);
-        let (low, step) = (rows.low.values(), rows.low.step());
-        for (i, taps) in table.iter().enumerate() {
-            let (left, right) = (index(taps.low) * step, index(taps.high) * step);
-            let out = &mut out[i * out_step..][..run.len];
-            let (low_left, low_right) = (&low[left..][..run.len], &low[right..][..run.len]);
+    fn interpolate<T: Element, V: Simd>(
+        simd, scalar, table: &[Taps<T>], rows: Rows<'_, T>, run: Run, out: &mut [T], out_step: usize
+    ) {
+        #[inline(always)]
+        fn column<T: Element, V: Simd>(simd: V, [a, b]: [V::V<T>; 2], rows: Rows<'_, T>, at: usize) -> V::V<T> {
+            let low = simd.load(&rows.low.values()[at..]);
             match rows.high {
-                None if left == right => out.copy_from_slice(low_left),
-                None => {
-                    for ((out, a), b) in out.iter_mut().zip(low_left).zip(low_right) {
-                        *out = mix(taps.weights, [*a, *b]);
-                    }
-                }
-                Some(high) => {
-                    let high = high.values();
-                    let (high_left, high_right) = (&high[left..][..run.len], &high[right..][..run.len]);
-                    let columns = low_left.iter().zip(high_left).zip(low_right.iter().zip(high_right));
-                    if left == right {
-                        for (out, ((a, c), _)) in out.iter_mut().zip(columns) {
-                            *out = mix(rows.weights, [*a, *c]);
-                        }
+                None => low,
+                Some(high) => simd.fma(b, simd.load(&high.values()[at..]), simd.mul(a, low)),
+            }
+        }
+        #[inline(always)]
+        fn all<T: Element, V: Simd>(
+            simd: V, table: &[Taps<T>], rows: Rows<'_, T>, run: Run, out: &mut [T], out_step: usize
+        ) {
+            let step = rows.low.step();
+            let [a, b] = rows.weights.map(|weight| simd.splat(weight));
+            for (taps, out) in table.iter().zip(out.chunks_mut(out_step)) {
+                let [c, d] = taps.weights.map(|weight| simd.splat(weight));
+                let (left, right) = (index(taps.low) * step, index(taps.high) * step);
+                for lane in (0..run.len).step_by(V::lanes::<T>()) {
+                    let before = column(simd, [a, b], rows, left + lane);
+                    let value = if left == right {
+                        before
                     } else {
-                        for (out, ((a, c), (b, d))) in out.iter_mut().zip(columns) {
-                            let (left, right) = (mix(rows.weights, [*a, *c]), mix(rows.weights, [*b, *d]));
-                            *out = mix(taps.weights, [left, right]);
-                        }
-                    }
+                        let after = column(simd, [a, b], rows, right + lane);
+                        simd.fma(d, after, simd.mul(c, before))
+                    };
+                    simd.store(&mut out[lane..], value);
                 }
             }
+        }
+        match run.len {
+            1 => all(scalar, table, rows, Run { len: 1, ..run }, out, out_step),
+            len if len % V::lanes::<T>() == 0 => all(simd, table, rows, run, out, out_step),
+            _ => all(scalar, table, rows, run, out, out_step),
         }
     }
 }
@@ -158,14 +174,14 @@ pub(crate) fn backward<T: Element>(
         for y in band.rows().begin()..band.rows().end() {
             band.row(y).fill(T::ZERO);
         }
-        for part in parts(horizontal.touched(cols), COLUMNS.min(PIECE / lanes)) {
+        for (rows, part) in tiles(band.rows(), horizontal.touched(cols), COLUMNS.min(PIECE / lanes)) {
             let table = Taps::<T>::table(horizontal, part, cols.begin());
             let table = &table[..extent(part)];
-            for y in band.rows().begin()..band.rows().end() {
+            for y in rows.begin()..rows.end() {
                 let mut sums = [T::ZERO; PIECE];
                 let sums = &mut sums[..extent(part) * lanes];
-                let rows = vertical.touched(Interval::new(y, y + 1));
-                for oy in rows.begin()..rows.end() {
+                let touched = vertical.touched(Interval::new(y, y + 1));
+                for oy in touched.begin()..touched.end() {
                     let weight = Taps::<T>::new(vertical, oy).weight(y);
                     read([gy], place, oy, part, |skip, [values]| {
                         add_scaled(isa, weight, values, &mut sums[skip..skip + values.len()]);
@@ -181,26 +197,38 @@ per_isa! {
     /// `sum[i] += weight·x[i]`.
     fn add_scaled<T: Element>(weight: T, x: &[T], sum: &mut [T]) {
         for (sum, x) in sum.iter_mut().zip(x) {
-            *sum = super::math::fma::<T, FUSED>(weight, *x, *sum);
+            *sum = fma::<T, FUSED>(weight, *x, *sum);
         }
     }
 }
 
-per_isa! {
+per_simd! {
     /// Adds each pixel of `sums` to the pixels of the row that it read.
-    fn share<T: Element>(table: &[Taps<T>], sums: &[T], row: &mut [T], lanes: usize) {
-        let mut give = |column: i64, weight: T, values: &[T]| {
+    fn share<T: Element, V: Simd>(simd, scalar, table: &[Taps<T>], sums: &[T], row: &mut [T], lanes: usize) {
+        #[inline(always)]
+        fn give<T: Element, V: Simd>(simd: V, weight: T, values: &[T], row: &mut [T], column: i64) {
+            let lanes = values.len();
             let Ok(column) = usize::try_from(column) else { return };
             let Some(pixel) = row.get_mut(column * lanes..(column + 1) * lanes) else { return };
-            for (to, value) in pixel.iter_mut().zip(values) {
-                *to = super::math::fma::<T, FUSED>(weight, *value, *to);
+            let weight = simd.splat(weight);
+            for lane in (0..lanes).step_by(V::lanes::<T>()) {
+                let to = &mut pixel[lane..];
+                simd.store(to, simd.fma(weight, simd.load(&values[lane..]), simd.load(to)));
             }
-        };
-        for (taps, values) in table.iter().zip(sums.chunks(lanes)) {
-            give(taps.low, taps.weights[0], values);
-            if taps.high != taps.low {
-                give(taps.high, taps.weights[1], values);
+        }
+        #[inline(always)]
+        fn all<T: Element, V: Simd>(simd: V, table: &[Taps<T>], sums: &[T], row: &mut [T], lanes: usize) {
+            for (taps, values) in table.iter().zip(sums.chunks_exact(lanes)) {
+                give(simd, taps.weights[0], values, row, taps.low);
+                if taps.high != taps.low {
+                    give(simd, taps.weights[1], values, row, taps.high);
+                }
             }
+        }
+        match lanes {
+            1 => all(scalar, table, sums, row, 1),
+            _ if lanes % V::lanes::<T>() == 0 => all(simd, table, sums, row, lanes),
+            _ => all(scalar, table, sums, row, lanes),
         }
     }
 }

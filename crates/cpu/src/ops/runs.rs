@@ -64,18 +64,24 @@ impl<'a, T: Element> Pixels<'a, T> {
     }
 }
 
-/// Calls `work(i, j, k)` for the elements of `count` pixels of `len` lanes: their offsets at three steps.
-#[inline(always)]
-pub(crate) fn each(count: usize, len: usize, steps: [usize; 3], mut work: impl FnMut([usize; 3])) {
-    if len == 1 {
-        for i in 0..count {
-            work(steps.map(|step| i * step));
+/// Runs the body for each of `count` pixels; `$len` is a constant inside it for the usual blocks.
+///
+/// A macro, because a closure that the compiler does not inline would lose the instruction set.
+macro_rules! for_pixels {
+    ($count:expr, $lanes:expr, |$i:ident, $len:ident| $body:block) => {
+        match $lanes {
+            1 => $crate::ops::runs::for_pixels!(@loop $count, 1, $i, $len, $body),
+            4 => $crate::ops::runs::for_pixels!(@loop $count, 4, $i, $len, $body),
+            8 => $crate::ops::runs::for_pixels!(@loop $count, 8, $i, $len, $body),
+            16 => $crate::ops::runs::for_pixels!(@loop $count, 16, $i, $len, $body),
+            lanes => $crate::ops::runs::for_pixels!(@loop $count, lanes, $i, $len, $body),
         }
-    } else {
-        for i in 0..count {
-            for lane in 0..len {
-                work(steps.map(|step| i * step + lane));
-            }
+    };
+    (@loop $count:expr, $lanes:expr, $i:ident, $len:ident, $body:block) => {{
+        let $len: usize = $lanes;
+        for $i in 0..$count {
+            $body
         }
-    }
+    }};
 }
+pub(crate) use for_pixels;

@@ -4,18 +4,28 @@ use tiled_geometry::{Interval, Region, Window};
 use tiled_kernel::Pool;
 use tiled_tensor::{Element, View, ViewMut};
 
-use super::super::band::{Band, extent, for_bands, index, signed};
+use super::super::band::{Band, extent, for_bands, index, span};
 use super::super::elementwise::{Binary, Sum};
 use super::super::gather::Place;
 use super::super::runs::{Pixels, Run, runs};
+use super::super::simd::Simd;
 use super::super::stamp::per_isa;
-use super::{PIECE, fold, fold_row, outputs, tap, taps};
+use super::{
+    Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold, fold_row, outputs, pieces, tap, taps, whole,
+};
 use crate::Isa;
 
 /// `x/d` in place of what was held.
 #[derive(Clone, Copy)]
 struct Share<T> {
     divisor: T,
+}
+
+impl Fold for Sum {
+    #[inline(always)]
+    fn fold<T: Element, S: Simd>(self, simd: S, held: S::V<T>, x: S::V<T>) -> S::V<T> {
+        simd.add(held, x)
+    }
 }
 
 impl<T: Element> Binary<T> for Share<T> {
@@ -55,6 +65,13 @@ impl<'a> Divisors<'a> {
         counted(pool.windows[axis], o, pool.input[axis], after)
     }
 
+    /// The divisor of output `ox`.
+    fn of<T: Element>(self, ox: i64) -> T {
+        #[expect(clippy::cast_precision_loss, reason = "windows have far fewer than 2^53 taps")]
+        let divisor = (self.rows * Self::along(self.pool, 1, ox)) as f64;
+        T::from_f64(divisor)
+    }
+
     /// Runs of outputs with one divisor, in order.
     fn pieces<T: Element>(self, cols: Interval) -> impl Iterator<Item = (Interval, T)> {
         let mut begin = cols.begin();
@@ -74,9 +91,7 @@ impl<'a> Divisors<'a> {
             }
             let piece = Interval::new(begin, end);
             begin = end;
-            #[expect(clippy::cast_precision_loss, reason = "windows have far fewer than 2^53 taps")]
-            let divisor = (self.rows * count) as f64;
-            Some((piece, T::from_f64(divisor)))
+            Some((piece, self.of(piece.begin())))
         })
     }
 }
@@ -92,8 +107,7 @@ pub(crate) fn average<T: Element>(
     let x = &inputs[0];
     for_bands(output, region, 4, |band| {
         for oy in band.rows().begin()..band.rows().end() {
-            band.row(oy).fill(T::ZERO);
-            fold_row(isa, Sum, pool, x, band, oy);
+            fold_row(isa, (Sum, T::ZERO), pool, x, band, oy);
             let (cols, lanes) = (band.cols(), band.lanes());
             let row = band.row(oy);
             for (piece, divisor) in Divisors::new(pool, oy).pieces(cols) {
@@ -121,27 +135,49 @@ pub(crate) fn average_backward<T: Element>(
     output: ViewMut<'_, T>,
     region: Region<2>,
 ) {
-    let gy = &inputs[0];
-    let [vertical, horizontal] = pool.windows;
-    for_bands(output, region, 4, |band| {
-        for y in band.rows().begin()..band.rows().end() {
-            band.row(y).fill(T::ZERO);
+    let gradient = Gradient { isa, pool, gy: &inputs[0] };
+    for_bands(output, region, 4, |band| backward(pool, inputs, band, &gradient));
+}
+
+/// The gradient of the mean.
+struct Gradient<'a, 'v, T> {
+    isa: Isa,
+    pool: &'a Pool,
+    gy: &'a View<'v, T>,
+}
+
+impl<T: Element> Give<T> for Gradient<'_, '_, T> {
+    fn whole(&self, loops: Loops<'_>, place: Place, oy: i64, cols: Interval, rows: [&mut [T]; ROWS]) {
+        let gy = span(self.gy, [place.n, place.first / place.lanes], oy, cols);
+        // windows that lie in the image count all their taps
+        let divisor = Divisors::new(self.pool, oy).of(cols.begin());
+        whole::spread(self.isa, loops.shape(), divisor, gy, rows);
+    }
+
+    fn clipped(
+        &self,
+        loops: Loops<'_>,
+        place: Place,
+        oy: i64,
+        cols: Interval,
+        begin: i64,
+        mut rows: [&mut [T]; ROWS],
+    ) {
+        for (piece, divisor) in Divisors::new(self.pool, oy).pieces(cols) {
+            let gy = span(self.gy, [place.n, place.first / place.lanes], oy, piece);
+            let rows = rows.each_mut().map(|row| &mut **row);
+            let shift = loops.needed(piece).begin() - begin;
+            clipped::spread(self.isa, loops.clip(oy, piece), divisor, gy, shift, rows);
         }
-        let place = Place::of(band);
-        let rows = vertical.touched(band.rows()).intersect(Interval::whole(pool.output[0]));
-        let cols = horizontal.touched(band.cols()).intersect(Interval::whole(pool.output[1]));
-        for oy in rows.begin()..rows.end() {
-            for run in runs(gy.layout(), place) {
-                let step = signed(PIECE / run.len);
-                let mut begin = cols.begin();
-                while begin < cols.end() {
-                    let part = Interval::new(begin, (begin + step).min(cols.end()));
-                    spread(isa, pool, gy, band, oy, part, run);
-                    begin = part.end();
-                }
+    }
+
+    fn by_taps(&self, band: &mut Band<'_, T>, oy: i64, cols: Interval) {
+        for run in runs(self.gy.layout(), Place::of(band)) {
+            for piece in pieces(cols, run.len) {
+                spread(self.isa, self.pool, self.gy, band, oy, piece, run);
             }
         }
-    });
+    }
 }
 
 /// Adds the shares of the outputs `cols` of row `oy` to their windows.

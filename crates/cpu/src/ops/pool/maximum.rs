@@ -4,30 +4,23 @@ use tiled_geometry::{Interval, Region};
 use tiled_kernel::Pool;
 use tiled_tensor::{Element, View, ViewMut};
 
-use super::super::band::{Band, extent, for_bands, index, signed};
-use super::super::elementwise::Binary;
+use super::super::band::{Band, extent, for_bands, index, span};
 use super::super::gather::Place;
-use super::super::runs::{Pixels, Run, each, runs};
+use super::super::runs::{Pixels, Run, for_pixels, runs};
+use super::super::simd::{Simd, wins};
 use super::super::stamp::per_isa;
-use super::{PIECE, fold_row, outputs, tap, taps};
+use super::{Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold_row, outputs, pieces, tap, taps, whole};
 use crate::Isa;
 
 /// The larger; the first where neither is, NaN over every number.
 #[derive(Clone, Copy)]
 struct Larger;
 
-impl<T: Element> Binary<T> for Larger {
+impl Fold for Larger {
     #[inline(always)]
-    fn apply<const FUSED: bool>(self, held: T, x: T) -> T {
-        if wins(x, held) { x } else { held }
+    fn fold<T: Element, S: Simd>(self, simd: S, held: S::V<T>, x: S::V<T>) -> S::V<T> {
+        simd.larger(x, held)
     }
-}
-
-/// Whether `x` takes the place of the maximum held so far.
-#[inline(always)]
-#[expect(clippy::neg_cmp_op_on_partial_ord, reason = "not a number is not less or equal: it wins")]
-pub(crate) fn wins<T: Element>(x: T, held: T) -> bool {
-    !(x <= held) & !held.is_nan()
 }
 
 /// Maximum over the window of `[x]`.
@@ -41,8 +34,7 @@ pub(crate) fn maximum<T: Element>(
     let x = &inputs[0];
     for_bands(output, region, 4, |band| {
         for oy in band.rows().begin()..band.rows().end() {
-            band.row(oy).fill(T::NEG_INFINITY);
-            fold_row(isa, Larger, pool, x, band, oy);
+            fold_row(isa, (Larger, T::NEG_INFINITY), pool, x, band, oy);
         }
     });
 }
@@ -55,27 +47,45 @@ pub(crate) fn maximum_backward<T: Element>(
     output: ViewMut<'_, T>,
     region: Region<2>,
 ) {
-    let (gy, x) = (&inputs[0], &inputs[1]);
-    let [vertical, horizontal] = pool.windows;
-    for_bands(output, region, 8, |band| {
-        for y in band.rows().begin()..band.rows().end() {
-            band.row(y).fill(T::ZERO);
-        }
-        let place = Place::of(band);
-        let rows = vertical.touched(band.rows()).intersect(Interval::whole(pool.output[0]));
-        let cols = horizontal.touched(band.cols()).intersect(Interval::whole(pool.output[1]));
-        for oy in rows.begin()..rows.end() {
-            for run in runs(x.layout(), place) {
-                let step = signed(PIECE / run.len);
-                let mut begin = cols.begin();
-                while begin < cols.end() {
-                    let part = Interval::new(begin, (begin + step).min(cols.end()));
-                    scatter(isa, pool, [gy, x], band, oy, part, run);
-                    begin = part.end();
-                }
+    let gradient = Gradient { isa, pool, gy: &inputs[0], x: &inputs[1] };
+    for_bands(output, region, 8, |band| backward(pool, inputs, band, &gradient));
+}
+
+/// The gradient of the maximum.
+struct Gradient<'a, 'v, T> {
+    isa: Isa,
+    pool: &'a Pool,
+    gy: &'a View<'v, T>,
+    x: &'a View<'v, T>,
+}
+
+impl<T: Element> Give<T> for Gradient<'_, '_, T> {
+    fn whole(&self, loops: Loops<'_>, place: Place, oy: i64, cols: Interval, rows: [&mut [T]; ROWS]) {
+        let gy = span(self.gy, [place.n, place.first / place.lanes], oy, cols);
+        whole::give(self.isa, loops.shape(), loops.rows(self.x, place, oy, cols), gy, rows);
+    }
+
+    fn clipped(
+        &self,
+        loops: Loops<'_>,
+        place: Place,
+        oy: i64,
+        cols: Interval,
+        begin: i64,
+        rows: [&mut [T]; ROWS],
+    ) {
+        let gy = span(self.gy, [place.n, place.first / place.lanes], oy, cols);
+        let (clip, x) = (loops.clip(oy, cols), loops.rows(self.x, place, oy, cols));
+        clipped::give(self.isa, clip, x, gy, loops.needed(cols).begin() - begin, rows);
+    }
+
+    fn by_taps(&self, band: &mut Band<'_, T>, oy: i64, cols: Interval) {
+        for run in runs(self.x.layout(), Place::of(band)) {
+            for piece in pieces(cols, run.len) {
+                scatter(self.isa, self.pool, [self.gy, self.x], band, oy, piece, run);
             }
         }
-    });
+    }
 }
 
 /// Adds the gradients of the outputs `cols` of row `oy` where they belong.
@@ -152,10 +162,12 @@ per_isa! {
         code: u64, count: usize, len: usize, x: Pixels<'_, T>, held: &mut [T], codes: &mut [u64]
     ) {
         let values = x.values();
-        each(count, len, [x.step(), len, 0], |[from, to, _]| {
-            if wins(values[from], held[to]) {
-                held[to] = values[from];
-                codes[to] = code;
+        for_pixels!(count, len, |i, len| {
+            let pixel = held[i * len..][..len].iter_mut().zip(&mut codes[i * len..][..len]);
+            for ((held, held_code), x) in pixel.zip(&values[i * x.step()..][..len]) {
+                let won = wins(*x, *held);
+                *held = if won { *x } else { *held };
+                *held_code = if won { code } else { *held_code };
             }
         });
     }
@@ -167,8 +179,11 @@ per_isa! {
         codes: Codes<'_>, count: usize, len: usize, gy: Pixels<'_, T>, out: &mut [T], out_step: usize
     ) {
         let values = gy.values();
-        each(count, len, [gy.step(), out_step, codes.step], |[from, to, code]| {
-            out[to] += if codes.values[code] == codes.wanted { values[from] } else { T::ZERO };
+        for_pixels!(count, len, |i, len| {
+            let pixel = values[i * gy.step()..][..len].iter().zip(&codes.values[i * codes.step..][..len]);
+            for (out, (gy, code)) in out[i * out_step..][..len].iter_mut().zip(pixel) {
+                *out += if *code == codes.wanted { *gy } else { T::ZERO };
+            }
         });
     }
 }

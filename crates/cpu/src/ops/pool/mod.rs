@@ -1,28 +1,58 @@
 //! Pooling, forward and backward.
 //!
-//! Forward, every tap of the window is folded into a whole row of the output. Backward, the rows of the output
-//! gradient are taken in order, and each adds to the rows of the input gradient that its windows touch, so that
-//! every element sums its windows in row-major order wherever the region begins.
+//! Forward, a row of the output is made at a time. Backward, the rows of the output gradient are taken in order,
+//! and each adds to the rows of the input gradient that its windows touch, so that every element sums its windows
+//! in row-major order wherever the region begins. Each has three kinds of loops, which give the same bits:
+//! [`whole`] for the usual windows inside the image, [`clipped`] for all others, and loops over taps, here and in
+//! [`maximum`] and [`average`], for windows of other blocks, very large kernels, and long rows of planes.
 
 mod average;
+mod clipped;
 mod maximum;
+mod whole;
 
 pub(crate) use average::{average, average_backward};
-pub(crate) use maximum::{maximum, maximum_backward, wins};
+pub(crate) use maximum::{maximum, maximum_backward};
 
 use tiled_geometry::{Interval, Window, div_ceil, div_floor};
 use tiled_kernel::Pool;
 use tiled_tensor::{Element, View};
 
-use super::band::{Band, extent, index};
+use super::band::{Band, extent, index, signed, span};
 use super::elementwise::Binary;
 use super::gather::Place;
-use super::runs::{Pixels, each, runs};
+use super::runs::{Pixels, for_pixels, runs};
+use super::simd::{Scalar, Simd};
 use super::stamp::per_isa;
 use crate::Isa;
+use clipped::Clip;
+use whole::Shape;
 
-/// Elements of the output gradient that are treated at a time.
+/// Elements of the output gradient that loops over taps treat at a time.
 const PIECE: usize = 1024;
+
+/// The most rows of a window that is not taken tap by tap.
+const ROWS: usize = 8;
+
+/// Outputs of one lane that are worth a loop over taps.
+const LONG: i64 = 16;
+
+/// Takes the next tap of a window in.
+trait Fold: Copy + Sync {
+    /// What was held and `x`, for a vector.
+    fn fold<T: Element, S: Simd>(self, simd: S, held: S::V<T>, x: S::V<T>) -> S::V<T>;
+}
+
+/// A fold as a function of two elements.
+#[derive(Clone, Copy)]
+struct Scalars<F>(F);
+
+impl<T: Element, F: Fold> Binary<T> for Scalars<F> {
+    #[inline(always)]
+    fn apply<const FUSED: bool>(self, held: T, x: T) -> T {
+        self.0.fold(Scalar::<FUSED>, held, x)
+    }
+}
 
 /// The taps of output `o` that lie in the axis.
 fn taps(window: Window, o: i64, extent: i64) -> Interval {
@@ -50,25 +80,131 @@ per_isa! {
     /// `out = f(out, x)` for `count` pixels of `len` lanes.
     fn fold<T: Element, F: Binary<T>>(f: F, count: usize, len: usize, x: Pixels<'_, T>, out: &mut [T], out_step: usize) {
         let values = x.values();
-        each(count, len, [x.step(), out_step, 0], |[from, to, _]| {
-            out[to] = f.apply::<FUSED>(out[to], values[from]);
-        });
+        if x.step() == len && out_step == len {
+            for (out, x) in out.iter_mut().zip(values).take(count * len) {
+                *out = f.apply::<FUSED>(*out, *x);
+            }
+        } else {
+            for_pixels!(count, len, |i, len| {
+                let out = &mut out[i * out_step..][..len];
+                for (out, x) in out.iter_mut().zip(&values[i * x.step()..][..len]) {
+                    *out = f.apply::<FUSED>(*out, *x);
+                }
+            });
+        }
     }
 }
 
-/// Folds every tap of the windows of row `oy` into the row, in row-major order.
-fn fold_row<T: Element>(
+/// The loops that a row of outputs may take.
+#[derive(Clone, Copy)]
+struct Loops<'a> {
+    pool: &'a Pool,
+    lanes: usize,
+    /// Whether all windows are blocked as the output, and the kernel has few rows.
+    is_blocked: bool,
+}
+
+impl<'a> Loops<'a> {
+    fn new<T: Element>(pool: &'a Pool, views: &[View<'_, T>], lanes: usize) -> Self {
+        let is_small = pool.windows[0].kernel() <= signed(ROWS);
+        let is_blocked = is_small && views.iter().all(|view| view.layout().block() == lanes);
+        Self { pool, lanes, is_blocked }
+    }
+
+    fn shape(self) -> Shape {
+        let window = self.pool.windows[1];
+        Shape { kernel: index(window.kernel()), stride: index(window.stride()), lanes: self.lanes }
+    }
+
+    /// Whether outputs of row `oy` inside the image have unrolled loops.
+    fn is_whole(self, oy: i64) -> bool {
+        let [vertical, horizontal] = self.pool.windows;
+        let is_square = vertical.kernel() == horizontal.kernel() && vertical.stride() == horizontal.stride();
+        let is_dense = vertical.dilation() == 1 && horizontal.dilation() == 1;
+        let is_inside = taps(vertical, oy, self.pool.input[0]).len() == vertical.kernel();
+        self.is_blocked && is_square && is_dense && is_inside && self.shape().is_unrolled()
+    }
+
+    /// The input columns that the outputs `cols` read.
+    fn needed(self, cols: Interval) -> Interval {
+        self.pool.windows[1].receptive(cols).intersect(Interval::whole(self.pool.input[1]))
+    }
+
+    /// Where the windows of the outputs `cols` of row `oy` lie in the columns that they need.
+    fn clip(self, oy: i64, cols: Interval) -> Clip {
+        let [vertical, horizontal] = self.pool.windows;
+        let (needed, taps) = (self.needed(cols), taps(vertical, oy, self.pool.input[0]));
+        Clip {
+            first: tap(horizontal, cols.begin(), 0) - needed.begin(),
+            stride: horizontal.stride(),
+            dilation: horizontal.dilation(),
+            kernel: horizontal.kernel(),
+            width: needed.len(),
+            lanes: self.lanes,
+            taps: [index(taps.begin()), index(taps.end())],
+        }
+    }
+
+    /// The input rows that the outputs `cols` of row `oy` read, one for each tap; empty outside the image.
+    fn rows<'v, T: Element>(self, x: &View<'v, T>, place: Place, oy: i64, cols: Interval) -> [&'v [T]; ROWS] {
+        let vertical = self.pool.windows[0];
+        let (needed, taps) = (self.needed(cols), taps(vertical, oy, self.pool.input[0]));
+        std::array::from_fn(|ty| {
+            if taps.contains(signed(ty)) && !needed.is_empty() {
+                span(x, [place.n, place.first / place.lanes], tap(vertical, oy, signed(ty)), needed)
+            } else {
+                &[]
+            }
+        })
+    }
+}
+
+/// Folds every tap of the windows of row `oy` into the row, in row-major order, beginning with `zero`.
+fn fold_row<T: Element, F: Fold>(
     isa: Isa,
-    f: impl Binary<T>,
+    (f, zero): (F, T),
     pool: &Pool,
     x: &View<'_, T>,
     band: &mut Band<'_, T>,
     oy: i64,
 ) {
     let (place, lanes, cols) = (Place::of(band), band.lanes(), band.cols());
-    let [vertical, horizontal] = pool.windows;
-    let stride = index(horizontal.stride());
+    let loops = Loops::new(pool, &[*x], lanes);
     let row = band.row(oy);
+    let at = |x: i64| index(x - cols.begin()) * lanes;
+    let mut borders = [cols, Interval::EMPTY];
+    if loops.is_whole(oy) {
+        let whole = pool.windows[1].computable(Interval::whole(pool.input[1])).intersect(cols);
+        if !whole.is_empty() {
+            let rows = loops.rows(x, place, oy, whole);
+            whole::forward(isa, f, loops.shape(), rows, &mut row[at(whole.begin())..at(whole.end())]);
+            borders = [Interval::new(cols.begin(), whole.begin()), Interval::new(whole.end(), cols.end())];
+        }
+    }
+    for part in borders.into_iter().filter(|part| !part.is_empty()) {
+        let out = &mut row[at(part.begin())..at(part.end())];
+        if loops.is_blocked && (lanes > 1 || part.len() < LONG) {
+            let rows = loops.rows(x, place, oy, part);
+            clipped::forward(isa, f, zero, loops.clip(oy, part), rows, out);
+        } else {
+            out.fill(zero);
+            fold_taps(isa, f, pool, x, place, [oy, part.begin()], out);
+        }
+    }
+}
+
+/// Folds one tap after another into the outputs from `[oy, ox]` on.
+fn fold_taps<T: Element, F: Fold>(
+    isa: Isa,
+    f: F,
+    pool: &Pool,
+    x: &View<'_, T>,
+    place: Place,
+    [oy, ox]: [i64; 2],
+    out: &mut [T],
+) {
+    let [vertical, horizontal] = pool.windows;
+    let cols = Interval::new(ox, ox + signed(out.len() / place.lanes));
     let rows = taps(vertical, oy, pool.input[0]);
     for ty in rows.begin()..rows.end() {
         let y = tap(vertical, oy, ty);
@@ -77,12 +213,102 @@ fn fold_row<T: Element>(
             if part.is_empty() {
                 continue;
             }
-            let at = [y, tap(horizontal, part.begin(), tx)];
-            let to = index(part.begin() - cols.begin()) * lanes;
+            let from = [y, tap(horizontal, part.begin(), tx)];
+            let to = index(part.begin() - ox) * place.lanes;
             for run in runs(x.layout(), place) {
-                let pixels = Pixels::of(x, place.n, run, at, stride);
-                fold(isa, f, extent(part), run.len, pixels, &mut row[to + run.to..], lanes);
+                let pixels = Pixels::of(x, place.n, run, from, index(horizontal.stride()));
+                fold(isa, Scalars(f), extent(part), run.len, pixels, &mut out[to + run.to..], place.lanes);
             }
         }
     }
+}
+
+/// What a row of the output gradient gives to the rows that its windows touch.
+trait Give<T: Element> {
+    /// Outputs whose windows lie in the image, by [`whole`]; `rows` are the part that the windows cover.
+    fn whole(&self, loops: Loops<'_>, place: Place, oy: i64, cols: Interval, rows: [&mut [T]; ROWS]);
+    /// Outputs at the border of the image or of the band, by [`clipped`]; `begin` is the first column of `rows`.
+    fn clipped(
+        &self,
+        loops: Loops<'_>,
+        place: Place,
+        oy: i64,
+        cols: Interval,
+        begin: i64,
+        rows: [&mut [T]; ROWS],
+    );
+    /// Any outputs, tap by tap.
+    fn by_taps(&self, band: &mut Band<'_, T>, oy: i64, cols: Interval);
+}
+
+/// Walks the rows of the output gradient whose windows touch a band of the input gradient, in order.
+fn backward<T: Element>(pool: &Pool, views: &[View<'_, T>], band: &mut Band<'_, T>, give: &impl Give<T>) {
+    let [vertical, horizontal] = pool.windows;
+    let (place, rows, cols, lanes) = (Place::of(band), band.rows(), band.cols(), band.lanes());
+    let loops = Loops::new(pool, views, lanes);
+    let outputs = vertical.touched(rows).intersect(Interval::whole(pool.output[0]));
+    let touched = horizontal.touched(cols).intersect(Interval::whole(pool.output[1]));
+    let inside = horizontal.computable(cols.intersect(Interval::whole(pool.input[1]))).intersect(touched);
+    let mut zeroed = rows.begin();
+    for oy in outputs.begin()..outputs.end() {
+        let reached = vertical.receptive(Interval::new(oy, oy + 1));
+        let whole = if loops.is_whole(oy) { inside } else { Interval::EMPTY };
+        let covered = horizontal.receptive(whole);
+        let covered = [covered.begin(), covered.end()].map(|x| index((x - cols.begin()).max(0)) * lanes);
+        // windows that do not overlap write what they cover
+        let is_written = !whole.is_empty() && horizontal.stride() == horizontal.kernel();
+        while zeroed < reached.end().min(rows.end()) {
+            let row = band.row(zeroed);
+            if is_written && reached.contains(zeroed) {
+                row[..covered[0]].fill(T::ZERO);
+                row[covered[1]..].fill(T::ZERO);
+            } else {
+                row.fill(T::ZERO);
+            }
+            zeroed += 1;
+        }
+        if whole.is_empty() {
+            give_part(loops, give, band, oy, touched);
+            continue;
+        }
+        // from left to right, the order of sums
+        give_part(loops, give, band, oy, Interval::new(touched.begin(), whole.begin()));
+        let window =
+            band.adjacent(reached).map(|row| row.get_mut(covered[0]..covered[1]).unwrap_or_default());
+        give.whole(loops, place, oy, whole, window);
+        give_part(loops, give, band, oy, Interval::new(whole.end(), touched.end()));
+    }
+    while zeroed < rows.end() {
+        band.row(zeroed).fill(T::ZERO);
+        zeroed += 1;
+    }
+}
+
+/// Gives the outputs `cols` of row `oy`, which need not lie in the image or the band.
+fn give_part<T: Element>(
+    loops: Loops<'_>,
+    give: &impl Give<T>,
+    band: &mut Band<'_, T>,
+    oy: i64,
+    cols: Interval,
+) {
+    let vertical = loops.pool.windows[0];
+    let (place, begin) = (Place::of(band), band.cols().begin());
+    if cols.is_empty() {
+        return;
+    }
+    if loops.is_blocked && vertical.dilation() == 1 && (loops.lanes > 1 || cols.len() < LONG) {
+        let rows = band.adjacent(vertical.receptive(Interval::new(oy, oy + 1)));
+        give.clipped(loops, place, oy, cols, begin, rows);
+    } else {
+        give.by_taps(band, oy, cols);
+    }
+}
+
+/// Pieces of `cols` of so many columns that `lanes` of each fill at most [`PIECE`] elements.
+fn pieces(cols: Interval, lanes: usize) -> impl Iterator<Item = Interval> {
+    let step = PIECE / lanes;
+    (cols.begin()..cols.end())
+        .step_by(step)
+        .map(move |begin| Interval::new(begin, (begin + signed(step)).min(cols.end())))
 }
