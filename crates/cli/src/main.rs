@@ -1,1 +1,53 @@
-fn main() {}
+//! The program `tiled`: runs and trains networks on images that do not fit in memory.
+//!
+//! What it is: arguments, files and reports around the crate `tiled`. What it is not: any part of the
+//! computation; that lies in the library.
+//!
+//! ```text
+//!   arguments ─► args ─► command/<subcommand> ─► job: network, weights, inputs ─► plan ─► run
+//!                                                                  └─► report: text or one JSON object
+//! ```
+#![forbid(unsafe_code)]
+
+mod args;
+mod bytes;
+mod chart;
+mod command;
+mod error;
+mod job;
+mod network;
+mod progress;
+mod report;
+mod weights;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Arguments, Command};
+use crate::error::CliError;
+use crate::progress::Session;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return error::exit_usage(&error),
+    };
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => error.exit(),
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), CliError> {
+    let session = Session::start()?;
+    match arguments.command {
+        Command::Demo(args) => command::demo::run(&args, &session),
+        Command::Plan(args) => command::plan::run(&args),
+        Command::Run(args) => command::run::run(&args, &session),
+        Command::Grad(args) => command::grad::run(&args, &session),
+        Command::Train(args) => command::train::run(&args, &session),
+        Command::Verify(args) => command::verify::run(&args, &session),
+        Command::Bench(args) => command::bench::run(&args, &session),
+    }
+}

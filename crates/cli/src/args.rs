@@ -1,0 +1,436 @@
+//! The arguments of every subcommand.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tiled::graph::{Hold, Mode, PlanOptions, StepDetail, Tiling};
+
+use crate::bytes;
+use crate::weights::WeightsArg;
+
+/// Exact tiled inference and training of convolutional networks on images that do not fit in memory.
+#[derive(Debug, Parser)]
+#[command(name = "tiled", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Does the main job on a shipped real picture: a forward pass, a training step and a check of every bit.
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArgs),
+    /// Says what a run will do and what memory and arithmetic it takes, without touching data.
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(PlanCommandArgs),
+    /// Computes the outputs of a network.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Computes gradients with respect to inputs and weights.
+    #[command(after_help = GRAD_EXAMPLES)]
+    Grad(GradArgs),
+    /// Trains a network on one image or batch, whole at every step.
+    #[command(after_help = TRAIN_EXAMPLES)]
+    Train(TrainArgs),
+    /// Compares random networks, sizes and plans, tiled against whole, bit for bit.
+    #[command(after_help = VERIFY_EXAMPLES)]
+    Verify(VerifyArgs),
+    /// Times built-in workloads, tiled and untiled alternately.
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
+}
+
+/// How a run is planned; the same for every subcommand.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Plan options")]
+pub(crate) struct PlanArgs {
+    /// The most memory that the run may hold: 256MiB, 1.5GB, 4096 (bytes).
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse)]
+    pub(crate) memory: Option<u64>,
+    /// Tiles of this height and width of the first output; with `--hold slide` strips of this width that advance
+    /// by this height.
+    #[arg(long, value_name = "HxW", value_parser = pair::<i64>)]
+    pub(crate) tile: Option<Pair<i64>>,
+    /// This many rows and columns of tiles.
+    #[arg(long, value_name = "RxC", value_parser = pair::<i64>, conflicts_with = "tile")]
+    pub(crate) grid: Option<Pair<i64>>,
+    /// How values are held: `slide` computes nothing twice, `recompute` makes tiles independent, `materialise` is
+    /// the untiled run.
+    #[arg(long, value_enum, default_value_t = HoldArg::Auto)]
+    pub(crate) hold: HoldArg,
+    /// The element type of the computation.
+    #[arg(long, value_enum, default_value_t = DTypeArg::F32)]
+    pub(crate) dtype: DTypeArg,
+    /// Threads; all cores where not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Whether batch norm takes the image's statistics and dropout drops.
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeArg>,
+    /// One JSON object on standard output instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanCommandArgs {
+    /// A built-in network or a JSON file.
+    #[arg(long, value_name = "N")]
+    pub(crate) net: String,
+    /// The shape of each input: CxHxW or NxCxHxW; once per input of the network.
+    #[arg(long, value_name = "CxHxW", value_parser = shape, required = true)]
+    pub(crate) input: Vec<[usize; 4]>,
+    /// Plans a training step instead of inference.
+    #[arg(long)]
+    pub(crate) train: bool,
+    /// The loss of `--train`: `sum`, `mse`, `cross-entropy`, or `none` where the caller gives gradients.
+    #[arg(long, value_enum, default_value_t = PlanLossArg::Mse, requires = "train")]
+    pub(crate) loss: PlanLossArg,
+    /// Plans the gradients with respect to the inputs too.
+    #[arg(long, requires = "train")]
+    pub(crate) grad_input: bool,
+    /// The steps of each sweep that `--json` lists, with every node's region, padding and window: a number or `all`;
+    /// all where there are at most 4096.
+    #[arg(long, value_name = "N", value_parser = steps)]
+    pub(crate) steps: Option<StepDetail>,
+    /// Draws tiles, halos and windows.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+}
+
+/// The network with its weights and inputs.
+#[derive(Debug, Args)]
+pub(crate) struct NetworkArgs {
+    /// A built-in network or a JSON file.
+    #[arg(long, value_name = "N")]
+    pub(crate) net: String,
+    /// Each input of the network: .npy (NCHW, CHW or HW), .png, .jpg.
+    #[arg(long, value_name = "X", required = true)]
+    pub(crate) input: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    /// The weights: a .safetensors file or `random:SEED`.
+    #[arg(long, value_name = "W")]
+    pub(crate) weights: WeightsArg,
+    /// Each output of the network: .npy, .raw, or .png for one or three channels.
+    #[arg(long, value_name = "Y", required = true)]
+    pub(crate) output: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GradArgs {
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    /// The weights: a .safetensors file or `random:SEED`.
+    #[arg(long, value_name = "W")]
+    pub(crate) weights: WeightsArg,
+    /// The gradient with respect to each output: a file as for `--input`, or `ones`.
+    #[arg(long, value_name = "G", default_value = "ones")]
+    pub(crate) grad_output: Vec<String>,
+    /// Where the gradient with respect to each input goes: .npy, .raw, .png.
+    #[arg(long, value_name = "GX")]
+    pub(crate) grad_input: Vec<PathBuf>,
+    /// Where the gradients with respect to the weights go: .safetensors.
+    #[arg(long, value_name = "GW")]
+    pub(crate) grad_weights: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TrainArgs {
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    /// The target: for `mse` of the output's shape; for `cross-entropy` one channel of class numbers or one
+    /// channel of probability per class.
+    #[arg(long, value_name = "T")]
+    pub(crate) target: PathBuf,
+    /// The weights to start with: a .safetensors file or `random:SEED`.
+    #[arg(long, value_name = "W", default_value = "random:0")]
+    pub(crate) weights: WeightsArg,
+    /// The loss.
+    #[arg(long, value_enum, default_value_t = LossArg::Mse)]
+    pub(crate) loss: LossArg,
+    /// Training steps, each over the whole image.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) steps: u64,
+    /// The learning rate; 0.01 for sgd and 0.001 for adamw where not given.
+    #[arg(long, value_name = "R")]
+    pub(crate) lr: Option<f64>,
+    /// The optimiser.
+    #[arg(long, value_enum, default_value_t = OptimizerArg::Sgd)]
+    pub(crate) optimizer: OptimizerArg,
+    /// The momentum of sgd.
+    #[arg(long, value_name = "M", default_value_t = 0.0)]
+    pub(crate) momentum: f64,
+    /// The weight decay; 0 for sgd and 0.01 for adamw where not given.
+    #[arg(long, value_name = "D")]
+    pub(crate) weight_decay: Option<f64>,
+    /// Where the trained weights go: .safetensors.
+    #[arg(long, value_name = "W")]
+    pub(crate) save: Option<PathBuf>,
+    /// Where the prediction of the trained network goes: .png for one or three channels, .npy.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prediction: Option<PathBuf>,
+    /// Where a drawing of the losses goes: .svg.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) loss_curve: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// The memory of the run.
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse, default_value = "256MiB")]
+    pub(crate) memory: u64,
+    /// Another picture than the shipped one: .jpg or .png, of three channels.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) picture: Option<PathBuf>,
+    /// The folder of the pictures that are drawn.
+    #[arg(long, value_name = "DIR", default_value = "target/demo")]
+    pub(crate) out: PathBuf,
+    /// Threads; all cores where not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// One JSON object on standard output instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The number of cases.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) cases: u64,
+    /// The seed of all of them.
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Runs one case alone, as a failure names it.
+    #[arg(long, value_name = "CASE")]
+    pub(crate) only: Option<u64>,
+    /// The cases that run at a time; all cores where not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// One JSON object on standard output instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Only the workloads whose name contains this.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) filter: String,
+    /// Runs of each, of which the median counts.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
+    pub(crate) runs: u16,
+    /// The memory of the tiled runs; unlimited where not given.
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse)]
+    pub(crate) memory: Option<u64>,
+    /// Leaves out the untiled run where it would hold more than this.
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse, default_value = "8GiB")]
+    pub(crate) untiled_limit: u64,
+    /// Threads; all cores where not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// One JSON object on standard output instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl PlanArgs {
+    /// The options of a planner; `resident_bytes` is what is held beside the run.
+    pub(crate) fn options(&self, resident_bytes: u64) -> PlanOptions {
+        let tiling = match (self.tile, self.grid) {
+            (Some(Pair(tile)), _) => Tiling::Tile(tile),
+            (None, Some(Pair(grid))) => Tiling::Grid(grid),
+            (None, None) => Tiling::Auto,
+        };
+        PlanOptions {
+            memory_bytes: self.memory,
+            tiling,
+            hold: self.hold.into(),
+            parallelism: self.threads(),
+            resident_bytes,
+            ..PlanOptions::default()
+        }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        threads(self.threads)
+    }
+
+    pub(crate) fn mode(&self, default: Mode) -> Mode {
+        self.mode.map_or(default, |mode| match mode {
+            ModeArg::Train => Mode::Train,
+            ModeArg::Eval => Mode::Eval,
+        })
+    }
+}
+
+/// The threads asked for, or all cores.
+pub(crate) fn threads(asked: Option<u16>) -> usize {
+    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum HoldArg {
+    Auto,
+    Slide,
+    Recompute,
+    Materialise,
+}
+
+impl From<HoldArg> for Hold {
+    fn from(hold: HoldArg) -> Self {
+        match hold {
+            HoldArg::Auto => Self::Auto,
+            HoldArg::Slide => Self::Slide,
+            HoldArg::Recompute => Self::Recompute,
+            HoldArg::Materialise => Self::Materialise,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum DTypeArg {
+    F32,
+    F64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ModeArg {
+    Train,
+    Eval,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LossArg {
+    Mse,
+    CrossEntropy,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PlanLossArg {
+    None,
+    Sum,
+    Mse,
+    CrossEntropy,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OptimizerArg {
+    Sgd,
+    Adamw,
+}
+
+/// Two numbers written `AxB`: height before width, rows before columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pair<N>(pub(crate) [N; 2]);
+
+fn pair<N: FromStr + PartialOrd + Default>(text: &str) -> Result<Pair<N>, String> {
+    let numbers = numbers::<N>(text).filter(|numbers| numbers.iter().all(|number| *number > N::default()));
+    match numbers.map(<[N; 2]>::try_from) {
+        Some(Ok(pair)) => Ok(Pair(pair)),
+        _ => Err("wants two whole numbers above 0 such as 256x512".to_owned()),
+    }
+}
+
+fn shape(text: &str) -> Result<[usize; 4], String> {
+    match numbers::<usize>(text).as_deref() {
+        Some([c, h, w]) => Ok([1, *c, *h, *w]),
+        Some([n, c, h, w]) => Ok([*n, *c, *h, *w]),
+        _ => Err("wants a shape CxHxW or NxCxHxW such as 3x1024x2048".to_owned()),
+    }
+}
+
+fn steps(text: &str) -> Result<StepDetail, String> {
+    match text {
+        "all" => Ok(StepDetail::All),
+        number => {
+            number.parse().map(StepDetail::First).map_err(|_| "wants a whole number or `all`".to_owned())
+        }
+    }
+}
+
+fn numbers<N: FromStr>(text: &str) -> Option<Vec<N>> {
+    text.split(['x', 'X', '×']).map(|part| part.trim().parse().ok()).collect()
+}
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  tiled demo
+  tiled demo --memory 128MiB --threads 1
+  tiled demo --picture photo.jpg --json";
+
+const PLAN_EXAMPLES: &str = "\
+Examples:
+  tiled plan --net vgg16 --input 3x20480x20480 --memory 2GiB
+  tiled plan --net light --input 3x100000x100000 --train --memory 1GiB --json
+  tiled plan --net unet --input 3x2700x5400 --train --tile 256x256 --hold recompute --svg plan.svg";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  tiled run --net unet --weights unet.safetensors --input photo.jpg --output mask.png --memory 256MiB
+  tiled run --net net.json --weights random:1 --input x.npy --output y.npy --tile 512x512 --hold recompute
+  tiled run --net two_inputs.json --weights w.safetensors --input a.npy --input b.npy --output y.npy";
+
+const GRAD_EXAMPLES: &str = "\
+Examples:
+  tiled grad --net light --weights w.safetensors --input x.npy --grad-output g.npy \\
+      --grad-input gx.npy --grad-weights gw.safetensors --memory 128MiB
+  tiled grad --net vgg2 --weights random:1 --input photo.jpg --grad-output ones --grad-input gx.npy";
+
+const TRAIN_EXAMPLES: &str = "\
+Examples:
+  tiled train --net unet --input photo.jpg --target relief.jpg --loss mse --steps 20 --lr 0.05 \\
+      --momentum 0.9 --save unet.safetensors --prediction relief.png --loss-curve loss.svg --memory 512MiB
+  tiled train --net classes.json --input x.npy --target labels.npy --loss cross-entropy --optimizer adamw";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  tiled verify
+  tiled verify --cases 500 --seed 1 --json
+  tiled verify --seed 1 --only 42";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  tiled bench
+  tiled bench --filter light --runs 5 --json
+  tiled bench --filter vgg2-1024 --memory 64MiB --threads 1";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::{Arguments, Pair, pair, shape};
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn pairs_and_shapes_are_whole_numbers_between_crosses() {
+        assert_eq!(pair::<i64>("16x32"), Ok(Pair([16, 32])));
+        assert!(pair::<i64>("16").is_err() && pair::<i64>("0x3").is_err() && pair::<i64>("-1x3").is_err());
+        assert_eq!(shape("3x4x5"), Ok([1, 3, 4, 5]));
+        assert_eq!(shape("2x3x4x5"), Ok([2, 3, 4, 5]));
+        assert!(
+            shape("4x5").is_err()
+                && shape("3x4x5x6x7").is_err()
+                && shape("3x4x99999999999999999999").is_err()
+        );
+    }
+}

@@ -1,0 +1,9 @@
+//! The subcommands.
+
+pub(crate) mod bench;
+pub(crate) mod demo;
+pub(crate) mod grad;
+pub(crate) mod plan;
+pub(crate) mod run;
+pub(crate) mod train;
+pub(crate) mod verify;

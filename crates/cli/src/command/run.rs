@@ -1,0 +1,40 @@
+//! `tiled run`: the outputs of a network.
+
+use serde_json::json;
+use tiled::exec::{Executor, Io};
+use tiled::graph::{Mode, Objective};
+use tiled::tensor::Element;
+
+use crate::args::{DTypeArg, RunArgs};
+use crate::error::CliError;
+use crate::job::{Job, create_sinks, sink_bytes, wrote};
+use crate::progress::Session;
+use crate::report::{Figures, print, print_json};
+
+pub(crate) fn run(args: &RunArgs, session: &Session) -> Result<(), CliError> {
+    match args.plan.dtype {
+        DTypeArg::F32 => run_as::<f32>(args, session),
+        DTypeArg::F64 => run_as::<f64>(args, session),
+    }
+}
+
+fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError> {
+    let (job, mut parameters) = Job::<T>::open(&args.network, &args.weights)?;
+    let shapes = job.outputs();
+    let sinks = create_sinks::<T>("output", "outputs", &args.output, &shapes)?;
+    let objective = Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() };
+    let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + sink_bytes(&sinks)))?;
+    let figures = Figures::new(&plan, 0.0);
+    let mut executor = Executor::new(plan, &job.backend, args.plan.threads())?;
+    let io =
+        Io { inputs: job.sources(), outputs: sinks.iter().map(AsRef::as_ref).collect(), ..Io::default() };
+    let report = executor.run(&mut parameters, &io, &session.bar("run"))?;
+    let figures = Figures { seconds: report.seconds, ..figures };
+    if args.plan.json {
+        let mut object = figures.json();
+        object.insert("outputs".into(), json!(shapes));
+        return print_json(object);
+    }
+    print(&figures.text())?;
+    args.output.iter().zip(&shapes).try_for_each(|(path, shape)| print(&wrote(path, shape)))
+}

@@ -1,0 +1,132 @@
+//! `tiled train`: training steps over the whole image.
+
+use serde_json::json;
+use tiled::exec::{
+    AdamW, AdamWOptions, ExecError, Executor, Io, Optimizer, Sgd, SgdOptions, Source, Trainer, open_source,
+    save_weights,
+};
+use tiled::graph::{Loss, Mode, Objective, Parameters, Plan, params};
+use tiled::tensor::Element;
+
+use crate::args::{DTypeArg, LossArg, OptimizerArg, TrainArgs};
+use crate::chart;
+use crate::error::CliError;
+use crate::job::{Job, create_sinks, sink_bytes, wrote};
+use crate::progress::Session;
+use crate::report::{Figures, print, print_json};
+
+pub(crate) fn run(args: &TrainArgs, session: &Session) -> Result<(), CliError> {
+    match args.plan.dtype {
+        DTypeArg::F32 => run_as::<f32>(args, session),
+        DTypeArg::F64 => run_as::<f64>(args, session),
+    }
+}
+
+fn run_as<T: Element>(args: &TrainArgs, session: &Session) -> Result<(), CliError> {
+    let decay = args.weight_decay;
+    match args.optimizer {
+        OptimizerArg::Sgd => {
+            let (lr, weight_decay) = (args.lr.unwrap_or(1e-2), decay.unwrap_or(0.0));
+            let options = SgdOptions { lr, momentum: args.momentum, weight_decay, ..SgdOptions::default() };
+            train(args, session, Sgd::<T>::new(options)?)
+        }
+        OptimizerArg::Adamw => {
+            let default = AdamWOptions::default();
+            let (lr, weight_decay) = (args.lr.unwrap_or(default.lr), decay.unwrap_or(default.weight_decay));
+            train(args, session, AdamW::<T>::new(AdamWOptions { lr, weight_decay, ..default })?)
+        }
+    }
+}
+
+fn train<T: Element, O: Optimizer<T>>(
+    args: &TrainArgs,
+    session: &Session,
+    optimizer: O,
+) -> Result<(), CliError> {
+    let (job, mut parameters) = Job::<T>::open(&args.network, &args.weights)?;
+    let target = open_source::<T>(&args.target)?;
+    let loss = match args.loss {
+        LossArg::Mse => Loss::MeanSquaredError,
+        LossArg::CrossEntropy => Loss::CrossEntropy { target_channels: target.shape()[1] },
+    };
+    let objective = Objective { mode: args.plan.mode(Mode::Train), ..Objective::training(loss) };
+    let trained: usize =
+        params(&job.graph).iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
+    let resident = job.input_bytes() + target.resident_bytes() + optimizer.state_bytes(trained);
+    let plan = job.plan(&objective, &args.plan.options(resident))?;
+    let mut figures = Figures::new(&plan, 0.0);
+    let losses = steps(args, session, &job, &*target, plan, optimizer, &mut parameters, &mut figures)?;
+    drop(target);
+    session.check()?;
+    if let Some(path) = &args.save {
+        save_weights(path, parameters.tensors())?;
+    }
+    if let Some(path) = &args.loss_curve {
+        chart::draw_losses(path, &losses)?;
+    }
+    if args.prediction.is_some() {
+        predict(args, session, &job, &mut parameters)?;
+    }
+    report(args, &figures, &losses)
+}
+
+/// Runs all steps; the loss of each is that before its change of the weights.
+#[expect(clippy::too_many_arguments, reason = "one call; a struct for it would hold the same eight")]
+fn steps<T: Element, O: Optimizer<T>>(
+    args: &TrainArgs,
+    session: &Session,
+    job: &Job<T>,
+    target: &dyn Source<T>,
+    plan: Plan,
+    optimizer: O,
+    parameters: &mut Parameters<T>,
+    figures: &mut Figures,
+) -> Result<Vec<f64>, CliError> {
+    let mut trainer = Trainer::new(Executor::new(plan, &job.backend, args.plan.threads())?, optimizer);
+    let io = Io { inputs: job.sources(), target: Some(target), ..Io::default() };
+    let bar = session.bar("training");
+    let mut losses = Vec::new();
+    for step in 1..=args.steps {
+        bar.say(match losses.last() {
+            Some(loss) => format!("step {step}/{} {loss:.5}", args.steps),
+            None => format!("step {step}/{}", args.steps),
+        });
+        let report = trainer.step(parameters, &io, &bar)?;
+        figures.seconds += report.seconds;
+        losses.push(report.loss.ok_or_else(|| ExecError::Missing { name: "loss".to_owned() })?);
+    }
+    Ok(losses)
+}
+
+/// Writes the outputs of the trained network.
+fn predict<T: Element>(
+    args: &TrainArgs,
+    session: &Session,
+    job: &Job<T>,
+    parameters: &mut Parameters<T>,
+) -> Result<(), CliError> {
+    let paths: Vec<_> = args.prediction.iter().cloned().collect();
+    let sinks = create_sinks::<T>("prediction", "outputs", &paths, &job.outputs())?;
+    let options = args.plan.options(job.input_bytes() + sink_bytes(&sinks));
+    let plan = job.plan(&Objective::inference(), &options)?;
+    let mut executor = Executor::new(plan, &job.backend, args.plan.threads())?;
+    let outputs = sinks.iter().map(AsRef::as_ref).collect();
+    let io = Io { inputs: job.sources(), outputs, ..Io::default() };
+    executor.run(parameters, &io, &session.bar("prediction"))?;
+    Ok(())
+}
+
+fn report(args: &TrainArgs, figures: &Figures, losses: &[f64]) -> Result<(), CliError> {
+    if args.plan.json {
+        let mut object = figures.json();
+        object.insert("steps".into(), json!(losses.len()));
+        object.insert("losses".into(), json!(losses));
+        return print_json(object);
+    }
+    for (step, loss) in (1..).zip(losses) {
+        print(&format!("step {step:4}  loss {loss:.6}"))?;
+    }
+    print(&figures.text())?;
+    let written = [&args.save, &args.loss_curve, &args.prediction];
+    written.into_iter().flatten().try_for_each(|path| print(&wrote(path, &[])))
+}

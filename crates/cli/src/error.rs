@@ -1,0 +1,167 @@
+//! What ends the program, and with which code.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use tiled::exec::{ExecError, IoError, OptimError};
+use tiled::graph::{GraphError, PlanError};
+use tiled::verify::VerifyError;
+
+/// Why a subcommand failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    #[error("unknown network `{name}`: built in are {known}, a file ends in .json")]
+    UnknownNetwork { name: String, known: String },
+    #[error("`{}`: cannot read: {source}", path.display())]
+    ReadNetwork { path: PathBuf, source: io::Error },
+    #[error("`{}`: {source}", path.display())]
+    Network { path: PathBuf, source: Box<GraphError> },
+    #[error("`{}`: {source}", path.display())]
+    Weights { path: PathBuf, source: Box<GraphError> },
+    #[error("network has {expected} {what}, --{option} is given {got} times")]
+    Count { option: &'static str, what: &'static str, expected: usize, got: usize },
+    #[error("nothing to compute: give --grad-input or --grad-weights")]
+    NoResult,
+    #[error("`{}` is named twice", path.display())]
+    SameFile { path: PathBuf },
+    #[error("`{}`: cannot write: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("`{}`: {reason}", path.display())]
+    Chart { path: PathBuf, reason: String },
+    #[error("standard output: {source}")]
+    Stdout { source: io::Error },
+    #[error("cannot listen to the terminal: {source}")]
+    Signals { source: ctrlc::Error },
+    #[error("tiled and untiled differ: {mismatches} of {compared} values")]
+    Mismatch { mismatches: u64, compared: u64 },
+    #[error("{failures} of {cases} cases failed")]
+    Verification { failures: usize, cases: u64 },
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Io(#[from] IoError),
+    #[error(transparent)]
+    Optim(#[from] OptimError),
+    #[error(transparent)]
+    Isa(#[from] tiled::cpu::IsaError),
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    #[error(transparent)]
+    Layout(#[from] tiled::tensor::LayoutError),
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+}
+
+impl CliError {
+    /// 2 where what was given cannot be used, 130 where the user stopped it, 1 for everything else.
+    fn code(&self) -> u8 {
+        match self {
+            Self::UnknownNetwork { .. }
+            | Self::ReadNetwork { .. }
+            | Self::Network { .. }
+            | Self::Weights { .. }
+            | Self::Count { .. }
+            | Self::NoResult
+            | Self::SameFile { .. }
+            | Self::Graph(_)
+            | Self::Plan(_)
+            | Self::Optim(_)
+            | Self::Layout(_)
+            | Self::Isa(_) => BAD_INPUT,
+            Self::Io(error) => io_code(error),
+            Self::Exec(error) => match error {
+                ExecError::Io(error) => io_code(error),
+                ExecError::Cancelled => CANCELLED,
+                ExecError::Threads { .. } => FAILED,
+                _ => BAD_INPUT,
+            },
+            Self::Verify(VerifyError::Cancelled { .. }) => CANCELLED,
+            Self::Verify(VerifyError::Isa(_)) => BAD_INPUT,
+            _ => FAILED,
+        }
+    }
+
+    /// Says why on standard error, and the code to exit with.
+    pub(crate) fn exit(&self) -> ExitCode {
+        match self {
+            error if error.code() == CANCELLED => eprintln!("cancelled"),
+            // whoever reads our output has gone and wants no more
+            Self::Stdout { source } if source.kind() == io::ErrorKind::BrokenPipe => {}
+            error => eprintln!("error: {}", chain(error)),
+        }
+        ExitCode::from(self.code())
+    }
+}
+
+/// An error of reading is bad input, one of writing is not.
+fn io_code(error: &IoError) -> u8 {
+    match error {
+        IoError::Create { .. }
+        | IoError::Write { .. }
+        | IoError::NoSpace { .. }
+        | IoError::DiskFull { .. }
+        | IoError::Incomplete { .. }
+        | IoError::Closed { .. }
+        | IoError::Function { .. } => FAILED,
+        _ => BAD_INPUT,
+    }
+}
+
+/// An error and its causes on one line; most messages hold their cause already.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        cause = error.source();
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Help and version go to standard output; what is wrong with the arguments goes to standard error, on one line.
+pub(crate) fn exit_usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // help is shown as it is; where standard error is closed there is nobody to tell
+        let _ = error.print();
+        return ExitCode::from(BAD_INPUT);
+    }
+    let rendered = error.render().to_string();
+    let paragraph = rendered.split("\n\n").next().unwrap_or(&rendered);
+    eprintln!("{}, see --help", paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
+    ExitCode::from(BAD_INPUT)
+}
+
+const FAILED: u8 = 1;
+const BAD_INPUT: u8 = 2;
+const CANCELLED: u8 = 130;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_that_the_message_holds_is_not_said_twice() {
+        let source = io::Error::new(io::ErrorKind::NotFound, "gone");
+        let error = CliError::ReadNetwork { path: "n.json".into(), source };
+        assert_eq!(chain(&error), "`n.json`: cannot read: gone");
+    }
+
+    #[test]
+    fn reading_is_bad_input_and_writing_a_failure() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        assert_eq!(CliError::Io(IoError::DiskFull { path: "y".into(), source: full() }).code(), FAILED);
+        assert_eq!(CliError::Io(IoError::Read { path: "x".into(), source: full() }).code(), BAD_INPUT);
+        assert_eq!(CliError::Exec(ExecError::Cancelled).code(), CANCELLED);
+    }
+}

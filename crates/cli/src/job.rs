@@ -1,0 +1,91 @@
+//! A network with its weights, inputs and shapes: what `run`, `grad` and `train` begin with.
+
+use std::path::{Path, PathBuf};
+
+use tiled::cpu::CpuBackend;
+use tiled::exec::{Sink, Source, create_sink, open_source};
+use tiled::graph::{Graph, Objective, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw};
+use tiled::kernel::Backend;
+use tiled::tensor::Element;
+
+use crate::args::NetworkArgs;
+use crate::error::CliError;
+use crate::weights::WeightsArg;
+use crate::{bytes, network};
+
+/// A network with everything that a run of it reads but the weights, which training changes.
+pub(crate) struct Job<T: Element> {
+    pub(crate) graph: Graph,
+    pub(crate) shapes: Shapes,
+    pub(crate) inputs: Vec<Box<dyn Source<T>>>,
+    pub(crate) backend: CpuBackend,
+}
+
+impl<T: Element> Job<T> {
+    /// Opens the inputs and reads the weights; nothing is computed yet.
+    pub(crate) fn open(args: &NetworkArgs, weights: &WeightsArg) -> Result<(Self, Parameters<T>), CliError> {
+        let graph = network::load(&args.net)?;
+        check_count("input", "inputs", graph.inputs().len(), args.input.len())?;
+        let inputs: Vec<Box<dyn Source<T>>> = args.input.iter().map(open_source).collect::<Result<_, _>>()?;
+        let given: Vec<[usize; 4]> = inputs.iter().map(Source::shape).collect();
+        let shapes = infer_nchw(&graph, &given)?;
+        let parameters = weights.load(&graph)?;
+        Ok((Self { graph, shapes, inputs, backend: CpuBackend::new()? }, parameters))
+    }
+
+    /// The shapes of the outputs.
+    pub(crate) fn outputs(&self) -> Vec<[usize; 4]> {
+        self.graph.outputs().iter().map(|value| self.shapes.shape(*value)).collect()
+    }
+
+    /// The inputs, to be read.
+    pub(crate) fn sources(&self) -> Vec<&dyn Source<T>> {
+        self.inputs.iter().map(AsRef::as_ref).collect()
+    }
+
+    /// The bytes that the inputs hold: decoded pictures.
+    pub(crate) fn input_bytes(&self) -> u64 {
+        self.inputs.iter().map(|input| input.resident_bytes()).sum()
+    }
+
+    pub(crate) fn plan(&self, objective: &Objective, options: &PlanOptions) -> Result<Plan, CliError> {
+        let backend: &dyn Backend<T> = &self.backend;
+        Ok(Planner::new(&self.graph, &self.shapes, objective, backend).plan(options)?)
+    }
+}
+
+/// Files that become tensors of these shapes.
+pub(crate) fn create_sinks<T: Element>(
+    option: &'static str,
+    what: &'static str,
+    paths: &[PathBuf],
+    shapes: &[[usize; 4]],
+) -> Result<Vec<Box<dyn Sink<T>>>, CliError> {
+    check_count(option, what, shapes.len(), paths.len())?;
+    if let Some(place) = (1..paths.len()).find(|place| paths[..*place].contains(&paths[*place])) {
+        return Err(CliError::SameFile { path: paths[place].clone() });
+    }
+    let sinks = paths.iter().zip(shapes).map(|(path, shape)| create_sink(path, *shape));
+    Ok(sinks.collect::<Result<_, _>>()?)
+}
+
+/// The bytes that sinks hold: pictures before they are compressed.
+pub(crate) fn sink_bytes<T: Element>(sinks: &[Box<dyn Sink<T>>]) -> u64 {
+    sinks.iter().map(|sink| sink.resident_bytes()).sum()
+}
+
+pub(crate) fn check_count(
+    option: &'static str,
+    what: &'static str,
+    expected: usize,
+    got: usize,
+) -> Result<(), CliError> {
+    if expected == got { Ok(()) } else { Err(CliError::Count { option, what, expected, got }) }
+}
+
+/// What was written where, as a line of text.
+pub(crate) fn wrote(path: &Path, shape: &[usize]) -> String {
+    let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let shape = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("×");
+    format!("wrote {} ({shape}, {})", path.display(), bytes::show(size))
+}

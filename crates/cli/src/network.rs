@@ -1,0 +1,24 @@
+//! Networks by name.
+
+use std::path::Path;
+
+use tiled::graph::{Graph, builtin_names};
+
+use crate::error::CliError;
+
+/// The built-in network of this name, or the one in this JSON file.
+pub(crate) fn load(name: &str) -> Result<Graph, CliError> {
+    if let Some(graph) = Graph::builtin(name) {
+        return Ok(graph);
+    }
+    let path = Path::new(name);
+    let is_file = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+    if !is_file && !path.exists() {
+        let known = builtin_names().collect::<Vec<_>>().join(", ");
+        return Err(CliError::UnknownNetwork { name: name.to_owned(), known });
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| CliError::ReadNetwork { path: path.to_path_buf(), source })?;
+    Graph::from_json(&text)
+        .map_err(|source| CliError::Network { path: path.to_path_buf(), source: source.into() })
+}

@@ -1,0 +1,82 @@
+//! What every subcommand reports, as text and as JSON.
+
+use std::io::Write;
+
+use serde_json::{Map, Value, json};
+use tiled::exec::peak_rss_bytes;
+use tiled::graph::Plan;
+
+use crate::bytes;
+use crate::error::CliError;
+
+/// The figures that every subcommand has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Figures {
+    pub(crate) seconds: f64,
+    pub(crate) tiles: u64,
+    pub(crate) plan_peak_bytes: u64,
+    pub(crate) flops: f64,
+    pub(crate) redundant_flops: f64,
+}
+
+impl Figures {
+    /// The figures of one run of a plan.
+    pub(crate) fn new(plan: &Plan, seconds: f64) -> Self {
+        Self {
+            seconds,
+            tiles: plan.tiles(),
+            plan_peak_bytes: plan.peak_bytes(),
+            flops: plan.flops,
+            redundant_flops: plan.redundant_flops,
+        }
+    }
+
+    /// The JSON object, to which a subcommand adds its own fields.
+    pub(crate) fn json(&self) -> Map<String, Value> {
+        let mut object = Map::new();
+        object.insert("seconds".into(), json!(self.seconds));
+        object.insert("tiles".into(), json!(self.tiles));
+        object.insert("plan_peak_bytes".into(), json!(self.plan_peak_bytes));
+        object.insert("peak_rss_bytes".into(), json!(peak_rss_bytes()));
+        object.insert("flops".into(), json!(self.flops));
+        object.insert("redundant_flops".into(), json!(self.redundant_flops));
+        object
+    }
+
+    /// Two lines of text.
+    pub(crate) fn text(&self) -> String {
+        let speed = if self.seconds > 0.0 { self.flops / self.seconds / 1e9 } else { 0.0 };
+        let peak = peak_rss_bytes().map_or_else(|| "unknown".to_owned(), bytes::show);
+        format!(
+            "{:.2} s, {} tiles, {} ({:.2} % computed twice), {speed:.1} GFLOP/s\n\
+             memory: plan {}, process peak {peak}",
+            self.seconds,
+            self.tiles,
+            show_flops(self.flops),
+            self.redundant_percent(),
+            bytes::show(self.plan_peak_bytes),
+        )
+    }
+
+    pub(crate) fn redundant_percent(&self) -> f64 {
+        if self.flops > 0.0 { 100.0 * self.redundant_flops / self.flops } else { 0.0 }
+    }
+}
+
+/// An amount of arithmetic in the largest unit of which there is at least one.
+pub(crate) fn show_flops(flops: f64) -> String {
+    let units = [(1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")];
+    let (scale, unit) = units.into_iter().find(|(scale, _)| flops >= *scale).unwrap_or((1e3, "kFLOP"));
+    format!("{:.2} {unit}", flops / scale)
+}
+
+/// Writes to standard output; a reader that has gone ends the program quietly.
+pub(crate) fn print(text: &str) -> Result<(), CliError> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{text}").and_then(|()| output.flush()).map_err(|source| CliError::Stdout { source })
+}
+
+/// Writes one JSON object to standard output.
+pub(crate) fn print_json(object: Map<String, Value>) -> Result<(), CliError> {
+    print(&Value::Object(object).to_string())
+}
