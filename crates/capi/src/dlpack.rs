@@ -1,0 +1,263 @@
+//! Tensors of other frameworks without a copy, by DLPack 1.3.
+
+use std::ffi::{c_int, c_void};
+
+use tiled::tensor::DType;
+
+use crate::guard::guard;
+use crate::pointer::{Extensible, Output, array, extensible, input, write_extensible};
+use crate::status::{
+    Failure, Fallible, TILED_STATUS_DTYPE, TILED_STATUS_SHAPE, TILED_STATUS_UNSUPPORTED, tiled_status,
+};
+use crate::tensor::{TILED_DTYPE_F32, TILED_DTYPE_F64, tiled_tensor};
+
+/// The struct of this name of `dlpack.h`, before version 1.
+#[derive(Debug)]
+pub struct DLManagedTensor {
+    _opaque: (),
+}
+
+/// The struct of this name of `dlpack.h`, since version 1.
+#[derive(Debug)]
+pub struct DLManagedTensorVersioned {
+    _opaque: (),
+}
+
+/// Describes a tensor of another framework, without a copy.
+///
+/// The memory and the DLPack tensor stay the caller's: the description is valid until its deleter is called. It must
+/// lie on the CPU, hold `float` or `double`, and have one to four axes; missing ones in front become 1. `struct_size`
+/// is `sizeof(tiled_tensor)`. On failure `tensor` is untouched. Threads: any.
+///
+/// # Safety
+/// `managed` is NULL or a DLPack tensor; `tensor` is NULL or has room for `struct_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_tensor_from_dlpack(
+    managed: *const DLManagedTensor,
+    tensor: *mut tiled_tensor,
+    struct_size: u32,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        unsafe {
+            let managed = input(managed.cast::<Managed>(), "managed")?;
+            write_extensible(tensor, struct_size, "tensor", &describe(&managed.tensor)?)
+        }
+    })
+}
+
+/// As `tiled_tensor_from_dlpack`, for DLPack since version 1. A tensor of another major version is refused with
+/// `TILED_STATUS_UNSUPPORTED`.
+///
+/// # Safety
+/// `managed` is NULL or a DLPack tensor; `tensor` is NULL or has room for `struct_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_tensor_from_dlpack_versioned(
+    managed: *const DLManagedTensorVersioned,
+    tensor: *mut tiled_tensor,
+    struct_size: u32,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise; the version comes first in every version
+        unsafe {
+            let version = *input(managed.cast::<[u32; 2]>(), "managed")?;
+            if version[0] != DLPACK_MAJOR {
+                let message = format!("managed: DLPack {}.{}, wanted is 1", version[0], version[1]);
+                return Err(Failure::new(TILED_STATUS_UNSUPPORTED, message));
+            }
+            let managed = input(managed.cast::<ManagedVersioned>(), "managed")?;
+            write_extensible(tensor, struct_size, "tensor", &describe(&managed.tensor)?)
+        }
+    })
+}
+
+/// Offers memory of the caller to another framework as a DLPack tensor of four axes, without a copy.
+///
+/// The consumer calls the tensor's `deleter` once; it calls `release(user)`, which may be NULL, from whatever thread
+/// that is, and frees what this function allocated. Until then the memory must stay. On failure `managed` is
+/// untouched and `release` is not called. Threads: any.
+///
+/// # Safety
+/// `tensor` is NULL or a tensor; `release` may be called once from any thread; `managed` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_tensor_to_dlpack_versioned(
+    tensor: *const tiled_tensor,
+    release: Option<unsafe extern "C" fn(user: *mut c_void)>,
+    user: *mut c_void,
+    managed: *mut *mut DLManagedTensorVersioned,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let (tensor, managed) = unsafe { (extensible(tensor, "tensor")?, Output::new(managed, "managed")?) };
+        let memory = tensor.checked("tensor")?;
+        let offered = Box::new(Offered {
+            managed: ManagedVersioned {
+                version: [DLPACK_MAJOR, DLPACK_MINOR],
+                context: std::ptr::null_mut(),
+                deleter: Some(delete),
+                flags: 0,
+                tensor: Tensor {
+                    data: tensor.data,
+                    device: Device { kind: CPU, id: 0 },
+                    axes: 4,
+                    dtype: data_type(memory.dtype),
+                    shape: std::ptr::null_mut(),
+                    strides: std::ptr::null_mut(),
+                    byte_offset: 0,
+                },
+            },
+            shape: tensor.shape,
+            strides: tensor.strides,
+            release,
+            user,
+        });
+        let offered = Box::into_raw(offered);
+        // SAFETY: the box was made above and nothing else refers to it; its arrays live as long as it does
+        unsafe {
+            (*offered).managed.context = offered.cast();
+            (*offered).managed.tensor.shape = (&raw mut (*offered).shape).cast();
+            (*offered).managed.tensor.strides = (&raw mut (*offered).strides).cast();
+        }
+        managed.set(offered.cast());
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn delete(managed: *mut ManagedVersioned) {
+    if managed.is_null() {
+        return;
+    }
+    // SAFETY: the deleter is called once, with the tensor that holds it, which is the first field of the box that
+    // `tiled_tensor_to_dlpack_versioned` made
+    let offered = unsafe { Box::from_raw(managed.cast::<Offered>()) };
+    if let Some(release) = offered.release {
+        // SAFETY: it may be called once, by the promise made to `tiled_tensor_to_dlpack_versioned`
+        unsafe { release(offered.user) }
+    }
+}
+
+/// The description of a DLPack tensor.
+///
+/// # Safety
+/// Its shape and strides are arrays of as many numbers as it has axes, the strides possibly NULL.
+unsafe fn describe(tensor: &Tensor) -> Fallible<tiled_tensor> {
+    if tensor.device.kind != CPU {
+        let message = format!("managed: device type {} is not the CPU", tensor.device.kind);
+        return Err(Failure::new(TILED_STATUS_UNSUPPORTED, message));
+    }
+    let Some(axes) = usize::try_from(tensor.axes).ok().filter(|axes| (1..=4).contains(axes)) else {
+        let message = format!("managed: {} axes, wanted are one to four", tensor.axes);
+        return Err(Failure::new(TILED_STATUS_SHAPE, message));
+    };
+    let dtype = match (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes) {
+        (FLOAT, 32, 1) => TILED_DTYPE_F32,
+        (FLOAT, 64, 1) => TILED_DTYPE_F64,
+        (code, bits, lanes) => {
+            let message =
+                format!("managed: type of code {code}, {bits} bits, {lanes} lanes is neither f32 nor f64");
+            return Err(Failure::new(TILED_STATUS_DTYPE, message));
+        }
+    };
+    let mut described = tiled_tensor { dtype, shape: [1; 4], ..tiled_tensor::initial() };
+    // SAFETY: the caller's promise
+    described.shape[4 - axes..].copy_from_slice(unsafe { array(tensor.shape, axes, "managed: shape")? });
+    if tensor.strides.is_null() {
+        let mut stride = 1_i64;
+        for axis in (0..4).rev() {
+            described.strides[axis] = stride;
+            stride = stride
+                .checked_mul(described.shape[axis])
+                .ok_or_else(|| Failure::range(format!("managed: shape {:?} overflows", described.shape)))?;
+        }
+    } else {
+        // SAFETY: the caller's promise
+        described.strides[4 - axes..]
+            .copy_from_slice(unsafe { array(tensor.strides, axes, "managed: strides")? });
+    }
+    let offset =
+        usize::try_from(tensor.byte_offset).map_err(|_| Failure::range("managed: byte_offset overflows"))?;
+    if !tensor.data.is_null() {
+        described.data = tensor.data.wrapping_byte_add(offset);
+    }
+    described.checked("managed")?;
+    Ok(described)
+}
+
+const fn data_type(dtype: DType) -> DataType {
+    let bits = match dtype {
+        DType::F32 => 32,
+        DType::F64 => 64,
+    };
+    DataType { code: FLOAT, bits, lanes: 1 }
+}
+
+const DLPACK_MAJOR: u32 = 1;
+const DLPACK_MINOR: u32 = 3;
+/// `kDLCPU`.
+const CPU: c_int = 1;
+/// `kDLFloat`.
+const FLOAT: u8 = 2;
+
+#[repr(C)]
+struct Device {
+    kind: c_int,
+    id: i32,
+}
+
+#[repr(C)]
+struct DataType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: Device,
+    axes: i32,
+    dtype: DataType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+#[repr(C)]
+struct Managed {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(managed: *mut Self)>,
+}
+
+#[repr(C)]
+struct ManagedVersioned {
+    version: [u32; 2],
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(managed: *mut Self)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// What is offered, with the arrays that it points to.
+#[repr(C)]
+struct Offered {
+    managed: ManagedVersioned,
+    shape: [i64; 4],
+    strides: [i64; 4],
+    release: Option<unsafe extern "C" fn(user: *mut c_void)>,
+    user: *mut c_void,
+}
+
+// the layout of dlpack.h on 64-bit targets; tests/abi/dlpack.c holds the same in C
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    use std::mem::offset_of;
+    assert!(
+        size_of::<Tensor>() == 48 && offset_of!(Tensor, shape) == 24 && offset_of!(Tensor, byte_offset) == 40
+    );
+    assert!(
+        offset_of!(Tensor, dtype) == 20 && offset_of!(Tensor, axes) == 16 && offset_of!(Tensor, device) == 8
+    );
+    assert!(size_of::<Managed>() == 64 && offset_of!(Managed, deleter) == 56);
+    assert!(size_of::<ManagedVersioned>() == 80 && offset_of!(ManagedVersioned, tensor) == 32);
+};

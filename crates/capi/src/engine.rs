@@ -1,0 +1,236 @@
+//! Engines: a backend, its threads and the memory that single operators work in.
+
+use std::ffi::c_char;
+use std::sync::OnceLock;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use tiled::cpu::{CpuBackend, Isa};
+use tiled::kernel::{Backend, Reference};
+use tiled::tensor::Element;
+
+use crate::guard::guard;
+use crate::handle::{self, Opaque};
+use crate::log;
+use crate::operator::Workspace;
+use crate::pointer::{Extensible, Output, TextOutput, extensible_or_initial, text, write_extensible};
+use crate::status::{Failure, Fallible, TILED_STATUS_OUT_OF_MEMORY, tiled_status};
+
+/// A backend, its threads and the memory that single operators work in, which is kept between calls.
+///
+/// A call that changes it (every operator) has it alone: have one engine per thread. Planning and executors only
+/// read it.
+#[derive(Debug)]
+pub struct tiled_engine {
+    _opaque: (),
+}
+
+impl Opaque for tiled_engine {
+    type Object = Engine;
+    const KIND: usize = 2;
+    const NAME: &'static str = "engine";
+}
+
+/// What an engine is to be.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct tiled_engine_options {
+    /// The size of the struct, as `tiled_engine_options_init` sets it.
+    pub struct_size: u32,
+    /// The threads, 1 to 1024; 0 for one per core.
+    pub threads: u32,
+    /// `"avx512"`, `"avx2"`, `"portable"`, or `"reference"` for the naive oracle; NULL for the best that this CPU has
+    /// (or what the environment variable `TILED_ISA` names). Read during the call.
+    pub isa: *const c_char,
+}
+
+// SAFETY: repr(C), the size first, and integers and a pointer, which take any bits
+unsafe impl Extensible for tiled_engine_options {
+    const NAME: &'static str = "tiled_engine_options";
+    const FIRST_SIZE: usize = size_of::<Self>();
+
+    fn initial() -> Self {
+        Self { struct_size: crate::size_of_u32::<Self>(), threads: 0, isa: std::ptr::null() }
+    }
+}
+
+/// Sets every field to its default: a thread per core, the best instruction set.
+/// `struct_size` is `sizeof(tiled_engine_options)`.
+///
+/// # Safety
+/// `options` is NULL or has room for `struct_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_engine_options_init(
+    options: *mut tiled_engine_options,
+    struct_size: u32,
+) -> tiled_status {
+    // SAFETY: the caller's promise
+    guard(|| unsafe { write_extensible(options, struct_size, "options", &tiled_engine_options::initial()) })
+}
+
+/// Makes an engine; `options` may be NULL for the defaults.
+///
+/// The handle is the caller's, to be freed with `tiled_engine_free`. On failure `engine` is untouched. Threads: any.
+///
+/// # Safety
+/// `options` is NULL or a struct with its size set; `engine` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_engine_new(
+    options: *const tiled_engine_options,
+    engine: *mut *mut tiled_engine,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let (options, engine) =
+            unsafe { (extensible_or_initial(options, "options")?, Output::new(engine, "engine")?) };
+        let isa = if options.isa.is_null() {
+            None
+        } else {
+            // SAFETY: the caller's promise
+            Some(unsafe { text(options.isa, "isa")? })
+        };
+        let made = Engine::new(isa, options.threads)?;
+        log::info(|| format!("engine {} with {} threads", made.name(), made.threads()));
+        engine.set(handle::insert(made)?);
+        Ok(())
+    })
+}
+
+/// The name of the backend with its instruction set, as `"cpu-avx512"`: UTF-8, ended by a NUL.
+///
+/// With a `capacity` of 0 only `length`, in bytes without the NUL, is written. On failure nothing is written.
+/// Threads: any.
+///
+/// # Safety
+/// `buffer` is NULL or has room for `capacity` bytes; `length` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_engine_name(
+    engine: *const tiled_engine,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let output = unsafe { TextOutput::new(buffer, capacity, length)? };
+        handle::shared(engine, "engine", |engine| output.set(&engine.name()))
+    })
+}
+
+/// The number of threads. On failure `threads` is untouched. Threads: any.
+///
+/// # Safety
+/// `threads` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_engine_threads(
+    engine: *const tiled_engine,
+    threads: *mut u32,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let threads = unsafe { Output::new(threads, "threads")? };
+        handle::shared(engine, "engine", |engine| {
+            threads.set(u32::try_from(engine.threads()).unwrap_or(u32::MAX));
+            Ok(())
+        })
+    })
+}
+
+/// Frees an engine; NULL does nothing. Plans and executors made with it stay. Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn tiled_engine_free(engine: *mut tiled_engine) -> tiled_status {
+    guard(|| handle::free(engine, "engine"))
+}
+
+/// A backend, its threads and the memory that single operators work in.
+#[derive(Debug)]
+pub struct Engine {
+    choice: Choice,
+    pool: ThreadPool,
+    single: Workspace<f32>,
+    double: Workspace<f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    Reference,
+    Cpu(Isa),
+}
+
+impl Engine {
+    /// An engine for the instruction set of this name, or the best one.
+    pub(crate) fn new(isa: Option<&str>, threads: u32) -> Fallible<Self> {
+        let choice = match isa {
+            Some("reference") => Choice::Reference,
+            Some(name) => Choice::Cpu(CpuBackend::with_isa(name.parse()?)?.isa()),
+            None => Choice::Cpu(CpuBackend::new()?.isa()),
+        };
+        if threads > MAX_THREADS {
+            return Err(Failure::range(format!("threads is {threads}, must be at most {MAX_THREADS}")));
+        }
+        let threads = match threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads as usize,
+        };
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|index| format!("tiled-{index}"))
+            .build()
+            .map_err(|error| {
+                Failure::new(TILED_STATUS_OUT_OF_MEMORY, format!("cannot start threads: {error}"))
+            })?;
+        Ok(Self { choice, pool, single: Workspace::default(), double: Workspace::default() })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        <f32 as Real>::backend(self).name()
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.pool.current_num_threads()
+    }
+
+    /// The backend, the threads and the memory for an element type.
+    pub(crate) fn parts<T: Real>(&mut self) -> (&'static dyn Backend<T>, &ThreadPool, &mut Workspace<T>) {
+        let backend = T::backend(self);
+        let (pool, workspace) = T::workspace(self);
+        (backend, pool, workspace)
+    }
+}
+
+/// An element type that engines have a workspace for.
+pub(crate) trait Real: Element {
+    /// The backend, which lives as long as the program: executors refer to it.
+    fn backend(engine: &Engine) -> &'static dyn Backend<Self>;
+    /// The threads and the memory.
+    fn workspace(engine: &mut Engine) -> (&ThreadPool, &mut Workspace<Self>);
+}
+
+macro_rules! real {
+    ($type:ident, $field:ident) => {
+        impl Real for $type {
+            fn backend(engine: &Engine) -> &'static dyn Backend<Self> {
+                match engine.choice {
+                    Choice::Reference => &Reference,
+                    Choice::Cpu(isa) => cpu(isa),
+                }
+            }
+            fn workspace(engine: &mut Engine) -> (&ThreadPool, &mut Workspace<Self>) {
+                (&engine.pool, &mut engine.$field)
+            }
+        }
+    };
+}
+
+real!(f32, single);
+real!(f64, double);
+
+/// The backend of an instruction set that this CPU has, made once.
+fn cpu(isa: Isa) -> &'static CpuBackend {
+    static BACKENDS: [OnceLock<CpuBackend>; Isa::ALL.len()] = [const { OnceLock::new() }; Isa::ALL.len()];
+    let place = Isa::ALL.iter().position(|known| *known == isa).unwrap_or(0);
+    BACKENDS[place].get_or_init(|| {
+        CpuBackend::with_isa(isa).expect("invariant: the engine has checked the instruction set")
+    })
+}
+
+const MAX_THREADS: u32 = 1024;

@@ -1,0 +1,81 @@
+//! The one boundary that every call passes: a failure or a panic becomes a status.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+use crate::log;
+use crate::status::{Failure, Fallible, TILED_STATUS_OK, TILED_STATUS_PANIC, keep, tiled_status};
+
+/// Runs the body of an exported function.
+///
+/// A panic leaves an exclusively used handle poisoned, because the lock around it is dropped while unwinding.
+pub(crate) fn guard(body: impl FnOnce() -> Fallible) -> tiled_status {
+    quiet_panics();
+    let outer = INSIDE.replace(true);
+    // what a panic can leave half changed lies behind a handle's lock, which is poisoned then
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        inject(Injection::AtEntry);
+        body()
+    }));
+    INSIDE.set(outer);
+    let failure = match result {
+        Ok(Ok(())) => return TILED_STATUS_OK,
+        Ok(Err(failure)) => failure,
+        Err(payload) => Failure::new(TILED_STATUS_PANIC, format!("internal error: {}", text(&*payload))),
+    };
+    log::error(&failure.message);
+    keep(failure.message);
+    failure.status
+}
+
+fn text(payload: &(dyn Any + Send)) -> &str {
+    payload
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| payload.downcast_ref::<&str>().copied())
+        .unwrap_or("panic without a message")
+}
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static INJECTED: Cell<Option<Injection>> = const { Cell::new(None) };
+}
+
+/// Keeps panics that are caught here from being printed: a library does not write to the caller's terminal.
+fn quiet_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !INSIDE.get() {
+                before(info);
+            }
+        }));
+    });
+}
+
+/// Where a test wants a panic.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Injection {
+    /// Before anything is looked at.
+    AtEntry,
+    /// With the first handle that is used exclusively held.
+    WithHandle,
+}
+
+/// Makes the next call of this thread that gets there panic; for tests.
+#[doc(hidden)]
+pub fn inject_panic(injection: Option<Injection>) {
+    INJECTED.set(injection);
+}
+
+/// Panics where a test asked for it.
+pub(crate) fn inject(here: Injection) {
+    if INJECTED.get() == Some(here) {
+        INJECTED.set(None);
+        panic!("injected panic");
+    }
+}

@@ -1,0 +1,119 @@
+//! What a run is to compute.
+
+use tiled::graph::{Loss, Mode, Objective};
+
+use crate::guard::guard;
+use crate::pointer::{Extensible, write_extensible};
+use crate::status::{Failure, Fallible, tiled_status};
+
+/// Batch normalisation uses running statistics, dropout does nothing.
+pub const TILED_MODE_EVAL: i32 = 0;
+/// Batch normalisation uses the image's statistics, dropout drops.
+pub const TILED_MODE_TRAIN: i32 = 1;
+
+/// No gradients.
+pub const TILED_LOSS_NONE: i32 = 0;
+/// The caller gives the gradient with respect to each output.
+pub const TILED_LOSS_GRAD_OUTPUT: i32 = 1;
+/// The sum of all outputs.
+pub const TILED_LOSS_SUM: i32 = 2;
+/// Mean squared error of the first output against a target of its shape.
+pub const TILED_LOSS_MEAN_SQUARED_ERROR: i32 = 3;
+/// Mean over pixels of the cross-entropy of the first output against a target of `target_channels` channels: 1 for
+/// class numbers (negative: ignored), or the output's channels for probabilities.
+pub const TILED_LOSS_CROSS_ENTROPY: i32 = 4;
+
+/// What a run is to compute.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct tiled_objective {
+    /// The size of the struct, as `tiled_objective_init` sets it.
+    pub struct_size: u32,
+    /// `TILED_MODE_EVAL` or `TILED_MODE_TRAIN`.
+    pub mode: i32,
+    /// One of `TILED_LOSS_…`.
+    pub loss: i32,
+    /// Not zero where the outputs are wanted.
+    pub outputs: i32,
+    /// Not zero where the gradients with respect to the inputs are wanted.
+    pub grad_inputs: i32,
+    /// Not zero where the gradients with respect to the parameters are wanted.
+    pub grad_params: i32,
+    /// The channels of the target of a cross-entropy.
+    pub target_channels: i64,
+    /// The seed of dropout.
+    pub seed: u64,
+}
+
+// SAFETY: repr(C), the size first, and integers
+unsafe impl Extensible for tiled_objective {
+    const NAME: &'static str = "tiled_objective";
+    const FIRST_SIZE: usize = size_of::<Self>();
+
+    fn initial() -> Self {
+        Self {
+            struct_size: crate::size_of_u32::<Self>(),
+            mode: TILED_MODE_EVAL,
+            loss: TILED_LOSS_NONE,
+            outputs: 1,
+            grad_inputs: 0,
+            grad_params: 0,
+            target_channels: 1,
+            seed: 0,
+        }
+    }
+}
+
+/// Sets every field to its default: the outputs in evaluation. `struct_size` is `sizeof(tiled_objective)`.
+///
+/// # Safety
+/// `objective` is NULL or has room for `struct_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_objective_init(
+    objective: *mut tiled_objective,
+    struct_size: u32,
+) -> tiled_status {
+    // SAFETY: the caller's promise
+    guard(|| unsafe { write_extensible(objective, struct_size, "objective", &tiled_objective::initial()) })
+}
+
+impl tiled_objective {
+    pub(crate) fn checked(&self) -> Fallible<Objective> {
+        let mode = match self.mode {
+            TILED_MODE_EVAL => Mode::Eval,
+            TILED_MODE_TRAIN => Mode::Train,
+            mode => return Err(Failure::invalid(format!("objective: mode {mode} is not one"))),
+        };
+        let loss = match self.loss {
+            TILED_LOSS_NONE => None,
+            TILED_LOSS_GRAD_OUTPUT => Some(Loss::GradOutput),
+            TILED_LOSS_SUM => Some(Loss::Sum),
+            TILED_LOSS_MEAN_SQUARED_ERROR => Some(Loss::MeanSquaredError),
+            TILED_LOSS_CROSS_ENTROPY => {
+                let target_channels = usize::try_from(self.target_channels).unwrap_or(0);
+                if target_channels == 0 {
+                    let got = self.target_channels;
+                    return Err(Failure::range(format!(
+                        "objective: target_channels is {got}, must be at least 1"
+                    )));
+                }
+                Some(Loss::CrossEntropy { target_channels })
+            }
+            loss => return Err(Failure::invalid(format!("objective: loss {loss} is not one"))),
+        };
+        if loss.is_none() && (self.grad_inputs != 0 || self.grad_params != 0) {
+            return Err(Failure::invalid("objective: gradients are wanted without a loss"));
+        }
+        if self.outputs == 0 && self.grad_inputs == 0 && self.grad_params == 0 && loss.is_none() {
+            return Err(Failure::invalid("objective: nothing is wanted"));
+        }
+        Ok(Objective {
+            mode,
+            outputs: self.outputs != 0,
+            loss,
+            grad_inputs: self.grad_inputs != 0,
+            grad_params: self.grad_params != 0,
+            seed: self.seed,
+        })
+    }
+}

@@ -1,0 +1,80 @@
+//! Single operators on memory of the caller, tile by tile.
+
+mod conv2d;
+mod pool2d;
+mod tiles;
+
+pub use conv2d::*;
+pub use pool2d::*;
+pub use tiles::Workspace;
+pub(crate) use tiles::require_memory;
+
+use tiled::kernel::Backend;
+use tiled::tensor::Element;
+
+use crate::guard::guard;
+use crate::pointer::{Extensible, write_extensible};
+use crate::status::{Failure, Fallible, tiled_status};
+
+/// How an operator is cut into tiles. The result does not depend on it, but for the last bits of weight gradients.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct tiled_operator_options {
+    /// The size of the struct, as `tiled_operator_options_init` sets it.
+    pub struct_size: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// The most bytes that the call's windows, packed weights and partial sums may take; 0 for about 64 MiB.
+    pub memory_bytes: u64,
+    /// Height and width of a tile of the result (of the output gradient for weight gradients); 0 for what the
+    /// memory allows. Larger than the tensor means the whole of it.
+    pub tile: [i64; 2],
+}
+
+// SAFETY: repr(C), the size first, and integers
+unsafe impl Extensible for tiled_operator_options {
+    const NAME: &'static str = "tiled_operator_options";
+    const FIRST_SIZE: usize = size_of::<Self>();
+
+    fn initial() -> Self {
+        Self { struct_size: crate::size_of_u32::<Self>(), reserved: 0, memory_bytes: 0, tile: [0, 0] }
+    }
+}
+
+/// Sets every field to its default: tiles of about 64 MiB. `struct_size` is `sizeof(tiled_operator_options)`.
+///
+/// # Safety
+/// `options` is NULL or has room for `struct_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_operator_options_init(
+    options: *mut tiled_operator_options,
+    struct_size: u32,
+) -> tiled_status {
+    // SAFETY: the caller's promise
+    guard(|| unsafe { write_extensible(options, struct_size, "options", &tiled_operator_options::initial()) })
+}
+
+/// Checks a batch and extents that two tensors must share.
+fn require(what: &str, got: &[usize], expected: &[usize]) -> Fallible {
+    if got == expected {
+        return Ok(());
+    }
+    Err(Failure::shape(format!("{what} is {got:?}, wanted is {expected:?}")))
+}
+
+/// Height and width as coordinates.
+fn extents(shape: [usize; 4], name: &str) -> Fallible<[i64; 2]> {
+    let [_, _, height, width] = shape;
+    let extent = |what: &str, size: usize| match i64::try_from(size) {
+        Ok(extent) if extent <= tiled::graph::MAX_EXTENT => Ok(extent),
+        _ => Err(Failure::range(format!("{name}: {what} is {size}, must be at most 2^30"))),
+    };
+    Ok([extent("height", height)?, extent("width", width)?])
+}
+
+/// The bytes of a window element per column and row: batch times channels, rounded up to the backend's block.
+fn plane_bytes<T: Element>(backend: &dyn Backend<T>, batch: usize, channels: usize) -> u128 {
+    let block = backend.block(channels).max(1);
+    let lanes = channels.div_ceil(block) as u128 * block as u128;
+    batch as u128 * lanes * size_of::<T>() as u128
+}

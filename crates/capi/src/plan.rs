@@ -1,0 +1,363 @@
+//! Plans: what a run will do and the memory that it will take.
+
+use std::ffi::c_char;
+
+use tiled::graph::{Hold, Plan, PlanOptions, Planner, Tiling, infer_nchw};
+
+use crate::engine::{Real, tiled_engine};
+use crate::geometry::tiled_region;
+use crate::graph::{shapes, tiled_graph};
+use crate::grid::tile_index;
+use crate::guard::guard;
+use crate::handle::{self, Opaque};
+use crate::log;
+use crate::objective::tiled_objective;
+use crate::pointer::{Extensible, Output, TextOutput, extensible_or_initial, write_extensible};
+use crate::status::{Failure, Fallible, tiled_status};
+use crate::tensor::with_element;
+
+/// What a run will do: passes over the image in tiles, with the memory and the arithmetic that they take.
+///
+/// Immutable; `const` handles may be shared by threads.
+#[derive(Debug)]
+pub struct tiled_plan {
+    _opaque: (),
+}
+
+impl Opaque for tiled_plan {
+    type Object = Plan;
+    const KIND: usize = 5;
+    const NAME: &'static str = "plan";
+}
+
+/// The planner chooses.
+pub const TILED_HOLD_AUTO: i32 = 0;
+/// Windows of a few rows slide down the image; rows are computed once.
+pub const TILED_HOLD_SLIDE: i32 = 1;
+/// Every tile computes its whole region; overlaps are computed again.
+pub const TILED_HOLD_RECOMPUTE: i32 = 2;
+/// Whole tensors in memory: the untiled run.
+pub const TILED_HOLD_MATERIALISE: i32 = 3;
+
+/// What may be asked of a plan.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct tiled_plan_options {
+    /// The size of the struct, as `tiled_plan_options_init` sets it.
+    pub struct_size: u32,
+    /// One of `TILED_HOLD_…`.
+    pub hold: i32,
+    /// The most bytes that the run may hold; 0 for any.
+    pub memory_bytes: u64,
+    /// Height and width of a tile of the first output; both 0 for what the planner or `grid` says.
+    pub tile: [i64; 2],
+    /// Rows and columns of tiles; both 0 for what the planner or `tile` says.
+    pub grid: [i64; 2],
+    /// The tiles that may run at a time; 0 for what the planner says.
+    pub lanes: u32,
+    /// The cores to plan for; 0 for the engine's threads.
+    pub parallelism: u32,
+    /// Bytes that the caller holds beside the run and that count towards the budget.
+    pub resident_bytes: u64,
+}
+
+// SAFETY: repr(C), the size first, and integers
+unsafe impl Extensible for tiled_plan_options {
+    const NAME: &'static str = "tiled_plan_options";
+    const FIRST_SIZE: usize = size_of::<Self>();
+
+    fn initial() -> Self {
+        Self {
+            struct_size: crate::size_of_u32::<Self>(),
+            hold: TILED_HOLD_AUTO,
+            memory_bytes: 0,
+            tile: [0, 0],
+            grid: [0, 0],
+            lanes: 0,
+            parallelism: 0,
+            resident_bytes: 0,
+        }
+    }
+}
+
+/// What a plan states before it runs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct tiled_plan_summary {
+    /// The size of the struct, set by the caller to `sizeof(tiled_plan_summary)`.
+    pub struct_size: u32,
+    /// The element type, `TILED_DTYPE_…`.
+    pub dtype: i32,
+    /// The most bytes that the run holds: a promise.
+    pub peak_bytes: u64,
+    /// The part of them for windows.
+    pub windows_bytes: u64,
+    /// The part of them for values kept whole.
+    pub stores_bytes: u64,
+    /// The part of them for parameters and their gradients.
+    pub parameters_bytes: u64,
+    /// The arithmetic, in floating-point operations.
+    pub flops: f64,
+    /// The part of it that an untiled run does not do.
+    pub redundant_flops: f64,
+    /// The time that the cost model predicts, in seconds.
+    pub predicted_seconds: f64,
+    /// The passes over the image.
+    pub sweeps: u64,
+    /// The steps of all passes, as progress counts them.
+    pub steps: u64,
+    /// The tiles that run at a time.
+    pub lanes: u64,
+}
+
+// SAFETY: repr(C), the size first, and numbers
+unsafe impl Extensible for tiled_plan_summary {
+    const NAME: &'static str = "tiled_plan_summary";
+    const FIRST_SIZE: usize = size_of::<Self>();
+
+    fn initial() -> Self {
+        Self {
+            struct_size: crate::size_of_u32::<Self>(),
+            dtype: 0,
+            peak_bytes: 0,
+            windows_bytes: 0,
+            stores_bytes: 0,
+            parameters_bytes: 0,
+            flops: 0.0,
+            redundant_flops: 0.0,
+            predicted_seconds: 0.0,
+            sweeps: 0,
+            steps: 0,
+            lanes: 0,
+        }
+    }
+}
+
+/// Sets every field to its default: the fastest plan. `struct_size` is `sizeof(tiled_plan_options)`.
+///
+/// # Safety
+/// `options` is NULL or has room for `struct_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_plan_options_init(
+    options: *mut tiled_plan_options,
+    struct_size: u32,
+) -> tiled_status {
+    // SAFETY: the caller's promise
+    guard(|| unsafe { write_extensible(options, struct_size, "options", &tiled_plan_options::initial()) })
+}
+
+/// Plans runs of a network on an engine's backend: the least predicted time within the budget.
+///
+/// `input_shapes` holds four extents (NCHW) for each of `count` inputs. `objective` and `options` may be NULL for the
+/// outputs in evaluation and the fastest plan. The handle is the caller's, to be freed with `tiled_plan_free`; it
+/// depends on neither engine nor network afterwards. On failure (`TILED_STATUS_BUDGET`: the message names the smallest
+/// budget that works) `plan` is untouched. Threads: any.
+///
+/// # Safety
+/// `input_shapes` is NULL or `4·count` numbers can be read from it; structs are NULL or have their size set; `plan` is
+/// NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_plan_new(
+    engine: *const tiled_engine,
+    graph: *const tiled_graph,
+    dtype: i32,
+    input_shapes: *const i64,
+    count: usize,
+    objective: *const tiled_objective,
+    options: *const tiled_plan_options,
+    plan: *mut *mut tiled_plan,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let (inputs, objective, options, plan) = unsafe {
+            (
+                shapes(input_shapes, count)?,
+                extensible_or_initial(objective, "objective")?,
+                extensible_or_initial(options, "options")?,
+                Output::new(plan, "plan")?,
+            )
+        };
+        let dtype = crate::tensor::dtype(dtype)?;
+        let objective = objective.checked()?;
+        let made = handle::shared(engine, "engine", |engine| {
+            let options = options.checked(engine.threads())?;
+            handle::shared(graph, "graph", |graph| {
+                let shapes = infer_nchw(graph, &inputs)?;
+                with_element!(dtype, T => {
+                    let backend = <T as Real>::backend(engine);
+                    Ok(Planner::<T>::new(graph, &shapes, &objective, backend).plan(&options)?)
+                })
+            })
+        })?;
+        log::info(|| format!("plan of {} bytes, {:.3e} operations", made.peak_bytes(), made.flops));
+        plan.set(handle::insert(made)?);
+        Ok(())
+    })
+}
+
+/// Frees a plan; NULL does nothing. Executors made with it stay. Threads: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn tiled_plan_free(plan: *mut tiled_plan) -> tiled_status {
+    guard(|| handle::free(plan, "plan"))
+}
+
+/// What the plan states: memory, arithmetic, steps. `struct_size` is `sizeof(tiled_plan_summary)`.
+///
+/// On failure `summary` is untouched. Threads: any.
+///
+/// # Safety
+/// `summary` is NULL or has room for `struct_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_plan_summarise(
+    plan: *const tiled_plan,
+    summary: *mut tiled_plan_summary,
+    struct_size: u32,
+) -> tiled_status {
+    guard(|| {
+        let stated = handle::shared(plan, "plan", |plan| {
+            let memory = &plan.memory;
+            Ok(tiled_plan_summary {
+                struct_size: crate::size_of_u32::<tiled_plan_summary>(),
+                dtype: crate::tensor::dtype_number(plan.dtype),
+                peak_bytes: plan.peak_bytes(),
+                windows_bytes: memory.windows_bytes,
+                stores_bytes: memory.stores_bytes,
+                parameters_bytes: memory.parameters_bytes + memory.gradients_bytes,
+                flops: plan.flops,
+                redundant_flops: plan.redundant_flops,
+                predicted_seconds: plan.predicted_seconds,
+                sweeps: plan.sweeps.len() as u64,
+                steps: plan.sweeps.iter().map(|sweep| sweep.steps).sum(),
+                lanes: plan.lanes as u64,
+            })
+        })?;
+        // SAFETY: the caller's promise
+        unsafe { write_extensible(summary, struct_size, "summary", &stated) }
+    })
+}
+
+/// The rows and columns of tiles and the number of nodes of a pass over the image.
+///
+/// On failure `counts`, three numbers, is untouched. Threads: any.
+///
+/// # Safety
+/// `counts` is NULL or three numbers can be written to it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_plan_sweep(
+    plan: *const tiled_plan,
+    sweep: usize,
+    counts: *mut i64,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise; an array of three has the alignment of one
+        let counts = unsafe { Output::new(counts.cast::<[i64; 3]>(), "counts")? };
+        handle::shared(plan, "plan", |plan| {
+            let sweep = of(plan, sweep)?;
+            let [rows, cols] = sweep.grid.counts();
+            counts.set(
+                [rows, cols, sweep.sweep.nodes.len()].map(|count| i64::try_from(count).unwrap_or(i64::MAX)),
+            );
+            Ok(())
+        })
+    })
+}
+
+/// The name of a node of a pass: UTF-8, ended by a NUL.
+///
+/// With a `capacity` of 0 only `length`, in bytes without the NUL, is written. On failure nothing is written.
+/// Threads: any.
+///
+/// # Safety
+/// `buffer` is NULL or has room for `capacity` bytes; `length` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_plan_node_name(
+    plan: *const tiled_plan,
+    sweep: usize,
+    node: usize,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let output = unsafe { TextOutput::new(buffer, capacity, length)? };
+        handle::shared(plan, "plan", |plan| {
+            let nodes = &of(plan, sweep)?.sweep.nodes;
+            require_node(node, nodes.len())?;
+            output.set(&plan.program.nodes[nodes[node].node].name)
+        })
+    })
+}
+
+/// The region of a node's tensor that a tile needs, halo included and clipped to the image.
+///
+/// On failure `region` is untouched. Threads: any.
+///
+/// # Safety
+/// `region` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_plan_region(
+    plan: *const tiled_plan,
+    sweep: usize,
+    node: usize,
+    row: i64,
+    col: i64,
+    region: *mut tiled_region,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let region = unsafe { Output::new(region, "region")? };
+        handle::shared(plan, "plan", |plan| {
+            let sweep = of(plan, sweep)?;
+            require_node(node, sweep.sweep.nodes.len())?;
+            region.set(sweep.region(node, tile_index(&sweep.grid, row, col)?).into());
+            Ok(())
+        })
+    })
+}
+
+fn of(plan: &Plan, sweep: usize) -> Fallible<&tiled::graph::SweepPlan> {
+    let count = plan.sweeps.len();
+    plan.sweeps.get(sweep).ok_or_else(|| Failure::range(format!("sweep is {sweep}, the plan has {count}")))
+}
+
+fn require_node(node: usize, count: usize) -> Fallible {
+    if node < count {
+        return Ok(());
+    }
+    Err(Failure::range(format!("node is {node}, the sweep has {count}")))
+}
+
+impl tiled_plan_options {
+    fn checked(&self, threads: usize) -> Fallible<PlanOptions> {
+        let hold = match self.hold {
+            TILED_HOLD_AUTO => Hold::Auto,
+            TILED_HOLD_SLIDE => Hold::Slide,
+            TILED_HOLD_RECOMPUTE => Hold::Recompute,
+            TILED_HOLD_MATERIALISE => Hold::Materialise,
+            hold => return Err(Failure::invalid(format!("options: hold {hold} is not one"))),
+        };
+        let tiling = match (self.tile, self.grid) {
+            ([0, 0], [0, 0]) => Tiling::Auto,
+            (tile, [0, 0]) => Tiling::Tile(tile),
+            ([0, 0], grid) => Tiling::Grid(grid),
+            _ => return Err(Failure::invalid("options: both tile and grid are given")),
+        };
+        if self.lanes > MAX_LANES || self.parallelism > MAX_LANES {
+            return Err(Failure::range(format!(
+                "options: lanes and parallelism must be at most {MAX_LANES}"
+            )));
+        }
+        Ok(PlanOptions {
+            memory_bytes: (self.memory_bytes > 0).then_some(self.memory_bytes),
+            tiling,
+            hold,
+            lanes: (self.lanes > 0).then_some(self.lanes as usize),
+            parallelism: if self.parallelism > 0 { self.parallelism as usize } else { threads },
+            resident_bytes: self.resident_bytes,
+            ..PlanOptions::default()
+        })
+    }
+}
+
+const MAX_LANES: u32 = 1024;
