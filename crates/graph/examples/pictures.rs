@@ -75,7 +75,7 @@ const PICTURES: [Picture; 5] = [
         loss: Some(Loss::Sum),
         hold: Hold::Auto,
         tiling: Tiling::Auto,
-        budget: Some(3 << 30),
+        budget: Some(1 << 30),
     },
 ];
 

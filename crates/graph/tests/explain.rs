@@ -236,3 +236,17 @@ fn pictures_of_extreme_shapes_are_well_formed() {
         assert!(explain_xml::texts(&plan.to_svg()).contains(&"conv4".to_owned()));
     }
 }
+
+/// The text under "Reading a plan". To bring it up to date, copy what the example `pictures` writes beside the picture.
+#[test]
+fn the_book_shows_the_text_of_a_plan_as_it_is() {
+    let page = include_str!("../../../docs/src/concepts/plans-and-budgets.md");
+    let tiling = Tiling::Tile([8, 43]);
+    let options = PlanOptions { hold: Hold::Slide, tiling, ..PlanOptions::default() };
+    let text = plan("light", [512, 512], &Objective::inference(), &options).to_text();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        // the prediction depends on constants that are measured anew
+        let line = line.split("; predicted").next().unwrap_or(line);
+        assert!(page.contains(line), "not in the book: {line}");
+    }
+}

@@ -10,12 +10,13 @@ use crate::{Memory, SweepPlan};
 impl Serialize for Description<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let plan = self.plan;
-        let mut map = serializer.serialize_struct("Plan", 11)?;
+        let mut map = serializer.serialize_struct("Plan", 12)?;
         map.serialize_field("dtype", plan.dtype.name())?;
         map.serialize_field("lanes", &plan.lanes)?;
         map.serialize_field("tiles", &plan.tiles())?;
         map.serialize_field("plan_peak_bytes", &plan.peak_bytes())?;
         map.serialize_field("memory", &Parts(plan.memory))?;
+        map.serialize_field("stores_in_files", &plan.stores_in_files)?;
         map.serialize_field("flops", &plan.flops)?;
         map.serialize_field("redundant_flops", &plan.redundant_flops)?;
         map.serialize_field("predicted_seconds", &plan.predicted_seconds)?;

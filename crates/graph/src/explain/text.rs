@@ -32,6 +32,11 @@ fn write_plan(out: &mut String, plan: &Plan) -> fmt::Result {
         rows.push([name.to_owned(), grouped(part), mebibytes(part)]);
     }
     table(out, &rows, &[Align::Left, Align::Right, Align::Right])?;
+    if plan.stores_in_files && !plan.program.stores.is_empty() {
+        let stores =
+            plan.program.stores.iter().map(|store| store.name.as_str()).collect::<Vec<_>>().join(", ");
+        writeln!(out, "\nkept between sweeps, in files: {stores}")?;
+    }
     for (index, sweep) in plan.sweeps.iter().enumerate() {
         write_sweep(out, plan, sweep, index)?;
     }

@@ -116,7 +116,7 @@ fn draw_caption(canvas: &mut Canvas, [x, y]: [f64; 2], facts: &Facts, state: &St
     let cols = state.region.cols();
     let step = match state.now {
         rows if rows.is_empty() => "not in this step".to_owned(),
-        rows => format!("step: {rows} × {cols}"),
+        rows => format!("{rows} × {cols}"),
     };
     line(3.0, "small", &step);
     if facts.ring_rows > 0 {
