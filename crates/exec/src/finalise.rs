@@ -17,7 +17,8 @@ pub(crate) struct State<'a, T: Element> {
     pub(crate) derived: &'a mut [Vec<T>],
     pub(crate) gradients: &'a mut [Option<Vec<T>>],
     pub(crate) params: &'a mut Parameters<T>,
-    pub(crate) loss: &'a mut Option<f64>,
+    /// The parts of the loss, by reduction.
+    pub(crate) losses: &'a mut Vec<(usize, f64)>,
 }
 
 impl<T: Element> State<'_, T> {
@@ -50,7 +51,7 @@ impl<T: Element> State<'_, T> {
             Finaliser::ParamGrad { reduction, param } => self.param_grad(*reduction, *param),
             Finaliser::Loss { reduction, scale } => {
                 let sum: f64 = self.sums(*reduction)[0];
-                *self.loss = Some(self.loss.unwrap_or(0.0) + sum * scale);
+                self.losses.push((*reduction, sum * scale));
             }
         }
     }

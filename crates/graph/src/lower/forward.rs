@@ -322,7 +322,8 @@ impl Lowering<'_> {
         node
     }
 
-    /// Fuses the activation into the node before it where that node serves nothing else.
+    /// Fuses the activation into the node before it where that node serves nothing else, and where it is exact: a
+    /// checkpoint between the two, which keeps them apart, must not change a bit.
     fn activation(&mut self, name: &str, activation: Activation, x: NodeId, value: ValueId) -> NodeId {
         let operand = self.graph.nodes()[value.0 - self.graph.inputs().len()].inputs[0];
         let serves_others = self.graph.outputs().contains(&operand)
@@ -335,7 +336,7 @@ impl Lowering<'_> {
                 .count()
                 > 1;
         let tape = self.tape.last_mut().filter(|tape| tape.output == x && tape.activation.is_none());
-        if let (Some(tape), false, true) = (tape, serves_others, activation.differentiates_from_output())
+        if let (Some(tape), false, Activation::Relu) = (tape, serves_others, activation)
             && let NodeKind::Compute(
                 Kernel::Conv2d { activation: fused, .. }
                 | Kernel::Conv2dBackwardInput { activation: fused, .. }
