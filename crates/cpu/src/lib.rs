@@ -1,7 +1,27 @@
 //! The kernel contract on CPUs: one algorithm over a small vector trait, per instruction set.
 //!
 //! Kernels share the work of one call with [`rayon`], in whatever pool the caller runs; results do not depend
-//! on the number of threads.
+//! on the number of threads. They do depend on the instruction set, by rounding: a fused multiply-add rounds once.
+//!
+//! It is not the place of any decision about tiles, and it holds no memory: windows come from the caller.
+//!
+//! ```text
+//!   CpuBackend ─ Isa ─► vector: portable, AVX2, AVX-512        one trait, compiled once for each
+//!       ├─ conv: convolution, its gradients                    by classes of pixels, weights packed once
+//!       └─ ops: everything else                                loops over rows
+//! ```
+//!
+//! # Example
+//!
+//! ```
+//! use tiled_cpu::{CpuBackend, Isa};
+//! use tiled_kernel::Backend;
+//!
+//! let backend = CpuBackend::with_isa(Isa::Portable)?;
+//! assert_eq!(Backend::<f32>::name(&backend), "cpu-portable");
+//! assert!(Isa::detect() >= Isa::Portable);
+//! # Ok::<(), tiled_cpu::IsaError>(())
+//! ```
 
 mod conv;
 mod isa;

@@ -1,4 +1,37 @@
 //! Runs and trains a plan on a backend.
+//!
+//! An [`Executor`] allocates what the plan promised and carries out its calls; a [`Trainer`] adds an optimiser.
+//! Tensors come from a [`Source`] and go to a [`Sink`]: memory, `.npy` and raw files, pictures, functions. A
+//! [`Progress`] hears of every step and may stop the run.
+//!
+//! It decides nothing: tiles, bands, lanes and memory are the plan's.
+//!
+//! ```text
+//!   Source ─ read region ─► window ─ Backend ─► window ─ write region ─► Sink
+//!                              └──── reduce ───► partial ─ finalise ─► statistics, gradients, loss
+//! ```
+//!
+//! # Example
+//!
+//! ```
+//! use tiled_exec::{Executor, Io, MemorySink, MemorySource, NoProgress};
+//! use tiled_graph::{Graph, Objective, PlanOptions, Planner, infer, initialise, params};
+//! use tiled_kernel::Reference;
+//!
+//! let graph = Graph::builtin("seed-001").expect("it is built in");
+//! let shapes = infer(&graph, 1, &[[16, 24]])?;
+//! let objective = Objective::inference();
+//! let plan = Planner::<f32>::new(&graph, &shapes, &objective, &Reference).plan(&PlanOptions::default())?;
+//!
+//! let image = vec![1.0_f32; 16 * 24];
+//! let source = MemorySource::new(&image, [1, 1, 16, 24])?;
+//! let sink = MemorySink::new(shapes.shape(graph.outputs()[0]))?;
+//! let io = Io { inputs: vec![&source], outputs: vec![&sink], ..Io::default() };
+//! let mut parameters = initialise::<f32>(&params(&graph), 1);
+//! Executor::new(plan, &Reference, 2)?.run(&mut parameters, &io, &NoProgress)?;
+//! assert_eq!(sink.into_tensor().shape(), [1, 1, 4, 6]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,8 +1,31 @@
 //! Networks as data, and what running them demands.
 //!
+//! A [`Graph`] is read from JSON or built node by node, [`infer`] gives its shapes, [`lower`] makes a [`Program`]
+//! of kernels of it, and a [`Planner`] finds the fastest [`Plan`] within a budget of bytes.
+//!
+//! It does not compute: no element is read or written here, and a plan can be made, printed and drawn for an image
+//! that does not exist.
+//!
 //! ```text
 //!   network (JSON, builder) ─ infer ─► shapes ─ lower ─► program: forward, gradient and reduction nodes
 //!   program ─ demand ─► regions per tile ─ schedule ─► calls ─ plan, budget ─► a plan that states its peak
+//! ```
+//!
+//! # Example
+//!
+//! What a training step over an image of ten thousand million values takes in 64 MiB:
+//!
+//! ```
+//! use tiled_graph::{Graph, Loss, Objective, PlanOptions, Planner, infer};
+//! use tiled_kernel::Reference;
+//!
+//! let graph = Graph::builtin("light").expect("it is built in");
+//! let shapes = infer(&graph, 1, &[[57_735, 57_735]])?;
+//! let objective = Objective::training(Loss::MeanSquaredError);
+//! let options = PlanOptions { memory_bytes: Some(64 << 20), ..PlanOptions::default() };
+//! let plan = Planner::<f32>::new(&graph, &shapes, &objective, &Reference).plan(&options)?;
+//! assert!(plan.peak_bytes() <= 64 << 20);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
 

@@ -4,10 +4,31 @@
 //! offsets by hand. Its [`Layout`] is channel-blocked (`NCHWc`; a block of one is plain `NCHW`) and its rows
 //! lie in a ring, so that a window slides without moving data.
 //!
+//! It is not an array library: there is no arithmetic, no broadcasting and no slicing by step here. What a
+//! window means to an operator is the business of the crates above.
+//!
 //! ```text
 //!   element (n, c, y, x) of a window that holds rows×cols, in elements from its start:
 //!
 //!   n·batch_stride + (c / block)·block_stride + (y mod ring)·row_stride + (x − cols.begin)·block + c mod block
+//! ```
+//!
+//! # Example
+//!
+//! A window slides down by two rows; what it still holds stays where it is:
+//!
+//! ```
+//! use tiled_geometry::{Interval, Region};
+//! use tiled_tensor::{Layout, View, ViewMut};
+//!
+//! let held = Region::from_rows_cols(Interval::new(10, 14), Interval::new(0, 8));
+//! let layout = Layout::new(1, 3, 1, held, 4)?; // three channels, four rows of storage
+//! let mut storage = vec![0.0_f32; layout.len()];
+//! ViewMut::new(&mut storage, layout).set(0, 2, 13, 5, 1.5);
+//!
+//! let slid = layout.with_rows(Interval::new(12, 16));
+//! assert_eq!(View::new(&storage, slid).get(0, 2, 13, 5), 1.5);
+//! # Ok::<(), tiled_tensor::LayoutError>(())
 //! ```
 
 mod buffer;

@@ -18,7 +18,7 @@
 //! ```
 //! use tiled::prelude::*;
 //!
-//! let graph = Graph::builtin("light")?; // or Graph::from_json
+//! let graph = Graph::builtin("light").expect("it is built in"); // or Graph::from_json
 //! let image = Tensor::<f32>::from_fn([1, 3, 96, 128], |[_, c, y, x]| ((c + y * x) % 7) as f32)?;
 //! let shapes = infer(&graph, 1, &[[96, 128]])?;
 //!
