@@ -16,15 +16,14 @@ struct Held {
 
 impl Held {
     fn new(channels: usize, block: usize, extents: [i64; 2], seed: u32) -> Self {
-        let layout =
-            Layout::new(2, channels, block, Region::whole(extents), usize::try_from(extents[0]).unwrap())
-                .unwrap();
+        let rows = usize::try_from(extents[0]).expect("a positive extent");
+        let layout = Layout::new(2, channels, block, Region::whole(extents), rows).expect("a small window");
         let mut data = AlignedBuffer::new(layout.len());
         let mut state = seed;
         for value in data.iter_mut() {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             // small multiples, so that maxima have ties
-            *value = f32::from(i16::try_from(state >> 24).unwrap() - 128) / 16.0;
+            *value = (f32::from((state >> 24) as u8) - 128.0) / 16.0;
         }
         Self { data, layout }
     }
@@ -35,7 +34,7 @@ impl Held {
 }
 
 fn with_threads<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool").install(work)
 }
 
 fn bits(values: &[f32]) -> Vec<u32> {

@@ -154,7 +154,7 @@ per_simd! {
         }
         match run.len {
             1 => all(scalar, table, rows, Run { len: 1, ..run }, out, out_step),
-            len if len % V::lanes::<T>() == 0 => all(simd, table, rows, run, out, out_step),
+            len if len.is_multiple_of(V::lanes::<T>()) => all(simd, table, rows, run, out, out_step),
             _ => all(scalar, table, rows, run, out, out_step),
         }
     }
@@ -227,7 +227,7 @@ per_simd! {
         }
         match lanes {
             1 => all(scalar, table, sums, row, 1),
-            _ if lanes % V::lanes::<T>() == 0 => all(simd, table, sums, row, lanes),
+            _ if lanes.is_multiple_of(V::lanes::<T>()) => all(simd, table, sums, row, lanes),
             _ => all(scalar, table, sums, row, lanes),
         }
     }

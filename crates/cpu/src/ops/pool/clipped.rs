@@ -64,7 +64,7 @@ per_simd! {
                 }
             }
         }
-        if clip.lanes % V::lanes::<T>() == 0 {
+        if clip.lanes.is_multiple_of(V::lanes::<T>()) {
             all(simd, f, zero, clip, rows, out);
         } else {
             all(scalar, f, zero, clip, rows, out);
@@ -115,7 +115,7 @@ per_simd! {
                 }
             }
         }
-        if clip.lanes % V::lanes::<T>() == 0 {
+        if clip.lanes.is_multiple_of(V::lanes::<T>()) {
             all(simd, clip, rows, gy, shift, out);
         } else {
             all(scalar, clip, rows, gy, shift, out);
@@ -148,7 +148,7 @@ per_simd! {
                 }
             }
         }
-        if clip.lanes % V::lanes::<T>() == 0 {
+        if clip.lanes.is_multiple_of(V::lanes::<T>()) {
             all(simd, clip, divisor, gy, shift, out);
         } else {
             all(scalar, clip, divisor, gy, shift, out);

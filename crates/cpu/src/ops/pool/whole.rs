@@ -74,7 +74,7 @@ per_simd! {
                 }
             }
         }
-        if lanes % S::lanes::<T>() == 0 {
+        if lanes.is_multiple_of(S::lanes::<T>()) {
             all::<T, S, F, K>(simd, f, lanes, rows, out);
         } else {
             all::<T, _, F, K>(scalar, f, lanes, rows, out);
@@ -159,7 +159,7 @@ per_simd! {
                 }
             }
         }
-        if lanes % V::lanes::<T>() == 0 {
+        if lanes.is_multiple_of(V::lanes::<T>()) {
             all::<T, V, K, S>(simd, lanes, rows, gy, out);
         } else {
             all::<T, _, K, S>(scalar, lanes, rows, gy, out);
@@ -230,7 +230,7 @@ per_simd! {
                 }
             }
         }
-        if lanes % V::lanes::<T>() == 0 {
+        if lanes.is_multiple_of(V::lanes::<T>()) {
             all::<T, V, K, S>(simd, lanes, divisor, gy, row);
         } else {
             all::<T, _, K, S>(scalar, lanes, divisor, gy, row);
