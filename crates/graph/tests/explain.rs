@@ -230,6 +230,42 @@ fn a_picture_of_several_sweeps_has_a_line_for_each() {
 }
 
 #[test]
+fn values_kept_between_sweeps_are_written_and_read_under_their_names() {
+    let graph = Graph::builtin("resnet18").expect("it is built in");
+    let shapes = infer(&graph, 2, &[[40, 40]]).expect("infers");
+    let objective = Objective::training(Loss::Sum);
+    let options = PlanOptions { hold: Hold::Slide, ..PlanOptions::default() };
+    let plan = Planner::<f32>::new(&graph, &shapes, &objective, &Reference).plan(&options).expect("plans");
+    assert!(!plan.program.stores.is_empty() && plan.sweeps.len() > 2);
+    let json = plan.to_json(StepDetail::First(2));
+    let mut stored = Vec::new();
+    for sweep in json["sweeps"].as_array().expect("a list") {
+        let nodes = sweep["nodes"].as_array().expect("a list");
+        let names: Vec<&str> = nodes.iter().map(|node| node["name"].as_str().expect("a name")).collect();
+        let distinct: std::collections::BTreeSet<&str> = names.iter().copied().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+        for node in nodes.iter().filter(|node| node["kernel"] == "store") {
+            let name = node["name"].as_str().expect("a name").trim_end_matches(".store").to_owned();
+            match node["does"].as_str() {
+                Some("write") => stored.push(name),
+                does => assert!(does == Some("load") && stored.contains(&name), "{node}"),
+            }
+        }
+        for step in sweep["steps"].as_array().expect("a list") {
+            for node in step["nodes"].as_array().expect("a list") {
+                let inputs = node["inputs"].as_array().expect("a list");
+                let facts = named(&sweep["nodes"], node["name"].as_str().expect("a name"));
+                let read: Vec<&Value> = inputs.iter().map(|input| &input["name"]).collect();
+                assert_eq!(read, facts["inputs"].as_array().expect("a list").iter().collect::<Vec<_>>());
+            }
+        }
+    }
+    assert!(!stored.is_empty());
+    let texts = explain_xml::texts(&plan.to_svg());
+    assert_eq!(texts.iter().filter(|text| text.starts_with("Sweep ")).count(), plan.sweeps.len());
+}
+
+#[test]
 fn pictures_of_extreme_shapes_are_well_formed() {
     for extents in [[4, 4096], [4096, 4], [4, 4]] {
         let plan = plan("light", extents, &Objective::inference(), &PlanOptions::default());

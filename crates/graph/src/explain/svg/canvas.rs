@@ -102,7 +102,8 @@ impl Canvas {
         let (width, height, title) = (pixels(width), pixels(height), escaped(title));
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-             height=\"{height}\" role=\"img\">\n<title>{title}</title>\n{style}{}</svg>\n",
+             height=\"{height}\" role=\"img\">\n<title>{title}</title>\n{style}\
+             <rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n{}</svg>\n",
             self.body
         )
     }

@@ -12,44 +12,38 @@ use super::number;
 use super::text::{counted, shape};
 use crate::program::{NodeKind, SourceRole};
 use crate::{Plan, SweepPlan};
-use canvas::{Anchor, Canvas, Rect};
+use canvas::{Anchor, Canvas};
 use moment::Moment;
 use style::{MARGIN, STYLE, WIDTH};
 
 /// Kernels that compute each element from the same one of their operands: they look like their neighbours.
 const ELEMENTWISE_FLOPS: f64 = 4.0;
 
+/// The nodes of a sweep by their place.
+type Nodes = Vec<(usize, Facts)>;
+
 pub(super) fn draw(plan: &Plan, budget: Option<u64>) -> String {
     let mut canvas = Canvas::default();
-    // the paper is cut to length at the end, this is more than any picture takes
-    canvas.rect(Rect::new(0.0, 0.0, WIDTH, 16_384.0), "paper");
+    let sweeps: Vec<Nodes> = plan.sweeps.iter().map(|sweep| nodes(plan, sweep)).collect();
+    // the sweep with the most arithmetic is drawn in full
+    let flops = |nodes: &Nodes| nodes.iter().map(|(_, facts)| facts.flops).sum::<f64>();
+    let main = sweeps.iter().map(flops).enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(main, _)| main);
+    let has_gradients = sweeps.iter().flatten().any(|(_, facts)| facts.is_gradient());
+    let what = if has_gradients { "Gradients" } else { "Inference" };
+    let title = format!("{what} in {}", counted(plan.sweeps.len(), "sweep"));
     let mut y = 44.0;
-    let title = title(plan);
     canvas.text([MARGIN, y], Anchor::Start, "title", &title);
     y += 22.0;
     canvas.text([MARGIN, y], Anchor::Start, "label", &subtitle(plan));
     y += 20.0;
     y += memory::draw(&mut canvas, y, plan, budget);
-    for (index, sweep) in plan.sweeps.iter().enumerate() {
-        y += draw_sweep(&mut canvas, y, plan, sweep, index, is_main(plan, index));
+    for (index, (sweep, nodes)) in plan.sweeps.iter().zip(&sweeps).enumerate() {
+        y += draw_heading(&mut canvas, y, plan, index, nodes);
+        if main == Some(index) {
+            y += draw_main(&mut canvas, y, plan, sweep, nodes);
+        }
     }
     canvas.finish(WIDTH, y + MARGIN / 2.0, &title, STYLE)
-}
-
-/// Whether a sweep is drawn in full: the one with the most arithmetic.
-fn is_main(plan: &Plan, index: usize) -> bool {
-    let flops = |sweep: &SweepPlan| -> f64 {
-        (0..sweep.sweep.nodes.len()).map(|place| Facts::of(plan, sweep, place).flops).sum()
-    };
-    let most = plan.sweeps.iter().map(flops).enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
-    most.is_some_and(|(main, _)| main == index)
-}
-
-fn title(plan: &Plan) -> String {
-    let has_gradients =
-        plan.sweeps.iter().any(|sweep| facts(plan, sweep).iter().any(|(_, facts)| facts.is_gradient()));
-    let what = if has_gradients { "Gradients" } else { "Inference" };
-    format!("{what} in {}", counted(plan.sweeps.len(), "sweep"))
 }
 
 fn subtitle(plan: &Plan) -> String {
@@ -78,44 +72,45 @@ fn inputs(plan: &Plan) -> String {
     inputs.join(", ")
 }
 
-fn draw_sweep(
-    canvas: &mut Canvas,
-    y: f64,
-    plan: &Plan,
-    sweep: &SweepPlan,
-    index: usize,
-    is_main: bool,
-) -> f64 {
-    let all = facts(plan, sweep);
-    let names = match all.as_slice() {
+/// A line about a sweep; returns the height taken.
+fn draw_heading(canvas: &mut Canvas, y: f64, plan: &Plan, index: usize, nodes: &Nodes) -> f64 {
+    let names = match nodes.as_slice() {
         [(_, first), .., (_, last)] => format!("{} to {}", first.name, last.name),
         _ => String::new(),
     };
     let heading = format!("Sweep {} of {}", index + 1, plan.sweeps.len());
     canvas.text([MARGIN, y + 14.0], Anchor::Start, "heading", &heading);
-    let text = format!("{}; {}, {names}", shape(plan, sweep), counted(all.len(), "node"));
-    canvas.text([MARGIN + 120.0, y + 14.0], Anchor::Start, "label", &text);
-    if !is_main {
-        return 28.0;
-    }
+    let text = format!("{}; {}, {names}", shape(plan, &plan.sweeps[index]), counted(nodes.len(), "node"));
+    canvas.text([MARGIN + 140.0, y + 14.0], Anchor::Start, "label", &text);
+    24.0
+}
+
+/// One typical step of a sweep; returns the height taken.
+fn draw_main(canvas: &mut Canvas, y: f64, plan: &Plan, sweep: &SweepPlan, all: &Nodes) -> f64 {
     let moment = Moment::of(plan, sweep);
-    let slides = Holding::of(sweep) == Holding::Slide;
-    let [row, col] = moment.tile;
-    let tile = if slides {
-        format!("Strip {col}, step {} of {}.", moment.step + 1, moment.steps)
-    } else {
-        format!("Tile ({row}, {col}), computed in one step.")
+    let hold = Holding::of(sweep);
+    let ([row, col], [rows, cols]) = (moment.tile, sweep.grid.counts());
+    let step = format!("step {} of {}", moment.step + 1, moment.steps);
+    let tile = match hold {
+        Holding::Materialise => "The whole image in one step.".to_owned(),
+        Holding::Recompute => format!("Tile [{row}, {col}] of {rows}×{cols}, computed in one step."),
+        Holding::Slide if rows * cols == 1 => format!("In the middle: {step}."),
+        Holding::Slide => format!("Strip [{row}, {col}] of {rows}×{cols}, {step}."),
     };
-    let mut height = 38.0;
+    let mut height = 14.0;
     let has_gradients = all.iter().any(|(_, facts)| facts.is_gradient());
     let colours = if has_gradients { ", forward in blue, gradients in orange" } else { "" };
     let text = format!("{tile} Each node's whole tensor{colours}:");
     canvas.text([MARGIN, y + height], Anchor::Start, "label", &text);
     height += 14.0;
-    height += style::draw_legend(canvas, y + height, slides, has_gradients) + 8.0;
-    height += panels::draw(canvas, y + height, sweep, &telling(&all, panels::PANELS), &moment);
-    let bars = telling(&all, profile::BARS);
-    let words = if slides { "the windows that it holds" } else { "the pyramid of its halos" };
+    height += style::draw_legend(canvas, y + height, hold, has_gradients) + 8.0;
+    height += panels::draw(canvas, y + height, sweep, &telling(all, panels::PANELS), &moment);
+    let bars = telling(all, profile::BARS);
+    let words = match hold {
+        Holding::Materialise => return height,
+        Holding::Recompute => "the pyramid of its halos",
+        Holding::Slide => "the windows that it holds",
+    };
     let tallest = bars.iter().rev().max_by_key(|(_, facts)| facts.shape[2]);
     let rows = tallest.map_or("", |(_, facts)| facts.name.as_str());
     let caption = format!("Across the nodes, enlarged about this step: {words}, in rows of {rows}");
@@ -124,13 +119,13 @@ fn draw_sweep(
     height + profile::draw(canvas, y + height, sweep, &bars, &moment) + 8.0
 }
 
-fn facts(plan: &Plan, sweep: &SweepPlan) -> Vec<(usize, Facts)> {
+fn nodes(plan: &Plan, sweep: &SweepPlan) -> Nodes {
     (0..sweep.sweep.nodes.len()).map(|place| (place, Facts::of(plan, sweep, place))).collect()
 }
 
 /// At most `count` of the nodes with windows: what only copies or maps elements goes first, then every so many.
-fn telling(nodes: &[(usize, Facts)], count: usize) -> Vec<(usize, Facts)> {
-    let with_windows: Vec<(usize, Facts)> = nodes
+fn telling(nodes: &Nodes, count: usize) -> Nodes {
+    let with_windows: Nodes = nodes
         .iter()
         .filter(|(_, facts)| facts.ring_rows > 0 && facts.shape[2] * facts.shape[3] > 1)
         .cloned()
@@ -143,8 +138,7 @@ fn telling(nodes: &[(usize, Facts)], count: usize) -> Vec<(usize, Facts)> {
         let computed = facts.times * batch * channels * height * width;
         facts.does == "compute" && facts.flops < ELEMENTWISE_FLOPS * computed
     };
-    let mut kept: Vec<(usize, Facts)> =
-        with_windows.iter().filter(|(_, facts)| !is_elementwise(facts)).cloned().collect();
+    let mut kept: Nodes = with_windows.iter().filter(|(_, facts)| !is_elementwise(facts)).cloned().collect();
     if kept.is_empty() {
         kept = with_windows;
     }

@@ -38,7 +38,7 @@ pub(super) fn draw(
             let [height, width] = drawn_size(facts, side);
             let frame = Rect::new(x, top, width, height);
             draw_tensor(canvas, frame, sweep, facts, moment.state(*place));
-            draw_caption(canvas, [x, top + tallest + 16.0], facts, moment.state(*place));
+            draw_caption(canvas, [x, top + tallest + 16.0], side, facts, moment.state(*place));
         }
         top += tallest + CAPTION;
     }
@@ -105,13 +105,13 @@ fn draw_tiles(canvas: &mut Canvas, scale: &Scale, sweep: &SweepPlan, facts: &Fac
     }
 }
 
-fn draw_caption(canvas: &mut Canvas, [x, y]: [f64; 2], facts: &Facts, state: &State) {
+fn draw_caption(canvas: &mut Canvas, [x, y]: [f64; 2], side: f64, facts: &Facts, state: &State) {
     let [_, channels, height, width] = facts.shape;
     let mut line = |number: f64, class: &str, text: &str| {
         canvas.text([x, y + 14.0 * number], Anchor::Start, class, text);
     };
-    line(0.0, "name", &facts.name);
-    line(1.0, "small", &facts.kernel);
+    line(0.0, "name", &shortened(&facts.name, side / 8.0));
+    line(1.0, "small", &shortened(&facts.kernel, side / 6.5));
     line(2.0, "small", &format!("{channels} × {height} × {width}"));
     let cols = state.region.cols();
     let step = match state.now {
@@ -120,12 +120,20 @@ fn draw_caption(canvas: &mut Canvas, [x, y]: [f64; 2], facts: &Facts, state: &St
     };
     line(3.0, "small", &step);
     if facts.ring_rows > 0 {
-        line(
-            4.0,
-            "small",
-            &format!("window: {} rows, {}", facts.ring_rows, number::bytes(facts.window_bytes)),
-        );
+        line(4.0, "small", &format!("ring: {} rows, {}", facts.ring_rows, number::bytes(facts.window_bytes)));
     }
+}
+
+/// At most so many letters of a name, its end among them: `layer3_0_dow….grad_input`.
+fn shortened(name: &str, most: f64) -> String {
+    const END: usize = 11;
+    let letters: Vec<char> = name.chars().collect();
+    let excess = (0..letters.len()).find(|dropped| (letters.len() - dropped) as f64 <= most).unwrap_or(0);
+    if excess == 0 || letters.len() <= END + excess + 1 {
+        return name.to_owned();
+    }
+    let begin = letters[..letters.len() - END - excess - 1].iter();
+    begin.chain(&['…']).chain(&letters[letters.len() - END..]).collect()
 }
 
 /// The part of a region outside another one: above, below, left, right.
@@ -170,5 +178,17 @@ impl Scale {
             cols.len() as f64 * width,
             rows.len() as f64 * height,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn long_names_lose_their_middle() {
+        assert_eq!(shortened("conv1", 22.0), "conv1");
+        let short = shortened("layer3_0_downsample_0.grad_input", 22.0);
+        assert_eq!((short.as_str(), short.chars().count()), ("layer3_0_d….grad_input", 22));
     }
 }

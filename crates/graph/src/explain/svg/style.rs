@@ -1,5 +1,6 @@
 //! Colours and letters of the pictures, and their legend.
 
+use super::super::facts::Holding;
 use super::canvas::{Anchor, Canvas, Rect};
 
 /// The width of a picture in pixels, and its margin.
@@ -37,7 +38,7 @@ text { font-family: "Helvetica Neue", Helvetica, Arial, "DejaVu Sans", sans-seri
 "##;
 
 /// Draws what the colours mean; returns the height taken.
-pub(super) fn draw_legend(canvas: &mut Canvas, y: f64, slides: bool, has_gradients: bool) -> f64 {
+pub(super) fn draw_legend(canvas: &mut Canvas, y: f64, hold: Holding, has_gradients: bool) -> f64 {
     let mut x = MARGIN;
     let mut entry = |canvas: &mut Canvas, swatch: f64, text: &str| {
         let at = x;
@@ -46,7 +47,7 @@ pub(super) fn draw_legend(canvas: &mut Canvas, y: f64, slides: bool, has_gradien
         at
     };
     let mut colours = vec![("now", "computed in this step")];
-    if slides {
+    if hold == Holding::Slide {
         colours.extend([("held", "held from earlier steps"), ("done", "computed before, dropped")]);
     }
     let prefixes: &[&str] = if has_gradients { &["", "g"] } else { &[""] };
@@ -56,6 +57,9 @@ pub(super) fn draw_legend(canvas: &mut Canvas, y: f64, slides: bool, has_gradien
             let swatch = Rect::new(at + 16.0 * number as f64, y, 14.0, 14.0);
             canvas.rect(swatch, &format!("{prefix}{class}"));
         }
+    }
+    if hold == Holding::Materialise {
+        return 24.0; // there are no tiles
     }
     let at = entry(canvas, 14.0, "halo: outside the tile's own share");
     canvas.rect(Rect::new(at, y, 14.0, 14.0), "now");
