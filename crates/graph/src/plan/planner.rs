@@ -131,7 +131,7 @@ impl<'a, T: Element> Planner<'a, T> {
         let mut simulated = BTreeMap::new();
         // windows that slide over whole rows compute nothing twice: strips only where those do not fit
         let whole_rows_first = (options.hold, options.tiling) == (Hold::Slide, Tiling::Auto);
-        for (counts, bands) in shapes_to_try(anchor, options)? {
+        for (counts, bands) in shapes_to_try(&prepared.program, options)? {
             if whole_rows_first && best.plan.is_some() {
                 break;
             }
@@ -169,7 +169,11 @@ enum Counts {
     Of([i64; 2]),
 }
 
-fn shapes_to_try(anchor: [i64; 2], options: &PlanOptions) -> Result<Vec<(Counts, Vec<i64>)>, PlanError> {
+fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts, Vec<i64>)>, PlanError> {
+    let anchor = program.anchor;
+    // tiles are given in rows of the anchor, bands in rows of the tallest node
+    let tallest = program.nodes.iter().map(|node| node.extents[0]).max().unwrap_or(1);
+    let band = |rows: i64| tiled_geometry::div_ceil(rows.min(anchor[0]) * tallest, anchor[0].max(1)).max(1);
     let clamp =
         |counts: [i64; 2]| [counts[0].clamp(1, anchor[0].max(1)), counts[1].clamp(1, anchor[1].max(1))];
     let strips = |count: i64| Counts::Of(clamp([1, count]));
@@ -185,11 +189,11 @@ fn shapes_to_try(anchor: [i64; 2], options: &PlanOptions) -> Result<Vec<(Counts,
         (Hold::Slide, Tiling::Grid([rows, cols])) => {
             let grid = Grid::from_counts(anchor, [1, cols])?;
             Grid::from_counts(anchor, [rows, cols])?;
-            vec![(Counts::Given(grid), vec![tiled_geometry::div_ceil(anchor[0], rows).max(1)])]
+            vec![(Counts::Given(grid), vec![band(tiled_geometry::div_ceil(anchor[0], rows))])]
         }
         (Hold::Slide, Tiling::Tile([height, width])) => {
             Grid::from_tile(anchor, [height, width])?;
-            vec![(Counts::Given(Grid::from_tile(anchor, [anchor[0].max(1), width])?), vec![height])]
+            vec![(Counts::Given(Grid::from_tile(anchor, [anchor[0].max(1), width])?), vec![band(height)])]
         }
         (Hold::Recompute, Tiling::Auto) => powers(anchor[0].max(anchor[1]))
             .map(|count| (Counts::Of(clamp([count, count])), vec![WHOLE]))
