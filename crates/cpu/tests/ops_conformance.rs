@@ -4,10 +4,10 @@
 //! of one call: kernels must not rely on the choice.
 
 use tiled_cpu::{CpuBackend, Isa};
-use tiled_geometry::Region;
-use tiled_kernel::{Backend, Kernel, Partial, Reduction};
-use tiled_tensor::{Element, View, ViewMut};
-use tiled_testkit::conformance;
+use tiled_geometry::{Region, Window};
+use tiled_kernel::{Backend, Kernel, Partial, Pool, Reduction};
+use tiled_tensor::{Element, Tensor, View, ViewMut};
+use tiled_testkit::conformance::{self, Case, Rng};
 
 const SEED: u64 = 20_240_917;
 
@@ -67,6 +67,66 @@ fn check<T: Element>(check: fn(&dyn Backend<T>, u64, usize), cases: usize) {
             check(&Blocked { backend, block }, SEED, cases);
         }
     }
+}
+
+/// The windows that have loops of their own, and others beside them, on images of odd and even extents.
+fn check_usual_pools<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
+    let mut rng = Rng::new(seed);
+    for [kernel, stride, padding] in
+        [[2, 2, 0], [2, 2, 1], [3, 2, 1], [3, 2, 0], [3, 1, 1], [5, 1, 2], [9, 2, 4]]
+    {
+        for (input, ceil) in [([7, 39], false), ([6, 20], true)] {
+            let window = Window::new(kernel, stride, 1, padding).expect("a window");
+            let output = input.map(|extent| window.outputs(extent, padding, ceil));
+            let counts_padding = !ceil;
+            let pool =
+                Pool { windows: [window; 2], padding_after: [padding; 2], input, output, counts_padding };
+            for _ in 0..cases {
+                for case in pool_cases(pool, &mut rng) {
+                    case.check(backend, &mut rng);
+                }
+            }
+        }
+    }
+}
+
+fn pool_cases<T: Element>(pool: Pool, rng: &mut Rng) -> [Case<T>; 4] {
+    let channels = rng.pick(&[1, 3, 16, 17]);
+    let shape = |extents: [i64; 2]| {
+        let [height, width] = extents.map(|extent| usize::try_from(extent).expect("positive"));
+        [1, channels, height, width]
+    };
+    let (large, small) = (shape(pool.input), shape(pool.output));
+    // few different values, so that windows have several maxima
+    let mut tensor = |shape, special| {
+        Tensor::from_fn(shape, |_| match rng.index(0, 30) {
+            0 if special => T::from_f64(f64::NAN),
+            1 if special => T::NEG_INFINITY,
+            2 => T::from_f64(-0.0),
+            value => T::from_f64(f64::from(u8::try_from(value % 5).expect("small")) - 2.0),
+        })
+        .expect("a small tensor")
+    };
+    let mut case = |kernel, inputs: &[([usize; 4], bool)], output| {
+        let inputs = inputs.iter().map(|(shape, special)| tensor(*shape, *special)).collect();
+        Case { kernel, params: Vec::new(), inputs, output }
+    };
+    [
+        case(Kernel::MaxPool2d(pool), &[(large, true)], small),
+        case(Kernel::MaxPool2dBackward(pool), &[(small, false), (large, true)], large),
+        case(Kernel::AvgPool2d(pool), &[(large, false)], small),
+        case(Kernel::AvgPool2dBackward(pool), &[(small, false)], large),
+    ]
+}
+
+#[test]
+fn usual_pools_conform_in_f32_on_every_instruction_set() {
+    check::<f32>(check_usual_pools, 1);
+}
+
+#[test]
+fn usual_pools_conform_in_f64_on_every_instruction_set() {
+    check::<f64>(check_usual_pools, 1);
 }
 
 macro_rules! suite {
