@@ -20,8 +20,8 @@ pub(crate) enum CliError {
     Network { path: PathBuf, source: Box<GraphError> },
     #[error("`{}`: {source}", path.display())]
     Weights { path: PathBuf, source: Box<GraphError> },
-    #[error("network has {expected} {what}, --{option} is given {got} times")]
-    Count { option: &'static str, what: &'static str, expected: usize, got: usize },
+    #[error("--{option} is given {got} times, network wants {expected}")]
+    Count { option: &'static str, expected: usize, got: usize },
     #[error("nothing to compute: give --grad-input or --grad-weights")]
     NoResult,
     #[error("`{}` is named twice", path.display())]

@@ -25,7 +25,7 @@ impl<T: Element> Job<T> {
     /// Opens the inputs and reads the weights; nothing is computed yet.
     pub(crate) fn open(args: &NetworkArgs, weights: &WeightsArg) -> Result<(Self, Parameters<T>), CliError> {
         let graph = network::load(&args.net)?;
-        check_count("input", "inputs", graph.inputs().len(), args.input.len())?;
+        check_count("input", graph.inputs().len(), args.input.len())?;
         let inputs: Vec<Box<dyn Source<T>>> = args.input.iter().map(open_source).collect::<Result<_, _>>()?;
         let given: Vec<[usize; 4]> = inputs.iter().map(Source::shape).collect();
         let shapes = infer_nchw(&graph, &given)?;
@@ -57,11 +57,10 @@ impl<T: Element> Job<T> {
 /// Files that become tensors of these shapes.
 pub(crate) fn create_sinks<T: Element>(
     option: &'static str,
-    what: &'static str,
     paths: &[PathBuf],
     shapes: &[[usize; 4]],
 ) -> Result<Vec<Box<dyn Sink<T>>>, CliError> {
-    check_count(option, what, shapes.len(), paths.len())?;
+    check_count(option, shapes.len(), paths.len())?;
     if let Some(place) = (1..paths.len()).find(|place| paths[..*place].contains(&paths[*place])) {
         return Err(CliError::SameFile { path: paths[place].clone() });
     }
@@ -74,13 +73,8 @@ pub(crate) fn sink_bytes<T: Element>(sinks: &[Box<dyn Sink<T>>]) -> u64 {
     sinks.iter().map(|sink| sink.resident_bytes()).sum()
 }
 
-pub(crate) fn check_count(
-    option: &'static str,
-    what: &'static str,
-    expected: usize,
-    got: usize,
-) -> Result<(), CliError> {
-    if expected == got { Ok(()) } else { Err(CliError::Count { option, what, expected, got }) }
+pub(crate) fn check_count(option: &'static str, expected: usize, got: usize) -> Result<(), CliError> {
+    if expected == got { Ok(()) } else { Err(CliError::Count { option, expected, got }) }
 }
 
 /// What was written where, as a line of text.

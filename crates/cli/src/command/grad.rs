@@ -28,7 +28,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let sinks = if args.grad_input.is_empty() {
         Vec::new()
     } else {
-        create_sinks::<T>("grad-input", "inputs", &args.grad_input, &input_shapes)?
+        create_sinks::<T>("grad-input", &args.grad_input, &input_shapes)?
     };
     let objective = Objective {
         mode: args.plan.mode(Mode::Train),
@@ -74,7 +74,7 @@ fn open_gradients<T: Element>(
         let ones = |shape: &[usize; 4]| ConstantSource::ones(*shape).map(|source| Box::new(source) as _);
         return Ok(shapes.iter().map(ones).collect::<Result<_, _>>()?);
     }
-    check_count("grad-output", "outputs", shapes.len(), given.len())?;
+    check_count("grad-output", shapes.len(), given.len())?;
     let open = |(path, shape): (&String, &[usize; 4])| match path.as_str() {
         "ones" => ConstantSource::ones(*shape).map(|source| Box::new(source) as _),
         path => open_source(path),

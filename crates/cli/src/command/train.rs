@@ -106,7 +106,7 @@ fn predict<T: Element>(
     parameters: &mut Parameters<T>,
 ) -> Result<(), CliError> {
     let paths: Vec<_> = args.prediction.iter().cloned().collect();
-    let sinks = create_sinks::<T>("prediction", "outputs", &paths, &job.outputs())?;
+    let sinks = create_sinks::<T>("prediction", &paths, &job.outputs())?;
     let options = args.plan.options(job.input_bytes() + sink_bytes(&sinks));
     let plan = job.plan(&Objective::inference(), &options)?;
     let mut executor = Executor::new(plan, &job.backend, args.plan.threads())?;

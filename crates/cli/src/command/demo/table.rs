@@ -1,6 +1,7 @@
 //! The table of the demo.
 
 use serde_json::{Value, json};
+use tiled::exec::peak_rss_bytes;
 use tiled::graph::Plan;
 
 use crate::bytes;
@@ -13,6 +14,8 @@ pub(super) struct Column {
     tiling: String,
     pub(super) untiled_bytes: u64,
     pub(super) figures: Figures,
+    /// The most that the process held during the run, and how much more that is than at its start.
+    pub(super) peak_rss_bytes: Option<u64>,
     grown_bytes: Option<u64>,
     loss: Option<f64>,
 }
@@ -29,11 +32,14 @@ impl Column {
             format!("{rows}×{cols} tiles")
         };
         let figures = Figures::new(plan, 0.0);
-        Self { name, tiling, untiled_bytes, figures, grown_bytes: None, loss: None }
+        Self { name, tiling, untiled_bytes, figures, peak_rss_bytes: None, grown_bytes: None, loss: None }
     }
 
-    pub(super) fn measured(self, figures: Figures, grown_bytes: Option<u64>, loss: Option<f64>) -> Self {
-        Self { figures, grown_bytes, loss, ..self }
+    /// Takes what was measured, of memory since the peak was reset; the process began with `start_bytes`.
+    pub(super) fn measured(self, figures: Figures, start_bytes: Option<u64>, loss: Option<f64>) -> Self {
+        let peak_rss_bytes = peak_rss_bytes();
+        let grown_bytes = peak_rss_bytes.zip(start_bytes).map(|(peak, start)| peak.saturating_sub(start));
+        Self { figures, peak_rss_bytes, grown_bytes, loss, ..self }
     }
 
     pub(super) fn json(&self) -> Value {
@@ -72,17 +78,18 @@ pub(super) fn table(columns: &[&Column]) -> String {
     let cells: Vec<Vec<(&'static str, String)>> = columns.iter().map(|column| column.rows()).collect();
     let mut text = format!("{:27}", "");
     for column in columns {
-        text.push_str(&format!("{:>22}", column.name));
+        text.push_str(&format!("{:>25}", column.name));
     }
     for row in 0..cells[0].len() {
         text.push_str(&format!("\n{:27}", cells[0][row].0));
         for column in &cells {
-            text.push_str(&format!("{:>22}", column[row].1));
+            text.push_str(&format!("{:>25}", column[row].1));
         }
     }
     text.push_str(
-        "\n\npredicted: all that the plan accounts for, the decoded picture, its target and the drawings included\n\
-         measured: by how much the process grew, from its start to the most resident during the run\n",
+        "\n\npredicted: all that the plan accounts for, the decoded picture, its target and the drawing included\n\
+         measured: the most that the process held during the run beyond what it held when it began; this counts the \
+         program's own code and stacks too\n",
     );
     text
 }

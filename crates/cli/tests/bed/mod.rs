@@ -1,0 +1,205 @@
+//! A folder of its own for each test, files to put there, and the program to run there.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// One convolution of three channels to four.
+pub(crate) const CONV_NET: &str = r#"{
+  "inputs": [{"name": "x", "channels": 3}],
+  "nodes": [{"name": "c1", "op": "conv2d", "inputs": ["x"], "out_channels": 4, "kernel_size": 3, "padding": 1}],
+  "outputs": ["c1"]
+}
+"#;
+
+/// A folder that is removed with the test.
+#[derive(Debug)]
+pub(crate) struct Bed {
+    dir: TempDir,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a folder for temporary files") }
+    }
+
+    /// With `net.json`, one convolution, and `x.npy`, 3×64×64.
+    pub(crate) fn with_network() -> Self {
+        let bed = Self::new();
+        bed.write("net.json", CONV_NET.as_bytes());
+        bed.npy("x.npy", &[3, 64, 64]);
+        bed
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
+        fs::write(self.dir.path().join(name), bytes).expect("the folder is writable");
+    }
+
+    /// An array of zeros.
+    pub(crate) fn npy(&self, name: &str, shape: &[usize]) {
+        let mut bytes = npy_header("<f4", shape);
+        bytes.resize(bytes.len() + 4 * shape.iter().product::<usize>(), 0);
+        self.write(name, &bytes);
+    }
+
+    /// An array of zeros of one byte each, that takes no room on the disk.
+    pub(crate) fn sparse_npy(&self, name: &str, shape: &[usize]) {
+        let header = npy_header("|u1", shape);
+        let len = header.len() as u64 + shape.iter().map(|extent| *extent as u64).product::<u64>();
+        let mut file = File::create(self.dir.path().join(name)).expect("the folder is writable");
+        file.write_all(&header).and_then(|()| file.set_len(len)).expect("files may be sparse");
+    }
+
+    /// Tensors of zeros.
+    pub(crate) fn weights(&self, name: &str, tensors: &[(&str, &[usize])]) {
+        let mut header = serde_json::Map::new();
+        let mut end = 0;
+        for (tensor, shape) in tensors {
+            let begin = end;
+            end += 4 * shape.iter().product::<usize>();
+            let entry = serde_json::json!({"dtype": "F32", "shape": shape, "data_offsets": [begin, end]});
+            header.insert((*tensor).to_owned(), entry);
+        }
+        let header = serde_json::Value::Object(header).to_string();
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.resize(bytes.len() + end, 0);
+        self.write(name, &bytes);
+    }
+
+    /// Cuts a file to its first bytes.
+    pub(crate) fn cut(&self, name: &str, len: u64) {
+        let file = File::options().write(true).open(self.dir.path().join(name)).expect("the file exists");
+        file.set_len(len).expect("the file is writable");
+    }
+
+    /// The files of the folder.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.path()).expect("the folder exists");
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.expect("the folder is readable").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    }
+
+    pub(crate) fn succeeds<A: AsRef<str>>(&self, args: &[A]) {
+        let output = self.program(args).output().expect("the program starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Runs the program and returns what it says on standard error, which is the text of this name.
+    pub(crate) fn fails<A: AsRef<str>>(&self, name: &str, args: &[A], code: i32) -> String {
+        let before = self.names();
+        let output = self.program(args).output().expect("the program starts");
+        self.check(name, &before, &output, code)
+    }
+
+    /// The same, where no file may be larger than 4096 or 8192 bytes: the shells' blocks differ.
+    pub(crate) fn fails_limited(&self, name: &str, args: &[&str], code: i32) -> String {
+        let before = self.names();
+        // the signal of a file too large is ignored, so that the program sees the error
+        let script = r#"trap '' XFSZ; ulimit -f 8; exec "$0" "$@""#;
+        let output = Command::new("sh")
+            .args(["-c", script, PROGRAM])
+            .args(args)
+            .current_dir(self.dir.path())
+            .output()
+            .expect("a shell starts");
+        self.check(name, &before, &output, code)
+    }
+
+    /// Sends SIGINT as soon as a file whose name begins with `sign` stands in the folder.
+    pub(crate) fn interrupted(&self, name: &str, args: &[&str], sign: &str) {
+        let before = self.names();
+        let mut command = self.program(args);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let begin = Instant::now();
+        while !self.names().iter().any(|file| file.starts_with(sign)) {
+            assert_eq!(child.try_wait().expect("the program runs"), None, "ended before it was interrupted");
+            assert!(begin.elapsed() < Duration::from_secs(120), "`{sign}` does not appear");
+            std::thread::yield_now();
+        }
+        let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(killed.expect("kill starts").success());
+        let output = child.wait_with_output().expect("the program ends");
+        self.check(name, &before, &output, 130);
+    }
+
+    fn program<A: AsRef<str>>(&self, args: &[A]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(args.iter().map(AsRef::as_ref)).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn check(&self, name: &str, before: &[String], output: &Output, code: i32) -> String {
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{name}: {text}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{name}: standard output");
+        assert_eq!(text.lines().count(), 1, "{name}: {text}");
+        assert_eq!(self.names(), before, "{name}: files were left or removed");
+        compare(&texts().join(format!("{name}.txt")), &text);
+        text
+    }
+}
+
+/// The header of an `.npy` file, version 1.0.
+pub(crate) fn npy_header(descr: &str, shape: &[usize]) -> Vec<u8> {
+    let shape: String = shape.iter().map(|extent| format!("{extent}, ")).collect();
+    let text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
+    let len = (10 + text.len() + 1).next_multiple_of(64) - 10;
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend_from_slice(&u16::try_from(len).expect("a short header").to_le_bytes());
+    bytes.extend_from_slice(format!("{text:<width$}\n", width = len - 1).as_bytes());
+    bytes
+}
+
+/// The number that follows these words.
+pub(crate) fn number_after(text: &str, words: &str) -> u64 {
+    let (_, rest) = text.split_once(words).expect("the words stand in the text");
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a number follows")
+}
+
+fn compare(path: &Path, got: &str) {
+    if std::env::var_os("TILED_BLESS").is_some() {
+        let kept = fs::read_to_string(path).unwrap_or_default();
+        if !matches(&kept, got) {
+            fs::write(path, got).expect("the texts are writable");
+        }
+        return;
+    }
+    let expected = fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("{}: {error}; set TILED_BLESS=1 to write it", path.display()));
+    assert!(matches(&expected, got), "{}:\nexpected {expected}     got {got}", path.display());
+}
+
+/// Whether a text is as expected, where `<number>` stands for any number.
+fn matches(expected: &str, got: &str) -> bool {
+    let mut rest = got;
+    for (place, part) in expected.split("<number>").enumerate() {
+        if place > 0 {
+            let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+            if digits.len() == rest.len() {
+                return false;
+            }
+            rest = digits;
+        }
+        match rest.strip_prefix(part) {
+            Some(tail) => rest = tail,
+            None => return false,
+        }
+    }
+    rest.is_empty() && !expected.is_empty()
+}
+
+fn texts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/ui")
+}
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_tiled");
