@@ -27,6 +27,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("tiled-capi", &["tiled"]),
     ("tiled-cli", &["tiled"]),
     ("tiled-testkit", EVERYTHING_BELOW),
+    ("tiled-tests", &["tiled"]),
 ];
 
 const KERNELS: &[&str] = &["tiled-geometry", "tiled-tensor", "tiled-kernel"];
