@@ -1,0 +1,210 @@
+"""One workload: its files, its workers, their turns."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from workloads import Engine, Workload
+
+HERE = Path(__file__).resolve().parent
+SCRIPTS = {"torch": "torch_peer.py", "onnxruntime": "onnx_peers.py", "openvino": "onnx_peers.py"}
+REFERENCE = "torch NCHW"
+TOLERANCES = {"output": 1e-4, "gradient": 1e-2}
+PAUSE_SECONDS = 0.05  # until the threads of the last engine sleep
+TURN_SECONDS = 0.2  # shorter runs are repeated within a turn
+
+Json = dict[str, Any]
+
+
+class Worker:
+    """A process that answers requests."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=os.environ | environment)
+
+    def ask(self, command: str, **request: Any) -> Json:
+        try:
+            print(json.dumps({"command": command, **request}), file=self.process.stdin, flush=True)
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise RuntimeError(f"the worker ended with status {self.process.wait()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+    def stop(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Comparison:
+    def __init__(self, workload: Workload, program: Path, rounds: int, threads: int, shrink: int, folder: Path) -> None:
+        self.workload = workload
+        self.program = [str(program)]
+        self.rounds = rounds
+        self.threads = threads
+        self.shrink = shrink
+        self.folder = folder
+        self.workers: dict[str, Worker] = {}
+        self.engines: dict[str, Json] = {}
+        self.has_peers = any(engine.kind != "tiled" for engine in workload.engines)
+
+    def run(self) -> Json:
+        try:
+            self.write_files()
+            for engine in self.workload.engines:
+                self.start(engine)
+            if self.has_peers:
+                self.compare_results()
+            self.measure_peaks()
+            self.take_turns()
+            self.measure_peaks()
+        finally:
+            for worker in self.workers.values():
+                worker.stop()
+        date = datetime.date.today().isoformat()
+        return {"engines": self.engines, "rounds": self.rounds, "threads": self.threads, "date": date}
+
+    def write_files(self) -> None:
+        """Weights and arrays, the same for all."""
+        worker = Worker(self.program, {})
+        try:
+            network = self.workload.network
+            self.description = worker.ask("describe", network=network)["network"]
+            weights = str(self.folder / "weights.safetensors")
+            worker.ask("initialise", network=network, seed=1, path=weights)
+            self.request: Json = {"network": network, "weights": weights, "task": self.workload.task}
+            self.request["threads"] = self.threads
+            if self.workload.shape:
+                batch, channels, *extents = self.workload.shape
+                self.extents = [extent // self.shrink for extent in extents]
+                generator = np.random.default_rng(1)
+                image = generator.standard_normal((batch, channels, *self.extents), np.float32)
+                self.request["input"] = self.save("input", image)
+                loaded = worker.ask("load", **self.request, hold="materialise")
+                self.flops = loaded["flops"]
+                if self.workload.task == "backward":
+                    gradient = generator.standard_normal(loaded["output_shape"], np.float32)
+                    self.request["grad_output"] = self.save("grad_output", gradient)
+        finally:
+            worker.stop()
+
+    def save(self, name: str, array: np.ndarray) -> str:
+        path = self.folder / f"{name}.npy"
+        np.save(path, array)
+        return str(path)
+
+    def start(self, engine: Engine) -> None:
+        """Loads and runs once, which measures the memory."""
+        found: Json = {}
+        self.engines[engine.name] = found
+        request = self.request | engine.load
+        if "extents" in request:
+            request["extents"] = [extent // self.shrink for extent in request["extents"]]
+        command = self.program
+        if engine.kind != "tiled":
+            request["network"] = self.description
+            command = [sys.executable, str(HERE / SCRIPTS[engine.kind]), engine.argument]
+        worker = Worker(command, engine.environment)
+        try:
+            found["hello"] = worker.ask("hello")
+            loaded = worker.ask("load", **request)
+            first = worker.ask("first")
+            if self.has_peers:
+                worker.ask("save", folder=str(self.folder / engine.name))
+        except RuntimeError as failure:
+            found["error"] = str(failure)
+            say(f"  {engine.name}: failed: {failure}")
+            worker.process.kill()
+            worker.stop()
+            return
+        self.workers[engine.name] = worker
+        height, width = request.get("extents") or self.extents
+        found |= {name: value for name, value in first.items() if name != "seconds"}
+        found |= {"pixels": height * width, "threads": request["threads"], "seconds": []}
+        found["flops"] = loaded.get("flops") if "flops" in loaded else self.flops
+        found["repeats"] = min(100, max(1, math.ceil(TURN_SECONDS / max(first["seconds"], 1e-6))))
+        say(f"  {engine.name}: first run {first['seconds']:.4g} s, {first['memory_bytes'] / 1e6:.1f} MB")
+
+    def compare_results(self) -> None:
+        """Every engine's arrays with those of the reference."""
+        reference = self.folder / REFERENCE
+        for name in self.workers:
+            engine = self.engines[name]
+            if name == REFERENCE or not reference.exists():
+                continue
+            engine["deviations"] = {}
+            engine["agrees"] = True
+            for path in sorted((self.folder / name).glob("*.npy")):
+                kind = "output" if path.stem == "output" else "gradient"
+                expected, got = np.load(reference / path.name, "r"), np.load(path, "r")
+                difference = deviation(kind, expected, got)
+                engine["deviations"][path.stem] = difference
+                if not difference <= TOLERANCES[kind]:
+                    engine["agrees"] = False
+                    say(f"  {name}: {path.stem} deviates by {difference:.2e}")
+
+    def measure_peaks(self) -> None:
+        """What the instruction set of each engine and the memory reach, with its threads."""
+        environments = {engine.name: engine.environment for engine in self.workload.engines}
+        known: dict[tuple[str, int], Json] = {}
+        for name in self.workers:
+            engine = self.engines[name]
+            key = (str(environments[name]), engine["threads"])
+            if key not in known:
+                worker = Worker(self.program, environments[name])
+                known[key] = worker.ask("peaks", threads=engine["threads"])
+                worker.stop()
+            before = engine.get("peaks", {})
+            engine["peaks"] = {what: max(value, before.get(what, 0.0)) for what, value in known[key].items()}
+
+    def take_turns(self) -> None:
+        names = list(self.workers)
+        for turn in range(self.rounds):
+            shift = turn % len(names) if names else 0
+            for name in names[shift:] + names[:shift]:
+                time.sleep(PAUSE_SECONDS)
+                engine = self.engines[name]
+                engine["seconds"] += self.workers[name].ask("run", repeats=engine["repeats"])["seconds"]
+            latest = ", ".join(f"{name} {self.engines[name]['seconds'][-1]:.4g}" for name in names)
+            say(f"  round {turn + 1}: {latest}")
+
+
+def deviation(kind: str, expected: np.ndarray, got: np.ndarray) -> float:
+    """Outputs: the largest difference by the largest element. Gradients: Euclidean norms."""
+    if expected.shape != got.shape:
+        return math.inf
+    rows = max(1, expected.shape[0] * expected.shape[1]) if expected.ndim == 4 else 1
+    expected, got = expected.reshape(rows, -1), got.reshape(rows, -1)
+    difference = scale = 0.0
+    for a, b in zip(expected, got, strict=True):  # a channel at a time, which keeps memory small
+        if kind == "output":
+            difference = max(difference, float(np.max(np.abs(a - b))))
+            scale = max(scale, float(np.max(np.abs(a))))
+        else:
+            difference += float(np.sum(np.square(a - b, dtype=np.float64)))
+            scale += float(np.sum(np.square(a, dtype=np.float64)))
+    if kind == "gradient":
+        difference, scale = math.sqrt(difference), math.sqrt(scale)
+    return difference / scale if scale > 0 else difference
+
+
+def say(text: str) -> None:
+    print(text, flush=True)

@@ -1,0 +1,106 @@
+"""onnxruntime and OpenVINO as workers, for inference: `onnx_peers.py onnxruntime`, `onnx_peers.py openvino`."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from onnx_model import Builder
+from protocol import Json, read_weights, serve
+
+SMALL = 64
+
+
+class OnnxRuntime:
+    """Times include nothing but the run: input and output are bound before."""
+
+    def __init__(self) -> None:
+        import onnxruntime
+
+        self.library = onnxruntime
+
+    def hello(self) -> Json:
+        settings = "CPU provider, all graph optimisations, threads spin during a run and stop after it"
+        return {"name": "onnxruntime", "version": self.library.__version__, "settings": settings}
+
+    def load(self, request: Json) -> None:
+        weights = read_weights(request["weights"])
+        image = np.load(request["input"])
+        small = np.ascontiguousarray(image[:, :, :SMALL, :SMALL])
+        self.bind(Builder(request["network"], weights, small.shape), small, request["threads"])
+        self.run()  # warms the code up
+        self.bind(Builder(request["network"], weights, image.shape), image, request["threads"])
+
+    def bind(self, builder: Builder, image: np.ndarray, threads: int) -> None:
+        options = self.library.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.graph_optimization_level = self.library.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+        model = builder.build()
+        self.session = self.library.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        (output,) = builder.description["outputs"]
+        self.output = np.full(builder.shapes[output], np.nan, np.float32)
+        value = self.library.OrtValue.ortvalue_from_numpy
+        self.held = (value(image), value(self.output))
+        self.binding = self.session.io_binding()
+        self.binding.bind_ortvalue_input(builder.input, self.held[0])
+        self.binding.bind_ortvalue_output(output, self.held[1])
+
+    def run(self) -> None:
+        self.session.run_with_iobinding(self.binding)
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        return {"output": self.held[1].numpy()}
+
+    def unseen_bytes(self) -> int:
+        return 0
+
+
+class OpenVino:
+    def __init__(self) -> None:
+        import openvino
+
+        self.library = openvino
+        self.core = openvino.Core()
+
+    def hello(self) -> Json:
+        settings = "CPU device, latency hint, one stream, f32 precision"
+        return {"name": "OpenVINO", "version": self.library.__version__, "settings": settings}
+
+    def load(self, request: Json) -> None:
+        weights = read_weights(request["weights"])
+        image = np.load(request["input"])
+        small = np.ascontiguousarray(image[:, :, :SMALL, :SMALL])
+        self.bind(Builder(request["network"], weights, small.shape), small, request["threads"])
+        self.run()  # warms the code up
+        self.bind(Builder(request["network"], weights, image.shape), image, request["threads"])
+
+    def bind(self, builder: Builder, image: np.ndarray, threads: int) -> None:
+        config = {
+            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_PRECISION_HINT": "f32",
+            "PERFORMANCE_HINT": "LATENCY",
+            "NUM_STREAMS": 1,
+        }
+        model = self.core.read_model(builder.build())
+        self.request = self.core.compile_model(model, "CPU", config).create_infer_request()
+        (output,) = builder.description["outputs"]
+        self.output = np.full(builder.shapes[output], np.nan, np.float32)
+        self.held = [self.library.Tensor(array, shared_memory=True) for array in (image, self.output)]
+        self.request.set_input_tensor(self.held[0])
+        self.request.set_output_tensor(self.held[1])
+
+    def run(self) -> None:
+        self.request.infer()
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        return {"output": self.output}
+
+    def unseen_bytes(self) -> int:
+        return 0
+
+
+if __name__ == "__main__":
+    serve({"onnxruntime": OnnxRuntime, "openvino": OpenVino}[sys.argv[1]])

@@ -1,0 +1,126 @@
+"""Compares tiled with PyTorch, onnxruntime and OpenVINO, and writes docs/benchmarks.md.
+
+    python bindings/python/bench/peers.py                         all rows
+    python bindings/python/bench/peers.py --rows 1,2 --rounds 3   these; the page keeps what was measured before
+
+A virtual environment with the peers is made outside the tree, and our worker is built by cargo. Each engine is
+a process that answers JSON lines (protocol.py); the engines take turns (comparison.py), so that all see the same
+machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+CACHE = Path.home() / ".cache/tiled-bench"
+PACKAGES = ["numpy", "torch", "onnx", "onnxruntime", "openvino"]
+
+Json = dict[str, Any]
+
+
+def main() -> None:
+    options = arguments()
+    enter(options.venv)
+    from comparison import TOLERANCES, Comparison, say
+    from report import page
+    from workloads import all_workloads
+
+    workloads = all_workloads(options.threads)
+    results: Json = {"workloads": {}}
+    if options.results.exists():
+        results = json.loads(options.results.read_text())
+    if not options.report_only:
+        program = options.worker or build()
+        rows = {int(row) for row in options.rows.split(",")}
+        for workload in workloads:
+            if workload.row not in rows or (options.only and options.only not in workload.key):
+                continue
+            say(f"{workload.row}. {workload.title}")
+            with tempfile.TemporaryDirectory(prefix="tiled-bench-", dir=options.work) as folder:
+                one = Comparison(workload, program, options.rounds, options.threads, options.shrink, Path(folder))
+                results["workloads"][workload.key] = one.run()
+            options.results.parent.mkdir(parents=True, exist_ok=True)
+            options.results.write_text(json.dumps(results, indent=1))
+    results["tolerances"] = TOLERANCES
+    results["machine"] = machine()
+    present = [workload for workload in workloads if workload.key in results["workloads"]]
+    options.page.write_text(page(present, results, command(options)))
+    say(f"wrote {options.page}")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", default="1,2,3,4,5,6,7,8,9,10", help="the rows to measure, as 1,2,5")
+    parser.add_argument("--only", help="only workloads whose key contains this")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each engine")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--venv", type=Path, default=CACHE / "venv", help="made where it does not exist")
+    parser.add_argument("--results", type=Path, default=CACHE / "results.json", help="all measurements")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks.md")
+    parser.add_argument("--worker", type=Path, help="our worker, where it is not to be built")
+    parser.add_argument("--work", type=Path, help="where images are written for the time of a workload")
+    parser.add_argument("--shrink", type=int, default=1, help="divides all extents: to try the program out")
+    parser.add_argument("--report-only", action="store_true", help="writes the page from the measurements")
+    return parser.parse_args()
+
+
+def enter(folder: Path) -> None:
+    """Goes on in the virtual environment, which is made and filled where it is not."""
+    python = folder / "bin/python"
+    if not python.exists():
+        print(f"making {folder}", flush=True)
+        venv.create(folder, with_pip=True)
+    missing = f"import importlib.util as u; print(*[p for p in {PACKAGES} if u.find_spec(p) is None])"
+    wanted = subprocess.check_output([python, "-c", missing], text=True).split()
+    if wanted:
+        subprocess.check_call([python, "-m", "pip", "install", *wanted])
+    if Path(sys.prefix).resolve() != folder.resolve():
+        os.execv(python, [str(python), *sys.argv])
+
+
+def build() -> Path:
+    """Our worker."""
+    arguments = ["build", "--release", "-p", "tiled", "--example", "bench_worker", "--message-format=json"]
+    output = subprocess.check_output(["cargo", *arguments], cwd=ROOT, text=True)
+    for line in output.splitlines():
+        message = json.loads(line)
+        if message.get("executable") and message["target"]["name"] == "bench_worker":
+            return Path(message["executable"])
+    raise RuntimeError("cargo names no executable")
+
+
+def machine() -> Json:
+    def value(path: str, key: str) -> str:
+        lines = Path(path).read_text().splitlines()
+        return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), "unknown")
+
+    memory_gib = int(value("/proc/meminfo", "MemTotal").split()[0]) / (1 << 20)
+    return {
+        "cpu": value("/proc/cpuinfo", "model name"),
+        "cores": os.cpu_count(),
+        "memory": f"{memory_gib:.0f} GiB of memory",
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+    }
+
+
+def command(options: argparse.Namespace) -> str:
+    """The command that measures all of the page anew."""
+    words = ["python", "bindings/python/bench/peers.py", "--rounds", str(options.rounds)]
+    if options.threads != 2:
+        words += ["--threads", str(options.threads)]
+    return shlex.join(words)
+
+
+if __name__ == "__main__":
+    main()

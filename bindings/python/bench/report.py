@@ -1,0 +1,133 @@
+"""The measurements as a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workloads import Bar, Measured, Workload, bars
+
+Json = dict[str, Any]
+
+HEAD = """\
+# Benchmarks
+
+<!-- Written by bindings/python/bench/peers.py; do not edit. -->
+
+Ours and the peers, alternately in one run, with the same threads, weights and images, in f32.
+Take the ratios, not the seconds.
+"""
+
+METHOD = """\
+## How it is measured
+
+- Every engine is a process of its own that stays alive and waits while another one runs. It runs once on a
+  64×64 part of the image, which loads its code, then once on the image, which gives its memory. Then the
+  engines take turns, from another one on in each round. Runs shorter than 0.2 s are repeated within a turn.
+  Times are medians over all runs.
+- The time is that of the run alone: models are built, compiled and optimised before, plans are made before.
+  Ours is from tensor to tensor in memory, NCHW on both sides, both conversions included. torch channels-last
+  gets its input in its own layout. onnxruntime and OpenVINO have input and output bound before.
+- Memory is the peak of the process's resident memory (`VmHWM`) during the first run beyond what was resident
+  before, without the input, the output and the gradient of the input. For the peers the model is loaded and
+  compiled before; for tiled the plan and the memory of the executor count.
+- GFLOP/s count the multiply-adds of convolutions and linear layers, times two: once for inference, twice for
+  the gradients alone, three times for a training step. The peak is a loop of multiply-adds in registers, the
+  bandwidth a loop of copies of 128 MiB a thread, bytes read and bytes written; both on all threads at a time,
+  before and after the turns of the workload, the better of both.
+- A training step gives the output, and the gradients of its sum with respect to the input and all parameters.
+- Agreement: outputs differ from those of torch NCHW by at most {output:.0e} of the largest element, gradients
+  by at most {gradient:.0e} in Euclidean norm (rounding decides which of two nearly equal elements is a maximum).
+- The best peer is the fastest one. `tiled` is the plan that the planner chooses, `tiled, untiled` holds whole
+  tensors.
+"""
+
+
+def page(workloads: list[Workload], results: Json, command: str) -> str:
+    measured = [Measured(workload, results["workloads"][workload.key]) for workload in workloads]
+    found = bars(measured)
+    passed = sum(bar.passes for bar in found)
+    parts = [HEAD, machine(results), f"```sh\n{command}\n```\n"]
+    parts.append(f"## Bars\n\n{passed} of {len(found)} are met.\n")
+    parts.append(table(["#", "workload", "bar", "measured", ""], [bar_row(bar) for bar in found]))
+    parts.append("## Measurements\n")
+    parts.extend(section(one) for one in measured)
+    parts.append(METHOD.format(**results["tolerances"]))
+    return "\n".join(parts)
+
+
+def machine(results: Json) -> str:
+    facts = results["machine"]
+    engines: dict[str, Json] = {}
+    for workload in results["workloads"].values():
+        for engine in workload["engines"].values():
+            if "hello" in engine:
+                engines[engine["hello"]["name"]] = engine["hello"]
+    lines = [f"Machine: {facts['cpu']}, {facts['cores']} cores, {facts['memory']}, {facts['system']}.", ""]
+    rows = [[e["name"], e["version"], e.get("settings") or e.get("backend", "")] for e in engines.values()]
+    lines.append(table(["engine", "version", "settings"], sorted(rows)))
+    return "\n".join(lines)
+
+
+def bar_row(bar: Bar) -> list[str]:
+    return [str(bar.row), bar.what, bar.bound, bar.measured, "met" if bar.passes else "**missed**"]
+
+
+def section(one: Measured) -> str:
+    result, workload = one.result, one.workload
+    peaks = next((e["peaks"] for e in one.engines.values() if "peaks" in e), None)
+    lines = [f"### {workload.title}", ""]
+    facts = [f"{result['rounds']} rounds of {result['threads']} threads, {result['date']}"]
+    if peaks:
+        facts.append(
+            f"multiply-adds {peaks['multiply_add_gflops']:.0f} GFLOP/s, copies {peaks['copy_gb_per_second']:.1f} GB/s"
+        )
+    lines += ["; ".join(facts) + ".", ""]
+    best = one.peer
+    header = ["engine", "median", "fastest to slowest"]
+    header += ["against the best peer"] if best else []
+    has_flops = any(engine.get("flops") for engine in one.engines.values())
+    header += ["GFLOP/s", "of the peak"] if has_flops else ["of the copy loop"]
+    header += ["ns a pixel"] if workload.row == 10 else []
+    header += ["memory", "planned", "largest deviation"]
+    rows = []
+    for name, engine in result["engines"].items():
+        if "seconds" not in engine:
+            rows.append([name, f"failed: {engine['error']}"] + [""] * (len(header) - 2))
+            continue
+        row = [
+            name,
+            time(one.seconds(name)),
+            f"{time(min(engine['seconds']))} to {time(max(engine['seconds']))}",
+        ]
+        row += [f"{one.seconds(name) / one.seconds(best):.3f}×"] if best else []
+        row += [f"{one.gflops(name):.0f}", f"{one.share(name):.0%}"] if has_flops else [f"{one.copy_share(name):.0%}"]
+        row += [f"{one.seconds(name) / engine['pixels'] * 1e9:.2f}"] if workload.row == 10 else []
+        planned = engine.get("planned_bytes")
+        row += [size(engine["memory_bytes"]), size(planned) if planned else "", deviation(engine)]
+        rows.append(row)
+    return "\n".join([*lines, table(header, rows)])
+
+
+def deviation(engine: Json) -> str:
+    deviations = engine.get("deviations")
+    if not deviations:
+        return ""
+    name, value = max(deviations.items(), key=lambda entry: entry[1])
+    return f"{value:.1e} (`{name}`)" + ("" if engine["agrees"] else " **disagrees**")
+
+
+def time(seconds: float) -> str:
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if seconds * factor >= 0.995:
+            return f"{seconds * factor:.3g} {unit}" if seconds * factor < 100 else f"{seconds * factor:.0f} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count < 1e8 else f"{count / 1e6:.0f} MB"
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"

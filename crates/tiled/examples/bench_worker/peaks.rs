@@ -1,0 +1,124 @@
+//! What the machine reaches: a loop of multiply-adds in registers, a loop of copies through memory.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Instant;
+
+use tiled::prelude::Isa;
+
+/// How long each loop runs, in seconds.
+const SECONDS: f64 = 0.25;
+/// The elements that a thread copies: 128 MiB, far more than the caches hold.
+const COPIED: usize = 32 << 20;
+
+/// What multiply-adds of f32 in registers reach on all threads together: the best slice of each, added up.
+pub(crate) fn multiply_add_gflops(isa: Isa, threads: usize) -> f64 {
+    const ROUNDS: u32 = 20_000;
+    on_all(threads, |barrier| {
+        barrier.wait();
+        let begin = Instant::now();
+        let mut best = 0.0_f64;
+        while begin.elapsed().as_secs_f64() < SECONDS {
+            let start = Instant::now();
+            let lanes = multiply_add(isa, ROUNDS);
+            let work = 2.0 * f64::from(ROUNDS) * f64::from(CHAINS) * f64::from(lanes);
+            best = best.max(work / start.elapsed().as_secs_f64());
+        }
+        best / 1e9
+    })
+}
+
+/// What copying reaches on all threads together, bytes read and bytes written counted.
+pub(crate) fn copy_gb_per_second(threads: usize) -> f64 {
+    on_all(threads, |barrier| {
+        let from = vec![1.0_f32; COPIED];
+        let mut to = vec![2.0_f32; COPIED];
+        let bytes = 2.0 * size_of_val(from.as_slice()) as f64;
+        barrier.wait();
+        let begin = Instant::now();
+        let mut best = 0.0_f64;
+        while begin.elapsed().as_secs_f64() < SECONDS {
+            let start = Instant::now();
+            to.copy_from_slice(black_box(&from));
+            black_box(&mut to);
+            best = best.max(bytes / start.elapsed().as_secs_f64());
+        }
+        best / 1e9
+    })
+}
+
+/// The sum of what the measure gives on each thread, all at the same time.
+fn on_all(threads: usize, measure: impl Fn(&Barrier) -> f64 + Sync) -> f64 {
+    let barrier = Barrier::new(threads);
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(|| measure(&barrier))).collect();
+        running.into_iter().map(|thread| thread.join().expect("the loop does not panic")).sum()
+    })
+}
+
+/// Independent chains of multiply-adds: enough to hide the latency of two units.
+const CHAINS: u32 = 12;
+
+/// Runs the chains and returns the lanes of a vector.
+#[cfg(target_arch = "x86_64")]
+fn multiply_add(isa: Isa, rounds: u32) -> u32 {
+    use std::arch::x86_64::{_mm256_fmadd_ps, _mm256_set1_ps, _mm512_fmadd_ps, _mm512_set1_ps};
+
+    #[target_feature(enable = "avx512f")]
+    fn avx512(rounds: u32) {
+        let (a, b) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(0.001)));
+        let mut sums = [a; CHAINS as usize];
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = _mm512_fmadd_ps(*sum, a, b);
+            }
+        }
+        black_box(sums);
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    fn avx2(rounds: u32) {
+        let (a, b) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(0.001)));
+        let mut sums = [a; CHAINS as usize];
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = _mm256_fmadd_ps(*sum, a, b);
+            }
+        }
+        black_box(sums);
+    }
+
+    if !isa.is_available() {
+        return portable(rounds);
+    }
+    match isa {
+        Isa::Avx512 => {
+            // SAFETY: the CPU has AVX-512 F, which `is_available` has just asked.
+            unsafe { avx512(rounds) };
+            16
+        }
+        Isa::Avx2 => {
+            // SAFETY: the CPU has AVX2 and FMA, which `is_available` has just asked.
+            unsafe { avx2(rounds) };
+            8
+        }
+        _ => portable(rounds),
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn multiply_add(_isa: Isa, rounds: u32) -> u32 {
+    portable(rounds)
+}
+
+fn portable(rounds: u32) -> u32 {
+    let (a, b) = (black_box([0.999_f32; 4]), black_box([0.001_f32; 4]));
+    let mut sums = [a; CHAINS as usize];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = std::array::from_fn(|lane| sum[lane] * a[lane] + b[lane]);
+        }
+    }
+    black_box(sums);
+    4
+}
