@@ -17,7 +17,7 @@ pub(super) struct Network {
 /// The most nodes of a network.
 pub(super) const MAX_NODES: usize = 12;
 /// The most elements of a value: what keeps a case below a tenth of a second.
-const MAX_VALUE: usize = 30_000;
+const MAX_VALUE: usize = 120_000;
 
 /// Draws a network of one to [`MAX_NODES`] nodes with one to three inputs and outputs.
 pub(super) fn network(draw: &mut Draw) -> Network {
@@ -56,9 +56,9 @@ impl<'d> Growing<'d> {
     /// The height and width of an input: mostly odd and not square, at times a line or a point.
     fn image(&mut self) -> [usize; 2] {
         let [height, width] = match self.draw.below(10) {
-            0 => [self.draw.between(1, 4), self.draw.between(1, 60)],
-            1 => [self.draw.between(1, 60), self.draw.between(1, 4)],
-            _ => [self.draw.between(5, 40), self.draw.between(5, 40)],
+            0 => [self.draw.between(1, 4), self.draw.between(1, 120)],
+            1 => [self.draw.between(1, 120), self.draw.between(1, 4)],
+            _ => [self.draw.between(5, 80), self.draw.between(5, 80)],
         };
         [height, width].map(|extent| usize::try_from(extent).unwrap_or(1))
     }

@@ -63,6 +63,7 @@ pub(super) fn options(draw: &mut Draw, network: &Network, objective: &Objective)
         lanes,
         parallelism: 1 + draw.below(2),
         checkpoints,
+        scratch: draw.chance(25),
         ..PlanOptions::default()
     };
     Drawn { options, budget }
