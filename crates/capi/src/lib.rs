@@ -23,6 +23,8 @@ mod io;
 mod log;
 mod objective;
 mod operator;
+#[cfg(feature = "oracle")]
+pub mod oracle;
 mod plan;
 mod pointer;
 mod status;

@@ -1,0 +1,197 @@
+//! The library as C11 and C++17 programs see it: headers, layouts, symbols, SONAME.
+
+mod native;
+
+use std::fmt::Write;
+use std::mem::{align_of, offset_of, size_of};
+use std::path::PathBuf;
+use std::process::Command;
+
+use native::Language::{C11, Cpp17};
+use native::{compile, has, root, run, shared_library, succeed, text};
+use tiled_capi::*;
+
+fn source(name: &str) -> PathBuf {
+    root().join("tests/abi").join(name)
+}
+
+#[test]
+fn the_header_compiles_alone_twice_and_in_two_units() {
+    let folder = tempfile::tempdir().expect("there is room");
+    for language in [C11, Cpp17] {
+        let program = folder.path().join("alone");
+        compile(language, &[source("alone.c")], c_as(language), &program);
+        run(&program, &[]);
+        compile(language, &[source("unit_a.c"), source("unit_b.c")], c_as(language), &program);
+        run(&program, &[]);
+    }
+    let program = folder.path().join("alone_cpp");
+    compile(Cpp17, &[source("alone.cpp"), source("unit_b.cpp")], &[], &program);
+    run(&program, &[]);
+}
+
+/// The C++ compiler takes a `.c` file for C++ already; nothing is to be said.
+const fn c_as(_language: native::Language) -> &'static [&'static str] {
+    &[]
+}
+
+#[test]
+fn the_wrapper_owns_throws_and_does_without_exceptions() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let program = folder.path().join("wrapper");
+    compile(Cpp17, &[source("wrapper.cpp")], &[], &program);
+    run(&program, &[]);
+    let program = folder.path().join("results");
+    compile(Cpp17, &[source("results.cpp")], &["-fno-exceptions", "-fno-rtti"], &program);
+    run(&program, &[]);
+    compile(Cpp17, &[source("results.cpp")], &["-DTILED_NO_EXCEPTIONS=1"], &program);
+    run(&program, &[]);
+}
+
+#[test]
+fn dlpack_threads_and_memory_work_from_c() {
+    let folder = tempfile::tempdir().expect("there is room");
+    for name in ["dlpack", "threads", "memory"] {
+        let program = folder.path().join(name);
+        compile(C11, &[source(&format!("{name}.c"))], &[], &program);
+        run(&program, &[]);
+    }
+}
+
+macro_rules! layouts {
+    ($($type:ident { $($field:ident),* $(,)? })*) => {
+        fn assertions() -> String {
+            let mut text = String::new();
+            $(
+                let name = stringify!($type);
+                let _ = writeln!(text, "SAME(sizeof({name}), {});", size_of::<$type>());
+                let _ = writeln!(text, "SAME(ALIGNMENT({name}), {});", align_of::<$type>());
+                $(
+                    let field = stringify!($field);
+                    let _ = writeln!(text, "SAME(offsetof({name}, {field}), {});", offset_of!($type, $field));
+                )*
+            )*
+            text
+        }
+        const STRUCTS: &[&str] = &[$(stringify!($type)),*];
+    };
+}
+
+layouts! {
+    tiled_interval { begin, end }
+    tiled_region { rows, cols }
+    tiled_window { kernel, stride, dilation, padding }
+    tiled_tensor { struct_size, dtype, data, shape, strides }
+    tiled_logger { struct_size, level, log, user }
+    tiled_allocator { struct_size, reserved, allocate, deallocate, user }
+    tiled_engine_options { struct_size, threads, isa }
+    tiled_operator_options { struct_size, reserved, memory_bytes, tile }
+    tiled_conv2d {
+        struct_size, activation, stride, dilation, padding_before, padding_after, groups, negative_slope,
+    }
+    tiled_pool2d {
+        struct_size, ceil_mode, count_include_pad, reserved, kernel, stride, dilation, padding_before,
+        padding_after,
+    }
+    tiled_objective { struct_size, mode, loss, outputs, grad_inputs, grad_params, target_channels, seed }
+    tiled_plan_options {
+        struct_size, hold, memory_bytes, tile, grid, lanes, parallelism, resident_bytes,
+    }
+    tiled_plan_summary {
+        struct_size, dtype, peak_bytes, windows_bytes, stores_bytes, parameters_bytes, flops, redundant_flops,
+        predicted_seconds, sweeps, steps, lanes,
+    }
+    tiled_source { struct_size, is_serial, tensor, read, user }
+    tiled_sink { struct_size, is_serial, tensor, write, end, user }
+    tiled_progress { struct_size, reserved, step, user }
+    tiled_io {
+        struct_size, reserved, inputs, input_count, target, grad_outputs, grad_output_count, outputs,
+        output_count, grad_inputs, grad_input_count, progress,
+    }
+    tiled_report { struct_size, has_loss, loss, seconds }
+    tiled_optimizer {
+        struct_size, kind, learning_rate, weight_decay, momentum, dampening, betas, eps, nesterov, reserved,
+    }
+}
+
+#[test]
+fn structs_lie_in_memory_as_the_header_says() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let file = folder.path().join("layout.c");
+    let head = "#include \"tiled.h\"\n\
+                #ifdef __cplusplus\n\
+                #define SAME(a, b) static_assert((a) == (b), #a)\n\
+                #define ALIGNMENT(t) alignof(t)\n\
+                #else\n\
+                #define SAME(a, b) _Static_assert((a) == (b), #a)\n\
+                #define ALIGNMENT(t) _Alignof(t)\n\
+                #endif\n";
+    std::fs::write(&file, format!("{head}{}int main(void) {{ return 0; }}\n", assertions())).expect("room");
+    for language in [C11, Cpp17] {
+        compile(language, std::slice::from_ref(&file), &["-c"], &folder.path().join("layout.o"));
+    }
+    let header = std::fs::read_to_string(root().join("include/tiled.h")).expect("it is committed");
+    let with_fields = header.lines().filter_map(|line| {
+        line.strip_prefix("typedef struct ")?.strip_suffix(" {")
+    });
+    for name in with_fields {
+        assert!(STRUCTS.contains(&name), "`{name}` of the header is not held to its layout");
+    }
+}
+
+#[test]
+fn only_the_functions_of_the_header_are_exported_under_the_soname() {
+    if !has("nm") || !has("readelf") {
+        return;
+    }
+    let symbols = text(&succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(shared_library())).stdout);
+    let mut exported: Vec<&str> =
+        symbols.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    exported.sort_unstable();
+    let header = std::fs::read_to_string(root().join("include/tiled.h")).expect("it is committed");
+    let mut declared = functions(&header);
+    declared.sort();
+    assert_eq!(exported, declared, "exported and declared functions differ");
+    let dynamic = text(&succeed(Command::new("readelf").arg("-d").arg(shared_library())).stdout);
+    assert!(dynamic.contains("[libtiled.so.0]"), "{dynamic}");
+}
+
+/// The functions that a header declares: words before a parenthesis at the start of a declaration.
+fn functions(header: &str) -> Vec<String> {
+    let is_comment = |line: &&str| !line.starts_with([' ', '/', '#']) && !line.starts_with("typedef");
+    header
+        .lines()
+        .filter(is_comment)
+        .filter_map(|line| {
+            let name = line.split_once('(')?.0.rsplit([' ', '*']).next()?;
+            name.starts_with("tiled_").then(|| name.to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn abidiff_reports_a_struct_that_changed() {
+    if !has("abidiff") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("there is room");
+    let build = |name: &str, field: &str| {
+        let file = folder.path().join(format!("{name}.c"));
+        let text = format!(
+            "#include <stdint.h>\n\
+             typedef struct tiled_report {{ uint32_t struct_size; int32_t has_loss; {field} double loss, seconds; }} tiled_report;\n\
+             int32_t tiled_executor_run(tiled_report *report);\n\
+             int32_t tiled_executor_run(tiled_report *report) {{ return report->has_loss; }}\n"
+        );
+        std::fs::write(&file, text).expect("room");
+        let library = folder.path().join(format!("lib{name}.so"));
+        succeed(Command::new("cc").args(["-g", "-shared", "-fPIC", "-o"]).arg(&library).arg(&file));
+        library
+    };
+    let (before, after) = (build("before", ""), build("after", "int64_t steps;"));
+    let same = Command::new("abidiff").arg(&before).arg(&before).output().expect("it runs");
+    assert!(same.status.success(), "{}", text(&same.stdout));
+    let changed = Command::new("abidiff").arg(&before).arg(&after).output().expect("it runs");
+    assert!(!changed.status.success(), "a changed struct went unnoticed");
+    assert!(text(&changed.stdout).contains("tiled_report"), "{}", text(&changed.stdout));
+}
