@@ -23,6 +23,7 @@
 //! # Ok::<(), tiled_cpu::IsaError>(())
 //! ```
 
+mod concrete;
 mod conv;
 mod isa;
 mod ops;
@@ -103,12 +104,7 @@ impl<T: Element> Backend<T> for CpuBackend {
         if region.is_empty() {
             return;
         }
-        match kernel {
-            Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => {
-                conv::compute(self.isa, kernel, packed, inputs, output, region);
-            }
-            _ => ops::compute(self.isa, kernel, packed, inputs, output, region),
-        }
+        concrete::compute(self.isa, kernel, packed, inputs, output, region);
     }
 
     fn partial_len(&self, reduction: &Reduction) -> usize {
@@ -129,12 +125,7 @@ impl<T: Element> Backend<T> for CpuBackend {
         if share.is_empty() {
             return;
         }
-        match (reduction, partial) {
-            (Reduction::ConvWeight(geometry), Partial::Values(values)) => {
-                conv::reduce_weight(self.isa, geometry, inputs, share, values);
-            }
-            (_, partial) => ops::reduce(self.isa, reduction, params, inputs, share, partial),
-        }
+        concrete::reduce(self.isa, reduction, params, inputs, share, partial);
     }
 
     fn unpack(&self, reduction: &Reduction, values: &[T], result: &mut [T]) {

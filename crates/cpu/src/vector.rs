@@ -54,8 +54,8 @@ pub(crate) trait Simd: Copy + 'static {
     /// # Safety
     /// `from` is valid for reading `LANES` elements.
     unsafe fn load_masked(from: *const Self::E, mask: Self::Mask) -> Self::V;
-    /// The sum of the lanes, in an order of the instruction set's own.
-    unsafe fn sum(value: Self::V) -> Self::E;
+    /// The sums of the lanes of four vectors, each in the same order of the instruction set's own.
+    unsafe fn sums(values: [Self::V; 4]) -> [Self::E; 4];
     /// Writes the vector to `to`, unaligned.
     ///
     /// # Safety

@@ -1,5 +1,7 @@
 //! Convolutions against naive loops, and their bits against the same computation cut differently.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use rayon::ThreadPoolBuilder;
 use tiled_cpu::{CpuBackend, Isa};
 use tiled_geometry::{Interval, Region, Window};

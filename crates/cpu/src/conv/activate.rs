@@ -1,31 +1,47 @@
-//! Activations that are not fused in registers.
+//! Activations that are not fused in registers: the kernel of their own, on what tiles have written.
 
 use tiled_geometry::Region;
-use tiled_kernel::{Activation, Backend, Kernel, Reference};
+use tiled_kernel::{Activation, Kernel};
 use tiled_tensor::{Element, Layout, View, ViewMut};
 
+use super::class::signed;
 use super::source::Target;
+use crate::{Isa, ops};
 
 /// Applies the activation to what tiles have written.
 ///
 /// # Safety
 /// The target is valid for `pixels` pixels and nothing else uses it.
-pub(super) unsafe fn tiles<E: Element>(activation: Activation, target: &Target<E>, pixels: usize) {
-    for channel in target.channel..target.channel + target.channels {
-        let offset = channel / target.block * target.block_stride + channel % target.block;
-        for p in 0..pixels {
-            // SAFETY: passed on to the caller.
-            let value = unsafe { &mut *target.start.add(offset + p * target.step) };
-            apply(activation, value);
+pub(super) unsafe fn tiles<E: Element>(isa: Isa, activation: Activation, target: &Target<E>, pixels: usize) {
+    let mut values = [E::ZERO; CHUNK];
+    for first in (0..pixels).step_by(CHUNK) {
+        let values = &mut values[..CHUNK.min(pixels - first)];
+        for channel in target.channel..target.channel + target.channels {
+            let offset = channel / target.block * target.block_stride + channel % target.block;
+            let start = target.start.wrapping_add(offset + first * target.step);
+            for (p, value) in values.iter_mut().enumerate() {
+                // SAFETY: a pixel of a channel of the target.
+                *value = unsafe { *start.add(p * target.step) };
+            }
+            apply(isa, activation, values);
+            for (p, value) in values.iter().enumerate() {
+                // SAFETY: as above.
+                unsafe { *start.add(p * target.step) = *value };
+            }
         }
     }
 }
 
-/// Applies the activation to a value.
-pub(super) fn apply<E: Element>(activation: Activation, value: &mut E) {
-    let layout = Layout::nchw([1; 4]).expect("invariant: one element fits");
-    let input = [*value];
-    let output = ViewMut::new(std::slice::from_mut(value), layout);
-    let kernel = Kernel::Activation(activation);
-    Reference.compute(&kernel, &[], &[View::new(&input, layout)], output, Region::whole([1, 1]));
+/// Applies the activation to at most [`CHUNK`] values.
+pub(super) fn apply<E: Element>(isa: Isa, activation: Activation, values: &mut [E]) {
+    let mut copy = [E::ZERO; CHUNK];
+    let copy = &mut copy[..values.len()];
+    copy.copy_from_slice(values);
+    let layout = Layout::nchw([1, 1, 1, values.len()]).expect("invariant: a chunk fits");
+    let region = Region::whole([1, signed(values.len())]);
+    let output = ViewMut::new(values, layout);
+    ops::compute(isa, &Kernel::Activation(activation), &[], &[View::new(copy, layout)], output, region);
 }
+
+/// Values that are activated at once.
+const CHUNK: usize = 256;

@@ -209,7 +209,7 @@ pub(super) struct Shape {
 /// Runs tiles of a shape.
 ///
 /// # Safety
-/// As for [`Tiles`]; the pixels are at most the tile of the instruction set, or its shared tile where `shared`.
+/// As for [`Tiles`]; the pixels are one of [`super::source::widths`].
 pub(super) unsafe fn run<S: Simd>(
     source: &Source<S::E>,
     target: &Target<S::E>,
@@ -236,7 +236,7 @@ pub(super) unsafe fn run<S: Simd>(
             match (pixels, vectors) {
                 $(($pixels, 1) if $pixels <= S::TILE => tiles!($pixels, 1, $blocked, $stride, false),
                   ($pixels, 2) if $pixels <= S::TILE => tiles!($pixels, 2, $blocked, $stride, false),)*
-                _ => unreachable!("tiles have at most {} pixels", S::TILE),
+                _ => unreachable!("no tiles of {pixels} pixels"),
             }
         };
     }
@@ -244,21 +244,21 @@ pub(super) unsafe fn run<S: Simd>(
         ($blocked:literal, $($pixels:literal)*) => {
             match pixels {
                 $($pixels if $pixels <= S::SHARED_TILE => tiles!($pixels, 1, $blocked, 1, true),)*
-                _ => unreachable!("shared tiles have at most {} pixels", S::SHARED_TILE),
+                _ => unreachable!("no shared tiles of {pixels} pixels"),
             }
         };
     }
     let dense = source.pixel_step == 1 || source.reading == Reading::Tap;
     match (shared, blocked, dense) {
         (true, true, _) => {
-            shared_widths!(true, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24);
+            shared_widths!(true, 1 2 4 8 12 16 20 24);
         }
         (true, false, _) => {
-            shared_widths!(false, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24);
+            shared_widths!(false, 1 2 4 8 12 16 20 24);
         }
-        (false, true, true) => widths!(true, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        (false, true, false) => widths!(true, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        (false, false, true) => widths!(false, 1, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        (false, false, false) => widths!(false, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        (false, true, true) => widths!(true, 1, 1 2 4 6 8 10 12 14),
+        (false, true, false) => widths!(true, 2, 1 2 4 6 8 10 12 14),
+        (false, false, true) => widths!(false, 1, 1 2 4 6 8 10 12 14),
+        (false, false, false) => widths!(false, 2, 1 2 4 6 8 10 12 14),
     }
 }

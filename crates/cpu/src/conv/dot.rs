@@ -10,9 +10,9 @@ use super::source::{MAX_SPAN, Reading, Source, Target};
 use crate::vector::{MAX_LANES, Micro, Simd};
 
 /// The most output channels of a tile.
-pub(super) const MAX_OUTPUTS: usize = 4;
+pub(super) const MAX_OUTPUTS: usize = 3;
 
-/// Neighbouring tiles of a row, of `P` pixels by `O` output channels.
+/// Neighbouring tiles of a row, of `P` pixels (a multiple of four) by `O` output channels.
 ///
 /// # Safety
 /// As for [`super::dense::Tiles`]. `pixels` is at most `P`; where it is less, or inputs are not
@@ -175,23 +175,42 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Tiles<'_, 
     #[inline(always)]
     unsafe fn finish<S: Simd<E = E>>(&self, sums: &[[S::V; O]; P], start: *mut E) {
         let target = self.target;
-        let mut values = [[E::ZERO; P]; O];
-        for (p, sums) in sums.iter().enumerate() {
-            for (o, sum) in sums.iter().enumerate() {
-                // SAFETY: the CPU has the instruction set.
-                values[o][p] = unsafe { S::sum(*sum) };
-            }
+        // spelled out, because the compiler does not unroll loops of so much
+        macro_rules! four_pixels {
+            ($($o:literal $p:literal)*) => {
+                $(if $o < O && $p < P {
+                    let [a, b, c, d] = [sums[$p][$o], sums[$p + 1][$o], sums[$p + 2][$o], sums[$p + 3][$o]];
+                    // SAFETY: the target is valid for these pixels and channels, the bias for the channels.
+                    unsafe {
+                        let sums = S::sums([a, b, c, d]);
+                        self.write(sums, start.add((target.channel + $o) * target.block_stride), $o, $p);
+                    }
+                })*
+            };
         }
-        for (o, values) in values.iter().enumerate() {
-            // SAFETY: the target is valid for these pixels and channels, the bias for the channels.
-            unsafe {
-                let bias = *self.bias.add(o);
-                let start = start.add((target.channel + o) * target.block_stride);
-                for (p, value) in values.iter().enumerate().take(self.pixels) {
-                    let value = *value + bias;
-                    let value = if target.relu && value <= E::ZERO { E::ZERO } else { value };
-                    *start.add(p * target.step) = value;
-                }
+        four_pixels!(0 0 0 4 1 0 1 4 2 0 2 4);
+    }
+
+    /// Writes four pixels from the `p`th of channel `o`.
+    ///
+    /// # Safety
+    /// As for the tiles; `start` is the first pixel of the channel.
+    #[inline(always)]
+    unsafe fn write(&self, sums: [E; 4], start: *mut E, o: usize, p: usize) {
+        let target = self.target;
+        // SAFETY: passed on to the caller.
+        unsafe {
+            let bias = *self.bias.add(o);
+            let values = sums.map(|value| {
+                let value = value + bias;
+                if target.relu && value <= E::ZERO { E::ZERO } else { value }
+            });
+            if self.pixels == P && target.step == 1 {
+                start.add(p).cast::<[E; 4]>().write(values);
+                return;
+            }
+            for (i, value) in values.into_iter().enumerate().take(self.pixels.saturating_sub(p)) {
+                *start.add((p + i) * target.step) = value;
             }
         }
     }
@@ -199,7 +218,7 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Tiles<'_, 
 
 /// Pixels of a tile.
 pub(super) const fn width<S: Simd>() -> usize {
-    if S::TILE > 6 { 6 } else { 3 }
+    if S::TILE > 6 { 8 } else { 4 }
 }
 
 /// Which of the instances of [`Tiles`] to run.
@@ -237,9 +256,9 @@ pub(super) unsafe fn run<S: Simd>(
         };
     }
     match (width::<S>(), blocked) {
-        (6, true) => tiles!(6, true, 1 2 3 4),
-        (6, false) => tiles!(6, false, 1 2 3 4),
-        (_, true) => tiles!(3, true, 1 2 3 4),
-        (_, false) => tiles!(3, false, 1 2 3 4),
+        (8, true) => tiles!(8, true, 1 2 3),
+        (8, false) => tiles!(8, false, 1 2 3),
+        (_, true) => tiles!(4, true, 1 2 3),
+        (_, false) => tiles!(4, false, 1 2 3),
     }
 }

@@ -12,9 +12,9 @@ use super::lanes::{self, Groups};
 use super::planar;
 use super::problem::{Path, Problem};
 use super::share::{self, SharedOutput};
-use super::source::{MAX_SPAN, Reading, Source, Target};
+use super::source::{self, MAX_SPAN, Reading, Source, Target};
 use crate::Isa;
-use crate::vector::{self, Routine, Simd};
+use crate::vector::{self, MAX_LANES, Routine, Simd};
 
 /// Computes `region` of the output of `problem`.
 pub(super) fn compute<T: Element>(
@@ -29,9 +29,9 @@ pub(super) fn compute<T: Element>(
     check(problem, input.layout(), output.layout(), region);
     let output = SharedOutput::new(output);
     if problem.leaves_gaps() {
-        fill_bias(problem, activation, packed, &output, region);
+        fill_bias(isa, problem, activation, packed, &output, region);
     }
-    vector::run::<T>(isa, Engine { problem, activation, packed, input, output, region });
+    vector::run::<T>(isa, Engine { isa, problem, activation, packed, input, output, region });
 }
 
 /// Asserts what the loads and stores of the kernels rely on.
@@ -67,6 +67,7 @@ fn check(problem: &Problem, input: &Layout, output: &Layout, region: Region<2>) 
 
 /// Writes the bias, activated, to every output of the region: what no tap reaches.
 fn fill_bias<T: Element>(
+    isa: Isa,
     problem: &Problem,
     activation: Option<Activation>,
     packed: &[T],
@@ -74,16 +75,25 @@ fn fill_bias<T: Element>(
     region: Region<2>,
 ) {
     let layout = output.layout();
-    for c in 0..problem.outputs() {
-        let mut value = packed[problem.bias_at(c)];
+    let (rows, cols) = (region.rows(), region.cols());
+    for block in 0..layout.blocks() {
+        let mut values = [T::ZERO; MAX_LANES];
+        let values = &mut values[..layout.block()];
+        let channels = block * layout.block()..layout.channels().min((block + 1) * layout.block());
+        for (value, channel) in values.iter_mut().zip(channels) {
+            *value = packed[problem.bias_at(channel)];
+        }
         if let Some(activation) = activation {
-            activate::apply(activation, &mut value);
+            activate::apply(isa, activation, values);
         }
         for n in 0..layout.batch() {
-            for y in region.rows().begin()..region.rows().end() {
-                for x in region.cols().begin()..region.cols().end() {
-                    // SAFETY: the region lies in the window; no other thread writes yet.
-                    unsafe { output.at(layout.offset(n, c, y, x)).write(value) };
+            for y in rows.begin()..rows.end() {
+                let start = output.at(layout.offset(n, block * layout.block(), y, cols.begin()));
+                let len = index(cols.len()) * layout.block();
+                // SAFETY: the columns of the region lie in the row; no other thread writes yet.
+                let row = unsafe { std::slice::from_raw_parts_mut(start, len) };
+                for pixel in row.chunks_exact_mut(values.len()) {
+                    pixel.copy_from_slice(values);
                 }
             }
         }
@@ -92,6 +102,7 @@ fn fill_bias<T: Element>(
 
 /// One call.
 struct Engine<'a, T> {
+    isa: Isa,
     problem: &'a Problem,
     activation: Option<Activation>,
     packed: &'a [T],
@@ -108,7 +119,8 @@ struct Units<'a, T> {
     /// Items of output channels (see [`Engine::items`]) and how many of them a unit has.
     items: usize,
     chunk: usize,
-    /// Strips of a row, and the pixels of a tile.
+    /// Tiles and strips of a row, and the pixels of a tile.
+    tiles: usize,
     strips: usize,
     tile: usize,
     /// Whether neighbouring taps share broadcasts.
@@ -128,6 +140,9 @@ struct Group {
 /// The most tiles of a strip: their inputs should stay in the second level cache while the output channels
 /// take turns.
 const STRIP_TILES: usize = 8;
+
+/// The most groups of a strip: its tiles, the last one in up to three parts.
+const MAX_GROUPS: usize = STRIP_TILES + 2;
 
 /// The weights that a unit goes through should stay in the second level cache, beside the inputs.
 const WEIGHTS_IN_CACHE_BYTES: usize = 512 << 10;
@@ -173,14 +188,22 @@ impl<T: Element> Engine<'_, T> {
     fn units<'b, S: Simd>(&self, classes: [Class; 2], weights: &'b [T], pieces: usize) -> Units<'b, T> {
         let members = [0, 1].map(|i| classes[i].members(self.region.axis(i)));
         let shared = self.problem.shares(&classes[1]);
-        let tile = match self.problem.path {
+        let widest = match self.problem.path {
             Path::Dense if shared => S::SHARED_TILE,
             Path::Dense | Path::Lanes => S::TILE,
             Path::Dot => dot::width::<S>(),
             Path::Planar => planar::vectors::<S>() * S::LANES,
         };
         let rows = self.input.layout().batch() * index(members[0].len());
-        let tiles = index(members[1].len()).div_ceil(tile);
+        let pixels = index(members[1].len());
+        let tile = match self.problem.path {
+            Path::Dense | Path::Lanes => {
+                let even = pixels.div_ceil(pixels.div_ceil(widest).max(1));
+                source::widths(shared).find(|&width| width >= even).unwrap_or(widest)
+            }
+            Path::Dot | Path::Planar => widest,
+        };
+        let tiles = pixels.div_ceil(tile);
         let strip = (rows * tiles / (2 * pieces)).clamp(1, STRIP_TILES);
         let strips = tiles.div_ceil(strip);
         let items = self.items();
@@ -188,7 +211,7 @@ impl<T: Element> Engine<'_, T> {
         let spread = if rows * strips < 2 * pieces { items * rows * strips / (2 * pieces) } else { items };
         let chunk = fits.min(spread).clamp(1, items);
         let len = items.div_ceil(chunk) * rows * strips;
-        Units { classes, weights, members, items, chunk, strips, tile, shared, len }
+        Units { classes, weights, members, items, chunk, tiles, strips, tile, shared, len }
     }
 
     fn unit<S: Simd>(&self, units: &Units<'_, T>, unit: usize) {
@@ -200,8 +223,8 @@ impl<T: Element> Engine<'_, T> {
         let [row_class, col_class] = &units.classes;
         let m = units.members[0].begin() + signed(row);
         let cols = units.members[1];
-        let at = |strip: usize| cols.begin() + signed(index(cols.len()) * strip / units.strips);
-        let pixels = Interval::new(at(strip), at(strip + 1));
+        let at = |strip: usize| cols.begin() + signed(units.tiles * strip / units.strips * units.tile);
+        let pixels = Interval::new(at(strip), at(strip + 1)).intersect(cols);
         let problem = self.problem;
 
         let layout = self.input.layout();
@@ -209,7 +232,7 @@ impl<T: Element> Engine<'_, T> {
         let first_row = row_class.input(m);
         let (taps_begin, taps_end) = row_class.taps_inside(first_row, problem.extents[0]);
         let storage_row = (first_row + signed(taps_begin) * row_class.offset_step).rem_euclid(ring);
-        let source = Source::<S::E> {
+        let from = Source::<S::E> {
             start: self.input.data()[n * layout.batch_stride()..].as_ptr().cast(),
             row: index(storage_row),
             row_step: index(row_class.offset_step % ring),
@@ -240,14 +263,14 @@ impl<T: Element> Engine<'_, T> {
             relu: self.activation == Some(Activation::Relu),
         };
         let terms = problem.terms(&units.classes);
-        let mut groups = [Group { first: 0, pixels: 0, count: 0, reading: Reading::Direct }; STRIP_TILES];
+        let mut groups = [Group { first: 0, pixels: 0, count: 0, reading: Reading::Direct }; MAX_GROUPS];
         let groups = self.groups(units, pixels, &mut groups);
         for item in chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items) {
             for &group in groups {
                 let x = col_class.first + group.first * col_class.step;
                 let offset = index(x - to.cols().begin()) * to.block();
                 let place = Place {
-                    source: Source { col: col_class.input(group.first), reading: group.reading, ..source },
+                    source: Source { col: col_class.input(group.first), reading: group.reading, ..from },
                     target: Target { start: target.start.wrapping_add(offset), ..target },
                     taps_begin,
                     terms,
@@ -263,30 +286,30 @@ impl<T: Element> Engine<'_, T> {
                 if let Some(activation) = self.activation.filter(|&activation| activation != Activation::Relu)
                 {
                     // SAFETY: the target is what this unit has just written.
-                    unsafe { activate::tiles(activation, &target, group.pixels * group.count) };
+                    unsafe { activate::tiles(self.isa, activation, &target, group.pixels * group.count) };
                 }
             }
         }
     }
 
-    /// Cuts a strip into tiles. Those of [`Path::Dot`] and [`Path::Planar`] are full but for the last, others nearly
-    /// equal.
+    /// Cuts a strip into tiles: all full but for the last, which [`Path::Dense`] and [`Path::Lanes`] cut into widths that
+    /// they are built for.
     fn groups<'b>(
         &self,
         units: &Units<'_, T>,
         pixels: Interval,
-        groups: &'b mut [Group; STRIP_TILES],
+        groups: &'b mut [Group; MAX_GROUPS],
     ) -> &'b [Group] {
         let class = &units.classes[1];
-        let len = index(pixels.len());
-        let tiles = len.div_ceil(units.tile);
-        let equal = matches!(self.problem.path, Path::Dense | Path::Lanes);
-        let at = |tile: usize| if equal { len * tile / tiles } else { (units.tile * tile).min(len) };
+        let exact = matches!(self.problem.path, Path::Dense | Path::Lanes);
         let mut used = 0;
-        for tile in 0..tiles {
-            let (a, b) = (pixels.begin() + signed(at(tile)), pixels.begin() + signed(at(tile + 1)));
+        let mut a = pixels.begin();
+        while a < pixels.end() {
+            let left = index(pixels.end() - a).min(units.tile);
+            let fitting = source::widths(units.shared).rev().find(|&width| width <= left);
+            let width = if exact { fitting.unwrap_or(1) } else { left };
+            let b = a + signed(width);
             let inside = class.reads_inside(a, b, self.problem.extents[1]);
-            let width = index(b - a);
             let direct = match self.problem.path {
                 Path::Dense => inside && class.input_step <= 2,
                 Path::Lanes => inside && class.input_step <= 2 && self.input.layout().block() > 1,
@@ -308,6 +331,7 @@ impl<T: Element> Engine<'_, T> {
                     used += 1;
                 }
             }
+            a = b;
         }
         &groups[..used]
     }

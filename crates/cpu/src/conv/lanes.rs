@@ -136,7 +136,10 @@ impl<E: Element, const P: usize, const STRIDE: usize, const PERMUTED: bool>
                 }
                 let col = index(col - source.first_col);
                 if groups.blocked {
-                    to.copy_from_nonoverlapping(row.add(block * source.block_stride + col * S::LANES), S::LANES);
+                    to.copy_from_nonoverlapping(
+                        row.add(block * source.block_stride + col * S::LANES),
+                        S::LANES,
+                    );
                 } else {
                     let first = block * S::LANES;
                     for l in 0..S::LANES.min(groups.inputs - first) {
@@ -151,7 +154,7 @@ impl<E: Element, const P: usize, const STRIDE: usize, const PERMUTED: bool>
 /// Runs `count` tiles of `pixels` pixels.
 ///
 /// # Safety
-/// As for [`Tiles`]; `pixels` is at most the tile of the instruction set.
+/// As for [`Tiles`]; `pixels` is one of [`super::source::widths`].
 pub(super) unsafe fn run<S: Simd>(
     source: &Source<S::E>,
     target: &Target<S::E>,
@@ -172,15 +175,15 @@ pub(super) unsafe fn run<S: Simd>(
         ($stride:literal, $permuted:literal, $($pixels:literal)*) => {
             match pixels {
                 $($pixels if $pixels <= S::TILE => tiles!($pixels, $stride, $permuted),)*
-                _ => unreachable!("tiles have at most {} pixels", S::TILE),
+                _ => unreachable!("no tiles of {pixels} pixels"),
             }
         };
     }
     let permuted = groups.in_group > 1 || groups.out_group > 1;
     match (permuted, source.pixel_step == 1 || source.reading != Reading::Direct) {
-        (true, true) => widths!(1, true, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        (true, false) => widths!(2, true, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        (false, true) => widths!(1, false, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
-        (false, false) => widths!(2, false, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+        (true, true) => widths!(1, true, 1 2 4 6 8 10 12 14),
+        (true, false) => widths!(2, true, 1 2 4 6 8 10 12 14),
+        (false, true) => widths!(1, false, 1 2 4 6 8 10 12 14),
+        (false, false) => widths!(2, false, 1 2 4 6 8 10 12 14),
     }
 }

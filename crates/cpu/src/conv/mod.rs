@@ -11,6 +11,7 @@ mod engine;
 mod lanes;
 mod planar;
 mod problem;
+mod rows;
 mod share;
 mod source;
 mod weight;

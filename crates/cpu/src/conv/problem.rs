@@ -167,7 +167,7 @@ impl Problem {
     ///   Dense   [group][pair of vectors][kh][run of inputs][kw][input][1 or 2 vectors]
     ///           [group][vector][kh][run of inputs][input][kw][lane] where taps share broadcasts
     ///   Lanes   [vector][input of the group][kh][kw][lane]
-    ///   Dot     [4 outputs][kh][block of inputs][kw][output][lane]
+    ///   Dot     [3 outputs][kh][block of inputs][kw][output][lane]
     ///   Planar  [output][kh][input of the group][kw]
     /// ```
     pub(super) fn visit(&self, classes: &[Class; 2], mut visit: impl FnMut(usize, usize)) {

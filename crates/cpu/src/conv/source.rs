@@ -24,6 +24,11 @@ pub(super) enum Reading {
     Tap,
 }
 
+/// The widths of tiles that kernels are built for, in ascending order: all of them would take minutes to compile.
+pub(super) fn widths(shared: bool) -> impl DoubleEndedIterator<Item = usize> {
+    if shared { [1, 2, 4, 8, 12, 16, 20, 24] } else { [1, 2, 4, 6, 8, 10, 12, 14] }.into_iter()
+}
+
 /// The image that tiles read, and where.
 #[derive(Clone, Copy)]
 pub(super) struct Source<E> {

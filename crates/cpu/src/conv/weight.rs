@@ -11,9 +11,10 @@ use tiled_tensor::{Element, View};
 use super::class::{Class, index, signed};
 use super::dot;
 use super::problem::{Path, Problem};
+use super::rows::{LaneRow, PixelRow, Rows, TAPS, height, run_planes, run_rows};
 use super::share;
 use crate::Isa;
-use crate::vector::{self, MAX_LANES, Micro, Routine, Simd};
+use crate::vector::{self, MAX_LANES, Routine, Simd};
 
 /// Takes `share` of the domain of `gy` into `values`; inputs are `[x, gy]`.
 pub(super) fn reduce<T: Element>(
@@ -141,7 +142,7 @@ impl<T: Element> Reduce<'_, T> {
                 Path::Dense => self.dense::<S>(segment, item, part),
                 Path::Lanes => self.lanes::<S>(segment, item, part),
                 Path::Dot => self.dot::<S>(segment, item, part),
-                Path::Planar => self.planar(segment, item, part),
+                Path::Planar => self.planar::<S>(segment, item, part),
             }
             at = end;
         }
@@ -153,14 +154,18 @@ impl<T: Element> Reduce<'_, T> {
         (0 <= row && row < self.problem.extents[0]).then_some(row)
     }
 
-    /// The columns of the segment for which kernel column `tap` reads inside the image, and what the first reads.
-    fn columns(&self, segment: &Segment, tap: usize) -> (Interval, i64) {
+    /// The columns of the segment for which kernel column `tap` reads inside the image.
+    fn columns(&self, segment: &Segment, tap: usize) -> Interval {
         let class = &self.classes[1];
         let offset = class.offset + signed(tap) * class.offset_step;
         let ceil = |distance: i64| -((-distance).div_euclid(class.input_step));
         let inside = Interval::new(ceil(-offset), ceil(self.problem.extents[1] - offset));
-        let cols = segment.cols.intersect(inside);
-        (cols, cols.begin() * class.input_step + offset)
+        segment.cols.intersect(inside)
+    }
+
+    /// The column that kernel column `tap` of pixel `x` reads.
+    fn column(&self, tap: usize, x: i64) -> i64 {
+        self.classes[1].input(x) + signed(tap) * self.classes[1].offset_step
     }
 
     fn dense<S: Simd>(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
@@ -176,7 +181,6 @@ impl<T: Element> Reduce<'_, T> {
         let terms = problem.terms(&self.classes);
         let values = (group * problem.vectors() + first) * S::LANES * terms;
         let cols = self.classes[1].taps;
-        let widest = if vectors == 2 { S::WEIGHT_TILE } else { 2 * S::WEIGHT_TILE };
         for tap_row in part.start / problem.in_group..part.end.div_ceil(problem.in_group) {
             let Some(row) = self.input_row(&segment, tap_row) else { continue };
             let before = tap_row * problem.in_group;
@@ -187,31 +191,62 @@ impl<T: Element> Reduce<'_, T> {
                 if a >= b {
                     continue;
                 }
-                for tap in 0..cols {
-                    let (pixels, col) = self.columns(&segment, tap);
-                    if pixels.is_empty() {
-                        continue;
-                    }
+                // rows of a tap over some pixels; their columns are inside the image
+                let rows = |c: usize, tap: usize, pixels: Interval| {
+                    let channel = group * problem.in_group + c;
+                    let term = (before + run_begin) * cols + tap * len + (c - run_begin);
+                    let col = self.column(tap, pixels.begin());
+                    let x = &self.x.data()[layout.offset(segment.n, channel, row, col)..];
                     let skipped = index(pixels.begin() - segment.cols.begin());
-                    for c in (a..b).step_by(widest) {
-                        let channel = group * problem.in_group + c;
-                        let term = (before + run_begin) * cols + tap * len + (c - run_begin);
-                        let x = &self.x.data()[layout.offset(segment.n, channel, row, col)..];
-                        // SAFETY: `check` holds the windows; the rows of sums are this thread's own.
-                        unsafe {
-                            let rows = Rows {
-                                x: x.as_ptr().cast(),
-                                row_step: layout.block_stride(),
-                                pixel_step: index(self.classes[1].input_step) * layout.block(),
-                                gradients: gradients.start.add(skipped * gradients.step),
-                                gradient_step: gradients.step,
-                                vector_step: gradients.vector_step,
-                                pixels: index(pixels.len()),
-                                sums: self.values.0.cast::<S::E>().add(values + term * vectors * S::LANES),
-                            };
-                            run_rows::<S>(rows, [(b - c).min(widest), vectors], blocked);
+                    Rows {
+                        x: x.as_ptr().cast(),
+                        row_step: layout.block_stride(),
+                        pixel_step: index(self.classes[1].input_step) * layout.block(),
+                        gradients: gradients.start.wrapping_add(skipped * gradients.step),
+                        gradient_step: gradients.step,
+                        vector_step: gradients.vector_step,
+                        pixels: index(pixels.len()),
+                        sums: self.values.0.cast::<S::E>().wrapping_add(values + term * vectors * S::LANES),
+                    }
+                };
+                let each = |tap: usize, pixels: Interval| {
+                    if !pixels.is_empty() {
+                        let mut c = a;
+                        while c < b {
+                            let count = height::<S>(b - c, vectors);
+                            // SAFETY: `check` holds the windows; the rows of sums are this thread's own.
+                            unsafe { run_rows::<S>(rows(c, tap, pixels), [count, vectors], blocked) };
+                            c += count;
                         }
                     }
+                };
+                let neighbours = !blocked && self.classes[1].offset_step == 1;
+                let mut tap = 0;
+                while tap < cols {
+                    if !neighbours || tap + TAPS > cols {
+                        each(tap, self.columns(&segment, tap));
+                        tap += 1;
+                        continue;
+                    }
+                    // all taps over the pixels they share, each over those before and after
+                    let (first, last) = (self.columns(&segment, tap), self.columns(&segment, tap + TAPS - 1));
+                    let shared = first.intersect(last);
+                    let ends = |t: usize| {
+                        let own = self.columns(&segment, t);
+                        if shared.is_empty() {
+                            return (own, Interval::EMPTY);
+                        }
+                        (Interval::new(own.begin(), shared.begin()), Interval::new(shared.end(), own.end()))
+                    };
+                    (tap..tap + TAPS).for_each(|t| each(t, ends(t).0));
+                    if !shared.is_empty() {
+                        for c in (a..b).step_by(3) {
+                            // SAFETY: as above; all taps of the shared pixels are inside the image.
+                            unsafe { run_planes::<S>(rows(c, tap, shared), [(b - c).min(3), vectors], len) };
+                        }
+                    }
+                    (tap..tap + TAPS).for_each(|t| each(t, ends(t).1));
+                    tap += TAPS;
                 }
             }
         }
@@ -271,10 +306,11 @@ impl<T: Element> Reduce<'_, T> {
             let lanes =
                 std::array::from_fn(|l| u8::try_from((source(first + l) + c) % S::LANES).unwrap_or(0));
             for tap in 0..col_class.taps {
-                let (pixels, col) = self.columns(&segment, tap);
+                let pixels = self.columns(&segment, tap);
                 if pixels.is_empty() {
                     continue;
                 }
+                let col = self.column(tap, pixels.begin());
                 let skipped = index(pixels.begin() - segment.cols.begin());
                 let mut pixel_step = index(col_class.input_step) * S::LANES;
                 let x: *const S::E = if layout.block() > 1 {
@@ -312,10 +348,11 @@ impl<T: Element> Reduce<'_, T> {
             let (tap_row, block) = (at / self.inputs(), at % self.inputs());
             let Some(row) = self.input_row(&segment, tap_row) else { continue };
             for tap in 0..col_class.taps {
-                let (pixels, col) = self.columns(&segment, tap);
+                let pixels = self.columns(&segment, tap);
                 if pixels.is_empty() {
                     continue;
                 }
+                let col = self.column(tap, pixels.begin());
                 let mut step = index(col_class.input_step) * S::LANES;
                 let vectors: *const S::E = if x.block() > 1 {
                     self.x.data()[x.offset(segment.n, block * S::LANES, row, col)..].as_ptr().cast()
@@ -368,133 +405,59 @@ impl<T: Element> Reduce<'_, T> {
         copy
     }
 
-    fn planar(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
+    fn planar<S: Simd>(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
         let problem = self.problem;
         let cols = self.classes[1].taps;
         for at in part {
             let (tap_row, c) = (at / problem.in_group, at % problem.in_group);
             let Some(row) = self.input_row(&segment, tap_row) else { continue };
             let channel = item / problem.out_group * problem.in_group + c;
-            for tap in 0..cols {
-                let (pixels, first) = self.columns(&segment, tap);
-                let mut sum = T::ZERO;
-                for (j, x) in (pixels.begin()..pixels.end()).enumerate() {
-                    let col = first + signed(j) * self.classes[1].input_step;
-                    sum +=
-                        self.x.get(segment.n, channel, row, col) * self.gy.get(segment.n, item, segment.y, x);
+            let scalar = |tap: usize, pixels: Interval| -> T {
+                let terms = (pixels.begin()..pixels.end()).map(|x| {
+                    let col = self.column(tap, x);
+                    self.x.get(segment.n, channel, row, col) * self.gy.get(segment.n, item, segment.y, x)
+                });
+                terms.sum()
+            };
+            for first in (0..cols).step_by(4) {
+                let taps = (cols - first).min(4);
+                // the kernel reads four taps, also where there are fewer: no further than the window holds
+                let held = self.x.layout().cols().end() - self.column(first + 3, 0);
+                let mut shared = segment.cols.intersect(Interval::new(i64::MIN / 2, held));
+                for tap in first..first + taps {
+                    shared = shared.intersect(self.columns(&segment, tap));
                 }
-                let term = item * problem.terms(&self.classes) + at * cols + tap;
-                // SAFETY: the sums of these rows are this thread's own.
-                unsafe { *self.values.0.add(term) += sum };
-            }
-        }
-    }
-}
-
-/// Sums of input channels times gradients over neighbouring pixels.
-///
-/// # Safety
-/// `x` is readable at `r·row_step + j·pixel_step` (a row step of one where inputs are blocked), `gradients` for a
-/// vector at `v·vector_step + j·gradient_step`; `sums` is valid for `R·V` vectors and nothing else uses it.
-#[derive(Clone, Copy)]
-struct Rows<E> {
-    x: *const E,
-    row_step: usize,
-    pixel_step: usize,
-    gradients: *const E,
-    gradient_step: usize,
-    vector_step: usize,
-    pixels: usize,
-    sums: *mut E,
-}
-
-/// [`Rows`] for `R` input channels by `V` vectors of output channels.
-struct RowTile<E, const R: usize, const V: usize, const BLOCKED: bool>(Rows<E>);
-
-impl<E: Element, const R: usize, const V: usize, const BLOCKED: bool> Micro<E> for RowTile<E, R, V, BLOCKED> {
-    #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
-        let rows = self.0;
-        let row_step = if BLOCKED { 1 } else { rows.row_step };
-        // SAFETY: as the type asks.
-        unsafe {
-            let mut sums = [[S::splat(E::ZERO); V]; R];
-            for (r, sums) in sums.iter_mut().enumerate() {
-                for (v, sum) in sums.iter_mut().enumerate() {
-                    *sum = S::load(rows.sums.add((r * V + v) * S::LANES));
+                let class = &self.classes[1];
+                let vectors = index(shared.len()) / S::LANES;
+                let mut sums = [S::E::ZERO; 4];
+                if class.input_step == 1 && class.offset_step == 1 && vectors > 0 {
+                    let (x, gy) = (self.x.layout(), self.gy.layout());
+                    let col = self.column(first, shared.begin());
+                    let x = &self.x.data()[x.offset(segment.n, channel, row, col)..];
+                    let gradients = &self.gy.data()[gy.offset(segment.n, item, segment.y, shared.begin())..];
+                    let gradients = gradients.as_ptr().cast();
+                    let row = PixelRow { x: x.as_ptr().cast(), gradients, vectors, sums: &mut sums };
+                    // SAFETY: the window holds what all four taps of the shared pixels read, the taps of the kernel
+                    // inside the image.
+                    unsafe { S::call(row) };
+                    shared = Interval::new(shared.begin(), shared.begin() + signed(vectors * S::LANES));
+                } else {
+                    shared = Interval::EMPTY;
                 }
-            }
-            let (mut x, mut gradients) = (rows.x, rows.gradients);
-            for _ in 0..rows.pixels {
-                let mut vectors = [S::splat(E::ZERO); V];
-                for (v, vector) in vectors.iter_mut().enumerate() {
-                    *vector = S::load(gradients.add(v * rows.vector_step));
-                }
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let value = S::splat(*x.add(r * row_step));
-                    for (sum, vector) in sums.iter_mut().zip(vectors) {
-                        *sum = S::mul_add(value, vector, *sum);
+                for (tap, sum) in (first..first + taps).zip(sums) {
+                    let own = self.columns(&segment, tap);
+                    let mut sum = T::from_f64(sum.to_f64());
+                    if shared.is_empty() {
+                        sum += scalar(tap, own);
+                    } else {
+                        sum += scalar(tap, Interval::new(own.begin(), shared.begin()));
+                        sum += scalar(tap, Interval::new(shared.end(), own.end()));
                     }
-                }
-                x = x.wrapping_add(rows.pixel_step);
-                gradients = gradients.wrapping_add(rows.gradient_step);
-            }
-            for (r, sums) in sums.iter().enumerate() {
-                for (v, sum) in sums.iter().enumerate() {
-                    S::store(rows.sums.add((r * V + v) * S::LANES), *sum);
+                    let term = item * problem.terms(&self.classes) + at * cols + tap;
+                    // SAFETY: the sums of these rows are this thread's own.
+                    unsafe { *self.values.0.add(term) += sum };
                 }
             }
-        }
-    }
-}
-
-/// # Safety
-/// As for [`Rows`] with this many rows and vectors.
-unsafe fn run_rows<S: Simd>(rows: Rows<S::E>, [count, vectors]: [usize; 2], blocked: bool) {
-    macro_rules! tile {
-        ($blocked:literal, $($rows:literal)*) => {
-            match (count, vectors) {
-                // SAFETY: passed on to the caller.
-                $(($rows, 1) => unsafe { S::call(RowTile::<_, $rows, 1, $blocked>(rows)) },)*
-                $(($rows, _) if $rows <= S::WEIGHT_TILE => unsafe { S::call(RowTile::<_, $rows, 2, $blocked>(rows)) },)*
-                _ => unreachable!("tiles have at most {} rows", 2 * S::WEIGHT_TILE),
-            }
-        };
-    }
-    if blocked {
-        tile!(true, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
-    } else {
-        tile!(false, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
-    }
-}
-
-/// One vector of sums of permuted inputs times gradients over neighbouring pixels.
-///
-/// # Safety
-/// `x` is readable for a vector at `j·pixel_step`, `gradients` at `j·gradient_step`; `sums` is valid for a vector and
-/// nothing else uses it.
-struct LaneRow<'a, E> {
-    x: *const E,
-    pixel_step: usize,
-    lanes: &'a [u8; MAX_LANES],
-    gradients: *const E,
-    gradient_step: usize,
-    pixels: usize,
-    sums: *mut E,
-}
-
-impl<E: Element> Micro<E> for LaneRow<'_, E> {
-    #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
-        // SAFETY: as the type asks.
-        unsafe {
-            let lanes = S::index(self.lanes);
-            let mut sum = S::load(self.sums);
-            for j in 0..self.pixels {
-                let value = S::permute(S::load(self.x.add(j * self.pixel_step)), lanes);
-                sum = S::mul_add(value, S::load(self.gradients.add(j * self.gradient_step)), sum);
-            }
-            S::store(self.sums, sum);
         }
     }
 }

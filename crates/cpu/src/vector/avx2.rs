@@ -22,7 +22,7 @@ macro_rules! simd {
             type Index = __m256i;
             const LANES: usize = $lanes;
             const TILE: usize = 6;
-            const SHARED_TILE: usize = 10;
+            const SHARED_TILE: usize = 12;
             const WEIGHT_TILE: usize = 4;
 
             #[inline(always)]
@@ -75,13 +75,15 @@ simd!(f32, __m256, __m256, 8, [_mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps
         // SAFETY: the caller vouches for the elements, the trait for the instruction set.
         unsafe { _mm256_and_ps(_mm256_loadu_ps(from), mask) }
     }
-    unsafe fn sum(value: __m256) -> f32 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
+    unsafe fn sums([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+        let mut sums = [0.0; 4];
+        // SAFETY: four sums are 16 bytes; the trait asks for a CPU with the instruction set.
         unsafe {
-            let halves = _mm_add_ps(_mm256_castps256_ps128(value), _mm256_extractf128_ps::<1>(value));
-            let pairs = _mm_add_ps(halves, _mm_movehl_ps(halves, halves));
-            _mm_cvtss_f32(_mm_add_ss(pairs, _mm_movehdup_ps(pairs)))
+            let halves = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+            let upper = _mm256_extractf128_ps::<1>(halves);
+            _mm_storeu_ps(sums.as_mut_ptr(), _mm_add_ps(_mm256_castps256_ps128(halves), upper));
         }
+        sums
     }
     unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
         let wide: [i32; 8] = std::array::from_fn(|i| i32::from(lanes[i]));
@@ -108,12 +110,16 @@ simd!(f64, __m256d, __m256d, 4, [_mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_
         // SAFETY: the caller vouches for the elements, the trait for the instruction set.
         unsafe { _mm256_and_pd(_mm256_loadu_pd(from), mask) }
     }
-    unsafe fn sum(value: __m256d) -> f64 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
+    unsafe fn sums([a, b, c, d]: [__m256d; 4]) -> [f64; 4] {
+        let mut sums = [0.0; 4];
+        // SAFETY: four sums are 32 bytes; the trait asks for a CPU with the instruction set.
         unsafe {
-            let halves = _mm_add_pd(_mm256_castpd256_pd128(value), _mm256_extractf128_pd::<1>(value));
-            _mm_cvtsd_f64(_mm_add_sd(halves, _mm_unpackhi_pd(halves, halves)))
+            let (ab, cd) = (_mm256_hadd_pd(a, b), _mm256_hadd_pd(c, d));
+            let low = _mm256_permute2f128_pd::<0x20>(ab, cd);
+            let high = _mm256_permute2f128_pd::<0x31>(ab, cd);
+            _mm256_storeu_pd(sums.as_mut_ptr(), _mm256_add_pd(low, high));
         }
+        sums
     }
     unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
         let wide: [i32; 8] = std::array::from_fn(|i| 2 * i32::from(lanes[i / 2]) + i32::from(i % 2 == 1));

@@ -73,9 +73,22 @@ simd!(f32, __m512, __mmask16, 16, [_mm512_set1_ps, _mm512_loadu_ps, _mm512_store
         // SAFETY: the caller vouches for the elements, the trait for the instruction set.
         unsafe { _mm512_maskz_loadu_ps(mask, from) }
     }
-    unsafe fn sum(value: __m512) -> f32 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_reduce_add_ps(value) }
+    unsafe fn sums([a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+        let mut sums = [0.0; 4];
+        // SAFETY: four sums are 16 bytes; the trait asks for a CPU with the instruction set.
+        unsafe {
+            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            let quarters = _mm512_add_ps(
+                _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd),
+                _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd),
+            );
+            let upper = _mm512_extractf32x8_ps::<1>(quarters);
+            let halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), upper);
+            let upper = _mm256_extractf128_ps::<1>(halves);
+            _mm_storeu_ps(sums.as_mut_ptr(), _mm_add_ps(_mm256_castps256_ps128(halves), upper));
+        }
+        sums
     }
     unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
         let wide: [i32; 16] = std::array::from_fn(|i| i32::from(lanes[i]));
@@ -100,9 +113,20 @@ simd!(f64, __m512d, __mmask8, 8, [_mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu
         // SAFETY: the caller vouches for the elements, the trait for the instruction set.
         unsafe { _mm512_maskz_loadu_pd(mask, from) }
     }
-    unsafe fn sum(value: __m512d) -> f64 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_reduce_add_pd(value) }
+    unsafe fn sums([a, b, c, d]: [__m512d; 4]) -> [f64; 4] {
+        let mut sums = [0.0; 4];
+        // SAFETY: four sums are 32 bytes; the trait asks for a CPU with the instruction set.
+        unsafe {
+            let ab = _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+            let cd = _mm512_add_pd(_mm512_unpacklo_pd(c, d), _mm512_unpackhi_pd(c, d));
+            let upper = |v| _mm512_extractf64x4_pd::<1>(v);
+            let ab = _mm256_add_pd(_mm512_castpd512_pd256(ab), upper(ab));
+            let cd = _mm256_add_pd(_mm512_castpd512_pd256(cd), upper(cd));
+            let low = _mm256_permute2f128_pd::<0x20>(ab, cd);
+            let high = _mm256_permute2f128_pd::<0x31>(ab, cd);
+            _mm256_storeu_pd(sums.as_mut_ptr(), _mm256_add_pd(low, high));
+        }
+        sums
     }
     unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
         let wide: [i64; 8] = std::array::from_fn(|i| i64::from(lanes[i]));

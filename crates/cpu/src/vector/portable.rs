@@ -40,16 +40,18 @@ impl<E: Element, const L: usize> Simd for Portable<E, L> {
         std::array::from_fn(|i| if mask[i] { value[i] } else { E::ZERO })
     }
     #[inline(always)]
-    unsafe fn sum(value: [E; L]) -> E {
-        let mut sums = value;
-        let mut half = L / 2;
-        while half > 0 {
-            for i in 0..half {
-                sums[i] += sums[i + half];
+    unsafe fn sums(values: [[E; L]; 4]) -> [E; 4] {
+        values.map(|value| {
+            let mut sums = value;
+            let mut half = L / 2;
+            while half > 0 {
+                for i in 0..half {
+                    sums[i] += sums[i + half];
+                }
+                half /= 2;
             }
-            half /= 2;
-        }
-        sums[0]
+            sums[0]
+        })
     }
     #[inline(always)]
     unsafe fn store(to: *mut E, value: [E; L]) {

@@ -1,0 +1,35 @@
+//! Convolutions on every instruction set under the conformance suite.
+
+use tiled_cpu::{CpuBackend, Isa};
+use tiled_kernel::Backend;
+use tiled_tensor::Element;
+use tiled_testkit::conformance;
+
+const SEED: u64 = 20_240_923;
+
+fn check<T: Element>(check: fn(&dyn Backend<T>, u64, usize), cases: usize) {
+    for isa in Isa::ALL {
+        match CpuBackend::with_isa(isa) {
+            Ok(backend) => check(&backend, SEED, cases),
+            Err(reason) => eprintln!("skipped: {reason}"),
+        }
+    }
+}
+
+#[test]
+fn forward_conforms_on_every_instruction_set() {
+    check::<f32>(conformance::check_conv2d, 120);
+    check::<f64>(conformance::check_conv2d, 120);
+}
+
+#[test]
+fn gradient_for_the_input_conforms_on_every_instruction_set() {
+    check::<f32>(conformance::check_conv2d_backward_input, 120);
+    check::<f64>(conformance::check_conv2d_backward_input, 120);
+}
+
+#[test]
+fn gradient_for_the_weights_conforms_on_every_instruction_set() {
+    check::<f32>(conformance::check_conv2d_backward_weight, 120);
+    check::<f64>(conformance::check_conv2d_backward_weight, 120);
+}
