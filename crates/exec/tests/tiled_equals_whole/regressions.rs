@@ -1,0 +1,82 @@
+//! What once was wrong.
+
+use tiled_graph::{
+    Activation, Conv2d, Graph, Hold, Loss, Objective, Op, PlanOptions, Tiling, ValueId, lower,
+};
+use tiled_graph::{infer, program::NodeKind};
+use tiled_kernel::Kernel;
+
+use crate::run::{Case, assert_same};
+
+#[test]
+fn a_convolution_that_reads_nothing_but_padding_runs_in_tiles() {
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", 3).expect("new");
+    // outputs read the rows −3 and 1 of one
+    let conv = Conv2d { stride: [4, 4], ..Conv2d::new(2, [1, 1]).padded([3, 3]) };
+    let y = graph.add_node("c", Op::Conv2d(conv), &[x]).expect("fits");
+    graph.set_outputs(&[y]).expect("known");
+    let objective =
+        Objective { outputs: true, grad_inputs: true, ..Objective::training(Loss::MeanSquaredError) };
+    let case = Case { graph: &graph, batch: 2, extents: [1, 1], objective: &objective };
+    for hold in [Hold::Recompute, Hold::Slide] {
+        let options = PlanOptions { hold, tiling: Tiling::Grid([2, 2]), ..PlanOptions::default() };
+        let tiled = case.run(&options);
+        assert!(tiled.tiles > 1, "{hold:?}");
+        assert_same("all padding", &case.whole(), &tiled);
+    }
+}
+
+#[test]
+fn the_loss_of_three_outputs_does_not_depend_on_checkpoints() {
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", 1).expect("new");
+    let mut values = vec![x];
+    for name in ["a", "b", "c"] {
+        let conv = Op::Conv2d(Conv2d::new(1, [3, 3]).padded([1, 1]));
+        values.push(graph.add_node(name, conv, &values[values.len() - 1..]).expect("fits"));
+    }
+    // the outputs behind the checkpoint come first: their losses are ready last
+    graph.set_outputs(&[values[3], values[2], values[1]]).expect("known");
+    let objective = Objective::training(Loss::Sum);
+    for extent in 9..25 {
+        let case = Case { graph: &graph, batch: 1, extents: [extent, 11], objective: &objective };
+        let checkpoints = Some(vec![values[1]]);
+        let options = PlanOptions {
+            hold: Hold::Slide,
+            tiling: Tiling::Tile([2, 11]),
+            checkpoints,
+            ..PlanOptions::default()
+        };
+        let (whole, tiled) = (case.whole(), case.run(&options));
+        assert_eq!(whole.loss.map(f64::to_bits), tiled.loss.map(f64::to_bits), "{extent} rows");
+    }
+}
+
+/// A checkpoint keeps an operator and the activation behind it apart; fused or not, the bits must be the same.
+#[test]
+fn only_an_exact_activation_is_fused() {
+    for activation in [
+        Activation::Relu,
+        Activation::LeakyRelu { slope: 0.1 },
+        Activation::Sigmoid,
+        Activation::Tanh,
+        Activation::Silu,
+        Activation::Gelu,
+    ] {
+        let mut graph = Graph::new();
+        let x = graph.add_input("x", 1).expect("new");
+        let conv = graph.add_node("c", Op::Conv2d(Conv2d::new(1, [3, 3])), &[x]).expect("fits");
+        let y = graph.add_node("a", Op::Activation(activation), &[conv]).expect("fits");
+        graph.set_outputs(&[y]).expect("known");
+        let shapes = infer(&graph, 1, &[[9, 9]]).expect("fits");
+        let is_fused = |checkpoints: &[ValueId]| {
+            let program = lower(&graph, &shapes, &Objective::inference(), checkpoints).expect("lowers");
+            program.nodes.iter().any(|node| {
+                matches!(node.kind, NodeKind::Compute(Kernel::Conv2d { activation: Some(_), .. }))
+            })
+        };
+        assert_eq!(is_fused(&[]), activation == Activation::Relu, "{activation:?}");
+        assert!(!is_fused(&[conv]), "{activation:?} behind a checkpoint");
+    }
+}
