@@ -106,7 +106,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         let output = tensor(c_y.as_mut_ptr(), [1, 1, 16, 16]);
         let abi = || {
             let status = tiled_conv2d_forward(
-                engine, &raw const attributes, null(), &raw const input, &raw const weight, null(), &raw const output,
+                engine,
+                &raw const attributes,
+                null(),
+                &raw const input,
+                &raw const weight,
+                null(),
+                &raw const output,
             );
             assert_eq!(status, TILED_STATUS_OK);
         };
@@ -119,16 +125,28 @@ fn main() -> Result<(), Box<dyn Error>> {
         let value = graph.add_node("c", Op::Conv2d(node), &[value])?;
         graph.set_outputs(&[value])?;
         let shapes = infer(&graph, 1, &[[16, 16]])?;
-        let plan = Planner::<f32>::new(&graph, &shapes, &Objective::inference(), backend).plan(&PlanOptions::default())?;
+        let plan = Planner::<f32>::new(&graph, &shapes, &Objective::inference(), backend)
+            .plan(&PlanOptions::default())?;
         let mut parameters = initialise::<f32>(&params(&graph), 1);
         let mut executor = Executor::new(plan, backend, 1)?;
         let json = graph.to_json();
-        let (mut c_graph, mut c_plan, mut c_weights, mut c_executor) = (null_mut(), null_mut(), null_mut(), null_mut());
+        let (mut c_graph, mut c_plan, mut c_weights, mut c_executor) =
+            (null_mut(), null_mut(), null_mut(), null_mut());
         let shape = [1_i64, 1, 16, 16];
-        assert_eq!(tiled_graph_from_json(json.as_ptr().cast(), json.len(), &raw mut c_graph), TILED_STATUS_OK);
+        assert_eq!(
+            tiled_graph_from_json(json.as_ptr().cast(), json.len(), &raw mut c_graph),
+            TILED_STATUS_OK
+        );
         assert_eq!(tiled_weights_new(c_graph, TILED_DTYPE_F32, 1, &raw mut c_weights), TILED_STATUS_OK);
         let planned = tiled_plan_new(
-            engine, c_graph, TILED_DTYPE_F32, shape.as_ptr(), 1, null(), null(), &raw mut c_plan,
+            engine,
+            c_graph,
+            TILED_DTYPE_F32,
+            shape.as_ptr(),
+            1,
+            null(),
+            null(),
+            &raw mut c_plan,
         );
         assert_eq!(planned, TILED_STATUS_OK);
         assert_eq!(tiled_executor_new(engine, c_plan, &raw mut c_executor), TILED_STATUS_OK);
@@ -147,7 +165,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             let io = Io { inputs: vec![&source], outputs: vec![&sink], ..Io::default() };
             executor.run(&mut parameters, &io, &NoProgress).expect("it runs");
         };
-        let abi = || assert_eq!(tiled_executor_run(c_executor, c_weights, &raw const io, null_mut()), TILED_STATUS_OK);
+        let abi = || {
+            assert_eq!(tiled_executor_run(c_executor, c_weights, &raw const io, null_mut()), TILED_STATUS_OK)
+        };
         report("tiled_executor_run", compare(rust, abi));
     }
     Ok(())

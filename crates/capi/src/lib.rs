@@ -23,7 +23,7 @@ mod io;
 mod log;
 mod objective;
 mod operator;
-#[cfg(feature = "oracle")]
+#[doc(hidden)]
 pub mod oracle;
 mod plan;
 mod pointer;

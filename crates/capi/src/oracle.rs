@@ -111,7 +111,10 @@ impl<'a> State<'a> {
         let mut tensor = tiled_tensor { dtype, data: start.cast(), ..pointer::Extensible::initial() };
         match self.byte() {
             0..=200 => {}
-            201..=210 => shape[usize::from(self.byte() % 4)] = [0, -1, i64::MIN, i64::MAX][usize::from(self.byte() % 4)],
+            201..=210 => {
+                shape[usize::from(self.byte() % 4)] =
+                    [0, -1, i64::MIN, i64::MAX][usize::from(self.byte() % 4)]
+            }
             211..=220 => strides[usize::from(self.byte() % 4)] = 0,
             221..=225 => strides = [i64::MAX; 4],
             226..=230 => tensor.data = null_mut(),
@@ -213,7 +216,8 @@ impl<'a> State<'a> {
     fn grow(&mut self) -> tiled_status {
         let graph = self.recent::<tiled_graph>();
         let name = self.text(&[c"x", c"a", c"b", c"c", c"d", c"e", c"f.g", c""]);
-        let op = self.text(&[c"conv2d", c"relu", c"max_pool2d", c"add", c"upsample", c"batch_norm", c"softmax"]);
+        let op =
+            self.text(&[c"conv2d", c"relu", c"max_pool2d", c"add", c"upsample", c"batch_norm", c"softmax"]);
         let attributes = self.text(&[
             c"{}",
             c"{\"out_channels\": 2, \"kernel_size\": 3, \"padding\": 1}",
@@ -230,7 +234,9 @@ impl<'a> State<'a> {
         unsafe {
             match kind {
                 0 => tiled_graph_add_input(graph, name, channels, &raw mut value),
-                1 => tiled_graph_add_node(graph, name, op, attributes, values.as_ptr(), count, &raw mut value),
+                1 => {
+                    tiled_graph_add_node(graph, name, op, attributes, values.as_ptr(), count, &raw mut value)
+                }
                 _ => tiled_graph_set_outputs(graph, values.as_ptr(), count),
             }
         }
@@ -263,7 +269,8 @@ impl<'a> State<'a> {
             self.contiguous(&mut y);
         }
         let kind = self.byte() % 3;
-        let (conv, options, x, w, y) = (&raw const conv, &raw const options, &raw const x, &raw const w, &raw const y);
+        let (conv, options, x, w, y) =
+            (&raw const conv, &raw const options, &raw const x, &raw const w, &raw const y);
         // SAFETY: tensors that the library takes lie within the memory, and results apart from it
         unsafe {
             match kind {
@@ -337,7 +344,8 @@ impl<'a> State<'a> {
             grad_params: i32::from(self.byte() % 2),
             ..pointer::Extensible::initial()
         };
-        let mut options = tiled_plan_options { hold: i32::from(self.byte() % 5), ..pointer::Extensible::initial() };
+        let mut options =
+            tiled_plan_options { hold: i32::from(self.byte() % 5), ..pointer::Extensible::initial() };
         if self.byte() > 128 {
             options.tile = [self.number(), self.number()];
             options.memory_bytes = u64::from(self.byte()) << 12;
@@ -347,7 +355,9 @@ impl<'a> State<'a> {
         let count = usize::from(self.byte() > 8);
         let (objective, options) = (&raw const objective, &raw const options);
         // SAFETY: every pointer is to a live value, and the count is that of the shapes
-        self.keep(|out| unsafe { tiled_plan_new(engine, graph, dtype, shape.as_ptr(), count, objective, options, out) })
+        self.keep(|out| unsafe {
+            tiled_plan_new(engine, graph, dtype, shape.as_ptr(), count, objective, options, out)
+        })
     }
 
     fn run(&mut self) -> tiled_status {
@@ -357,7 +367,8 @@ impl<'a> State<'a> {
             let read: tiled_read_fn = if self.byte() > 100 { Some(fill) } else { None };
             inputs.push(tiled_source { tensor, read, ..pointer::Extensible::initial() });
         }
-        let sink = tiled_sink { tensor: self.tensor(true), write: Some(ignore), ..pointer::Extensible::initial() };
+        let sink =
+            tiled_sink { tensor: self.tensor(true), write: Some(ignore), ..pointer::Extensible::initial() };
         let io = tiled_io {
             inputs: inputs.as_ptr(),
             input_count: inputs.len(),
@@ -443,7 +454,10 @@ impl<'a> State<'a> {
                 tiled_executor_free(of(address)),
                 tiled_trainer_free(of(address)),
             ];
-            assert!(freed.iter().filter(|status| **status == TILED_STATUS_OK).count() <= 1, "freed twice: {freed:?}");
+            assert!(
+                freed.iter().filter(|status| **status == TILED_STATUS_OK).count() <= 1,
+                "freed twice: {freed:?}"
+            );
         }
     }
 }

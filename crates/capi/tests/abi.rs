@@ -131,9 +131,8 @@ fn structs_lie_in_memory_as_the_header_says() {
         compile(language, std::slice::from_ref(&file), &["-c"], &folder.path().join("layout.o"));
     }
     let header = std::fs::read_to_string(root().join("include/tiled.h")).expect("it is committed");
-    let with_fields = header.lines().filter_map(|line| {
-        line.strip_prefix("typedef struct ")?.strip_suffix(" {")
-    });
+    let with_fields =
+        header.lines().filter_map(|line| line.strip_prefix("typedef struct ")?.strip_suffix(" {"));
     for name in with_fields {
         assert!(STRUCTS.contains(&name), "`{name}` of the header is not held to its layout");
     }
@@ -144,9 +143,9 @@ fn only_the_functions_of_the_header_are_exported_under_the_soname() {
     if !has("nm") || !has("readelf") {
         return;
     }
-    let symbols = text(&succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(shared_library())).stdout);
-    let mut exported: Vec<&str> =
-        symbols.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    let symbols =
+        text(&succeed(Command::new("nm").args(["-D", "--defined-only"]).arg(shared_library())).stdout);
+    let mut exported: Vec<&str> = symbols.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
     exported.sort_unstable();
     let header = std::fs::read_to_string(root().join("include/tiled.h")).expect("it is committed");
     let mut declared = functions(&header);

@@ -24,7 +24,11 @@ fn the_table_has_every_function_of_the_header() {
     let header = std::fs::read_to_string(root.join("../../include/tiled.h")).expect("it is committed");
     // these take no pointer or handle that must be good, and have tests of their own
     let without_status = [
-        "tiled_version", "tiled_version_string", "tiled_build_info", "tiled_live_handles", "tiled_last_error",
+        "tiled_version",
+        "tiled_version_string",
+        "tiled_build_info",
+        "tiled_live_handles",
+        "tiled_last_error",
         "tiled_status_name",
     ];
     let declared: Vec<&str> = header
@@ -204,7 +208,10 @@ fn texts_without_status_never_fail() {
     for status in -1..40 {
         // SAFETY: the text is static and ended by a NUL
         let name = unsafe { std::ffi::CStr::from_ptr(tiled_status_name(status)) };
-        assert_eq!(name.to_str().is_ok_and(|name| name.starts_with("TILED_STATUS_")), (0..=19).contains(&status));
+        assert_eq!(
+            name.to_str().is_ok_and(|name| name.starts_with("TILED_STATUS_")),
+            (0..=19).contains(&status)
+        );
     }
     // SAFETY: nothing is written without a buffer
     let len = unsafe { tiled_last_error(std::ptr::null_mut(), 0) };

@@ -56,7 +56,13 @@ fn native_examples_are_clean_under_valgrind() {
         return;
     }
     let folder = tempfile::tempdir().expect("there is room");
-    let valgrind = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];
+    let valgrind = [
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--errors-for-leak-kinds=definite",
+    ];
     for name in EXAMPLES {
         for language in [C11, Cpp17] {
             let program = native(language, name, &[], folder.path());

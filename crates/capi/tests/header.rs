@@ -4,9 +4,26 @@ use std::path::{Path, PathBuf};
 
 /// The nouns, in the order in which a reader of the header wants them.
 const SOURCES: [&str; 20] = [
-    "version", "status", "log", "allocator", "geometry", "grid", "tensor", "dlpack", "engine",
-    "operator/mod", "operator/conv2d", "operator/pool2d", "graph", "weights", "objective", "plan",
-    "io/source", "io/sink", "io/progress", "io/mod",
+    "version",
+    "status",
+    "log",
+    "allocator",
+    "geometry",
+    "grid",
+    "tensor",
+    "dlpack",
+    "engine",
+    "operator/mod",
+    "operator/conv2d",
+    "operator/pool2d",
+    "graph",
+    "weights",
+    "objective",
+    "plan",
+    "io/source",
+    "io/sink",
+    "io/progress",
+    "io/mod",
 ];
 
 #[test]

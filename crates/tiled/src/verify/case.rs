@@ -211,7 +211,11 @@ impl Check<'_> {
                 factor => factor * T::EPSILON.to_f64() * sizes[place].to_f64(),
             };
             let far = (0..whole.len())
-                .filter(|place| !((whole[*place].to_f64() - one[*place].to_f64()).abs() <= bound(*place)))
+                .filter(|place| {
+                    // not a number is outside of every bound
+                    let distance = (whole[*place].to_f64() - one[*place].to_f64()).abs();
+                    distance.is_nan() || distance > bound(*place)
+                })
                 .collect::<Vec<usize>>();
             if let Some(&place) = far.first() {
                 self.problems.push(format!(
