@@ -3,6 +3,7 @@
 //! `cargo run --release -p tiled-capi --example overhead`; medians of 2000 calls each, interleaved.
 
 #![expect(clippy::print_stdout, reason = "an example prints")]
+#![expect(clippy::cast_possible_truncation, reason = "sizes of structs are small")]
 
 use std::error::Error;
 use std::hint::black_box;

@@ -180,10 +180,11 @@ pub extern "C" fn tiled_trainer_set_learning_rate(
 ) -> tiled_status {
     guard(|| {
         handle::exclusive(trainer, "trainer", |trainer| {
-            Ok(match trainer {
-                AnyTrainer::F32(trainer) => trainer.optimizer_mut().set_learning_rate(learning_rate)?,
-                AnyTrainer::F64(trainer) => trainer.optimizer_mut().set_learning_rate(learning_rate)?,
-            })
+            let set = match trainer {
+                AnyTrainer::F32(trainer) => trainer.optimizer_mut().set_learning_rate(learning_rate),
+                AnyTrainer::F64(trainer) => trainer.optimizer_mut().set_learning_rate(learning_rate),
+            };
+            Ok(set?)
         })
     })
 }

@@ -1,5 +1,6 @@
 //! What is installed under a prefix serves projects outside the tree: pkg-config and CMake, shared and static.
 
+#[expect(dead_code, reason = "projects outside the tree compile by themselves")]
 mod native;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,8 @@
 //! A tiled convolution with ReLU and a 2x2 maximum pooling, on memory of the caller.
 
+#![expect(clippy::print_stdout, reason = "an example prints")]
+#![expect(clippy::cast_possible_truncation, reason = "sizes here are small")]
+
 use std::error::Error;
 
 use tiled::exec::SliceSink;
@@ -42,7 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let backend = CpuBackend::new()?;
     let shapes = infer(&graph, 1, &[[H, W]])?;
-    let options = PlanOptions { hold: Hold::Recompute, tiling: Tiling::Tile([8, 8]), ..PlanOptions::default() };
+    let options =
+        PlanOptions { hold: Hold::Recompute, tiling: Tiling::Tile([8, 8]), ..PlanOptions::default() };
     let plan = Planner::<f32>::new(&graph, &shapes, &Objective::inference(), &backend).plan(&options)?;
     let mut executor = Executor::new(plan, &backend, 2)?;
     {

@@ -1,5 +1,9 @@
 //! A small framework with kernels of its own, which asks for regions and halos alone: two convolutions, tile by tile.
 
+#![expect(clippy::print_stdout, reason = "an example prints")]
+#![expect(clippy::cast_possible_truncation, reason = "sizes here are small")]
+#![expect(clippy::cast_sign_loss, reason = "coordinates inside the image are not negative")]
+
 use std::error::Error;
 
 use tiled::geometry::{AxisMap, Grid, Region, Window};

@@ -1,5 +1,9 @@
 //! A network over an image that one closure reads and another writes, within a memory budget.
 
+#![expect(clippy::print_stdout, reason = "an example prints")]
+#![expect(clippy::cast_possible_truncation, reason = "sizes here are small")]
+#![expect(clippy::cast_sign_loss, reason = "coordinates inside the image are not negative")]
+
 use std::error::Error;
 use std::sync::Mutex;
 
@@ -32,9 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut executor = Executor::new(plan, &backend, 2)?;
 
     let result = Mutex::new(vec![0.0; O * (H / 4) * (W / 4)]);
-    let source = PointSource::new::<f32>("image", [1, C, H, W], |[_, c, y, x]| {
-        number(((c * H + y) * W + x) as u32)
-    })?;
+    let source =
+        PointSource::new::<f32>("image", [1, C, H, W], |[_, c, y, x]| number(((c * H + y) * W + x) as u32))?;
     let write = |region: Region<2>, window: &View<'_, f32>| {
         let mut result = result.lock().expect("no writer panics");
         for c in 0..O {

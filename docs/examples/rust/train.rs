@@ -1,5 +1,8 @@
 //! Two training steps of a network that is built node by node.
 
+#![expect(clippy::print_stdout, reason = "an example prints")]
+#![expect(clippy::cast_possible_truncation, reason = "sizes here are small")]
+
 use std::error::Error;
 
 use tiled::graph::{Conv2d, Op};

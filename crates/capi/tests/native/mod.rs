@@ -1,7 +1,5 @@
 //! Programs in C and C++ against the library of this build.
 
-#![allow(dead_code)]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -20,9 +18,6 @@ pub fn build() -> PathBuf {
 pub fn shared_library() -> PathBuf {
     build().join("libtiled_capi.so")
 }
-
-/// What the static library needs of the system.
-pub const SYSTEM_LIBRARIES: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
 
 /// A language and its standard.
 #[derive(Clone, Copy, Debug)]
