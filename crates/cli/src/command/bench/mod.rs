@@ -206,10 +206,10 @@ impl Row {
                 timed.tiles,
             )
         };
-        let mut text = format!("{:22} tiled   {}", self.name, part(&self.tiled));
+        let mut text = format!("{:30} tiled   {}", self.name, part(&self.tiled));
         match &self.untiled {
-            Some(untiled) => text.push_str(&format!("\n{:22} untiled {}", "", part(untiled))),
-            None => text.push_str(&format!("\n{:22} untiled would hold too much, see --untiled-limit", "")),
+            Some(untiled) => text.push_str(&format!("\n{:30} untiled {}", "", part(untiled))),
+            None => text.push_str(&format!("\n{:30} untiled would hold too much, see --untiled-limit", "")),
         }
         if let Some(ratio) = self.ratio() {
             text.push_str(&format!("   tiled/untiled {ratio:.2}"));
@@ -247,4 +247,4 @@ fn random(shape: [usize; 4]) -> Result<Tensor<f32>, CliError> {
 }
 
 const HEAD: &str = "\
-workload                           measured  predicted GFLOP/s of conv      memory   tiles";
+workload                                  measured  predicted GFLOP/s of conv      memory   tiles";

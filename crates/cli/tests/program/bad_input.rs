@@ -1,11 +1,9 @@
 //! Bad input, full disks and Ctrl-C: the text on standard error is that of `tests/ui/<name>.txt`, the exit code says
 //! what it was, nothing is printed on standard output, and no file is left.
 //!
-//! `<number>` in a text stands for any number. `TILED_BLESS=1 cargo test -p tiled-cli --test ui` writes the texts.
+//! `<number>` in a text stands for any number. `TILED_BLESS=1 cargo test -p tiled-cli --test program` writes the texts.
 
-mod bed;
-
-use bed::{Bed, CONV_NET, number_after};
+use crate::bed::{self, Bed, CONV_NET, number_after};
 
 #[test]
 fn an_unknown_operator_is_named_with_the_nearest_known() {

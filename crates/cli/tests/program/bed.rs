@@ -46,6 +46,22 @@ impl Bed {
         self.write(name, &bytes);
     }
 
+    /// An array of numbers between -1 and 1 that look random.
+    pub(crate) fn random_npy(&self, name: &str, shape: &[usize]) {
+        let mut bytes = npy_header("<f4", shape);
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for _ in 0..shape.iter().product::<usize>() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let value = f32::from(u16::try_from(state >> 48).expect("sixteen bits")) / 32768.0 - 1.0;
+            bytes.extend_from_slice(&value.to_le_bytes());
+        }
+        self.write(name, &bytes);
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.dir.path().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
     /// An array of zeros of one byte each, that takes no room on the disk.
     pub(crate) fn sparse_npy(&self, name: &str, shape: &[usize]) {
         let header = npy_header("|u1", shape);
@@ -90,6 +106,21 @@ impl Bed {
     pub(crate) fn succeeds<A: AsRef<str>>(&self, args: &[A]) {
         let output = self.program(args).output().expect("the program starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// What the program prints.
+    pub(crate) fn says<A: AsRef<str>>(&self, args: &[A]) -> String {
+        let output = self.program(args).output().expect("the program starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Runs the program with `--json` and returns its one JSON object.
+    pub(crate) fn json<A: AsRef<str>>(&self, args: &[A]) -> serde_json::Value {
+        let output = self.program(args).arg("--json").output().expect("the program starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "bars show on terminals alone");
+        serde_json::from_slice(&output.stdout).expect("standard output is one JSON object")
     }
 
     /// Runs the program and returns what it says on standard error, which is the text of this name.
