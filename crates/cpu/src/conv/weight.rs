@@ -220,6 +220,8 @@ impl<T: Element> Reduce<'_, T> {
                         }
                     }
                 };
+                // as many sums as registers hold
+                let planes = if S::TILE > 6 || vectors == 1 { 3 } else { 2 };
                 let neighbours = !blocked && self.classes[1].offset_step == 1;
                 let mut tap = 0;
                 while tap < cols {
@@ -240,9 +242,11 @@ impl<T: Element> Reduce<'_, T> {
                     };
                     (tap..tap + TAPS).for_each(|t| each(t, ends(t).0));
                     if !shared.is_empty() {
-                        for c in (a..b).step_by(3) {
+                        for c in (a..b).step_by(planes) {
                             // SAFETY: as above; all taps of the shared pixels are inside the image.
-                            unsafe { run_planes::<S>(rows(c, tap, shared), [(b - c).min(3), vectors], len) };
+                            unsafe {
+                                run_planes::<S>(rows(c, tap, shared), [(b - c).min(planes), vectors], len)
+                            };
                         }
                     }
                     (tap..tap + TAPS).for_each(|t| each(t, ends(t).1));
