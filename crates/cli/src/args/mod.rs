@@ -1,11 +1,15 @@
 //! The arguments of every subcommand.
 
+mod examples;
+mod values;
+
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use tiled::graph::{Hold, Mode, PlanOptions, StepDetail, Tiling};
+use clap::{Args, Parser, Subcommand};
+use tiled::graph::{Mode, PlanOptions, StepDetail, Tiling};
 
+pub(crate) use self::values::{DTypeArg, HoldArg, LossArg, ModeArg, OptimizerArg, Pair, PlanLossArg};
+use self::values::{pair, shape, steps};
 use crate::bytes;
 use crate::weights::WeightsArg;
 
@@ -20,25 +24,25 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Does the main job on a shipped real picture: a forward pass, a training step and a check of every bit.
-    #[command(after_help = DEMO_EXAMPLES)]
+    #[command(after_help = examples::DEMO)]
     Demo(DemoArgs),
     /// Says what a run will do and what memory and arithmetic it takes, without touching data.
-    #[command(after_help = PLAN_EXAMPLES)]
+    #[command(after_help = examples::PLAN)]
     Plan(PlanCommandArgs),
     /// Computes the outputs of a network.
-    #[command(after_help = RUN_EXAMPLES)]
+    #[command(after_help = examples::RUN)]
     Run(RunArgs),
     /// Computes gradients with respect to inputs and weights.
-    #[command(after_help = GRAD_EXAMPLES)]
+    #[command(after_help = examples::GRAD)]
     Grad(GradArgs),
     /// Trains a network on one image or batch, whole at every step.
-    #[command(after_help = TRAIN_EXAMPLES)]
+    #[command(after_help = examples::TRAIN)]
     Train(TrainArgs),
     /// Compares random networks, sizes and plans, tiled against whole, bit for bit.
-    #[command(after_help = VERIFY_EXAMPLES)]
+    #[command(after_help = examples::VERIFY)]
     Verify(VerifyArgs),
     /// Times built-in workloads, tiled and untiled alternately.
-    #[command(after_help = BENCH_EXAMPLES)]
+    #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
 }
 
@@ -284,153 +288,14 @@ pub(crate) fn threads(asked: Option<u16>) -> usize {
     asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum HoldArg {
-    Auto,
-    Slide,
-    Recompute,
-    Materialise,
-}
-
-impl From<HoldArg> for Hold {
-    fn from(hold: HoldArg) -> Self {
-        match hold {
-            HoldArg::Auto => Self::Auto,
-            HoldArg::Slide => Self::Slide,
-            HoldArg::Recompute => Self::Recompute,
-            HoldArg::Materialise => Self::Materialise,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum DTypeArg {
-    F32,
-    F64,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum ModeArg {
-    Train,
-    Eval,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum LossArg {
-    Mse,
-    CrossEntropy,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum PlanLossArg {
-    None,
-    Sum,
-    Mse,
-    CrossEntropy,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum OptimizerArg {
-    Sgd,
-    Adamw,
-}
-
-/// Two numbers written `AxB`: height before width, rows before columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pair<N>(pub(crate) [N; 2]);
-
-fn pair<N: FromStr + PartialOrd + Default>(text: &str) -> Result<Pair<N>, String> {
-    let numbers = numbers::<N>(text).filter(|numbers| numbers.iter().all(|number| *number > N::default()));
-    match numbers.map(<[N; 2]>::try_from) {
-        Some(Ok(pair)) => Ok(Pair(pair)),
-        _ => Err("wants two whole numbers above 0 such as 256x512".to_owned()),
-    }
-}
-
-fn shape(text: &str) -> Result<[usize; 4], String> {
-    match numbers::<usize>(text).as_deref() {
-        Some([c, h, w]) => Ok([1, *c, *h, *w]),
-        Some([n, c, h, w]) => Ok([*n, *c, *h, *w]),
-        _ => Err("wants a shape CxHxW or NxCxHxW such as 3x1024x2048".to_owned()),
-    }
-}
-
-fn steps(text: &str) -> Result<StepDetail, String> {
-    match text {
-        "all" => Ok(StepDetail::All),
-        number => {
-            number.parse().map(StepDetail::First).map_err(|_| "wants a whole number or `all`".to_owned())
-        }
-    }
-}
-
-fn numbers<N: FromStr>(text: &str) -> Option<Vec<N>> {
-    text.split(['x', 'X', '×']).map(|part| part.trim().parse().ok()).collect()
-}
-
-const DEMO_EXAMPLES: &str = "\
-Examples:
-  tiled demo
-  tiled demo --memory 128MiB --threads 1
-  tiled demo --picture photo.jpg --json";
-
-const PLAN_EXAMPLES: &str = "\
-Examples:
-  tiled plan --net vgg16 --input 3x20480x20480 --memory 2GiB
-  tiled plan --net light --input 3x100000x100000 --train --memory 1GiB --json
-  tiled plan --net unet --input 3x2700x5400 --train --tile 256x256 --hold recompute --svg plan.svg";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  tiled run --net unet --weights unet.safetensors --input photo.jpg --output mask.png --memory 256MiB
-  tiled run --net net.json --weights random:1 --input x.npy --output y.npy --tile 512x512 --hold recompute
-  tiled run --net two_inputs.json --weights w.safetensors --input a.npy --input b.npy --output y.npy";
-
-const GRAD_EXAMPLES: &str = "\
-Examples:
-  tiled grad --net light --weights w.safetensors --input x.npy --grad-output g.npy \\
-      --grad-input gx.npy --grad-weights gw.safetensors --memory 128MiB
-  tiled grad --net vgg2 --weights random:1 --input photo.jpg --grad-output ones --grad-input gx.npy";
-
-const TRAIN_EXAMPLES: &str = "\
-Examples:
-  tiled train --net unet --input photo.jpg --target relief.jpg --loss mse --steps 20 --lr 0.05 \\
-      --momentum 0.9 --save unet.safetensors --prediction relief.png --loss-curve loss.svg --memory 512MiB
-  tiled train --net classes.json --input x.npy --target labels.npy --loss cross-entropy --optimizer adamw";
-
-const VERIFY_EXAMPLES: &str = "\
-Examples:
-  tiled verify
-  tiled verify --cases 500 --seed 1 --json
-  tiled verify --seed 1 --only 42";
-
-const BENCH_EXAMPLES: &str = "\
-Examples:
-  tiled bench
-  tiled bench --filter light --runs 5 --json
-  tiled bench --filter vgg2-1024 --memory 64MiB --threads 1";
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
-    use super::{Arguments, Pair, pair, shape};
+    use super::Arguments;
 
     #[test]
     fn the_arguments_are_consistent() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn pairs_and_shapes_are_whole_numbers_between_crosses() {
-        assert_eq!(pair::<i64>("16x32"), Ok(Pair([16, 32])));
-        assert!(pair::<i64>("16").is_err() && pair::<i64>("0x3").is_err() && pair::<i64>("-1x3").is_err());
-        assert_eq!(shape("3x4x5"), Ok([1, 3, 4, 5]));
-        assert_eq!(shape("2x3x4x5"), Ok([2, 3, 4, 5]));
-        assert!(
-            shape("4x5").is_err()
-                && shape("3x4x5x6x7").is_err()
-                && shape("3x4x99999999999999999999").is_err()
-        );
     }
 }
