@@ -60,8 +60,8 @@ pub(crate) struct PlanArgs {
     /// This many rows and columns of tiles.
     #[arg(long, value_name = "RxC", value_parser = pair::<i64>, conflicts_with = "tile")]
     pub(crate) grid: Option<Pair<i64>>,
-    /// How values are held: `slide` computes nothing twice, `recompute` makes tiles independent, `materialise` is
-    /// the untiled run.
+    /// How values are held: `slide` moves windows down strips of columns and computes no row twice, `recompute` makes
+    /// tiles independent, `materialise` is the untiled run.
     #[arg(long, value_enum, default_value_t = HoldArg::Auto)]
     pub(crate) hold: HoldArg,
     /// The element type of the computation.
@@ -70,7 +70,8 @@ pub(crate) struct PlanArgs {
     /// Threads; all cores where not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Whether batch norm takes the image's statistics and dropout drops.
+    /// Whether batch norm takes the image's statistics and dropout drops; `eval` in `run`, `train` in `grad` and `train`
+    /// where not given.
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeArg>,
     /// One JSON object on standard output instead of text.
