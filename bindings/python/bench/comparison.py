@@ -22,6 +22,7 @@ SCRIPTS = {"torch": "torch_peer.py", "onnxruntime": "onnx_peers.py", "openvino":
 REFERENCE = "torch NCHW"
 TOLERANCES = {"output": 1e-4, "gradient": 1e-2}
 PAUSE_SECONDS = 0.05  # until the threads of the last engine sleep
+SMALLEST = 32  # the extents that shrinking leaves
 TURN_SECONDS = 0.2  # shorter runs are repeated within a turn
 
 Json = dict[str, Any]
@@ -80,7 +81,8 @@ class Comparison:
             for worker in self.workers.values():
                 worker.stop()
         date = datetime.date.today().isoformat()
-        return {"engines": self.engines, "rounds": self.rounds, "threads": self.threads, "date": date}
+        settings = {"rounds": self.rounds, "threads": self.threads, "shrink": self.shrink}
+        return {"engines": self.engines, "date": date, **settings}
 
     def write_files(self) -> None:
         """Weights and arrays, the same for all."""
@@ -94,7 +96,7 @@ class Comparison:
             self.request["threads"] = self.threads
             if self.workload.shape:
                 batch, channels, *extents = self.workload.shape
-                self.extents = [extent // self.shrink for extent in extents]
+                self.extents = self.shrunk(extents)
                 generator = np.random.default_rng(1)
                 image = generator.standard_normal((batch, channels, *self.extents), np.float32)
                 self.request["input"] = self.save("input", image)
@@ -105,6 +107,9 @@ class Comparison:
                     self.request["grad_output"] = self.save("grad_output", gradient)
         finally:
             worker.stop()
+
+    def shrunk(self, extents: list[int]) -> list[int]:
+        return [min(extent, max(SMALLEST, extent // self.shrink)) for extent in extents]
 
     def save(self, name: str, array: np.ndarray) -> str:
         path = self.folder / f"{name}.npy"
@@ -117,7 +122,7 @@ class Comparison:
         self.engines[engine.name] = found
         request = self.request | engine.load
         if "extents" in request:
-            request["extents"] = [extent // self.shrink for extent in request["extents"]]
+            request["extents"] = self.shrunk(request["extents"])
         command = self.program
         if engine.kind != "tiled":
             request["network"] = self.description

@@ -76,7 +76,9 @@ def section(one: Measured) -> str:
     result, workload = one.result, one.workload
     peaks = next((e["peaks"] for e in one.engines.values() if "peaks" in e), None)
     lines = [f"### {workload.title}", ""]
-    facts = [f"{result['rounds']} rounds of {result['threads']} threads, {result['date']}"]
+    facts = [f"{result['date']}, rounds: {result['rounds']}, threads: {result['threads']}"]
+    if result["shrink"] > 1:
+        facts.append(f"**extents divided by {result['shrink']}**")
     if peaks:
         facts.append(
             f"multiply-adds {peaks['multiply_add_gflops']:.0f} GFLOP/s, copies {peaks['copy_gb_per_second']:.1f} GB/s"

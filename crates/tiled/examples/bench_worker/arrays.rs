@@ -21,7 +21,7 @@ pub(crate) fn read(path: &Path) -> Result<(Vec<f32>, [usize; 4]), Failure> {
             format!("{}: {expected} bytes of f32 wanted, {} found", path.display(), data.len()).into()
         );
     }
-    Ok((data.chunks_exact(size_of::<f32>()).map(f32::from_le_bytes).collect(), shape))
+    Ok((data.chunks_exact(size_of::<f32>()).map(<f32 as Element>::from_le_bytes).collect(), shape))
 }
 
 /// Writes an array of f32.

@@ -156,8 +156,8 @@ impl<'b> Job<'b> {
         self.executor = None;
         let can_measure = reset_peak_rss();
         let before = peak_rss_bytes();
-        let plan =
-            Planner::new(&self.graph, &self.shapes, &self.objective, self.backend).plan(&self.options)?;
+        let planner = Planner::<f32>::new(&self.graph, &self.shapes, &self.objective, self.backend);
+        let plan = planner.plan(&self.options)?;
         let mut answer = json!({
             "planned_bytes": plan.peak_bytes(),
             "predicted_seconds": plan.predicted_seconds,
@@ -232,7 +232,6 @@ impl<'b> Job<'b> {
 }
 
 /// The multiply-adds of convolutions and linear layers, times two, of a run forward.
-#[expect(clippy::cast_precision_loss, reason = "a count of operations for display")]
 fn convolution_flops(graph: &Graph, shapes: &Shapes) -> f64 {
     let volume = |shape: [usize; 4]| shape.into_iter().product::<usize>() as f64;
     let place = |kernel: [i64; 2]| (kernel[0] * kernel[1]) as f64;

@@ -64,7 +64,6 @@ fn answer<'b>(
     job: &mut Option<Job<'b>>,
     request: Request,
 ) -> Result<Value, Failure> {
-    let mut loaded = || job.as_mut().ok_or_else(|| Failure::from("nothing is loaded"));
     match request {
         Request::Hello => Ok(json!({
             "name": "tiled",
@@ -89,22 +88,26 @@ fn answer<'b>(
         }
         Request::Load(load) => {
             *job = None;
-            let (loaded, answer) = Job::load(backend, &load)?;
-            *job = Some(loaded);
+            let (fresh, answer) = Job::load(backend, &load)?;
+            *job = Some(fresh);
             Ok(answer)
         }
-        Request::First => loaded()?.first(),
+        Request::First => loaded(job)?.first(),
         Request::Run { repeats } => {
-            let job = loaded()?;
+            let job = loaded(job)?;
             let seconds = (0..repeats).map(|_| job.run()).collect::<Result<Vec<f64>, Failure>>()?;
             Ok(json!({"seconds": seconds}))
         }
-        Request::Save { folder } => loaded()?.save(&folder),
+        Request::Save { folder } => loaded(job)?.save(&folder),
         Request::Peaks { threads } => Ok(json!({
             "multiply_add_gflops": peaks::multiply_add_gflops(backend.isa(), threads),
             "copy_gb_per_second": peaks::copy_gb_per_second(threads),
         })),
     }
+}
+
+fn loaded<'a, 'b>(job: &'a mut Option<Job<'b>>) -> Result<&'a mut Job<'b>, Failure> {
+    job.as_mut().ok_or_else(|| "nothing is loaded".into())
 }
 
 /// A built-in network by its name, or a network of the network format.
