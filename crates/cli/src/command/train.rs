@@ -54,7 +54,7 @@ fn train<T: Element, O: Optimizer<T>>(
         params(&job.graph).iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
     let resident = job.input_bytes() + target.resident_bytes() + optimizer.state_bytes(trained);
     let plan = job.plan(&objective, &args.plan.options(resident))?;
-    let mut figures = Figures::new(&plan, 0.0);
+    let mut figures = Figures { flops: 0.0, redundant_flops: 0.0, ..Figures::new(&plan, 0.0) };
     let losses = steps(args, session, &job, &*target, plan, optimizer, &mut parameters, &mut figures)?;
     drop(target);
     session.check()?;
@@ -82,6 +82,7 @@ fn steps<T: Element, O: Optimizer<T>>(
     parameters: &mut Parameters<T>,
     figures: &mut Figures,
 ) -> Result<Vec<f64>, CliError> {
+    let (flops, redundant_flops) = (plan.flops, plan.redundant_flops);
     let mut trainer = Trainer::new(Executor::new(plan, &job.backend, args.plan.threads())?, optimizer);
     let io = Io { inputs: job.sources(), target: Some(target), ..Io::default() };
     let bar = session.bar("training");
@@ -93,6 +94,8 @@ fn steps<T: Element, O: Optimizer<T>>(
         });
         let report = trainer.step(parameters, &io, &bar)?;
         figures.seconds += report.seconds;
+        figures.flops += flops;
+        figures.redundant_flops += redundant_flops;
         losses.push(report.loss.ok_or_else(|| ExecError::Missing { name: "loss".to_owned() })?);
     }
     Ok(losses)

@@ -92,6 +92,10 @@ fn training_makes_the_loss_fall_and_goes_on_from_saved_weights() {
     assert!(bed.read("loss.svg").starts_with(b"<svg"));
     let resumed = bed.json(&[&train[..], &["--weights", "w.safetensors", "--steps", "1"]].concat());
     assert!(self::losses(&resumed)[0] < losses[0]);
+    // the report counts the arithmetic of all steps
+    let one = bed.json(&[&train[..], &slide, &["--steps", "1"]].concat());
+    let (twelve, one) = (&report["flops"].as_f64(), &one["flops"].as_f64());
+    assert_eq!(twelve.expect("a number"), 12.0 * one.expect("a number"));
 }
 
 #[test]
