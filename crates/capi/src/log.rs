@@ -85,11 +85,11 @@ pub(crate) fn info(message: impl FnOnce() -> String) {
 fn send(level: i32, message: impl FnOnce() -> String) {
     // copied out of the lock, so that a logger may take its time
     let Some(Logger(logger)) = *LOGGER.read().unwrap_or_else(PoisonError::into_inner) else { return };
-    if let Some(log) = logger.log.filter(|_| level <= logger.level) {
-        if let Ok(text) = CString::new(message().replace('\0', "?")) {
-            // SAFETY: the function and `user` may be used from any thread, by the promise of `tiled_logger_set`
-            unsafe { log(logger.user, level, text.as_ptr()) }
-        }
+    if let Some(log) = logger.log.filter(|_| level <= logger.level)
+        && let Ok(text) = CString::new(message().replace('\0', "?"))
+    {
+        // SAFETY: the function and `user` may be used from any thread, by the promise of `tiled_logger_set`
+        unsafe { log(logger.user, level, text.as_ptr()) }
     }
 }
 

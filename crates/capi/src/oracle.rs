@@ -313,7 +313,7 @@ impl<'a> State<'a> {
     /// Makes a result contiguous; one that would leave its memory becomes none.
     fn contiguous(&mut self, tensor: &mut tiled_tensor) {
         let fits = tensor.shape.iter().try_fold(1_i64, |product, extent| product.checked_mul(*extent));
-        if fits.is_none_or(|len| len > ELEMENTS as i64) {
+        if fits.is_none_or(|len| usize::try_from(len).is_ok_and(|len| len > ELEMENTS)) {
             tensor.data = null_mut();
             return;
         }
@@ -379,7 +379,7 @@ impl<'a> State<'a> {
         let (executor, trainer, weights) = (self.recent(), self.recent(), self.recent());
         // SAFETY: structs are live, arrays as long as said, tensors within the memory
         unsafe {
-            if self.byte() % 2 == 0 {
+            if self.byte().is_multiple_of(2) {
                 tiled_executor_run(executor, weights, &raw const io, null_mut())
             } else {
                 tiled_trainer_step(trainer, weights, &raw const io, null_mut())

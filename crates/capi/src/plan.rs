@@ -157,10 +157,6 @@ pub unsafe extern "C" fn tiled_plan_options_init(
 /// `input_shapes` is NULL or `4·count` numbers can be read from it; structs are NULL or have their size set; `plan` is
 /// NULL or can be written.
 #[unsafe(no_mangle)]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "inputs and options of a plan; a struct would hide which are needed"
-)]
 pub unsafe extern "C" fn tiled_plan_new(
     engine: *const tiled_engine,
     graph: *const tiled_graph,

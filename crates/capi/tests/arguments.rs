@@ -127,7 +127,7 @@ fn a_panic_with_a_handle_in_hand_poisons_it_until_it_is_freed() {
             continue; // they take no handle
         }
         let fixture = Fixture::new();
-        let case: &Case = &cases(&fixture)[place];
+        let case: &Case<'_> = &cases(&fixture)[place];
         inject_panic(Some(Injection::WithHandle));
         let status = case.call(None);
         inject_panic(None);

@@ -140,19 +140,21 @@ impl Tensors {
         &self,
         body: impl FnOnce(&Io<'_, T>) -> Fallible<R>,
     ) -> Fallible<R> {
-        // SAFETY: the caller's promise; `require_apart` has shown that what is written overlaps nothing
         let sources = |checked: &[CheckedSource]| -> Fallible<Vec<Box<dyn Source<T>>>> {
-            checked.iter().map(|source| unsafe { source.open::<T>() }).collect()
+            // SAFETY: the caller's promise; `require_apart` has shown that what is written overlaps nothing
+            let open = |source: &CheckedSource| unsafe { source.open::<T>() };
+            checked.iter().map(open).collect()
         };
-        // SAFETY: as above
         let sinks = |checked: &[CheckedSink]| -> Fallible<Vec<Box<dyn Sink<T>>>> {
-            checked.iter().map(|sink| unsafe { sink.open::<T>() }).collect()
+            // SAFETY: as above
+            let open = |sink: &CheckedSink| unsafe { sink.open::<T>() };
+            checked.iter().map(open).collect()
         };
         let inputs = sources(&self.inputs)?;
         let target = sources(self.target.as_slice())?;
         let grad_outputs = sources(&self.grad_outputs)?;
         let (outputs, grad_inputs) = (sinks(&self.outputs)?, sinks(&self.grad_inputs)?);
-        fn borrowed<'a, S: ?Sized>(boxes: &'a [Box<S>]) -> Vec<&'a S> {
+        fn borrowed<S: ?Sized>(boxes: &[Box<S>]) -> Vec<&S> {
             boxes.iter().map(|boxed| &**boxed).collect()
         }
         body(&Io {
