@@ -101,7 +101,6 @@ fn mutations(kind: Kind) -> Vec<(Mutation, Vec<tiled_status>)> {
         Kind::Text => vec![(Mutation::Null, vec![TILED_STATUS_NULL_POINTER])],
         Kind::Size => vec![(Mutation::Zero, size.clone()), (Mutation::Huge, size)],
         Kind::Index => vec![(Mutation::Huge, size)],
-        Kind::Any => vec![],
     }
 }
 

@@ -150,6 +150,6 @@ fn one_case_alone_is_the_case_of_the_whole_run() {
     let number = line.split("case ").nth(1).and_then(|rest| rest.split(',').next()).expect("a number");
     let only = VerifyOptions { only: Some(number.parse().expect("a number")), ..options };
     let one = verify_on(&only, &NoProgress, &faulty, &faulty).expect("nobody cancels");
-    assert_eq!(one.failures, [line.clone()]);
+    assert_eq!(one.failures, std::slice::from_ref(line));
     assert!(!line.contains('\n') && line.contains("\"nodes\""), "{line}");
 }

@@ -5,7 +5,7 @@
 //!
 //! - outputs, gradients of inputs, the loss and running statistics have the bits of the untiled run;
 //! - gradients of parameters have the same bits for one thread and two, and those of weights lie within
-//!   `min(n, 6√n)·ε·Σ|x·g|` of the untiled ones (n terms; other parameters: the same bits);
+//!   `n·ε·Σ|x·g|` of the untiled ones (n terms; those of other parameters have the same bits);
 //! - the smallest budget that an error names is enough, and no plan exceeds its budget.
 //!
 //! ```
@@ -23,6 +23,8 @@ mod draw;
 mod faults;
 mod magnitude;
 mod network;
+#[cfg(test)]
+mod oracle;
 mod run;
 mod setting;
 

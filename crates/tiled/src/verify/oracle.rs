@@ -1,0 +1,180 @@
+//! The CPU backend is right and not only consistent: every call of random cases against the reference.
+
+use std::sync::Mutex;
+
+use tiled_cpu::CpuBackend;
+use tiled_exec::NoProgress;
+use tiled_geometry::Region;
+use tiled_kernel::{Backend, Conv, Kernel, Partial, Reduction, Reference};
+use tiled_tensor::{AlignedBuffer, Element, View, ViewMut};
+
+use super::{VerifyOptions, verify_on};
+
+/// The CPU backend, each of whose calls the reference repeats on the same windows.
+#[derive(Debug)]
+struct Shadowed {
+    backend: CpuBackend,
+    log: Mutex<Log>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    compared: u64,
+    wrong: Vec<String>,
+}
+
+impl Shadowed {
+    fn compare<T: Element>(&self, what: &str, bound: f64, pairs: impl Iterator<Item = (T, T)>) {
+        let mut log = self.log.lock().expect("nobody panics");
+        for (i, (got, expected)) in pairs.enumerate() {
+            log.compared += 1;
+            let difference = (got.to_f64() - expected.to_f64()).abs();
+            let is_near = difference <= bound; // NaN is not
+            if !is_near && log.wrong.len() < 20 {
+                log.wrong.push(format!("{what}: element {i} is {got}, expected {expected} ± {bound:e}"));
+            }
+        }
+    }
+}
+
+impl<T: Element> Backend<T> for Shadowed {
+    fn name(&self) -> String {
+        Backend::<T>::name(&self.backend)
+    }
+
+    fn block(&self, channels: usize) -> usize {
+        Backend::<T>::block(&self.backend, channels)
+    }
+
+    /// The parameters as the CPU backend packs them, then as they are.
+    fn packed_len(&self, kernel: &Kernel, params: &[usize]) -> usize {
+        Backend::<T>::packed_len(&self.backend, kernel, params) + params.iter().sum::<usize>()
+    }
+
+    fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
+        let lens: Vec<usize> = params.iter().map(|param| param.len()).collect();
+        let own = Backend::<T>::packed_len(&self.backend, kernel, &lens);
+        let (packed, plain) = packed.split_at_mut(own);
+        self.backend.pack(kernel, params, packed);
+        Reference.pack(kernel, params, plain);
+    }
+
+    fn compute(
+        &self,
+        kernel: &Kernel,
+        packed: &[T],
+        inputs: &[View<'_, T>],
+        mut output: ViewMut<'_, T>,
+        region: Region<2>,
+    ) {
+        let plain =
+            plain_len(kernel, packed.len(), |params| Backend::<T>::packed_len(&self.backend, kernel, params));
+        let (packed, plain) = packed.split_at(packed.len() - plain);
+        self.backend.compute(kernel, packed, inputs, output.reborrow(), region);
+        let layout = *output.layout();
+        let mut expected = AlignedBuffer::new(layout.len());
+        Reference.compute(kernel, plain, inputs, ViewMut::new(&mut expected, layout), region);
+        let (got, expected) = (output.as_view(), View::new(&expected, layout));
+        let largest = inputs.iter().map(|input| largest(input)).fold(1.0, f64::max);
+        let weights = plain.iter().map(|value| value.to_f64().abs()).fold(1.0, f64::max);
+        let bound = 64.0 * T::EPSILON.to_f64() * terms(kernel) * weights * largest * largest;
+        let pixels = (0..layout.batch()).flat_map(|n| (0..layout.channels()).map(move |c| (n, c))).flat_map(
+            |(n, c)| {
+                let cols = region.cols();
+                let rows = region.rows();
+                (rows.begin()..rows.end())
+                    .flat_map(move |y| (cols.begin()..cols.end()).map(move |x| (n, c, y, x)))
+            },
+        );
+        let pairs = pixels.map(|(n, c, y, x)| (got.get(n, c, y, x), expected.get(n, c, y, x)));
+        self.compare(&format!("{} {region}", kernel.name()), bound, pairs);
+    }
+
+    fn partial_len(&self, reduction: &Reduction) -> usize {
+        Backend::<T>::partial_len(&self.backend, reduction)
+    }
+
+    fn reduce(
+        &self,
+        reduction: &Reduction,
+        params: &[&[T]],
+        inputs: &[View<'_, T>],
+        share: Region<2>,
+        partial: &mut Partial<T>,
+    ) {
+        self.backend.reduce(reduction, params, inputs, share, partial);
+        if let Reduction::ConvWeight(conv) = reduction {
+            let [got, expected]: [Vec<T>; 2] =
+                [&self.backend as &dyn Backend<T>, &Reference].map(|backend| {
+                    let mut partial = backend.partial(reduction, 0, 0);
+                    backend.reduce(reduction, params, inputs, share, &mut partial);
+                    let mut weights = vec![T::ZERO; conv.weight_len()];
+                    match &partial {
+                        Partial::Values(values) => backend.unpack(reduction, values, &mut weights),
+                        other => panic!("a weight gradient gathered {other:?}"),
+                    }
+                    weights
+                });
+            let batch = inputs[0].layout().batch() as u64;
+            let count = (share.volume().unsigned_abs() * batch) as f64;
+            let bound = 4.0 * T::EPSILON.to_f64() * count * largest(&inputs[0]) * largest(&inputs[1]);
+            self.compare(reduction.name(), bound, got.into_iter().zip(expected));
+        }
+    }
+
+    fn unpack(&self, reduction: &Reduction, values: &[T], result: &mut [T]) {
+        self.backend.unpack(reduction, values, result);
+    }
+}
+
+/// The parameters' own elements among those packed, which come last.
+fn plain_len(kernel: &Kernel, total: usize, packed_len: impl Fn(&[usize]) -> usize) -> usize {
+    let lens = match kernel {
+        Kernel::Conv2d { conv, bias, .. } => conv_lens(conv, bias.then_some(conv.out_channels)),
+        Kernel::Conv2dBackwardInput { conv, bias, .. } => conv_lens(conv, bias.then_some(conv.in_channels)),
+        _ => return total / 2,
+    };
+    assert_eq!(packed_len(&lens) + lens.iter().sum::<usize>(), total);
+    lens.iter().sum()
+}
+
+fn conv_lens(conv: &Conv, bias: Option<usize>) -> Vec<usize> {
+    std::iter::once(conv.weight_len()).chain(bias).collect()
+}
+
+/// The terms of the longest sum, where each is at most a weight times one or two inputs.
+fn terms(kernel: &Kernel) -> f64 {
+    let count = match kernel {
+        Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. } => conv.weight_len(),
+        _ => 64,
+    };
+    count as f64
+}
+
+/// The largest size of what a window holds.
+fn largest<T: Element>(window: &View<'_, T>) -> f64 {
+    let layout = window.layout();
+    let mut largest = 0.0_f64;
+    for n in 0..layout.batch() {
+        for c in 0..layout.channels() {
+            for y in layout.rows().begin()..layout.rows().end() {
+                for x in layout.cols().begin()..layout.cols().end() {
+                    largest = largest.max(window.get(n, c, y, x).to_f64().abs());
+                }
+            }
+        }
+    }
+    largest
+}
+
+#[test]
+fn every_call_of_a_hundred_random_cases_agrees_with_the_reference() {
+    let backend = CpuBackend::new().expect("an instruction set");
+    let shadowed = Shadowed { backend, log: Mutex::default() };
+    let options = VerifyOptions { cases: 100, seed: 5, threads: 2, only: None };
+    let report = verify_on(&options, &NoProgress, &shadowed, &shadowed).expect("nobody cancels");
+    assert!(report.passed(), "{:#?}", report.failures);
+    let log = shadowed.log.into_inner().expect("nobody panics");
+    assert!(log.wrong.is_empty(), "{:#?}", log.wrong);
+    assert!(log.compared > 100_000, "{} elements compared", log.compared);
+}

@@ -1,0 +1,161 @@
+//! What tiles own and what they need.
+
+use tiled::geometry::Interval;
+use tiled::graph::{
+    Call, Demand, Graph, Hold, Loss, Objective, Plan, PlanOptions, Planner, Rng, Tiling, infer, lower, sweeps,
+};
+use tiled::kernel::Reference;
+
+const NETWORKS: [(&str, [usize; 2]); 6] = [
+    ("seed-001", [16, 16]),
+    ("seed-002", [65, 34]),
+    ("light", [37, 53]),
+    ("vgg2", [30, 41]),
+    ("unet", [45, 38]),
+    ("resnet18", [66, 97]),
+];
+
+fn objective() -> Objective {
+    Objective { outputs: true, grad_inputs: true, ..Objective::training(Loss::MeanSquaredError) }
+}
+
+fn plans(name: &str, extents: [usize; 2]) -> Vec<Plan> {
+    let graph = Graph::builtin(name).expect("built in");
+    let (shapes, objective) = (infer(&graph, 2, &[extents]).expect("fits"), objective());
+    let planner = Planner::<f32>::new(&graph, &shapes, &objective, &Reference);
+    let tilings = [
+        (Hold::Recompute, Tiling::Grid([3, 2])),
+        (Hold::Recompute, Tiling::Tile([2, 3])),
+        // more tiles than there are rows: some are empty
+        (Hold::Recompute, Tiling::Grid([40, 1])),
+        (Hold::Slide, Tiling::Tile([1, 5])),
+        (Hold::Slide, Tiling::Grid([4, 3])),
+        (Hold::Auto, Tiling::Auto),
+    ];
+    let plan = |(hold, tiling)| PlanOptions { hold, tiling, ..PlanOptions::default() };
+    tilings.into_iter().map(|tiling| planner.plan(&plan(tiling)).expect("plans")).collect()
+}
+
+/// Whether intervals follow each other from zero to the end.
+#[track_caller]
+fn assert_partition(label: &str, parts: impl Iterator<Item = Interval>, extent: i64) {
+    let mut end = 0;
+    for part in parts.filter(|part| !part.is_empty()) {
+        assert_eq!(part.begin(), end, "{label}: a gap or an overlap");
+        end = part.end();
+    }
+    assert_eq!(end, extent, "{label}: the end");
+}
+
+#[test]
+fn shares_of_every_reduction_and_sink_partition_its_domain() {
+    for (name, extents) in NETWORKS {
+        for plan in plans(name, extents) {
+            let mut terminals = 0;
+            for sweep in &plan.sweeps {
+                for place in
+                    (0..sweep.sweep.nodes.len()).filter(|place| sweep.sweep.nodes[*place].is_terminal())
+                {
+                    let node = &plan.program.nodes[sweep.sweep.nodes[place].node];
+                    let label = format!("{name}: `{}`", node.name);
+                    assert_partition(
+                        &label,
+                        sweep.rows.iter().map(|rows| rows.interval(place)),
+                        node.extents[0],
+                    );
+                    assert_partition(
+                        &label,
+                        sweep.cols.iter().map(|cols| cols.interval(place)),
+                        node.extents[1],
+                    );
+                    terminals += 1;
+                }
+            }
+            assert!(terminals > 2, "{name}");
+        }
+    }
+}
+
+/// A node's rows come once, from the top, and hold what its consumers still need.
+#[test]
+fn every_row_that_a_tile_needs_is_computed_once() {
+    for (name, extents) in NETWORKS {
+        for plan in plans(name, extents) {
+            for sweep in &plan.sweeps {
+                for row in 0..sweep.rows.len() {
+                    let mut calls: Vec<Vec<Call>> = vec![Vec::new(); sweep.sweep.nodes.len()];
+                    let mut steps = 0;
+                    let ran = sweep.schedule(&plan.program, row).run(
+                        |call| {
+                            calls[call.place].push(call);
+                            Ok::<(), ()>(())
+                        },
+                        || {
+                            steps += 1;
+                            Ok(())
+                        },
+                    );
+                    assert_eq!(ran, Ok(()));
+                    for (place, calls) in calls.iter().enumerate() {
+                        let (needed, ring) = (sweep.rows[row].interval(place), sweep.rings[place]);
+                        let label = format!("{name}: place {place}");
+                        let shifted = calls.iter().map(|call| {
+                            assert!(call.low <= call.rows.begin(), "{label}: a window lets go of new rows");
+                            assert!(
+                                sweep.sweep.nodes[place].is_terminal() || call.rows.end() - call.low <= ring,
+                                "{label}: a ring of {ring} rows does not hold {call:?}"
+                            );
+                            Interval::new(
+                                call.rows.begin() - needed.begin(),
+                                call.rows.end() - needed.begin(),
+                            )
+                        });
+                        assert_partition(&label, shifted, needed.len());
+                    }
+                    assert!(steps <= sweep.steps, "{name}: {steps} of {} steps", sweep.steps);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_larger_share_never_needs_less() {
+    let mut rng = Rng::new(7);
+    let mut below = |count: i64| {
+        i64::try_from(rng.next_u64() % count.unsigned_abs().max(1)).expect("a remainder is small")
+    };
+    for (name, extents) in NETWORKS {
+        let graph = Graph::builtin(name).expect("built in");
+        let shapes = infer(&graph, 1, &[extents]).expect("fits");
+        let program = lower(&graph, &shapes, &objective(), &[]).expect("lowers");
+        for sweep in sweeps(&program, &[]) {
+            for axis in [0, 1] {
+                for _ in 0..30 {
+                    let shares: Vec<[Interval; 2]> = sweep
+                        .nodes
+                        .iter()
+                        .map(|node| {
+                            let extent = program.nodes[node.node].extents[axis];
+                            let (a, b) = (below(extent + 1), below(extent + 1));
+                            let (c, d) = (below(extent + 1), below(extent + 1));
+                            let [inner, other] =
+                                [(a, b), (c, d)].map(|(a, b)| Interval::new(a.min(b), a.max(b)));
+                            [inner, inner.hull(other)]
+                        })
+                        .collect();
+                    let [inner, outer] = [0, 1]
+                        .map(|which| Demand::new(&program, &sweep, axis, |place, _| shares[place][which]));
+                    for place in 0..sweep.nodes.len() {
+                        assert!(
+                            outer.interval(place).contains_interval(inner.interval(place)),
+                            "{name}: place {place}: {} within {}",
+                            inner.interval(place),
+                            outer.interval(place)
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

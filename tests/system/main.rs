@@ -1,0 +1,5 @@
+//! Promises of plans that need the whole system: arithmetic, shares, the order of calls.
+
+mod arithmetic;
+mod demand;
+mod networks;
