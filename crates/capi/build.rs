@@ -5,5 +5,7 @@ fn main() {
     let is_linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
     if is_linux {
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libtiled.so.0");
+        // threads of a pool end a moment after it is freed, so that their code must not be unloaded
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
 }

@@ -61,6 +61,7 @@ fn native_examples_are_clean_under_valgrind() {
         "--quiet",
         "--error-exitcode=9",
         "--leak-check=full",
+        "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
     ];
     for name in EXAMPLES {

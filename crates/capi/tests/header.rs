@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The nouns, in the order in which a reader of the header wants them.
-const SOURCES: [&str; 20] = [
+/// The nouns, in the order in which a reader of the header wants them; the parts of a noun follow its `mod.rs`.
+const SOURCES: [&str; 17] = [
     "version",
     "status",
     "log",
@@ -14,16 +14,13 @@ const SOURCES: [&str; 20] = [
     "dlpack",
     "engine",
     "operator/mod",
-    "operator/conv2d",
-    "operator/pool2d",
     "graph",
     "weights",
     "objective",
     "plan",
-    "io/source",
-    "io/sink",
-    "io/progress",
     "io/mod",
+    "executor",
+    "trainer",
 ];
 
 #[test]
@@ -32,11 +29,8 @@ fn the_header_equals_a_fresh_generation() {
     let header = root.join("../../include/tiled.h");
     let mut config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("it is well-formed");
     config.header = config.header.map(|text| text.trim().to_owned());
-    let sources: Vec<PathBuf> = SOURCES
-        .iter()
-        .chain(&["executor", "trainer"])
-        .map(|name| root.join("src").join(format!("{name}.rs")))
-        .collect();
+    let sources: Vec<PathBuf> =
+        SOURCES.iter().map(|name| root.join("src").join(format!("{name}.rs"))).collect();
     let builder = cbindgen::Builder::new().with_config(config);
     let bindings = sources
         .iter()
