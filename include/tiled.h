@@ -154,6 +154,21 @@
 #define TILED_HOLD_MATERIALISE 3
 
 /**
+ * Lines for a terminal.
+ */
+#define TILED_EXPLAIN_TEXT 1
+
+/**
+ * A JSON document, for programs: passes and nodes, without single steps.
+ */
+#define TILED_EXPLAIN_JSON 2
+
+/**
+ * An SVG picture of tiles, regions and memory.
+ */
+#define TILED_EXPLAIN_SVG 3
+
+/**
  * Stochastic gradient descent, as `torch.optim.SGD`.
  */
 #define TILED_OPTIMIZER_SGD 1
@@ -1817,6 +1832,21 @@ tiled_status tiled_plan_free(struct tiled_plan *plan);
 tiled_status tiled_plan_summarise(const struct tiled_plan *plan,
                                   struct tiled_plan_summary *summary,
                                   uint32_t struct_size);
+
+/**
+ * The plan explained: passes, tiles, regions, memory and arithmetic. UTF-8, ended by a NUL.
+ *
+ * `format` is one of `TILED_EXPLAIN_…`. With a `capacity` of 0 only `length`, in bytes without the NUL, is written. On
+ * failure nothing is written. Threads: any.
+ *
+ * Safety:
+ * `buffer` is NULL or has room for `capacity` bytes; `length` is NULL or can be written.
+ */
+tiled_status tiled_plan_explain(const struct tiled_plan *plan,
+                                int32_t format,
+                                char *buffer,
+                                size_t capacity,
+                                size_t *length);
 
 /**
  * The rows and columns of tiles and the number of nodes of a pass over the image.

@@ -498,6 +498,12 @@ public:
         const tiled_status status = tiled_plan_summarise(get(), &summary, static_cast<uint32_t>(sizeof summary));
         return detail::done(status, std::move(summary));
     }
+    /** The plan explained; `format` is one of `TILED_EXPLAIN_…`. */
+    result<std::string> explain(int32_t format = TILED_EXPLAIN_TEXT) const {
+        return detail::text([&](char *buffer, size_t capacity, size_t *length) {
+            return tiled_plan_explain(get(), format, buffer, capacity, length);
+        });
+    }
     result<region> region_of(size_t sweep, size_t node, int64_t row, int64_t col) const {
         region needed{};
         const tiled_status status = tiled_plan_region(get(), sweep, node, row, col, &needed);

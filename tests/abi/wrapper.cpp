@@ -52,6 +52,8 @@ int main() {
                TILED_STATUS_BUDGET,
            "a budget of one byte is told");
     const auto plan = tiled::plan::make<float>(engine, graph, {{1, 3, 64, 64}});
+    expect(!plan.explain().empty() && plan.explain(TILED_EXPLAIN_JSON).front() == '{', "a plan explains itself");
+    expect(plan.explain(TILED_EXPLAIN_SVG).rfind("<svg", 0) == 0, "a plan draws itself");
     auto executor = tiled::executor::make(engine, plan);
     std::vector<float> image(3 * 64 * 64), out(32 * 16 * 16);
     tiled::io thrown;

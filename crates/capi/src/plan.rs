@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use tiled::graph::{Hold, Plan, PlanOptions, Planner, Tiling, infer_nchw};
+use tiled::graph::{Hold, Plan, PlanOptions, Planner, StepDetail, Tiling, infer_nchw};
 
 use crate::engine::{Real, tiled_engine};
 use crate::geometry::tiled_region;
@@ -38,6 +38,13 @@ pub const TILED_HOLD_SLIDE: i32 = 1;
 pub const TILED_HOLD_RECOMPUTE: i32 = 2;
 /// Whole tensors in memory: the untiled run.
 pub const TILED_HOLD_MATERIALISE: i32 = 3;
+
+/// Lines for a terminal.
+pub const TILED_EXPLAIN_TEXT: i32 = 1;
+/// A JSON document, for programs: passes and nodes, without single steps.
+pub const TILED_EXPLAIN_JSON: i32 = 2;
+/// An SVG picture of tiles, regions and memory.
+pub const TILED_EXPLAIN_SVG: i32 = 3;
 
 /// What may be asked of a plan.
 #[repr(C)]
@@ -233,6 +240,35 @@ pub unsafe extern "C" fn tiled_plan_summarise(
         })?;
         // SAFETY: the caller's promise
         unsafe { write_extensible(summary, struct_size, "summary", &stated) }
+    })
+}
+
+/// The plan explained: passes, tiles, regions, memory and arithmetic. UTF-8, ended by a NUL.
+///
+/// `format` is one of `TILED_EXPLAIN_…`. With a `capacity` of 0 only `length`, in bytes without the NUL, is written. On
+/// failure nothing is written. Threads: any.
+///
+/// # Safety
+/// `buffer` is NULL or has room for `capacity` bytes; `length` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_plan_explain(
+    plan: *const tiled_plan,
+    format: i32,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let output = unsafe { TextOutput::new(buffer, capacity, length)? };
+        handle::shared(plan, "plan", |plan| {
+            output.set(&match format {
+                TILED_EXPLAIN_TEXT => plan.to_text(),
+                TILED_EXPLAIN_JSON => plan.to_json(StepDetail::None).to_string(),
+                TILED_EXPLAIN_SVG => plan.to_svg(),
+                _ => return Err(Failure::invalid(format!("explain: format {format} is not one"))),
+            })
+        })
     })
 }
 
