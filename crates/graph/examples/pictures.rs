@@ -47,7 +47,7 @@ const PICTURES: [Picture; 5] = [
         extents: [512, 512],
         loss: None,
         hold: Hold::Slide,
-        tiling: Tiling::Tile([8, 43]),
+        tiling: Tiling::Tile([2, 43]),
         budget: Some(2 << 20),
     },
     Picture {

@@ -17,17 +17,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("vgg16, 4096×4096, training with a loss local to a pixel", "vgg16", [4096, 4096], &training),
     ] {
         println!("{title}");
-        row("materialise", &plan(net, extents, objective, Hold::Materialise, Tiling::Auto)?);
+        row("materialise", &plan(net, extents, objective, Hold::Materialise, Tiling::Auto, None)?);
         for grid in [[2, 2], [8, 8], [32, 32]] {
             let name = format!("recompute, {}×{} tiles", grid[0], grid[1]);
-            row(&name, &plan(net, extents, objective, Hold::Recompute, Tiling::Grid(grid))?);
+            row(&name, &plan(net, extents, objective, Hold::Recompute, Tiling::Grid(grid), None)?);
         }
         // strips are given in columns of the output, bands in rows of the image
         let width = i64::try_from(extents[1])? / if net == "vgg16" { 32 } else { 4 };
         for (band, strips) in [(64, 1), (16, 1), (4, 1), (64, 8), (16, 8)] {
-            let tiling = Tiling::Tile([band, width / strips]);
+            let tiling = Tiling::Tile([1, width / strips]);
             let name = format!("slide, bands of {band} rows, {strips} strips");
-            row(&name, &plan(net, extents, objective, Hold::Slide, tiling)?);
+            row(&name, &plan(net, extents, objective, Hold::Slide, tiling, Some(band))?);
         }
     }
     println!("sweeps of a training step that slides");
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("resnet18, running statistics", "resnet18", &evaluated),
         ("resnet18, statistics of the image", "resnet18", &Objective::training(classes)),
     ] {
-        let plan = plan(net, [512, 512], objective, Hold::Slide, Tiling::Auto)?;
+        let plan = plan(net, [512, 512], objective, Hold::Slide, Tiling::Auto, None)?;
         println!("  {name:<34} {} sweeps, arithmetic ×{:.3}", plan.sweeps.len(), times(&plan));
     }
     Ok(())
@@ -50,10 +50,11 @@ fn plan(
     objective: &Objective,
     hold: Hold,
     tiling: Tiling,
+    band: Option<i64>,
 ) -> Result<Plan, Box<dyn Error>> {
     let graph = Graph::builtin(net).ok_or("no such network")?;
     let shapes = infer(&graph, 1, &[extents])?;
-    let options = PlanOptions { hold, tiling, ..PlanOptions::default() };
+    let options = PlanOptions { hold, tiling, band, ..PlanOptions::default() };
     Ok(Planner::<f32>::new(&graph, &shapes, objective, &Reference).plan(&options)?)
 }
 

@@ -277,7 +277,7 @@ fn pictures_of_extreme_shapes_are_well_formed() {
 #[test]
 fn the_book_shows_the_text_of_a_plan_as_it_is() {
     let page = include_str!("../../../docs/src/concepts/plans-and-budgets.md");
-    let tiling = Tiling::Tile([8, 43]);
+    let tiling = Tiling::Tile([2, 43]);
     let options = PlanOptions { hold: Hold::Slide, tiling, ..PlanOptions::default() };
     let text = plan("light", [512, 512], &Objective::inference(), &options).to_text();
     for line in text.lines().filter(|line| !line.is_empty()) {

@@ -38,6 +38,9 @@ pub struct PlanOptions {
     pub tiling: Tiling,
     /// How values are held.
     pub hold: Hold,
+    /// The rows of the tallest node that a sliding plan advances by in a step; by default the planner chooses, or
+    /// takes the rows of [`PlanOptions::tiling`].
+    pub band: Option<i64>,
     /// The tiles that may run at a time; by default the planner chooses between one and [`PlanOptions::parallelism`].
     pub lanes: Option<usize>,
     /// The cores to plan for.
@@ -57,6 +60,7 @@ impl Default for PlanOptions {
             memory_bytes: None,
             tiling: Tiling::Auto,
             hold: Hold::Auto,
+            band: None,
             lanes: None,
             parallelism: 1,
             resident_bytes: 0,

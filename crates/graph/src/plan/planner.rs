@@ -173,11 +173,14 @@ fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts
     let anchor = program.anchor;
     // tiles are given in rows of the anchor, bands in rows of the tallest node
     let tallest = program.nodes.iter().map(|node| node.extents[0]).max().unwrap_or(1);
-    let band = |rows: i64| tiled_geometry::div_ceil(rows.min(anchor[0]) * tallest, anchor[0].max(1)).max(1);
+    let band = |rows: i64| {
+        let scaled = tiled_geometry::div_ceil(rows.min(anchor[0]) * tallest, anchor[0].max(1));
+        options.band.unwrap_or(scaled).max(1)
+    };
     let clamp =
         |counts: [i64; 2]| [counts[0].clamp(1, anchor[0].max(1)), counts[1].clamp(1, anchor[1].max(1))];
     let strips = |count: i64| Counts::Of(clamp([1, count]));
-    let bands = vec![64, 32, 16, 8, 4, 2, 1];
+    let bands = options.band.map_or(vec![64, 32, 16, 8, 4, 2, 1], |band| vec![band.max(1)]);
     Ok(match (options.hold, options.tiling) {
         (Hold::Materialise, _) => vec![(Counts::Of([1, 1]), vec![WHOLE])],
         (Hold::Auto | Hold::Recompute, Tiling::Grid(counts)) => {
