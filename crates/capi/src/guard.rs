@@ -66,10 +66,10 @@ pub enum Injection {
     WithHandle,
 }
 
-/// Makes the next call of this thread that gets there panic; for tests.
+/// Makes the next call of this thread that gets there panic, for tests; gives what was asked for before.
 #[doc(hidden)]
-pub fn inject_panic(injection: Option<Injection>) {
-    INJECTED.set(injection);
+pub fn inject_panic(injection: Option<Injection>) -> Option<Injection> {
+    INJECTED.replace(injection)
 }
 
 /// Panics where a test asked for it.

@@ -158,7 +158,7 @@ impl<'a> State<'a> {
             kernel: self.number(),
             stride: self.number(),
             dilation: self.number(),
-            padding: self.number() - 1,
+            padding: self.number().wrapping_sub(1),
         });
         let [a, b, c, d] = [0; 4].map(|_: i32| self.number());
         let rows = tiled_interval { begin: a, end: a.wrapping_add(self.small()) };
@@ -286,7 +286,7 @@ impl<'a> State<'a> {
         if self.byte() > 128 {
             pool.kernel = [self.number(), self.number()];
             pool.stride = [self.number(), self.number()];
-            pool.padding_before = [self.number() - 1; 2];
+            pool.padding_before = [self.number().wrapping_sub(1); 2];
             pool.ceil_mode = i32::from(self.byte() % 2);
         }
         let options = self.options();
@@ -393,7 +393,7 @@ impl<'a> State<'a> {
         let (mut length, mut numbers, mut sizes) = (0, [0_i64; 4], [0_usize; 4]);
         let mut region = tiled_region::default();
         let place = usize::try_from(self.number()).unwrap_or(usize::MAX);
-        let (row, col) = (self.number() - 1, self.number() - 1);
+        let (row, col) = (self.number().wrapping_sub(1), self.number().wrapping_sub(1));
         let (start, length) = (buffer.as_mut_ptr(), &raw mut length);
         // SAFETY: every pointer is to a live value, and the buffer has the capacity
         unsafe {

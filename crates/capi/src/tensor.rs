@@ -222,7 +222,8 @@ impl Memory {
         Err(Failure::new(TILED_STATUS_DTYPE, format!("{name}: elements are {got}, wanted are {wanted}")))
     }
 
-    /// Checks that the memory, which is written, shares no byte with that of `others`.
+    /// Checks that `others` have the same element type, and that the memory, which is written, shares no byte with
+    /// theirs.
     pub(crate) fn require_apart(&self, others: &[&Self]) -> Fallible {
         let range = |memory: &Self| {
             let low = memory.lowest.addr();
@@ -230,6 +231,7 @@ impl Memory {
         };
         let mine = range(self);
         for other in others {
+            other.require(self.dtype)?;
             let theirs = range(other);
             if mine.start < theirs.end && theirs.start < mine.end {
                 let message = format!("{} and {} overlap in memory", self.name, other.name);

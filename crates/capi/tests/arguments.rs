@@ -118,6 +118,24 @@ fn a_panic_at_entry_becomes_a_status_and_nothing_is_written() {
 }
 
 #[test]
+fn a_panic_while_freeing_becomes_a_status() {
+    use std::ptr::null_mut;
+    let frees: [fn() -> tiled_status; 7] = [
+        || tiled_grid_free(null_mut()),
+        || tiled_engine_free(null_mut()),
+        || tiled_graph_free(null_mut()),
+        || tiled_weights_free(null_mut()),
+        || tiled_plan_free(null_mut()),
+        || tiled_executor_free(null_mut()),
+        || tiled_trainer_free(null_mut()),
+    ];
+    for free in frees {
+        inject_panic(Some(Injection::AtEntry));
+        assert_eq!((free(), free()), (TILED_STATUS_PANIC, TILED_STATUS_OK));
+    }
+}
+
+#[test]
 fn a_panic_with_a_handle_in_hand_poisons_it_until_it_is_freed() {
     let names: Vec<&str> = cases(&Fixture::new()).iter().map(|case| case.name).collect();
     let mut poisoned = 0;
