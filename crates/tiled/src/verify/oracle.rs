@@ -117,7 +117,10 @@ impl<T: Element> Backend<T> for Shadowed {
                 });
             let batch = inputs[0].layout().batch() as u64;
             let count = (share.volume().unsigned_abs() * batch) as f64;
-            let bound = 4.0 * T::EPSILON.to_f64() * count * largest(&inputs[0]) * largest(&inputs[1]);
+            // two sums of n terms, each off by at most (n + 1)·ε/2·Σ|term|; Higham, "Accuracy and Stability of
+            // Numerical Algorithms", section 4.2 (2002)
+            let size = count * largest(&inputs[0]) * largest(&inputs[1]);
+            let bound = (count + 1.0) * T::EPSILON.to_f64() * size;
             self.compare(reduction.name(), bound, got.into_iter().zip(expected));
         }
     }
