@@ -75,13 +75,15 @@ class Comparison:
             if self.has_peers:
                 self.compare_results()
             self.measure_peaks()
+            others = busy_share()
             self.take_turns()
+            others = max(others, busy_share())
             self.measure_peaks()
         finally:
             for worker in self.workers.values():
                 worker.stop()
         date = datetime.date.today().isoformat()
-        settings = {"rounds": self.rounds, "threads": self.threads, "shrink": self.shrink}
+        settings = {"rounds": self.rounds, "threads": self.threads, "shrink": self.shrink, "others": others}
         return {"engines": self.engines, "date": date, **settings}
 
     def write_files(self) -> None:
@@ -190,6 +192,19 @@ class Comparison:
                 engine["seconds"] += self.workers[name].ask("run", repeats=engine["repeats"])["seconds"]
             latest = ", ".join(f"{name} {self.engines[name]['seconds'][-1]:.4g}" for name in names)
             say(f"  round {turn + 1}: {latest}")
+
+
+def busy_share() -> float:
+    """The share of the machine that other programs use while the engines wait."""
+
+    def ticks() -> tuple[int, int]:
+        times = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return sum(times) - times[3] - times[4], sum(times)
+
+    busy, total = ticks()
+    time.sleep(1.0)
+    busy_after, total_after = ticks()
+    return (busy_after - busy) / max(1, total_after - total)
 
 
 def deviation(kind: str, expected: np.ndarray, got: np.ndarray) -> float:

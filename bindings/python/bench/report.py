@@ -17,6 +17,9 @@ Ours and the peers, alternately in one run, with the same threads, weights and i
 Take the ratios, not the seconds.
 """
 
+# The share of the machine that other programs may take without a word.
+QUIET = 0.05
+
 METHOD = """\
 ## How it is measured
 
@@ -48,6 +51,9 @@ def page(workloads: list[Workload], results: Json, command: str) -> str:
     passed = sum(bar.passes for bar in found)
     parts = [HEAD, machine(results), f"```sh\n{command}\n```\n"]
     parts.append(f"## Bars\n\n{passed} of {len(found)} are met.\n")
+    noisy = sum(one.result["others"] > QUIET for one in measured)
+    if noisy:
+        parts.append(f"Other programs ran during {noisy} of {len(measured)} workloads, which are marked below.\n")
     parts.append(table(["#", "workload", "bar", "measured", ""], [bar_row(bar) for bar in found]))
     parts.append("## Measurements\n")
     parts.extend(section(one) for one in measured)
@@ -79,6 +85,8 @@ def section(one: Measured) -> str:
     facts = [f"{result['date']}, rounds: {result['rounds']}, threads: {result['threads']}"]
     if result["shrink"] > 1:
         facts.append(f"**extents divided by {result['shrink']}**")
+    if result["others"] > QUIET:
+        facts.append(f"**other programs took {result['others']:.0%} of the machine**")
     if peaks:
         facts.append(
             f"multiply-adds {peaks['multiply_add_gflops']:.0f} GFLOP/s, copies {peaks['copy_gb_per_second']:.1f} GB/s"
