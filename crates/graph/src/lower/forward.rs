@@ -22,8 +22,13 @@ impl Lowering<'_> {
             self.values.push(node);
         }
         let graph = self.graph;
+        let live = self.live();
         for (place, node) in graph.nodes().iter().enumerate() {
             let value = ValueId(graph.inputs().len() + place);
+            if !live[value.0] {
+                self.values.push(NodeId::MAX); // nothing that is lowered reads it
+                continue;
+            }
             let operands: Vec<NodeId> = node.inputs.iter().map(|input| self.values[input.0]).collect();
             let mut result = self.operator(&node.name, &node.op, &operands, value)?;
             if self.checkpoints.contains(&value) {
@@ -34,6 +39,23 @@ impl Lowering<'_> {
             self.values.push(result);
         }
         Ok(())
+    }
+
+    /// Which values lead to an output; the others are not computed.
+    fn live(&self) -> Vec<bool> {
+        let inputs = self.graph.inputs().len();
+        let mut live = vec![false; inputs + self.graph.nodes().len()];
+        for output in self.graph.outputs() {
+            live[output.0] = true;
+        }
+        for (place, node) in self.graph.nodes().iter().enumerate().rev() {
+            if live[inputs + place] {
+                for operand in &node.inputs {
+                    live[operand.0] = true;
+                }
+            }
+        }
+        live
     }
 
     fn shape(&self, value: ValueId) -> (usize, [i64; 2]) {
