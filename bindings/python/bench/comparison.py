@@ -23,6 +23,7 @@ REFERENCE = "torch NCHW"
 TOLERANCES = {"output": 1e-4, "gradient": 1e-2}
 PAUSE_SECONDS = 0.05  # until the threads of the last engine sleep
 SMALLEST = 32  # the extents that shrinking leaves
+QUIET = 0.05  # the share of the machine that other programs may take
 TURN_SECONDS = 0.2  # shorter runs are repeated within a turn
 
 Json = dict[str, Any]
@@ -56,13 +57,25 @@ class Worker:
 
 
 class Comparison:
-    def __init__(self, workload: Workload, program: Path, rounds: int, threads: int, shrink: int, folder: Path) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        program: Path,
+        folder: Path,
+        *,
+        rounds: int,
+        threads: int,
+        shrink: int,
+        patience: float,
+    ) -> None:
         self.workload = workload
         self.program = [str(program)]
         self.rounds = rounds
         self.threads = threads
         self.shrink = shrink
+        self.patience = patience
         self.folder = folder
+        self.others = 0.0  # the largest share of the machine that other programs took
         self.workers: dict[str, Worker] = {}
         self.engines: dict[str, Json] = {}
         self.has_peers = any(engine.kind != "tiled" for engine in workload.engines)
@@ -74,16 +87,15 @@ class Comparison:
                 self.start(engine)
             if self.has_peers:
                 self.compare_results()
+            self.wait_for_quiet()
             self.measure_peaks()
-            others = busy_share()
             self.take_turns()
-            others = max(others, busy_share())
             self.measure_peaks()
         finally:
             for worker in self.workers.values():
                 worker.stop()
         date = datetime.date.today().isoformat()
-        settings = {"rounds": self.rounds, "threads": self.threads, "shrink": self.shrink, "others": others}
+        settings = {"rounds": self.rounds, "threads": self.threads, "shrink": self.shrink, "others": self.others}
         return {"engines": self.engines, "date": date, **settings}
 
     def write_files(self) -> None:
@@ -185,6 +197,7 @@ class Comparison:
     def take_turns(self) -> None:
         names = list(self.workers)
         for turn in range(self.rounds):
+            self.wait_for_quiet()
             shift = turn % len(names) if names else 0
             for name in names[shift:] + names[:shift]:
                 time.sleep(PAUSE_SECONDS)
@@ -192,6 +205,16 @@ class Comparison:
                 engine["seconds"] += self.workers[name].ask("run", repeats=engine["repeats"])["seconds"]
             latest = ", ".join(f"{name} {self.engines[name]['seconds'][-1]:.4g}" for name in names)
             say(f"  round {turn + 1}: {latest}")
+        self.others = max(self.others, busy_share())
+
+    def wait_for_quiet(self) -> None:
+        """Waits while other programs use the machine, as long as there is patience."""
+        busy = busy_share()
+        while busy > QUIET and self.patience > 0:
+            time.sleep(1.0)
+            self.patience -= 2.0
+            busy = busy_share()
+        self.others = max(self.others, busy)
 
 
 def busy_share() -> float:

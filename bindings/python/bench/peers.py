@@ -48,7 +48,15 @@ def main() -> None:
                 continue
             say(f"{workload.row}. {workload.title}")
             with tempfile.TemporaryDirectory(prefix="tiled-bench-", dir=options.work) as folder:
-                one = Comparison(workload, program, options.rounds, options.threads, options.shrink, Path(folder))
+                one = Comparison(
+                    workload,
+                    program,
+                    Path(folder),
+                    rounds=options.rounds,
+                    threads=options.threads,
+                    shrink=options.shrink,
+                    patience=options.patience,
+                )
                 results["workloads"][workload.key] = one.run()
             options.results.parent.mkdir(parents=True, exist_ok=True)
             options.results.write_text(json.dumps(results, indent=1))
@@ -70,6 +78,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks.md")
     parser.add_argument("--worker", type=Path, help="our worker, where it is not to be built")
     parser.add_argument("--work", type=Path, help="where images are written for the time of a workload")
+    parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine")
     parser.add_argument("--shrink", type=int, default=1, help="divides all extents: to try the program out")
     parser.add_argument("--report-only", action="store_true", help="writes the page from the measurements")
     return parser.parse_args()

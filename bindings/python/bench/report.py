@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from comparison import QUIET
 from workloads import Bar, Measured, Workload, bars
 
 Json = dict[str, Any]
@@ -16,9 +17,6 @@ HEAD = """\
 Ours and the peers, alternately in one run, with the same threads, weights and images, in f32.
 Take the ratios, not the seconds.
 """
-
-# The share of the machine that other programs may take without a word.
-QUIET = 0.05
 
 METHOD = """\
 ## How it is measured
@@ -35,7 +33,7 @@ METHOD = """\
   compiled before; for tiled the plan and the memory of the executor count.
 - GFLOP/s count the multiply-adds of convolutions and linear layers, times two: once for inference, twice for
   the gradients alone, three times for a training step. The peak is a loop of multiply-adds in registers, the
-  bandwidth a loop of copies of 128 MiB a thread, bytes read and bytes written; both on all threads at a time,
+  bandwidth a loop of copies of 64 MiB a thread, bytes read and bytes written; both on all threads at a time,
   before and after the turns of the workload, the better of both.
 - A training step gives the output, and the gradients of its sum with respect to the input and all parameters.
 - Agreement: outputs differ from those of torch NCHW by at most {output:.0e} of the largest element, gradients
