@@ -587,7 +587,7 @@ typedef struct tiled_plan_summary {
      */
     int32_t dtype;
     /**
-     * The most bytes that the run holds: a promise.
+     * The most bytes that the run holds, with the `resident_bytes` of the options: a promise.
      */
     uint64_t peak_bytes;
     /**
@@ -674,8 +674,10 @@ typedef struct tiled_source {
 typedef int32_t (*tiled_write_fn)(void *user, struct tiled_region region, const struct tiled_tensor *window);
 
 /**
- * Hears that a run is over: `is_complete` is 1 where every region was written, 0 where the run failed. Called once, on
- * the thread of the call, after the last `write`.
+ * Hears that a run is over: `is_complete` is 1 where every region was written, 0 where the run failed before that.
+ *
+ * Called once a run, on the thread of the call, after the last `write`; not at all where an argument is refused before
+ * anything is read. A result other than 0 ends the run with `TILED_STATUS_CALLBACK`.
  */
 typedef int32_t (*tiled_end_fn)(void *user, int32_t is_complete);
 
@@ -1606,6 +1608,33 @@ tiled_status tiled_graph_set_outputs(struct tiled_graph *graph, const tiled_valu
 tiled_status tiled_graph_value(const struct tiled_graph *graph, const char *name, tiled_value *value);
 
 /**
+ * The value that is output `index` of the network. On failure (`TILED_STATUS_OUT_OF_RANGE`) `value` is untouched.
+ *
+ * Threads: any.
+ *
+ * Safety:
+ * `value` is NULL or can be written.
+ */
+tiled_status tiled_graph_output(const struct tiled_graph *graph,
+                                size_t index,
+                                tiled_value *value);
+
+/**
+ * The name of a value, which is that of its input or node: UTF-8, ended by a NUL.
+ *
+ * With a `capacity` of 0 only `length`, in bytes without the NUL, is written. On failure nothing is written.
+ * Threads: any.
+ *
+ * Safety:
+ * `buffer` is NULL or has room for `capacity` bytes; `length` is NULL or can be written.
+ */
+tiled_status tiled_graph_name(const struct tiled_graph *graph,
+                              tiled_value value,
+                              char *buffer,
+                              size_t capacity,
+                              size_t *length);
+
+/**
  * The channels of a value. On failure `channels` is untouched. Threads: any.
  *
  * Safety:
@@ -1924,8 +1953,10 @@ tiled_status tiled_source_init(struct tiled_source *source, uint32_t struct_size
 /**
  * Makes an executor for a plan on an engine's backend, with as many threads of its own as the engine has.
  *
- * Allocates all memory that runs take. The handle is the caller's, to be freed with `tiled_executor_free`; it depends
- * on neither plan nor engine afterwards. On failure `executor` is untouched. Threads: any.
+ * The engine need not be the one that the plan was made on, but its backend must be the same
+ * (`TILED_STATUS_INVALID_ARGUMENT`). Allocates all memory that runs take. The handle is the caller's, to be freed with
+ * `tiled_executor_free`; it depends on neither plan nor engine afterwards. On failure `executor` is untouched.
+ * Threads: any.
  *
  * Safety:
  * `executor` is NULL or can be written.
@@ -1983,7 +2014,8 @@ tiled_status tiled_optimizer_init(struct tiled_optimizer *optimizer, uint32_t st
 /**
  * Makes a trainer for a plan whose objective has a loss and wants the gradients of parameters.
  *
- * The handle is the caller's, to be freed with `tiled_trainer_free`. On failure `trainer` is untouched. Threads: any.
+ * As `tiled_executor_new`, the engine's backend must be that of the plan, and nothing of both is used afterwards. The
+ * handle is the caller's, to be freed with `tiled_trainer_free`. On failure `trainer` is untouched. Threads: any.
  *
  * Safety:
  * `optimizer` is NULL or a struct with its size set; `trainer` is NULL or can be written.

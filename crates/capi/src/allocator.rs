@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::guard::guard;
 use crate::pointer::{Extensible, extensible, write_extensible};
@@ -79,13 +80,34 @@ pub unsafe extern "C" fn tiled_allocator_set(allocator: *const tiled_allocator) 
             if allocator.allocate.is_none() || allocator.deallocate.is_none() {
                 return Err(Failure::invalid("allocator: both functions are wanted"));
             }
-            // never freed: a thread may have just read it, and it is small and set a few times in a program
-            chosen = Box::into_raw(Box::new(allocator));
+            chosen = std::ptr::from_ref(known(allocator)).cast_mut();
         }
         CURRENT.store(chosen, Ordering::Release);
         Ok(())
     })
 }
+
+/// The allocator as one that lives as long as the program: a thread may have just read it, and blocks refer to it. One that
+/// was set before is taken again, so that setting two by turns takes no more memory each time.
+fn known(allocator: tiled_allocator) -> &'static tiled_allocator {
+    static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let parts = |known: &tiled_allocator| {
+        let functions = (known.allocate.map(|f| f as usize), known.deallocate.map(|f| f as usize));
+        (functions, known.user)
+    };
+    if let Some(Known(same)) = all.iter().find(|Known(known)| parts(known) == parts(&allocator)) {
+        return same;
+    }
+    let made: &'static tiled_allocator = Box::leak(Box::new(allocator));
+    all.push(Known(made));
+    made
+}
+
+struct Known(&'static tiled_allocator);
+
+// SAFETY: the functions and `user` may be used from any thread, by the promise of `tiled_allocator_set`
+unsafe impl Send for Known {}
 
 static CURRENT: AtomicPtr<tiled_allocator> = AtomicPtr::new(null_mut());
 

@@ -13,7 +13,7 @@ use crate::io::{Tensors, tiled_io};
 use crate::log;
 use crate::operator::require_memory;
 use crate::plan::tiled_plan;
-use crate::pointer::{Extensible, Output, write_extensible};
+use crate::pointer::{Extensible, Output, check_size, write_extensible};
 use crate::status::{
     Failure, Fallible, TILED_STATUS_DTYPE, TILED_STATUS_NOT_FOUND, TILED_STATUS_SHAPE, tiled_status,
 };
@@ -57,8 +57,10 @@ unsafe impl Extensible for tiled_report {
 
 /// Makes an executor for a plan on an engine's backend, with as many threads of its own as the engine has.
 ///
-/// Allocates all memory that runs take. The handle is the caller's, to be freed with `tiled_executor_free`; it depends
-/// on neither plan nor engine afterwards. On failure `executor` is untouched. Threads: any.
+/// The engine need not be the one that the plan was made on, but its backend must be the same
+/// (`TILED_STATUS_INVALID_ARGUMENT`). Allocates all memory that runs take. The handle is the caller's, to be freed with
+/// `tiled_executor_free`; it depends on neither plan nor engine afterwards. On failure `executor` is untouched.
+/// Threads: any.
 ///
 /// # Safety
 /// `executor` is NULL or can be written.
@@ -78,8 +80,12 @@ pub unsafe extern "C" fn tiled_executor_new(
 
 /// An executor of either element type for a plan.
 pub(crate) fn make(engine: *const tiled_engine, plan: *const tiled_plan) -> Fallible<AnyExecutor> {
-    let plan: Plan = handle::shared(plan, "plan", |plan| Ok(plan.clone()))?;
-    let bytes = plan.peak_bytes();
+    let plan: Plan = handle::shared(plan, "plan", |planned| {
+        handle::shared(engine, "engine", |engine| planned.require_backend(engine))?;
+        Ok(planned.plan.clone())
+    })?;
+    // what the caller holds beside the run counts in the plan, and is not allocated
+    let bytes = plan.peak_bytes().saturating_sub(plan.memory.resident_bytes);
     require_memory(usize::try_from(bytes).unwrap_or(usize::MAX))?;
     let made = handle::shared(engine, "engine", |engine| {
         Ok(match plan.dtype {
@@ -239,9 +245,7 @@ impl Report {
         }
         // SAFETY: not NULL and aligned; the first field can be read by the caller's promise
         let size = unsafe { report.cast::<u32>().read() };
-        if (size as usize) < tiled_report::FIRST_SIZE {
-            return Err(Failure::invalid(format!("struct_size of `tiled_report` is {size}: was it set?")));
-        }
+        check_size::<tiled_report>(size as usize)?;
         Ok(Self(Some((report, size))))
     }
 

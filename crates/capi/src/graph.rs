@@ -249,6 +249,54 @@ pub unsafe extern "C" fn tiled_graph_value(
     })
 }
 
+/// The value that is output `index` of the network. On failure (`TILED_STATUS_OUT_OF_RANGE`) `value` is untouched.
+///
+/// Threads: any.
+///
+/// # Safety
+/// `value` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_graph_output(
+    graph: *const tiled_graph,
+    index: usize,
+    value: *mut tiled_value,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let value = unsafe { Output::new(value, "value")? };
+        handle::shared(graph, "graph", |graph| {
+            let outputs = graph.outputs();
+            let found = outputs.get(index).ok_or_else(|| {
+                Failure::range(format!("output is {index}, the network has {}", outputs.len()))
+            })?;
+            value.set(number(*found));
+            Ok(())
+        })
+    })
+}
+
+/// The name of a value, which is that of its input or node: UTF-8, ended by a NUL.
+///
+/// With a `capacity` of 0 only `length`, in bytes without the NUL, is written. On failure nothing is written.
+/// Threads: any.
+///
+/// # Safety
+/// `buffer` is NULL or has room for `capacity` bytes; `length` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_graph_name(
+    graph: *const tiled_graph,
+    value: tiled_value,
+    buffer: *mut c_char,
+    capacity: usize,
+    length: *mut usize,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let output = unsafe { TextOutput::new(buffer, capacity, length)? };
+        handle::shared(graph, "graph", |graph| output.set(graph.name(id(graph, value)?)))
+    })
+}
+
 /// The channels of a value. On failure `channels` is untouched. Threads: any.
 ///
 /// # Safety

@@ -1,10 +1,11 @@
 //! Plans: what a run will do and the memory that it will take.
 
 use std::ffi::c_char;
+use std::ops::Deref;
 
 use tiled::graph::{Hold, Plan, PlanOptions, Planner, StepDetail, Tiling, infer_nchw};
 
-use crate::engine::{Real, tiled_engine};
+use crate::engine::{Engine, Real, tiled_engine};
 use crate::geometry::tiled_region;
 use crate::graph::{shapes, tiled_graph};
 use crate::grid::tile_index;
@@ -25,7 +26,7 @@ pub struct tiled_plan {
 }
 
 impl Opaque for tiled_plan {
-    type Object = Plan;
+    type Object = Planned;
     const KIND: usize = 5;
     const NAME: &'static str = "plan";
 }
@@ -95,7 +96,7 @@ pub struct tiled_plan_summary {
     pub struct_size: u32,
     /// The element type, `TILED_DTYPE_…`.
     pub dtype: i32,
-    /// The most bytes that the run holds: a promise.
+    /// The most bytes that the run holds, with the `resident_bytes` of the options: a promise.
     pub peak_bytes: u64,
     /// The part of them for windows.
     pub windows_bytes: u64,
@@ -192,7 +193,8 @@ pub unsafe extern "C" fn tiled_plan_new(
                 let shapes = infer_nchw(graph, &inputs)?;
                 with_element!(dtype, T => {
                     let backend = <T as Real>::backend(engine);
-                    Ok(Planner::<T>::new(graph, &shapes, &objective, backend).plan(&options)?)
+                    let plan = Planner::<T>::new(graph, &shapes, &objective, backend).plan(&options)?;
+                    Ok(Planned { plan, backend: backend.name() })
                 })
             })
         })?;
@@ -350,6 +352,32 @@ pub unsafe extern "C" fn tiled_plan_region(
             Ok(())
         })
     })
+}
+
+/// A plan, and the backend whose blocks of channels and packed weights it counts on.
+#[derive(Debug)]
+pub struct Planned {
+    pub(crate) plan: Plan,
+    backend: String,
+}
+
+impl Deref for Planned {
+    type Target = Plan;
+
+    fn deref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl Planned {
+    /// Checks that an engine runs what was planned.
+    pub(crate) fn require_backend(&self, engine: &Engine) -> Fallible {
+        let (planned, got) = (&self.backend, engine.name());
+        if *planned == got {
+            return Ok(());
+        }
+        Err(Failure::invalid(format!("the plan is for backend `{planned}`, the engine's is `{got}`")))
+    }
 }
 
 fn of(plan: &Plan, sweep: usize) -> Fallible<&tiled::graph::SweepPlan> {

@@ -195,7 +195,8 @@ pub(crate) unsafe fn write_extensible<S: Extensible>(
     Ok(())
 }
 
-fn check_size<S: Extensible>(size: usize) -> Fallible {
+/// Checks the first field of a struct that may grow.
+pub(crate) fn check_size<S: Extensible>(size: usize) -> Fallible {
     if (S::FIRST_SIZE..=MAX_STRUCT_SIZE).contains(&size) {
         return Ok(());
     }

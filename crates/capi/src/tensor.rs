@@ -167,6 +167,17 @@ pub(crate) struct Memory {
 }
 
 impl tiled_tensor {
+    /// Checks that a tensor within another struct was initialised; there it cannot grow.
+    pub(crate) fn require_initialised(&self, name: &str) -> Fallible {
+        let (size, wanted) = (self.struct_size, crate::size_of_u32::<Self>());
+        if size == wanted {
+            return Ok(());
+        }
+        let message =
+            format!("{name}: struct_size of its tensor is {size}, wanted is {wanted}: was it initialised?");
+        Err(Failure::invalid(message))
+    }
+
     /// Checks the description.
     pub(crate) fn checked(&self, name: &'static str) -> Fallible<Memory> {
         let dtype = dtype(self.dtype)?;

@@ -97,7 +97,8 @@ pub unsafe extern "C" fn tiled_optimizer_init(
 
 /// Makes a trainer for a plan whose objective has a loss and wants the gradients of parameters.
 ///
-/// The handle is the caller's, to be freed with `tiled_trainer_free`. On failure `trainer` is untouched. Threads: any.
+/// As `tiled_executor_new`, the engine's backend must be that of the plan, and nothing of both is used afterwards. The
+/// handle is the caller's, to be freed with `tiled_trainer_free`. On failure `trainer` is untouched. Threads: any.
 ///
 /// # Safety
 /// `optimizer` is NULL or a struct with its size set; `trainer` is NULL or can be written.

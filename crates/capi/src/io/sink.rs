@@ -1,6 +1,7 @@
 //! Where a run writes a tensor to.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tiled::exec::{FnSink, IoError, Sink};
@@ -23,8 +24,10 @@ use crate::tensor::{Memory, describe, dtype, sizes, tiled_tensor};
 pub type tiled_write_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, region: tiled_region, window: *const tiled_tensor) -> i32>;
 
-/// Hears that a run is over: `is_complete` is 1 where every region was written, 0 where the run failed. Called once, on
-/// the thread of the call, after the last `write`.
+/// Hears that a run is over: `is_complete` is 1 where every region was written, 0 where the run failed before that.
+///
+/// Called once a run, on the thread of the call, after the last `write`; not at all where an argument is refused before
+/// anything is read. A result other than 0 ends the run with `TILED_STATUS_CALLBACK`.
 pub type tiled_end_fn = Option<unsafe extern "C" fn(user: *mut c_void, is_complete: i32) -> i32>;
 
 /// Where a run writes a tensor to: memory, or where `write` is not NULL a function.
@@ -98,6 +101,7 @@ unsafe impl Sync for WriteFunction {}
 
 impl CheckedSink {
     pub(crate) fn of(sink: &tiled_sink, name: &'static str) -> Fallible<Self> {
+        sink.tensor.require_initialised(name)?;
         let Some(write) = sink.write else {
             return Ok(Self::Memory(sink.tensor.checked(name)?));
         };
@@ -148,7 +152,7 @@ impl WriteFunction {
                 self.take(band, &mut staging, input)
             })
         })?;
-        Ok(Box::new(Ending { inner, function: self }))
+        Ok(Box::new(Ending { inner, function: self, has_ended: AtomicBool::new(false) }))
     }
 
     fn take<T: Element>(
@@ -174,17 +178,24 @@ impl WriteFunction {
         // the promise of the exported functions that take it
         returned(self.name, unsafe { (self.write)(self.user, region.into(), &raw const window) })
     }
-
-    fn end(&self, is_complete: bool) -> i32 {
-        // SAFETY: the function may be called from any thread, by the promise of the exported functions that take it
-        self.end.map_or(0, |end| unsafe { end(self.user, i32::from(is_complete)) })
-    }
 }
 
-/// A sink that hears the end.
+/// A sink that hears the end, once: a run that fails aborts the sinks that have finished before as well.
 struct Ending<S> {
     inner: S,
     function: WriteFunction,
+    has_ended: AtomicBool,
+}
+
+impl<S> Ending<S> {
+    fn end(&self, is_complete: bool) -> i32 {
+        let Some(end) = self.function.end else { return 0 };
+        if self.has_ended.swap(true, Ordering::Relaxed) {
+            return 0;
+        }
+        // SAFETY: the function may be called from any thread, by the promise of the exported functions that take it
+        unsafe { end(self.function.user, i32::from(is_complete)) }
+    }
 }
 
 impl<T: Element, S: Sink<T>> Sink<T> for Ending<S> {
@@ -198,11 +209,11 @@ impl<T: Element, S: Sink<T>> Sink<T> for Ending<S> {
 
     fn finish(&self) -> Result<(), IoError> {
         self.inner.finish()?;
-        returned(self.function.name, self.function.end(true))
+        returned(self.function.name, self.end(true))
     }
 
     fn abort(&self) {
         self.inner.abort();
-        self.function.end(false);
+        self.end(false);
     }
 }

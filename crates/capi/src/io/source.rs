@@ -89,6 +89,7 @@ unsafe impl Sync for ReadFunction {}
 
 impl CheckedSource {
     pub(crate) fn of(source: &tiled_source, name: &'static str) -> Fallible<Self> {
+        source.tensor.require_initialised(name)?;
         let Some(read) = source.read else {
             return Ok(Self::Memory(source.tensor.checked(name)?));
         };
