@@ -18,7 +18,6 @@
 #include <array>
 #include <cstdlib>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -130,6 +129,13 @@ template <class T> T take(result<T> &&value) { return std::move(value).value(); 
 inline void take(result<void> &&value) { value.value(); }
 #endif
 
+/** The library that runs: its version as `major·2^16 + minor·2^8 + patch` and as text, its build, its handles in use. */
+inline uint32_t version() noexcept { return tiled_version(); }
+inline std::string version_string() { return tiled_version_string(); }
+inline std::string build_info() { return tiled_build_info(); }
+inline size_t live_handles() noexcept { return tiled_live_handles(); }
+inline std::string status_name(tiled_status status) { return tiled_status_name(status); }
+
 using interval = tiled_interval;
 using region = tiled_region;
 using window = tiled_window;
@@ -210,6 +216,14 @@ inline tiled_engine_options engine_options() noexcept { return detail::initialis
 inline tiled_plan_options plan_options() noexcept { return detail::initialised(tiled_plan_options_init); }
 inline tiled_objective objective() noexcept { return detail::initialised(tiled_objective_init); }
 inline tiled_optimizer optimizer() noexcept { return detail::initialised(tiled_optimizer_init); }
+inline tiled_allocator allocator() noexcept { return detail::initialised(tiled_allocator_init); }
+inline tiled_logger logger() noexcept { return detail::initialised(tiled_logger_init); }
+
+/** Where large blocks come from and where messages go, for the whole process; without an argument the defaults. */
+inline result<void> allocator_set(const tiled_allocator &value) { return detail::done(tiled_allocator_set(&value)); }
+inline result<void> allocator_set() { return detail::done(tiled_allocator_set(nullptr)); }
+inline result<void> logger_set(const tiled_logger &value) { return detail::done(tiled_logger_set(&value)); }
+inline result<void> logger_set() { return detail::done(tiled_logger_set(nullptr)); }
 
 /** An NCHW tensor in memory of the caller, contiguous or strided; owns nothing. */
 class tensor {
@@ -242,6 +256,25 @@ private:
     }
     tiled_tensor value_{};
 };
+
+/** A tensor of another framework, without a copy: its memory stays what it was, valid until its deleter is called. */
+inline result<tensor> from_dlpack(const DLManagedTensor *managed) {
+    tiled_tensor value = detail::initialised(tiled_tensor_init);
+    const tiled_status status = tiled_tensor_from_dlpack(managed, &value, static_cast<uint32_t>(sizeof value));
+    return detail::done(status, tensor(value));
+}
+inline result<tensor> from_dlpack(const DLManagedTensorVersioned *managed) {
+    tiled_tensor value = detail::initialised(tiled_tensor_init);
+    const tiled_status status = tiled_tensor_from_dlpack_versioned(managed, &value, static_cast<uint32_t>(sizeof value));
+    return detail::done(status, tensor(value));
+}
+/** Offers memory to another framework, which calls the deleter of what it gets once; that calls `release(user)`. */
+inline result<DLManagedTensorVersioned *> to_dlpack(const tensor &memory, void (*release)(void *user) = nullptr,
+                                                    void *user = nullptr) {
+    DLManagedTensorVersioned *managed = nullptr;
+    const tiled_status status = tiled_tensor_to_dlpack_versioned(memory.get(), release, user, &managed);
+    return detail::done(status, std::move(managed));
+}
 
 /** The window that a callback fills or reads: contiguous, N×C×rows×columns. */
 template <class T> class block {
@@ -300,6 +333,11 @@ inline result<region> touched(const std::array<window, 2> &w, region inputs, int
     const tiled_status status = tiled_region_touched(w.data(), inputs, height, width, &outputs);
     return detail::done(status, std::move(outputs));
 }
+inline result<region> intersect(region a, region b) {
+    region both{};
+    const tiled_status status = tiled_region_intersect(a, b, &both);
+    return detail::done(status, std::move(both));
+}
 inline result<std::array<int64_t, 4>> excess(region r, region image) {
     std::array<int64_t, 4> amounts{};
     const tiled_status status = tiled_region_excess(r, image, amounts.data());
@@ -324,6 +362,11 @@ public:
         const tiled_status status = tiled_grid_counts(get(), counts.data());
         return detail::done(status, std::move(counts));
     }
+    /** The same tiles over an image of other extents. */
+    result<grid> rescale(int64_t height, int64_t width) const {
+        return detail::made<grid, tiled_grid>(
+            [&](tiled_grid **out) { return tiled_grid_rescale(get(), height, width, out); });
+    }
     result<region> tile(int64_t row, int64_t col) const {
         region tile{};
         const tiled_status status = tiled_grid_tile(get(), row, col, &tile);
@@ -342,6 +385,12 @@ public:
     result<std::string> name() const {
         return detail::text(
             [&](char *buffer, size_t capacity, size_t *length) { return tiled_engine_name(get(), buffer, capacity, length); });
+    }
+
+    result<uint32_t> threads() const {
+        uint32_t threads = 0;
+        const tiled_status status = tiled_engine_threads(get(), &threads);
+        return detail::done(status, std::move(threads));
     }
 
     result<void> conv2d_forward(const tiled_conv2d &conv, const tensor &input, const tensor &weight, const tensor *bias,
@@ -404,15 +453,36 @@ public:
     }
     /** `attributes` is a JSON object in the words of the network format. */
     result<tiled_value> add_node(const std::string &name, const std::string &op, const std::string &attributes,
-                                 std::initializer_list<tiled_value> inputs) {
+                                 const std::vector<tiled_value> &inputs) {
         tiled_value value = 0;
         const tiled_status status =
             tiled_graph_add_node(get(), name.c_str(), op.c_str(), attributes.empty() ? nullptr : attributes.c_str(),
-                                 inputs.begin(), inputs.size(), &value);
+                                 inputs.data(), inputs.size(), &value);
         return detail::done(status, std::move(value));
     }
-    result<void> set_outputs(std::initializer_list<tiled_value> outputs) {
-        return detail::done(tiled_graph_set_outputs(get(), outputs.begin(), outputs.size()));
+    result<void> set_outputs(const std::vector<tiled_value> &outputs) {
+        return detail::done(tiled_graph_set_outputs(get(), outputs.data(), outputs.size()));
+    }
+    /** The numbers of inputs, of nodes and of outputs. */
+    result<std::array<size_t, 3>> counts() const {
+        std::array<size_t, 3> counts{};
+        const tiled_status status = tiled_graph_counts(get(), counts.data());
+        return detail::done(status, std::move(counts));
+    }
+    result<tiled_value> output(size_t index) const {
+        tiled_value value = 0;
+        const tiled_status status = tiled_graph_output(get(), index, &value);
+        return detail::done(status, std::move(value));
+    }
+    result<std::string> name(tiled_value value) const {
+        return detail::text([&](char *buffer, size_t capacity, size_t *length) {
+            return tiled_graph_name(get(), value, buffer, capacity, length);
+        });
+    }
+    result<int64_t> channels(tiled_value value) const {
+        int64_t channels = 0;
+        const tiled_status status = tiled_graph_channels(get(), value, &channels);
+        return detail::done(status, std::move(channels));
     }
     result<tiled_value> value(const std::string &name) const {
         tiled_value value = 0;
@@ -504,6 +574,18 @@ public:
             return tiled_plan_explain(get(), format, buffer, capacity, length);
         });
     }
+    /** The rows and columns of tiles and the number of nodes of a pass over the image. */
+    result<std::array<int64_t, 3>> sweep(size_t index) const {
+        std::array<int64_t, 3> counts{};
+        const tiled_status status = tiled_plan_sweep(get(), index, counts.data());
+        return detail::done(status, std::move(counts));
+    }
+    result<std::string> node_name(size_t sweep, size_t node) const {
+        return detail::text([&](char *buffer, size_t capacity, size_t *length) {
+            return tiled_plan_node_name(get(), sweep, node, buffer, capacity, length);
+        });
+    }
+    /** The region of a node's tensor that a tile needs. */
     result<region> region_of(size_t sweep, size_t node, int64_t row, int64_t col) const {
         region needed{};
         const tiled_status status = tiled_plan_region(get(), sweep, node, row, col, &needed);
@@ -534,12 +616,15 @@ public:
     template <class T, class Read> io &grad_output(const shape &extents, Read read, bool serial = false) {
         return add_source<T>(grad_outputs_, extents, std::move(read), serial);
     }
-    /** `write(region, block<const T>)` takes the block, and is called by several threads at once unless `serial`. */
-    template <class T, class Write> io &output(const shape &extents, Write write, bool serial = false) {
-        return add_sink<T>(outputs_, extents, std::move(write), serial);
+    /** `write(region, block<const T>)` takes the block, and is called by several threads at once unless `serial`.
+     *  `end(is_complete)`, where there is one, hears once how the run ended. */
+    template <class T, class Write>
+    io &output(const shape &extents, Write write, bool serial = false, std::function<void(bool)> end = {}) {
+        return add_sink<T>(outputs_, extents, std::move(write), serial, std::move(end));
     }
-    template <class T, class Write> io &grad_input(const shape &extents, Write write, bool serial = false) {
-        return add_sink<T>(grad_inputs_, extents, std::move(write), serial);
+    template <class T, class Write>
+    io &grad_input(const shape &extents, Write write, bool serial = false, std::function<void(bool)> end = {}) {
+        return add_sink<T>(grad_inputs_, extents, std::move(write), serial, std::move(end));
     }
     /** `step(done, total)` returns whether to go on, and is called by several threads at once. */
     template <class Step> io &progress(Step step) {
@@ -604,6 +689,7 @@ private:
             return 0;
         }
         std::function<Signature> function;
+        std::function<void(bool)> end;
         thrown *first;
     };
 
@@ -634,11 +720,20 @@ private:
         };
         return *this;
     }
-    template <class T, class Write> io &add_sink(std::vector<tiled_sink> &to, const shape &extents, Write write, bool serial) {
+    template <class T, class Write>
+    io &add_sink(std::vector<tiled_sink> &to, const shape &extents, Write write, bool serial,
+                 std::function<void(bool)> end) {
         using signature = void(region, block<const T>);
         add(to, tensor(static_cast<T *>(nullptr), extents));
         to.back().is_serial = serial ? 1 : 0;
-        to.back().user = keep(std::function<signature>(std::move(write)));
+        auto *kept = keep(std::function<signature>(std::move(write)));
+        kept->end = std::move(end);
+        to.back().user = kept;
+        if (kept->end)
+            to.back().end = [](void *user, int32_t is_complete) -> int32_t {
+                auto *held = static_cast<callback<signature> *>(user);
+                return held->guarded([&] { held->end(is_complete != 0); });
+            };
         to.back().write = [](void *user, tiled_region ready, const tiled_tensor *window) -> int32_t {
             auto *held = static_cast<callback<signature> *>(user);
             return held->guarded([&] { held->function(ready, block<const T>(window)); });

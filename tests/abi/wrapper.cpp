@@ -1,6 +1,7 @@
 // What the C++ wrapper promises: ownership moves, failures are thrown, what a lambda throws comes out of the call.
 #include <cstdio>
 #include <stdexcept>
+#include <type_traits>
 #include <string>
 #include <vector>
 
@@ -72,7 +73,42 @@ int main() {
     tiled::io fine;
     fine.input(tiled::tensor(image.data(), {1, 3, 64, 64})).output(tiled::tensor(out.data(), {1, 32, 16, 16}));
     expect(status_of([&] { executor.run(weights, fine); }) == TILED_STATUS_OK, "an executor runs again after a failure");
+    const auto output = graph.output(0);
+    expect(graph.counts()[2] == 1 && graph.channels(output) == 32, "a network knows its outputs");
+    expect(graph.value(graph.name(output)) == output, "a value has a name");
+    expect(plan.sweep(0)[2] > 0 && !plan.node_name(0, 0).empty(), "a plan knows its passes");
+    expect(engine.threads() >= 1 && tiled::version() == TILED_VERSION_MINOR << 8, "engine and library describe themselves");
+    std::vector<bool> ends;
+    tiled::io streamed;
+    streamed.input(tiled::tensor(image.data(), {1, 3, 64, 64}));
+    streamed.output<float>(
+        {1, 32, 16, 16}, [](tiled::region, tiled::block<const float>) {}, true, [&](bool is_complete) { ends.push_back(is_complete); });
+    executor.run(weights, streamed);
+    streamed.progress([](uint64_t, uint64_t) { return false; });
+    expect(status_of([&] { executor.run(weights, streamed); }) == TILED_STATUS_CANCELLED, "a sink is cancelled");
+    expect(ends == std::vector<bool>{true, false}, "a sink hears each end once");
+
+    const auto grid = tiled::grid::from_tile(64, 64, 32, 32).rescale(16, 16);
+    expect(grid.tile(1, 1).rows.begin == 8, "a grid is carried over to a smaller tensor");
+    const auto both = tiled::intersect({{0, 4}, {0, 4}}, {{2, 9}, {3, 9}});
+    expect(both.rows.begin == 2 && both.cols.end == 4, "regions intersect");
+
     const tiled::tensor in(image.data(), {1, 3, 64, 64});
+    int released = 0;
+    auto *offered = tiled::to_dlpack(in, [](void *user) { ++*static_cast<int *>(user); }, &released);
+    expect(tiled::from_dlpack(offered).extents() == in.extents(), "a tensor goes out by DLPack and comes back");
+    // the deleter lies behind the version and the context in dlpack.h
+    (*reinterpret_cast<void (**)(DLManagedTensorVersioned *)>(reinterpret_cast<char *>(offered) + 16))(offered);
+    expect(released == 1, "what was offered is released once");
+
+    auto logger = tiled::logger();
+    static int messages = 0;
+    logger.log = [](void *, int32_t, const char *) { ++messages; };
+    tiled::logger_set(logger);
+    expect(status_of([] { tiled::graph::builtin("nothing"); }) == TILED_STATUS_NOT_FOUND && messages == 1, "a logger hears");
+    tiled::logger_set();
+    expect(status_of([] { tiled::allocator_set(tiled::allocator()); }) == TILED_STATUS_INVALID_ARGUMENT,
+           "an allocator without functions is told");
     expect(status_of([&] { engine.max_pool2d_forward(tiled::pool2d(), in, in); }) != TILED_STATUS_OK,
            "an output over its input is told");
     return failures;
