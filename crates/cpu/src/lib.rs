@@ -25,6 +25,7 @@
 
 mod concrete;
 mod conv;
+mod costs;
 mod isa;
 mod ops;
 mod vector;
@@ -32,7 +33,7 @@ mod vector;
 pub use isa::{Isa, IsaError};
 
 use tiled_geometry::Region;
-use tiled_kernel::{Backend, Kernel, Partial, Reduction};
+use tiled_kernel::{Backend, Costs, Kernel, Partial, Reduction};
 use tiled_tensor::{Element, View, ViewMut};
 
 /// The CPU backend for one instruction set.
@@ -132,6 +133,21 @@ impl<T: Element> Backend<T> for CpuBackend {
         match reduction {
             Reduction::ConvWeight(geometry) => conv::unpack_weight(self.isa, geometry, values, result),
             _ => result.copy_from_slice(values),
+        }
+    }
+
+    fn costs(&self) -> Costs {
+        costs::costs::<T>(self.isa)
+    }
+
+    fn share_of_peak(&self, kernel: &Kernel) -> f64 {
+        conv::share_of_peak::<T>(self.isa, kernel)
+    }
+
+    fn reduce_share_of_peak(&self, reduction: &Reduction) -> f64 {
+        match reduction {
+            Reduction::ConvWeight(geometry) => conv::weight_share_of_peak::<T>(self.isa, geometry),
+            _ => 1.0,
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Runs a plan: sweeps, lanes, tiles, calls.
 
+use std::num::NonZero;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
@@ -82,6 +85,40 @@ pub struct RunReport {
     pub loss: Option<f64>,
     /// The time, in seconds.
     pub seconds: f64,
+}
+
+/// Shorter runs stay on the thread of the caller: to wake another one takes longer than it would save.
+const WORTH_THREADS_SECONDS: f64 = 60e-6;
+
+/// Runs `work`, whose calls the threads of this pool share, and keeps them from falling asleep between two calls:
+/// to wake one takes as long as many a call.
+fn with_threads_awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    struct Done<'a>(&'a AtomicBool);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+    static CORES: OnceLock<usize> = OnceLock::new();
+    let others = rayon::current_num_threads() - 1;
+    if others == 0 || others >= *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+    {
+        return work();
+    }
+    let is_done = AtomicBool::new(false);
+    rayon::in_place_scope(|scope| {
+        let _done = Done(&is_done); // also where `work` panics, or the scope would wait for ever
+        for _ in 0..others {
+            scope.spawn(|_| {
+                while !is_done.load(Ordering::Acquire) {
+                    if rayon::yield_now() != Some(rayon::Yield::Executed) {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+        work()
+    })
 }
 
 /// Runs a plan on a backend, any number of times. All its memory is allocated when it is made.
@@ -298,14 +335,18 @@ impl<'b, T: Element> Executor<'b, T> {
                 let share = (lane * tiles).div_ceil(count)..((lane + 1) * tiles).div_ceil(count);
                 share.into_iter().try_for_each(|tile| state.run_tile(&context, sweep.grid.index_of(tile)))
             };
-            self.pool.install(|| match lanes.as_mut_slice() {
-                [only] => run(0, only),
-                lanes => lanes
-                    .par_iter_mut()
-                    .enumerate()
-                    .with_max_len(1)
-                    .try_for_each(|(lane, state)| run(lane, state)),
-            })?;
+            if plan.predicted_seconds < WORTH_THREADS_SECONDS {
+                lanes.iter_mut().enumerate().try_for_each(|(lane, state)| run(lane, state))?;
+            } else {
+                self.pool.install(|| match lanes.as_mut_slice() {
+                    [only] => with_threads_awake(|| run(0, only)),
+                    lanes => lanes
+                        .par_iter_mut()
+                        .enumerate()
+                        .with_max_len(1)
+                        .try_for_each(|(lane, state)| run(lane, state)),
+                })?;
+            }
             let level = self.level_of(index);
             self.finalise(Some(level), params, &mut losses);
         }

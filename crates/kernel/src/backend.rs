@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use tiled_geometry::Region;
 use tiled_tensor::{Element, View, ViewMut};
 
-use crate::{ExactSum, Extremum, Kernel, Partial, Reduction};
+use crate::{Costs, ExactSum, Extremum, Kernel, Partial, Reduction};
 
 /// The most inputs that a kernel has.
 pub const MAX_INPUTS: usize = 8;
@@ -99,5 +99,23 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
     fn unpack(&self, reduction: &Reduction, values: &[T], result: &mut [T]) {
         let _ = reduction;
         result.copy_from_slice(values);
+    }
+
+    /// What work costs.
+    fn costs(&self) -> Costs {
+        Costs::default()
+    }
+
+    /// The share of [`Costs::flops`] that a convolution or the gradient for its input reaches. Of other kernels the
+    /// bytes count.
+    fn share_of_peak(&self, kernel: &Kernel) -> f64 {
+        let _ = kernel;
+        1.0
+    }
+
+    /// The share of [`Costs::flops`] that the gradient for the weights of a convolution reaches.
+    fn reduce_share_of_peak(&self, reduction: &Reduction) -> f64 {
+        let _ = reduction;
+        1.0
     }
 }

@@ -41,6 +41,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+mod costs;
 mod exact;
 mod lanes;
 mod partial;
@@ -48,6 +49,7 @@ mod reference;
 mod spec;
 
 pub use backend::{Backend, MAX_INPUTS};
+pub use costs::Costs;
 pub use exact::ExactSum;
 pub use lanes::LaneSums;
 pub use partial::{Extremum, Partial};

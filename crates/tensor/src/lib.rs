@@ -35,10 +35,12 @@ mod buffer;
 mod element;
 mod layout;
 mod tensor;
+mod transpose;
 mod view;
 
 pub use buffer::AlignedBuffer;
 pub use element::{DType, Element};
 pub use layout::{Layout, LayoutError};
 pub use tensor::Tensor;
+pub use transpose::transpose;
 pub use view::{View, ViewMut};

@@ -21,7 +21,7 @@ use tiled_kernel::{Conv, Kernel};
 use tiled_tensor::{Element, View, ViewMut};
 
 use crate::{Isa, vector};
-use problem::Problem;
+use problem::{Path, Problem};
 
 pub(crate) fn block<T: Element>(isa: Isa, channels: usize) -> usize {
     problem::block(vector::lanes::<T>(isa), channels)
@@ -90,5 +90,33 @@ pub(crate) fn unpack_weight<T: Element>(isa: Isa, conv: &Conv, values: &[T], res
     assert_eq!(result.len(), conv.weight_len(), "conv2d_backward_weight: length of the weight");
     for classes in problem.classes() {
         problem.visit(&classes, |from, to| result[to] = values[from]);
+    }
+}
+
+/// The share of the peak that a kernel reaches; medians of the example `conv_speed`.
+pub(crate) fn share_of_peak<T: Element>(isa: Isa, kernel: &Kernel) -> f64 {
+    match kernel {
+        Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => {
+            let problem = Problem::of_kernel::<T>(isa, kernel);
+            match problem.path {
+                Path::Dense if problem.run < 8 => 0.75,
+                Path::Dense => 0.93,
+                Path::Dot => 0.42,
+                Path::Lanes => 0.32,
+                Path::Planar => 0.25,
+            }
+        }
+        _ => 1.0,
+    }
+}
+
+/// The same for the gradient for the weights.
+pub(crate) fn weight_share_of_peak<T: Element>(isa: Isa, conv: &Conv) -> f64 {
+    let problem = Problem::for_weights::<T>(isa, conv);
+    match problem.path {
+        Path::Dense if problem.run < 8 => 0.60,
+        Path::Dense => 0.88,
+        Path::Dot => 0.40,
+        Path::Lanes | Path::Planar => 0.14,
     }
 }

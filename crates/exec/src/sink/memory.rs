@@ -2,12 +2,13 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use tiled_geometry::Region;
-use tiled_tensor::{Element, Tensor, View};
+use tiled_tensor::{Element, Tensor, View, transpose};
 
 use super::{Sink, Written};
 use crate::IoError;
-use crate::source::{Lanes, Places};
+use crate::source::{LEAST_SHARED, Places, Run, index, shares_work};
 
 /// A sink that becomes a tensor.
 ///
@@ -55,7 +56,7 @@ impl<T: Element> Sink<T> for MemorySink<T> {
 
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.written.check(region, input.layout())?;
-        copy(&self.places, region, input, lock(&self.tensor).data_mut());
+        copy(&self.places, region, input, &Parts::new(lock(&self.tensor).data_mut(), PARTS));
         self.written.add(region);
         Ok(())
     }
@@ -78,7 +79,7 @@ impl<T: Element> Sink<T> for MemorySink<T> {
 pub struct SliceSink<'a, T: Element> {
     written: Written,
     places: Places,
-    data: Mutex<&'a mut [T]>,
+    memory: Parts<'a, T>,
 }
 
 impl<'a, T: Element> SliceSink<'a, T> {
@@ -106,7 +107,8 @@ impl<'a, T: Element> SliceSink<'a, T> {
     fn with_places(data: &'a mut [T], places: Places) -> Result<Self, IoError> {
         places.check_len(data.len())?;
         places.check_disjoint()?;
-        Ok(Self { written: Written::new(NAME, places.shape())?, places, data: Mutex::new(data) })
+        let parts = if places.is_in_rows() { PARTS } else { 1 };
+        Ok(Self { written: Written::new(NAME, places.shape())?, places, memory: Parts::new(data, parts) })
     }
 }
 
@@ -117,7 +119,7 @@ impl<T: Element> Sink<T> for SliceSink<'_, T> {
 
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.written.check(region, input.layout())?;
-        copy(&self.places, region, input, &mut lock(&self.data));
+        copy(&self.places, region, input, &self.memory);
         self.written.add(region);
         Ok(())
     }
@@ -138,16 +140,100 @@ fn lock<D>(mutex: &Mutex<D>) -> MutexGuard<'_, D> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn copy<T: Element>(places: &Places, region: Region<2>, input: &View<'_, T>, data: &mut [T]) {
-    places.for_each_row(region, |n, c, y, run| {
-        let lanes = Lanes::new(input.layout(), region, n, c, y);
-        let input = &input.data()[lanes.start..];
-        if lanes.step == 1 && run.step == 1 {
-            data[run.start..run.start + run.len].copy_from_slice(&input[..run.len]);
-        } else {
-            for (input, i) in input.iter().step_by(lanes.step).zip(0..run.len) {
-                data[run.at(i)] = *input;
+/// The parts of memory that threads lock apart.
+const PARTS: usize = 64;
+
+/// Memory that several threads write at once, a lock for each part of it.
+#[derive(Debug)]
+struct Parts<'a, T> {
+    len: usize,
+    parts: Vec<Mutex<&'a mut [T]>>,
+}
+
+impl<'a, T: Element> Parts<'a, T> {
+    fn new(data: &'a mut [T], count: usize) -> Self {
+        let len = data.len().div_ceil(count).max(1);
+        Self { len, parts: data.chunks_mut(len).map(Mutex::new).collect() }
+    }
+
+    /// Writes neighbouring elements.
+    fn write(&self, mut start: usize, mut values: &[T]) {
+        while !values.is_empty() {
+            let offset = start % self.len;
+            let (now, later) = values.split_at(values.len().min(self.len - offset));
+            lock(&self.parts[start / self.len])[offset..offset + now.len()].copy_from_slice(now);
+            start += now.len();
+            values = later;
+        }
+    }
+
+    /// Writes a run of elements that lie apart, for memory of one part.
+    fn write_run(&self, run: Run, values: impl Iterator<Item = T>) {
+        let mut data = lock(&self.parts[0]);
+        for (i, value) in values.enumerate() {
+            data[run.at(i)] = value;
+        }
+    }
+}
+
+/// Elements that are regrouped at a time, in the first cache.
+const REGROUPED: usize = 4096;
+
+fn copy<T: Element>(places: &Places, region: Region<2>, input: &View<'_, T>, memory: &Parts<'_, T>) {
+    if region.is_empty() {
+        return;
+    }
+    let layout = *input.layout();
+    let width = index(region.cols().len());
+    // rows that follow one another on both sides are one long row
+    let together = if places.joins_rows(region, &layout) { index(region.rows().len()) } else { 1 };
+    let lines = index(region.rows().len()) / together;
+    let rows = layout.batch() * layout.blocks() * lines;
+    let one = |buffer: &mut Vec<T>, place: usize| {
+        let y = region.rows().begin() + i64::try_from(place % lines).unwrap_or(i64::MAX);
+        let (plane, x) = (place / lines, region.cols().begin());
+        let start = [plane / layout.blocks(), plane % layout.blocks()];
+        copy_row(places, start, [y, x], width * together, input, memory, buffer);
+    };
+    let buffer = || if layout.block() > 1 { vec![T::ZERO; REGROUPED] } else { Vec::new() };
+    if memory.parts.len() > 1 && shares_work(region, layout.batch() * layout.channels()) {
+        let least = (LEAST_SHARED / layout.row_stride().max(1)).max(1);
+        (0..rows).into_par_iter().with_min_len(least).for_each_init(buffer, one);
+    } else {
+        let mut buffer = buffer();
+        (0..rows).for_each(|place| one(&mut buffer, place));
+    }
+}
+
+/// Copies `len` pixels of a channel block from (y, x) on.
+fn copy_row<T: Element>(
+    places: &Places,
+    [n, block]: [usize; 2],
+    [y, x]: [i64; 2],
+    len: usize,
+    input: &View<'_, T>,
+    memory: &Parts<'_, T>,
+    buffer: &mut [T],
+) {
+    let layout = input.layout();
+    let (lanes, first) = (layout.block(), block * layout.block());
+    let channels = lanes.min(layout.channels() - first);
+    let row = &input.data()[layout.offset(n, first, y, x)..];
+    let runs = |c: usize| places.run([n, first + c], [y, x], len);
+    if !places.is_in_rows() {
+        (0..channels).for_each(|c| {
+            memory.write_run(runs(c), row.iter().skip(c).step_by(lanes).copied().take(runs(c).len))
+        });
+    } else if lanes == 1 {
+        memory.write(runs(0).start, &row[..runs(0).len]);
+    } else {
+        let width = REGROUPED / lanes;
+        for begin in (0..len).step_by(width) {
+            let count = width.min(len - begin);
+            transpose(&row[begin * lanes..], lanes, buffer, width, [count, channels]);
+            for c in 0..channels {
+                memory.write(runs(c).start + begin, &buffer[c * width..c * width + count]);
             }
         }
-    });
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use tiled_geometry::Region;
-use tiled_tensor::{Element, Tensor, ViewMut};
+use rayon::iter::{IndexedParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSliceMut;
+use tiled_geometry::{Interval, Region};
+use tiled_tensor::{Element, Layout, Tensor, ViewMut, transpose};
 
-use super::{Lanes, Source, check_access, count, index};
+use super::{Source, check_access, count, index};
 use crate::IoError;
 
 /// A tensor in memory, borrowed or owned, with any strides.
@@ -82,18 +84,24 @@ impl<T: Element> Source<T> for MemorySource<'_, T> {
     fn read(&self, region: Region<2>, output: &mut ViewMut<'_, T>) -> Result<(), IoError> {
         check_access(Path::new(NAME), self.places.shape, region, output.layout())?;
         let layout = *output.layout();
-        let data = self.data();
-        self.places.for_each_row(region, |n, c, y, places| {
-            let lanes = Lanes::new(&layout, region, n, c, y);
-            let output = &mut output.data_mut()[lanes.start..];
-            if lanes.step == 1 && places.step == 1 {
-                output[..places.len].copy_from_slice(&data[places.start..places.start + places.len]);
-            } else {
-                for (output, i) in output.iter_mut().step_by(lanes.step).zip(0..places.len) {
-                    *output = data[places.at(i)];
+        let copy = Copy { data: self.data(), places: &self.places, region, layout };
+        let rows = output.data_mut()[..layout.len()].par_chunks_mut(layout.row_stride().max(1));
+        if shares_work(region, layout.batch() * layout.channels()) {
+            let least = LEAST_SHARED.div_ceil(layout.row_stride().max(1));
+            rows.enumerate().with_min_len(least).for_each(|(place, row)| copy.stored_row(place, row));
+        } else if !region.is_empty() {
+            // rows that follow one another on both sides are one long row
+            let together =
+                if self.places.joins_rows(region, &layout) { index(region.rows().len()) } else { 1 };
+            for plane in 0..layout.batch() * layout.blocks() {
+                for y in (region.rows().begin()..region.rows().end()).step_by(together) {
+                    let (n, block) = (plane / layout.blocks(), plane % layout.blocks());
+                    let start = layout.row_offset(n, block, y);
+                    let rows = &mut output.data_mut()[start..start + together * layout.row_stride()];
+                    copy.rows([n, block], y, together, rows);
                 }
             }
-        });
+        }
         Ok(())
     }
 
@@ -101,6 +109,63 @@ impl<T: Element> Source<T> for MemorySource<'_, T> {
         match &self.data {
             Data::Borrowed(_) => 0,
             Data::Owned(tensor) => size_of_val(tensor.data()) as u64,
+        }
+    }
+}
+
+/// Elements that are worth waking a thread for, and the least that one takes.
+const WORTH_SHARING: i64 = 1 << 18;
+pub(crate) const LEAST_SHARED: usize = 1 << 15;
+
+/// Whether the threads of the pool that this runs in share the copy of a region of so many planes.
+pub(crate) fn shares_work(region: Region<2>, planes: usize) -> bool {
+    let elements = region.volume().saturating_mul(i64::try_from(planes).unwrap_or(i64::MAX));
+    elements >= WORTH_SHARING && rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1
+}
+
+/// A region on its way from a tensor to a window.
+struct Copy<'a, T> {
+    data: &'a [T],
+    places: &'a Places,
+    region: Region<2>,
+    layout: Layout,
+}
+
+impl<T: Element> Copy<'_, T> {
+    /// The row of storage at this place, counted through the window; nothing where it holds no row of the region.
+    fn stored_row(&self, place: usize, row: &mut [T]) {
+        let (ring, blocks) = (self.layout.ring(), self.layout.blocks());
+        let (plane, stored) = (place / ring, place % ring);
+        let (begin, end) = (self.region.rows().begin(), self.region.rows().end());
+        let ring = i64::try_from(ring).unwrap_or(i64::MAX);
+        let stored = i64::try_from(stored).unwrap_or(i64::MAX);
+        let y = begin + (stored - begin).rem_euclid(ring);
+        if y < end {
+            self.rows([plane / blocks, plane % blocks], y, 1, row);
+        }
+    }
+
+    /// Rows from `y` on of a channel block of an image, more than one where they follow one another.
+    fn rows(&self, [n, block]: [usize; 2], y: i64, count: usize, row: &mut [T]) {
+        let (lanes, first) = (self.layout.block(), block * self.layout.block());
+        let cols = self.region.cols();
+        let skipped = index(cols.begin() - self.layout.cols().begin()) * lanes;
+        let row = &mut row[skipped..];
+        let channels = lanes.min(self.layout.channels() - first);
+        let len = count * index(cols.len());
+        let [.., channel_step, _, col_step] = self.places.strides;
+        let start = self.places.at([n, first, index(y), index(cols.begin())]);
+        match usize::try_from(channel_step) {
+            _ if col_step == 1 && lanes == 1 => row[..len].copy_from_slice(&self.data[start..start + len]),
+            Ok(step) if col_step == 1 => transpose(&self.data[start..], step, row, lanes, [channels, len]),
+            _ => {
+                for c in 0..channels {
+                    let run = self.places.run([n, first + c], [y, cols.begin()], len);
+                    for (value, i) in row[c..].iter_mut().step_by(lanes).zip(0..len) {
+                        *value = self.data[run.at(i)];
+                    }
+                }
+            }
         }
     }
 }
@@ -140,6 +205,11 @@ impl Places {
         let strides =
             [channels.wrapping_mul(height).wrapping_mul(width), height.wrapping_mul(width), width, 1];
         Ok(Self { shape, start: 0, strides })
+    }
+
+    /// Whether neighbouring columns are neighbours in memory.
+    pub(crate) const fn is_in_rows(&self) -> bool {
+        self.strides[3] == 1
     }
 
     pub(crate) const fn shape(&self) -> [usize; 4] {
@@ -190,29 +260,20 @@ impl Places {
         Ok(())
     }
 
-    /// Calls `visit(n, c, y, run)` for every row of every channel of `region`.
-    pub(crate) fn for_each_row(&self, region: Region<2>, mut visit: impl FnMut(usize, usize, i64, Run)) {
-        if region.is_empty() {
-            return;
-        }
-        let [batch, channels, ..] = self.shape;
-        let len = index(region.cols().len());
-        for n in 0..batch {
-            for c in 0..channels {
-                for y in region.rows().begin()..region.rows().end() {
-                    visit(
-                        n,
-                        c,
-                        y,
-                        Run {
-                            start: self.at([n, c, index(y), index(region.cols().begin())]),
-                            step: self.strides[3],
-                            len,
-                        },
-                    );
-                }
-            }
-        }
+    /// The run of some pixels of a channel from (y, x) on.
+    pub(crate) fn run(&self, [n, c]: [usize; 2], [y, x]: [i64; 2], len: usize) -> Run {
+        Run { start: self.at([n, c, index(y), index(x)]), step: self.strides[3], len }
+    }
+
+    /// Whether the rows of a region follow one another both here and in a window.
+    pub(crate) fn joins_rows(&self, region: Region<2>, layout: &Layout) -> bool {
+        let [.., width] = self.shape;
+        let whole = Interval::new(0, i64::try_from(width).unwrap_or(i64::MAX));
+        let ring = i64::try_from(layout.ring()).unwrap_or(i64::MAX).max(1);
+        self.is_in_rows()
+            && usize::try_from(self.strides[2]) == Ok(width)
+            && [region.cols(), layout.cols()] == [whole; 2]
+            && region.rows().begin().rem_euclid(ring) + region.rows().len() <= ring
     }
 
     /// The place of an element; `check_len` has shown that no sum leaves the storage.

@@ -1,13 +1,13 @@
 //! From a tiling to a plan: rows are simulated once per row of tiles, columns once per column.
 
 use tiled_geometry::{Grid, Interval};
-use tiled_kernel::{Backend, ExactSum, Extremum, Reduction};
+use tiled_kernel::{Backend, Costs, ExactSum, Extremum, Kernel, Reduction};
 use tiled_tensor::Element;
 
 use super::slots::Conflicts;
 use super::{Memory, Plan, PlanError, SweepPlan, layout, union_len};
 use crate::demand::Demand;
-use crate::program::{NodeKind, Program};
+use crate::program::{NodeKind, Program, ProgramNode};
 use crate::schedule::Schedule;
 use crate::sweep::{Action, Sweep};
 
@@ -26,6 +26,9 @@ pub(super) struct Prepared {
     stores_in_files: bool,
     /// The arithmetic of computing every needed element of every node once.
     untiled_flops: f64,
+    pub(super) costs: Costs,
+    /// The share of the peak that the kernel or the reduction of each node reaches; none where bytes count.
+    pub(super) shares: Vec<Option<f64>>,
 }
 
 /// What the rows of a sweep's tiles take, for one band height.
@@ -60,8 +63,18 @@ impl Prepared {
         if stores_in_files {
             fixed.stores_bytes = 0;
         }
-        let mut prepared =
-            Self { program, sweeps, blocks, fixed, partial_bytes, stores_in_files, untiled_flops: 0.0 };
+        let shares = program.nodes.iter().map(|node| share_of_peak(&program, node, backend)).collect();
+        let mut prepared = Self {
+            program,
+            sweeps,
+            blocks,
+            fixed,
+            partial_bytes,
+            stores_in_files,
+            untiled_flops: 0.0,
+            costs: backend.costs(),
+            shares,
+        };
         prepared.untiled_flops = prepared.flops_once();
         Ok(prepared)
     }
@@ -236,6 +249,20 @@ impl Prepared {
             _ => 0.0,
         };
         per_element * (node.batch * node.channels) as f64 * rows as f64 * cols as f64
+    }
+}
+
+/// The share of the peak where arithmetic bounds a node.
+fn share_of_peak<T: Element>(program: &Program, node: &ProgramNode, backend: &dyn Backend<T>) -> Option<f64> {
+    match &node.kind {
+        NodeKind::Compute(kernel @ (Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. })) => {
+            Some(backend.share_of_peak(kernel))
+        }
+        NodeKind::Reduce(place) => match &program.reductions[*place].reduction {
+            reduction @ Reduction::ConvWeight(_) => Some(backend.reduce_share_of_peak(reduction)),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

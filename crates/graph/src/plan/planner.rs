@@ -189,6 +189,9 @@ fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts
         (Hold::Auto | Hold::Recompute, Tiling::Tile(tile)) => {
             vec![(Counts::Given(Grid::from_tile(anchor, tile)?), vec![WHOLE])]
         }
+        (Hold::Slide, Tiling::Grid(counts)) if options.band.is_some() => {
+            vec![(Counts::Given(Grid::from_counts(anchor, counts)?), bands)]
+        }
         (Hold::Slide, Tiling::Grid([rows, cols])) => {
             let grid = Grid::from_counts(anchor, [1, cols])?;
             Grid::from_counts(anchor, [rows, cols])?;
@@ -201,8 +204,17 @@ fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts
         (Hold::Recompute, Tiling::Auto) => powers(anchor[0].max(anchor[1]))
             .map(|count| (Counts::Of(clamp([count, count])), vec![WHOLE]))
             .collect(),
-        (Hold::Slide | Hold::Auto, Tiling::Auto) => {
+        (Hold::Slide, Tiling::Auto) => {
             powers(anchor[1]).map(|count| (strips(count), bands.clone())).collect()
+        }
+        (Hold::Auto, Tiling::Auto) => {
+            // a part of the rows for each core: whole rows are read and written in one go
+            let lanes = i64::try_from(options.lanes.unwrap_or(options.parallelism)).unwrap_or(1);
+            let parts = if lanes > 1 { vec![lanes, 1] } else { vec![1] };
+            powers(anchor[1])
+                .flat_map(|strips| parts.iter().map(move |parts| [*parts, strips]))
+                .map(|counts| (Counts::Of(clamp(counts)), bands.clone()))
+                .collect()
         }
     })
 }
