@@ -88,7 +88,7 @@ pub struct RunReport {
 }
 
 /// Shorter runs stay on the thread of the caller: to wake another one takes longer than it would save.
-const WORTH_THREADS_SECONDS: f64 = 60e-6;
+const WORTH_THREADS_SECONDS: f64 = 150e-6;
 
 /// Runs `work`, whose calls the threads of this pool share, and keeps them from falling asleep between two calls:
 /// to wake one takes as long as many a call.

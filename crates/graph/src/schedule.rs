@@ -168,7 +168,7 @@ impl<'a> Schedule<'a> {
 }
 
 /// A band of the tallest node carried over to a node of this extent, at least one row.
-fn scaled_band(band: i64, extent: i64, tallest: i64) -> i64 {
+pub(crate) fn scaled_band(band: i64, extent: i64, tallest: i64) -> i64 {
     let scaled = i128::from(band) * i128::from(extent) / i128::from(tallest);
     i64::try_from(scaled).unwrap_or(MAX_COORDINATE).clamp(1, MAX_COORDINATE)
 }

@@ -10,7 +10,8 @@ pub struct Costs {
     pub bytes: f64,
     /// Bytes a second that a source or a sink moves.
     pub transfer: f64,
-    /// Bytes a second that windows cost beside all this where the last cache does not hold them.
+    /// Bytes a second that come from farther away beside all this: windows that the last cache does not hold, and
+    /// weights, which each call reads anew.
     pub spilled: f64,
     /// The size in bytes of the largest cache that a core has for itself.
     pub core_cache_bytes: f64,
@@ -31,21 +32,22 @@ impl Default for Costs {
             flops: 260e9,
             bytes: 40e9,
             transfer: 30e9,
-            spilled: 50e9,
+            spilled: 40e9,
             core_cache_bytes: 1024.0 * 1024.0,
             cache_bytes: 32.0 * 1024.0 * 1024.0,
             call: 0.5e-6,
             shared_call: 15e-6,
-            run: 0.3e-6,
+            run: 0.1e-6,
         }
     }
 }
 
 impl Costs {
-    /// How much longer a convolution takes that reads windows of this many bytes, since taps come back to a row.
+    /// The share of windows of this many bytes that the cache of a core does not hold, taken as growing steadily
+    /// from half of its size to the double.
     #[must_use]
-    pub fn slowdown(&self, bytes: f64) -> f64 {
-        1.0 + 0.08 * ((bytes / self.core_cache_bytes - 0.5) / 1.5).clamp(0.0, 1.0)
+    pub fn far_share(&self, bytes: f64) -> f64 {
+        ((bytes / self.core_cache_bytes - 0.5) / 1.5).clamp(0.0, 1.0)
     }
 
     /// The share of windows of this many bytes that the last cache does not hold; a quarter of it always does.

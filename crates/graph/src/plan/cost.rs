@@ -5,14 +5,21 @@
 //!        + calls · overhead
 //! ```
 //!
-//! Convolutions are bound by arithmetic, and slower where the cache of their core does not hold the windows that they
-//! read; everything else is bound by the bytes that it touches. Where the last cache does not hold the windows of all lanes, what a layer writes comes back from memory. The figures are the backend's
+//! Convolutions are bound by arithmetic, everything else by the bytes that it touches; both are slower where the cache of a
+//! core does not hold their windows. Where the last cache does not hold the windows of all lanes, what a layer writes comes back from memory. The figures are the backend's
 //! ([`Costs`](tiled_kernel::Costs)).
+
+use tiled_kernel::Kernel;
 
 use super::SweepPlan;
 use super::build::Prepared;
 use crate::demand::Demand;
-use crate::sweep::Action;
+use crate::program::NodeKind;
+use crate::schedule::scaled_band;
+use crate::sweep::{Action, SweepNode};
+
+/// How much longer a convolution takes where the cache of its core does not hold what it reads: taps come back to a row.
+const FAR_TAPS: f64 = 0.08;
 
 /// The predicted time of a sweep with this many lanes on this many cores, in seconds.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
@@ -26,8 +33,11 @@ pub(super) fn predict(
     let costs = &prepared.costs;
     let windows: f64 = plan.slot_elements.iter().map(|elements| (elements * element) as f64).sum();
     let spilled = costs.spilled_share(windows * lanes as f64);
-    let work: f64 =
-        (0..plan.sweep.nodes.len()).map(|place| node_seconds(prepared, plan, place, element, spilled)).sum();
+    let extent = |node: &SweepNode| prepared.program.nodes[node.node].extents[0];
+    let tallest = plan.sweep.nodes.iter().map(extent).max().unwrap_or(1).max(1);
+    let work: f64 = (0..plan.sweep.nodes.len())
+        .map(|place| node_seconds(prepared, plan, place, [spilled, element as f64], tallest))
+        .sum();
     let (cores, calls) = (parallelism.max(1) as f64, plan.calls as f64);
     if lanes < parallelism {
         return work / cores + calls * costs.shared_call;
@@ -39,30 +49,56 @@ pub(super) fn predict(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
-fn node_seconds(prepared: &Prepared, plan: &SweepPlan, place: usize, element: usize, spilled: f64) -> f64 {
+fn node_seconds(
+    prepared: &Prepared,
+    plan: &SweepPlan,
+    place: usize,
+    [spilled, element]: [f64; 2],
+    tallest: i64,
+) -> f64 {
     let sum = |demands: &[Demand]| demands.iter().map(|demand| demand.interval(place).len()).sum::<i64>();
     let (rows, cols) = (sum(&plan.rows), sum(&plan.cols));
     let costs = &prepared.costs;
     let node = &plan.sweep.nodes[place];
     let program_node = &prepared.program.nodes[node.node];
     let planes = (program_node.batch * program_node.channels) as f64;
-    let bytes = planes * rows as f64 * cols as f64 * element as f64;
+    let bytes = planes * rows as f64 * cols as f64 * element;
     // written once and read again by each consumer
     let spilling = if node.is_terminal() { 0.0 } else { 2.0 * bytes * spilled / costs.spilled };
+    let size = |slot: usize| plan.slot_elements[slot] as f64 * element;
+    let read: f64 = node.operands.iter().filter_map(|operand| plan.slots[*operand]).map(size).sum();
+    let far = costs.far_share(read + plan.slots[place].map_or(0.0, size));
     if matches!(node.action, Action::Load(_) | Action::Write(_)) {
-        let runs = planes * rows as f64 * plan.cols.len() as f64;
-        return bytes / costs.transfer + runs * costs.run + spilling;
+        // whole rows follow one another in memory: a run for each band
+        let runs = if plan.cols.len() > 1 { rows as f64 * plan.cols.len() as f64 } else { plan.steps as f64 };
+        return bytes / costs.transfer * (1.0 + far) + planes * runs * costs.run + spilling;
     }
     if let Some(share) = prepared.shares[node.node] {
         let flops = prepared.node_flops(&plan.sweep, place, rows, cols);
-        let read: usize = node
-            .operands
-            .iter()
-            .filter_map(|operand| plan.slots[*operand])
-            .map(|slot| plan.slot_elements[slot] * element)
-            .sum();
-        return flops / (costs.flops * share) * costs.slowdown(read as f64) + spilling;
+        let weights = weight_bytes(&program_node.kind, element) * calls_of(prepared, plan, place, tallest);
+        let arithmetic = flops / (costs.flops * share) * (1.0 + FAR_TAPS * costs.far_share(read));
+        return arithmetic + weights / costs.spilled + spilling;
     }
     let touched = if node.is_terminal() { 1.0 } else { 1.0 + node.operands.len() as f64 };
-    touched * bytes / costs.bytes + spilling
+    touched * bytes / costs.bytes * (1.0 + far) + spilling
+}
+
+/// The bytes of weights that each call of a node reads anew: those that no cache of a core holds.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+fn weight_bytes(kind: &NodeKind, element: f64) -> f64 {
+    match kind {
+        NodeKind::Compute(Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. }) => {
+            conv.weight_len() as f64 * element
+        }
+        _ => 0.0,
+    }
+}
+
+/// The calls of a node in a sweep.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+fn calls_of(prepared: &Prepared, plan: &SweepPlan, place: usize, tallest: i64) -> f64 {
+    let extent = prepared.program.nodes[plan.sweep.nodes[place].node].extents[0];
+    let band = scaled_band(plan.band, extent, tallest);
+    let bands = |demand: &Demand| tiled_geometry::div_ceil(demand.interval(place).len(), band);
+    (plan.rows.iter().map(bands).sum::<i64>() * i64::try_from(plan.cols.len()).unwrap_or(1)) as f64
 }
