@@ -17,6 +17,7 @@
  * - Structs that may grow begin with `struct_size`. Their `_init` takes `sizeof` the struct and sets every field; a program
  *   built with an older header runs with a newer library, and the other way round where it uses no newer field.
  * - Memory that tensors describe belongs to the caller, and is used until the call returns.
+ * - Where a comment names no threads, any thread may call, several at once.
  * - Callbacks get back `user`. They run on the threads that their type names, and must neither throw nor unwind.
  * - Where a comment speaks of "Safety", it says what the library cannot check.
  */
@@ -191,8 +192,8 @@ typedef struct DLManagedTensorVersioned DLManagedTensorVersioned;
 /**
  * A backend, its threads and the memory that single operators work in, which is kept between calls.
  *
- * A call that changes it (every operator) has it alone: have one engine per thread. Planning and executors only
- * read it.
+ * A call that changes it (every operator) has it alone: have one engine per thread. Planning and making executors only
+ * read it. A process that was forked has none of its threads: make engines and executors after `fork`.
  */
 typedef struct tiled_engine tiled_engine;
 
@@ -631,9 +632,10 @@ typedef struct tiled_plan_summary {
 /**
  * Fills `window`, contiguous memory of the library, with the elements of `region` of every image and channel.
  *
- * The window's shape is N×C×rows×columns of the region; regions have any size within the tensor. Returns 0, or another
- * number to end the run with `TILED_STATUS_CALLBACK`. Called from the executor's threads, several at once unless
- * `is_serial`. It must not throw, nor use the executor and weights of the run.
+ * The window's shape is N×C×rows×columns of the region; regions have any size within the tensor, may overlap, and come
+ * again in another pass over the image. Returns 0, or another number to end the run with `TILED_STATUS_CALLBACK`. Called
+ * from the executor's threads, several at once unless `is_serial`. It must not throw; executor and weights of the run
+ * answer it with `TILED_STATUS_BUSY`, other handles can be used.
  */
 typedef int32_t (*tiled_read_fn)(void *user, struct tiled_region region, const struct tiled_tensor *window);
 
@@ -1288,9 +1290,21 @@ tiled_status tiled_tensor_from_dlpack_versioned(const struct DLManagedTensorVers
 /**
  * Offers memory of the caller to another framework as a DLPack tensor of four axes, without a copy.
  *
- * The consumer calls the tensor's `deleter` once; it calls `release(user)`, which may be NULL, from whatever thread
- * that is, and frees what this function allocated. Until then the memory must stay. On failure `managed` is
- * untouched and `release` is not called. Threads: any.
+ * The struct is that from before version 1, which `at::fromDLPack` and most consumers take. The consumer calls the
+ * tensor's `deleter` once; it calls `release(user)`, which may be NULL, from whatever thread that is, and frees what this
+ * function allocated. Until then the memory must stay. On failure `managed` is untouched and `release` is not called.
+ * Threads: any.
+ *
+ * Safety:
+ * `tensor` is NULL or a tensor; `release` may be called once from any thread; `managed` is NULL or can be written.
+ */
+tiled_status tiled_tensor_to_dlpack(const struct tiled_tensor *tensor,
+                                    void (*release)(void *user),
+                                    void *user,
+                                    struct DLManagedTensor **managed);
+
+/**
+ * As `tiled_tensor_to_dlpack`, for consumers of DLPack since version 1.
  *
  * Safety:
  * `tensor` is NULL or a tensor; `release` may be called once from any thread; `managed` is NULL or can be written.

@@ -269,8 +269,14 @@ inline result<tensor> from_dlpack(const DLManagedTensorVersioned *managed) {
     return detail::done(status, tensor(value));
 }
 /** Offers memory to another framework, which calls the deleter of what it gets once; that calls `release(user)`. */
-inline result<DLManagedTensorVersioned *> to_dlpack(const tensor &memory, void (*release)(void *user) = nullptr,
-                                                    void *user = nullptr) {
+inline result<DLManagedTensor *> to_dlpack(const tensor &memory, void (*release)(void *user) = nullptr,
+                                           void *user = nullptr) {
+    DLManagedTensor *managed = nullptr;
+    const tiled_status status = tiled_tensor_to_dlpack(memory.get(), release, user, &managed);
+    return detail::done(status, std::move(managed));
+}
+inline result<DLManagedTensorVersioned *> to_dlpack_versioned(const tensor &memory, void (*release)(void *user) = nullptr,
+                                                              void *user = nullptr) {
     DLManagedTensorVersioned *managed = nullptr;
     const tiled_status status = tiled_tensor_to_dlpack_versioned(memory.get(), release, user, &managed);
     return detail::done(status, std::move(managed));

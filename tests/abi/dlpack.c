@@ -50,6 +50,13 @@ int main(void) {
     managed->deleter(managed);
     EXPECT(released == 1);
 
+    DLManagedTensor *offered = NULL;
+    EXPECT(tiled_tensor_to_dlpack(&t, release, &one, &offered) == TILED_STATUS_OK);
+    EXPECT(offered->tensor.data == values && offered->tensor.shape[1] == 2 && offered->tensor.strides[1] == 12);
+    EXPECT(tiled_tensor_from_dlpack(offered, &back, sizeof back) == TILED_STATUS_OK && back.shape[2] == 3);
+    offered->deleter(offered);
+    EXPECT(released == 2);
+
     int64_t rows_cols[2] = {4, 6};
     struct DLManagedTensor old = {{values, {1, 0}, 2, {2, 32, 1}, rows_cols, NULL, 0}, NULL, NULL};
     EXPECT(tiled_tensor_from_dlpack(&old, &back, sizeof back) == TILED_STATUS_OK);

@@ -95,7 +95,7 @@ int main() {
 
     const tiled::tensor in(image.data(), {1, 3, 64, 64});
     int released = 0;
-    auto *offered = tiled::to_dlpack(in, [](void *user) { ++*static_cast<int *>(user); }, &released);
+    auto *offered = tiled::to_dlpack_versioned(in, [](void *user) { ++*static_cast<int *>(user); }, &released);
     expect(tiled::from_dlpack(offered).extents() == in.extents(), "a tensor goes out by DLPack and comes back");
     // the deleter lies behind the version and the context in dlpack.h
     (*reinterpret_cast<void (**)(DLManagedTensorVersioned *)>(reinterpret_cast<char *>(offered) + 16))(offered);

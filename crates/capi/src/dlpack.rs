@@ -73,9 +73,29 @@ pub unsafe extern "C" fn tiled_tensor_from_dlpack_versioned(
 
 /// Offers memory of the caller to another framework as a DLPack tensor of four axes, without a copy.
 ///
-/// The consumer calls the tensor's `deleter` once; it calls `release(user)`, which may be NULL, from whatever thread
-/// that is, and frees what this function allocated. Until then the memory must stay. On failure `managed` is
-/// untouched and `release` is not called. Threads: any.
+/// The struct is that from before version 1, which `at::fromDLPack` and most consumers take. The consumer calls the
+/// tensor's `deleter` once; it calls `release(user)`, which may be NULL, from whatever thread that is, and frees what this
+/// function allocated. Until then the memory must stay. On failure `managed` is untouched and `release` is not called.
+/// Threads: any.
+///
+/// # Safety
+/// `tensor` is NULL or a tensor; `release` may be called once from any thread; `managed` is NULL or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tiled_tensor_to_dlpack(
+    tensor: *const tiled_tensor,
+    release: Option<unsafe extern "C" fn(user: *mut c_void)>,
+    user: *mut c_void,
+    managed: *mut *mut DLManagedTensor,
+) -> tiled_status {
+    guard(|| {
+        // SAFETY: the caller's promise
+        let (tensor, managed) = unsafe { (extensible(tensor, "tensor")?, Output::new(managed, "managed")?) };
+        managed.set(Offered::<Managed>::make(&tensor, release, user)?.cast());
+        Ok(())
+    })
+}
+
+/// As `tiled_tensor_to_dlpack`, for consumers of DLPack since version 1.
 ///
 /// # Safety
 /// `tensor` is NULL or a tensor; `release` may be called once from any thread; `managed` is NULL or can be written.
@@ -89,49 +109,88 @@ pub unsafe extern "C" fn tiled_tensor_to_dlpack_versioned(
     guard(|| {
         // SAFETY: the caller's promise
         let (tensor, managed) = unsafe { (extensible(tensor, "tensor")?, Output::new(managed, "managed")?) };
-        let memory = tensor.checked("tensor")?;
-        let offered = Box::new(Offered {
-            managed: ManagedVersioned {
-                version: [DLPACK_MAJOR, DLPACK_MINOR],
-                context: std::ptr::null_mut(),
-                deleter: Some(delete),
-                flags: 0,
-                tensor: Tensor {
-                    data: tensor.data,
-                    device: Device { kind: CPU, id: 0 },
-                    axes: 4,
-                    dtype: data_type(memory.dtype),
-                    shape: std::ptr::null_mut(),
-                    strides: std::ptr::null_mut(),
-                    byte_offset: 0,
-                },
-            },
-            shape: tensor.shape,
-            strides: tensor.strides,
-            release,
-            user,
-        });
-        let offered = Box::into_raw(offered);
-        // SAFETY: the box was made above and nothing else refers to it; its arrays live as long as it does
-        unsafe {
-            (*offered).managed.context = offered.cast();
-            (*offered).managed.tensor.shape = (&raw mut (*offered).shape).cast();
-            (*offered).managed.tensor.strides = (&raw mut (*offered).strides).cast();
-        }
-        managed.set(offered.cast());
+        managed.set(Offered::<ManagedVersioned>::make(&tensor, release, user)?.cast());
         Ok(())
     })
 }
 
-unsafe extern "C" fn delete(managed: *mut ManagedVersioned) {
+/// What is offered, with the arrays that it points to. The struct of DLPack comes first, so that both have one address.
+#[repr(C)]
+struct Offered<M> {
+    managed: M,
+    shape: [i64; 4],
+    strides: [i64; 4],
+    release: Option<unsafe extern "C" fn(user: *mut c_void)>,
+    user: *mut c_void,
+}
+
+impl<M: Manages> Offered<M> {
+    /// Describes memory of the caller; the result is freed by its deleter.
+    fn make(
+        tensor: &tiled_tensor,
+        release: Option<unsafe extern "C" fn(user: *mut c_void)>,
+        user: *mut c_void,
+    ) -> Fallible<*mut Self> {
+        let memory = tensor.checked("tensor")?;
+        let described = Tensor {
+            data: tensor.data,
+            device: Device { kind: CPU, id: 0 },
+            axes: 4,
+            dtype: data_type(memory.dtype),
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            byte_offset: 0,
+        };
+        let (shape, strides) = (tensor.shape, tensor.strides);
+        let offered =
+            Box::into_raw(Box::new(Self { managed: M::new(described), shape, strides, release, user }));
+        // SAFETY: the box was made above and nothing else refers to it; its arrays live as long as it does
+        unsafe {
+            let tensor = (*offered).managed.tensor();
+            tensor.shape = (&raw mut (*offered).shape).cast();
+            tensor.strides = (&raw mut (*offered).strides).cast();
+        }
+        Ok(offered)
+    }
+}
+
+/// A struct of DLPack that manages a tensor.
+trait Manages: Sized {
+    /// With the deleter of what is offered.
+    fn new(tensor: Tensor) -> Self;
+    fn tensor(&mut self) -> &mut Tensor;
+}
+
+impl Manages for Managed {
+    fn new(tensor: Tensor) -> Self {
+        Self { tensor, context: std::ptr::null_mut(), deleter: Some(delete::<Self>) }
+    }
+
+    fn tensor(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+}
+
+impl Manages for ManagedVersioned {
+    fn new(tensor: Tensor) -> Self {
+        let version = [DLPACK_MAJOR, DLPACK_MINOR];
+        Self { version, context: std::ptr::null_mut(), deleter: Some(delete::<Self>), flags: 0, tensor }
+    }
+
+    fn tensor(&mut self) -> &mut Tensor {
+        &mut self.tensor
+    }
+}
+
+unsafe extern "C" fn delete<M>(managed: *mut M) {
     if managed.is_null() {
         return;
     }
-    // SAFETY: the deleter is called once, with the tensor that holds it, which is the first field of the box that
-    // `tiled_tensor_to_dlpack_versioned` made
-    let offered = unsafe { Box::from_raw(managed.cast::<Offered>()) };
+    // SAFETY: the deleter is called once, with the struct that holds it, which is the first field of the box that
+    // `Offered::make` made
+    let offered = unsafe { Box::from_raw(managed.cast::<Offered<M>>()) };
     if let Some(release) = offered.release {
-        // SAFETY: it may be called once, by the promise made to `tiled_tensor_to_dlpack_versioned`
+        // SAFETY: it may be called once, by the promise of the exported functions that take it
         unsafe { release(offered.user) }
     }
 }
@@ -236,16 +295,6 @@ struct ManagedVersioned {
     deleter: Option<unsafe extern "C" fn(managed: *mut Self)>,
     flags: u64,
     tensor: Tensor,
-}
-
-/// What is offered, with the arrays that it points to.
-#[repr(C)]
-struct Offered {
-    managed: ManagedVersioned,
-    shape: [i64; 4],
-    strides: [i64; 4],
-    release: Option<unsafe extern "C" fn(user: *mut c_void)>,
-    user: *mut c_void,
 }
 
 // the layout of dlpack.h on 64-bit targets; tests/abi/dlpack.c holds the same in C

@@ -17,8 +17,8 @@ use crate::status::{Failure, Fallible, TILED_STATUS_OUT_OF_MEMORY, tiled_status}
 
 /// A backend, its threads and the memory that single operators work in, which is kept between calls.
 ///
-/// A call that changes it (every operator) has it alone: have one engine per thread. Planning and executors only
-/// read it.
+/// A call that changes it (every operator) has it alone: have one engine per thread. Planning and making executors only
+/// read it. A process that was forked has none of its threads: make engines and executors after `fork`.
 #[derive(Debug)]
 pub struct tiled_engine {
     _opaque: (),

@@ -52,27 +52,34 @@ impl State<'_> {
         }
     }
 
-    /// Offers a tensor by DLPack and takes it back.
+    /// Offers a tensor by DLPack, in both structs, and takes it back.
     fn offer(&mut self, tensor: &tiled_tensor) {
         let released = AtomicUsize::new(0);
         let user = std::ptr::from_ref(&released).cast_mut().cast();
-        let mut managed: *mut DLManagedTensorVersioned = std::ptr::null_mut();
-        // SAFETY: the tensor and the place are live
-        let status = self.judged(|| unsafe {
-            tiled_tensor_to_dlpack_versioned(tensor, Some(release), user, &raw mut managed)
-        });
-        assert_eq!(status, TILED_STATUS_OK, "{tensor:?} cannot be offered");
-        let (mut versioned, mut older): (tiled_tensor, tiled_tensor) =
-            (Extensible::initial(), Extensible::initial());
+        let mut versioned: *mut DLManagedTensorVersioned = std::ptr::null_mut();
+        let mut older: *mut DLManagedTensor = std::ptr::null_mut();
+        // SAFETY: the tensor and the places are live
+        let offered = unsafe {
+            [
+                self.judged(|| {
+                    tiled_tensor_to_dlpack_versioned(tensor, Some(release), user, &raw mut versioned)
+                }),
+                self.judged(|| tiled_tensor_to_dlpack(tensor, Some(release), user, &raw mut older)),
+            ]
+        };
+        assert_eq!(offered, [TILED_STATUS_OK; 2], "{tensor:?} cannot be offered");
+        let mut back: [tiled_tensor; 2] = [Extensible::initial(); 2];
         let size = size_of_u32::<tiled_tensor>();
-        // SAFETY: the tensor is live; before version 1 the struct began with what is now at byte 32
-        let taken =
-            self.judged(|| unsafe { tiled_tensor_from_dlpack_versioned(managed, &raw mut versioned, size) });
-        let old = managed.cast::<u8>().wrapping_add(32).cast::<DLManagedTensor>();
-        // SAFETY: as above
-        let taken_old = self.judged(|| unsafe { tiled_tensor_from_dlpack(old, &raw mut older, size) });
-        assert_eq!([taken, taken_old], [TILED_STATUS_OK; 2], "{tensor:?} cannot be taken back");
-        for back in [versioned, older] {
+        let [first, second] = back.each_mut().map(std::ptr::from_mut);
+        // SAFETY: what was offered is live, and so are the places
+        let taken = unsafe {
+            [
+                self.judged(|| tiled_tensor_from_dlpack_versioned(versioned, first, size)),
+                self.judged(|| tiled_tensor_from_dlpack(older, second, size)),
+            ]
+        };
+        assert_eq!(taken, [TILED_STATUS_OK; 2], "{tensor:?} cannot be taken back");
+        for back in back {
             let same = (back.dtype, back.data, back.shape, back.strides);
             assert_eq!(
                 same,
@@ -80,13 +87,14 @@ impl State<'_> {
                 "another tensor came back"
             );
         }
-        // SAFETY: the deleter lies after version and context, and is called once
+        type Deleter = unsafe extern "C" fn(*mut c_void);
+        // SAFETY: dlpack.h has the deleter at byte 16, behind version and context, and before version 1 at byte 56, behind
+        // tensor and context; each is called once
         unsafe {
-            let deleter =
-                managed.cast::<u8>().add(16).cast::<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>();
-            (*deleter)(managed);
+            (*versioned.cast::<u8>().add(16).cast::<Deleter>())(versioned.cast());
+            (*older.cast::<u8>().add(56).cast::<Deleter>())(older.cast());
         }
-        assert_eq!(released.load(Ordering::SeqCst), 1, "the memory was released");
+        assert_eq!(released.load(Ordering::SeqCst), 2, "the memory was released");
     }
 
     pub(super) fn set_logger_or_allocator(&mut self) {
