@@ -51,7 +51,7 @@ fn native_examples_are_clean_under_address_and_undefined_sanitizers() {
 }
 
 #[test]
-fn small_native_examples_are_clean_under_valgrind() {
+fn native_examples_are_clean_under_valgrind() {
     if !has("valgrind") {
         return;
     }
@@ -64,8 +64,7 @@ fn small_native_examples_are_clean_under_valgrind() {
         "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
     ];
-    // the other two take minutes where the library is built without optimisation
-    for name in ["conv_pool", "geometry"] {
+    for name in EXAMPLES {
         for language in [C11, Cpp17] {
             let program = native(language, name, &[], folder.path());
             // valgrind has no AVX-512
