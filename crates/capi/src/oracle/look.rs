@@ -28,7 +28,23 @@ impl State<'_> {
         self.keep(None, |out| unsafe { tiled_engine_new(&raw const options, out) });
     }
 
+    /// Texts and numbers that need no handle.
+    fn look_at_library(&mut self) {
+        let status = self.bytes.choose(&[0, 1, 19, 20, -1, i32::MIN, i32::MAX]);
+        for text in [tiled_version_string(), tiled_build_info(), tiled_status_name(status)] {
+            // SAFETY: the text is static and ended by a NUL
+            let text = unsafe { std::ffi::CStr::from_ptr(text) };
+            assert!(text.to_str().is_ok_and(|text| !text.is_empty()), "{text:?}");
+        }
+        assert!(tiled_version() > 0, "a version of zero");
+        self.calls += 4;
+    }
+
     pub(super) fn look_at_engine(&mut self) {
+        if self.bytes.once_in(8) {
+            self.look_at_library();
+            return;
+        }
         let engine = self.handle::<tiled_engine>();
         if self.bytes.either() {
             // SAFETY: the buffer has the capacity
