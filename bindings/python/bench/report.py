@@ -37,7 +37,8 @@ METHOD = """\
   before and after the turns of the workload, the better of both.
 - A training step gives the output, and the gradients of its sum with respect to the input and all parameters.
 - Agreement: outputs differ from those of torch NCHW by at most {output:.0e} of the largest element, gradients
-  by at most {gradient:.0e} in Euclidean norm (rounding decides which of two nearly equal elements is a maximum).
+  by at most {gradient:.0e} in Euclidean norm, or by as much as those of torch's two layouts differ from each other
+  (rounding decides which of two nearly equal elements is a maximum, and which is above zero).
 - The best peer is the fastest one. `tiled` is the plan that the planner chooses, `tiled, untiled` holds whole
   tensors.
 """

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use crate::log;
-use crate::status::{Failure, Fallible, TILED_STATUS_OK, TILED_STATUS_PANIC, keep, tiled_status};
+use crate::status::{Failure, Fallible, TILED_STATUS_OK, TILED_STATUS_PANIC, keep, kept, tiled_status};
 
 /// Runs the body of an exported function.
 ///
@@ -14,6 +14,7 @@ use crate::status::{Failure, Fallible, TILED_STATUS_OK, TILED_STATUS_PANIC, keep
 pub(crate) fn guard(body: impl FnOnce() -> Fallible) -> tiled_status {
     quiet_panics();
     let outer = INSIDE.replace(true);
+    let before = kept();
     // what a panic can leave half changed lies behind a handle's lock, which is poisoned then
     let result = catch_unwind(AssertUnwindSafe(|| {
         inject(Injection::AtEntry);
@@ -21,7 +22,11 @@ pub(crate) fn guard(body: impl FnOnce() -> Fallible) -> tiled_status {
     }));
     INSIDE.set(outer);
     let failure = match result {
-        Ok(Ok(())) => return TILED_STATUS_OK,
+        Ok(Ok(())) => {
+            // callbacks may have failed in calls of their own on this thread
+            keep(before);
+            return TILED_STATUS_OK;
+        }
         Ok(Err(failure)) => failure,
         Err(payload) => Failure::new(TILED_STATUS_PANIC, format!("internal error: {}", text(&*payload))),
     };

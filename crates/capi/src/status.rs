@@ -174,6 +174,11 @@ pub(crate) fn keep(message: String) {
     LAST.with(|last| *last.borrow_mut() = message.replace('\0', "?"));
 }
 
+/// The message that is kept.
+pub(crate) fn kept() -> String {
+    LAST.with(|last| last.borrow().clone())
+}
+
 /// Copies the message of this thread's last failed call, in UTF-8 and ended by a NUL.
 ///
 /// Copies at most `capacity - 1` bytes of it, never a part of a character, and nothing where `capacity` is 0 or

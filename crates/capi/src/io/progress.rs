@@ -12,7 +12,7 @@ use crate::status::{Fallible, tiled_status};
 /// Hears that `done` of `total` steps are done; returns 0, or another number to end the run with
 /// `TILED_STATUS_CANCELLED`.
 ///
-/// Called between steps from the executor's threads, several at once. It must not throw, nor use the executor and
+/// Called between steps from the executor's threads or the caller's, several at once. It must not throw, nor use the executor and
 /// weights of the run.
 pub type tiled_progress_fn = Option<unsafe extern "C" fn(user: *mut c_void, done: u64, total: u64) -> i32>;
 

@@ -5,7 +5,7 @@ use tiled_kernel::{Backend, Costs, ExactSum, Extremum, Kernel, Reduction};
 use tiled_tensor::Element;
 
 use super::slots::Conflicts;
-use super::{Memory, Plan, PlanError, SweepPlan, layout, union_len};
+use super::{Memory, Plan, PlanError, SweepPlan, layout};
 use crate::demand::Demand;
 use crate::program::{NodeKind, Program, ProgramNode};
 use crate::schedule::Schedule;
@@ -220,24 +220,26 @@ impl Prepared {
             .sum()
     }
 
-    /// The arithmetic of every node once, over the union of all that any sweep wants of it.
+    /// The arithmetic of every node once, over the smallest region that covers all that any sweep wants of it.
     fn flops_once(&self) -> f64 {
-        let mut counted = vec![false; self.program.nodes.len()];
-        let mut total = 0.0;
+        let mut wanted: Vec<Option<(&Sweep, usize, [Interval; 2])>> = vec![None; self.program.nodes.len()];
         for sweep in &self.sweeps {
             let whole: [Demand; 2] = std::array::from_fn(|axis| {
                 Demand::new(&self.program, sweep, axis, |_, extent| Interval::whole(extent))
             });
             for (place, node) in sweep.nodes.iter().enumerate() {
-                if !matches!(node.action, Action::Compute | Action::Reduce(_)) || counted[node.node] {
-                    continue;
+                if matches!(node.action, Action::Compute | Action::Reduce(_)) {
+                    let own = [0, 1].map(|axis| whole[axis].interval(place));
+                    let before = wanted[node.node].map_or(own, |(.., region)| region);
+                    let both = [0, 1].map(|axis| own[axis].hull(before[axis]));
+                    wanted[node.node] = Some((sweep, place, both));
                 }
-                counted[node.node] = true;
-                let len = |axis: usize| union_len(std::iter::once(whole[axis].interval(place)));
-                total += self.node_flops(sweep, place, len(0), len(1));
             }
         }
-        total
+        let flops = |(sweep, place, [rows, cols]): (&Sweep, usize, [Interval; 2])| {
+            self.node_flops(sweep, place, rows.len(), cols.len())
+        };
+        wanted.into_iter().flatten().map(flops).sum()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "an estimate of arithmetic")]

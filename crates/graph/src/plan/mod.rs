@@ -13,7 +13,7 @@ pub use memory::Memory;
 pub use options::{Hold, PlanOptions, Tiling};
 pub use planner::Planner;
 
-use tiled_geometry::{Grid, Interval, Region};
+use tiled_geometry::{Grid, Region};
 use tiled_tensor::{DType, Layout, LayoutError};
 
 use crate::demand::Demand;
@@ -139,20 +139,4 @@ fn layout(
     let node = &program.nodes[id];
     let ring = usize::try_from(sweep.rings[place].max(1)).unwrap_or(usize::MAX);
     Layout::new(node.batch, node.channels, blocks[id], region, ring)
-}
-
-/// The number of coordinates in the union of intervals.
-fn union_len(intervals: impl Iterator<Item = Interval>) -> i64 {
-    let mut sorted: Vec<Interval> = intervals.filter(|interval| !interval.is_empty()).collect();
-    sorted.sort_by_key(|interval| interval.begin());
-    let mut end = i64::MIN;
-    let mut total = 0;
-    for interval in sorted {
-        let begin = interval.begin().max(end);
-        if interval.end() > begin {
-            total += interval.end() - begin;
-            end = interval.end();
-        }
-    }
-    total
 }
