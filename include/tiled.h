@@ -1722,14 +1722,16 @@ tiled_status tiled_weights_load(const struct tiled_graph *graph,
                                 struct tiled_weights **weights);
 
 /**
- * Writes the parameters to a `.safetensors` file, which stands under `path` only when it is complete.
+ * Writes the parameters to a `.safetensors` file, which stands under `path` only when it is complete. On failure what
+ * stood there before stays.
  *
  * Threads: any.
  *
  * Safety:
  * `path` is NULL or a text ended by a NUL.
  */
-tiled_status tiled_weights_save(const struct tiled_weights *weights, const char *path);
+tiled_status tiled_weights_save(const struct tiled_weights *weights,
+                                const char *path);
 
 /**
  * Copies parameters, for another thread or to go back to. The copy is the caller's. On failure `copy` is untouched.

@@ -78,7 +78,8 @@ pub unsafe extern "C" fn tiled_weights_load(
     })
 }
 
-/// Writes the parameters to a `.safetensors` file, which stands under `path` only when it is complete.
+/// Writes the parameters to a `.safetensors` file, which stands under `path` only when it is complete. On failure what
+/// stood there before stays.
 ///
 /// Threads: any.
 ///

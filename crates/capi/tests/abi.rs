@@ -53,6 +53,18 @@ fn dlpack_threads_and_memory_work_from_c() {
     }
 }
 
+#[test]
+fn programs_are_clean_under_address_and_undefined_sanitizers() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    for (language, name) in [(C11, "dlpack.c"), (C11, "threads.c"), (C11, "memory.c"), (Cpp17, "wrapper.cpp")]
+    {
+        let program = folder.path().join("sanitized");
+        compile(language, &[source(name)], &flags, &program);
+        run(&program, &[]);
+    }
+}
+
 macro_rules! layouts {
     ($($type:ident { $($field:ident),* $(,)? })*) => {
         fn assertions() -> String {
