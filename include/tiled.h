@@ -634,8 +634,8 @@ typedef struct tiled_plan_summary {
  *
  * The window's shape is N×C×rows×columns of the region; regions have any size within the tensor, may overlap, and come
  * again in another pass over the image. Returns 0, or another number to end the run with `TILED_STATUS_CALLBACK`. Called
- * from the executor's threads or the caller's, several at once unless `is_serial`. It must not throw; executor and weights of the run
- * answer it with `TILED_STATUS_BUSY`, other handles can be used.
+ * from the executor's threads or the caller's, several at once unless `is_serial`. It must not throw; executor and
+ * weights of the run answer it with `TILED_STATUS_BUSY`, other handles can be used.
  */
 typedef int32_t (*tiled_read_fn)(void *user, struct tiled_region region, const struct tiled_tensor *window);
 
@@ -670,8 +670,9 @@ typedef struct tiled_source {
  * lives until it returns.
  *
  * The window's shape is N×C×rows×columns of the region; the regions of a run are disjoint and are together the whole
- * tensor. Returns 0, or another number to end the run with `TILED_STATUS_CALLBACK`. Called from the executor's threads or the caller's,
- * several at once unless `is_serial`. It must not throw, nor use the executor and weights of the run.
+ * tensor. Returns 0, or another number to end the run with `TILED_STATUS_CALLBACK`. Called from the executor's threads
+ * or the caller's, several at once unless `is_serial`. It must not throw; executor and weights of the run answer it with
+ * `TILED_STATUS_BUSY`, other handles can be used.
  */
 typedef int32_t (*tiled_write_fn)(void *user, struct tiled_region region, const struct tiled_tensor *window);
 
@@ -717,8 +718,8 @@ typedef struct tiled_sink {
  * Hears that `done` of `total` steps are done; returns 0, or another number to end the run with
  * `TILED_STATUS_CANCELLED`.
  *
- * Called between steps from the executor's threads or the caller's, several at once. It must not throw, nor use the executor and
- * weights of the run.
+ * Called between steps from the executor's threads or the caller's, several at once. It must not throw; executor and
+ * weights of the run answer it with `TILED_STATUS_BUSY`, other handles can be used.
  */
 typedef int32_t (*tiled_progress_fn)(void *user, uint64_t done, uint64_t total);
 
@@ -1987,7 +1988,8 @@ tiled_status tiled_executor_new(const struct tiled_engine *engine,
  * `report` may be NULL, else its first field is `sizeof(tiled_report)`. Tensors of `io` have the plan's shapes and
  * element type. Where a check fails nothing is written; where a callback fails or cancels, sinks in memory may be
  * written in part and sinks with an `end` hear it; `report` is written on success alone.
- * Threads: `executor` and `weights` are used by one call at a time; callbacks run on the executor's threads or the caller's.
+ * Threads: `executor` and `weights` are used by one call at a time; callbacks run on the executor's threads or the
+ * caller's.
  *
  * Safety:
  * Structs have their sizes set, arrays of `io` as many entries as it says, tensors describe memory that can be read or

@@ -102,7 +102,8 @@ pub(crate) fn make(engine: *const tiled_engine, plan: *const tiled_plan) -> Fall
 /// `report` may be NULL, else its first field is `sizeof(tiled_report)`. Tensors of `io` have the plan's shapes and
 /// element type. Where a check fails nothing is written; where a callback fails or cancels, sinks in memory may be
 /// written in part and sinks with an `end` hear it; `report` is written on success alone.
-/// Threads: `executor` and `weights` are used by one call at a time; callbacks run on the executor's threads or the caller's.
+/// Threads: `executor` and `weights` are used by one call at a time; callbacks run on the executor's threads or the
+/// caller's.
 ///
 /// # Safety
 /// Structs have their sizes set, arrays of `io` as many entries as it says, tensors describe memory that can be read or

@@ -12,8 +12,8 @@ use crate::status::{Fallible, tiled_status};
 /// Hears that `done` of `total` steps are done; returns 0, or another number to end the run with
 /// `TILED_STATUS_CANCELLED`.
 ///
-/// Called between steps from the executor's threads or the caller's, several at once. It must not throw, nor use the executor and
-/// weights of the run.
+/// Called between steps from the executor's threads or the caller's, several at once. It must not throw; executor and
+/// weights of the run answer it with `TILED_STATUS_BUSY`, other handles can be used.
 pub type tiled_progress_fn = Option<unsafe extern "C" fn(user: *mut c_void, done: u64, total: u64) -> i32>;
 
 /// Hears how far a run is.
