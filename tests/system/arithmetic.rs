@@ -133,7 +133,7 @@ fn a_loss_over_the_whole_image_costs_one_more_forward_pass() {
             let slid = smallest(&graph, extents, &objective, &slide(1));
             assert_eq!(untiled.redundant_flops, 0.0, "{name} {extents:?}");
             let difference = slid.redundant_flops - (slid.flops - untiled.flops);
-            assert!(difference.abs() < 1e-3 * slid.flops, "{name} {extents:?}: {difference}");
+            assert!(difference.abs() < 0.01 * slid.flops, "{name} {extents:?}: {difference}");
         }
     }
 }

@@ -9,7 +9,7 @@ const HOLDS: [&[&str]; 4] = [
     &["--hold", "materialise"],
     &["--hold", "slide", "--tile", "4x9"],
     &["--hold", "recompute", "--grid", "3x4"],
-    &["--memory", "4MiB"],
+    &["--memory", "1340KiB"],
 ];
 
 #[test]

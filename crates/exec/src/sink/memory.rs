@@ -56,7 +56,7 @@ impl<T: Element> Sink<T> for MemorySink<T> {
 
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.written.check(region, input.layout())?;
-        copy(&self.places, region, input, &Parts::new(lock(&self.tensor).data_mut(), PARTS));
+        copy(&self.places, region, input, &Whole(Mutex::new(lock(&self.tensor).data_mut())));
         self.written.add(region);
         Ok(())
     }
@@ -155,8 +155,43 @@ impl<'a, T: Element> Parts<'a, T> {
         let len = data.len().div_ceil(count).max(1);
         Self { len, parts: data.chunks_mut(len).map(Mutex::new).collect() }
     }
+}
 
+/// Memory behind one lock.
+struct Whole<'a, T>(Mutex<&'a mut [T]>);
+
+/// Memory that is written through locks.
+trait Memory<T>: Sync {
+    /// Whether threads can write at once.
+    fn is_shared(&self) -> bool;
     /// Writes neighbouring elements.
+    fn write(&self, start: usize, values: &[T]);
+    /// Writes a run of elements that may lie apart.
+    fn write_run(&self, run: Run, values: impl Iterator<Item = T>);
+}
+
+impl<T: Element> Memory<T> for Whole<'_, T> {
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    fn write(&self, start: usize, values: &[T]) {
+        lock(&self.0)[start..start + values.len()].copy_from_slice(values);
+    }
+
+    fn write_run(&self, run: Run, values: impl Iterator<Item = T>) {
+        let mut data = lock(&self.0);
+        for (i, value) in values.enumerate() {
+            data[run.at(i)] = value;
+        }
+    }
+}
+
+impl<T: Element> Memory<T> for Parts<'_, T> {
+    fn is_shared(&self) -> bool {
+        self.parts.len() > 1
+    }
+
     fn write(&self, mut start: usize, mut values: &[T]) {
         while !values.is_empty() {
             let offset = start % self.len;
@@ -167,11 +202,10 @@ impl<'a, T: Element> Parts<'a, T> {
         }
     }
 
-    /// Writes a run of elements that lie apart, for memory of one part.
     fn write_run(&self, run: Run, values: impl Iterator<Item = T>) {
-        let mut data = lock(&self.parts[0]);
         for (i, value) in values.enumerate() {
-            data[run.at(i)] = value;
+            let place = run.at(i);
+            lock(&self.parts[place / self.len])[place % self.len] = value;
         }
     }
 }
@@ -179,7 +213,7 @@ impl<'a, T: Element> Parts<'a, T> {
 /// Elements that are regrouped at a time, in the first cache.
 const REGROUPED: usize = 4096;
 
-fn copy<T: Element>(places: &Places, region: Region<2>, input: &View<'_, T>, memory: &Parts<'_, T>) {
+fn copy<T: Element>(places: &Places, region: Region<2>, input: &View<'_, T>, memory: &impl Memory<T>) {
     if region.is_empty() {
         return;
     }
@@ -189,14 +223,14 @@ fn copy<T: Element>(places: &Places, region: Region<2>, input: &View<'_, T>, mem
     let together = if places.joins_rows(region, &layout) { index(region.rows().len()) } else { 1 };
     let lines = index(region.rows().len()) / together;
     let rows = layout.batch() * layout.blocks() * lines;
-    let one = |buffer: &mut Vec<T>, place: usize| {
+    let one = |buffer: &mut [T; REGROUPED], place: usize| {
         let y = region.rows().begin() + i64::try_from(place % lines).unwrap_or(i64::MAX);
         let (plane, x) = (place / lines, region.cols().begin());
         let start = [plane / layout.blocks(), plane % layout.blocks()];
         copy_row(places, start, [y, x], width * together, input, memory, buffer);
     };
-    let buffer = || if layout.block() > 1 { vec![T::ZERO; REGROUPED] } else { Vec::new() };
-    if memory.parts.len() > 1 && shares_work(region, layout.batch() * layout.channels()) {
+    let buffer = || [T::ZERO; REGROUPED];
+    if memory.is_shared() && shares_work(region, layout.batch() * layout.channels()) {
         let least = (LEAST_SHARED / layout.row_stride().max(1)).max(1);
         (0..rows).into_par_iter().with_min_len(least).for_each_init(buffer, one);
     } else {
@@ -212,7 +246,7 @@ fn copy_row<T: Element>(
     [y, x]: [i64; 2],
     len: usize,
     input: &View<'_, T>,
-    memory: &Parts<'_, T>,
+    memory: &impl Memory<T>,
     buffer: &mut [T],
 ) {
     let layout = input.layout();
