@@ -69,17 +69,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut input = AlignedBuffer::<f32>::new(layout.len());
     let mut output = AlignedBuffer::<f32>::new(layout.len());
     let mut packed = AlignedBuffer::<f32>::new(backend.packed_len(&kernel, &[9]));
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build()?;
     let rust = || {
         let source = MemorySource::new(&x, SHAPE).expect("it fits");
         let sink = SliceSink::new(&mut rust_y, SHAPE).expect("it fits");
         backend.pack(&kernel, &[&w], &mut packed);
-        pool.install(|| {
-            source.read(region, &mut ViewMut::new(&mut input, layout)).expect("it fits");
-            let views = [View::new(&input, layout)];
-            backend.compute(&kernel, &packed, &views, ViewMut::new(&mut output, layout), region);
-            sink.write(region, &View::new(&output, layout)).expect("it fits");
-        });
+        source.read(region, &mut ViewMut::new(&mut input, layout)).expect("it fits");
+        let views = [View::new(&input, layout)];
+        backend.compute(&kernel, &packed, &views, ViewMut::new(&mut output, layout), region);
+        sink.write(region, &View::new(&output, layout)).expect("it fits");
         black_box(&rust_y);
     };
     // SAFETY: every pointer is to a live value of its type, and tensors are as large as they say

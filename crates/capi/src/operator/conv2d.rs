@@ -292,7 +292,8 @@ pub unsafe extern "C" fn tiled_conv2d_backward_weight(
                     fixed_bytes: partial_bytes,
                     options,
                 };
-                tiles.reduce(engine, |backend, views, share| {
+                let flops = weight.flops_per_element() * tiles.elements(geometry.out_channels);
+                tiles.reduce(engine, flops, |backend, views, share| {
                     backend.reduce(&weight, &[], views, share, &mut sums);
                     if let Some(sums) = &mut bias_sums {
                         backend.reduce(&Reduction::ChannelSum, &[], &views[1..], share, sums);

@@ -1,5 +1,6 @@
 //! The loop over tiles that every operator shares, and how large a tile may be.
 
+use rayon::ThreadPool;
 use tiled::exec::{Sink, Source};
 use tiled::geometry::{AxisMap, Grid, Interval, Region, Window};
 use tiled::graph::program::Edge;
@@ -58,7 +59,8 @@ impl<T: Real> Tiled<'_, T> {
         backend.pack(kernel, &values, packed);
         let packed = &*packed;
         let grid = Grid::from_tile(self.domain, tile)?;
-        pool.install(|| {
+        let flops = kernel.flops_per_element() * self.elements(channels);
+        in_threads(pool, flops, || {
             for tile in grid.tiles() {
                 let layout = self.window(backend, channels, tile)?;
                 let output = room(output, layout.len())?;
@@ -71,16 +73,17 @@ impl<T: Real> Tiled<'_, T> {
         })
     }
 
-    /// Gives every tile's operands to `take`.
+    /// Gives every tile's operands to `take`, which makes `flops` operations in all.
     pub(crate) fn reduce(
         &self,
         engine: &mut Engine,
+        flops: f64,
         mut take: impl FnMut(&dyn Backend<T>, &[View<'_, T>], Region<2>) + Send,
     ) -> Fallible {
         let (backend, pool, workspace) = engine.parts::<T>();
         let grid = Grid::from_tile(self.domain, self.tile(backend, 0)?)?;
         let inputs = &mut workspace.inputs;
-        pool.install(|| {
+        in_threads(pool, flops, || {
             grid.tiles().try_for_each(|tile| {
                 self.load(backend, inputs, tile, |views| {
                     take(backend, views, tile);
@@ -88,6 +91,11 @@ impl<T: Real> Tiled<'_, T> {
                 })
             })
         })
+    }
+
+    /// The elements of so many channels over the domain.
+    pub(crate) fn elements(&self, channels: usize) -> f64 {
+        (self.batch * channels) as f64 * area(self.domain) as f64
     }
 
     fn load<R>(
@@ -167,6 +175,14 @@ impl<T: Real> Tiled<'_, T> {
     }
 }
 
+/// Runs `work` in the engine's threads, or on the caller's where to wake another takes longer than it would save.
+///
+/// A thread of a pool, which a callback of a run may have, goes to the engine's: kernels would share work in its own.
+fn in_threads<R: Send>(pool: &ThreadPool, flops: f64, work: impl FnOnce() -> R + Send) -> R {
+    let is_alone = pool.current_num_threads() == 1 || flops < WORTH_THREADS;
+    if is_alone && rayon::current_thread_index().is_none() { work() } else { pool.install(work) }
+}
+
 /// What a tile needs through one window of a gradient or an operator.
 pub(crate) fn edge(maps: [AxisMap; 2], extents: [i64; 2]) -> Edge {
     Edge { node: 0, axes: [0, 1].map(|axis| vec![(maps[axis], extents[axis])]) }
@@ -214,6 +230,8 @@ fn area([height, width]: [i64; 2]) -> u128 {
     u128::try_from(height).unwrap_or(0) * u128::try_from(width).unwrap_or(0)
 }
 
+/// Fewer operations stay on the caller's thread: to wake another one takes about 20 µs.
+const WORTH_THREADS: f64 = 1e6;
 /// The tensors that a tile is computed from.
 const MAX_OPERANDS: usize = 2;
 /// The bytes that a call may take where the caller does not say: more makes no call faster.
