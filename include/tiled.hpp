@@ -285,7 +285,7 @@ inline result<DLManagedTensorVersioned *> to_dlpack_versioned(const tensor &memo
 /** The window that a callback fills or reads: contiguous, N×C×rows×columns. */
 template <class T> class block {
 public:
-    explicit block(const tiled_tensor *window) : window_(*window) {}
+    explicit block(const tiled_tensor *view) : window_(*view) {}
 
     T *data() const noexcept { return static_cast<T *>(window_.data); }
     size_t size() const noexcept {
@@ -635,12 +635,12 @@ public:
     /** `step(done, total)` returns whether to go on, and is called by several threads at once. */
     template <class Step> io &progress(Step step) {
         progress_ = detail::initialised(tiled_progress_init);
-        auto *held = keep(std::function<bool(uint64_t, uint64_t)>(std::move(step)));
-        progress_->user = held;
+        auto *kept = keep(std::function<bool(uint64_t, uint64_t)>(std::move(step)));
+        progress_->user = kept;
         progress_->step = [](void *user, uint64_t done, uint64_t total) -> int32_t {
-            auto *held = static_cast<callback<bool(uint64_t, uint64_t)> *>(user);
+            auto *self = static_cast<callback<bool(uint64_t, uint64_t)> *>(user);
             bool goes_on = false;
-            const int32_t failed = held->guarded([&] { goes_on = held->function(done, total); });
+            const int32_t failed = self->guarded([&] { goes_on = self->function(done, total); });
             return failed != 0 || !goes_on ? 1 : 0;
         };
         return *this;
@@ -661,7 +661,7 @@ public:
         value.progress = progress_ ? &*progress_ : nullptr;
         const tiled_status status = call(&value);
 #ifndef TILED_NO_EXCEPTIONS
-        if (const std::exception_ptr thrown = std::exchange(thrown_->value, nullptr)) std::rethrow_exception(thrown);
+        if (const std::exception_ptr what = std::exchange(thrown_->value, nullptr)) std::rethrow_exception(what);
 #endif
         return detail::done(status);
     }
@@ -720,9 +720,9 @@ private:
         add(to, tensor(static_cast<T *>(nullptr), extents));
         to.back().is_serial = serial ? 1 : 0;
         to.back().user = keep(std::function<signature>(std::move(read)));
-        to.back().read = [](void *user, tiled_region wanted, const tiled_tensor *window) -> int32_t {
-            auto *held = static_cast<callback<signature> *>(user);
-            return held->guarded([&] { held->function(wanted, block<T>(window)); });
+        to.back().read = [](void *user, tiled_region wanted, const tiled_tensor *view) -> int32_t {
+            auto *self = static_cast<callback<signature> *>(user);
+            return self->guarded([&] { self->function(wanted, block<T>(view)); });
         };
         return *this;
     }
@@ -737,12 +737,12 @@ private:
         to.back().user = kept;
         if (kept->end)
             to.back().end = [](void *user, int32_t is_complete) -> int32_t {
-                auto *held = static_cast<callback<signature> *>(user);
-                return held->guarded([&] { held->end(is_complete != 0); });
+                auto *self = static_cast<callback<signature> *>(user);
+                return self->guarded([&] { self->end(is_complete != 0); });
             };
-        to.back().write = [](void *user, tiled_region ready, const tiled_tensor *window) -> int32_t {
-            auto *held = static_cast<callback<signature> *>(user);
-            return held->guarded([&] { held->function(ready, block<const T>(window)); });
+        to.back().write = [](void *user, tiled_region ready, const tiled_tensor *view) -> int32_t {
+            auto *self = static_cast<callback<signature> *>(user);
+            return self->guarded([&] { self->function(ready, block<const T>(view)); });
         };
         return *this;
     }

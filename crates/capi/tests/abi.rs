@@ -33,11 +33,14 @@ fn the_header_compiles_alone_twice_and_in_two_units() {
 #[test]
 fn the_wrapper_owns_throws_and_does_without_exceptions() {
     let folder = tempfile::tempdir().expect("there is room");
+    // what a framework may have on while it includes the header
+    let strict = ["-Wshadow", "-Wconversion", "-Wsign-conversion", "-Wold-style-cast", "-Wnon-virtual-dtor"];
     let program = folder.path().join("wrapper");
-    compile(Cpp17, &[source("wrapper.cpp")], &[], &program);
+    compile(Cpp17, &[source("wrapper.cpp")], &strict, &program);
     run(&program, &[]);
     let program = folder.path().join("results");
-    compile(Cpp17, &[source("results.cpp")], &["-fno-exceptions", "-fno-rtti"], &program);
+    let without = [&strict[..], &["-fno-exceptions", "-fno-rtti"]].concat();
+    compile(Cpp17, &[source("results.cpp")], &without, &program);
     run(&program, &[]);
     compile(Cpp17, &[source("results.cpp")], &["-DTILED_NO_EXCEPTIONS=1"], &program);
     run(&program, &[]);
