@@ -381,7 +381,7 @@ typedef struct tiled_engine_options {
      */
     uint32_t struct_size;
     /**
-     * The threads, 1 to 1024; 0 for one per core.
+     * The threads, 1 to 1024; 0 for one per core. Calls with little to do stay on the thread of the caller.
      */
     uint32_t threads;
     /**
@@ -634,8 +634,9 @@ typedef struct tiled_plan_summary {
  *
  * The window's shape is N×C×rows×columns of the region; regions have any size within the tensor, may overlap, and come
  * again in another pass over the image. Returns 0, or another number to end the run with `TILED_STATUS_CALLBACK`. Called
- * from the executor's threads or the caller's, several at once unless `is_serial`. It must not throw; executor and
- * weights of the run answer it with `TILED_STATUS_BUSY`, other handles can be used.
+ * from the executor's threads or the caller's, several at once unless `is_serial`. It must not throw. Executor and
+ * weights of the run answer it with `TILED_STATUS_BUSY`; other handles can be used, but for operators and runs where it
+ * is serial: while it waits for them its thread may come back to it.
  */
 typedef int32_t (*tiled_read_fn)(void *user, struct tiled_region region, const struct tiled_tensor *window);
 
@@ -671,8 +672,9 @@ typedef struct tiled_source {
  *
  * The window's shape is N×C×rows×columns of the region; the regions of a run are disjoint and are together the whole
  * tensor. Returns 0, or another number to end the run with `TILED_STATUS_CALLBACK`. Called from the executor's threads
- * or the caller's, several at once unless `is_serial`. It must not throw; executor and weights of the run answer it with
- * `TILED_STATUS_BUSY`, other handles can be used.
+ * or the caller's, several at once unless `is_serial`. It must not throw. Executor and weights of the run answer it with
+ * `TILED_STATUS_BUSY`; other handles can be used, but for operators and runs where it is serial: while it waits for them
+ * its thread may come back to it.
  */
 typedef int32_t (*tiled_write_fn)(void *user, struct tiled_region region, const struct tiled_tensor *window);
 

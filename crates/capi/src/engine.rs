@@ -36,7 +36,7 @@ impl Opaque for tiled_engine {
 pub struct tiled_engine_options {
     /// The size of the struct, as `tiled_engine_options_init` sets it.
     pub struct_size: u32,
-    /// The threads, 1 to 1024; 0 for one per core.
+    /// The threads, 1 to 1024; 0 for one per core. Calls with little to do stay on the thread of the caller.
     pub threads: u32,
     /// `"avx512"`, `"avx2"`, `"portable"`, or `"reference"` for the naive oracle; NULL for the best that this CPU has
     /// (or what the environment variable `TILED_ISA` names). Read during the call.

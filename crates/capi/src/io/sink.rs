@@ -20,8 +20,9 @@ use crate::tensor::{Memory, describe, dtype, sizes, tiled_tensor};
 ///
 /// The window's shape is N×C×rows×columns of the region; the regions of a run are disjoint and are together the whole
 /// tensor. Returns 0, or another number to end the run with `TILED_STATUS_CALLBACK`. Called from the executor's threads
-/// or the caller's, several at once unless `is_serial`. It must not throw; executor and weights of the run answer it with
-/// `TILED_STATUS_BUSY`, other handles can be used.
+/// or the caller's, several at once unless `is_serial`. It must not throw. Executor and weights of the run answer it with
+/// `TILED_STATUS_BUSY`; other handles can be used, but for operators and runs where it is serial: while it waits for them
+/// its thread may come back to it.
 pub type tiled_write_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, region: tiled_region, window: *const tiled_tensor) -> i32>;
 
