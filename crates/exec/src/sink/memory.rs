@@ -231,7 +231,7 @@ fn copy<T: Element>(places: &Places, region: Region<2>, input: &View<'_, T>, mem
     };
     let buffer = || [T::ZERO; REGROUPED];
     if memory.is_shared() && shares_work(region, layout.batch() * layout.channels()) {
-        let least = (LEAST_SHARED / layout.row_stride().max(1)).max(1);
+        let least = (LEAST_SHARED / (together * layout.row_stride()).max(1)).max(1);
         (0..rows).into_par_iter().with_min_len(least).for_each_init(buffer, one);
     } else {
         let mut buffer = buffer();
