@@ -119,7 +119,7 @@ def machine() -> Json:
         "cpu": value("/proc/cpuinfo", "model name"),
         "cores": os.cpu_count(),
         "memory": f"{memory_gib:.0f} GiB of memory",
-        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "system": f"{platform.system()}, Python {platform.python_version()}",
     }
 
 
