@@ -5,7 +5,7 @@
 
 #include "tiled.h"
 
-enum { THREADS = 4, RUNS = 3, H = 48, W = 40, O = 32 };
+enum { THREADS = 4, RUNS = 3, H = 96, W = 80, O = 32 };
 
 static tiled_graph *graph;
 static tiled_plan *plan;
