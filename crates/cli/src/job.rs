@@ -80,6 +80,7 @@ pub(crate) fn check_count(option: &'static str, expected: usize, got: usize) -> 
 /// What was written where, as a line of text.
 pub(crate) fn wrote(path: &Path, shape: &[usize]) -> String {
     let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let shape = shape.iter().map(usize::to_string).collect::<Vec<_>>().join("×");
-    format!("wrote {} ({shape}, {})", path.display(), bytes::show(size))
+    let mut facts = vec![shape.iter().map(usize::to_string).collect::<Vec<_>>().join("×"), bytes::show(size)];
+    facts.retain(|fact| !fact.is_empty());
+    format!("wrote {} ({})", path.display(), facts.join(", "))
 }

@@ -6,7 +6,10 @@ mod values;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use tiled::graph::{Mode, PlanOptions, StepDetail, Tiling};
+use tiled::exec::{ExecError, Executor};
+use tiled::graph::{Mode, Plan, PlanOptions, StepDetail, Tiling};
+use tiled::kernel::Backend;
+use tiled::tensor::Element;
 
 pub(crate) use self::values::{DTypeArg, HoldArg, LossArg, ModeArg, OptimizerArg, Pair, PlanLossArg};
 use self::values::{pair, shape, steps};
@@ -64,6 +67,9 @@ pub(crate) struct PlanArgs {
     /// tiles independent, `materialise` is the untiled run.
     #[arg(long, value_enum, default_value_t = HoldArg::Auto)]
     pub(crate) hold: HoldArg,
+    /// Lets values that are kept between sweeps lie in unnamed files in this folder where the memory does not hold them.
+    #[arg(long, value_name = "DIR", requires = "memory")]
+    pub(crate) scratch: Option<PathBuf>,
     /// The element type of the computation.
     #[arg(long, value_enum, default_value_t = DTypeArg::F32)]
     pub(crate) dtype: DTypeArg,
@@ -268,7 +274,20 @@ impl PlanArgs {
             hold: self.hold.into(),
             parallelism: self.threads(),
             resident_bytes,
+            scratch: self.scratch.is_some(),
             ..PlanOptions::default()
+        }
+    }
+
+    /// An executor for a plan of these options.
+    pub(crate) fn executor<'b, T: Element>(
+        &self,
+        plan: Plan,
+        backend: &'b dyn Backend<T>,
+    ) -> Result<Executor<'b, T>, ExecError> {
+        match &self.scratch {
+            Some(folder) => Executor::with_scratch(plan, backend, self.threads(), folder),
+            None => Executor::new(plan, backend, self.threads()),
         }
     }
 

@@ -39,7 +39,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
     let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + given + sink_bytes(&sinks)))?;
     let figures = Figures::new(&plan, 0.0);
-    let mut executor = Executor::new(plan, &job.backend, args.plan.threads())?;
+    let mut executor = args.plan.executor(plan, &job.backend)?;
     let io = Io {
         inputs: job.sources(),
         grad_outputs: grad_outputs.iter().map(AsRef::as_ref).collect(),

@@ -1,7 +1,7 @@
 //! `tiled run`: the outputs of a network.
 
 use serde_json::json;
-use tiled::exec::{Executor, Io};
+use tiled::exec::Io;
 use tiled::graph::{Mode, Objective};
 use tiled::tensor::Element;
 
@@ -25,7 +25,7 @@ fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError>
     let objective = Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() };
     let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + sink_bytes(&sinks)))?;
     let figures = Figures::new(&plan, 0.0);
-    let mut executor = Executor::new(plan, &job.backend, args.plan.threads())?;
+    let mut executor = args.plan.executor(plan, &job.backend)?;
     let io =
         Io { inputs: job.sources(), outputs: sinks.iter().map(AsRef::as_ref).collect(), ..Io::default() };
     let report = executor.run(&mut parameters, &io, &session.bar("run"))?;

@@ -83,7 +83,7 @@ fn steps<T: Element, O: Optimizer<T>>(
     figures: &mut Figures,
 ) -> Result<Vec<f64>, CliError> {
     let (flops, redundant_flops) = (plan.flops, plan.redundant_flops);
-    let mut trainer = Trainer::new(Executor::new(plan, &job.backend, args.plan.threads())?, optimizer);
+    let mut trainer = Trainer::new(args.plan.executor(plan, &job.backend)?, optimizer);
     let io = Io { inputs: job.sources(), target: Some(target), ..Io::default() };
     let bar = session.bar("training");
     let mut losses = Vec::new();
@@ -112,7 +112,7 @@ fn predict<T: Element>(
     let sinks = create_sinks::<T>("prediction", &paths, &job.outputs())?;
     let options = args.plan.options(job.input_bytes() + sink_bytes(&sinks));
     let plan = job.plan(&Objective::inference(), &options)?;
-    let mut executor = Executor::new(plan, &job.backend, args.plan.threads())?;
+    let mut executor = args.plan.executor(plan, &job.backend)?;
     let outputs = sinks.iter().map(AsRef::as_ref).collect();
     let io = Io { inputs: job.sources(), outputs, ..Io::default() };
     executor.run(parameters, &io, &session.bar("prediction"))?;

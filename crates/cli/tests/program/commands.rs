@@ -201,6 +201,25 @@ fn losses(report: &Value) -> Vec<f64> {
     losses.iter().map(|loss| loss.as_f64().expect("a number")).collect()
 }
 
+#[test]
+fn scratch_files_hold_what_memory_does_not() {
+    let bed = Bed::new();
+    bed.write("net.json", CLASSES.as_bytes());
+    bed.random_npy("x.npy", &[3, 120, 200]);
+    let grad =
+        ["grad", "--net", "net.json", "--weights", "random:3", "--input", "x.npy", "--grad-output", "ones"];
+    let files = ["--grad-input", "gx.npy", "--memory", "1800KiB"];
+    let without = bed.json(&[&grad[..], &files].concat());
+    let expected = bed.read("gx.npy");
+    let before = bed.names();
+    let with = bed.json(&[&grad[..], &files, &["--scratch", "."]].concat());
+    let again = |report: &serde_json::Value| report["redundant_flops"].as_f64().expect("a number");
+    assert!(again(&without) > 0.0, "the memory holds it all: {without}");
+    assert!(again(&with) < again(&without), "nothing is kept: {with}");
+    assert!(bed.read("gx.npy") == expected, "gradients differ");
+    assert_eq!(bed.names(), before, "files are left behind");
+}
+
 /// The elements of all tensors of a `.safetensors` file.
 fn floats(bytes: &[u8]) -> Vec<f32> {
     let (len, rest) = bytes.split_first_chunk().expect("a length");
