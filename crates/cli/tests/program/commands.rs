@@ -213,7 +213,7 @@ fn scratch_files_hold_what_memory_does_not() {
     let expected = bed.read("gx.npy");
     let before = bed.names();
     let with = bed.json(&[&grad[..], &files, &["--scratch", "."]].concat());
-    let again = |report: &serde_json::Value| report["redundant_flops"].as_f64().expect("a number");
+    let again = |report: &Value| report["redundant_flops"].as_f64().expect("a number");
     assert!(again(&without) > 0.0, "the memory holds it all: {without}");
     assert!(again(&with) < again(&without), "nothing is kept: {with}");
     assert!(bed.read("gx.npy") == expected, "gradients differ");
