@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tiled::exec::{
-    AdamW, AdamWOptions, ExecError, Executor, Io, Optimizer, Sgd, SgdOptions, Source, Trainer, open_source,
+    AdamW, AdamWOptions, ExecError, Io, Optimizer, Sgd, SgdOptions, Source, Trainer, open_source,
     save_weights,
 };
 use tiled::graph::{Loss, Mode, Objective, Parameters, Plan, params};
