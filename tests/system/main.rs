@@ -1,5 +1,6 @@
 //! Promises of plans that need the whole system: arithmetic, shares, the order of calls.
 
 mod arithmetic;
+mod backends;
 mod demand;
 mod networks;

@@ -365,6 +365,20 @@ pub enum ExecError {
         /// The executor's.
         got: &'static str,
     },
+    /// The plan was made for a backend that lays windows out in another way.
+    #[error(
+        "plan has windows of {channels} channels in blocks of {expected}, backend `{backend}` in blocks of {got}"
+    )]
+    Backend {
+        /// The channels of a window.
+        channels: usize,
+        /// The block that the plan has for them.
+        expected: usize,
+        /// The name of the executor's backend.
+        backend: String,
+        /// Its block for them.
+        got: usize,
+    },
     /// The threads cannot be started.
     #[error("cannot start {threads} threads: {source}")]
     Threads {

@@ -141,7 +141,7 @@ impl<'b, T: Element> Executor<'b, T> {
     /// lie in the system's folder for temporary files.
     ///
     /// # Errors
-    /// Where the plan is for another element type, or the threads cannot be started.
+    /// Where the plan is for another element type or another backend, or the threads cannot be started.
     pub fn new(plan: Plan, backend: &'b dyn Backend<T>, threads: usize) -> Result<Self, ExecError> {
         Self::with_scratch(plan, backend, threads, &std::env::temp_dir())
     }
@@ -158,6 +158,12 @@ impl<'b, T: Element> Executor<'b, T> {
     ) -> Result<Self, ExecError> {
         if plan.dtype != T::DTYPE {
             return Err(ExecError::DType { expected: plan.dtype.name(), got: T::DTYPE.name() });
+        }
+        for (node, &expected) in plan.program.nodes.iter().zip(&plan.blocks) {
+            let (channels, got) = (node.channels, backend.block(node.channels));
+            if got != expected {
+                return Err(ExecError::Backend { channels, expected, backend: backend.name(), got });
+            }
         }
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.max(1))
