@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 use tiled_graph::program::{NodeKind, Param, SinkRole, SourceRole};
@@ -90,6 +90,10 @@ pub struct RunReport {
 /// Shorter runs stay on the thread of the caller: to wake another one takes longer than it would save.
 const WORTH_THREADS_SECONDS: f64 = 150e-6;
 
+/// How often a thread without work looks again at once, about a millisecond, and how long it waits from then on.
+const SPINS: u32 = 2000;
+const NAP: Duration = Duration::from_micros(50);
+
 /// Runs `work`, whose calls the threads of this pool share, and keeps them from falling asleep between two calls:
 /// to wake one takes as long as many a call.
 fn with_threads_awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
@@ -110,8 +114,12 @@ fn with_threads_awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
         let _done = Done(&is_done); // also where `work` panics, or the scope would wait for ever
         for _ in 0..others {
             scope.spawn(|_| {
+                let mut idle = 0;
                 while !is_done.load(Ordering::Acquire) {
-                    if rayon::yield_now() != Some(rayon::Yield::Executed) {
+                    idle = if rayon::yield_now() == Some(rayon::Yield::Executed) { 0 } else { idle + 1 };
+                    if idle > SPINS {
+                        thread::sleep(NAP); // a slow source: there will be nothing to do for a while
+                    } else if idle > 0 {
                         thread::yield_now();
                     }
                 }
