@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 
 import numpy as np
 
@@ -12,7 +13,30 @@ from protocol import Json, read_weights, serve
 SMALL = 64
 
 
-class OnnxRuntime:
+class OnnxPeer(ABC):
+    """An engine that runs ONNX models."""
+
+    def load(self, request: Json) -> None:
+        weights = read_weights(request["weights"])
+        image = np.load(request["input"])
+        small = np.ascontiguousarray(image[:, :, :SMALL, :SMALL])
+        self.bind(Builder(request["network"], weights, small.shape), small, request["threads"])
+        self.run()  # warms the code up
+        self.bind(Builder(request["network"], weights, image.shape), image, request["threads"])
+
+    @abstractmethod
+    def bind(self, builder: Builder, image: np.ndarray, threads: int) -> None:
+        """Compiles the model for the image and binds input and output."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Runs once."""
+
+    def unseen_bytes(self) -> int:
+        return 0
+
+
+class OnnxRuntime(OnnxPeer):
     """Times include nothing but the run: input and output are bound before."""
 
     def __init__(self) -> None:
@@ -23,14 +47,6 @@ class OnnxRuntime:
     def hello(self) -> Json:
         settings = "CPU provider, all graph optimisations, threads spin during a run and stop after it"
         return {"name": "onnxruntime", "version": self.library.__version__, "settings": settings}
-
-    def load(self, request: Json) -> None:
-        weights = read_weights(request["weights"])
-        image = np.load(request["input"])
-        small = np.ascontiguousarray(image[:, :, :SMALL, :SMALL])
-        self.bind(Builder(request["network"], weights, small.shape), small, request["threads"])
-        self.run()  # warms the code up
-        self.bind(Builder(request["network"], weights, image.shape), image, request["threads"])
 
     def bind(self, builder: Builder, image: np.ndarray, threads: int) -> None:
         options = self.library.SessionOptions()
@@ -54,11 +70,8 @@ class OnnxRuntime:
     def outputs(self) -> dict[str, np.ndarray]:
         return {"output": self.held[1].numpy()}
 
-    def unseen_bytes(self) -> int:
-        return 0
 
-
-class OpenVino:
+class OpenVino(OnnxPeer):
     def __init__(self) -> None:
         import openvino
 
@@ -68,14 +81,6 @@ class OpenVino:
     def hello(self) -> Json:
         settings = "CPU device, latency hint, one stream, f32 precision"
         return {"name": "OpenVINO", "version": self.library.__version__, "settings": settings}
-
-    def load(self, request: Json) -> None:
-        weights = read_weights(request["weights"])
-        image = np.load(request["input"])
-        small = np.ascontiguousarray(image[:, :, :SMALL, :SMALL])
-        self.bind(Builder(request["network"], weights, small.shape), small, request["threads"])
-        self.run()  # warms the code up
-        self.bind(Builder(request["network"], weights, image.shape), image, request["threads"])
 
     def bind(self, builder: Builder, image: np.ndarray, threads: int) -> None:
         config = {
@@ -97,9 +102,6 @@ class OpenVino:
 
     def outputs(self) -> dict[str, np.ndarray]:
         return {"output": self.output}
-
-    def unseen_bytes(self) -> int:
-        return 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""PyTorch as a worker: `torch_peer.py contiguous` or `torch_peer.py channels_last`."""
+"""PyTorch as a worker: `torch_peer.py contiguous`, `torch_peer.py channels_last`, or as a reference `torch_peer.py float64`."""
 
 from __future__ import annotations
 
@@ -133,8 +133,10 @@ def corners(node: Json) -> bool | None:
 
 class Torch:
     def __init__(self, layout: str) -> None:
-        self.format = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}[layout]
-        self.name = {"contiguous": "torch NCHW", "channels_last": "torch channels-last"}[layout]
+        self.format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+        self.dtype = torch.float64 if layout == "float64" else torch.float32
+        names = {"contiguous": "torch NCHW", "channels_last": "torch channels-last", "float64": "torch float64"}
+        self.name = names[layout]
 
     def hello(self) -> Json:
         return {
@@ -146,7 +148,7 @@ class Torch:
     def load(self, request: Json) -> None:
         torch.set_num_threads(request["threads"])
         self.network = Network(request["network"], read_weights(request["weights"]))
-        self.network = self.network.to(memory_format=self.format)
+        self.network = self.network.to(dtype=self.dtype, memory_format=self.format)
         self.task = request["task"]
         self.network.train(self.task != "inference")
         self.input = self.read(request["input"])
@@ -165,7 +167,7 @@ class Torch:
         self.prepare()
 
     def read(self, path: str) -> Tensor:
-        return torch.from_numpy(np.load(path)).contiguous(memory_format=self.format)
+        return torch.from_numpy(np.load(path)).to(self.dtype).contiguous(memory_format=self.format)
 
     def prepare(self) -> None:
         """For the gradients alone, the output is computed before."""

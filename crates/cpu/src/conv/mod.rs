@@ -102,8 +102,8 @@ pub(crate) fn share_of_peak<T: Element>(isa: Isa, kernel: &Kernel) -> f64 {
                 Path::Dense if problem.run < 8 => 0.75,
                 Path::Dense => 0.93,
                 Path::Dot => 0.42,
-                Path::Lanes => 0.32,
-                Path::Planar => 0.25,
+                Path::Lanes => 0.30,
+                Path::Planar => 0.13,
             }
         }
         _ => 1.0,
@@ -117,6 +117,7 @@ pub(crate) fn weight_share_of_peak<T: Element>(isa: Isa, conv: &Conv) -> f64 {
         Path::Dense if problem.run < 8 => 0.60,
         Path::Dense => 0.88,
         Path::Dot => 0.40,
-        Path::Lanes | Path::Planar => 0.14,
+        Path::Lanes => 0.14,
+        Path::Planar => 0.04,
     }
 }

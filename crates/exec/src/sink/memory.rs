@@ -203,9 +203,10 @@ impl<T: Element> Memory<T> for Parts<'_, T> {
     }
 
     fn write_run(&self, run: Run, values: impl Iterator<Item = T>) {
+        // a sink whose elements lie apart has one part, see `SliceSink::with_places`
+        let mut data = lock(&self.parts[0]);
         for (i, value) in values.enumerate() {
-            let place = run.at(i);
-            lock(&self.parts[place / self.len])[place % self.len] = value;
+            data[run.at(i)] = value;
         }
     }
 }

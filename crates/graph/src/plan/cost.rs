@@ -83,7 +83,7 @@ fn node_seconds(
     touched * bytes / costs.bytes * (1.0 + far) + spilling
 }
 
-/// The bytes of weights that each call of a node reads anew: those that no cache of a core holds.
+/// The bytes of weights that each call of a node reads anew. Small ones stay in a nearer cache, but count for little.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
 fn weight_bytes(kind: &NodeKind, element: f64) -> f64 {
     match kind {
