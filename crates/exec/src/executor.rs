@@ -138,6 +138,8 @@ pub struct Executor<'b, T: Element> {
     arena: AlignedBuffer<T>,
     kernels: Vec<Option<Kernel>>,
     packed: Vec<AlignedBuffer<T>>,
+    /// The versions of the parameters that each node's packed ones were made from.
+    packed_versions: Vec<Vec<u64>>,
     partials: Vec<Vec<Partial<T>>>,
     stores: Stores<T>,
     derived: Vec<Vec<T>>,
@@ -217,6 +219,7 @@ impl<'b, T: Element> Executor<'b, T> {
             stores: Stores::new(&plan, scratch)?,
             derived: program.derived.iter().map(|len| vec![T::ZERO; *len]).collect(),
             gradients,
+            packed_versions: vec![Vec::new(); kernels.len()],
             kernels,
             packed,
             pool,
@@ -396,7 +399,7 @@ impl<'b, T: Element> Executor<'b, T> {
         }
     }
 
-    /// Packs the parameters of a sweep's kernels.
+    /// Packs the parameters of a sweep's kernels, but for those that have not changed since.
     fn pack(&mut self, sweep: usize, params: &Parameters<T>) {
         for node in &self.plan.sweeps[sweep].sweep.nodes {
             let program_node = &self.plan.program.nodes[node.node];
@@ -404,6 +407,18 @@ impl<'b, T: Element> Executor<'b, T> {
                 continue;
             }
             let Some(kernel) = &self.kernels[node.node] else { continue };
+            let versions: Option<Vec<u64>> = program_node
+                .params
+                .iter()
+                .map(|param| match param {
+                    Param::Network(place) => Some(params.version(*place)),
+                    Param::Derived(_) => None,
+                })
+                .collect();
+            if versions.as_ref() == Some(&self.packed_versions[node.node]) {
+                continue;
+            }
+            self.packed_versions[node.node] = versions.unwrap_or_default();
             let values: Vec<&[T]> = program_node
                 .params
                 .iter()

@@ -1,12 +1,14 @@
 //! What once was wrong.
 
+use tiled_exec::{Executor, Io, MemorySink, NoProgress};
 use tiled_graph::{
-    Activation, Conv2d, Graph, Hold, Loss, Objective, Op, PlanOptions, Tiling, ValueId, lower,
+    Activation, Conv2d, Graph, Hold, Loss, Objective, Op, Parameters, PlanOptions, Planner, Tiling, ValueId,
+    initialise, lower, params,
 };
 use tiled_graph::{infer, program::NodeKind};
-use tiled_kernel::Kernel;
+use tiled_kernel::{Kernel, Reference};
 
-use crate::run::{Case, assert_same};
+use crate::run::{Case, assert_same, source};
 
 #[test]
 fn a_convolution_that_reads_nothing_but_padding_runs_in_tiles() {
@@ -79,4 +81,31 @@ fn only_an_exact_activation_is_fused() {
         assert_eq!(is_fused(&[]), activation == Activation::Relu, "{activation:?}");
         assert!(!is_fused(&[conv]), "{activation:?} behind a checkpoint");
     }
+}
+
+#[test]
+fn weights_that_changed_between_runs_are_packed_again() {
+    let graph = Graph::builtin("light").expect("it is built in");
+    let shapes = infer(&graph, 1, &[[12, 20]]).expect("fits");
+    let objective = Objective::inference();
+    let plan = Planner::<f64>::new(&graph, &shapes, &objective, &Reference).plan(&PlanOptions::default());
+    let plan = plan.expect("plans");
+    let input = source(shapes.all()[0], 3);
+    let run = |executor: &mut Executor<'_, f64>, parameters: &mut Parameters<f64>| {
+        let output = MemorySink::new(shapes.shape(graph.outputs()[0])).expect("small");
+        let io = Io { inputs: vec![&input], outputs: vec![&output], ..Io::default() };
+        executor.run(parameters, &io, &NoProgress).expect("runs");
+        output.into_tensor().data().to_vec()
+    };
+    let mut executor = Executor::new(plan.clone(), &Reference, 1).expect("starts");
+    let mut parameters = initialise::<f64>(&params(&graph), 7);
+    let before = run(&mut executor, &mut parameters);
+    assert_eq!(run(&mut executor, &mut parameters), before, "nothing changed");
+    parameters.data_mut(0).expect("there are some")[0] += 1.0;
+    let after = run(&mut executor, &mut parameters);
+    assert_ne!(after, before);
+    let mut fresh = Executor::new(plan, &Reference, 1).expect("starts");
+    assert_eq!(after, run(&mut fresh, &mut parameters));
+    let mut others = initialise::<f64>(&params(&graph), 8);
+    assert_eq!(run(&mut executor, &mut others), run(&mut fresh, &mut others), "other parameters");
 }

@@ -64,7 +64,7 @@ impl Case<'_> {
     }
 }
 
-fn source(shape: [usize; 4], seed: u64) -> MemorySource<'static, f64> {
+pub(crate) fn source(shape: [usize; 4], seed: u64) -> MemorySource<'static, f64> {
     let mut rng = Rng::new(seed);
     let tensor = Tensor::from_fn(shape, |_| rng.uniform() * 2.0 - 1.0).expect("small");
     MemorySource::<f64>::from_tensor(tensor).expect("small")

@@ -1,5 +1,7 @@
 //! The values of a network's parameters.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tiled_tensor::Element;
 
 use super::{Init, InputAxis, ParamSpec, Rng};
@@ -53,9 +55,23 @@ impl<T> ParamTensor<T> {
 /// let parameters = initialise::<f32>(&specs, 1);
 /// assert_eq!(parameters.get("conv1.weight").map(|tensor| tensor.shape.clone()), Some(vec![16, 3, 3, 3]));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Parameters<T> {
     tensors: Vec<ParamTensor<T>>,
+    /// See [`Parameters::version`].
+    versions: Vec<u64>,
+}
+
+impl<T: PartialEq> PartialEq for Parameters<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.tensors == other.tensors
+    }
+}
+
+/// A number that no tensor of the process has had.
+fn new_version() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl<T: Element> Parameters<T> {
@@ -95,7 +111,11 @@ impl<T: Element> Parameters<T> {
                 expected: spec.shape.clone(),
             })
         });
-        Ok(Self { tensors: filled.collect::<Result<_, _>>()? })
+        Ok(Self::of_tensors(filled.collect::<Result<_, _>>()?))
+    }
+
+    fn of_tensors(tensors: Vec<ParamTensor<T>>) -> Self {
+        Self { versions: tensors.iter().map(|_| new_version()).collect(), tensors }
     }
 
     /// Zeros of these shapes, where gradients are summed.
@@ -122,14 +142,35 @@ impl<T: Element> Parameters<T> {
         self.tensors.iter().find(|tensor| tensor.name == name)
     }
 
+    /// A number that stands for the values of the tensor at this position: two tensors of one version are equal. So who
+    /// derived something from a tensor sees whether it may have changed since.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, initialise, params};
+    /// let mut parameters = initialise::<f32>(&params(&Graph::builtin("light").expect("it is built in")), 1);
+    /// let before = parameters.version(0);
+    /// assert_eq!(parameters.clone().version(0), before);
+    /// parameters.data_mut(0).expect("there is one")[0] = 1.0;
+    /// assert_ne!(parameters.version(0), before);
+    /// ```
+    ///
+    /// # Panics
+    /// Where there is no tensor at this position.
+    #[must_use]
+    pub fn version(&self, position: usize) -> u64 {
+        self.versions[position]
+    }
+
     /// The elements of the tensor at this position, to be changed.
     #[must_use]
     pub fn data_mut(&mut self, position: usize) -> Option<&mut [T]> {
+        *self.versions.get_mut(position)? = new_version();
         self.tensors.get_mut(position).map(|tensor| tensor.data.as_mut_slice())
     }
 
     /// The name and the elements of each tensor, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut [T])> {
+        self.versions.fill_with(new_version);
         self.tensors.iter_mut().map(|tensor| (tensor.name.as_str(), tensor.data.as_mut_slice()))
     }
 
@@ -156,7 +197,7 @@ impl<T: Element> Parameters<T> {
             shape: spec.shape.clone(),
             data: values(spec),
         };
-        Self { tensors: specs.iter().map(tensor).collect() }
+        Self::of_tensors(specs.iter().map(tensor).collect())
     }
 }
 
