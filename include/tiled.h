@@ -573,6 +573,15 @@ typedef struct tiled_plan_options {
      * Bytes that the caller holds beside the run and that count towards the budget.
      */
     uint64_t resident_bytes;
+    /**
+     * Not zero where convolutions 3×3 of stride and dilation one, of one group with 16 channels and more, run by Winograd's
+     * filtering: faster, the same bits for every tiling, other roundings than the sums. Gradients do not change.
+     */
+    int32_t winograd;
+    /**
+     * Zero.
+     */
+    int32_t reserved;
 } tiled_plan_options;
 
 /**

@@ -1,5 +1,5 @@
 //! A point lies in the intersection exactly if it lies in both. A region contains the hull exactly if it contains
-//! both. An empty interval is one value. `len = intersect(other).len + before + after` for `other` not empty.
+//! both. `aligned` is a closure. An empty interval is one value. `len = intersect(other).len + before + after` for `other` not empty.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -17,5 +17,10 @@ fuzz_target!(|case: Case| {
     laws::regions_are_sets_of_points(plane[0], plane[1], plane[2]);
     laws::regions_are_sets_of_points(volume[0], volume[1], volume[2]);
     laws::empty_is_one_value(a, ends);
+    laws::aligned_is_a_closure(
+        laws::small_interval(a[0]),
+        laws::small_interval(b[0]),
+        1 + i64::from(c[0][0] % 9),
+    );
     laws::excess_is_what_clipping_removes(laws::small_interval(a[0]), laws::small_interval(b[0]));
 });

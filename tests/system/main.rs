@@ -4,3 +4,4 @@ mod arithmetic;
 mod backends;
 mod demand;
 mod networks;
+mod winograd;

@@ -151,6 +151,14 @@ fn a_run_keeps_the_promise_of_its_plan() {
             );
         }
     }
+    let winograd = taken("unet", [300, 260], &PlanOptions { winograd: true, parallelism: 2, ..slide(2) }, 2);
+    assert!(winograd.calls <= 16, "{} allocations in {} steps", winograd.calls, winograd.steps);
+    assert!(
+        winograd.bytes <= winograd.promised + BESIDE,
+        "{} bytes, promised {}",
+        winograd.bytes,
+        winograd.promised
+    );
     let tiles = PlanOptions { hold: Hold::Recompute, tiling: Tiling::Grid([5, 4]), ..PlanOptions::default() };
     let strips = PlanOptions { lanes: Some(2), tiling: Tiling::Grid([20, 6]), ..slide(1) };
     let budget = PlanOptions { memory_bytes: Some(6 << 20), parallelism: 2, ..PlanOptions::default() };

@@ -67,6 +67,11 @@ pub struct tiled_plan_options {
     pub parallelism: u32,
     /// Bytes that the caller holds beside the run and that count towards the budget.
     pub resident_bytes: u64,
+    /// Not zero where convolutions 3×3 of stride and dilation one, of one group with 16 channels and more, run by Winograd's
+    /// filtering: faster, the same bits for every tiling, other roundings than the sums. Gradients do not change.
+    pub winograd: i32,
+    /// Zero.
+    pub reserved: i32,
 }
 
 // SAFETY: repr(C), the size first, and integers
@@ -84,6 +89,8 @@ unsafe impl Extensible for tiled_plan_options {
             lanes: 0,
             parallelism: 0,
             resident_bytes: 0,
+            winograd: 0,
+            reserved: 0,
         }
     }
 }
@@ -419,6 +426,7 @@ impl tiled_plan_options {
             lanes: (self.lanes > 0).then_some(self.lanes as usize),
             parallelism: if self.parallelism > 0 { self.parallelism as usize } else { threads },
             resident_bytes: self.resident_bytes,
+            winograd: self.winograd != 0,
             ..PlanOptions::default()
         })
     }

@@ -57,6 +57,9 @@ const CASES: &[Case] = &[
     Case { dilation: 2, ..case("64→64 3×3 dilated 2", [64, 64], 3) },
     Case { width: 64, rows: 16, ..case("64→128 3×3, 64×64", [64, 128], 3) },
     Case { width: 64, rows: 16, ..case("32→64 3×3, 64×64", [32, 64], 3) },
+    Case { width: 64, rows: 16, ..case("16→16 3×3, 64×64", [16, 16], 3) },
+    Case { width: 64, rows: 16, ..case("32→32 3×3, 64×64", [32, 32], 3) },
+    Case { width: 64, rows: 16, ..case("128→64 3×3, 64×64", [128, 64], 3) },
     Case { stride: 2, rows: 16, ..case("3→64 7×7/2, 16 rows", [3, 64], 7) },
     Case { width: 512, rows: 8, ..case("64→64 3×3, 8 rows of 512", [64, 64], 3) },
     Case { width: 256, rows: 4, ..case("128→128 3×3, 4 rows of 256", [128, 128], 3) },
@@ -82,17 +85,17 @@ fn main() {
     pool.install(|| {
         let peak = peak(&backend);
         println!("{} with {threads} threads, peak {peak:.0} GFLOP/s", Backend::<f32>::name(&backend));
-        println!("{:24} {:>16} {:>16} {:>16}", "", "forward", "for input", "for weights");
+        println!("{:24} {:>16} {:>16} {:>16} {:>16}", "", "forward", "for input", "for weights", "winograd");
         for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
-            let [forward, input, weight] = measure(&backend, case);
-            let cell = |speed: f64| format!("{speed:7.1} ({:3.0} %)", 100.0 * speed / peak);
-            println!("{:24} {:>16} {:>16} {:>16}", case.name, cell(forward), cell(input), cell(weight));
+            let cells = measure(&backend, case)
+                .map(|speed| format!("{:>16}", format!("{speed:7.1} ({:3.0} %)", 100.0 * speed / peak)));
+            println!("{:24} {}", case.name, cells.join(" "));
         }
     });
 }
 
-/// Speeds in GFLOP/s, of real multiply-adds.
-fn measure(backend: &CpuBackend, case: &Case) -> [f64; 3] {
+/// Speeds in GFLOP/s, of the multiply-adds of the sums; Winograd's filtering does fewer. Zero where it does not apply.
+fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
     let padding = case.dilation * (case.kernel / 2);
     let window = Window::new(case.kernel, case.stride, case.dilation, padding).expect("a valid window");
     let height = (4 * case.rows * case.stride).min(case.width);
@@ -106,14 +109,16 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 3] {
         output: input.map(|extent| window.outputs(extent, padding, false)),
     };
     let rows = conv.output[0].min(case.rows);
-    let begin = (conv.output[0] - rows) / 2;
+    let middle = (conv.output[0] - rows) / 2;
+    let begin = if middle < 4 { middle } else { middle / 4 * 4 };
     let share = Region::new([Interval::new(begin, begin + rows), Interval::whole(conv.output[1])]);
     let all = Region::whole(conv.input);
     let layout = |channels: usize, region: Region<2>, rows: i64| {
         let block = Backend::<f32>::block(backend, channels);
         Layout::new(1, channels, block, region, usize::try_from(rows).expect("rows")).expect("a layout")
     };
-    let need = Region::new([window.receptive(share.rows()).intersect(all.rows()), all.cols()]);
+    let computed = share.rows().aligned(4).intersect(Interval::whole(conv.output[0]));
+    let need = Region::new([window.receptive(computed).intersect(all.rows()), all.cols()]);
     let x_layout = layout(conv.in_channels, need, need.rows().len() + 1);
     let y_layout = layout(conv.out_channels, share, rows);
     let weight: Vec<f32> = (0..conv.weight_len()).map(|i| (i % 7) as f32 - 3.0).collect();
@@ -123,8 +128,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 3] {
     let mut y = AlignedBuffer::<f32>::new(y_layout.len());
     let per_pixel = 2.0 * conv.weight_len() as f64;
 
-    let forward = {
-        let kernel = Kernel::Conv2d { conv, bias: true, activation: Some(Activation::Relu) };
+    let mut forward = |kernel: Kernel| {
         let packed = pack(backend, &kernel, &[&weight, &bias]);
         let work = per_pixel * share.volume() as f64;
         speed(work, || {
@@ -136,6 +140,13 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 3] {
                 share,
             );
         })
+    };
+    let activation = Some(Activation::Relu);
+    let direct = forward(Kernel::Conv2d { conv, bias: true, activation });
+    let winograd = if conv.suits_winograd() {
+        forward(Kernel::Conv2dWinograd { conv, bias: true, activation })
+    } else {
+        0.0
     };
     let for_input = {
         let kernel = Kernel::Conv2dBackwardInput { conv, bias: false, activation: None };
@@ -163,7 +174,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 3] {
             backend.reduce(&reduction, &[], &inputs, share, &mut partial);
         })
     };
-    [forward, for_input, for_weight]
+    [direct, for_input, for_weight, winograd]
 }
 
 fn pack(backend: &CpuBackend, kernel: &Kernel, params: &[&[f32]]) -> AlignedBuffer<f32> {

@@ -60,7 +60,9 @@ macro_rules! compiled {
             region: Region<2>,
         ) {
             match kernel {
-                Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => {
+                Kernel::Conv2d { .. }
+                | Kernel::Conv2dWinograd { .. }
+                | Kernel::Conv2dBackwardInput { .. } => {
                     conv::compute(isa, kernel, packed, inputs, output, region);
                 }
                 _ => ops::compute(isa, kernel, packed, inputs, output, region),

@@ -28,6 +28,7 @@ mod conv;
 mod costs;
 mod isa;
 mod ops;
+mod scratch;
 mod vector;
 
 pub use isa::{Isa, IsaError};
@@ -78,7 +79,7 @@ impl<T: Element> Backend<T> for CpuBackend {
 
     fn packed_len(&self, kernel: &Kernel, params: &[usize]) -> usize {
         match kernel {
-            Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => {
+            Kernel::Conv2d { .. } | Kernel::Conv2dWinograd { .. } | Kernel::Conv2dBackwardInput { .. } => {
                 conv::packed_len::<T>(self.isa, kernel)
             }
             _ => params.iter().sum(),
@@ -87,7 +88,7 @@ impl<T: Element> Backend<T> for CpuBackend {
 
     fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
         match kernel {
-            Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => {
+            Kernel::Conv2d { .. } | Kernel::Conv2dWinograd { .. } | Kernel::Conv2dBackwardInput { .. } => {
                 conv::pack(self.isa, kernel, params, packed);
             }
             _ => ops::pack(params, packed),
@@ -134,6 +135,14 @@ impl<T: Element> Backend<T> for CpuBackend {
             Reduction::ConvWeight(geometry) => conv::unpack_weight(self.isa, geometry, values, result),
             _ => result.copy_from_slice(values),
         }
+    }
+
+    fn scratch_len(&self, kernel: &Kernel) -> usize {
+        conv::scratch_len::<T>(self.isa, kernel)
+    }
+
+    fn reserve(&self, elements: usize) {
+        scratch::reserve::<T>(elements);
     }
 
     fn costs(&self) -> Costs {

@@ -61,6 +61,10 @@ pub(crate) trait Simd: Copy + 'static {
     /// # Safety
     /// `to` is valid for writing `LANES` elements.
     unsafe fn store(to: *mut Self::E, value: Self::V);
+    /// `a + b`.
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    /// `a − b`.
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     /// `a·b + c`; one rounding where the instruction set has it.
     unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `max(value, 0)`; NaN stays NaN, and negative zero becomes zero.

@@ -33,3 +33,9 @@ fn gradient_for_the_weights_conforms_on_every_instruction_set() {
     check::<f32>(conformance::check_conv2d_backward_weight, 120);
     check::<f64>(conformance::check_conv2d_backward_weight, 120);
 }
+
+#[test]
+fn winograd_conforms_on_every_instruction_set() {
+    check::<f32>(conformance::check_conv2d_winograd, 60);
+    check::<f64>(conformance::check_conv2d_winograd, 60);
+}

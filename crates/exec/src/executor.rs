@@ -147,7 +147,7 @@ pub struct Executor<'b, T: Element> {
 }
 
 impl<'b, T: Element> Executor<'b, T> {
-    /// An executor for a plan, with its own pool of `threads` threads. Where the plan keeps values in files, they
+    /// An executor for a plan, with its own pool of `threads` threads, but no more than the plan has scratch memory for. Where the plan keeps values in files, they
     /// lie in the system's folder for temporary files.
     ///
     /// # Errors
@@ -175,6 +175,9 @@ impl<'b, T: Element> Executor<'b, T> {
                 return Err(ExecError::Backend { channels, expected, backend: backend.name(), got });
             }
         }
+        // scratch was promised for as many
+        let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
+        let threads = threads.min(most);
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.max(1))
             .thread_name(|index| format!("tiled-{index}"))
@@ -189,6 +192,11 @@ impl<'b, T: Element> Executor<'b, T> {
                 _ => None,
             })
             .collect();
+        let scratch_elements =
+            kernels.iter().flatten().map(|kernel| backend.scratch_len(kernel)).max().unwrap_or(0);
+        if scratch_elements > 0 {
+            pool.broadcast(|_| backend.reserve(scratch_elements));
+        }
         let packed = program
             .nodes
             .iter()
@@ -352,7 +360,8 @@ impl<'b, T: Element> Executor<'b, T> {
                 let share = (lane * tiles).div_ceil(count)..((lane + 1) * tiles).div_ceil(count);
                 share.into_iter().try_for_each(|tile| state.run_tile(&context, sweep.grid.index_of(tile)))
             };
-            if plan.predicted_seconds < WORTH_THREADS_SECONDS {
+            // only threads of the pool have scratch
+            if plan.predicted_seconds < WORTH_THREADS_SECONDS && plan.memory.scratch_bytes == 0 {
                 lanes.iter_mut().enumerate().try_for_each(|(lane, state)| run(lane, state))?;
             } else {
                 self.pool.install(|| match lanes.as_mut_slice() {

@@ -156,6 +156,31 @@ impl Interval {
         }
     }
 
+    /// The smallest interval that contains it and begins and ends at multiples of `step`.
+    ///
+    /// Law: it contains the interval, is its own, and `aligned(hull(a, b)) = hull(aligned(a), aligned(b))`.
+    ///
+    /// # Panics
+    /// Where `step` is not positive, or a multiple leaves `i64`.
+    ///
+    /// ```
+    /// use tiled_geometry::Interval;
+    /// assert_eq!(Interval::new(-1, 9).aligned(4), Interval::new(-4, 12));
+    /// assert_eq!(Interval::EMPTY.aligned(4), Interval::EMPTY);
+    /// ```
+    #[must_use]
+    pub const fn aligned(self, step: i64) -> Self {
+        if self.is_empty() {
+            return Self::EMPTY;
+        }
+        let begin = crate::div_floor(self.begin, step).checked_mul(step);
+        let end = crate::div_ceil(self.end, step).checked_mul(step);
+        match (begin, end) {
+            (Some(begin), Some(end)) => Self::new(begin, end),
+            _ => panic!("a multiple of the step leaves i64"),
+        }
+    }
+
     /// The number of its coordinates before `other` begins and the number after `other` ends.
     ///
     /// These are the amounts that clipping to `other` removes: the padding that the region wants there.

@@ -173,6 +173,12 @@ proptest! {
         laws::regions_are_sets_of_points(laws::small_region(a), laws::small_region(b), laws::small_region(c));
     }
 
+    /// `aligned` contains the interval and is its own, and `aligned(hull(a, b)) = hull(aligned(a), aligned(b))`.
+    #[test]
+    fn aligned_is_a_closure(a in interval(), b in interval(), step in 1_i64..9) {
+        laws::aligned_is_a_closure(a, b, step);
+    }
+
     /// Tiles of a grid partition the whole: no gap, no overlap, for every size, also where it does not divide;
     /// and what the tiles need is what the whole needs. One axis.
     #[test]

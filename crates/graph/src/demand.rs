@@ -15,7 +15,8 @@ pub struct Demand {
 
 impl Demand {
     /// Walks the edges of a sweep backward from its terminals. Terminal number `i`, with domain extent `e` along
-    /// `axis`, owns `share(i, e)`; every other node needs the hull of what its consumers need.
+    /// `axis`, owns `share(i, e)`; every other node needs the hull of what its consumers need, in whole cells of its
+    /// kernel's grain.
     ///
     /// # Panics
     /// Where `axis` is neither 0 (rows) nor 1 (columns).
@@ -31,6 +32,9 @@ impl Demand {
             let node = &sweep.nodes[place];
             if node.is_terminal() {
                 intervals[place] = share(place, program.nodes[node.node].extents[axis]);
+            }
+            if node.action == Action::Compute {
+                intervals[place] = program.nodes[node.node].computed(axis, intervals[place]);
             }
             for (which, operand) in node.operands.iter().enumerate() {
                 let needed = needed(program, sweep, place, which, axis, intervals[place]);

@@ -116,6 +116,27 @@ pub struct ProgramNode {
 }
 
 impl ProgramNode {
+    /// What it computes, where it does.
+    #[must_use]
+    pub const fn kernel(&self) -> Option<&Kernel> {
+        match &self.kind {
+            NodeKind::Compute(kernel) => Some(kernel),
+            _ => None,
+        }
+    }
+
+    /// The coordinates that are computed where `wanted` are: whole cells of [`Kernel::grain`], clipped to the extents.
+    ///
+    /// # Panics
+    /// Where `axis` is neither 0 (rows) nor 1 (columns).
+    #[must_use]
+    pub fn computed(&self, axis: usize, wanted: Interval) -> Interval {
+        match self.kernel().map_or(1, Kernel::grain) {
+            1 => wanted,
+            grain => wanted.aligned(grain).intersect(Interval::whole(self.extents[axis])),
+        }
+    }
+
     /// Whether it ends a flow of data: a reduction or a sink.
     #[must_use]
     pub const fn is_terminal(&self) -> bool {
@@ -257,6 +278,17 @@ impl Program {
     #[must_use]
     pub fn sweeps(&self) -> usize {
         self.nodes.iter().map(|node| node.level + 1).max().unwrap_or(0)
+    }
+
+    /// Lets the convolutions of the network that suit it run by Winograd's minimal filtering.
+    pub fn use_winograd(&mut self) {
+        for node in &mut self.nodes {
+            if let NodeKind::Compute(Kernel::Conv2d { conv, bias, activation }) = node.kind
+                && conv.suits_winograd()
+            {
+                node.kind = NodeKind::Compute(Kernel::Conv2dWinograd { conv, bias, activation });
+            }
+        }
     }
 
     /// The lengths of a node's parameters.

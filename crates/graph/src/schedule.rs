@@ -12,7 +12,7 @@ use tiled_geometry::{Interval, MAX_COORDINATE};
 
 use crate::demand::{Demand, needed};
 use crate::program::Program;
-use crate::sweep::Sweep;
+use crate::sweep::{Action, Sweep};
 
 /// One call of a kernel: compute, load, write or reduce these rows of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +96,13 @@ impl<'a> Schedule<'a> {
         target: i64,
         call: &mut impl FnMut(Call) -> Result<(), E>,
     ) -> Result<(), E> {
-        let target = target.min(self.rows.interval(place).end());
+        let target = self
+            .computed(place, Interval::new(self.done[place], target))
+            .end()
+            .min(self.rows.interval(place).end());
         while self.done[place] < target {
             let begin = self.done[place];
-            let band = Interval::new(begin, (begin + self.bands[place]).min(target));
+            let band = self.computed(place, Interval::new(begin, (begin + self.bands[place]).min(target)));
             let sweep = self.sweep;
             for (which, &operand) in sweep.nodes[place].operands.iter().enumerate() {
                 let rows = needed(self.program, sweep, place, which, 0, band);
@@ -118,6 +121,15 @@ impl<'a> Schedule<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The rows that a node computes where it is asked for these: whole cells of its kernel's grain.
+    fn computed(&self, place: usize, rows: Interval) -> Interval {
+        let node = &self.sweep.nodes[place];
+        match node.action {
+            Action::Compute => self.program.nodes[node.node].computed(0, rows),
+            _ => rows,
+        }
     }
 
     fn emit<E>(

@@ -60,6 +60,17 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
         region: Region<2>,
     );
 
+    /// The elements that each thread needs beside the windows while it carries out this kernel.
+    fn scratch_len(&self, kernel: &Kernel) -> usize {
+        let _ = kernel;
+        0
+    }
+
+    /// Makes room for [`Backend::scratch_len`] elements on this thread of a pool, which keeps it until it ends.
+    fn reserve(&self, elements: usize) {
+        let _ = elements;
+    }
+
     /// The elements of a [`Partial::Values`] of this reduction; zero where it keeps exact sums or extrema.
     fn partial_len(&self, reduction: &Reduction) -> usize {
         match reduction {

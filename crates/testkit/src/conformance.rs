@@ -29,6 +29,7 @@ pub use rng::Rng;
 /// Where a check fails.
 pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
     check_conv2d(backend, seed, cases);
+    check_conv2d_winograd(backend, seed, cases);
     check_conv2d_backward_input(backend, seed, cases);
     check_conv2d_backward_weight(backend, seed, cases);
     check_pool(backend, seed, cases);
@@ -61,6 +62,8 @@ macro_rules! checks {
 checks! {
     /// Checks [`tiled_kernel::Kernel::Conv2d`].
     check_conv2d: conv2d;
+    /// Checks [`tiled_kernel::Kernel::Conv2dWinograd`].
+    check_conv2d_winograd: conv2d_winograd;
     /// Checks [`tiled_kernel::Kernel::Conv2dBackwardInput`].
     check_conv2d_backward_input: conv2d_backward_input;
     /// Checks maximum and average pooling and their gradients.

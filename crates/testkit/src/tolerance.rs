@@ -6,6 +6,8 @@
 //! here allow `(n+2)·ε·Σ|a·b|`: twice as much, which covers the oracle's own error where the type is `f64`.
 //! `Σ|a·b|` comes from the same kernel on absolute values.
 
+mod winograd;
+
 use tiled_kernel::{Activation, Conv, Kernel, Pool, Reference};
 use tiled_tensor::{DType, Element, Tensor};
 
@@ -39,6 +41,12 @@ pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
             let plain = Kernel::Conv2d { conv: *conv, bias: *bias, activation: None };
             let sum = sum_of(conv.weight_len() / conv.out_channels + 1, &absolute(&wide, plain.clone()));
             through_activation::<T>(*activation, sum, || Case { kernel: plain, ..wide }.whole(&Reference))
+        }
+        Kernel::Conv2dWinograd { conv, bias, activation } => {
+            let plain = Kernel::Conv2d { conv: *conv, bias: *bias, activation: None };
+            let biases = wide.params.get(1).map_or(&[][..], Vec::as_slice);
+            let bound = winograd::bound(conv, &wide.inputs[0], &wide.params[0], biases, eps);
+            through_activation::<T>(*activation, bound, || Case { kernel: plain, ..wide }.whole(&Reference))
         }
         Kernel::Conv2dBackwardInput { conv, bias, activation } => {
             let plain = Kernel::Conv2dBackwardInput { conv: *conv, bias: *bias, activation: None };

@@ -82,6 +82,7 @@ impl State<'_> {
             hold: i32::from(bytes.below(4)),
             lanes: u32::from(bytes.below(4)),
             parallelism: u32::from(bytes.below(3)),
+            winograd: i32::from(bytes.once_in(4)),
             ..Extensible::initial()
         };
         match bytes.below(8) {

@@ -120,7 +120,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
 /// # Safety
 /// `inputs` is readable at `p·step + c·channel_step`, `weights` for `len·V` vectors.
 #[inline(always)]
-unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
+pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
     sums: &mut [[S::V; V]; P],
     inputs: *const S::E,
     step: usize,

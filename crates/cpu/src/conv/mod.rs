@@ -15,6 +15,7 @@ mod rows;
 mod share;
 mod source;
 mod weight;
+mod winograd;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Conv, Kernel};
@@ -27,12 +28,26 @@ pub(crate) fn block<T: Element>(isa: Isa, channels: usize) -> usize {
     problem::block(vector::lanes::<T>(isa), channels)
 }
 
+/// The elements that a thread needs while it carries out a kernel.
+pub(crate) fn scratch_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
+    match kernel {
+        Kernel::Conv2dWinograd { conv, .. } => winograd::scratch_len::<T>(isa, conv),
+        _ => 0,
+    }
+}
+
 pub(crate) fn packed_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
+    if let Kernel::Conv2dWinograd { conv, .. } = kernel {
+        return winograd::packed_len::<T>(isa, conv);
+    }
     let problem = Problem::of_kernel::<T>(isa, kernel);
     problem.bias_len() + problem.classes().map(|classes| problem.class_len(&classes)).sum::<usize>()
 }
 
 pub(crate) fn pack<T: Element>(isa: Isa, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
+    if let Kernel::Conv2dWinograd { conv, .. } = kernel {
+        return winograd::pack(isa, conv, params, packed);
+    }
     let problem = Problem::of_kernel::<T>(isa, kernel);
     let weight = params[0];
     assert_eq!(weight.len(), problem.conv.weight_len(), "{}: length of the weight", kernel.name());
@@ -60,6 +75,9 @@ pub(crate) fn compute<T: Element>(
     output: ViewMut<'_, T>,
     region: Region<2>,
 ) {
+    if let Kernel::Conv2dWinograd { .. } = kernel {
+        return winograd::compute(isa, kernel, packed, inputs[0], output, region);
+    }
     let (Kernel::Conv2d { activation, .. } | Kernel::Conv2dBackwardInput { activation, .. }) = kernel else {
         panic!("invariant: {} is not a convolution", kernel.name());
     };
@@ -106,6 +124,7 @@ pub(crate) fn share_of_peak<T: Element>(isa: Isa, kernel: &Kernel) -> f64 {
                 Path::Planar => 0.13,
             }
         }
+        Kernel::Conv2dWinograd { conv, .. } => winograd::share_of_peak(conv),
         _ => 1.0,
     }
 }

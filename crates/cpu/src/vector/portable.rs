@@ -59,6 +59,14 @@ impl<E: Element, const L: usize> Simd for Portable<E, L> {
         unsafe { to.cast::<[E; L]>().write(value) }
     }
     #[inline(always)]
+    unsafe fn add(a: [E; L], b: [E; L]) -> [E; L] {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    unsafe fn sub(a: [E; L], b: [E; L]) -> [E; L] {
+        std::array::from_fn(|i| a[i] - b[i])
+    }
+    #[inline(always)]
     unsafe fn mul_add(a: [E; L], b: [E; L], c: [E; L]) -> [E; L] {
         std::array::from_fn(|i| if FUSED { a[i].mul_add(b[i], c[i]) } else { a[i] * b[i] + c[i] })
     }

@@ -137,6 +137,7 @@ fn computed(kernel: &Kernel) -> String {
         Kernel::Activation(activation) => activation_name(*activation).to_owned(),
         Kernel::ActivationBackward(activation) => format!("{}_backward", activation_name(*activation)),
         Kernel::Conv2d { activation: Some(activation), .. }
+        | Kernel::Conv2dWinograd { activation: Some(activation), .. }
         | Kernel::Conv2dBackwardInput { activation: Some(activation), .. }
         | Kernel::ChannelAffine { activation: Some(activation) } => {
             format!("{}+{}", kernel.name(), activation_name(*activation))

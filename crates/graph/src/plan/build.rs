@@ -23,6 +23,8 @@ pub(super) struct Prepared {
     /// Bytes that do not depend on the tiling, and those of one lane's partial sums.
     fixed: Memory,
     partial_bytes: u64,
+    /// What kernels need beside the windows, for one thread.
+    scratch_bytes: u64,
     stores_in_files: bool,
     /// The arithmetic of computing every needed element of every node once.
     untiled_flops: f64,
@@ -63,6 +65,9 @@ impl Prepared {
         if stores_in_files {
             fixed.stores_bytes = 0;
         }
+        let scratch_elements =
+            program.nodes.iter().filter_map(ProgramNode::kernel).map(|kernel| backend.scratch_len(kernel));
+        let scratch_bytes = (scratch_elements.max().unwrap_or(0) * size_of::<T>()) as u64;
         let shares = program.nodes.iter().map(|node| share_of_peak(&program, node, backend)).collect();
         let mut prepared = Self {
             program,
@@ -70,6 +75,7 @@ impl Prepared {
             blocks,
             fixed,
             partial_bytes,
+            scratch_bytes,
             stores_in_files,
             untiled_flops: 0.0,
             costs: backend.costs(),
@@ -188,6 +194,8 @@ impl Prepared {
             })
             .max()
             .unwrap_or(0);
+        let threads = parallelism.max(1);
+        memory.scratch_bytes = self.scratch_bytes.checked_mul(threads as u64).ok_or(PlanError::TooLarge)?;
         memory.transfer_bytes = lanes_bytes(TRANSFER_BYTES * transfers as u64)?;
         let flops = sweeps.iter().map(|sweep| self.flops(sweep)).sum::<f64>();
         let predicted_seconds = sweeps
@@ -197,6 +205,7 @@ impl Prepared {
         Ok(Plan {
             program: self.program.clone(),
             lanes,
+            threads,
             stores_in_files: self.stores_in_files,
             blocks: self.blocks.clone(),
             dtype: T::DTYPE,
@@ -257,9 +266,11 @@ impl Prepared {
 /// The share of the peak where arithmetic bounds a node.
 fn share_of_peak<T: Element>(program: &Program, node: &ProgramNode, backend: &dyn Backend<T>) -> Option<f64> {
     match &node.kind {
-        NodeKind::Compute(kernel @ (Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. })) => {
-            Some(backend.share_of_peak(kernel))
-        }
+        NodeKind::Compute(
+            kernel @ (Kernel::Conv2d { .. }
+            | Kernel::Conv2dWinograd { .. }
+            | Kernel::Conv2dBackwardInput { .. }),
+        ) => Some(backend.share_of_peak(kernel)),
         NodeKind::Reduce(place) => match &program.reductions[*place].reduction {
             reduction @ Reduction::ConvWeight(_) => Some(backend.reduce_share_of_peak(reduction)),
             _ => None,

@@ -90,6 +90,8 @@ fn weight_bytes(kind: &NodeKind, element: f64) -> f64 {
         NodeKind::Compute(Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. }) => {
             conv.weight_len() as f64 * element
         }
+        // 36 numbers for each filter of 9
+        NodeKind::Compute(Kernel::Conv2dWinograd { conv, .. }) => 4.0 * conv.weight_len() as f64 * element,
         _ => 0.0,
     }
 }

@@ -15,6 +15,8 @@ pub struct Memory {
     pub reductions_bytes: u64,
     /// Buffers of sources and sinks, of each lane.
     pub transfer_bytes: u64,
+    /// What kernels need beside the windows, of each thread.
+    pub scratch_bytes: u64,
     /// What the caller holds beside the run.
     pub resident_bytes: u64,
 }
@@ -29,6 +31,7 @@ impl Memory {
             .saturating_add(self.gradients_bytes)
             .saturating_add(self.reductions_bytes)
             .saturating_add(self.transfer_bytes)
+            .saturating_add(self.scratch_bytes)
             .saturating_add(self.resident_bytes)
     }
 
@@ -42,6 +45,7 @@ impl Memory {
             ("gradients", self.gradients_bytes),
             ("reductions", self.reductions_bytes),
             ("transfer", self.transfer_bytes),
+            ("scratch", self.scratch_bytes),
             ("resident", self.resident_bytes),
         ];
         parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));

@@ -31,6 +31,8 @@ pub struct Plan {
     /// The tiles that may run at a time, each with its own windows and partial sums. Tile `t` of `n` belongs to
     /// lane `floor(t·lanes/n)`; a lane runs its tiles in order. Results depend on the lanes, not on threads.
     pub lanes: usize,
+    /// The threads that [`Memory::scratch_bytes`] are for.
+    pub threads: usize,
     /// Whether values kept between sweeps lie in files rather than in memory.
     pub stores_in_files: bool,
     /// The channel block of each node's windows.

@@ -50,6 +50,9 @@ pub struct PlanOptions {
     pub resident_bytes: u64,
     /// Whether values that are kept between sweeps may lie in temporary files where memory does not hold them.
     pub scratch: bool,
+    /// Whether convolutions that [`Conv::suits_winograd`](tiled_kernel::Conv::suits_winograd) run as
+    /// [`Kernel::Conv2dWinograd`](tiled_kernel::Kernel::Conv2dWinograd): faster, with other roundings. Their gradients do not change.
+    pub winograd: bool,
     /// Values kept whole, after which a segment ends; by default the planner chooses.
     pub checkpoints: Option<Vec<ValueId>>,
 }
@@ -65,6 +68,7 @@ impl Default for PlanOptions {
             parallelism: 1,
             resident_bytes: 0,
             scratch: false,
+            winograd: false,
             checkpoints: None,
         }
     }

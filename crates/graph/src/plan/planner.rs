@@ -47,7 +47,10 @@ impl<'a, T: Element> Planner<'a, T> {
     pub fn plan(&self, options: &PlanOptions) -> Result<Plan, PlanError> {
         let mut best = Best::new(options.memory_bytes);
         for checkpoints in self.checkpoint_sets(options) {
-            let program = lower(self.graph, self.shapes, self.objective, &checkpoints)?;
+            let mut program = lower(self.graph, self.shapes, self.objective, &checkpoints)?;
+            if options.winograd {
+                program.use_winograd();
+            }
             for kept in self.kept_sets(&program, options) {
                 let (program, kept) = keep(program.clone(), &kept);
                 let found = best.plan.is_some();

@@ -46,7 +46,7 @@ impl<T: Element> Backend<T> for Reference {
         require(output.region(), region);
         let out = &mut output;
         match *kernel {
-            Kernel::Conv2d { conv, bias, activation } => {
+            Kernel::Conv2d { conv, bias, activation } | Kernel::Conv2dWinograd { conv, bias, activation } => {
                 let params = conv2d::Params { conv: &conv, weight_and_bias: packed, bias, activation };
                 conv2d::forward(&params, inputs[0], out, region);
             }

@@ -47,4 +47,15 @@ impl Conv {
     pub fn weight_len(&self) -> usize {
         self.weight_shape().iter().product()
     }
+
+    /// Whether [`crate::Kernel::Conv2dWinograd`] can carry it out: 3×3 with stride and dilation one, one group, and
+    /// channels enough on both sides that its transforms cost less than they save.
+    #[must_use]
+    pub fn suits_winograd(&self) -> bool {
+        let is_3_by_1 = |w: Window| (w.kernel(), w.stride(), w.dilation()) == (3, 1, 1);
+        self.groups == 1
+            && self.in_channels >= 16
+            && self.out_channels >= 16
+            && self.windows.into_iter().all(is_3_by_1)
+    }
 }

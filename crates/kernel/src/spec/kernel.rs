@@ -20,6 +20,17 @@ pub enum Kernel {
         /// What is applied to the result.
         activation: Option<Activation>,
     },
+    /// The same by Winograd's minimal filtering F(4×4, 3×3), for the convolutions that [`Conv::suits_winograd`]: a
+    /// quarter of the multiplications and other roundings. Outputs are computed in tiles of 4×4 that begin at multiples of four,
+    /// so a region needs what its [`Kernel::grain`] needs, and a NaN or infinity spoils its tile.
+    Conv2dWinograd {
+        /// The geometry.
+        conv: Conv,
+        /// Whether there is a bias.
+        bias: bool,
+        /// What is applied to the result.
+        activation: Option<Activation>,
+    },
     /// Gradient of a convolution with respect to its input, from `[gy]`; parameters: weight OIHW, then where
     /// `bias` a bias `[in_channels]` added to the result. With the bias it is the transposed convolution.
     Conv2dBackwardInput {
@@ -116,6 +127,7 @@ impl Kernel {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Conv2d { .. } => "conv2d",
+            Self::Conv2dWinograd { .. } => "conv2d_winograd",
             Self::Conv2dBackwardInput { .. } => "conv2d_backward_input",
             Self::MaxPool2d(_) => "max_pool2d",
             Self::MaxPool2dBackward(_) => "max_pool2d_backward",
@@ -142,6 +154,16 @@ impl Kernel {
         }
     }
 
+    /// The grid that outputs are computed on: a region is computed whole to multiples of this, clipped to the output, and
+    /// needs what that needs.
+    #[must_use]
+    pub const fn grain(&self) -> i64 {
+        match self {
+            Self::Conv2dWinograd { .. } => 4,
+            _ => 1,
+        }
+    }
+
     /// Floating-point operations for one element of the output (a multiply-add counts two), borders ignored.
     #[must_use]
     #[expect(
@@ -152,6 +174,10 @@ impl Kernel {
         let taps = |pool: &Pool| pool.windows.iter().map(|w| w.kernel() as f64).product::<f64>();
         match self {
             Self::Conv2d { conv, .. } => 2.0 * conv.weight_len() as f64 / conv.out_channels as f64,
+            // 36 products for 16 outputs, where there were 144
+            Self::Conv2dWinograd { conv, .. } => {
+                0.25 * 2.0 * conv.weight_len() as f64 / conv.out_channels as f64
+            }
             Self::Conv2dBackwardInput { conv, .. } => {
                 let strides: f64 = conv.windows.iter().map(|w| w.stride() as f64).product();
                 2.0 * conv.weight_len() as f64 / conv.in_channels as f64 / strides

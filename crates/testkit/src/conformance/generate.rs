@@ -31,6 +31,23 @@ pub(super) fn conv2d<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
     }
 }
 
+pub(super) fn conv2d_winograd<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
+    let windows = [(); 2].map(|()| Window::new(3, 1, 1, rng.pick(&[0, 1, 1, 2, 4])).expect("positive sizes"));
+    let input = [rng.range(3, 13), rng.range(3, 19)];
+    let after = windows.map(|window| if rng.chance(70) { window.padding() } else { rng.range(0, 4) });
+    let output = [0, 1].map(|axis| windows[axis].outputs(input[axis], after[axis], false));
+    let channels = [16, 17, 31, 32, 33, 48];
+    let (in_channels, out_channels) = (rng.pick(&channels), rng.pick(&channels));
+    let conv = Conv { in_channels, out_channels, groups: 1, windows, input, output };
+    let (batch, bias, activation) = (batch(rng), rng.chance(60), some_activation(rng));
+    Case {
+        kernel: Kernel::Conv2dWinograd { conv, bias, activation },
+        params: weights(&conv, bias.then_some(out_channels), rng),
+        inputs: vec![tensor(shape(batch, in_channels, input), rng)],
+        output: shape(batch, out_channels, output),
+    }
+}
+
 pub(super) fn conv2d_backward_input<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
     let (conv, batch) = conv(rng);
     let bias = rng.chance(30);

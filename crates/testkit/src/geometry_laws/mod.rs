@@ -19,7 +19,9 @@ pub use grid::{
     tiles_partition_the_whole, what_tiles_need_is_what_the_whole_needs,
 };
 pub use map::{adjoint_is_the_transpose, map_is_monotone, reads, small_map};
-pub use region::{empty_is_one_value, excess_is_what_clipping_removes, regions_are_sets_of_points};
+pub use region::{
+    aligned_is_a_closure, empty_is_one_value, excess_is_what_clipping_removes, regions_are_sets_of_points,
+};
 pub use window::{
     computable_outputs_have_all_taps_inside, galois_pair, outputs_count_the_windows,
     receptive_is_the_hull_of_the_taps, touched_outputs_meet_the_inputs, window_stays_in_64_bits,

@@ -37,6 +37,24 @@ pub fn regions_are_sets_of_points<const N: usize>(a: Region<N>, b: Region<N>, c:
     assert_eq!((a.intersect(b), a.hull(b)), (b.intersect(a), b.hull(a)), "{a}, {b}");
 }
 
+/// Law: `aligned` contains the interval and is its own, by less than a step on either side, and
+/// `aligned(hull(a, b)) = hull(aligned(a), aligned(b))`.
+///
+/// # Panics
+/// Where the law does not hold.
+pub fn aligned_is_a_closure(a: Interval, b: Interval, step: i64) {
+    let aligned = a.aligned(step);
+    assert!(aligned.contains_interval(a), "{a}, {step}");
+    assert_eq!(aligned.aligned(step), aligned, "{a}, {step}");
+    assert_eq!((aligned.begin() % step, aligned.end() % step), (0, 0), "{a}, {step}");
+    assert!(aligned.is_empty() == a.is_empty() && aligned.len() < a.len() + 2 * step, "{a}, {step}");
+    assert!(
+        a.is_empty() || a.begin() - aligned.begin() < step && aligned.end() - a.end() < step,
+        "{a}, {step}"
+    );
+    assert_eq!(a.hull(b).aligned(step), aligned.hull(b.aligned(step)), "{a}, {b}, {step}");
+}
+
 /// Law: an empty interval is one value. A region with one empty axis holds no point, and `Region::EMPTY` is
 /// its only representation.
 ///

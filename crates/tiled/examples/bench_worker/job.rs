@@ -36,6 +36,9 @@ pub(crate) struct Load {
     /// The most bytes that the run may hold.
     memory_bytes: Option<u64>,
     threads: usize,
+    /// Whether convolutions that suit it run by Winograd's filtering.
+    #[serde(default)]
+    winograd: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -132,6 +135,7 @@ impl<'b> Job<'b> {
             options: PlanOptions {
                 memory_bytes: load.memory_bytes,
                 parallelism: load.threads,
+                winograd: load.winograd,
                 hold: match load.hold {
                     Held::Auto => Hold::Auto,
                     Held::Slide => Hold::Slide,

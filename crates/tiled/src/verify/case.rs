@@ -60,7 +60,8 @@ struct Case<'a> {
 impl Case<'_> {
     /// The untiled plan and the one under test.
     fn plans<T: Element>(&self, planner: &Planner<'_, T>) -> Result<[Plan; 2], String> {
-        let whole = PlanOptions { hold: Hold::Materialise, ..PlanOptions::default() };
+        let winograd = self.drawn.options.winograd;
+        let whole = PlanOptions { hold: Hold::Materialise, winograd, ..PlanOptions::default() };
         let whole = planner.plan(&whole).map_err(|error| format!("untiled plan: {error}"))?;
         let mut options = self.drawn.options.clone();
         let error = |error: PlanError| format!("plan: {error}");

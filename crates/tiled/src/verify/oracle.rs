@@ -133,7 +133,9 @@ impl<T: Element> Backend<T> for Shadowed {
 /// The parameters' own elements among those packed, which come last.
 fn plain_len(kernel: &Kernel, total: usize, packed_len: impl Fn(&[usize]) -> usize) -> usize {
     let lens = match kernel {
-        Kernel::Conv2d { conv, bias, .. } => conv_lens(conv, bias.then_some(conv.out_channels)),
+        Kernel::Conv2d { conv, bias, .. } | Kernel::Conv2dWinograd { conv, bias, .. } => {
+            conv_lens(conv, bias.then_some(conv.out_channels))
+        }
         Kernel::Conv2dBackwardInput { conv, bias, .. } => conv_lens(conv, bias.then_some(conv.in_channels)),
         _ => return total / 2,
     };
@@ -148,7 +150,9 @@ fn conv_lens(conv: &Conv, bias: Option<usize>) -> Vec<usize> {
 /// The terms of the longest sum, where each is at most a weight times one or two inputs.
 fn terms(kernel: &Kernel) -> f64 {
     let count = match kernel {
-        Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. } => conv.weight_len(),
+        Kernel::Conv2d { conv, .. }
+        | Kernel::Conv2dWinograd { conv, .. }
+        | Kernel::Conv2dBackwardInput { conv, .. } => conv.weight_len(),
         _ => 64,
     };
     count as f64

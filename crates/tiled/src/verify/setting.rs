@@ -64,6 +64,7 @@ pub(super) fn options(draw: &mut Draw, network: &Network, objective: &Objective)
         parallelism: 1 + draw.below(2),
         checkpoints,
         scratch: draw.chance(25),
+        winograd: draw.chance(30),
         ..PlanOptions::default()
     };
     Drawn { options, budget }

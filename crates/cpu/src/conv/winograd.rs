@@ -1,0 +1,406 @@
+//! Winograd's minimal filtering F(4×4, 3×3): 36 products for 16 outputs where the sum has 144.
+//!
+//! With `G`, `B`, `A` of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016), a tile of 4×4 outputs
+//! is `Aᵀ[Σ_c (G g Gᵀ) ⊙ (Bᵀ d B)]A` over patches `d` of 6×6 inputs. For each of the 36 points of the transform the sum over
+//! channels is a product of matrices, tiles by inputs by outputs, with the register tiles of the dense path.
+//!
+//! Tiles lie on one grid over the whole output, so that an output has the same bits whatever the region asked for. A
+//! block of tiles goes through all three steps before the next: its transforms stay in the caches.
+
+mod product;
+mod transform;
+
+use std::ops::Range;
+
+use tiled_geometry::{Interval, Region};
+use tiled_kernel::{Activation, Conv, Kernel};
+use tiled_tensor::{Element, View, ViewMut};
+
+use super::activate;
+use super::class::{index, signed};
+use super::share::{self, SharedOutput};
+use super::source;
+use crate::Isa;
+use crate::scratch::with_scratch;
+use crate::vector::{self, MAX_LANES, Routine, Simd};
+use transform::{Corner, Patch, Sums};
+
+/// Outputs of a tile along an axis, inputs of its patch, and points of the transform.
+const TILE: usize = 4;
+const PATCH: usize = 6;
+const POINTS: usize = PATCH * PATCH;
+
+/// Points where a filter is evaluated, as the rows of `G`.
+const FILTER: [[f64; 3]; PATCH] = [
+    [1.0 / 4.0, 0.0, 0.0],
+    [-1.0 / 6.0, -1.0 / 6.0, -1.0 / 6.0],
+    [-1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0],
+    [1.0 / 24.0, 1.0 / 12.0, 1.0 / 6.0],
+    [1.0 / 24.0, -1.0 / 12.0, 1.0 / 6.0],
+    [0.0, 0.0, 1.0],
+];
+
+/// What a block of tiles should take of the second level cache, and the fewest and most tiles of a block: with few, the
+/// weights are read too often.
+const BLOCK_BYTES: usize = 768 << 10;
+const BLOCK_TILES: [usize; 2] = [28, 112];
+
+/// The convolution and what follows from it and the instruction set.
+#[derive(Clone, Copy)]
+struct Problem {
+    conv: Conv,
+    lanes: usize,
+}
+
+impl Problem {
+    fn new<T: Element>(isa: Isa, conv: &Conv) -> Self {
+        assert!(conv.suits_winograd(), "conv2d_winograd: {conv:?}");
+        Self { conv: *conv, lanes: vector::lanes::<T>(isa) }
+    }
+
+    /// Vectors of output channels.
+    fn vectors(&self) -> usize {
+        self.conv.out_channels.div_ceil(self.lanes)
+    }
+
+    /// Pairs of vectors, the last of which may be one.
+    fn pairs(&self) -> usize {
+        self.vectors().div_ceil(2)
+    }
+
+    /// Blocks of input channels.
+    fn blocks(&self) -> usize {
+        self.conv.in_channels.div_ceil(self.lanes)
+    }
+
+    /// Where the weights of a point and a pair begin, after the bias: `[point][pair][input][1 or 2 vectors]`.
+    fn weights_at(&self, point: usize, pair: usize) -> usize {
+        (point * self.vectors() + 2 * pair) * self.conv.in_channels * self.lanes
+    }
+
+    fn packed_len(&self) -> usize {
+        self.vectors() * self.lanes + self.weights_at(POINTS, 0)
+    }
+
+    /// The most tiles that a block has.
+    fn most_tiles<T>(&self) -> usize {
+        let each = POINTS * (self.blocks() + self.vectors()) * self.lanes * size_of::<T>();
+        (BLOCK_BYTES / each).clamp(BLOCK_TILES[0], BLOCK_TILES[1])
+    }
+}
+
+/// The transforms of a block of tiles in scratch memory: `[point][vector of channels][tile][lane]`.
+#[derive(Clone, Copy)]
+struct Plane {
+    tiles: usize,
+    /// Elements from one point to the next.
+    stride: usize,
+}
+
+impl Plane {
+    /// For this many vectors of channels.
+    fn new<T>(vectors: usize, tiles: usize, lanes: usize) -> Self {
+        let len = vectors * tiles * lanes;
+        // points that lie a multiple of a page apart would share the few lines of one set of the first cache
+        let apart = if (len * size_of::<T>()).is_multiple_of(1024) { MAX_LANES } else { 0 };
+        Self { tiles, stride: len + apart }
+    }
+
+    fn len(&self) -> usize {
+        POINTS * self.stride
+    }
+}
+
+/// Tiles of the widest register tile of any instruction set that may be computed beyond the last of a block.
+const SPARE_TILES: usize = 14;
+
+pub(super) fn scratch_len<T: Element>(isa: Isa, conv: &Conv) -> usize {
+    let problem = Problem::new::<T>(isa, conv);
+    let tiles = problem.most_tiles::<T>() + SPARE_TILES;
+    let plane = |vectors| Plane::new::<T>(vectors, tiles, problem.lanes).len();
+    plane(problem.blocks()) + plane(problem.vectors()) + 2 * POINTS * MAX_LANES
+}
+
+pub(super) fn packed_len<T: Element>(isa: Isa, conv: &Conv) -> usize {
+    Problem::new::<T>(isa, conv).packed_len()
+}
+
+/// Of its own arithmetic: the products reach seven eighths, and the transforms of an input take as long as those with ten
+/// outputs, the other way round as well.
+#[expect(clippy::cast_precision_loss, reason = "channel counts are far below 2^53")]
+pub(super) fn share_of_peak(conv: &Conv) -> f64 {
+    0.88 / (1.0 + 10.0 / conv.in_channels as f64 + 10.0 / conv.out_channels as f64)
+}
+
+/// Packs the bias, then the transformed weights, computed in `f64` and rounded once.
+pub(super) fn pack<T: Element>(isa: Isa, conv: &Conv, params: &[&[T]], packed: &mut [T]) {
+    let problem = Problem::new::<T>(isa, conv);
+    assert_eq!(params[0].len(), conv.weight_len(), "conv2d_winograd: length of the weight");
+    assert_eq!(packed.len(), problem.packed_len(), "conv2d_winograd: length of the packed weight");
+    packed.fill(T::ZERO);
+    let (bias, weights) = packed.split_at_mut(problem.vectors() * problem.lanes);
+    if let Some(values) = params.get(1) {
+        bias[..conv.out_channels].copy_from_slice(values);
+    }
+    for input in 0..conv.in_channels {
+        for output in 0..conv.out_channels {
+            let filter = &params[0][(output * conv.in_channels + input) * 9..][..9];
+            let pair = output / (2 * problem.lanes);
+            let width = (problem.vectors() - 2 * pair).min(2) * problem.lanes;
+            let within = input * width + output % (2 * problem.lanes);
+            for (point, value) in transformed(filter).into_iter().flatten().enumerate() {
+                weights[problem.weights_at(point, pair) + within] = T::from_f64(value);
+            }
+        }
+    }
+}
+
+/// `G g Gᵀ`.
+fn transformed<T: Element>(filter: &[T]) -> [[f64; PATCH]; PATCH] {
+    let rows: [[f64; 3]; PATCH] = std::array::from_fn(|i| {
+        std::array::from_fn(|v| (0..3).map(|u| FILTER[i][u] * filter[3 * u + v].to_f64()).sum())
+    });
+    rows.map(|row| std::array::from_fn(|j| (0..3).map(|v| row[v] * FILTER[j][v]).sum()))
+}
+
+pub(super) fn compute<T: Element>(
+    isa: Isa,
+    kernel: &Kernel,
+    packed: &[T],
+    input: View<'_, T>,
+    output: ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let Kernel::Conv2dWinograd { conv, activation, .. } = kernel else {
+        panic!("invariant: {} is not conv2d_winograd", kernel.name());
+    };
+    let problem = Problem::new::<T>(isa, conv);
+    check(&problem, packed, &input, &output, region);
+    let output = SharedOutput::new(output);
+    vector::run::<T>(isa, Engine { isa, problem, activation: *activation, packed, input, output, region });
+}
+
+/// Asserts what the loads and stores rely on.
+fn check<T: Element>(
+    problem: &Problem,
+    packed: &[T],
+    input: &View<'_, T>,
+    output: &ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    let conv = &problem.conv;
+    assert_eq!(packed.len(), problem.packed_len(), "conv2d_winograd: length of the packed weight");
+    let whole = Region::whole(conv.output);
+    assert!(whole.contains_region(region), "region {region} leaves the output {whole}");
+    let need = Region::new(std::array::from_fn(|i| {
+        let computed = region.axis(i).aligned(signed(TILE)).intersect(Interval::whole(conv.output[i]));
+        conv.windows[i].receptive(computed).intersect(Interval::whole(conv.input[i]))
+    }));
+    assert!(input.region().contains_region(need), "input window {} lacks part of {need}", input.region());
+    assert!(
+        output.region().contains_region(region),
+        "output window {} lacks part of {region}",
+        output.region()
+    );
+    for (layout, channels) in [(input.layout(), conv.in_channels), (output.layout(), conv.out_channels)] {
+        assert_eq!(layout.channels(), channels, "channels of a window");
+        assert_eq!(layout.block(), problem.lanes, "channel block of a window");
+    }
+    assert_eq!(input.layout().batch(), output.layout().batch(), "batch size");
+}
+
+/// One call.
+struct Engine<'a, T> {
+    isa: Isa,
+    problem: Problem,
+    activation: Option<Activation>,
+    packed: &'a [T],
+    input: View<'a, T>,
+    output: SharedOutput<'a, T>,
+    region: Region<2>,
+}
+
+/// The tiles of a call, image by image and row by row, and how they are cut into units: a block of tiles for a part of
+/// the output channels.
+struct Units {
+    rows: Interval,
+    cols: Interval,
+    tiles: usize,
+    blocks: usize,
+    parts: usize,
+}
+
+impl<T: Element> Routine for Engine<'_, T> {
+    fn run<S: Simd>(self) {
+        let units = self.units();
+        share::for_pieces(units.blocks * units.parts, |unit| {
+            with_scratch(scratch_len::<T>(self.isa, &self.problem.conv), |scratch: &mut [T]| {
+                self.unit::<S>(&units, unit, scratch);
+            });
+        });
+    }
+}
+
+impl<T: Element> Engine<'_, T> {
+    fn units(&self) -> Units {
+        let [rows, cols] = self.region.axes().map(|axis| {
+            let aligned = axis.aligned(signed(TILE));
+            Interval::new(aligned.begin() / signed(TILE), aligned.end() / signed(TILE))
+        });
+        let tiles = self.input.layout().batch() * index(rows.len()) * index(cols.len());
+        let conv = &self.problem.conv;
+        #[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
+        let operations = (tiles * 2 * POINTS) as f64 * (conv.in_channels * conv.out_channels) as f64;
+        let threads = share::threads(operations);
+        // where tiles are few, threads share the weights rather than the tiles
+        let parts = if tiles < threads * BLOCK_TILES[0] { threads.min(self.problem.pairs()) } else { 1 };
+        let sharing = threads / parts;
+        let rounds = tiles.div_ceil(sharing * self.problem.most_tiles::<T>());
+        Units { rows, cols, tiles, blocks: (sharing * rounds).min(tiles), parts }
+    }
+
+    fn unit<S: Simd>(&self, units: &Units, unit: usize, scratch: &mut [T]) {
+        let problem = &self.problem;
+        let (block, part) = (unit % units.blocks, unit / units.blocks);
+        let tiles = units.tiles * block / units.blocks..units.tiles * (block + 1) / units.blocks;
+        let pairs = problem.pairs() * part / units.parts..problem.pairs() * (part + 1) / units.parts;
+        let vectors = 2 * pairs.start..(2 * pairs.end).min(problem.vectors());
+
+        // register tiles of one width, the last of which may go beyond the block
+        let groups = tiles.len().div_ceil(S::TILE);
+        let even = tiles.len().div_ceil(groups);
+        let width = source::widths(false).find(|&width| width >= even).unwrap_or(S::TILE);
+        let patches = Plane::new::<T>(problem.blocks(), groups * width, S::LANES);
+        let sums = Plane::new::<T>(vectors.len(), groups * width, S::LANES);
+        let (from, to) = scratch.split_at_mut(patches.len());
+        let to = &mut to[..sums.len()];
+
+        for (place, tile) in tiles.clone().enumerate() {
+            self.transform_input::<S>(units, tile, &patches, &mut from[place * S::LANES..]);
+        }
+        for point in 0..POINTS {
+            for pair in pairs.clone() {
+                let pair_vectors = (problem.vectors() - 2 * pair).min(2);
+                let weights = &self.weights()[problem.weights_at(point, pair)..];
+                let from = &from[point * patches.stride..];
+                let to = &mut to[point * sums.stride + 2 * (pair - pairs.start) * sums.tiles * S::LANES..];
+                assert!(weights.len() >= problem.conv.in_channels * pair_vectors * S::LANES);
+                assert!(from.len() >= problem.blocks() * patches.tiles * S::LANES);
+                assert!(to.len() >= pair_vectors * sums.tiles * S::LANES);
+                // SAFETY: the lengths were just asserted.
+                unsafe {
+                    product::run::<S>(
+                        product::Operands {
+                            patches: from.as_ptr().cast(),
+                            inputs: problem.conv.in_channels,
+                            tiles: patches.tiles,
+                            weights: weights.as_ptr().cast(),
+                            sums: to.as_mut_ptr().cast(),
+                        },
+                        [width, pair_vectors],
+                    );
+                }
+            }
+        }
+        for (place, tile) in tiles.enumerate() {
+            self.transform_output::<S>(units, tile, vectors.clone(), &sums, &to[place * S::LANES..]);
+        }
+    }
+
+    fn weights(&self) -> &[T] {
+        &self.packed[self.problem.vectors() * self.problem.lanes..]
+    }
+
+    /// The image of a tile and its row and column of tiles.
+    fn place(&self, units: &Units, tile: usize) -> (usize, i64, i64) {
+        let (rest, col) = (tile / index(units.cols.len()), tile % index(units.cols.len()));
+        let (n, row) = (rest / index(units.rows.len()), rest % index(units.rows.len()));
+        (n, units.rows.begin() + signed(row), units.cols.begin() + signed(col))
+    }
+
+    /// Transforms the patch of a tile, all input channels, to `to` and on.
+    fn transform_input<S: Simd>(&self, units: &Units, tile: usize, plane: &Plane, to: &mut [T]) {
+        let conv = &self.problem.conv;
+        let layout = self.input.layout();
+        let (n, row, col) = self.place(units, tile);
+        let [first_row, first_col] = [0, 1].map(|i| [row, col][i] * signed(TILE) - conv.windows[i].padding());
+        let [rows, cols] = [0, 1].map(|i| {
+            let first = [first_row, first_col][i];
+            let inside =
+                Interval::new(first, first + signed(PATCH)).intersect(Interval::whole(conv.input[i]));
+            if inside.is_empty() { 0..0 } else { index(inside.begin() - first)..index(inside.end() - first) }
+        });
+        let mut starts = [std::ptr::null(); PATCH];
+        if !cols.is_empty() {
+            for i in rows.clone() {
+                let row = layout.row_offset(n, 0, first_row + signed(i));
+                let col = signed(S::LANES) * (first_col - layout.cols().begin());
+                let start = self.input.data()[row..].as_ptr().cast::<S::E>();
+                starts[i] = start.wrapping_offset(isize::try_from(col).unwrap_or(0));
+            }
+        }
+        let patch =
+            Patch { starts, rows, cols, block_stride: layout.block_stride(), blocks: self.problem.blocks() };
+        let last = (POINTS - 1) * plane.stride + ((patch.blocks - 1) * plane.tiles + 1) * S::LANES;
+        assert!(to.len() >= last, "a transform of {last} elements in {}", to.len());
+        // SAFETY: `check` holds the window over all inputs of the tile that lie in the image; the length was just asserted.
+        unsafe {
+            transform::input::<S>(&patch, to.as_mut_ptr().cast(), plane.tiles * S::LANES, plane.stride);
+        }
+    }
+
+    /// Transforms the sums of a tile for some vectors of output channels back and writes those of the region.
+    fn transform_output<S: Simd>(
+        &self,
+        units: &Units,
+        tile: usize,
+        vectors: Range<usize>,
+        plane: &Plane,
+        from: &[T],
+    ) {
+        let layout = self.output.layout();
+        let (n, row, col) = self.place(units, tile);
+        let first = [row * signed(TILE), col * signed(TILE)];
+        let [rows, cols] = [0, 1].map(|i| {
+            let wanted = Interval::new(first[i], first[i] + signed(TILE)).intersect(self.region.axis(i));
+            index(wanted.begin() - first[i])..index(wanted.end() - first[i])
+        });
+        let mut starts = [std::ptr::null_mut(); TILE];
+        for i in rows.clone() {
+            let x = first[1] + signed(cols.start);
+            let y = first[0] + signed(i);
+            // the last vector lies in the window as well
+            let last = layout.offset(n, (vectors.end - 1) * S::LANES, y, x) + cols.len() * S::LANES;
+            let _ = self.output.at(last);
+            let start = self.output.at(layout.offset(n, vectors.start * S::LANES, y, x));
+            starts[i] = start.cast::<S::E>().wrapping_sub(cols.start * S::LANES);
+        }
+        let corner = Corner { starts, rows, cols, block_stride: layout.block_stride() };
+        let bias = &self.packed[vectors.start * S::LANES..vectors.end * S::LANES];
+        let sums = Sums {
+            from: from.as_ptr().cast(),
+            vectors: vectors.len(),
+            vector_stride: plane.tiles * S::LANES,
+            point_stride: plane.stride,
+            bias: bias.as_ptr().cast(),
+        };
+        let last = (POINTS - 1) * plane.stride + ((vectors.len() - 1) * plane.tiles + 1) * S::LANES;
+        assert!(from.len() >= last, "sums of {last} elements in {}", from.len());
+        let relu = self.activation == Some(Activation::Relu);
+        // SAFETY: the lengths were just asserted; the output holds the region, and no other unit has these channels of this
+        // tile.
+        unsafe { transform::output::<S>(&sums, relu, &corner) };
+        if let Some(activation) = self.activation.filter(|_| !relu) {
+            for i in corner.rows {
+                for vector in 0..vectors.len() {
+                    let offset = vector * corner.block_stride + corner.cols.start * S::LANES;
+                    let start = starts[i].wrapping_add(offset).cast::<T>();
+                    // SAFETY: just written, by this unit.
+                    let values =
+                        unsafe { std::slice::from_raw_parts_mut(start, corner.cols.len() * S::LANES) };
+                    activate::apply(self.isa, activation, values);
+                }
+            }
+        }
+    }
+}

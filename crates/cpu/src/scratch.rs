@@ -1,0 +1,37 @@
+//! Memory that kernels need for the length of a call, one buffer a thread.
+
+use std::cell::RefCell;
+
+use tiled_tensor::{AlignedBuffer, Element};
+
+thread_local! {
+    /// In `f64` because its alignment suits both types.
+    static SCRATCH: RefCell<AlignedBuffer<f64>> = RefCell::default();
+}
+
+/// Makes room for `elements` on this thread.
+pub(crate) fn reserve<T: Element>(elements: usize) {
+    let len = (elements * size_of::<T>()).div_ceil(size_of::<f64>());
+    SCRATCH.with_borrow_mut(|buffer| {
+        if buffer.len() < len {
+            *buffer = AlignedBuffer::default(); // the old one goes first: never both
+            *buffer = AlignedBuffer::new(len);
+        }
+    });
+}
+
+/// Runs `work` with `elements` of whatever the last one left. A thread of a pool keeps its buffer; any other has one for the length
+/// of the call alone.
+pub(crate) fn with_scratch<T: Element, R>(elements: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
+    reserve::<T>(elements);
+    let result = SCRATCH.with_borrow_mut(|buffer| {
+        let start = buffer.as_mut_ptr().cast::<T>();
+        // SAFETY: `f64` is aligned at least as `T`, which is `f32` or `f64`; `reserve` made room for the elements, all of whose
+        // bits are valid.
+        work(unsafe { std::slice::from_raw_parts_mut(start, elements) })
+    });
+    if rayon::current_thread_index().is_none() {
+        SCRATCH.set(AlignedBuffer::default());
+    }
+    result
+}
