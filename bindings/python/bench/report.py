@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from comparison import ARBITER, QUIET
-from workloads import Bar, Measured, Workload, bars
+from workloads import WINOGRAD, Bar, Measured, Workload, bars
 
 Json = dict[str, Any]
 
@@ -36,12 +36,23 @@ METHOD = """\
   bandwidth a loop of copies of 64 MiB a thread, bytes read and bytes written; both on all threads at a time,
   before and after the turns of the workload, the better of both. Of the multiply-adds the fastest of 60 slices
   counts, of the copies the median, as of the workloads: memory is shared with what else runs on the host.
+  Winograd's filtering does fewer multiplications than are counted, and may exceed the peak.
 - A training step gives the output, and the gradients of its sum with respect to the input and all parameters.
 - Agreement: outputs differ from those of torch NCHW by at most {output:.0e} of the largest element, gradients
   by at most {gradient:.0e} in Euclidean norm. Where an engine does not keep to that, all of them are compared with
   torch in float64 instead, by the same bounds; the section says so. A bar is missed where ours disagrees.
 - The best peer is the fastest one. `tiled` is the plan that the planner chooses, `tiled, untiled` holds whole
   tensors.
+"""
+
+
+WINOGRAD_HEAD = """\
+## With Winograd's filtering
+
+Convolutions 3×3 with a quarter of the multiplications, where a plan is asked for it (`--winograd`). The bits are the same for every
+tiling, the roundings others than those of sums, so no bar rests on it. Times and memory against the best peer; deviations
+of the output from torch NCHW, as below. The peers run with their own choice of algorithms.
+
 """
 
 
@@ -55,6 +66,7 @@ def page(workloads: list[Workload], results: Json, command: str) -> str:
     if noisy:
         parts.append(f"Other programs ran during {noisy} of {len(measured)} workloads, which are marked below.\n")
     parts.append(table(["#", "workload", "bar", "measured", ""], [bar_row(bar) for bar in found]))
+    parts.append(winograd(measured))
     parts.append("## Measurements\n")
     parts.extend(section(one) for one in measured)
     parts.append(METHOD.format(**results["tolerances"]))
@@ -72,6 +84,31 @@ def machine(results: Json) -> str:
     rows = [[e["name"], e["version"], e.get("settings") or e.get("backend", "")] for e in engines.values()]
     lines.append(table(["engine", "version", "settings"], sorted(rows)))
     return "\n".join(lines)
+
+
+def winograd(measured: list[Measured]) -> str:
+    """What plans that allow it reach; nothing where none was measured."""
+    rows = []
+    for one in measured:
+        if WINOGRAD.name not in one.engines or one.ours is None or one.peer is None:
+            continue
+        peer, ours = one.seconds(one.peer), one.engines[one.ours]
+        filtered = one.engines[WINOGRAD.name]
+        rows.append(
+            [
+                one.workload.title,
+                one.peer,
+                f"{one.seconds(one.ours) / peer:.3f}×",
+                f"{one.seconds(WINOGRAD.name) / peer:.3f}×",
+                f"1/{one.engines[one.peer]['memory_bytes'] / max(1, filtered['memory_bytes']):.1f}",
+                f"{ours['deviations']['output']:.1e}",
+                f"{filtered['deviations']['output']:.1e}",
+            ]
+        )
+    if not rows:
+        return ""
+    header = ["workload", "best peer", "time, sums", "time, Winograd", "memory", "deviation, sums", "Winograd"]
+    return WINOGRAD_HEAD + table(header, rows)
 
 
 def bar_row(bar: Bar) -> list[str]:
