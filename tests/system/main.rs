@@ -3,5 +3,6 @@
 mod arithmetic;
 mod backends;
 mod demand;
+mod fused;
 mod networks;
 mod winograd;

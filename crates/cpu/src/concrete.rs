@@ -62,6 +62,7 @@ macro_rules! compiled {
             match kernel {
                 Kernel::Conv2d { .. }
                 | Kernel::Conv2dWinograd { .. }
+                | Kernel::ConvThen { .. }
                 | Kernel::Conv2dBackwardInput { .. } => {
                     conv::compute(isa, kernel, packed, inputs, output, region);
                 }

@@ -79,20 +79,28 @@ impl<T: Element> Backend<T> for CpuBackend {
 
     fn packed_len(&self, kernel: &Kernel, params: &[usize]) -> usize {
         match kernel {
-            Kernel::Conv2d { .. } | Kernel::Conv2dWinograd { .. } | Kernel::Conv2dBackwardInput { .. } => {
-                conv::packed_len::<T>(self.isa, kernel)
-            }
+            Kernel::Conv2d { .. }
+            | Kernel::Conv2dWinograd { .. }
+            | Kernel::ConvThen { .. }
+            | Kernel::Conv2dBackwardInput { .. } => conv::packed_len::<T>(self.isa, kernel),
             _ => params.iter().sum(),
         }
     }
 
     fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
         match kernel {
-            Kernel::Conv2d { .. } | Kernel::Conv2dWinograd { .. } | Kernel::Conv2dBackwardInput { .. } => {
+            Kernel::Conv2d { .. }
+            | Kernel::Conv2dWinograd { .. }
+            | Kernel::ConvThen { .. }
+            | Kernel::Conv2dBackwardInput { .. } => {
                 conv::pack(self.isa, kernel, params, packed);
             }
             _ => ops::pack(params, packed),
         }
+    }
+
+    fn fuses(&self, kernel: &Kernel) -> bool {
+        conv::fuses::<T>(self.isa, kernel)
     }
 
     fn compute(

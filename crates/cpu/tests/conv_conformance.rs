@@ -39,3 +39,9 @@ fn winograd_conforms_on_every_instruction_set() {
     check::<f32>(conformance::check_conv2d_winograd, 60);
     check::<f64>(conformance::check_conv2d_winograd, 60);
 }
+
+#[test]
+fn what_follows_a_convolution_conforms_on_every_instruction_set() {
+    check::<f32>(conformance::check_conv_then, 120);
+    check::<f64>(conformance::check_conv_then, 120);
+}

@@ -129,6 +129,19 @@ fn with_threads_awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
+/// What parameters were packed from: the versions of those of the network, and the derived ones themselves.
+#[derive(Clone, Debug, PartialEq)]
+struct Origin<T> {
+    versions: Vec<u64>,
+    derived: Vec<T>,
+}
+
+impl<T> Default for Origin<T> {
+    fn default() -> Self {
+        Self { versions: Vec::new(), derived: Vec::new() }
+    }
+}
+
 /// Runs a plan on a backend, any number of times. All its memory is allocated when it is made.
 #[derive(Debug)]
 pub struct Executor<'b, T: Element> {
@@ -138,8 +151,8 @@ pub struct Executor<'b, T: Element> {
     arena: AlignedBuffer<T>,
     kernels: Vec<Option<Kernel>>,
     packed: Vec<AlignedBuffer<T>>,
-    /// The versions of the parameters that each node's packed ones were made from.
-    packed_versions: Vec<Vec<u64>>,
+    /// What each node's packed parameters were made from.
+    packed_from: Vec<Origin<T>>,
     partials: Vec<Vec<Partial<T>>>,
     stores: Stores<T>,
     derived: Vec<Vec<T>>,
@@ -227,7 +240,7 @@ impl<'b, T: Element> Executor<'b, T> {
             stores: Stores::new(&plan, scratch)?,
             derived: program.derived.iter().map(|len| vec![T::ZERO; *len]).collect(),
             gradients,
-            packed_versions: vec![Vec::new(); kernels.len()],
+            packed_from: vec![Origin::default(); kernels.len()],
             kernels,
             packed,
             pool,
@@ -416,18 +429,17 @@ impl<'b, T: Element> Executor<'b, T> {
                 continue;
             }
             let Some(kernel) = &self.kernels[node.node] else { continue };
-            let versions: Option<Vec<u64>> = program_node
-                .params
-                .iter()
-                .map(|param| match param {
-                    Param::Network(place) => Some(params.version(*place)),
-                    Param::Derived(_) => None,
-                })
-                .collect();
-            if versions.as_ref() == Some(&self.packed_versions[node.node]) {
+            let mut origin = Origin::default();
+            for param in &program_node.params {
+                match param {
+                    Param::Network(place) => origin.versions.push(params.version(*place)),
+                    Param::Derived(place) => origin.derived.extend_from_slice(&self.derived[*place]),
+                }
+            }
+            if self.packed_from[node.node] == origin {
                 continue;
             }
-            self.packed_versions[node.node] = versions.unwrap_or_default();
+            self.packed_from[node.node] = origin;
             let values: Vec<&[T]> = program_node
                 .params
                 .iter()

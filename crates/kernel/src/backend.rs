@@ -45,6 +45,12 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
         assert!(rest.is_empty(), "{} packed elements left over", rest.len());
     }
 
+    /// Whether [`Backend::compute`] carries out this [`Kernel::ConvThen`].
+    fn fuses(&self, kernel: &Kernel) -> bool {
+        let _ = kernel;
+        false
+    }
+
     /// Computes `region` of the output, which lies in the region that `output` holds.
     ///
     /// Each input holds at least what the region needs, clipped to the tensor.

@@ -30,6 +30,7 @@ pub use rng::Rng;
 pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
     check_conv2d(backend, seed, cases);
     check_conv2d_winograd(backend, seed, cases);
+    check_conv_then(backend, seed, cases);
     check_conv2d_backward_input(backend, seed, cases);
     check_conv2d_backward_weight(backend, seed, cases);
     check_pool(backend, seed, cases);
@@ -80,6 +81,21 @@ checks! {
     check_pad: pad;
     /// Checks the gradients of losses.
     check_loss: loss;
+}
+
+/// Checks [`tiled_kernel::Kernel::ConvThen`], where the backend fuses it: also the bits of the kernels one after another.
+///
+/// # Panics
+/// Where a check fails.
+pub fn check_conv_then<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
+    for index in 0..cases {
+        let mut rng = case_rng("check_conv_then", seed, index);
+        let case: Case<T> = generate::conv_then(&mut rng, index);
+        if backend.fuses(&case.kernel) {
+            case.check_parts(backend);
+            case.check(backend, &mut rng);
+        }
+    }
 }
 
 /// The generator of one case, printed so that a failure names it.

@@ -48,6 +48,28 @@ pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
             let bound = winograd::bound(conv, &wide.inputs[0], &wide.params[0], biases, eps);
             through_activation::<T>(*activation, bound, || Case { kernel: plain, ..wide }.whole(&Reference))
         }
+        Kernel::ConvThen { conv, affine, sum, .. } => {
+            let convolution = |kernel: Kernel| Case {
+                kernel,
+                params: case.params[..case.params.len() - if *affine { 2 } else { 0 }].to_vec(),
+                inputs: vec![case.inputs[0].clone()],
+                output: case.output,
+            };
+            let before = convolution((**conv).clone());
+            let Tolerance::Bound(bound) = of(&before) else { unreachable!("convolutions have a bound") };
+            let value = before.map(T::to_f64).whole(&Reference);
+            let zero = constant(case.output, 0.0);
+            let other = if *sum { &wide.inputs[1] } else { &zero };
+            let factors = |channel: usize| match wide.params.len() {
+                len if *affine => [len - 2, len - 1].map(|place| wide.params[place][channel].abs()),
+                _ => [1.0, 0.0],
+            };
+            let mut channels = channels_of(case.output);
+            zip3(&bound, &value, other, |bound, value, other| {
+                let [scale, shift] = factors(channels.next().expect("one for each element"));
+                scale * bound + 3.0 * eps * (scale * value.abs() + shift + other.abs())
+            })
+        }
         Kernel::Conv2dBackwardInput { conv, bias, activation } => {
             let plain = Kernel::Conv2dBackwardInput { conv: *conv, bias: *bias, activation: None };
             let sum = sum_of(terms_of_input_gradient(conv) + 1, &absolute(&wide, plain.clone()));
@@ -177,11 +199,21 @@ fn largest(tensor: &Tensor<f64>) -> f64 {
     tensor.data().iter().fold(0.0, |largest, value| value.abs().max(largest))
 }
 
+/// The channel of each element, in row-major order.
+fn channels_of([batch, channels, height, width]: [usize; 4]) -> impl Iterator<Item = usize> {
+    (0..batch).flat_map(move |_| (0..channels).flat_map(move |c| std::iter::repeat_n(c, height * width)))
+}
+
 fn constant(shape: [usize; 4], value: f64) -> Tensor<f64> {
     Tensor::from_fn(shape, |_| value).expect("a small tensor")
 }
 
-fn zip3(a: &Tensor<f64>, b: &Tensor<f64>, c: &Tensor<f64>, f: impl Fn(f64, f64, f64) -> f64) -> Tensor<f64> {
+fn zip3(
+    a: &Tensor<f64>,
+    b: &Tensor<f64>,
+    c: &Tensor<f64>,
+    mut f: impl FnMut(f64, f64, f64) -> f64,
+) -> Tensor<f64> {
     let mut values = a.data().iter().zip(b.data()).zip(c.data()).map(|((a, b), c)| f(*a, *b, *c));
     Tensor::from_fn(a.shape(), |_| values.next().expect("tensors of one shape")).expect("a small tensor")
 }

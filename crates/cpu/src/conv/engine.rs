@@ -13,6 +13,7 @@ use super::planar;
 use super::problem::{Path, Problem};
 use super::share::{self, SharedOutput};
 use super::source::{self, MAX_SPAN, Reading, Source, Target};
+use super::tail::{self, Tail, Written};
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
 
@@ -20,18 +21,19 @@ use crate::vector::{self, MAX_LANES, Routine, Simd};
 pub(super) fn compute<T: Element>(
     isa: Isa,
     problem: &Problem,
-    activation: Option<Activation>,
+    tail: Tail<'_, T>,
     packed: &[T],
     input: View<'_, T>,
     output: ViewMut<'_, T>,
     region: Region<2>,
 ) {
     check(problem, input.layout(), output.layout(), region);
+    tail.check(problem.outputs(), problem.lanes, region);
     let output = SharedOutput::new(output);
     if problem.leaves_gaps() {
-        fill_bias(isa, problem, activation, packed, &output, region);
+        fill_bias(isa, problem, tail.activation, packed, &output, region);
     }
-    vector::run::<T>(isa, Engine { isa, problem, activation, packed, input, output, region });
+    vector::run::<T>(isa, Engine { isa, problem, tail, packed, input, output, region });
 }
 
 /// Asserts what the loads and stores of the kernels rely on.
@@ -104,7 +106,7 @@ fn fill_bias<T: Element>(
 struct Engine<'a, T> {
     isa: Isa,
     problem: &'a Problem,
-    activation: Option<Activation>,
+    tail: Tail<'a, T>,
     packed: &'a [T],
     input: View<'a, T>,
     output: SharedOutput<'a, T>,
@@ -260,8 +262,9 @@ impl<T: Element> Engine<'_, T> {
             channel: 0,
             channels: 0,
             whole: false,
-            relu: self.activation == Some(Activation::Relu),
+            relu: self.tail.is_relu(),
         };
+        let tail = self.tail.at::<S::E>(n, [y, to.cols().begin()]);
         let terms = problem.terms(&units.classes);
         let mut groups = [Group { first: 0, pixels: 0, count: 0, reading: Reading::Direct }; MAX_GROUPS];
         let groups = self.groups(units, pixels, &mut groups);
@@ -283,8 +286,17 @@ impl<T: Element> Engine<'_, T> {
                     Path::Dot => self.dot::<S>(units, &place, item),
                     Path::Planar => self.planar::<S>(units, &place, item),
                 };
-                if let Some(activation) = self.activation.filter(|&activation| activation != Activation::Relu)
-                {
+                if let Some(tail) = &tail {
+                    let written = Written {
+                        start: place.target.start,
+                        block_stride: target.block_stride,
+                        pixels: group.pixels * group.count,
+                        channel: target.channel,
+                        vectors: target.channels.div_ceil(S::LANES),
+                    };
+                    // SAFETY: this unit has just written them; `Tail::check` holds the tensor to add.
+                    unsafe { tail::follow::<S>(&tail.after(offset), written) };
+                } else if let Some(activation) = self.tail.activation.filter(|_| !target.relu) {
                     // SAFETY: the target is what this unit has just written.
                     unsafe { activate::tiles(self.isa, activation, &target, group.pixels * group.count) };
                 }

@@ -14,15 +14,17 @@ mod problem;
 mod rows;
 mod share;
 mod source;
+mod tail;
 mod weight;
 mod winograd;
 
 use tiled_geometry::Region;
-use tiled_kernel::{Conv, Kernel};
+use tiled_kernel::{Activation, Conv, Kernel};
 use tiled_tensor::{Element, View, ViewMut};
 
 use crate::{Isa, vector};
 use problem::{Path, Problem};
+use tail::Tail;
 
 pub(crate) fn block<T: Element>(isa: Isa, channels: usize) -> usize {
     problem::block(vector::lanes::<T>(isa), channels)
@@ -32,26 +34,85 @@ pub(crate) fn block<T: Element>(isa: Isa, channels: usize) -> usize {
 pub(crate) fn scratch_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
     match kernel {
         Kernel::Conv2dWinograd { conv, .. } => winograd::scratch_len::<T>(isa, conv),
+        Kernel::ConvThen { conv, .. } => scratch_len::<T>(isa, conv),
         _ => 0,
     }
 }
 
-pub(crate) fn packed_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
-    if let Kernel::Conv2dWinograd { conv, .. } = kernel {
-        return winograd::packed_len::<T>(isa, conv);
+/// Whether what follows the convolution can be applied in registers: where vectors are whole blocks of the output.
+pub(crate) fn fuses<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
+    let Kernel::ConvThen { conv, activation, .. } = kernel else { return false };
+    let is_whole = |channels: usize| block::<T>(isa, channels) > 1;
+    let fits = match &**conv {
+        Kernel::Conv2d { conv, activation: None, .. } => {
+            let problem = Problem::of_kernel::<T>(isa, &kernel_of(conv));
+            problem.path == Path::Dense && conv.groups == 1 && is_whole(conv.out_channels)
+        }
+        Kernel::Conv2dWinograd { activation: None, .. } => true,
+        _ => false,
+    };
+    // portable code rounds a multiply-add twice, the affine kernel once
+    fits && isa != Isa::Portable && matches!(activation, None | Some(Activation::Relu))
+}
+
+fn kernel_of(conv: &Conv) -> Kernel {
+    Kernel::Conv2d { conv: *conv, bias: false, activation: None }
+}
+
+/// The scales and shifts of [`Kernel::ConvThen`], each padded to whole vectors; they are packed last.
+fn affine_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
+    match kernel {
+        Kernel::ConvThen { conv, affine: true, .. } => {
+            2 * geometry(conv).out_channels.next_multiple_of(vector::lanes::<T>(isa))
+        }
+        _ => 0,
     }
-    let problem = Problem::of_kernel::<T>(isa, kernel);
-    problem.bias_len() + problem.classes().map(|classes| problem.class_len(&classes)).sum::<usize>()
+}
+
+fn geometry(kernel: &Kernel) -> &Conv {
+    match kernel {
+        Kernel::Conv2d { conv, .. }
+        | Kernel::Conv2dWinograd { conv, .. }
+        | Kernel::Conv2dBackwardInput { conv, .. } => conv,
+        Kernel::ConvThen { conv, .. } => geometry(conv),
+        _ => panic!("invariant: {} is not a convolution", kernel.name()),
+    }
+}
+
+pub(crate) fn packed_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
+    match kernel {
+        Kernel::Conv2dWinograd { conv, .. } => winograd::packed_len::<T>(isa, conv),
+        Kernel::ConvThen { conv, .. } => packed_len::<T>(isa, conv) + affine_len::<T>(isa, kernel),
+        _ => {
+            let problem = Problem::of_kernel::<T>(isa, kernel);
+            problem.bias_len() + problem.classes().map(|classes| problem.class_len(&classes)).sum::<usize>()
+        }
+    }
 }
 
 pub(crate) fn pack<T: Element>(isa: Isa, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
-    if let Kernel::Conv2dWinograd { conv, .. } = kernel {
-        return winograd::pack(isa, conv, params, packed);
+    assert_eq!(packed.len(), packed_len::<T>(isa, kernel), "{}: length of the packed weight", kernel.name());
+    match kernel {
+        Kernel::Conv2dWinograd { conv, .. } => winograd::pack(isa, conv, params, packed),
+        Kernel::ConvThen { conv, affine, .. } => {
+            let own = params.len() - if *affine { 2 } else { 0 };
+            let (packed, tail) = packed.split_at_mut(packed.len() - affine_len::<T>(isa, kernel));
+            pack(isa, conv, &params[..own], packed);
+            tail.fill(T::ZERO);
+            let len = tail.len() / 2;
+            for (values, packed) in params[own..].iter().zip(tail.chunks_exact_mut(len.max(1))) {
+                assert_eq!(values.len(), geometry(conv).out_channels, "{}: scales and shifts", kernel.name());
+                packed[..values.len()].copy_from_slice(values);
+            }
+        }
+        _ => pack_sums(isa, kernel, params, packed),
     }
+}
+
+fn pack_sums<T: Element>(isa: Isa, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
     let problem = Problem::of_kernel::<T>(isa, kernel);
     let weight = params[0];
     assert_eq!(weight.len(), problem.conv.weight_len(), "{}: length of the weight", kernel.name());
-    assert_eq!(packed.len(), packed_len::<T>(isa, kernel), "{}: length of the packed weight", kernel.name());
     packed.fill(T::ZERO);
     let (head, mut rest) = packed.split_at_mut(problem.bias_len());
     if let Some(bias) = params.get(1) {
@@ -75,15 +136,29 @@ pub(crate) fn compute<T: Element>(
     output: ViewMut<'_, T>,
     region: Region<2>,
 ) {
-    if let Kernel::Conv2dWinograd { .. } = kernel {
-        return winograd::compute(isa, kernel, packed, inputs[0], output, region);
-    }
-    let (Kernel::Conv2d { activation, .. } | Kernel::Conv2dBackwardInput { activation, .. }) = kernel else {
-        panic!("invariant: {} is not a convolution", kernel.name());
-    };
     assert_eq!(packed.len(), packed_len::<T>(isa, kernel), "{}: length of the packed weight", kernel.name());
-    let problem = Problem::of_kernel::<T>(isa, kernel);
-    engine::compute(isa, &problem, *activation, packed, inputs[0], output, region);
+    let (conv, packed, tail) = match kernel {
+        Kernel::ConvThen { conv, sum, activation, .. } => {
+            assert!(fuses::<T>(isa, kernel), "{kernel:?}");
+            let (packed, affine) = packed.split_at(packed.len() - affine_len::<T>(isa, kernel));
+            (&**conv, packed, Tail { affine, sum: sum.then(|| inputs[1]), activation: *activation })
+        }
+        Kernel::Conv2d { activation, .. }
+        | Kernel::Conv2dWinograd { activation, .. }
+        | Kernel::Conv2dBackwardInput { activation, .. } => {
+            (kernel, packed, Tail::of_activation(*activation))
+        }
+        _ => panic!("invariant: {} is not a convolution", kernel.name()),
+    };
+    match conv {
+        Kernel::Conv2dWinograd { conv, .. } => {
+            winograd::compute(isa, conv, tail, packed, inputs[0], output, region);
+        }
+        _ => {
+            let problem = Problem::of_kernel::<T>(isa, conv);
+            engine::compute(isa, &problem, tail, packed, inputs[0], output, region);
+        }
+    }
 }
 
 pub(crate) fn partial_len<T: Element>(isa: Isa, conv: &Conv) -> usize {
@@ -125,6 +200,7 @@ pub(crate) fn share_of_peak<T: Element>(isa: Isa, kernel: &Kernel) -> f64 {
             }
         }
         Kernel::Conv2dWinograd { conv, .. } => winograd::share_of_peak(conv),
+        Kernel::ConvThen { conv, .. } => share_of_peak::<T>(isa, conv),
         _ => 1.0,
     }
 }

@@ -71,6 +71,7 @@ pub(super) struct Target<E> {
     pub(super) channels: usize,
     /// Whether vectors are whole blocks.
     pub(super) whole: bool,
+    /// Whether ReLU is applied to the sums.
     pub(super) relu: bool,
 }
 

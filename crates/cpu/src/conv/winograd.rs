@@ -13,13 +13,14 @@ mod transform;
 use std::ops::Range;
 
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Activation, Conv, Kernel};
+use tiled_kernel::Conv;
 use tiled_tensor::{Element, View, ViewMut};
 
 use super::activate;
 use super::class::{index, signed};
 use super::share::{self, SharedOutput};
 use super::source;
+use super::tail::{self, Tail, Written};
 use crate::Isa;
 use crate::scratch::with_scratch;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
@@ -165,19 +166,18 @@ fn transformed<T: Element>(filter: &[T]) -> [[f64; PATCH]; PATCH] {
 
 pub(super) fn compute<T: Element>(
     isa: Isa,
-    kernel: &Kernel,
+    conv: &Conv,
+    tail: Tail<'_, T>,
     packed: &[T],
     input: View<'_, T>,
     output: ViewMut<'_, T>,
     region: Region<2>,
 ) {
-    let Kernel::Conv2dWinograd { conv, activation, .. } = kernel else {
-        panic!("invariant: {} is not conv2d_winograd", kernel.name());
-    };
     let problem = Problem::new::<T>(isa, conv);
     check(&problem, packed, &input, &output, region);
+    tail.check(conv.out_channels, problem.lanes, region);
     let output = SharedOutput::new(output);
-    vector::run::<T>(isa, Engine { isa, problem, activation: *activation, packed, input, output, region });
+    vector::run::<T>(isa, Engine { isa, problem, tail, packed, input, output, region });
 }
 
 /// Asserts what the loads and stores rely on.
@@ -213,7 +213,7 @@ fn check<T: Element>(
 struct Engine<'a, T> {
     isa: Isa,
     problem: Problem,
-    activation: Option<Activation>,
+    tail: Tail<'a, T>,
     packed: &'a [T],
     input: View<'a, T>,
     output: SharedOutput<'a, T>,
@@ -375,7 +375,8 @@ impl<T: Element> Engine<'_, T> {
             let start = self.output.at(layout.offset(n, vectors.start * S::LANES, y, x));
             starts[i] = start.cast::<S::E>().wrapping_sub(cols.start * S::LANES);
         }
-        let corner = Corner { starts, rows, cols, block_stride: layout.block_stride() };
+        let corner =
+            Corner { starts, rows, cols, block_stride: layout.block_stride(), relu: self.tail.is_relu() };
         let bias = &self.packed[vectors.start * S::LANES..vectors.end * S::LANES];
         let sums = Sums {
             from: from.as_ptr().cast(),
@@ -386,15 +387,31 @@ impl<T: Element> Engine<'_, T> {
         };
         let last = (POINTS - 1) * plane.stride + ((vectors.len() - 1) * plane.tiles + 1) * S::LANES;
         assert!(from.len() >= last, "sums of {last} elements in {}", from.len());
-        let relu = self.activation == Some(Activation::Relu);
         // SAFETY: the lengths were just asserted; the output holds the region, and no other unit has these channels of this
         // tile.
-        unsafe { transform::output::<S>(&sums, relu, &corner) };
-        if let Some(activation) = self.activation.filter(|_| !relu) {
-            for i in corner.rows {
+        unsafe { transform::output::<S>(&sums, &corner) };
+        self.follow::<S>(n, first, vectors, &corner);
+    }
+
+    /// Applies what follows to the corner of a tile that begins at `first`.
+    fn follow<S: Simd>(&self, n: usize, first: [i64; 2], vectors: Range<usize>, corner: &Corner<S::E>) {
+        let x = first[1] + signed(corner.cols.start);
+        for i in corner.rows.clone() {
+            let start = corner.starts[i].wrapping_add(corner.cols.start * S::LANES);
+            if let Some(at) = self.tail.at::<S::E>(n, [first[0] + signed(i), x]) {
+                let written = Written {
+                    // block 0 of the row, whose block `vectors.start` is the first one written
+                    start: start.wrapping_sub(vectors.start * corner.block_stride),
+                    block_stride: corner.block_stride,
+                    pixels: corner.cols.len(),
+                    channel: vectors.start * S::LANES,
+                    vectors: vectors.len(),
+                };
+                // SAFETY: this unit has just written them; `Tail::check` holds the tensor to add.
+                unsafe { tail::follow::<S>(&at, written) };
+            } else if let Some(activation) = self.tail.activation.filter(|_| !corner.relu) {
                 for vector in 0..vectors.len() {
-                    let offset = vector * corner.block_stride + corner.cols.start * S::LANES;
-                    let start = starts[i].wrapping_add(offset).cast::<T>();
+                    let start = start.wrapping_add(vector * corner.block_stride).cast::<T>();
                     // SAFETY: just written, by this unit.
                     let values =
                         unsafe { std::slice::from_raw_parts_mut(start, corner.cols.len() * S::LANES) };

@@ -142,6 +142,17 @@ fn computed(kernel: &Kernel) -> String {
         | Kernel::ChannelAffine { activation: Some(activation) } => {
             format!("{}+{}", kernel.name(), activation_name(*activation))
         }
+        Kernel::ConvThen { conv, affine, sum, activation } => {
+            let mut text = conv.name().to_owned();
+            for (follows, what) in [(*affine, "+affine"), (*sum, "+add")] {
+                text.push_str(if follows { what } else { "" });
+            }
+            if let Some(activation) = activation {
+                text.push('+');
+                text.push_str(activation_name(*activation));
+            }
+            text
+        }
         _ => kernel.name().to_owned(),
     }
 }

@@ -269,6 +269,7 @@ fn share_of_peak<T: Element>(program: &Program, node: &ProgramNode, backend: &dy
         NodeKind::Compute(
             kernel @ (Kernel::Conv2d { .. }
             | Kernel::Conv2dWinograd { .. }
+            | Kernel::ConvThen { .. }
             | Kernel::Conv2dBackwardInput { .. }),
         ) => Some(backend.share_of_peak(kernel)),
         NodeKind::Reduce(place) => match &program.reductions[*place].reduction {

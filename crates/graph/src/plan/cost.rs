@@ -35,10 +35,12 @@ pub(super) fn predict(
     let spilled = costs.spilled_share(windows * lanes as f64);
     let extent = |node: &SweepNode| prepared.program.nodes[node.node].extents[0];
     let tallest = plan.sweep.nodes.iter().map(extent).max().unwrap_or(1).max(1);
-    let work: f64 = (0..plan.sweep.nodes.len())
-        .map(|place| node_seconds(prepared, plan, place, [spilled, element as f64], tallest))
-        .sum();
     let (cores, calls) = (parallelism.max(1) as f64, plan.calls as f64);
+    // each of the threads that share a call reads the weights
+    let readers = if lanes < parallelism { cores } else { 1.0 };
+    let facts = Facts { element: element as f64, spilled, readers, tallest };
+    let work: f64 =
+        (0..plan.sweep.nodes.len()).map(|place| node_seconds(prepared, plan, place, &facts)).sum();
     if lanes < parallelism {
         return work / cores + calls * costs.shared_call;
     }
@@ -48,14 +50,21 @@ pub(super) fn predict(
     work * imbalance / cores + calls * costs.call / cores
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a model of time")]
-fn node_seconds(
-    prepared: &Prepared,
-    plan: &SweepPlan,
-    place: usize,
-    [spilled, element]: [f64; 2],
+/// What the nodes of a sweep have in common.
+struct Facts {
+    /// The bytes of an element.
+    element: f64,
+    /// The share of the windows that the last cache does not hold.
+    spilled: f64,
+    /// The threads that read the weights of a call.
+    readers: f64,
+    /// The rows of the tallest node.
     tallest: i64,
-) -> f64 {
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+fn node_seconds(prepared: &Prepared, plan: &SweepPlan, place: usize, facts: &Facts) -> f64 {
+    let Facts { element, spilled, readers, tallest } = *facts;
     let sum = |demands: &[Demand]| demands.iter().map(|demand| demand.interval(place).len()).sum::<i64>();
     let (rows, cols) = (sum(&plan.rows), sum(&plan.cols));
     let costs = &prepared.costs;
@@ -77,21 +86,24 @@ fn node_seconds(
         let flops = prepared.node_flops(&plan.sweep, place, rows, cols);
         let weights = weight_bytes(&program_node.kind, element) * calls_of(prepared, plan, place, tallest);
         let arithmetic = flops / (costs.flops * share) * (1.0 + FAR_TAPS * costs.far_share(read));
-        return arithmetic + weights / costs.spilled + spilling;
+        return arithmetic + readers * weights / costs.spilled + spilling;
     }
     let touched = if node.is_terminal() { 1.0 } else { 1.0 + node.operands.len() as f64 };
     touched * bytes / costs.bytes * (1.0 + far) + spilling
 }
 
 /// The bytes of weights that each call of a node reads anew. Small ones stay in a nearer cache, but count for little.
-#[expect(clippy::cast_precision_loss, reason = "a model of time")]
 fn weight_bytes(kind: &NodeKind, element: f64) -> f64 {
-    match kind {
-        NodeKind::Compute(Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. }) => {
-            conv.weight_len() as f64 * element
-        }
+    if let NodeKind::Compute(kernel) = kind { weight_elements(kernel) * element } else { 0.0 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+fn weight_elements(kernel: &Kernel) -> f64 {
+    match kernel {
+        Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. } => conv.weight_len() as f64,
         // 36 numbers for each filter of 9
-        NodeKind::Compute(Kernel::Conv2dWinograd { conv, .. }) => 4.0 * conv.weight_len() as f64 * element,
+        Kernel::Conv2dWinograd { conv, .. } => 4.0 * conv.weight_len() as f64,
+        Kernel::ConvThen { conv, .. } => weight_elements(conv),
         _ => 0.0,
     }
 }

@@ -3,6 +3,7 @@
 mod build;
 mod cost;
 mod error;
+mod fuse;
 mod memory;
 mod options;
 mod planner;

@@ -8,6 +8,7 @@ use tiled_kernel::Backend;
 use tiled_tensor::Element;
 
 use super::build::{Cols, Prepared, Rows};
+use super::fuse::fuse;
 use super::{Hold, Plan, PlanError, PlanOptions, SweepPlan, Tiling};
 use crate::program::{NodeId, NodeKind, Program, Store};
 use crate::sweep::shared_between_sweeps;
@@ -51,6 +52,7 @@ impl<'a, T: Element> Planner<'a, T> {
             if options.winograd {
                 program.use_winograd();
             }
+            fuse(&mut program, self.backend);
             for kept in self.kept_sets(&program, options) {
                 let (program, kept) = keep(program.clone(), &kept);
                 let found = best.plan.is_some();
@@ -184,7 +186,7 @@ fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts
     let clamp =
         |counts: [i64; 2]| [counts[0].clamp(1, anchor[0].max(1)), counts[1].clamp(1, anchor[1].max(1))];
     let strips = |count: i64| Counts::Of(clamp([1, count]));
-    let bands = options.band.map_or(vec![64, 32, 16, 8, 4, 2, 1], |band| vec![band.max(1)]);
+    let bands = options.band.map_or(vec![256, 128, 64, 32, 16, 8, 4, 2, 1], |band| vec![band.max(1)]);
     Ok(match (options.hold, options.tiling) {
         (Hold::Materialise, _) => vec![(Counts::Of([1, 1]), vec![WHOLE])],
         (Hold::Auto | Hold::Recompute, Tiling::Grid(counts)) => {

@@ -32,6 +32,10 @@ impl<T: Element> Backend<T> for Reference {
         1
     }
 
+    fn fuses(&self, _kernel: &Kernel) -> bool {
+        true
+    }
+
     fn compute(
         &self,
         kernel: &Kernel,
@@ -49,6 +53,13 @@ impl<T: Element> Backend<T> for Reference {
             Kernel::Conv2d { conv, bias, activation } | Kernel::Conv2dWinograd { conv, bias, activation } => {
                 let params = conv2d::Params { conv: &conv, weight_and_bias: packed, bias, activation };
                 conv2d::forward(&params, inputs[0], out, region);
+            }
+            Kernel::ConvThen { ref conv, affine, sum, activation } => {
+                let tail = if affine { 2 * out.layout().channels() } else { 0 };
+                let (packed, tail) = packed.split_at(packed.len() - tail);
+                self.compute(conv, packed, &inputs[..1], out.reborrow(), region);
+                let other = sum.then(|| inputs[1]);
+                norm::affine_sum(tail, other, activation, out, region);
             }
             Kernel::Conv2dBackwardInput { conv, bias, activation } => {
                 let params = conv2d::Params { conv: &conv, weight_and_bias: packed, bias, activation };

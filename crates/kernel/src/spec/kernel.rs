@@ -31,6 +31,18 @@ pub enum Kernel {
         /// What is applied to the result.
         activation: Option<Activation>,
     },
+    /// From `[x]` and, where `sum`, a tensor of the shape of the output: the convolution, times `a[c]` plus `b[c]` where `affine`, plus
+    /// the tensor, then the activation. Each step rounds as a kernel of its own would. Parameters: those of the convolution, then a, b.
+    ConvThen {
+        /// [`Kernel::Conv2d`] or [`Kernel::Conv2dWinograd`] without an activation.
+        conv: Box<Kernel>,
+        /// Whether [`Kernel::ChannelAffine`] follows.
+        affine: bool,
+        /// Whether [`Kernel::Add`] follows.
+        sum: bool,
+        /// What is applied to the result.
+        activation: Option<Activation>,
+    },
     /// Gradient of a convolution with respect to its input, from `[gy]`; parameters: weight OIHW, then where
     /// `bias` a bias `[in_channels]` added to the result. With the bias it is the transposed convolution.
     Conv2dBackwardInput {
@@ -124,10 +136,11 @@ pub enum Kernel {
 impl Kernel {
     /// The name, as it stands in plans and messages.
     #[must_use]
-    pub const fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Conv2d { .. } => "conv2d",
             Self::Conv2dWinograd { .. } => "conv2d_winograd",
+            Self::ConvThen { conv, .. } => conv.name(),
             Self::Conv2dBackwardInput { .. } => "conv2d_backward_input",
             Self::MaxPool2d(_) => "max_pool2d",
             Self::MaxPool2dBackward(_) => "max_pool2d_backward",
@@ -157,8 +170,9 @@ impl Kernel {
     /// The grid that outputs are computed on: a region is computed whole to multiples of this, clipped to the output, and
     /// needs what that needs.
     #[must_use]
-    pub const fn grain(&self) -> i64 {
+    pub fn grain(&self) -> i64 {
         match self {
+            Self::ConvThen { conv, .. } => conv.grain(),
             Self::Conv2dWinograd { .. } => 4,
             _ => 1,
         }
@@ -174,6 +188,9 @@ impl Kernel {
         let taps = |pool: &Pool| pool.windows.iter().map(|w| w.kernel() as f64).product::<f64>();
         match self {
             Self::Conv2d { conv, .. } => 2.0 * conv.weight_len() as f64 / conv.out_channels as f64,
+            Self::ConvThen { conv, affine, sum, .. } => {
+                conv.flops_per_element() + if *affine { 2.0 } else { 0.0 } + if *sum { 1.0 } else { 0.0 }
+            }
             // 36 products for 16 outputs, where there were 144
             Self::Conv2dWinograd { conv, .. } => {
                 0.25 * 2.0 * conv.weight_len() as f64 / conv.out_channels as f64

@@ -97,6 +97,33 @@ impl<T: Element> Case<T> {
         }
     }
 
+    /// Checks that a [`Kernel::ConvThen`] gives the bits of its kernels one after another.
+    pub(super) fn check_parts(&self, backend: &dyn Backend<T>) {
+        let Kernel::ConvThen { conv, affine, sum, activation } = &self.kernel else {
+            panic!("{:?} has no parts", self.kernel)
+        };
+        let (own, scales) = self.params.split_at(self.params.len() - if *affine { 2 } else { 0 });
+        let part = |kernel: Kernel, params: &[Vec<T>], inputs: Vec<Tensor<T>>| {
+            Case { kernel, params: params.to_vec(), inputs, output: self.output }.whole(backend)
+        };
+        let mut value = part((**conv).clone(), own, vec![self.inputs[0].clone()]);
+        if *affine {
+            value = part(Kernel::ChannelAffine { activation: None }, scales, vec![value]);
+        }
+        if *sum {
+            value = part(Kernel::Add, &[], vec![value, self.inputs[1].clone()]);
+        }
+        if let Some(activation) = activation {
+            value = part(Kernel::Activation(*activation), &[], vec![value]);
+        }
+        let fused = self.whole(backend);
+        for (got, expected) in fused.data().iter().zip(value.data()) {
+            let same = got.to_bits_u64() == expected.to_bits_u64();
+            let (got, expected) = (got.to_f64(), expected.to_f64());
+            assert!(same, "{}: {got:e}, in parts {expected:e}\n{}", backend.name(), self.describe());
+        }
+    }
+
     fn pack(&self, backend: &dyn Backend<T>) -> Vec<T> {
         let lens: Vec<usize> = self.params.iter().map(Vec::len).collect();
         let params: Vec<&[T]> = self.params.iter().map(Vec::as_slice).collect();

@@ -48,6 +48,26 @@ pub(super) fn conv2d_winograd<T: Element>(rng: &mut Rng, _index: usize) -> Case<
     }
 }
 
+/// A convolution, direct or by Winograd's filtering, and what follows it.
+pub(super) fn conv_then<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let mut case = if index.is_multiple_of(2) { conv2d(rng, index) } else { conv2d_winograd(rng, index) };
+    let (Kernel::Conv2d { activation, .. } | Kernel::Conv2dWinograd { activation, .. }) = &mut case.kernel
+    else {
+        unreachable!("just made")
+    };
+    *activation = None;
+    let (affine, sum) = (rng.chance(70), rng.chance(50));
+    if affine {
+        case.params.extend([numbers(case.output[1], rng), numbers(case.output[1], rng)]);
+    }
+    if sum {
+        case.inputs.push(tensor(case.output, rng));
+    }
+    let activation = rng.chance(50).then_some(Activation::Relu);
+    case.kernel = Kernel::ConvThen { conv: Box::new(case.kernel), affine, sum, activation };
+    case
+}
+
 pub(super) fn conv2d_backward_input<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
     let (conv, batch) = conv(rng);
     let bias = rng.chance(30);

@@ -87,6 +87,9 @@ pub(super) fn extents([.., height, width]: [usize; 4]) -> [i64; 2] {
 
 /// The region of input `index`, of these extents, that a region of the output needs.
 pub(super) fn needed(kernel: &Kernel, index: usize, extents: [i64; 2], region: Region<2>) -> Region<2> {
+    if let Kernel::ConvThen { conv, .. } = kernel {
+        return if index == 0 { needed(conv, 0, extents, region) } else { region };
+    }
     let grain = kernel.grain();
     let region = if grain > 1 { Region::new(region.axes().map(|axis| axis.aligned(grain))) } else { region };
     let through = |maps: [AxisMap; 2], extents: [i64; 2], region: Region<2>| {

@@ -25,6 +25,8 @@ pub(super) struct Corner<E> {
     pub(super) rows: Range<usize>,
     pub(super) cols: Range<usize>,
     pub(super) block_stride: usize,
+    /// Whether ReLU is applied.
+    pub(super) relu: bool,
 }
 
 /// Writes the transform of a patch: vector `b` of point `i` to `to + b·vector_stride + i·point_stride`.
@@ -126,13 +128,13 @@ pub(super) struct Sums<E> {
 /// # Safety
 /// The sums and the bias are readable; the wanted rows are writable in the wanted columns, in as many blocks as there are vectors, by
 /// this call alone.
-pub(super) unsafe fn output<S: Simd>(sums: &Sums<S::E>, relu: bool, corner: &Corner<S::E>) {
+pub(super) unsafe fn output<S: Simd>(sums: &Sums<S::E>, corner: &Corner<S::E>) {
     // SAFETY: passed on to the caller.
     unsafe {
         if corner.rows == (0..TILE) && corner.cols == (0..TILE) {
-            S::call(Output::<_, true> { sums, relu, corner });
+            S::call(Output::<_, true> { sums, corner });
         } else {
-            S::call(Output::<_, false> { sums, relu, corner });
+            S::call(Output::<_, false> { sums, corner });
         }
     }
 }
@@ -140,15 +142,13 @@ pub(super) unsafe fn output<S: Simd>(sums: &Sums<S::E>, relu: bool, corner: &Cor
 /// See [`output`]; `WHOLE` says that the whole tile is wanted.
 struct Output<'a, E, const WHOLE: bool> {
     sums: &'a Sums<E>,
-    relu: bool,
     corner: &'a Corner<E>,
 }
 
 impl<E: Element, const WHOLE: bool> Micro<E> for Output<'_, E, WHOLE> {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self) {
-        let Corner { starts, rows: wanted_rows, cols: wanted_cols, block_stride } = self.corner;
-        let sums = self.sums;
+        let (sums, corner) = (self.sums, self.corner);
         for vector in 0..sums.vectors {
             // SAFETY: as `output` asks.
             unsafe {
@@ -161,11 +161,12 @@ impl<E: Element, const WHOLE: bool> Micro<E> for Output<'_, E, WHOLE> {
                 }
                 let rows: [[S::V; PATCH]; TILE] = transposed(&columns);
                 for (i, row) in rows.into_iter().enumerate() {
+                    let start = corner.starts[i].wrapping_add(vector * corner.block_stride);
                     for (j, value) in of_sums::<S>(row).into_iter().enumerate() {
                         let value = S::add(value, bias);
-                        let value = if self.relu { S::relu(value) } else { value };
-                        if WHOLE || (wanted_rows.contains(&i) && wanted_cols.contains(&j)) {
-                            S::store(starts[i].add(vector * block_stride + j * S::LANES), value);
+                        let value = if corner.relu { S::relu(value) } else { value };
+                        if WHOLE || (corner.rows.contains(&i) && corner.cols.contains(&j)) {
+                            S::store(start.wrapping_add(j * S::LANES), value);
                         }
                     }
                 }
