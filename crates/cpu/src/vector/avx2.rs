@@ -94,7 +94,62 @@ simd!(f32, __m256, __m256, 8, [_mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm256_permutevar8x32_ps(value, index) }
     }
+    unsafe fn store_lanes(from: *const f32, to: *mut f32, stride: usize, [vectors, lanes]: [usize; 2]) {
+        // SAFETY: nothing is read and written but what the caller vouches for; the trait asks for the instruction set.
+        unsafe {
+            let mut rows = [_mm256_setzero_ps(); 8];
+            for (p, row) in rows.iter_mut().enumerate() {
+                if p < vectors {
+                    *row = _mm256_loadu_ps(from.add(8 * p));
+                }
+            }
+            let columns = transpose(rows);
+            let mask = _mm256_castps_si256(Self::mask(vectors));
+            for (c, column) in columns.into_iter().enumerate() {
+                if c >= lanes {
+                    return;
+                }
+                // a masked store is slow on some CPUs
+                if vectors == 8 {
+                    _mm256_storeu_ps(to.add(c * stride), column);
+                } else {
+                    _mm256_maskstore_ps(to.add(c * stride), mask, column);
+                }
+            }
+        }
+    }
 });
+
+/// Transposes a square of 8 by 8: the squares of four within it, then their places.
+///
+/// # Safety
+/// The CPU has the instruction set.
+#[inline(always)]
+unsafe fn transpose(rows: [__m256; 8]) -> [__m256; 8] {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let mut halves = rows;
+        for square in halves.as_chunks_mut::<4>().0 {
+            let [a, b, c, d] = *square;
+            let pairs = |v, w| {
+                (_mm256_castps_pd(_mm256_unpacklo_ps(v, w)), _mm256_castps_pd(_mm256_unpackhi_ps(v, w)))
+            };
+            let ((ab_low, ab_high), (cd_low, cd_high)) = (pairs(a, b), pairs(c, d));
+            *square = [
+                _mm256_castpd_ps(_mm256_unpacklo_pd(ab_low, cd_low)),
+                _mm256_castpd_ps(_mm256_unpackhi_pd(ab_low, cd_low)),
+                _mm256_castpd_ps(_mm256_unpacklo_pd(ab_high, cd_high)),
+                _mm256_castpd_ps(_mm256_unpackhi_pd(ab_high, cd_high)),
+            ];
+        }
+        let mut columns = rows;
+        for i in 0..4 {
+            columns[i] = _mm256_permute2f128_ps::<0x20>(halves[i], halves[4 + i]);
+            columns[4 + i] = _mm256_permute2f128_ps::<0x31>(halves[i], halves[4 + i]);
+        }
+        columns
+    }
+}
 
 simd!(f64, __m256d, __m256d, 4, [_mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_fmadd_pd], {
     unsafe fn relu(value: __m256d) -> __m256d {

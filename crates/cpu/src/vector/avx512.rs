@@ -99,7 +99,63 @@ simd!(f32, __m512, __mmask16, 16, [_mm512_set1_ps, _mm512_loadu_ps, _mm512_store
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm512_permutexvar_ps(index, value) }
     }
+    unsafe fn store_lanes(from: *const f32, to: *mut f32, stride: usize, [vectors, lanes]: [usize; 2]) {
+        // SAFETY: nothing is read and written but what the caller vouches for; the trait asks for the instruction set.
+        unsafe {
+            let mut rows = [_mm512_setzero_ps(); 16];
+            for (p, row) in rows.iter_mut().enumerate() {
+                if p < vectors {
+                    *row = _mm512_loadu_ps(from.add(16 * p));
+                }
+            }
+            let columns = transpose(rows);
+            let mask = Self::mask(vectors);
+            for (c, column) in columns.into_iter().enumerate() {
+                if c < lanes {
+                    _mm512_mask_storeu_ps(to.add(c * stride), mask, column);
+                }
+            }
+        }
+    }
 });
+
+/// Transposes a square of 16 by 16: the squares of four within it, then their places.
+///
+/// # Safety
+/// The CPU has the instruction set.
+#[inline(always)]
+unsafe fn transpose(rows: [__m512; 16]) -> [__m512; 16] {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let mut quarters = rows;
+        for square in quarters.as_chunks_mut::<4>().0 {
+            let [a, b, c, d] = *square;
+            let pairs = |v, w| {
+                (_mm512_castps_pd(_mm512_unpacklo_ps(v, w)), _mm512_castps_pd(_mm512_unpackhi_ps(v, w)))
+            };
+            let ((ab_low, ab_high), (cd_low, cd_high)) = (pairs(a, b), pairs(c, d));
+            *square = [
+                _mm512_castpd_ps(_mm512_unpacklo_pd(ab_low, cd_low)),
+                _mm512_castpd_ps(_mm512_unpackhi_pd(ab_low, cd_low)),
+                _mm512_castpd_ps(_mm512_unpacklo_pd(ab_high, cd_high)),
+                _mm512_castpd_ps(_mm512_unpackhi_pd(ab_high, cd_high)),
+            ];
+        }
+        // quarter q of vector 4·r + i is column 4·q + i of rows 4·r to 4·r + 3
+        let mut columns = rows;
+        for i in 0..4 {
+            let even = |v, w| _mm512_shuffle_f32x4::<0b10_00_10_00>(v, w);
+            let odd = |v, w| _mm512_shuffle_f32x4::<0b11_01_11_01>(v, w);
+            let [a, b, c, d] = [quarters[i], quarters[4 + i], quarters[8 + i], quarters[12 + i]];
+            let (upper, lower) = ([even(a, b), odd(a, b)], [even(c, d), odd(c, d)]);
+            columns[i] = even(upper[0], lower[0]);
+            columns[4 + i] = even(upper[1], lower[1]);
+            columns[8 + i] = odd(upper[0], lower[0]);
+            columns[12 + i] = odd(upper[1], lower[1]);
+        }
+        columns
+    }
+}
 
 simd!(f64, __m512d, __mmask8, 8, [_mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_fmadd_pd], {
     unsafe fn relu(value: __m512d) -> __m512d {
