@@ -3,4 +3,5 @@
 mod arithmetic;
 mod backends;
 mod demand;
+mod in_place;
 mod networks;
