@@ -222,10 +222,10 @@ proptest! {
 #[test]
 fn rows_at_the_limits_of_plain_additions_stay_exact() {
     // 128 of the largest fraction, or 127 and the smallest that still fits; and one step beyond
-    for [terms, range] in [[128, 22], [128, 23], [129, 22], [256, 22], [127, 0]] {
+    for (terms, range) in [(128, 22), (128, 23), (129, 22), (256, 22), (127, 0)] {
         for lowest in [f32::MIN_POSITIVE, 1.0, f32::from_bits(1)] {
             let largest = lowest.max(f32::MIN_POSITIVE) * 2f32.powi(range) * (2.0 - f32::EPSILON);
-            let mut rows = vec![[largest, -largest]; terms as usize];
+            let mut rows = vec![[largest, -largest]; terms];
             rows[0] = [lowest * (1.0 + f32::EPSILON); 2];
             let (mut fast, mut slow) = ([ExactSum::default(); 2], [ExactSum::default(); 2]);
             LaneSums::<2>::new(&mut fast).add_rows(&rows);

@@ -258,7 +258,7 @@ mod tests {
             for offset in 0..125 {
                 for len in 1..30 {
                     let inside = (offset..offset + len).all(|place| {
-                        let (y, x) = ((place / 5 % 4) as i64, (place % 5) as i64);
+                        let [y, x] = [place / 5 % 4, place % 5].map(|at| i64::try_from(at).unwrap());
                         place < 120 && part.region().rows().contains(y) && part.region().cols().contains(x)
                     });
                     let same_plane = offset / 20 == (offset + len - 1) / 20;
@@ -283,14 +283,15 @@ mod tests {
         let layout = Layout::nchw([1, 1, 8, 8]).unwrap();
         let tensor = SharedTensor::from(ViewMut::new(&mut data, layout));
         std::thread::scope(|scope| {
-            for begin in 0..4 {
+            for begin in 0..4_u8 {
                 let tensor = &tensor;
                 scope.spawn(move || {
                     for _ in 0..200 {
                         // rows that overlap those of the neighbours
-                        let mut part = tensor.claim(region([begin, begin + 4], [0, 8]));
+                        let rows = [begin, begin + 4].map(i64::from);
+                        let mut part = tensor.claim(region(rows, [0, 8]));
                         let start = part.as_mut_ptr();
-                        for place in 8 * begin as usize..8 * (begin as usize + 4) {
+                        for place in 8 * usize::from(begin)..8 * (usize::from(begin) + 4) {
                             // SAFETY: a place in the region of the part.
                             unsafe { *start.add(place) += 1.0 };
                         }
