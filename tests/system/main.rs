@@ -4,5 +4,6 @@ mod arithmetic;
 mod backends;
 mod demand;
 mod fused;
+mod in_place;
 mod networks;
 mod winograd;

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Kernel, Partial, Reduction};
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View, ViewMut};
 
 use crate::{Isa, conv, ops};
 
@@ -25,6 +25,24 @@ pub(crate) fn compute<T: Element>(
         compute_f32(isa, kernel, same.slice(packed), same.views(inputs), same.output(output), region);
     } else if let Some(same) = Same::<T, f64>::proof() {
         compute_f64(isa, kernel, same.slice(packed), same.views(inputs), same.output(output), region);
+    } else {
+        panic!("no kernels for elements of type {}", std::any::type_name::<T>());
+    }
+}
+
+/// Computes `region` of the output of a convolution into a part of a window.
+pub(crate) fn compute_part<T: Element>(
+    isa: Isa,
+    kernel: &Kernel,
+    packed: &[T],
+    inputs: &[View<'_, T>],
+    output: PartMut<'_, T>,
+    region: Region<2>,
+) {
+    if let Some(same) = Same::<T, f32>::proof() {
+        convolve_f32(isa, kernel, same.slice(packed), same.views(inputs), same.part(output), region);
+    } else if let Some(same) = Same::<T, f64>::proof() {
+        convolve_f64(isa, kernel, same.slice(packed), same.views(inputs), same.part(output), region);
     } else {
         panic!("no kernels for elements of type {}", std::any::type_name::<T>());
     }
@@ -49,7 +67,7 @@ pub(crate) fn reduce<T: Element>(
 }
 
 macro_rules! compiled {
-    ($element:ty, $compute:ident, $reduce:ident) => {
+    ($element:ty, $compute:ident, $convolve:ident, $reduce:ident) => {
         #[inline(never)]
         fn $compute(
             isa: Isa,
@@ -64,10 +82,22 @@ macro_rules! compiled {
                 | Kernel::Conv2dWinograd { .. }
                 | Kernel::ConvThen { .. }
                 | Kernel::Conv2dBackwardInput { .. } => {
-                    conv::compute(isa, kernel, packed, inputs, output, region);
+                    $convolve(isa, kernel, packed, inputs, output.into(), region);
                 }
                 _ => ops::compute(isa, kernel, packed, inputs, output, region),
             }
+        }
+
+        #[inline(never)]
+        fn $convolve(
+            isa: Isa,
+            kernel: &Kernel,
+            packed: &[$element],
+            inputs: &[View<'_, $element>],
+            output: PartMut<'_, $element>,
+            region: Region<2>,
+        ) {
+            conv::compute(isa, kernel, packed, inputs, output, region);
         }
 
         #[inline(never)]
@@ -88,8 +118,8 @@ macro_rules! compiled {
         }
     };
 }
-compiled!(f32, compute_f32, reduce_f32);
-compiled!(f64, compute_f64, reduce_f64);
+compiled!(f32, compute_f32, convolve_f32, reduce_f32);
+compiled!(f64, compute_f64, convolve_f64, reduce_f64);
 
 /// The proof that `T` and `U` are one type.
 #[derive(Clone, Copy)]
@@ -119,6 +149,12 @@ impl<T: Element, U: Element> Same<T, U> {
         let mut output = std::mem::ManuallyDrop::new(output);
         // SAFETY: `T` and `U` are one type; the original is not used again.
         unsafe { std::ptr::from_mut(&mut output).cast::<ViewMut<'a, U>>().read() }
+    }
+
+    fn part<'a>(self, part: PartMut<'a, T>) -> PartMut<'a, U> {
+        let mut part = std::mem::ManuallyDrop::new(part);
+        // SAFETY: `T` and `U` are one type; the original is neither used nor dropped again.
+        unsafe { std::ptr::from_mut(&mut part).cast::<PartMut<'a, U>>().read() }
     }
 
     fn partial(self, partial: &mut Partial<T>) -> &mut Partial<U> {

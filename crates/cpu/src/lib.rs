@@ -35,7 +35,7 @@ pub use isa::{Isa, IsaError};
 
 use tiled_geometry::Region;
 use tiled_kernel::{Backend, Costs, Kernel, Partial, Reduction};
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View, ViewMut};
 
 /// The CPU backend for one instruction set.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +117,20 @@ impl<T: Element> Backend<T> for CpuBackend {
         concrete::compute(self.isa, kernel, packed, inputs, output, region);
     }
 
+    fn compute_part(
+        &self,
+        kernel: &Kernel,
+        packed: &[T],
+        inputs: &[View<'_, T>],
+        output: PartMut<'_, T>,
+        region: Region<2>,
+    ) {
+        if region.is_empty() {
+            return;
+        }
+        concrete::compute_part(self.isa, kernel, packed, inputs, output, region);
+    }
+
     fn partial_len(&self, reduction: &Reduction) -> usize {
         match reduction {
             Reduction::ConvWeight(geometry) => conv::partial_len::<T>(self.isa, geometry),
@@ -151,6 +165,21 @@ impl<T: Element> Backend<T> for CpuBackend {
 
     fn reserve(&self, elements: usize) {
         scratch::reserve::<T>(elements);
+    }
+
+    fn reads_planes(&self, kernel: &Kernel, _input: usize) -> bool {
+        conv::reads_planes::<T>(self.isa, kernel)
+    }
+
+    fn reduces_planes(&self, reduction: &Reduction, input: usize) -> bool {
+        match reduction {
+            Reduction::ConvWeight(geometry) => conv::reduces_planes::<T>(self.isa, geometry, input),
+            _ => false,
+        }
+    }
+
+    fn writes_planes(&self, kernel: &Kernel) -> bool {
+        conv::writes_planes::<T>(self.isa, kernel)
     }
 
     fn costs(&self) -> Costs {

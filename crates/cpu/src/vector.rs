@@ -65,6 +65,25 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     /// `a − b`.
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    /// Writes lanes apart: lane `c` of the vector at `from + p·LANES` to `to + c·stride + p`, for `p` below `vectors`
+    /// and `c` below `lanes`, both at most `LANES`.
+    ///
+    /// # Safety
+    /// `from` is valid for reading the vectors; `to` is valid for what is written.
+    #[inline(always)]
+    unsafe fn store_lanes(
+        from: *const Self::E,
+        to: *mut Self::E,
+        stride: usize,
+        [vectors, lanes]: [usize; 2],
+    ) {
+        for c in 0..lanes {
+            for p in 0..vectors {
+                // SAFETY: passed on to the caller.
+                unsafe { *to.add(c * stride + p) = *from.add(p * Self::LANES + c) };
+            }
+        }
+    }
     /// `a·b + c`; one rounding where the instruction set has it.
     unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// `max(value, 0)`; NaN stays NaN, and negative zero becomes zero.
@@ -111,6 +130,19 @@ pub(crate) fn run<T: Element>(isa: Isa, routine: impl Routine) {
         DType::F32 => routine.run::<portable::Portable<f32, 4>>(),
         DType::F64 => routine.run::<portable::Portable<f64, 2>>(),
     }
+}
+
+/// Fetches the line of the first cache that an element lies in, if there is one.
+#[inline(always)]
+pub(crate) fn prefetch<E>(element: *const E) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which does nothing where the address is not valid; every x86-64 has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(element.cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = element;
 }
 
 /// The lanes of the vectors of this instruction set and type.

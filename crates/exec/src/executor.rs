@@ -13,6 +13,7 @@ use tiled_graph::{Action, Parameters, Plan};
 use tiled_kernel::{Backend, Kernel, Partial};
 use tiled_tensor::{AlignedBuffer, Element};
 
+use crate::in_place::InPlace;
 use crate::lane::{Lane, SweepContext};
 use crate::store::Stores;
 use crate::{ExecError, Progress, Sink, Source, finalise};
@@ -350,6 +351,7 @@ impl<'b, T: Element> Executor<'b, T> {
                 derived: &self.derived,
                 stores: &self.stores,
                 io,
+                in_place: InPlace::new(plan, sweep, self.backend, io),
                 step: &|| {
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     progress.step(done, total, "steps");

@@ -4,10 +4,11 @@ use tiled_geometry::{Interval, Region};
 use tiled_graph::program::{NodeKind, Param, SinkRole, SourceRole};
 use tiled_graph::{Action, Call, Plan, SweepPlan};
 use tiled_kernel::{Backend, Kernel, MAX_INPUTS, Partial};
-use tiled_tensor::{AlignedBuffer, Element, Layout, View, ViewMut};
+use tiled_tensor::{AlignedBuffer, Element, Layout, PartMut, View, ViewMut};
 
 use crate::ExecError;
 use crate::executor::Io;
+use crate::in_place::InPlace;
 use crate::store::Stores;
 
 /// What the lanes of a sweep share.
@@ -20,6 +21,7 @@ pub(crate) struct SweepContext<'a, T: Element> {
     pub(crate) derived: &'a [Vec<T>],
     pub(crate) stores: &'a Stores<T>,
     pub(crate) io: &'a Io<'a, T>,
+    pub(crate) in_place: InPlace<'a, T>,
     pub(crate) step: &'a (dyn Fn() -> Result<(), ExecError> + Sync),
 }
 
@@ -29,6 +31,8 @@ pub(crate) struct Lane<'a, T: Element> {
     partials: &'a mut [Partial<T>],
     layouts: Vec<Layout>,
     held: Vec<Interval>,
+    /// Whether the sink already has what a node computes.
+    is_written: Vec<bool>,
 }
 
 impl<'a, T: Element> Lane<'a, T> {
@@ -40,7 +44,7 @@ impl<'a, T: Element> Lane<'a, T> {
             slots.push(slot);
             rest = tail;
         }
-        Self { slots, partials, layouts: Vec::new(), held: Vec::new() }
+        Self { slots, partials, layouts: Vec::new(), held: Vec::new(), is_written: Vec::new() }
     }
 
     /// Runs one tile; allocates only before its first step.
@@ -57,6 +61,8 @@ impl<'a, T: Element> Lane<'a, T> {
         }
         self.held.clear();
         self.held.resize(count, Interval::EMPTY);
+        self.is_written.clear();
+        self.is_written.resize(count, false);
         sweep
             .schedule(&context.plan.program, tile[0])
             .run(|call| self.call(context, call), || (context.step)())
@@ -66,6 +72,10 @@ impl<'a, T: Element> Lane<'a, T> {
         let place = call.place;
         let region = Region::from_rows_cols(call.rows, self.layouts[place].cols());
         match context.sweep.sweep.nodes[place].action {
+            Action::Load(_) if context.in_place.source(place).is_some() => {
+                self.held[place] = Interval::new(call.low, call.rows.end());
+                Ok(())
+            }
             Action::Load(role) => {
                 self.write_window(context, call, |_, window| load(context, role, region, window))
             }
@@ -73,6 +83,17 @@ impl<'a, T: Element> Lane<'a, T> {
                 let id = context.sweep.sweep.nodes[place].node;
                 let kernel =
                     context.kernels[id].as_ref().expect("invariant: nodes that compute have a kernel");
+                if let Some(sink) = context.in_place.sink(place).filter(|_| !region.is_empty()) {
+                    let (inputs, count) = self.inputs(context, place);
+                    let mut compute = |part: PartMut<'_, T>| {
+                        let packed = &context.packed[id];
+                        context.backend.compute_part(kernel, packed, &inputs[..count], part, region);
+                    };
+                    self.is_written[place] = sink.write_in_place(region, &mut compute)?;
+                    if self.is_written[place] {
+                        return Ok(());
+                    }
+                }
                 self.write_window(context, call, |inputs, window| {
                     context.backend.compute(kernel, &context.packed[id], inputs, window.reborrow(), region);
                     Ok(())
@@ -89,12 +110,10 @@ impl<'a, T: Element> Lane<'a, T> {
                     return Ok(());
                 }
                 let operand = context.sweep.sweep.nodes[place].operands[0];
-                let window = view(
-                    &self.slots,
-                    context.sweep.slots[operand],
-                    self.layouts[operand],
-                    self.held[operand],
-                );
+                if self.is_written[operand] {
+                    return Ok(());
+                }
+                let window = self.window(context, operand);
                 match (role, context.io.sink(role)) {
                     (SinkRole::Store(store), _) => context.stores.write(store, region, &window)?,
                     (_, Some(sink)) => sink.write(region, &window)?,
@@ -146,30 +165,29 @@ impl<'a, T: Element> Lane<'a, T> {
         self.partials[reduction] = partial;
     }
 
-    fn inputs(&self, context: &SweepContext<'_, T>, place: usize) -> ([View<'_, T>; MAX_INPUTS], usize) {
+    fn inputs<'v>(
+        &'v self,
+        context: &SweepContext<'v, T>,
+        place: usize,
+    ) -> ([View<'v, T>; MAX_INPUTS], usize) {
         let operands = &context.sweep.sweep.nodes[place].operands;
-        let window = |operand: usize| {
-            view(&self.slots, context.sweep.slots[operand], self.layouts[operand], self.held[operand])
-        };
         let nothing = View::new(&[], empty_layout(0, 0, 1));
         let mut inputs = [nothing; MAX_INPUTS];
         for (input, operand) in inputs.iter_mut().zip(operands) {
-            *input = window(*operand);
+            *input = self.window(context, *operand);
         }
         (inputs, operands.len())
     }
-}
 
-fn view<'v, T: Element>(
-    slots: &'v [&mut [T]],
-    slot: Option<usize>,
-    layout: Layout,
-    held: Interval,
-) -> View<'v, T> {
-    match slot {
-        Some(slot) => View::new(&*slots[slot], layout.with_rows(held)),
-        // nobody ever needs it: a convolution whose outputs all lie in its padding
-        None => View::new(&[], empty_layout(layout.batch(), layout.channels(), layout.block())),
+    /// What holds the value of a node at the moment.
+    fn window<'v>(&'v self, context: &SweepContext<'v, T>, place: usize) -> View<'v, T> {
+        let (layout, held) = (self.layouts[place], self.held[place]);
+        match (context.in_place.source(place), context.sweep.slots[place]) {
+            (Some(tensor), _) => View::new(tensor.data(), tensor.layout().with_rows(held)),
+            (None, Some(slot)) => View::new(&*self.slots[slot], layout.with_rows(held)),
+            // nobody ever needs it: a convolution whose outputs all lie in its padding
+            (None, None) => View::new(&[], empty_layout(layout.batch(), layout.channels(), layout.block())),
+        }
     }
 }
 

@@ -38,6 +38,7 @@ mod error;
 mod executor;
 mod file;
 mod finalise;
+mod in_place;
 mod lane;
 mod npy;
 mod optim;

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use tiled_geometry::Region;
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View, ViewMut};
 
 use crate::{Costs, ExactSum, Extremum, Kernel, Partial, Reduction};
 
@@ -66,6 +66,23 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
         region: Region<2>,
     );
 
+    /// The same into a part of a window of planes whose other parts others have, for a kernel of which
+    /// [`Backend::writes_planes`] holds.
+    ///
+    /// # Panics
+    /// As [`Backend::compute`], and for other kernels.
+    fn compute_part(
+        &self,
+        kernel: &Kernel,
+        packed: &[T],
+        inputs: &[View<'_, T>],
+        output: PartMut<'_, T>,
+        region: Region<2>,
+    ) {
+        let _ = (packed, inputs, output, region);
+        panic!("{} writes no parts of windows", kernel.name());
+    }
+
     /// The elements that each thread needs beside the windows while it carries out this kernel.
     fn scratch_len(&self, kernel: &Kernel) -> usize {
         let _ = kernel;
@@ -116,6 +133,26 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
     fn unpack(&self, reduction: &Reduction, values: &[T], result: &mut [T]) {
         let _ = reduction;
         result.copy_from_slice(values);
+    }
+
+    /// Whether a kernel reads an input whose window has blocks of one channel (plain NCHW) about as fast as one in
+    /// blocks of [`Backend::block`], so that it is not worth regrouping for it.
+    fn reads_planes(&self, kernel: &Kernel, input: usize) -> bool {
+        let _ = (kernel, input);
+        false
+    }
+
+    /// The same for an input of a reduction.
+    fn reduces_planes(&self, reduction: &Reduction, input: usize) -> bool {
+        let _ = (reduction, input);
+        false
+    }
+
+    /// Whether a kernel writes a window with blocks of one channel (plain NCHW) faster than one in blocks of
+    /// [`Backend::block`] that is regrouped after it, by [`Backend::compute_part`].
+    fn writes_planes(&self, kernel: &Kernel) -> bool {
+        let _ = kernel;
+        false
     }
 
     /// What work costs.

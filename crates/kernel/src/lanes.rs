@@ -1,8 +1,9 @@
 //! Exact sums of many values at the speed of ordinary ones.
 
-use tiled_tensor::Element;
+use tiled_tensor::{DType, Element};
 
 use crate::ExactSum;
+use crate::narrow::{self, NarrowSums};
 
 /// Exact sums of `L` interleaved sequences, as channel-blocked rows hold them: lane `i` belongs to sum `i`.
 ///
@@ -38,6 +39,7 @@ pub struct LaneSums<'a, const L: usize> {
     sums: &'a mut [ExactSum],
     rows: [[f64; L]; ROWS],
     len: usize,
+    narrow: NarrowSums<L>,
 }
 
 impl<'a, const L: usize> LaneSums<'a, L> {
@@ -48,7 +50,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     #[must_use]
     pub fn new(sums: &'a mut [ExactSum]) -> Self {
         assert!(sums.len() <= L, "{} sums for {L} lanes", sums.len());
-        Self { sums, rows: [[0.0; L]; ROWS], len: 0 }
+        Self { sums, rows: [[0.0; L]; ROWS], len: 0, narrow: NarrowSums::new() }
     }
 
     /// Adds a value to each sum.
@@ -64,6 +66,51 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         if self.len == ROWS {
             self.flush();
         }
+    }
+
+    /// Adds rows of values, one to each sum; `f32` values of similar sizes several times faster than one by one.
+    #[inline(always)]
+    pub fn add_rows<T: Element>(&mut self, rows: &[[T; L]]) {
+        for rows in rows.chunks(narrow::TERMS) {
+            if T::DTYPE == DType::F32 && self.add_narrow(rows) {
+                continue;
+            }
+            for row in rows {
+                let mut values = [0.0; L];
+                for (value, element) in values.iter_mut().zip(row) {
+                    *value = element.to_f64();
+                }
+                self.add(values);
+            }
+        }
+    }
+
+    /// Adds at most [`narrow::TERMS`] rows of `f32` values by plain additions; false where those would round.
+    #[inline(always)]
+    fn add_narrow<T: Element>(&mut self, rows: &[[T; L]]) -> bool {
+        let lanes = self.sums.len();
+        let own = NarrowSums::of(rows);
+        let both = self.narrow.with(&own);
+        if both.is_exact(lanes) {
+            self.narrow = both;
+            return true;
+        }
+        if own.is_exact(lanes) {
+            self.flush_narrow();
+            self.narrow = own;
+            return true;
+        }
+        false
+    }
+
+    fn flush_narrow(&mut self) {
+        if self.narrow.is_empty() {
+            return;
+        }
+        for (sum, value) in self.sums.iter_mut().zip(self.narrow.sums) {
+            sum.add(value);
+        }
+        self.narrow = NarrowSums::new();
     }
 
     /// Adds to each sum the product of two values without rounding it.
@@ -96,6 +143,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         let lanes = self.sums.len();
         fold(&self.rows[..self.len], lanes, |lane, part| self.sums[lane].add(part));
         self.len = 0;
+        self.flush_narrow();
     }
 }
 

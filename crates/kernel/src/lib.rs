@@ -44,6 +44,7 @@ mod backend;
 mod costs;
 mod exact;
 mod lanes;
+mod narrow;
 mod partial;
 mod reference;
 mod spec;

@@ -189,6 +189,52 @@ proptest! {
         prop_assert_eq!(fast, slow);
         prop_assert_eq!(fast_products, slow_products);
     }
+
+    #[test]
+    fn rows_equal_one_by_one(
+        // from all alike to further apart than plain additions allow, a few special
+        rows in prop::collection::vec(prop::array::uniform4((-1.0_f32..1.0, 0..32_i32)), 0..700),
+        spread in 0.0..1.5_f32,
+        special in prop::option::of((0..700_usize, any::<f32>())),
+        taken in 1..300_usize,
+    ) {
+        let mut rows: Vec<[f32; 4]> =
+            rows.iter().map(|row| row.map(|(value, e)| value * (-spread * e as f32).exp2())).collect();
+        if let Some((at, value)) = special && at < rows.len() {
+            rows[at][at % 3] = value;
+        }
+        for row in rows.iter_mut().step_by(7) {
+            *row = [0.0, -0.0, row[2], f32::NAN]; // the fourth lane is padding
+        }
+        let (mut fast, mut slow) = ([ExactSum::default(); 3], [ExactSum::default(); 3]);
+        let mut lanes = LaneSums::<4>::new(&mut fast);
+        for rows in rows.chunks(taken) {
+            lanes.add_rows(rows);
+        }
+        drop(lanes);
+        for row in &rows {
+            (0..3).for_each(|lane| slow[lane].add(f64::from(row[lane])));
+        }
+        prop_assert_eq!(fast, slow);
+    }
+}
+
+#[test]
+fn rows_at_the_limits_of_plain_additions_stay_exact() {
+    // 128 of the largest fraction, or 127 and the smallest that still fits; and one step beyond
+    for (terms, range) in [(128, 22), (128, 23), (129, 22), (256, 22), (127, 0)] {
+        for lowest in [f32::MIN_POSITIVE, 1.0, f32::from_bits(1)] {
+            let largest = lowest.max(f32::MIN_POSITIVE) * 2f32.powi(range) * (2.0 - f32::EPSILON);
+            let mut rows = vec![[largest, -largest]; terms];
+            rows[0] = [lowest * (1.0 + f32::EPSILON); 2];
+            let (mut fast, mut slow) = ([ExactSum::default(); 2], [ExactSum::default(); 2]);
+            LaneSums::<2>::new(&mut fast).add_rows(&rows);
+            for row in &rows {
+                (0..2).for_each(|lane| slow[lane].add(f64::from(row[lane])));
+            }
+            assert_eq!(fast, slow, "{terms} terms, {range} bits above {lowest}");
+        }
+    }
 }
 
 #[test]

@@ -34,6 +34,7 @@
 mod buffer;
 mod element;
 mod layout;
+mod shared;
 mod tensor;
 mod transpose;
 mod view;
@@ -41,6 +42,7 @@ mod view;
 pub use buffer::AlignedBuffer;
 pub use element::{DType, Element};
 pub use layout::{Layout, LayoutError};
+pub use shared::{Borrowed, PartMut, SharedTensor};
 pub use tensor::Tensor;
 pub use transpose::transpose;
 pub use view::{View, ViewMut};

@@ -56,6 +56,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
         let phase = first % source.run;
         let (mut col, mut start) = (source.col, self.target.start);
         for _ in 0..self.count {
+            self.target.prefetch(start);
             // SAFETY: the source holds what it names, the packed weights are as long as the terms, and the buffer
             // holds MAX_SPAN pixels.
             unsafe {

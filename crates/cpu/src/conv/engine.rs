@@ -2,7 +2,7 @@
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::Activation;
-use tiled_tensor::{Element, Layout, View, ViewMut};
+use tiled_tensor::{Element, Layout, PartMut, View};
 
 use super::activate;
 use super::class::{Class, index, signed};
@@ -24,12 +24,12 @@ pub(super) fn compute<T: Element>(
     tail: Tail<'_, T>,
     packed: &[T],
     input: View<'_, T>,
-    output: ViewMut<'_, T>,
+    mut output: PartMut<'_, T>,
     region: Region<2>,
 ) {
-    check(problem, input.layout(), output.layout(), region);
-    tail.check(problem.outputs(), problem.lanes, region);
-    let output = SharedOutput::new(output);
+    check(problem, input.layout(), &output, region);
+    tail.check(output.layout(), problem.lanes, region);
+    let output = SharedOutput::new(&mut output);
     if problem.leaves_gaps() {
         fill_bias(isa, problem, tail.activation, packed, &output, region);
     }
@@ -37,7 +37,7 @@ pub(super) fn compute<T: Element>(
 }
 
 /// Asserts what the loads and stores of the kernels rely on.
-fn check(problem: &Problem, input: &Layout, output: &Layout, region: Region<2>) {
+fn check<T: Element>(problem: &Problem, input: &Layout, output: &PartMut<'_, T>, region: Region<2>) {
     let need: [Interval; 2] = std::array::from_fn(|i| {
         let window = problem.conv.windows[i];
         let axis = region.axis(i);
@@ -51,6 +51,7 @@ fn check(problem: &Problem, input: &Layout, output: &Layout, region: Region<2>) 
         "output window {} lacks part of {region}",
         output.region()
     );
+    let output = output.layout();
     let whole = Region::whole(problem.output_extents());
     assert!(whole.contains_region(region), "region {region} leaves the output {whole}");
     assert_eq!(input.channels(), problem.inputs(), "input channels");

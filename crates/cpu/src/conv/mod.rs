@@ -20,7 +20,7 @@ mod winograd;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Activation, Conv, Kernel};
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
 use crate::{Isa, vector};
 use problem::{Path, Problem};
@@ -133,7 +133,7 @@ pub(crate) fn compute<T: Element>(
     kernel: &Kernel,
     packed: &[T],
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     assert_eq!(packed.len(), packed_len::<T>(isa, kernel), "{}: length of the packed weight", kernel.name());
@@ -183,6 +183,34 @@ pub(crate) fn unpack_weight<T: Element>(isa: Isa, conv: &Conv, values: &[T], res
     assert_eq!(result.len(), conv.weight_len(), "conv2d_backward_weight: length of the weight");
     for classes in problem.classes() {
         problem.visit(&classes, |from, to| result[to] = values[from]);
+    }
+}
+
+/// Whether a convolution reads planes in place as fast as channel blocks: where no tile reads outside the image,
+/// since its columns are then copied, for planes channel by channel.
+pub(crate) fn reads_planes<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
+    let Kernel::Conv2d { conv, .. } = kernel else { return false };
+    let problem = Problem::of_kernel::<T>(isa, kernel);
+    problem.path == Path::Dense && conv.windows[1].padding() == 0 && conv.windows[1].stride() <= 2
+}
+
+/// The same for the gradient for the weights: the inputs, but not the gradients, which are read as vectors.
+pub(crate) fn reduces_planes<T: Element>(isa: Isa, conv: &Conv, input: usize) -> bool {
+    let is_dense = Problem::for_weights::<T>(isa, conv).path == Path::Dense;
+    input == 0 && is_dense && conv.windows[1].padding() == 0
+}
+
+/// Whether a convolution writes planes from registers: vectors of channels whose pixels lie side by side.
+pub(crate) fn writes_planes<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
+    let (Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. }) = kernel else {
+        return false;
+    };
+    let problem = Problem::of_kernel::<T>(isa, kernel);
+    let apart = problem.transposed && conv.windows[1].stride() > 1;
+    match problem.path {
+        Path::Dense | Path::Lanes => !apart,
+        // their outputs have no blocks in any window
+        Path::Dot | Path::Planar => true,
     }
 }
 

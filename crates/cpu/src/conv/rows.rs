@@ -4,17 +4,26 @@ use tiled_tensor::Element;
 
 use crate::vector::{MAX_LANES, Micro, Simd};
 
-/// Sums of input channels times gradients over neighbouring pixels.
+/// Where the inputs and the gradients of a row of the image begin.
+#[derive(Clone, Copy)]
+pub(super) struct Line<E> {
+    pub(super) x: *const E,
+    pub(super) gradients: *const E,
+}
+
+/// Sums of input channels times gradients over neighbouring pixels of some lines, one line after another.
 ///
 /// # Safety
-/// `x` is readable at `r·row_step + j·pixel_step` (a row step of one where inputs are blocked), `gradients` for a
-/// vector at `v·vector_step + j·gradient_step`; `sums` is valid for `R·V` vectors and nothing else uses it.
+/// In each line `x` is readable at `x_offset + r·row_step + j·pixel_step` (a row step of one where inputs are blocked),
+/// `gradients` for a vector at `gradient_offset + v·vector_step + j·gradient_step`; `sums` is valid for `R·V` vectors
+/// and nothing else uses it.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<E> {
-    pub(super) x: *const E,
+pub(super) struct Rows<'a, E> {
+    pub(super) lines: &'a [Line<E>],
+    pub(super) x_offset: usize,
     pub(super) row_step: usize,
     pub(super) pixel_step: usize,
-    pub(super) gradients: *const E,
+    pub(super) gradient_offset: usize,
     pub(super) gradient_step: usize,
     pub(super) vector_step: usize,
     pub(super) pixels: usize,
@@ -22,9 +31,11 @@ pub(super) struct Rows<E> {
 }
 
 /// [`Rows`] for `R` input channels by `V` vectors of output channels.
-struct RowTile<E, const R: usize, const V: usize, const BLOCKED: bool>(Rows<E>);
+struct RowTile<'a, E, const R: usize, const V: usize, const BLOCKED: bool>(Rows<'a, E>);
 
-impl<E: Element, const R: usize, const V: usize, const BLOCKED: bool> Micro<E> for RowTile<E, R, V, BLOCKED> {
+impl<E: Element, const R: usize, const V: usize, const BLOCKED: bool> Micro<E>
+    for RowTile<'_, E, R, V, BLOCKED>
+{
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self) {
         let rows = self.0;
@@ -37,20 +48,23 @@ impl<E: Element, const R: usize, const V: usize, const BLOCKED: bool> Micro<E> f
                     *sum = S::load(rows.sums.add((r * V + v) * S::LANES));
                 }
             }
-            let (mut x, mut gradients) = (rows.x, rows.gradients);
-            for _ in 0..rows.pixels {
-                let mut vectors = [S::splat(E::ZERO); V];
-                for (v, vector) in vectors.iter_mut().enumerate() {
-                    *vector = S::load(gradients.add(v * rows.vector_step));
-                }
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let value = S::splat(*x.add(r * row_step));
-                    for (sum, vector) in sums.iter_mut().zip(vectors) {
-                        *sum = S::mul_add(value, vector, *sum);
+            for line in rows.lines {
+                let mut x = line.x.wrapping_add(rows.x_offset);
+                let mut gradients = line.gradients.wrapping_add(rows.gradient_offset);
+                for _ in 0..rows.pixels {
+                    let mut vectors = [S::splat(E::ZERO); V];
+                    for (v, vector) in vectors.iter_mut().enumerate() {
+                        *vector = S::load(gradients.add(v * rows.vector_step));
                     }
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        let value = S::splat(*x.add(r * row_step));
+                        for (sum, vector) in sums.iter_mut().zip(vectors) {
+                            *sum = S::mul_add(value, vector, *sum);
+                        }
+                    }
+                    x = x.wrapping_add(rows.pixel_step);
+                    gradients = gradients.wrapping_add(rows.gradient_step);
                 }
-                x = x.wrapping_add(rows.pixel_step);
-                gradients = gradients.wrapping_add(rows.gradient_step);
             }
             for (r, sums) in sums.iter().enumerate() {
                 for (v, sum) in sums.iter().enumerate() {
@@ -69,7 +83,7 @@ pub(super) fn height<S: Simd>(left: usize, vectors: usize) -> usize {
 
 /// # Safety
 /// As for [`Rows`] with this many rows, one of [`height`], and vectors.
-pub(super) unsafe fn run_rows<S: Simd>(rows: Rows<S::E>, [count, vectors]: [usize; 2], blocked: bool) {
+pub(super) unsafe fn run_rows<S: Simd>(rows: Rows<'_, S::E>, [count, vectors]: [usize; 2], blocked: bool) {
     macro_rules! tile {
         ($rows:literal, $vectors:literal, $blocked:literal) => {
             // SAFETY: passed on to the caller.
@@ -106,15 +120,15 @@ pub(super) unsafe fn run_rows<S: Simd>(rows: Rows<S::E>, [count, vectors]: [usiz
 /// # Safety
 /// As for [`Rows`], with inputs readable for two more columns; sums of channel c at tap t lie `t·tap_sums + c` times
 /// `V` vectors from the first.
-pub(super) struct PlaneTile<E, const C: usize, const V: usize> {
-    pub(super) rows: Rows<E>,
+pub(super) struct PlaneTile<'a, E, const C: usize, const V: usize> {
+    pub(super) rows: Rows<'a, E>,
     pub(super) tap_sums: usize,
 }
 
 /// Neighbouring taps that share the gradients of [`PlaneTile`].
 pub(super) const TAPS: usize = 3;
 
-impl<E: Element, const C: usize, const V: usize> Micro<E> for PlaneTile<E, C, V> {
+impl<E: Element, const C: usize, const V: usize> Micro<E> for PlaneTile<'_, E, C, V> {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self) {
         let rows = self.rows;
@@ -128,22 +142,25 @@ impl<E: Element, const C: usize, const V: usize> Micro<E> for PlaneTile<E, C, V>
                     }
                 }
             }
-            let (mut x, mut gradients) = (rows.x, rows.gradients);
-            for _ in 0..rows.pixels {
-                let mut vectors = [S::splat(E::ZERO); V];
-                for (v, vector) in vectors.iter_mut().enumerate() {
-                    *vector = S::load(gradients.add(v * rows.vector_step));
-                }
-                for (c, sums) in sums.iter_mut().enumerate() {
-                    for (t, sums) in sums.iter_mut().enumerate() {
-                        let value = S::splat(*x.add(c * rows.row_step + t));
-                        for (sum, vector) in sums.iter_mut().zip(vectors) {
-                            *sum = S::mul_add(value, vector, *sum);
+            for line in rows.lines {
+                let mut x = line.x.wrapping_add(rows.x_offset);
+                let mut gradients = line.gradients.wrapping_add(rows.gradient_offset);
+                for _ in 0..rows.pixels {
+                    let mut vectors = [S::splat(E::ZERO); V];
+                    for (v, vector) in vectors.iter_mut().enumerate() {
+                        *vector = S::load(gradients.add(v * rows.vector_step));
+                    }
+                    for (c, sums) in sums.iter_mut().enumerate() {
+                        for (t, sums) in sums.iter_mut().enumerate() {
+                            let value = S::splat(*x.add(c * rows.row_step + t));
+                            for (sum, vector) in sums.iter_mut().zip(vectors) {
+                                *sum = S::mul_add(value, vector, *sum);
+                            }
                         }
                     }
+                    x = x.wrapping_add(rows.pixel_step);
+                    gradients = gradients.wrapping_add(rows.gradient_step);
                 }
-                x = x.wrapping_add(rows.pixel_step);
-                gradients = gradients.wrapping_add(rows.gradient_step);
             }
             for (c, sums) in sums.iter().enumerate() {
                 for (t, sums) in sums.iter().enumerate() {
@@ -160,7 +177,11 @@ impl<E: Element, const C: usize, const V: usize> Micro<E> for PlaneTile<E, C, V>
 ///
 /// # Safety
 /// As for [`PlaneTile`] with this many channels and vectors.
-pub(super) unsafe fn run_planes<S: Simd>(rows: Rows<S::E>, [count, vectors]: [usize; 2], tap_sums: usize) {
+pub(super) unsafe fn run_planes<S: Simd>(
+    rows: Rows<'_, S::E>,
+    [count, vectors]: [usize; 2],
+    tap_sums: usize,
+) {
     macro_rules! tile {
         ($channels:literal, $vectors:literal) => {
             // SAFETY: passed on to the caller.

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use rayon::prelude::*;
-use tiled_tensor::{Element, Layout, ViewMut};
+use tiled_tensor::{Element, Layout, PartMut};
 
 /// Work below this many operations is not worth waking a thread for: about 50 µs on one core.
 const WORTH_SHARING: f64 = 8e6;
@@ -37,7 +37,7 @@ pub(super) fn for_pieces(pieces: usize, body: impl Fn(usize) + Sync + Send) {
     (0..pieces).into_par_iter().with_max_len(1).for_each(body);
 }
 
-/// A window that several threads write at once, each its own elements.
+/// A part of a window that several threads write at once, each its own elements.
 #[derive(Clone, Copy)]
 pub(super) struct SharedOutput<'a, T> {
     start: *mut T,
@@ -46,9 +46,8 @@ pub(super) struct SharedOutput<'a, T> {
 }
 
 impl<'a, T: Element> SharedOutput<'a, T> {
-    pub(super) fn new(mut view: ViewMut<'a, T>) -> Self {
-        let layout = *view.layout();
-        Self { start: view.data_mut().as_mut_ptr(), layout, borrow: PhantomData }
+    pub(super) fn new(part: &'a mut PartMut<'_, T>) -> Self {
+        Self { start: part.as_mut_ptr(), layout: *part.layout(), borrow: PhantomData }
     }
 
     pub(super) fn layout(&self) -> &Layout {

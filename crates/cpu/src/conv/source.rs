@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use tiled_tensor::Element;
 
 use super::class::{index, signed};
-use crate::vector::{MAX_LANES, Simd};
+use crate::vector::{MAX_LANES, Micro, Simd, prefetch};
 
 /// The most pixels of input that a tile copies at once; enough for 7 taps under tiles of stride two.
 pub(super) const MAX_SPAN: usize = 40;
@@ -189,6 +189,19 @@ impl<E: Element> Source<E> {
     }
 }
 
+impl<E: Element> Target<E> {
+    /// Fetches the lines of planes that a tile from `start` on will write: stores to as many planes at once would
+    /// otherwise wait for memory, and for each other.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, start: *mut E) {
+        if self.block == 1 {
+            for channel in self.channel..self.channel + self.channels {
+                prefetch(start.wrapping_add(channel * self.block_stride));
+            }
+        }
+    }
+}
+
 /// Applies the activation and writes a tile.
 ///
 /// # Safety
@@ -220,8 +233,45 @@ pub(super) unsafe fn finish<S: Simd, const P: usize, const V: usize>(
                 for (p, pixel) in sums.iter().enumerate() {
                     S::store(buffer.add(p * S::LANES), pixel[v]);
                 }
-                scatter(target, start, v * S::LANES, S::LANES, P, buffer);
+                let first = v * S::LANES;
+                if target.block == 1 && target.step == 1 {
+                    let start = start.add((target.channel + first) * target.block_stride);
+                    let channels = S::LANES.min(target.channels - first);
+                    S::call(Planes::<_, P> {
+                        from: buffer,
+                        to: start,
+                        stride: target.block_stride,
+                        channels,
+                    });
+                } else {
+                    scatter(target, start, first, S::LANES, P, buffer);
+                }
             }
+        }
+    }
+}
+
+/// The channels of `P` pixels, a vector each, written as rows of planes.
+///
+/// A kernel of its own, out of line: inlined it would be compiled for every tile, and take the tile's registers.
+///
+/// # Safety
+/// `from` is valid for reading `P` vectors; `to` is valid for writing `P` elements at each of `channels` multiples
+/// of `stride`.
+struct Planes<E, const P: usize> {
+    from: *const E,
+    to: *mut E,
+    stride: usize,
+    channels: usize,
+}
+
+impl<E: Element, const P: usize> Micro<E> for Planes<E, P> {
+    #[inline(always)]
+    unsafe fn run<S: Simd<E = E>>(self) {
+        for p in (0..P).step_by(S::LANES) {
+            let square = [S::LANES.min(P - p), self.channels];
+            // SAFETY: as the type asks.
+            unsafe { S::store_lanes(self.from.add(p * S::LANES), self.to.add(p), self.stride, square) };
         }
     }
 }

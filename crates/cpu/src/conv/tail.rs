@@ -2,7 +2,7 @@
 
 use tiled_geometry::Region;
 use tiled_kernel::Activation;
-use tiled_tensor::{Element, View};
+use tiled_tensor::{Element, Layout, View};
 
 use super::class::signed;
 use crate::vector::{Micro, Simd};
@@ -31,12 +31,13 @@ impl<T: Element> Tail<'_, T> {
         !self.is_long() && self.activation == Some(Activation::Relu)
     }
 
-    /// Asserts that the tensor to add holds the region in blocks of vectors.
-    pub(super) fn check(&self, channels: usize, lanes: usize, region: Region<2>) {
+    /// Asserts that a long tail follows in blocks of vectors, and that the tensor to add holds the region.
+    pub(super) fn check(&self, output: &Layout, lanes: usize, region: Region<2>) {
+        assert!(!self.is_long() || output.block() == lanes, "an output in blocks of {}", output.block());
         let Some(sum) = &self.sum else { return };
         assert!(sum.region().contains_region(region), "input window {} lacks part of {region}", sum.region());
         let (got, block) = (sum.layout().channels(), sum.layout().block());
-        assert_eq!((got, block), (channels, lanes), "channels to add, and their block");
+        assert_eq!((got, block), (output.channels(), lanes), "channels to add, and their block");
     }
 
     /// Where the tail is longer than an activation: what follows the pixels of image `n` from `[y, x]`.

@@ -11,7 +11,7 @@ use tiled_tensor::{Element, View};
 use super::class::{Class, index, signed};
 use super::dot;
 use super::problem::{Path, Problem};
-use super::rows::{LaneRow, PixelRow, Rows, TAPS, height, run_planes, run_rows};
+use super::rows::{LaneRow, Line, PixelRow, Rows, TAPS, height, run_planes, run_rows};
 use super::share;
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
@@ -72,6 +72,9 @@ struct Reduce<'a, T> {
 /// Pixels of a row that are taken at once: their gradients should stay in the first level cache.
 const SEGMENT: i64 = 128;
 
+/// The most rows that are taken at once where they are short, so that the sums stay in registers for longer.
+const MAX_LINES: usize = 4;
+
 /// A part of a row of the share.
 #[derive(Clone, Copy)]
 struct Segment {
@@ -80,7 +83,18 @@ struct Segment {
     cols: Interval,
 }
 
+/// Channels of a run of input channels, and where the sums of the kernel row begin.
+struct Run {
+    /// First and end, counted from the first of the run.
+    channels: (usize, usize),
+    /// All channels of the run.
+    len: usize,
+    sums: usize,
+    vectors: usize,
+}
+
 /// Gradients of a segment, one or two vectors for a pixel.
+#[derive(Clone, Copy)]
 struct Gradients<E> {
     start: *const E,
     step: usize,
@@ -96,16 +110,25 @@ impl<T: Element> Routine for Reduce<'_, T> {
         let rows = self.items() * self.classes[0].taps * self.inputs();
         share::for_pieces(pieces, |piece| {
             let part = rows * piece / pieces..rows * (piece + 1) / pieces;
-            let axes = self.share.axes();
-            for n in 0..self.gy.layout().batch() {
-                for y in axes[0].begin()..axes[0].end() {
-                    let mut begin = axes[1].begin();
-                    while begin < axes[1].end() {
-                        let end = (begin + SEGMENT).min(axes[1].end());
-                        let segment = Segment { n, y, cols: Interval::new(begin, end) };
-                        self.segment::<S>(segment, part.clone());
-                        begin = end;
+            let [height, width] = self.share.axes().map(|axis| axis.len());
+            let count = index(height) * self.gy.layout().batch();
+            let lines = self.lines();
+            for first in (0..count).step_by(lines) {
+                for begin in (0..width).step_by(index(SEGMENT)) {
+                    let cols = Interval::new(begin, width.min(begin + SEGMENT));
+                    let mut segments = [Segment { n: 0, y: 0, cols: Interval::EMPTY }; MAX_LINES];
+                    let segments = &mut segments[..lines.min(count - first)];
+                    for (line, segment) in (first..).zip(segments.iter_mut()) {
+                        *segment = Segment {
+                            n: line / index(height),
+                            y: self.share.rows().begin() + signed(line % index(height)),
+                            cols: Interval::new(
+                                self.share.cols().begin() + cols.begin(),
+                                self.share.cols().begin() + cols.end(),
+                            ),
+                        };
                     }
+                    self.segments::<S>(segments, part.clone());
                 }
             }
         });
@@ -130,19 +153,32 @@ impl<T: Element> Reduce<'_, T> {
         }
     }
 
-    /// Takes a segment into the sums of the rows `(item, kernel row, part of the inputs)` in `part`.
-    fn segment<S: Simd>(&self, segment: Segment, part: std::ops::Range<usize>) {
+    /// Rows that are taken at once: more than one only where each is one segment, which keeps the order of the sums.
+    fn lines(&self) -> usize {
+        match self.problem.path {
+            Path::Dense => index(SEGMENT / self.share.cols().len()).clamp(1, MAX_LINES),
+            Path::Lanes | Path::Dot | Path::Planar => 1,
+        }
+    }
+
+    /// Takes segments of the same columns into the sums of the rows `(item, kernel row, part of the inputs)` in `part`.
+    fn segments<S: Simd>(&self, segments: &[Segment], part: std::ops::Range<usize>) {
         let (taps, inputs) = (self.classes[0].taps, self.inputs());
         let mut at = part.start;
         while at < part.end {
             let (item, offset) = (at / (taps * inputs), at % (taps * inputs));
             let end = part.end.min((item + 1) * taps * inputs);
             let part = offset..offset + end - at;
-            match self.problem.path {
-                Path::Dense => self.dense::<S>(segment, item, part),
-                Path::Lanes => self.lanes::<S>(segment, item, part),
-                Path::Dot => self.dot::<S>(segment, item, part),
-                Path::Planar => self.planar::<S>(segment, item, part),
+            for &segment in segments {
+                match self.problem.path {
+                    Path::Dense => {
+                        self.dense::<S>(segments, item, part);
+                        break;
+                    }
+                    Path::Lanes => self.lanes::<S>(segment, item, part.clone()),
+                    Path::Dot => self.dot::<S>(segment, item, part.clone()),
+                    Path::Planar => self.planar::<S>(segment, item, part.clone()),
+                }
             }
             at = end;
         }
@@ -168,21 +204,26 @@ impl<T: Element> Reduce<'_, T> {
         self.classes[1].input(x) + signed(tap) * self.classes[1].offset_step
     }
 
-    fn dense<S: Simd>(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
+    fn dense<S: Simd>(&self, segments: &[Segment], item: usize, part: std::ops::Range<usize>) {
+        if self.x.layout().is_empty() {
+            return; // all that the kernel reads is padding
+        }
         let problem = self.problem;
         let pairs = problem.vectors().div_ceil(2);
         let (group, first) = (item / pairs, item % pairs * 2);
         let vectors = (problem.vectors() - first).min(2);
         let mut buffer = [MaybeUninit::<S::E>::uninit(); index(SEGMENT) * 2 * MAX_LANES];
         let channels = group * problem.out_group + first * S::LANES..(group + 1) * problem.out_group;
-        let gradients = self.gradients::<S>(&segment, channels, vectors, &mut buffer);
+        let mut gradients = [Gradients { start: std::ptr::null(), step: 0, vector_step: 0 }; MAX_LINES];
+        let room = buffer.len() / segments.len();
+        for ((segment, buffer), gradients) in segments.iter().zip(buffer.chunks_mut(room)).zip(&mut gradients)
+        {
+            *gradients = self.gradients::<S>(segment, channels.clone(), vectors, buffer);
+        }
         let layout = self.x.layout();
-        let blocked = layout.block() > 1;
         let terms = problem.terms(&self.classes);
-        let values = (group * problem.vectors() + first) * S::LANES * terms;
         let cols = self.classes[1].taps;
         for tap_row in part.start / problem.in_group..part.end.div_ceil(problem.in_group) {
-            let Some(row) = self.input_row(&segment, tap_row) else { continue };
             let before = tap_row * problem.in_group;
             let wanted = part.start.max(before) - before..part.end.min(before + problem.in_group) - before;
             for (begin, len) in problem.runs(group) {
@@ -191,68 +232,103 @@ impl<T: Element> Reduce<'_, T> {
                 if a >= b {
                     continue;
                 }
-                // rows of a tap over some pixels; their columns are inside the image
-                let rows = |c: usize, tap: usize, pixels: Interval| {
-                    let channel = group * problem.in_group + c;
-                    let term = (before + run_begin) * cols + tap * len + (c - run_begin);
-                    let col = self.column(tap, pixels.begin());
-                    let x = &self.x.data()[layout.offset(segment.n, channel, row, col)..];
-                    let skipped = index(pixels.begin() - segment.cols.begin());
-                    Rows {
-                        x: x.as_ptr().cast(),
-                        row_step: layout.block_stride(),
-                        pixel_step: index(self.classes[1].input_step) * layout.block(),
-                        gradients: gradients.start.wrapping_add(skipped * gradients.step),
-                        gradient_step: gradients.step,
-                        vector_step: gradients.vector_step,
-                        pixels: index(pixels.len()),
-                        sums: self.values.0.cast::<S::E>().wrapping_add(values + term * vectors * S::LANES),
+                let mut lines = [Line { x: std::ptr::null(), gradients: std::ptr::null() }; MAX_LINES];
+                let mut count = 0;
+                for (segment, gradients) in segments.iter().zip(gradients) {
+                    if let Some(row) = self.input_row(segment, tap_row) {
+                        let start = layout.offset(segment.n, begin, row, layout.cols().begin());
+                        lines[count].x = self.x.data()[start..].as_ptr().cast();
+                        lines[count].gradients = gradients.start;
+                        count += 1;
                     }
+                }
+                let run = Run {
+                    channels: (a - run_begin, b - run_begin),
+                    sums: (group * problem.vectors() + first) * S::LANES * terms
+                        + (before + run_begin) * cols * vectors * S::LANES,
+                    len,
+                    vectors,
                 };
-                let each = |tap: usize, pixels: Interval| {
-                    if !pixels.is_empty() {
-                        let mut c = a;
-                        while c < b {
-                            let count = height::<S>(b - c, vectors);
-                            // SAFETY: `check` holds the windows; the rows of sums are this thread's own.
-                            unsafe { run_rows::<S>(rows(c, tap, pixels), [count, vectors], blocked) };
-                            c += count;
-                        }
-                    }
-                };
-                // as many sums as registers hold
-                let planes = if S::TILE > 6 || vectors == 1 { 3 } else { 2 };
-                let neighbours = !blocked && self.classes[1].offset_step == 1;
-                let mut tap = 0;
-                while tap < cols {
-                    if !neighbours || tap + TAPS > cols {
-                        each(tap, self.columns(&segment, tap));
-                        tap += 1;
-                        continue;
-                    }
-                    // all taps over the pixels they share, each over those before and after
-                    let (first, last) = (self.columns(&segment, tap), self.columns(&segment, tap + TAPS - 1));
-                    let shared = first.intersect(last);
-                    let ends = |t: usize| {
-                        let own = self.columns(&segment, t);
-                        if shared.is_empty() {
-                            return (own, Interval::EMPTY);
-                        }
-                        (Interval::new(own.begin(), shared.begin()), Interval::new(shared.end(), own.end()))
-                    };
-                    (tap..tap + TAPS).for_each(|t| each(t, ends(t).0));
-                    if !shared.is_empty() {
-                        for c in (a..b).step_by(planes) {
-                            // SAFETY: as above; all taps of the shared pixels are inside the image.
-                            unsafe {
-                                run_planes::<S>(rows(c, tap, shared), [(b - c).min(planes), vectors], len)
-                            };
-                        }
-                    }
-                    (tap..tap + TAPS).for_each(|t| each(t, ends(t).1));
-                    tap += TAPS;
+                self.run_lines::<S>(&segments[0], &lines[..count], &gradients[0], &run);
+            }
+        }
+    }
+
+    /// Takes some channels of lines into the sums of the taps of a kernel row.
+    fn run_lines<S: Simd>(
+        &self,
+        segment: &Segment,
+        lines: &[Line<S::E>],
+        gradients: &Gradients<S::E>,
+        run: &Run,
+    ) {
+        let layout = self.x.layout();
+        let blocked = layout.block() > 1;
+        let channel_step = if blocked { 1 } else { layout.block_stride() };
+        let cols = self.classes[1].taps;
+        let (a, b) = run.channels;
+        let vectors = run.vectors;
+        let sums = self.values.0.cast::<S::E>().wrapping_add(run.sums);
+        // channels of a tap over some pixels, whose columns are inside the image
+        let rows = |c: usize, tap: usize, pixels: Interval| Rows {
+            lines: &[],
+            x_offset: c * channel_step
+                + index(self.column(tap, pixels.begin()) - layout.cols().begin()) * layout.block(),
+            row_step: layout.block_stride(),
+            pixel_step: index(self.classes[1].input_step) * layout.block(),
+            gradient_offset: index(pixels.begin() - segment.cols.begin()) * gradients.step,
+            gradient_step: gradients.step,
+            vector_step: gradients.vector_step,
+            pixels: index(pixels.len()),
+            sums: sums.wrapping_add((tap * run.len + c) * vectors * S::LANES),
+        };
+        let each = |lines: &[Line<S::E>], tap: usize, pixels: Interval| {
+            if !pixels.is_empty() {
+                let mut c = a;
+                while c < b {
+                    let count = height::<S>(b - c, vectors);
+                    let rows = Rows { lines, ..rows(c, tap, pixels) };
+                    // SAFETY: `check` holds the windows; the rows of sums are this thread's own.
+                    unsafe { run_rows::<S>(rows, [count, vectors], blocked) };
+                    c += count;
                 }
             }
+        };
+        // as many sums as registers hold
+        let planes = if S::TILE > 6 || vectors == 1 { 3 } else { 2 };
+        let neighbours = !blocked && self.classes[1].offset_step == 1;
+        let mut tap = 0;
+        while tap < cols {
+            if !neighbours || tap + TAPS > cols {
+                each(lines, tap, self.columns(segment, tap));
+                tap += 1;
+                continue;
+            }
+            // all taps over the pixels they share, each over those before and after
+            let taps = tap..tap + TAPS;
+            let (first, last) = (self.columns(segment, tap), self.columns(segment, tap + TAPS - 1));
+            let shared = first.intersect(last);
+            let ends = |t: usize| {
+                let own = self.columns(segment, t);
+                if shared.is_empty() {
+                    return (own, Interval::EMPTY);
+                }
+                (Interval::new(own.begin(), shared.begin()), Interval::new(shared.end(), own.end()))
+            };
+            let has_ends = taps.clone().any(|t| ends(t) != (Interval::EMPTY, Interval::EMPTY));
+            // a line is finished before the next begins
+            for lines in lines.chunks(if has_ends { 1 } else { MAX_LINES }) {
+                taps.clone().for_each(|t| each(lines, t, ends(t).0));
+                if !shared.is_empty() {
+                    for c in (a..b).step_by(planes) {
+                        let rows = Rows { lines, ..rows(c, tap, shared) };
+                        // SAFETY: as above; all taps of the shared pixels are inside the image.
+                        unsafe { run_planes::<S>(rows, [(b - c).min(planes), vectors], run.len) };
+                    }
+                }
+                taps.clone().for_each(|t| each(lines, t, ends(t).1));
+            }
+            tap += TAPS;
         }
     }
 
@@ -365,14 +441,16 @@ impl<T: Element> Reduce<'_, T> {
                     self.copy_lanes::<S>(&segment, (block, row, col), index(pixels.len()), &mut copy)
                 };
                 let gradients = &self.gy.data()[gy.offset(segment.n, first, segment.y, pixels.begin())..];
+                // the parts of inputs and gradients are swapped: gradients are broadcast
+                let line = Line { x: gradients.as_ptr().cast(), gradients: vectors };
                 let term = at * col_class.taps + tap;
                 let sums = first * problem.dot_terms(&self.classes) + term * outputs;
-                // the parts of inputs and gradients are swapped: gradients are broadcast
                 let rows = Rows {
-                    x: gradients.as_ptr().cast(),
+                    lines: &[line],
+                    x_offset: 0,
                     row_step: gy.block_stride(),
                     pixel_step: 1,
-                    gradients: vectors,
+                    gradient_offset: 0,
                     gradient_step: step,
                     vector_step: 0,
                     pixels: index(pixels.len()),

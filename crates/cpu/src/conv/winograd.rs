@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::Conv;
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
 use super::activate;
 use super::class::{index, signed};
@@ -170,13 +170,13 @@ pub(super) fn compute<T: Element>(
     tail: Tail<'_, T>,
     packed: &[T],
     input: View<'_, T>,
-    output: ViewMut<'_, T>,
+    mut output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let problem = Problem::new::<T>(isa, conv);
     check(&problem, packed, &input, &output, region);
-    tail.check(conv.out_channels, problem.lanes, region);
-    let output = SharedOutput::new(output);
+    tail.check(output.layout(), problem.lanes, region);
+    let output = SharedOutput::new(&mut output);
     vector::run::<T>(isa, Engine { isa, problem, tail, packed, input, output, region });
 }
 
@@ -185,7 +185,7 @@ fn check<T: Element>(
     problem: &Problem,
     packed: &[T],
     input: &View<'_, T>,
-    output: &ViewMut<'_, T>,
+    output: &PartMut<'_, T>,
     region: Region<2>,
 ) {
     let conv = &problem.conv;

@@ -34,8 +34,12 @@ enum Terms<'a, T> {
 
 per_isa! {
     fn add_values<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, v: &[T]) {
-        for v in pixels::<T, L>(v) {
-            sums.add(v.map(T::to_f64));
+        let (whole, rest) = v.as_chunks::<L>();
+        sums.add_rows(whole);
+        if !rest.is_empty() {
+            let mut last = [T::ZERO; L];
+            last[..rest.len()].copy_from_slice(rest);
+            sums.add(last.map(T::to_f64));
         }
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Avx2<E>(PhantomData<E>);
 macro_rules! simd {
     (
         $element:ty, $vector:ty, $mask:ty, $lanes:literal,
-        [$splat:ident, $load:ident, $store:ident, $mul_add:ident, $add:ident, $sub:ident],
+        [$splat:ident, $load:ident, $store:ident, $mul_add:ident],
         { $($own:item)* }
     ) => {
         impl Simd for Avx2<$element> {
@@ -41,16 +41,6 @@ macro_rules! simd {
                 unsafe { $store(to, value) }
             }
             #[inline(always)]
-            unsafe fn add(a: $vector, b: $vector) -> $vector {
-                // SAFETY: the trait asks for a CPU with the instruction set.
-                unsafe { $add(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn sub(a: $vector, b: $vector) -> $vector {
-                // SAFETY: the trait asks for a CPU with the instruction set.
-                unsafe { $sub(a, b) }
-            }
-            #[inline(always)]
             unsafe fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector {
                 // SAFETY: the trait asks for a CPU with the instruction set.
                 unsafe { $mul_add(a, b, c) }
@@ -71,87 +61,144 @@ macro_rules! simd {
     };
 }
 
-simd!(
-    f32,
-    __m256,
-    __m256,
-    8,
-    [_mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps, _mm256_add_ps, _mm256_sub_ps],
-    {
-        unsafe fn relu(value: __m256) -> __m256 {
-            // SAFETY: the trait asks for a CPU with the instruction set.
-            unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(value, _mm256_setzero_ps()), value) }
+simd!(f32, __m256, __m256, 8, [_mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps], {
+    unsafe fn add(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_add_ps(a, b) }
+    }
+    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+    unsafe fn relu(value: __m256) -> __m256 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(value, _mm256_setzero_ps()), value) }
+    }
+    unsafe fn mask(count: usize) -> __m256 {
+        let lanes: [i32; 8] = std::array::from_fn(|i| if i < count { -1 } else { 0 });
+        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
+        unsafe { _mm256_loadu_ps(lanes.as_ptr().cast()) }
+    }
+    unsafe fn load_masked(from: *const f32, mask: __m256) -> __m256 {
+        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+        unsafe { _mm256_and_ps(_mm256_loadu_ps(from), mask) }
+    }
+    unsafe fn sums([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+        let mut sums = [0.0; 4];
+        // SAFETY: four sums are 16 bytes; the trait asks for a CPU with the instruction set.
+        unsafe {
+            let halves = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+            let upper = _mm256_extractf128_ps::<1>(halves);
+            _mm_storeu_ps(sums.as_mut_ptr(), _mm_add_ps(_mm256_castps256_ps128(halves), upper));
         }
-        unsafe fn mask(count: usize) -> __m256 {
-            let lanes: [i32; 8] = std::array::from_fn(|i| if i < count { -1 } else { 0 });
-            // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
-            unsafe { _mm256_loadu_ps(lanes.as_ptr().cast()) }
-        }
-        unsafe fn load_masked(from: *const f32, mask: __m256) -> __m256 {
-            // SAFETY: the caller vouches for the elements, the trait for the instruction set.
-            unsafe { _mm256_and_ps(_mm256_loadu_ps(from), mask) }
-        }
-        unsafe fn sums([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
-            let mut sums = [0.0; 4];
-            // SAFETY: four sums are 16 bytes; the trait asks for a CPU with the instruction set.
-            unsafe {
-                let halves = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
-                let upper = _mm256_extractf128_ps::<1>(halves);
-                _mm_storeu_ps(sums.as_mut_ptr(), _mm_add_ps(_mm256_castps256_ps128(halves), upper));
+        sums
+    }
+    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
+        let wide: [i32; 8] = std::array::from_fn(|i| i32::from(lanes[i]));
+        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
+        unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
+    }
+    unsafe fn permute(value: __m256, index: __m256i) -> __m256 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_permutevar8x32_ps(value, index) }
+    }
+    unsafe fn store_lanes(from: *const f32, to: *mut f32, stride: usize, [vectors, lanes]: [usize; 2]) {
+        // SAFETY: nothing is read and written but what the caller vouches for; the trait asks for the instruction set.
+        unsafe {
+            let mut rows = [_mm256_setzero_ps(); 8];
+            for (p, row) in rows.iter_mut().enumerate() {
+                if p < vectors {
+                    *row = _mm256_loadu_ps(from.add(8 * p));
+                }
             }
-            sums
-        }
-        unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
-            let wide: [i32; 8] = std::array::from_fn(|i| i32::from(lanes[i]));
-            // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
-            unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
-        }
-        unsafe fn permute(value: __m256, index: __m256i) -> __m256 {
-            // SAFETY: the trait asks for a CPU with the instruction set.
-            unsafe { _mm256_permutevar8x32_ps(value, index) }
+            let columns = transpose(rows);
+            let mask = _mm256_castps_si256(Self::mask(vectors));
+            for (c, column) in columns.into_iter().enumerate() {
+                if c >= lanes {
+                    return;
+                }
+                // a masked store is slow on some CPUs
+                if vectors == 8 {
+                    _mm256_storeu_ps(to.add(c * stride), column);
+                } else {
+                    _mm256_maskstore_ps(to.add(c * stride), mask, column);
+                }
+            }
         }
     }
-);
+});
 
-simd!(
-    f64,
-    __m256d,
-    __m256d,
-    4,
-    [_mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_fmadd_pd, _mm256_add_pd, _mm256_sub_pd],
-    {
-        unsafe fn relu(value: __m256d) -> __m256d {
-            // SAFETY: the trait asks for a CPU with the instruction set.
-            unsafe { _mm256_and_pd(_mm256_cmp_pd::<_CMP_NLE_UQ>(value, _mm256_setzero_pd()), value) }
+/// Transposes a square of 8 by 8: the squares of four within it, then their places.
+///
+/// # Safety
+/// The CPU has the instruction set.
+#[inline(always)]
+unsafe fn transpose(rows: [__m256; 8]) -> [__m256; 8] {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let mut halves = rows;
+        for square in halves.as_chunks_mut::<4>().0 {
+            let [a, b, c, d] = *square;
+            let pairs = |v, w| {
+                (_mm256_castps_pd(_mm256_unpacklo_ps(v, w)), _mm256_castps_pd(_mm256_unpackhi_ps(v, w)))
+            };
+            let ((ab_low, ab_high), (cd_low, cd_high)) = (pairs(a, b), pairs(c, d));
+            *square = [
+                _mm256_castpd_ps(_mm256_unpacklo_pd(ab_low, cd_low)),
+                _mm256_castpd_ps(_mm256_unpackhi_pd(ab_low, cd_low)),
+                _mm256_castpd_ps(_mm256_unpacklo_pd(ab_high, cd_high)),
+                _mm256_castpd_ps(_mm256_unpackhi_pd(ab_high, cd_high)),
+            ];
         }
-        unsafe fn mask(count: usize) -> __m256d {
-            let lanes: [i64; 4] = std::array::from_fn(|i| if i < count { -1 } else { 0 });
-            // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
-            unsafe { _mm256_loadu_pd(lanes.as_ptr().cast()) }
+        let mut columns = rows;
+        for i in 0..4 {
+            columns[i] = _mm256_permute2f128_ps::<0x20>(halves[i], halves[4 + i]);
+            columns[4 + i] = _mm256_permute2f128_ps::<0x31>(halves[i], halves[4 + i]);
         }
-        unsafe fn load_masked(from: *const f64, mask: __m256d) -> __m256d {
-            // SAFETY: the caller vouches for the elements, the trait for the instruction set.
-            unsafe { _mm256_and_pd(_mm256_loadu_pd(from), mask) }
-        }
-        unsafe fn sums([a, b, c, d]: [__m256d; 4]) -> [f64; 4] {
-            let mut sums = [0.0; 4];
-            // SAFETY: four sums are 32 bytes; the trait asks for a CPU with the instruction set.
-            unsafe {
-                let (ab, cd) = (_mm256_hadd_pd(a, b), _mm256_hadd_pd(c, d));
-                let low = _mm256_permute2f128_pd::<0x20>(ab, cd);
-                let high = _mm256_permute2f128_pd::<0x31>(ab, cd);
-                _mm256_storeu_pd(sums.as_mut_ptr(), _mm256_add_pd(low, high));
-            }
-            sums
-        }
-        unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
-            let wide: [i32; 8] = std::array::from_fn(|i| 2 * i32::from(lanes[i / 2]) + i32::from(i % 2 == 1));
-            // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
-            unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
-        }
-        unsafe fn permute(value: __m256d, index: __m256i) -> __m256d {
-            // SAFETY: the trait asks for a CPU with the instruction set.
-            unsafe { _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(value), index)) }
-        }
+        columns
     }
-);
+}
+
+simd!(f64, __m256d, __m256d, 4, [_mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_fmadd_pd], {
+    unsafe fn add(a: __m256d, b: __m256d) -> __m256d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_add_pd(a, b) }
+    }
+    unsafe fn sub(a: __m256d, b: __m256d) -> __m256d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_sub_pd(a, b) }
+    }
+    unsafe fn relu(value: __m256d) -> __m256d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_and_pd(_mm256_cmp_pd::<_CMP_NLE_UQ>(value, _mm256_setzero_pd()), value) }
+    }
+    unsafe fn mask(count: usize) -> __m256d {
+        let lanes: [i64; 4] = std::array::from_fn(|i| if i < count { -1 } else { 0 });
+        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
+        unsafe { _mm256_loadu_pd(lanes.as_ptr().cast()) }
+    }
+    unsafe fn load_masked(from: *const f64, mask: __m256d) -> __m256d {
+        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+        unsafe { _mm256_and_pd(_mm256_loadu_pd(from), mask) }
+    }
+    unsafe fn sums([a, b, c, d]: [__m256d; 4]) -> [f64; 4] {
+        let mut sums = [0.0; 4];
+        // SAFETY: four sums are 32 bytes; the trait asks for a CPU with the instruction set.
+        unsafe {
+            let (ab, cd) = (_mm256_hadd_pd(a, b), _mm256_hadd_pd(c, d));
+            let low = _mm256_permute2f128_pd::<0x20>(ab, cd);
+            let high = _mm256_permute2f128_pd::<0x31>(ab, cd);
+            _mm256_storeu_pd(sums.as_mut_ptr(), _mm256_add_pd(low, high));
+        }
+        sums
+    }
+    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
+        let wide: [i32; 8] = std::array::from_fn(|i| 2 * i32::from(lanes[i / 2]) + i32::from(i % 2 == 1));
+        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
+        unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
+    }
+    unsafe fn permute(value: __m256d, index: __m256i) -> __m256d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(value), index)) }
+    }
+});

@@ -12,7 +12,7 @@ pub(super) struct Avx512<E>(PhantomData<E>);
 macro_rules! simd {
     (
         $element:ty, $vector:ty, $mask:ty, $lanes:literal,
-        [$splat:ident, $load:ident, $store:ident, $mul_add:ident, $add:ident, $sub:ident],
+        [$splat:ident, $load:ident, $store:ident, $mul_add:ident],
         { $($own:item)* }
     ) => {
         impl Simd for Avx512<$element> {
@@ -41,16 +41,6 @@ macro_rules! simd {
                 unsafe { $store(to, value) }
             }
             #[inline(always)]
-            unsafe fn add(a: $vector, b: $vector) -> $vector {
-                // SAFETY: the trait asks for a CPU with the instruction set.
-                unsafe { $add(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn sub(a: $vector, b: $vector) -> $vector {
-                // SAFETY: the trait asks for a CPU with the instruction set.
-                unsafe { $sub(a, b) }
-            }
-            #[inline(always)]
             unsafe fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector {
                 // SAFETY: the trait asks for a CPU with the instruction set.
                 unsafe { $mul_add(a, b, c) }
@@ -71,98 +61,152 @@ macro_rules! simd {
     };
 }
 
-simd!(
-    f32,
-    __m512,
-    __mmask16,
-    16,
-    [_mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps, _mm512_add_ps, _mm512_sub_ps],
-    {
-        unsafe fn relu(value: __m512) -> __m512 {
-            // SAFETY: the trait asks for a CPU with the instruction set.
-            unsafe {
-                _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(value, _mm512_setzero_ps()), value)
+simd!(f32, __m512, __mmask16, 16, [_mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps], {
+    unsafe fn add(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+    unsafe fn sub(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_sub_ps(a, b) }
+    }
+    unsafe fn relu(value: __m512) -> __m512 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(value, _mm512_setzero_ps()), value) }
+    }
+    unsafe fn mask(count: usize) -> __mmask16 {
+        if count >= 16 { __mmask16::MAX } else { (1 << count) - 1 }
+    }
+    unsafe fn load_masked(from: *const f32, mask: __mmask16) -> __m512 {
+        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+        unsafe { _mm512_maskz_loadu_ps(mask, from) }
+    }
+    unsafe fn sums([a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+        let mut sums = [0.0; 4];
+        // SAFETY: four sums are 16 bytes; the trait asks for a CPU with the instruction set.
+        unsafe {
+            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            let quarters = _mm512_add_ps(
+                _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd),
+                _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd),
+            );
+            let upper = _mm512_extractf32x8_ps::<1>(quarters);
+            let halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), upper);
+            let upper = _mm256_extractf128_ps::<1>(halves);
+            _mm_storeu_ps(sums.as_mut_ptr(), _mm_add_ps(_mm256_castps256_ps128(halves), upper));
+        }
+        sums
+    }
+    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
+        let wide: [i32; 16] = std::array::from_fn(|i| i32::from(lanes[i]));
+        // SAFETY: the lanes are 64 bytes; the trait asks for the instruction set.
+        unsafe { _mm512_loadu_si512(wide.as_ptr().cast()) }
+    }
+    unsafe fn permute(value: __m512, index: __m512i) -> __m512 {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_permutexvar_ps(index, value) }
+    }
+    unsafe fn store_lanes(from: *const f32, to: *mut f32, stride: usize, [vectors, lanes]: [usize; 2]) {
+        // SAFETY: nothing is read and written but what the caller vouches for; the trait asks for the instruction set.
+        unsafe {
+            let mut rows = [_mm512_setzero_ps(); 16];
+            for (p, row) in rows.iter_mut().enumerate() {
+                if p < vectors {
+                    *row = _mm512_loadu_ps(from.add(16 * p));
+                }
             }
-        }
-        unsafe fn mask(count: usize) -> __mmask16 {
-            if count >= 16 { __mmask16::MAX } else { (1 << count) - 1 }
-        }
-        unsafe fn load_masked(from: *const f32, mask: __mmask16) -> __m512 {
-            // SAFETY: the caller vouches for the elements, the trait for the instruction set.
-            unsafe { _mm512_maskz_loadu_ps(mask, from) }
-        }
-        unsafe fn sums([a, b, c, d]: [__m512; 4]) -> [f32; 4] {
-            let mut sums = [0.0; 4];
-            // SAFETY: four sums are 16 bytes; the trait asks for a CPU with the instruction set.
-            unsafe {
-                let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-                let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-                let quarters = _mm512_add_ps(
-                    _mm512_shuffle_ps::<0b01_00_01_00>(ab, cd),
-                    _mm512_shuffle_ps::<0b11_10_11_10>(ab, cd),
-                );
-                let upper = _mm512_extractf32x8_ps::<1>(quarters);
-                let halves = _mm256_add_ps(_mm512_castps512_ps256(quarters), upper);
-                let upper = _mm256_extractf128_ps::<1>(halves);
-                _mm_storeu_ps(sums.as_mut_ptr(), _mm_add_ps(_mm256_castps256_ps128(halves), upper));
+            let columns = transpose(rows);
+            let mask = Self::mask(vectors);
+            for (c, column) in columns.into_iter().enumerate() {
+                if c < lanes {
+                    _mm512_mask_storeu_ps(to.add(c * stride), mask, column);
+                }
             }
-            sums
-        }
-        unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
-            let wide: [i32; 16] = std::array::from_fn(|i| i32::from(lanes[i]));
-            // SAFETY: the lanes are 64 bytes; the trait asks for the instruction set.
-            unsafe { _mm512_loadu_si512(wide.as_ptr().cast()) }
-        }
-        unsafe fn permute(value: __m512, index: __m512i) -> __m512 {
-            // SAFETY: the trait asks for a CPU with the instruction set.
-            unsafe { _mm512_permutexvar_ps(index, value) }
         }
     }
-);
+});
 
-simd!(
-    f64,
-    __m512d,
-    __mmask8,
-    8,
-    [_mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_fmadd_pd, _mm512_add_pd, _mm512_sub_pd],
-    {
-        unsafe fn relu(value: __m512d) -> __m512d {
-            // SAFETY: the trait asks for a CPU with the instruction set.
-            unsafe {
-                _mm512_maskz_mov_pd(_mm512_cmp_pd_mask::<_CMP_NLE_UQ>(value, _mm512_setzero_pd()), value)
-            }
+/// Transposes a square of 16 by 16: the squares of four within it, then their places.
+///
+/// # Safety
+/// The CPU has the instruction set.
+#[inline(always)]
+unsafe fn transpose(rows: [__m512; 16]) -> [__m512; 16] {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let mut quarters = rows;
+        for square in quarters.as_chunks_mut::<4>().0 {
+            let [a, b, c, d] = *square;
+            let pairs = |v, w| {
+                (_mm512_castps_pd(_mm512_unpacklo_ps(v, w)), _mm512_castps_pd(_mm512_unpackhi_ps(v, w)))
+            };
+            let ((ab_low, ab_high), (cd_low, cd_high)) = (pairs(a, b), pairs(c, d));
+            *square = [
+                _mm512_castpd_ps(_mm512_unpacklo_pd(ab_low, cd_low)),
+                _mm512_castpd_ps(_mm512_unpackhi_pd(ab_low, cd_low)),
+                _mm512_castpd_ps(_mm512_unpacklo_pd(ab_high, cd_high)),
+                _mm512_castpd_ps(_mm512_unpackhi_pd(ab_high, cd_high)),
+            ];
         }
-        unsafe fn mask(count: usize) -> __mmask8 {
-            if count >= 8 { __mmask8::MAX } else { (1 << count) - 1 }
+        // quarter q of vector 4·r + i is column 4·q + i of rows 4·r to 4·r + 3
+        let mut columns = rows;
+        for i in 0..4 {
+            let even = |v, w| _mm512_shuffle_f32x4::<0b10_00_10_00>(v, w);
+            let odd = |v, w| _mm512_shuffle_f32x4::<0b11_01_11_01>(v, w);
+            let [a, b, c, d] = [quarters[i], quarters[4 + i], quarters[8 + i], quarters[12 + i]];
+            let (upper, lower) = ([even(a, b), odd(a, b)], [even(c, d), odd(c, d)]);
+            columns[i] = even(upper[0], lower[0]);
+            columns[4 + i] = even(upper[1], lower[1]);
+            columns[8 + i] = odd(upper[0], lower[0]);
+            columns[12 + i] = odd(upper[1], lower[1]);
         }
-        unsafe fn load_masked(from: *const f64, mask: __mmask8) -> __m512d {
-            // SAFETY: the caller vouches for the elements, the trait for the instruction set.
-            unsafe { _mm512_maskz_loadu_pd(mask, from) }
-        }
-        unsafe fn sums([a, b, c, d]: [__m512d; 4]) -> [f64; 4] {
-            let mut sums = [0.0; 4];
-            // SAFETY: four sums are 32 bytes; the trait asks for a CPU with the instruction set.
-            unsafe {
-                let ab = _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
-                let cd = _mm512_add_pd(_mm512_unpacklo_pd(c, d), _mm512_unpackhi_pd(c, d));
-                let upper = |v| _mm512_extractf64x4_pd::<1>(v);
-                let ab = _mm256_add_pd(_mm512_castpd512_pd256(ab), upper(ab));
-                let cd = _mm256_add_pd(_mm512_castpd512_pd256(cd), upper(cd));
-                let low = _mm256_permute2f128_pd::<0x20>(ab, cd);
-                let high = _mm256_permute2f128_pd::<0x31>(ab, cd);
-                _mm256_storeu_pd(sums.as_mut_ptr(), _mm256_add_pd(low, high));
-            }
-            sums
-        }
-        unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
-            let wide: [i64; 8] = std::array::from_fn(|i| i64::from(lanes[i]));
-            // SAFETY: the lanes are 64 bytes; the trait asks for the instruction set.
-            unsafe { _mm512_loadu_si512(wide.as_ptr().cast()) }
-        }
-        unsafe fn permute(value: __m512d, index: __m512i) -> __m512d {
-            // SAFETY: the trait asks for a CPU with the instruction set.
-            unsafe { _mm512_permutexvar_pd(index, value) }
-        }
+        columns
     }
-);
+}
+
+simd!(f64, __m512d, __mmask8, 8, [_mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_fmadd_pd], {
+    unsafe fn add(a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_add_pd(a, b) }
+    }
+    unsafe fn sub(a: __m512d, b: __m512d) -> __m512d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_sub_pd(a, b) }
+    }
+    unsafe fn relu(value: __m512d) -> __m512d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_maskz_mov_pd(_mm512_cmp_pd_mask::<_CMP_NLE_UQ>(value, _mm512_setzero_pd()), value) }
+    }
+    unsafe fn mask(count: usize) -> __mmask8 {
+        if count >= 8 { __mmask8::MAX } else { (1 << count) - 1 }
+    }
+    unsafe fn load_masked(from: *const f64, mask: __mmask8) -> __m512d {
+        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+        unsafe { _mm512_maskz_loadu_pd(mask, from) }
+    }
+    unsafe fn sums([a, b, c, d]: [__m512d; 4]) -> [f64; 4] {
+        let mut sums = [0.0; 4];
+        // SAFETY: four sums are 32 bytes; the trait asks for a CPU with the instruction set.
+        unsafe {
+            let ab = _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
+            let cd = _mm512_add_pd(_mm512_unpacklo_pd(c, d), _mm512_unpackhi_pd(c, d));
+            let upper = |v| _mm512_extractf64x4_pd::<1>(v);
+            let ab = _mm256_add_pd(_mm512_castpd512_pd256(ab), upper(ab));
+            let cd = _mm256_add_pd(_mm512_castpd512_pd256(cd), upper(cd));
+            let low = _mm256_permute2f128_pd::<0x20>(ab, cd);
+            let high = _mm256_permute2f128_pd::<0x31>(ab, cd);
+            _mm256_storeu_pd(sums.as_mut_ptr(), _mm256_add_pd(low, high));
+        }
+        sums
+    }
+    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
+        let wide: [i64; 8] = std::array::from_fn(|i| i64::from(lanes[i]));
+        // SAFETY: the lanes are 64 bytes; the trait asks for the instruction set.
+        unsafe { _mm512_loadu_si512(wide.as_ptr().cast()) }
+    }
+    unsafe fn permute(value: __m512d, index: __m512i) -> __m512d {
+        // SAFETY: the trait asks for a CPU with the instruction set.
+        unsafe { _mm512_permutexvar_pd(index, value) }
+    }
+});

@@ -1,10 +1,10 @@
 //! Tensors in memory as sinks.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use tiled_geometry::Region;
-use tiled_tensor::{Element, Tensor, View, transpose};
+use tiled_tensor::{Borrowed, Element, Layout, PartMut, SharedTensor, Tensor, View, ViewMut, transpose};
 
 use super::{Sink, Written};
 use crate::IoError;
@@ -25,8 +25,7 @@ use crate::source::{LEAST_SHARED, Places, Run, index, shares_work};
 pub struct MemorySink<T: Element> {
     written: Written,
     places: Places,
-    // One lock around the copy of a region: memory moves faster than anything that computes it.
-    tensor: Mutex<Tensor<T>>,
+    tensor: SharedTensor<Tensor<T>, T>,
 }
 
 impl<T: Element> MemorySink<T> {
@@ -39,13 +38,13 @@ impl<T: Element> MemorySink<T> {
         let places = Places::contiguous(shape)?;
         let tensor =
             Tensor::zeros(shape).map_err(|_| IoError::Overflow { path: NAME.into(), got: shape.to_vec() })?;
-        Ok(Self { written, places, tensor: Mutex::new(tensor) })
+        Ok(Self { written, places, tensor: tensor.into() })
     }
 
     /// The tensor, with zeros where nothing was written.
     #[must_use]
     pub fn into_tensor(self) -> Tensor<T> {
-        self.tensor.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.tensor.into_tensor()
     }
 }
 
@@ -56,9 +55,20 @@ impl<T: Element> Sink<T> for MemorySink<T> {
 
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.written.check(region, input.layout())?;
-        copy(&self.places, region, input, &Whole(Mutex::new(lock(&self.tensor).data_mut())));
+        copy(&self.places, region, input, &Part(Mutex::new(self.tensor.claim(region))));
         self.written.add(region);
         Ok(())
+    }
+
+    fn write_in_place(
+        &self,
+        region: Region<2>,
+        compute: &mut dyn FnMut(PartMut<'_, T>),
+    ) -> Result<bool, IoError> {
+        self.written.check(region, self.tensor.layout())?;
+        compute(self.tensor.claim(region));
+        self.written.add(region);
+        Ok(true)
     }
 
     fn finish(&self) -> Result<(), IoError> {
@@ -70,7 +80,7 @@ impl<T: Element> Sink<T> for MemorySink<T> {
     }
 
     fn resident_bytes(&self) -> u64 {
-        size_of_val(lock(&self.tensor).data()) as u64
+        (self.tensor.layout().len() * size_of::<T>()) as u64
     }
 }
 
@@ -79,7 +89,18 @@ impl<T: Element> Sink<T> for MemorySink<T> {
 pub struct SliceSink<'a, T: Element> {
     written: Written,
     places: Places,
-    memory: Parts<'a, T>,
+    /// The memory, until the first region comes.
+    whole: Mutex<Option<&'a mut [T]>>,
+    memory: OnceLock<Held<'a, T>>,
+}
+
+/// How the memory of the caller is shared by the threads that write.
+#[derive(Debug)]
+enum Held<'a, T: Element> {
+    /// By places, for what is copied.
+    Parts(Parts<'a, T>),
+    /// By regions of a contiguous tensor, for what is computed there.
+    Tensor(SharedTensor<Borrowed<'a, T>, T>),
 }
 
 impl<'a, T: Element> SliceSink<'a, T> {
@@ -107,8 +128,22 @@ impl<'a, T: Element> SliceSink<'a, T> {
     fn with_places(data: &'a mut [T], places: Places) -> Result<Self, IoError> {
         places.check_len(data.len())?;
         places.check_disjoint()?;
-        let parts = if places.is_in_rows() { PARTS } else { 1 };
-        Ok(Self { written: Written::new(NAME, places.shape())?, places, memory: Parts::new(data, parts) })
+        let written = Written::new(NAME, places.shape())?;
+        Ok(Self { written, places, whole: Mutex::new(Some(data)), memory: OnceLock::new() })
+    }
+
+    /// The memory, to be shared by regions if the first who asks wants that and the tensor is contiguous.
+    fn memory(&self, by_regions: bool) -> &Held<'a, T> {
+        self.memory.get_or_init(|| {
+            let data = lock(&self.whole).take().unwrap_or_default();
+            let layout = Layout::nchw(self.places.shape()).ok();
+            match (self.places.contiguous_range(), layout) {
+                (Some(range), Some(layout)) if by_regions => {
+                    Held::Tensor(ViewMut::new(&mut data[range], layout).into())
+                }
+                _ => Held::Parts(Parts::new(data, if self.places.is_in_rows() { PARTS } else { 1 })),
+            }
+        })
     }
 }
 
@@ -119,9 +154,27 @@ impl<T: Element> Sink<T> for SliceSink<'_, T> {
 
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.written.check(region, input.layout())?;
-        copy(&self.places, region, input, &self.memory);
+        match self.memory(false) {
+            Held::Parts(parts) => copy(&self.places, region, input, parts),
+            Held::Tensor(tensor) => {
+                let places = Places::contiguous(self.shape())?;
+                copy(&places, region, input, &Part(Mutex::new(tensor.claim(region))));
+            }
+        }
         self.written.add(region);
         Ok(())
+    }
+
+    fn write_in_place(
+        &self,
+        region: Region<2>,
+        compute: &mut dyn FnMut(PartMut<'_, T>),
+    ) -> Result<bool, IoError> {
+        let Held::Tensor(tensor) = self.memory(true) else { return Ok(false) };
+        self.written.check(region, tensor.layout())?;
+        compute(tensor.claim(region));
+        self.written.add(region);
+        Ok(true)
     }
 
     fn finish(&self) -> Result<(), IoError> {
@@ -157,8 +210,8 @@ impl<'a, T: Element> Parts<'a, T> {
     }
 }
 
-/// Memory behind one lock.
-struct Whole<'a, T>(Mutex<&'a mut [T]>);
+/// A region of a contiguous tensor, which one thread copies: memory moves faster than anything that computes it.
+struct Part<'a, T>(Mutex<PartMut<'a, T>>);
 
 /// Memory that is written through locks.
 trait Memory<T>: Sync {
@@ -170,19 +223,19 @@ trait Memory<T>: Sync {
     fn write_run(&self, run: Run, values: impl Iterator<Item = T>);
 }
 
-impl<T: Element> Memory<T> for Whole<'_, T> {
+impl<T: Element> Memory<T> for Part<'_, T> {
     fn is_shared(&self) -> bool {
         false
     }
 
     fn write(&self, start: usize, values: &[T]) {
-        lock(&self.0)[start..start + values.len()].copy_from_slice(values);
+        lock(&self.0).write(start, values);
     }
 
     fn write_run(&self, run: Run, values: impl Iterator<Item = T>) {
-        let mut data = lock(&self.0);
+        let mut part = lock(&self.0);
         for (i, value) in values.enumerate() {
-            data[run.at(i)] = value;
+            part.write(run.at(i), &[value]);
         }
     }
 }

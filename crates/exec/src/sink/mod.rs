@@ -7,7 +7,7 @@ mod written;
 use std::sync::Arc;
 
 use tiled_geometry::Region;
-use tiled_tensor::{Element, View};
+use tiled_tensor::{Element, PartMut, View};
 
 use crate::IoError;
 
@@ -29,6 +29,20 @@ pub trait Sink<T: Element>: Send + Sync {
     /// Where `region` is not inside the tensor and the window, where the window has another batch or other
     /// channels, where the sink is finished or aborted, and where the data cannot be written.
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError>;
+
+    /// Lets `compute` write every image and channel of `region` into the tensor itself, where that lies in memory in the
+    /// order NCHW without gaps; false where it does not, and nothing was called.
+    ///
+    /// # Errors
+    /// Where `region` is not inside the tensor, and where the sink is finished or aborted.
+    fn write_in_place(
+        &self,
+        region: Region<2>,
+        compute: &mut dyn FnMut(PartMut<'_, T>),
+    ) -> Result<bool, IoError> {
+        let _ = (region, compute);
+        Ok(false)
+    }
 
     /// Makes the tensor stand under its final name.
     ///
@@ -54,6 +68,13 @@ macro_rules! forward {
             }
             fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
                 (**self).write(region, input)
+            }
+            fn write_in_place(
+                &self,
+                region: Region<2>,
+                compute: &mut dyn FnMut(PartMut<'_, T>),
+            ) -> Result<bool, IoError> {
+                (**self).write_in_place(region, compute)
             }
             fn finish(&self) -> Result<(), IoError> {
                 (**self).finish()

@@ -1,5 +1,6 @@
 //! Tensors in memory as sources.
 
+use std::ops::Range;
 use std::path::Path;
 
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
@@ -105,6 +106,10 @@ impl<T: Element> Source<T> for MemorySource<'_, T> {
         Ok(())
     }
 
+    fn in_memory(&self) -> Option<&[T]> {
+        self.places.contiguous_range().map(|range| &self.data()[range])
+    }
+
     fn resident_bytes(&self) -> u64 {
         match &self.data {
             Data::Borrowed(_) => 0,
@@ -205,6 +210,13 @@ impl Places {
         let strides =
             [channels.wrapping_mul(height).wrapping_mul(width), height.wrapping_mul(width), width, 1];
         Ok(Self { shape, start: 0, strides })
+    }
+
+    /// Where the elements lie, if they follow one another in the order NCHW.
+    pub(crate) fn contiguous_range(&self) -> Option<Range<usize>> {
+        let contiguous = Self::contiguous(self.shape).ok()?;
+        let len = self.shape.iter().product::<usize>();
+        (contiguous.strides == self.strides).then(|| self.start..self.start + len)
     }
 
     /// Whether neighbouring columns are neighbours in memory.

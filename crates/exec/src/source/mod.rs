@@ -31,6 +31,11 @@ pub trait Source<T: Element>: Send + Sync {
     /// channels, and where the data cannot be read.
     fn read(&self, region: Region<2>, output: &mut ViewMut<'_, T>) -> Result<(), IoError>;
 
+    /// The elements, where they lie in memory in the order NCHW without gaps: a kernel may then read them there.
+    fn in_memory(&self) -> Option<&[T]> {
+        None
+    }
+
     /// The bytes of memory that the source itself keeps as long as it lives, the caller's own data not counted.
     fn resident_bytes(&self) -> u64 {
         0
@@ -45,6 +50,9 @@ macro_rules! forward {
             }
             fn read(&self, region: Region<2>, output: &mut ViewMut<'_, T>) -> Result<(), IoError> {
                 (**self).read(region, output)
+            }
+            fn in_memory(&self) -> Option<&[T]> {
+                (**self).in_memory()
             }
             fn resident_bytes(&self) -> u64 {
                 (**self).resident_bytes()

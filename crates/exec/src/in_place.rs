@@ -1,0 +1,87 @@
+//! Which nodes read and write the tensors of the caller where they lie, without windows of their own.
+//!
+//! A window is worth its copy where it regroups channels for kernels that read them in blocks, and where it holds
+//! little of a tensor that is elsewhere. A kernel that takes plain NCHW as well needs neither, where the tensor lies in
+//! memory. The bits are the same; the plan's windows of such nodes stay untouched.
+
+use tiled_graph::program::NodeKind;
+use tiled_graph::{Action, Plan, SweepPlan};
+use tiled_kernel::Backend;
+use tiled_tensor::{Element, Layout, View};
+
+use crate::executor::Io;
+use crate::{Sink, Source};
+
+/// The tensors in memory of a sweep, by the places of its nodes.
+pub(crate) struct InPlace<'a, T: Element> {
+    sources: Vec<Option<View<'a, T>>>,
+    sinks: Vec<Option<&'a dyn Sink<T>>>,
+}
+
+impl<'a, T: Element> InPlace<'a, T> {
+    /// What is read and written in place in a sweep.
+    pub(crate) fn new(plan: &Plan, sweep: &SweepPlan, backend: &dyn Backend<T>, io: &Io<'a, T>) -> Self {
+        let find = Find { plan, sweep, backend, io };
+        let places = 0..sweep.sweep.nodes.len();
+        Self {
+            sources: places.clone().map(|place| find.source(place)).collect(),
+            sinks: places.map(|place| find.sink(place)).collect(),
+        }
+    }
+
+    /// The tensor that a node stands for and that its consumers read.
+    pub(crate) fn source(&self, place: usize) -> Option<View<'a, T>> {
+        self.sources[place]
+    }
+
+    /// The sink that a node may write to itself.
+    pub(crate) fn sink(&self, place: usize) -> Option<&'a dyn Sink<T>> {
+        self.sinks[place]
+    }
+}
+
+struct Find<'f, 'a, T: Element> {
+    plan: &'f Plan,
+    sweep: &'f SweepPlan,
+    backend: &'f dyn Backend<T>,
+    io: &'f Io<'a, T>,
+}
+
+impl<'a, T: Element> Find<'_, 'a, T> {
+    fn source(&self, place: usize) -> Option<View<'a, T>> {
+        let node = &self.sweep.sweep.nodes[place];
+        let Action::Load(role) = node.action else { return None };
+        let source: &'a dyn Source<T> = self.io.source(role)?;
+        let all = node.consumers.iter().all(|&(consumer, input)| self.reads_planes(consumer, input));
+        if !all {
+            return None;
+        }
+        let layout = Layout::nchw(source.shape()).ok()?;
+        Some(View::new(source.in_memory()?, layout))
+    }
+
+    fn reads_planes(&self, place: usize, input: usize) -> bool {
+        let node = &self.sweep.sweep.nodes[place];
+        match (node.action, &self.plan.program.nodes[node.node].kind) {
+            (Action::Compute, NodeKind::Compute(kernel)) => self.backend.reads_planes(kernel, input),
+            (Action::Reduce(reduction), _) => {
+                self.backend.reduces_planes(&self.plan.program.reductions[reduction].reduction, input)
+            }
+            _ => false,
+        }
+    }
+
+    /// A node that only a sink takes.
+    fn sink(&self, place: usize) -> Option<&'a dyn Sink<T>> {
+        let node = &self.sweep.sweep.nodes[place];
+        let (Action::Compute, &[(consumer, _)]) = (node.action, node.consumers.as_slice()) else {
+            return None;
+        };
+        let (NodeKind::Compute(kernel), Action::Write(role)) =
+            (&self.plan.program.nodes[node.node].kind, self.sweep.sweep.nodes[consumer].action)
+        else {
+            return None;
+        };
+        self.io.sink(role).filter(|_| self.backend.writes_planes(kernel))
+    }
+}

@@ -1,0 +1,305 @@
+//! A tensor that several threads write at once.
+
+use std::marker::PhantomData;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use tiled_geometry::Region;
+
+use crate::{Element, Layout, Tensor, ViewMut};
+
+/// A tensor of which several threads write regions at once, each its own.
+///
+/// ```
+/// use tiled_geometry::{Interval, Region};
+/// use tiled_tensor::{SharedTensor, Tensor};
+///
+/// let tensor = SharedTensor::from(Tensor::<f32>::zeros([1, 1, 2, 3])?);
+/// let row = |y| Region::from_rows_cols(Interval::new(y, y + 1), Interval::new(0, 3));
+/// std::thread::scope(|scope| {
+///     for y in 0..2 {
+///         let tensor = &tensor;
+///         scope.spawn(move || tensor.claim(row(y)).write(3 * y as usize, &[y as f32; 3]));
+///     }
+/// });
+/// assert_eq!(tensor.into_tensor().data(), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+/// # Ok::<(), tiled_tensor::LayoutError>(())
+/// ```
+pub struct SharedTensor<O, T> {
+    start: *mut T,
+    layout: Layout,
+    claims: Claims,
+    owner: O,
+}
+
+/// The owner of a [`SharedTensor`] whose elements are borrowed.
+#[derive(Debug)]
+pub struct Borrowed<'a, T>(PhantomData<&'a mut [T]>);
+
+/// The regions that are being written.
+#[derive(Debug, Default)]
+struct Claims {
+    regions: Mutex<Vec<Region<2>>>,
+    released: Condvar,
+}
+
+impl Claims {
+    fn regions(&self) -> MutexGuard<'_, Vec<Region<2>>> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, region: Region<2>) {
+        let mut regions = self.regions();
+        while regions.iter().any(|other| !other.intersect(region).is_empty()) {
+            regions = self.released.wait(regions).unwrap_or_else(PoisonError::into_inner);
+        }
+        regions.push(region);
+    }
+
+    fn remove(&self, region: Region<2>) {
+        let mut regions = self.regions();
+        if let Some(place) = regions.iter().position(|other| *other == region) {
+            regions.swap_remove(place);
+        }
+        self.released.notify_all();
+    }
+}
+
+impl<'a, T: Element> From<ViewMut<'a, T>> for SharedTensor<Borrowed<'a, T>, T> {
+    fn from(view: ViewMut<'a, T>) -> Self {
+        let layout = *view.layout();
+        Self {
+            start: view.into_data().as_mut_ptr(),
+            layout,
+            claims: Claims::default(),
+            owner: Borrowed(PhantomData),
+        }
+    }
+}
+
+impl<T: Element> From<Tensor<T>> for SharedTensor<Tensor<T>, T> {
+    fn from(mut tensor: Tensor<T>) -> Self {
+        let layout = *tensor.view().layout();
+        // the elements of a tensor stay where they are when the tensor moves
+        let start = tensor.data_mut().as_mut_ptr();
+        Self { start, layout, claims: Claims::default(), owner: tensor }
+    }
+}
+
+impl<T: Element> SharedTensor<Tensor<T>, T> {
+    /// The tensor.
+    #[must_use]
+    pub fn into_tensor(self) -> Tensor<T> {
+        self.owner
+    }
+}
+
+impl<O, T: Element> SharedTensor<O, T> {
+    /// Where the elements lie.
+    #[must_use]
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// A region of all images and channels to write, after waiting for those that have any of it.
+    ///
+    /// # Panics
+    /// Where the region is not inside the tensor.
+    #[must_use]
+    pub fn claim(&self, region: Region<2>) -> PartMut<'_, T> {
+        let held = self.layout.region();
+        assert!(held.contains_region(region), "region {region} of {held}");
+        assert!(is_without_wraps(&self.layout), "a window that slides");
+        self.claims.add(region);
+        PartMut {
+            start: self.start,
+            layout: self.layout,
+            region,
+            claims: Some(&self.claims),
+            borrow: PhantomData,
+        }
+    }
+}
+
+/// Whether every row has storage of its own.
+fn is_without_wraps(layout: &Layout) -> bool {
+    usize::try_from(layout.rows().len()).is_ok_and(|rows| rows <= layout.ring())
+}
+
+impl<O: std::fmt::Debug, T> std::fmt::Debug for SharedTensor<O, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedTensor").field("layout", &self.layout).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the elements are reached through parts alone, whose regions are disjoint while they live; the
+// elements are plain floats.
+unsafe impl<O: Sync, T: Element> Sync for SharedTensor<O, T> {}
+// SAFETY: as above; nothing is bound to a thread.
+unsafe impl<O: Send, T: Element> Send for SharedTensor<O, T> {}
+
+/// A region of a window that nobody else reads or writes as long as this lives.
+///
+/// The rest of the storage may be in use by others, so there is no slice of it.
+pub struct PartMut<'a, T> {
+    start: *mut T,
+    layout: Layout,
+    region: Region<2>,
+    claims: Option<&'a Claims>,
+    borrow: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T: Element> From<ViewMut<'a, T>> for PartMut<'a, T> {
+    /// All that the window holds.
+    fn from(view: ViewMut<'a, T>) -> Self {
+        let (layout, region) = (*view.layout(), view.region());
+        Self { start: view.into_data().as_mut_ptr(), layout, region, claims: None, borrow: PhantomData }
+    }
+}
+
+impl<T: Element> PartMut<'_, T> {
+    /// Where the elements of the window lie.
+    #[must_use]
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The region that may be written.
+    #[must_use]
+    pub const fn region(&self) -> Region<2> {
+        self.region
+    }
+
+    /// The storage of the window: valid for its length, but only the elements of [`PartMut::region`] may be touched.
+    #[must_use]
+    pub const fn as_mut_ptr(&mut self) -> *mut T {
+        self.start
+    }
+
+    /// Writes neighbouring elements of a window of single channels, from this place in its storage on.
+    ///
+    /// # Panics
+    /// Where they are not all in the region, and where the window has blocks of more than one channel.
+    pub fn write(&mut self, offset: usize, values: &[T]) {
+        assert!(
+            self.holds(offset, values.len()),
+            "{} elements from {offset} on leave the part",
+            values.len()
+        );
+        // SAFETY: the elements lie in the region, which nobody else touches.
+        unsafe { self.start.add(offset).copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+    }
+
+    /// Whether so many elements from a place on lie in the region.
+    fn holds(&self, offset: usize, len: usize) -> bool {
+        let Some(last) = offset.checked_add(len).and_then(|end| end.checked_sub(1)) else { return false };
+        let (held, ring) = (&self.layout, self.layout.ring().max(1));
+        let width = held.row_stride().max(1);
+        let column = |place: usize| held.cols().begin().saturating_add_unsigned((place % width) as u64);
+        let row = |place: usize| {
+            let stored = i64::try_from(place / width % ring).unwrap_or(i64::MAX);
+            let ring = i64::try_from(ring).unwrap_or(i64::MAX);
+            held.rows().begin() + (stored - held.rows().begin()).rem_euclid(ring)
+        };
+        let inside = |y: i64, x: i64| self.region.rows().contains(y) && self.region.cols().contains(x);
+        let (first_row, last_row) = (row(offset), row(last));
+        // whole rows may follow one another within a plane
+        let follows = first_row == last_row || self.region.cols() == held.cols();
+        let rows = i64::try_from(last / width - offset / width).unwrap_or(i64::MAX);
+        let is_plane = offset / held.block_stride().max(1) == last / held.block_stride().max(1);
+        len == 0
+            || held.block() == 1
+                && last < held.len()
+                && is_plane
+                && follows
+                && last_row - first_row == rows
+                && inside(first_row, column(offset))
+                && inside(last_row, column(last))
+    }
+}
+
+impl<T> Drop for PartMut<'_, T> {
+    fn drop(&mut self) {
+        if let Some(claims) = self.claims {
+            claims.remove(self.region);
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for PartMut<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PartMut")
+            .field("layout", &self.layout)
+            .field("region", &self.region)
+            .finish_non_exhaustive()
+    }
+}
+
+// SAFETY: a part is an exclusive borrow of its elements, which are plain floats.
+unsafe impl<T: Element> Send for PartMut<'_, T> {}
+// SAFETY: a shared part gives out nothing to write through.
+unsafe impl<T: Element> Sync for PartMut<'_, T> {}
+
+#[cfg(test)]
+mod tests {
+    use tiled_geometry::Interval;
+
+    use super::*;
+
+    fn region(rows: [i64; 2], cols: [i64; 2]) -> Region<2> {
+        Region::from_rows_cols(Interval::new(rows[0], rows[1]), Interval::new(cols[0], cols[1]))
+    }
+
+    #[test]
+    fn parts_hold_their_own_elements_alone() {
+        let shape = [2, 3, 4, 5];
+        let tensor = SharedTensor::from(Tensor::<f32>::zeros(shape).unwrap());
+        for (rows, cols) in [([1, 3], [1, 4]), ([1, 3], [0, 5]), ([0, 4], [0, 5]), ([2, 2], [0, 5])] {
+            let part = tensor.claim(region(rows, cols));
+            for offset in 0..125 {
+                for len in 1..30 {
+                    let inside = (offset..offset + len).all(|place| {
+                        let [y, x] = [place / 5 % 4, place % 5].map(|at| i64::try_from(at).unwrap());
+                        place < 120 && part.region().rows().contains(y) && part.region().cols().contains(x)
+                    });
+                    let same_plane = offset / 20 == (offset + len - 1) / 20;
+                    let in_rows = offset / 5 == (offset + len - 1) / 5 || cols == [0, 5];
+                    let expected = inside && same_plane && in_rows;
+                    assert_eq!(part.holds(offset, len), expected, "{len} from {offset} in {part:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "leave the part")]
+    fn a_part_refuses_elements_of_others() {
+        let tensor = SharedTensor::from(Tensor::<f64>::zeros([1, 1, 4, 4]).unwrap());
+        tensor.claim(region([0, 2], [0, 4])).write(6, &[1.0; 3]);
+    }
+
+    #[test]
+    fn a_region_is_had_by_one_at_a_time() {
+        let mut data = vec![0.0_f64; 64];
+        let layout = Layout::nchw([1, 1, 8, 8]).unwrap();
+        let tensor = SharedTensor::from(ViewMut::new(&mut data, layout));
+        std::thread::scope(|scope| {
+            for begin in 0..4_u8 {
+                let tensor = &tensor;
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        // rows that overlap those of the neighbours
+                        let rows = [begin, begin + 4].map(i64::from);
+                        let mut part = tensor.claim(region(rows, [0, 8]));
+                        let start = part.as_mut_ptr();
+                        for place in 8 * usize::from(begin)..8 * (usize::from(begin) + 4) {
+                            // SAFETY: a place in the region of the part.
+                            unsafe { *start.add(place) += 1.0 };
+                        }
+                    }
+                });
+            }
+        });
+        let times = [1, 2, 3, 4, 3, 2, 1, 0].map(|times| f64::from(200 * times));
+        assert!(data.chunks(8).zip(times).all(|(row, times)| row.iter().all(|value| *value == times)));
+    }
+}

@@ -1,0 +1,249 @@
+//! What is read and written where the caller's tensors lie has the bits of what goes through windows.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tiled::exec::{ExecError, Executor, FnSource, Io, IoError, MemorySink, MemorySource, SliceSink};
+use tiled::geometry::Region;
+use tiled::graph::{Graph, Hold, Objective, PlanOptions, Planner, Tiling};
+use tiled::prelude::{CpuBackend, Isa, NoProgress, Sink, Source};
+use tiled::tensor::{Element, PartMut, Tensor, View, ViewMut};
+use tiled_tests::{Job, differing, recompute, slide, whole};
+
+/// A tensor in memory that says so or does not, and counts how it is written.
+#[derive(Debug)]
+struct Counted<I> {
+    inner: I,
+    in_place: bool,
+    regions: [AtomicUsize; 2],
+}
+
+impl<I> Counted<I> {
+    fn new(inner: I, in_place: bool) -> Self {
+        Self { inner, in_place, regions: Default::default() }
+    }
+
+    /// The regions copied, and those computed in place.
+    fn counts(&self) -> [usize; 2] {
+        [0, 1].map(|how| self.regions[how].load(Ordering::Relaxed))
+    }
+}
+
+impl<T: Element, S: Source<T>> Source<T> for Counted<S> {
+    fn shape(&self) -> [usize; 4] {
+        self.inner.shape()
+    }
+
+    fn read(&self, region: Region<2>, output: &mut ViewMut<'_, T>) -> Result<(), IoError> {
+        self.regions[0].fetch_add(1, Ordering::Relaxed);
+        self.inner.read(region, output)
+    }
+
+    fn in_memory(&self) -> Option<&[T]> {
+        self.inner.in_memory().filter(|_| self.in_place)
+    }
+}
+
+impl<T: Element, S: Sink<T>> Sink<T> for Counted<S> {
+    fn shape(&self) -> [usize; 4] {
+        self.inner.shape()
+    }
+
+    fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
+        self.regions[0].fetch_add(1, Ordering::Relaxed);
+        self.inner.write(region, input)
+    }
+
+    fn write_in_place(
+        &self,
+        region: Region<2>,
+        compute: &mut dyn FnMut(PartMut<'_, T>),
+    ) -> Result<bool, IoError> {
+        let wrote = self.in_place && self.inner.write_in_place(region, compute)?;
+        self.regions[1].fetch_add(usize::from(wrote), Ordering::Relaxed);
+        Ok(wrote)
+    }
+
+    fn finish(&self) -> Result<(), IoError> {
+        self.inner.finish()
+    }
+
+    fn abort(&self) {
+        self.inner.abort();
+    }
+}
+
+/// How often tensors went through windows and how often not.
+#[derive(Debug, Default)]
+struct Counts {
+    input: [usize; 2],
+    result: [usize; 2],
+    steps: u64,
+}
+
+/// The output, or the gradient of the input and those of the parameters.
+fn run<T: Element>(
+    job: &Job<T>,
+    backend: &CpuBackend,
+    options: &PlanOptions,
+    in_place: bool,
+) -> (Vec<Vec<T>>, Counts) {
+    let source = |tensor| Counted::new(MemorySource::try_from(tensor).expect("contiguous"), in_place);
+    let (input, grad_output) = (source(&job.inputs[0]), source(&job.grad_outputs[0]));
+    let is_forward = job.objective.outputs;
+    let shape = if is_forward { job.grad_outputs[0].shape() } else { job.inputs[0].shape() };
+    let mut result = vec![T::ZERO; shape.iter().product()];
+    let sink = Counted::new(SliceSink::new(&mut result, shape).expect("long enough"), in_place);
+    let mut io = Io { inputs: vec![&input], ..Io::default() };
+    if is_forward {
+        io.outputs = vec![&sink];
+    } else {
+        io.grad_outputs = vec![&grad_output];
+        io.grad_inputs = vec![&sink];
+    }
+    let plan = job.plan(backend, options);
+    let steps = plan.tiles();
+    let mut executor = Executor::new(plan, backend, 2).expect("starts");
+    executor.run(&mut job.parameters.clone(), &io, &NoProgress).expect("runs");
+    drop(io);
+    let counts = Counts { input: input.counts(), result: sink.counts(), steps };
+    drop(sink);
+    let gradients = (0..job.parameters.tensors().len()).filter_map(|place| executor.gradient(place));
+    let results = std::iter::once(result.clone()).chain(gradients.map(<[T]>::to_vec)).collect();
+    (results, counts)
+}
+
+/// A network of one convolution of 3×3.
+fn convolution(channels: [usize; 2], options: &str) -> Graph {
+    let [inputs, outputs] = channels;
+    let text = format!(
+        r#"{{"inputs":[{{"name":"x","channels":{inputs}}}],"outputs":["conv"],"nodes":[{{"name":"conv",
+        "op":"conv2d","inputs":["x"],"out_channels":{outputs},"kernel_size":3{options}}}]}}"#
+    );
+    Graph::from_json(&text).expect("a network")
+}
+
+fn all_options() -> [PlanOptions; 5] {
+    let lanes = PlanOptions { tiling: Tiling::Grid([2, 1]), lanes: Some(2), ..slide(2) };
+    [whole(), slide(3), recompute([3, 2]), lanes, PlanOptions { parallelism: 2, ..PlanOptions::default() }]
+}
+
+fn check<T: Element>(graph: &Graph, extents: [usize; 2], name: &str) {
+    for objective in [Objective::inference(), Objective::gradients()] {
+        let job = Job::<T>::random(graph.clone(), 3, extents, objective, 5);
+        for backend in Isa::ALL.into_iter().filter_map(|isa| CpuBackend::with_isa(isa).ok()) {
+            for options in all_options() {
+                let (in_place, counts) = run(&job, &backend, &options, true);
+                let (copied, others) = run(&job, &backend, &options, false);
+                for (a, b) in in_place.iter().zip(&copied) {
+                    assert_eq!(differing(a, b), 0, "{name} on {backend:?} under {options:?}");
+                }
+                assert_eq!(others.result[1], 0, "{name}: {others:?}");
+                assert!(counts.result[0] == 0 || counts.result[1] == 0, "{name}: {counts:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn results_in_place_have_the_bits_of_copied_ones() {
+    for (channels, options) in [
+        ([32, 40], ""),
+        ([20, 24], r#","padding":1"#),
+        ([16, 16], r#","stride":2"#),
+        ([16, 33], r#","groups":1,"bias":false,"padding":1,"dilation":2"#),
+        ([32, 32], r#","groups":2"#),
+        ([32, 32], r#","groups":32,"padding":1"#),
+        ([3, 16], ""),
+        ([24, 2], ""),
+        ([2, 3], ""),
+    ] {
+        let graph = convolution(channels, options);
+        let name = format!("{channels:?}{options}");
+        check::<f32>(&graph, [13, 37], &name);
+        check::<f64>(&graph, [14, 19], &name);
+    }
+}
+
+#[test]
+fn a_convolution_between_tensors_in_memory_copies_neither() {
+    let graph = convolution([32, 48], "");
+    for options in all_options() {
+        let job = Job::<f32>::random(graph.clone(), 2, [21, 34], Objective::inference(), 7);
+        let (_, counts) = run(&job, &CpuBackend::new().expect("an instruction set"), &options, true);
+        assert_eq!((counts.input[0], counts.result[0]), (0, 0), "{options:?}: {counts:?}");
+        assert!(counts.result[1] > 0, "{options:?}: {counts:?}");
+        assert!(options.hold == Hold::Materialise || options.hold == Hold::Auto || counts.steps > 1);
+    }
+}
+
+#[test]
+fn a_memory_sink_is_written_in_place_by_lanes_at_once() {
+    let graph = convolution([32, 48], "");
+    let job = Job::<f32>::random(graph, 2, [40, 34], Objective::inference(), 7);
+    let backend = CpuBackend::new().expect("an instruction set");
+    let (expected, _) = run(&job, &backend, &whole(), false);
+    for options in all_options() {
+        let done = job.run(&backend, job.plan(&backend, &options), 2, &NoProgress);
+        assert_eq!(differing(done.outputs[0].data(), &expected[0]), 0, "{options:?}");
+    }
+}
+
+#[test]
+fn a_source_that_fails_midway_leaves_a_closed_sink() {
+    let graph = convolution([32, 48], "");
+    let job = Job::<f32>::random(graph, 2, [21, 34], Objective::inference(), 7);
+    let backend = CpuBackend::new().expect("an instruction set");
+    let shape = job.inputs[0].shape();
+    let source = FnSource::new("<broken>", shape, |region: Region<2>, window: &mut ViewMut<'_, f32>| {
+        if region.rows().end() > 12 {
+            return Err(IoError::Closed { path: "<broken>".into() });
+        }
+        window.data_mut().fill(1.0);
+        Ok(())
+    })
+    .expect("small");
+    let sink = Counted::new(MemorySink::new(job.grad_outputs[0].shape()).expect("small"), true);
+    let io = Io { inputs: vec![&source], outputs: vec![&sink], ..Io::default() };
+    let plan = Planner::<f32>::new(&job.graph, &job.shapes, &job.objective, &backend)
+        .plan(&slide(3))
+        .expect("plans");
+    let result =
+        Executor::new(plan, &backend, 1).expect("starts").run(&mut job.parameters.clone(), &io, &NoProgress);
+    assert!(matches!(result, Err(ExecError::Io(IoError::Closed { .. }))), "{result:?}");
+    assert!(sink.counts()[1] > 0 && sink.counts()[0] == 0);
+    let tensor = Tensor::<f32>::zeros(sink.shape()).expect("small");
+    assert!(sink.write(tensor.view().region(), &tensor.view()).is_err());
+    assert!(sink.write_in_place(tensor.view().region(), &mut |_| panic!("it is closed")).is_err());
+}
+
+#[test]
+fn a_slice_takes_regions_in_place_and_copies_in_any_order() {
+    let tensor =
+        Tensor::<f32>::from_fn([2, 3, 4, 5], |place| place.iter().sum::<usize>() as f32).expect("small");
+    let [top, bottom] = [[0, 2], [2, 4]].map(|[begin, end]| {
+        let region = tensor.view().region();
+        region.with_axis(0, tiled::geometry::Interval::new(begin, end))
+    });
+    for in_place_first in [true, false] {
+        let mut data = vec![0.0; 120];
+        let sink = SliceSink::new(&mut data, tensor.shape()).expect("long enough");
+        let mut compute = |mut part: PartMut<'_, f32>| {
+            for plane in 0..6 {
+                part.write(plane * 20, &tensor.data()[plane * 20..plane * 20 + 10]);
+            }
+        };
+        if in_place_first {
+            assert!(sink.write_in_place(top, &mut compute).expect("open"));
+        } else {
+            sink.write(bottom, &tensor.view()).expect("open");
+            assert!(!sink.write_in_place(top, &mut compute).expect("open"), "it is shared by places now");
+            sink.write(top, &tensor.view()).expect("open");
+        }
+        if in_place_first {
+            sink.write(bottom, &tensor.view()).expect("open");
+        }
+        sink.finish().expect("complete");
+        drop(sink);
+        assert_eq!(data, tensor.data());
+    }
+}
