@@ -173,7 +173,7 @@ impl<E: Element, const C: usize, const V: usize> Micro<E> for PlaneTile<'_, E, C
     }
 }
 
-/// Runs a [`PlaneTile`] of `count` channels, at most three.
+/// Runs a [`PlaneTile`] of `count` channels, at most four.
 ///
 /// # Safety
 /// As for [`PlaneTile`] with this many channels and vectors.
@@ -191,10 +191,12 @@ pub(super) unsafe fn run_planes<S: Simd>(
     match (count, vectors) {
         (1, 1) => tile!(1, 1),
         (2, 1) => tile!(2, 1),
-        (_, 1) => tile!(3, 1),
+        (3, 1) => tile!(3, 1),
+        (_, 1) => tile!(4, 1),
         (1, _) => tile!(1, 2),
         (2, _) => tile!(2, 2),
-        (_, _) => tile!(3, 2),
+        (3, _) => tile!(3, 2),
+        (_, _) => tile!(4, 2),
     }
 }
 

@@ -294,8 +294,12 @@ impl<T: Element> Reduce<'_, T> {
                 }
             }
         };
-        // as many sums as registers hold
-        let planes = if S::TILE > 6 || vectors == 1 { 3 } else { 2 };
+        // as many sums as registers hold; four divide the channels of a block
+        let planes = match (S::TILE > 6, vectors) {
+            (true, _) => 4,
+            (false, 1) => 3,
+            (false, _) => 2,
+        };
         let neighbours = !blocked && self.classes[1].offset_step == 1;
         let mut tap = 0;
         while tap < cols {
