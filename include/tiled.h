@@ -575,7 +575,7 @@ typedef struct tiled_plan_options {
     uint64_t resident_bytes;
     /**
      * Not zero where convolutions 3×3 of stride and dilation one, of one group with 16 channels and more, run by Winograd's
-     * filtering: faster, the same bits for every tiling, other roundings than the sums. Gradients do not change.
+     * filtering: faster, the same bits for every tiling, other roundings than the sums. Kernels of gradients stay sums.
      */
     int32_t winograd;
     /**

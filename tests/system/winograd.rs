@@ -3,8 +3,10 @@
 use tiled::cpu::CpuBackend;
 use tiled::exec::NoProgress;
 use tiled::graph::{
-    Activation, Conv2d, Graph, Hold, Loss, MaxPool2d, Objective, Op, PlanOptions, Tiling, ValueId,
+    Activation, Conv2d, ConvTranspose2d, Graph, Hold, Loss, MaxPool2d, Objective, Op, PlanOptions, Tiling,
+    ValueId,
 };
+use tiled::kernel::Kernel;
 use tiled::tensor::Tensor;
 use tiled_tests::{Done, Job};
 
@@ -91,4 +93,25 @@ fn outputs_are_near_the_sums_but_not_the_same() {
     for (a, b) in sums.into_iter().zip(filtered) {
         assert!((a - b).abs() <= 1e-5 * largest, "{a} {b}");
     }
+}
+
+#[test]
+fn kernels_of_gradients_stay_sums() {
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", 16).expect("new");
+    let up = Op::ConvTranspose2d(ConvTranspose2d::new(16, [3, 3]));
+    let y = graph.add_node("up", up, &[x]).expect("fits");
+    let y = graph.add_node("c", Op::Conv2d(Conv2d::new(16, [3, 3])), &[y]).expect("fits");
+    graph.set_outputs(&[y]).expect("known");
+    let objective = Objective { grad_inputs: true, ..Objective::training(Loss::Sum) };
+    let job = Job::<f32>::random(graph, 1, [12, 12], objective, 3);
+    let plan = job.plan(&CpuBackend::new().expect("an instruction set"), &winograd());
+    let filtered: Vec<&str> = plan
+        .program
+        .nodes
+        .iter()
+        .filter(|node| matches!(node.kernel(), Some(Kernel::Conv2dWinograd { .. })))
+        .map(|node| node.name.as_str())
+        .collect();
+    assert_eq!(filtered, ["c"]);
 }

@@ -92,7 +92,7 @@ def winograd(measured: list[Measured]) -> str:
     for one in measured:
         if WINOGRAD.name not in one.engines or one.ours is None or one.peer is None:
             continue
-        peer, ours = one.seconds(one.peer), one.engines[one.ours]
+        row, peer, ours = one.workload.row, one.seconds(one.peer), one.engines[one.ours]
         filtered = one.engines[WINOGRAD.name]
         rows.append(
             [
@@ -100,9 +100,9 @@ def winograd(measured: list[Measured]) -> str:
                 one.peer,
                 f"{one.seconds(one.ours) / peer:.3f}×",
                 f"{one.seconds(WINOGRAD.name) / peer:.3f}×",
-                f"1/{one.engines[one.peer]['memory_bytes'] / max(1, filtered['memory_bytes']):.1f}",
+                "" if row == 6 else f"1/{one.engines[one.peer]['memory_bytes'] / max(1, filtered['memory_bytes']):.1f}",
                 f"{ours['deviations']['output']:.1e}",
-                f"{filtered['deviations']['output']:.1e}",
+                f"{filtered['deviations']['output']:.1e}" + ("" if filtered["agrees"] else " **disagrees**"),
             ]
         )
     if not rows:

@@ -68,7 +68,7 @@ pub struct tiled_plan_options {
     /// Bytes that the caller holds beside the run and that count towards the budget.
     pub resident_bytes: u64,
     /// Not zero where convolutions 3×3 of stride and dilation one, of one group with 16 channels and more, run by Winograd's
-    /// filtering: faster, the same bits for every tiling, other roundings than the sums. Gradients do not change.
+    /// filtering: faster, the same bits for every tiling, other roundings than the sums. Kernels of gradients stay sums.
     pub winograd: i32,
     /// Zero.
     pub reserved: i32,

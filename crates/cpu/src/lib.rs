@@ -4,6 +4,7 @@
 //! on the number of threads. They do depend on the instruction set, by rounding: a fused multiply-add rounds once.
 //!
 //! It is not the place of any decision about tiles, and it holds no memory: windows come from the caller.
+//! But for one buffer a thread, which transforms need for the length of a call ([`Backend::scratch_len`]).
 //!
 //! ```text
 //!   CpuBackend ─ Isa ─► vector: portable, AVX2, AVX-512        one trait, compiled once for each

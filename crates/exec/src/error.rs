@@ -379,6 +379,14 @@ pub enum ExecError {
         /// Its block for them.
         got: usize,
     },
+    /// The plan was made for a backend that carries out more with a convolution.
+    #[error("plan carries out `{name}` with the convolution before it, which backend `{backend}` does not")]
+    Fusion {
+        /// The name of the node.
+        name: String,
+        /// The name of the executor's backend.
+        backend: String,
+    },
     /// The threads cannot be started.
     #[error("cannot start {threads} threads: {source}")]
     Threads {

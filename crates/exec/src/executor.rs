@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-use tiled_graph::program::{NodeKind, Param, SinkRole, SourceRole};
+use tiled_graph::program::{NodeKind, Param, ProgramNode, SinkRole, SourceRole};
 use tiled_graph::{Action, Parameters, Plan};
 use tiled_kernel::{Backend, Kernel, Partial};
 use tiled_tensor::{AlignedBuffer, Element};
@@ -130,16 +130,35 @@ fn with_threads_awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// What parameters were packed from: the versions of those of the network, and the derived ones themselves.
-#[derive(Clone, Debug, PartialEq)]
-struct Origin<T> {
-    versions: Vec<u64>,
-    derived: Vec<T>,
+/// What parameters were packed from: the versions of those of the network, the bits of derived vectors.
+#[derive(Debug, Default)]
+struct Stamp {
+    numbers: Vec<u64>,
 }
 
-impl<T> Default for Origin<T> {
-    fn default() -> Self {
-        Self { versions: Vec::new(), derived: Vec::new() }
+impl Stamp {
+    fn numbers<'a, T: Element>(
+        node: &'a ProgramNode,
+        params: &'a Parameters<T>,
+        derived: &'a [Vec<T>],
+    ) -> impl Iterator<Item = u64> + 'a {
+        node.params.iter().flat_map(move |param| {
+            let (version, values) = match param {
+                Param::Network(place) => (Some(params.version(*place)), &[][..]),
+                Param::Derived(place) => (None, derived[*place].as_slice()),
+            };
+            version.into_iter().chain(values.iter().map(|value| value.to_bits_u64()))
+        })
+    }
+
+    fn is<T: Element>(&self, node: &ProgramNode, params: &Parameters<T>, derived: &[Vec<T>]) -> bool {
+        self.numbers.iter().copied().eq(Self::numbers(node, params, derived))
+    }
+
+    /// Takes what was packed from now on.
+    fn set<T: Element>(&mut self, node: &ProgramNode, params: &Parameters<T>, derived: &[Vec<T>]) {
+        self.numbers.clear();
+        self.numbers.extend(Self::numbers(node, params, derived));
     }
 }
 
@@ -153,7 +172,7 @@ pub struct Executor<'b, T: Element> {
     kernels: Vec<Option<Kernel>>,
     packed: Vec<AlignedBuffer<T>>,
     /// What each node's packed parameters were made from.
-    packed_from: Vec<Origin<T>>,
+    packed_from: Vec<Stamp>,
     partials: Vec<Vec<Partial<T>>>,
     stores: Stores<T>,
     derived: Vec<Vec<T>>,
@@ -182,6 +201,16 @@ impl<'b, T: Element> Executor<'b, T> {
     ) -> Result<Self, ExecError> {
         if plan.dtype != T::DTYPE {
             return Err(ExecError::DType { expected: plan.dtype.name(), got: T::DTYPE.name() });
+        }
+        let runs = plan.sweeps.iter().flat_map(|sweep| &sweep.sweep.nodes);
+        for node in runs.filter(|node| node.action == Action::Compute) {
+            let node = &plan.program.nodes[node.node];
+            if node
+                .kernel()
+                .is_some_and(|kernel| matches!(kernel, Kernel::ConvThen { .. }) && !backend.fuses(kernel))
+            {
+                return Err(ExecError::Fusion { name: node.name.clone(), backend: backend.name() });
+            }
         }
         for (node, &expected) in plan.program.nodes.iter().zip(&plan.blocks) {
             let (channels, got) = (node.channels, backend.block(node.channels));
@@ -221,6 +250,11 @@ impl<'b, T: Element> Executor<'b, T> {
                 _ => AlignedBuffer::default(),
             })
             .collect();
+        let packed_from = program
+            .nodes
+            .iter()
+            .map(|node| Stamp { numbers: Vec::with_capacity(program.stamp_len(&node.params)) })
+            .collect();
         let lane_partials = || {
             program
                 .reductions
@@ -241,7 +275,7 @@ impl<'b, T: Element> Executor<'b, T> {
             stores: Stores::new(&plan, scratch)?,
             derived: program.derived.iter().map(|len| vec![T::ZERO; *len]).collect(),
             gradients,
-            packed_from: vec![Origin::default(); kernels.len()],
+            packed_from,
             kernels,
             packed,
             pool,
@@ -431,17 +465,11 @@ impl<'b, T: Element> Executor<'b, T> {
                 continue;
             }
             let Some(kernel) = &self.kernels[node.node] else { continue };
-            let mut origin = Origin::default();
-            for param in &program_node.params {
-                match param {
-                    Param::Network(place) => origin.versions.push(params.version(*place)),
-                    Param::Derived(place) => origin.derived.extend_from_slice(&self.derived[*place]),
-                }
-            }
-            if self.packed_from[node.node] == origin {
+            let stamp = &mut self.packed_from[node.node];
+            if stamp.is(program_node, params, &self.derived) {
                 continue;
             }
-            self.packed_from[node.node] = origin;
+            stamp.numbers.clear(); // nothing is packed while it is being packed
             let values: Vec<&[T]> = program_node
                 .params
                 .iter()
@@ -451,6 +479,7 @@ impl<'b, T: Element> Executor<'b, T> {
                 })
                 .collect();
             self.backend.pack(kernel, &values, &mut self.packed[node.node]);
+            self.packed_from[node.node].set(program_node, params, &self.derived);
         }
     }
 }

@@ -82,6 +82,8 @@ impl<'a, T: Element> Find<'_, 'a, T> {
         else {
             return None;
         };
-        self.io.sink(role).filter(|_| self.backend.writes_planes(kernel))
+        // cells of a coarser grain would be computed by several tiles
+        let is_disjoint = kernel.grain() == 1;
+        self.io.sink(role).filter(|_| is_disjoint && self.backend.writes_planes(kernel))
     }
 }

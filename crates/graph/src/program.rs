@@ -252,8 +252,10 @@ pub struct Store {
 /// A network lowered for an [`crate::Objective`].
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Program {
-    /// The nodes in topological order.
+    /// The nodes in topological order. One that nothing leads from to a reduction or a sink is not run.
     pub nodes: Vec<ProgramNode>,
+    /// How many of them, the first ones, belong to the network itself; those of its gradients follow.
+    pub forward: usize,
     /// The reductions.
     pub reductions: Vec<ProgramReduction>,
     /// What becomes of reductions, with the sweep after which it happens (`None`: before the first).
@@ -280,15 +282,26 @@ impl Program {
         self.nodes.iter().map(|node| node.level + 1).max().unwrap_or(0)
     }
 
-    /// Lets the convolutions of the network that suit it run by Winograd's minimal filtering.
+    /// Lets the convolutions of the network that suit it run by Winograd's minimal filtering. Kernels of gradients stay sums.
     pub fn use_winograd(&mut self) {
-        for node in &mut self.nodes {
+        for node in &mut self.nodes[..self.forward] {
             if let NodeKind::Compute(Kernel::Conv2d { conv, bias, activation }) = node.kind
                 && conv.suits_winograd()
             {
                 node.kind = NodeKind::Compute(Kernel::Conv2dWinograd { conv, bias, activation });
             }
         }
+    }
+
+    /// The numbers that tell whether packed parameters are still current: a version of each of the network's, and
+    /// the elements of derived ones.
+    #[must_use]
+    pub fn stamp_len(&self, params: &[Param]) -> usize {
+        let len = |param: &Param| match param {
+            Param::Network(_) => 1,
+            Param::Derived(place) => self.derived[*place],
+        };
+        params.iter().map(len).sum()
     }
 
     /// The lengths of a node's parameters.

@@ -149,7 +149,7 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
     }
 
     /// Whether a kernel writes a window with blocks of one channel (plain NCHW) faster than one in blocks of
-    /// [`Backend::block`] that is regrouped after it, by [`Backend::compute_part`].
+    /// [`Backend::block`] that is regrouped after it, by [`Backend::compute_part`]. Asked for kernels whose grain is one.
     fn writes_planes(&self, kernel: &Kernel) -> bool {
         let _ = kernel;
         false

@@ -71,7 +71,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "DIR", requires = "memory")]
     pub(crate) scratch: Option<PathBuf>,
     /// Runs 3×3 convolutions of stride one with 16 channels and more by Winograd's filtering: up to three times as fast, the
-    /// same bits for every tiling, but other roundings than the sums. Gradients do not change.
+    /// same bits for every tiling, but other roundings than the sums. Kernels of gradients stay sums.
     #[arg(long)]
     pub(crate) winograd: bool,
     /// The element type of the computation.

@@ -1,7 +1,7 @@
 //! Convolution: forward, gradient for the input, gradient for the weights.
 //!
 //! Forward and the gradient for the input are one computation over classes of pixels ([`class`]), carried out
-//! by one of four families of kernels ([`problem::Path`]). Weights are packed once, in the order of summation.
+//! by one of four families of kernels ([`problem::Path`]). Winograd's filtering ([`winograd`]) is apart from them. Weights are packed once, in the order of summation.
 
 mod activate;
 mod class;

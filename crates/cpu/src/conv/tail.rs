@@ -36,6 +36,7 @@ impl<T: Element> Tail<'_, T> {
         assert!(!self.is_long() || output.block() == lanes, "an output in blocks of {}", output.block());
         let Some(sum) = &self.sum else { return };
         assert!(sum.region().contains_region(region), "input window {} lacks part of {region}", sum.region());
+        assert_eq!(sum.layout().batch(), output.batch(), "batch size");
         let (got, block) = (sum.layout().channels(), sum.layout().block());
         assert_eq!((got, block), (output.channels(), lanes), "channels to add, and their block");
     }

@@ -192,9 +192,10 @@ fn check<T: Element>(
     assert_eq!(packed.len(), problem.packed_len(), "conv2d_winograd: length of the packed weight");
     let whole = Region::whole(conv.output);
     assert!(whole.contains_region(region), "region {region} leaves the output {whole}");
+    // patches are read whole, but for what lies outside the image
     let need = Region::new(std::array::from_fn(|i| {
-        let computed = region.axis(i).aligned(signed(TILE)).intersect(Interval::whole(conv.output[i]));
-        conv.windows[i].receptive(computed).intersect(Interval::whole(conv.input[i]))
+        let patches = conv.windows[i].receptive(region.axis(i).aligned(signed(TILE)));
+        patches.intersect(Interval::whole(conv.input[i]))
     }));
     assert!(input.region().contains_region(need), "input window {} lacks part of {need}", input.region());
     assert!(
@@ -233,6 +234,9 @@ struct Units {
 impl<T: Element> Routine for Engine<'_, T> {
     fn run<S: Simd>(self) {
         let units = self.units();
+        if units.tiles == 0 {
+            return;
+        }
         share::for_pieces(units.blocks * units.parts, |unit| {
             with_scratch(scratch_len::<T>(self.isa, &self.problem.conv), |scratch: &mut [T]| {
                 self.unit::<S>(&units, unit, scratch);

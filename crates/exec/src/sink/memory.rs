@@ -84,7 +84,8 @@ impl<T: Element> Sink<T> for MemorySink<T> {
     }
 }
 
-/// A sink over memory of the caller, with any strides under which no two elements share a place.
+/// A sink over memory of the caller, with any strides under which no two elements share a place. After a run that failed the
+/// memory may be written in part.
 #[derive(Debug)]
 pub struct SliceSink<'a, T: Element> {
     written: Written,
@@ -256,7 +257,7 @@ impl<T: Element> Memory<T> for Parts<'_, T> {
     }
 
     fn write_run(&self, run: Run, values: impl Iterator<Item = T>) {
-        // a sink whose elements lie apart has one part, see `SliceSink::with_places`
+        // a sink whose elements lie apart has one part, see `SliceSink::memory`
         let mut data = lock(&self.parts[0]);
         for (i, value) in values.enumerate() {
             data[run.at(i)] = value;

@@ -31,7 +31,7 @@ pub trait Sink<T: Element>: Send + Sync {
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError>;
 
     /// Lets `compute` write every image and channel of `region` into the tensor itself, where that lies in memory in the
-    /// order NCHW without gaps; false where it does not, and nothing was called.
+    /// order NCHW without gaps; false where it does not, and nothing was called. A sink gives the same answer for every region.
     ///
     /// # Errors
     /// Where `region` is not inside the tensor, and where the sink is finished or aborted.

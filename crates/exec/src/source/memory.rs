@@ -216,7 +216,7 @@ impl Places {
     pub(crate) fn contiguous_range(&self) -> Option<Range<usize>> {
         let contiguous = Self::contiguous(self.shape).ok()?;
         let len = self.shape.iter().product::<usize>();
-        (contiguous.strides == self.strides).then(|| self.start..self.start + len)
+        (len > 0 && contiguous.strides == self.strides).then(|| self.start..self.start + len)
     }
 
     /// Whether neighbouring columns are neighbours in memory.

@@ -30,6 +30,7 @@ pub fn lower(
     let mut lowering = Lowering::new(graph, shapes, objective, checkpoints);
     lowering.forward()?;
     lowering.outputs();
+    lowering.program.forward = lowering.program.nodes.len();
     if let Some(loss) = objective.loss {
         lowering.backward(loss)?;
     }

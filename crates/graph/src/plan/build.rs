@@ -295,6 +295,7 @@ fn fixed_memory<T: Element>(
             && !node.params.is_empty()
         {
             memory.parameters_bytes += bytes(backend.packed_len(kernel, &program.param_lens(&node.params)))?;
+            memory.parameters_bytes += (program.stamp_len(&node.params) * size_of::<u64>()) as u64;
         }
     }
     memory.gradients_bytes = bytes(program.param_grads.iter().map(|param| program.params[*param]).sum())?;

@@ -29,6 +29,9 @@ pub(super) fn affine_sum<T: Element>(
     output: &mut ViewMut<'_, T>,
     region: Region<2>,
 ) {
+    if let Some(other) = &other {
+        require(other.region(), region);
+    }
     let (batch, channels) = (output.layout().batch(), output.layout().channels());
     visit(batch, channels, region, |n, c, y, x| {
         let mut value = output.as_view().get(n, c, y, x);

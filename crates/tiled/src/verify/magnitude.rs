@@ -25,6 +25,10 @@ impl<T: Element> Backend<T> for Magnitudes<'_, T> {
         self.0.pack(kernel, params, packed);
     }
 
+    fn fuses(&self, kernel: &Kernel) -> bool {
+        self.0.fuses(kernel)
+    }
+
     fn compute(
         &self,
         kernel: &Kernel,

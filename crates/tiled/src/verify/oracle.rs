@@ -59,6 +59,10 @@ impl<T: Element> Backend<T> for Shadowed {
         Reference.pack(kernel, params, plain);
     }
 
+    fn fuses(&self, kernel: &Kernel) -> bool {
+        Backend::<T>::fuses(&self.backend, kernel)
+    }
+
     fn compute(
         &self,
         kernel: &Kernel,
@@ -77,7 +81,8 @@ impl<T: Element> Backend<T> for Shadowed {
         let (got, expected) = (output.as_view(), View::new(&expected, layout));
         let largest = inputs.iter().map(|input| largest(input)).fold(1.0, f64::max);
         let weights = plain.iter().map(|value| value.to_f64().abs()).fold(1.0, f64::max);
-        let bound = 64.0 * T::EPSILON.to_f64() * terms(kernel) * weights * largest * largest;
+        let scale = if matches!(kernel, Kernel::ConvThen { .. }) { weights } else { 1.0 };
+        let bound = 64.0 * T::EPSILON.to_f64() * terms(kernel) * weights * scale * largest * largest;
         let pixels = (0..layout.batch()).flat_map(|n| (0..layout.channels()).map(move |c| (n, c))).flat_map(
             |(n, c)| {
                 let cols = region.cols();
@@ -132,15 +137,29 @@ impl<T: Element> Backend<T> for Shadowed {
 
 /// The parameters' own elements among those packed, which come last.
 fn plain_len(kernel: &Kernel, total: usize, packed_len: impl Fn(&[usize]) -> usize) -> usize {
-    let lens = match kernel {
+    let Some(lens) = own_lens(kernel) else { return total / 2 };
+    assert_eq!(packed_len(&lens) + lens.iter().sum::<usize>(), total);
+    lens.iter().sum()
+}
+
+/// The lengths of the parameters of a convolution.
+fn own_lens(kernel: &Kernel) -> Option<Vec<usize>> {
+    Some(match kernel {
         Kernel::Conv2d { conv, bias, .. } | Kernel::Conv2dWinograd { conv, bias, .. } => {
             conv_lens(conv, bias.then_some(conv.out_channels))
         }
         Kernel::Conv2dBackwardInput { conv, bias, .. } => conv_lens(conv, bias.then_some(conv.in_channels)),
-        _ => return total / 2,
-    };
-    assert_eq!(packed_len(&lens) + lens.iter().sum::<usize>(), total);
-    lens.iter().sum()
+        Kernel::ConvThen { conv, affine, .. } => {
+            let mut lens = own_lens(conv)?;
+            if let Kernel::Conv2d { conv, .. } | Kernel::Conv2dWinograd { conv, .. } = &**conv
+                && *affine
+            {
+                lens.extend([conv.out_channels; 2]);
+            }
+            lens
+        }
+        _ => return None,
+    })
 }
 
 fn conv_lens(conv: &Conv, bias: Option<usize>) -> Vec<usize> {
@@ -153,6 +172,7 @@ fn terms(kernel: &Kernel) -> f64 {
         Kernel::Conv2d { conv, .. }
         | Kernel::Conv2dWinograd { conv, .. }
         | Kernel::Conv2dBackwardInput { conv, .. } => conv.weight_len(),
+        Kernel::ConvThen { conv, .. } => return terms(conv),
         _ => 64,
     };
     count as f64
