@@ -180,8 +180,8 @@ pub struct Executor<'b, T: Element> {
 }
 
 impl<'b, T: Element> Executor<'b, T> {
-    /// An executor for a plan, with its own pool of `threads` threads, but no more than the plan has scratch memory for. Where the plan keeps values in files, they
-    /// lie in the system's folder for temporary files.
+    /// An executor for a plan, with its own pool of `threads` threads, but no more than the plan has scratch memory for
+    /// ([`Plan::threads`]). Where the plan keeps values in files, they lie in the system's folder for temporary files.
     ///
     /// # Errors
     /// Where the plan is for another element type or another backend, or the threads cannot be started.

@@ -13,8 +13,8 @@ pub const MAX_INPUTS: usize = 8;
 /// Carries out kernels and reductions on windows.
 ///
 /// The contract, in full in `docs/`:
-/// - An output element depends only on the values in its receptive field, in an order of summation that does
-///   not depend on the region asked for. So a tiled run equals an untiled one bit for bit.
+/// - An output element depends only on the values in its receptive field (that of its cell of the [`Kernel::grain`]), in
+///   an order of summation that does not depend on the region asked for. So a tiled run equals an untiled one bit for bit.
 /// - Padding lanes (see [`tiled_tensor::Layout`]) never reach a real lane.
 /// - A reduction gives the same bits for the same sequence of shares, whatever the number of threads.
 pub trait Backend<T: Element>: Send + Sync + Debug {
