@@ -35,8 +35,8 @@ pub(crate) trait Simd: Copy + 'static {
     const LANES: usize;
     /// Pixels of a tile that keeps two vectors of accumulators for each.
     const TILE: usize;
-    /// Pixels of a tile that keeps one vector of accumulators for each and three of weights.
-    const SHARED_TILE: usize;
+    /// Pixels of a tile that keeps one vector of accumulators for each and three of weights; two and six.
+    const SHARED_TILES: [usize; 2];
     /// Rows of a tile of weight gradients that keeps two vectors of accumulators for each.
     const WEIGHT_TILE: usize;
 

@@ -104,7 +104,12 @@ impl<'a> Schedule<'a> {
             let begin = self.done[place];
             let band = self.computed(place, Interval::new(begin, (begin + self.bands[place]).min(target)));
             let sweep = self.sweep;
-            for (which, &operand) in sweep.nodes[place].operands.iter().enumerate() {
+            // the last operand first: it may ask an earlier one, a shortcut, for more rows than this node does, which are
+            // then one call and not two; and so on for what is before them
+            let operands = || sweep.nodes[place].operands.iter().copied().zip(0..);
+            let mut asked = (usize::MAX, 0);
+            while let Some((operand, which)) = operands().filter(|next| *next < asked).max() {
+                asked = (operand, which);
                 let rows = needed(self.program, sweep, place, which, 0, band);
                 if !rows.is_empty() {
                     self.advance(operand, rows.end(), call)?;

@@ -19,7 +19,7 @@ pub struct Costs {
     pub cache_bytes: f64,
     /// Seconds that a call takes beside its work.
     pub call: f64,
-    /// The same where the threads share the work of each call.
+    /// The same where the threads share the work of each call: they wake, and wait for the slowest.
     pub shared_call: f64,
     /// Seconds that a source or a sink takes for each row of each channel beside the bytes: a run of memory begins.
     pub run: f64,
@@ -36,7 +36,7 @@ impl Default for Costs {
             core_cache_bytes: 1024.0 * 1024.0,
             cache_bytes: 32.0 * 1024.0 * 1024.0,
             call: 0.5e-6,
-            shared_call: 15e-6,
+            shared_call: 60e-6,
             run: 0.1e-6,
         }
     }

@@ -4,9 +4,9 @@
 //! registers, in one order (kernel row, run of input channels, kernel column, input channel), whatever the tile.
 //! Kernel rows outside the image are left out; columns outside it are read as zeros from a small buffer.
 //!
-//! With one vector of output channels each multiply-add would need a load of its own, and loads would limit. So where
-//! three taps lie next to each other, an input is broadcast once for the three outputs that read it; the
-//! order is then kernel row, run, input channel, kernel column.
+//! With one vector of output channels each multiply-add would need a load of its own, and loads would limit; with two,
+//! loads still take power that multiply-adds could use. So where three taps lie next to each other, an input is
+//! broadcast once for the three outputs that read it; the order is then kernel row, run, input channel, kernel column.
 
 use std::mem::MaybeUninit;
 
@@ -14,10 +14,13 @@ use tiled_tensor::Element;
 
 use super::class::signed;
 use super::source::{Buffer, MAX_SPAN, Reading, Source, Target, finish};
-use crate::vector::{MAX_LANES, Micro, Simd};
+use crate::vector::{MAX_LANES, Micro, Simd, prefetch};
 
 /// Taps of a kernel row that share a broadcast.
 pub(super) const SHARED_TAPS: usize = 3;
+
+/// How many terms ahead weights are fetched into the first level cache, as they go by once a tile.
+const AHEAD: usize = 16;
 
 /// Neighbouring tiles of a row, of `P` pixels by `V` vectors of output channels.
 ///
@@ -26,7 +29,8 @@ pub(super) const SHARED_TAPS: usize = 3;
 /// storage where it is inside the image, and is read as [`Source::inputs`] asks; the target is valid for writing and
 /// nothing else uses it. `BLOCKED` says that a block of inputs is a vector, else it is one channel; `STRIDE`
 /// is the pixel step unless the reading is [`Reading::Tap`]. Where `SHARED`, there are [`SHARED_TAPS`]
-/// columns side by side, one vector, stride one, and the reading is not [`Reading::Tap`].
+/// columns side by side, stride one, and the reading is not [`Reading::Tap`]. `EDGE` says that it is
+/// [`Reading::Edge`]: then it is `SHARED` and `BLOCKED`, and there are at least [`EDGE`] pixels.
 pub(super) struct Tiles<
     'a,
     E,
@@ -35,6 +39,7 @@ pub(super) struct Tiles<
     const BLOCKED: bool,
     const STRIDE: usize,
     const SHARED: bool,
+    const EDGE: bool,
 > {
     pub(super) source: &'a Source<E>,
     pub(super) target: &'a Target<E>,
@@ -43,8 +48,15 @@ pub(super) struct Tiles<
     pub(super) count: usize,
 }
 
-impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRIDE: usize, const SHARED: bool>
-    Micro<E> for Tiles<'_, E, P, V, BLOCKED, STRIDE, SHARED>
+impl<
+    E: Element,
+    const P: usize,
+    const V: usize,
+    const BLOCKED: bool,
+    const STRIDE: usize,
+    const SHARED: bool,
+    const EDGE: bool,
+> Micro<E> for Tiles<'_, E, P, V, BLOCKED, STRIDE, SHARED, EDGE>
 {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self) {
@@ -76,9 +88,11 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                         let run = (channel, len);
                         let inputs = source.inputs::<S, BLOCKED>(row, run, col, P, buffer);
                         if SHARED {
-                            weights = accumulate_shared::<S, P, V>(
+                            let ends = source.ends::<P>(inputs.start, unit, col);
+                            weights = accumulate_shared::<S, P, V, EDGE>(
                                 &mut sums,
                                 inputs.start,
+                                ends,
                                 unit,
                                 inputs.channel_step,
                                 len,
@@ -135,6 +149,7 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
         unsafe {
             let mut vectors = [S::splat(S::E::ZERO); V];
             for (v, vector) in vectors.iter_mut().enumerate() {
+                prefetch(weights.wrapping_add((v + AHEAD * V) * S::LANES));
                 *vector = S::load(weights.add(v * S::LANES));
             }
             for (p, sums) in sums.iter_mut().enumerate() {
@@ -152,12 +167,16 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
 
 /// Adds `len` input channels of [`SHARED_TAPS`] neighbouring taps; returns the weights that follow.
 ///
+/// Where `EDGE`, the first two and the last two columns are read from `ends`.
+///
 /// # Safety
-/// `inputs` is readable at `p·step + c·channel_step` for two more pixels than `P`, `weights` for `len·3·V` vectors.
+/// `inputs` is readable at `p·step + c·channel_step` for two more pixels than `P`, or at those between the ends,
+/// and the ends at `c·channel_step`; `weights` for `len·3·V` vectors.
 #[inline(always)]
-unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize>(
+unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const EDGE: bool>(
     sums: &mut [[S::V; V]; P],
     inputs: *const S::E,
+    mut ends: [*const S::E; 4],
     step: usize,
     channel_step: usize,
     len: usize,
@@ -170,26 +189,37 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize>(
             let mut vectors = [[S::splat(S::E::ZERO); V]; SHARED_TAPS];
             for (t, vectors) in vectors.iter_mut().enumerate() {
                 for (v, vector) in vectors.iter_mut().enumerate() {
+                    prefetch(weights.wrapping_add(((t + AHEAD) * V + v) * S::LANES));
                     *vector = S::load(weights.add((t * V + v) * S::LANES));
                 }
             }
-            // spelled out, because the compiler does not unroll so long a loop
+            // spelled out, because the compiler does not unroll so long a loop, and then keeps the sums in memory
+            macro_rules! multiply_add {
+                ($value:ident, $q:literal, $($t:literal $v:literal),*) => {
+                    $(if $t <= $q && $q - usize::min($t, $q) < P && $v < V {
+                        let sum = &mut sums[$q - usize::min($t, $q)][$v % V];
+                        *sum = S::mul_add($value, vectors[$t][$v % V], *sum);
+                    })*
+                };
+            }
             macro_rules! broadcasts {
                 ($($q:literal)*) => {
                     $(if $q < P + SHARED_TAPS - 1 {
-                        let value = S::splat(*inputs.add($q * step));
-                        for (t, vectors) in vectors.iter().enumerate() {
-                            if t <= $q && $q - t < P {
-                                for (sum, vector) in sums[$q - t].iter_mut().zip(vectors) {
-                                    *sum = S::mul_add(value, *vector, *sum);
-                                }
-                            }
-                        }
+                        let value = if EDGE && $q < 2 {
+                            *ends[usize::min($q, 1)]
+                        } else if EDGE && $q >= P {
+                            *ends[2 + $q - P]
+                        } else {
+                            *inputs.add($q * step)
+                        };
+                        let value = S::splat(value);
+                        multiply_add!(value, $q, 0 0, 0 1, 1 0, 1 1, 2 0, 2 1);
                     })*
                 };
             }
             broadcasts!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25);
             inputs = inputs.wrapping_add(channel_step);
+            ends = ends.map(|end| end.wrapping_add(channel_step));
             weights = weights.add(SHARED_TAPS * V * S::LANES);
         }
     }
@@ -203,6 +233,8 @@ pub(super) struct Shape {
     pub(super) vectors: usize,
     pub(super) blocked: bool,
     pub(super) shared: bool,
+    /// Whether the reading is [`Reading::Edge`].
+    pub(super) edge: bool,
     /// How many tiles.
     pub(super) count: usize,
 }
@@ -210,7 +242,7 @@ pub(super) struct Shape {
 /// Runs tiles of a shape.
 ///
 /// # Safety
-/// As for [`Tiles`]; the pixels are one of [`super::source::widths`].
+/// As for [`Tiles`]; the pixels are one of the widths of [`super::cut`].
 pub(super) unsafe fn run<S: Simd>(
     source: &Source<S::E>,
     target: &Target<S::E>,
@@ -218,10 +250,10 @@ pub(super) unsafe fn run<S: Simd>(
     bias: *const S::E,
     shape: Shape,
 ) {
-    let Shape { pixels, vectors, blocked, shared, count } = shape;
+    let Shape { pixels, vectors, blocked, shared, edge, count } = shape;
     macro_rules! tiles {
-        ($pixels:literal, $vectors:literal, $blocked:literal, $stride:literal, $shared:literal) => {{
-            let tiles = Tiles::<_, $pixels, $vectors, $blocked, $stride, $shared> {
+        ($pixels:literal, $vectors:literal, $blocked:literal, $stride:literal, $shared:literal, $edge:literal) => {{
+            let tiles = Tiles::<_, $pixels, $vectors, $blocked, $stride, $shared, $edge> {
                 source,
                 target,
                 weights,
@@ -235,27 +267,32 @@ pub(super) unsafe fn run<S: Simd>(
     macro_rules! widths {
         ($blocked:literal, $stride:literal, $($pixels:literal)*) => {
             match (pixels, vectors) {
-                $(($pixels, 1) if $pixels <= S::TILE => tiles!($pixels, 1, $blocked, $stride, false),
-                  ($pixels, 2) if $pixels <= S::TILE => tiles!($pixels, 2, $blocked, $stride, false),)*
+                $(($pixels, 1) if $pixels <= S::TILE => tiles!($pixels, 1, $blocked, $stride, false, false),
+                  ($pixels, 2) if $pixels <= S::TILE => tiles!($pixels, 2, $blocked, $stride, false, false),)*
                 _ => unreachable!("no tiles of {pixels} pixels"),
             }
         };
     }
     macro_rules! shared_widths {
-        ($blocked:literal, $($pixels:literal)*) => {
-            match pixels {
-                $($pixels if $pixels <= S::SHARED_TILE => tiles!($pixels, 1, $blocked, 1, true),)*
+        ($blocked:literal, $edge:literal, [$($single:literal)*], [$($pair:literal)*]) => {
+            match (pixels, vectors) {
+                $(($single, 1) if $single <= S::SHARED_TILES[0] => tiles!($single, 1, $blocked, 1, true, $edge),)*
+                $(($pair, 2) if $pair <= S::SHARED_TILES[1] => tiles!($pair, 2, $blocked, 1, true, $edge),)*
                 _ => unreachable!("no shared tiles of {pixels} pixels"),
             }
         };
     }
     let dense = source.pixel_step == 1 || source.reading == Reading::Tap;
+    // one vector has the widths of both: it may be what remains beside pairs
     match (shared, blocked, dense) {
+        (true, true, _) if edge => {
+            shared_widths!(true, true, [2 4 6 8 10 11 12 16 20 24], [2 4 6 8 10 11 12]);
+        }
         (true, true, _) => {
-            shared_widths!(true, 1 2 4 8 12 16 20 24);
+            shared_widths!(true, false, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);
         }
         (true, false, _) => {
-            shared_widths!(false, 1 2 4 8 12 16 20 24);
+            shared_widths!(false, false, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);
         }
         (false, true, true) => widths!(true, 1, 1 2 4 6 8 10 12 14),
         (false, true, false) => widths!(true, 2, 1 2 4 6 8 10 12 14),

@@ -37,7 +37,9 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Micro<E>
         let buffer = buffer.as_mut_ptr();
         let step = match source.reading {
             Reading::Tap => S::LANES,
-            Reading::Direct | Reading::Span => super::class::index(source.pixel_step) * S::LANES,
+            Reading::Direct | Reading::Edge | Reading::Span => {
+                super::class::index(source.pixel_step) * S::LANES
+            }
         };
         let (first, end) = source.channels;
         let (mut col, mut start) = (source.col, self.target.start);

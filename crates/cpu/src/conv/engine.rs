@@ -6,13 +6,14 @@ use tiled_tensor::{Element, Layout, PartMut, View};
 
 use super::activate;
 use super::class::{Class, index, signed};
+use super::cut::{self, Cut, SHARED_WIDTHS, WIDTHS};
 use super::dense;
 use super::dot;
 use super::lanes::{self, Groups};
 use super::planar;
 use super::problem::{Path, Problem};
 use super::share::{self, SharedOutput};
-use super::source::{self, MAX_SPAN, Reading, Source, Target};
+use super::source::{EDGE, MAX_SPAN, Reading, Source, Target};
 use super::tail::{self, Tail, Written};
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
@@ -122,12 +123,14 @@ struct Units<'a, T> {
     /// Items of output channels (see [`Engine::items`]) and how many of them a unit has.
     items: usize,
     chunk: usize,
-    /// Tiles and strips of a row, and the pixels of a tile.
-    tiles: usize,
+    /// The tiles of a row, of which widths, and how many strips of them there are.
+    cut: Cut,
+    widths: &'static [usize],
     strips: usize,
-    tile: usize,
     /// Whether neighbouring taps share broadcasts.
     shared: bool,
+    /// The first unit among those of all classes, and how many there are.
+    first: usize,
     len: usize,
 }
 
@@ -144,7 +147,10 @@ struct Group {
 /// take turns.
 const STRIP_TILES: usize = 8;
 
-/// The most groups of a strip: its tiles, the last one in up to three parts.
+/// At least half as many for each thread, where there is enough to do: the last ones even out what threads took.
+const UNITS_PER_THREAD: usize = 16;
+
+/// The most groups of a strip: its tiles, the last one and its rest in up to three parts.
 const MAX_GROUPS: usize = STRIP_TILES + 2;
 
 /// The weights that a unit goes through should stay in the second level cache, beside the inputs.
@@ -161,22 +167,31 @@ impl<T: Element> Routine for Engine<'_, T> {
             } else {
                 1.0
             };
-        let pieces = share::pieces(operations);
-        share::for_pieces(pieces, |piece| {
-            let mut rest = &self.packed[problem.bias_len()..];
-            for classes in problem.classes() {
-                let (weights, tail) = rest.split_at(problem.class_len(&classes));
-                rest = tail;
-                let units = self.units::<S>(classes, weights, pieces);
-                for unit in units.len * piece / pieces..units.len * (piece + 1) / pieces {
-                    self.unit::<S>(&units, unit);
-                }
-            }
+        let threads = share::threads(operations);
+        let len = self.classes::<S>(threads).last().map_or(0, |units| units.first + units.len);
+        share::for_units(threads, len, |unit| {
+            // found anew for each unit: a list of them would be memory that nobody planned
+            let units = self.classes::<S>(threads).find(|units| unit < units.first + units.len);
+            let units = units.expect("invariant: the last class ends with the last unit");
+            self.unit::<S>(&units, unit - units.first);
         });
     }
 }
 
 impl<T: Element> Engine<'_, T> {
+    /// The units of each class, one after another.
+    fn classes<S: Simd>(&self, threads: usize) -> impl Iterator<Item = Units<'_, T>> {
+        let mut rest = &self.packed[self.problem.bias_len()..];
+        let mut first = 0;
+        self.problem.classes().map(move |classes| {
+            let (weights, tail) = rest.split_at(self.problem.class_len(&classes));
+            rest = tail;
+            let units = self.units::<S>(classes, weights, threads, first);
+            first += units.len;
+            units
+        })
+    }
+
     /// Parts of the output channels that one kernel call computes: pairs of vectors, vectors, or channels.
     fn items(&self) -> usize {
         let problem = self.problem;
@@ -188,33 +203,35 @@ impl<T: Element> Engine<'_, T> {
         }
     }
 
-    fn units<'b, S: Simd>(&self, classes: [Class; 2], weights: &'b [T], pieces: usize) -> Units<'b, T> {
+    fn units<'b, S: Simd>(
+        &self,
+        classes: [Class; 2],
+        weights: &'b [T],
+        threads: usize,
+        first: usize,
+    ) -> Units<'b, T> {
+        let problem = self.problem;
         let members = [0, 1].map(|i| classes[i].members(self.region.axis(i)));
-        let shared = self.problem.shares(&classes[1]);
-        let widest = match self.problem.path {
-            Path::Dense if shared => S::SHARED_TILE,
-            Path::Dense | Path::Lanes => S::TILE,
-            Path::Dot => dot::width::<S>(),
-            Path::Planar => planar::vectors::<S>() * S::LANES,
+        let shared = problem.shares(&classes[1]);
+        let pixels = index(members[1].len());
+        let pairs = usize::from(problem.vectors() > 1);
+        let widths = if shared { SHARED_WIDTHS[pairs] } else { WIDTHS };
+        let cut = match problem.path {
+            Path::Dense if shared => Cut::even(pixels, widths, S::SHARED_TILES[pairs]),
+            Path::Dense | Path::Lanes => Cut::even(pixels, widths, S::TILE),
+            Path::Dot => Cut::of_width(pixels, dot::width::<S>()),
+            Path::Planar => Cut::of_width(pixels, planar::vectors::<S>() * S::LANES),
         };
         let rows = self.input.layout().batch() * index(members[0].len());
-        let pixels = index(members[1].len());
-        let tile = match self.problem.path {
-            Path::Dense | Path::Lanes => {
-                let even = pixels.div_ceil(pixels.div_ceil(widest).max(1));
-                source::widths(shared).find(|&width| width >= even).unwrap_or(widest)
-            }
-            Path::Dot | Path::Planar => widest,
-        };
-        let tiles = pixels.div_ceil(tile);
-        let strip = (rows * tiles / (2 * pieces)).clamp(1, STRIP_TILES);
-        let strips = tiles.div_ceil(strip);
+        let wanted = 2 * UNITS_PER_THREAD * threads;
+        let strip = (rows * cut.tiles / wanted).clamp(1, STRIP_TILES);
+        let strips = cut.tiles.div_ceil(strip);
         let items = self.items();
         let fits = WEIGHTS_IN_CACHE_BYTES * items / size_of_val(weights).max(1);
-        let spread = if rows * strips < 2 * pieces { items * rows * strips / (2 * pieces) } else { items };
+        let spread = if rows * strips < wanted { items * rows * strips / wanted } else { items };
         let chunk = fits.min(spread).clamp(1, items);
         let len = items.div_ceil(chunk) * rows * strips;
-        Units { classes, weights, members, items, chunk, tiles, strips, tile, shared, len }
+        Units { classes, weights, members, items, chunk, cut, widths, strips, shared, first, len }
     }
 
     fn unit<S: Simd>(&self, units: &Units<'_, T>, unit: usize) {
@@ -225,9 +242,7 @@ impl<T: Element> Engine<'_, T> {
         let (chunk, n) = (rest / batch, rest % batch);
         let [row_class, col_class] = &units.classes;
         let m = units.members[0].begin() + signed(row);
-        let cols = units.members[1];
-        let at = |strip: usize| cols.begin() + signed(units.tiles * strip / units.strips * units.tile);
-        let pixels = Interval::new(at(strip), at(strip + 1)).intersect(cols);
+        let tiles = [strip, strip + 1].map(|strip| units.cut.tiles * strip / units.strips);
         let problem = self.problem;
 
         let layout = self.input.layout();
@@ -268,7 +283,7 @@ impl<T: Element> Engine<'_, T> {
         let tail = self.tail.at::<S::E>(n, [y, to.cols().begin()]);
         let terms = problem.terms(&units.classes);
         let mut groups = [Group { first: 0, pixels: 0, count: 0, reading: Reading::Direct }; MAX_GROUPS];
-        let groups = self.groups(units, pixels, &mut groups);
+        let groups = self.groups(units, tiles, &mut groups);
         for item in chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items) {
             for &group in groups {
                 let x = col_class.first + group.first * col_class.step;
@@ -305,48 +320,65 @@ impl<T: Element> Engine<'_, T> {
         }
     }
 
-    /// Cuts a strip into tiles: all full but for the last, which [`Path::Dense`] and [`Path::Lanes`] cut into widths that
-    /// they are built for.
+    /// The tiles of a strip, and how each is read. [`Path::Dense`] and [`Path::Lanes`] cut the rest of the last one into
+    /// widths that they are built for.
     fn groups<'b>(
         &self,
         units: &Units<'_, T>,
-        pixels: Interval,
+        [first, end]: [usize; 2],
         groups: &'b mut [Group; MAX_GROUPS],
     ) -> &'b [Group] {
-        let class = &units.classes[1];
         let exact = matches!(self.problem.path, Path::Dense | Path::Lanes);
+        let cols = units.members[1].begin();
         let mut used = 0;
-        let mut a = pixels.begin();
-        while a < pixels.end() {
-            let left = index(pixels.end() - a).min(units.tile);
-            let fitting = source::widths(units.shared).rev().find(|&width| width <= left);
-            let width = if exact { fitting.unwrap_or(1) } else { left };
-            let b = a + signed(width);
-            let inside = class.reads_inside(a, b, self.problem.extents[1]);
-            let direct = match self.problem.path {
-                Path::Dense => inside && class.input_step <= 2,
-                Path::Lanes => inside && class.input_step <= 2 && self.input.layout().block() > 1,
-                Path::Dot => inside && width == units.tile && self.input.layout().block() > 1,
-                Path::Planar => inside && width == units.tile && class.input_step == 1,
-            };
-            let span =
-                (units.tile - 1) * index(class.input_step) + (class.taps - 1) * index(class.offset_step) + 1;
-            let spans = span <= MAX_SPAN && (class.input_step <= 2 || self.problem.path == Path::Dot);
-            let reading = match (direct, spans) {
-                (true, _) => Reading::Direct,
-                (false, true) => Reading::Span,
-                (false, false) => Reading::Tap,
-            };
-            match groups[..used].last_mut() {
-                Some(last) if last.pixels == width && last.reading == reading => last.count += 1,
-                _ => {
-                    groups[used] = Group { first: a, pixels: width, count: 1, reading };
-                    used += 1;
+        for tile in first..end {
+            let mut a = cols + units.cut.begin(tile);
+            let tile_end = cols + units.cut.begin(tile + 1);
+            while a < tile_end {
+                let left = index(tile_end - a);
+                let width = if exact { cut::fitting(units.widths, left) } else { left };
+                let b = a + signed(width);
+                let reading = self.reading(units, a, b);
+                match groups[..used].last_mut() {
+                    Some(last) if last.pixels == width && last.reading == reading => last.count += 1,
+                    _ => {
+                        groups[used] = Group { first: a, pixels: width, count: 1, reading };
+                        used += 1;
+                    }
                 }
+                a = b;
             }
-            a = b;
         }
         &groups[..used]
+    }
+
+    /// How the tile of the outputs `[a, b)` of a class reads its inputs.
+    fn reading(&self, units: &Units<'_, T>, a: i64, b: i64) -> Reading {
+        let class = &units.classes[1];
+        let extent = self.problem.extents[1];
+        let blocked = self.input.layout().block() > 1;
+        let inside = class.reads_inside(a, b, extent);
+        let whole = index(b - a) == units.cut.wide;
+        let direct = match self.problem.path {
+            Path::Dense => inside && class.input_step <= 2,
+            Path::Lanes => inside && class.input_step <= 2 && blocked,
+            Path::Dot => inside && whole && blocked,
+            Path::Planar => inside && whole && class.input_step == 1,
+        };
+        if direct {
+            return Reading::Direct;
+        }
+        if units.shared && blocked && b - a >= signed(EDGE) {
+            let before = -class.input(a);
+            let after = class.input(b - 1) + signed(class.taps) - extent;
+            if before.max(after) <= signed(EDGE) {
+                return Reading::Edge;
+            }
+        }
+        let span =
+            (units.cut.wide - 1) * index(class.input_step) + (class.taps - 1) * index(class.offset_step) + 1;
+        let spans = span <= MAX_SPAN && (class.input_step <= 2 || self.problem.path == Path::Dot);
+        if spans { Reading::Span } else { Reading::Tap }
     }
 
     fn dense<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
@@ -384,6 +416,7 @@ impl<T: Element> Engine<'_, T> {
                     vectors,
                     blocked: self.input.layout().block() > 1,
                     shared: units.shared,
+                    edge: place.source.reading == Reading::Edge,
                     count: place.count,
                 },
             );

@@ -5,6 +5,7 @@
 
 mod activate;
 mod class;
+mod cut;
 mod dense;
 mod dot;
 mod engine;

@@ -36,8 +36,8 @@ pub(super) struct Problem {
     /// Input channels that are summed between two columns of the kernel.
     pub(super) run: usize,
     pub(super) path: Path,
-    /// Whether taps may share broadcasts ([`Problem::shares`]): not in gradients for weights.
-    sharing: bool,
+    /// The most vectors of output channels whose neighbouring taps share broadcasts ([`Problem::shares`]).
+    sharing: usize,
 }
 
 impl Problem {
@@ -66,13 +66,14 @@ impl Problem {
             lanes,
             run: if blocked(in_group) { lanes } else { in_group },
             path,
-            sharing: true,
+            sharing: if isa == Isa::Avx512 { usize::MAX } else { 1 },
         }
     }
 
-    /// The gradient for the weights of a convolution, whose sums are kept as the weights of this problem are packed.
+    /// The gradient for the weights of a convolution, whose sums are kept as the weights of this problem are packed,
+    /// with nothing shared.
     pub(super) fn for_weights<T: Element>(isa: Isa, conv: &Conv) -> Self {
-        Self { sharing: false, ..Self::new::<T>(isa, conv, false) }
+        Self { sharing: 0, ..Self::new::<T>(isa, conv, false) }
     }
 
     pub(super) fn of_kernel<T: Element>(isa: Isa, kernel: &Kernel) -> Self {
@@ -120,10 +121,12 @@ impl Problem {
         }
     }
 
-    /// Whether neighbouring taps of a class share the broadcasts of their inputs: where loads would limit.
+    /// Whether neighbouring taps of a class share the broadcasts of their inputs: half the loads or less, of which
+    /// one vector of outputs would need one for each multiply-add. Two vectors want three times two registers
+    /// for weights, which only AVX-512 has.
     pub(super) fn shares(&self, cols: &Class) -> bool {
         let neighbours = (cols.taps, cols.offset_step, cols.input_step) == (dense::SHARED_TAPS, 1, 1);
-        self.sharing && self.path == Path::Dense && self.vectors() == 1 && neighbours
+        self.path == Path::Dense && self.vectors() <= self.sharing && neighbours
     }
 
     /// The packed elements of the bias, which come first.
@@ -165,7 +168,7 @@ impl Problem {
     ///
     /// ```text
     ///   Dense   [group][pair of vectors][kh][run of inputs][kw][input][1 or 2 vectors]
-    ///           [group][vector][kh][run of inputs][input][kw][lane] where taps share broadcasts
+    ///           [group][pair of vectors][kh][run of inputs][input][kw][1 or 2 vectors] where taps share broadcasts
     ///   Lanes   [vector][input of the group][kh][kw][lane]
     ///   Dot     [3 outputs][kh][block of inputs][kw][output][lane]
     ///   Planar  [output][kh][input of the group][kw]

@@ -1,6 +1,8 @@
 //! Sharing one call among threads.
 
 use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use tiled_tensor::{Element, Layout, PartMut};
@@ -8,8 +10,8 @@ use tiled_tensor::{Element, Layout, PartMut};
 /// Work below this many operations is not worth waking a thread for: about 50 µs on one core.
 const WORTH_SHARING: f64 = 8e6;
 
-/// Pieces per thread, so that a thread that was held up does not hold up the call.
-const PIECES_PER_THREAD: usize = 4;
+/// The most parts that units are divided into; more threads than this take turns at them.
+const MOST_PARTS: usize = 64;
 
 /// The threads that share a call: one outside a pool, and where there is little to do.
 ///
@@ -21,20 +23,34 @@ pub(super) fn threads(operations: f64) -> usize {
     }
 }
 
-/// How many pieces a call is cut into whose pieces may be small.
-pub(super) fn pieces(operations: f64) -> usize {
-    match threads(operations) {
-        1 => 1,
-        threads => threads * PIECES_PER_THREAD,
-    }
-}
-
 /// Runs `body` for each piece, in parallel.
 pub(super) fn for_pieces(pieces: usize, body: impl Fn(usize) + Sync + Send) {
     if pieces <= 1 {
         return body(0);
     }
     (0..pieces).into_par_iter().with_max_len(1).for_each(body);
+}
+
+/// Runs `body` for each of `units`, in parallel. A thread takes its part of them one after another, and then the
+/// last ones of the others' parts, so that a thread that was held up does not hold up the call.
+pub(super) fn for_units(threads: usize, units: usize, body: impl Fn(usize) + Sync + Send) {
+    if threads <= 1 {
+        return (0..units).for_each(body);
+    }
+    let count = threads.min(MOST_PARTS);
+    let parts: [Mutex<Range<usize>>; MOST_PARTS] = std::array::from_fn(|part| {
+        let at = |part: usize| units * part.min(count) / count;
+        Mutex::new(at(part)..at(part + 1))
+    });
+    let part = |place: usize| parts[place % count].lock().unwrap_or_else(PoisonError::into_inner);
+    for_pieces(threads, |thread| {
+        // a lock ends with its statement, before the unit begins
+        let own = || part(thread).next();
+        let others = || (1..count).find_map(|other| part(thread + other).next_back());
+        while let Some(unit) = own().or_else(others) {
+            body(unit);
+        }
+    });
 }
 
 /// A part of a window that several threads write at once, each its own elements.

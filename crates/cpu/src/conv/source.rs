@@ -13,20 +13,23 @@ pub(super) const MAX_SPAN: usize = 40;
 /// Room for the inputs of a tile: pixels of a block, or of as many planes as a block has channels.
 pub(super) type Buffer<E> = [MaybeUninit<E>; MAX_LANES * MAX_SPAN];
 
+/// A block of zeros of any type: all of their bits are zero.
+static ZEROS: [u64; MAX_LANES] = [0; MAX_LANES];
+
+/// The most columns at each end of a tile that [`Reading::Edge`] takes for zeros.
+pub(super) const EDGE: usize = 2;
+
 /// How a tile reads its inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
     /// In place: every column is inside the image.
     Direct,
+    /// In place but for at most [`EDGE`] columns at each end, which are outside the image.
+    Edge,
     /// All columns of a kernel row copied, zeros outside the image.
     Span,
     /// The columns of one tap copied next to each other, zeros outside the image.
     Tap,
-}
-
-/// The widths of tiles that kernels are built for, in ascending order: all of them would take minutes to compile.
-pub(super) fn widths(shared: bool) -> impl DoubleEndedIterator<Item = usize> {
-    if shared { [1, 2, 4, 8, 12, 16, 20, 24] } else { [1, 2, 4, 6, 8, 10, 12, 14] }.into_iter()
 }
 
 /// The image that tiles read, and where.
@@ -95,8 +98,9 @@ impl<E: Element> Source<E> {
     /// Not for [`Reading::Tap`] (see [`Source::tap`]).
     ///
     /// # Safety
-    /// The row is one that the window holds; columns are inside the image unless the reading is [`Reading::Span`],
-    /// when the span is at most [`MAX_SPAN`]; the channels lie in one block where `BLOCKED`.
+    /// The row is one that the window holds; columns are inside the image unless the reading is [`Reading::Edge`],
+    /// when those outside are not read from here, or [`Reading::Span`], when the span is at most [`MAX_SPAN`]; the
+    /// channels lie in one block where `BLOCKED`.
     #[inline(always)]
     pub(super) unsafe fn inputs<S: Simd<E = E>, const BLOCKED: bool>(
         &self,
@@ -126,6 +130,21 @@ impl<E: Element> Source<E> {
             let start = plane.wrapping_offset(isize::try_from(start).unwrap_or(0));
             Inputs { start, channel_step: if BLOCKED { 1 } else { self.block_stride } }
         }
+    }
+
+    /// Where the first two and the last two of the columns that a tile of `P` pixels and three taps reads lie: zeros
+    /// for those outside the image. `start` is the first of them, `col` its column.
+    #[inline(always)]
+    pub(super) fn ends<const P: usize>(
+        &self,
+        start: *const E,
+        unit: usize,
+        col: i64,
+    ) -> [*const E; 2 * EDGE] {
+        [0, 1, P, P + 1].map(|column| {
+            let inside = 0 <= col + signed(column) && col + signed(column) < self.width;
+            if inside { start.wrapping_add(column * unit) } else { (&raw const ZEROS).cast() }
+        })
     }
 
     /// Copies a span of columns into the buffer, zeros where they are outside the image.

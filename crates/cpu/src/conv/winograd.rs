@@ -18,8 +18,8 @@ use tiled_tensor::{Element, PartMut, View};
 
 use super::activate;
 use super::class::{index, signed};
+use super::cut::WIDTHS;
 use super::share::{self, SharedOutput};
-use super::source;
 use super::tail::{self, Tail, Written};
 use crate::Isa;
 use crate::scratch::with_scratch;
@@ -273,7 +273,7 @@ impl<T: Element> Engine<'_, T> {
         // register tiles of one width, the last of which may go beyond the block
         let groups = tiles.len().div_ceil(S::TILE);
         let even = tiles.len().div_ceil(groups);
-        let width = source::widths(false).find(|&width| width >= even).unwrap_or(S::TILE);
+        let width = WIDTHS.iter().copied().find(|&width| width >= even).unwrap_or(S::TILE);
         let patches = Plane::new::<T>(problem.blocks(), groups * width, S::LANES);
         let sums = Plane::new::<T>(vectors.len(), groups * width, S::LANES);
         let (from, to) = scratch.split_at_mut(patches.len());

@@ -22,7 +22,7 @@ macro_rules! simd {
             type Index = __m256i;
             const LANES: usize = $lanes;
             const TILE: usize = 6;
-            const SHARED_TILE: usize = 12;
+            const SHARED_TILES: [usize; 2] = [12, 0];
             const WEIGHT_TILE: usize = 4;
 
             #[inline(always)]

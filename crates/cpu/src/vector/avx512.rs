@@ -22,7 +22,7 @@ macro_rules! simd {
             type Index = __m512i;
             const LANES: usize = $lanes;
             const TILE: usize = 14;
-            const SHARED_TILE: usize = 24;
+            const SHARED_TILES: [usize; 2] = [24, 12];
             const WEIGHT_TILE: usize = 8;
 
             #[inline(always)]

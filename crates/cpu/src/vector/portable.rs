@@ -17,7 +17,7 @@ impl<E: Element, const L: usize> Simd for Portable<E, L> {
     type Index = [u8; L];
     const LANES: usize = L;
     const TILE: usize = 6;
-    const SHARED_TILE: usize = 8;
+    const SHARED_TILES: [usize; 2] = [8, 0];
     const WEIGHT_TILE: usize = 4;
 
     #[inline(always)]
