@@ -1,5 +1,7 @@
 //! What tiles own and what they need.
 
+use std::cell::Cell;
+
 use tiled::geometry::Interval;
 use tiled::graph::{
     Call, Demand, Graph, Hold, Loss, Objective, Plan, PlanOptions, Planner, Rng, Tiling, infer, lower, sweeps,
@@ -117,6 +119,29 @@ fn every_row_that_a_tile_needs_is_computed_once() {
             }
         }
     }
+}
+
+#[test]
+fn a_band_is_one_call_of_each_node_of_a_deep_network() {
+    // a shortcut of `resnet18` wants fewer rows than the path beside it, and is asked after it
+    let graph = Graph::builtin("resnet18").expect("built in");
+    let (shapes, objective) = (infer(&graph, 1, &[[1024, 32]]).expect("fits"), Objective::inference());
+    let planner = Planner::<f32>::new(&graph, &shapes, &objective, &Reference);
+    let options = PlanOptions { hold: Hold::Slide, band: Some(64), ..PlanOptions::default() };
+    let plan = planner.plan(&options).expect("plans");
+    let sweep = &plan.sweeps[0];
+    let (calls, mut steps) = (Cell::new(0), Vec::new());
+    let count = |_| {
+        calls.set(calls.get() + 1);
+        Ok::<(), ()>(())
+    };
+    let ran = sweep.schedule(&plan.program, 0).run(count, || {
+        steps.push(calls.take());
+        Ok(())
+    });
+    assert_eq!((ran, steps.len()), (Ok(()), 16));
+    let nodes = sweep.sweep.nodes.len();
+    assert!(nodes > 20 && steps[1..].iter().all(|calls| *calls <= nodes), "{steps:?} calls of {nodes} nodes");
 }
 
 #[test]

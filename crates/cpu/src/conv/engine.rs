@@ -147,8 +147,11 @@ struct Group {
 /// take turns.
 const STRIP_TILES: usize = 8;
 
-/// At least half as many for each thread, where there is enough to do: the last ones even out what threads took.
-const UNITS_PER_THREAD: usize = 16;
+/// Units for each thread that shares a call, where they are worth it: the last ones even out what threads took.
+const UNITS_PER_THREAD: usize = 32;
+
+/// The operations that are worth a unit: about 10 µs.
+const WORTH_A_UNIT: f64 = 2e6;
 
 /// The most groups of a strip: its tiles, the last one and its rest in up to three parts.
 const MAX_GROUPS: usize = STRIP_TILES + 2;
@@ -168,10 +171,17 @@ impl<T: Element> Routine for Engine<'_, T> {
                 1.0
             };
         let threads = share::threads(operations);
-        let len = self.classes::<S>(threads).last().map_or(0, |units| units.first + units.len);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most the units of all threads"
+        )]
+        let worth = (operations / WORTH_A_UNIT).min((UNITS_PER_THREAD * threads) as f64) as usize;
+        let wanted = if threads > 1 { worth.max(threads) } else { 1 };
+        let len = self.classes::<S>(wanted).last().map_or(0, |units| units.first + units.len);
         share::for_units(threads, len, |unit| {
             // found anew for each unit: a list of them would be memory that nobody planned
-            let units = self.classes::<S>(threads).find(|units| unit < units.first + units.len);
+            let units = self.classes::<S>(wanted).find(|units| unit < units.first + units.len);
             let units = units.expect("invariant: the last class ends with the last unit");
             self.unit::<S>(&units, unit - units.first);
         });
@@ -179,14 +189,14 @@ impl<T: Element> Routine for Engine<'_, T> {
 }
 
 impl<T: Element> Engine<'_, T> {
-    /// The units of each class, one after another.
-    fn classes<S: Simd>(&self, threads: usize) -> impl Iterator<Item = Units<'_, T>> {
+    /// The units of each class, one after another; of one class about as many as `wanted`, or more.
+    fn classes<S: Simd>(&self, wanted: usize) -> impl Iterator<Item = Units<'_, T>> {
         let mut rest = &self.packed[self.problem.bias_len()..];
         let mut first = 0;
         self.problem.classes().map(move |classes| {
             let (weights, tail) = rest.split_at(self.problem.class_len(&classes));
             rest = tail;
-            let units = self.units::<S>(classes, weights, threads, first);
+            let units = self.units::<S>(classes, weights, wanted, first);
             first += units.len;
             units
         })
@@ -207,7 +217,7 @@ impl<T: Element> Engine<'_, T> {
         &self,
         classes: [Class; 2],
         weights: &'b [T],
-        threads: usize,
+        wanted: usize,
         first: usize,
     ) -> Units<'b, T> {
         let problem = self.problem;
@@ -223,7 +233,6 @@ impl<T: Element> Engine<'_, T> {
             Path::Planar => Cut::of_width(pixels, planar::vectors::<S>() * S::LANES),
         };
         let rows = self.input.layout().batch() * index(members[0].len());
-        let wanted = 2 * UNITS_PER_THREAD * threads;
         let strip = (rows * cut.tiles / wanted).clamp(1, STRIP_TILES);
         let strips = cut.tiles.div_ceil(strip);
         let items = self.items();
