@@ -153,6 +153,9 @@ const UNITS_PER_THREAD: usize = 32;
 /// The operations that are worth a unit: about 10 µs.
 const WORTH_A_UNIT: f64 = 2e6;
 
+/// The classes whose units a call keeps: those of a stride of two.
+const LISTED_CLASSES: usize = 4;
+
 /// The most groups of a strip: its tiles, the last one and its rest in up to three parts.
 const MAX_GROUPS: usize = STRIP_TILES + 2;
 
@@ -171,17 +174,30 @@ impl<T: Element> Routine for Engine<'_, T> {
                 1.0
             };
         let threads = share::threads(operations);
+        if threads == 1 {
+            for units in self.classes::<S>(1) {
+                (0..units.len).for_each(|unit| self.unit::<S>(&units, unit));
+            }
+            return;
+        }
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
             reason = "at most the units of all threads"
         )]
         let worth = (operations / WORTH_A_UNIT).min((UNITS_PER_THREAD * threads) as f64) as usize;
-        let wanted = if threads > 1 { worth.max(threads) } else { 1 };
-        let len = self.classes::<S>(wanted).last().map_or(0, |units| units.first + units.len);
+        let wanted = worth.max(threads);
+        let len = self.classes::<S>(wanted).map(|units| units.len).sum();
+        // a list of all classes would be memory that nobody planned: those after the first are found anew for each unit
+        let mut classes = self.classes::<S>(wanted);
+        let listed: [Option<Units<'_, T>>; LISTED_CLASSES] = std::array::from_fn(|_| classes.next());
         share::for_units(threads, len, |unit| {
-            // found anew for each unit: a list of them would be memory that nobody planned
-            let units = self.classes::<S>(wanted).find(|units| unit < units.first + units.len);
+            let holds = |units: &Units<'_, T>| unit < units.first + units.len;
+            if let Some(units) = listed.iter().flatten().find(|units| holds(units)) {
+                return self.unit::<S>(units, unit - units.first);
+            }
+            let units = self.classes::<S>(wanted).find(holds);
             let units = units.expect("invariant: the last class ends with the last unit");
             self.unit::<S>(&units, unit - units.first);
         });
