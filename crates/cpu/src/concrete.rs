@@ -8,30 +8,12 @@ use std::marker::PhantomData;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Kernel, Partial, Reduction};
-use tiled_tensor::{Element, PartMut, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
-use crate::{Isa, conv, ops};
+use crate::{Isa, conv, is_convolution, ops};
 
 /// Computes `region` of the output of a kernel.
 pub(crate) fn compute<T: Element>(
-    isa: Isa,
-    kernel: &Kernel,
-    packed: &[T],
-    inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
-    region: Region<2>,
-) {
-    if let Some(same) = Same::<T, f32>::proof() {
-        compute_f32(isa, kernel, same.slice(packed), same.views(inputs), same.output(output), region);
-    } else if let Some(same) = Same::<T, f64>::proof() {
-        compute_f64(isa, kernel, same.slice(packed), same.views(inputs), same.output(output), region);
-    } else {
-        panic!("no kernels for elements of type {}", std::any::type_name::<T>());
-    }
-}
-
-/// Computes `region` of the output of a convolution into a part of a window.
-pub(crate) fn compute_part<T: Element>(
     isa: Isa,
     kernel: &Kernel,
     packed: &[T],
@@ -40,9 +22,9 @@ pub(crate) fn compute_part<T: Element>(
     region: Region<2>,
 ) {
     if let Some(same) = Same::<T, f32>::proof() {
-        convolve_f32(isa, kernel, same.slice(packed), same.views(inputs), same.part(output), region);
+        compute_f32(isa, kernel, same.slice(packed), same.views(inputs), same.part(output), region);
     } else if let Some(same) = Same::<T, f64>::proof() {
-        convolve_f64(isa, kernel, same.slice(packed), same.views(inputs), same.part(output), region);
+        compute_f64(isa, kernel, same.slice(packed), same.views(inputs), same.part(output), region);
     } else {
         panic!("no kernels for elements of type {}", std::any::type_name::<T>());
     }
@@ -67,29 +49,9 @@ pub(crate) fn reduce<T: Element>(
 }
 
 macro_rules! compiled {
-    ($element:ty, $compute:ident, $convolve:ident, $reduce:ident) => {
+    ($element:ty, $compute:ident, $reduce:ident) => {
         #[inline(never)]
         fn $compute(
-            isa: Isa,
-            kernel: &Kernel,
-            packed: &[$element],
-            inputs: &[View<'_, $element>],
-            output: ViewMut<'_, $element>,
-            region: Region<2>,
-        ) {
-            match kernel {
-                Kernel::Conv2d { .. }
-                | Kernel::Conv2dWinograd { .. }
-                | Kernel::ConvThen { .. }
-                | Kernel::Conv2dBackwardInput { .. } => {
-                    $convolve(isa, kernel, packed, inputs, output.into(), region);
-                }
-                _ => ops::compute(isa, kernel, packed, inputs, output, region),
-            }
-        }
-
-        #[inline(never)]
-        fn $convolve(
             isa: Isa,
             kernel: &Kernel,
             packed: &[$element],
@@ -97,7 +59,11 @@ macro_rules! compiled {
             output: PartMut<'_, $element>,
             region: Region<2>,
         ) {
-            conv::compute(isa, kernel, packed, inputs, output, region);
+            if is_convolution(kernel) {
+                conv::compute(isa, kernel, packed, inputs, output, region);
+            } else {
+                ops::compute(isa, kernel, packed, inputs, output, region);
+            }
         }
 
         #[inline(never)]
@@ -118,8 +84,8 @@ macro_rules! compiled {
         }
     };
 }
-compiled!(f32, compute_f32, convolve_f32, reduce_f32);
-compiled!(f64, compute_f64, convolve_f64, reduce_f64);
+compiled!(f32, compute_f32, reduce_f32);
+compiled!(f64, compute_f64, reduce_f64);
 
 /// The proof that `T` and `U` are one type.
 #[derive(Clone, Copy)]
@@ -143,12 +109,6 @@ impl<T: Element, U: Element> Same<T, U> {
     fn views<'a>(self, views: &'a [View<'a, T>]) -> &'a [View<'a, U>] {
         // SAFETY: `T` and `U` are one type.
         unsafe { &*(std::ptr::from_ref(views) as *const [View<'a, U>]) }
-    }
-
-    fn output<'a>(self, output: ViewMut<'a, T>) -> ViewMut<'a, U> {
-        let mut output = std::mem::ManuallyDrop::new(output);
-        // SAFETY: `T` and `U` are one type; the original is not used again.
-        unsafe { std::ptr::from_mut(&mut output).cast::<ViewMut<'a, U>>().read() }
     }
 
     fn part<'a>(self, part: PartMut<'a, T>) -> PartMut<'a, U> {

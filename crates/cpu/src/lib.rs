@@ -79,24 +79,14 @@ impl<T: Element> Backend<T> for CpuBackend {
     }
 
     fn packed_len(&self, kernel: &Kernel, params: &[usize]) -> usize {
-        match kernel {
-            Kernel::Conv2d { .. }
-            | Kernel::Conv2dWinograd { .. }
-            | Kernel::ConvThen { .. }
-            | Kernel::Conv2dBackwardInput { .. } => conv::packed_len::<T>(self.isa, kernel),
-            _ => params.iter().sum(),
-        }
+        if is_convolution(kernel) { conv::packed_len::<T>(self.isa, kernel) } else { params.iter().sum() }
     }
 
     fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
-        match kernel {
-            Kernel::Conv2d { .. }
-            | Kernel::Conv2dWinograd { .. }
-            | Kernel::ConvThen { .. }
-            | Kernel::Conv2dBackwardInput { .. } => {
-                conv::pack(self.isa, kernel, params, packed);
-            }
-            _ => ops::pack(params, packed),
+        if is_convolution(kernel) {
+            conv::pack(self.isa, kernel, params, packed);
+        } else {
+            ops::pack(params, packed);
         }
     }
 
@@ -115,7 +105,7 @@ impl<T: Element> Backend<T> for CpuBackend {
         if region.is_empty() {
             return;
         }
-        concrete::compute(self.isa, kernel, packed, inputs, output, region);
+        concrete::compute(self.isa, kernel, packed, inputs, output.into(), region);
     }
 
     fn compute_part(
@@ -129,7 +119,7 @@ impl<T: Element> Backend<T> for CpuBackend {
         if region.is_empty() {
             return;
         }
-        concrete::compute_part(self.isa, kernel, packed, inputs, output, region);
+        concrete::compute(self.isa, kernel, packed, inputs, output, region);
     }
 
     fn partial_len(&self, reduction: &Reduction) -> usize {
@@ -168,19 +158,27 @@ impl<T: Element> Backend<T> for CpuBackend {
         scratch::reserve::<T>(elements);
     }
 
-    fn reads_planes(&self, kernel: &Kernel, _input: usize) -> bool {
-        conv::reads_planes::<T>(self.isa, kernel)
-    }
-
-    fn reduces_planes(&self, reduction: &Reduction, input: usize) -> bool {
-        match reduction {
-            Reduction::ConvWeight(geometry) => conv::reduces_planes::<T>(self.isa, geometry, input),
-            _ => false,
+    fn reads_planes(&self, kernel: &Kernel, _input: usize, channels: usize) -> bool {
+        if is_convolution(kernel) {
+            conv::reads_planes::<T>(self.isa, kernel)
+        } else {
+            conv::block::<T>(self.isa, channels) == 1
         }
     }
 
-    fn writes_planes(&self, kernel: &Kernel) -> bool {
-        conv::writes_planes::<T>(self.isa, kernel)
+    fn reduces_planes(&self, reduction: &Reduction, input: usize, channels: usize) -> bool {
+        match reduction {
+            Reduction::ConvWeight(geometry) => conv::reduces_planes::<T>(self.isa, geometry, input),
+            _ => conv::block::<T>(self.isa, channels) == 1,
+        }
+    }
+
+    fn writes_planes(&self, kernel: &Kernel, channels: usize) -> bool {
+        if is_convolution(kernel) {
+            conv::writes_planes::<T>(self.isa, kernel)
+        } else {
+            conv::block::<T>(self.isa, channels) == 1
+        }
     }
 
     fn costs(&self) -> Costs {
@@ -197,4 +195,15 @@ impl<T: Element> Backend<T> for CpuBackend {
             _ => 1.0,
         }
     }
+}
+
+/// Whether the module [`conv`] carries out a kernel, not [`ops`].
+const fn is_convolution(kernel: &Kernel) -> bool {
+    matches!(
+        kernel,
+        Kernel::Conv2d { .. }
+            | Kernel::Conv2dWinograd { .. }
+            | Kernel::ConvThen { .. }
+            | Kernel::Conv2dBackwardInput { .. }
+    )
 }

@@ -91,13 +91,6 @@ pub struct RunReport {
 /// Runs with less work stay on the thread of the caller: to wake another one takes longer than it would save.
 const WORTH_THREADS_SECONDS: f64 = 100e-6;
 
-/// The seconds of a plan without what threads that share calls take to find together.
-fn work_seconds<T: Element>(plan: &Plan, backend: &dyn Backend<T>) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    let calls = plan.sweeps.iter().map(|sweep| sweep.calls).sum::<u64>() as f64;
-    plan.predicted_seconds - if plan.lanes < plan.threads { calls * backend.costs().shared_call } else { 0.0 }
-}
-
 /// How often a thread without work looks again at once, about a millisecond, and how long it waits from then on.
 const SPINS: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
@@ -417,7 +410,8 @@ impl<'b, T: Element> Executor<'b, T> {
                 share.into_iter().try_for_each(|tile| state.run_tile(&context, sweep.grid.index_of(tile)))
             };
             // only threads of the pool have scratch
-            if work_seconds(plan, self.backend) < WORTH_THREADS_SECONDS && plan.memory.scratch_bytes == 0 {
+            let work_seconds = plan.predicted_seconds - plan.call_seconds;
+            if work_seconds < WORTH_THREADS_SECONDS && plan.memory.scratch_bytes == 0 {
                 lanes.iter_mut().enumerate().try_for_each(|(lane, state)| run(lane, state))?;
             } else {
                 self.pool.install(|| match lanes.as_mut_slice() {

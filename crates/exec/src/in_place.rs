@@ -1,8 +1,8 @@
 //! Which nodes read and write the tensors of the caller where they lie, without windows of their own.
 //!
 //! A window is worth its copy where it regroups channels for kernels that read them in blocks, and where it holds
-//! little of a tensor that is elsewhere. A kernel that takes plain NCHW as well needs neither, where the tensor lies in
-//! memory. The bits are the same; the plan's windows of such nodes stay untouched.
+//! little of a tensor that is elsewhere. A kernel that takes plain NCHW as well, or few channels that no window would
+//! regroup, needs neither where the tensor lies in memory. The bits are the same; the plan's windows of such nodes stay untouched.
 
 use tiled_graph::program::NodeKind;
 use tiled_graph::{Action, Plan, SweepPlan};
@@ -52,7 +52,9 @@ impl<'a, T: Element> Find<'_, 'a, T> {
         let node = &self.sweep.sweep.nodes[place];
         let Action::Load(role) = node.action else { return None };
         let source: &'a dyn Source<T> = self.io.source(role)?;
-        let all = node.consumers.iter().all(|&(consumer, input)| self.reads_planes(consumer, input));
+        let channels = self.plan.program.nodes[node.node].channels;
+        let all =
+            node.consumers.iter().all(|&(consumer, input)| self.reads_planes(consumer, input, channels));
         if !all {
             return None;
         }
@@ -60,12 +62,15 @@ impl<'a, T: Element> Find<'_, 'a, T> {
         Some(View::new(source.in_memory()?, layout))
     }
 
-    fn reads_planes(&self, place: usize, input: usize) -> bool {
+    fn reads_planes(&self, place: usize, input: usize, channels: usize) -> bool {
         let node = &self.sweep.sweep.nodes[place];
         match (node.action, &self.plan.program.nodes[node.node].kind) {
-            (Action::Compute, NodeKind::Compute(kernel)) => self.backend.reads_planes(kernel, input),
+            (Action::Compute, NodeKind::Compute(kernel)) => {
+                self.backend.reads_planes(kernel, input, channels)
+            }
             (Action::Reduce(reduction), _) => {
-                self.backend.reduces_planes(&self.plan.program.reductions[reduction].reduction, input)
+                let reduction = &self.plan.program.reductions[reduction].reduction;
+                self.backend.reduces_planes(reduction, input, channels)
             }
             _ => false,
         }
@@ -77,13 +82,14 @@ impl<'a, T: Element> Find<'_, 'a, T> {
         let (Action::Compute, &[(consumer, _)]) = (node.action, node.consumers.as_slice()) else {
             return None;
         };
+        let computed = &self.plan.program.nodes[node.node];
         let (NodeKind::Compute(kernel), Action::Write(role)) =
-            (&self.plan.program.nodes[node.node].kind, self.sweep.sweep.nodes[consumer].action)
+            (&computed.kind, self.sweep.sweep.nodes[consumer].action)
         else {
             return None;
         };
         // cells of a coarser grain would be computed by several tiles
         let is_disjoint = kernel.grain() == 1;
-        self.io.sink(role).filter(|_| is_disjoint && self.backend.writes_planes(kernel))
+        self.io.sink(role).filter(|_| is_disjoint && self.backend.writes_planes(kernel, computed.channels))
     }
 }

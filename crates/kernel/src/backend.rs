@@ -135,23 +135,24 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
         result.copy_from_slice(values);
     }
 
-    /// Whether a kernel reads an input whose window has blocks of one channel (plain NCHW) about as fast as one in
-    /// blocks of [`Backend::block`], so that it is not worth regrouping for it.
-    fn reads_planes(&self, kernel: &Kernel, input: usize) -> bool {
-        let _ = (kernel, input);
+    /// Whether a kernel reads an input of this many channels whose window has blocks of one channel (plain NCHW) about
+    /// as fast as one in blocks of [`Backend::block`], so that it is not worth copying for it.
+    fn reads_planes(&self, kernel: &Kernel, input: usize, channels: usize) -> bool {
+        let _ = (kernel, input, channels);
         false
     }
 
     /// The same for an input of a reduction.
-    fn reduces_planes(&self, reduction: &Reduction, input: usize) -> bool {
-        let _ = (reduction, input);
+    fn reduces_planes(&self, reduction: &Reduction, input: usize, channels: usize) -> bool {
+        let _ = (reduction, input, channels);
         false
     }
 
-    /// Whether a kernel writes a window with blocks of one channel (plain NCHW) faster than one in blocks of
-    /// [`Backend::block`] that is regrouped after it, by [`Backend::compute_part`]. Asked for kernels whose grain is one.
-    fn writes_planes(&self, kernel: &Kernel) -> bool {
-        let _ = kernel;
+    /// Whether a kernel writes its output, of this many channels, into a window with blocks of one channel (plain NCHW)
+    /// by [`Backend::compute_part`], faster than into one in blocks of [`Backend::block`] that is copied after it.
+    /// Asked for kernels whose grain is one.
+    fn writes_planes(&self, kernel: &Kernel, channels: usize) -> bool {
+        let _ = (kernel, channels);
         false
     }
 

@@ -1,12 +1,13 @@
 //! Aligned storage.
 
-use std::alloc::{Layout as AllocLayout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout as AllocLayout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use crate::Element;
+use crate::{Element, large_pages};
 
-/// Zeroed storage whose start is aligned to a cache line, 64 bytes: what vector loads want.
+/// Zeroed storage whose start is aligned to a cache line, 64 bytes: what vector loads want. Large storage lies on large
+/// pages where the system gives them to who asks.
 pub struct AlignedBuffer<T: Element> {
     start: NonNull<T>,
     len: usize,
@@ -26,11 +27,12 @@ impl<T: Element> AlignedBuffer<T> {
         }
         let layout = Self::alloc_layout(len);
         // SAFETY: the layout has a size above zero, because `len > 0` and elements are 4 or 8 bytes.
-        let start = unsafe { alloc_zeroed(layout) }.cast::<T>();
-        match NonNull::new(start) {
-            Some(start) => Self { start, len },
-            None => handle_alloc_error(layout),
-        }
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        large_pages::advise(start, layout.size());
+        // SAFETY: just allocated with this size
+        unsafe { start.write_bytes(0, layout.size()) }
+        Self { start: start.cast(), len }
     }
 
     fn alloc_layout(len: usize) -> AllocLayout {

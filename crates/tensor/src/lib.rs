@@ -33,6 +33,7 @@
 
 mod buffer;
 mod element;
+mod large_pages;
 mod layout;
 mod shared;
 mod tensor;

@@ -39,7 +39,7 @@ pub(super) fn apply<E: Element>(isa: Isa, activation: Activation, values: &mut [
     copy.copy_from_slice(values);
     let layout = Layout::nchw([1, 1, 1, values.len()]).expect("invariant: a chunk fits");
     let region = Region::whole([1, signed(values.len())]);
-    let output = ViewMut::new(values, layout);
+    let output = ViewMut::new(values, layout).into();
     ops::compute(isa, &Kernel::Activation(activation), &[], &[View::new(copy, layout)], output, region);
 }
 

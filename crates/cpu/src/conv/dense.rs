@@ -2,7 +2,8 @@
 //!
 //! A tile is `P` neighbouring outputs of a class by one or two vectors of output channels. Its whole sum is kept in
 //! registers, in one order (kernel row, run of input channels, kernel column, input channel), whatever the tile.
-//! Kernel rows outside the image are left out; columns outside it are read as zeros from a small buffer.
+//! Kernel rows outside the image are left out; columns outside it are read as zeros, from a small buffer or, at the
+//! ends of a tile whose taps share broadcasts, from a block of zeros.
 //!
 //! With one vector of output channels each multiply-add would need a load of its own, and loads would limit; with two,
 //! loads still take power that multiply-adds could use. So where three taps lie next to each other, an input is
@@ -13,7 +14,7 @@ use std::mem::MaybeUninit;
 use tiled_tensor::Element;
 
 use super::class::signed;
-use super::source::{Buffer, MAX_SPAN, Reading, Source, Target, finish};
+use super::source::{Buffer, EDGE_COLUMNS, MAX_SPAN, Reading, Source, Target, finish};
 use crate::vector::{MAX_LANES, Micro, Simd, prefetch};
 
 /// Taps of a kernel row that share a broadcast.
@@ -30,7 +31,7 @@ const AHEAD: usize = 16;
 /// nothing else uses it. `BLOCKED` says that a block of inputs is a vector, else it is one channel; `STRIDE`
 /// is the pixel step unless the reading is [`Reading::Tap`]. Where `SHARED`, there are [`SHARED_TAPS`]
 /// columns side by side, stride one, and the reading is not [`Reading::Tap`]. `EDGE` says that it is
-/// [`Reading::Edge`]: then it is `SHARED` and `BLOCKED`, and there are at least [`EDGE`] pixels.
+/// [`Reading::Edge`]: then it is `SHARED` and `BLOCKED`, and there are at least [`EDGE_COLUMNS`] pixels.
 pub(super) struct Tiles<
     'a,
     E,
@@ -167,7 +168,7 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
 
 /// Adds `len` input channels of [`SHARED_TAPS`] neighbouring taps; returns the weights that follow.
 ///
-/// Where `EDGE`, the first two and the last two columns are read from `ends`.
+/// Where `EDGE`, the first and the last [`EDGE_COLUMNS`] columns are read from `ends`.
 ///
 /// # Safety
 /// `inputs` is readable at `p·step + c·channel_step` for two more pixels than `P`, or at those between the ends,
@@ -176,12 +177,13 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
 unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const EDGE: bool>(
     sums: &mut [[S::V; V]; P],
     inputs: *const S::E,
-    mut ends: [*const S::E; 4],
+    mut ends: [*const S::E; 2 * EDGE_COLUMNS],
     step: usize,
     channel_step: usize,
     len: usize,
     weights: *const S::E,
 ) -> *const S::E {
+    const { assert!(V <= 2 && P + SHARED_TAPS - 1 <= 26 && SHARED_TAPS == 3, "spelled out below") };
     let (mut inputs, mut weights) = (inputs, weights);
     for _ in 0..len {
         // SAFETY: passed on to the caller.
@@ -205,10 +207,10 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const EDGE:
             macro_rules! broadcasts {
                 ($($q:literal)*) => {
                     $(if $q < P + SHARED_TAPS - 1 {
-                        let value = if EDGE && $q < 2 {
-                            *ends[usize::min($q, 1)]
+                        let value = if EDGE && $q < EDGE_COLUMNS {
+                            *ends[usize::min($q, EDGE_COLUMNS - 1)]
                         } else if EDGE && $q >= P {
-                            *ends[2 + $q - P]
+                            *ends[EDGE_COLUMNS + $q - P]
                         } else {
                             *inputs.add($q * step)
                         };

@@ -13,7 +13,7 @@ use super::lanes::{self, Groups};
 use super::planar;
 use super::problem::{Path, Problem};
 use super::share::{self, SharedOutput};
-use super::source::{EDGE, MAX_SPAN, Reading, Source, Target};
+use super::source::{EDGE_COLUMNS, MAX_SPAN, Reading, Source, Target};
 use super::tail::{self, Tail, Written};
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
@@ -189,7 +189,7 @@ impl<T: Element> Routine for Engine<'_, T> {
         let worth = (operations / WORTH_A_UNIT).min((UNITS_PER_THREAD * threads) as f64) as usize;
         let wanted = worth.max(threads);
         let len = self.classes::<S>(wanted).map(|units| units.len).sum();
-        // a list of all classes would be memory that nobody planned: those after the first are found anew for each unit
+        // a list of all classes would be memory that nobody planned: those past the listed are found anew for each unit
         let mut classes = self.classes::<S>(wanted);
         let listed: [Option<Units<'_, T>>; LISTED_CLASSES] = std::array::from_fn(|_| classes.next());
         share::for_units(threads, len, |unit| {
@@ -393,10 +393,10 @@ impl<T: Element> Engine<'_, T> {
         if direct {
             return Reading::Direct;
         }
-        if units.shared && blocked && b - a >= signed(EDGE) {
+        if units.shared && blocked && b - a >= signed(EDGE_COLUMNS) {
             let before = -class.input(a);
             let after = class.input(b - 1) + signed(class.taps) - extent;
-            if before.max(after) <= signed(EDGE) {
+            if before.max(after) <= signed(EDGE_COLUMNS) {
                 return Reading::Edge;
             }
         }

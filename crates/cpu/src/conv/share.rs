@@ -83,3 +83,49 @@ impl<'a, T: Element> SharedOutput<'a, T> {
 unsafe impl<T: Element> Sync for SharedOutput<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Element> Send for SharedOutput<'_, T> {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_unit_is_run_once_whoever_takes_it() {
+        for workers in [1, 2, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build().unwrap();
+            // fewer units than threads, parts of different sizes, more threads than parts
+            for (threads, units) in [(1, 5), (2, 0), (2, 1), (3, 50), (7, 5), (MOST_PARTS + 6, 500)] {
+                let runs: Vec<AtomicUsize> = (0..units).map(|_| AtomicUsize::new(0)).collect();
+                pool.install(|| {
+                    for_units(threads, units, |unit| {
+                        runs[unit].fetch_add(1, Ordering::Relaxed);
+                    })
+                });
+                assert!(
+                    runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1),
+                    "{units} units, {threads} threads of {workers}: {runs:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_held_up_loses_its_units_to_another() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let others = AtomicUsize::new(0);
+        pool.install(|| {
+            for_units(2, 10, |unit| {
+                if unit == 0 {
+                    // goes on when all the others are done, the rest of its own part among them
+                    while others.load(Ordering::Acquire) < 9 {
+                        std::thread::yield_now();
+                    }
+                } else {
+                    others.fetch_add(1, Ordering::Release);
+                }
+            })
+        });
+        assert_eq!(others.into_inner(), 9);
+    }
+}

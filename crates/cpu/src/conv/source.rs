@@ -17,14 +17,14 @@ pub(super) type Buffer<E> = [MaybeUninit<E>; MAX_LANES * MAX_SPAN];
 static ZEROS: [u64; MAX_LANES] = [0; MAX_LANES];
 
 /// The most columns at each end of a tile that [`Reading::Edge`] takes for zeros.
-pub(super) const EDGE: usize = 2;
+pub(super) const EDGE_COLUMNS: usize = 2;
 
 /// How a tile reads its inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
     /// In place: every column is inside the image.
     Direct,
-    /// In place but for at most [`EDGE`] columns at each end, which are outside the image.
+    /// In place but for at most [`EDGE_COLUMNS`] columns at each end, which are outside the image.
     Edge,
     /// All columns of a kernel row copied, zeros outside the image.
     Span,
@@ -140,7 +140,7 @@ impl<E: Element> Source<E> {
         start: *const E,
         unit: usize,
         col: i64,
-    ) -> [*const E; 2 * EDGE] {
+    ) -> [*const E; 2 * EDGE_COLUMNS] {
         [0, 1, P, P + 1].map(|column| {
             let inside = 0 <= col + signed(column) && col + signed(column) < self.width;
             if inside { start.wrapping_add(column * unit) } else { (&raw const ZEROS).cast() }

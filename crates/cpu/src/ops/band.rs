@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use tiled_geometry::{Interval, Region};
-use tiled_tensor::{Element, Layout, View, ViewMut};
+use tiled_tensor::{Element, Layout, PartMut, View};
 
 /// Elements of a copy that are worth a task of their own, about 25 µs.
 const TASK_ELEMENTS: usize = 1 << 15;
@@ -79,8 +79,8 @@ impl<T: Element> Band<'_, T> {
                 return &mut [][..];
             }
             let offset = self.layout.row_offset(self.n, self.block, y) + skip;
-            // SAFETY: `for_bands` made the band of a `&mut [T]` that is at least `layout.len()` long and lives
-            // longer than `self`; n, block and columns lie in the layout, so the row lies inside. Different rows
+            // SAFETY: `for_bands` made the band of a part that lives longer than `self` and has all of these rows
+            // and columns; n and block lie in the layout. Different rows
             // of a window are disjoint (a window has at most `ring` of them), different bands are disjoint, and
             // `&mut self` keeps a row from being handed out again while it is borrowed.
             unsafe { std::slice::from_raw_parts_mut(self.start.add(offset), len) }
@@ -98,22 +98,20 @@ unsafe impl<T: Element> Sync for Output<T> {}
 /// `weight` is the cost of an element in units of copying one. Bands of one call have no row in common.
 ///
 /// # Panics
-/// Where the window does not hold the region.
+/// Where the part does not hold the region.
 pub(crate) fn for_bands<T: Element>(
-    mut output: ViewMut<'_, T>,
+    mut output: PartMut<'_, T>,
     region: Region<2>,
     weight: usize,
     work: impl Fn(&mut Band<'_, T>) + Sync,
 ) {
     let layout = *output.layout();
-    assert!(layout.region().contains_region(region), "{region} outside the window {}", layout.region());
+    assert!(output.region().contains_region(region), "{region} outside the part {}", output.region());
     assert!(extent(layout.rows()) <= layout.ring(), "a window has at most as many rows as its ring");
     let (rows, cols) = (region.rows(), region.cols());
     let height = extent(rows);
     let count = layout.batch() * layout.blocks() * height;
-    let data = output.data_mut();
-    assert!(data.len() >= layout.len(), "storage holds the layout");
-    let start = Output(data.as_mut_ptr());
+    let start = Output(output.as_mut_ptr());
     let least = (TASK_ELEMENTS / (extent(cols) * layout.block() * weight).max(1)).max(1);
     split(0, count, least, &|from, to| {
         let start = &start;

@@ -2,7 +2,7 @@
 
 use tiled_geometry::Region;
 use tiled_kernel::Activation;
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{Band, extent, for_bands};
 use super::elementwise::activate;
@@ -66,7 +66,7 @@ pub(crate) fn channel_affine<T: Element>(
     activation: Option<Activation>,
     packed: &[T],
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let (a, b) = packed.split_at(output.layout().channels());
@@ -92,7 +92,7 @@ pub(crate) fn channel_combine<T: Element>(
     isa: Isa,
     packed: &[T],
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let channels = output.layout().channels();
@@ -110,7 +110,7 @@ pub(crate) fn broadcast<T: Element>(
     isa: Isa,
     scale: f64,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let (v, scale) = (&inputs[0], T::from_f64(scale));
@@ -124,7 +124,7 @@ pub(crate) fn broadcast<T: Element>(
 }
 
 /// A constant everywhere.
-pub(crate) fn fill<T: Element>(value: f64, output: ViewMut<'_, T>, region: Region<2>) {
+pub(crate) fn fill<T: Element>(value: f64, output: PartMut<'_, T>, region: Region<2>) {
     let value = T::from_f64(value);
     for_bands(output, region, 1, |band| {
         for y in band.rows().begin()..band.rows().end() {
@@ -137,7 +137,7 @@ pub(crate) fn fill<T: Element>(value: f64, output: ViewMut<'_, T>, region: Regio
 pub(crate) fn scatter<T: Element>(
     packed: &[T],
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let v = &inputs[0];
@@ -213,7 +213,7 @@ pub(crate) fn dropout<T: Element>(
     probability: f64,
     seed: u64,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let x = &inputs[0];

@@ -2,7 +2,7 @@
 
 use tiled_geometry::Region;
 use tiled_kernel::Activation;
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
 use super::band::for_bands;
 use super::gather::zip_row;
@@ -57,7 +57,7 @@ fn unary<T: Element, F: Unary<T>>(
     f: F,
     weight: usize,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let x = &inputs[0];
@@ -74,7 +74,7 @@ pub(crate) fn binary<T: Element, F: Binary<T>>(
     f: F,
     weight: usize,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let (a, b) = (&inputs[0], &inputs[1]);
@@ -162,7 +162,7 @@ pub(crate) fn activation<T: Element>(
     isa: Isa,
     activation: Activation,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     with_activation!(activation, T, |function, weight| unary(isa, function, weight, inputs, output, region));
@@ -178,7 +178,7 @@ pub(crate) fn activation_backward<T: Element>(
     isa: Isa,
     activation: Activation,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     match activation {

@@ -2,7 +2,7 @@
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::ExactSum;
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{Band, extent, for_bands, index, signed, span};
 use super::math;
@@ -106,7 +106,7 @@ pub(crate) fn cross_entropy_backward<T: Element>(
     isa: Isa,
     scale: f64,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let (scores, target) = (&inputs[0], &inputs[1]);

@@ -21,7 +21,7 @@ mod stamp;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Kernel, Partial, Reduction};
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
 use crate::Isa;
 
@@ -42,7 +42,7 @@ pub(crate) fn compute<T: Element>(
     kernel: &Kernel,
     packed: &[T],
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     match kernel {

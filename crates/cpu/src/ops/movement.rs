@@ -1,7 +1,7 @@
 //! Kernels that move elements: concatenation, slices of the channels, padding with values of the tensor.
 
 use tiled_geometry::{Interval, Padding, Region};
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{for_bands, index, span};
 use super::gather::{Place, read};
@@ -9,7 +9,7 @@ use super::stamp::per_isa;
 use crate::Isa;
 
 /// The inputs one after another along the channels.
-pub(crate) fn concat<T: Element>(inputs: &[View<'_, T>], output: ViewMut<'_, T>, region: Region<2>) {
+pub(crate) fn concat<T: Element>(inputs: &[View<'_, T>], output: PartMut<'_, T>, region: Region<2>) {
     for_bands(output, region, 1, |band| {
         let (n, lanes, cols) = (band.n(), band.lanes(), band.cols());
         let (first, end) = (band.first_channel(), band.first_channel() + band.real_lanes());
@@ -39,7 +39,7 @@ pub(crate) fn concat<T: Element>(inputs: &[View<'_, T>], output: ViewMut<'_, T>,
 pub(crate) fn slice<T: Element>(
     begin: usize,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let x = &inputs[0];
@@ -89,7 +89,7 @@ fn copy_lanes<T: Element>(
 pub(crate) fn pad<T: Element>(
     padding: &[Padding; 2],
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let x = &inputs[0];
@@ -121,7 +121,7 @@ pub(crate) fn pad_backward<T: Element>(
     isa: Isa,
     padding: &[Padding; 2],
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let gy = &inputs[0];

@@ -1,7 +1,7 @@
 //! Resampling and its gradient.
 
 use tiled_geometry::{Interval, Region, Resize, ResizeMode};
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{extent, for_bands, index, signed};
 use super::gather::{Place, read};
@@ -77,7 +77,7 @@ pub(crate) fn forward<T: Element>(
     isa: Isa,
     [vertical, horizontal]: [Resize; 2],
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let x = &inputs[0];
@@ -165,7 +165,7 @@ pub(crate) fn backward<T: Element>(
     isa: Isa,
     [vertical, horizontal]: [Resize; 2],
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let gy = &inputs[0];

@@ -198,10 +198,10 @@ impl Prepared {
         memory.scratch_bytes = self.scratch_bytes.checked_mul(threads as u64).ok_or(PlanError::TooLarge)?;
         memory.transfer_bytes = lanes_bytes(TRANSFER_BYTES * transfers as u64)?;
         let flops = sweeps.iter().map(|sweep| self.flops(sweep)).sum::<f64>();
-        let predicted_seconds = sweeps
+        let predicted = sweeps
             .iter()
             .map(|sweep| super::cost::predict(self, sweep, lanes, parallelism, size_of::<T>()))
-            .sum();
+            .fold([0.0; 2], |[work, calls], sweep| [work + sweep[0], calls + sweep[1]]);
         Ok(Plan {
             program: self.program.clone(),
             lanes,
@@ -212,7 +212,8 @@ impl Prepared {
             memory,
             flops,
             redundant_flops: flops - self.untiled_flops,
-            predicted_seconds,
+            predicted_seconds: predicted[0] + predicted[1],
+            call_seconds: predicted[1],
             sweeps,
         })
     }

@@ -21,7 +21,8 @@ use crate::sweep::{Action, SweepNode};
 /// How much longer a convolution takes where the cache of its core does not hold what it reads: taps come back to a row.
 const FAR_TAPS: f64 = 0.08;
 
-/// The predicted time of a sweep with this many lanes on this many cores, in seconds.
+/// The predicted time of a sweep with this many lanes on this many cores, in seconds: that of its work, and that which
+/// its calls take beside it.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
 pub(super) fn predict(
     prepared: &Prepared,
@@ -29,7 +30,7 @@ pub(super) fn predict(
     lanes: usize,
     parallelism: usize,
     element: usize,
-) -> f64 {
+) -> [f64; 2] {
     let costs = &prepared.costs;
     let windows: f64 = plan.slot_elements.iter().map(|elements| (elements * element) as f64).sum();
     let spilled = costs.spilled_share(windows * lanes as f64);
@@ -42,12 +43,12 @@ pub(super) fn predict(
     let work: f64 =
         (0..plan.sweep.nodes.len()).map(|place| node_seconds(prepared, plan, place, &facts)).sum();
     if lanes < parallelism {
-        return work / cores + calls * costs.shared_call;
+        return [work / cores, calls * costs.shared_call];
     }
     // the lane with the most tiles ends last; the others help it with its convolutions alone
     let most = plan.grid.len().div_ceil(lanes) * lanes;
     let imbalance = f64::midpoint(1.0, most as f64 / plan.grid.len() as f64);
-    work * imbalance / cores + calls * costs.call / cores
+    [work * imbalance / cores, calls * costs.call / cores]
 }
 
 /// What the nodes of a sweep have in common.

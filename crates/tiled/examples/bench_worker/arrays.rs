@@ -6,22 +6,27 @@ use std::path::Path;
 
 use tiled::exec::NpyHeader;
 use tiled::prelude::{DType, Element};
+use tiled::tensor::AlignedBuffer;
 
 use crate::Failure;
 
-/// Reads an array of f32 and its shape, NCHW.
-pub(crate) fn read(path: &Path) -> Result<(Vec<f32>, [usize; 4]), Failure> {
+/// Reads an array of f32 and its shape, NCHW. It lies on large pages where there are any, as those of numpy do.
+pub(crate) fn read(path: &Path) -> Result<(AlignedBuffer<f32>, [usize; 4]), Failure> {
     let bytes = std::fs::read(path)?;
     let header = NpyHeader::parse(&bytes)?;
     let shape = header.nchw()?;
-    let data = &bytes[usize::try_from(header.len_bytes())?..];
-    let expected: usize = shape.iter().product::<usize>() * size_of::<f32>();
-    if data.len() != expected {
+    let found = &bytes[usize::try_from(header.len_bytes())?..];
+    let mut data = AlignedBuffer::new(shape.iter().product());
+    let expected = size_of_val(&*data);
+    if found.len() != expected {
         return Err(
-            format!("{}: {expected} bytes of f32 wanted, {} found", path.display(), data.len()).into()
+            format!("{}: {expected} bytes of f32 wanted, {} found", path.display(), found.len()).into()
         );
     }
-    Ok((data.chunks_exact(size_of::<f32>()).map(<f32 as Element>::from_le_bytes).collect(), shape))
+    for (value, bytes) in data.iter_mut().zip(found.chunks_exact(size_of::<f32>())) {
+        *value = Element::from_le_bytes(bytes);
+    }
+    Ok((data, shape))
 }
 
 /// Writes an array of f32.

@@ -12,7 +12,7 @@ use tiled::prelude::{
     CpuBackend, Executor, Graph, Hold, Io, IoError, Loss, MemorySource, NoProgress, Objective, Parameters,
     PlanOptions, Planner, Sink, Source, infer_nchw, initialise, load_weights, params,
 };
-use tiled::tensor::{View, ViewMut};
+use tiled::tensor::{AlignedBuffer, View, ViewMut};
 
 use crate::{Failure, arrays, read_network};
 
@@ -70,15 +70,15 @@ pub(crate) struct Job<'b> {
     options: PlanOptions,
     parameters: Parameters<f32>,
     input: Image,
-    grad_output: Vec<f32>,
-    output: Vec<f32>,
-    grad_input: Vec<f32>,
+    grad_output: AlignedBuffer<f32>,
+    output: AlignedBuffer<f32>,
+    grad_input: AlignedBuffer<f32>,
     executor: Option<Executor<'b, f32>>,
 }
 
 #[derive(Debug)]
 enum Image {
-    Held(Vec<f32>),
+    Held(AlignedBuffer<f32>),
     Made([usize; 4]),
 }
 
@@ -105,7 +105,7 @@ impl<'b> Job<'b> {
         let shapes = infer_nchw(&graph, &[shape])?;
         let grad_output = match &load.grad_output {
             Some(path) => arrays::read(path)?.0,
-            None => Vec::new(),
+            None => AlignedBuffer::default(),
         };
         let objective = match load.task {
             Task::Inference => Objective::inference(),
@@ -116,8 +116,9 @@ impl<'b> Job<'b> {
         };
         let is_held = matches!(input, Image::Held(_));
         let held = |is_wanted: bool, shape: [usize; 4]| {
-            // not zeros: the pages are to be there before the run
-            if is_wanted && is_held { vec![f32::NAN; shape.iter().product()] } else { Vec::new() }
+            let mut data = AlignedBuffer::new(if is_wanted && is_held { shape.iter().product() } else { 0 });
+            data.fill(f32::NAN); // what is not written will show
+            data
         };
         let times = match load.task {
             Task::Inference => 1.0,

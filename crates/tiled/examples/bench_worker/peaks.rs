@@ -5,6 +5,7 @@ use std::sync::Barrier;
 use std::time::Instant;
 
 use tiled::prelude::Isa;
+use tiled::tensor::AlignedBuffer;
 
 /// The times that each loop runs.
 const SLICES: usize = 60;
@@ -29,8 +30,9 @@ pub(crate) fn copy_gb_per_second(threads: usize) -> f64 {
     let bytes = (2 * threads * COPIED * size_of::<f32>()) as f64;
     // the median, as of workloads: memory is shared with whatever else runs on the machine
     let seconds = slice_seconds(threads, SLICES / 2, || {
-        let from = vec![1.0_f32; COPIED];
-        let mut to = vec![2.0_f32; COPIED];
+        let (mut from, mut to) = (AlignedBuffer::new(COPIED), AlignedBuffer::new(COPIED));
+        from.fill(1.0_f32);
+        to.fill(2.0_f32);
         move || {
             to.copy_from_slice(black_box(&from));
             black_box(&mut to);

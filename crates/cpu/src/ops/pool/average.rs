@@ -2,7 +2,7 @@
 
 use tiled_geometry::{Interval, Region, Window};
 use tiled_kernel::Pool;
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
 use super::super::band::{Band, extent, for_bands, index, span};
 use super::super::elementwise::{Binary, Sum};
@@ -101,7 +101,7 @@ pub(crate) fn average<T: Element>(
     isa: Isa,
     pool: &Pool,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let x = &inputs[0];
@@ -132,7 +132,7 @@ pub(crate) fn average_backward<T: Element>(
     isa: Isa,
     pool: &Pool,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let gradient = Gradient { isa, pool, gy: &inputs[0] };

@@ -2,7 +2,7 @@
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::Pool;
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View};
 
 use super::super::band::{Band, extent, for_bands, index, span};
 use super::super::gather::Place;
@@ -28,7 +28,7 @@ pub(crate) fn maximum<T: Element>(
     isa: Isa,
     pool: &Pool,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let x = &inputs[0];
@@ -44,7 +44,7 @@ pub(crate) fn maximum_backward<T: Element>(
     isa: Isa,
     pool: &Pool,
     inputs: &[View<'_, T>],
-    output: ViewMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
 ) {
     let gradient = Gradient { isa, pool, gy: &inputs[0], x: &inputs[1] };

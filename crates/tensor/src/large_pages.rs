@@ -1,0 +1,23 @@
+//! Pages of 2 MiB instead of 4 KiB for large storage.
+//!
+//! A window of a few megabytes is a thousand small pages, more than a core remembers the addresses of at a time.
+
+use std::ptr::NonNull;
+
+/// Asks for large pages in storage of so many bytes, before it is first written. Where the system has none, or gives them to
+/// all or to none, nothing changes. It takes no memory that does not belong to the pages of the storage.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) fn advise(start: NonNull<u8>, bytes: usize) {
+    const PAGE_BYTES: usize = 4 << 10;
+    const LARGE_PAGE_BYTES: usize = 2 << 20;
+    if bytes < LARGE_PAGE_BYTES {
+        return;
+    }
+    let before = start.addr().get() % PAGE_BYTES;
+    // SAFETY: the pages belong to a block of this process, and advice changes nothing that a program can read.
+    // An error says that there are no such pages, so it is left.
+    let _ = unsafe { libc::madvise(start.as_ptr().sub(before).cast(), before + bytes, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+pub(crate) fn advise(_: NonNull<u8>, _: usize) {}
