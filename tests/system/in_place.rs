@@ -112,14 +112,18 @@ fn run<T: Element>(
     (results, counts)
 }
 
-/// A network of one convolution of 3×3.
-fn convolution(channels: [usize; 2], options: &str) -> Graph {
-    let [inputs, outputs] = channels;
+/// A network of one operator of its input.
+fn operator(channels: usize, node: &str) -> Graph {
     let text = format!(
-        r#"{{"inputs":[{{"name":"x","channels":{inputs}}}],"outputs":["conv"],"nodes":[{{"name":"conv",
-        "op":"conv2d","inputs":["x"],"out_channels":{outputs},"kernel_size":3{options}}}]}}"#
+        r#"{{"inputs":[{{"name":"x","channels":{channels}}}],"outputs":["y"],"nodes":[{{"name":"y",{node}}}]}}"#
     );
     Graph::from_json(&text).expect("a network")
+}
+
+/// A network of one convolution of 3×3.
+fn convolution([inputs, outputs]: [usize; 2], options: &str) -> Graph {
+    let node = format!(r#""op":"conv2d","inputs":["x"],"out_channels":{outputs},"kernel_size":3{options}"#);
+    operator(inputs, &node)
 }
 
 fn all_options() -> [PlanOptions; 5] {
@@ -164,15 +168,43 @@ fn results_in_place_have_the_bits_of_copied_ones() {
     }
 }
 
+/// Operators other than convolution.
+const OTHERS: &[&str] = &[
+    r#""op":"max_pool2d","inputs":["x"],"kernel_size":2"#,
+    r#""op":"max_pool2d","inputs":["x"],"kernel_size":3,"stride":2,"padding":1,"ceil_mode":true"#,
+    r#""op":"avg_pool2d","inputs":["x"],"kernel_size":[3,2],"padding":1"#,
+    r#""op":"sigmoid","inputs":["x"]"#,
+    r#""op":"batch_norm","inputs":["x"]"#,
+    r#""op":"add","inputs":["x","x"]"#,
+    r#""op":"concat","inputs":["x","x"]"#,
+    r#""op":"upsample","inputs":["x"],"mode":"bilinear","scale_factor":2"#,
+    r#""op":"global_avg_pool","inputs":["x"]"#,
+    r#""op":"global_max_pool","inputs":["x"]"#,
+];
+
 #[test]
-fn a_convolution_between_tensors_in_memory_copies_neither() {
-    let graph = convolution([32, 48], "");
-    for options in all_options() {
-        let job = Job::<f32>::random(graph.clone(), 2, [21, 34], Objective::inference(), 7);
-        let (_, counts) = run(&job, &CpuBackend::new().expect("an instruction set"), &options, true);
-        assert_eq!((counts.input[0], counts.result[0]), (0, 0), "{options:?}: {counts:?}");
-        assert!(counts.result[1] > 0, "{options:?}: {counts:?}");
-        assert!(options.hold == Hold::Materialise || options.hold == Hold::Auto || counts.steps > 1);
+fn operators_of_few_channels_in_place_have_the_bits_of_copied_ones() {
+    for node in OTHERS {
+        for channels in [1, 3, 16] {
+            let graph = operator(channels, node);
+            let name = format!("{channels} {node}");
+            check::<f32>(&graph, [14, 37], &name);
+            check::<f64>(&graph, [13, 18], &name);
+        }
+    }
+}
+
+#[test]
+fn an_operator_between_tensors_in_memory_copies_neither() {
+    let pool = operator(3, r#""op":"max_pool2d","inputs":["x"],"kernel_size":3,"stride":2,"padding":1"#);
+    for graph in [convolution([32, 48], ""), pool] {
+        for options in all_options() {
+            let job = Job::<f32>::random(graph.clone(), 2, [21, 34], Objective::inference(), 7);
+            let (_, counts) = run(&job, &CpuBackend::new().expect("an instruction set"), &options, true);
+            assert_eq!((counts.input[0], counts.result[0]), (0, 0), "{options:?}: {counts:?}");
+            assert!(counts.result[1] > 0, "{options:?}: {counts:?}");
+            assert!(options.hold == Hold::Materialise || options.hold == Hold::Auto || counts.steps > 1);
+        }
     }
 }
 

@@ -16,7 +16,20 @@ pub struct LayoutError {
     pub cols: usize,
 }
 
-/// A channel-blocked window `N·(C/block)·ring·cols·block` with the region that it holds.
+/// The elements from one block of channels to the next, where its rows take so many: not near a multiple of 4 KiB of `f32`.
+///
+/// Kernels read the same pixels of one block after another. A first level cache has the same set every 4 KiB, and room for
+/// about a dozen lines in it, and rows are often multiples of that. More rows or columns never give less, so a slot
+/// for the largest window of a node holds the others.
+const fn apart(rows: usize) -> usize {
+    const PERIOD: usize = 1024;
+    const GAP: usize = 112;
+    let past = rows % PERIOD;
+    if rows >= PERIOD && past < GAP { rows.saturating_add(GAP - past) } else { rows }
+}
+
+/// A channel-blocked window `N·(C/block)·ring·cols·block` with the region that it holds. Between blocks of several
+/// channels there may be a gap.
 ///
 /// Lanes past the last channel of the last block ("padding lanes") hold unspecified values: a kernel may
 /// write anything there and must not let them reach a real lane.
@@ -50,7 +63,8 @@ impl Layout {
         let cols = usize::try_from(region.cols().len()).unwrap_or(usize::MAX);
         let error = LayoutError { batch, channels, ring, cols };
         let row_stride = cols.checked_mul(block).ok_or(error)?;
-        let block_stride = row_stride.checked_mul(ring).ok_or(error)?;
+        let rows = row_stride.checked_mul(ring).ok_or(error)?;
+        let block_stride = if block > 1 { apart(rows) } else { rows };
         let batch_stride = block_stride.checked_mul(channels.div_ceil(block.max(1))).ok_or(error)?;
         let len = batch_stride.checked_mul(batch).ok_or(error)?;
         if i64::try_from(len.checked_mul(8).ok_or(error)?).is_err() {
@@ -188,5 +202,47 @@ impl Layout {
     pub const fn offset(&self, n: usize, c: usize, y: i64, x: i64) -> usize {
         let col = (x - self.region.cols().begin()) as usize;
         self.row_offset(n, c / self.block, y) + col * self.block + c % self.block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_channels_begin_in_different_sets_of_a_cache() {
+        for (block, cols, ring) in [(8, 1024, 5), (16, 1024, 5), (16, 64, 4), (8, 128, 1), (16, 130, 63)] {
+            let region = Region::whole([100, cols]);
+            let layout = Layout::new(2, 8 * block, block, region, ring).expect("small");
+            assert!(layout.block_stride() % 1024 >= 112, "{layout:?}");
+            assert_eq!(layout.row_offset(0, 0, 1) % 16, 0, "rows stay aligned");
+            assert_eq!(layout.block_stride() % block, 0);
+            assert_eq!(layout.len(), 2 * layout.blocks() * layout.block_stride());
+        }
+    }
+
+    #[test]
+    fn a_smaller_window_takes_no_more() {
+        for block in [1, 4, 8, 16] {
+            let len = |cols: i64, ring| {
+                Layout::new(1, 3 * block, block, Region::whole([100, cols]), ring).expect("small").len()
+            };
+            for cols in 1..300 {
+                for ring in 1..20 {
+                    assert!(len(cols, ring) <= len(cols + 1, ring).min(len(cols, ring + 1)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn planes_follow_one_another() {
+        let layout = Layout::nchw([2, 3, 32, 1024]).expect("small");
+        assert_eq!((layout.block_stride(), layout.len()), (32 * 1024, 6 * 32 * 1024));
+    }
+
+    #[test]
+    fn a_window_without_rows_has_no_storage() {
+        assert!(Layout::new(1, 64, 16, Region::EMPTY, 0).expect("small").is_empty());
     }
 }

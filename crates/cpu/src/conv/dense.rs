@@ -23,6 +23,12 @@ pub(super) const SHARED_TAPS: usize = 3;
 /// How many terms ahead weights are fetched into the first level cache, as they go by once a tile.
 const AHEAD: usize = 16;
 
+/// The vectors of a cache line.
+const fn per_line<S: Simd>() -> usize {
+    let bytes = S::LANES * size_of::<S::E>();
+    if bytes < 64 { 64 / bytes } else { 1 }
+}
+
 /// Neighbouring tiles of a row, of `P` pixels by `V` vectors of output channels.
 ///
 /// # Safety
@@ -150,7 +156,9 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
         unsafe {
             let mut vectors = [S::splat(S::E::ZERO); V];
             for (v, vector) in vectors.iter_mut().enumerate() {
-                prefetch(weights.wrapping_add((v + AHEAD * V) * S::LANES));
+                if v % per_line::<S>() == 0 {
+                    prefetch(weights.wrapping_add((v + AHEAD * V) * S::LANES));
+                }
                 *vector = S::load(weights.add(v * S::LANES));
             }
             for (p, sums) in sums.iter_mut().enumerate() {
@@ -191,7 +199,9 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const EDGE:
             let mut vectors = [[S::splat(S::E::ZERO); V]; SHARED_TAPS];
             for (t, vectors) in vectors.iter_mut().enumerate() {
                 for (v, vector) in vectors.iter_mut().enumerate() {
-                    prefetch(weights.wrapping_add(((t + AHEAD) * V + v) * S::LANES));
+                    if (t * V + v) % per_line::<S>() == 0 {
+                        prefetch(weights.wrapping_add(((t + AHEAD) * V + v) * S::LANES));
+                    }
                     *vector = S::load(weights.add((t * V + v) * S::LANES));
                 }
             }

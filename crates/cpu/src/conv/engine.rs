@@ -218,11 +218,11 @@ impl<T: Element> Engine<'_, T> {
         })
     }
 
-    /// Parts of the output channels that one kernel call computes: pairs of vectors, vectors, or channels.
-    fn items(&self) -> usize {
+    /// Parts of the output channels that one kernel call computes: one or two vectors, or channels.
+    fn items(&self, cols: &Class) -> usize {
         let problem = self.problem;
         match problem.path {
-            Path::Dense => problem.groups * problem.vectors().div_ceil(2),
+            Path::Dense => problem.groups * problem.vectors().div_ceil(problem.abreast(cols)),
             Path::Lanes => problem.vectors(),
             Path::Dot => problem.outputs().div_ceil(dot::MAX_OUTPUTS),
             Path::Planar => problem.groups * problem.out_group.div_ceil(planar::MAX_OUTPUTS),
@@ -240,7 +240,7 @@ impl<T: Element> Engine<'_, T> {
         let members = [0, 1].map(|i| classes[i].members(self.region.axis(i)));
         let shared = problem.shares(&classes[1]);
         let pixels = index(members[1].len());
-        let pairs = usize::from(problem.vectors() > 1);
+        let pairs = usize::from(problem.abreast(&classes[1]) > 1);
         let widths = if shared { SHARED_WIDTHS[pairs] } else { WIDTHS };
         let cut = match problem.path {
             Path::Dense if shared => Cut::even(pixels, widths, S::SHARED_TILES[pairs]),
@@ -251,7 +251,7 @@ impl<T: Element> Engine<'_, T> {
         let rows = self.input.layout().batch() * index(members[0].len());
         let strip = (rows * cut.tiles / wanted).clamp(1, STRIP_TILES);
         let strips = cut.tiles.div_ceil(strip);
-        let items = self.items();
+        let items = self.items(&classes[1]);
         let fits = WEIGHTS_IN_CACHE_BYTES * items / size_of_val(weights).max(1);
         let spread = if rows * strips < wanted { items * rows * strips / wanted } else { items };
         let chunk = fits.min(spread).clamp(1, items);
@@ -408,9 +408,10 @@ impl<T: Element> Engine<'_, T> {
 
     fn dense<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
         let problem = self.problem;
-        let pairs = problem.vectors().div_ceil(2);
-        let (group, first) = (item / pairs, item % pairs * 2);
-        let vectors = (problem.vectors() - first).min(2);
+        let abreast = problem.abreast(&units.classes[1]);
+        let parts = problem.vectors().div_ceil(abreast);
+        let (group, first) = (item / parts, item % parts * abreast);
+        let vectors = (problem.vectors() - first).min(abreast);
         let first_input = group * problem.in_group;
         let source = Source { channels: (first_input, first_input + problem.in_group), ..place.source };
         let channel = group * problem.out_group + first * S::LANES;
@@ -428,7 +429,7 @@ impl<T: Element> Engine<'_, T> {
         let skipped = place.taps_begin * problem.in_group * units.classes[1].taps * vectors;
         let weights = &units.weights[(vector * place.terms + skipped) * S::LANES..];
         let bias = &self.packed[vector * S::LANES..];
-        // SAFETY: `check` holds the windows; the weights of the pair begin where `Problem::visit` packs them; no
+        // SAFETY: `check` holds the windows; the weights of the vectors begin where `Problem::visit` packs them; no
         // other unit has these output channels of these pixels.
         unsafe {
             dense::run::<S>(

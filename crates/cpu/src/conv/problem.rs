@@ -20,6 +20,9 @@ pub(super) enum Path {
     Planar,
 }
 
+/// The most vectors of output channels of a tile of [`Path::Dense`].
+const MOST_VECTORS: usize = 2;
+
 /// A convolution or the gradient for its input, as one computation from inputs to outputs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Problem {
@@ -36,7 +39,7 @@ pub(super) struct Problem {
     /// Input channels that are summed between two columns of the kernel.
     pub(super) run: usize,
     pub(super) path: Path,
-    /// The most vectors of output channels whose neighbouring taps share broadcasts ([`Problem::shares`]).
+    /// The most vectors of output channels of a tile whose neighbouring taps share broadcasts ([`Problem::shares`]).
     sharing: usize,
 }
 
@@ -66,7 +69,10 @@ impl Problem {
             lanes,
             run: if blocked(in_group) { lanes } else { in_group },
             path,
-            sharing: if isa == Isa::Avx512 { usize::MAX } else { 1 },
+            sharing: match isa {
+                Isa::Avx512 => MOST_VECTORS,
+                _ => 1,
+            },
         }
     }
 
@@ -122,11 +128,17 @@ impl Problem {
     }
 
     /// Whether neighbouring taps of a class share the broadcasts of their inputs: half the loads or less, of which
-    /// one vector of outputs would need one for each multiply-add. Two vectors want three times two registers
-    /// for weights, which only AVX-512 has.
+    /// one vector of outputs would need one for each multiply-add.
     pub(super) fn shares(&self, cols: &Class) -> bool {
         let neighbours = (cols.taps, cols.offset_step, cols.input_step) == (dense::SHARED_TAPS, 1, 1);
-        self.path == Path::Dense && self.vectors() <= self.sharing && neighbours
+        self.path == Path::Dense && self.sharing > 0 && neighbours
+    }
+
+    /// The vectors of output channels of a tile of [`Path::Dense`], which are packed side by side. Two that share
+    /// broadcasts want three times two registers for weights, which only AVX-512 has.
+    pub(super) fn abreast(&self, cols: &Class) -> usize {
+        let most = if self.shares(cols) { self.sharing } else { MOST_VECTORS };
+        self.vectors().min(most)
     }
 
     /// The packed elements of the bias, which come first.
@@ -167,8 +179,8 @@ impl Problem {
     /// Visits where each weight of a class lies packed and where it lies in OIHW: `visit(packed, weight)`.
     ///
     /// ```text
-    ///   Dense   [group][pair of vectors][kh][run of inputs][kw][input][1 or 2 vectors]
-    ///           [group][pair of vectors][kh][run of inputs][input][kw][1 or 2 vectors] where taps share broadcasts
+    ///   Dense   [group][vectors abreast][kh][run of inputs][kw][input][1 or 2 vectors]
+    ///           [group][vectors abreast][kh][run of inputs][input][kw][1 or 2 vectors] where taps share broadcasts
     ///   Lanes   [vector][input of the group][kh][kw][lane]
     ///   Dot     [3 outputs][kh][block of inputs][kw][output][lane]
     ///   Planar  [output][kh][input of the group][kw]
@@ -226,10 +238,10 @@ impl Problem {
     fn visit_dense(&self, classes: &[Class; 2], mut visit: impl FnMut(usize, usize)) {
         let [rows, cols] = classes;
         let terms = self.terms(classes);
-        let shares = self.shares(cols);
+        let (shares, abreast) = (self.shares(cols), self.abreast(cols));
         for group in 0..self.groups {
-            for first in (0..self.vectors()).step_by(2) {
-                let width = (self.vectors() - first).min(2) * self.lanes;
+            for first in (0..self.vectors()).step_by(abreast) {
+                let width = (self.vectors() - first).min(abreast) * self.lanes;
                 let start = (group * self.vectors() + first) * self.lanes * terms;
                 let first = group * self.out_group + first * self.lanes;
                 let outputs = ((group + 1) * self.out_group - first).min(width);
