@@ -23,7 +23,7 @@ pub struct LayoutError {
 /// for the largest window of a node holds the others.
 const fn apart(rows: usize) -> usize {
     const PERIOD: usize = 1024;
-    const GAP: usize = 112;
+    const GAP: usize = 176;
     let past = rows % PERIOD;
     if rows >= PERIOD && past < GAP { rows.saturating_add(GAP - past) } else { rows }
 }
@@ -214,7 +214,7 @@ mod tests {
         for (block, cols, ring) in [(8, 1024, 5), (16, 1024, 5), (16, 64, 4), (8, 128, 1), (16, 130, 63)] {
             let region = Region::whole([100, cols]);
             let layout = Layout::new(2, 8 * block, block, region, ring).expect("small");
-            assert!(layout.block_stride() % 1024 >= 112, "{layout:?}");
+            assert!(layout.block_stride() % 1024 >= 176, "{layout:?}");
             assert_eq!(layout.row_offset(0, 0, 1) % 16, 0, "rows stay aligned");
             assert_eq!(layout.block_stride() % block, 0);
             assert_eq!(layout.len(), 2 * layout.blocks() * layout.block_stride());
