@@ -190,6 +190,30 @@ fn operators_of_few_channels_in_place_have_the_bits_of_copied_ones() {
             let name = format!("{channels} {node}");
             check::<f32>(&graph, [14, 37], &name);
             check::<f64>(&graph, [13, 18], &name);
+            if channels < 4 {
+                let job = Job::<f32>::random(graph, 2, [14, 37], Objective::inference(), 5);
+                let (_, counts) = run(&job, &CpuBackend::new().expect("an instruction set"), &slide(3), true);
+                assert_eq!(counts.input[0], 0, "{name}: {counts:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn large_tensors_are_shared_by_threads_in_place_and_in_windows() {
+    // of many channels, so that windows have blocks with gaps between them, and of few
+    for (channels, extents) in [(64, [48, 1024]), (3, [600, 1000])] {
+        let graph = operator(channels, r#""op":"relu","inputs":["x"]"#);
+        let job = Job::<f32>::random(graph, 2, extents, Objective::inference(), 9);
+        let expected: Vec<f32> = job.inputs[0].data().iter().map(|value| value.max(0.0)).collect();
+        for backend in Isa::ALL.into_iter().filter_map(|isa| CpuBackend::with_isa(isa).ok()) {
+            for options in all_options().into_iter().chain([slide(16), recompute([2, 2])]) {
+                for in_place in [true, false] {
+                    let (results, _) = run(&job, &backend, &options, in_place);
+                    let wrong = results[0].iter().zip(&expected).filter(|(a, b)| a != b).count();
+                    assert_eq!(wrong, 0, "{channels} channels on {backend:?} under {options:?}");
+                }
+            }
         }
     }
 }

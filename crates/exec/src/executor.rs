@@ -410,7 +410,7 @@ impl<'b, T: Element> Executor<'b, T> {
                 share.into_iter().try_for_each(|tile| state.run_tile(&context, sweep.grid.index_of(tile)))
             };
             // only threads of the pool have scratch
-            let work_seconds = plan.predicted_seconds - plan.call_seconds;
+            let work_seconds = plan.predicted_seconds - plan.meeting_seconds;
             if work_seconds < WORTH_THREADS_SECONDS && plan.memory.scratch_bytes == 0 {
                 lanes.iter_mut().enumerate().try_for_each(|(lane, state)| run(lane, state))?;
             } else {

@@ -70,7 +70,7 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
     /// [`Backend::writes_planes`] holds.
     ///
     /// # Panics
-    /// As [`Backend::compute`], and for other kernels.
+    /// As [`Backend::compute`], and where it is not for such a kernel.
     fn compute_part(
         &self,
         kernel: &Kernel,

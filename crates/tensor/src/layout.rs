@@ -16,7 +16,7 @@ pub struct LayoutError {
     pub cols: usize,
 }
 
-/// The elements from one block of channels to the next, where its rows take so many: not near a multiple of 4 KiB of `f32`.
+/// The elements from one block of channels to the next, where its rows take so many: not just above a multiple of 4 KiB of `f32`.
 ///
 /// Kernels read the same pixels of one block after another. A first level cache has the same set every 4 KiB, and room for
 /// about a dozen lines in it, and rows are often multiples of that. More rows or columns never give less, so a slot

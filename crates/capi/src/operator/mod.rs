@@ -71,10 +71,3 @@ fn extents(shape: [usize; 4], name: &str) -> Fallible<[i64; 2]> {
     };
     Ok([extent("height", height)?, extent("width", width)?])
 }
-
-/// The bytes of a window element per column and row: batch times channels, rounded up to the backend's block.
-fn plane_bytes<T: Element>(backend: &dyn Backend<T>, batch: usize, channels: usize) -> u128 {
-    let block = backend.block(channels).max(1);
-    let lanes = channels.div_ceil(block) as u128 * block as u128;
-    batch as u128 * lanes * size_of::<T>() as u128
-}

@@ -7,7 +7,7 @@ use tiled::graph::program::Edge;
 use tiled::kernel::{Backend, Kernel};
 use tiled::tensor::{AlignedBuffer, Element, Layout, View, ViewMut};
 
-use super::{plane_bytes, tiled_operator_options};
+use super::tiled_operator_options;
 use crate::engine::{Engine, Real};
 use crate::status::{Failure, Fallible, TILED_STATUS_BUDGET, TILED_STATUS_OUT_OF_MEMORY};
 
@@ -124,6 +124,12 @@ impl<T: Real> Tiled<'_, T> {
         Ok(Layout::new(self.batch, channels, backend.block(channels), region, ring)?)
     }
 
+    /// The bytes of a window of these extents; the most there are where its size overflows.
+    fn window_bytes(&self, backend: &dyn Backend<T>, channels: usize, extents: [i64; 2]) -> u128 {
+        let layout = self.window(backend, channels, Region::whole(extents));
+        layout.map_or(u128::MAX >> 8, |layout| layout.len() as u128 * size_of::<T>() as u128)
+    }
+
     /// The tile that the options ask for, or the largest one that fits.
     fn tile(&self, backend: &dyn Backend<T>, packed: usize) -> Fallible<[i64; 2]> {
         let options = &self.options;
@@ -138,15 +144,14 @@ impl<T: Real> Tiled<'_, T> {
         });
         let bytes = |tile: [i64; 2]| {
             let fixed = self.fixed_bytes as u128 + packed as u128 * size_of::<T>() as u128;
-            let output = self
-                .output_channels
-                .map_or(0, |channels| plane_bytes(backend, self.batch, channels) * area(tile));
+            let output =
+                self.output_channels.map_or(0, |channels| self.window_bytes(backend, channels, tile));
             let inputs: u128 = self
                 .operands
                 .iter()
                 .map(|operand| {
-                    let plane = plane_bytes(backend, self.batch, operand.source.shape()[1]);
-                    plane * area([0, 1].map(|axis| longest(&operand.edge, axis, tile[axis])))
+                    let extents = [0, 1].map(|axis| longest(&operand.edge, axis, tile[axis]));
+                    self.window_bytes(backend, operand.source.shape()[1], extents)
                 })
                 .sum();
             fixed + output + inputs

@@ -87,6 +87,7 @@ unsafe impl<T: Element> Send for SharedOutput<'_, T> {}
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -118,7 +119,9 @@ mod tests {
             for_units(2, 10, |unit| {
                 if unit == 0 {
                     // goes on when all the others are done, the rest of its own part among them
+                    let start = Instant::now();
                     while others.load(Ordering::Acquire) < 9 {
+                        assert!(start.elapsed() < Duration::from_secs(60), "its units wait for it");
                         std::thread::yield_now();
                     }
                 } else {

@@ -86,10 +86,16 @@ impl<T: Element> Source<T> for MemorySource<'_, T> {
         check_access(Path::new(NAME), self.places.shape, region, output.layout())?;
         let layout = *output.layout();
         let copy = Copy { data: self.data(), places: &self.places, region, layout };
-        let rows = output.data_mut()[..layout.len()].par_chunks_mut(layout.row_stride().max(1));
         if shares_work(region, layout.batch() * layout.channels()) {
-            let least = LEAST_SHARED.div_ceil(layout.row_stride().max(1));
-            rows.enumerate().with_min_len(least).for_each(|(place, row)| copy.stored_row(place, row));
+            let least = LEAST_SHARED.div_ceil(layout.row_stride());
+            let planes = output.data_mut()[..layout.len()].par_chunks_mut(layout.block_stride());
+            planes.enumerate().for_each(|(plane, data)| {
+                // what follows the rows is no part of them
+                let rows = data[..layout.ring() * layout.row_stride()].par_chunks_mut(layout.row_stride());
+                rows.enumerate()
+                    .with_min_len(least)
+                    .for_each(|(stored, row)| copy.stored_row(plane, stored, row));
+            });
         } else if !region.is_empty() {
             // rows that follow one another on both sides are one long row
             let together =
@@ -137,10 +143,9 @@ struct Copy<'a, T> {
 }
 
 impl<T: Element> Copy<'_, T> {
-    /// The row of storage at this place, counted through the window; nothing where it holds no row of the region.
-    fn stored_row(&self, place: usize, row: &mut [T]) {
+    /// A row of storage of a plane, the blocks of all images counted; nothing where it holds no row of the region.
+    fn stored_row(&self, plane: usize, stored: usize, row: &mut [T]) {
         let (ring, blocks) = (self.layout.ring(), self.layout.blocks());
-        let (plane, stored) = (place / ring, place % ring);
         let (begin, end) = (self.region.rows().begin(), self.region.rows().end());
         let ring = i64::try_from(ring).unwrap_or(i64::MAX);
         let stored = i64::try_from(stored).unwrap_or(i64::MAX);

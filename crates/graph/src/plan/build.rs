@@ -1,8 +1,8 @@
 //! From a tiling to a plan: rows are simulated once per row of tiles, columns once per column.
 
-use tiled_geometry::{Grid, Interval};
+use tiled_geometry::{Grid, Interval, Region};
 use tiled_kernel::{Backend, Costs, ExactSum, Extremum, Kernel, Reduction};
-use tiled_tensor::Element;
+use tiled_tensor::{Element, Layout};
 
 use super::slots::Conflicts;
 use super::{Memory, Plan, PlanError, SweepPlan, layout};
@@ -201,7 +201,7 @@ impl Prepared {
         let predicted = sweeps
             .iter()
             .map(|sweep| super::cost::predict(self, sweep, lanes, parallelism, size_of::<T>()))
-            .fold([0.0; 2], |[work, calls], sweep| [work + sweep[0], calls + sweep[1]]);
+            .fold([0.0; 2], |[work, meetings], sweep| [work + sweep[0], meetings + sweep[1]]);
         Ok(Plan {
             program: self.program.clone(),
             lanes,
@@ -213,7 +213,7 @@ impl Prepared {
             flops,
             redundant_flops: flops - self.untiled_flops,
             predicted_seconds: predicted[0] + predicted[1],
-            call_seconds: predicted[1],
+            meeting_seconds: predicted[1],
             sweeps,
         })
     }
@@ -301,11 +301,14 @@ fn fixed_memory<T: Element>(
     }
     memory.gradients_bytes = bytes(program.param_grads.iter().map(|param| program.params[*param]).sum())?;
     for store in &program.stores {
-        let elements = store.shape.iter().try_fold(1_usize, |product, size| product.checked_mul(*size));
+        let [batch, channels, height, width] = store.shape;
+        let extents = [height, width].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+        let layout = Layout::new(batch, channels, backend.block(channels), Region::whole(extents), height);
         let is_used =
             sweeps.iter().flat_map(|sweep| &sweep.nodes).any(|node| node.action.stores(program, store));
         if is_used {
-            let total = memory.stores_bytes.checked_add(bytes(elements.ok_or(PlanError::TooLarge)?)?);
+            let total =
+                memory.stores_bytes.checked_add(bytes(layout.map_err(|_| PlanError::TooLarge)?.len())?);
             memory.stores_bytes = total.ok_or(PlanError::TooLarge)?;
         }
     }

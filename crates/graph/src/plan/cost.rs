@@ -22,7 +22,7 @@ use crate::sweep::{Action, SweepNode};
 const FAR_TAPS: f64 = 0.08;
 
 /// The predicted time of a sweep with this many lanes on this many cores, in seconds: that of its work, and that which
-/// its calls take beside it.
+/// threads take beside it to meet in calls that they share.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
 pub(super) fn predict(
     prepared: &Prepared,
@@ -48,7 +48,7 @@ pub(super) fn predict(
     // the lane with the most tiles ends last; the others help it with its convolutions alone
     let most = plan.grid.len().div_ceil(lanes) * lanes;
     let imbalance = f64::midpoint(1.0, most as f64 / plan.grid.len() as f64);
-    [work * imbalance / cores, calls * costs.call / cores]
+    [work * imbalance / cores + calls * costs.call / cores, 0.0]
 }
 
 /// What the nodes of a sweep have in common.

@@ -48,8 +48,8 @@ pub struct Plan {
     pub redundant_flops: f64,
     /// The time that the cost model predicts, in seconds.
     pub predicted_seconds: f64,
-    /// The part of it that calls take beside their work.
-    pub call_seconds: f64,
+    /// The part of it that threads take to meet in calls that they share.
+    pub meeting_seconds: f64,
 }
 
 /// One pass over the image.
