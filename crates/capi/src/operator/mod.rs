@@ -9,9 +9,6 @@ pub use pool2d::*;
 pub use tiles::Workspace;
 pub(crate) use tiles::require_memory;
 
-use tiled::kernel::Backend;
-use tiled::tensor::Element;
-
 use crate::guard::guard;
 use crate::pointer::{Extensible, write_extensible};
 use crate::status::{Failure, Fallible, tiled_status};

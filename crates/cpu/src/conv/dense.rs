@@ -156,7 +156,7 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
         unsafe {
             let mut vectors = [S::splat(S::E::ZERO); V];
             for (v, vector) in vectors.iter_mut().enumerate() {
-                if v % per_line::<S>() == 0 {
+                if v.is_multiple_of(per_line::<S>()) {
                     prefetch(weights.wrapping_add((v + AHEAD * V) * S::LANES));
                 }
                 *vector = S::load(weights.add(v * S::LANES));
@@ -199,7 +199,7 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const EDGE:
             let mut vectors = [[S::splat(S::E::ZERO); V]; SHARED_TAPS];
             for (t, vectors) in vectors.iter_mut().enumerate() {
                 for (v, vector) in vectors.iter_mut().enumerate() {
-                    if (t * V + v) % per_line::<S>() == 0 {
+                    if (t * V + v).is_multiple_of(per_line::<S>()) {
                         prefetch(weights.wrapping_add(((t + AHEAD) * V + v) * S::LANES));
                     }
                     *vector = S::load(weights.add((t * V + v) * S::LANES));

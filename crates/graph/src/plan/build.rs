@@ -166,7 +166,7 @@ impl Prepared {
                 if plan.rings[place] == 0 || !plan.has_window(place) {
                     return Ok(0);
                 }
-                let widest = tiled_geometry::Region::whole([1, cols.widest[place]]);
+                let widest = Region::whole([1, cols.widest[place]]);
                 // a cache line of slack keeps neighbouring windows of lanes apart
                 Ok(layout(&self.program, &self.blocks, plan, place, widest)?.len().next_multiple_of(16))
             })
