@@ -6,19 +6,58 @@
 //! ends of a tile whose taps share broadcasts, from a block of zeros.
 //!
 //! With one vector of output channels each multiply-add would need a load of its own, and loads would limit; with two,
-//! loads still take power that multiply-adds could use. So where three taps lie next to each other, an input is
-//! broadcast once for the three outputs that read it; the order is then kernel row, run, input channel, kernel column.
+//! loads still take power that multiply-adds could use. So where up to three taps form a [`Chain`], an input is
+//! broadcast once for the outputs that read it; the order is then kernel row, run, chain, input channel, kernel column.
 
 use std::mem::MaybeUninit;
 
 use tiled_tensor::Element;
 
 use super::class::signed;
-use super::source::{Buffer, EDGE_COLUMNS, MAX_SPAN, Reading, Source, Target, finish};
+use super::source::{Buffer, EDGE_COLUMNS, Inputs, MAX_SPAN, Reading, Source, Target, finish};
 use crate::vector::{MAX_LANES, Micro, Simd, prefetch};
 
-/// Taps of a kernel row that share a broadcast.
-pub(super) const SHARED_TAPS: usize = 3;
+/// Taps of a kernel row, a stride apart, that share broadcasts: where one of them reads an input for a pixel, the
+/// next reads it for the pixel before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Chain {
+    pub(super) first: usize,
+    pub(super) taps: usize,
+}
+
+impl Chain {
+    /// The most taps of a chain: more would leave too few registers for sums.
+    pub(super) const MOST_TAPS: usize = 3;
+
+    /// The chains of `taps` neighbouring taps, in the order of the sum.
+    pub(super) fn all(taps: usize, stride: usize) -> impl Iterator<Item = Self> {
+        (0..stride.min(taps)).flat_map(move |phase| {
+            (phase..taps).step_by(Self::MOST_TAPS * stride).map(move |first| Self {
+                first,
+                taps: (taps - first).div_ceil(stride).min(Self::MOST_TAPS),
+            })
+        })
+    }
+}
+
+/// How the taps of a kernel row take turns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sharing {
+    /// One by one.
+    None,
+    /// Chain by chain.
+    Chains,
+    /// They are one chain of three, of stride one.
+    Triple,
+    /// The same, and the reading is [`Reading::Edge`].
+    Edge,
+}
+
+/// [`Sharing`] as a parameter of types.
+const NONE: u8 = Sharing::None as u8;
+const CHAINS: u8 = Sharing::Chains as u8;
+const TRIPLE: u8 = Sharing::Triple as u8;
+const EDGE: u8 = Sharing::Edge as u8;
 
 /// How many terms ahead weights are fetched into the first level cache, as they go by once a tile.
 const AHEAD: usize = 16;
@@ -33,11 +72,11 @@ const fn per_line<S: Simd>() -> usize {
 ///
 /// # Safety
 /// `weights` holds the terms of the rows, `bias` the vectors; every input that the source names lies in
-/// storage where it is inside the image, and is read as [`Source::inputs`] asks; the target is valid for writing and
+/// storage where it is inside the image, and is read as [`Reading`] says; the target is valid for writing and
 /// nothing else uses it. `BLOCKED` says that a block of inputs is a vector, else it is one channel; `STRIDE`
-/// is the pixel step unless the reading is [`Reading::Tap`]. Where `SHARED`, there are [`SHARED_TAPS`]
-/// columns side by side, stride one, and the reading is not [`Reading::Tap`]. `EDGE` says that it is
-/// [`Reading::Edge`]: then it is `SHARED` and `BLOCKED`, and there are at least [`EDGE_COLUMNS`] pixels.
+/// is the pixel step unless the reading is [`Reading::Tap`]. `SHARING` is a [`Sharing`]: unless it is none, columns lie
+/// side by side, and the reading is not [`Reading::Tap`]; for edges it is `BLOCKED`, and there are at least
+/// [`EDGE_COLUMNS`] pixels.
 pub(super) struct Tiles<
     'a,
     E,
@@ -45,8 +84,7 @@ pub(super) struct Tiles<
     const V: usize,
     const BLOCKED: bool,
     const STRIDE: usize,
-    const SHARED: bool,
-    const EDGE: bool,
+    const SHARING: u8,
 > {
     pub(super) source: &'a Source<E>,
     pub(super) target: &'a Target<E>,
@@ -55,15 +93,8 @@ pub(super) struct Tiles<
     pub(super) count: usize,
 }
 
-impl<
-    E: Element,
-    const P: usize,
-    const V: usize,
-    const BLOCKED: bool,
-    const STRIDE: usize,
-    const SHARED: bool,
-    const EDGE: bool,
-> Micro<E> for Tiles<'_, E, P, V, BLOCKED, STRIDE, SHARED, EDGE>
+impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRIDE: usize, const SHARING: u8>
+    Micro<E> for Tiles<'_, E, P, V, BLOCKED, STRIDE, SHARING>
 {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self) {
@@ -89,43 +120,58 @@ impl<
                 let mut weights = self.weights;
                 let mut row = source.row;
                 for _ in 0..source.rows {
-                    let mut channel = first;
-                    let mut len = (source.run - phase).min(end - first);
-                    while channel < end {
-                        let run = (channel, len);
-                        let inputs = source.inputs::<S, BLOCKED>(row, run, col, P, buffer);
-                        if SHARED {
-                            let ends = source.ends::<P>(inputs.start, unit, col);
-                            weights = accumulate_shared::<S, P, V, EDGE>(
-                                &mut sums,
-                                inputs.start,
-                                ends,
-                                unit,
-                                inputs.channel_step,
-                                len,
-                                weights,
-                            );
+                    // little is left to do between runs: a run of 16 channels takes as long as three hundred loads
+                    let mut direct = source.direct::<S, BLOCKED>(row, first, col);
+                    let (mut left, mut len, mut lane) = (end - first, (source.run - phase).min(end - first), phase);
+                    while left > 0 {
+                        let run = (end - left, len);
+                        let inputs = if source.reading == Reading::Span {
+                            source.span::<S, BLOCKED>(row, run, col, P, buffer)
                         } else {
-                            for tap in 0..source.cols {
-                                let (inputs, step) = if source.reading == Reading::Tap {
-                                    let col = col + signed(tap * source.tap_step);
-                                    (source.tap::<S, BLOCKED>(row, run, col, P, buffer), unit)
-                                } else {
-                                    let start = inputs.start.wrapping_add(tap * source.tap_step * unit);
-                                    (super::source::Inputs { start, ..inputs }, unit * STRIDE)
-                                };
-                                weights = accumulate::<S, P, V>(
-                                    &mut sums,
-                                    inputs.start,
-                                    step,
-                                    inputs.channel_step,
-                                    len,
-                                    weights,
-                                );
+                            direct
+                        };
+                        match SHARING {
+                            NONE => {
+                                for tap in 0..source.cols {
+                                    let (inputs, step) = if source.reading == Reading::Tap {
+                                        let col = col + signed(tap * source.tap_step);
+                                        (source.tap::<S, BLOCKED>(row, run, col, P, buffer), unit)
+                                    } else {
+                                        (inputs.after(tap * source.tap_step * unit), unit * STRIDE)
+                                    };
+                                    weights = accumulate::<S, P, V>(&mut sums, inputs, step, len, weights);
+                                }
+                            }
+                            CHAINS => {
+                                // as `Chain::all` lists them
+                                for phase in 0..STRIDE {
+                                    let mut tap = phase;
+                                    while tap < source.cols {
+                                        let taps = (source.cols - tap).div_ceil(STRIDE);
+                                        let inputs = inputs.after(tap * unit);
+                                        let step = unit * STRIDE;
+                                        let sums = &mut sums;
+                                        weights = match taps {
+                                            1 => accumulate_chain::<S, P, V, 1>(sums, inputs, step, len, weights),
+                                            2 => accumulate_chain::<S, P, V, 2>(sums, inputs, step, len, weights),
+                                            _ => accumulate_chain::<S, P, V, 3>(sums, inputs, step, len, weights),
+                                        };
+                                        tap += Chain::MOST_TAPS * STRIDE;
+                                    }
+                                }
+                            }
+                            TRIPLE => {
+                                weights = accumulate_chain::<S, P, V, 3>(&mut sums, inputs, unit, len, weights);
+                            }
+                            _ => {
+                                let ends = source.ends::<P>(inputs.start, unit, col);
+                                weights = accumulate_edge::<S, P, V>(&mut sums, inputs, ends, unit, len, weights);
                             }
                         }
-                        channel += len;
-                        len = source.run.min(end - channel);
+                        let step = if BLOCKED { source.block_stride - lane } else { len * source.block_stride };
+                        direct = direct.after(step);
+                        left -= len;
+                        (len, lane) = (source.run.min(left), 0);
                     }
                     row = source.next_row(row);
                 }
@@ -144,13 +190,12 @@ impl<
 #[inline(always)]
 pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
     sums: &mut [[S::V; V]; P],
-    inputs: *const S::E,
+    inputs: Inputs<S::E>,
     step: usize,
-    channel_step: usize,
     len: usize,
-    weights: *const S::E,
+    mut weights: *const S::E,
 ) -> *const S::E {
-    let (mut inputs, mut weights) = (inputs, weights);
+    let Inputs { start: mut inputs, channel_step } = inputs;
     for _ in 0..len {
         // SAFETY: passed on to the caller.
         unsafe {
@@ -174,29 +219,55 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
     weights
 }
 
-/// Adds `len` input channels of [`SHARED_TAPS`] neighbouring taps; returns the weights that follow.
-///
-/// Where `EDGE`, the first and the last [`EDGE_COLUMNS`] columns are read from `ends`.
+/// Adds `len` input channels of a [`Chain`] of `T` taps; returns the weights that follow.
 ///
 /// # Safety
-/// `inputs` is readable at `p·step + c·channel_step` for two more pixels than `P`, or at those between the ends,
-/// and the ends at `c·channel_step`; `weights` for `len·3·V` vectors.
+/// `inputs` is readable at `p·step + c·channel_step` for `T − 1` more pixels than `P`, `weights` for `len·T·V` vectors.
 #[inline(always)]
-unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const EDGE: bool>(
+unsafe fn accumulate_chain<S: Simd, const P: usize, const V: usize, const T: usize>(
     sums: &mut [[S::V; V]; P],
-    inputs: *const S::E,
-    mut ends: [*const S::E; 2 * EDGE_COLUMNS],
+    inputs: Inputs<S::E>,
     step: usize,
-    channel_step: usize,
     len: usize,
     weights: *const S::E,
 ) -> *const S::E {
-    const { assert!(V <= 2 && P + SHARED_TAPS - 1 <= 26 && SHARED_TAPS == 3, "spelled out below") };
-    let (mut inputs, mut weights) = (inputs, weights);
+    // SAFETY: passed on to the caller.
+    unsafe { accumulate_shared::<S, P, V, T, false>(sums, inputs, [inputs.start; 2 * EDGE_COLUMNS], step, len, weights) }
+}
+
+/// The same for three taps where the first and the last [`EDGE_COLUMNS`] columns are read from `ends`.
+///
+/// # Safety
+/// The same, but `inputs` is readable between the ends, and the ends at `c·channel_step`.
+#[inline(always)]
+unsafe fn accumulate_edge<S: Simd, const P: usize, const V: usize>(
+    sums: &mut [[S::V; V]; P],
+    inputs: Inputs<S::E>,
+    ends: [*const S::E; 2 * EDGE_COLUMNS],
+    step: usize,
+    len: usize,
+    weights: *const S::E,
+) -> *const S::E {
+    // SAFETY: passed on to the caller.
+    unsafe { accumulate_shared::<S, P, V, 3, true>(sums, inputs, ends, step, len, weights) }
+}
+
+/// See [`accumulate_chain`] and, where `EDGE`, [`accumulate_edge`].
+#[inline(always)]
+unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: usize, const EDGE: bool>(
+    sums: &mut [[S::V; V]; P],
+    inputs: Inputs<S::E>,
+    mut ends: [*const S::E; 2 * EDGE_COLUMNS],
+    step: usize,
+    len: usize,
+    mut weights: *const S::E,
+) -> *const S::E {
+    const { assert!(V <= 2 && P + T - 1 <= 26 && T <= 3, "spelled out below") };
+    let Inputs { start: mut inputs, channel_step } = inputs;
     for _ in 0..len {
         // SAFETY: passed on to the caller.
         unsafe {
-            let mut vectors = [[S::splat(S::E::ZERO); V]; SHARED_TAPS];
+            let mut vectors = [[S::splat(S::E::ZERO); V]; T];
             for (t, vectors) in vectors.iter_mut().enumerate() {
                 for (v, vector) in vectors.iter_mut().enumerate() {
                     if (t * V + v).is_multiple_of(per_line::<S>()) {
@@ -208,15 +279,15 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const EDGE:
             // spelled out, because the compiler does not unroll so long a loop, and then keeps the sums in memory
             macro_rules! multiply_add {
                 ($value:ident, $q:literal, $($t:literal $v:literal),*) => {
-                    $(if $t <= $q && $q - usize::min($t, $q) < P && $v < V {
+                    $(if $t < T && $t <= $q && $q - usize::min($t, $q) < P && $v < V {
                         let sum = &mut sums[$q - usize::min($t, $q)][$v % V];
-                        *sum = S::mul_add($value, vectors[$t][$v % V], *sum);
+                        *sum = S::mul_add($value, vectors[$t % T][$v % V], *sum);
                     })*
                 };
             }
             macro_rules! broadcasts {
                 ($($q:literal)*) => {
-                    $(if $q < P + SHARED_TAPS - 1 {
+                    $(if $q < P + T - 1 {
                         let value = if EDGE && $q < EDGE_COLUMNS {
                             *ends[usize::min($q, EDGE_COLUMNS - 1)]
                         } else if EDGE && $q >= P {
@@ -232,7 +303,7 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const EDGE:
             broadcasts!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25);
             inputs = inputs.wrapping_add(channel_step);
             ends = ends.map(|end| end.wrapping_add(channel_step));
-            weights = weights.add(SHARED_TAPS * V * S::LANES);
+            weights = weights.add(T * V * S::LANES);
         }
     }
     weights
@@ -244,9 +315,7 @@ pub(super) struct Shape {
     pub(super) pixels: usize,
     pub(super) vectors: usize,
     pub(super) blocked: bool,
-    pub(super) shared: bool,
-    /// Whether the reading is [`Reading::Edge`].
-    pub(super) edge: bool,
+    pub(super) sharing: Sharing,
     /// How many tiles.
     pub(super) count: usize,
 }
@@ -262,10 +331,10 @@ pub(super) unsafe fn run<S: Simd>(
     bias: *const S::E,
     shape: Shape,
 ) {
-    let Shape { pixels, vectors, blocked, shared, edge, count } = shape;
+    let Shape { pixels, vectors, blocked, sharing, count } = shape;
     macro_rules! tiles {
-        ($pixels:literal, $vectors:literal, $blocked:literal, $stride:literal, $shared:literal, $edge:literal) => {{
-            let tiles = Tiles::<_, $pixels, $vectors, $blocked, $stride, $shared, $edge> {
+        ($pixels:literal, $vectors:literal, $blocked:literal, $stride:literal, $sharing:expr) => {{
+            let tiles = Tiles::<_, $pixels, $vectors, $blocked, $stride, { $sharing }> {
                 source,
                 target,
                 weights,
@@ -279,36 +348,64 @@ pub(super) unsafe fn run<S: Simd>(
     macro_rules! widths {
         ($blocked:literal, $stride:literal, $($pixels:literal)*) => {
             match (pixels, vectors) {
-                $(($pixels, 1) if $pixels <= S::TILE => tiles!($pixels, 1, $blocked, $stride, false, false),
-                  ($pixels, 2) if $pixels <= S::TILE => tiles!($pixels, 2, $blocked, $stride, false, false),)*
+                $(($pixels, 1) if $pixels <= S::TILE => tiles!($pixels, 1, $blocked, $stride, NONE),
+                  ($pixels, 2) if $pixels <= S::TILE => tiles!($pixels, 2, $blocked, $stride, NONE),)*
                 _ => unreachable!("no tiles of {pixels} pixels"),
             }
         };
     }
+    // one vector has the widths of both: it may be what remains beside pairs
     macro_rules! shared_widths {
-        ($blocked:literal, $edge:literal, [$($single:literal)*], [$($pair:literal)*]) => {
+        ($blocked:literal, $stride:literal, $sharing:expr, [$($single:literal)*], [$($pair:literal)*]) => {
             match (pixels, vectors) {
-                $(($single, 1) if $single <= S::SHARED_TILES[0] => tiles!($single, 1, $blocked, 1, true, $edge),)*
-                $(($pair, 2) if $pair <= S::SHARED_TILES[1] => tiles!($pair, 2, $blocked, 1, true, $edge),)*
+                $(($single, 1) if $single <= S::SHARED_TILES[0] => tiles!($single, 1, $blocked, $stride, $sharing),)*
+                $(($pair, 2) if $pair <= S::SHARED_TILES[1] => tiles!($pair, 2, $blocked, $stride, $sharing),)*
                 _ => unreachable!("no shared tiles of {pixels} pixels"),
             }
         };
     }
+    macro_rules! chains {
+        ($blocked:literal, $stride:literal) => {
+            shared_widths!($blocked, $stride, CHAINS, [1 2 4 8 12 16 24], [1 2 4 8 12])
+        };
+    }
     let dense = source.pixel_step == 1 || source.reading == Reading::Tap;
-    // one vector has the widths of both: it may be what remains beside pairs
-    match (shared, blocked, dense) {
-        (true, true, _) if edge => {
-            shared_widths!(true, true, [2 4 6 8 10 11 12 16 20 24], [2 4 6 8 10 11 12]);
+    match (sharing, blocked, dense) {
+        (Sharing::Edge, _, _) => {
+            shared_widths!(true, 1, EDGE, [2 4 6 8 10 11 12 16 20 24], [2 4 6 8 10 11 12]);
         }
-        (true, true, _) => {
-            shared_widths!(true, false, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);
+        (Sharing::Triple, true, _) => {
+            shared_widths!(true, 1, TRIPLE, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);
         }
-        (true, false, _) => {
-            shared_widths!(false, false, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);
+        (Sharing::Triple, false, _) => {
+            shared_widths!(false, 1, TRIPLE, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);
         }
-        (false, true, true) => widths!(true, 1, 1 2 4 6 8 10 12 14),
-        (false, true, false) => widths!(true, 2, 1 2 4 6 8 10 12 14),
-        (false, false, true) => widths!(false, 1, 1 2 4 6 8 10 12 14),
-        (false, false, false) => widths!(false, 2, 1 2 4 6 8 10 12 14),
+        (Sharing::Chains, true, true) => chains!(true, 1),
+        (Sharing::Chains, true, false) => chains!(true, 2),
+        (Sharing::Chains, false, true) => chains!(false, 1),
+        (Sharing::Chains, false, false) => chains!(false, 2),
+        (Sharing::None, true, true) => widths!(true, 1, 1 2 4 6 8 10 12 14),
+        (Sharing::None, true, false) => widths!(true, 2, 1 2 4 6 8 10 12 14),
+        (Sharing::None, false, true) => widths!(false, 1, 1 2 4 6 8 10 12 14),
+        (Sharing::None, false, false) => widths!(false, 2, 1 2 4 6 8 10 12 14),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tap_is_in_one_chain_a_stride_after_the_one_before() {
+        for (taps, stride) in (1..12).flat_map(|taps| (1..4).map(move |stride| (taps, stride))) {
+            let mut seen: Vec<usize> = Chain::all(taps, stride)
+                .inspect(|chain| assert!((1..=Chain::MOST_TAPS).contains(&chain.taps)))
+                .flat_map(|chain| (0..chain.taps).map(move |i| chain.first + i * stride))
+                .collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..taps).collect::<Vec<_>>(), "{taps} taps, stride {stride}");
+        }
+        let chains: Vec<_> = Chain::all(7, 2).map(|chain| (chain.first, chain.taps)).collect();
+        assert_eq!(chains, [(0, 3), (6, 1), (1, 3)]);
     }
 }

@@ -89,7 +89,7 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Tiles<'_, 
     /// The vectors of a block of channels, from the first tap of the first pixel.
     ///
     /// # Safety
-    /// As for [`Source::inputs`].
+    /// As for [`Source::direct`] and [`Source::span`].
     #[inline(always)]
     unsafe fn inputs<S: Simd<E = E>>(
         &self,
@@ -102,7 +102,10 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Tiles<'_, 
         // SAFETY: passed on to the caller.
         unsafe {
             if BLOCKED {
-                return source.inputs::<S, true>(row, run, col, self.pixels, buffer).start;
+                return match source.reading {
+                    Reading::Span => source.span::<S, true>(row, run, col, self.pixels, buffer).start,
+                    _ => source.direct::<S, true>(row, run.0, col).start,
+                };
             }
             let steps = (self.pixels - 1) * super::class::index(source.pixel_step);
             let span = if source.reading == Reading::Tap {

@@ -6,8 +6,8 @@ use tiled_tensor::{Element, Layout, PartMut, View};
 
 use super::activate;
 use super::class::{Class, index, signed};
-use super::cut::{self, Cut, SHARED_WIDTHS, WIDTHS};
-use super::dense;
+use super::cut::{self, CHAIN_WIDTHS, Cut, SHARED_WIDTHS, WIDTHS};
+use super::dense::{self, Sharing};
 use super::dot;
 use super::lanes::{self, Groups};
 use super::planar;
@@ -127,8 +127,8 @@ struct Units<'a, T> {
     cut: Cut,
     widths: &'static [usize],
     strips: usize,
-    /// Whether neighbouring taps share broadcasts.
-    shared: bool,
+    /// How taps share broadcasts, but for edges.
+    sharing: Sharing,
     /// The first unit among those of all classes, and how many there are.
     first: usize,
     len: usize,
@@ -238,12 +238,16 @@ impl<T: Element> Engine<'_, T> {
     ) -> Units<'b, T> {
         let problem = self.problem;
         let members = [0, 1].map(|i| classes[i].members(self.region.axis(i)));
-        let shared = problem.shares(&classes[1]);
+        let sharing = problem.sharing(&classes[1]);
         let pixels = index(members[1].len());
         let pairs = usize::from(problem.abreast(&classes[1]) > 1);
-        let widths = if shared { SHARED_WIDTHS[pairs] } else { WIDTHS };
+        let widths = match sharing {
+            Sharing::None => WIDTHS,
+            Sharing::Chains => CHAIN_WIDTHS[pairs],
+            Sharing::Triple | Sharing::Edge => SHARED_WIDTHS[pairs],
+        };
         let cut = match problem.path {
-            Path::Dense if shared => Cut::even(pixels, widths, S::SHARED_TILES[pairs]),
+            Path::Dense if sharing != Sharing::None => Cut::even(pixels, widths, S::SHARED_TILES[pairs]),
             Path::Dense | Path::Lanes => Cut::even(pixels, widths, S::TILE),
             Path::Dot => Cut::of_width(pixels, dot::width::<S>()),
             Path::Planar => Cut::of_width(pixels, planar::vectors::<S>() * S::LANES),
@@ -256,7 +260,7 @@ impl<T: Element> Engine<'_, T> {
         let spread = if rows * strips < wanted { items * rows * strips / wanted } else { items };
         let chunk = fits.min(spread).clamp(1, items);
         let len = items.div_ceil(chunk) * rows * strips;
-        Units { classes, weights, members, items, chunk, cut, widths, strips, shared, first, len }
+        Units { classes, weights, members, items, chunk, cut, widths, strips, sharing, first, len }
     }
 
     fn unit<S: Simd>(&self, units: &Units<'_, T>, unit: usize) {
@@ -393,7 +397,7 @@ impl<T: Element> Engine<'_, T> {
         if direct {
             return Reading::Direct;
         }
-        if units.shared && blocked && b - a >= signed(EDGE_COLUMNS) {
+        if units.sharing == Sharing::Triple && blocked && b - a >= signed(EDGE_COLUMNS) {
             let before = -class.input(a);
             let after = class.input(b - 1) + signed(class.taps) - extent;
             if before.max(after) <= signed(EDGE_COLUMNS) {
@@ -441,8 +445,7 @@ impl<T: Element> Engine<'_, T> {
                     pixels: place.pixels,
                     vectors,
                     blocked: self.input.layout().block() > 1,
-                    shared: units.shared,
-                    edge: place.source.reading == Reading::Edge,
+                    sharing: if place.source.reading == Reading::Edge { Sharing::Edge } else { units.sharing },
                     count: place.count,
                 },
             );

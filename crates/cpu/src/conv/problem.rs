@@ -4,7 +4,10 @@ use tiled_kernel::{Conv, Kernel};
 use tiled_tensor::Element;
 
 use super::class::Class;
-use super::{dense, dot};
+use super::cut::MOST_SHARED_PIXELS;
+use super::dense::{Chain, Sharing};
+use super::dot;
+use super::source::MAX_SPAN;
 use crate::{Isa, vector};
 
 /// Which kernels carry out a convolution. Depends on the channels and the instruction set alone.
@@ -39,8 +42,8 @@ pub(super) struct Problem {
     /// Input channels that are summed between two columns of the kernel.
     pub(super) run: usize,
     pub(super) path: Path,
-    /// The most vectors of output channels of a tile whose neighbouring taps share broadcasts ([`Problem::shares`]).
-    sharing: usize,
+    /// The most vectors of output channels of a tile whose taps share broadcasts.
+    shared_vectors: usize,
 }
 
 impl Problem {
@@ -69,7 +72,7 @@ impl Problem {
             lanes,
             run: if blocked(in_group) { lanes } else { in_group },
             path,
-            sharing: match isa {
+            shared_vectors: match isa {
                 Isa::Avx512 => MOST_VECTORS,
                 _ => 1,
             },
@@ -79,7 +82,7 @@ impl Problem {
     /// The gradient for the weights of a convolution, whose sums are kept as the weights of this problem are packed,
     /// with nothing shared.
     pub(super) fn for_weights<T: Element>(isa: Isa, conv: &Conv) -> Self {
-        Self { sharing: 0, ..Self::new::<T>(isa, conv, false) }
+        Self { shared_vectors: 0, ..Self::new::<T>(isa, conv, false) }
     }
 
     pub(super) fn of_kernel<T: Element>(isa: Isa, kernel: &Kernel) -> Self {
@@ -127,17 +130,26 @@ impl Problem {
         }
     }
 
-    /// Whether neighbouring taps of a class share the broadcasts of their inputs: half the loads or less, of which
-    /// one vector of outputs would need one for each multiply-add.
-    pub(super) fn shares(&self, cols: &Class) -> bool {
-        let neighbours = (cols.taps, cols.offset_step, cols.input_step) == (dense::SHARED_TAPS, 1, 1);
-        self.path == Path::Dense && self.sharing > 0 && neighbours
+    /// How the taps of the columns of a class share the broadcasts of their inputs ([`Chain`]): half the loads or less, of
+    /// which one vector of outputs would need one for each multiply-add. Without two vectors it takes three taps to save
+    /// any.
+    pub(super) fn sharing(&self, cols: &Class) -> Sharing {
+        let Ok(stride @ 1..=2) = usize::try_from(cols.input_step) else { return Sharing::None };
+        let longest = Chain::all(cols.taps, stride).map(|chain| chain.taps).max().unwrap_or(1);
+        let span = (MOST_SHARED_PIXELS - 1) * stride + cols.taps;
+        let least = if self.shared_vectors == MOST_VECTORS { 2 } else { Chain::MOST_TAPS };
+        let shares = self.path == Path::Dense && self.shared_vectors > 0;
+        match (cols.taps, stride) {
+            _ if !shares || cols.offset_step != 1 || longest < least || span > MAX_SPAN => Sharing::None,
+            (3, 1) => Sharing::Triple,
+            _ => Sharing::Chains,
+        }
     }
 
     /// The vectors of output channels of a tile of [`Path::Dense`], which are packed side by side. Two that share
     /// broadcasts want three times two registers for weights, which only AVX-512 has.
     pub(super) fn abreast(&self, cols: &Class) -> usize {
-        let most = if self.shares(cols) { self.sharing } else { MOST_VECTORS };
+        let most = if self.sharing(cols) == Sharing::None { MOST_VECTORS } else { self.shared_vectors };
         self.vectors().min(most)
     }
 
@@ -180,7 +192,7 @@ impl Problem {
     ///
     /// ```text
     ///   Dense   [group][vectors abreast][kh][run of inputs][kw][input][1 or 2 vectors]
-    ///           [group][vectors abreast][kh][run of inputs][input][kw][1 or 2 vectors] where taps share broadcasts
+    ///           [group][vectors abreast][kh][run of inputs][chain][input][kw][1 or 2 vectors] where taps share broadcasts
     ///   Lanes   [vector][input of the group][kh][kw][lane]
     ///   Dot     [3 outputs][kh][block of inputs][kw][output][lane]
     ///   Planar  [output][kh][input of the group][kw]
@@ -238,7 +250,12 @@ impl Problem {
     fn visit_dense(&self, classes: &[Class; 2], mut visit: impl FnMut(usize, usize)) {
         let [rows, cols] = classes;
         let terms = self.terms(classes);
-        let (shares, abreast) = (self.shares(cols), self.abreast(cols));
+        let abreast = self.abreast(cols);
+        // taps that take turns one by one are chains of one
+        let stride = match self.sharing(cols) {
+            Sharing::None => cols.taps,
+            _ => usize::try_from(cols.input_step).unwrap_or(1),
+        };
         for group in 0..self.groups {
             for first in (0..self.vectors()).step_by(abreast) {
                 let width = (self.vectors() - first).min(abreast) * self.lanes;
@@ -248,12 +265,15 @@ impl Problem {
                 for t in 0..rows.taps {
                     for (begin, len) in self.runs(group) {
                         let begin = begin - group * self.in_group;
-                        for (s, c) in (0..cols.taps).flat_map(|s| (0..len).map(move |c| (s, c))) {
-                            let within = if shares { c * cols.taps + s } else { s * len + c };
-                            let term = (t * self.in_group + begin) * cols.taps + within;
-                            for o in 0..outputs {
-                                let weight = self.weight(first + o, begin + c, rows.tap(t), cols.tap(s));
-                                visit(start + term * width + o, weight);
+                        let mut term = (t * self.in_group + begin) * cols.taps;
+                        for chain in Chain::all(cols.taps, stride) {
+                            for (c, i) in (0..len).flat_map(|c| (0..chain.taps).map(move |i| (c, i))) {
+                                let tap = cols.tap(chain.first + i * stride);
+                                for o in 0..outputs {
+                                    let weight = self.weight(first + o, begin + c, rows.tap(t), tap);
+                                    visit(start + term * width + o, weight);
+                                }
+                                term += 1;
                             }
                         }
                     }

@@ -7,8 +7,8 @@ use tiled_tensor::Element;
 use super::class::{index, signed};
 use crate::vector::{MAX_LANES, Micro, Simd, prefetch};
 
-/// The most pixels of input that a tile copies at once; enough for 7 taps under tiles of stride two.
-pub(super) const MAX_SPAN: usize = 40;
+/// The most pixels of input that a tile copies at once; enough for 10 taps under tiles of 24 pixels with stride two.
+pub(super) const MAX_SPAN: usize = 56;
 
 /// Room for the inputs of a tile: pixels of a block, or of as many planes as a block has channels.
 pub(super) type Buffer<E> = [MaybeUninit<E>; MAX_LANES * MAX_SPAN];
@@ -85,6 +85,14 @@ pub(super) struct Inputs<E> {
     pub(super) channel_step: usize,
 }
 
+impl<E> Inputs<E> {
+    /// The same from `elements` on.
+    #[inline(always)]
+    pub(super) fn after(self, elements: usize) -> Self {
+        Self { start: self.start.wrapping_add(elements), ..self }
+    }
+}
+
 impl<E: Element> Source<E> {
     /// The row of storage after `row` that the next kernel row reads.
     #[inline(always)]
@@ -93,24 +101,20 @@ impl<E: Element> Source<E> {
         if next >= self.ring { next - self.ring } else { next }
     }
 
-    /// The inputs of `len` channels from `channel`, of `pixels` pixels from `col`, in one storage row.
+    /// The inputs of channels from `channel` on, of pixels from `col`, in one storage row, where they lie.
     ///
-    /// Not for [`Reading::Tap`] (see [`Source::tap`]).
+    /// A reading by taps or one that begins outside of the image does not read all that this names.
     ///
     /// # Safety
-    /// The row is one that the window holds; columns are inside the image unless the reading is [`Reading::Edge`],
-    /// when those outside are not read from here, or [`Reading::Span`], when the span is at most [`MAX_SPAN`]; the
-    /// channels lie in one block where `BLOCKED`.
+    /// The row is one that the window holds, and the channel one of its channels.
     #[inline(always)]
-    pub(super) unsafe fn inputs<S: Simd<E = E>, const BLOCKED: bool>(
+    pub(super) unsafe fn direct<S: Simd<E = E>, const BLOCKED: bool>(
         &self,
         row: usize,
-        (channel, len): (usize, usize),
+        channel: usize,
         col: i64,
-        pixels: usize,
-        buffer: *mut E,
     ) -> Inputs<E> {
-        // SAFETY: the row and the channel lie in the window; columns as asked.
+        // SAFETY: the row and the channel lie in the window.
         unsafe {
             let row = self.start.add(row * self.row_stride);
             let (plane, lane) = if BLOCKED {
@@ -118,18 +122,37 @@ impl<E: Element> Source<E> {
             } else {
                 (row.add(channel * self.block_stride), 0)
             };
-            if self.reading == Reading::Span {
-                let span = (pixels - 1) * index(self.pixel_step) + (self.cols - 1) * self.tap_step + 1;
-                let (unit, planes) = if BLOCKED { (S::LANES, 1) } else { (1, len) };
-                self.copy_span(plane, unit, col, [span, planes], buffer);
-                return Inputs { start: buffer.add(lane), channel_step: if BLOCKED { 1 } else { MAX_SPAN } };
-            }
             let offset = col - self.first_col;
             let start = if BLOCKED { offset * signed(S::LANES) + signed(lane) } else { offset };
-            // a tap-wise reading may begin outside and is not read from here
             let start = plane.wrapping_offset(isize::try_from(start).unwrap_or(0));
             Inputs { start, channel_step: if BLOCKED { 1 } else { self.block_stride } }
         }
+    }
+
+    /// The inputs of `len` channels from `channel`, of `pixels` pixels from `col`, in one storage row, copied, with zeros
+    /// outside the image.
+    ///
+    /// # Safety
+    /// The row is one that the window holds; the span of the pixels is at most [`MAX_SPAN`]; the channels lie in one block
+    /// where `BLOCKED`.
+    #[inline(always)]
+    pub(super) unsafe fn span<S: Simd<E = E>, const BLOCKED: bool>(
+        &self,
+        row: usize,
+        (channel, len): (usize, usize),
+        col: i64,
+        pixels: usize,
+        buffer: *mut E,
+    ) -> Inputs<E> {
+        let span = (pixels - 1) * index(self.pixel_step) + (self.cols - 1) * self.tap_step + 1;
+        let (unit, lane) = if BLOCKED { (S::LANES, channel % S::LANES) } else { (1, 0) };
+        let (block, planes) = if BLOCKED { (channel / S::LANES, 1) } else { (channel, len) };
+        // SAFETY: the row and the channel lie in the window; the span as asked.
+        unsafe {
+            let plane = self.start.add(row * self.row_stride + block * self.block_stride);
+            self.copy_span(plane, unit, col, [span, planes], buffer);
+        }
+        Inputs { start: buffer.wrapping_add(lane), channel_step: if BLOCKED { 1 } else { MAX_SPAN } }
     }
 
     /// Where the first two and the last two of the columns that a tile of `P` pixels and three taps reads lie: zeros
@@ -183,7 +206,7 @@ impl<E: Element> Source<E> {
     /// The inputs of one tap of `pixels` pixels, copied next to each other, zeros outside the image.
     ///
     /// # Safety
-    /// As for [`Source::inputs`]; `pixels` is at most [`MAX_SPAN`].
+    /// As for [`Source::span`]; `pixels` is at most [`MAX_SPAN`].
     #[cold]
     #[inline(never)]
     pub(super) unsafe fn tap<S: Simd<E = E>, const BLOCKED: bool>(

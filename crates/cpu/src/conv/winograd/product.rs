@@ -3,6 +3,7 @@
 use tiled_tensor::Element;
 
 use super::super::dense::accumulate;
+use super::super::source::Inputs;
 use crate::vector::{Micro, Simd};
 
 /// The matrices of one point.
@@ -37,7 +38,8 @@ impl<E: Element, const P: usize, const V: usize> Micro<E> for Product<E, P, V> {
                 let mut left = inputs;
                 while left > 0 {
                     let len = left.min(S::LANES);
-                    weights = accumulate::<S, P, V>(&mut sums, patches, S::LANES, 1, len, weights);
+                    let patch = Inputs { start: patches, channel_step: 1 };
+                    weights = accumulate::<S, P, V>(&mut sums, patch, S::LANES, len, weights);
                     patches = patches.wrapping_add(tiles * S::LANES);
                     left -= len;
                 }
