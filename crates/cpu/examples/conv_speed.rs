@@ -72,6 +72,10 @@ const CASES: &[Case] = &[
     Case { stride: 2, width: 256, rows: 4, ..case("128→256 3×3/2, 4 rows of 256", [128, 256], 3) },
     Case { stride: 2, width: 128, rows: 2, ..case("256→512 3×3/2, 2 rows of 128", [256, 512], 3) },
     Case { stride: 2, width: 128, rows: 8, ..case("256→512 3×3/2, 8 rows of 128", [256, 512], 3) },
+    Case { width: 512, rows: 512, ..case("64→64 3×3, 512×512", [64, 64], 3) },
+    Case { width: 512, stride: 2, rows: 256, ..case("64→128 3×3/2, 256×256", [64, 128], 3) },
+    Case { width: 128, rows: 128, ..case("256→256 3×3, 128×128", [256, 256], 3) },
+    Case { width: 64, rows: 64, ..case("512→512 3×3, 64×64", [512, 512], 3) },
     Case { width: 32, rows: 32, ..case("3→16 3×3, 32×32", [3, 16], 3) },
     Case { width: 16, rows: 16, ..case("512→512 3×3, 16×16", [512, 512], 3) },
 ];

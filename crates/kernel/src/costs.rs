@@ -10,9 +10,10 @@ pub struct Costs {
     pub bytes: f64,
     /// Bytes a second that a source or a sink moves.
     pub transfer: f64,
-    /// Bytes a second that come from farther away beside all this: windows that the last cache does not hold, and
-    /// weights, which each call reads anew.
+    /// Bytes a second that come from memory beside all this, of windows that the last cache does not hold.
     pub spilled: f64,
+    /// Bytes a second of weights, which each call reads anew.
+    pub weights: f64,
     /// The size in bytes of the largest cache that a core has for itself.
     pub core_cache_bytes: f64,
     /// The size of the last cache in bytes, of all cores together.
@@ -33,6 +34,7 @@ impl Default for Costs {
             bytes: 40e9,
             transfer: 30e9,
             spilled: 40e9,
+            weights: 25e9,
             core_cache_bytes: 1024.0 * 1024.0,
             cache_bytes: 32.0 * 1024.0 * 1024.0,
             call: 0.5e-6,

@@ -14,8 +14,8 @@ use std::mem::MaybeUninit;
 use tiled_tensor::Element;
 
 use super::class::signed;
-use super::source::{Buffer, EDGE_COLUMNS, Inputs, MAX_SPAN, Reading, Source, Target, finish};
-use crate::vector::{MAX_LANES, Micro, Simd, prefetch};
+use super::source::{AHEAD_ROWS, Buffer, EDGE_COLUMNS, Inputs, MAX_SPAN, Reading, Source, Target, finish};
+use crate::vector::{MAX_LANES, Micro, Simd, prefetch, prefetch_far};
 
 /// Taps of a kernel row, a stride apart, that share broadcasts: where one of them reads an input for a pixel, the
 /// next reads it for the pixel before.
@@ -32,10 +32,9 @@ impl Chain {
     /// The chains of `taps` neighbouring taps, in the order of the sum.
     pub(super) fn all(taps: usize, stride: usize) -> impl Iterator<Item = Self> {
         (0..stride.min(taps)).flat_map(move |phase| {
-            (phase..taps).step_by(Self::MOST_TAPS * stride).map(move |first| Self {
-                first,
-                taps: (taps - first).div_ceil(stride).min(Self::MOST_TAPS),
-            })
+            (phase..taps)
+                .step_by(Self::MOST_TAPS * stride)
+                .map(move |first| Self { first, taps: (taps - first).div_ceil(stride).min(Self::MOST_TAPS) })
         })
     }
 }
@@ -105,7 +104,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
         let (first, end) = source.channels;
         let phase = first % source.run;
         let (mut col, mut start) = (source.col, self.target.start);
-        for _ in 0..self.count {
+        for tile in 0..self.count {
             self.target.prefetch(start);
             // SAFETY: the source holds what it names, the packed weights are as long as the terms, and the buffer
             // holds MAX_SPAN pixels.
@@ -119,11 +118,21 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                 }
                 let mut weights = self.weights;
                 let mut row = source.row;
-                for _ in 0..source.rows {
+                for kernel_row in 0..source.rows {
+                    let ahead = source.ahead[kernel_row % AHEAD_ROWS];
+                    let skipped = tile * P * STRIDE * unit + first / unit * source.block_stride;
+                    let mut far = ahead.start.wrapping_add(skipped);
                     // little is left to do between runs: a run of 16 channels takes as long as three hundred loads
                     let mut direct = source.direct::<S, BLOCKED>(row, first, col);
-                    let (mut left, mut len, mut lane) = (end - first, (source.run - phase).min(end - first), phase);
+                    let (mut left, mut len, mut lane) =
+                        (end - first, (source.run - phase).min(end - first), phase);
                     while left > 0 {
+                        if BLOCKED {
+                            for pixel in 0..ahead.pixels {
+                                prefetch_far(far.wrapping_add(pixel * S::LANES));
+                            }
+                            far = far.wrapping_add(source.block_stride);
+                        }
                         let run = (end - left, len);
                         let inputs = if source.reading == Reading::Span {
                             source.span::<S, BLOCKED>(row, run, col, P, buffer)
@@ -152,23 +161,32 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                         let step = unit * STRIDE;
                                         let sums = &mut sums;
                                         weights = match taps {
-                                            1 => accumulate_chain::<S, P, V, 1>(sums, inputs, step, len, weights),
-                                            2 => accumulate_chain::<S, P, V, 2>(sums, inputs, step, len, weights),
-                                            _ => accumulate_chain::<S, P, V, 3>(sums, inputs, step, len, weights),
+                                            1 => accumulate_chain::<S, P, V, 1>(
+                                                sums, inputs, step, len, weights,
+                                            ),
+                                            2 => accumulate_chain::<S, P, V, 2>(
+                                                sums, inputs, step, len, weights,
+                                            ),
+                                            _ => accumulate_chain::<S, P, V, 3>(
+                                                sums, inputs, step, len, weights,
+                                            ),
                                         };
                                         tap += Chain::MOST_TAPS * STRIDE;
                                     }
                                 }
                             }
                             TRIPLE => {
-                                weights = accumulate_chain::<S, P, V, 3>(&mut sums, inputs, unit, len, weights);
+                                weights =
+                                    accumulate_chain::<S, P, V, 3>(&mut sums, inputs, unit, len, weights);
                             }
                             _ => {
                                 let ends = source.ends::<P>(inputs.start, unit, col);
-                                weights = accumulate_edge::<S, P, V>(&mut sums, inputs, ends, unit, len, weights);
+                                weights =
+                                    accumulate_edge::<S, P, V>(&mut sums, inputs, ends, unit, len, weights);
                             }
                         }
-                        let step = if BLOCKED { source.block_stride - lane } else { len * source.block_stride };
+                        let step =
+                            if BLOCKED { source.block_stride - lane } else { len * source.block_stride };
                         direct = direct.after(step);
                         left -= len;
                         (len, lane) = (source.run.min(left), 0);
@@ -232,7 +250,16 @@ unsafe fn accumulate_chain<S: Simd, const P: usize, const V: usize, const T: usi
     weights: *const S::E,
 ) -> *const S::E {
     // SAFETY: passed on to the caller.
-    unsafe { accumulate_shared::<S, P, V, T, false>(sums, inputs, [inputs.start; 2 * EDGE_COLUMNS], step, len, weights) }
+    unsafe {
+        accumulate_shared::<S, P, V, T, false>(
+            sums,
+            inputs,
+            [inputs.start; 2 * EDGE_COLUMNS],
+            step,
+            len,
+            weights,
+        )
+    }
 }
 
 /// The same for three taps where the first and the last [`EDGE_COLUMNS`] columns are read from `ends`.

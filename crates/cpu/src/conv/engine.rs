@@ -13,7 +13,7 @@ use super::lanes::{self, Groups};
 use super::planar;
 use super::problem::{Path, Problem};
 use super::share::{self, SharedOutput};
-use super::source::{EDGE_COLUMNS, MAX_SPAN, Reading, Source, Target};
+use super::source::{AHEAD_ROWS, Ahead, EDGE_COLUMNS, MAX_SPAN, Reading, Source, Target};
 use super::tail::{self, Tail, Written};
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
@@ -296,6 +296,7 @@ impl<T: Element> Engine<'_, T> {
             channels: (0, problem.inputs()),
             run: problem.run,
             reading: Reading::Direct,
+            ahead: [Ahead::NOTHING; AHEAD_ROWS],
         };
         let to = self.output.layout();
         let y = row_class.first + m * row_class.step;
@@ -313,12 +314,24 @@ impl<T: Element> Engine<'_, T> {
         let terms = problem.terms(&units.classes);
         let mut groups = [Group { first: 0, pixels: 0, count: 0, reading: Reading::Direct }; MAX_GROUPS];
         let groups = self.groups(units, tiles, &mut groups);
-        for item in chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items) {
+        let items = chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items);
+        for item in items.clone() {
             for &group in groups {
                 let x = col_class.first + group.first * col_class.step;
                 let offset = index(x - to.cols().begin()) * to.block();
                 let place = Place {
-                    source: Source { col: col_class.input(group.first), reading: group.reading, ..from },
+                    source: Source {
+                        col: col_class.input(group.first),
+                        reading: group.reading,
+                        ahead: self.ahead(
+                            units,
+                            [strip, row],
+                            &group,
+                            [item - items.start, items.len()],
+                            &from,
+                        ),
+                        ..from
+                    },
                     target: Target { start: target.start.wrapping_add(offset), ..target },
                     taps_begin,
                     terms,
@@ -347,6 +360,44 @@ impl<T: Element> Engine<'_, T> {
                 }
             }
         }
+    }
+
+    /// What the tiles of a group fetch for the next strip of the call while `item` of `items` is computed: their part of
+    /// the rows that no output before reads.
+    fn ahead<E: Element>(
+        &self,
+        units: &Units<'_, T>,
+        [strip, row]: [usize; 2],
+        group: &Group,
+        [item, items]: [usize; 2],
+        from: &Source<E>,
+    ) -> [Ahead<E>; AHEAD_ROWS] {
+        let layout = self.input.layout();
+        if self.problem.path != Path::Dense || layout.block() == 1 || from.rows > AHEAD_ROWS {
+            return [Ahead::NOTHING; AHEAD_ROWS];
+        }
+        let [row_class, col_class] = &units.classes;
+        let (next, row) = if strip + 1 < units.strips { (strip + 1, row) } else { (0, row + 1) };
+        let first = row_class.input(units.members[0].begin() + signed(row));
+        let end = first + signed(row_class.taps - 1) * row_class.offset_step + 1;
+        let rows = Interval::new(end - row_class.input_step, end).intersect(layout.rows());
+        let [from_strip, to_strip] =
+            [strip, next].map(|strip| units.cut.begin(units.cut.tiles * strip / units.strips));
+        let col = col_class.input(group.first + to_strip - from_strip).max(layout.cols().begin());
+        let width = group.pixels * index(col_class.input_step);
+        let (pixels, shares) = (index(rows.len()) * width, items * from.rows);
+        std::array::from_fn(|kernel_row| {
+            let share = item * from.rows + kernel_row;
+            let [begin, end] = [share, share + 1].map(|share| pixels * share / shares);
+            if kernel_row >= from.rows || begin == end {
+                return Ahead::NOTHING;
+            }
+            let row = index((rows.begin() + signed(begin / width)).rem_euclid(signed(from.ring)));
+            let col = index(col - layout.cols().begin()) + begin % width;
+            let start = from.start.wrapping_add(row * from.row_stride + col * layout.block());
+            // a part that ends in the next row is fetched as far as this one goes
+            Ahead { start, pixels: (end - begin).min(width - begin % width) }
+        })
     }
 
     /// The tiles of a strip, and how each is read. [`Path::Dense`] and [`Path::Lanes`] cut the rest of the last one into
@@ -445,7 +496,11 @@ impl<T: Element> Engine<'_, T> {
                     pixels: place.pixels,
                     vectors,
                     blocked: self.input.layout().block() > 1,
-                    sharing: if place.source.reading == Reading::Edge { Sharing::Edge } else { units.sharing },
+                    sharing: if place.source.reading == Reading::Edge {
+                        Sharing::Edge
+                    } else {
+                        units.sharing
+                    },
                     count: place.count,
                 },
             );

@@ -58,6 +58,25 @@ pub(super) struct Source<E> {
     pub(super) channels: (usize, usize),
     pub(super) run: usize,
     pub(super) reading: Reading,
+    /// What is fetched from far caches while a kernel row goes by.
+    pub(super) ahead: [Ahead<E>; AHEAD_ROWS],
+}
+
+/// The most kernel rows that fetch ahead.
+pub(super) const AHEAD_ROWS: usize = 4;
+
+/// Some pixels that the next strip will read, fetched into the second level cache while a kernel row goes by, of each
+/// block of channels while the row is at that block. Fetched in one go they would hold up the loads of the sums.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<E> {
+    /// The first pixel, in block 0 of the image, for the first of some tiles; for the next it lies a tile of inputs
+    /// further on. It may lie outside of what is held: nothing but a hint goes there.
+    pub(super) start: *const E,
+    pub(super) pixels: usize,
+}
+
+impl<E> Ahead<E> {
+    pub(super) const NOTHING: Self = Self { start: std::ptr::null(), pixels: 0 };
 }
 
 /// The outputs that tiles write.

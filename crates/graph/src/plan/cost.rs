@@ -87,7 +87,7 @@ fn node_seconds(prepared: &Prepared, plan: &SweepPlan, place: usize, facts: &Fac
         let flops = prepared.node_flops(&plan.sweep, place, rows, cols);
         let weights = weight_bytes(&program_node.kind, element) * calls_of(prepared, plan, place, tallest);
         let arithmetic = flops / (costs.flops * share) * (1.0 + FAR_TAPS * costs.far_share(read));
-        return arithmetic + readers * weights / costs.spilled + spilling;
+        return arithmetic + readers * weights / costs.weights;
     }
     let touched = if node.is_terminal() { 1.0 } else { 1.0 + node.operands.len() as f64 };
     touched * bytes / costs.bytes * (1.0 + far) + spilling

@@ -186,7 +186,8 @@ fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts
     let clamp =
         |counts: [i64; 2]| [counts[0].clamp(1, anchor[0].max(1)), counts[1].clamp(1, anchor[1].max(1))];
     let strips = |count: i64| Counts::Of(clamp([1, count]));
-    let bands = options.band.map_or(vec![256, 128, 64, 32, 16, 8, 4, 2, 1], |band| vec![band.max(1)]);
+    let bands =
+        options.band.map_or(vec![WHOLE, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1], |band| vec![band.max(1)]);
     Ok(match (options.hold, options.tiling) {
         (Hold::Materialise, _) => vec![(Counts::Of([1, 1]), vec![WHOLE])],
         (Hold::Auto | Hold::Recompute, Tiling::Grid(counts)) => {
