@@ -10,7 +10,7 @@ pub struct Costs {
     pub bytes: f64,
     /// Bytes a second that a source or a sink moves.
     pub transfer: f64,
-    /// Bytes a second that come from memory beside all this, of windows that the last cache does not hold.
+    /// Bytes a second that come from memory, of windows that the last cache does not hold.
     pub spilled: f64,
     /// Bytes a second of weights, which each call reads anew.
     pub weights: f64,

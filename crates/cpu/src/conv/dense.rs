@@ -3,7 +3,7 @@
 //! A tile is `P` neighbouring outputs of a class by one or two vectors of output channels. Its whole sum is kept in
 //! registers, in one order (kernel row, run of input channels, kernel column, input channel), whatever the tile.
 //! Kernel rows outside the image are left out; columns outside it are read as zeros, from a small buffer or, at the
-//! ends of a tile whose taps share broadcasts, from a block of zeros.
+//! ends of a tile whose three taps share broadcasts, from a block of zeros.
 //!
 //! With one vector of output channels each multiply-add would need a load of its own, and loads would limit; with two,
 //! loads still take power that multiply-adds could use. So where up to three taps form a [`Chain`], an input is
@@ -185,8 +185,11 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                     accumulate_edge::<S, P, V>(&mut sums, inputs, ends, unit, len, weights);
                             }
                         }
-                        let step =
-                            if BLOCKED { source.block_stride - lane } else { len * source.block_stride };
+                        let step = if BLOCKED {
+                            source.block_stride.wrapping_sub(lane)
+                        } else {
+                            len * source.block_stride
+                        };
                         direct = direct.after(step);
                         left -= len;
                         (len, lane) = (source.run.min(left), 0);

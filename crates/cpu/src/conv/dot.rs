@@ -144,7 +144,7 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Tiles<'_, 
     /// Copies columns of planes into vectors.
     ///
     /// # Safety
-    /// As for [`Source::inputs`].
+    /// The row is one that the window holds, the channels are the image's, and the buffer has room for the pixels.
     #[cold]
     #[inline(never)]
     unsafe fn interleave<S: Simd<E = E>>(

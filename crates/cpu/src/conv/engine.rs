@@ -156,8 +156,8 @@ const WORTH_A_UNIT: f64 = 2e6;
 /// The classes whose units a call keeps: those of a stride of two.
 const LISTED_CLASSES: usize = 4;
 
-/// The most groups of a strip: its tiles, the last one and its rest in up to three parts.
-const MAX_GROUPS: usize = STRIP_TILES + 2;
+/// The most groups of a strip: its tiles, the last of which may be cut into up to four parts.
+const MAX_GROUPS: usize = STRIP_TILES + 3;
 
 /// The weights that a unit goes through should stay in the second level cache, beside the inputs.
 const WEIGHTS_IN_CACHE_BYTES: usize = 512 << 10;
@@ -373,7 +373,9 @@ impl<T: Element> Engine<'_, T> {
         from: &Source<E>,
     ) -> [Ahead<E>; AHEAD_ROWS] {
         let layout = self.input.layout();
-        if self.problem.path != Path::Dense || layout.block() == 1 || from.rows > AHEAD_ROWS {
+        let near = units.classes[1].input_step <= 2;
+        let fetches = self.problem.path == Path::Dense && layout.block() > 1 && near;
+        if !fetches || !(1..=AHEAD_ROWS).contains(&from.rows) {
             return [Ahead::NOTHING; AHEAD_ROWS];
         }
         let [row_class, col_class] = &units.classes;

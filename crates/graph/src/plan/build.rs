@@ -180,9 +180,17 @@ impl Prepared {
         parallelism: usize,
     ) -> Result<Plan, PlanError> {
         let lanes_bytes = |bytes: u64| bytes.checked_mul(lanes as u64).ok_or(PlanError::TooLarge);
-        let windows = sweeps.iter().map(|sweep| sweep.slot_elements.iter().sum::<usize>()).max().unwrap_or(0);
+        let bytes = |sweep: &SweepPlan| {
+            let elements =
+                sweep.slot_elements.iter().try_fold(0_u64, |sum, len| sum.checked_add(*len as u64));
+            elements
+                .and_then(|elements| elements.checked_mul(size_of::<T>() as u64))
+                .ok_or(PlanError::TooLarge)
+        };
+        let windows =
+            sweeps.iter().map(bytes).try_fold(0, |most, bytes| bytes.map(|bytes| most.max(bytes)))?;
         let mut memory = self.fixed;
-        memory.windows_bytes = lanes_bytes((windows * size_of::<T>()) as u64)?;
+        memory.windows_bytes = lanes_bytes(windows)?;
         memory.reductions_bytes += lanes_bytes(self.partial_bytes)?;
         let transfers = sweeps
             .iter()

@@ -1,12 +1,14 @@
 //! The predicted time of a sweep.
 //!
 //! ```text
-//! time = (Σ flops / (peak · share) + Σ bytes / bandwidth + Σ spilled bytes / spilled) · imbalance / cores
+//! time = (Σ max(flops / (peak · share), spilled bytes / spilled) + weights · calls / weight bandwidth      convolutions
+//!         + Σ bytes / bandwidth + spilled bytes / spilled) · imbalance / cores                             all others
 //!        + calls · overhead
 //! ```
 //!
 //! Convolutions are bound by arithmetic, everything else by the bytes that it touches; both are slower where the cache of a
-//! core does not hold their windows. Where the last cache does not hold the windows of all lanes, what a layer writes comes back from memory. The figures are the backend's
+//! core does not hold their windows. Where the last cache does not hold the windows of all lanes, what a layer writes comes
+//! back from memory: convolutions fetch it beside their arithmetic, the others wait for it. The figures are the backend's
 //! ([`Costs`](tiled_kernel::Costs)).
 
 use tiled_kernel::Kernel;
@@ -87,7 +89,8 @@ fn node_seconds(prepared: &Prepared, plan: &SweepPlan, place: usize, facts: &Fac
         let flops = prepared.node_flops(&plan.sweep, place, rows, cols);
         let weights = weight_bytes(&program_node.kind, element) * calls_of(prepared, plan, place, tallest);
         let arithmetic = flops / (costs.flops * share) * (1.0 + FAR_TAPS * costs.far_share(read));
-        return arithmetic + readers * weights / costs.weights;
+        // what they fetch from memory they fetch ahead, beside their arithmetic
+        return arithmetic.max(spilling) + readers * weights / costs.weights;
     }
     let touched = if node.is_terminal() { 1.0 } else { 1.0 + node.operands.len() as f64 };
     touched * bytes / costs.bytes * (1.0 + far) + spilling

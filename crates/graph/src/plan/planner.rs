@@ -146,6 +146,7 @@ impl<'a, T: Element> Planner<'a, T> {
                 Counts::Of(counts) => Grid::from_counts(anchor, counts)?,
             };
             let cols: Vec<Cols> = prepared.sweeps.iter().map(|sweep| prepared.cols(sweep, &grid)).collect();
+            let lowest = bands.last().copied();
             for band in bands {
                 let rows = simulated.entry((grid.counts()[0], band)).or_insert_with(|| {
                     prepared
@@ -159,9 +160,15 @@ impl<'a, T: Element> Planner<'a, T> {
                     .iter()
                     .zip(rows.iter().zip(&cols))
                     .map(|(sweep, (rows, cols))| prepared.sweep_plan(sweep, &grid, rows, cols))
-                    .collect::<Result<Vec<SweepPlan>, PlanError>>()?;
-                for lanes in lanes_to_try(grid.len(), options) {
-                    best.offer(prepared.finish::<T>(sweeps.clone(), lanes, options.parallelism)?);
+                    .collect::<Result<Vec<SweepPlan>, PlanError>>();
+                let finish = |lanes| prepared.finish::<T>(sweeps.clone()?, lanes, options.parallelism);
+                for plan in lanes_to_try(grid.len(), options).into_iter().map(finish) {
+                    match plan {
+                        Ok(plan) => best.offer(plan),
+                        // windows that leave the address space: those of lower bands may not
+                        Err(PlanError::TooLarge | PlanError::Layout(_)) if Some(band) != lowest => {}
+                        Err(error) => return Err(error),
+                    }
                 }
             }
         }
@@ -186,8 +193,10 @@ fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts
     let clamp =
         |counts: [i64; 2]| [counts[0].clamp(1, anchor[0].max(1)), counts[1].clamp(1, anchor[1].max(1))];
     let strips = |count: i64| Counts::Of(clamp([1, count]));
-    let bands =
-        options.band.map_or(vec![WHOLE, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1], |band| vec![band.max(1)]);
+    let sliding = [WHOLE, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
+    // windows that slide do not stand still
+    let first = usize::from(options.hold != Hold::Auto);
+    let bands = options.band.map_or(sliding[first..].to_vec(), |band| vec![band.max(1)]);
     Ok(match (options.hold, options.tiling) {
         (Hold::Materialise, _) => vec![(Counts::Of([1, 1]), vec![WHOLE])],
         (Hold::Auto | Hold::Recompute, Tiling::Grid(counts)) => {
