@@ -154,7 +154,7 @@ impl<E: Element, const P: usize, const STRIDE: usize, const PERMUTED: bool>
 /// Runs `count` tiles of `pixels` pixels.
 ///
 /// # Safety
-/// As for [`Tiles`]; `pixels` is one of [`super::source::widths`].
+/// As for [`Tiles`]; `pixels` is one of [`super::cut::WIDTHS`].
 pub(super) unsafe fn run<S: Simd>(
     source: &Source<S::E>,
     target: &Target<S::E>,

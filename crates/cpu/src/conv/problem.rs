@@ -39,7 +39,7 @@ pub(super) struct Problem {
     pub(super) extents: [i64; 2],
     /// Lanes of a vector.
     pub(super) lanes: usize,
-    /// Input channels that are summed between two columns of the kernel.
+    /// Input channels that are summed between two columns of the kernel, or two chains of them.
     pub(super) run: usize,
     pub(super) path: Path,
     /// The most vectors of output channels of a tile whose taps share broadcasts.
