@@ -105,6 +105,16 @@ pub(super) struct Inputs<E> {
 }
 
 impl<E> Inputs<E> {
+    /// A channel and those after it, in pixels that were copied to the buffer.
+    #[inline(always)]
+    fn copied<S: Simd<E = E>, const BLOCKED: bool>(channel: usize, buffer: *const E) -> Self {
+        if BLOCKED {
+            Self { start: buffer.wrapping_add(channel % S::LANES), channel_step: 1 }
+        } else {
+            Self { start: buffer, channel_step: MAX_SPAN }
+        }
+    }
+
     /// The same from `elements` on.
     #[inline(always)]
     pub(super) fn after(self, elements: usize) -> Self {
@@ -118,6 +128,17 @@ impl<E: Element> Source<E> {
     pub(super) fn next_row(&self, row: usize) -> usize {
         let next = row + self.row_step;
         if next >= self.ring { next - self.ring } else { next }
+    }
+
+    /// The first column held of the block of a channel, or of its plane, in one storage row.
+    ///
+    /// # Safety
+    /// The row is one that the window holds, and the channel one of its channels.
+    #[inline(always)]
+    unsafe fn plane<S: Simd<E = E>, const BLOCKED: bool>(&self, row: usize, channel: usize) -> *const E {
+        let block = if BLOCKED { channel / S::LANES } else { channel };
+        // SAFETY: the row and the channel lie in the window.
+        unsafe { self.start.add(row * self.row_stride + block * self.block_stride) }
     }
 
     /// The inputs of channels from `channel` on, of pixels from `col`, in one storage row, where they lie.
@@ -135,14 +156,9 @@ impl<E: Element> Source<E> {
     ) -> Inputs<E> {
         // SAFETY: the row and the channel lie in the window.
         unsafe {
-            let row = self.start.add(row * self.row_stride);
-            let (plane, lane) = if BLOCKED {
-                (row.add(channel / S::LANES * self.block_stride), channel % S::LANES)
-            } else {
-                (row.add(channel * self.block_stride), 0)
-            };
+            let plane = self.plane::<S, BLOCKED>(row, channel);
             let offset = col - self.first_col;
-            let start = if BLOCKED { offset * signed(S::LANES) + signed(lane) } else { offset };
+            let start = if BLOCKED { offset * signed(S::LANES) + signed(channel % S::LANES) } else { offset };
             let start = plane.wrapping_offset(isize::try_from(start).unwrap_or(0));
             Inputs { start, channel_step: if BLOCKED { 1 } else { self.block_stride } }
         }
@@ -164,14 +180,13 @@ impl<E: Element> Source<E> {
         buffer: *mut E,
     ) -> Inputs<E> {
         let span = (pixels - 1) * index(self.pixel_step) + (self.cols - 1) * self.tap_step + 1;
-        let (unit, lane) = if BLOCKED { (S::LANES, channel % S::LANES) } else { (1, 0) };
-        let (block, planes) = if BLOCKED { (channel / S::LANES, 1) } else { (channel, len) };
+        let (unit, planes) = if BLOCKED { (S::LANES, 1) } else { (1, len) };
         // SAFETY: the row and the channel lie in the window; the span as asked.
         unsafe {
-            let plane = self.start.add(row * self.row_stride + block * self.block_stride);
+            let plane = self.plane::<S, BLOCKED>(row, channel);
             self.copy_span(plane, unit, col, [span, planes], buffer);
         }
-        Inputs { start: buffer.wrapping_add(lane), channel_step: if BLOCKED { 1 } else { MAX_SPAN } }
+        Inputs::copied::<S, BLOCKED>(channel, buffer)
     }
 
     /// Where the first two and the last two of the columns that a tile of `P` pixels and three taps reads lie: zeros
@@ -236,17 +251,16 @@ impl<E: Element> Source<E> {
         pixels: usize,
         buffer: *mut E,
     ) -> Inputs<E> {
-        let (unit, lane) = if BLOCKED { (S::LANES, channel % S::LANES) } else { (1, 0) };
-        let (block, planes) = if BLOCKED { (channel / S::LANES, 1) } else { (channel, len) };
+        let (unit, planes) = if BLOCKED { (S::LANES, 1) } else { (1, len) };
         for p in 0..pixels {
             let col = col + self.pixel_step * signed(p);
             // SAFETY: one column, copied as a span.
             unsafe {
-                let plane = self.start.add(row * self.row_stride + block * self.block_stride);
+                let plane = self.plane::<S, BLOCKED>(row, channel);
                 self.copy_span(plane, unit, col, [1, planes], buffer.add(p * unit));
             }
         }
-        Inputs { start: buffer.wrapping_add(lane), channel_step: if BLOCKED { 1 } else { MAX_SPAN } }
+        Inputs::copied::<S, BLOCKED>(channel, buffer)
     }
 }
 

@@ -193,10 +193,10 @@ fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts
     let clamp =
         |counts: [i64; 2]| [counts[0].clamp(1, anchor[0].max(1)), counts[1].clamp(1, anchor[1].max(1))];
     let strips = |count: i64| Counts::Of(clamp([1, count]));
-    let sliding = [WHOLE, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1];
-    // windows that slide do not stand still
-    let first = usize::from(options.hold != Hold::Auto);
-    let bands = options.band.map_or(sliding[first..].to_vec(), |band| vec![band.max(1)]);
+    // only where the planner chooses how to hold values may windows stand still
+    let whole = (options.hold == Hold::Auto).then_some(WHOLE);
+    let bands = whole.into_iter().chain([512, 256, 128, 64, 32, 16, 8, 4, 2, 1]).collect();
+    let bands = options.band.map_or(bands, |band| vec![band.max(1)]);
     Ok(match (options.hold, options.tiling) {
         (Hold::Materialise, _) => vec![(Counts::Of([1, 1]), vec![WHOLE])],
         (Hold::Auto | Hold::Recompute, Tiling::Grid(counts)) => {
@@ -309,5 +309,36 @@ impl Best {
     fn finish(self) -> Result<Plan, PlanError> {
         self.plan
             .ok_or(PlanError::BudgetTooSmall { budget: self.budget.unwrap_or(0), smallest: self.smallest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tiled_kernel::Reference;
+
+    use super::*;
+    use crate::infer;
+
+    fn plan(graph: &Graph, extents: [usize; 2], options: &PlanOptions) -> Result<Plan, PlanError> {
+        let shapes = infer(graph, 1, &[extents]).expect("shapes");
+        Planner::<f32>::new(graph, &shapes, &Objective::inference(), &Reference).plan(options)
+    }
+
+    fn steps(plan: &Plan) -> u64 {
+        plan.sweeps[0].steps
+    }
+
+    #[test]
+    fn only_auto_may_choose_the_untiled_run() {
+        // deep layers of many weights on few pixels
+        let graph = Graph::builtin("resnet18").expect("a built-in network");
+        let of = |hold, memory_bytes| PlanOptions { hold, memory_bytes, ..PlanOptions::default() };
+        let auto = plan(&graph, [2048, 32], &of(Hold::Auto, None)).expect("a plan");
+        assert_eq!(steps(&auto), 1, "weights read once take less time than those of each band");
+        let slide = plan(&graph, [2048, 32], &of(Hold::Slide, None)).expect("a plan");
+        assert!(steps(&slide) > 1, "windows that slide were asked for");
+        let budget = auto.peak_bytes() - 1;
+        let within = plan(&graph, [2048, 32], &of(Hold::Auto, Some(budget))).expect("a plan");
+        assert!(steps(&within) > 1 && within.peak_bytes() <= budget, "{} bytes", within.peak_bytes());
     }
 }
