@@ -52,6 +52,15 @@ impl Cut {
         }
         signed(tile * self.narrow + tile.min(self.wide_tiles) * (self.wide - self.narrow))
     }
+
+    /// How many of the tiles from `tile` to `end`, which is past it, are as wide as the first of them and side by side.
+    pub(super) fn same(&self, tile: usize, end: usize) -> usize {
+        let width = |tile: usize| self.begin(tile + 1) - self.begin(tile);
+        let limit = if tile < self.wide_tiles { end.min(self.wide_tiles) } else { end };
+        // the last tile of all may have a rest beside it, or be cut short
+        let odd = limit > tile + 1 && width(limit - 1) != width(tile);
+        limit - tile - usize::from(odd)
+    }
 }
 
 /// The widest of `widths` that is at most `pixels`.
@@ -89,9 +98,22 @@ mod tests {
                     let last = tile + 1 == cut.tiles;
                     assert!(widths.contains(&width) || last, "{pixels} pixels: {width}");
                     assert!(width <= cut.wide && (cut.narrow <= width), "{pixels} pixels: {width}");
+                    let same =
+                        |end: usize| (tile..end).take_while(|&t| self::width(&cut, t) == width).count();
+                    for end in [tile + 1, (tile + 3).min(cut.tiles), cut.tiles] {
+                        assert_eq!(cut.same(tile, end), same(end), "{pixels} pixels: {tile} to {end}");
+                    }
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_last_tile_of_one_width_may_be_cut_short() {
+        let cut = Cut::of_width(70, 16);
+        assert_eq!([0, 3, 4].map(|tile| cut.same(tile, 5)), [4, 1, 1]);
+        assert_eq!(cut.same(0, 3), 3);
+        assert_eq!(Cut::of_width(64, 16).same(1, 4), 3);
     }
 
     #[test]

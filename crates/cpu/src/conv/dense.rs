@@ -61,10 +61,30 @@ const EDGE: u8 = Sharing::Edge as u8;
 /// How many terms ahead weights are fetched into the first level cache, as they go by once a tile.
 const AHEAD: usize = 16;
 
-/// The vectors of a cache line.
+/// The vectors of a cache line, or one.
 const fn per_line<S: Simd>() -> usize {
     let bytes = S::LANES * size_of::<S::E>();
     if bytes < 64 { 64 / bytes } else { 1 }
+}
+
+/// Pixels that the sums come to next, from the one at `at`, a step apart: the lines that they lie in are fetched into the
+/// first level cache, some with each term. A tile reads each of its lines in one run of channels alone, from the second
+/// level cache, and all of them with the first channel of the run.
+#[derive(Clone, Copy)]
+pub(super) struct Next<E> {
+    pub(super) at: *const E,
+    pub(super) step: usize,
+}
+
+impl<E: Element> Next<E> {
+    /// Fetches the next lines of those that `pixels` pixels lie in, a channel's part of them.
+    #[inline(always)]
+    fn fetch<S: Simd<E = E>>(&mut self, pixels: usize) {
+        for _ in 0..pixels.div_ceil(S::LANES * per_line::<S>()) {
+            prefetch(self.at);
+            self.at = self.at.wrapping_add(self.step.max(S::LANES * per_line::<S>()));
+        }
+    }
 }
 
 /// Neighbouring tiles of a row, of `P` pixels by `V` vectors of output channels.
@@ -104,6 +124,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
         let (first, end) = source.channels;
         let phase = first % source.run;
         let (mut col, mut start) = (source.col, self.target.start);
+        let mut direct = source.direct::<S, BLOCKED>(source.row, first, col);
         for tile in 0..self.count {
             self.target.prefetch(start);
             // SAFETY: the source holds what it names, the packed weights are as long as the terms, and the buffer
@@ -122,8 +143,14 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                     let ahead = source.ahead[kernel_row % AHEAD_ROWS];
                     let skipped = tile * P * STRIDE * unit + first / unit * source.block_stride;
                     let mut far = ahead.start.wrapping_add(skipped);
+                    let (row_after, row_direct) = if kernel_row + 1 < source.rows {
+                        let row = source.next_row(row);
+                        (row, source.direct::<S, BLOCKED>(row, first, col))
+                    } else {
+                        let col = col + signed(P) * source.pixel_step;
+                        (row, source.direct::<S, BLOCKED>(source.row, first, col))
+                    };
                     // little is left to do between runs: a run of 16 channels takes as long as three hundred loads
-                    let mut direct = source.direct::<S, BLOCKED>(row, first, col);
                     let (mut left, mut len, mut lane) =
                         (end - first, (source.run - phase).min(end - first), phase);
                     while left > 0 {
@@ -139,6 +166,18 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                         } else {
                             direct
                         };
+                        left -= len;
+                        direct = if left == 0 {
+                            row_direct
+                        } else if BLOCKED {
+                            direct.after(source.block_stride.wrapping_sub(lane))
+                        } else {
+                            direct.after(len * source.block_stride)
+                        };
+                        let next = |tap: usize| Next {
+                            at: direct.start.wrapping_add(tap * source.tap_step * unit),
+                            step: unit * STRIDE,
+                        };
                         match SHARING {
                             NONE => {
                                 for tap in 0..source.cols {
@@ -148,7 +187,9 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                     } else {
                                         (inputs.after(tap * source.tap_step * unit), unit * STRIDE)
                                     };
-                                    weights = accumulate::<S, P, V>(&mut sums, inputs, step, len, weights);
+                                    let next = BLOCKED.then_some(next(tap));
+                                    weights =
+                                        accumulate::<S, P, V>(&mut sums, inputs, step, next, len, weights);
                                 }
                             }
                             CHAINS => {
@@ -159,16 +200,17 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                         let taps = (source.cols - tap).div_ceil(STRIDE);
                                         let inputs = inputs.after(tap * unit);
                                         let step = unit * STRIDE;
+                                        let next = BLOCKED.then_some(next(tap));
                                         let sums = &mut sums;
                                         weights = match taps {
                                             1 => accumulate_chain::<S, P, V, 1>(
-                                                sums, inputs, step, len, weights,
+                                                sums, inputs, step, next, len, weights,
                                             ),
                                             2 => accumulate_chain::<S, P, V, 2>(
-                                                sums, inputs, step, len, weights,
+                                                sums, inputs, step, next, len, weights,
                                             ),
                                             _ => accumulate_chain::<S, P, V, 3>(
-                                                sums, inputs, step, len, weights,
+                                                sums, inputs, step, next, len, weights,
                                             ),
                                         };
                                         tap += Chain::MOST_TAPS * STRIDE;
@@ -176,25 +218,27 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                 }
                             }
                             TRIPLE => {
-                                weights =
-                                    accumulate_chain::<S, P, V, 3>(&mut sums, inputs, unit, len, weights);
+                                let next = BLOCKED.then_some(next(0));
+                                weights = accumulate_chain::<S, P, V, 3>(
+                                    &mut sums, inputs, unit, next, len, weights,
+                                );
                             }
                             _ => {
                                 let ends = source.ends::<P>(inputs.start, unit, col);
-                                weights =
-                                    accumulate_edge::<S, P, V>(&mut sums, inputs, ends, unit, len, weights);
+                                weights = accumulate_edge::<S, P, V>(
+                                    &mut sums,
+                                    inputs,
+                                    ends,
+                                    unit,
+                                    next(0),
+                                    len,
+                                    weights,
+                                );
                             }
                         }
-                        let step = if BLOCKED {
-                            source.block_stride.wrapping_sub(lane)
-                        } else {
-                            len * source.block_stride
-                        };
-                        direct = direct.after(step);
-                        left -= len;
                         (len, lane) = (source.run.min(left), 0);
                     }
-                    row = source.next_row(row);
+                    row = row_after;
                 }
                 finish::<S, P, V>(self.target, start, &mut sums, buffer);
             }
@@ -213,6 +257,7 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
     sums: &mut [[S::V; V]; P],
     inputs: Inputs<S::E>,
     step: usize,
+    mut next: Option<Next<S::E>>,
     len: usize,
     mut weights: *const S::E,
 ) -> *const S::E {
@@ -233,6 +278,9 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
                     *sum = S::mul_add(value, vector, *sum);
                 }
             }
+            if let Some(next) = &mut next {
+                next.fetch::<S>(P);
+            }
             inputs = inputs.wrapping_add(channel_step);
             weights = weights.add(V * S::LANES);
         }
@@ -249,20 +297,13 @@ unsafe fn accumulate_chain<S: Simd, const P: usize, const V: usize, const T: usi
     sums: &mut [[S::V; V]; P],
     inputs: Inputs<S::E>,
     step: usize,
+    next: Option<Next<S::E>>,
     len: usize,
     weights: *const S::E,
 ) -> *const S::E {
+    let ends = [inputs.start; 2 * EDGE_COLUMNS];
     // SAFETY: passed on to the caller.
-    unsafe {
-        accumulate_shared::<S, P, V, T, false>(
-            sums,
-            inputs,
-            [inputs.start; 2 * EDGE_COLUMNS],
-            step,
-            len,
-            weights,
-        )
-    }
+    unsafe { accumulate_shared::<S, P, V, T, false>(sums, inputs, ends, step, next, len, weights) }
 }
 
 /// The same for three taps where the first and the last [`EDGE_COLUMNS`] columns are read from `ends`.
@@ -275,11 +316,12 @@ unsafe fn accumulate_edge<S: Simd, const P: usize, const V: usize>(
     inputs: Inputs<S::E>,
     ends: [*const S::E; 2 * EDGE_COLUMNS],
     step: usize,
+    next: Next<S::E>,
     len: usize,
     weights: *const S::E,
 ) -> *const S::E {
     // SAFETY: passed on to the caller.
-    unsafe { accumulate_shared::<S, P, V, 3, true>(sums, inputs, ends, step, len, weights) }
+    unsafe { accumulate_shared::<S, P, V, 3, true>(sums, inputs, ends, step, Some(next), len, weights) }
 }
 
 /// See [`accumulate_chain`] and, where `EDGE`, [`accumulate_edge`].
@@ -289,6 +331,7 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: us
     inputs: Inputs<S::E>,
     mut ends: [*const S::E; 2 * EDGE_COLUMNS],
     step: usize,
+    mut next: Option<Next<S::E>>,
     len: usize,
     mut weights: *const S::E,
 ) -> *const S::E {
@@ -300,7 +343,8 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: us
             let mut vectors = [[S::splat(S::E::ZERO); V]; T];
             for (t, vectors) in vectors.iter_mut().enumerate() {
                 for (v, vector) in vectors.iter_mut().enumerate() {
-                    if (t * V + v).is_multiple_of(per_line::<S>()) {
+                    // one vector for each pixel is few weights: they lie in the first level cache, or one after another
+                    if V > 1 && (t * V + v).is_multiple_of(per_line::<S>()) {
                         prefetch(weights.wrapping_add(((t + AHEAD) * V + v) * S::LANES));
                     }
                     *vector = S::load(weights.add((t * V + v) * S::LANES));
@@ -331,6 +375,9 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: us
                 };
             }
             broadcasts!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25);
+            if let Some(next) = &mut next {
+                next.fetch::<S>(P + T - 1);
+            }
             inputs = inputs.wrapping_add(channel_step);
             ends = ends.map(|end| end.wrapping_add(channel_step));
             weights = weights.add(T * V * S::LANES);

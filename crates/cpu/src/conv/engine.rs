@@ -145,21 +145,20 @@ struct Group {
     reading: Reading,
 }
 
-/// The most tiles of a strip: their inputs should stay in the second level cache while the output channels
-/// take turns.
-const STRIP_TILES: usize = 8;
+/// The inputs of the tiles of a strip should stay in the second level cache while the output channels take turns.
+const STRIP_BYTES: usize = 128 << 10;
+
+/// The fewest and the most tiles of a strip of so many bytes, unless threads share them.
+const STRIP_TILES: [usize; 2] = [8, 32];
 
 /// Units for each thread that shares a call, where they are worth it: the last ones even out what threads took.
-const UNITS_PER_THREAD: usize = 32;
+const UNITS_PER_THREAD: usize = 16;
 
 /// The operations that are worth a unit: about 10 µs.
 const WORTH_A_UNIT: f64 = 2e6;
 
 /// The classes whose units a call keeps: those of a stride of two.
 const LISTED_CLASSES: usize = 4;
-
-/// The most groups of a strip: its tiles, the last of which may be cut into up to four parts.
-const MAX_GROUPS: usize = STRIP_TILES + 3;
 
 /// The weights that a unit goes through should stay in the second level cache, beside the inputs.
 const WEIGHTS_IN_CACHE_BYTES: usize = 512 << 10;
@@ -255,7 +254,10 @@ impl<T: Element> Engine<'_, T> {
             Path::Planar => Cut::of_width(pixels, planar::vectors::<S>() * S::LANES),
         };
         let rows = self.input.layout().batch() * index(members[0].len());
-        let strip = (rows * cut.tiles / wanted).clamp(1, STRIP_TILES);
+        let span = index(classes[1].input_step) * cut.wide;
+        let tile_bytes = problem.inputs() * classes[0].taps * span * size_of::<T>();
+        let most = (STRIP_BYTES / tile_bytes.max(1)).clamp(STRIP_TILES[0], STRIP_TILES[1]);
+        let strip = (rows * cut.tiles / wanted).clamp(1, most);
         let strips = cut.tiles.div_ceil(strip);
         let items = self.items(&classes[1]);
         let fits = WEIGHTS_IN_CACHE_BYTES * items / size_of_val(weights).max(1);
@@ -314,24 +316,19 @@ impl<T: Element> Engine<'_, T> {
         };
         let tail = self.tail.at::<S::E>(n, [y, to.cols().begin()]);
         let terms = problem.terms(&units.classes);
-        let mut groups = [Group { first: 0, pixels: 0, count: 0, reading: Reading::Direct }; MAX_GROUPS];
-        let groups = self.groups(units, tiles, &mut groups);
+        let fresh = self.fresh(units, [strip, row], &from);
         let items = chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items);
         for item in items.clone() {
-            for &group in groups {
+            for group in self.groups(units, tiles) {
                 let x = col_class.first + group.first * col_class.step;
                 let offset = index(x - to.cols().begin()) * to.block();
                 let place = Place {
                     source: Source {
                         col: col_class.input(group.first),
                         reading: group.reading,
-                        ahead: self.ahead(
-                            units,
-                            [strip, row],
-                            &group,
-                            [item - items.start, items.len()],
-                            &from,
-                        ),
+                        ahead: fresh.map_or([Ahead::NOTHING; AHEAD_ROWS], |fresh| {
+                            self.ahead(units, &fresh, &group, [item - items.start, items.len()], from.rows)
+                        }),
                         ..from
                     },
                     target: Target { start: target.start.wrapping_add(offset), ..target },
@@ -366,43 +363,45 @@ impl<T: Element> Engine<'_, T> {
 
     /// The tiles of a strip, and how each is read. [`Path::Dense`] and [`Path::Lanes`] cut the rest of the last one into
     /// widths that they are built for.
-    fn groups<'b>(
-        &self,
-        units: &Units<'_, T>,
-        [first, end]: [usize; 2],
-        groups: &'b mut [Group; MAX_GROUPS],
-    ) -> &'b [Group] {
+    fn groups(&self, units: &Units<'_, T>, [first, end]: [usize; 2]) -> impl Iterator<Item = Group> {
         let exact = matches!(self.problem.path, Path::Dense | Path::Lanes);
         let cols = units.members[1].begin();
-        let mut used = 0;
-        for tile in first..end {
-            let mut a = cols + units.cut.begin(tile);
-            let tile_end = cols + units.cut.begin(tile + 1);
-            while a < tile_end {
-                let left = index(tile_end - a);
-                let width = if exact { cut::fitting(units.widths, left) } else { left };
-                let b = a + signed(width);
-                let reading = self.reading(units, a, b);
-                match groups[..used].last_mut() {
-                    Some(last) if last.pixels == width && last.reading == reading => last.count += 1,
-                    _ => {
-                        groups[used] = Group { first: a, pixels: width, count: 1, reading };
-                        used += 1;
-                    }
-                }
-                a = b;
+        // pixels of the tile that are in a group
+        let (mut tile, mut done) = (first, 0);
+        std::iter::from_fn(move || {
+            if tile == end {
+                return None;
             }
-        }
-        &groups[..used]
+            let first = cols + units.cut.begin(tile) + signed(done);
+            let left = index(cols + units.cut.begin(tile + 1) - first);
+            let pixels = if exact { cut::fitting(units.widths, left) } else { left };
+            let reading = |skipped: usize, count: usize| {
+                self.reading(units, first + signed(skipped * pixels), [pixels, count])
+            };
+            let one = reading(0, 1);
+            if pixels < left {
+                done += pixels;
+                return Some(Group { first, pixels, count: 1, reading: one });
+            }
+            let same = if done == 0 { units.cut.same(tile, end) } else { 1 };
+            let count = if reading(0, same) == Reading::Direct {
+                same
+            } else {
+                1 + (1..same).take_while(|&skipped| reading(skipped, 1) == one).count()
+            };
+            (tile, done) = (tile + count, 0);
+            Some(Group { first, pixels, count, reading: one })
+        })
     }
 
-    /// How the tile of the outputs `[a, b)` of a class reads its inputs.
-    fn reading(&self, units: &Units<'_, T>, a: i64, b: i64) -> Reading {
+    /// How `count` neighbouring tiles of as many outputs of a class, from `a` on, read their inputs.
+    fn reading(&self, units: &Units<'_, T>, a: i64, [pixels, count]: [usize; 2]) -> Reading {
         let class = &units.classes[1];
         let extent = self.problem.extents[1];
         let blocked = self.input.layout().block() > 1;
+        let b = a + signed(pixels * count);
         let inside = class.reads_inside(a, b, extent);
-        let whole = index(b - a) == units.cut.wide;
+        let whole = pixels == units.cut.wide;
         let direct = match self.problem.path {
             Path::Dense => inside && class.input_step <= 2,
             Path::Lanes => inside && class.input_step <= 2 && blocked,

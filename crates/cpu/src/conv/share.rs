@@ -31,26 +31,41 @@ pub(super) fn for_pieces(pieces: usize, body: impl Fn(usize) + Sync + Send) {
     (0..pieces).into_par_iter().with_max_len(1).for_each(body);
 }
 
-/// Runs `body` for each of `units`, in parallel. A thread takes its part of them one after another, and then the
-/// last ones of the others' parts, so that a thread that was held up does not hold up the call.
+/// Runs `body` for each of `units`, in parallel. A thread takes its part of them one after another, then parts that no
+/// thread has taken, and then the last ones of the others' parts, so that a thread that was held up does not hold up
+/// the call.
 pub(super) fn for_units(threads: usize, units: usize, body: impl Fn(usize) + Sync + Send) {
     if threads <= 1 {
         return (0..units).for_each(body);
     }
     let count = threads.min(MOST_PARTS);
-    let parts: [Mutex<Range<usize>>; MOST_PARTS] = std::array::from_fn(|part| {
+    let parts: [Mutex<Part>; MOST_PARTS] = std::array::from_fn(|part| {
         let at = |part: usize| units * part.min(count) / count;
-        Mutex::new(at(part)..at(part + 1))
+        Mutex::new(Part { units: at(part)..at(part + 1), taken: false })
     });
-    let part = |place: usize| parts[place % count].lock().unwrap_or_else(PoisonError::into_inner);
     for_pieces(threads, |thread| {
         // a lock ends with its statement, before the unit begins
-        let own = || part(thread).next();
-        let others = || (1..count).find_map(|other| part(thread + other).next_back());
-        while let Some(unit) = own().or_else(others) {
+        let part =
+            |other: usize| parts[(thread + other) % count].lock().unwrap_or_else(PoisonError::into_inner);
+        for other in 0..count {
+            if !std::mem::replace(&mut part(other).taken, true) {
+                let first = || part(other).units.next();
+                while let Some(unit) = first() {
+                    body(unit);
+                }
+            }
+        }
+        let last = || (1..count).find_map(|other| part(other).units.next_back());
+        while let Some(unit) = last() {
             body(unit);
         }
     });
+}
+
+/// The units that are left of a part, and whether a thread has taken it for its own.
+struct Part {
+    units: Range<usize>,
+    taken: bool,
 }
 
 /// A part of a window that several threads write at once, each its own elements.
@@ -109,6 +124,14 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_thread_alone_takes_units_in_their_order() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let order = Mutex::new(Vec::new());
+        pool.install(|| for_units(3, 20, |unit| order.lock().unwrap().push(unit)));
+        assert_eq!(order.into_inner().unwrap(), (0..20).collect::<Vec<_>>());
     }
 
     #[test]

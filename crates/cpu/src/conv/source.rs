@@ -131,37 +131,27 @@ impl<E: Element> Source<E> {
     }
 
     /// The first column held of the block of a channel, or of its plane, in one storage row.
-    ///
-    /// # Safety
-    /// The row is one that the window holds, and the channel one of its channels.
     #[inline(always)]
-    unsafe fn plane<S: Simd<E = E>, const BLOCKED: bool>(&self, row: usize, channel: usize) -> *const E {
+    fn plane<S: Simd<E = E>, const BLOCKED: bool>(&self, row: usize, channel: usize) -> *const E {
         let block = if BLOCKED { channel / S::LANES } else { channel };
-        // SAFETY: the row and the channel lie in the window.
-        unsafe { self.start.add(row * self.row_stride + block * self.block_stride) }
+        self.start.wrapping_add(row * self.row_stride + block * self.block_stride)
     }
 
     /// The inputs of channels from `channel` on, of pixels from `col`, in one storage row, where they lie.
     ///
     /// A reading by taps or one that begins outside of the image does not read all that this names.
-    ///
-    /// # Safety
-    /// The row is one that the window holds, and the channel one of its channels.
     #[inline(always)]
-    pub(super) unsafe fn direct<S: Simd<E = E>, const BLOCKED: bool>(
+    pub(super) fn direct<S: Simd<E = E>, const BLOCKED: bool>(
         &self,
         row: usize,
         channel: usize,
         col: i64,
     ) -> Inputs<E> {
-        // SAFETY: the row and the channel lie in the window.
-        unsafe {
-            let plane = self.plane::<S, BLOCKED>(row, channel);
-            let offset = col - self.first_col;
-            let start = if BLOCKED { offset * signed(S::LANES) + signed(channel % S::LANES) } else { offset };
-            let start = plane.wrapping_offset(isize::try_from(start).unwrap_or(0));
-            Inputs { start, channel_step: if BLOCKED { 1 } else { self.block_stride } }
-        }
+        let plane = self.plane::<S, BLOCKED>(row, channel);
+        let offset = col - self.first_col;
+        let start = if BLOCKED { offset * signed(S::LANES) + signed(channel % S::LANES) } else { offset };
+        let start = plane.wrapping_offset(isize::try_from(start).unwrap_or(0));
+        Inputs { start, channel_step: if BLOCKED { 1 } else { self.block_stride } }
     }
 
     /// The inputs of `len` channels from `channel`, of `pixels` pixels from `col`, in one storage row, copied, with zeros
@@ -181,11 +171,9 @@ impl<E: Element> Source<E> {
     ) -> Inputs<E> {
         let span = (pixels - 1) * index(self.pixel_step) + (self.cols - 1) * self.tap_step + 1;
         let (unit, planes) = if BLOCKED { (S::LANES, 1) } else { (1, len) };
+        let plane = self.plane::<S, BLOCKED>(row, channel);
         // SAFETY: the row and the channel lie in the window; the span as asked.
-        unsafe {
-            let plane = self.plane::<S, BLOCKED>(row, channel);
-            self.copy_span(plane, unit, col, [span, planes], buffer);
-        }
+        unsafe { self.copy_span(plane, unit, col, [span, planes], buffer) };
         Inputs::copied::<S, BLOCKED>(channel, buffer)
     }
 
@@ -252,13 +240,11 @@ impl<E: Element> Source<E> {
         buffer: *mut E,
     ) -> Inputs<E> {
         let (unit, planes) = if BLOCKED { (S::LANES, 1) } else { (1, len) };
+        let plane = self.plane::<S, BLOCKED>(row, channel);
         for p in 0..pixels {
             let col = col + self.pixel_step * signed(p);
             // SAFETY: one column, copied as a span.
-            unsafe {
-                let plane = self.plane::<S, BLOCKED>(row, channel);
-                self.copy_span(plane, unit, col, [1, planes], buffer.add(p * unit));
-            }
+            unsafe { self.copy_span(plane, unit, col, [1, planes], buffer.add(p * unit)) };
         }
         Inputs::copied::<S, BLOCKED>(channel, buffer)
     }

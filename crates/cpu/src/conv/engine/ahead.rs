@@ -8,44 +8,73 @@ use super::super::problem::Path;
 use super::super::source::{AHEAD_ROWS, Ahead, Source};
 use super::{Engine, Group, Units};
 
+/// What the next strip of a call reads and no output before it has read: rows of the input.
+#[derive(Clone, Copy)]
+pub(super) struct Fresh<E> {
+    /// Where the rows begin, of which there are as many as the stride has, at most two.
+    rows: [*const E; 2],
+    count: usize,
+    /// The first input column of the next strip, counted from that of this one.
+    shift: i64,
+}
+
 impl<T: Element> Engine<'_, T> {
-    /// What the tiles of a group fetch for the next strip of the call while `item` of `items` is computed: their part of
-    /// the rows that no output before reads.
-    pub(super) fn ahead<E: Element>(
+    /// What the strip after `strip` of `row` reads first, where there is anything to fetch.
+    pub(super) fn fresh<E: Element>(
         &self,
         units: &Units<'_, T>,
         [strip, row]: [usize; 2],
-        group: &Group,
-        [item, items]: [usize; 2],
         from: &Source<E>,
-    ) -> [Ahead<E>; AHEAD_ROWS] {
+    ) -> Option<Fresh<E>> {
         let layout = self.input.layout();
-        let near = units.classes[1].input_step <= 2;
+        let [row_class, col_class] = &units.classes;
+        let near = col_class.input_step <= 2 && row_class.input_step <= 2;
         let fetches = self.problem.path == Path::Dense && layout.block() > 1 && near;
         if !fetches || !(1..=AHEAD_ROWS).contains(&from.rows) {
-            return [Ahead::NOTHING; AHEAD_ROWS];
+            return None;
         }
-        let [row_class, col_class] = &units.classes;
         let (next, row) = if strip + 1 < units.strips { (strip + 1, row) } else { (0, row + 1) };
         let first = row_class.input(units.members[0].begin() + signed(row));
         let end = first + signed(row_class.taps - 1) * row_class.offset_step + 1;
         let rows = Interval::new(end - row_class.input_step, end).intersect(layout.rows());
-        let [from_strip, to_strip] =
+        let start = |row: i64| {
+            let row = index(row.rem_euclid(signed(from.ring)));
+            from.start.wrapping_add(row * from.row_stride)
+        };
+        let [begin, next] =
             [strip, next].map(|strip| units.cut.begin(units.cut.tiles * strip / units.strips));
-        let col = col_class.input(group.first + to_strip - from_strip).max(layout.cols().begin());
-        let width = group.pixels * index(col_class.input_step);
-        let (pixels, shares) = (index(rows.len()) * width, items * from.rows);
+        (!rows.is_empty()).then(|| Fresh {
+            rows: [start(rows.begin()), start(rows.end() - 1)],
+            count: index(rows.len()),
+            shift: (next - begin) * col_class.input_step,
+        })
+    }
+
+    /// The part of it that the tiles of a group fetch while `item` of `items` is computed.
+    pub(super) fn ahead<E: Element>(
+        &self,
+        units: &Units<'_, T>,
+        fresh: &Fresh<E>,
+        group: &Group,
+        [item, items]: [usize; 2],
+        kernel_rows: usize,
+    ) -> [Ahead<E>; AHEAD_ROWS] {
+        let layout = self.input.layout();
+        let class = &units.classes[1];
+        let col = (class.input(group.first) + fresh.shift).max(layout.cols().begin());
+        let col = index(col - layout.cols().begin());
+        let width = group.pixels * index(class.input_step);
+        let pixels = fresh.count * width;
+        let share = pixels.div_ceil(items * kernel_rows);
         std::array::from_fn(|kernel_row| {
-            let share = item * from.rows + kernel_row;
-            let [begin, end] = [share, share + 1].map(|share| pixels * share / shares);
-            if kernel_row >= from.rows || begin == end {
+            let begin = (item * kernel_rows + kernel_row) * share;
+            if kernel_row >= kernel_rows || begin >= pixels {
                 return Ahead::NOTHING;
             }
-            let row = index((rows.begin() + signed(begin / width)).rem_euclid(signed(from.ring)));
-            let col = index(col - layout.cols().begin()) + begin % width;
-            let start = from.start.wrapping_add(row * from.row_stride + col * layout.block());
             // a part that ends in the next row is fetched as far as this one goes
-            Ahead { start, pixels: (end - begin).min(width - begin % width) }
+            let (row, begin) = if begin < width { (0, begin) } else { (1, begin - width) };
+            let start = fresh.rows[row].wrapping_add((col + begin) * layout.block());
+            Ahead { start, pixels: share.min(width - begin) }
         })
     }
 }

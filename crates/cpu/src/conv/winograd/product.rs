@@ -39,8 +39,8 @@ impl<E: Element, const P: usize, const V: usize> Micro<E> for Product<E, P, V> {
                 while left > 0 {
                     let len = left.min(S::LANES);
                     let patch = Inputs { start: patches, channel_step: 1 };
-                    weights = accumulate::<S, P, V>(&mut sums, patch, S::LANES, len, weights);
                     patches = patches.wrapping_add(tiles * S::LANES);
+                    weights = accumulate::<S, P, V>(&mut sums, patch, S::LANES, None, len, weights);
                     left -= len;
                 }
                 for (p, sums) in sums.iter().enumerate() {
