@@ -67,22 +67,30 @@ const fn per_line<S: Simd>() -> usize {
     if bytes < 64 { 64 / bytes } else { 1 }
 }
 
-/// Pixels that the sums come to next, from the one at `at`, a step apart: the lines that they lie in are fetched into the
-/// first level cache, some with each term. A tile reads each of its lines in one run of channels alone, from the second
-/// level cache, and all of them with the first channel of the run.
+/// The elements of a cache line, or of a vector where that is longer.
+const fn line<S: Simd>() -> usize {
+    S::LANES * per_line::<S>()
+}
+
+/// Pixels that the sums come to next, from the one at `at`, a step apart: their lines are fetched into the first level
+/// cache, some with each term. A tile reads each of its lines in one run of channels alone, all of them with the first
+/// channel of the run, and would wait for the second level cache there.
+///
+/// They are guessed: that another tile follows, as wide as this one, and that no column is outside the image.
 #[derive(Clone, Copy)]
 pub(super) struct Next<E> {
-    pub(super) at: *const E,
-    pub(super) step: usize,
+    at: *const E,
+    step: usize,
 }
 
 impl<E: Element> Next<E> {
-    /// Fetches the next lines of those that `pixels` pixels lie in, a channel's part of them.
+    /// Fetches lines of `pixels` pixels, so many that all are fetched with a whole run of channels.
     #[inline(always)]
     fn fetch<S: Simd<E = E>>(&mut self, pixels: usize) {
-        for _ in 0..pixels.div_ceil(S::LANES * per_line::<S>()) {
+        let lines = (pixels * self.step.min(line::<S>())).div_ceil(line::<S>());
+        for _ in 0..lines.div_ceil(S::LANES) {
             prefetch(self.at);
-            self.at = self.at.wrapping_add(self.step.max(S::LANES * per_line::<S>()));
+            self.at = self.at.wrapping_add(self.step.max(line::<S>()));
         }
     }
 }
@@ -181,15 +189,16 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                         match SHARING {
                             NONE => {
                                 for tap in 0..source.cols {
-                                    let (inputs, step) = if source.reading == Reading::Tap {
+                                    let sums = &mut sums;
+                                    weights = if source.reading == Reading::Tap {
                                         let col = col + signed(tap * source.tap_step);
-                                        (source.tap::<S, BLOCKED>(row, run, col, P, buffer), unit)
+                                        let inputs = source.tap::<S, BLOCKED>(row, run, col, P, buffer);
+                                        accumulate::<S, P, V>(sums, inputs, unit, None, len, weights)
                                     } else {
-                                        (inputs.after(tap * source.tap_step * unit), unit * STRIDE)
+                                        let inputs = inputs.after(tap * source.tap_step * unit);
+                                        let (step, next) = (unit * STRIDE, BLOCKED.then_some(next(tap)));
+                                        accumulate::<S, P, V>(sums, inputs, step, next, len, weights)
                                     };
-                                    let next = BLOCKED.then_some(next(tap));
-                                    weights =
-                                        accumulate::<S, P, V>(&mut sums, inputs, step, next, len, weights);
                                 }
                             }
                             CHAINS => {
@@ -343,8 +352,9 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: us
             let mut vectors = [[S::splat(S::E::ZERO); V]; T];
             for (t, vectors) in vectors.iter_mut().enumerate() {
                 for (v, vector) in vectors.iter_mut().enumerate() {
-                    // one vector for each pixel is few weights: they lie in the first level cache, or one after another
-                    if V > 1 && (t * V + v).is_multiple_of(per_line::<S>()) {
+                    // where pairs could share, one vector of outputs has few weights
+                    let few = V == 1 && S::SHARED_TILES[1] > 0;
+                    if !few && (t * V + v).is_multiple_of(per_line::<S>()) {
                         prefetch(weights.wrapping_add(((t + AHEAD) * V + v) * S::LANES));
                     }
                     *vector = S::load(weights.add((t * V + v) * S::LANES));

@@ -55,7 +55,7 @@ pub(super) fn for_units(threads: usize, units: usize, body: impl Fn(usize) + Syn
                 }
             }
         }
-        let last = || (1..count).find_map(|other| part(other).units.next_back());
+        let last = || (0..count).find_map(|other| part(other).units.next_back());
         while let Some(unit) = last() {
             body(unit);
         }

@@ -1,9 +1,9 @@
 //! Tensors in memory as sinks.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
-use tiled_geometry::Region;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use tiled_geometry::{Interval, Region};
 use tiled_tensor::{Borrowed, Element, Layout, PartMut, SharedTensor, Tensor, View, ViewMut, transpose};
 
 use super::{Sink, Written};
@@ -55,7 +55,7 @@ impl<T: Element> Sink<T> for MemorySink<T> {
 
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.written.check(region, input.layout())?;
-        copy(&self.places, region, input, &Part(Mutex::new(self.tensor.claim(region))));
+        copy(&self.places, region, input, |part| self.tensor.claim(part));
         self.written.add(region);
         Ok(())
     }
@@ -90,18 +90,16 @@ impl<T: Element> Sink<T> for MemorySink<T> {
 pub struct SliceSink<'a, T: Element> {
     written: Written,
     places: Places,
-    /// The memory, until the first region comes.
-    whole: Mutex<Option<&'a mut [T]>>,
-    memory: OnceLock<Held<'a, T>>,
+    memory: Held<'a, T>,
 }
 
 /// How the memory of the caller is shared by the threads that write.
 #[derive(Debug)]
 enum Held<'a, T: Element> {
-    /// By places, for what is copied.
-    Parts(Parts<'a, T>),
-    /// By regions of a contiguous tensor, for what is computed there.
+    /// By regions of a contiguous tensor.
     Tensor(SharedTensor<Borrowed<'a, T>, T>),
+    /// By places of any other.
+    Strided(Parts<'a, T>),
 }
 
 impl<'a, T: Element> SliceSink<'a, T> {
@@ -130,21 +128,11 @@ impl<'a, T: Element> SliceSink<'a, T> {
         places.check_len(data.len())?;
         places.check_disjoint()?;
         let written = Written::new(NAME, places.shape())?;
-        Ok(Self { written, places, whole: Mutex::new(Some(data)), memory: OnceLock::new() })
-    }
-
-    /// The memory, to be shared by regions if the first who asks wants that and the tensor is contiguous.
-    fn memory(&self, by_regions: bool) -> &Held<'a, T> {
-        self.memory.get_or_init(|| {
-            let data = lock(&self.whole).take().unwrap_or_default();
-            let layout = Layout::nchw(self.places.shape()).ok();
-            match (self.places.contiguous_range(), layout) {
-                (Some(range), Some(layout)) if by_regions => {
-                    Held::Tensor(ViewMut::new(&mut data[range], layout).into())
-                }
-                _ => Held::Parts(Parts::new(data, if self.places.is_in_rows() { PARTS } else { 1 })),
-            }
-        })
+        let memory = match (places.contiguous_range(), Layout::nchw(places.shape())) {
+            (Some(range), Ok(layout)) => Held::Tensor(ViewMut::new(&mut data[range], layout).into()),
+            _ => Held::Strided(Parts::new(data, if places.is_in_rows() { PARTS } else { 1 })),
+        };
+        Ok(Self { written, places, memory })
     }
 }
 
@@ -155,12 +143,12 @@ impl<T: Element> Sink<T> for SliceSink<'_, T> {
 
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.written.check(region, input.layout())?;
-        match self.memory(false) {
-            Held::Parts(parts) => copy(&self.places, region, input, parts),
+        match &self.memory {
             Held::Tensor(tensor) => {
                 let places = Places::contiguous(self.shape())?;
-                copy(&places, region, input, &Part(Mutex::new(tensor.claim(region))));
+                copy(&places, region, input, |part| tensor.claim(part));
             }
+            Held::Strided(parts) => copy(&self.places, region, input, |_| parts),
         }
         self.written.add(region);
         Ok(())
@@ -171,7 +159,7 @@ impl<T: Element> Sink<T> for SliceSink<'_, T> {
         region: Region<2>,
         compute: &mut dyn FnMut(PartMut<'_, T>),
     ) -> Result<bool, IoError> {
-        let Held::Tensor(tensor) = self.memory(true) else { return Ok(false) };
+        let Held::Tensor(tensor) = &self.memory else { return Ok(false) };
         self.written.check(region, tensor.layout())?;
         compute(tensor.claim(region));
         self.written.add(region);
@@ -211,42 +199,28 @@ impl<'a, T: Element> Parts<'a, T> {
     }
 }
 
-/// A region of a contiguous tensor, which one thread copies: memory moves faster than anything that computes it.
-struct Part<'a, T>(Mutex<PartMut<'a, T>>);
-
-/// Memory that is written through locks.
-trait Memory<T>: Sync {
-    /// Whether threads can write at once.
-    fn is_shared(&self) -> bool;
+/// Memory that a thread writes.
+trait Memory<T> {
     /// Writes neighbouring elements.
-    fn write(&self, start: usize, values: &[T]);
+    fn write(&mut self, start: usize, values: &[T]);
     /// Writes a run of elements that may lie apart.
-    fn write_run(&self, run: Run, values: impl Iterator<Item = T>);
+    fn write_run(&mut self, run: Run, values: impl Iterator<Item = T>);
 }
 
-impl<T: Element> Memory<T> for Part<'_, T> {
-    fn is_shared(&self) -> bool {
-        false
+impl<T: Element> Memory<T> for PartMut<'_, T> {
+    fn write(&mut self, start: usize, values: &[T]) {
+        PartMut::write(self, start, values);
     }
 
-    fn write(&self, start: usize, values: &[T]) {
-        lock(&self.0).write(start, values);
-    }
-
-    fn write_run(&self, run: Run, values: impl Iterator<Item = T>) {
-        let mut part = lock(&self.0);
+    fn write_run(&mut self, run: Run, values: impl Iterator<Item = T>) {
         for (i, value) in values.enumerate() {
-            part.write(run.at(i), &[value]);
+            PartMut::write(self, run.at(i), &[value]);
         }
     }
 }
 
-impl<T: Element> Memory<T> for Parts<'_, T> {
-    fn is_shared(&self) -> bool {
-        self.parts.len() > 1
-    }
-
-    fn write(&self, mut start: usize, mut values: &[T]) {
+impl<T: Element> Memory<T> for &Parts<'_, T> {
+    fn write(&mut self, mut start: usize, mut values: &[T]) {
         while !values.is_empty() {
             let offset = start % self.len;
             let (now, later) = values.split_at(values.len().min(self.len - offset));
@@ -256,8 +230,8 @@ impl<T: Element> Memory<T> for Parts<'_, T> {
         }
     }
 
-    fn write_run(&self, run: Run, values: impl Iterator<Item = T>) {
-        // a sink whose elements lie apart has one part, see `SliceSink::memory`
+    fn write_run(&mut self, run: Run, values: impl Iterator<Item = T>) {
+        // a sink whose elements lie apart has one part, see `SliceSink::with_places`
         let mut data = lock(&self.parts[0]);
         for (i, value) in values.enumerate() {
             data[run.at(i)] = value;
@@ -268,29 +242,50 @@ impl<T: Element> Memory<T> for Parts<'_, T> {
 /// Elements that are regrouped at a time, in the first cache.
 const REGROUPED: usize = 4096;
 
-fn copy<T: Element>(places: &Places, region: Region<2>, input: &View<'_, T>, memory: &impl Memory<T>) {
-    if region.is_empty() {
-        return;
+/// Copies a region, whose parts the threads of this pool share if there is enough to do; `memory` is where a part of it
+/// may be written.
+fn copy<T: Element, M: Memory<T>>(
+    places: &Places,
+    region: Region<2>,
+    input: &View<'_, T>,
+    memory: impl Fn(Region<2>) -> M + Sync,
+) {
+    let planes = input.layout().batch() * input.layout().channels();
+    if places.is_in_rows() && shares_work(region, planes) {
+        let [rows, cols] = region.axes();
+        let (axis, len) = if rows.len() < cols.len() { (1, cols.len()) } else { (0, rows.len()) };
+        let least = i64::try_from(LEAST_SHARED.div_ceil(planes)).unwrap_or(i64::MAX);
+        let count = len.min(region.volume() / least).max(1);
+        (0..count).into_par_iter().for_each(|place| {
+            let mut axes = [rows, cols];
+            let [begin, end] = [place, place + 1].map(|place| axes[axis].begin() + len * place / count);
+            axes[axis] = Interval::new(begin, end);
+            let part = Region::new(axes);
+            copy_part(places, part, input, memory(part));
+        });
+    } else if !region.is_empty() {
+        copy_part(places, region, input, memory(region));
     }
+}
+
+/// Copies a region that has elements.
+fn copy_part<T: Element>(
+    places: &Places,
+    region: Region<2>,
+    input: &View<'_, T>,
+    mut memory: impl Memory<T>,
+) {
     let layout = *input.layout();
-    let width = index(region.cols().len());
+    let [height, width] = region.axes().map(|axis| index(axis.len()));
     // rows that follow one another on both sides are one long row
-    let together = if places.joins_rows(region, &layout) { index(region.rows().len()) } else { 1 };
-    let lines = index(region.rows().len()) / together;
-    let rows = layout.batch() * layout.blocks() * lines;
-    let one = |buffer: &mut [T; REGROUPED], place: usize| {
-        let y = region.rows().begin() + i64::try_from(place % lines).unwrap_or(i64::MAX);
-        let (plane, x) = (place / lines, region.cols().begin());
+    let together = if places.joins_rows(region, &layout) { height } else { 1 };
+    let mut buffer = [T::ZERO; REGROUPED];
+    for plane in 0..layout.batch() * layout.blocks() {
         let start = [plane / layout.blocks(), plane % layout.blocks()];
-        copy_row(places, start, [y, x], width * together, input, memory, buffer);
-    };
-    let buffer = || [T::ZERO; REGROUPED];
-    if memory.is_shared() && shares_work(region, layout.batch() * layout.channels()) {
-        let least = (LEAST_SHARED / (together * layout.row_stride()).max(1)).max(1);
-        (0..rows).into_par_iter().with_min_len(least).for_each_init(buffer, one);
-    } else {
-        let mut buffer = buffer();
-        (0..rows).for_each(|place| one(&mut buffer, place));
+        for y in (region.rows().begin()..region.rows().end()).step_by(together) {
+            let at = [y, region.cols().begin()];
+            copy_row(places, start, at, width * together, input, &mut memory, &mut buffer);
+        }
     }
 }
 
@@ -301,7 +296,7 @@ fn copy_row<T: Element>(
     [y, x]: [i64; 2],
     len: usize,
     input: &View<'_, T>,
-    memory: &impl Memory<T>,
+    memory: &mut impl Memory<T>,
     buffer: &mut [T],
 ) {
     let layout = input.layout();

@@ -73,6 +73,32 @@ fn a_memory_sink_hands_back_the_tensor() {
 }
 
 #[test]
+fn threads_share_the_copy_of_a_large_region() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+    // one tall, one wide: parts are rows, or columns
+    for (shape, tile) in [([2, 20, 130, 71], [130, 70]), ([2, 20, 11, 800], [10, 790])] {
+        let [_, channels, height, width] = shape;
+        let tensor = numbered::<f32>(shape);
+        let sink = MemorySink::new(shape).unwrap();
+        pool.install(|| write_tiles(&sink, &tensor, tile));
+        assert!(sink.into_tensor().data() == tensor.data(), "{shape:?}");
+        // contiguous, with gaps after the rows, and pixels apart
+        for (row_stride, step) in [(width, 1), (width + 3, 1), (2 * width, 2)] {
+            let plane = height * row_stride;
+            let strides = [channels * plane, plane, row_stride, step].map(usize::cast_signed);
+            let mut data = vec![-1.0; 2 * channels * plane];
+            let sink = SliceSink::with_strides(&mut data, shape, 0, strides).unwrap();
+            pool.install(|| write_tiles(&sink, &tensor, tile));
+            sink.finish().unwrap();
+            let rows = data.chunks(row_stride).flat_map(|row| row.iter().step_by(step).take(width));
+            assert!(rows.eq(tensor.data()), "{shape:?}, rows of {row_stride} by steps of {step}");
+            let source = MemorySource::with_strides(&data, shape, 0, strides).unwrap();
+            pool.install(|| check_source(&source, &tensor, tile));
+        }
+    }
+}
+
+#[test]
 fn a_broadcast_axis_is_a_stride_of_zero() {
     let row = [1.0_f32, 2.0, 3.0];
     let source = MemorySource::with_strides(&row, [2, 2, 4, 3], 0, [0, 0, 0, 1]).unwrap();
