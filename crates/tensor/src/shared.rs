@@ -1,6 +1,7 @@
 //! A tensor that several threads write at once.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use tiled_geometry::Region;
@@ -35,31 +36,46 @@ pub struct SharedTensor<O, T> {
 #[derive(Debug)]
 pub struct Borrowed<'a, T>(PhantomData<&'a mut [T]>);
 
-/// The regions that are being written.
+/// What is being written.
 #[derive(Debug, Default)]
 struct Claims {
-    regions: Mutex<Vec<Region<2>>>,
+    claims: Mutex<Vec<Claim>>,
     released: Condvar,
 }
 
+/// A region of some planes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Claim {
+    region: Region<2>,
+    planes: Range<usize>,
+}
+
+impl Claim {
+    fn meets(&self, other: &Self) -> bool {
+        self.planes.start.max(other.planes.start) < self.planes.end.min(other.planes.end)
+            && !self.region.intersect(other.region).is_empty()
+    }
+}
+
 impl Claims {
-    fn regions(&self) -> MutexGuard<'_, Vec<Region<2>>> {
-        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Claim>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, region: Region<2>) {
-        let mut regions = self.regions();
-        while regions.iter().any(|other| !other.intersect(region).is_empty()) {
-            regions = self.released.wait(regions).unwrap_or_else(PoisonError::into_inner);
+    fn add(&self, claim: Claim) {
+        let mut claims = self.lock();
+        while claims.iter().any(|other| other.meets(&claim)) {
+            claims = self.released.wait(claims).unwrap_or_else(PoisonError::into_inner);
         }
-        regions.push(region);
+        claims.push(claim);
     }
 
-    fn remove(&self, region: Region<2>) {
-        let mut regions = self.regions();
-        if let Some(place) = regions.iter().position(|other| *other == region) {
-            regions.swap_remove(place);
+    fn remove(&self, claim: &Claim) {
+        let mut claims = self.lock();
+        if let Some(place) = claims.iter().position(|other| other == claim) {
+            claims.swap_remove(place);
         }
+        drop(claims);
         self.released.notify_all();
     }
 }
@@ -106,18 +122,40 @@ impl<O, T: Element> SharedTensor<O, T> {
     /// Where the region is not inside the tensor.
     #[must_use]
     pub fn claim(&self, region: Region<2>) -> PartMut<'_, T> {
+        self.claim_part(region, 0..planes(&self.layout))
+    }
+
+    /// The same of some planes: channels, those of all images counted.
+    ///
+    /// # Panics
+    /// Where the region or a plane is not inside the tensor, and where the tensor has blocks of more than one channel.
+    #[must_use]
+    pub fn claim_planes(&self, region: Region<2>, planes: Range<usize>) -> PartMut<'_, T> {
+        let count = self::planes(&self.layout);
+        assert!(planes.end <= count, "planes {planes:?} of {count}");
+        assert_eq!(self.layout.block(), 1, "channels of a block");
+        self.claim_part(region, planes)
+    }
+
+    fn claim_part(&self, region: Region<2>, planes: Range<usize>) -> PartMut<'_, T> {
         let held = self.layout.region();
         assert!(held.contains_region(region), "region {region} of {held}");
         assert!(is_without_wraps(&self.layout), "a window that slides");
-        self.claims.add(region);
+        let claim = Claim { region, planes };
+        self.claims.add(claim.clone());
         PartMut {
             start: self.start,
             layout: self.layout,
-            region,
+            claim,
             claims: Some(&self.claims),
             borrow: PhantomData,
         }
     }
+}
+
+/// The channels of all images.
+const fn planes(layout: &Layout) -> usize {
+    layout.batch() * layout.channels()
 }
 
 /// Whether every row has storage of its own.
@@ -137,13 +175,13 @@ unsafe impl<O: Sync, T: Element> Sync for SharedTensor<O, T> {}
 // SAFETY: as above; nothing is bound to a thread.
 unsafe impl<O: Send, T: Element> Send for SharedTensor<O, T> {}
 
-/// A region of a window that nobody else reads or writes as long as this lives.
+/// A region of a window, of all or some planes, that nobody else reads or writes as long as this lives.
 ///
 /// The rest of the storage may be in use by others, so there is no slice of it.
 pub struct PartMut<'a, T> {
     start: *mut T,
     layout: Layout,
-    region: Region<2>,
+    claim: Claim,
     claims: Option<&'a Claims>,
     borrow: PhantomData<&'a mut [T]>,
 }
@@ -152,7 +190,8 @@ impl<'a, T: Element> From<ViewMut<'a, T>> for PartMut<'a, T> {
     /// All that the window holds.
     fn from(view: ViewMut<'a, T>) -> Self {
         let (layout, region) = (*view.layout(), view.region());
-        Self { start: view.into_data().as_mut_ptr(), layout, region, claims: None, borrow: PhantomData }
+        let claim = Claim { region, planes: 0..planes(&layout) };
+        Self { start: view.into_data().as_mut_ptr(), layout, claim, claims: None, borrow: PhantomData }
     }
 }
 
@@ -166,10 +205,17 @@ impl<T: Element> PartMut<'_, T> {
     /// The region that may be written.
     #[must_use]
     pub const fn region(&self) -> Region<2> {
-        self.region
+        self.claim.region
     }
 
-    /// The storage of the window: valid for its length, but only the elements of [`PartMut::region`] may be touched.
+    /// The planes that may be written: channels, those of all images counted.
+    #[must_use]
+    pub const fn planes(&self) -> &Range<usize> {
+        &self.claim.planes
+    }
+
+    /// The storage of the window: valid for its length, but only the elements of [`PartMut::region`] in
+    /// [`PartMut::planes`] may be touched.
     #[must_use]
     pub const fn as_mut_ptr(&mut self) -> *mut T {
         self.start
@@ -203,12 +249,14 @@ impl<T: Element> PartMut<'_, T> {
             let ring = i64::try_from(ring).unwrap_or(i64::MAX);
             held.rows().begin() + (stored - held.rows().begin()).rem_euclid(ring)
         };
-        let inside = |y: i64, x: i64| self.region.rows().contains(y) && self.region.cols().contains(x);
+        let Claim { region, planes } = &self.claim;
+        let inside = |y: i64, x: i64| region.rows().contains(y) && region.cols().contains(x);
         let (first_row, last_row) = (row(offset), row(last));
         // whole rows may follow one another within a plane
-        let follows = first_row == last_row || self.region.cols() == held.cols();
+        let follows = first_row == last_row || region.cols() == held.cols();
         let rows = i64::try_from(last / width - offset / width).unwrap_or(i64::MAX);
-        let is_plane = offset / held.block_stride().max(1) == last / held.block_stride().max(1);
+        let plane = offset / held.block_stride().max(1);
+        let is_plane = plane == last / held.block_stride().max(1) && planes.contains(&plane);
         len == 0
             || held.block() == 1
                 && last < held.len()
@@ -223,7 +271,7 @@ impl<T: Element> PartMut<'_, T> {
 impl<T> Drop for PartMut<'_, T> {
     fn drop(&mut self) {
         if let Some(claims) = self.claims {
-            claims.remove(self.region);
+            claims.remove(&self.claim);
         }
     }
 }
@@ -232,7 +280,7 @@ impl<T> std::fmt::Debug for PartMut<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PartMut")
             .field("layout", &self.layout)
-            .field("region", &self.region)
+            .field("claim", &self.claim)
             .finish_non_exhaustive()
     }
 }
@@ -271,6 +319,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn planes_are_claimed_apart() {
+        let tensor = SharedTensor::from(Tensor::<f32>::zeros([2, 3, 2, 2]).unwrap());
+        let whole = region([0, 2], [0, 2]);
+        let (mut first, mut last) = (tensor.claim_planes(whole, 0..4), tensor.claim_planes(whole, 4..6));
+        first.write(12, &[1.0; 4]);
+        last.write(16, &[2.0; 4]);
+        assert!(first.holds(0, 4) && !first.holds(14, 4) && !first.holds(16, 4));
+        assert!(last.holds(20, 4) && !last.holds(12, 4) && !last.holds(20, 5));
+        drop((first, last));
+        assert_eq!(
+            tensor.into_tensor().data()[12..],
+            [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "planes 1..7 of 6")]
+    fn planes_that_are_not_there_are_refused() {
+        let tensor = SharedTensor::from(Tensor::<f32>::zeros([2, 3, 2, 2]).unwrap());
+        let _ = tensor.claim_planes(region([0, 1], [0, 1]), 1..7);
     }
 
     #[test]

@@ -257,7 +257,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
     }
 }
 
-/// Adds `len` input channels of one tap; returns the weights that follow.
+/// Adds `len` input channels of one tap, and fetches `next`; returns the weights that follow.
 ///
 /// # Safety
 /// `inputs` is readable at `p·step + c·channel_step`, `weights` for `len·V` vectors.
@@ -297,7 +297,7 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
     weights
 }
 
-/// Adds `len` input channels of a [`Chain`] of `T` taps; returns the weights that follow.
+/// Adds `len` input channels of a [`Chain`] of `T` taps, and fetches `next`; returns the weights that follow.
 ///
 /// # Safety
 /// `inputs` is readable at `p·step + c·channel_step` for `T − 1` more pixels than `P`, `weights` for `len·T·V` vectors.

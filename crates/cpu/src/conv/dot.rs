@@ -89,7 +89,7 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Tiles<'_, 
     /// The vectors of a block of channels, from the first tap of the first pixel.
     ///
     /// # Safety
-    /// As for [`Source::direct`] and [`Source::span`].
+    /// As for [`Source::span`].
     #[inline(always)]
     unsafe fn inputs<S: Simd<E = E>>(
         &self,

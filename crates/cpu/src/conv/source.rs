@@ -139,7 +139,8 @@ impl<E: Element> Source<E> {
 
     /// The inputs of channels from `channel` on, of pixels from `col`, in one storage row, where they lie.
     ///
-    /// A reading by taps or one that begins outside of the image does not read all that this names.
+    /// It is a place alone, which may lie outside of what is held: next to the last tile, or where a reading by taps or one
+    /// that begins outside of the image does not read it.
     #[inline(always)]
     pub(super) fn direct<S: Simd<E = E>, const BLOCKED: bool>(
         &self,

@@ -1,5 +1,6 @@
 //! Tensors in memory as sinks.
 
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -55,7 +56,7 @@ impl<T: Element> Sink<T> for MemorySink<T> {
 
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.written.check(region, input.layout())?;
-        copy(&self.places, region, input, |part| self.tensor.claim(part));
+        copy(&self.places, region, input, |part, planes| self.tensor.claim_planes(part, planes));
         self.written.add(region);
         Ok(())
     }
@@ -146,9 +147,9 @@ impl<T: Element> Sink<T> for SliceSink<'_, T> {
         match &self.memory {
             Held::Tensor(tensor) => {
                 let places = Places::contiguous(self.shape())?;
-                copy(&places, region, input, |part| tensor.claim(part));
+                copy(&places, region, input, |part, planes| tensor.claim_planes(part, planes));
             }
-            Held::Strided(parts) => copy(&self.places, region, input, |_| parts),
+            Held::Strided(parts) => copy(&self.places, region, input, |_, _| parts),
         }
         self.written.add(region);
         Ok(())
@@ -239,49 +240,64 @@ impl<T: Element> Memory<T> for &Parts<'_, T> {
     }
 }
 
+/// Parts of a region for each thread that shares its copy.
+const PARTS_PER_THREAD: usize = 4;
+
 /// Elements that are regrouped at a time, in the first cache.
 const REGROUPED: usize = 4096;
 
-/// Copies a region, whose parts the threads of this pool share if there is enough to do; `memory` is where a part of it
-/// may be written.
+/// Copies a region, whose parts the threads of this pool share if there is enough to do; `memory` is where a part of it may
+/// be written, in some planes.
 fn copy<T: Element, M: Memory<T>>(
     places: &Places,
     region: Region<2>,
     input: &View<'_, T>,
-    memory: impl Fn(Region<2>) -> M + Sync,
+    memory: impl Fn(Region<2>, Range<usize>) -> M + Sync,
 ) {
-    let planes = input.layout().batch() * input.layout().channels();
-    if places.is_in_rows() && shares_work(region, planes) {
-        let [rows, cols] = region.axes();
-        let (axis, len) = if rows.len() < cols.len() { (1, cols.len()) } else { (0, rows.len()) };
-        let least = i64::try_from(LEAST_SHARED.div_ceil(planes)).unwrap_or(i64::MAX);
-        let count = len.min(region.volume() / least).max(1);
-        (0..count).into_par_iter().for_each(|place| {
-            let mut axes = [rows, cols];
-            let [begin, end] = [place, place + 1].map(|place| axes[axis].begin() + len * place / count);
-            axes[axis] = Interval::new(begin, end);
-            let part = Region::new(axes);
-            copy_part(places, part, input, memory(part));
-        });
-    } else if !region.is_empty() {
-        copy_part(places, region, input, memory(region));
+    if region.is_empty() {
+        return;
     }
+    let layout = input.layout();
+    // blocks of channels, of all images
+    let blocks = layout.batch() * layout.blocks();
+    if !places.is_in_rows() || !shares_work(region, layout.batch() * layout.channels()) {
+        return copy_blocks(places, region, input, 0..blocks, &memory);
+    }
+    // blocks, or rows where they are few
+    let height = index(region.rows().len());
+    let elements = blocks * layout.block() * height * index(region.cols().len());
+    let count = (PARTS_PER_THREAD * rayon::current_num_threads()).min(elements / LEAST_SHARED).max(1);
+    let parts = count.min(blocks);
+    let bands = count.div_ceil(parts).min(height);
+    (0..parts * bands).into_par_iter().for_each(|place| {
+        let (part, band) = (place / bands, place % bands);
+        let rows = [band, band + 1].map(|band| i64::try_from(height * band / bands).unwrap_or(i64::MAX));
+        let rows = Interval::new(region.rows().begin() + rows[0], region.rows().begin() + rows[1]);
+        let band = Region::from_rows_cols(rows, region.cols());
+        copy_blocks(places, band, input, blocks * part / parts..blocks * (part + 1) / parts, &memory);
+    });
 }
 
-/// Copies a region that has elements.
-fn copy_part<T: Element>(
+/// Copies a region that has elements, in some blocks of channels.
+fn copy_blocks<T: Element, M: Memory<T>>(
     places: &Places,
     region: Region<2>,
     input: &View<'_, T>,
-    mut memory: impl Memory<T>,
+    blocks: Range<usize>,
+    memory: &impl Fn(Region<2>, Range<usize>) -> M,
 ) {
     let layout = *input.layout();
+    let plane = |block: usize| {
+        let (n, block) = (block / layout.blocks(), block % layout.blocks());
+        n * layout.channels() + block * layout.block()
+    };
+    let mut memory = memory(region, plane(blocks.start)..plane(blocks.end));
     let [height, width] = region.axes().map(|axis| index(axis.len()));
     // rows that follow one another on both sides are one long row
     let together = if places.joins_rows(region, &layout) { height } else { 1 };
     let mut buffer = [T::ZERO; REGROUPED];
-    for plane in 0..layout.batch() * layout.blocks() {
-        let start = [plane / layout.blocks(), plane % layout.blocks()];
+    for block in blocks {
+        let start = [block / layout.blocks(), block % layout.blocks()];
         for y in (region.rows().begin()..region.rows().end()).step_by(together) {
             let at = [y, region.cols().begin()];
             copy_row(places, start, at, width * together, input, &mut memory, &mut buffer);

@@ -3,7 +3,7 @@
 use tiled_exec::{ConstantSource, IoError, MemorySink, MemorySource, Sink, SliceSink, Source};
 use tiled_tensor::{Element, Tensor};
 
-use crate::windows::{check_source, numbered, tiles, whole, write_tiles};
+use crate::windows::{check_source, numbered, tiles, whole, write_tiles, write_tiles_from};
 
 const SHAPE: [usize; 4] = [2, 3, 7, 5];
 
@@ -75,20 +75,29 @@ fn a_memory_sink_hands_back_the_tensor() {
 #[test]
 fn threads_share_the_copy_of_a_large_region() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-    // one tall, one wide: parts are rows, or columns
-    for (shape, tile) in [([2, 20, 130, 71], [130, 70]), ([2, 20, 11, 800], [10, 790])] {
+    // few blocks and many rows, few rows, whole rows that follow one another, many planes of a few elements
+    let cases = [
+        ([1, 3, 330, 281], [329, 280]),
+        ([2, 20, 11, 800], [10, 790]),
+        ([2, 36, 120, 70], [60, 70]),
+        ([9, 700, 7, 7], [7, 7]),
+    ];
+    for (shape, tile) in cases {
         let [_, channels, height, width] = shape;
         let tensor = numbered::<f32>(shape);
-        let sink = MemorySink::new(shape).unwrap();
-        pool.install(|| write_tiles(&sink, &tensor, tile));
-        assert!(sink.into_tensor().data() == tensor.data(), "{shape:?}");
+        // windows of all kinds
+        for first in 0..9 {
+            let sink = MemorySink::new(shape).unwrap();
+            pool.install(|| write_tiles_from(&sink, &tensor, tile, first));
+            assert!(sink.into_tensor().data() == tensor.data(), "{shape:?}, window {first}");
+        }
         // contiguous, with gaps after the rows, and pixels apart
         for (row_stride, step) in [(width, 1), (width + 3, 1), (2 * width, 2)] {
             let plane = height * row_stride;
             let strides = [channels * plane, plane, row_stride, step].map(usize::cast_signed);
-            let mut data = vec![-1.0; 2 * channels * plane];
+            let mut data = vec![-1.0; shape[0] * channels * plane];
             let sink = SliceSink::with_strides(&mut data, shape, 0, strides).unwrap();
-            pool.install(|| write_tiles(&sink, &tensor, tile));
+            pool.install(|| write_tiles_from(&sink, &tensor, tile, 8));
             sink.finish().unwrap();
             let rows = data.chunks(row_stride).flat_map(|row| row.iter().step_by(step).take(width));
             assert!(rows.eq(tensor.data()), "{shape:?}, rows of {row_stride} by steps of {step}");

@@ -106,9 +106,19 @@ pub(crate) fn check_source<T: Element>(source: &dyn Source<T>, expected: &Tensor
 
 /// Writes every tile of the tensor, in a shuffled order and from every kind of window in turn.
 pub(crate) fn write_tiles<T: Element>(sink: &dyn Sink<T>, tensor: &Tensor<T>, tile: [i64; 2]) {
+    write_tiles_from(sink, tensor, tile, 0);
+}
+
+/// The same, the first region from the window of this turn.
+pub(crate) fn write_tiles_from<T: Element>(
+    sink: &dyn Sink<T>,
+    tensor: &Tensor<T>,
+    tile: [i64; 2],
+    first: usize,
+) {
     let shape = tensor.shape();
     assert_eq!(sink.shape(), shape);
-    for (turn, tile) in tiles(shape, tile).into_iter().enumerate() {
+    for (turn, tile) in (first..).zip(tiles(shape, tile)) {
         let layouts = layouts(shape, tile);
         let layout = layouts[turn % layouts.len()];
         sink.write(tile, &View::new(&window(tensor, layout), layout)).unwrap();
