@@ -169,7 +169,7 @@ impl<O: std::fmt::Debug, T> std::fmt::Debug for SharedTensor<O, T> {
     }
 }
 
-// SAFETY: the elements are reached through parts alone, whose regions are disjoint while they live; the
+// SAFETY: the elements are reached through parts alone, whose claims are disjoint while they live; the
 // elements are plain floats.
 unsafe impl<O: Sync, T: Element> Sync for SharedTensor<O, T> {}
 // SAFETY: as above; nothing is bound to a thread.
@@ -202,22 +202,20 @@ impl<T: Element> PartMut<'_, T> {
         &self.layout
     }
 
-    /// The region that may be written.
+    /// The region that may be written, in the planes that it was claimed for.
     #[must_use]
     pub const fn region(&self) -> Region<2> {
         self.claim.region
     }
 
-    /// The planes that may be written: channels, those of all images counted.
-    #[must_use]
-    pub const fn planes(&self) -> &Range<usize> {
-        &self.claim.planes
-    }
-
-    /// The storage of the window: valid for its length, but only the elements of [`PartMut::region`] in
-    /// [`PartMut::planes`] may be touched.
+    /// The storage of the window: valid for its length, but only the elements of [`PartMut::region`] may be touched.
+    ///
+    /// # Panics
+    /// Where the part has some planes alone.
     #[must_use]
     pub const fn as_mut_ptr(&mut self) -> *mut T {
+        let Range { start, end } = self.claim.planes;
+        assert!(start == 0 && end == planes(&self.layout), "a part of some planes alone");
         self.start
     }
 
@@ -335,6 +333,13 @@ mod tests {
             tensor.into_tensor().data()[12..],
             [1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0, 0.0]
         );
+    }
+
+    #[test]
+    #[should_panic(expected = "some planes alone")]
+    fn a_part_of_some_planes_gives_out_no_pointer() {
+        let tensor = SharedTensor::from(Tensor::<f32>::zeros([2, 3, 2, 2]).unwrap());
+        let _ = tensor.claim_planes(region([0, 2], [0, 2]), 1..6).as_mut_ptr();
     }
 
     #[test]
