@@ -115,57 +115,144 @@ pub(super) unsafe fn run_rows<S: Simd>(rows: Rows<'_, S::E>, [count, vectors]: [
     }
 }
 
-/// Sums of a few input planes, at [`TAPS`] neighbouring taps, times gradients over neighbouring pixels.
+/// Sums of input channels at the taps of a [`Chain`](super::dense::Chain) times gradients over the pixels of some lines,
+/// one line after another. Tap t reads for pixel p the column `p + t`, a stride apart: an input is broadcast once for all
+/// taps, whose pixels lie side by side, and so a gradient is loaded once for all of them.
 ///
 /// # Safety
-/// As for [`Rows`], with inputs readable for two more columns; sums of channel c at tap t lie `t·tap_sums + c` times
-/// `V` vectors from the first.
-pub(super) struct PlaneTile<'a, E, const C: usize, const V: usize> {
-    pub(super) rows: Rows<'a, E>,
+/// There are as many pixels as taps, or more. In each line `x` is readable at `x_offset + r·row_step + j·pixel_step` for
+/// column `columns[0] + j` before `columns[1]` (a row step of one where inputs are blocked), `gradients` for a vector at
+/// `gradient_offset + v·vector_step + p·gradient_step`; `sums` is valid for a vector at `t·tap_sums + r·row_sums + v·S::LANES` and nothing
+/// else uses it.
+#[derive(Clone, Copy)]
+pub(super) struct Chained<'a, E> {
+    pub(super) lines: &'a [Line<E>],
+    pub(super) x_offset: usize,
+    pub(super) row_step: usize,
+    pub(super) pixel_step: usize,
+    pub(super) gradient_offset: usize,
+    pub(super) gradient_step: usize,
+    pub(super) vector_step: usize,
+    pub(super) pixels: usize,
+    /// The columns inside the image, of those that the taps read; the first is what tap 0 reads for pixel 0.
+    pub(super) columns: [usize; 2],
+    pub(super) sums: *mut E,
+    pub(super) row_sums: usize,
     pub(super) tap_sums: usize,
 }
 
-/// Neighbouring taps that share the gradients of [`PlaneTile`].
-pub(super) const TAPS: usize = 3;
+/// [`Chained`] for `R` input channels by `V` vectors of output channels by `T` taps.
+struct ChainTile<'a, E, const R: usize, const V: usize, const T: usize, const BLOCKED: bool>(Chained<'a, E>);
 
-impl<E: Element, const C: usize, const V: usize> Micro<E> for PlaneTile<'_, E, C, V> {
+impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: bool> Micro<E>
+    for ChainTile<'_, E, R, V, T, BLOCKED>
+{
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self) {
-        let rows = self.rows;
+        const { assert!(R <= 8 && V <= 2 && (T == 2 || T == 3), "spelled out below") };
+        let chained = self.0;
+        let row_step = if BLOCKED { 1 } else { chained.row_step };
+        let [begin, end] = chained.columns;
+        let at = |r: usize, t: usize, v: usize| {
+            chained.sums.wrapping_add(t * chained.tap_sums + r * chained.row_sums + v * S::LANES)
+        };
         // SAFETY: as the type asks.
         unsafe {
-            let mut sums = [[[S::splat(E::ZERO); V]; TAPS]; C];
-            for (c, sums) in sums.iter_mut().enumerate() {
+            let mut sums = [[[S::splat(E::ZERO); V]; T]; R];
+            for (r, sums) in sums.iter_mut().enumerate() {
                 for (t, sums) in sums.iter_mut().enumerate() {
                     for (v, sum) in sums.iter_mut().enumerate() {
-                        *sum = S::load(rows.sums.add(((t * self.tap_sums + c) * V + v) * S::LANES));
+                        *sum = S::load(at(r, t, v));
                     }
                 }
             }
-            for line in rows.lines {
-                let mut x = line.x.wrapping_add(rows.x_offset);
-                let mut gradients = line.gradients.wrapping_add(rows.gradient_offset);
-                for _ in 0..rows.pixels {
-                    let mut vectors = [S::splat(E::ZERO); V];
-                    for (v, vector) in vectors.iter_mut().enumerate() {
-                        *vector = S::load(gradients.add(v * rows.vector_step));
-                    }
-                    for (c, sums) in sums.iter_mut().enumerate() {
-                        for (t, sums) in sums.iter_mut().enumerate() {
-                            let value = S::splat(*x.add(c * rows.row_step + t));
-                            for (sum, vector) in sums.iter_mut().zip(vectors) {
-                                *sum = S::mul_add(value, vector, *sum);
-                            }
+            for line in chained.lines {
+                let mut x = line.x.wrapping_add(chained.x_offset);
+                // spelled out, because the compiler keeps sums in memory that it does not see to be distinct
+                macro_rules! gradients {
+                    ($pixel:expr) => {{
+                        let start = line
+                            .gradients
+                            .wrapping_add(chained.gradient_offset + $pixel * chained.gradient_step);
+                        [S::load(start), S::load(start.wrapping_add((V - 1) * chained.vector_step))]
+                    }};
+                }
+                macro_rules! multiply_add {
+                    ($value:ident, $gradients:ident, $r:literal, $t:literal) => {
+                        let sums = &mut sums[$r % R][$t % T];
+                        sums[0] = S::mul_add($value, $gradients[0], sums[0]);
+                        if V > 1 {
+                            sums[1 % V] = S::mul_add($value, $gradients[1], sums[1 % V]);
                         }
+                    };
+                }
+                macro_rules! tap {
+                    ($gradients:ident, $t:literal, $($r:literal)*) => {
+                        $(if $r < R {
+                            let value = S::splat(*x.wrapping_add($r * row_step));
+                            multiply_add!(value, $gradients, $r, $t);
+                        })*
+                    };
+                }
+                macro_rules! column {
+                    ($first:ident, $second:ident, $third:ident, $($r:literal)*) => {
+                        $(if $r < R {
+                            let value = S::splat(*x.wrapping_add($r * row_step));
+                            multiply_add!(value, $first, $r, 0);
+                            multiply_add!(value, $second, $r, 1);
+                            if T > 2 {
+                                multiply_add!(value, $third, $r, 2);
+                            }
+                        })*
+                        x = x.wrapping_add(chained.pixel_step);
+                    };
+                }
+                // a column that not all taps read
+                macro_rules! some_taps {
+                    ($q:ident, $($t:literal)*) => {
+                        // pixels before the first wrap round
+                        $(if $t < T && $q.wrapping_sub($t) < chained.pixels {
+                            let gradients = gradients!($q - $t);
+                            tap!(gradients, $t, 0 1 2 3 4 5 6 7);
+                        })*
+                        x = x.wrapping_add(chained.pixel_step);
+                    };
+                }
+                let mut q = begin;
+                while q < end.min(T - 1) {
+                    some_taps!(q, 0 1 2);
+                    q += 1;
+                }
+                let all = end.min(chained.pixels);
+                if q < all {
+                    // the gradients of the pixels before
+                    let mut second = gradients!(q - 1);
+                    let mut third = if T > 2 { gradients!(q - 2) } else { second };
+                    while q + 3 <= all {
+                        let first = gradients!(q);
+                        column!(first, second, third, 0 1 2 3 4 5 6 7);
+                        third = gradients!(q + 1);
+                        column!(third, first, second, 0 1 2 3 4 5 6 7);
+                        second = gradients!(q + 2);
+                        column!(second, third, first, 0 1 2 3 4 5 6 7);
+                        q += 3;
                     }
-                    x = x.wrapping_add(rows.pixel_step);
-                    gradients = gradients.wrapping_add(rows.gradient_step);
+                    while q < all {
+                        let first = gradients!(q);
+                        column!(first, second, third, 0 1 2 3 4 5 6 7);
+                        (second, third) = (first, second);
+                        q += 1;
+                    }
+                }
+                while q < end {
+                    some_taps!(q, 0 1 2);
+                    q += 1;
                 }
             }
-            for (c, sums) in sums.iter().enumerate() {
+            for (r, sums) in sums.iter().enumerate() {
                 for (t, sums) in sums.iter().enumerate() {
                     for (v, sum) in sums.iter().enumerate() {
-                        S::store(rows.sums.add(((t * self.tap_sums + c) * V + v) * S::LANES), *sum);
+                        S::store(at(r, t, v), *sum);
                     }
                 }
             }
@@ -173,31 +260,41 @@ impl<E: Element, const C: usize, const V: usize> Micro<E> for PlaneTile<'_, E, C
     }
 }
 
-/// Runs a [`PlaneTile`] of `count` channels, at most four.
-///
+/// The input channels of the highest tile of a chain with this many vectors that fits `left`.
+pub(super) fn chain_height<S: Simd>(left: usize, vectors: usize) -> usize {
+    let highest = S::WEIGHT_TILE / vectors;
+    [8, 4, 3, 2].into_iter().find(|&height| height <= left.min(highest)).unwrap_or(1)
+}
+
 /// # Safety
-/// As for [`PlaneTile`] with this many channels and vectors.
-pub(super) unsafe fn run_planes<S: Simd>(
-    rows: Rows<'_, S::E>,
-    [count, vectors]: [usize; 2],
-    tap_sums: usize,
+/// As for [`Chained`] with this many input channels, one of [`chain_height`], vectors and taps.
+pub(super) unsafe fn run_chain<S: Simd>(
+    chained: Chained<'_, S::E>,
+    [count, vectors, taps]: [usize; 3],
+    blocked: bool,
 ) {
     macro_rules! tile {
-        ($channels:literal, $vectors:literal) => {
+        ($rows:literal, $vectors:literal, $taps:literal) => {
             // SAFETY: passed on to the caller.
-            unsafe { S::call(PlaneTile::<_, $channels, $vectors> { rows, tap_sums }) }
+            unsafe {
+                if blocked {
+                    S::call(ChainTile::<_, $rows, $vectors, $taps, true>(chained))
+                } else {
+                    S::call(ChainTile::<_, $rows, $vectors, $taps, false>(chained))
+                }
+            }
         };
     }
-    match (count, vectors) {
-        (1, 1) => tile!(1, 1),
-        (2, 1) => tile!(2, 1),
-        (3, 1) => tile!(3, 1),
-        (_, 1) => tile!(4, 1),
-        (1, _) => tile!(1, 2),
-        (2, _) => tile!(2, 2),
-        (3, _) => tile!(3, 2),
-        (_, _) => tile!(4, 2),
+    macro_rules! tiles {
+        ($($rows:literal $vectors:literal),*) => {
+            match (count, vectors, taps) {
+                $(($rows, $vectors, 2) if $rows * $vectors <= S::WEIGHT_TILE => tile!($rows, $vectors, 2),
+                  ($rows, $vectors, 3) if $rows * $vectors <= S::WEIGHT_TILE => tile!($rows, $vectors, 3),)*
+                _ => unreachable!("no tiles of {count} rows by {vectors} vectors at {taps} taps"),
+            }
+        };
     }
+    tiles!(1 1, 2 1, 3 1, 4 1, 8 1, 1 2, 2 2, 3 2, 4 2);
 }
 
 /// One vector of sums of permuted inputs times gradients over neighbouring pixels.

@@ -9,9 +9,10 @@ use tiled_geometry::{Interval, Region};
 use tiled_tensor::{Element, View};
 
 use super::class::{Class, index, signed};
+use super::dense::Chain;
 use super::dot;
 use super::problem::{Path, Problem};
-use super::rows::{LaneRow, Line, PixelRow, Rows, TAPS, height, run_planes, run_rows};
+use super::rows::{Chained, LaneRow, Line, PixelRow, Rows, chain_height, height, run_chain, run_rows};
 use super::share;
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
@@ -271,7 +272,7 @@ impl<T: Element> Reduce<'_, T> {
         let sums = self.values.0.cast::<S::E>().wrapping_add(run.sums);
         // channels of a tap over some pixels, whose columns are inside the image
         let rows = |c: usize, tap: usize, pixels: Interval| Rows {
-            lines: &[],
+            lines,
             x_offset: c * channel_step
                 + index(self.column(tap, pixels.begin()) - layout.cols().begin()) * layout.block(),
             row_step: layout.block_stride(),
@@ -282,57 +283,63 @@ impl<T: Element> Reduce<'_, T> {
             pixels: index(pixels.len()),
             sums: sums.wrapping_add((tap * run.len + c) * vectors * S::LANES),
         };
-        let each = |lines: &[Line<S::E>], tap: usize, pixels: Interval| {
+        let each = |tap: usize| {
+            let pixels = self.columns(segment, tap);
             if !pixels.is_empty() {
                 let mut c = a;
                 while c < b {
                     let count = height::<S>(b - c, vectors);
-                    let rows = Rows { lines, ..rows(c, tap, pixels) };
                     // SAFETY: `check` holds the windows; the rows of sums are this thread's own.
-                    unsafe { run_rows::<S>(rows, [count, vectors], blocked) };
+                    unsafe { run_rows::<S>(rows(c, tap, pixels), [count, vectors], blocked) };
                     c += count;
                 }
             }
         };
-        // as many sums as registers hold; four divide the channels of a block
-        let planes = match (S::TILE > 6, vectors) {
-            (true, _) => 4,
-            (false, 1) => 3,
-            (false, _) => 2,
-        };
-        let neighbours = !blocked && self.classes[1].offset_step == 1;
-        let mut tap = 0;
-        while tap < cols {
-            if !neighbours || tap + TAPS > cols {
-                each(lines, tap, self.columns(segment, tap));
-                tap += 1;
+        if self.classes[1].offset_step != 1 {
+            return (0..cols).for_each(|tap| each(tap));
+        }
+        let stride = self.classes[1].input_step;
+        // the gradients of a pair for three taps are six registers, too many where there are sixteen
+        let abreast = if S::SHARED_TILES[1] > 0 { vectors } else { 1 };
+        for chain in Chain::all(cols, index(stride)) {
+            let Chain { first, taps } = chain;
+            if taps == 1 || index(segment.cols.len()) < taps {
+                (0..taps).for_each(|t| each(first + t * index(stride)));
                 continue;
             }
-            // all taps over the pixels they share, each over those before and after
-            let taps = tap..tap + TAPS;
-            let (first, last) = (self.columns(segment, tap), self.columns(segment, tap + TAPS - 1));
-            let shared = first.intersect(last);
-            let ends = |t: usize| {
-                let own = self.columns(segment, t);
-                if shared.is_empty() {
-                    return (own, Interval::EMPTY);
-                }
-                (Interval::new(own.begin(), shared.begin()), Interval::new(shared.end(), own.end()))
-            };
-            let has_ends = taps.clone().any(|t| ends(t) != (Interval::EMPTY, Interval::EMPTY));
-            // a line is finished before the next begins
-            for lines in lines.chunks(if has_ends { 1 } else { MAX_LINES }) {
-                taps.clone().for_each(|t| each(lines, t, ends(t).0));
-                if !shared.is_empty() {
-                    for c in (a..b).step_by(planes) {
-                        let rows = Rows { lines, ..rows(c, tap, shared) };
-                        // SAFETY: as above; all taps of the shared pixels are inside the image.
-                        unsafe { run_planes::<S>(rows, [(b - c).min(planes), vectors], run.len) };
-                    }
-                }
-                taps.clone().for_each(|t| each(lines, t, ends(t).1));
+            let pixels = index(segment.cols.len());
+            let origin = self.column(first, segment.cols.begin());
+            let columns = [0, self.problem.extents[1]].map(|col| {
+                index(((col - origin + stride - 1).div_euclid(stride)).max(0)).min(pixels + taps - 1)
+            });
+            if columns[0] >= columns[1] {
+                continue;
             }
-            tap += TAPS;
+            let col = index(origin + signed(columns[0]) * stride - layout.cols().begin());
+            for v in (0..vectors).step_by(abreast) {
+                let mut c = a;
+                while c < b {
+                    let count = chain_height::<S>(b - c, abreast);
+                    let chained = Chained {
+                        lines,
+                        x_offset: c * channel_step + col * layout.block(),
+                        row_step: layout.block_stride(),
+                        pixel_step: index(stride) * layout.block(),
+                        gradient_offset: v * gradients.vector_step,
+                        gradient_step: gradients.step,
+                        vector_step: gradients.vector_step,
+                        pixels,
+                        columns,
+                        sums: sums.wrapping_add(((first * run.len + c) * vectors + v) * S::LANES),
+                        row_sums: vectors * S::LANES,
+                        tap_sums: index(stride) * run.len * vectors * S::LANES,
+                    };
+                    // SAFETY: `check` holds the windows; the columns are inside the image; the sums are this thread's
+                    // own.
+                    unsafe { run_chain::<S>(chained, [count, abreast, taps], blocked) };
+                    c += count;
+                }
+            }
         }
     }
 
