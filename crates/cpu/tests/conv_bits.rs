@@ -462,6 +462,113 @@ fn gradient_for_the_weights_agrees_with_naive_loops_for_every_cut() {
     }
 }
 
+/// Rows of pixels of all lengths that matter to tiles of taps and pixels, by pads on either side, strides and kernels.
+fn rows_of_pixels() -> impl Iterator<Item = Axis> {
+    let widths = [1, 2, 3, 4, 9, 127, 128, 129, 130, 131, 255, 258];
+    let strides = [1, 2, 3];
+    let kernels = [2, 3, 4, 5, 7];
+    widths.into_iter().flat_map(move |width| {
+        strides.into_iter().flat_map(move |stride| {
+            kernels.into_iter().flat_map(move |kernel| {
+                let pads = [[0, 0], [kernel / 2; 2], [kernel - 1, 0], [0, kernel + 1], [kernel + 1, 1]];
+                pads.map(|[before, after]| [width * stride, kernel, stride, 1, before, after])
+            })
+        })
+    })
+}
+
+/// The same on whole numbers, whose sums are exact in any order: one product too many or too few is seen.
+fn check_weight_of_integers<T: Element>(case: &Case, parts: [i64; 2]) {
+    let conv = &case.conv;
+    let integers = |shape, seed| {
+        let mut whole = Whole::random::<T>(shape, seed);
+        whole.values.iter_mut().for_each(|value| *value = (*value * 4.0).round());
+        whole
+    };
+    let x = integers(extents(conv.input, case.batch, conv.in_channels), 11);
+    let gy = integers(extents(conv.output, case.batch, conv.out_channels), 13);
+    let mut expected = vec![0.0; conv.weight_len()];
+    for n in 0..case.batch {
+        for_each_product(conv, |weight, o, c, [y, z], [i, j]| {
+            expected[weight] += gy.get(n, o, y, z) * x.get(n, c, i, j);
+        });
+    }
+    let cut = |axis: usize, part: i64| conv.output[axis] * part / parts[axis];
+    let shares: Vec<Region<2>> = (0..parts[0])
+        .flat_map(|y| (0..parts[1]).map(move |x| [y, x]))
+        .map(|place| Region::new([0, 1].map(|i| Interval::new(cut(i, place[i]), cut(i, place[i] + 1)))))
+        .filter(|share| !share.is_empty())
+        .collect();
+    let reduction = Reduction::ConvWeight(*conv);
+    for backend in isas() {
+        for blocked in [[true, true], [false, true], [true, false], [false, false]] {
+            let block = |channels, blocked| if blocked { Backend::<T>::block(&backend, channels) } else { 1 };
+            let mut partial = Backend::<T>::partial(&backend, &reduction, case.batch, conv.in_channels);
+            for share in shares.iter().copied() {
+                let need = Region::new([0, 1].map(|i| {
+                    conv.windows[i].receptive(share.axis(i)).intersect(Interval::whole(conv.input[i]))
+                }));
+                let ring = |region: Region<2>| usize::try_from(region.rows().len()).unwrap() + 1;
+                let (x, x_layout) = x.window::<T>(block(conv.in_channels, blocked[0]), need, ring(need));
+                let (gy, gy_layout) =
+                    gy.window::<T>(block(conv.out_channels, blocked[1]), share, ring(share));
+                let inputs = [View::new(&x, x_layout), View::new(&gy, gy_layout)];
+                backend.reduce(&reduction, &[], &inputs, share, &mut partial);
+            }
+            let Partial::Values(values) = &partial else { panic!("sums expected") };
+            let mut result = vec![T::from_f64(f64::NAN); conv.weight_len()];
+            backend.unpack(&reduction, values, &mut result);
+            let wrong = result.iter().zip(&expected).position(|(got, want)| got.to_f64() != *want);
+            let name = Backend::<T>::name(&backend);
+            assert_eq!(wrong, None, "{case:?} in {parts:?} parts on {name}, blocks {blocked:?}");
+        }
+    }
+}
+
+#[test]
+fn gradient_for_the_weights_is_exact_on_integers_for_every_row_of_pixels() {
+    let channels = [
+        [3, 16],
+        [16, 16],
+        [5, 20],
+        [3, 32],
+        [1, 16],
+        [17, 33],
+        [2, 40],
+        [35, 32],
+        [33, 17],
+        [1, 40],
+        [8, 48],
+    ];
+    let mut seen = 0;
+    for (i, cols) in rows_of_pixels().enumerate() {
+        let [width, kernel, stride, _, before, after] = cols;
+        if width + before + after < kernel {
+            continue;
+        }
+        let rows = if i % 3 == 0 { [3, 3, 1, 1, 0, 2] } else { [4, 2, stride, 1, 1, 1] };
+        let case = case(1 + i % 2, channels[i % channels.len()], 1, [rows, cols]);
+        let parts = [[1, 1], [2, 1], [1, 3], [3, 2]][i % 4];
+        check_weight_of_integers::<f32>(&case, parts);
+        if i % 5 == 0 {
+            check_weight_of_integers::<f64>(&case, parts);
+        }
+        seen += 1;
+    }
+    assert!(seen > 800, "{seen} rows");
+}
+
+#[test]
+fn gradient_for_the_weights_of_padding_alone_is_nothing() {
+    // the second of three rows of outputs reads the image, its columns in part
+    for channels in [[16, 16], [3, 32], [16, 3]] {
+        let case = case(1, channels, 1, [[1, 2, 3, 1, 3, 4], [9, 3, 1, 1, 2, 2]]);
+        for parts in [[1, 1], [3, 1], [3, 11]] {
+            check_weight_of_integers::<f32>(&case, parts);
+        }
+    }
+}
+
 #[test]
 fn bits_do_not_depend_on_the_number_of_threads() {
     let pool = |threads| ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

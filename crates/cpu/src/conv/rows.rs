@@ -116,14 +116,14 @@ pub(super) unsafe fn run_rows<S: Simd>(rows: Rows<'_, S::E>, [count, vectors]: [
 }
 
 /// Sums of input channels at the taps of a [`Chain`](super::dense::Chain) times gradients over the pixels of some lines,
-/// one line after another. Tap t reads for pixel p the column `p + t`, a stride apart: an input is broadcast once for all
-/// taps, whose pixels lie side by side, and so a gradient is loaded once for all of them.
+/// one line after another. Tap t reads column `p + t` for pixel p, in steps of the stride. So the pixels whose taps read
+/// a column lie side by side: it is broadcast once for all taps, and a gradient is loaded once for all of them.
 ///
 /// # Safety
-/// There are as many pixels as taps, or more. In each line `x` is readable at `x_offset + r·row_step + j·pixel_step` for
-/// column `columns[0] + j` before `columns[1]` (a row step of one where inputs are blocked), `gradients` for a vector at
-/// `gradient_offset + v·vector_step + p·gradient_step`; `sums` is valid for a vector at `t·tap_sums + r·row_sums + v·S::LANES` and nothing
-/// else uses it.
+/// There are as many pixels as taps, or more, and `columns[1]` is at most `pixels + taps − 1`. In each line `x` is readable
+/// at `x_offset + r·row_step + j·pixel_step` for columns `columns[0] + j` before `columns[1]` (a row step of one where
+/// inputs are blocked), `gradients` for a vector at `gradient_offset + v·vector_step + p·gradient_step`; `sums` is valid
+/// for a vector at `t·tap_sums + r·row_sums + v·S::LANES` and nothing else uses it.
 #[derive(Clone, Copy)]
 pub(super) struct Chained<'a, E> {
     pub(super) lines: &'a [Line<E>],
@@ -134,7 +134,7 @@ pub(super) struct Chained<'a, E> {
     pub(super) gradient_step: usize,
     pub(super) vector_step: usize,
     pub(super) pixels: usize,
-    /// The columns inside the image, of those that the taps read; the first is what tap 0 reads for pixel 0.
+    /// The columns that lie inside the image: the first and the end, counted from what tap 0 reads for pixel 0.
     pub(super) columns: [usize; 2],
     pub(super) sums: *mut E,
     pub(super) row_sums: usize,

@@ -250,7 +250,9 @@ impl<T: Element> Reduce<'_, T> {
                     len,
                     vectors,
                 };
-                self.run_lines::<S>(&segments[0], &lines[..count], &gradients[0], &run);
+                if count > 0 {
+                    self.run_lines::<S>(&segments[0], &lines[..count], &gradients[0], &run);
+                }
             }
         }
     }
@@ -299,8 +301,10 @@ impl<T: Element> Reduce<'_, T> {
             return (0..cols).for_each(|tap| each(tap));
         }
         let stride = self.classes[1].input_step;
-        // the gradients of a pair for three taps are six registers, too many where there are sixteen
-        let abreast = if S::SHARED_TILES[1] > 0 { vectors } else { 1 };
+        // the gradients of a pair for three taps are six registers: of sixteen they leave enough for one channel alone
+        let abreast = if S::SHARED_TILES[1] > 0 || b - a == 1 { vectors } else { 1 };
+        // planes may lie so that they share a set of the first level cache
+        let highest = if blocked { b - a } else { (b - a).min(4) };
         for chain in Chain::all(cols, index(stride)) {
             let Chain { first, taps } = chain;
             if taps == 1 || index(segment.cols.len()) < taps {
@@ -319,7 +323,7 @@ impl<T: Element> Reduce<'_, T> {
             for v in (0..vectors).step_by(abreast) {
                 let mut c = a;
                 while c < b {
-                    let count = chain_height::<S>(b - c, abreast);
+                    let count = chain_height::<S>(highest.min(b - c), abreast);
                     let chained = Chained {
                         lines,
                         x_offset: c * channel_step + col * layout.block(),
