@@ -256,6 +256,9 @@ impl Problem {
             Sharing::None => cols.taps,
             _ => usize::try_from(cols.input_step).unwrap_or(1),
         };
+        // from one output of a group to the next
+        let [kh, kw] = self.conv.kernel();
+        let step = kh * kw * if self.transposed { 1 } else { self.in_group };
         for group in 0..self.groups {
             for first in (0..self.vectors()).step_by(abreast) {
                 let width = (self.vectors() - first).min(abreast) * self.lanes;
@@ -269,9 +272,9 @@ impl Problem {
                         for chain in Chain::all(cols.taps, stride) {
                             for (c, i) in (0..len).flat_map(|c| (0..chain.taps).map(move |i| (c, i))) {
                                 let tap = cols.tap(chain.first + i * stride);
+                                let weight = self.weight(first, begin + c, rows.tap(t), tap);
                                 for o in 0..outputs {
-                                    let weight = self.weight(first + o, begin + c, rows.tap(t), tap);
-                                    visit(start + term * width + o, weight);
+                                    visit(start + term * width + o, weight + o * step);
                                 }
                                 term += 1;
                             }

@@ -178,6 +178,7 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                     }};
                 }
                 macro_rules! multiply_add {
+                    ($value:ident, -, $r:literal, $t:literal) => {};
                     ($value:ident, $gradients:ident, $r:literal, $t:literal) => {
                         let sums = &mut sums[$r % R][$t % T];
                         sums[0] = S::mul_add($value, $gradients[0], sums[0]);
@@ -186,16 +187,9 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                         }
                     };
                 }
-                macro_rules! tap {
-                    ($gradients:ident, $t:literal, $($r:literal)*) => {
-                        $(if $r < R {
-                            let value = S::splat(*x.wrapping_add($r * row_step));
-                            multiply_add!(value, $gradients, $r, $t);
-                        })*
-                    };
-                }
+                // a column, with the gradients of the taps that read it
                 macro_rules! column {
-                    ($first:ident, $second:ident, $third:ident, $($r:literal)*) => {
+                    ($first:tt $second:tt $third:tt, $($r:literal)*) => {
                         $(if $r < R {
                             let value = S::splat(*x.wrapping_add($r * row_step));
                             multiply_add!(value, $first, $r, 0);
@@ -204,49 +198,65 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                                 multiply_add!(value, $third, $r, 2);
                             }
                         })*
-                        x = x.wrapping_add(chained.pixel_step);
                     };
                 }
-                // a column that not all taps read
-                macro_rules! some_taps {
-                    ($q:ident, $($t:literal)*) => {
-                        // pixels before the first wrap round
-                        $(if $t < T && $q.wrapping_sub($t) < chained.pixels {
-                            let gradients = gradients!($q - $t);
-                            tap!(gradients, $t, 0 1 2 3 4 5 6 7);
-                        })*
+                let n = chained.pixels;
+                if begin >= T || end < n {
+                    // wide padding: few columns, of which not all taps read any
+                    for q in begin..end {
+                        if q < n {
+                            let first = gradients!(q);
+                            column!(first - -, 0 1 2 3 4 5 6 7);
+                        }
+                        if (1..=n).contains(&q) {
+                            let second = gradients!(q - 1);
+                            column!(- second -, 0 1 2 3 4 5 6 7);
+                        }
+                        if T > 2 && q >= 2 {
+                            let third = gradients!(q - 2);
+                            column!(- - third, 0 1 2 3 4 5 6 7);
+                        }
                         x = x.wrapping_add(chained.pixel_step);
-                    };
+                    }
+                    continue;
                 }
-                let mut q = begin;
-                while q < end.min(T - 1) {
-                    some_taps!(q, 0 1 2);
+                // the gradients of the pixels before
+                let mut third = gradients!(0);
+                let mut second = if T > 2 { gradients!(1) } else { third };
+                if begin == 0 {
+                    column!(third - -, 0 1 2 3 4 5 6 7);
+                    x = x.wrapping_add(chained.pixel_step);
+                }
+                if T > 2 && begin <= 1 {
+                    column!(second third -, 0 1 2 3 4 5 6 7);
+                    x = x.wrapping_add(chained.pixel_step);
+                }
+                let mut q = T - 1;
+                while q + 3 <= n {
+                    let first = gradients!(q);
+                    column!(first second third, 0 1 2 3 4 5 6 7);
+                    x = x.wrapping_add(chained.pixel_step);
+                    third = gradients!(q + 1);
+                    column!(third first second, 0 1 2 3 4 5 6 7);
+                    x = x.wrapping_add(chained.pixel_step);
+                    second = gradients!(q + 2);
+                    column!(second third first, 0 1 2 3 4 5 6 7);
+                    x = x.wrapping_add(chained.pixel_step);
+                    q += 3;
+                }
+                while q < n {
+                    let first = gradients!(q);
+                    column!(first second third, 0 1 2 3 4 5 6 7);
+                    x = x.wrapping_add(chained.pixel_step);
+                    (second, third) = (first, second);
                     q += 1;
                 }
-                let all = end.min(chained.pixels);
-                if q < all {
-                    // the gradients of the pixels before
-                    let mut second = gradients!(q - 1);
-                    let mut third = if T > 2 { gradients!(q - 2) } else { second };
-                    while q + 3 <= all {
-                        let first = gradients!(q);
-                        column!(first, second, third, 0 1 2 3 4 5 6 7);
-                        third = gradients!(q + 1);
-                        column!(third, first, second, 0 1 2 3 4 5 6 7);
-                        second = gradients!(q + 2);
-                        column!(second, third, first, 0 1 2 3 4 5 6 7);
-                        q += 3;
-                    }
-                    while q < all {
-                        let first = gradients!(q);
-                        column!(first, second, third, 0 1 2 3 4 5 6 7);
-                        (second, third) = (first, second);
-                        q += 1;
-                    }
+                if end > n {
+                    column!(- second third, 0 1 2 3 4 5 6 7);
                 }
-                while q < end {
-                    some_taps!(q, 0 1 2);
-                    q += 1;
+                if end > n + 1 {
+                    x = x.wrapping_add(chained.pixel_step);
+                    column!(- - second, 0 1 2 3 4 5 6 7);
                 }
             }
             for (r, sums) in sums.iter().enumerate() {
