@@ -89,9 +89,7 @@ class Comparison:
             if self.has_peers:
                 self.compare_results()
             self.wait_for_quiet()
-            self.measure_peaks()
             self.take_turns()
-            self.measure_peaks()
         finally:
             for worker in self.workers.values():
                 worker.stop()
@@ -198,7 +196,7 @@ class Comparison:
             worker.stop()
 
     def measure_peaks(self) -> None:
-        """What the instruction set of each engine and the memory reach, with its threads."""
+        """A turn of the loops: what the instruction set of each engine and the memory reach, with its threads."""
         environments = {engine.name: engine.environment for engine in self.workload.engines}
         known: dict[tuple[str, int], Json] = {}
         for name in self.workers:
@@ -208,13 +206,14 @@ class Comparison:
                 worker = Worker(self.program, environments[name])
                 known[key] = worker.ask("peaks", threads=engine["threads"])
                 worker.stop()
-            before = engine.get("peaks", {})
-            engine["peaks"] = {what: max(value, before.get(what, 0.0)) for what, value in known[key].items()}
+            for what, value in known[key].items():
+                engine.setdefault("peaks", {}).setdefault(what, []).append(value)
 
     def take_turns(self) -> None:
         names = list(self.workers)
         for turn in range(self.rounds):
             self.wait_for_quiet()
+            self.measure_peaks()
             shift = turn % len(names) if names else 0
             for name in names[shift:] + names[:shift]:
                 time.sleep(PAUSE_SECONDS)
@@ -222,6 +221,7 @@ class Comparison:
                 engine["seconds"] += self.workers[name].ask("run", repeats=engine["repeats"])["seconds"]
             latest = ", ".join(f"{name} {self.engines[name]['seconds'][-1]:.4g}" for name in names)
             say(f"  round {turn + 1}: {latest}")
+        self.measure_peaks()
         self.others = max(self.others, busy_share())
 
     def wait_for_quiet(self) -> None:

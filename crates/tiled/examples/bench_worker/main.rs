@@ -99,10 +99,14 @@ fn answer<'b>(
             Ok(json!({"seconds": seconds}))
         }
         Request::Save { folder } => loaded(job)?.save(&folder),
-        Request::Peaks { threads } => Ok(json!({
-            "multiply_add_gflops": peaks::multiply_add_gflops(backend.isa(), threads),
-            "copy_gb_per_second": peaks::copy_gb_per_second(threads),
-        })),
+        Request::Peaks { threads } => {
+            let [median, fastest] = peaks::multiply_add_gflops(backend.isa(), threads);
+            Ok(json!({
+                "multiply_add_gflops": median,
+                "fastest_multiply_add_gflops": fastest,
+                "copy_gb_per_second": peaks::copy_gb_per_second(threads),
+            }))
+        }
     }
 }
 

@@ -7,29 +7,30 @@ use std::time::Instant;
 use tiled::prelude::Isa;
 use tiled::tensor::AlignedBuffer;
 
-/// The times that each loop runs.
-const SLICES: usize = 60;
+/// The times that the loop of multiply-adds runs: for half a second in all, as long as a turn of a workload.
+const MULTIPLY_ADD_SLICES: usize = 240;
+/// The times that the loop of copies runs.
+const COPY_SLICES: usize = 60;
 /// The elements that a thread copies: 64 MiB, more than the caches hold.
 const COPIED: usize = 16 << 20;
 
-/// What multiply-adds of f32 in registers reach on all threads together.
-pub(crate) fn multiply_add_gflops(isa: Isa, threads: usize) -> f64 {
+/// What multiply-adds of f32 in registers reach on all threads together: the median and the fastest slice.
+pub(crate) fn multiply_add_gflops(isa: Isa, threads: usize) -> [f64; 2] {
     const ROUNDS: u32 = 1_000_000;
     let lanes = multiply_add(isa, 1);
     let work = 2.0 * f64::from(ROUNDS) * f64::from(CHAINS) * f64::from(lanes) * threads as f64;
-    let seconds = slice_seconds(threads, 0, || {
+    let seconds = slice_seconds::<MULTIPLY_ADD_SLICES, _>(threads, || {
         || {
             multiply_add(isa, ROUNDS);
         }
     });
-    work / seconds / 1e9
+    seconds.map(|seconds| work / seconds / 1e9)
 }
 
-/// What copying reaches on all threads together, bytes read and bytes written counted.
+/// What copying reaches on all threads together, bytes read and bytes written counted: the median.
 pub(crate) fn copy_gb_per_second(threads: usize) -> f64 {
     let bytes = (2 * threads * COPIED * size_of::<f32>()) as f64;
-    // the median, as of workloads: memory is shared with whatever else runs on the machine
-    let seconds = slice_seconds(threads, SLICES / 2, || {
+    let [seconds, _] = slice_seconds::<COPY_SLICES, _>(threads, || {
         let (mut from, mut to) = (AlignedBuffer::new(COPIED), AlignedBuffer::new(COPIED));
         from.fill(1.0_f32);
         to.fill(2.0_f32);
@@ -41,8 +42,11 @@ pub(crate) fn copy_gb_per_second(threads: usize) -> f64 {
     bytes / seconds / 1e9
 }
 
-/// The seconds of the slice of this rank, the fastest being 0. Slices begin together on all threads and end with the last.
-fn slice_seconds<Work: FnMut()>(threads: usize, rank: usize, prepare: impl Fn() -> Work + Sync) -> f64 {
+/// The seconds of the median and of the fastest slice. Slices begin together on all threads and end with the last.
+fn slice_seconds<const SLICES: usize, Work: FnMut()>(
+    threads: usize,
+    prepare: impl Fn() -> Work + Sync,
+) -> [f64; 2] {
     let barrier = Barrier::new(threads);
     let measure = || {
         let mut work = prepare();
@@ -55,11 +59,12 @@ fn slice_seconds<Work: FnMut()>(threads: usize, rank: usize, prepare: impl Fn() 
             *slice = start.elapsed().as_secs_f64();
         }
         slices.sort_by(f64::total_cmp);
-        slices[rank]
+        [slices[SLICES / 2], slices[0]]
     };
     std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(measure)).collect();
-        running.into_iter().map(|thread| thread.join().expect("the loop does not panic")).fold(0.0, f64::max)
+        let slowest = |a: [f64; 2], b: [f64; 2]| [a[0].max(b[0]), a[1].max(b[1])];
+        running.into_iter().map(|thread| thread.join().expect("the loop does not panic")).fold([0.0; 2], slowest)
     })
 }
 
