@@ -221,6 +221,7 @@ class Comparison:
                 engine["seconds"] += self.workers[name].ask("run", repeats=engine["repeats"])["seconds"]
             latest = ", ".join(f"{name} {self.engines[name]['seconds'][-1]:.4g}" for name in names)
             say(f"  round {turn + 1}: {latest}")
+        time.sleep(PAUSE_SECONDS)
         self.measure_peaks()
         self.others = max(self.others, busy_share())
 

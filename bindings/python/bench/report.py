@@ -32,10 +32,10 @@ METHOD = """\
   before, without the input, the output and the gradient of the input. For the peers the model is loaded and
   compiled before; for tiled the plan and the memory of the executor count.
 - GFLOP/s count the multiply-adds of convolutions and linear layers, times two: once for inference, twice for
-  the gradients alone, three times for a training step. They are compared with a loop of multiply-adds in registers,
-  the bandwidth with a loop of copies of 64 MiB a thread, bytes read and bytes written. Both run on all threads and
-  take their turns beside the engines, and their medians count, as the engines' do: clock and memory are shared with what
-  else runs on the host. The share of the fastest slice of the multiply-adds, of 2 ms, is shown beside it.
+  the gradients alone, three times for a training step. The peak is a loop of multiply-adds in registers, the
+  bandwidth a loop of copies of 64 MiB a thread, bytes read and bytes written. Both run on as many threads as the
+  engine, before each round and after the last, and their medians count, as the engines' do: clock and memory are
+  shared with what else runs on the host. Bars name the share of the fastest slice of the multiply-adds, of 2 ms, too.
   Winograd's filtering does fewer multiplications than are counted, and may exceed the peak.
 - A training step gives the output, and the gradients of its sum with respect to the input and all parameters.
 - Agreement: outputs differ from those of torch NCHW by at most {output:.0e} of the largest element, gradients

@@ -547,10 +547,10 @@ fn gradient_for_the_weights_is_exact_on_integers_for_every_row_of_pixels() {
             continue;
         }
         let rows = if i % 3 == 0 { [3, 3, 1, 1, 0, 2] } else { [4, 2, stride, 1, 1, 1] };
-        let case = case(1 + i % 2, channels[i % channels.len()], 1, [rows, cols]);
+        let case = case(1 + i / 4 % 2, channels[i % channels.len()], 1, [rows, cols]);
         let parts = [[1, 1], [2, 1], [1, 3], [3, 2]][i % 4];
         check_weight_of_integers::<f32>(&case, parts);
-        if i % 5 == 0 {
+        if i % 7 == 0 {
             check_weight_of_integers::<f64>(&case, parts);
         }
         seen += 1;

@@ -201,8 +201,8 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                     };
                 }
                 let n = chained.pixels;
-                if begin >= T || end < n {
-                    // wide padding: few columns, of which not all taps read any
+                if begin >= n || end < T {
+                    // padding is nearly all that the row reads
                     for q in begin..end {
                         if q < n {
                             let first = gradients!(q);
@@ -220,9 +220,10 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                     }
                     continue;
                 }
+                let mut q = begin.max(T - 1);
                 // the gradients of the pixels before
-                let mut third = gradients!(0);
-                let mut second = if T > 2 { gradients!(1) } else { third };
+                let mut second = gradients!(q - 1);
+                let mut third = if T > 2 { gradients!(q - 2) } else { second };
                 if begin == 0 {
                     column!(third - -, 0 1 2 3 4 5 6 7);
                     x = x.wrapping_add(chained.pixel_step);
@@ -231,8 +232,8 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                     column!(second third -, 0 1 2 3 4 5 6 7);
                     x = x.wrapping_add(chained.pixel_step);
                 }
-                let mut q = T - 1;
-                while q + 3 <= n {
+                let all = end.min(n);
+                while q + 3 <= all {
                     let first = gradients!(q);
                     column!(first second third, 0 1 2 3 4 5 6 7);
                     x = x.wrapping_add(chained.pixel_step);
@@ -244,7 +245,7 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                     x = x.wrapping_add(chained.pixel_step);
                     q += 3;
                 }
-                while q < n {
+                while q < all {
                     let first = gradients!(q);
                     column!(first second third, 0 1 2 3 4 5 6 7);
                     x = x.wrapping_add(chained.pixel_step);

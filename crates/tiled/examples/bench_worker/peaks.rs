@@ -64,7 +64,10 @@ fn slice_seconds<const SLICES: usize, Work: FnMut()>(
     std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(measure)).collect();
         let slowest = |a: [f64; 2], b: [f64; 2]| [a[0].max(b[0]), a[1].max(b[1])];
-        running.into_iter().map(|thread| thread.join().expect("the loop does not panic")).fold([0.0; 2], slowest)
+        running
+            .into_iter()
+            .map(|thread| thread.join().expect("the loop does not panic"))
+            .fold([0.0; 2], slowest)
     })
 }
 
