@@ -298,7 +298,7 @@ impl<T: Element> Reduce<'_, T> {
             }
         };
         if self.classes[1].offset_step != 1 {
-            return (0..cols).for_each(|tap| each(tap));
+            return (0..cols).for_each(each);
         }
         let stride = self.classes[1].input_step;
         // the gradients of a pair for three taps are six registers: of sixteen they leave enough for one channel alone
