@@ -14,7 +14,7 @@ use tiled_kernel::{Backend, Kernel, Partial};
 use tiled_tensor::{AlignedBuffer, Element};
 
 use crate::in_place::InPlace;
-use crate::lane::{Lane, SweepContext};
+use crate::lane::{Lane, SweepContext, Waiting};
 use crate::store::Stores;
 use crate::{ExecError, Progress, Sink, Source, finalise};
 
@@ -393,34 +393,23 @@ impl<'b, T: Element> Executor<'b, T> {
                 },
             };
             let lane_elements: usize = sweep.slot_elements.iter().sum();
-            let mut lanes: Vec<Lane<'_, T>> = self
-                .arena
-                .chunks_mut(lane_elements.max(1))
-                .zip(&mut self.partials)
-                .take(plan.lanes)
-                .map(|(storage, partials)| Lane::new(storage, &sweep.slot_elements, partials))
-                .collect();
-            if lane_elements == 0 {
-                lanes = self.partials.iter_mut().map(|partials| Lane::new(&mut [], &[], partials)).collect();
-            }
-            let count = lanes.len();
-            let tiles = sweep.grid.len();
-            let run = |lane: usize, state: &mut Lane<'_, T>| {
-                let share = (lane * tiles).div_ceil(count)..((lane + 1) * tiles).div_ceil(count);
-                share.into_iter().try_for_each(|tile| state.run_tile(&context, sweep.grid.index_of(tile)))
+            let mut in_flight: Vec<Lane<'_, T>> = if lane_elements == 0 {
+                (0..plan.in_flight).map(|_| Lane::new(&mut [], &[])).collect()
+            } else {
+                let storage = self.arena.chunks_mut(lane_elements).take(plan.in_flight);
+                storage.map(|storage| Lane::new(storage, &sweep.slot_elements)).collect()
             };
+            let waiting = Waiting::new(&mut self.partials);
             // only threads of the pool have scratch
             let work_seconds = plan.predicted_seconds - plan.meeting_seconds;
             if work_seconds < WORTH_THREADS_SECONDS && plan.memory.scratch_bytes == 0 {
-                lanes.iter_mut().enumerate().try_for_each(|(lane, state)| run(lane, state))?;
+                in_flight[0].run(&context, &waiting)?;
             } else {
-                self.pool.install(|| match lanes.as_mut_slice() {
-                    [only] => with_threads_awake(|| run(0, only)),
-                    lanes => lanes
-                        .par_iter_mut()
-                        .enumerate()
-                        .with_max_len(1)
-                        .try_for_each(|(lane, state)| run(lane, state)),
+                self.pool.install(|| match in_flight.as_mut_slice() {
+                    [only] => with_threads_awake(|| only.run(&context, &waiting)),
+                    lanes => {
+                        lanes.par_iter_mut().with_max_len(1).try_for_each(|lane| lane.run(&context, &waiting))
+                    }
                 })?;
             }
             let level = self.level_of(index);

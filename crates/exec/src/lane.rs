@@ -1,5 +1,10 @@
 //! One lane of a run: windows of its own, one tile after another.
 
+use std::iter::Enumerate;
+use std::slice::IterMut;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 use tiled_geometry::{Interval, Region};
 use tiled_graph::program::{NodeKind, Param, SinkRole, SourceRole};
 use tiled_graph::{Action, Call, Plan, SweepPlan};
@@ -25,7 +30,35 @@ pub(crate) struct SweepContext<'a, T: Element> {
     pub(crate) step: &'a (dyn Fn() -> Result<(), ExecError> + Sync),
 }
 
-/// Storage, partial sums, and what each window holds at the moment.
+/// The lanes of a sweep that have not begun.
+pub(crate) struct Waiting<'a, T: Element> {
+    lanes: Mutex<Enumerate<IterMut<'a, Vec<Partial<T>>>>>,
+    count: usize,
+    has_stopped: AtomicBool,
+}
+
+impl<'a, T: Element> Waiting<'a, T> {
+    /// All lanes, by their partial sums.
+    pub(crate) fn new(partials: &'a mut [Vec<Partial<T>>]) -> Self {
+        let count = partials.len();
+        Self { lanes: Mutex::new(partials.iter_mut().enumerate()), count, has_stopped: AtomicBool::new(false) }
+    }
+
+    fn next(&self) -> Option<(usize, &'a mut [Partial<T>])> {
+        if self.has_stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let next = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).next();
+        next.map(|(lane, partials)| (lane, partials.as_mut_slice()))
+    }
+
+    /// Lets no further lane begin.
+    fn stop(&self) {
+        self.has_stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Storage, the partial sums of the lane that runs in it, and what each window holds at the moment.
 pub(crate) struct Lane<'a, T: Element> {
     slots: Vec<&'a mut [T]>,
     partials: &'a mut [Partial<T>],
@@ -36,7 +69,7 @@ pub(crate) struct Lane<'a, T: Element> {
 }
 
 impl<'a, T: Element> Lane<'a, T> {
-    pub(crate) fn new(storage: &'a mut [T], slot_elements: &[usize], partials: &'a mut [Partial<T>]) -> Self {
+    pub(crate) fn new(storage: &'a mut [T], slot_elements: &[usize]) -> Self {
         let mut rest = storage;
         let mut slots = Vec::with_capacity(slot_elements.len());
         for elements in slot_elements {
@@ -44,11 +77,28 @@ impl<'a, T: Element> Lane<'a, T> {
             slots.push(slot);
             rest = tail;
         }
-        Self { slots, partials, layouts: Vec::new(), held: Vec::new(), is_written: Vec::new() }
+        Self { slots, partials: &mut [], layouts: Vec::new(), held: Vec::new(), is_written: Vec::new() }
+    }
+
+    /// Runs one waiting lane after another. Which windows a lane gets does not matter: it has sums of its own.
+    pub(crate) fn run(
+        &mut self,
+        context: &SweepContext<'_, T>,
+        waiting: &Waiting<'a, T>,
+    ) -> Result<(), ExecError> {
+        let (tiles, count) = (context.sweep.grid.len(), waiting.count);
+        while let Some((lane, partials)) = waiting.next() {
+            self.partials = partials;
+            let mut share = (lane * tiles).div_ceil(count)..((lane + 1) * tiles).div_ceil(count);
+            share
+                .try_for_each(|tile| self.run_tile(context, context.sweep.grid.index_of(tile)))
+                .inspect_err(|_| waiting.stop())?;
+        }
+        Ok(())
     }
 
     /// Runs one tile; allocates only before its first step.
-    pub(crate) fn run_tile(
+    fn run_tile(
         &mut self,
         context: &SweepContext<'_, T>,
         tile: [usize; 2],

@@ -77,9 +77,13 @@ pub(crate) struct PlanArgs {
     /// The element type of the computation.
     #[arg(long, value_enum, default_value_t = DTypeArg::F32)]
     pub(crate) dtype: DTypeArg,
-    /// Threads; all cores where not given.
+    /// Threads; all cores where not given. They decide how fast a run is and what memory it takes, not what it computes.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
+    /// The lanes that tiles are shared out to, of which as many run at a time as there are threads; the last bits of
+    /// gradients of weights depend on them. The planner chooses where not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) lanes: Option<u16>,
     /// Whether batch norm takes the image's statistics and dropout drops; `eval` in `run`, `train` in `grad` and `train`
     /// where not given.
     #[arg(long, value_enum)]
@@ -276,6 +280,7 @@ impl PlanArgs {
             memory_bytes: self.memory,
             tiling,
             hold: self.hold.into(),
+            lanes: self.lanes.map(usize::from),
             parallelism: self.threads(),
             resident_bytes,
             scratch: self.scratch.is_some(),

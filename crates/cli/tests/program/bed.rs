@@ -123,6 +123,13 @@ impl Bed {
         serde_json::from_slice(&output.stdout).expect("standard output is one JSON object")
     }
 
+    /// The same, whatever it says on standard error meanwhile.
+    pub(crate) fn report<A: AsRef<str>>(&self, args: &[A]) -> serde_json::Value {
+        let output = self.program(args).arg("--json").output().expect("the program starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("standard output is one JSON object")
+    }
+
     /// Runs the program and returns what it says on standard error, which is the text of this name.
     pub(crate) fn fails<A: AsRef<str>>(&self, name: &str, args: &[A], code: i32) -> String {
         let before = self.names();

@@ -10,9 +10,10 @@ use crate::{Memory, SweepPlan};
 impl Serialize for Description<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let plan = self.plan;
-        let mut map = serializer.serialize_struct("Plan", 12)?;
+        let mut map = serializer.serialize_struct("Plan", 13)?;
         map.serialize_field("dtype", plan.dtype.name())?;
         map.serialize_field("lanes", &plan.lanes)?;
+        map.serialize_field("in_flight", &plan.in_flight)?;
         map.serialize_field("tiles", &plan.tiles())?;
         map.serialize_field("plan_peak_bytes", &plan.peak_bytes())?;
         map.serialize_field("memory", &Parts(plan.memory))?;

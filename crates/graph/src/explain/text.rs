@@ -16,7 +16,11 @@ pub(super) fn write(plan: &Plan) -> String {
 
 fn write_plan(out: &mut String, plan: &Plan) -> fmt::Result {
     let count = plan.sweeps.len();
-    writeln!(out, "{}, {}, {}", plan.dtype.name(), counted(count, "sweep"), counted(plan.lanes, "lane"))?;
+    write!(out, "{}, {}, {}", plan.dtype.name(), counted(count, "sweep"), counted(plan.lanes, "lane"))?;
+    if plan.in_flight < plan.lanes {
+        write!(out, ", {} at a time", plan.in_flight)?;
+    }
+    writeln!(out)?;
     writeln!(
         out,
         "peak {}; {}, of it redundant {}; predicted {}\n",

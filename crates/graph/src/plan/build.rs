@@ -179,7 +179,8 @@ impl Prepared {
         lanes: usize,
         parallelism: usize,
     ) -> Result<Plan, PlanError> {
-        let lanes_bytes = |bytes: u64| bytes.checked_mul(lanes as u64).ok_or(PlanError::TooLarge);
+        let in_flight = lanes.min(parallelism.max(1));
+        let times = |bytes: u64, count: usize| bytes.checked_mul(count as u64).ok_or(PlanError::TooLarge);
         let bytes = |sweep: &SweepPlan| {
             let elements =
                 sweep.slot_elements.iter().try_fold(0_u64, |sum, len| sum.checked_add(*len as u64));
@@ -190,8 +191,8 @@ impl Prepared {
         let windows =
             sweeps.iter().map(bytes).try_fold(0, |most, bytes| bytes.map(|bytes| most.max(bytes)))?;
         let mut memory = self.fixed;
-        memory.windows_bytes = lanes_bytes(windows)?;
-        memory.reductions_bytes += lanes_bytes(self.partial_bytes)?;
+        memory.windows_bytes = times(windows, in_flight)?;
+        memory.reductions_bytes += times(self.partial_bytes, lanes)?;
         let transfers = sweeps
             .iter()
             .map(|sweep| {
@@ -203,8 +204,8 @@ impl Prepared {
             .max()
             .unwrap_or(0);
         let threads = parallelism.max(1);
-        memory.scratch_bytes = self.scratch_bytes.checked_mul(threads as u64).ok_or(PlanError::TooLarge)?;
-        memory.transfer_bytes = lanes_bytes(TRANSFER_BYTES * transfers as u64)?;
+        memory.scratch_bytes = times(self.scratch_bytes, threads)?;
+        memory.transfer_bytes = times(TRANSFER_BYTES * transfers as u64, in_flight)?;
         let flops = sweeps.iter().map(|sweep| self.flops(sweep)).sum::<f64>();
         let predicted = sweeps
             .iter()
@@ -213,6 +214,7 @@ impl Prepared {
         Ok(Plan {
             program: self.program.clone(),
             lanes,
+            in_flight,
             threads,
             stores_in_files: self.stores_in_files,
             blocks: self.blocks.clone(),

@@ -3,7 +3,7 @@
 /// Bytes of a run, by what they are for. Their sum is the promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Memory {
-    /// Windows of all lanes: one arena, used again by every sweep.
+    /// Windows of the lanes in flight: one arena, used again by every sweep.
     pub windows_bytes: u64,
     /// Values kept whole between sweeps.
     pub stores_bytes: u64,
@@ -13,7 +13,7 @@ pub struct Memory {
     pub gradients_bytes: u64,
     /// Partial sums of all lanes, and vectors derived from them.
     pub reductions_bytes: u64,
-    /// Buffers of sources and sinks, of each lane.
+    /// Buffers of sources and sinks, of each lane in flight.
     pub transfer_bytes: u64,
     /// What kernels need beside the windows, of each thread.
     pub scratch_bytes: u64,

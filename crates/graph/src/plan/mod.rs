@@ -29,9 +29,11 @@ pub struct Plan {
     pub program: Program,
     /// The passes over the image, in order.
     pub sweeps: Vec<SweepPlan>,
-    /// The tiles that may run at a time, each with its own windows and partial sums. Tile `t` of `n` belongs to
-    /// lane `floor(t·lanes/n)`; a lane runs its tiles in order. Results depend on the lanes, not on threads.
+    /// The shares that the tiles are cut into, each with partial sums of its own. Tile `t` of `n` belongs to lane
+    /// `floor(t·lanes/n)`; a lane runs its tiles in order. Results depend on the lanes, not on threads.
     pub lanes: usize,
+    /// The lanes that run at a time, each with windows of its own; the others wait until one of these has ended.
+    pub in_flight: usize,
     /// The threads that [`Memory::scratch_bytes`] are for.
     pub threads: usize,
     /// Whether values kept between sweeps lie in files rather than in memory.
@@ -84,12 +86,12 @@ impl Plan {
         self.memory.total_bytes()
     }
 
-    /// The elements of storage that the windows of all lanes take.
+    /// The elements of storage that the windows of all lanes in flight take.
     #[must_use]
     pub fn arena_elements(&self) -> usize {
         let windows =
             self.sweeps.iter().map(|sweep| sweep.slot_elements.iter().sum::<usize>()).max().unwrap_or(0);
-        windows * self.lanes
+        windows * self.in_flight
     }
 
     /// The tiles of the sweep with the most, or the bands where it slides.
