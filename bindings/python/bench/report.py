@@ -35,7 +35,7 @@ METHOD = """\
   the gradients alone, three times for a training step. The peak is a loop of multiply-adds in registers, the
   bandwidth a loop of copies of 64 MiB a thread, bytes read and bytes written. Both run on as many threads as the
   engine, before each round and after the last, and their medians count, as the engines' do: clock and memory are
-  shared with what else runs on the host. Bars name the share of the fastest slice of the multiply-adds, of 2 ms, too.
+  shared with what else runs on the host. Bars name the share of the fastest slice of the multiply-adds, of 20 ms, too.
   Winograd's filtering does fewer multiplications than are counted, and may exceed the peak.
 - A training step gives the output, and the gradients of its sum with respect to the input and all parameters.
 - Agreement: outputs differ from those of torch NCHW by at most {output:.0e} of the largest element, gradients

@@ -115,28 +115,19 @@ pub(super) unsafe fn run_rows<S: Simd>(rows: Rows<'_, S::E>, [count, vectors]: [
     }
 }
 
-/// Sums of input channels at the taps of a [`Chain`](super::dense::Chain) times gradients over the pixels of some lines,
-/// one line after another. Tap t reads column `p + t` for pixel p, in steps of the stride. So the pixels whose taps read
-/// a column lie side by side: it is broadcast once for all taps, and a gradient is loaded once for all of them.
+/// Sums of input channels at the taps of a [`Chain`](super::dense::Chain) times gradients over the pixels of some lines.
+/// Tap t reads column `p + t` for pixel p, in steps of the stride. So the pixels whose taps read a column lie side by
+/// side: it is broadcast once for all taps, and a gradient is loaded once for all of them.
 ///
 /// # Safety
-/// There are as many pixels as taps, or more, and `columns[1]` is at most `pixels + taps − 1`. In each line `x` is readable
-/// at `x_offset + r·row_step + j·pixel_step` for columns `columns[0] + j` before `columns[1]` (a row step of one where
-/// inputs are blocked), `gradients` for a vector at `gradient_offset + v·vector_step + p·gradient_step`; `sums` is valid
-/// for a vector at `t·tap_sums + r·row_sums + v·S::LANES` and nothing else uses it.
+/// As for [`Rows`], but `x_offset + r·row_step + j·pixel_step` is column `columns[0] + j` and is readable before
+/// `columns[1]`, which is at most `pixels + taps − 1`. There are as many pixels as taps, or more. `sums` is valid for
+/// a vector at `t·tap_sums + r·row_sums + v·S::LANES`.
 #[derive(Clone, Copy)]
 pub(super) struct Chained<'a, E> {
-    pub(super) lines: &'a [Line<E>],
-    pub(super) x_offset: usize,
-    pub(super) row_step: usize,
-    pub(super) pixel_step: usize,
-    pub(super) gradient_offset: usize,
-    pub(super) gradient_step: usize,
-    pub(super) vector_step: usize,
-    pub(super) pixels: usize,
+    pub(super) rows: Rows<'a, E>,
     /// The columns that lie inside the image: the first and the end, counted from what tap 0 reads for pixel 0.
     pub(super) columns: [usize; 2],
-    pub(super) sums: *mut E,
     pub(super) row_sums: usize,
     pub(super) tap_sums: usize,
 }
@@ -150,12 +141,10 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self) {
         const { assert!(R <= 8 && V <= 2 && (T == 2 || T == 3), "spelled out below") };
-        let chained = self.0;
-        let row_step = if BLOCKED { 1 } else { chained.row_step };
-        let [begin, end] = chained.columns;
-        let at = |r: usize, t: usize, v: usize| {
-            chained.sums.wrapping_add(t * chained.tap_sums + r * chained.row_sums + v * S::LANES)
-        };
+        let Chained { rows, columns: [begin, end], row_sums, tap_sums } = self.0;
+        let row_step = if BLOCKED { 1 } else { rows.row_step };
+        let at =
+            |r: usize, t: usize, v: usize| rows.sums.wrapping_add(t * tap_sums + r * row_sums + v * S::LANES);
         // SAFETY: as the type asks.
         unsafe {
             let mut sums = [[[S::splat(E::ZERO); V]; T]; R];
@@ -166,15 +155,14 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                     }
                 }
             }
-            for line in chained.lines {
-                let mut x = line.x.wrapping_add(chained.x_offset);
+            for line in rows.lines {
+                let mut x = line.x.wrapping_add(rows.x_offset);
                 // spelled out, because the compiler keeps sums in memory that it does not see to be distinct
                 macro_rules! gradients {
                     ($pixel:expr) => {{
-                        let start = line
-                            .gradients
-                            .wrapping_add(chained.gradient_offset + $pixel * chained.gradient_step);
-                        [S::load(start), S::load(start.wrapping_add((V - 1) * chained.vector_step))]
+                        let start =
+                            line.gradients.wrapping_add(rows.gradient_offset + $pixel * rows.gradient_step);
+                        [S::load(start), S::load(start.wrapping_add((V - 1) * rows.vector_step))]
                     }};
                 }
                 macro_rules! multiply_add {
@@ -200,7 +188,7 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                         })*
                     };
                 }
-                let n = chained.pixels;
+                let n = rows.pixels;
                 if begin >= n || end < T {
                     // padding is nearly all that the row reads
                     for q in begin..end {
@@ -216,7 +204,7 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                             let third = gradients!(q - 2);
                             column!(- - third, 0 1 2 3 4 5 6 7);
                         }
-                        x = x.wrapping_add(chained.pixel_step);
+                        x = x.wrapping_add(rows.pixel_step);
                     }
                     continue;
                 }
@@ -226,29 +214,29 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                 let mut third = if T > 2 { gradients!(q - 2) } else { second };
                 if begin == 0 {
                     column!(third - -, 0 1 2 3 4 5 6 7);
-                    x = x.wrapping_add(chained.pixel_step);
+                    x = x.wrapping_add(rows.pixel_step);
                 }
                 if T > 2 && begin <= 1 {
                     column!(second third -, 0 1 2 3 4 5 6 7);
-                    x = x.wrapping_add(chained.pixel_step);
+                    x = x.wrapping_add(rows.pixel_step);
                 }
                 let all = end.min(n);
                 while q + 3 <= all {
                     let first = gradients!(q);
                     column!(first second third, 0 1 2 3 4 5 6 7);
-                    x = x.wrapping_add(chained.pixel_step);
+                    x = x.wrapping_add(rows.pixel_step);
                     third = gradients!(q + 1);
                     column!(third first second, 0 1 2 3 4 5 6 7);
-                    x = x.wrapping_add(chained.pixel_step);
+                    x = x.wrapping_add(rows.pixel_step);
                     second = gradients!(q + 2);
                     column!(second third first, 0 1 2 3 4 5 6 7);
-                    x = x.wrapping_add(chained.pixel_step);
+                    x = x.wrapping_add(rows.pixel_step);
                     q += 3;
                 }
                 while q < all {
                     let first = gradients!(q);
                     column!(first second third, 0 1 2 3 4 5 6 7);
-                    x = x.wrapping_add(chained.pixel_step);
+                    x = x.wrapping_add(rows.pixel_step);
                     (second, third) = (first, second);
                     q += 1;
                 }
@@ -256,7 +244,7 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                     column!(- second third, 0 1 2 3 4 5 6 7);
                 }
                 if end > n + 1 {
-                    x = x.wrapping_add(chained.pixel_step);
+                    x = x.wrapping_add(rows.pixel_step);
                     column!(- - second, 0 1 2 3 4 5 6 7);
                 }
             }

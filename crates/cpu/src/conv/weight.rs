@@ -324,7 +324,7 @@ impl<T: Element> Reduce<'_, T> {
                 let mut c = a;
                 while c < b {
                     let count = chain_height::<S>(highest.min(b - c), abreast);
-                    let chained = Chained {
+                    let rows = Rows {
                         lines,
                         x_offset: c * channel_step + col * layout.block(),
                         row_step: layout.block_stride(),
@@ -333,8 +333,11 @@ impl<T: Element> Reduce<'_, T> {
                         gradient_step: gradients.step,
                         vector_step: gradients.vector_step,
                         pixels,
-                        columns,
                         sums: sums.wrapping_add(((first * run.len + c) * vectors + v) * S::LANES),
+                    };
+                    let chained = Chained {
+                        rows,
+                        columns,
                         row_sums: vectors * S::LANES,
                         tap_sums: index(stride) * run.len * vectors * S::LANES,
                     };

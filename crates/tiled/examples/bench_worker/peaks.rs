@@ -7,8 +7,8 @@ use std::time::Instant;
 use tiled::prelude::Isa;
 use tiled::tensor::AlignedBuffer;
 
-/// The times that the loop of multiply-adds runs: for half a second in all, as long as a turn of a workload.
-const MULTIPLY_ADD_SLICES: usize = 240;
+/// The times that the loop of multiply-adds runs, each of about 20 ms: next to that, waking the threads takes no time.
+const MULTIPLY_ADD_SLICES: usize = 25;
 /// The times that the loop of copies runs.
 const COPY_SLICES: usize = 60;
 /// The elements that a thread copies: 64 MiB, more than the caches hold.
@@ -16,7 +16,7 @@ const COPIED: usize = 16 << 20;
 
 /// What multiply-adds of f32 in registers reach on all threads together: the median and the fastest slice.
 pub(crate) fn multiply_add_gflops(isa: Isa, threads: usize) -> [f64; 2] {
-    const ROUNDS: u32 = 1_000_000;
+    const ROUNDS: u32 = 10_000_000;
     let lanes = multiply_add(isa, 1);
     let work = 2.0 * f64::from(ROUNDS) * f64::from(CHAINS) * f64::from(lanes) * threads as f64;
     let seconds = slice_seconds::<MULTIPLY_ADD_SLICES, _>(threads, || {
