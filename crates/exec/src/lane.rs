@@ -4,7 +4,7 @@ use tiled_geometry::{Interval, Region};
 use tiled_graph::program::{NodeKind, Param, SinkRole, SourceRole};
 use tiled_graph::{Action, Call, Plan, SweepPlan};
 use tiled_kernel::{Backend, Kernel, MAX_INPUTS, Partial};
-use tiled_tensor::{AlignedBuffer, Element, Layout, PartMut, View, ViewMut};
+use tiled_tensor::{AlignedBuffer, Element, Layout, OutOfMemory, PartMut, View, ViewMut, with_room};
 
 use crate::ExecError;
 use crate::executor::Io;
@@ -36,15 +36,27 @@ pub(crate) struct Lane<'a, T: Element> {
 }
 
 impl<'a, T: Element> Lane<'a, T> {
-    pub(crate) fn new(storage: &'a mut [T], slot_elements: &[usize], partials: &'a mut [Partial<T>]) -> Self {
+    /// A lane of a sweep over `storage`, with room for what it knows of each node.
+    pub(crate) fn new(
+        storage: &'a mut [T],
+        sweep: &SweepPlan,
+        partials: &'a mut [Partial<T>],
+    ) -> Result<Self, OutOfMemory> {
         let mut rest = storage;
-        let mut slots = Vec::with_capacity(slot_elements.len());
-        for elements in slot_elements {
+        let mut slots = with_room(sweep.slot_elements.len())?;
+        for elements in &sweep.slot_elements {
             let (slot, tail) = rest.split_at_mut(*elements);
             slots.push(slot);
             rest = tail;
         }
-        Self { slots, partials, layouts: Vec::new(), held: Vec::new(), is_written: Vec::new() }
+        let count = sweep.sweep.nodes.len();
+        Ok(Self {
+            slots,
+            partials,
+            layouts: with_room(count)?,
+            held: with_room(count)?,
+            is_written: with_room(count)?,
+        })
     }
 
     /// Runs one tile; allocates only before its first step.
