@@ -170,7 +170,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
     };
     let for_weight = {
         let reduction = Reduction::ConvWeight(conv);
-        let mut partial = Backend::<f32>::partial(backend, &reduction, 1, conv.in_channels);
+        let mut partial = Backend::<f32>::partial(backend, &reduction, 1, conv.in_channels).expect("memory");
         let work = per_pixel * share.volume() as f64;
         y.fill(0.5);
         speed(work, || {

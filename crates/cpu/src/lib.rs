@@ -36,7 +36,7 @@ pub use isa::{Isa, IsaError};
 
 use tiled_geometry::Region;
 use tiled_kernel::{Backend, Costs, Kernel, Partial, Reduction};
-use tiled_tensor::{Element, PartMut, View, ViewMut};
+use tiled_tensor::{Element, OutOfMemory, PartMut, View, ViewMut};
 
 /// The CPU backend for one instruction set.
 #[derive(Clone, Copy, Debug)]
@@ -154,8 +154,8 @@ impl<T: Element> Backend<T> for CpuBackend {
         conv::scratch_len::<T>(self.isa, kernel)
     }
 
-    fn reserve(&self, elements: usize) {
-        scratch::reserve::<T>(elements);
+    fn reserve(&self, elements: usize) -> Result<(), OutOfMemory> {
+        scratch::reserve::<T>(elements)
     }
 
     fn reads_planes(&self, kernel: &Kernel, _input: usize, channels: usize) -> bool {

@@ -151,6 +151,14 @@ pub enum IoError {
         /// Batch and channels of the window.
         got: [usize; 2],
     },
+    /// Memory is refused.
+    #[error("`{}`: {bytes} bytes could not be had", path.display())]
+    OutOfMemory {
+        /// The file or the name.
+        path: PathBuf,
+        /// The bytes that were asked for.
+        bytes: u64,
+    },
     /// A region that leaves the tensor, or the window.
     #[error("`{}`: region {got} is not inside {expected}", path.display())]
     Region {
@@ -386,6 +394,14 @@ pub enum ExecError {
         name: String,
         /// The name of the executor's backend.
         backend: String,
+    },
+    /// Memory is refused.
+    #[error("{what}: {bytes} bytes could not be had")]
+    OutOfMemory {
+        /// What it was for.
+        what: String,
+        /// The bytes that were asked for.
+        bytes: u64,
     },
     /// The threads cannot be started.
     #[error("cannot start {threads} threads: {source}")]

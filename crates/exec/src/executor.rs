@@ -2,8 +2,8 @@
 
 use std::num::NonZero;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelI
 use tiled_graph::program::{NodeKind, Param, ProgramNode, SinkRole, SourceRole};
 use tiled_graph::{Action, Parameters, Plan};
 use tiled_kernel::{Backend, Kernel, Partial};
-use tiled_tensor::{AlignedBuffer, Element};
+use tiled_tensor::{AlignedBuffer, Element, OutOfMemory, collected, with_room, zeros};
 
 use crate::in_place::InPlace;
 use crate::lane::{Lane, SweepContext, Waiting};
 use crate::store::Stores;
-use crate::{ExecError, Progress, Sink, Source, finalise};
+use crate::{ExecError, Pool, Progress, Sink, Source, finalise};
 
 /// The tensors that a run reads and writes, in the order of the network.
 pub struct Io<'a, T: Element> {
@@ -162,12 +162,13 @@ impl Stamp {
     }
 }
 
-/// Runs a plan on a backend, any number of times. All its memory is allocated when it is made.
+/// Runs a plan on a backend, any number of times. All its memory is allocated when it is made, and has been given back, with the
+/// threads and what they kept, when its drop returns.
 #[derive(Debug)]
 pub struct Executor<'b, T: Element> {
-    plan: Plan,
+    plan: Arc<Plan>,
     backend: &'b dyn Backend<T>,
-    pool: rayon::ThreadPool,
+    pool: Pool,
     arena: AlignedBuffer<T>,
     kernels: Vec<Option<Kernel>>,
     packed: Vec<AlignedBuffer<T>>,
@@ -184,8 +185,12 @@ impl<'b, T: Element> Executor<'b, T> {
     /// ([`Plan::threads`]). Where the plan keeps values in files, they lie in the system's folder for temporary files.
     ///
     /// # Errors
-    /// Where the plan is for another element type or another backend, or the threads cannot be started.
-    pub fn new(plan: Plan, backend: &'b dyn Backend<T>, threads: usize) -> Result<Self, ExecError> {
+    /// Where the plan is for another element type or another backend, the threads cannot be started, or memory is refused.
+    pub fn new(
+        plan: impl Into<Arc<Plan>>,
+        backend: &'b dyn Backend<T>,
+        threads: usize,
+    ) -> Result<Self, ExecError> {
         Self::with_scratch(plan, backend, threads, &std::env::temp_dir())
     }
 
@@ -194,11 +199,12 @@ impl<'b, T: Element> Executor<'b, T> {
     /// # Errors
     /// As [`Executor::new`], and where the folder has no room for them.
     pub fn with_scratch(
-        plan: Plan,
+        plan: impl Into<Arc<Plan>>,
         backend: &'b dyn Backend<T>,
         threads: usize,
         scratch: &Path,
     ) -> Result<Self, ExecError> {
+        let plan = plan.into();
         if plan.dtype != T::DTYPE {
             return Err(ExecError::DType { expected: plan.dtype.name(), got: T::DTYPE.name() });
         }
@@ -221,59 +227,53 @@ impl<'b, T: Element> Executor<'b, T> {
         // scratch was promised for as many
         let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
         let threads = threads.min(most);
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads.max(1))
-            .thread_name(|index| format!("tiled-{index}"))
-            .build()
-            .map_err(|source| ExecError::Threads { threads, source })?;
+        let pool = Pool::new(threads).map_err(|source| ExecError::Threads { threads, source })?;
         let program = &plan.program;
-        let kernels: Vec<Option<Kernel>> = program
-            .nodes
-            .iter()
-            .map(|node| match &node.kind {
-                NodeKind::Compute(kernel) => Some(kernel.clone()),
-                _ => None,
-            })
-            .collect();
+        let kernels = collected(program.nodes.iter().map(|node| match &node.kind {
+            NodeKind::Compute(kernel) => Some(kernel.clone()),
+            _ => None,
+        }))
+        .map_err(refused("the kernels of the network"))?;
         let scratch_elements =
             kernels.iter().flatten().map(|kernel| backend.scratch_len(kernel)).max().unwrap_or(0);
         if scratch_elements > 0 {
-            pool.broadcast(|_| backend.reserve(scratch_elements));
+            let reserved = pool.broadcast(|_| backend.reserve(scratch_elements));
+            reserved.into_iter().collect::<Result<(), _>>().map_err(refused("the scratch of a thread"))?;
         }
-        let packed = program
-            .nodes
-            .iter()
-            .map(|node| match &node.kind {
+        let arena = AlignedBuffer::try_new(plan.arena_elements()).map_err(refused("the windows"))?;
+        let mut packed = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
+        let mut packed_from = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
+        for node in &program.nodes {
+            let fail = |error| refused(format!("the packed parameters of `{}`", node.name))(error);
+            let len = match &node.kind {
                 NodeKind::Compute(kernel) if !node.params.is_empty() => {
-                    AlignedBuffer::new(backend.packed_len(kernel, &program.param_lens(&node.params)))
+                    backend.packed_len(kernel, &program.param_lens(&node.params))
                 }
-                _ => AlignedBuffer::default(),
-            })
-            .collect();
-        let packed_from = program
-            .nodes
-            .iter()
-            .map(|node| Stamp { numbers: Vec::with_capacity(program.stamp_len(&node.params)) })
-            .collect();
-        let lane_partials = || {
-            program
-                .reductions
-                .iter()
-                .map(|reduction| {
-                    let node = &program.nodes[reduction.node];
-                    backend.partial(&reduction.reduction, node.batch, node.channels)
-                })
-                .collect()
-        };
-        let mut gradients = vec![None; program.params.len()];
+                _ => 0,
+            };
+            packed.push(AlignedBuffer::try_new(len).map_err(fail)?);
+            packed_from.push(Stamp { numbers: with_room(program.stamp_len(&node.params)).map_err(fail)? });
+        }
+        let mut partials = with_room(plan.lanes).map_err(refused("the partial sums"))?;
+        for _ in 0..plan.lanes {
+            partials.push(lane_partials(&plan, backend)?);
+        }
+        let mut gradients =
+            collected(program.params.iter().map(|_| None)).map_err(refused("the gradients"))?;
         for param in &program.param_grads {
-            gradients[*param] = Some(vec![T::ZERO; program.params[*param]]);
+            let gradient = zeros(program.params[*param]);
+            gradients[*param] =
+                Some(gradient.map_err(refused(format!("the gradient of parameter {param}")))?);
+        }
+        let mut derived = with_room(program.derived.len()).map_err(refused("the derived vectors"))?;
+        for len in &program.derived {
+            derived.push(zeros(*len).map_err(refused("a derived vector"))?);
         }
         Ok(Self {
-            partials: (0..plan.lanes).map(|_| lane_partials()).collect(),
-            arena: AlignedBuffer::new(plan.arena_elements()),
             stores: Stores::new(&plan, scratch)?,
-            derived: program.derived.iter().map(|len| vec![T::ZERO; *len]).collect(),
+            partials,
+            arena,
+            derived,
             gradients,
             packed_from,
             kernels,
@@ -286,7 +286,7 @@ impl<'b, T: Element> Executor<'b, T> {
 
     /// The plan.
     #[must_use]
-    pub const fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
@@ -313,8 +313,8 @@ impl<'b, T: Element> Executor<'b, T> {
     /// Runs the plan. Running statistics in `params` are updated where the objective trains.
     ///
     /// # Errors
-    /// Where a source or sink is missing, has another shape or fails, and where `progress` cancels. Then every
-    /// sink is aborted.
+    /// Where a source or sink is missing, has another shape or fails, where `progress` cancels, and where memory for a list of
+    /// the run is refused. Then every sink is aborted; another run may follow.
     pub fn run(
         &mut self,
         params: &mut Parameters<T>,
@@ -336,8 +336,8 @@ impl<'b, T: Element> Executor<'b, T> {
     /// Everything that can be wrong with what the caller gave, before any work.
     fn check(&self, params: &Parameters<T>, io: &Io<'_, T>) -> Result<(), ExecError> {
         let program = &self.plan.program;
-        let got: Vec<usize> = params.tensors().iter().map(|tensor| tensor.data.len()).collect();
-        if got != program.params {
+        let got = params.tensors();
+        if !got.iter().map(|tensor| tensor.data.len()).eq(program.params.iter().copied()) {
             return Err(ExecError::Parameters { expected: program.params.len(), got: got.len() });
         }
         for node in &program.nodes {
@@ -371,7 +371,7 @@ impl<'b, T: Element> Executor<'b, T> {
         let total: u64 = self.plan.sweeps.iter().map(|sweep| sweep.steps).sum();
         self.partials.iter_mut().flatten().for_each(Partial::clear);
         let mut losses = Vec::new();
-        self.finalise(None, params, &mut losses);
+        self.finalise(None, params, &mut losses)?;
         for index in 0..self.plan.sweeps.len() {
             self.pack(index, params);
             let plan = &self.plan;
@@ -385,7 +385,8 @@ impl<'b, T: Element> Executor<'b, T> {
                 derived: &self.derived,
                 stores: &self.stores,
                 io,
-                in_place: InPlace::new(plan, sweep, self.backend, io),
+                in_place: InPlace::new(plan, sweep, self.backend, io)
+                    .map_err(refused("the places of a sweep"))?,
                 step: &|| {
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     progress.step(done, total, "steps");
@@ -393,12 +394,12 @@ impl<'b, T: Element> Executor<'b, T> {
                 },
             };
             let lane_elements: usize = sweep.slot_elements.iter().sum();
-            let mut in_flight: Vec<Lane<'_, T>> = if lane_elements == 0 {
-                (0..plan.in_flight).map(|_| Lane::new(&mut [], &[])).collect()
-            } else {
-                let storage = self.arena.chunks_mut(lane_elements).take(plan.in_flight);
-                storage.map(|storage| Lane::new(storage, &sweep.slot_elements)).collect()
-            };
+            let mut in_flight = with_room(plan.in_flight).map_err(refused("the lanes"))?;
+            let mut storage = self.arena.chunks_exact_mut(lane_elements.max(1));
+            for _ in 0..plan.in_flight {
+                let storage = if lane_elements == 0 { None } else { storage.next() }.unwrap_or_default();
+                in_flight.push(Lane::new(storage, sweep).map_err(refused("the windows of a lane"))?);
+            }
             let waiting = Waiting::new(&mut self.partials);
             // only threads of the pool have scratch
             let work_seconds = plan.predicted_seconds - plan.meeting_seconds;
@@ -413,7 +414,7 @@ impl<'b, T: Element> Executor<'b, T> {
                 })?;
             }
             let level = self.level_of(index);
-            self.finalise(Some(level), params, &mut losses);
+            self.finalise(Some(level), params, &mut losses)?;
         }
         // in the order of the outputs, whichever sweep their losses end in
         losses.sort_by_key(|(reduction, _)| *reduction);
@@ -427,8 +428,13 @@ impl<'b, T: Element> Executor<'b, T> {
         terminals.map(|node| self.plan.program.nodes[node.node].level).max().unwrap_or(0)
     }
 
-    fn finalise(&mut self, level: Option<usize>, params: &mut Parameters<T>, losses: &mut Vec<(usize, f64)>) {
-        let Some((first, rest)) = self.partials.split_first_mut() else { return };
+    fn finalise(
+        &mut self,
+        level: Option<usize>,
+        params: &mut Parameters<T>,
+        losses: &mut Vec<(usize, f64)>,
+    ) -> Result<(), ExecError> {
+        let Some((first, rest)) = self.partials.split_first_mut() else { return Ok(()) };
         let mut state = finalise::State {
             backend: self.backend,
             program: &self.plan.program,
@@ -442,9 +448,10 @@ impl<'b, T: Element> Executor<'b, T> {
         };
         for (after, finaliser) in &self.plan.program.finalisers {
             if *after == level {
-                state.apply(finaliser);
+                state.apply(finaliser).map_err(refused("the sums of a reduction"))?;
             }
         }
+        Ok(())
     }
 
     /// Packs the parameters of a sweep's kernels, but for those that have not changed since.
@@ -472,4 +479,21 @@ impl<'b, T: Element> Executor<'b, T> {
             self.packed_from[node.node].set(program_node, params, &self.derived);
         }
     }
+}
+
+/// The partial sums of one lane.
+fn lane_partials<T: Element>(plan: &Plan, backend: &dyn Backend<T>) -> Result<Vec<Partial<T>>, ExecError> {
+    let program = &plan.program;
+    let mut partials = with_room(program.reductions.len()).map_err(refused("the partial sums"))?;
+    for reduction in &program.reductions {
+        let node = &program.nodes[reduction.node];
+        let partial = backend.partial(&reduction.reduction, node.batch, node.channels);
+        partials.push(partial.map_err(refused(format!("the partial sums of `{}`", node.name)))?);
+    }
+    Ok(partials)
+}
+
+/// The error of memory that was refused for something.
+pub(crate) fn refused(what: impl Into<String>) -> impl FnOnce(OutOfMemory) -> ExecError {
+    move |OutOfMemory { bytes }| ExecError::OutOfMemory { what: what.into(), bytes }
 }

@@ -7,7 +7,7 @@
 use tiled_graph::program::NodeKind;
 use tiled_graph::{Action, Plan, SweepPlan};
 use tiled_kernel::Backend;
-use tiled_tensor::{Element, Layout, View};
+use tiled_tensor::{Element, Layout, OutOfMemory, View, collected};
 
 use crate::executor::Io;
 use crate::{Sink, Source};
@@ -20,13 +20,18 @@ pub(crate) struct InPlace<'a, T: Element> {
 
 impl<'a, T: Element> InPlace<'a, T> {
     /// What is read and written in place in a sweep.
-    pub(crate) fn new(plan: &Plan, sweep: &SweepPlan, backend: &dyn Backend<T>, io: &Io<'a, T>) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        sweep: &SweepPlan,
+        backend: &dyn Backend<T>,
+        io: &Io<'a, T>,
+    ) -> Result<Self, OutOfMemory> {
         let find = Find { plan, sweep, backend, io };
         let places = 0..sweep.sweep.nodes.len();
-        Self {
-            sources: places.clone().map(|place| find.source(place)).collect(),
-            sinks: places.map(|place| find.sink(place)).collect(),
-        }
+        Ok(Self {
+            sources: collected(places.clone().map(|place| find.source(place)))?,
+            sinks: collected(places.map(|place| find.sink(place)))?,
+        })
     }
 
     /// The tensor that a node stands for and that its consumers read.

@@ -9,7 +9,7 @@ use tiled_geometry::{Interval, Region};
 use tiled_graph::program::{NodeKind, Param, SinkRole, SourceRole};
 use tiled_graph::{Action, Call, Plan, SweepPlan};
 use tiled_kernel::{Backend, Kernel, MAX_INPUTS, Partial};
-use tiled_tensor::{AlignedBuffer, Element, Layout, PartMut, View, ViewMut};
+use tiled_tensor::{AlignedBuffer, Element, Layout, OutOfMemory, PartMut, View, ViewMut, with_room};
 
 use crate::ExecError;
 use crate::executor::Io;
@@ -41,7 +41,11 @@ impl<'a, T: Element> Waiting<'a, T> {
     /// All lanes, by their partial sums.
     pub(crate) fn new(partials: &'a mut [Vec<Partial<T>>]) -> Self {
         let count = partials.len();
-        Self { lanes: Mutex::new(partials.iter_mut().enumerate()), count, has_stopped: AtomicBool::new(false) }
+        Self {
+            lanes: Mutex::new(partials.iter_mut().enumerate()),
+            count,
+            has_stopped: AtomicBool::new(false),
+        }
     }
 
     fn next(&self) -> Option<(usize, &'a mut [Partial<T>])> {
@@ -69,15 +73,23 @@ pub(crate) struct Lane<'a, T: Element> {
 }
 
 impl<'a, T: Element> Lane<'a, T> {
-    pub(crate) fn new(storage: &'a mut [T], slot_elements: &[usize]) -> Self {
+    /// A lane of a sweep over `storage`, with room for what it knows of each node.
+    pub(crate) fn new(storage: &'a mut [T], sweep: &SweepPlan) -> Result<Self, OutOfMemory> {
         let mut rest = storage;
-        let mut slots = Vec::with_capacity(slot_elements.len());
-        for elements in slot_elements {
+        let mut slots = with_room(sweep.slot_elements.len())?;
+        for elements in &sweep.slot_elements {
             let (slot, tail) = rest.split_at_mut(*elements);
             slots.push(slot);
             rest = tail;
         }
-        Self { slots, partials: &mut [], layouts: Vec::new(), held: Vec::new(), is_written: Vec::new() }
+        let count = sweep.sweep.nodes.len();
+        Ok(Self {
+            slots,
+            partials: &mut [],
+            layouts: with_room(count)?,
+            held: with_room(count)?,
+            is_written: with_room(count)?,
+        })
     }
 
     /// Runs one waiting lane after another. Which windows a lane gets does not matter: it has sums of its own.
@@ -98,11 +110,7 @@ impl<'a, T: Element> Lane<'a, T> {
     }
 
     /// Runs one tile; allocates only before its first step.
-    fn run_tile(
-        &mut self,
-        context: &SweepContext<'_, T>,
-        tile: [usize; 2],
-    ) -> Result<(), ExecError> {
+    fn run_tile(&mut self, context: &SweepContext<'_, T>, tile: [usize; 2]) -> Result<(), ExecError> {
         let sweep = context.sweep;
         let count = sweep.sweep.nodes.len();
         self.layouts.clear();

@@ -43,6 +43,7 @@ mod lane;
 mod npy;
 mod optim;
 mod picture;
+mod pool;
 mod progress;
 mod raw;
 mod sink;
@@ -57,6 +58,7 @@ pub use file::{FileSink, FileSource, PICTURE_LIMIT_BYTES, create_sink, open_sour
 pub use npy::NpyHeader;
 pub use optim::{AdamW, AdamWOptions, OptimError, Optimizer, Sgd, SgdOptions};
 pub use picture::{PictureSink, PictureSource};
+pub use pool::Pool;
 pub use progress::{Cancel, NoProgress, Progress, peak_rss_bytes, reset_peak_rss};
 pub use sink::{FnSink, MemorySink, Sink, SliceSink};
 pub use source::{ConstantSource, FnSource, MemorySource, PointSource, Source};

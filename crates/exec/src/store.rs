@@ -7,9 +7,10 @@ use tiled_geometry::Region;
 use tiled_graph::Action;
 use tiled_graph::Plan;
 use tiled_graph::program::SinkRole;
-use tiled_tensor::{AlignedBuffer, Element, Layout, View, ViewMut};
+use tiled_tensor::{AlignedBuffer, Element, Layout, View, ViewMut, with_room, zeros};
 
 use crate::ExecError;
+use crate::executor::refused;
 use crate::file::ScratchFile;
 
 /// The values that a plan keeps.
@@ -31,10 +32,18 @@ enum Store<T: Element> {
 impl<T: Element> Stores<T> {
     /// The stores of a plan, those in files in the folder `scratch`.
     pub(crate) fn new(plan: &Plan, scratch: &Path) -> Result<Self, ExecError> {
-        let tensors = (0..plan.program.stores.len()).map(|place| Self::store(plan, place, scratch));
-        let pixels =
-            plan.program.pixels.iter().map(|[batch, channels]| (vec![T::ZERO; batch * channels], *channels));
-        Ok(Self { tensors: tensors.collect::<Result<_, ExecError>>()?, pixels: pixels.collect() })
+        let program = &plan.program;
+        let mut tensors =
+            with_room(program.stores.len()).map_err(refused("the values kept between sweeps"))?;
+        for place in 0..program.stores.len() {
+            tensors.push(Self::store(plan, place, scratch)?);
+        }
+        let mut pixels = with_room(program.pixels.len()).map_err(refused("the values of one pixel"))?;
+        for [batch, channels] in &program.pixels {
+            let values = zeros(batch * channels).map_err(refused("the values of one pixel"))?;
+            pixels.push((values, *channels));
+        }
+        Ok(Self { tensors, pixels })
     }
 
     /// The store at a place; `None` where no sweep writes it.
@@ -52,7 +61,10 @@ impl<T: Element> Stores<T> {
         // the operand is the node itself, or the one before a checkpoint's sink
         let block = plan.blocks[writer.node];
         let layout = Layout::new(batch, channels, block, Region::whole(extents), height)?;
-        Ok(Some(Store::Memory(RwLock::new(AlignedBuffer::new(layout.len())), layout)))
+        let name = &plan.program.stores[place].name;
+        let values = AlignedBuffer::try_new(layout.len())
+            .map_err(|error| refused(format!("`{name}`, kept between sweeps"))(error))?;
+        Ok(Some(Store::Memory(RwLock::new(values), layout)))
     }
 
     pub(crate) fn write(

@@ -1,8 +1,9 @@
 //! Training steps: a run, then an optimiser.
 
 use tiled_graph::Parameters;
-use tiled_tensor::Element;
+use tiled_tensor::{Element, with_room};
 
+use crate::executor::refused;
 use crate::{ExecError, Executor, Io, Optimizer, Progress, RunReport};
 
 /// Trains the parameters of a network, one step at a time.
@@ -32,8 +33,9 @@ impl<'b, T: Element, O: Optimizer<T>> Trainer<'b, T, O> {
     ) -> Result<RunReport, ExecError> {
         self.executor.set_dropout_step(self.step);
         let report = self.executor.run(params, io, progress)?;
-        let mut values = Vec::new();
-        let mut gradients = Vec::new();
+        let count = params.tensors().len();
+        let mut values = with_room(count).map_err(refused("the parameters of a step"))?;
+        let mut gradients = with_room(count).map_err(refused("the gradients of a step"))?;
         for (place, (_, data)) in params.iter_mut().enumerate() {
             if let Some(gradient) = self.executor.gradient(place) {
                 values.push(data);

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use tiled_geometry::Region;
-use tiled_tensor::{Element, PartMut, View, ViewMut};
+use tiled_tensor::{AlignedBuffer, Element, OutOfMemory, PartMut, View, ViewMut, filled};
 
 use crate::{Costs, ExactSum, Extremum, Kernel, Partial, Reduction};
 
@@ -90,8 +90,12 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
     }
 
     /// Makes room for [`Backend::scratch_len`] elements on this thread of a pool, which keeps it until it ends.
-    fn reserve(&self, elements: usize) {
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    fn reserve(&self, elements: usize) -> Result<(), OutOfMemory> {
         let _ = elements;
+        Ok(())
     }
 
     /// The elements of a [`Partial::Values`] of this reduction; zero where it keeps exact sums or extrema.
@@ -103,14 +107,20 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
     }
 
     /// A fresh state for a reduction over a domain of this batch size and channel count.
-    fn partial(&self, reduction: &Reduction, batch: usize, channels: usize) -> Partial<T> {
-        match reduction {
-            Reduction::ConvWeight(_) => {
-                Partial::Values(tiled_tensor::AlignedBuffer::new(self.partial_len(reduction)))
-            }
-            Reduction::ImageMax => Partial::Extrema(vec![Extremum::default(); batch * channels]),
-            _ => Partial::Exact(vec![ExactSum::default(); reduction.slots(batch, channels)]),
-        }
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    fn partial(
+        &self,
+        reduction: &Reduction,
+        batch: usize,
+        channels: usize,
+    ) -> Result<Partial<T>, OutOfMemory> {
+        Ok(match reduction {
+            Reduction::ConvWeight(_) => Partial::Values(AlignedBuffer::try_new(self.partial_len(reduction))?),
+            Reduction::ImageMax => Partial::Extrema(filled(batch * channels, Extremum::default())?),
+            _ => Partial::Exact(filled(reduction.slots(batch, channels), ExactSum::default())?),
+        })
     }
 
     /// Takes the disjoint `share` of the domain into `partial`. `params` are in the layouts of [`Reduction`].

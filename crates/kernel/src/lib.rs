@@ -27,7 +27,7 @@
 //! let kernel = Kernel::Conv2d { conv, bias: false, activation: None };
 //! let image = Tensor::<f32>::from_fn([1, 1, 8, 8], |[_, _, y, x]| 0.1 * (y * 8 + x) as f32)?;
 //!
-//! let compute = |region| -> Result<Tensor<f32>, tiled_tensor::LayoutError> {
+//! let compute = |region| -> Result<Tensor<f32>, tiled_tensor::TensorError> {
 //!     let mut output = Tensor::zeros([1, 1, 8, 8])?;
 //!     Reference.compute(&kernel, &[0.3; 9], &[image.view()], output.view_mut(), region);
 //!     Ok(output)
@@ -36,7 +36,7 @@
 //! let tile = compute(Region::from_rows_cols(Interval::new(2, 5), Interval::new(0, 3)))?;
 //! assert_eq!(tile.view().get(0, 0, 4, 2).to_bits(), whole.view().get(0, 0, 4, 2).to_bits());
 //! assert_eq!(tile.view().get(0, 0, 5, 2), 0.0); // outside the region nothing is written
-//! # Ok::<(), tiled_tensor::LayoutError>(())
+//! # Ok::<(), tiled_tensor::TensorError>(())
 //! ```
 #![forbid(unsafe_code)]
 

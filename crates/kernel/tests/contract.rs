@@ -74,7 +74,7 @@ fn states_of_other_reductions_are_refused() {
 fn cleared_states_have_forgotten() {
     let x = tensor([1, 1, 1, 2], &[1.0, 2.0]);
     for reduction in [Reduction::Sum, Reduction::ImageMax] {
-        let mut partial = Reference.partial(&reduction, 1, 1);
+        let mut partial = Reference.partial(&reduction, 1, 1).unwrap();
         let fresh = format!("{partial:?}");
         Reference.reduce(&reduction, &[], &[x.view()], x.view().region(), &mut partial);
         assert_ne!(format!("{partial:?}"), fresh);
@@ -144,7 +144,7 @@ fn ignored_pixels_have_no_loss_and_foreign_classes_are_not_hidden() {
     let scores = tensor([1, 2, 1, 3], &[0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
     let run = |classes: [f32; 3]| {
         let target = tensor([1, 1, 1, 3], &classes);
-        let mut partial = Reference.partial(&Reduction::CrossEntropy, 1, 2);
+        let mut partial = Reference.partial(&Reduction::CrossEntropy, 1, 2).unwrap();
         let views = [scores.view(), target.view()];
         Reference.reduce(&Reduction::CrossEntropy, &[], &views, scores.view().region(), &mut partial);
         let Partial::Exact(sums) = partial else { panic!("exact sums expected") };

@@ -4,7 +4,8 @@ use std::alloc::{Layout as AllocLayout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-use crate::{Element, large_pages};
+use crate::memory::refusable;
+use crate::{Element, OutOfMemory, large_pages};
 
 /// Zeroed storage whose start is aligned to a cache line, 64 bytes: what vector loads want. Large storage lies on large
 /// pages where the system gives them to who asks.
@@ -16,37 +17,67 @@ pub struct AlignedBuffer<T: Element> {
 const ALIGNMENT_BYTES: usize = 64;
 
 impl<T: Element> AlignedBuffer<T> {
-    /// Storage for `len` zeros.
+    /// Storage for `len` zeros, where memory that is refused may end the process: for tests and for sizes that no input decides.
     ///
     /// # Panics
     /// Where the size in bytes overflows. Where memory runs out the process ends, as with `Vec`.
     #[must_use]
     pub fn new(len: usize) -> Self {
-        if len == 0 {
-            return Self { start: NonNull::dangling(), len };
-        }
+        let layout = Self::alloc_layout(len).expect("storage size fits the address space");
+        Self::allocated(len, layout).unwrap_or_else(|| handle_alloc_error(layout))
+    }
+
+    /// Storage for `len` zeros.
+    ///
+    /// # Errors
+    /// Where memory is refused, or the size overflows.
+    ///
+    /// ```
+    /// use tiled_tensor::AlignedBuffer;
+    /// assert_eq!(*AlignedBuffer::<f32>::try_new(3)?, [0.0; 3]);
+    /// assert_eq!(AlignedBuffer::<f64>::try_new(1 << 60).unwrap_err().bytes, 1 << 63);
+    /// # Ok::<(), tiled_tensor::OutOfMemory>(())
+    /// ```
+    pub fn try_new(len: usize) -> Result<Self, OutOfMemory> {
         let layout = Self::alloc_layout(len);
+        let made = layout.and_then(|layout| refusable(|| Self::allocated(len, layout)));
+        made.ok_or(OutOfMemory::of::<T>(len))
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
+        let mut copy = Self::try_new(self.len)?;
+        copy.copy_from_slice(self);
+        Ok(copy)
+    }
+
+    /// Storage of this layout; `None` where the allocator has none.
+    fn allocated(len: usize, layout: AllocLayout) -> Option<Self> {
+        if len == 0 {
+            return Some(Self { start: NonNull::dangling(), len });
+        }
         // SAFETY: the layout has a size above zero, because `len > 0` and elements are 4 or 8 bytes.
-        let start = unsafe { alloc(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        let start = NonNull::new(unsafe { alloc(layout) })?;
         large_pages::advise(start, layout.size());
         // SAFETY: just allocated with this size
         unsafe { start.write_bytes(0, layout.size()) }
-        Self { start: start.cast(), len }
+        Some(Self { start: start.cast(), len })
     }
 
-    fn alloc_layout(len: usize) -> AllocLayout {
-        AllocLayout::array::<T>(len)
-            .and_then(|layout| layout.align_to(ALIGNMENT_BYTES))
-            .expect("storage size fits the address space")
+    /// The layout of so many elements; `None` where their size overflows.
+    fn alloc_layout(len: usize) -> Option<AllocLayout> {
+        AllocLayout::array::<T>(len).and_then(|layout| layout.align_to(ALIGNMENT_BYTES)).ok()
     }
 }
 
 impl<T: Element> Drop for AlignedBuffer<T> {
     fn drop(&mut self) {
-        if self.len > 0 {
-            // SAFETY: allocated in `new` with the same layout, and not freed before.
-            unsafe { dealloc(self.start.as_ptr().cast(), Self::alloc_layout(self.len)) }
+        if let Some(layout) = Self::alloc_layout(self.len).filter(|layout| layout.size() > 0) {
+            // SAFETY: allocated in `allocated` with the same layout, and not freed before.
+            unsafe { dealloc(self.start.as_ptr().cast(), layout) }
         }
     }
 }

@@ -35,6 +35,7 @@ mod buffer;
 mod element;
 mod large_pages;
 mod layout;
+mod memory;
 mod shared;
 mod tensor;
 mod transpose;
@@ -43,7 +44,10 @@ mod view;
 pub use buffer::AlignedBuffer;
 pub use element::{DType, Element};
 pub use layout::{Layout, LayoutError};
+pub use memory::{
+    OutOfMemory, collected, copied, filled, make_room, may_refuse, with_room, zero_bytes, zeros,
+};
 pub use shared::{Borrowed, PartMut, SharedTensor};
-pub use tensor::Tensor;
+pub use tensor::{Tensor, TensorError};
 pub use transpose::transpose;
 pub use view::{View, ViewMut};

@@ -23,7 +23,7 @@ use crate::{Element, Layout, Tensor, ViewMut};
 ///     }
 /// });
 /// assert_eq!(tensor.into_tensor().data(), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
-/// # Ok::<(), tiled_tensor::LayoutError>(())
+/// # Ok::<(), tiled_tensor::TensorError>(())
 /// ```
 pub struct SharedTensor<O, T> {
     start: *mut T,

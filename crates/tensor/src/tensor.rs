@@ -1,6 +1,18 @@
 //! Owned `NCHW` tensors.
 
-use crate::{AlignedBuffer, Element, Layout, LayoutError, View, ViewMut};
+use crate::{AlignedBuffer, Element, Layout, LayoutError, OutOfMemory, View, ViewMut};
+
+/// A tensor that cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// Its size overflows.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// Its memory is refused.
+    #[error("tensor: {0}")]
+    OutOfMemory(#[from] OutOfMemory),
+}
 
 /// An owned, contiguous `NCHW` tensor.
 #[derive(Clone, Debug)]
@@ -13,17 +25,25 @@ impl<T: Element> Tensor<T> {
     /// A tensor of zeros.
     ///
     /// # Errors
-    /// Where the size overflows.
-    pub fn zeros(shape: [usize; 4]) -> Result<Self, LayoutError> {
+    /// Where the size overflows, or memory is refused.
+    pub fn zeros(shape: [usize; 4]) -> Result<Self, TensorError> {
         let layout = Layout::nchw(shape)?;
-        Ok(Self { data: AlignedBuffer::new(layout.len()), layout })
+        Ok(Self { data: AlignedBuffer::try_new(layout.len())?, layout })
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
+        Ok(Self { data: self.data.try_clone()?, layout: self.layout })
     }
 
     /// A tensor whose element (n, c, y, x) is `f([n, c, y, x])`.
     ///
     /// # Errors
-    /// Where the size overflows.
-    pub fn from_fn(shape: [usize; 4], mut f: impl FnMut([usize; 4]) -> T) -> Result<Self, LayoutError> {
+    /// Where the size overflows, or memory is refused.
+    pub fn from_fn(shape: [usize; 4], mut f: impl FnMut([usize; 4]) -> T) -> Result<Self, TensorError> {
         let mut tensor = Self::zeros(shape)?;
         let [batch, channels, height, width] = shape;
         let mut values = tensor.data.iter_mut();

@@ -34,7 +34,8 @@ fn r12_gradients_do_not_depend_on_threads() {
         let bed = Bed::new();
         bed.random_npy("x.npy", &input);
         bed.random_npy("g.npy", &output);
-        let args = ["grad", "--net", net, "--weights", "random:3", "--input", "x.npy", "--grad-output", "g.npy"];
+        let args =
+            ["grad", "--net", net, "--weights", "random:3", "--input", "x.npy", "--grad-output", "g.npy"];
         let files = ["--grad-weights", "gw.safetensors", "--mode", "eval"];
         let reports = runs_alike(&bed, net, &[&args[..], &files].concat(), "gw.safetensors");
         assert!(reports.iter().all(|report| report["tiles"] == reports[0]["tiles"]), "{net}: {reports:?}");
@@ -63,7 +64,8 @@ fn r12_plans_are_shared_out_alike_for_all_threads() {
     let bed = Bed::new();
     for (net, input) in [("light", "3x2048x2048"), ("vgg2", "3x1024x1500"), ("unet", "3x1000x700")] {
         let plan = |threads: &str| {
-            let args = ["plan", "--net", net, "--input", input, "--train", "--steps", "0", "--threads", threads];
+            let args =
+                ["plan", "--net", net, "--input", input, "--train", "--steps", "0", "--threads", threads];
             bed.report(&args)["plan"].clone()
         };
         let one = plan("1");
@@ -76,7 +78,8 @@ fn r12_plans_are_shared_out_alike_for_all_threads() {
             let most: u64 = threads.parse().expect("a number");
             assert_eq!(other["in_flight"].as_u64(), Some(lanes.min(most)), "{net}: no budget was given");
         }
-        let four = bed.report(&["plan", "--net", net, "--input", input, "--train", "--steps", "0", "--lanes", "4"]);
+        let four =
+            bed.report(&["plan", "--net", net, "--input", input, "--train", "--steps", "0", "--lanes", "4"]);
         assert_eq!(four["plan"]["lanes"], 4, "{net}: lanes were asked for");
     }
 }

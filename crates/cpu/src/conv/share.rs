@@ -23,10 +23,13 @@ pub(super) fn threads(operations: f64) -> usize {
     }
 }
 
-/// Runs `body` for each piece, in parallel.
+/// Runs `body` for each piece, in parallel; in order on a thread outside a pool.
 pub(super) fn for_pieces(pieces: usize, body: impl Fn(usize) + Sync + Send) {
     if pieces <= 1 {
         return body(0);
+    }
+    if rayon::current_thread_index().is_none() {
+        return (0..pieces).for_each(body);
     }
     (0..pieces).into_par_iter().with_max_len(1).for_each(body);
 }

@@ -250,7 +250,8 @@ fn bits_do_not_depend_on_the_number_of_threads() {
             }
             let reduction = Reduction::ConvWeight(*conv);
             let run = || {
-                let mut partial = Backend::<f32>::partial(&backend, &reduction, case.batch, conv.in_channels);
+                let mut partial =
+                    Backend::<f32>::partial(&backend, &reduction, case.batch, conv.in_channels).unwrap();
                 backend.reduce(&reduction, &[], &[x, gy], Region::whole(conv.output), &mut partial);
                 let Partial::Values(values) = partial else { panic!("sums expected") };
                 values

@@ -3,7 +3,7 @@
 mod adamw;
 mod sgd;
 
-use tiled_tensor::Element;
+use tiled_tensor::{Element, OutOfMemory, with_room, zeros};
 
 pub use adamw::{AdamW, AdamWOptions};
 pub use sgd::{Sgd, SgdOptions};
@@ -36,6 +36,12 @@ pub trait Optimizer<T: Element>: Send + std::fmt::Debug {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptimError {
+    /// Memory for the state of the steps is refused.
+    #[error("the state of the optimiser: {bytes} bytes could not be had")]
+    OutOfMemory {
+        /// The bytes that were asked for.
+        bytes: u64,
+    },
     /// An option out of its range.
     #[error("{optimizer}: {option} is {got}, {expected} is wanted")]
     Option {
@@ -88,9 +94,19 @@ fn check_grads<T>(params: &[&mut [T]], grads: &[&[T]]) -> Result<(), OptimError>
 /// Checks the state of earlier steps, and allocates it before the first.
 fn prepare<T: Element>(state: &mut Vec<Vec<T>>, params: &[&mut [T]]) -> Result<(), OptimError> {
     if state.is_empty() {
-        state.extend(params.iter().map(|param| vec![T::ZERO; param.len()]));
+        *state = fresh(params)?;
     }
     check_lens("state", "state", params, state.iter().map(Vec::len))
+}
+
+/// Zeros for each parameter.
+fn fresh<T: Element>(params: &[&mut [T]]) -> Result<Vec<Vec<T>>, OptimError> {
+    let fail = |OutOfMemory { bytes }| OptimError::OutOfMemory { bytes };
+    let mut state = with_room(params.len()).map_err(fail)?;
+    for param in params {
+        state.push(zeros(param.len()).map_err(fail)?);
+    }
+    Ok(state)
 }
 
 fn check_lens<T>(

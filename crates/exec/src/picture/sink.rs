@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tiled_geometry::Region;
-use tiled_tensor::{Element, View};
+use tiled_tensor::{Element, OutOfMemory, View, zero_bytes};
 
 use crate::file::PartialFile;
 use crate::sink::Written;
@@ -36,7 +36,8 @@ impl PictureSink {
         if !matches!(shape, [1, 1 | 3, height, width] if fits(height) && fits(width)) {
             return Err(IoError::PictureShape { path: path.to_path_buf(), got: shape });
         }
-        let pixels = Mutex::new(vec![0; shape.iter().product()]);
+        let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: path.to_path_buf(), bytes };
+        let pixels = Mutex::new(zero_bytes(shape.iter().product()).map_err(refused)?);
         Ok(Self { file: PartialFile::create(path, 0)?, written, pixels })
     }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use image::{ColorType, ImageDecoder, ImageError, ImageReader, Limits};
 use tiled_geometry::Region;
-use tiled_tensor::{Element, ViewMut};
+use tiled_tensor::{Element, OutOfMemory, ViewMut, zero_bytes};
 
 use crate::source::{Lanes, check_access, index};
 use crate::{FileSource, IoError, Source};
@@ -66,7 +66,8 @@ impl PictureSource {
         let shape = [1, format.channels, height, width];
         let len = usize::try_from(got)
             .map_err(|_| IoError::Overflow { path: path.to_path_buf(), got: shape.to_vec() })?;
-        let mut pixels = vec![0; len];
+        let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: path.to_path_buf(), bytes };
+        let mut pixels = zero_bytes(len).map_err(refused)?;
         decoder.read_image(&mut pixels).map_err(picture)?;
         Ok(Self { path: path.to_path_buf(), pixels, format, shape })
     }

@@ -5,7 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tiled_geometry::{Interval, Region};
-use tiled_tensor::{Borrowed, Element, Layout, PartMut, SharedTensor, Tensor, View, ViewMut, transpose};
+use tiled_tensor::{
+    Borrowed, Element, Layout, OutOfMemory, PartMut, SharedTensor, Tensor, TensorError, View, ViewMut,
+    transpose,
+};
 
 use super::{Sink, Written};
 use crate::IoError;
@@ -37,8 +40,12 @@ impl<T: Element> MemorySink<T> {
     pub fn new(shape: [usize; 4]) -> Result<Self, IoError> {
         let written = Written::new(NAME, shape)?;
         let places = Places::contiguous(shape)?;
-        let tensor =
-            Tensor::zeros(shape).map_err(|_| IoError::Overflow { path: NAME.into(), got: shape.to_vec() })?;
+        let tensor = Tensor::zeros(shape).map_err(|error| match error {
+            TensorError::OutOfMemory(OutOfMemory { bytes }) => {
+                IoError::OutOfMemory { path: NAME.into(), bytes }
+            }
+            _ => IoError::Overflow { path: NAME.into(), got: shape.to_vec() },
+        })?;
         Ok(Self { written, places, tensor: tensor.into() })
     }
 

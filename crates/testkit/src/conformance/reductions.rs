@@ -96,7 +96,7 @@ fn exact_case<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 
 impl<T: Element> Case<T> {
     fn partial(&self, backend: &dyn Backend<T>) -> Partial<T> {
-        backend.partial(&self.reduction, self.batch, self.channels)
+        backend.partial(&self.reduction, self.batch, self.channels).expect("memory for a small reduction")
     }
 
     /// Takes a share into a state, from random windows.

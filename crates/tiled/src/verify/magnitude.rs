@@ -2,7 +2,7 @@
 
 use tiled_geometry::Region;
 use tiled_kernel::{Backend, Kernel, Partial, Reduction};
-use tiled_tensor::{AlignedBuffer, Element, View, ViewMut};
+use tiled_tensor::{AlignedBuffer, Element, OutOfMemory, View, ViewMut};
 
 /// A backend whose gradients of convolution weights are `Σ|x·gy|` in place of `Σ x·gy`; all else is as it was.
 #[derive(Debug)]
@@ -44,7 +44,12 @@ impl<T: Element> Backend<T> for Magnitudes<'_, T> {
         self.0.partial_len(reduction)
     }
 
-    fn partial(&self, reduction: &Reduction, batch: usize, channels: usize) -> Partial<T> {
+    fn partial(
+        &self,
+        reduction: &Reduction,
+        batch: usize,
+        channels: usize,
+    ) -> Result<Partial<T>, OutOfMemory> {
         self.0.partial(reduction, batch, channels)
     }
 

@@ -1,0 +1,118 @@
+//! Threads that end before what they work for is gone.
+
+use std::ops::Deref;
+use std::process;
+use std::thread::{self, JoinHandle};
+
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+
+/// A pool of threads that have ended when its drop returns, and with them their stacks and what kernels keep on them
+/// ([`tiled_kernel::Backend::reserve`]).
+///
+/// The pool of `rayon` alone tells its threads to end and does not wait until they have: their memory would come back some time
+/// later.
+#[derive(Debug)]
+pub struct Pool {
+    /// `None` in the drop alone.
+    pool: Option<ThreadPool>,
+    threads: Vec<JoinHandle<()>>,
+    /// The process that has the threads.
+    process: u32,
+}
+
+impl Pool {
+    /// A pool of so many threads, one at least.
+    ///
+    /// # Errors
+    /// Where the system does not start them.
+    pub fn new(threads: usize) -> Result<Self, ThreadPoolBuildError> {
+        let mut pool = Self { pool: None, threads: Vec::new(), process: process::id() };
+        // where one does not start, those before it are told to end, and the drop waits for them
+        let started = ThreadPoolBuilder::new()
+            .num_threads(threads.max(1))
+            .thread_name(|index| format!("tiled-{index}"))
+            .spawn_handler(|work| {
+                let mut builder = thread::Builder::new();
+                if let Some(name) = work.name() {
+                    builder = builder.name(name.to_owned());
+                }
+                pool.threads.push(builder.spawn(|| work.run())?);
+                Ok(())
+            })
+            .build()?;
+        pool.pool = Some(started);
+        Ok(pool)
+    }
+}
+
+impl Deref for Pool {
+    type Target = ThreadPool;
+
+    fn deref(&self) -> &ThreadPool {
+        self.pool.as_ref().expect("invariant: only the drop takes it")
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            // a fork has none of the threads: nobody would ever hear, nor end
+            std::mem::forget((self.pool.take(), std::mem::take(&mut self.threads)));
+            return;
+        }
+        drop(self.pool.take()); // tells them to end when they have done what they were asked
+        for thread in self.threads.drain(..) {
+            // one of them cannot wait for itself; it ends after this
+            if thread.thread().id() != thread::current().id() {
+                // a panic has been told already, by the call that it happened in
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::Arc;
+
+    use super::*;
+
+    thread_local! {
+        static KEPT: RefCell<Option<Arc<()>>> = const { RefCell::new(None) };
+    }
+
+    #[test]
+    fn r05_what_threads_keep_is_gone_when_the_drop_returns() {
+        for threads in 1..=4 {
+            for _ in 0..20 {
+                let kept = Arc::new(());
+                let pool = Pool::new(threads).unwrap();
+                assert_eq!(pool.current_num_threads(), threads);
+                pool.broadcast(|_| KEPT.set(Some(Arc::clone(&kept))));
+                assert_eq!(Arc::strong_count(&kept), 1 + threads);
+                drop(pool);
+                assert_eq!(Arc::strong_count(&kept), 1, "{threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn r05_a_pool_that_one_of_its_own_threads_drops_ends() {
+        let pool = Arc::new(Pool::new(2).unwrap());
+        let own = Arc::clone(&pool);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        pool.spawn(move || {
+            // the last owner, whichever thread that turns out to be
+            drop(own);
+            sender.send(()).unwrap();
+        });
+        drop(pool);
+        receiver.recv().unwrap();
+    }
+
+    #[test]
+    fn no_thread_is_one() {
+        assert_eq!(Pool::new(0).unwrap().current_num_threads(), 1);
+    }
+}
