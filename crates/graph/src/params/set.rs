@@ -1,5 +1,6 @@
 //! The values of a network's parameters.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tiled_tensor::Element;
@@ -92,8 +93,10 @@ impl<T: Element> Parameters<T> {
     /// ```
     pub fn new(specs: &[ParamSpec], tensors: Vec<ParamTensor<T>>) -> Result<Self, GraphError> {
         let mut slots: Vec<Option<ParamTensor<T>>> = specs.iter().map(|_| None).collect();
+        let places: HashMap<&str, usize> =
+            specs.iter().enumerate().map(|(place, spec)| (spec.name.as_str(), place)).collect();
         for tensor in tensors {
-            let Some(position) = specs.iter().position(|spec| spec.name == tensor.name) else {
+            let Some(&position) = places.get(tensor.name.as_str()) else {
                 let nearest = nearest(&tensor.name, specs.iter().map(|spec| spec.name.as_str()));
                 return Err(GraphError::UnknownParameter { name: tensor.name, got: tensor.shape, nearest });
             };

@@ -4,9 +4,12 @@ mod build;
 mod cost;
 mod error;
 mod fuse;
+mod lanes;
+mod measure;
 mod memory;
 mod options;
 mod planner;
+mod search;
 mod slots;
 
 pub use error::PlanError;
@@ -17,7 +20,7 @@ pub use planner::Planner;
 use tiled_geometry::{Grid, Region};
 use tiled_tensor::{DType, Layout, LayoutError};
 
-use crate::demand::Demand;
+use crate::parts::Parts;
 use crate::program::Program;
 use crate::schedule::Schedule;
 use crate::sweep::{Action, Sweep};
@@ -64,9 +67,9 @@ pub struct SweepPlan {
     /// The rows that a step advances by, of the tallest node.
     pub band: i64,
     /// What each row of tiles needs.
-    pub rows: Vec<Demand>,
+    pub rows: Parts,
     /// What each column of tiles needs.
-    pub cols: Vec<Demand>,
+    pub cols: Parts,
     /// The rows of storage of each node's window; zero for reductions and sinks.
     pub rings: Vec<i64>,
     /// The storage that each node's window lies in; several may share one where they are never held together.
@@ -108,7 +111,10 @@ impl SweepPlan {
     /// Where an index is out of range.
     #[must_use]
     pub fn region(&self, place: usize, tile: [usize; 2]) -> Region<2> {
-        Region::from_rows_cols(self.rows[tile[0]].interval(place), self.cols[tile[1]].interval(place))
+        Region::from_rows_cols(
+            self.rows.part(tile[0]).interval(place),
+            self.cols.part(tile[1]).interval(place),
+        )
     }
 
     /// The layout of a node's window in a tile.
@@ -125,7 +131,7 @@ impl SweepPlan {
     /// Where `row` is not a row of the grid.
     #[must_use]
     pub fn schedule<'a>(&'a self, program: &'a Program, row: usize) -> Schedule<'a> {
-        Schedule::new(program, &self.sweep, &self.rows[row], self.band)
+        Schedule::new(program, &self.sweep, self.rows.part(row), self.band)
     }
 
     /// Whether a node has a window.
@@ -135,7 +141,7 @@ impl SweepPlan {
     }
 }
 
-fn layout(
+pub(crate) fn layout(
     program: &Program,
     blocks: &[usize],
     sweep: &SweepPlan,

@@ -41,9 +41,11 @@ pub struct PlanOptions {
     /// The rows of the tallest node that a sliding plan advances by in a step; by default the planner chooses, or
     /// takes the rows of [`PlanOptions::tiling`].
     pub band: Option<i64>,
-    /// The tiles that may run at a time; by default the planner chooses between one and [`PlanOptions::parallelism`].
+    /// The lanes that tiles are shared out to ([`crate::Plan::lanes`]); by default the planner chooses. Gradients of
+    /// convolution weights depend on them in their last bits, and so what it chooses for these does not follow
+    /// [`PlanOptions::parallelism`].
     pub lanes: Option<usize>,
-    /// The cores to plan for.
+    /// The cores to plan for: as many lanes run at a time, each with windows of its own.
     pub parallelism: usize,
     /// Bytes that the caller holds beside the run and that count towards the budget: decoded pictures, the
     /// state of an optimiser.
