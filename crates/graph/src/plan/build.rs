@@ -5,7 +5,7 @@ use tiled_kernel::{Backend, Costs, ExactSum, Extremum, Kernel, Reduction};
 use tiled_tensor::{Element, Layout};
 
 use super::slots::Conflicts;
-use super::{Memory, Plan, PlanError, SweepPlan, layout};
+use super::{Budget, Memory, Plan, PlanError, SweepPlan, layout};
 use crate::demand::Demand;
 use crate::program::{NodeKind, Program, ProgramNode};
 use crate::schedule::Schedule;
@@ -218,6 +218,7 @@ impl Prepared {
             blocks: self.blocks.clone(),
             dtype: T::DTYPE,
             memory,
+            budget: Budget::UNLIMITED, // whoever chooses between plans says
             flops,
             redundant_flops: flops - self.untiled_flops,
             predicted_seconds: predicted[0] + predicted[1],

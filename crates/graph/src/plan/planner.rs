@@ -9,7 +9,7 @@ use tiled_tensor::Element;
 
 use super::build::{Cols, Prepared, Rows};
 use super::fuse::fuse;
-use super::{Hold, Plan, PlanError, PlanOptions, SweepPlan, Tiling};
+use super::{Budget, Hold, Plan, PlanError, PlanOptions, SweepPlan, Tiling};
 use crate::program::{NodeId, NodeKind, Program, Store};
 use crate::sweep::shared_between_sweeps;
 use crate::{Graph, Objective, Op, Shapes, ValueId, lower};
@@ -43,9 +43,20 @@ impl<'a, T: Element> Planner<'a, T> {
     /// takes half the memory.
     ///
     /// # Errors
-    /// Where the objective does not fit the network, or no plan fits the budget: then the smallest budget that
-    /// would do is named.
+    /// Where the objective does not fit the network, or no plan fits the budget, or the memory that can be had where there is
+    /// none: then the smallest budget that would do is named.
     pub fn plan(&self, options: &PlanOptions) -> Result<Plan, PlanError> {
+        let budget = options.budget();
+        match self.plan_within(budget, &PlanOptions { memory_bytes: budget.limit(), ..options.clone() }) {
+            Err(PlanError::BudgetTooSmall { budget: available, smallest }) if budget.is_default() => {
+                Err(PlanError::MemoryTooSmall { available, limited_by: budget.source, smallest })
+            }
+            planned => planned.map(|plan| Plan { budget, ..plan }),
+        }
+    }
+
+    /// The plan for a budget, which stands in the options too; none there means any.
+    fn plan_within(&self, budget: Budget, options: &PlanOptions) -> Result<Plan, PlanError> {
         let mut best = Best::new(options.memory_bytes);
         for checkpoints in self.checkpoint_sets(options) {
             let mut program = lower(self.graph, self.shapes, self.objective, &checkpoints)?;
@@ -69,7 +80,8 @@ impl<'a, T: Element> Planner<'a, T> {
                     break; // keeping less computes more
                 }
             }
-            if best.is_comfortable() {
+            // the fastest plan is asked for where nobody sets a budget: segments only where nothing else fits
+            if best.is_comfortable() || (budget.is_default() && best.plan.is_some()) {
                 break;
             }
         }
