@@ -51,7 +51,7 @@ mod store;
 mod trainer;
 mod weights;
 
-pub use error::{ExecError, IoError, NpyProblem};
+pub use error::{ExecError, IoError, NpyProblem, WeightsProblem};
 pub use executor::{Executor, Io, RunReport};
 pub use file::{FileSink, FileSource, PICTURE_LIMIT_BYTES, create_sink, open_source, open_source_within};
 pub use npy::NpyHeader;
@@ -61,4 +61,4 @@ pub use progress::{Cancel, NoProgress, Progress, peak_rss_bytes, reset_peak_rss}
 pub use sink::{FnSink, MemorySink, Sink, SliceSink};
 pub use source::{ConstantSource, FnSource, MemorySource, PointSource, Source};
 pub use trainer::Trainer;
-pub use weights::{load_weights, save_weights};
+pub use weights::{WeightRef, load_parameters, load_weights, save_weights};

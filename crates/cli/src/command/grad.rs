@@ -1,8 +1,10 @@
 //! `tiled grad`: gradients with respect to inputs and weights.
 
+use std::path::Path;
+
 use serde_json::json;
-use tiled::exec::{ConstantSource, Executor, Io, Source, open_source, save_weights};
-use tiled::graph::{Mode, Objective, ParamTensor, params};
+use tiled::exec::{ConstantSource, Executor, Io, Source, WeightRef, open_source, save_weights};
+use tiled::graph::{Graph, Mode, Objective, params};
 use tiled::tensor::Element;
 
 use crate::args::{DTypeArg, GradArgs};
@@ -49,7 +51,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let report = executor.run(&mut parameters, &io, &session.bar("gradients"))?;
     let figures = Figures { seconds: report.seconds, ..figures };
     if let Some(path) = &args.grad_weights {
-        save_weights(path, &weight_gradients(&job, &executor)?)?;
+        save_weight_gradients(path, &job.graph, &executor)?;
     }
     if args.plan.json {
         let mut object = figures.json();
@@ -82,15 +84,16 @@ fn open_gradients<T: Element>(
     Ok(given.iter().zip(shapes).map(open).collect::<Result<_, _>>()?)
 }
 
-fn weight_gradients<T: Element>(
-    job: &Job<T>,
+/// Writes the gradients from where the executor holds them.
+fn save_weight_gradients<T: Element>(
+    path: &Path,
+    graph: &Graph,
     executor: &Executor<'_, T>,
-) -> Result<Vec<ParamTensor<T>>, CliError> {
-    let mut tensors = Vec::new();
-    for (place, spec) in params(&job.graph).into_iter().enumerate() {
-        if let Some(gradient) = executor.gradient(place) {
-            tensors.push(ParamTensor::new(&spec.name, spec.shape, gradient.to_vec())?);
-        }
-    }
-    Ok(tensors)
+) -> Result<(), CliError> {
+    let specs = params(graph);
+    let gradients = specs.iter().enumerate().filter_map(|(place, spec)| {
+        let data = executor.gradient(place)?;
+        Some(WeightRef { name: &spec.name, shape: &spec.shape, data })
+    });
+    Ok(save_weights(path, gradients)?)
 }

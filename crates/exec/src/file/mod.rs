@@ -20,6 +20,7 @@ use crate::{IoError, Sink, Source};
 
 pub(crate) use codec::FileType;
 pub(crate) use partial::PartialFile;
+pub(crate) use positioned::{Positioned, PositionedFile};
 pub(crate) use scratch::ScratchFile;
 pub use sink::FileSink;
 pub use source::FileSource;
