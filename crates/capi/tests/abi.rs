@@ -109,7 +109,7 @@ layouts! {
     }
     tiled_plan_summary {
         struct_size, dtype, peak_bytes, windows_bytes, stores_bytes, parameters_bytes, flops, redundant_flops,
-        predicted_seconds, sweeps, steps, lanes,
+        predicted_seconds, sweeps, steps, lanes, budget_bytes, budget_source, reserved,
     }
     tiled_source { struct_size, is_serial, tensor, read, user }
     tiled_sink { struct_size, is_serial, tensor, write, end, user }

@@ -22,15 +22,19 @@ pub(crate) struct Job<T: Element> {
 }
 
 impl<T: Element> Job<T> {
-    /// Opens the inputs and reads the weights; nothing is computed yet.
-    pub(crate) fn open(args: &NetworkArgs, weights: &WeightsArg) -> Result<(Self, Parameters<T>), CliError> {
+    /// Opens the inputs; nothing is computed yet.
+    pub(crate) fn open(args: &NetworkArgs) -> Result<Self, CliError> {
         let graph = network::load(&args.net)?;
         check_count("input", graph.inputs().len(), args.input.len())?;
         let inputs: Vec<Box<dyn Source<T>>> = args.input.iter().map(open_source).collect::<Result<_, _>>()?;
         let given: Vec<[usize; 4]> = inputs.iter().map(Source::shape).collect();
         let shapes = infer_nchw(&graph, &given)?;
-        let parameters = weights.load(&graph)?;
-        Ok((Self { graph, shapes, inputs, backend: CpuBackend::new()? }, parameters))
+        Ok(Self { graph, shapes, inputs, backend: CpuBackend::new()? })
+    }
+
+    /// The weights. They count in a plan, so that they are read when there is one: what can be had is what is free before.
+    pub(crate) fn parameters(&self, weights: &WeightsArg) -> Result<Parameters<T>, CliError> {
+        weights.load(&self.graph)
     }
 
     /// The shapes of the outputs.

@@ -58,7 +58,7 @@ pub use npy::NpyHeader;
 pub use optim::{AdamW, AdamWOptions, OptimError, Optimizer, Sgd, SgdOptions};
 pub use picture::{PictureSink, PictureSource};
 pub use progress::{Cancel, NoProgress, Progress, peak_rss_bytes, reset_peak_rss};
-pub use sink::{FnSink, MemorySink, Sink, SliceSink};
+pub use sink::{FnSink, MemorySink, Sink, SliceSink, sink_resident_bytes};
 pub use source::{ConstantSource, FnSource, MemorySource, PointSource, Source};
 pub use trainer::Trainer;
 pub use weights::{WeightRef, load_parameters, load_weights, save_weights};

@@ -11,8 +11,10 @@ use tiled::graph::{Mode, Plan, PlanOptions, StepDetail, Tiling};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
-pub(crate) use self::values::{DTypeArg, HoldArg, LossArg, ModeArg, OptimizerArg, Pair, PlanLossArg};
-use self::values::{pair, shape, steps};
+pub(crate) use self::values::{
+    DTypeArg, HoldArg, LossArg, ModeArg, OptimizerArg, Pair, PlanLossArg, Planned,
+};
+use self::values::{pair, planned, steps};
 use crate::bytes;
 use crate::weights::WeightsArg;
 
@@ -29,7 +31,7 @@ pub(crate) enum Command {
     /// Does the main job on a shipped real picture: a forward pass, a training step and a check of every bit.
     #[command(after_help = examples::DEMO)]
     Demo(DemoArgs),
-    /// Says what a run will do and what memory and arithmetic it takes, without touching data.
+    /// Says what a run will do and what memory and arithmetic it takes, without running it.
     #[command(after_help = examples::PLAN)]
     Plan(PlanCommandArgs),
     /// Computes the outputs of a network.
@@ -53,8 +55,8 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Plan options")]
 pub(crate) struct PlanArgs {
-    /// The most memory that the run may hold: 256MiB, 1.5GB, 4096 (bytes).
-    #[arg(long, value_name = "BYTES", value_parser = bytes::parse)]
+    /// The most memory that the run may hold: 256MiB, 1.5GB, 4096 (bytes), `unlimited`; what can be had now where not given.
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse_budget)]
     pub(crate) memory: Option<u64>,
     /// Tiles of this height and width of the first output; with `--hold slide` strips of this width that advance
     /// by this height.
@@ -68,7 +70,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_enum, default_value_t = HoldArg::Auto)]
     pub(crate) hold: HoldArg,
     /// Lets values that are kept between sweeps lie in unnamed files in this folder where the memory does not hold them.
-    #[arg(long, value_name = "DIR", requires = "memory")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
     /// Runs 3×3 convolutions of stride one with 16 channels and more by Winograd's filtering: up to three times as fast, the
     /// same bits for every tiling, but other roundings than the sums. Kernels of gradients stay sums.
@@ -94,15 +96,27 @@ pub(crate) struct PlanCommandArgs {
     /// A built-in network or a JSON file.
     #[arg(long, value_name = "N")]
     pub(crate) net: String,
-    /// The shape of each input: CxHxW or NxCxHxW; once per input of the network.
-    #[arg(long, value_name = "CxHxW", value_parser = shape, required = true)]
-    pub(crate) input: Vec<[usize; 4]>,
+    /// Each input of the network: a file as `run` takes it, or a shape CxHxW or NxCxHxW.
+    #[arg(long, value_name = "X|CxHxW", value_parser = planned, required = true)]
+    pub(crate) input: Vec<Planned>,
+    /// Each output of the network as `run` takes it: a picture is held whole. Nothing is written.
+    #[arg(long, value_name = "Y", conflicts_with = "train")]
+    pub(crate) output: Vec<PathBuf>,
     /// Plans a training step instead of inference.
     #[arg(long)]
     pub(crate) train: bool,
     /// The loss of `--train`: `sum`, `mse`, `cross-entropy`, or `none` where the caller gives gradients.
     #[arg(long, value_enum, default_value_t = PlanLossArg::Mse, requires = "train")]
     pub(crate) loss: PlanLossArg,
+    /// The target of the loss as `train` takes it, or its shape.
+    #[arg(long, value_name = "T|CxHxW", value_parser = planned, requires = "train")]
+    pub(crate) target: Option<Planned>,
+    /// The optimiser of `train`, whose state is held.
+    #[arg(long, value_enum, default_value_t = OptimizerArg::Sgd, requires = "train")]
+    pub(crate) optimizer: OptimizerArg,
+    /// The momentum of sgd, without which it has no state.
+    #[arg(long, value_name = "M", default_value_t = 0.0, requires = "train")]
+    pub(crate) momentum: f64,
     /// Plans the gradients with respect to the inputs too.
     #[arg(long, requires = "train")]
     pub(crate) grad_input: bool,
@@ -250,8 +264,8 @@ pub(crate) struct BenchArgs {
     /// Runs of each, of which the median counts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     pub(crate) runs: u16,
-    /// The memory of the tiled runs; unlimited where not given.
-    #[arg(long, value_name = "BYTES", value_parser = bytes::parse)]
+    /// The memory of the tiled runs: a size or `unlimited`; what can be had now where not given.
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse_budget)]
     pub(crate) memory: Option<u64>,
     /// Leaves out the untiled run where it would hold more than this.
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, default_value = "8GiB")]

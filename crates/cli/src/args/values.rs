@@ -1,5 +1,6 @@
 //! The values of arguments.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::ValueEnum;
@@ -76,6 +77,25 @@ pub(super) fn shape(text: &str) -> Result<[usize; 4], String> {
     }
 }
 
+/// A tensor of which a plan wants to know the shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Planned {
+    /// The shape, NCHW.
+    Shape([usize; 4]),
+    /// The file that a run would read.
+    File(PathBuf),
+}
+
+/// What consists of numbers and crosses is a shape; everything else is a file.
+pub(super) fn planned(text: &str) -> Result<Planned, String> {
+    let is_shape = |c: char| c.is_ascii_digit() || matches!(c, 'x' | 'X' | '×' | ' ');
+    if text.chars().all(is_shape) {
+        shape(text).map(Planned::Shape)
+    } else {
+        Ok(Planned::File(PathBuf::from(text)))
+    }
+}
+
 pub(super) fn steps(text: &str) -> Result<StepDetail, String> {
     match text {
         "all" => Ok(StepDetail::All),
@@ -91,7 +111,7 @@ fn numbers<N: FromStr>(text: &str) -> Option<Vec<N>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pair, pair, shape, steps};
+    use super::{Pair, Planned, pair, planned, shape, steps};
     use tiled::graph::StepDetail;
 
     #[test]
@@ -105,6 +125,13 @@ mod tests {
                 && shape("3x4x5x6x7").is_err()
                 && shape("3x4x99999999999999999999").is_err()
         );
+    }
+
+    #[test]
+    fn r06_what_is_planned_is_a_shape_or_a_file() {
+        assert_eq!(planned("3x4x5"), Ok(Planned::Shape([1, 3, 4, 5])));
+        assert_eq!(planned("x.npy"), Ok(Planned::File("x.npy".into())));
+        assert!(planned("4x5").is_err() && planned("").is_err());
     }
 
     #[test]

@@ -24,7 +24,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     if args.grad_input.is_empty() && args.grad_weights.is_none() {
         return Err(CliError::NoResult);
     }
-    let (job, mut parameters) = Job::<T>::open(&args.network, &args.weights)?;
+    let job = Job::<T>::open(&args.network)?;
     let grad_outputs = open_gradients::<T>(&args.grad_output, &job.outputs())?;
     let input_shapes: Vec<[usize; 4]> = job.inputs.iter().map(Source::shape).collect();
     let sinks = if args.grad_input.is_empty() {
@@ -41,6 +41,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
     let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + given + sink_bytes(&sinks)))?;
     let figures = Figures::new(&plan, 0.0);
+    let mut parameters = job.parameters(&args.weights)?;
     let mut executor = args.plan.executor(plan, &job.backend)?;
     let io = Io {
         inputs: job.sources(),

@@ -19,12 +19,13 @@ pub(crate) fn run(args: &RunArgs, session: &Session) -> Result<(), CliError> {
 }
 
 fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError> {
-    let (job, mut parameters) = Job::<T>::open(&args.network, &args.weights)?;
+    let job = Job::<T>::open(&args.network)?;
     let shapes = job.outputs();
     let sinks = create_sinks::<T>("output", &args.output, &shapes)?;
     let objective = Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() };
     let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + sink_bytes(&sinks)))?;
     let figures = Figures::new(&plan, 0.0);
+    let mut parameters = job.parameters(&args.weights)?;
     let mut executor = args.plan.executor(plan, &job.backend)?;
     let io =
         Io { inputs: job.sources(), outputs: sinks.iter().map(AsRef::as_ref).collect(), ..Io::default() };

@@ -43,7 +43,7 @@ fn train<T: Element, O: Optimizer<T>>(
     session: &Session,
     optimizer: O,
 ) -> Result<(), CliError> {
-    let (job, mut parameters) = Job::<T>::open(&args.network, &args.weights)?;
+    let job = Job::<T>::open(&args.network)?;
     let target = open_source::<T>(&args.target)?;
     let loss = match args.loss {
         LossArg::Mse => Loss::MeanSquaredError,
@@ -54,6 +54,7 @@ fn train<T: Element, O: Optimizer<T>>(
         params(&job.graph).iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
     let resident = job.input_bytes() + target.resident_bytes() + optimizer.state_bytes(trained);
     let plan = job.plan(&objective, &args.plan.options(resident))?;
+    let mut parameters = job.parameters(&args.weights)?;
     let mut figures = Figures { flops: 0.0, redundant_flops: 0.0, ..Figures::new(&plan, 0.0) };
     let losses = steps(args, session, &job, &*target, plan, optimizer, &mut parameters, &mut figures)?;
     drop(target);

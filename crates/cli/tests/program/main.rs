@@ -2,4 +2,6 @@
 
 mod bad_input;
 mod bed;
+mod budget;
 mod commands;
+mod peak;

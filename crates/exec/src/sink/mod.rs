@@ -2,6 +2,7 @@
 
 mod function;
 mod memory;
+mod resident;
 mod written;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::IoError;
 
 pub use function::FnSink;
 pub use memory::{MemorySink, SliceSink};
+pub use resident::sink_resident_bytes;
 pub(crate) use written::Written;
 
 /// An `NCHW` tensor that is written region by region, from several threads at once.
