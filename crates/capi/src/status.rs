@@ -135,8 +135,13 @@ impl From<IoError> for Failure {
     fn from(error: IoError) -> Self {
         let status = match &error {
             IoError::Function { .. } => TILED_STATUS_CALLBACK,
-            IoError::Overflow { .. } => TILED_STATUS_OUT_OF_RANGE,
-            IoError::Elements { .. } | IoError::Window { .. } => TILED_STATUS_SHAPE,
+            IoError::Overflow { .. } | IoError::Class { .. } | IoError::AllIgnored { .. } => {
+                TILED_STATUS_OUT_OF_RANGE
+            }
+            IoError::Elements { .. } | IoError::Window { .. } | IoError::ClassChannels { .. } => {
+                TILED_STATUS_SHAPE
+            }
+            IoError::PictureMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
             IoError::Overlap { .. } => TILED_STATUS_INVALID_ARGUMENT,
             IoError::Parameters { .. } => TILED_STATUS_NETWORK,
             IoError::TensorMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,

@@ -20,6 +20,13 @@ pub(crate) enum CliError {
     Network { path: PathBuf, source: Box<GraphError> },
     #[error("--{option} is given {got} times, network wants {expected}")]
     Count { option: &'static str, expected: usize, got: usize },
+    #[error(
+        "`{}`: a raw file needs its shape, and its element type where it is not {dtype}: such as {}:3x512x512 or {}:3x512x512:u8",
+        path.display(), path.display(), path.display()
+    )]
+    RawShape { path: PathBuf, dtype: &'static str },
+    #[error("--ignore-index is for class numbers, the loss is another or the target has probabilities")]
+    IgnoreIndex,
     #[error("nothing to compute: give --grad-input or --grad-weights")]
     NoResult,
     #[error("`{}` is named twice", path.display())]
@@ -63,6 +70,8 @@ impl CliError {
             | Self::Network { .. }
             | Self::Count { .. }
             | Self::NoResult
+            | Self::RawShape { .. }
+            | Self::IgnoreIndex
             | Self::SameFile { .. }
             | Self::Graph(_)
             | Self::Optim(_)

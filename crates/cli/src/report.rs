@@ -34,6 +34,11 @@ impl Figures {
         }
     }
 
+    /// The same where so much was held before the run began, while pictures were decoded.
+    pub(crate) fn after_opening(self, bytes: u64) -> Self {
+        Self { plan_peak_bytes: self.plan_peak_bytes.max(bytes), ..self }
+    }
+
     /// The JSON object, to which a subcommand adds its own fields.
     pub(crate) fn json(&self) -> Map<String, Value> {
         let mut object = Map::new();

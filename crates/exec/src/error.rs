@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use tiled_geometry::Region;
 use tiled_graph::GraphError;
 
+use crate::PictureProblem;
+
 /// A source, a sink or a file of weights that cannot do what is asked.
 ///
 /// `path` is the file's path as the caller gave it, or a name in angle brackets for what is no file (`<memory>`).
@@ -79,7 +81,7 @@ pub enum IoError {
         /// The bytes that it has.
         got: u64,
     },
-    /// A file without a header is longer than its shape says.
+    /// A file is longer than its shape says.
     #[error("`{}`: {expected} bytes expected for the shape, {got} bytes found", path.display())]
     FileSize {
         /// The file.
@@ -178,15 +180,15 @@ pub enum IoError {
         /// The name.
         path: PathBuf,
     },
-    /// A picture cannot be decoded or encoded.
-    #[error("`{}`: {source}", path.display())]
+    /// A picture cannot be decoded.
+    #[error("`{}`: {problem}", path.display())]
     Picture {
         /// The file.
         path: PathBuf,
-        /// What the codec says.
-        source: image::ImageError,
+        /// What is wrong with it.
+        problem: PictureProblem,
     },
-    /// A picture that takes more memory than allowed.
+    /// A picture that takes more memory than allowed, with what decoding it takes.
     #[error("`{}`: picture takes {got} bytes decoded, {expected} bytes allowed", path.display())]
     PictureSize {
         /// The file.
@@ -195,6 +197,51 @@ pub enum IoError {
         expected: u64,
         /// The bytes that it takes.
         got: u64,
+    },
+    /// The memory of a decoded picture is not given.
+    #[error("`{}`: {expected} bytes of memory for the picture are not given", path.display())]
+    PictureMemory {
+        /// The file.
+        path: PathBuf,
+        /// The bytes that were asked for.
+        expected: u64,
+    },
+    /// A pixel whose class is none of the network's.
+    #[error(
+        "`{}`: class {got} at row {row}, column {column} of image {image} is none of the {classes} classes from 0 on",
+        path.display()
+    )]
+    Class {
+        /// The file, or a name.
+        path: PathBuf,
+        /// The image of the batch.
+        image: usize,
+        /// The row.
+        row: usize,
+        /// The column.
+        column: usize,
+        /// The class.
+        got: f64,
+        /// How many classes there are.
+        classes: usize,
+    },
+    /// A target whose pixels are all of the class that is ignored.
+    #[error("`{}`: all {pixels} pixels have the ignored class {ignore_index}, which leaves no loss", path.display())]
+    AllIgnored {
+        /// The file, or a name.
+        path: PathBuf,
+        /// How many pixels there are.
+        pixels: u64,
+        /// The class.
+        ignore_index: i64,
+    },
+    /// A target of class numbers with other than one channel.
+    #[error("`{}`: class numbers are one channel, got {got}", path.display())]
+    ClassChannels {
+        /// The file, or a name.
+        path: PathBuf,
+        /// The channels.
+        got: usize,
     },
     /// A tensor that is no picture.
     #[error("`{}`: a picture has batch 1 and 1 or 3 channels, tensor is {got:?}", path.display())]
@@ -392,7 +439,9 @@ pub enum NpyProblem {
         key: String,
     },
     /// An element type that is not read.
-    #[error("npy type `{got}` is not read, known are `<f4`, `<f8` and `|u1`")]
+    #[error(
+        "npy type `{got}` is not read, known are `<f4`, `<f8`, `|u1`, `|i1`, `<u2`, `<i2`, `<u4`, `<i4`, `<u8`, `<i8`"
+    )]
     Type {
         /// The type.
         got: String,

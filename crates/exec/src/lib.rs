@@ -39,8 +39,10 @@ mod executor;
 mod file;
 mod finalise;
 mod in_place;
+mod labels;
 mod lane;
 mod npy;
+mod numbers;
 mod optim;
 mod picture;
 mod progress;
@@ -53,10 +55,15 @@ mod weights;
 
 pub use error::{ExecError, IoError, NpyProblem, WeightsProblem};
 pub use executor::{Executor, Io, RunReport};
-pub use file::{FileSink, FileSource, PICTURE_LIMIT_BYTES, create_sink, open_source, open_source_within};
+pub use file::{
+    ElementType, FileSink, FileSource, PICTURE_LIMIT_BYTES, RawFormat, SourceFacts, SourceOptions,
+    create_sink, inspect_source, open_source, open_source_with, open_source_within,
+};
+pub use labels::{LabelCensus, Labels};
 pub use npy::NpyHeader;
+pub use numbers::Numbers;
 pub use optim::{AdamW, AdamWOptions, OptimError, Optimizer, Sgd, SgdOptions};
-pub use picture::{PictureSink, PictureSource};
+pub use picture::{JpegDamage, PictureChanges, PictureProblem, PictureSink, PictureSource};
 pub use progress::{Cancel, NoProgress, Progress, peak_rss_bytes, reset_peak_rss};
 pub use sink::{FnSink, MemorySink, Sink, SliceSink, sink_resident_bytes};
 pub use source::{ConstantSource, FnSource, MemorySource, PointSource, Source};

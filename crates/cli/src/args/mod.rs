@@ -5,6 +5,7 @@ mod values;
 
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
 use tiled::exec::{ExecError, Executor};
 use tiled::graph::{Mode, Plan, PlanOptions, StepDetail, Tiling};
@@ -12,7 +13,7 @@ use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
 pub(crate) use self::values::{
-    DTypeArg, HoldArg, LossArg, ModeArg, OptimizerArg, Pair, PlanLossArg, Planned,
+    DTypeArg, FileArg, HoldArg, LossArg, ModeArg, NumbersArg, OptimizerArg, Pair, PlanLossArg, Planned,
 };
 use self::values::{pair, planned, steps};
 use crate::bytes;
@@ -97,8 +98,11 @@ pub(crate) struct PlanCommandArgs {
     #[arg(long, value_name = "N")]
     pub(crate) net: String,
     /// Each input of the network: a file as `run` takes it, or a shape CxHxW or NxCxHxW.
-    #[arg(long, value_name = "X|CxHxW", value_parser = planned, required = true)]
+    #[arg(long, value_name = "X|CxHxW", required = true, value_parser = PathBufValueParser::new().try_map(planned))]
     pub(crate) input: Vec<Planned>,
+    /// What integers in files stand for, as in `run`; class numbers are always as they are.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) numbers: NumbersArg,
     /// Each output of the network as `run` takes it: a picture is held whole. Nothing is written.
     #[arg(long, value_name = "Y", conflicts_with = "train")]
     pub(crate) output: Vec<PathBuf>,
@@ -109,7 +113,7 @@ pub(crate) struct PlanCommandArgs {
     #[arg(long, value_enum, default_value_t = PlanLossArg::Mse, requires = "train")]
     pub(crate) loss: PlanLossArg,
     /// The target of the loss as `train` takes it, or its shape.
-    #[arg(long, value_name = "T|CxHxW", value_parser = planned, requires = "train")]
+    #[arg(long, value_name = "T|CxHxW", requires = "train", value_parser = PathBufValueParser::new().try_map(planned))]
     pub(crate) target: Option<Planned>,
     /// The optimiser of `train`, whose state is held.
     #[arg(long, value_enum, default_value_t = OptimizerArg::Sgd, requires = "train")]
@@ -137,9 +141,13 @@ pub(crate) struct NetworkArgs {
     /// A built-in network or a JSON file.
     #[arg(long, value_name = "N")]
     pub(crate) net: String,
-    /// Each input of the network: .npy (NCHW, CHW or HW), .png, .jpg.
-    #[arg(long, value_name = "X", required = true)]
-    pub(crate) input: Vec<PathBuf>,
+    /// Each input of the network: .npy (NCHW, CHW or HW), .png, .jpg, or .raw as FILE.raw:CxHxW, with :u8, :f64 or the
+    /// like where its elements are not of --dtype.
+    #[arg(long, value_name = "X", required = true, value_parser = PathBufValueParser::new().try_map(FileArg::parse))]
+    pub(crate) input: Vec<FileArg>,
+    /// What integers in files of inputs, targets of `mse` and gradients stand for; class numbers are always as they are.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) numbers: NumbersArg,
 }
 
 #[derive(Debug, Args)]
@@ -164,8 +172,13 @@ pub(crate) struct GradArgs {
     #[arg(long, value_name = "W")]
     pub(crate) weights: WeightsArg,
     /// The gradient with respect to each output: a file as for `--input`, or `ones`.
-    #[arg(long, value_name = "G", default_value = "ones")]
-    pub(crate) grad_output: Vec<String>,
+    #[arg(
+        long,
+        value_name = "G",
+        default_value = "ones",
+        value_parser = PathBufValueParser::new().try_map(FileArg::parse)
+    )]
+    pub(crate) grad_output: Vec<FileArg>,
     /// Where the gradient with respect to each input goes: .npy, .raw, .png.
     #[arg(long, value_name = "GX")]
     pub(crate) grad_input: Vec<PathBuf>,
@@ -181,9 +194,12 @@ pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
     /// The target: for `mse` of the output's shape; for `cross-entropy` one channel of class numbers or one
-    /// channel of probability per class.
-    #[arg(long, value_name = "T")]
-    pub(crate) target: PathBuf,
+    /// channel of probability per class. Class numbers come from a gray or palette .png or from .npy.
+    #[arg(long, value_name = "T", value_parser = PathBufValueParser::new().try_map(FileArg::parse))]
+    pub(crate) target: FileArg,
+    /// The class number whose pixels `cross-entropy` leaves out, such as 255 or -100.
+    #[arg(long, value_name = "CLASS", allow_negative_numbers = true)]
+    pub(crate) ignore_index: Option<i64>,
     /// The weights to start with: a .safetensors file or `random:SEED`.
     #[arg(long, value_name = "W", default_value = "random:0")]
     pub(crate) weights: WeightsArg,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tiled::cpu::CpuBackend;
-use tiled::exec::{AdamW, AdamWOptions, Optimizer, Sgd, SgdOptions, open_source, sink_resident_bytes};
+use tiled::exec::{AdamW, AdamWOptions, Numbers, Optimizer, Sgd, SgdOptions, sink_resident_bytes};
 use tiled::graph::{
     BudgetSource, Description, Graph, Loss, Mode, Objective, Plan, Planner, StepDetail, infer_nchw, params,
 };
@@ -15,17 +15,18 @@ use tiled::tensor::Element;
 
 use crate::args::{DTypeArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned};
 use crate::error::CliError;
+use crate::files::Files;
 use crate::job::check_count;
 use crate::report::{Figures, print, show_budget};
 use crate::{bytes, chart, network};
 
 pub(crate) fn run(args: &PlanCommandArgs) -> Result<(), CliError> {
     let begin = Instant::now();
-    let Planning { plan, notes } = match args.plan.dtype {
+    let Planning { plan, notes, files } = match args.plan.dtype {
         DTypeArg::F32 => plan::<f32>(args)?,
         DTypeArg::F64 => plan::<f64>(args)?,
     };
-    let figures = Figures::new(&plan, begin.elapsed().as_secs_f64());
+    let figures = Figures::new(&plan, begin.elapsed().as_secs_f64()).after_opening(files.opening_bytes());
     if let Some(path) = &args.svg {
         let drawing = match plan.budget.source {
             BudgetSource::Given => plan.to_svg_within(plan.budget.bytes),
@@ -43,7 +44,9 @@ pub(crate) fn run(args: &PlanCommandArgs) -> Result<(), CliError> {
     }
     let all = plan.sweeps.iter().all(|sweep| sweep.steps <= LISTED_STEPS);
     let detail = args.steps.unwrap_or(if all { StepDetail::All } else { StepDetail::First(LISTED_STEPS) });
-    let report = Report { figures: figures.json(), plan: plan.describe(detail) };
+    let mut figures = figures.json();
+    figures.insert("inputs".into(), files.json());
+    let report = Report { figures, plan: plan.describe(detail) };
     let mut output = BufWriter::new(std::io::stdout().lock());
     serde_json::to_writer(&mut output, &report)
         .map_err(std::io::Error::from)
@@ -66,12 +69,15 @@ const LISTED_STEPS: u64 = 4096;
 fn plan<T: Element>(args: &PlanCommandArgs) -> Result<Planning, CliError> {
     let graph = network::load(&args.net)?;
     check_count("input", graph.inputs().len(), args.input.len())?;
-    let inputs = args.input.iter().map(Held::new).collect::<Result<Vec<_>, _>>()?;
-    let given: Vec<[usize; 4]> = inputs.iter().map(|input| input.shape).collect();
+    let mut files = Files::new(&args.plan);
+    let mut given = Vec::new();
+    for (input, planned) in graph.inputs().iter().zip(&args.input) {
+        given.push(shape_of(&mut files, &format!("input {}", input.name), planned, args.numbers.into())?);
+    }
     let shapes = infer_nchw(&graph, &given)?;
     let outputs: Vec<[usize; 4]> = graph.outputs().iter().map(|value| shapes.shape(*value)).collect();
-    let target = args.target.as_ref().map(Held::new).transpose()?;
-    let mut resident = inputs.iter().chain(&target).map(|held| held.bytes).sum::<u64>();
+    let target = args.target.as_ref().map(|target| target_shape(&mut files, args, target)).transpose()?;
+    let mut resident = files.resident_bytes();
     if !args.output.is_empty() {
         check_count("output", outputs.len(), args.output.len())?;
         for (path, shape) in args.output.iter().zip(&outputs) {
@@ -86,7 +92,7 @@ fn plan<T: Element>(args: &PlanCommandArgs) -> Result<Planning, CliError> {
         PlanLossArg::Sum => Loss::Sum,
         PlanLossArg::Mse => Loss::MeanSquaredError,
         PlanLossArg::CrossEntropy => {
-            Loss::CrossEntropy { target_channels: target.as_ref().map_or(1, |target| target.shape[1]) }
+            Loss::CrossEntropy { target_channels: target.map_or(1, |target| target[1]) }
         }
     };
     let objective = if args.train {
@@ -98,45 +104,52 @@ fn plan<T: Element>(args: &PlanCommandArgs) -> Result<Planning, CliError> {
     let backend = CpuBackend::new()?;
     let backend: &dyn Backend<T> = &backend;
     let plan = Planner::new(&graph, &shapes, &objective, backend).plan(&args.plan.options(resident))?;
-    let mut notes: Vec<String> =
-        args.input.iter().zip(&inputs).filter_map(|(given, held)| held.note(given)).collect();
+    let mut notes = files.lines();
+    let shapes_alone = args.input.iter().filter_map(|planned| match planned {
+        Planned::Shape(shape) => picture_note("an input", "a .png or .jpg of 8 bits", *shape),
+        Planned::File(_) => None,
+    });
+    notes.extend(shapes_alone);
     if args.output.is_empty() && !args.train {
         notes.extend(outputs.iter().filter_map(|shape| picture_note("an output", ".png", *shape)));
     }
-    Ok(Planning { plan, notes })
+    Ok(Planning { plan, notes, files })
 }
 
 /// A plan, and what would change with other files.
 struct Planning {
     plan: Plan,
     notes: Vec<String>,
+    files: Files,
 }
 
-/// A tensor that a run would read.
-struct Held {
-    shape: [usize; 4],
-    /// What its source keeps: a picture is decoded.
-    bytes: u64,
-}
-
-impl Held {
-    fn new(given: &Planned) -> Result<Self, CliError> {
-        Ok(match given {
-            Planned::Shape(shape) => Self { shape: *shape, bytes: 0 },
-            Planned::File(path) => {
-                let source = open_source::<f32>(path)?;
-                Self { shape: source.shape(), bytes: source.resident_bytes() }
-            }
-        })
+/// The shape of a tensor that a run would read; what its file would hold is counted.
+fn shape_of(
+    files: &mut Files,
+    name: &str,
+    planned: &Planned,
+    numbers: Numbers,
+) -> Result<[usize; 4], CliError> {
+    match planned {
+        Planned::Shape(shape) => Ok(*shape),
+        Planned::File(file) => Ok(files.count(name, file, numbers)?.shape),
     }
+}
 
-    /// What a picture of a shape would add.
-    fn note(&self, given: &Planned) -> Option<String> {
-        match given {
-            Planned::Shape(shape) => picture_note("an input", "a .png or .jpg of 8 bits", *shape),
-            Planned::File(_) => None,
+/// The shape of a target; class numbers are as they are, whatever `--numbers` says.
+fn target_shape(
+    files: &mut Files,
+    args: &PlanCommandArgs,
+    target: &Planned,
+) -> Result<[usize; 4], CliError> {
+    let has_classes = match (args.loss, target) {
+        (PlanLossArg::CrossEntropy, Planned::File(file)) => {
+            files.inspect(file, Numbers::Classes)?.shape[1] == 1
         }
-    }
+        _ => false,
+    };
+    let numbers = if has_classes { Numbers::Classes } else { args.numbers.into() };
+    shape_of(files, "target", target, numbers)
 }
 
 /// What a tensor adds that is a picture: one byte for each element.
