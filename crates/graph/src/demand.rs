@@ -2,6 +2,7 @@
 
 use tiled_geometry::{Grid, Interval};
 
+use crate::flow::Flow;
 use crate::program::{Edge, Program};
 use crate::sweep::{Action, Sweep};
 
@@ -25,20 +26,23 @@ impl Demand {
         program: &Program,
         sweep: &Sweep,
         axis: usize,
-        mut share: impl FnMut(usize, i64) -> Interval,
+        share: impl FnMut(usize, i64) -> Interval,
     ) -> Self {
-        let mut intervals = vec![Interval::EMPTY; sweep.nodes.len()];
-        for place in (0..sweep.nodes.len()).rev() {
-            let node = &sweep.nodes[place];
-            if node.is_terminal() {
-                intervals[place] = share(place, program.nodes[node.node].extents[axis]);
+        Self::of_flow(&Flow::new(program, sweep, axis), share)
+    }
+
+    /// The same over a sweep that was made ready.
+    pub(crate) fn of_flow(flow: &Flow<'_>, mut share: impl FnMut(usize, i64) -> Interval) -> Self {
+        let mut intervals = vec![Interval::EMPTY; flow.len()];
+        for (place, node) in flow.nodes.iter().enumerate().rev() {
+            if node.is_terminal {
+                intervals[place] = share(place, node.extent);
             }
-            if node.action == Action::Compute {
-                intervals[place] = program.nodes[node.node].computed(axis, intervals[place]);
-            }
-            for (which, operand) in node.operands.iter().enumerate() {
-                let needed = needed(program, sweep, place, which, axis, intervals[place]);
-                intervals[*operand] = intervals[*operand].hull(needed);
+            intervals[place] = node.computed(intervals[place]);
+            let wanted = intervals[place];
+            for link in flow.links(place) {
+                let operand = &mut intervals[link.operand as usize];
+                *operand = operand.hull(link.reach.needed(wanted));
             }
         }
         Self { intervals }
@@ -61,6 +65,10 @@ impl Demand {
     #[must_use]
     pub fn interval(&self, place: usize) -> Interval {
         self.intervals[place]
+    }
+
+    pub(crate) fn intervals(&self) -> &[Interval] {
+        &self.intervals
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod check;
 
+use std::collections::{HashMap, HashSet};
+
 use crate::{GraphError, Op, Place};
 
 /// A value of a graph: an input (`0 .. inputs`) or the output of a node (`inputs ..`, in node order).
@@ -82,6 +84,8 @@ pub struct Graph {
     nodes: Vec<Node>,
     outputs: Vec<ValueId>,
     node_channels: Vec<usize>,
+    /// The values by their names.
+    names: HashMap<String, ValueId>,
 }
 
 impl Graph {
@@ -103,7 +107,7 @@ impl Graph {
         }
         check::count(&place, "channels", channels)?;
         self.inputs.push(Input { name: name.to_owned(), channels });
-        Ok(ValueId(self.inputs.len() - 1))
+        Ok(self.name_last(name))
     }
 
     /// Adds an operator over values that stand before it.
@@ -117,7 +121,7 @@ impl Graph {
         let channels = check::node(self, &node)?;
         self.nodes.push(node);
         self.node_channels.push(channels);
-        Ok(ValueId(self.values() - 1))
+        Ok(self.name_last(name))
     }
 
     /// Sets the outputs.
@@ -128,9 +132,10 @@ impl Graph {
         if outputs.is_empty() {
             return Err(GraphError::NoOutputs);
         }
+        let mut seen = HashSet::with_capacity(outputs.len());
         for (position, output) in outputs.iter().enumerate() {
             self.check_value(&Place::Entry { list: "outputs", index: position }, *output)?;
-            if outputs[..position].contains(output) {
+            if !seen.insert(*output) {
                 return Err(GraphError::DuplicateOutput { name: self.name(*output).to_owned() });
             }
         }
@@ -165,9 +170,7 @@ impl Graph {
     /// The value of this name.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<ValueId> {
-        let input = self.inputs.iter().position(|input| input.name == name);
-        let node = || self.nodes.iter().position(|node| node.name == name);
-        input.or_else(|| Some(self.inputs.len() + node()?)).map(ValueId)
+        self.names.get(name).copied()
     }
 
     /// The value that the node at this position makes.
@@ -228,6 +231,13 @@ impl Graph {
             Some(node) => node.place(),
             None => Place::Input { name: self.name(value).into() },
         }
+    }
+
+    /// Enters the last value under its name.
+    fn name_last(&mut self, name: &str) -> ValueId {
+        let value = ValueId(self.values() - 1);
+        self.names.insert(name.to_owned(), value);
+        value
     }
 
     fn check_name(&self, name: &str) -> Result<(), GraphError> {

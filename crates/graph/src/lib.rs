@@ -32,6 +32,7 @@
 mod demand;
 mod error;
 mod explain;
+mod flow;
 mod format;
 mod graph;
 mod infer;
@@ -39,8 +40,10 @@ mod lower;
 mod objective;
 mod op;
 mod params;
+mod parts;
 mod plan;
 pub mod program;
+mod rate;
 mod schedule;
 mod sweep;
 mod zoo;
@@ -59,6 +62,7 @@ pub use op::{
 pub use params::{
     Init, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, match_params, params,
 };
+pub use parts::{Part, Parts};
 pub use plan::{
     Budget, BudgetSource, Hold, Memory, Plan, PlanError, PlanOptions, Planner, SweepPlan, Tiling, UNLIMITED,
 };

@@ -7,6 +7,8 @@
 use tiled_geometry::{AxisMap, Interval};
 use tiled_kernel::{Kernel, Reduction};
 
+pub use crate::rate::Rate;
+
 /// A node of a [`Program`], by its place in [`Program::nodes`].
 pub type NodeId = usize;
 
@@ -276,9 +278,22 @@ pub struct Program {
     /// The height and width that tiles are given in: the first output with more than one pixel, or what the
     /// last global pooling reads.
     pub anchor: [i64; 2],
+    /// The node that has these.
+    pub anchor_node: Option<NodeId>,
+    /// How fast the rows and columns of each node move.
+    pub rates: [Vec<Rate>; 2],
 }
 
 impl Program {
+    /// How fast a node's rows (axis 0) or columns (axis 1) move against those of others.
+    ///
+    /// # Panics
+    /// Where `axis` is neither 0 nor 1.
+    #[must_use]
+    pub fn rate(&self, node: NodeId, axis: usize) -> Rate {
+        self.rates[axis].get(node).copied().unwrap_or(Rate { group: None, per: 1, of: 1 })
+    }
+
     /// The number of sweeps: one more than the highest level.
     #[must_use]
     pub fn sweeps(&self) -> usize {

@@ -7,12 +7,20 @@
 //!
 //! Nothing is computed twice within a tile, and a node holds the rows from the first one that a consumer still
 //! needs to the last one computed.
+//!
+//! Who asks whom is kept on a stack of its own, so that a network may be as deep as it likes. Away from the borders a
+//! schedule repeats ([`repeat`]).
+
+pub(crate) mod repeat;
+
+use std::borrow::Cow;
 
 use tiled_geometry::{Interval, MAX_COORDINATE};
 
-use crate::demand::{Demand, needed};
+use crate::flow::Flow;
+use crate::parts::Part;
 use crate::program::Program;
-use crate::sweep::{Action, Sweep};
+use crate::sweep::Sweep;
 
 /// One call of a kernel: compute, load, write or reduce these rows of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,32 +36,67 @@ pub struct Call {
 /// Runs the rows of one tile in order.
 #[derive(Clone, Debug)]
 pub struct Schedule<'a> {
-    program: &'a Program,
-    sweep: &'a Sweep,
-    rows: &'a Demand,
+    flow: Cow<'a, Flow<'a>>,
+    /// The rows that each node owns.
+    rows: Vec<Interval>,
     bands: Vec<i64>,
     done: Vec<i64>,
     driver: Option<usize>,
+    /// The other terminals, each with its rows for one of the driver's.
+    others: Vec<(usize, Pace)>,
+    asking: Vec<Ask>,
+}
+
+/// How a terminal off the driver's path keeps up with it, so that nothing waits for it to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pace {
+    /// Its rows …
+    per: i64,
+    /// … for so many of the driver's.
+    of: i64,
+}
+
+/// A node that has been asked for rows.
+#[derive(Clone, Copy, Debug)]
+struct Ask {
+    place: usize,
+    target: i64,
+    /// The rows that it is about to compute.
+    band: Interval,
+    /// The next operand to ask, none before the band is known.
+    operand: Option<usize>,
 }
 
 impl<'a> Schedule<'a> {
     /// The schedule of a tile whose nodes need `rows`, in bands of `band` rows of the tallest node.
     #[must_use]
-    pub fn new(program: &'a Program, sweep: &'a Sweep, rows: &'a Demand, band: i64) -> Self {
-        let extent = |place: usize| program.nodes[sweep.nodes[place].node].extents[0];
-        let tallest = (0..sweep.nodes.len()).map(extent).max().unwrap_or(1).max(1);
-        let bands = (0..sweep.nodes.len()).map(|place| scaled_band(band, extent(place), tallest)).collect();
-        let done = (0..sweep.nodes.len()).map(|place| rows.interval(place).begin()).collect();
-        let terminals = (0..sweep.nodes.len()).filter(|place| sweep.nodes[*place].is_terminal());
-        let driver = terminals.max_by_key(|place| (rows.interval(*place).len(), *place));
-        Self { program, sweep, rows, bands, done, driver }
+    pub fn new(program: &'a Program, sweep: &Sweep, rows: Part<'_>, band: i64) -> Self {
+        let rows = (0..sweep.nodes.len()).map(|place| rows.interval(place)).collect();
+        Self::of_flow(Cow::Owned(Flow::new(program, sweep, 0)), rows, band)
+    }
+
+    pub(crate) fn of_flow(flow: Cow<'a, Flow<'a>>, rows: Vec<Interval>, band: i64) -> Self {
+        let tallest = tallest(&flow);
+        let bands = flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)).collect();
+        let done = rows.iter().map(|rows| rows.begin()).collect();
+        let terminals = || (0..flow.len()).filter(|place| flow.nodes[*place].is_terminal);
+        let driver = terminals().max_by_key(|place| (rows[*place].len(), *place));
+        let others = match driver {
+            None => Vec::new(),
+            Some(driver) => terminals()
+                .filter(|place| *place != driver)
+                .map(|place| (place, Pace::of(&flow, &rows, place, driver)))
+                .collect(),
+        };
+        let asking = Vec::with_capacity(flow.depth);
+        Self { flow, rows, bands, done, driver, others, asking }
     }
 
     /// The number of steps: bands of the driver.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.driver.map_or(0, |driver| {
-            let bands = tiled_geometry::div_ceil(self.rows.interval(driver).len(), self.bands[driver]);
+            let bands = tiled_geometry::div_ceil(self.rows[driver].len(), self.bands[driver]);
             bands.unsigned_abs().max(1)
         })
     }
@@ -67,24 +110,33 @@ impl<'a> Schedule<'a> {
         mut call: impl FnMut(Call) -> Result<(), E>,
         mut step: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some(driver) = self.driver else { return Ok(()) };
-        let whole = self.rows.interval(driver);
-        let terminals: Vec<usize> = (0..self.sweep.nodes.len())
-            .filter(|place| *place != driver && self.sweep.nodes[*place].is_terminal())
-            .collect();
-        while self.done[driver] < whole.end() {
-            let target = (self.done[driver] + self.bands[driver]).min(whole.end());
-            self.advance(driver, target, &mut call)?;
-            for &terminal in &terminals {
-                // terminals off the driver's path keep pace, so that nothing waits for them to the end
-                let own = self.rows.interval(terminal);
-                let share = proportion(own.len(), target - whole.begin(), whole.len());
-                self.advance(terminal, own.begin() + share, &mut call)?;
-            }
+        while self.step(&mut call)? {
             step()?;
         }
-        for terminal in terminals {
-            self.advance(terminal, self.rows.interval(terminal).end(), &mut call)?;
+        self.finish(&mut call)
+    }
+
+    /// Advances the driver by a band, and the others with it; false where the driver has all its rows.
+    fn step<E>(&mut self, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<bool, E> {
+        let Some(driver) = self.driver else { return Ok(false) };
+        let whole = self.rows[driver];
+        if self.done[driver] >= whole.end() {
+            return Ok(false);
+        }
+        let target = (self.done[driver] + self.bands[driver]).min(whole.end());
+        self.advance(driver, target, call)?;
+        for other in 0..self.others.len() {
+            let (place, pace) = self.others[other];
+            self.advance(place, self.rows[place].begin() + pace.rows(target - whole.begin()), call)?;
+        }
+        Ok(true)
+    }
+
+    /// The rows of terminals that the driver's last step left.
+    fn finish<E>(&mut self, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<(), E> {
+        for other in 0..self.others.len() {
+            let place = self.others[other].0;
+            self.advance(place, self.rows[place].end(), call)?;
         }
         Ok(())
     }
@@ -96,44 +148,52 @@ impl<'a> Schedule<'a> {
         target: i64,
         call: &mut impl FnMut(Call) -> Result<(), E>,
     ) -> Result<(), E> {
-        let target = self
-            .computed(place, Interval::new(self.done[place], target))
-            .end()
-            .min(self.rows.interval(place).end());
-        while self.done[place] < target {
-            let begin = self.done[place];
-            let band = self.computed(place, Interval::new(begin, (begin + self.bands[place]).min(target)));
-            let sweep = self.sweep;
-            // the last operand first: it may ask an earlier one, a shortcut, for more rows than this node does, which are
-            // then one call and not two; and so on for what is before them
-            let operands = || sweep.nodes[place].operands.iter().copied().zip(0..);
-            let mut asked = (usize::MAX, 0);
-            while let Some((operand, which)) = operands().filter(|next| *next < asked).max() {
-                asked = (operand, which);
-                let rows = needed(self.program, sweep, place, which, 0, band);
-                if !rows.is_empty() {
-                    self.advance(operand, rows.end(), call)?;
+        debug_assert!(self.asking.is_empty(), "invariant: a terminal is asked when nobody else is");
+        self.ask(place, target);
+        while let Some(ask) = self.asking.last_mut() {
+            let place = ask.place;
+            let node = &self.flow.nodes[place];
+            let Some(next) = ask.operand else {
+                let begin = self.done[place];
+                if begin >= ask.target {
+                    self.asking.pop();
+                    continue;
                 }
+                let band = Interval::new(begin, (begin + self.bands[place]).min(ask.target));
+                ask.band = node.computed(band);
+                ask.operand = Some(0);
+                continue;
+            };
+            let band = ask.band;
+            if let Some(link) = self.flow.links(place).get(next) {
+                ask.operand = Some(next + 1);
+                let rows = link.reach.needed(band);
+                let operand = link.operand as usize;
+                if rows.end() > self.done[operand] && !rows.is_empty() {
+                    self.ask(operand, rows.end());
+                }
+                continue;
             }
-            if self.done[place] != begin {
-                continue; // a terminal that took its rows as soon as an operand had them
-            }
-            self.emit(place, band, call)?;
-            for &(consumer, _) in &sweep.nodes[place].consumers {
-                if sweep.nodes[consumer].is_terminal() {
-                    self.take_available(consumer, call)?;
+            ask.operand = None;
+            // else a terminal that took its rows as soon as an operand had them: it looks again
+            if self.done[place] == band.begin() {
+                self.emit(place, band, call)?;
+                // terminals take what is there
+                for reader in self.flow.terminals_of(place) {
+                    if let Some(terminal) = self.flow.terminal(reader) {
+                        self.take_available(terminal, call)?;
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// The rows that a node computes where it is asked for these: whole cells of its kernel's grain.
-    fn computed(&self, place: usize, rows: Interval) -> Interval {
-        let node = &self.sweep.nodes[place];
-        match node.action {
-            Action::Compute => self.program.nodes[node.node].computed(0, rows),
-            _ => rows,
+    fn ask(&mut self, place: usize, target: i64) {
+        let wanted = Interval::new(self.done[place], target);
+        let target = self.flow.nodes[place].computed(wanted).end().min(self.rows[place].end());
+        if self.done[place] < target {
+            self.asking.push(Ask { place, target, band: Interval::EMPTY, operand: None });
         }
     }
 
@@ -157,11 +217,11 @@ impl<'a> Schedule<'a> {
     ) -> Result<(), E> {
         loop {
             let begin = self.done[place];
-            let band = Interval::new(begin, (begin + self.bands[place]).min(self.rows.interval(place).end()));
+            let band = Interval::new(begin, (begin + self.bands[place]).min(self.rows[place].end()));
             let is_available = !band.is_empty()
-                && self.sweep.nodes[place].operands.iter().enumerate().all(|(which, operand)| {
-                    let rows = needed(self.program, self.sweep, place, which, 0, band);
-                    rows.is_empty() || rows.end() <= self.done[*operand]
+                && self.flow.links(place).iter().all(|link| {
+                    let rows = link.reach.needed(band);
+                    rows.is_empty() || rows.end() <= self.done[link.operand as usize]
                 });
             if !is_available {
                 return Ok(());
@@ -173,9 +233,9 @@ impl<'a> Schedule<'a> {
     /// The first row that a consumer still needs; the rows done where none does.
     fn low(&self, place: usize) -> i64 {
         let mut low = i64::MAX;
-        for &(consumer, which) in &self.sweep.nodes[place].consumers {
-            let rest = Interval::new(self.done[consumer], self.rows.interval(consumer).end());
-            let rows = needed(self.program, self.sweep, consumer, which, 0, rest);
+        for (reader, reach) in self.flow.readers(place) {
+            let rest = Interval::new(self.done[reader], self.rows[reader].end());
+            let rows = reach.needed(rest);
             if !rows.is_empty() {
                 low = low.min(rows.begin());
             }
@@ -184,14 +244,30 @@ impl<'a> Schedule<'a> {
     }
 }
 
+impl Pace {
+    /// The ratio that two terminals keep over the whole image; where they have none, that of the rows they own here.
+    fn of(flow: &Flow<'_>, rows: &[Interval], place: usize, driver: usize) -> Self {
+        let [per, of] = flow.nodes[place]
+            .rate
+            .to(flow.nodes[driver].rate)
+            .unwrap_or([rows[place].len(), rows[driver].len().max(1)]);
+        Self { per, of }
+    }
+
+    /// Its rows for so many of the driver's.
+    fn rows(self, driver: i64) -> i64 {
+        let rows = i128::from(driver) * i128::from(self.per) / i128::from(self.of);
+        i64::try_from(rows).unwrap_or(MAX_COORDINATE).min(MAX_COORDINATE)
+    }
+}
+
+/// The rows of the tallest node.
+pub(crate) fn tallest(flow: &Flow<'_>) -> i64 {
+    flow.nodes.iter().map(|node| node.extent).max().unwrap_or(1).max(1)
+}
+
 /// A band of the tallest node carried over to a node of this extent, at least one row.
 pub(crate) fn scaled_band(band: i64, extent: i64, tallest: i64) -> i64 {
     let scaled = i128::from(band) * i128::from(extent) / i128::from(tallest);
     i64::try_from(scaled).unwrap_or(MAX_COORDINATE).clamp(1, MAX_COORDINATE)
-}
-
-/// `floor(len·part/whole)` for `part <= whole`.
-fn proportion(len: i64, part: i64, whole: i64) -> i64 {
-    let share = i128::from(len) * i128::from(part) / i128::from(whole);
-    i64::try_from(share).expect("invariant: a share of an interval is at most its length")
 }

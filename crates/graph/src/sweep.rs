@@ -47,73 +47,122 @@ pub struct Sweep {
 /// sweep that needs them, and read by later ones; everything else that a later sweep needs is computed again.
 #[must_use]
 pub fn sweeps(program: &Program, kept: &[(NodeId, usize)]) -> Vec<Sweep> {
-    let mut written: Vec<NodeId> = Vec::new();
-    (0..program.sweeps())
-        .map(|index| {
-            let sweep = sweep(program, kept, &written, index);
-            written.extend(sweep.nodes.iter().filter(|node| is_kept_by(node, kept)).map(|node| node.node));
-            sweep
-        })
-        .filter(|sweep| sweep.nodes.iter().any(SweepNode::is_terminal))
-        .collect()
+    sweeps_within(program, kept, usize::MAX).expect("invariant: there is no bound")
+}
+
+/// The same; `None` where they would have more than `most` nodes together.
+pub(crate) fn sweeps_within(program: &Program, kept: &[(NodeId, usize)], most: usize) -> Option<Vec<Sweep>> {
+    let mut levels: Vec<Vec<NodeId>> = vec![Vec::new(); program.sweeps()];
+    for (id, node) in program.nodes.iter().enumerate().filter(|(_, node)| node.is_terminal()) {
+        levels[node.level].push(id);
+    }
+    let mut cutter = Cutter {
+        program,
+        stores: vec![None; program.nodes.len()],
+        is_written: vec![false; program.nodes.len()],
+        seen: vec![usize::MAX; program.nodes.len()],
+        places: vec![usize::MAX; program.nodes.len()],
+    };
+    for (node, store) in kept {
+        cutter.stores[*node] = Some(*store);
+    }
+    let mut sweeps = Vec::new();
+    let mut left = most;
+    for (level, terminals) in levels.into_iter().enumerate().filter(|(_, terminals)| !terminals.is_empty()) {
+        let ids = cutter.needed(level, terminals, left)?;
+        let sweep = cutter.sweep(&ids);
+        left = left.checked_sub(sweep.nodes.len())?;
+        sweeps.push(sweep);
+    }
+    Some(sweeps)
 }
 
 /// The nodes whose values more than one sweep computes when nothing is kept: what is worth keeping.
 #[must_use]
 pub(crate) fn shared_between_sweeps(program: &Program) -> Vec<NodeId> {
-    let mut times = vec![0_usize; program.nodes.len()];
-    for sweep in sweeps(program, &[]) {
-        for node in sweep.nodes.iter().filter(|node| node.action == Action::Compute) {
-            times[node.node] += 1;
+    // of the sweeps that need a node, the first and the last
+    let mut needed: Vec<Option<[usize; 2]>> = vec![None; program.nodes.len()];
+    for (id, node) in program.nodes.iter().enumerate().rev() {
+        if node.is_terminal() {
+            needed[id] = Some([node.level; 2]);
+        }
+        let Some([first, last]) = needed[id] else { continue };
+        for edge in &node.operands {
+            let operand = &mut needed[edge.node];
+            *operand = Some(operand.map_or([first, last], |[a, b]| [a.min(first), b.max(last)]));
         }
     }
-    (0..times.len()).filter(|node| times[*node] > 1).collect()
+    let is_shared = |id: &NodeId| {
+        program.nodes[*id].kernel().is_some() && needed[*id].is_some_and(|[first, last]| first < last)
+    };
+    (0..needed.len()).filter(is_shared).collect()
 }
 
-fn is_kept_by(node: &SweepNode, kept: &[(NodeId, usize)]) -> bool {
-    match node.action {
-        Action::Write(SinkRole::Store(store)) => kept.contains(&(node.node, store)),
-        _ => false,
-    }
+/// Cuts one sweep after another off a program.
+struct Cutter<'p> {
+    program: &'p Program,
+    /// Where each node is kept, if it is.
+    stores: Vec<Option<usize>>,
+    /// Whether a sweep has written it there.
+    is_written: Vec<bool>,
+    /// The last level that needed each node.
+    seen: Vec<usize>,
+    /// The place of each node in the sweep at hand.
+    places: Vec<usize>,
 }
 
-fn sweep(program: &Program, kept: &[(NodeId, usize)], written: &[NodeId], index: usize) -> Sweep {
-    let count = program.nodes.len();
-    let mut needed = vec![false; count];
-    for id in (0..count).rev() {
-        let node = &program.nodes[id];
-        needed[id] |= node.is_terminal() && node.level == index;
-        if needed[id] && !written.contains(&id) {
-            for edge in &node.operands {
-                needed[edge.node] = true;
+impl Cutter<'_> {
+    /// The nodes that these terminals need, in order; `None` where there are more than `most`.
+    fn needed(&mut self, level: usize, terminals: Vec<NodeId>, most: usize) -> Option<Vec<NodeId>> {
+        let mut ids = terminals;
+        for id in &ids {
+            self.seen[*id] = level;
+        }
+        let mut next = 0;
+        while let Some(&id) = ids.get(next) {
+            next += 1;
+            if next > most {
+                return None;
+            }
+            if self.is_written[id] {
+                continue; // it is read
+            }
+            for edge in &self.program.nodes[id].operands {
+                if self.seen[edge.node] != level {
+                    self.seen[edge.node] = level;
+                    ids.push(edge.node);
+                }
             }
         }
+        ids.sort_unstable();
+        Some(ids)
     }
-    let mut places = vec![usize::MAX; count];
-    let mut sweep = Sweep::default();
-    for id in (0..count).filter(|id| needed[*id]) {
-        let node = &program.nodes[id];
-        let store = kept.iter().find(|(node, _)| *node == id).map(|(_, store)| *store);
-        places[id] = match (store, &node.kind) {
-            (Some(store), _) if written.contains(&id) => {
-                sweep.push(id, Action::Load(SourceRole::Store(store)), Vec::new())
+
+    fn sweep(&mut self, ids: &[NodeId]) -> Sweep {
+        let mut sweep = Sweep::default();
+        for &id in ids {
+            let node = &self.program.nodes[id];
+            let store = self.stores[id];
+            if let Some(store) = store.filter(|_| self.is_written[id]) {
+                self.places[id] = sweep.push(id, Action::Load(SourceRole::Store(store)), Vec::new());
+                continue;
             }
-            (_, kind) => {
-                let action = match kind {
-                    NodeKind::Source(role) => Action::Load(*role),
-                    NodeKind::Compute(_) => Action::Compute,
-                    NodeKind::Reduce(place) => Action::Reduce(*place),
-                    NodeKind::Sink(role) => Action::Write(*role),
-                };
-                sweep.push(id, action, node.operands.iter().map(|edge| places[edge.node]).collect())
+            let action = match &node.kind {
+                NodeKind::Source(role) => Action::Load(*role),
+                NodeKind::Compute(_) => Action::Compute,
+                NodeKind::Reduce(place) => Action::Reduce(*place),
+                NodeKind::Sink(role) => Action::Write(*role),
+            };
+            let operands = node.operands.iter().map(|edge| self.places[edge.node]).collect();
+            let place = sweep.push(id, action, operands);
+            self.places[id] = place;
+            if let Some(store) = store {
+                sweep.push(id, Action::Write(SinkRole::Store(store)), vec![place]);
+                self.is_written[id] = true;
             }
-        };
-        if let Some(store) = store.filter(|_| !written.contains(&id)) {
-            let place = places[id];
-            sweep.push(id, Action::Write(SinkRole::Store(store)), vec![place]);
         }
+        sweep
     }
-    sweep
 }
 
 impl Sweep {

@@ -1,10 +1,11 @@
 //! What a plan says about a sweep and about each of its nodes.
 
 use serde::Serialize;
+use tiled_geometry::Region;
 use tiled_kernel::{Activation, Kernel};
 
 use crate::program::{NodeKind, SinkRole, SourceRole};
-use crate::{Action, Demand, Plan, SweepPlan};
+use crate::{Action, Plan, SweepPlan};
 
 /// How the values of a sweep are held, as it turned out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -57,20 +58,26 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn of(plan: &Plan, sweep: &SweepPlan, place: usize) -> Self {
+    /// Those of all nodes of a sweep.
+    pub(super) fn all(plan: &Plan, sweep: &SweepPlan) -> Vec<Self> {
+        let ((rows, _), (cols, widest)) = (sweep.rows.extents(), sweep.cols.extents());
+        (0..sweep.sweep.nodes.len())
+            .map(|place| Self::of(plan, sweep, place, [rows[place], cols[place]], widest[place]))
+            .collect()
+    }
+
+    /// Those of a node with so many rows and columns over all tiles, and the most columns in one.
+    fn of(plan: &Plan, sweep: &SweepPlan, place: usize, [rows, cols]: [i64; 2], widest: i64) -> Self {
         let taking_part = &sweep.sweep.nodes[place];
         let node = &plan.program.nodes[taking_part.node];
         let [height, width] = node.extents;
-        let sum = |demands: &[Demand]| demands.iter().map(|demand| demand.interval(place).len()).sum::<i64>();
-        let computed = sum(&sweep.rows) as f64 * sum(&sweep.cols) as f64;
+        let computed = rows as f64 * cols as f64;
         let channels = (node.batch * node.channels) as f64;
         let per_element = match (&taking_part.action, &node.kind) {
             (Action::Compute, NodeKind::Compute(kernel)) => kernel.flops_per_element(),
             (Action::Reduce(place), _) => plan.program.reductions[*place].reduction.flops_per_element(),
             _ => 0.0,
         };
-        let widest =
-            (0..sweep.cols.len()).max_by_key(|col| sweep.cols[*col].interval(place).len()).unwrap_or(0);
         let has_window = sweep.has_window(place) && sweep.rings[place] > 0;
         Self {
             name: name(plan, sweep, place),
@@ -84,7 +91,7 @@ impl Facts {
             inputs: taking_part.operands.iter().map(|operand| name(plan, sweep, *operand)).collect(),
             shape: [node.batch as u64, node.channels as u64, height.unsigned_abs(), width.unsigned_abs()],
             ring_rows: sweep.rings[place],
-            window_cols: if has_window { sweep.cols[widest].interval(place).len() } else { 0 },
+            window_cols: if has_window { widest } else { 0 },
             window_bytes: if has_window { window_bytes(plan, sweep, place, widest) } else { 0 },
             slot: sweep.slots[place],
             times: if height * width > 0 { computed / (height as f64 * width as f64) } else { 0.0 },
@@ -169,9 +176,10 @@ const fn activation_name(activation: Activation) -> &'static str {
     }
 }
 
-/// The bytes of a node's window in a column of tiles.
-fn window_bytes(plan: &Plan, sweep: &SweepPlan, place: usize, col: usize) -> u64 {
+/// The bytes of a node's window of so many columns.
+fn window_bytes(plan: &Plan, sweep: &SweepPlan, place: usize, cols: i64) -> u64 {
     // rows do not matter: a window stores its ring
-    let elements = sweep.layout(plan, place, [0, col]).map_or(0, |layout| layout.len());
-    elements as u64 * plan.dtype.size_bytes() as u64
+    let region = Region::whole([1, cols]);
+    let layout = crate::plan::layout(&plan.program, &plan.blocks, sweep, place, region);
+    layout.map_or(0, |layout| layout.len()) as u64 * plan.dtype.size_bytes() as u64
 }

@@ -62,8 +62,7 @@ impl Serialize for OneSweep<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (plan, sweep) = (self.description.plan, self.sweep);
         let bytes = |elements: &usize| (elements * plan.dtype.size_bytes()) as u64;
-        let nodes: Vec<Facts> =
-            (0..sweep.sweep.nodes.len()).map(|place| Facts::of(plan, sweep, place)).collect();
+        let nodes = Facts::all(plan, sweep);
         let mut map = serializer.serialize_struct("Sweep", 8)?;
         map.serialize_field("hold", &Holding::of(sweep))?;
         map.serialize_field("grid", &Tiles { extents: sweep.grid.extents(), counts: sweep.grid.counts() })?;

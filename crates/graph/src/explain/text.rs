@@ -44,7 +44,7 @@ fn write_plan(out: &mut String, plan: &Plan) -> fmt::Result {
 }
 
 fn write_sweep(out: &mut String, plan: &Plan, sweep: &SweepPlan, index: usize) -> fmt::Result {
-    let facts: Vec<Facts> = (0..sweep.sweep.nodes.len()).map(|place| Facts::of(plan, sweep, place)).collect();
+    let facts = Facts::all(plan, sweep);
     writeln!(out, "\nsweep {} of {}: {}", index + 1, plan.sweeps.len(), segment(&facts))?;
     let windows: usize = sweep.slot_elements.iter().sum::<usize>() * plan.dtype.size_bytes();
     writeln!(

@@ -31,7 +31,7 @@ impl Lowering<'_> {
             }
             let operands: Vec<NodeId> = node.inputs.iter().map(|input| self.values[input.0]).collect();
             let mut result = self.operator(&node.name, &node.op, &operands, value)?;
-            if self.checkpoints.contains(&value) {
+            if self.is_checkpoint[value.0] {
                 let stored = self.store(result);
                 self.record(&node.name, stored, Rule::Store { x: result });
                 result = stored;
@@ -348,15 +348,7 @@ impl Lowering<'_> {
     /// checkpoint between the two, which keeps them apart, must not change a bit.
     fn activation(&mut self, name: &str, activation: Activation, x: NodeId, value: ValueId) -> NodeId {
         let operand = self.graph.nodes()[value.0 - self.graph.inputs().len()].inputs[0];
-        let serves_others = self.graph.outputs().contains(&operand)
-            || self
-                .graph
-                .nodes()
-                .iter()
-                .flat_map(|node| &node.inputs)
-                .filter(|input| **input == operand)
-                .count()
-                > 1;
+        let serves_others = self.is_output[operand.0] || self.reads[operand.0] > 1;
         let tape = self.tape.last_mut().filter(|tape| tape.output == x && tape.activation.is_none());
         if let (Some(tape), false, Activation::Relu) = (tape, serves_others, activation)
             && let NodeKind::Compute(
@@ -397,12 +389,16 @@ impl Lowering<'_> {
     }
 
     fn concat(&mut self, name: &str, operands: &[NodeId]) -> NodeId {
+        // what was joined comes first in the next few
         let mut parts = operands.to_vec();
-        while parts.len() > MAX_INPUTS {
-            let joined = self.concat_few(&format!("{name}.{}", parts.len()), &parts[..MAX_INPUTS]);
-            parts.splice(..MAX_INPUTS, [joined]);
+        let (mut first, mut left) = (0, parts.len());
+        while left > MAX_INPUTS {
+            let next = first + MAX_INPUTS - 1;
+            let joined = self.concat_few(&format!("{name}.{left}"), &parts[first..=next]);
+            parts[next] = joined;
+            (first, left) = (next, left - MAX_INPUTS + 1);
         }
-        self.concat_few(name, &parts)
+        self.concat_few(name, &parts[first..])
     }
 
     fn concat_few(&mut self, name: &str, parts: &[NodeId]) -> NodeId {

@@ -4,6 +4,8 @@ mod backward;
 mod forward;
 mod tape;
 
+use std::collections::HashMap;
+
 use tiled_geometry::AxisMap;
 use tiled_kernel::Reduction;
 
@@ -11,6 +13,7 @@ use crate::program::{
     Edge, Finaliser, NodeId, NodeKind, Param, Program, ProgramNode, ProgramReduction, SinkRole, SourceRole,
     Store,
 };
+use crate::rate::rates;
 use crate::{Graph, Objective, PlanError, Shapes, ValueId};
 use tape::Tape;
 
@@ -41,14 +44,20 @@ struct Lowering<'a> {
     graph: &'a Graph,
     shapes: &'a Shapes,
     objective: &'a Objective,
-    checkpoints: &'a [ValueId],
     program: Program,
     /// The node that holds each value of the graph.
     values: Vec<NodeId>,
     /// Whether a gradient flows to a node.
     wants_grad: Vec<bool>,
     tape: Vec<Tape>,
-    param_names: Vec<String>,
+    /// The place of each parameter by its name.
+    param_places: HashMap<String, usize>,
+    /// How often each value of the graph is read, and whether it is an output.
+    reads: Vec<usize>,
+    is_output: Vec<bool>,
+    is_checkpoint: Vec<bool>,
+    /// The level that each derived vector is known at.
+    derived_levels: Vec<usize>,
 }
 
 impl<'a> Lowering<'a> {
@@ -64,25 +73,39 @@ impl<'a> Lowering<'a> {
             ignore_index: objective.ignore_index,
             ..Program::default()
         };
+        let mut reads = vec![0; graph.values()];
+        for input in graph.nodes().iter().flat_map(|node| &node.inputs) {
+            reads[input.0] += 1;
+        }
+        let marked = |values: &[ValueId]| {
+            let mut marks = vec![false; graph.values()];
+            for value in values {
+                if let Some(mark) = marks.get_mut(value.0) {
+                    *mark = true;
+                }
+            }
+            marks
+        };
+        let (is_output, is_checkpoint) = (marked(graph.outputs()), marked(checkpoints));
         Self {
             graph,
             shapes,
             objective,
-            checkpoints,
             program,
             values: Vec::new(),
             wants_grad: Vec::new(),
             tape: Vec::new(),
-            param_names: specs.into_iter().map(|spec| spec.name).collect(),
+            param_places: specs.into_iter().enumerate().map(|(place, spec)| (spec.name, place)).collect(),
+            reads,
+            is_output,
+            is_checkpoint,
+            derived_levels: Vec::new(),
         }
     }
 
     fn param(&self, node: &str, what: &str) -> usize {
         let name = format!("{node}.{what}");
-        self.param_names
-            .iter()
-            .position(|known| *known == name)
-            .expect("invariant: every operator lists its parameters")
+        *self.param_places.get(&name).expect("invariant: every operator lists its parameters")
     }
 
     /// Adds a node with the level that its operands and parameters give it.
@@ -115,13 +138,10 @@ impl<'a> Lowering<'a> {
 
     /// The sweep before which a parameter is known.
     fn param_level(&self, param: Param) -> usize {
-        let Param::Derived(derived) = param else { return 0 };
-        self.program
-            .finalisers
-            .iter()
-            .find(|(_, finaliser)| derives(finaliser, derived))
-            .and_then(|(sweep, _)| *sweep)
-            .map_or(0, |sweep| sweep + 1)
+        match param {
+            Param::Network(_) => 0,
+            Param::Derived(derived) => self.derived_levels[derived],
+        }
     }
 
     fn source(
@@ -162,11 +182,15 @@ impl<'a> Lowering<'a> {
     /// Registers what becomes of a reduction after its sweep.
     fn finalise(&mut self, reduction: usize, finaliser: Finaliser) {
         let sweep = self.program.nodes[self.program.reductions[reduction].node].level;
+        for derived in derived_by(&finaliser) {
+            self.derived_levels[derived] = sweep + 1;
+        }
         self.program.finalisers.push((Some(sweep), finaliser));
     }
 
     fn derive(&mut self, len: usize) -> usize {
         self.program.derived.push(len);
+        self.derived_levels.push(0);
         self.program.derived.len() - 1
     }
 
@@ -186,7 +210,8 @@ impl<'a> Lowering<'a> {
 
     /// The sinks of the outputs.
     fn outputs(&mut self) {
-        self.program.anchor = self.anchor();
+        self.program.anchor_node = self.anchor();
+        self.program.anchor = self.program.anchor_node.map_or([1, 1], |node| self.program.nodes[node].extents);
         if self.objective.outputs {
             for (place, value) in self.graph.outputs().to_vec().into_iter().enumerate() {
                 let name = format!("{}.output", self.graph.name(value));
@@ -195,33 +220,29 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The height and width that tiles are given in.
-    fn anchor(&self) -> [i64; 2] {
-        let extents = |value: &ValueId| self.program.nodes[self.values[value.0]].extents;
-        let outputs = self.graph.outputs().iter().map(extents);
-        let pooled =
-            self.program.reductions.iter().rev().map(|reduction| self.program.nodes[reduction.node].extents);
-        let one = [1, 1];
-        outputs.clone().chain(pooled).find(|extents| *extents != one).unwrap_or(one)
+    /// The node whose height and width tiles are given in.
+    fn anchor(&self) -> Option<NodeId> {
+        let outputs = self.graph.outputs().iter().map(|value| self.values[value.0]);
+        let pooled = self.program.reductions.iter().rev().map(|reduction| reduction.node);
+        outputs.chain(pooled).find(|node| self.program.nodes[*node].extents != [1, 1])
     }
 
     fn finish(mut self) -> Program {
+        self.program.rates = [0, 1].map(|axis| rates(&self.program.nodes, axis));
         self.program.finalisers.sort_by_key(|(sweep, _)| *sweep);
         self.program
     }
 }
 
-/// Whether a finaliser computes this derived vector.
-fn derives(finaliser: &Finaliser, derived: usize) -> bool {
+/// The derived vectors that a finaliser computes.
+fn derived_by(finaliser: &Finaliser) -> Vec<usize> {
     match finaliser {
         Finaliser::BatchNormEval { norm } | Finaliser::BatchNormTrain { norm, .. } => {
-            [norm.mean, norm.inverse_std, norm.scale, norm.shift].contains(&derived)
+            vec![norm.mean, norm.inverse_std, norm.scale, norm.shift]
         }
-        Finaliser::BatchNormBackward { coefficients, .. } => {
-            coefficients.is_some_and(|places| places.contains(&derived))
-        }
-        Finaliser::GlobalMax { positions, .. } => *positions == derived,
-        Finaliser::GlobalMean { .. } | Finaliser::ParamGrad { .. } | Finaliser::Loss { .. } => false,
+        Finaliser::BatchNormBackward { coefficients, .. } => coefficients.iter().flatten().copied().collect(),
+        Finaliser::GlobalMax { positions, .. } => vec![*positions],
+        Finaliser::GlobalMean { .. } | Finaliser::ParamGrad { .. } | Finaliser::Loss { .. } => Vec::new(),
     }
 }
 

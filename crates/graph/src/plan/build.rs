@@ -1,276 +1,191 @@
-//! From a tiling to a plan: rows are simulated once per row of tiles, columns once per column.
+//! What a plan is made of: a lowered program with the values that it keeps, cut into sweeps, and what it takes whatever
+//! the tiling.
 
-use tiled_geometry::{Grid, Interval, Region};
+use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Backend, Costs, ExactSum, Extremum, Kernel, Reduction};
 use tiled_tensor::{Element, Layout};
 
-use super::slots::Conflicts;
-use super::{Budget, Memory, Plan, PlanError, SweepPlan, layout};
-use crate::demand::Demand;
-use crate::program::{NodeKind, Program, ProgramNode};
-use crate::schedule::Schedule;
+use super::{Memory, PlanError};
+use crate::flow::Flow;
+use crate::program::{NodeId, NodeKind, Program, ProgramNode, Store};
 use crate::sweep::{Action, Sweep};
 
 /// The bytes that a source or sink may hold for each lane while it converts elements.
 pub(super) const TRANSFER_BYTES: u64 = 256 << 10;
 
-/// A lowered program with the values that it keeps, cut into sweeps.
+/// A lowered program, and what its nodes are to the backend.
 #[derive(Clone, Debug)]
-pub(super) struct Prepared {
+pub(super) struct Lowered {
     pub(super) program: Program,
-    pub(super) sweeps: Vec<Sweep>,
     pub(super) blocks: Vec<usize>,
-    /// Bytes that do not depend on the tiling, and those of one lane's partial sums.
-    fixed: Memory,
-    partial_bytes: u64,
-    /// What kernels need beside the windows, for one thread.
-    scratch_bytes: u64,
-    stores_in_files: bool,
-    /// The arithmetic of computing every needed element of every node once.
-    untiled_flops: f64,
     pub(super) costs: Costs,
     /// The share of the peak that the kernel or the reduction of each node reaches; none where bytes count.
     pub(super) shares: Vec<Option<f64>>,
+    /// Bytes that depend neither on the tiling nor on what is kept, and those of one lane's partial sums.
+    memory: Memory,
+    partial_bytes: u64,
 }
 
-/// What the rows of a sweep's tiles take, for one band height.
+/// A lowered program with the values that it keeps.
 #[derive(Clone, Debug)]
-pub(super) struct Rows {
-    demands: Vec<Demand>,
-    rings: Vec<i64>,
-    conflicts: Conflicts,
-    calls: u64,
-    steps: u64,
-    band: i64,
+pub(super) struct Kept {
+    pub(super) program: Program,
+    /// The nodes whose values are kept, each with the place of its store.
+    pub(super) nodes: Vec<(NodeId, usize)>,
+    /// Bytes that do not depend on the tiling.
+    pub(super) memory: Memory,
+    /// Those of one lane's partial sums.
+    pub(super) partial_bytes: u64,
+    pub(super) in_files: bool,
+    /// The arithmetic of computing every needed element of every node once.
+    pub(super) untiled_flops: f64,
 }
 
-/// What the columns of a sweep's tiles take.
-#[derive(Clone, Debug)]
-pub(super) struct Cols {
-    demands: Vec<Demand>,
-    widest: Vec<i64>,
+/// The same, cut into sweeps.
+#[derive(Debug)]
+pub(super) struct Prepared<'p> {
+    pub(super) lowered: &'p Lowered,
+    pub(super) kept: &'p Kept,
+    pub(super) sweeps: Vec<Sweep>,
+    /// The rows and columns of each sweep.
+    pub(super) flows: Vec<[Flow<'p>; 2]>,
+    /// The nodes of all sweeps together.
+    pub(super) nodes: usize,
 }
 
-impl Prepared {
+impl Lowered {
     pub(super) fn new<T: Element>(
         program: Program,
-        kept: &[(usize, usize)],
         backend: &dyn Backend<T>,
         resident_bytes: u64,
-        stores_in_files: bool,
+        threads: usize,
     ) -> Result<Self, PlanError> {
-        let sweeps = crate::sweep::sweeps(&program, kept);
         let blocks = program.nodes.iter().map(|node| backend.block(node.channels)).collect();
-        let (mut fixed, partial_bytes) = fixed_memory(&program, &sweeps, backend, resident_bytes)?;
-        if stores_in_files {
-            fixed.stores_bytes = 0;
-        }
+        let (mut memory, partial_bytes) = fixed_memory(&program, backend, resident_bytes)?;
         let scratch_elements =
             program.nodes.iter().filter_map(ProgramNode::kernel).map(|kernel| backend.scratch_len(kernel));
         let scratch_bytes = (scratch_elements.max().unwrap_or(0) * size_of::<T>()) as u64;
+        memory.scratch_bytes = scratch_bytes.checked_mul(threads as u64).ok_or(PlanError::TooLarge)?;
         let shares = program.nodes.iter().map(|node| share_of_peak(&program, node, backend)).collect();
-        let mut prepared = Self {
-            program,
-            sweeps,
-            blocks,
-            fixed,
-            partial_bytes,
-            scratch_bytes,
-            stores_in_files,
-            untiled_flops: 0.0,
-            costs: backend.costs(),
-            shares,
-        };
-        prepared.untiled_flops = prepared.flops_once();
-        Ok(prepared)
+        Ok(Self { blocks, costs: backend.costs(), shares, memory, partial_bytes, program })
     }
 
-    pub(super) fn rows(&self, sweep: &Sweep, grid: &Grid<2>, band: i64) -> Rows {
-        let demands: Vec<Demand> =
-            (0..grid.counts()[0]).map(|part| Demand::of_part(&self.program, sweep, grid, 0, part)).collect();
-        let count = sweep.nodes.len();
-        let mut rows = Rows {
-            demands: Vec::new(),
-            rings: vec![0; count],
-            conflicts: Conflicts::new(count),
-            calls: 0,
-            steps: 0,
-            band,
-        };
-        for demand in &demands {
-            let schedule = Schedule::new(&self.program, sweep, demand, band);
-            rows.steps += schedule.steps();
-            let mut spans: Vec<Option<(u64, u64)>> = vec![None; count];
-            let mut time = 0_u64;
-            let simulated = schedule.run(
-                |call| {
-                    let touch = |span: &mut Option<(u64, u64)>| {
-                        *span = Some((span.map_or(time, |held| held.0), time))
-                    };
-                    touch(&mut spans[call.place]);
-                    for operand in &sweep.nodes[call.place].operands {
-                        touch(&mut spans[*operand]);
-                    }
-                    if !sweep.nodes[call.place].is_terminal() {
-                        rows.rings[call.place] = rows.rings[call.place].max(call.rows.end() - call.low);
-                    }
-                    time += 1;
-                    Ok::<(), PlanError>(())
-                },
-                || Ok(()),
-            );
-            debug_assert!(simulated.is_ok(), "invariant: the simulation has no errors");
-            rows.calls += time;
-            rows.conflicts.add(&spans);
+    /// Keeps the values of these nodes whole, in memory or in files.
+    pub(super) fn keep<T: Element>(
+        &self,
+        nodes: &[NodeId],
+        backend: &dyn Backend<T>,
+        in_files: bool,
+    ) -> Result<Kept, PlanError> {
+        let mut program = self.program.clone();
+        let mut kept = Vec::with_capacity(nodes.len());
+        for id in nodes {
+            let node = &program.nodes[*id];
+            let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
+            let store = Store { name: node.name.clone(), shape: [node.batch, node.channels, height, width] };
+            kept.push((*id, program.stores.len()));
+            program.stores.push(store);
         }
-        rows.demands = demands;
-        rows
-    }
-
-    pub(super) fn cols(&self, sweep: &Sweep, grid: &Grid<2>) -> Cols {
-        let demands: Vec<Demand> =
-            (0..grid.counts()[1]).map(|part| Demand::of_part(&self.program, sweep, grid, 1, part)).collect();
-        let widest = (0..sweep.nodes.len())
-            .map(|place| demands.iter().map(|demand| demand.interval(place).len()).max().unwrap_or(0))
-            .collect();
-        Cols { demands, widest }
-    }
-
-    pub(super) fn sweep_plan(
-        &self,
-        sweep: &Sweep,
-        grid: &Grid<2>,
-        rows: &Rows,
-        cols: &Cols,
-    ) -> Result<SweepPlan, PlanError> {
-        let mut plan = SweepPlan {
-            sweep: sweep.clone(),
-            grid: grid.clone(),
-            band: rows.band,
-            rows: rows.demands.clone(),
-            cols: cols.demands.clone(),
-            rings: rows.rings.clone(),
-            slots: Vec::new(),
-            slot_elements: Vec::new(),
-            calls: rows.calls * cols.demands.len() as u64,
-            steps: rows.steps * cols.demands.len() as u64,
-        };
-        let sizes = self.window_elements(&plan, cols)?;
-        (plan.slots, plan.slot_elements) = rows.conflicts.assign(&sizes);
-        Ok(plan)
-    }
-
-    fn window_elements(&self, plan: &SweepPlan, cols: &Cols) -> Result<Vec<usize>, PlanError> {
-        (0..plan.sweep.nodes.len())
-            .map(|place| {
-                if plan.rings[place] == 0 || !plan.has_window(place) {
-                    return Ok(0);
-                }
-                let widest = Region::whole([1, cols.widest[place]]);
-                // a cache line of slack keeps neighbouring windows of lanes apart
-                Ok(layout(&self.program, &self.blocks, plan, place, widest)?.len().next_multiple_of(16))
-            })
-            .collect()
-    }
-
-    pub(super) fn finish<T: Element>(
-        &self,
-        sweeps: Vec<SweepPlan>,
-        lanes: usize,
-        parallelism: usize,
-    ) -> Result<Plan, PlanError> {
-        let lanes_bytes = |bytes: u64| bytes.checked_mul(lanes as u64).ok_or(PlanError::TooLarge);
-        let bytes = |sweep: &SweepPlan| {
-            let elements =
-                sweep.slot_elements.iter().try_fold(0_u64, |sum, len| sum.checked_add(*len as u64));
-            elements
-                .and_then(|elements| elements.checked_mul(size_of::<T>() as u64))
-                .ok_or(PlanError::TooLarge)
-        };
-        let windows =
-            sweeps.iter().map(bytes).try_fold(0, |most, bytes| bytes.map(|bytes| most.max(bytes)))?;
-        let mut memory = self.fixed;
-        memory.windows_bytes = lanes_bytes(windows)?;
-        memory.reductions_bytes += lanes_bytes(self.partial_bytes)?;
-        let transfers = sweeps
-            .iter()
-            .map(|sweep| {
-                let moves = |node: &&crate::sweep::SweepNode| {
-                    matches!(node.action, Action::Load(_) | Action::Write(_))
-                };
-                sweep.sweep.nodes.iter().filter(moves).count()
-            })
-            .max()
-            .unwrap_or(0);
-        let threads = parallelism.max(1);
-        memory.scratch_bytes = self.scratch_bytes.checked_mul(threads as u64).ok_or(PlanError::TooLarge)?;
-        memory.transfer_bytes = lanes_bytes(TRANSFER_BYTES * transfers as u64)?;
-        let flops = sweeps.iter().map(|sweep| self.flops(sweep)).sum::<f64>();
-        let predicted = sweeps
-            .iter()
-            .map(|sweep| super::cost::predict(self, sweep, lanes, parallelism, size_of::<T>()))
-            .fold([0.0; 2], |[work, meetings], sweep| [work + sweep[0], meetings + sweep[1]]);
-        Ok(Plan {
-            program: self.program.clone(),
-            lanes,
-            threads,
-            stores_in_files: self.stores_in_files,
-            blocks: self.blocks.clone(),
-            dtype: T::DTYPE,
+        let mut memory = self.memory;
+        if !in_files {
+            memory.stores_bytes = stores_bytes(&program, backend)?;
+        }
+        let untiled_flops = flops_once(&program, nodes);
+        Ok(Kept {
+            program,
+            nodes: kept,
             memory,
-            budget: Budget::UNLIMITED, // whoever chooses between plans says
-            flops,
-            redundant_flops: flops - self.untiled_flops,
-            predicted_seconds: predicted[0] + predicted[1],
-            meeting_seconds: predicted[1],
-            sweeps,
+            partial_bytes: self.partial_bytes,
+            in_files,
+            untiled_flops,
         })
     }
+}
 
-    /// The arithmetic of a sweep.
-    fn flops(&self, sweep: &SweepPlan) -> f64 {
-        (0..sweep.sweep.nodes.len())
-            .map(|place| {
-                let sum = |demands: &[Demand]| {
-                    demands.iter().map(|demand| demand.interval(place).len()).sum::<i64>()
-                };
-                self.node_flops(&sweep.sweep, place, sum(&sweep.rows), sum(&sweep.cols))
-            })
-            .sum()
+impl Kept {
+    /// What every tiling takes.
+    pub(super) fn least_bytes(&self) -> u64 {
+        self.memory.total_bytes().saturating_add(self.partial_bytes)
+    }
+}
+
+impl<'p> Prepared<'p> {
+    /// Cuts a program into sweeps; `None` where these would have more than `most` nodes.
+    pub(super) fn new(lowered: &'p Lowered, kept: &'p Kept, most: usize) -> Option<Self> {
+        let sweeps = crate::sweep::sweeps_within(&kept.program, &kept.nodes, most)?;
+        let flows =
+            sweeps.iter().map(|sweep| [0, 1].map(|axis| Flow::new(&kept.program, sweep, axis))).collect();
+        let nodes = sweeps.iter().map(|sweep| sweep.nodes.len()).sum();
+        Some(Self { lowered, kept, sweeps, flows, nodes })
     }
 
-    /// The arithmetic of every node once, over the smallest region that covers all that any sweep wants of it.
-    fn flops_once(&self) -> f64 {
-        let mut wanted: Vec<Option<(&Sweep, usize, [Interval; 2])>> = vec![None; self.program.nodes.len()];
-        for sweep in &self.sweeps {
-            let whole: [Demand; 2] = std::array::from_fn(|axis| {
-                Demand::new(&self.program, sweep, axis, |_, extent| Interval::whole(extent))
-            });
-            for (place, node) in sweep.nodes.iter().enumerate() {
-                if matches!(node.action, Action::Compute | Action::Reduce(_)) {
-                    let own = [0, 1].map(|axis| whole[axis].interval(place));
-                    let before = wanted[node.node].map_or(own, |(.., region)| region);
-                    let both = [0, 1].map(|axis| own[axis].hull(before[axis]));
-                    wanted[node.node] = Some((sweep, place, both));
-                }
+    pub(super) fn program(&self) -> &'p Program {
+        &self.kept.program
+    }
+
+    /// The elements of a node's window.
+    pub(super) fn window_elements(
+        &self,
+        sweep: usize,
+        place: usize,
+        ring: i64,
+        widest: i64,
+    ) -> Result<usize, PlanError> {
+        let node = &self.sweeps[sweep].nodes[place];
+        if ring == 0 || !matches!(node.action, Action::Load(_) | Action::Compute) {
+            return Ok(0);
+        }
+        let of = &self.program().nodes[node.node];
+        let ring = usize::try_from(ring).unwrap_or(usize::MAX);
+        let block = self.lowered.blocks[node.node];
+        let layout = Layout::new(of.batch, of.channels, block, Region::whole([1, widest]), ring)?;
+        // a cache line of slack keeps neighbouring windows of lanes apart
+        Ok(layout.len().next_multiple_of(16))
+    }
+
+    /// The arithmetic of so many rows and columns of a node of a sweep.
+    pub(super) fn node_flops(&self, sweep: usize, place: usize, rows: i64, cols: i64) -> f64 {
+        let node = &self.sweeps[sweep].nodes[place];
+        if matches!(node.action, Action::Compute | Action::Reduce(_)) {
+            node_flops(self.program(), node.node, rows, cols)
+        } else {
+            0.0
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate of arithmetic")]
+fn node_flops(program: &Program, id: NodeId, rows: i64, cols: i64) -> f64 {
+    let node = &program.nodes[id];
+    let per_element = match &node.kind {
+        NodeKind::Compute(kernel) => kernel.flops_per_element(),
+        NodeKind::Reduce(place) => program.reductions[*place].reduction.flops_per_element(),
+        _ => 0.0,
+    };
+    per_element * (node.batch * node.channels) as f64 * rows as f64 * cols as f64
+}
+
+/// The arithmetic of every node once, over the smallest region that covers all that anybody wants of it.
+fn flops_once(program: &Program, kept: &[NodeId]) -> f64 {
+    let mut wanted = vec![[Interval::EMPTY; 2]; program.nodes.len()];
+    for id in kept {
+        wanted[*id] = program.nodes[*id].extents.map(Interval::whole);
+    }
+    let mut flops = 0.0;
+    for (id, node) in program.nodes.iter().enumerate().rev() {
+        if node.is_terminal() {
+            wanted[id] = node.extents.map(Interval::whole);
+        }
+        let own = [0, 1].map(|axis| node.computed(axis, wanted[id][axis]));
+        for edge in &node.operands {
+            for (axis, own) in own.into_iter().enumerate() {
+                let operand = &mut wanted[edge.node][axis];
+                *operand = operand.hull(edge.needed(axis, own));
             }
         }
-        let flops = |(sweep, place, [rows, cols]): (&Sweep, usize, [Interval; 2])| {
-            self.node_flops(sweep, place, rows.len(), cols.len())
-        };
-        wanted.into_iter().flatten().map(flops).sum()
+        flops += node_flops(program, id, own[0].len(), own[1].len());
     }
-
-    #[expect(clippy::cast_precision_loss, reason = "an estimate of arithmetic")]
-    pub(super) fn node_flops(&self, sweep: &Sweep, place: usize, rows: i64, cols: i64) -> f64 {
-        let node = &self.program.nodes[sweep.nodes[place].node];
-        let per_element = match (&sweep.nodes[place].action, &node.kind) {
-            (Action::Compute, NodeKind::Compute(kernel)) => kernel.flops_per_element(),
-            (Action::Reduce(place), _) => self.program.reductions[*place].reduction.flops_per_element(),
-            _ => 0.0,
-        };
-        per_element * (node.batch * node.channels) as f64 * rows as f64 * cols as f64
-    }
+    flops
 }
 
 /// The share of the peak where arithmetic bounds a node.
@@ -290,14 +205,16 @@ fn share_of_peak<T: Element>(program: &Program, node: &ProgramNode, backend: &dy
     }
 }
 
+fn bytes_of<T>(elements: usize) -> Result<u64, PlanError> {
+    (elements as u64).checked_mul(size_of::<T>() as u64).ok_or(PlanError::TooLarge)
+}
+
 fn fixed_memory<T: Element>(
     program: &Program,
-    sweeps: &[Sweep],
     backend: &dyn Backend<T>,
     resident_bytes: u64,
 ) -> Result<(Memory, u64), PlanError> {
-    let element = size_of::<T>() as u64;
-    let bytes = |elements: usize| (elements as u64).checked_mul(element).ok_or(PlanError::TooLarge);
+    let bytes = bytes_of::<T>;
     let mut memory = Memory { resident_bytes, ..Memory::default() };
     memory.parameters_bytes = bytes(program.params.iter().sum())?;
     for node in &program.nodes {
@@ -309,18 +226,6 @@ fn fixed_memory<T: Element>(
         }
     }
     memory.gradients_bytes = bytes(program.param_grads.iter().map(|param| program.params[*param]).sum())?;
-    for store in &program.stores {
-        let [batch, channels, height, width] = store.shape;
-        let extents = [height, width].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
-        let layout = Layout::new(batch, channels, backend.block(channels), Region::whole(extents), height);
-        let is_used =
-            sweeps.iter().flat_map(|sweep| &sweep.nodes).any(|node| node.action.stores(program, store));
-        if is_used {
-            let total =
-                memory.stores_bytes.checked_add(bytes(layout.map_err(|_| PlanError::TooLarge)?.len())?);
-            memory.stores_bytes = total.ok_or(PlanError::TooLarge)?;
-        }
-    }
     let pixels: usize = program.pixels.iter().map(|[batch, channels]| batch * channels).sum();
     memory.reductions_bytes = bytes(program.derived.iter().sum::<usize>() + pixels)?;
     let mut partial_bytes = 0;
@@ -335,12 +240,13 @@ fn fixed_memory<T: Element>(
     Ok((memory, partial_bytes))
 }
 
-impl Action {
-    fn stores(&self, program: &Program, store: &crate::program::Store) -> bool {
-        use crate::program::SinkRole;
-        match self {
-            Self::Write(SinkRole::Store(place)) => std::ptr::eq(&raw const program.stores[*place], store),
-            _ => false,
-        }
-    }
+/// The bytes of all values that are kept whole: a sweep writes every one of them.
+fn stores_bytes<T: Element>(program: &Program, backend: &dyn Backend<T>) -> Result<u64, PlanError> {
+    program.stores.iter().try_fold(0_u64, |sum, store| {
+        let [batch, channels, height, width] = store.shape;
+        let extents = [height, width].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+        let layout = Layout::new(batch, channels, backend.block(channels), Region::whole(extents), height);
+        let bytes = bytes_of::<T>(layout.map_err(|_| PlanError::TooLarge)?.len())?;
+        sum.checked_add(bytes).ok_or(PlanError::TooLarge)
+    })
 }

@@ -13,12 +13,10 @@
 
 use tiled_kernel::Kernel;
 
-use super::SweepPlan;
 use super::build::Prepared;
-use crate::demand::Demand;
+use super::measure::SweepFigures;
 use crate::program::NodeKind;
-use crate::schedule::scaled_band;
-use crate::sweep::{Action, SweepNode};
+use crate::sweep::Action;
 
 /// How much longer a convolution takes where the cache of its core does not hold what it reads: taps come back to a row.
 const FAR_TAPS: f64 = 0.08;
@@ -27,29 +25,27 @@ const FAR_TAPS: f64 = 0.08;
 /// threads take beside it to meet in calls that they share.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
 pub(super) fn predict(
-    prepared: &Prepared,
-    plan: &SweepPlan,
+    prepared: &Prepared<'_>,
+    figures: &SweepFigures<'_>,
     lanes: usize,
     parallelism: usize,
     element: usize,
 ) -> [f64; 2] {
-    let costs = &prepared.costs;
-    let windows: f64 = plan.slot_elements.iter().map(|elements| (elements * element) as f64).sum();
+    let costs = &prepared.lowered.costs;
+    let windows: f64 = figures.slot_elements.iter().map(|elements| (elements * element) as f64).sum();
     let spilled = costs.spilled_share(windows * lanes as f64);
-    let extent = |node: &SweepNode| prepared.program.nodes[node.node].extents[0];
-    let tallest = plan.sweep.nodes.iter().map(extent).max().unwrap_or(1).max(1);
-    let (cores, calls) = (parallelism.max(1) as f64, plan.calls as f64);
+    let (cores, calls) = (parallelism.max(1) as f64, figures.calls as f64);
     // each of the threads that share a call reads the weights
     let readers = if lanes < parallelism { cores } else { 1.0 };
-    let facts = Facts { element: element as f64, spilled, readers, tallest };
-    let work: f64 =
-        (0..plan.sweep.nodes.len()).map(|place| node_seconds(prepared, plan, place, &facts)).sum();
+    let facts = Facts { element: element as f64, spilled, readers };
+    let nodes = 0..prepared.sweeps[figures.sweep].nodes.len();
+    let work: f64 = nodes.map(|place| node_seconds(prepared, figures, place, &facts)).sum();
     if lanes < parallelism {
         return [work / cores, calls * costs.shared_call];
     }
     // the lane with the most tiles ends last; the others help it with its convolutions alone
-    let most = plan.grid.len().div_ceil(lanes) * lanes;
-    let imbalance = f64::midpoint(1.0, most as f64 / plan.grid.len() as f64);
+    let most = figures.tiles.div_ceil(lanes) * lanes;
+    let imbalance = f64::midpoint(1.0, most as f64 / figures.tiles as f64);
     [work * imbalance / cores + calls * costs.call / cores, 0.0]
 }
 
@@ -61,33 +57,32 @@ struct Facts {
     spilled: f64,
     /// The threads that read the weights of a call.
     readers: f64,
-    /// The rows of the tallest node.
-    tallest: i64,
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
-fn node_seconds(prepared: &Prepared, plan: &SweepPlan, place: usize, facts: &Facts) -> f64 {
-    let Facts { element, spilled, readers, tallest } = *facts;
-    let sum = |demands: &[Demand]| demands.iter().map(|demand| demand.interval(place).len()).sum::<i64>();
-    let (rows, cols) = (sum(&plan.rows), sum(&plan.cols));
-    let costs = &prepared.costs;
-    let node = &plan.sweep.nodes[place];
-    let program_node = &prepared.program.nodes[node.node];
+fn node_seconds(prepared: &Prepared<'_>, figures: &SweepFigures<'_>, place: usize, facts: &Facts) -> f64 {
+    let Facts { element, spilled, readers } = *facts;
+    let (rows, cols) = (figures.rows[place], figures.cols[place]);
+    let costs = &prepared.lowered.costs;
+    let node = &prepared.sweeps[figures.sweep].nodes[place];
+    let program_node = &prepared.program().nodes[node.node];
     let planes = (program_node.batch * program_node.channels) as f64;
     let bytes = planes * rows as f64 * cols as f64 * element;
     // written once and read again by each consumer
     let spilling = if node.is_terminal() { 0.0 } else { 2.0 * bytes * spilled / costs.spilled };
-    let size = |slot: usize| plan.slot_elements[slot] as f64 * element;
-    let read: f64 = node.operands.iter().filter_map(|operand| plan.slots[*operand]).map(size).sum();
-    let far = costs.far_share(read + plan.slots[place].map_or(0.0, size));
+    let size = |slot: u32| figures.slot_elements[slot as usize] as f64 * element;
+    let read: f64 = node.operands.iter().filter_map(|operand| figures.slots[*operand]).map(size).sum();
+    let far = costs.far_share(read + figures.slots[place].map_or(0.0, size));
     if matches!(node.action, Action::Load(_) | Action::Write(_)) {
         // whole rows follow one another in memory: a run for each band
-        let runs = if plan.cols.len() > 1 { rows as f64 * plan.cols.len() as f64 } else { plan.steps as f64 };
+        let runs =
+            if figures.strips > 1 { rows as f64 * figures.strips as f64 } else { figures.steps as f64 };
         return bytes / costs.transfer * (1.0 + far) + planes * runs * costs.run + spilling;
     }
-    if let Some(share) = prepared.shares[node.node] {
-        let flops = prepared.node_flops(&plan.sweep, place, rows, cols);
-        let weights = weight_bytes(&program_node.kind, element) * calls_of(prepared, plan, place, tallest);
+    if let Some(share) = prepared.lowered.shares[node.node] {
+        let flops = prepared.node_flops(figures.sweep, place, rows, cols);
+        let calls = figures.bands[place] as f64 * figures.strips as f64;
+        let weights = weight_bytes(&program_node.kind, element) * calls;
         let arithmetic = flops / (costs.flops * share) * (1.0 + FAR_TAPS * costs.far_share(read));
         // what they fetch from memory they fetch ahead, beside their arithmetic
         return arithmetic.max(spilling) + readers * weights / costs.weights;
@@ -110,13 +105,4 @@ fn weight_elements(kernel: &Kernel) -> f64 {
         Kernel::ConvThen { conv, .. } => weight_elements(conv),
         _ => 0.0,
     }
-}
-
-/// The calls of a node in a sweep.
-#[expect(clippy::cast_precision_loss, reason = "a model of time")]
-fn calls_of(prepared: &Prepared, plan: &SweepPlan, place: usize, tallest: i64) -> f64 {
-    let extent = prepared.program.nodes[plan.sweep.nodes[place].node].extents[0];
-    let band = scaled_band(plan.band, extent, tallest);
-    let bands = |demand: &Demand| tiled_geometry::div_ceil(demand.interval(place).len(), band);
-    (plan.rows.iter().map(bands).sum::<i64>() * i64::try_from(plan.cols.len()).unwrap_or(1)) as f64
 }

@@ -50,6 +50,9 @@ pub enum PlanError {
         /// The smallest budget for which there is a plan, in bytes.
         smallest: u64,
     },
+    /// Nobody waited for the plan any more.
+    #[error("cancelled")]
+    Cancelled,
     /// Sizes that leave 64 bits.
     #[error("the run would need more than 2^63 bytes")]
     TooLarge,

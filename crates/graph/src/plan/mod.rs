@@ -5,9 +5,11 @@ mod build;
 mod cost;
 mod error;
 mod fuse;
+mod measure;
 mod memory;
 mod options;
 mod planner;
+mod search;
 mod slots;
 
 pub use budget::{Budget, BudgetSource, UNLIMITED};
@@ -19,7 +21,7 @@ pub use planner::Planner;
 use tiled_geometry::{Grid, Region};
 use tiled_tensor::{DType, Layout, LayoutError};
 
-use crate::demand::Demand;
+use crate::parts::Parts;
 use crate::program::Program;
 use crate::schedule::Schedule;
 use crate::sweep::{Action, Sweep};
@@ -66,9 +68,9 @@ pub struct SweepPlan {
     /// The rows that a step advances by, of the tallest node.
     pub band: i64,
     /// What each row of tiles needs.
-    pub rows: Vec<Demand>,
+    pub rows: Parts,
     /// What each column of tiles needs.
-    pub cols: Vec<Demand>,
+    pub cols: Parts,
     /// The rows of storage of each node's window; zero for reductions and sinks.
     pub rings: Vec<i64>,
     /// The storage that each node's window lies in; several may share one where they are never held together.
@@ -110,7 +112,7 @@ impl SweepPlan {
     /// Where an index is out of range.
     #[must_use]
     pub fn region(&self, place: usize, tile: [usize; 2]) -> Region<2> {
-        Region::from_rows_cols(self.rows[tile[0]].interval(place), self.cols[tile[1]].interval(place))
+        Region::from_rows_cols(self.rows.part(tile[0]).interval(place), self.cols.part(tile[1]).interval(place))
     }
 
     /// The layout of a node's window in a tile.
@@ -127,7 +129,7 @@ impl SweepPlan {
     /// Where `row` is not a row of the grid.
     #[must_use]
     pub fn schedule<'a>(&'a self, program: &'a Program, row: usize) -> Schedule<'a> {
-        Schedule::new(program, &self.sweep, &self.rows[row], self.band)
+        Schedule::new(program, &self.sweep, self.rows.part(row), self.band)
     }
 
     /// Whether a node has a window.
@@ -137,7 +139,7 @@ impl SweepPlan {
     }
 }
 
-fn layout(
+pub(crate) fn layout(
     program: &Program,
     blocks: &[usize],
     sweep: &SweepPlan,

@@ -1,16 +1,18 @@
-//! The search for a plan: the least predicted time within the budget, where the double memory must save a percent.
+//! What the search for a plan goes over: where segments end, what is kept, tilings, bands and lanes.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
 use tiled_geometry::Grid;
 use tiled_kernel::Backend;
 use tiled_tensor::Element;
 
-use super::build::{Cols, Prepared, Rows};
+use super::build::Lowered;
 use super::fuse::fuse;
-use super::{Budget, Hold, Plan, PlanError, PlanOptions, SweepPlan, Tiling};
-use crate::program::{NodeId, NodeKind, Program, Store};
+use super::measure::threads;
+use super::search::{Choice, Search};
+use super::{Budget, Hold, Plan, PlanError, PlanOptions, Tiling};
+use crate::program::{NodeId, NodeKind, Program};
 use crate::sweep::shared_between_sweeps;
 use crate::{Graph, Objective, Op, Shapes, ValueId, lower};
 
@@ -26,6 +28,9 @@ pub struct Planner<'a, T> {
 
 /// A band as tall as any tile: every node in one call.
 const WHOLE: i64 = tiled_geometry::MAX_COORDINATE;
+
+/// The most sets of values to keep that are tried.
+const MOST_KEPT_SETS: usize = 32;
 
 impl<'a, T: Element> Planner<'a, T> {
     /// A planner for a network of these shapes and an objective.
@@ -46,8 +51,21 @@ impl<'a, T: Element> Planner<'a, T> {
     /// Where the objective does not fit the network, or no plan fits the budget, or the memory that can be had where there is
     /// none: then the smallest budget that would do is named.
     pub fn plan(&self, options: &PlanOptions) -> Result<Plan, PlanError> {
+        self.plan_unless(options, &|| false)
+    }
+
+    /// The same, given up soon after `is_cancelled` says so; it is asked often, and from this thread alone.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`], and [`PlanError::Cancelled`].
+    pub fn plan_unless(
+        &self,
+        options: &PlanOptions,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Plan, PlanError> {
         let budget = options.budget();
-        match self.plan_within(budget, &PlanOptions { memory_bytes: budget.limit(), ..options.clone() }) {
+        let options = PlanOptions { memory_bytes: budget.limit(), ..options.clone() };
+        match self.plan_within(budget, &options, is_cancelled) {
             Err(PlanError::BudgetTooSmall { budget: available, smallest }) if budget.is_default() => {
                 Err(PlanError::MemoryTooSmall { available, limited_by: budget.source, smallest })
             }
@@ -56,36 +74,50 @@ impl<'a, T: Element> Planner<'a, T> {
     }
 
     /// The plan for a budget, which stands in the options too; none there means any.
-    fn plan_within(&self, budget: Budget, options: &PlanOptions) -> Result<Plan, PlanError> {
-        let mut best = Best::new(options.memory_bytes);
-        for checkpoints in self.checkpoint_sets(options) {
-            let mut program = lower(self.graph, self.shapes, self.objective, &checkpoints)?;
+    fn plan_within(
+        &self,
+        budget: Budget,
+        options: &PlanOptions,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Plan, PlanError> {
+        let sets = self.checkpoint_sets(options);
+        let mut lowered: Vec<(Lowered, Vec<Vec<NodeId>>)> = Vec::with_capacity(sets.len());
+        for checkpoints in &sets {
+            if is_cancelled() {
+                return Err(PlanError::Cancelled);
+            }
+            let mut program = lower(self.graph, self.shapes, self.objective, checkpoints)?;
             if options.winograd {
                 program.use_winograd();
             }
             fuse(&mut program, self.backend);
-            for kept in self.kept_sets(&program, options) {
-                let (program, kept) = keep(program.clone(), &kept);
-                let found = best.plan.is_some();
+            let kept = self.kept_sets(&program, options);
+            let resident = options.resident_bytes;
+            lowered.push((Lowered::new(program, self.backend, resident, threads(options))?, kept));
+        }
+        let choices = lowered.iter().map(|(_, kept)| kept.len()).sum();
+        let mut search = Search::<T>::new(self.backend, options, is_cancelled, choices);
+        for (lowered, kept_sets) in &lowered {
+            let was_found = search.has_plan();
+            for kept in kept_sets {
                 for in_files in [false, true] {
                     // files only for what memory does not hold
-                    if in_files && (!options.scratch || program.stores.is_empty() || best.plan.is_some()) {
+                    let stores = lowered.program.stores.len() + kept.len();
+                    if in_files && (!options.scratch || stores == 0 || search.has_plan()) {
                         continue;
                     }
-                    let resident = options.resident_bytes;
-                    let prepared = Prepared::new(program.clone(), &kept, self.backend, resident, in_files)?;
-                    self.search(&prepared, options, &mut best)?;
+                    search.try_choice(Choice { lowered, kept, in_files })?;
                 }
-                if !found && best.plan.is_some() {
+                if !was_found && search.has_plan() {
                     break; // keeping less computes more
                 }
             }
             // the fastest plan is asked for where nobody sets a budget: segments only where nothing else fits
-            if best.is_comfortable() || (budget.is_default() && best.plan.is_some()) {
+            if search.is_comfortable() || (budget.is_default() && search.has_plan()) {
                 break;
             }
         }
-        best.finish()
+        search.finish()
     }
 
     /// Where segments may end, fewest first: nowhere, then behind every pooling, then behind every second one.
@@ -97,6 +129,7 @@ impl<'a, T: Element> Planner<'a, T> {
         let is_free = options.hold != Hold::Materialise && options.memory_bytes.is_some();
         if self.objective.loss.is_some() && is_free {
             let inputs = self.graph.inputs().len();
+            let outputs: BTreeSet<ValueId> = self.graph.outputs().iter().copied().collect();
             let pools: Vec<ValueId> = self
                 .graph
                 .nodes()
@@ -104,7 +137,7 @@ impl<'a, T: Element> Planner<'a, T> {
                 .enumerate()
                 .filter(|(_, node)| matches!(node.op, Op::MaxPool2d(_) | Op::AvgPool2d(_)))
                 .map(|(place, _)| ValueId(inputs + place))
-                .filter(|value| !self.graph.outputs().contains(value))
+                .filter(|value| !outputs.contains(value))
                 .collect();
             for stride in [2, 1] {
                 let set: Vec<ValueId> = pools.iter().copied().skip(stride - 1).step_by(stride).collect();
@@ -133,68 +166,28 @@ impl<'a, T: Element> Planner<'a, T> {
                 .saturating_mul(node.extents[1])
                 .saturating_mul(i64::try_from(node.channels).unwrap_or(i64::MAX))
         };
-        let mut dear: Vec<NodeId> = shared.iter().copied().filter(is_dear).collect();
-        let mut sets = Vec::new();
-        while let Some(largest) = dear.iter().map(size).max() {
-            sets.push(dear.clone());
-            dear.retain(|node| size(node) < largest);
-        }
+        let dear: Vec<NodeId> = shared.iter().copied().filter(is_dear).collect();
+        let mut sizes: Vec<i64> = dear.iter().map(size).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        sizes.dedup();
+        // the sets get smaller by one size each time, or by several where there are many
+        let step = sizes.len().div_ceil(MOST_KEPT_SETS).max(1);
+        let largest = sizes.into_iter().step_by(step);
+        let mut sets: Vec<Vec<NodeId>> =
+            largest.map(|largest| dear.iter().copied().filter(|node| size(node) <= largest).collect()).collect();
         sets.push(Vec::new());
         sets
-    }
-
-    fn search(&self, prepared: &Prepared, options: &PlanOptions, best: &mut Best) -> Result<(), PlanError> {
-        let anchor = prepared.program.anchor;
-        // rows do not depend on the columns of tiles, so each band is simulated once for all strips
-        let mut simulated = BTreeMap::new();
-        // windows that slide over whole rows compute nothing twice: strips only where those do not fit
-        let whole_rows_first = (options.hold, options.tiling) == (Hold::Slide, Tiling::Auto);
-        for (counts, bands) in shapes_to_try(&prepared.program, options)? {
-            if whole_rows_first && best.plan.is_some() {
-                break;
-            }
-            let grid = match counts {
-                Counts::Given(grid) => grid,
-                Counts::Of(counts) => Grid::from_counts(anchor, counts)?,
-            };
-            let cols: Vec<Cols> = prepared.sweeps.iter().map(|sweep| prepared.cols(sweep, &grid)).collect();
-            let lowest = bands.last().copied();
-            for band in bands {
-                let rows = simulated.entry((grid.counts()[0], band)).or_insert_with(|| {
-                    prepared
-                        .sweeps
-                        .iter()
-                        .map(|sweep| prepared.rows(sweep, &grid, band))
-                        .collect::<Vec<Rows>>()
-                });
-                let sweeps = prepared
-                    .sweeps
-                    .iter()
-                    .zip(rows.iter().zip(&cols))
-                    .map(|(sweep, (rows, cols))| prepared.sweep_plan(sweep, &grid, rows, cols))
-                    .collect::<Result<Vec<SweepPlan>, PlanError>>();
-                let finish = |lanes| prepared.finish::<T>(sweeps.clone()?, lanes, options.parallelism);
-                for plan in lanes_to_try(grid.len(), options).into_iter().map(finish) {
-                    match plan {
-                        Ok(plan) => best.offer(plan),
-                        // windows that leave the address space: those of lower bands may not
-                        Err(PlanError::TooLarge | PlanError::Layout(_)) if Some(band) != lowest => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 }
 
 /// A tiling to try.
-enum Counts {
+#[derive(Clone, Debug)]
+pub(super) enum Counts {
     Given(Grid<2>),
     Of([i64; 2]),
 }
 
-fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts, Vec<i64>)>, PlanError> {
+pub(super) fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts, Vec<i64>)>, PlanError> {
     let anchor = program.anchor;
     // tiles are given in rows of the anchor, bands in rows of the tallest node
     let tallest = program.nodes.iter().map(|node| node.extents[0]).max().unwrap_or(1);
@@ -204,6 +197,8 @@ fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts
     };
     let clamp =
         |counts: [i64; 2]| [counts[0].clamp(1, anchor[0].max(1)), counts[1].clamp(1, anchor[1].max(1))];
+    // more tiles than rows or columns would be empty ones
+    let at_most = |counts: [i64; 2]| [counts[0].min(anchor[0].max(1)), counts[1].min(anchor[1].max(1))];
     let strips = |count: i64| Counts::Of(clamp([1, count]));
     // only where the planner chooses how to hold values may windows stand still
     let whole = (options.hold == Hold::Auto).then_some(WHOLE);
@@ -212,15 +207,16 @@ fn shapes_to_try(program: &Program, options: &PlanOptions) -> Result<Vec<(Counts
     Ok(match (options.hold, options.tiling) {
         (Hold::Materialise, _) => vec![(Counts::Of([1, 1]), vec![WHOLE])],
         (Hold::Auto | Hold::Recompute, Tiling::Grid(counts)) => {
-            vec![(Counts::Given(Grid::from_counts(anchor, counts)?), vec![WHOLE])]
+            vec![(Counts::Given(Grid::from_counts(anchor, at_most(counts))?), vec![WHOLE])]
         }
         (Hold::Auto | Hold::Recompute, Tiling::Tile(tile)) => {
             vec![(Counts::Given(Grid::from_tile(anchor, tile)?), vec![WHOLE])]
         }
         (Hold::Slide, Tiling::Grid(counts)) if options.band.is_some() => {
-            vec![(Counts::Given(Grid::from_counts(anchor, counts)?), bands)]
+            vec![(Counts::Given(Grid::from_counts(anchor, at_most(counts))?), bands)]
         }
-        (Hold::Slide, Tiling::Grid([rows, cols])) => {
+        (Hold::Slide, Tiling::Grid(counts)) => {
+            let [rows, cols] = at_most(counts);
             let grid = Grid::from_counts(anchor, [1, cols])?;
             Grid::from_counts(anchor, [rows, cols])?;
             vec![(Counts::Given(grid), vec![band(tiled_geometry::div_ceil(anchor[0], rows))])]
@@ -257,7 +253,7 @@ fn powers(extent: i64) -> impl Iterator<Item = i64> {
     .take_while(move |count| *count <= extent)
 }
 
-fn lanes_to_try(tiles: usize, options: &PlanOptions) -> Vec<usize> {
+pub(super) fn lanes_to_try(tiles: usize, options: &PlanOptions) -> Vec<usize> {
     let mut lanes = match (options.lanes, options.hold) {
         (Some(lanes), _) => vec![lanes],
         (None, Hold::Materialise) => vec![1],
@@ -268,60 +264,6 @@ fn lanes_to_try(tiles: usize, options: &PlanOptions) -> Vec<usize> {
     }
     lanes.dedup();
     lanes
-}
-
-/// Marks nodes as kept and gives each a store.
-fn keep(mut program: Program, nodes: &[NodeId]) -> (Program, Vec<(NodeId, usize)>) {
-    let mut kept = Vec::with_capacity(nodes.len());
-    for id in nodes {
-        let node = &program.nodes[*id];
-        let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
-        let store = Store { name: node.name.clone(), shape: [node.batch, node.channels, height, width] };
-        kept.push((*id, program.stores.len()));
-        program.stores.push(store);
-    }
-    (program, kept)
-}
-
-/// What plans are compared by: their time, where the double memory must save a percent.
-#[expect(clippy::cast_precision_loss, reason = "a model of time")]
-fn price(plan: &Plan) -> f64 {
-    plan.predicted_seconds.ln() + 0.01 * (plan.peak_bytes().max(1) as f64).log2()
-}
-
-/// The best plan so far.
-struct Best {
-    budget: Option<u64>,
-    plan: Option<Plan>,
-    smallest: u64,
-}
-
-impl Best {
-    const fn new(budget: Option<u64>) -> Self {
-        Self { budget, plan: None, smallest: u64::MAX }
-    }
-
-    fn offer(&mut self, plan: Plan) {
-        let bytes = plan.peak_bytes();
-        self.smallest = self.smallest.min(bytes);
-        if self.budget.is_some_and(|budget| bytes > budget) {
-            return;
-        }
-        let is_better = self.plan.as_ref().is_none_or(|best| price(&plan) < price(best));
-        if is_better {
-            self.plan = Some(plan);
-        }
-    }
-
-    /// Whether cutting the network into segments could hardly be faster than what was found.
-    fn is_comfortable(&self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| plan.redundant_flops <= 0.02 * plan.flops)
-    }
-
-    fn finish(self) -> Result<Plan, PlanError> {
-        self.plan
-            .ok_or(PlanError::BudgetTooSmall { budget: self.budget.unwrap_or(0), smallest: self.smallest })
-    }
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ fn draw_main(canvas: &mut Canvas, y: f64, plan: &Plan, sweep: &SweepPlan, all: &
 }
 
 fn nodes(plan: &Plan, sweep: &SweepPlan) -> Nodes {
-    (0..sweep.sweep.nodes.len()).map(|place| (place, Facts::of(plan, sweep, place))).collect()
+    Facts::all(plan, sweep).into_iter().enumerate().collect()
 }
 
 /// At most `count` of the nodes with windows: what only copies or maps elements goes first, then every so many.

@@ -1,0 +1,334 @@
+//! A sweep along one axis, made ready to be walked many times: edges in a row, their maps as plain numbers.
+
+use tiled_geometry::{AxisMap, Interval, Padding, div_ceil, div_floor};
+
+use crate::program::Program;
+use crate::rate::{self, Rate};
+use crate::sweep::{Action, Sweep};
+
+/// The nodes and edges of a sweep along one axis.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow<'a> {
+    pub(crate) nodes: Vec<FlowNode>,
+    /// The operands of each node, the last one first.
+    links: Vec<Link<'a>>,
+    /// The readers of each node: who, and through which of `links`.
+    readers: Vec<[u32; 2]>,
+    /// The most nodes that lie on one path.
+    pub(crate) depth: usize,
+}
+
+/// A node of a sweep along one axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowNode {
+    pub(crate) extent: i64,
+    /// What it computes comes in whole cells of this.
+    pub(crate) grain: i64,
+    pub(crate) rate: Rate,
+    pub(crate) is_terminal: bool,
+    feeds_terminals: bool,
+    links: [u32; 2],
+    readers: [u32; 2],
+}
+
+/// An operand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link<'a> {
+    pub(crate) operand: u32,
+    pub(crate) reach: Reach<'a>,
+}
+
+/// What wanted coordinates need of an operand: an [`Edge`](crate::program::Edge) along one axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reach<'a> {
+    /// The same coordinates, inside by themselves: the value that a sweep writes.
+    Free,
+    Same {
+        extent: i64,
+    },
+    /// `[a·s − before, (b − 1)·s + after)`.
+    Window {
+        stride: i64,
+        before: i64,
+        after: i64,
+        extent: i64,
+    },
+    /// `[ceil((a − before)/s), floor((b − 1 + after)/s) + 1)`.
+    Touched {
+        stride: i64,
+        before: i64,
+        after: i64,
+        extent: i64,
+    },
+    /// Any maps one after another.
+    Maps(&'a [(AxisMap, i64)]),
+}
+
+impl<'a> Flow<'a> {
+    pub(crate) fn new(program: &'a Program, sweep: &Sweep, axis: usize) -> Self {
+        let count = sweep.nodes.len();
+        let edges = sweep.nodes.iter().map(|node| node.operands.len()).sum();
+        let mut flow =
+            Self { nodes: Vec::with_capacity(count), links: Vec::with_capacity(edges), readers: Vec::new(), depth: 0 };
+        let mut depths = Vec::with_capacity(count);
+        let mut asked: Vec<(usize, usize)> = Vec::new();
+        for node in &sweep.nodes {
+            let program_node = &program.nodes[node.node];
+            // the last operand first: it may ask an earlier one, a shortcut, for more rows than this node does, which are
+            // then one call and not two; and so on for what is before them
+            asked.clear();
+            asked.extend(node.operands.iter().copied().zip(0..));
+            asked.sort_unstable_by(|a, b| b.cmp(a));
+            let first = index(flow.links.len());
+            for &(operand, which) in &asked {
+                let reach = match node.action {
+                    Action::Write(_) if !program_node.is_terminal() => Reach::Free,
+                    _ => Reach::of(&program_node.operands[which].axes[axis]),
+                };
+                flow.links.push(Link { operand: index(operand), reach });
+            }
+            let depth = 1 + node.operands.iter().map(|operand| depths[*operand]).max().unwrap_or(0);
+            depths.push(depth);
+            flow.depth = flow.depth.max(depth);
+            flow.nodes.push(FlowNode {
+                extent: program_node.extents[axis],
+                grain: match node.action {
+                    Action::Compute => program_node.kernel().map_or(1, tiled_kernel::Kernel::grain),
+                    _ => 1,
+                },
+                rate: program.rate(node.node, axis),
+                is_terminal: node.is_terminal(),
+                feeds_terminals: node.consumers.iter().any(|(reader, _)| sweep.nodes[*reader].is_terminal()),
+                links: [first, index(flow.links.len())],
+                readers: [0, 0],
+            });
+        }
+        flow.read();
+        flow
+    }
+
+    /// Finds the readers of each node, in their order.
+    fn read(&mut self) {
+        for link in &self.links {
+            self.nodes[link.operand as usize].readers[1] += 1;
+        }
+        let mut begin = 0;
+        for node in &mut self.nodes {
+            let count = node.readers[1];
+            node.readers = [begin, begin];
+            begin += count;
+        }
+        self.readers = vec![[0, 0]; self.links.len()];
+        for place in 0..self.nodes.len() {
+            let [begin, end] = self.nodes[place].links;
+            for link in begin..end {
+                let operand = &mut self.nodes[self.links[link as usize].operand as usize];
+                self.readers[operand.readers[1] as usize] = [index(place), link];
+                operand.readers[1] += 1;
+            }
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn links(&self, place: usize) -> &[Link<'a>] {
+        let [begin, end] = self.nodes[place].links;
+        &self.links[begin as usize..end as usize]
+    }
+
+    /// The readers of a node, each with what it needs of it.
+    pub(crate) fn readers(&self, place: usize) -> impl Iterator<Item = (usize, &Reach<'a>)> {
+        let [begin, end] = self.nodes[place].readers;
+        let readers = &self.readers[begin as usize..end as usize];
+        readers.iter().map(|[reader, link]| (*reader as usize, &self.links[*link as usize].reach))
+    }
+
+    /// The numbers of the readers of a node, where a terminal is among them.
+    pub(crate) fn terminals_of(&self, place: usize) -> std::ops::Range<u32> {
+        let node = &self.nodes[place];
+        if node.feeds_terminals { node.readers[0]..node.readers[1] } else { 0..0 }
+    }
+
+    /// The reader of this number, if it is a terminal.
+    pub(crate) fn terminal(&self, reader: u32) -> Option<usize> {
+        let place = self.readers[reader as usize][0] as usize;
+        self.nodes[place].is_terminal.then_some(place)
+    }
+}
+
+impl FlowNode {
+    /// The coordinates that are computed where these are asked for: whole cells, clipped to the extent.
+    pub(crate) fn computed(&self, wanted: Interval) -> Interval {
+        match self.grain {
+            1 => wanted,
+            grain => wanted.aligned(grain).intersect(Interval::whole(self.extent)),
+        }
+    }
+}
+
+impl<'a> Reach<'a> {
+    fn of(maps: &'a [(AxisMap, i64)]) -> Self {
+        match *maps {
+            [(AxisMap::Identity, extent)] => Self::Same { extent },
+            [(AxisMap::Window(window), extent)] => Self::Window {
+                stride: window.stride(),
+                before: window.padding(),
+                after: window.extent() + 1 - window.padding(),
+                extent,
+            },
+            [(AxisMap::Touched(window), extent)] => Self::Touched {
+                stride: window.stride(),
+                before: window.extent() - window.padding(),
+                after: window.padding(),
+                extent,
+            },
+            _ => Self::Maps(maps),
+        }
+    }
+
+    /// The coordinates of the operand that `wanted` needs, clipped to the image.
+    #[inline]
+    pub(crate) fn needed(&self, wanted: Interval) -> Interval {
+        if wanted.is_empty() {
+            return Interval::EMPTY;
+        }
+        let (begin, end) = (wanted.begin(), wanted.end());
+        match *self {
+            Self::Free => wanted,
+            Self::Same { extent } => wanted.intersect(Interval::whole(extent)),
+            Self::Window { stride, before, after, extent } => {
+                Interval::new((begin * stride - before).max(0), ((end - 1) * stride + after).min(extent))
+            }
+            Self::Touched { stride: 1, before, after, extent } => {
+                Interval::new((begin - before).max(0), (end + after).min(extent))
+            }
+            Self::Touched { stride, before, after, extent } => Interval::new(
+                div_ceil(begin - before, stride).max(0),
+                (div_floor(end - 1 + after, stride) + 1).min(extent),
+            ),
+            Self::Maps(maps) => maps
+                .iter()
+                .fold(wanted, |wanted, (map, extent)| map.needed(wanted).intersect(Interval::whole(*extent))),
+        }
+    }
+
+    /// Calls `visit` with each map, the coordinates wanted of it and the extent of what it reads.
+    pub(crate) fn walk(&self, wanted: Interval, mut visit: impl FnMut(Stage, Interval)) -> Interval {
+        let stages = match *self {
+            Self::Free => return wanted,
+            Self::Maps(maps) => {
+                return maps.iter().fold(wanted, |wanted, (map, extent)| {
+                    visit(Stage::of(*map, *extent), wanted);
+                    map.needed(wanted).intersect(Interval::whole(*extent))
+                });
+            }
+            Self::Same { extent } => Stage { scale: Some([1, 1]), free: [0, extent] },
+            Self::Window { stride, before, after, extent } => Stage::window(stride, before, after, extent),
+            Self::Touched { stride, before, after, extent } => Stage::touched(stride, before, after, extent),
+        };
+        visit(stages, wanted);
+        self.needed(wanted)
+    }
+
+    /// The most coordinates that may be wanted of the operand in vain: what lies between the windows of a stride.
+    pub(crate) fn gap(&self) -> i64 {
+        match *self {
+            Self::Touched { stride, .. } => stride,
+            Self::Maps([(map, _), ..]) => {
+                rate::scale(*map).map_or(1, |[per, of]| div_ceil(of, per.max(1)))
+            }
+            _ => 1,
+        }
+    }
+
+    /// By how far the operand's coordinates move where the wanted ones move by `shift` away from every border: `None`
+    /// where that is no whole number or the map does not repeat, `Some(None)` where the operand stays.
+    pub(crate) fn shifted(&self, shift: i64) -> Option<Option<i64>> {
+        let mut shift = Some(shift);
+        let mut repeats = true;
+        let mut stage = |stage: Stage| match (stage.scale, shift) {
+            (Some([per, of]), Some(wanted)) => {
+                let moved = i128::from(wanted) * i128::from(per);
+                repeats &= moved % i128::from(of) == 0;
+                shift = i64::try_from(moved / i128::from(of)).ok();
+                repeats &= shift.is_some();
+            }
+            _ => shift = None,
+        };
+        match *self {
+            Self::Free => {}
+            Self::Maps(maps) => maps.iter().for_each(|(map, extent)| stage(Stage::of(*map, *extent))),
+            Self::Same { extent } => stage(Stage { scale: Some([1, 1]), free: [0, extent] }),
+            Self::Window { stride, before, after, extent } => stage(Stage::window(stride, before, after, extent)),
+            Self::Touched { stride, before, after, extent } => {
+                stage(Stage::touched(stride, before, after, extent))
+            }
+        }
+        repeats.then_some(shift)
+    }
+}
+
+/// One map of a reach, as far as it repeats.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stage {
+    /// The coordinates read for each one wanted; `None` where the same are read wherever that is.
+    pub(crate) scale: Option<[i64; 2]>,
+    /// What may be wanted so that no border is met: `[free[0], free[1])`.
+    pub(crate) free: [i64; 2],
+}
+
+impl Stage {
+    fn of(map: AxisMap, extent: i64) -> Self {
+        let scale = rate::scale(map);
+        let resized = |from: i64, to: i64| {
+            // borders are met within one pixel of the coarser side
+            let pixel = div_ceil(from, to.max(1)).max(1) + 1;
+            Self { scale, free: [pixel, from - pixel] }
+        };
+        match map {
+            AxisMap::Identity => Self { scale, free: [0, extent] },
+            AxisMap::Window(window) => Self::window(
+                window.stride(),
+                window.padding(),
+                window.extent() + 1 - window.padding(),
+                extent,
+            ),
+            AxisMap::Touched(window) => Self::touched(
+                window.stride(),
+                window.extent() - window.padding(),
+                window.padding(),
+                extent,
+            ),
+            AxisMap::Resize(resize) => resized(resize.output(), resize.input()),
+            AxisMap::ResizeTouched(resize) => resized(resize.input(), resize.output()),
+            AxisMap::Padding(padding) => {
+                Self { scale, free: [padding.before(), padding.before() + padding.input()] }
+            }
+            AxisMap::PaddingTouched(padding) => Self { scale, free: inside(padding) },
+            AxisMap::Whole(_) => Self { scale: None, free: [i64::MIN, i64::MAX] },
+        }
+    }
+
+    /// `a·s − before >= 0` and `(b − 1)·s + after <= extent`.
+    fn window(stride: i64, before: i64, after: i64, extent: i64) -> Self {
+        let free = [div_ceil(before, stride), div_floor(extent - after, stride) + 1];
+        Self { scale: Some([stride, 1]), free }
+    }
+
+    /// `ceil((a − before)/s) >= 0` and `floor((b − 1 + after)/s) < extent`.
+    fn touched(stride: i64, before: i64, after: i64, extent: i64) -> Self {
+        let free = [before.max(0), extent * stride - after];
+        Self { scale: Some([1, stride]), free }
+    }
+}
+
+/// The inputs of a padding that it reads for no pixel outside the image.
+fn inside(padding: Padding) -> [i64; 2] {
+    [padding.before() + 1, padding.input() - padding.after() - 1]
+}
+
+fn index(place: usize) -> u32 {
+    u32::try_from(place).expect("invariant: a network of 2^32 nodes does not fit in memory")
+}

@@ -1,0 +1,379 @@
+//! What a tiling takes, as numbers: bytes and seconds of a candidate, without building the plan.
+//!
+//! Rows are walked once for each height of tiles and band, columns once for each width, and a candidate is the two together. The
+//! work that may go into the candidates of one program is bounded by counts, never by a clock, so that the same plan
+//! comes out on every machine.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tiled_geometry::{Grid, div_ceil};
+use tiled_tensor::Element;
+
+use super::build::{Prepared, TRANSFER_BYTES};
+use super::cost;
+use super::slots::Spans;
+use super::{Budget, Memory, Plan, PlanError, PlanOptions, SweepPlan};
+use crate::parts::Parts;
+use crate::program::Rate;
+use crate::schedule::repeat::{Stop, Walk, Walker};
+use crate::schedule::{scaled_band, tallest};
+use crate::sweep::Action;
+
+/// Why a candidate has no numbers.
+#[derive(Debug)]
+pub(super) enum Unmeasured {
+    /// It would take more work to measure than there is left for it.
+    TooLong,
+    /// It fits in no memory.
+    TooLarge(PlanError),
+    /// Nobody waits for the plan any more.
+    Cancelled,
+}
+
+/// The numbers of a candidate for so many lanes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers {
+    pub(super) lanes: usize,
+    pub(super) memory: Memory,
+    pub(super) seconds: f64,
+    pub(super) meeting_seconds: f64,
+}
+
+/// What the rows of the tiles of one sweep take, for one band.
+#[derive(Debug)]
+struct Rows {
+    rings: Vec<i64>,
+    spans: Spans,
+    calls: u64,
+    steps: u64,
+    /// The bands of each node.
+    bands: Vec<i64>,
+}
+
+/// What the parts of one axis of a sweep need.
+#[derive(Debug)]
+struct Axis {
+    /// The coordinates of each node in all parts together.
+    sums: Vec<i64>,
+    /// The most in one part.
+    widest: Vec<i64>,
+}
+
+/// All that the cost of a sweep depends on but lanes.
+#[derive(Debug)]
+pub(super) struct SweepFigures<'f> {
+    pub(super) sweep: usize,
+    pub(super) tiles: usize,
+    pub(super) strips: usize,
+    pub(super) steps: u64,
+    pub(super) calls: u64,
+    pub(super) rows: &'f [i64],
+    pub(super) cols: &'f [i64],
+    pub(super) bands: &'f [i64],
+    pub(super) slots: &'f [Option<u32>],
+    pub(super) slot_elements: &'f [usize],
+}
+
+/// Measures the candidates of one program.
+pub(super) struct Measure<'m, 'p> {
+    pub(super) prepared: &'m Prepared<'p>,
+    options: &'m PlanOptions,
+    is_cancelled: &'m dyn Fn() -> bool,
+    /// The calls that may still be walked.
+    calls_left: u64,
+    /// The intervals that may be found for one axis of one grid.
+    most_intervals: usize,
+    heights: BTreeMap<usize, Rc<Vec<Parts>>>,
+    rows: BTreeMap<(usize, i64), Option<Rc<Vec<Rows>>>>,
+    axes: BTreeMap<(usize, usize), Option<Rc<Vec<Axis>>>>,
+}
+
+impl<'m, 'p> Measure<'m, 'p> {
+    pub(super) fn new(
+        prepared: &'m Prepared<'p>,
+        options: &'m PlanOptions,
+        is_cancelled: &'m dyn Fn() -> bool,
+        calls: u64,
+        most_intervals: usize,
+    ) -> Self {
+        Self {
+            prepared,
+            options,
+            is_cancelled,
+            calls_left: calls,
+            most_intervals,
+            heights: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            axes: BTreeMap::new(),
+        }
+    }
+
+    /// The numbers of a tiling for each number of lanes.
+    pub(super) fn numbers<T: Element>(
+        &mut self,
+        grid: &Grid<2>,
+        band: i64,
+        lanes: &[usize],
+    ) -> Result<Vec<Numbers>, Unmeasured> {
+        let prepared = self.prepared;
+        let parallelism = self.options.parallelism;
+        let mut windows = 0_u64;
+        let mut seconds = vec![[0.0; 2]; lanes.len()];
+        self.visit::<T>(grid, band, |figures| {
+            windows = windows.max(window_bytes::<T>(figures.slot_elements)?);
+            for (lanes, seconds) in lanes.iter().zip(&mut seconds) {
+                let [work, meetings] =
+                    cost::predict(prepared, figures, *lanes, parallelism, size_of::<T>());
+                *seconds = [seconds[0] + work, seconds[1] + meetings];
+            }
+            Ok(())
+        })?;
+        lanes
+            .iter()
+            .zip(seconds)
+            .map(|(lanes, [work, meetings])| {
+                let memory = self.memory(windows, *lanes)?;
+                Ok(Numbers { lanes: *lanes, memory, seconds: work + meetings, meeting_seconds: meetings })
+            })
+            .collect::<Result<_, PlanError>>()
+            .map_err(Unmeasured::TooLarge)
+    }
+
+    /// Builds the plan of a candidate that was measured.
+    pub(super) fn plan<T: Element>(
+        &mut self,
+        grid: &Grid<2>,
+        band: i64,
+        numbers: &Numbers,
+    ) -> Result<Plan, Unmeasured> {
+        let prepared = self.prepared;
+        let kept = prepared.kept;
+        let mut flops = 0.0;
+        let mut sweeps = Vec::with_capacity(prepared.sweeps.len());
+        let rows = self.rows(grid, band)?;
+        self.visit::<T>(grid, band, |figures| {
+            let sweep = figures.sweep;
+            for place in 0..prepared.sweeps[sweep].nodes.len() {
+                flops += prepared.node_flops(sweep, place, figures.rows[place], figures.cols[place]);
+            }
+            sweeps.push((
+                figures.calls,
+                figures.steps,
+                figures.slots.iter().map(|slot| slot.map(|slot| slot as usize)).collect::<Vec<_>>(),
+                figures.slot_elements.to_vec(),
+            ));
+            Ok(())
+        })?;
+        let built = sweeps.into_iter().enumerate().map(|(sweep, (calls, steps, slots, slot_elements))| {
+            let parts = |axis| {
+                let anchor = anchor(prepared, axis);
+                Parts::new(&prepared.flows[sweep][axis], grid, axis, anchor, usize::MAX)
+                    .expect("invariant: there is no bound")
+            };
+            SweepPlan {
+                sweep: prepared.sweeps[sweep].clone(),
+                grid: grid.clone(),
+                band,
+                rows: parts(0),
+                cols: parts(1),
+                rings: rows[sweep].rings.clone(),
+                slots,
+                slot_elements,
+                calls,
+                steps,
+            }
+        });
+        Ok(Plan {
+            sweeps: built.collect(),
+            program: kept.program.clone(),
+            lanes: numbers.lanes,
+            threads: threads(self.options),
+            stores_in_files: kept.in_files,
+            blocks: prepared.lowered.blocks.clone(),
+            dtype: T::DTYPE,
+            memory: numbers.memory,
+            budget: Budget::UNLIMITED, // the planner says
+            flops,
+            redundant_flops: flops - kept.untiled_flops,
+            predicted_seconds: numbers.seconds,
+            meeting_seconds: numbers.meeting_seconds,
+        })
+    }
+
+    /// The memory of a run with windows of so many bytes a lane.
+    fn memory(&self, windows: u64, lanes: usize) -> Result<Memory, PlanError> {
+        let lanes_bytes = |bytes: u64| bytes.checked_mul(lanes as u64).ok_or(PlanError::TooLarge);
+        let kept = self.prepared.kept;
+        let moves = |node: &&crate::sweep::SweepNode| {
+            matches!(node.action, Action::Load(_) | Action::Write(_))
+        };
+        let transfers = self.prepared.sweeps.iter().map(|sweep| sweep.nodes.iter().filter(moves).count());
+        let mut memory = kept.memory;
+        memory.windows_bytes = lanes_bytes(windows)?;
+        memory.reductions_bytes += lanes_bytes(kept.partial_bytes)?;
+        memory.transfer_bytes = lanes_bytes(TRANSFER_BYTES * transfers.max().unwrap_or(0) as u64)?;
+        Ok(memory)
+    }
+
+    fn visit<T: Element>(
+        &mut self,
+        grid: &Grid<2>,
+        band: i64,
+        mut visitor: impl FnMut(&SweepFigures<'_>) -> Result<(), PlanError>,
+    ) -> Result<(), Unmeasured> {
+        let heights = self.axis(grid, 0)?;
+        let widths = self.axis(grid, 1)?;
+        let rows = self.rows(grid, band)?;
+        let [parts, strips] = grid.counts();
+        let mut sizes = Vec::new();
+        for sweep in 0..self.prepared.sweeps.len() {
+            if (self.is_cancelled)() {
+                return Err(Unmeasured::Cancelled);
+            }
+            let (rows, width) = (&rows[sweep], &widths[sweep]);
+            sizes.clear();
+            for (place, (ring, widest)) in rows.rings.iter().zip(&width.widest).enumerate() {
+                let elements = self.prepared.window_elements(sweep, place, *ring, *widest);
+                sizes.push(elements.map_err(Unmeasured::TooLarge)?);
+            }
+            let (slots, slot_elements) = rows.spans.assign(&sizes);
+            let figures = SweepFigures {
+                sweep,
+                tiles: parts * strips,
+                strips,
+                steps: rows.steps * strips as u64,
+                calls: rows.calls * strips as u64,
+                rows: &heights[sweep].sums,
+                cols: &width.sums,
+                bands: &rows.bands,
+                slots: &slots,
+                slot_elements: &slot_elements,
+            };
+            visitor(&figures).map_err(Unmeasured::TooLarge)?;
+        }
+        Ok(())
+    }
+
+    /// What the parts of one axis need in each sweep.
+    fn axis(&mut self, grid: &Grid<2>, axis: usize) -> Result<Rc<Vec<Axis>>, Unmeasured> {
+        let key = (axis, grid.counts()[axis]);
+        if let Some(known) = self.axes.get(&key) {
+            return known.clone().ok_or(Unmeasured::TooLong);
+        }
+        let parts = if axis == 0 { self.heights(grid) } else { self.parts(grid, axis).map(Rc::new) };
+        let found = match parts {
+            Ok(parts) => {
+                let axes = parts.iter().map(|parts| {
+                    let (sums, widest) = parts.extents();
+                    Axis { sums, widest }
+                });
+                Some(Rc::new(axes.collect::<Vec<_>>()))
+            }
+            Err(Unmeasured::TooLong) => None,
+            Err(error) => return Err(error),
+        };
+        self.axes.insert(key, found.clone());
+        found.ok_or(Unmeasured::TooLong)
+    }
+
+    fn heights(&mut self, grid: &Grid<2>) -> Result<Rc<Vec<Parts>>, Unmeasured> {
+        if let Some(known) = self.heights.get(&grid.counts()[0]) {
+            return Ok(known.clone());
+        }
+        let parts = Rc::new(self.parts(grid, 0)?);
+        self.heights.insert(grid.counts()[0], parts.clone());
+        Ok(parts)
+    }
+
+    fn parts(&self, grid: &Grid<2>, axis: usize) -> Result<Vec<Parts>, Unmeasured> {
+        let mut left = self.most_intervals;
+        let anchor = anchor(self.prepared, axis);
+        let mut all = Vec::with_capacity(self.prepared.flows.len());
+        for flow in &self.prepared.flows {
+            if (self.is_cancelled)() {
+                return Err(Unmeasured::Cancelled);
+            }
+            let nodes = flow[axis].len().max(1);
+            let parts = Parts::new(&flow[axis], grid, axis, anchor, (left / nodes).max(1));
+            let parts = parts.ok_or(Unmeasured::TooLong)?;
+            left = left.saturating_sub(parts.demands() * nodes);
+            all.push(parts);
+        }
+        Ok(all)
+    }
+
+    /// Walks the rows of the tiles of all sweeps.
+    fn rows(&mut self, grid: &Grid<2>, band: i64) -> Result<Rc<Vec<Rows>>, Unmeasured> {
+        let key = (grid.counts()[0], band);
+        if let Some(known) = self.rows.get(&key) {
+            return known.clone().ok_or(Unmeasured::TooLong);
+        }
+        let heights = self.heights(grid)?;
+        let mut all = Vec::with_capacity(heights.len());
+        for (flow, parts) in self.prepared.flows.iter().zip(heights.iter()) {
+            match walk(&flow[0], parts, band, &mut self.calls_left, self.is_cancelled) {
+                Ok(rows) => all.push(rows),
+                Err(Stop::Cancelled) => return Err(Unmeasured::Cancelled),
+                Err(Stop::TooLong) => {
+                    self.rows.insert(key, None);
+                    return Err(Unmeasured::TooLong);
+                }
+            }
+        }
+        let all = Rc::new(all);
+        self.rows.insert(key, Some(all.clone()));
+        Ok(all)
+    }
+}
+
+fn walk(
+    flow: &crate::flow::Flow<'_>,
+    parts: &Parts,
+    band: i64,
+    calls_left: &mut u64,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<Rows, Stop> {
+    let tallest = tallest(flow);
+    let own: Vec<i64> = flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)).collect();
+    let mut rows = Rows {
+        rings: vec![0; flow.len()],
+        spans: Spans::default(),
+        calls: 0,
+        steps: 0,
+        bands: vec![0; flow.len()],
+    };
+    for (demand, count) in parts.classes() {
+        let walker = Walker { most: *calls_left, skips: true, is_cancelled };
+        let walk = Walk::of(flow, demand, band, walker)?;
+        *calls_left = calls_left.saturating_sub(walk.walked);
+        for (ring, walked) in rows.rings.iter_mut().zip(&walk.rings) {
+            *ring = (*ring).max(*walked);
+        }
+        rows.calls += walk.calls * count.unsigned_abs();
+        rows.steps += walk.steps * count.unsigned_abs();
+        for ((bands, interval), own) in rows.bands.iter_mut().zip(demand.intervals()).zip(&own) {
+            *bands += div_ceil(interval.len(), *own) * count;
+        }
+        rows.spans.add(walk.spans);
+    }
+    Ok(rows)
+}
+
+fn window_bytes<T>(slot_elements: &[usize]) -> Result<u64, PlanError> {
+    let elements = slot_elements.iter().try_fold(0_u64, |sum, len| sum.checked_add(*len as u64));
+    elements.and_then(|elements| elements.checked_mul(size_of::<T>() as u64)).ok_or(PlanError::TooLarge)
+}
+
+/// The rate of the node that tiles are given in.
+fn anchor(prepared: &Prepared<'_>, axis: usize) -> Rate {
+    match prepared.program().anchor_node {
+        Some(node) => prepared.program().rate(node, axis),
+        None => Rate { group: None, per: 1, of: 1 },
+    }
+}
+
+/// The threads that scratch memory is for.
+pub(super) fn threads(options: &PlanOptions) -> usize {
+    options.parallelism.max(1)
+}

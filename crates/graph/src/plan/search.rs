@@ -1,0 +1,370 @@
+//! The search for a plan: the least predicted time within the budget, where the double memory must save a percent.
+//!
+//! Small networks are searched whole. Of large ones a few tilings far apart are measured, and then the neighbours of
+//! the best, until none is better: first towards fewer bytes where nothing fits, then towards less time. The work is
+//! bounded by counts, so that the same plan comes out on every machine. What is measured while nothing fits does not depend on
+//! the budget, and so neither does the smallest budget that is named.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use tiled_geometry::Grid;
+use tiled_kernel::Backend;
+use tiled_tensor::Element;
+
+use super::build::{Kept, Lowered, Prepared};
+use super::measure::{Measure, Numbers, Unmeasured};
+use super::planner::{Counts, lanes_to_try, shapes_to_try};
+use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
+use crate::program::NodeId;
+
+/// What is kept whole, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice<'c> {
+    pub(super) lowered: &'c Lowered,
+    pub(super) kept: &'c [NodeId],
+    pub(super) in_files: bool,
+}
+
+/// The search over choices.
+pub(super) struct Search<'s, T> {
+    backend: &'s dyn Backend<T>,
+    options: &'s PlanOptions,
+    is_cancelled: &'s dyn Fn() -> bool,
+    effort: Effort,
+    best: Option<Plan>,
+    smallest: u64,
+    /// Why a candidate has no numbers at all, where no other had.
+    too_large: Option<PlanError>,
+    /// Choices that cannot fit whatever the tiling, with the bytes that they take at least.
+    beyond: Vec<(u64, Choice<'s>)>,
+    element: PhantomData<T>,
+}
+
+/// The work that goes into one choice.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    /// The nodes of all sweeps, beyond which a choice is left out.
+    nodes: usize,
+    /// The calls that may be walked.
+    calls: u64,
+    /// The intervals that may be found for an axis of a grid.
+    intervals: usize,
+    /// The candidates times nodes that may be measured.
+    measured: usize,
+}
+
+impl Effort {
+    /// The work of a choice, one of so many.
+    fn of(choices: usize) -> Self {
+        let share = choices.clamp(1, 16) as u64;
+        Self {
+            nodes: 3_000_000,
+            calls: 24_000_000 / share,
+            intervals: 3_000_000,
+            measured: 4_000_000 / choices.clamp(1, 16),
+        }
+    }
+}
+
+impl<'s, T: Element> Search<'s, T> {
+    pub(super) fn new(
+        backend: &'s dyn Backend<T>,
+        options: &'s PlanOptions,
+        is_cancelled: &'s dyn Fn() -> bool,
+        choices: usize,
+    ) -> Self {
+        Self {
+            backend,
+            options,
+            is_cancelled,
+            effort: Effort::of(choices),
+            best: None,
+            smallest: u64::MAX,
+            too_large: None,
+            beyond: Vec::new(),
+            element: PhantomData,
+        }
+    }
+
+    pub(super) const fn has_plan(&self) -> bool {
+        self.best.is_some()
+    }
+
+    /// Whether cutting the network into segments could hardly be faster than what was found.
+    pub(super) fn is_comfortable(&self) -> bool {
+        self.best.as_ref().is_some_and(|plan| plan.redundant_flops <= 0.02 * plan.flops)
+    }
+
+    /// Searches the tilings of a choice.
+    pub(super) fn try_choice(&mut self, choice: Choice<'s>) -> Result<(), PlanError> {
+        self.check()?;
+        let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
+        let least = kept.least_bytes();
+        if self.options.memory_bytes.is_some_and(|budget| least > budget) {
+            self.beyond.push((least, choice));
+            return Ok(());
+        }
+        self.explore(choice.lowered, &kept, self.options.memory_bytes)
+    }
+
+    /// The best plan; where none fits, the smallest budget that would do.
+    pub(super) fn finish(mut self) -> Result<Plan, PlanError> {
+        if let Some(plan) = self.best {
+            return Ok(plan);
+        }
+        let mut beyond = std::mem::take(&mut self.beyond);
+        beyond.sort_by_key(|(least, _)| *least);
+        for (least, choice) in beyond {
+            if least >= self.smallest {
+                break;
+            }
+            let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
+            self.explore(choice.lowered, &kept, Some(0))?;
+        }
+        match (self.too_large, self.smallest) {
+            (Some(error), u64::MAX) => Err(error),
+            (_, smallest) => {
+                let budget = self.options.memory_bytes.unwrap_or(0);
+                Err(PlanError::BudgetTooSmall { budget, smallest })
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        if (self.is_cancelled)() { Err(PlanError::Cancelled) } else { Ok(()) }
+    }
+
+    fn explore(&mut self, lowered: &Lowered, kept: &Kept, budget: Option<u64>) -> Result<(), PlanError> {
+        let Some(prepared) = Prepared::new(lowered, kept, self.effort.nodes) else { return Ok(()) };
+        let shapes = shapes_to_try(&kept.program, self.options)?;
+        let (calls, intervals) = match self.options.tiling {
+            Tiling::Auto => (self.effort.calls, self.effort.intervals),
+            // what was asked for is planned, however long that takes
+            _ => (u64::MAX, usize::MAX),
+        };
+        let measure = Measure::new(&prepared, self.options, self.is_cancelled, calls, intervals);
+        let mut explorer = Explorer::<T> {
+            measure,
+            options: self.options,
+            budget,
+            anchor: kept.program.anchor,
+            shapes: Vec::new(),
+            known: BTreeMap::new(),
+            best: None,
+            smallest: u64::MAX,
+            too_large: None,
+            left: (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED),
+            element: PhantomData,
+        };
+        let explored = explorer.explore(shapes);
+        self.smallest = self.smallest.min(explorer.smallest);
+        self.too_large = self.too_large.take().or(explorer.too_large.take());
+        explored?;
+        let Some(found) = explorer.best.take() else { return Ok(()) };
+        if self.best.as_ref().is_none_or(|best| found.price < price(best.predicted_seconds, best.peak_bytes())) {
+            let (grid, band) = explorer.tiling(found.at)?;
+            let plan = explorer.measure.plan::<T>(&grid, band, &found.numbers);
+            self.best = Some(plan.map_err(PlanError::from)?);
+        }
+        Ok(())
+    }
+}
+
+/// The candidates that are measured of the largest networks.
+const LEAST_MEASURED: usize = 24;
+
+impl From<Unmeasured> for PlanError {
+    fn from(unmeasured: Unmeasured) -> Self {
+        match unmeasured {
+            Unmeasured::Cancelled => Self::Cancelled,
+            Unmeasured::TooLarge(error) => error,
+            Unmeasured::TooLong => Self::TooLarge,
+        }
+    }
+}
+
+/// What plans are compared by: their time, where the double memory must save a percent.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+fn price(seconds: f64, peak_bytes: u64) -> f64 {
+    seconds.ln() + 0.01 * (peak_bytes.max(1) as f64).log2()
+}
+
+/// A tiling and a band, by their places.
+type At = [usize; 2];
+
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    price: f64,
+    at: At,
+    numbers: Numbers,
+}
+
+/// The search over the tilings of one choice.
+struct Explorer<'e, 'p, T> {
+    measure: Measure<'e, 'p>,
+    options: &'e PlanOptions,
+    budget: Option<u64>,
+    anchor: [i64; 2],
+    shapes: Vec<(Counts, Vec<i64>)>,
+    /// The bytes and, where it fits, the price of what was measured; `None` where it has no numbers.
+    known: BTreeMap<At, Option<(u64, Option<f64>)>>,
+    best: Option<Found>,
+    smallest: u64,
+    too_large: Option<PlanError>,
+    /// The candidates that may still be measured.
+    left: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Explorer<'_, '_, T> {
+    fn explore(&mut self, shapes: Vec<(Counts, Vec<i64>)>) -> Result<(), PlanError> {
+        self.shapes = shapes;
+        let candidates: usize = self.shapes.iter().map(|(_, bands)| bands.len()).sum();
+        if candidates <= self.left || self.options.tiling != Tiling::Auto {
+            return self.all();
+        }
+        // tilings with as many parts differ in their strips alone
+        let mut lines: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
+        for (place, (counts, _)) in self.shapes.iter().enumerate() {
+            let rows = match counts {
+                Counts::Of([rows, cols]) if rows != cols || *rows == 1 => *rows,
+                _ => 0,
+            };
+            lines.entry(rows).or_default().push(place);
+        }
+        for line in lines.values() {
+            self.line(line)?;
+        }
+        Ok(())
+    }
+
+    /// Measures every tiling and band.
+    fn all(&mut self) -> Result<(), PlanError> {
+        // windows that slide over whole rows compute nothing twice: strips only where those do not fit
+        let whole_rows_first = (self.options.hold, self.options.tiling) == (Hold::Slide, Tiling::Auto);
+        for shape in 0..self.shapes.len() {
+            if whole_rows_first && self.best.is_some() {
+                break;
+            }
+            for band in 0..self.shapes[shape].1.len() {
+                self.look([shape, band])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for the best of a line of tilings, from few strips to many.
+    fn line(&mut self, line: &[usize]) -> Result<(), PlanError> {
+        let Some(last) = line.len().checked_sub(1) else { return Ok(()) };
+        let bands = self.shapes[line[0]].1.len();
+        let at = |[strip, band]: At| [line[strip], band];
+        let mut start: Option<(Rank, At)> = None;
+        let mut coarse = Vec::new();
+        for strip in [0, last / 3, 2 * last / 3, last] {
+            for band in [0, bands / 3, 2 * bands / 3, bands - 1] {
+                coarse.push([strip, band]);
+            }
+        }
+        coarse.dedup();
+        for place in coarse {
+            let rank = self.rank(at(place))?;
+            if start.is_none_or(|(best, _)| rank < best) {
+                start = Some((rank, place));
+            }
+        }
+        let Some((mut rank, mut place)) = start else { return Ok(()) };
+        // strips first: they cost nothing to walk; then bands; then both
+        loop {
+            let before = place;
+            for directions in [&[[1, 0], [-1, 0]][..], &[[0, 1], [0, -1]], &[[1, 1], [1, -1], [-1, 1], [-1, -1]]] {
+                for direction in directions {
+                    while let Some(next) = step(place, *direction, [last, bands - 1]) {
+                        let next_rank = self.rank(at(next))?;
+                        if next_rank >= rank {
+                            break;
+                        }
+                        (rank, place) = (next_rank, next);
+                    }
+                }
+            }
+            if place == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How good a candidate is: the price where it fits, else its bytes.
+    fn rank(&mut self, at: At) -> Result<Rank, PlanError> {
+        self.look(at)?;
+        Ok(match self.known.get(&at) {
+            Some(Some((_, Some(price)))) => Rank::Fits(*price),
+            Some(Some((bytes, None))) => Rank::Takes(*bytes),
+            _ => Rank::Unknown,
+        })
+    }
+
+    /// Measures a candidate, unless that was done.
+    fn look(&mut self, at: At) -> Result<(), PlanError> {
+        if self.known.contains_key(&at) {
+            return Ok(());
+        }
+        let (grid, band) = self.tiling(at)?;
+        let lanes = lanes_to_try(grid.len(), self.options);
+        let numbers = match self.measure.numbers::<T>(&grid, band, &lanes) {
+            Ok(numbers) => numbers,
+            Err(Unmeasured::Cancelled) => return Err(PlanError::Cancelled),
+            Err(Unmeasured::TooLong) => {
+                self.known.insert(at, None);
+                return Ok(());
+            }
+            Err(Unmeasured::TooLarge(error)) => {
+                self.too_large = Some(error);
+                self.known.insert(at, None);
+                return Ok(());
+            }
+        };
+        let mut bytes = u64::MAX;
+        let mut cheapest: Option<f64> = None;
+        for numbers in numbers {
+            let takes = numbers.memory.total_bytes();
+            bytes = bytes.min(takes);
+            self.smallest = self.smallest.min(takes);
+            if self.budget.is_some_and(|budget| takes > budget) {
+                continue;
+            }
+            let price = price(numbers.seconds, takes);
+            cheapest = Some(cheapest.map_or(price, |cheapest| cheapest.min(price)));
+            if self.best.is_none_or(|best| price < best.price) {
+                self.best = Some(Found { price, at, numbers });
+            }
+        }
+        self.known.insert(at, Some((bytes, cheapest)));
+        Ok(())
+    }
+
+    fn tiling(&self, [shape, band]: At) -> Result<(Grid<2>, i64), PlanError> {
+        let (counts, bands) = &self.shapes[shape];
+        let grid = match counts {
+            Counts::Given(grid) => grid.clone(),
+            Counts::Of(counts) => Grid::from_counts(self.anchor, *counts)?,
+        };
+        Ok((grid, bands[band]))
+    }
+}
+
+/// What candidates are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+enum Rank {
+    Fits(f64),
+    Takes(u64),
+    Unknown,
+}
+
+fn step(place: At, direction: [i64; 2], last: At) -> Option<At> {
+    let along = |axis: usize| {
+        let next = place[axis].checked_add_signed(isize::try_from(direction[axis]).ok()?)?;
+        (next <= last[axis]).then_some(next)
+    };
+    Some([along(0)?, along(1)?])
+}

@@ -1,0 +1,192 @@
+//! How fast the rows and columns of nodes move against one another.
+//!
+//! ```text
+//! y = conv, stride s, of x:   rate(x) = s·rate(y)        rate = coordinates per coordinate of the group's measure
+//! ```
+//!
+//! Maps with a scale tie the nodes at their ends together; where every path between two nodes gives the same ratio, the
+//! nodes are of one group and keep that ratio over the whole image. So a schedule repeats, and tiles of one size are
+//! alike. Ragged resizing (1351 rows to 2701) beside pooling has no such ratio: its group has none.
+
+use tiled_geometry::{AxisMap, ResizeMode};
+
+use crate::program::{NodeKind, ProgramNode, SinkRole, SourceRole};
+
+/// The rate of a node along one axis: `per / of` coordinates for one of its group's measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// The nodes of one group keep their ratios; `None` where paths disagree.
+    pub group: Option<usize>,
+    /// The numerator, at least 1.
+    pub per: i64,
+    /// The denominator, at least 1.
+    pub of: i64,
+}
+
+impl Rate {
+    /// The coordinates of this node for each one of another, as a reduced fraction; `None` where they keep no ratio.
+    #[must_use]
+    pub fn to(self, other: Self) -> Option<[i64; 2]> {
+        if self.group.is_none() || self.group != other.group {
+            return None;
+        }
+        product([self.per, self.of], [other.of, other.per])
+    }
+}
+
+/// The rates of all nodes along an axis.
+pub(crate) fn rates(nodes: &[ProgramNode], axis: usize) -> Vec<Rate> {
+    let mut groups = Groups::new(nodes.len());
+    let mut stored: Vec<Option<usize>> = Vec::new();
+    let mut tie = |groups: &mut Groups, store: usize, node: usize| {
+        stored.resize(stored.len().max(store + 1), None);
+        match stored[store] {
+            None => stored[store] = Some(node),
+            Some(other) => groups.tie(node, other, Some([1, 1])),
+        }
+    };
+    for (id, node) in nodes.iter().enumerate() {
+        match node.kind {
+            NodeKind::Source(SourceRole::Store(store)) | NodeKind::Sink(SinkRole::Store(store)) => {
+                tie(&mut groups, store, id)
+            }
+            _ => {}
+        }
+        for edge in &node.operands {
+            let scales = edge.axes[axis].iter().map(|(map, _)| scale(*map));
+            match scales.collect::<Option<Vec<_>>>() {
+                None => {} // the whole of the operand, wherever the reader is
+                Some(scales) => {
+                    let ratio = scales.into_iter().try_fold([1, 1], product);
+                    groups.tie(edge.node, id, ratio);
+                }
+            }
+        }
+    }
+    groups.rates()
+}
+
+/// The coordinates of the operand for each one wanted; `None` where the operand does not move.
+pub(crate) fn scale(map: AxisMap) -> Option<[i64; 2]> {
+    let resized = |resize: tiled_geometry::Resize| {
+        let (from, to) = match resize.mode() {
+            ResizeMode::LinearAlignCorners => (resize.input() - 1, resize.output() - 1),
+            _ => (resize.input(), resize.output()),
+        };
+        (resize.input() > 1 && from > 0 && to > 0).then_some([from, to])
+    };
+    match map {
+        AxisMap::Identity | AxisMap::Padding(_) | AxisMap::PaddingTouched(_) => Some([1, 1]),
+        AxisMap::Window(window) => Some([window.stride(), 1]),
+        AxisMap::Touched(window) => Some([1, window.stride()]),
+        AxisMap::Resize(resize) => resized(resize),
+        AxisMap::ResizeTouched(resize) => resized(resize).map(|[from, to]| [to, from]),
+        AxisMap::Whole(_) => None,
+    }
+}
+
+/// The product of two fractions, reduced; `None` where it leaves 62 bits.
+pub(crate) fn product(a: [i64; 2], b: [i64; 2]) -> Option<[i64; 2]> {
+    let (x, y) = (gcd(a[0], b[1]), gcd(b[0], a[1]));
+    let per = (a[0] / x).checked_mul(b[0] / y)?;
+    let of = (a[1] / y).checked_mul(b[1] / x)?;
+    let rest = gcd(per, of);
+    let (per, of) = (per / rest, of / rest);
+    (per < 1 << 62 && of < 1 << 62).then_some([per, of])
+}
+
+pub(crate) const fn gcd(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a, b);
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    if a == 0 { 1 } else { a }
+}
+
+/// Sets of nodes with a ratio to the one that stands for the set.
+struct Groups {
+    parent: Vec<usize>,
+    /// The rate of a node for each of its parent's.
+    ratio: Vec<[i64; 2]>,
+    size: Vec<usize>,
+    agrees: Vec<bool>,
+}
+
+impl Groups {
+    fn new(count: usize) -> Self {
+        Self {
+            parent: (0..count).collect(),
+            ratio: vec![[1, 1]; count],
+            size: vec![1; count],
+            agrees: vec![true; count],
+        }
+    }
+
+    /// The node that stands for a node's set, and the ratio to it; paths stay short because smaller sets join larger ones.
+    fn find(&self, node: usize) -> (usize, Option<[i64; 2]>) {
+        let (mut at, mut ratio) = (node, Some([1, 1]));
+        while self.parent[at] != at {
+            ratio = ratio.and_then(|ratio| product(ratio, self.ratio[at]));
+            at = self.parent[at];
+        }
+        (at, ratio)
+    }
+
+    /// `rate(node) = ratio · rate(other)`.
+    fn tie(&mut self, node: usize, other: usize, ratio: Option<[i64; 2]>) {
+        let ((a, of_a), (b, of_b)) = (self.find(node), self.find(other));
+        // rate(a) = rate(node) / of_a = ratio · of_b / of_a · rate(b)
+        let between = of_a.zip(of_b).zip(ratio).and_then(|((of_a, of_b), ratio)| {
+            product(product(ratio, of_b)?, [of_a[1], of_a[0]])
+        });
+        if a == b {
+            self.agrees[a] &= between == Some([1, 1]);
+            return;
+        }
+        let (small, large, between) = if self.size[a] <= self.size[b] {
+            (a, b, between)
+        } else {
+            (b, a, between.map(|[per, of]| [of, per]))
+        };
+        self.parent[small] = large;
+        self.ratio[small] = between.unwrap_or([1, 1]);
+        self.size[large] += self.size[small];
+        self.agrees[large] = self.agrees[large] && self.agrees[small] && between.is_some();
+    }
+
+    fn rates(&self) -> Vec<Rate> {
+        (0..self.parent.len())
+            .map(|node| match self.find(node) {
+                (group, Some([per, of])) if self.agrees[group] => Rate { group: Some(group), per, of },
+                _ => Rate { group: None, per: 1, of: 1 },
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Graph, Loss, Objective, infer, lower};
+
+    fn agree(name: &str, extents: [usize; 2]) -> bool {
+        let graph = Graph::builtin(name).expect("a built-in network");
+        let shapes = infer(&graph, 1, &[extents]).expect("shapes");
+        let program = lower(&graph, &shapes, &Objective::training(Loss::Sum), &[]).expect("a program");
+        program.rates.iter().flatten().all(|rate| rate.group.is_some())
+    }
+
+    #[test]
+    fn nodes_keep_their_ratios_unless_resizing_is_ragged() {
+        assert!(agree("resnet18", [231, 999]), "strides alone always agree");
+        assert!(agree("unet", [256, 512]));
+        assert!(!agree("unet", [257, 511]), "pooled to 128 and resized to 257");
+    }
+
+    #[test]
+    fn fractions_are_reduced_and_overflow_is_seen() {
+        assert_eq!(product([4, 3], [9, 2]), Some([6, 1]));
+        assert_eq!(product([1 << 40, 1], [1 << 40, 1]), None);
+        assert_eq!(product([1 << 40, 1], [1, 1 << 40]), Some([1, 1]));
+    }
+}

@@ -1,0 +1,245 @@
+//! What a schedule takes, without walking every row: away from the borders it repeats.
+//!
+//! ```text
+//! state     done(v), the rows that node v has computed, for every v
+//! period    a stretch of steps after which done(v) has grown by Δ(v), with Δ(operand) = scale·Δ(reader) over every
+//!           edge, Δ(v) a whole number of cells, and Δ(terminal) what its pace gives
+//! law       every decision is a comparison of coordinates that moved together. So where no border of the image and
+//!           no end of the tile is met, the next period makes the same calls, moved by Δ
+//! ```
+//!
+//! So the walk finds a period, skips as many of them as end before the first border that one of them would meet, and
+//! walks the rest: the rings, calls and spans are those of the whole walk, not an estimate. Where sizes are ragged there
+//! is no period, and every row is walked.
+
+use std::borrow::Cow;
+
+use tiled_geometry::Interval;
+
+use super::{Call, Schedule};
+use crate::demand::Demand;
+use crate::flow::Flow;
+
+/// What the rows of a tile take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Walk {
+    /// The most rows that each node's window holds; zero for terminals.
+    pub(crate) rings: Vec<i64>,
+    /// The first and the last call that each node takes part in.
+    pub(crate) spans: Vec<Option<[u64; 2]>>,
+    /// The calls.
+    pub(crate) calls: u64,
+    /// Those that were walked one by one.
+    pub(crate) walked: u64,
+    /// The steps.
+    pub(crate) steps: u64,
+}
+
+/// Why a walk ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It would have taken more calls than it was given.
+    TooLong,
+    /// Nobody waits for it any more.
+    Cancelled,
+}
+
+/// How a schedule is walked.
+#[derive(Clone, Copy)]
+pub(crate) struct Walker<'w> {
+    /// The most calls that are walked one by one.
+    pub(crate) most: u64,
+    /// Whether periods are skipped.
+    pub(crate) skips: bool,
+    pub(crate) is_cancelled: &'w dyn Fn() -> bool,
+}
+
+/// How many calls go by between two looks at whether anybody still waits.
+const POLL: u64 = 1 << 14;
+
+impl Walk {
+    /// Walks the schedule of a tile whose nodes need `rows`, in bands of `band` rows of the tallest node.
+    pub(crate) fn of(flow: &Flow<'_>, rows: &Demand, band: i64, walker: Walker<'_>) -> Result<Self, Stop> {
+        let mut schedule = Schedule::of_flow(Cow::Borrowed(flow), rows.intervals().to_vec(), band);
+        let count = flow.len();
+        let mut walk = Self { rings: vec![0; count], spans: vec![None; count], calls: 0, walked: 0, steps: schedule.steps() };
+        let mut seen = Seen::new(&schedule, walker.skips);
+        loop {
+            let mut call = |call: Call| {
+                let touch = |span: &mut Option<[u64; 2]>| {
+                    *span = Some([span.map_or(walk.calls, |held| held[0]), walk.calls]);
+                };
+                touch(&mut walk.spans[call.place]);
+                for link in flow.links(call.place) {
+                    touch(&mut walk.spans[link.operand as usize]);
+                }
+                if !flow.nodes[call.place].is_terminal {
+                    let ring = &mut walk.rings[call.place];
+                    *ring = (*ring).max(call.rows.end() - call.low);
+                }
+                walk.calls += 1;
+                walk.walked += 1;
+                match walk.walked {
+                    walked if walked > walker.most => Err(Stop::TooLong),
+                    walked if walked % POLL == 0 && (walker.is_cancelled)() => Err(Stop::Cancelled),
+                    _ => Ok(()),
+                }
+            };
+            if !schedule.step(&mut call)? {
+                schedule.finish(&mut call)?;
+                return Ok(walk);
+            }
+            if let Some((periods, calls)) = seen.period(&schedule, walk.calls) {
+                for (done, before) in schedule.done.iter_mut().zip(&seen.done) {
+                    *done += periods * (*done - before);
+                }
+                walk.calls += calls * periods.unsigned_abs();
+                seen.is_over = true;
+            }
+        }
+    }
+}
+
+/// A state of the schedule that later ones are compared with.
+struct Seen {
+    done: Vec<i64>,
+    calls: u64,
+    /// The states that have gone by since, and how many until a later one takes its place.
+    since: u64,
+    until: u64,
+    /// Steps after which the coarsest node has moved by whole rows: only then may a state return.
+    stride: i64,
+    /// Whether there is nothing more to skip.
+    is_over: bool,
+}
+
+impl Seen {
+    fn new(schedule: &Schedule<'_>, skips: bool) -> Self {
+        let stride = schedule.driver.filter(|_| skips).and_then(|driver| stride(schedule, driver));
+        Self {
+            done: schedule.done.clone(),
+            calls: 0,
+            since: 0,
+            until: 1,
+            stride: stride.unwrap_or(1),
+            is_over: stride.is_none(),
+        }
+    }
+
+    /// The periods that can be skipped now and the calls of each, where the state has returned. The state that is compared
+    /// with moves on at powers of two (Brent, "An improved Monte Carlo factorization algorithm", 1980).
+    fn period(&mut self, schedule: &Schedule<'_>, calls: u64) -> Option<(i64, u64)> {
+        let driver = schedule.driver.filter(|_| !self.is_over)?;
+        if (schedule.done[driver] - schedule.rows[driver].begin()) % self.stride != 0 {
+            return None;
+        }
+        if let Some(periods) = self.returned(schedule) {
+            if periods > 0 {
+                return Some((periods, calls - self.calls));
+            }
+            self.is_over = true; // the end is too near
+            return None;
+        }
+        self.since += 1;
+        if self.since == self.until {
+            self.done.clone_from(&schedule.done);
+            self.calls = calls;
+            self.since = 0;
+            self.until *= 2;
+        }
+        None
+    }
+
+    /// Where all nodes have moved together since the state that was seen and met no border: how often they can do so again.
+    fn returned(&self, schedule: &Schedule<'_>) -> Option<i64> {
+        let flow = &schedule.flow;
+        let moved = |place: usize| schedule.done[place] - self.done[place];
+        let driver = schedule.driver?;
+        let rest = |place: usize| schedule.rows[place].end() - schedule.done[place];
+        for (place, pace) in &schedule.others {
+            let at = |done: i64| pace.rows(done - schedule.rows[driver].begin());
+            let exact = i128::from(moved(driver)) * i128::from(pace.per);
+            let is_still = moved(*place) == 0 && (rest(*place) == 0 || pace.per <= 1 && at(schedule.done[driver]) == 0);
+            if !is_still && exact != i128::from(moved(*place)) * i128::from(pace.of) {
+                return None;
+            }
+        }
+        let mut periods = i64::MAX;
+        for (place, node) in flow.nodes.iter().enumerate().rev() {
+            let (before, done, own) = (self.done[place], schedule.done[place], schedule.rows[place]);
+            let shift = done - before;
+            if shift == 0 && done == own.end() {
+                continue; // it has all its rows and asks for nothing
+            }
+            if shift % node.grain != 0 || shift < 0 {
+                return None;
+            }
+            // the farthest rows that it may ask for: its next band, and past the gap of a stride
+            let ahead = schedule.bands[place] + node.grain + 1;
+            periods = periods.min(times(own.end() - (done + ahead), shift)?);
+            for link in flow.links(place) {
+                let operand = link.operand as usize;
+                let expected = link.reach.shifted(shift)?;
+                if expected.unwrap_or(0) != moved(operand) {
+                    return None;
+                }
+                if expected.is_none() && schedule.done[operand] != schedule.rows[operand].end() {
+                    return None;
+                }
+                let mut moves = shift;
+                let mut limit = Some(i64::MAX);
+                let widest = Interval::new(before, done + ahead + link.reach.gap());
+                let reached = link.reach.walk(widest, |stage, wanted| {
+                    if stage.free[0] > wanted.begin() || wanted.is_empty() {
+                        limit = None;
+                    }
+                    let more = times(stage.free[1].saturating_sub(wanted.end()), moves);
+                    limit = limit.zip(more).map(|(limit, more)| limit.min(more));
+                    moves = match stage.scale {
+                        Some([per, of]) => moves * per / of,
+                        None => 0,
+                    };
+                });
+                periods = periods.min(limit?);
+                if expected.is_some() {
+                    if reached.is_empty() {
+                        return None;
+                    }
+                    periods = periods.min(times(schedule.rows[operand].end() - reached.end(), moves)?);
+                }
+            }
+        }
+        (periods < i64::MAX).then_some(periods)
+    }
+}
+
+/// How often something that is `room` away from a border may move by `shift`; `None` where it is past it.
+const fn times(room: i64, shift: i64) -> Option<i64> {
+    match (room, shift) {
+        (..0, _) => None,
+        (_, 0) => Some(i64::MAX),
+        _ => Some(room / shift),
+    }
+}
+
+/// The rows of the driver in which every node moves by whole rows and cells, where all keep a ratio to it.
+fn stride(schedule: &Schedule<'_>, driver: usize) -> Option<i64> {
+    let measure = schedule.flow.nodes[driver].rate;
+    let most = schedule.rows[driver].len();
+    let mut stride = 1_i64;
+    for (node, rows) in schedule.flow.nodes.iter().zip(&schedule.rows) {
+        if rows.len() <= 1 {
+            continue; // one pixel, which everybody reads
+        }
+        let [per, of] = node.rate.to(measure)?;
+        let of = of.checked_mul(node.grain / crate::rate::gcd(per, node.grain))?;
+        stride = stride.checked_mul(of / crate::rate::gcd(stride, of))?;
+        if stride > most {
+            return None;
+        }
+    }
+    Some(stride)
+}
+
+#[cfg(test)]
+mod tests;
