@@ -137,11 +137,7 @@ fn shape_of(
 }
 
 /// The shape of a target; class numbers are as they are, whatever `--numbers` says.
-fn target_shape(
-    files: &mut Files,
-    args: &PlanCommandArgs,
-    target: &Planned,
-) -> Result<[usize; 4], CliError> {
+fn target_shape(files: &mut Files, args: &PlanCommandArgs, target: &Planned) -> Result<[usize; 4], CliError> {
     let has_classes = match (args.loss, target) {
         (PlanLossArg::CrossEntropy, Planned::File(file)) => {
             files.inspect(file, Numbers::Classes)?.shape[1] == 1

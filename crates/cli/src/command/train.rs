@@ -70,7 +70,7 @@ fn train<T: Element, O: Optimizer<T>>(
         chart::draw_losses(path, &losses)?;
     }
     let pictures = match args.prediction {
-        Some(_) => predict(args, session, &job, &mut parameters)?,
+        Some(_) => predict(args, session, &job, &mut parameters, &mut figures)?,
         None => Pictures { lines: Vec::new(), json: json!([]) },
     };
     report(args, &figures, &losses, &job.files, pictures)
@@ -113,11 +113,14 @@ fn predict<T: Element>(
     session: &Session,
     job: &Job<T>,
     parameters: &mut Parameters<T>,
+    figures: &mut Figures,
 ) -> Result<Pictures, CliError> {
     let paths: Vec<_> = args.prediction.iter().cloned().collect();
     let sinks = create_sinks::<T>("prediction", &paths, &job.outputs())?;
     let options = args.plan.options(job.input_bytes() + sink_bytes(&sinks));
     let plan = job.plan(&Objective::inference(), &options)?;
+    // the memory of the training is back by now
+    figures.plan_peak_bytes = figures.plan_peak_bytes.max(plan.peak_bytes());
     let mut executor = args.plan.executor(plan, &job.backend)?;
     let outputs = sinks.iter().map(AsRef::as_ref).collect();
     let io = Io { inputs: job.sources(), outputs, ..Io::default() };
