@@ -20,8 +20,14 @@ pub const TILED_LOSS_SUM: i32 = 2;
 /// Mean squared error of the first output against a target of its shape.
 pub const TILED_LOSS_MEAN_SQUARED_ERROR: i32 = 3;
 /// Mean over pixels of the cross-entropy of the first output against a target of `target_channels` channels: 1 for
-/// class numbers (negative: ignored), or the output's channels for probabilities.
+/// class numbers, or the output's channels for probabilities. A class number is a whole number from 0 to one less than
+/// the output's channels, or the objective's `ignore_index`, whose pixels have no loss and no gradient and are left out of the
+/// mean. Before a run every class number is read once more than the run does itself; one that is neither fails with
+/// `TILED_STATUS_OUT_OF_RANGE`, and so does a target whose pixels are all ignored.
 pub const TILED_LOSS_CROSS_ENTROPY: i32 = 4;
+
+/// As `ignore_index` of an objective: no class is ignored.
+pub const TILED_NO_IGNORE_INDEX: i64 = i64::MIN;
 
 /// What a run is to compute.
 #[repr(C)]
@@ -43,12 +49,14 @@ pub struct tiled_objective {
     pub target_channels: i64,
     /// The seed of dropout.
     pub seed: u64,
+    /// The class number that a cross-entropy ignores, negative or not, or `TILED_NO_IGNORE_INDEX`.
+    pub ignore_index: i64,
 }
 
 // SAFETY: repr(C), the size first, and integers
 unsafe impl Extensible for tiled_objective {
     const NAME: &'static str = "tiled_objective";
-    const FIRST_SIZE: usize = size_of::<Self>();
+    const FIRST_SIZE: usize = std::mem::offset_of!(Self, ignore_index);
 
     fn initial() -> Self {
         Self {
@@ -60,6 +68,7 @@ unsafe impl Extensible for tiled_objective {
             grad_params: 0,
             target_channels: 1,
             seed: 0,
+            ignore_index: TILED_NO_IGNORE_INDEX,
         }
     }
 }
@@ -114,6 +123,7 @@ impl tiled_objective {
             grad_inputs: self.grad_inputs != 0,
             grad_params: self.grad_params != 0,
             seed: self.seed,
+            ignore_index: Some(self.ignore_index).filter(|class| *class != TILED_NO_IGNORE_INDEX),
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::ops::Deref;
 
-use tiled::graph::{Hold, Plan, PlanOptions, Planner, StepDetail, Tiling, infer_nchw};
+use tiled::graph::{BudgetSource, Hold, Plan, PlanOptions, Planner, StepDetail, Tiling, infer_nchw};
 
 use crate::engine::{Engine, Real, tiled_engine};
 use crate::geometry::tiled_region;
@@ -47,6 +47,26 @@ pub const TILED_EXPLAIN_JSON: i32 = 2;
 /// An SVG picture of tiles, regions and memory.
 pub const TILED_EXPLAIN_SVG: i32 = 3;
 
+/// As `memory_bytes` of `tiled_plan_options`: any number of bytes.
+pub const TILED_MEMORY_UNLIMITED: u64 = u64::MAX;
+
+/// `memory_bytes` of `tiled_plan_options` set the budget.
+pub const TILED_BUDGET_GIVEN: i32 = 1;
+/// `TILED_MEMORY_UNLIMITED`: there is none.
+pub const TILED_BUDGET_UNLIMITED: i32 = 2;
+/// What of the machine's memory was free or could be freed.
+pub const TILED_BUDGET_FREE_MEMORY: i32 = 3;
+/// What a control group of the process, a container's for one, had left.
+pub const TILED_BUDGET_CONTROL_GROUP: i32 = 4;
+/// What the limit of the process's addresses left, `ulimit -v`.
+pub const TILED_BUDGET_ADDRESS_SPACE: i32 = 5;
+/// What the limit of the process's data left, `ulimit -d`.
+pub const TILED_BUDGET_DATA_SIZE: i32 = 6;
+/// What the machine could still promise where it promises no more than it has.
+pub const TILED_BUDGET_COMMITMENT: i32 = 7;
+/// 4 GiB, because the system does not say what is free.
+pub const TILED_BUDGET_ASSUMED: i32 = 8;
+
 /// What may be asked of a plan.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +75,7 @@ pub struct tiled_plan_options {
     pub struct_size: u32,
     /// One of `TILED_HOLD_…`.
     pub hold: i32,
-    /// The most bytes that the run may hold; 0 for any.
+    /// The most bytes that the run may hold; 0 for what can be had when the plan is made, `TILED_MEMORY_UNLIMITED` for any.
     pub memory_bytes: u64,
     /// Height and width of a tile of the first output; both 0 for what the planner or `grid` says.
     pub tile: [i64; 2],
@@ -123,12 +143,18 @@ pub struct tiled_plan_summary {
     pub steps: u64,
     /// The tiles that run at a time.
     pub lanes: u64,
+    /// The most bytes that the run was to hold; `TILED_MEMORY_UNLIMITED` for any.
+    pub budget_bytes: u64,
+    /// Who said so, `TILED_BUDGET_…`; 0 where this library has no number for it.
+    pub budget_source: i32,
+    /// Zero.
+    pub reserved: i32,
 }
 
 // SAFETY: repr(C), the size first, and numbers
 unsafe impl Extensible for tiled_plan_summary {
     const NAME: &'static str = "tiled_plan_summary";
-    const FIRST_SIZE: usize = size_of::<Self>();
+    const FIRST_SIZE: usize = std::mem::offset_of!(Self, budget_bytes);
 
     fn initial() -> Self {
         Self {
@@ -144,11 +170,14 @@ unsafe impl Extensible for tiled_plan_summary {
             sweeps: 0,
             steps: 0,
             lanes: 0,
+            budget_bytes: 0,
+            budget_source: 0,
+            reserved: 0,
         }
     }
 }
 
-/// Sets every field to its default: the fastest plan. `struct_size` is `sizeof(tiled_plan_options)`.
+/// Sets every field to its default: the fastest plan that the memory which can be had now holds. `struct_size` is `sizeof(tiled_plan_options)`.
 ///
 /// # Safety
 /// `options` is NULL or has room for `struct_size` bytes.
@@ -164,7 +193,7 @@ pub unsafe extern "C" fn tiled_plan_options_init(
 /// Plans runs of a network on an engine's backend: the least predicted time within the budget.
 ///
 /// `input_shapes` holds four extents (NCHW) for each of `count` inputs. `objective` and `options` may be NULL for the
-/// outputs in evaluation and the fastest plan. The handle is the caller's, to be freed with `tiled_plan_free`; it
+/// outputs in evaluation and the fastest plan that the memory which can be had now holds. The handle is the caller's, to be freed with `tiled_plan_free`; it
 /// depends on neither engine nor network afterwards. On failure (`TILED_STATUS_BUDGET`: the message names the smallest
 /// budget that works) `plan` is untouched. Threads: any.
 ///
@@ -245,6 +274,9 @@ pub unsafe extern "C" fn tiled_plan_summarise(
                 sweeps: plan.sweeps.len() as u64,
                 steps: plan.sweeps.iter().map(|sweep| sweep.steps).sum(),
                 lanes: plan.lanes as u64,
+                budget_bytes: plan.budget.bytes,
+                budget_source: budget_source(plan.budget.source),
+                reserved: 0,
             })
         })?;
         // SAFETY: the caller's promise
@@ -384,6 +416,20 @@ impl Planned {
             return Ok(());
         }
         Err(Failure::invalid(format!("the plan is for backend `{planned}`, the engine's is `{got}`")))
+    }
+}
+
+const fn budget_source(source: BudgetSource) -> i32 {
+    match source {
+        BudgetSource::Given => TILED_BUDGET_GIVEN,
+        BudgetSource::Unlimited => TILED_BUDGET_UNLIMITED,
+        BudgetSource::FreeMemory => TILED_BUDGET_FREE_MEMORY,
+        BudgetSource::ControlGroup => TILED_BUDGET_CONTROL_GROUP,
+        BudgetSource::AddressSpace => TILED_BUDGET_ADDRESS_SPACE,
+        BudgetSource::DataSize => TILED_BUDGET_DATA_SIZE,
+        BudgetSource::Commitment => TILED_BUDGET_COMMITMENT,
+        BudgetSource::Assumed => TILED_BUDGET_ASSUMED,
+        _ => 0,
     }
 }
 

@@ -123,7 +123,7 @@ impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         let status = match &error {
             PlanError::Graph(_) => TILED_STATUS_NETWORK,
-            PlanError::BudgetTooSmall { .. } => TILED_STATUS_BUDGET,
+            PlanError::BudgetTooSmall { .. } | PlanError::MemoryTooSmall { .. } => TILED_STATUS_BUDGET,
             PlanError::TargetChannels { .. } => TILED_STATUS_SHAPE,
             _ => TILED_STATUS_OUT_OF_RANGE,
         };
@@ -135,9 +135,15 @@ impl From<IoError> for Failure {
     fn from(error: IoError) -> Self {
         let status = match &error {
             IoError::Function { .. } => TILED_STATUS_CALLBACK,
-            IoError::Overflow { .. } => TILED_STATUS_OUT_OF_RANGE,
-            IoError::Elements { .. } | IoError::Window { .. } => TILED_STATUS_SHAPE,
+            IoError::Overflow { .. } | IoError::Class { .. } | IoError::AllIgnored { .. } => {
+                TILED_STATUS_OUT_OF_RANGE
+            }
+            IoError::Elements { .. } | IoError::Window { .. } | IoError::ClassChannels { .. } => {
+                TILED_STATUS_SHAPE
+            }
             IoError::Overlap { .. } => TILED_STATUS_INVALID_ARGUMENT,
+            IoError::Parameters { .. } => TILED_STATUS_NETWORK,
+            IoError::TensorMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
             _ => TILED_STATUS_IO,
         };
         Self::of(status, &error)

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use tiled::exec::{load_weights, save_weights};
+use tiled::exec::{load_parameters, save_weights};
 use tiled::graph::{ParamSpec, Parameters, initialise, params};
 use tiled::tensor::{DType, Element};
 
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn tiled_weights_load(
         let dtype = crate::tensor::dtype(dtype)?;
         let specs = handle::shared(graph, "graph", |graph| Ok(params(graph)))?;
         let loaded = with_element!(dtype, T => {
-            Weights::from(Parameters::<T>::new(&specs, load_weights::<T>(path)?)?)
+            Weights::from(load_parameters::<T>(path, &specs)?)
         });
         weights.set(handle::insert(loaded)?);
         Ok(())

@@ -103,13 +103,13 @@ layouts! {
         struct_size, ceil_mode, count_include_pad, reserved, kernel, stride, dilation, padding_before,
         padding_after,
     }
-    tiled_objective { struct_size, mode, loss, outputs, grad_inputs, grad_params, target_channels, seed }
+    tiled_objective { struct_size, mode, loss, outputs, grad_inputs, grad_params, target_channels, seed, ignore_index }
     tiled_plan_options {
         struct_size, hold, memory_bytes, tile, grid, lanes, parallelism, resident_bytes, winograd, reserved,
     }
     tiled_plan_summary {
         struct_size, dtype, peak_bytes, windows_bytes, stores_bytes, parameters_bytes, flops, redundant_flops,
-        predicted_seconds, sweeps, steps, lanes,
+        predicted_seconds, sweeps, steps, lanes, budget_bytes, budget_source, reserved,
     }
     tiled_source { struct_size, is_serial, tensor, read, user }
     tiled_sink { struct_size, is_serial, tensor, write, end, user }

@@ -141,7 +141,9 @@ fn a_plan_of_another_backend_is_refused() {
 
 #[test]
 fn memory_that_the_caller_holds_is_not_asked_for_again() {
-    let options = tiled_plan_options { resident_bytes: 1 << 62, ..initial(tiled_plan_options_init) };
+    let memory_bytes = TILED_MEMORY_UNLIMITED; // or the budget would be what the machine has
+    let options =
+        tiled_plan_options { memory_bytes, resident_bytes: 1 << 62, ..initial(tiled_plan_options_init) };
     let network = Network::new(&options);
     // SAFETY: pointers are to live values
     let executor = made(|out| unsafe { tiled_executor_new(network.engine, network.plan, out) });

@@ -1,5 +1,7 @@
 //! Sizes in bytes as people write them.
 
+use tiled::graph::UNLIMITED;
+
 /// Parses `256MiB`, `1.5GB`, `4096`: binary units KiB, MiB, GiB, TiB and decimal ones kB, MB, GB, TB.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
@@ -25,6 +27,11 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         None | Some(0) => Err("wants a size above 0 such as 256MiB or 1.5GB".to_owned()),
         Some(bytes) => Ok(bytes),
     }
+}
+
+/// Parses a size as [`parse`] does, or `unlimited`.
+pub(crate) fn parse_budget(text: &str) -> Result<u64, String> {
+    if text.trim().eq_ignore_ascii_case("unlimited") { Ok(UNLIMITED) } else { parse(text) }
 }
 
 #[expect(
@@ -56,7 +63,16 @@ pub(crate) fn show(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse, show};
+    use tiled::graph::UNLIMITED;
+
+    use super::{parse, parse_budget, show};
+
+    #[test]
+    fn r01_a_budget_is_a_size_or_unlimited() {
+        assert_eq!(parse_budget("unlimited"), Ok(UNLIMITED));
+        assert_eq!(parse_budget("1KiB"), Ok(1024));
+        assert!(parse_budget("limitless").is_err() && parse("unlimited").is_err());
+    }
 
     #[test]
     fn sizes_have_binary_and_decimal_units() {

@@ -18,10 +18,15 @@ pub(crate) enum CliError {
     ReadNetwork { path: PathBuf, source: io::Error },
     #[error("`{}`: {source}", path.display())]
     Network { path: PathBuf, source: Box<GraphError> },
-    #[error("`{}`: {source}", path.display())]
-    Weights { path: PathBuf, source: Box<GraphError> },
     #[error("--{option} is given {got} times, network wants {expected}")]
     Count { option: &'static str, expected: usize, got: usize },
+    #[error(
+        "`{}`: a raw file needs its shape, and its element type where it is not {dtype}: such as {}:3x512x512 or {}:3x512x512:u8",
+        path.display(), path.display(), path.display()
+    )]
+    RawShape { path: PathBuf, dtype: &'static str },
+    #[error("--ignore-index is for class numbers, the loss is another or the target has probabilities")]
+    IgnoreIndex,
     #[error("nothing to compute: give --grad-input or --grad-weights")]
     NoResult,
     #[error("`{}` is named twice", path.display())]
@@ -63,18 +68,20 @@ impl CliError {
             Self::UnknownNetwork { .. }
             | Self::ReadNetwork { .. }
             | Self::Network { .. }
-            | Self::Weights { .. }
             | Self::Count { .. }
             | Self::NoResult
+            | Self::RawShape { .. }
+            | Self::IgnoreIndex
             | Self::SameFile { .. }
             | Self::Graph(_)
-            | Self::Plan(_)
             | Self::Optim(_)
             | Self::Layout(_)
             | Self::Isa(_) => BAD_INPUT,
+            Self::Plan(error) => plan_code(error),
             Self::Io(error) => io_code(error),
             Self::Exec(error) => match error {
                 ExecError::Io(error) => io_code(error),
+                ExecError::Plan(error) => plan_code(error),
                 ExecError::Cancelled => CANCELLED,
                 ExecError::Threads { .. } => FAILED,
                 _ => BAD_INPUT,
@@ -97,6 +104,14 @@ impl CliError {
     }
 }
 
+/// A network that cannot be planned is bad input, a machine without the memory for it is not.
+fn plan_code(error: &PlanError) -> u8 {
+    match error {
+        PlanError::MemoryTooSmall { .. } => FAILED,
+        _ => BAD_INPUT,
+    }
+}
+
 /// An error of reading is bad input, one of writing is not.
 fn io_code(error: &IoError) -> u8 {
     match error {
@@ -106,7 +121,8 @@ fn io_code(error: &IoError) -> u8 {
         | IoError::DiskFull { .. }
         | IoError::Incomplete { .. }
         | IoError::Closed { .. }
-        | IoError::Function { .. } => FAILED,
+        | IoError::Function { .. }
+        | IoError::TensorMemory { .. } => FAILED,
         _ => BAD_INPUT,
     }
 }

@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::{Map, Value, json};
 use tiled::cpu::CpuBackend;
-use tiled::exec::{Sink, Source, create_sink, open_source};
+use tiled::exec::{Sink, Source, create_sink};
 use tiled::graph::{Graph, Objective, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
-use crate::args::NetworkArgs;
+use crate::args::{NetworkArgs, PlanArgs};
 use crate::error::CliError;
+use crate::files::Files;
 use crate::weights::WeightsArg;
 use crate::{bytes, network};
 
@@ -18,19 +20,29 @@ pub(crate) struct Job<T: Element> {
     pub(crate) graph: Graph,
     pub(crate) shapes: Shapes,
     pub(crate) inputs: Vec<Box<dyn Source<T>>>,
+    /// The files that were opened, and what opening them took.
+    pub(crate) files: Files,
     pub(crate) backend: CpuBackend,
 }
 
 impl<T: Element> Job<T> {
-    /// Opens the inputs and reads the weights; nothing is computed yet.
-    pub(crate) fn open(args: &NetworkArgs, weights: &WeightsArg) -> Result<(Self, Parameters<T>), CliError> {
+    /// Opens the inputs; nothing is computed yet.
+    pub(crate) fn open(args: &NetworkArgs, plan: &PlanArgs) -> Result<Self, CliError> {
         let graph = network::load(&args.net)?;
         check_count("input", graph.inputs().len(), args.input.len())?;
-        let inputs: Vec<Box<dyn Source<T>>> = args.input.iter().map(open_source).collect::<Result<_, _>>()?;
+        let mut files = Files::new(plan);
+        let mut inputs: Vec<Box<dyn Source<T>>> = Vec::new();
+        for (input, file) in graph.inputs().iter().zip(&args.input) {
+            inputs.push(files.open(&format!("input {}", input.name), file, args.numbers.into())?);
+        }
         let given: Vec<[usize; 4]> = inputs.iter().map(Source::shape).collect();
         let shapes = infer_nchw(&graph, &given)?;
-        let parameters = weights.load(&graph)?;
-        Ok((Self { graph, shapes, inputs, backend: CpuBackend::new()? }, parameters))
+        Ok(Self { graph, shapes, inputs, files, backend: CpuBackend::new()? })
+    }
+
+    /// The weights. They count in a plan, so that they are read when there is one: what can be had is what is free before.
+    pub(crate) fn parameters(&self, weights: &WeightsArg) -> Result<Parameters<T>, CliError> {
+        weights.load(&self.graph)
     }
 
     /// The shapes of the outputs.
@@ -75,6 +87,33 @@ pub(crate) fn sink_bytes<T: Element>(sinks: &[Box<dyn Sink<T>>]) -> u64 {
 
 pub(crate) fn check_count(option: &'static str, expected: usize, got: usize) -> Result<(), CliError> {
     if expected == got { Ok(()) } else { Err(CliError::Count { option, expected, got }) }
+}
+
+/// What pictures do not hold as it was, a line of text for each that there is something to say of.
+pub(crate) fn changed<T: Element>(paths: &[PathBuf], sinks: &[Box<dyn Sink<T>>]) -> Vec<String> {
+    let changes = paths.iter().zip(sinks).filter_map(|(path, sink)| Some((path, sink.picture_changes()?)));
+    changes
+        .filter(|(_, changes)| !changes.is_none())
+        .map(|(path, changes)| format!("{}: {changes}", path.display()))
+        .collect()
+}
+
+/// The same for JSON, for each picture.
+pub(crate) fn changed_json<T: Element>(paths: &[PathBuf], sinks: &[Box<dyn Sink<T>>]) -> Value {
+    let changes = paths.iter().zip(sinks).filter_map(|(path, sink)| Some((path, sink.picture_changes()?)));
+    changes
+        .map(|(path, changes)| {
+            let mut object = Map::new();
+            object.insert("path".into(), json!(path.to_string_lossy()));
+            object.insert("values".into(), json!(changes.values));
+            object.insert("cut".into(), json!(changes.cut));
+            object.insert("least".into(), json!(changes.least));
+            object.insert("largest".into(), json!(changes.largest));
+            object.insert("nan".into(), json!(changes.nan));
+            object.insert("rounded".into(), json!(changes.rounded));
+            Value::Object(object)
+        })
+        .collect()
 }
 
 /// What was written where, as a line of text.

@@ -14,6 +14,7 @@ mod bytes;
 mod chart;
 mod command;
 mod error;
+mod files;
 mod job;
 mod network;
 mod progress;

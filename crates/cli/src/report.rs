@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Map, Value, json};
 use tiled::exec::peak_rss_bytes;
-use tiled::graph::Plan;
+use tiled::graph::{Budget, BudgetSource, Plan};
 
 use crate::bytes;
 use crate::error::CliError;
@@ -17,6 +17,8 @@ pub(crate) struct Figures {
     pub(crate) plan_peak_bytes: u64,
     pub(crate) flops: f64,
     pub(crate) redundant_flops: f64,
+    /// What the plan had to fit in.
+    pub(crate) budget: Budget,
 }
 
 impl Figures {
@@ -28,7 +30,13 @@ impl Figures {
             plan_peak_bytes: plan.peak_bytes(),
             flops: plan.flops,
             redundant_flops: plan.redundant_flops,
+            budget: plan.budget,
         }
+    }
+
+    /// The same where so much was held before the run began, while pictures were decoded.
+    pub(crate) fn after_opening(self, bytes: u64) -> Self {
+        Self { plan_peak_bytes: self.plan_peak_bytes.max(bytes), ..self }
     }
 
     /// The JSON object, to which a subcommand adds its own fields.
@@ -37,29 +45,48 @@ impl Figures {
         object.insert("seconds".into(), json!(self.seconds));
         object.insert("tiles".into(), json!(self.tiles));
         object.insert("plan_peak_bytes".into(), json!(self.plan_peak_bytes));
+        object.insert("budget_bytes".into(), json!(self.budget.limit()));
+        object.insert("budget_source".into(), json!(self.budget.source.name()));
         object.insert("peak_rss_bytes".into(), json!(peak_rss_bytes()));
         object.insert("flops".into(), json!(self.flops));
         object.insert("redundant_flops".into(), json!(self.redundant_flops));
         object
     }
 
-    /// Two lines of text.
+    /// Three lines of text.
     pub(crate) fn text(&self) -> String {
         let speed = if self.seconds > 0.0 { self.flops / self.seconds / 1e9 } else { 0.0 };
         let peak = peak_rss_bytes().map_or_else(|| "unknown".to_owned(), bytes::show);
         format!(
             "{:.2} s, {} tiles, {} ({:.2} % computed twice), {speed:.1} GFLOP/s\n\
-             memory: plan {}, process peak {peak}",
+             memory: plan {}, process peak {peak}\n\
+             {}",
             self.seconds,
             self.tiles,
             show_flops(self.flops),
             self.redundant_percent(),
             bytes::show(self.plan_peak_bytes),
+            show_budget(self.budget),
         )
     }
 
     pub(crate) fn redundant_percent(&self) -> f64 {
         if self.flops > 0.0 { 100.0 * self.redundant_flops / self.flops } else { 0.0 }
+    }
+}
+
+/// What a plan had to fit in, and who said so, as a line of text.
+pub(crate) fn show_budget(budget: Budget) -> String {
+    let most = bytes::show(budget.bytes);
+    match budget.source {
+        BudgetSource::Unlimited => "memory: unlimited".to_owned(),
+        BudgetSource::Given => format!("memory: at most {most}"),
+        BudgetSource::Assumed => {
+            format!("memory: at most {most} (the system does not say what can be had; --memory sets another)")
+        }
+        source => {
+            format!("memory: at most {most} (what can be had now: {}; --memory sets another)", source.name())
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use tiled::exec::load_weights;
+use tiled::exec::load_parameters;
 use tiled::graph::{Graph, ParamSpec, Parameters, initialise, params};
 use tiled::tensor::Element;
 
@@ -38,8 +38,7 @@ impl WeightsArg {
         let specs: Vec<ParamSpec> = params(graph);
         match self {
             Self::Random(seed) => Ok(initialise(&specs, *seed)),
-            Self::File(path) => Parameters::new(&specs, load_weights(path)?)
-                .map_err(|source| CliError::Weights { path: path.clone(), source: source.into() }),
+            Self::File(path) => Ok(load_parameters(path, &specs)?),
         }
     }
 }

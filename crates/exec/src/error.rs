@@ -5,6 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tiled_geometry::Region;
+use tiled_graph::GraphError;
+
+use crate::PictureProblem;
 
 /// A source, a sink or a file of weights that cannot do what is asked.
 ///
@@ -78,7 +81,7 @@ pub enum IoError {
         /// The bytes that it has.
         got: u64,
     },
-    /// A file without a header is longer than its shape says.
+    /// A file is longer than its shape says.
     #[error("`{}`: {expected} bytes expected for the shape, {got} bytes found", path.display())]
     FileSize {
         /// The file.
@@ -185,15 +188,15 @@ pub enum IoError {
         /// The name.
         path: PathBuf,
     },
-    /// A picture cannot be decoded or encoded.
-    #[error("`{}`: {source}", path.display())]
+    /// A picture cannot be decoded.
+    #[error("`{}`: {problem}", path.display())]
     Picture {
         /// The file.
         path: PathBuf,
-        /// What the codec says.
-        source: image::ImageError,
+        /// What is wrong with it.
+        problem: PictureProblem,
     },
-    /// A picture that takes more memory than allowed.
+    /// A picture that takes more memory than allowed, with what decoding it takes.
     #[error("`{}`: picture takes {got} bytes decoded, {expected} bytes allowed", path.display())]
     PictureSize {
         /// The file.
@@ -202,6 +205,43 @@ pub enum IoError {
         expected: u64,
         /// The bytes that it takes.
         got: u64,
+    },
+    /// A pixel whose class is none of the network's.
+    #[error(
+        "`{}`: class {got} at row {row}, column {column} of image {image} is none of the {classes} classes from 0 on",
+        path.display()
+    )]
+    Class {
+        /// The file, or a name.
+        path: PathBuf,
+        /// The image of the batch.
+        image: usize,
+        /// The row.
+        row: usize,
+        /// The column.
+        column: usize,
+        /// The class.
+        got: f64,
+        /// How many classes there are.
+        classes: usize,
+    },
+    /// A target whose pixels are all of the class that is ignored.
+    #[error("`{}`: all {pixels} pixels have the ignored class {ignore_index}, which leaves no loss", path.display())]
+    AllIgnored {
+        /// The file, or a name.
+        path: PathBuf,
+        /// How many pixels there are.
+        pixels: u64,
+        /// The class.
+        ignore_index: i64,
+    },
+    /// A target of class numbers with other than one channel.
+    #[error("`{}`: class numbers are one channel, got {got}", path.display())]
+    ClassChannels {
+        /// The file, or a name.
+        path: PathBuf,
+        /// The channels.
+        got: usize,
     },
     /// A tensor that is no picture.
     #[error("`{}`: a picture has batch 1 and 1 or 3 channels, tensor is {got:?}", path.display())]
@@ -220,12 +260,30 @@ pub enum IoError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// A file of weights that is not well-formed.
-    #[error("`{}`: {source}", path.display())]
+    #[error("`{}`: {problem}", path.display())]
     Weights {
         /// The file.
         path: PathBuf,
-        /// What the format says.
-        source: safetensors::SafeTensorError,
+        /// What is wrong with it.
+        problem: WeightsProblem,
+    },
+    /// The tensors of a file of weights are not the parameters of the network.
+    #[error("`{}`: {source}", path.display())]
+    Parameters {
+        /// The file.
+        path: PathBuf,
+        /// Which of them, and what the network wants.
+        source: Box<GraphError>,
+    },
+    /// The system gives no memory for a tensor.
+    #[error("`{}`: no memory for tensor `{name}`: {bytes} bytes needed", path.display())]
+    TensorMemory {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// The bytes that it takes.
+        bytes: u64,
     },
     /// A tensor of weights with an element type that is not read.
     #[error("`{}`: tensor `{name}` has type {got}, known are F64, F32, F16 and BF16", path.display())]
@@ -256,6 +314,78 @@ pub enum IoError {
         path: PathBuf,
         /// The name.
         name: String,
+    },
+}
+
+/// What is wrong with a file of weights.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WeightsProblem {
+    /// The file ends before its header does.
+    #[error("header takes {expected} bytes, the file has {got}")]
+    Truncated {
+        /// The bytes of the header and its length.
+        expected: u64,
+        /// The bytes of the file.
+        got: u64,
+    },
+    /// A header that is longer than any that is honest.
+    #[error("header has {got} bytes, at most {expected} are read")]
+    HeaderSize {
+        /// The bytes that are read at most.
+        expected: u64,
+        /// The bytes that the file says.
+        got: u64,
+    },
+    /// A header that is no JSON object of tensors.
+    #[error("header is malformed: {reason}")]
+    Syntax {
+        /// What should stand where.
+        reason: String,
+    },
+    /// The bytes of a tensor are not as many as its shape and type take.
+    #[error(
+        "tensor `{name}` lies in bytes {begin} to {end}, its shape {shape:?} of {dtype} wants {expected} bytes"
+    )]
+    Size {
+        /// The tensor.
+        name: String,
+        /// Its shape.
+        shape: Vec<u64>,
+        /// Its element type.
+        dtype: String,
+        /// The first byte, from the end of the header.
+        begin: u64,
+        /// The byte after the last.
+        end: u64,
+        /// The bytes that it should have.
+        expected: u64,
+    },
+    /// A tensor whose size leaves 64 bits.
+    #[error("tensor `{name}` of shape {shape:?} overflows")]
+    Overflow {
+        /// The tensor.
+        name: String,
+        /// Its shape.
+        shape: Vec<u64>,
+    },
+    /// A tensor that does not begin where the one before it ends: bytes that belong to two, or to none.
+    #[error("tensor `{name}` begins at byte {got}, the one before it ends at {expected}")]
+    Offset {
+        /// The tensor.
+        name: String,
+        /// Where the tensor before it ends.
+        expected: u64,
+        /// Where it begins.
+        got: u64,
+    },
+    /// The tensors end before or after the file does.
+    #[error("tensors take {expected} bytes, the file has {got}")]
+    DataSize {
+        /// The bytes of all tensors.
+        expected: u64,
+        /// The bytes behind the header.
+        got: u64,
     },
 }
 
@@ -309,7 +439,9 @@ pub enum NpyProblem {
         key: String,
     },
     /// An element type that is not read.
-    #[error("npy type `{got}` is not read, known are `<f4`, `<f8` and `|u1`")]
+    #[error(
+        "npy type `{got}` is not read, known are `<f4`, `<f8`, `|u1`, `|i1`, `<u2`, `<i2`, `<u4`, `<i4`, `<u8`, `<i8`"
+    )]
     Type {
         /// The type.
         got: String,
@@ -361,7 +493,7 @@ pub enum ExecError {
     Plan(#[from] tiled_graph::PlanError),
     /// The network does not fit.
     #[error(transparent)]
-    Graph(#[from] tiled_graph::GraphError),
+    Graph(#[from] GraphError),
     /// A window larger than the address space.
     #[error(transparent)]
     Layout(#[from] tiled_tensor::LayoutError),

@@ -14,6 +14,7 @@ use tiled_kernel::{Backend, Kernel, Partial};
 use tiled_tensor::{AlignedBuffer, Element, OutOfMemory, collected, with_room, zeros};
 
 use crate::in_place::InPlace;
+use crate::labels::{Ignoring, take_census};
 use crate::lane::{Lane, SweepContext, Waiting};
 use crate::store::Stores;
 use crate::{ExecError, Pool, Progress, Sink, Source, finalise};
@@ -71,6 +72,20 @@ impl<'a, T: Element> Io<'a, T> {
             SinkRole::Output(place) => self.outputs.get(place).copied(),
             SinkRole::GradInput(place) => self.grad_inputs.get(place).copied(),
             SinkRole::Store(_) => None,
+        }
+    }
+
+    /// The same with another target, for as long as that lives.
+    fn with_target<'b>(&self, target: Option<&'b dyn Source<T>>) -> Io<'b, T>
+    where
+        'a: 'b,
+    {
+        Io {
+            inputs: self.inputs.clone(),
+            target,
+            grad_outputs: self.grad_outputs.clone(),
+            outputs: self.outputs.clone(),
+            grad_inputs: self.grad_inputs.clone(),
         }
     }
 
@@ -322,7 +337,10 @@ impl<'b, T: Element> Executor<'b, T> {
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
         let begin = Instant::now();
-        let result = self.check(params, io).and_then(|()| self.sweeps(params, io, progress));
+        let result = self.check(params, io).and_then(|()| self.census(io)).and_then(|ignored| {
+            let target = ignored.as_ref().map(|labels| labels as &dyn Source<T>).or(io.target);
+            self.sweeps(params, &io.with_target(target), progress)
+        });
         let result = result.and_then(|loss| {
             io.sinks().try_for_each(|sink| sink.finish())?;
             Ok(RunReport { loss, seconds: begin.elapsed().as_secs_f64() })
@@ -331,6 +349,29 @@ impl<'b, T: Element> Executor<'b, T> {
             io.sinks().for_each(|sink| sink.abort());
         }
         result
+    }
+
+    /// Counts and checks the class numbers of a cross-entropy, over which its mean is taken, and gives the target to read in
+    /// place of the caller's, if any.
+    fn census<'a>(&mut self, io: &Io<'a, T>) -> Result<Option<Ignoring<'a, T>>, ExecError> {
+        let (Some(classes), Some(source)) = (self.plan.program.target_classes(), io.target) else {
+            return Ok(None);
+        };
+        let ignore_index = self.plan.program.ignore_index;
+        let known = source.label_census();
+        let census = match known.filter(|c| (c.classes, c.ignore_index) == (classes, ignore_index)) {
+            Some(census) => census,
+            None => {
+                self.pool.install(|| take_census(Path::new("<target>"), source, classes, ignore_index))?
+            }
+        };
+        for kernel in self.kernels.iter_mut().flatten() {
+            if let Kernel::CrossEntropyBackward { scale } = kernel {
+                *scale = 1.0 / lossless(census.counted);
+            }
+        }
+        // kernels ignore what is negative
+        Ok(ignore_index.filter(|index| *index >= 0).map(|ignore_index| Ignoring { source, ignore_index }))
     }
 
     /// Everything that can be wrong with what the caller gave, before any work.
@@ -496,4 +537,9 @@ fn lane_partials<T: Element>(plan: &Plan, backend: &dyn Backend<T>) -> Result<Ve
 /// The error of memory that was refused for something.
 pub(crate) fn refused(what: impl Into<String>) -> impl FnOnce(OutOfMemory) -> ExecError {
     move |OutOfMemory { bytes }| ExecError::OutOfMemory { what: what.into(), bytes }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "pixels are far fewer than 2^53")]
+const fn lossless(count: u64) -> f64 {
+    count as f64
 }

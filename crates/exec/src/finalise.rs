@@ -2,7 +2,7 @@
 
 use tiled_graph::Parameters;
 use tiled_graph::program::{Finaliser, Norm, Program};
-use tiled_kernel::{Backend, Partial};
+use tiled_kernel::{Backend, Partial, Reduction};
 use tiled_tensor::{Element, OutOfMemory, collected, make_room};
 
 use crate::store::Stores;
@@ -47,9 +47,13 @@ impl<T: Element> State<'_, T> {
             }
             Finaliser::ParamGrad { reduction, param } => self.param_grad(*reduction, *param),
             Finaliser::Loss { reduction, scale } => {
-                let sum: f64 = self.sums(*reduction)?[0];
+                let sums = self.sums(*reduction)?;
+                let scale = match self.program.reductions[*reduction].reduction {
+                    Reduction::CrossEntropy => 1.0 / sums[1],
+                    _ => *scale,
+                };
                 make_room(self.losses, 1)?;
-                self.losses.push((*reduction, sum * scale));
+                self.losses.push((*reduction, sums[0] * scale));
                 Ok(())
             }
         }

@@ -39,8 +39,10 @@ mod executor;
 mod file;
 mod finalise;
 mod in_place;
+mod labels;
 mod lane;
 mod npy;
+mod numbers;
 mod optim;
 mod picture;
 mod pool;
@@ -52,15 +54,20 @@ mod store;
 mod trainer;
 mod weights;
 
-pub use error::{ExecError, IoError, NpyProblem};
+pub use error::{ExecError, IoError, NpyProblem, WeightsProblem};
 pub use executor::{Executor, Io, RunReport};
-pub use file::{FileSink, FileSource, PICTURE_LIMIT_BYTES, create_sink, open_source, open_source_within};
+pub use file::{
+    ElementType, FileSink, FileSource, PICTURE_LIMIT_BYTES, RawFormat, SourceFacts, SourceOptions,
+    create_sink, inspect_source, open_source, open_source_with, open_source_within,
+};
+pub use labels::{LabelCensus, Labels};
 pub use npy::NpyHeader;
+pub use numbers::Numbers;
 pub use optim::{AdamW, AdamWOptions, OptimError, Optimizer, Sgd, SgdOptions};
-pub use picture::{PictureSink, PictureSource};
+pub use picture::{JpegDamage, PictureChanges, PictureProblem, PictureSink, PictureSource};
 pub use pool::Pool;
 pub use progress::{Cancel, NoProgress, Progress, peak_rss_bytes, reset_peak_rss};
-pub use sink::{FnSink, MemorySink, Sink, SliceSink};
+pub use sink::{FnSink, MemorySink, Sink, SliceSink, sink_resident_bytes};
 pub use source::{ConstantSource, FnSource, MemorySource, PointSource, Source};
 pub use trainer::Trainer;
-pub use weights::{load_weights, save_weights};
+pub use weights::{WeightRef, load_parameters, load_weights, save_weights};

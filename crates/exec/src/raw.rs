@@ -4,17 +4,22 @@ use std::path::Path;
 
 use tiled_tensor::DType;
 
-use crate::IoError;
-use crate::file::{FileSink, FileSource, FileType, len_bytes, size_bytes};
+use crate::file::{FileSink, FileSource, len_bytes, size_bytes};
+use crate::{ElementType, IoError};
 
 impl FileSource {
-    /// Opens a file that holds nothing but the little-endian elements of a tensor of shape NCHW.
+    /// Opens a file that holds nothing but the little-endian elements of a tensor of shape NCHW, of a [`DType`] or any
+    /// other [`ElementType`].
     ///
     /// # Errors
     /// Where the file is not as long as the shape says, and where it cannot be opened.
-    pub fn open_raw(path: impl AsRef<Path>, shape: [usize; 4], dtype: DType) -> Result<Self, IoError> {
+    pub fn open_raw(
+        path: impl AsRef<Path>,
+        shape: [usize; 4],
+        element: impl Into<ElementType>,
+    ) -> Result<Self, IoError> {
         let path = path.as_ref();
-        let element = FileType::from(dtype);
+        let element = element.into();
         let file = Self::open(path)?;
         let expected = size_bytes(path, shape, element)?;
         let got = len_bytes(path, &file)?;

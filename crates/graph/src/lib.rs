@@ -59,9 +59,13 @@ pub use op::{
     AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Linear, MaxPool2d, Op, PaddingMode, Upsample,
     UpsampleMode, UpsampleTo,
 };
-pub use params::{Init, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, params};
+pub use params::{
+    Init, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, match_params, params,
+};
 pub use parts::{Part, Parts};
-pub use plan::{Hold, Memory, Plan, PlanError, PlanOptions, Planner, SweepPlan, Tiling};
+pub use plan::{
+    Budget, BudgetSource, Hold, Memory, Plan, PlanError, PlanOptions, Planner, SweepPlan, Tiling, UNLIMITED,
+};
 pub use program::Program;
 pub use schedule::{Call, Schedule};
 pub use sweep::{Action, Sweep, SweepNode, sweeps};

@@ -19,7 +19,9 @@ pub enum Loss {
     /// Mean squared error of the first output against a target of its shape.
     MeanSquaredError,
     /// Mean over pixels of the cross-entropy of the first output against a target: one channel of class
-    /// numbers, or one channel of probability per class. Pixels of a negative class contribute nothing.
+    /// numbers, from 0 to one less than the channels of the output, or one channel of probability per class. Of class
+    /// numbers, pixels of [`Objective::ignore_index`] have no loss and no gradient, and the mean is over the others; any
+    /// other number is an error of the run.
     CrossEntropy {
         /// The channels of the target: one, or as many as the output.
         target_channels: usize,
@@ -41,13 +43,23 @@ pub struct Objective {
     pub grad_params: bool,
     /// The seed of dropout.
     pub seed: u64,
+    /// The class number whose pixels a cross-entropy leaves out, negative or not.
+    pub ignore_index: Option<i64>,
 }
 
 impl Objective {
     /// The outputs alone.
     #[must_use]
     pub const fn inference() -> Self {
-        Self { mode: Mode::Eval, outputs: true, loss: None, grad_inputs: false, grad_params: false, seed: 0 }
+        Self {
+            mode: Mode::Eval,
+            outputs: true,
+            loss: None,
+            grad_inputs: false,
+            grad_params: false,
+            seed: 0,
+            ignore_index: None,
+        }
     }
 
     /// The gradients with respect to the inputs and the parameters, given those of the outputs.
@@ -60,6 +72,7 @@ impl Objective {
             grad_inputs: true,
             grad_params: true,
             seed: 0,
+            ignore_index: None,
         }
     }
 
@@ -73,6 +86,7 @@ impl Objective {
             grad_inputs: false,
             grad_params: true,
             seed: 0,
+            ignore_index: None,
         }
     }
 }

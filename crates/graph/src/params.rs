@@ -4,7 +4,7 @@ mod random;
 mod set;
 
 pub use random::Rng;
-pub use set::{ParamTensor, Parameters, initialise};
+pub use set::{ParamTensor, Parameters, initialise, match_params};
 
 use crate::{Graph, Op, Place};
 

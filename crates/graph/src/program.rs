@@ -201,7 +201,8 @@ pub enum Finaliser {
         /// The parameter.
         param: usize,
     },
-    /// The loss: the reduction's first sum times `scale`.
+    /// The loss: the reduction's first sum times `scale`; of a cross-entropy divided by its second sum, the pixels that
+    /// count.
     Loss {
         /// The reduction.
         reduction: usize,
@@ -272,6 +273,8 @@ pub struct Program {
     pub params: Vec<usize>,
     /// The parameters whose gradients are computed.
     pub param_grads: Vec<usize>,
+    /// The class number that a cross-entropy leaves out.
+    pub ignore_index: Option<i64>,
     /// The height and width that tiles are given in: the first output with more than one pixel, or what the
     /// last global pooling reads.
     pub anchor: [i64; 2],
@@ -295,6 +298,18 @@ impl Program {
     #[must_use]
     pub fn sweeps(&self) -> usize {
         self.nodes.iter().map(|node| node.level + 1).max().unwrap_or(0)
+    }
+
+    /// How many classes there are, where the target of the loss is class numbers.
+    #[must_use]
+    pub fn target_classes(&self) -> Option<usize> {
+        let loss = self.reductions.iter().find(|part| part.reduction == Reduction::CrossEntropy)?;
+        match self.nodes[loss.node].operands.as_slice() {
+            [output, target] if self.nodes[target.node].channels == 1 => {
+                Some(self.nodes[output.node].channels)
+            }
+            _ => None,
+        }
     }
 
     /// Lets the convolutions of the network that suit it run by Winograd's minimal filtering. Kernels of gradients stay sums.

@@ -89,7 +89,10 @@ impl State<'_> {
             0 => options.tile = [bytes.from(1, 9), bytes.from(1, 9)],
             1 => options.grid = [bytes.from(1, 4), bytes.from(1, 4)],
             2 => options.memory_bytes = u64::from(bytes.byte()) << 12,
-            3 => options.resident_bytes = u64::from(bytes.byte()) << 56,
+            3 => {
+                options.resident_bytes = u64::from(bytes.byte()) << 56;
+                options.memory_bytes = bytes.choose(&[0, TILED_MEMORY_UNLIMITED]);
+            }
             4 => (options.tile, options.grid) = ([bytes.number(), 1], [0, bytes.number().wrapping_sub(1)]),
             5 if bytes.once_in(4) => {
                 options.hold = bytes.choose(&[-1, 4, i32::MAX]);

@@ -9,6 +9,7 @@ Examples:
 pub(super) const PLAN: &str = "\
 Examples:
   tiled plan --net vgg16 --input 3x20480x20480 --memory 2GiB
+  tiled plan --net unet --input photo.jpg --output mask.png --memory 256MiB
   tiled plan --net light --input 3x100000x100000 --train --memory 1GiB --json
   tiled plan --net unet --input 3x2700x5400 --train --tile 256x256 --hold recompute --svg plan.svg";
 

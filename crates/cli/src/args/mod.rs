@@ -5,14 +5,17 @@ mod values;
 
 use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
 use tiled::exec::{ExecError, Executor};
 use tiled::graph::{Mode, Plan, PlanOptions, StepDetail, Tiling};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
-pub(crate) use self::values::{DTypeArg, HoldArg, LossArg, ModeArg, OptimizerArg, Pair, PlanLossArg};
-use self::values::{pair, shape, steps};
+pub(crate) use self::values::{
+    DTypeArg, FileArg, HoldArg, LossArg, ModeArg, NumbersArg, OptimizerArg, Pair, PlanLossArg, Planned,
+};
+use self::values::{pair, planned, steps};
 use crate::bytes;
 use crate::weights::WeightsArg;
 
@@ -29,7 +32,7 @@ pub(crate) enum Command {
     /// Does the main job on a shipped real picture: a forward pass, a training step and a check of every bit.
     #[command(after_help = examples::DEMO)]
     Demo(DemoArgs),
-    /// Says what a run will do and what memory and arithmetic it takes, without touching data.
+    /// Says what a run will do and what memory and arithmetic it takes, without running it.
     #[command(after_help = examples::PLAN)]
     Plan(PlanCommandArgs),
     /// Computes the outputs of a network.
@@ -53,8 +56,8 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Plan options")]
 pub(crate) struct PlanArgs {
-    /// The most memory that the run may hold: 256MiB, 1.5GB, 4096 (bytes).
-    #[arg(long, value_name = "BYTES", value_parser = bytes::parse)]
+    /// The most memory that the run may hold: 256MiB, 1.5GB, 4096 (bytes), `unlimited`; what can be had now where not given.
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse_budget)]
     pub(crate) memory: Option<u64>,
     /// Tiles of this height and width of the first output; with `--hold slide` strips of this width that advance
     /// by this height.
@@ -68,7 +71,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_enum, default_value_t = HoldArg::Auto)]
     pub(crate) hold: HoldArg,
     /// Lets values that are kept between sweeps lie in unnamed files in this folder where the memory does not hold them.
-    #[arg(long, value_name = "DIR", requires = "memory")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
     /// Runs 3×3 convolutions of stride one with 16 channels and more by Winograd's filtering: up to three times as fast, the
     /// same bits for every tiling, but other roundings than the sums. Kernels of gradients stay sums.
@@ -98,15 +101,30 @@ pub(crate) struct PlanCommandArgs {
     /// A built-in network or a JSON file.
     #[arg(long, value_name = "N")]
     pub(crate) net: String,
-    /// The shape of each input: CxHxW or NxCxHxW; once per input of the network.
-    #[arg(long, value_name = "CxHxW", value_parser = shape, required = true)]
-    pub(crate) input: Vec<[usize; 4]>,
+    /// Each input of the network: a file as `run` takes it, or a shape CxHxW or NxCxHxW.
+    #[arg(long, value_name = "X|CxHxW", required = true, value_parser = PathBufValueParser::new().try_map(planned))]
+    pub(crate) input: Vec<Planned>,
+    /// What integers in files stand for, as in `run`; class numbers are always as they are.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) numbers: NumbersArg,
+    /// Each output of the network as `run` takes it: a picture is held whole. Nothing is written.
+    #[arg(long, value_name = "Y", conflicts_with = "train")]
+    pub(crate) output: Vec<PathBuf>,
     /// Plans a training step instead of inference.
     #[arg(long)]
     pub(crate) train: bool,
     /// The loss of `--train`: `sum`, `mse`, `cross-entropy`, or `none` where the caller gives gradients.
     #[arg(long, value_enum, default_value_t = PlanLossArg::Mse, requires = "train")]
     pub(crate) loss: PlanLossArg,
+    /// The target of the loss as `train` takes it, or its shape.
+    #[arg(long, value_name = "T|CxHxW", requires = "train", value_parser = PathBufValueParser::new().try_map(planned))]
+    pub(crate) target: Option<Planned>,
+    /// The optimiser of `train`, whose state is held.
+    #[arg(long, value_enum, default_value_t = OptimizerArg::Sgd, requires = "train")]
+    pub(crate) optimizer: OptimizerArg,
+    /// The momentum of sgd, without which it has no state.
+    #[arg(long, value_name = "M", default_value_t = 0.0, requires = "train")]
+    pub(crate) momentum: f64,
     /// Plans the gradients with respect to the inputs too.
     #[arg(long, requires = "train")]
     pub(crate) grad_input: bool,
@@ -127,9 +145,13 @@ pub(crate) struct NetworkArgs {
     /// A built-in network or a JSON file.
     #[arg(long, value_name = "N")]
     pub(crate) net: String,
-    /// Each input of the network: .npy (NCHW, CHW or HW), .png, .jpg.
-    #[arg(long, value_name = "X", required = true)]
-    pub(crate) input: Vec<PathBuf>,
+    /// Each input of the network: .npy (NCHW, CHW or HW), .png, .jpg, or .raw as FILE.raw:CxHxW, with :u8, :f64 or the
+    /// like where its elements are not of --dtype.
+    #[arg(long, value_name = "X", required = true, value_parser = PathBufValueParser::new().try_map(FileArg::parse))]
+    pub(crate) input: Vec<FileArg>,
+    /// What integers in files of inputs, targets of `mse` and gradients stand for; class numbers are always as they are.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) numbers: NumbersArg,
 }
 
 #[derive(Debug, Args)]
@@ -154,8 +176,13 @@ pub(crate) struct GradArgs {
     #[arg(long, value_name = "W")]
     pub(crate) weights: WeightsArg,
     /// The gradient with respect to each output: a file as for `--input`, or `ones`.
-    #[arg(long, value_name = "G", default_value = "ones")]
-    pub(crate) grad_output: Vec<String>,
+    #[arg(
+        long,
+        value_name = "G",
+        default_value = "ones",
+        value_parser = PathBufValueParser::new().try_map(FileArg::parse)
+    )]
+    pub(crate) grad_output: Vec<FileArg>,
     /// Where the gradient with respect to each input goes: .npy, .raw, .png.
     #[arg(long, value_name = "GX")]
     pub(crate) grad_input: Vec<PathBuf>,
@@ -171,9 +198,12 @@ pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
     /// The target: for `mse` of the output's shape; for `cross-entropy` one channel of class numbers or one
-    /// channel of probability per class.
-    #[arg(long, value_name = "T")]
-    pub(crate) target: PathBuf,
+    /// channel of probability per class. Class numbers come from a gray or palette .png or from .npy.
+    #[arg(long, value_name = "T", value_parser = PathBufValueParser::new().try_map(FileArg::parse))]
+    pub(crate) target: FileArg,
+    /// The class number whose pixels `cross-entropy` leaves out, such as 255 or -100.
+    #[arg(long, value_name = "CLASS", allow_negative_numbers = true)]
+    pub(crate) ignore_index: Option<i64>,
     /// The weights to start with: a .safetensors file or `random:SEED`.
     #[arg(long, value_name = "W", default_value = "random:0")]
     pub(crate) weights: WeightsArg,
@@ -254,8 +284,8 @@ pub(crate) struct BenchArgs {
     /// Runs of each, of which the median counts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
     pub(crate) runs: u16,
-    /// The memory of the tiled runs; unlimited where not given.
-    #[arg(long, value_name = "BYTES", value_parser = bytes::parse)]
+    /// The memory of the tiled runs: a size or `unlimited`; what can be had now where not given.
+    #[arg(long, value_name = "BYTES", value_parser = bytes::parse_budget)]
     pub(crate) memory: Option<u64>,
     /// Leaves out the untiled run where it would hold more than this.
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, default_value = "8GiB")]

@@ -1,8 +1,10 @@
 //! The values of arguments.
 
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
+use tiled::exec::{ElementType, Numbers};
 use tiled::graph::{Hold, StepDetail};
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -56,6 +58,67 @@ pub(crate) enum OptimizerArg {
     Adamw,
 }
 
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum NumbersArg {
+    /// Integers of 8 and 16 bits without a sign become 0 to 1, in pictures and arrays alike.
+    #[default]
+    Scaled,
+    /// Integers are the numbers that they are.
+    AsIs,
+}
+
+impl From<NumbersArg> for Numbers {
+    fn from(numbers: NumbersArg) -> Self {
+        match numbers {
+            NumbersArg::Scaled => Self::Scaled,
+            NumbersArg::AsIs => Self::AsIs,
+        }
+    }
+}
+
+/// A file that is read: a path, of a raw file with what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileArg {
+    pub(crate) path: PathBuf,
+    /// The shape of a raw file, and the type of its elements where it is not that of the computation.
+    pub(crate) raw: Option<([usize; 4], Option<ElementType>)>,
+}
+
+impl FileArg {
+    /// A path, or `FILE.raw:CxHxW` and `FILE.raw:CxHxW:TYPE`.
+    pub(crate) fn parse(path: PathBuf) -> Result<Self, String> {
+        let is_raw = |path: &Path| {
+            path.extension()
+                .is_some_and(|kind| kind.eq_ignore_ascii_case("raw") || kind.eq_ignore_ascii_case("bin"))
+        };
+        let Some(text) = path.to_str().filter(|_| !path.exists()) else {
+            return Ok(Self { path, raw: None });
+        };
+        let parts: Vec<&str> = text.rsplitn(3, ':').collect();
+        let (file, size, element) = match parts[..] {
+            [element, size, file] if is_raw(Path::new(file)) => (file, size, Some(element)),
+            [size, ..] if is_raw(Path::new(&text[..text.len() - (size.len() + 1).min(text.len())])) => {
+                (&text[..text.len() - size.len() - 1], size, None)
+            }
+            _ => return Ok(Self { path, raw: None }),
+        };
+        let element = element.map(|name| {
+            let known = ElementType::ALL.into_iter().find(|element| element.name() == name);
+            known.ok_or_else(|| {
+                let names = ElementType::ALL.map(ElementType::name).join(", ");
+                format!("`{name}` is no element type, known are {names}")
+            })
+        });
+        Ok(Self { path: PathBuf::from(file), raw: Some((shape(size)?, element.transpose()?)) })
+    }
+}
+
+impl AsRef<Path> for FileArg {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// Two numbers written `AxB`: height before width, rows before columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pair<N>(pub(crate) [N; 2]);
@@ -76,6 +139,24 @@ pub(super) fn shape(text: &str) -> Result<[usize; 4], String> {
     }
 }
 
+/// A tensor of which a plan wants to know the shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Planned {
+    /// The shape, NCHW.
+    Shape([usize; 4]),
+    /// The file that a run would read.
+    File(FileArg),
+}
+
+/// What consists of numbers and crosses is a shape; everything else is a file.
+pub(super) fn planned(given: PathBuf) -> Result<Planned, String> {
+    let is_shape = |c: char| c.is_ascii_digit() || matches!(c, 'x' | 'X' | '×' | ' ');
+    match given.to_str() {
+        Some(text) if text.chars().all(is_shape) => shape(text).map(Planned::Shape),
+        _ => FileArg::parse(given).map(Planned::File),
+    }
+}
+
 pub(super) fn steps(text: &str) -> Result<StepDetail, String> {
     match text {
         "all" => Ok(StepDetail::All),
@@ -91,7 +172,8 @@ fn numbers<N: FromStr>(text: &str) -> Option<Vec<N>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pair, pair, shape, steps};
+    use super::{FileArg, Pair, Planned, pair, planned, shape, steps};
+    use tiled::exec::ElementType;
     use tiled::graph::StepDetail;
 
     #[test]
@@ -105,6 +187,27 @@ mod tests {
                 && shape("3x4x5x6x7").is_err()
                 && shape("3x4x99999999999999999999").is_err()
         );
+    }
+
+    #[test]
+    fn r06_what_is_planned_is_a_shape_or_a_file() {
+        let planned = |text: &str| planned(text.into());
+        assert_eq!(planned("3x4x5"), Ok(Planned::Shape([1, 3, 4, 5])));
+        assert_eq!(planned("x.npy"), Ok(Planned::File(FileArg { path: "x.npy".into(), raw: None })));
+        assert!(planned("4x5").is_err() && planned("").is_err());
+    }
+
+    #[test]
+    fn r07_raw_files_are_named_with_their_shape_and_type() {
+        let parse = |text: &str| FileArg::parse(text.into());
+        let file = |path: &str, raw| Ok(FileArg { path: path.into(), raw });
+        assert_eq!(parse("no/x.npy"), file("no/x.npy", None));
+        assert_eq!(parse("no/x.raw"), file("no/x.raw", None));
+        assert_eq!(parse("no/x.raw:3x4x5"), file("no/x.raw", Some(([1, 3, 4, 5], None))));
+        let bytes = Some(([2, 3, 4, 5], Some(ElementType::U8)));
+        assert_eq!(parse("no/a:b.BIN:2x3x4x5:u8"), file("no/a:b.BIN", bytes));
+        assert_eq!(parse("no/a:b.png"), file("no/a:b.png", None));
+        assert!(parse("no/x.raw:3x4").is_err() && parse("no/x.raw:3x4x5:u9").is_err());
     }
 
     #[test]

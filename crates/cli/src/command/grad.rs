@@ -1,13 +1,16 @@
 //! `tiled grad`: gradients with respect to inputs and weights.
 
+use std::path::Path;
+
 use serde_json::json;
-use tiled::exec::{ConstantSource, Executor, Io, Source, open_source, save_weights};
-use tiled::graph::{Mode, Objective, ParamTensor, params};
+use tiled::exec::{ConstantSource, Executor, Io, Numbers, Source, WeightRef, save_weights};
+use tiled::graph::{Graph, Mode, Objective, params};
 use tiled::tensor::Element;
 
-use crate::args::{DTypeArg, GradArgs};
+use crate::args::{DTypeArg, FileArg, GradArgs};
 use crate::error::CliError;
-use crate::job::{Job, check_count, create_sinks, sink_bytes, wrote};
+use crate::files::Files;
+use crate::job::{Job, changed, changed_json, check_count, create_sinks, sink_bytes, wrote};
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
 
@@ -22,8 +25,10 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     if args.grad_input.is_empty() && args.grad_weights.is_none() {
         return Err(CliError::NoResult);
     }
-    let (job, mut parameters) = Job::<T>::open(&args.network, &args.weights)?;
-    let grad_outputs = open_gradients::<T>(&args.grad_output, &job.outputs())?;
+    let mut job = Job::<T>::open(&args.network, &args.plan)?;
+    let shapes = job.outputs();
+    let numbers = args.network.numbers.into();
+    let grad_outputs = open_gradients::<T>(&args.grad_output, &shapes, numbers, &mut job.files)?;
     let input_shapes: Vec<[usize; 4]> = job.inputs.iter().map(Source::shape).collect();
     let sinks = if args.grad_input.is_empty() {
         Vec::new()
@@ -38,7 +43,8 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     };
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
     let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + given + sink_bytes(&sinks)))?;
-    let figures = Figures::new(&plan, 0.0);
+    let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
+    let mut parameters = job.parameters(&args.weights)?;
     let mut executor = args.plan.executor(plan, &job.backend)?;
     let io = Io {
         inputs: job.sources(),
@@ -49,48 +55,55 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let report = executor.run(&mut parameters, &io, &session.bar("gradients"))?;
     let figures = Figures { seconds: report.seconds, ..figures };
     if let Some(path) = &args.grad_weights {
-        save_weights(path, &weight_gradients(&job, &executor)?)?;
+        save_weight_gradients(path, &job.graph, &executor)?;
     }
     if args.plan.json {
         let mut object = figures.json();
+        object.insert("inputs".into(), job.files.json());
+        object.insert("pictures".into(), changed_json(&args.grad_input, &sinks));
         object.insert("grad_inputs".into(), json!(if sinks.is_empty() { &[] } else { &input_shapes[..] }));
         return print_json(object);
     }
+    job.files.lines().iter().try_for_each(|line| print(line))?;
     print(&figures.text())?;
     for (path, shape) in args.grad_input.iter().zip(&input_shapes) {
         print(&wrote(path, shape))?;
     }
+    changed(&args.grad_input, &sinks).iter().try_for_each(|line| print(line))?;
     args.grad_weights.iter().try_for_each(|path| print(&wrote(path, &[])))
 }
 
 /// The gradients with respect to the outputs, each from a file or all ones.
 fn open_gradients<T: Element>(
-    given: &[String],
+    given: &[FileArg],
     shapes: &[[usize; 4]],
+    numbers: Numbers,
+    files: &mut Files,
 ) -> Result<Vec<Box<dyn Source<T>>>, CliError> {
     if let [only] = given
-        && only == "ones"
+        && only.path.as_os_str() == "ones"
     {
         let ones = |shape: &[usize; 4]| ConstantSource::ones(*shape).map(|source| Box::new(source) as _);
         return Ok(shapes.iter().map(ones).collect::<Result<_, _>>()?);
     }
     check_count("grad-output", shapes.len(), given.len())?;
-    let open = |(path, shape): (&String, &[usize; 4])| match path.as_str() {
-        "ones" => ConstantSource::ones(*shape).map(|source| Box::new(source) as _),
-        path => open_source(path),
+    let mut open = |(path, shape): (&FileArg, &[usize; 4])| match path.path.to_str() {
+        Some("ones") => Ok(Box::new(ConstantSource::ones(*shape)?) as _),
+        _ => files.open("gradient", path, numbers),
     };
-    Ok(given.iter().zip(shapes).map(open).collect::<Result<_, _>>()?)
+    given.iter().zip(shapes).map(&mut open).collect()
 }
 
-fn weight_gradients<T: Element>(
-    job: &Job<T>,
+/// Writes the gradients from where the executor holds them.
+fn save_weight_gradients<T: Element>(
+    path: &Path,
+    graph: &Graph,
     executor: &Executor<'_, T>,
-) -> Result<Vec<ParamTensor<T>>, CliError> {
-    let mut tensors = Vec::new();
-    for (place, spec) in params(&job.graph).into_iter().enumerate() {
-        if let Some(gradient) = executor.gradient(place) {
-            tensors.push(ParamTensor::new(&spec.name, spec.shape, gradient.to_vec())?);
-        }
-    }
-    Ok(tensors)
+) -> Result<(), CliError> {
+    let specs = params(graph);
+    let gradients = specs.iter().enumerate().filter_map(|(place, spec)| {
+        let data = executor.gradient(place)?;
+        Some(WeightRef { name: &spec.name, shape: &spec.shape, data })
+    });
+    Ok(save_weights(path, gradients)?)
 }

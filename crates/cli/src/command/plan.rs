@@ -1,4 +1,4 @@
-//! `tiled plan`: what a run will do, without touching data.
+//! `tiled plan`: what a run will do, without running it.
 
 use std::io::{BufWriter, Write};
 use std::time::Instant;
@@ -6,35 +6,47 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tiled::cpu::CpuBackend;
-use tiled::graph::{Description, Loss, Mode, Objective, Plan, Planner, StepDetail, infer_nchw};
+use tiled::exec::{AdamW, AdamWOptions, Numbers, Optimizer, Sgd, SgdOptions, sink_resident_bytes};
+use tiled::graph::{
+    BudgetSource, Description, Graph, Loss, Mode, Objective, Plan, Planner, StepDetail, infer_nchw, params,
+};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
-use crate::args::{DTypeArg, PlanCommandArgs, PlanLossArg};
+use crate::args::{DTypeArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned};
 use crate::error::CliError;
-use crate::report::{Figures, print};
-use crate::{chart, network};
+use crate::files::Files;
+use crate::job::check_count;
+use crate::report::{Figures, print, show_budget};
+use crate::{bytes, chart, network};
 
 pub(crate) fn run(args: &PlanCommandArgs) -> Result<(), CliError> {
     let begin = Instant::now();
-    let plan = match args.plan.dtype {
+    let Planning { plan, notes, files } = match args.plan.dtype {
         DTypeArg::F32 => plan::<f32>(args)?,
         DTypeArg::F64 => plan::<f64>(args)?,
     };
-    let figures = Figures::new(&plan, begin.elapsed().as_secs_f64());
+    let figures = Figures::new(&plan, begin.elapsed().as_secs_f64()).after_opening(files.opening_bytes());
     if let Some(path) = &args.svg {
-        let drawing = match args.plan.memory {
-            Some(budget) => plan.to_svg_within(budget),
-            None => plan.to_svg(),
+        let drawing = match plan.budget.source {
+            BudgetSource::Given => plan.to_svg_within(plan.budget.bytes),
+            _ => plan.to_svg(),
         };
         chart::write_whole(path, drawing.as_bytes())?;
     }
     if !args.plan.json {
-        return print(&plan.to_text());
+        let mut text = plan.to_text();
+        for line in std::iter::once(show_budget(plan.budget)).chain(notes) {
+            text.push('\n');
+            text.push_str(&line);
+        }
+        return print(&text);
     }
     let all = plan.sweeps.iter().all(|sweep| sweep.steps <= LISTED_STEPS);
     let detail = args.steps.unwrap_or(if all { StepDetail::All } else { StepDetail::First(LISTED_STEPS) });
-    let report = Report { figures: figures.json(), plan: plan.describe(detail) };
+    let mut figures = figures.json();
+    figures.insert("inputs".into(), files.json());
+    let report = Report { figures, plan: plan.describe(detail) };
     let mut output = BufWriter::new(std::io::stdout().lock());
     serde_json::to_writer(&mut output, &report)
         .map_err(std::io::Error::from)
@@ -54,16 +66,34 @@ struct Report<'a> {
 /// The steps of a sweep that are listed where the user does not say.
 const LISTED_STEPS: u64 = 4096;
 
-fn plan<T: Element>(args: &PlanCommandArgs) -> Result<Plan, CliError> {
+fn plan<T: Element>(args: &PlanCommandArgs) -> Result<Planning, CliError> {
     let graph = network::load(&args.net)?;
-    let shapes = infer_nchw(&graph, &args.input)?;
-    let backend = CpuBackend::new()?;
-    let backend: &dyn Backend<T> = &backend;
+    check_count("input", graph.inputs().len(), args.input.len())?;
+    let mut files = Files::new(&args.plan);
+    let mut given = Vec::new();
+    for (input, planned) in graph.inputs().iter().zip(&args.input) {
+        given.push(shape_of(&mut files, &format!("input {}", input.name), planned, args.numbers.into())?);
+    }
+    let shapes = infer_nchw(&graph, &given)?;
+    let outputs: Vec<[usize; 4]> = graph.outputs().iter().map(|value| shapes.shape(*value)).collect();
+    let target = args.target.as_ref().map(|target| target_shape(&mut files, args, target)).transpose()?;
+    let mut resident = files.resident_bytes();
+    if !args.output.is_empty() {
+        check_count("output", outputs.len(), args.output.len())?;
+        for (path, shape) in args.output.iter().zip(&outputs) {
+            resident += sink_resident_bytes(path, *shape)?;
+        }
+    }
+    if args.train {
+        resident += optimizer_bytes::<T>(args, &graph)?;
+    }
     let loss = match args.loss {
         PlanLossArg::None => Loss::GradOutput,
         PlanLossArg::Sum => Loss::Sum,
         PlanLossArg::Mse => Loss::MeanSquaredError,
-        PlanLossArg::CrossEntropy => Loss::CrossEntropy { target_channels: 1 },
+        PlanLossArg::CrossEntropy => {
+            Loss::CrossEntropy { target_channels: target.map_or(1, |target| target[1]) }
+        }
     };
     let objective = if args.train {
         let mode = args.plan.mode(Mode::Train);
@@ -71,5 +101,70 @@ fn plan<T: Element>(args: &PlanCommandArgs) -> Result<Plan, CliError> {
     } else {
         Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() }
     };
-    Ok(Planner::new(&graph, &shapes, &objective, backend).plan(&args.plan.options(0))?)
+    let backend = CpuBackend::new()?;
+    let backend: &dyn Backend<T> = &backend;
+    let plan = Planner::new(&graph, &shapes, &objective, backend).plan(&args.plan.options(resident))?;
+    let mut notes = files.lines();
+    let shapes_alone = args.input.iter().filter_map(|planned| match planned {
+        Planned::Shape(shape) => picture_note("an input", "a .png or .jpg of 8 bits", *shape),
+        Planned::File(_) => None,
+    });
+    notes.extend(shapes_alone);
+    if args.output.is_empty() && !args.train {
+        notes.extend(outputs.iter().filter_map(|shape| picture_note("an output", ".png", *shape)));
+    }
+    Ok(Planning { plan, notes, files })
+}
+
+/// A plan, and what would change with other files.
+struct Planning {
+    plan: Plan,
+    notes: Vec<String>,
+    files: Files,
+}
+
+/// The shape of a tensor that a run would read; what its file would hold is counted.
+fn shape_of(
+    files: &mut Files,
+    name: &str,
+    planned: &Planned,
+    numbers: Numbers,
+) -> Result<[usize; 4], CliError> {
+    match planned {
+        Planned::Shape(shape) => Ok(*shape),
+        Planned::File(file) => Ok(files.count(name, file, numbers)?.shape),
+    }
+}
+
+/// The shape of a target; class numbers are as they are, whatever `--numbers` says.
+fn target_shape(files: &mut Files, args: &PlanCommandArgs, target: &Planned) -> Result<[usize; 4], CliError> {
+    let has_classes = match (args.loss, target) {
+        (PlanLossArg::CrossEntropy, Planned::File(file)) => {
+            files.inspect(file, Numbers::Classes)?.shape[1] == 1
+        }
+        _ => false,
+    };
+    let numbers = if has_classes { Numbers::Classes } else { args.numbers.into() };
+    shape_of(files, "target", target, numbers)
+}
+
+/// What a tensor adds that is a picture: one byte for each element.
+fn picture_note(what: &str, kind: &str, shape: [usize; 4]) -> Option<String> {
+    let [1, 1 | 3, ..] = shape else { return None };
+    let held = shape.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent as u64))?;
+    let extents = shape[1..].iter().map(usize::to_string).collect::<Vec<_>>().join("×");
+    Some(format!("memory: {what} of {extents} in {kind} adds {}", bytes::show(held)))
+}
+
+/// What the optimiser keeps between steps.
+fn optimizer_bytes<T: Element>(args: &PlanCommandArgs, graph: &Graph) -> Result<u64, CliError> {
+    let trained: usize =
+        params(graph).iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
+    Ok(match args.optimizer {
+        OptimizerArg::Sgd => {
+            let options = SgdOptions { momentum: args.momentum, ..SgdOptions::default() };
+            Sgd::<T>::new(options)?.state_bytes(trained)
+        }
+        OptimizerArg::Adamw => AdamW::<T>::new(AdamWOptions::default())?.state_bytes(trained),
+    })
 }

@@ -1,9 +1,10 @@
 //! `tiled train`: training steps over the whole image.
 
-use serde_json::json;
+mod target;
+
+use serde_json::{Value, json};
 use tiled::exec::{
-    AdamW, AdamWOptions, ExecError, Io, Optimizer, Sgd, SgdOptions, Source, Trainer, open_source,
-    save_weights,
+    AdamW, AdamWOptions, ExecError, Io, Optimizer, Sgd, SgdOptions, Source, Trainer, save_weights,
 };
 use tiled::graph::{Loss, Mode, Objective, Parameters, Plan, params};
 use tiled::tensor::Element;
@@ -11,7 +12,8 @@ use tiled::tensor::Element;
 use crate::args::{DTypeArg, LossArg, OptimizerArg, TrainArgs};
 use crate::chart;
 use crate::error::CliError;
-use crate::job::{Job, create_sinks, sink_bytes, wrote};
+use crate::files::Files;
+use crate::job::{Job, changed, changed_json, create_sinks, sink_bytes, wrote};
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
 
@@ -43,18 +45,21 @@ fn train<T: Element, O: Optimizer<T>>(
     session: &Session,
     optimizer: O,
 ) -> Result<(), CliError> {
-    let (job, mut parameters) = Job::<T>::open(&args.network, &args.weights)?;
-    let target = open_source::<T>(&args.target)?;
+    let mut job = Job::<T>::open(&args.network, &args.plan)?;
+    let target = target::open(args, &mut job)?;
     let loss = match args.loss {
         LossArg::Mse => Loss::MeanSquaredError,
         LossArg::CrossEntropy => Loss::CrossEntropy { target_channels: target.shape()[1] },
     };
-    let objective = Objective { mode: args.plan.mode(Mode::Train), ..Objective::training(loss) };
+    let mode = args.plan.mode(Mode::Train);
+    let objective = Objective { mode, ignore_index: args.ignore_index, ..Objective::training(loss) };
     let trained: usize =
         params(&job.graph).iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
     let resident = job.input_bytes() + target.resident_bytes() + optimizer.state_bytes(trained);
     let plan = job.plan(&objective, &args.plan.options(resident))?;
-    let mut figures = Figures { flops: 0.0, redundant_flops: 0.0, ..Figures::new(&plan, 0.0) };
+    let mut parameters = job.parameters(&args.weights)?;
+    let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
+    let mut figures = Figures { flops: 0.0, redundant_flops: 0.0, ..figures };
     let losses = steps(args, session, &job, &*target, plan, optimizer, &mut parameters, &mut figures)?;
     drop(target);
     session.check()?;
@@ -64,10 +69,11 @@ fn train<T: Element, O: Optimizer<T>>(
     if let Some(path) = &args.loss_curve {
         chart::draw_losses(path, &losses)?;
     }
-    if args.prediction.is_some() {
-        predict(args, session, &job, &mut parameters)?;
-    }
-    report(args, &figures, &losses)
+    let pictures = match args.prediction {
+        Some(_) => predict(args, session, &job, &mut parameters, &mut figures)?,
+        None => Pictures { lines: Vec::new(), json: json!([]) },
+    };
+    report(args, &figures, &losses, &job.files, pictures)
 }
 
 /// Runs all steps; the loss of each is that before its change of the weights.
@@ -107,29 +113,48 @@ fn predict<T: Element>(
     session: &Session,
     job: &Job<T>,
     parameters: &mut Parameters<T>,
-) -> Result<(), CliError> {
+    figures: &mut Figures,
+) -> Result<Pictures, CliError> {
     let paths: Vec<_> = args.prediction.iter().cloned().collect();
     let sinks = create_sinks::<T>("prediction", &paths, &job.outputs())?;
     let options = args.plan.options(job.input_bytes() + sink_bytes(&sinks));
     let plan = job.plan(&Objective::inference(), &options)?;
+    // the memory of the training is back by now
+    figures.plan_peak_bytes = figures.plan_peak_bytes.max(plan.peak_bytes());
     let mut executor = args.plan.executor(plan, &job.backend)?;
     let outputs = sinks.iter().map(AsRef::as_ref).collect();
     let io = Io { inputs: job.sources(), outputs, ..Io::default() };
     executor.run(parameters, &io, &session.bar("prediction"))?;
-    Ok(())
+    Ok(Pictures { lines: changed(&paths, &sinks), json: changed_json(&paths, &sinks) })
 }
 
-fn report(args: &TrainArgs, figures: &Figures, losses: &[f64]) -> Result<(), CliError> {
+/// What pictures do not hold as it was.
+struct Pictures {
+    lines: Vec<String>,
+    json: Value,
+}
+
+fn report(
+    args: &TrainArgs,
+    figures: &Figures,
+    losses: &[f64],
+    files: &Files,
+    pictures: Pictures,
+) -> Result<(), CliError> {
     if args.plan.json {
         let mut object = figures.json();
         object.insert("steps".into(), json!(losses.len()));
         object.insert("losses".into(), json!(losses));
+        object.insert("inputs".into(), files.json());
+        object.insert("pictures".into(), pictures.json);
         return print_json(object);
     }
+    files.lines().iter().try_for_each(|line| print(line))?;
     for (step, loss) in (1..).zip(losses) {
         print(&format!("step {step:4}  loss {loss:.6}"))?;
     }
     print(&figures.text())?;
     let written = [&args.save, &args.loss_curve, &args.prediction];
-    written.into_iter().flatten().try_for_each(|path| print(&wrote(path, &[])))
+    written.into_iter().flatten().try_for_each(|path| print(&wrote(path, &[])))?;
+    pictures.lines.iter().try_for_each(|line| print(line))
 }

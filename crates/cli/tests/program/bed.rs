@@ -130,6 +130,14 @@ impl Bed {
         serde_json::from_slice(&output.stdout).expect("standard output is one JSON object")
     }
 
+    /// What the program says on standard error where it refuses to run.
+    pub(crate) fn refused<A: AsRef<str>>(&self, args: &[A], code: i32) -> String {
+        let output = self.program(args).output().expect("the program starts");
+        let text = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        text
+    }
+
     /// Runs the program and returns what it says on standard error, which is the text of this name.
     pub(crate) fn fails<A: AsRef<str>>(&self, name: &str, args: &[A], code: i32) -> String {
         let before = self.names();
@@ -149,6 +157,15 @@ impl Bed {
             .output()
             .expect("a shell starts");
         self.check(name, &before, &output, code)
+    }
+
+    /// Runs the program where it may have so many KiB of addresses.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn limited_addresses(&self, kibibytes: u64, args: &[&str]) -> Output {
+        let script = format!(r#"ulimit -v {kibibytes}; exec "$0" "$@""#);
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, PROGRAM]).args(args).current_dir(self.dir.path());
+        command.output().expect("a shell starts")
     }
 
     /// Sends SIGINT as soon as a file whose name begins with `sign` stands in the folder.

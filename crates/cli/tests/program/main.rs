@@ -2,5 +2,7 @@
 
 mod bad_input;
 mod bed;
+mod budget;
 mod commands;
+mod peak;
 mod threads;

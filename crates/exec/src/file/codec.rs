@@ -2,31 +2,97 @@
 
 use tiled_tensor::{DType, Element};
 
+use crate::Numbers;
+
 /// The bytes that pass through the stack of the calling thread at a time.
 pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// The type of the elements of a file, little-endian.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileType {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ElementType {
+    /// Integers of 8 bits without a sign.
+    U8,
+    /// Integers of 8 bits.
+    I8,
+    /// Integers of 16 bits without a sign.
+    U16,
+    /// Integers of 16 bits.
+    I16,
+    /// Integers of 32 bits without a sign.
+    U32,
+    /// Integers of 32 bits.
+    I32,
+    /// Integers of 64 bits without a sign.
+    U64,
+    /// Integers of 64 bits.
+    I64,
     /// IEEE 754 binary32.
     F32,
     /// IEEE 754 binary64.
     F64,
-    /// Bytes, read as the numbers 0 to 255.
-    U8,
 }
 
-impl FileType {
-    pub(crate) const fn size_bytes(self) -> usize {
+impl ElementType {
+    /// Every type.
+    pub const ALL: [Self; 10] = [
+        Self::U8,
+        Self::I8,
+        Self::U16,
+        Self::I16,
+        Self::U32,
+        Self::I32,
+        Self::U64,
+        Self::I64,
+        Self::F32,
+        Self::F64,
+    ];
+
+    /// The size of an element in bytes.
+    #[must_use]
+    pub const fn size_bytes(self) -> usize {
         match self {
-            Self::F32 => 4,
-            Self::F64 => 8,
-            Self::U8 => 1,
+            Self::U8 | Self::I8 => 1,
+            Self::U16 | Self::I16 => 2,
+            Self::U32 | Self::I32 | Self::F32 => 4,
+            Self::U64 | Self::I64 | Self::F64 => 8,
         }
     }
 
+    /// The name, as Rust has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::U8 => "u8",
+            Self::I8 => "i8",
+            Self::U16 => "u16",
+            Self::I16 => "i16",
+            Self::U32 => "u32",
+            Self::I32 => "i32",
+            Self::U64 => "u64",
+            Self::I64 => "i64",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
+
+    /// The number that becomes one under [`Numbers::Scaled`], where the type is that of pictures.
+    #[must_use]
+    pub const fn full(self) -> Option<u16> {
+        match self {
+            Self::U8 => Some(u8::MAX as u16),
+            Self::U16 => Some(u16::MAX),
+            _ => None,
+        }
+    }
+
+    /// Whether elements of this type are scaled under `numbers`.
+    #[must_use]
+    pub const fn is_scaled(self, numbers: Numbers) -> bool {
+        matches!(numbers, Numbers::Scaled) && self.full().is_some()
+    }
+
     /// Writes the elements in `bytes` to every `step`-th place of `output`.
-    pub(super) fn decode<T: Element>(self, bytes: &[u8], output: &mut [T], step: usize) {
+    pub(super) fn decode<T: Element>(self, numbers: Numbers, bytes: &[u8], output: &mut [T], step: usize) {
         match self {
             Self::F32 if T::DTYPE == DType::F32 => {
                 decode::<T, 4>(bytes, output, step, |b| T::from_le_bytes(&b))
@@ -38,14 +104,37 @@ impl FileType {
                 decode::<T, 4>(bytes, output, step, |b| T::from_f64(f64::from(f32::from_le_bytes(b))));
             }
             Self::F64 => decode::<T, 8>(bytes, output, step, |b| T::from_f64(f64::from_le_bytes(b))),
+            Self::U8 if numbers == Numbers::Scaled => {
+                decode::<T, 1>(bytes, output, step, |[b]| share(u16::from(b), u16::from(u8::MAX)));
+            }
+            Self::U16 if numbers == Numbers::Scaled => {
+                decode::<T, 2>(bytes, output, step, |b| share(u16::from_le_bytes(b), u16::MAX));
+            }
             Self::U8 => decode::<T, 1>(bytes, output, step, |[b]| T::from_f64(f64::from(b))),
+            Self::I8 => {
+                decode::<T, 1>(bytes, output, step, |b| T::from_f64(f64::from(i8::from_le_bytes(b))));
+            }
+            Self::U16 => {
+                decode::<T, 2>(bytes, output, step, |b| T::from_f64(f64::from(u16::from_le_bytes(b))));
+            }
+            Self::I16 => {
+                decode::<T, 2>(bytes, output, step, |b| T::from_f64(f64::from(i16::from_le_bytes(b))));
+            }
+            Self::U32 => {
+                decode::<T, 4>(bytes, output, step, |b| T::from_f64(f64::from(u32::from_le_bytes(b))));
+            }
+            Self::I32 => {
+                decode::<T, 4>(bytes, output, step, |b| T::from_f64(f64::from(i32::from_le_bytes(b))));
+            }
+            Self::U64 => decode::<T, 8>(bytes, output, step, |b| nearest_u64(u64::from_le_bytes(b))),
+            Self::I64 => decode::<T, 8>(bytes, output, step, |b| nearest_i64(i64::from_le_bytes(b))),
         }
     }
 
     /// Writes every `step`-th element of `input` to `bytes`.
     ///
     /// # Panics
-    /// For bytes, which are only read.
+    /// For integers, which are only read.
     pub(super) fn encode<T: Element>(self, input: &[T], step: usize, bytes: &mut [u8]) {
         match self {
             Self::F32 => encode::<T, 4>(input, step, bytes, |v| {
@@ -59,11 +148,41 @@ impl FileType {
                 DType::F64 => v.to_bits_u64().to_le_bytes(),
                 DType::F32 => v.to_f64().to_le_bytes(),
             }),
-            Self::U8 => unreachable!("sinks store f32 or f64"),
+            _ => unreachable!("sinks store f32 or f64"),
         }
     }
 }
 
+impl From<DType> for ElementType {
+    fn from(dtype: DType) -> Self {
+        match dtype {
+            DType::F32 => Self::F32,
+            DType::F64 => Self::F64,
+        }
+    }
+}
+
+/// `value / full`, rounded once.
+pub(crate) fn share<T: Element>(value: u16, full: u16) -> T {
+    T::from_f64(f64::from(value)) / T::from_f64(f64::from(full))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the nearest number is what is wanted")]
+fn nearest_u64<T: Element>(value: u64) -> T {
+    match T::DTYPE {
+        // not by way of f64, which would round twice
+        DType::F32 => T::from_f64(f64::from(value as f32)),
+        DType::F64 => T::from_f64(value as f64),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the nearest number is what is wanted")]
+fn nearest_i64<T: Element>(value: i64) -> T {
+    match T::DTYPE {
+        DType::F32 => T::from_f64(f64::from(value as f32)),
+        DType::F64 => T::from_f64(value as f64),
+    }
+}
 fn decode<T: Element, const SIZE: usize>(
     bytes: &[u8],
     output: &mut [T],

@@ -7,7 +7,7 @@ use tiled_tensor::{Element, View, ViewMut};
 
 use super::positioned::{Positioned, PositionedFile};
 use super::sink::encode_region;
-use super::{FileSource, FileType, size_bytes};
+use super::{ElementType, FileSource, size_bytes};
 use crate::{IoError, Source};
 
 /// A tensor in a temporary file of a folder, written and read in place. The file has no name: it is gone when
@@ -16,7 +16,7 @@ use crate::{IoError, Source};
 pub(crate) struct ScratchFile {
     folder: PathBuf,
     shape: [usize; 4],
-    element: FileType,
+    element: ElementType,
     writer: PositionedFile,
     source: FileSource,
 }
@@ -25,7 +25,7 @@ impl ScratchFile {
     /// A file in `folder` with room for a tensor.
     pub(crate) fn create<T: Element>(folder: &Path, shape: [usize; 4]) -> Result<Self, IoError> {
         let fail = |source| IoError::Create { path: folder.to_path_buf(), source };
-        let element = FileType::from(T::DTYPE);
+        let element = ElementType::from(T::DTYPE);
         let file = tempfile::tempfile_in(folder).map_err(fail)?;
         super::partial::reserve(folder, &file, size_bytes(folder, shape, element)?)?;
         let reader = file.try_clone().map_err(fail)?;

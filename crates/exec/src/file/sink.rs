@@ -7,7 +7,7 @@ use tiled_tensor::{DType, Element, View};
 
 use super::codec::SCRATCH_BYTES;
 use super::pieces::visit_pieces;
-use super::{FileType, PartialFile, size_bytes};
+use super::{ElementType, PartialFile, size_bytes};
 use crate::sink::Written;
 use crate::{IoError, Sink};
 
@@ -20,7 +20,7 @@ use crate::{IoError, Sink};
 pub struct FileSink {
     written: Written,
     file: PartialFile,
-    element: FileType,
+    element: ElementType,
     /// Where the elements begin.
     offset_bytes: u64,
 }
@@ -45,7 +45,7 @@ impl FileSink {
         create: impl FnOnce(&Path, u64) -> Result<PartialFile, IoError>,
     ) -> Result<Self, IoError> {
         let written = Written::new(path, shape)?;
-        let element = FileType::from(dtype);
+        let element = ElementType::from(dtype);
         let offset_bytes = header.len() as u64;
         let file = create(path, size_bytes(path, shape, element)?.saturating_add(offset_bytes))?;
         file.write_at(header, 0)?;
@@ -90,7 +90,7 @@ impl<T: Element> Sink<T> for FileSink {
 /// file of the whole tensor.
 pub(super) fn encode_region<T: Element>(
     shape: [usize; 4],
-    element: FileType,
+    element: ElementType,
     region: Region<2>,
     input: &View<'_, T>,
     mut write: impl FnMut(&[u8], u64) -> Result<(), IoError>,

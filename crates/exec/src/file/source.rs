@@ -10,19 +10,20 @@ use tiled_tensor::{Element, ViewMut};
 use super::codec::SCRATCH_BYTES;
 use super::pieces::visit_pieces;
 use super::positioned::{Positioned, PositionedFile};
-use super::{FileType, size_bytes};
+use super::{ElementType, size_bytes};
 use crate::source::{check_access, count};
-use crate::{IoError, Source};
+use crate::{IoError, Numbers, Source};
 
 /// A tensor in an `.npy` or raw file, of which only what is asked for is read.
 ///
-/// Elements of another type are converted to the nearest. A read passes 64 KiB of the stack of the calling thread
+/// Elements of another type are converted to the nearest; integers of pictures are scaled, see [`Numbers`]. A read passes 64 KiB of the stack of the calling thread
 /// and allocates nothing.
 #[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
     file: Box<dyn Positioned>,
-    element: FileType,
+    element: ElementType,
+    numbers: Numbers,
     shape: [usize; 4],
     /// Where the elements begin.
     offset_bytes: u64,
@@ -33,7 +34,7 @@ impl FileSource {
     pub(crate) fn new(
         path: &Path,
         file: File,
-        element: FileType,
+        element: ElementType,
         shape: [usize; 4],
         offset_bytes: u64,
     ) -> Result<Self, IoError> {
@@ -44,7 +45,20 @@ impl FileSource {
             return Err(IoError::Truncated { path: path.to_path_buf(), expected, got });
         }
         let path = path.to_path_buf();
-        Ok(Self { path, file: Box::new(PositionedFile::new(file)), element, shape, offset_bytes })
+        let numbers = Numbers::default();
+        Ok(Self { path, file: Box::new(PositionedFile::new(file)), element, numbers, shape, offset_bytes })
+    }
+
+    /// The same tensor, where integers stand for `numbers`; [`Numbers::Scaled`] where this is not said.
+    #[must_use]
+    pub fn with_numbers(self, numbers: Numbers) -> Self {
+        Self { numbers, ..self }
+    }
+
+    /// The type of the elements of the file.
+    #[must_use]
+    pub const fn element(&self) -> ElementType {
+        self.element
     }
 
     /// Opens a regular file.
@@ -76,7 +90,7 @@ impl<T: Element> Source<T> for FileSource {
             for part in piece.segments(region) {
                 let bytes = &bytes[part.start * size..(part.start + part.len) * size];
                 let start = layout.offset(piece.n, piece.c, part.y, part.x);
-                self.element.decode(bytes, &mut output.data_mut()[start..], layout.block());
+                self.element.decode(self.numbers, bytes, &mut output.data_mut()[start..], layout.block());
             }
             Ok(())
         })

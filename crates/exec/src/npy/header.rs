@@ -2,8 +2,7 @@
 
 use tiled_tensor::DType;
 
-use crate::NpyProblem;
-use crate::file::FileType;
+use crate::{ElementType, NpyProblem};
 
 /// What the header of an `.npy` file says.
 ///
@@ -18,7 +17,7 @@ use crate::file::FileType;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NpyHeader {
-    element: FileType,
+    element: ElementType,
     shape: Vec<usize>,
     len_bytes: u64,
 }
@@ -110,7 +109,9 @@ impl NpyHeader {
         self.len_bytes
     }
 
-    pub(crate) const fn element(&self) -> FileType {
+    /// The type of the elements.
+    #[must_use]
+    pub const fn element(&self) -> ElementType {
         self.element
     }
 }
@@ -131,7 +132,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn header(mut self) -> Result<(FileType, Vec<usize>), NpyProblem> {
+    fn header(mut self) -> Result<(ElementType, Vec<usize>), NpyProblem> {
         let mut element = None;
         let mut fortran_order = None;
         let mut shape = None;
@@ -167,15 +168,22 @@ impl Parser<'_> {
         Ok((element, shape))
     }
 
-    fn element(&mut self) -> Result<FileType, NpyProblem> {
+    fn element(&mut self) -> Result<ElementType, NpyProblem> {
         if self.peek() == Some(b'[') {
             return Err(NpyProblem::Type { got: "structured".to_owned() });
         }
         let got = self.string("a type")?;
         match got.as_str() {
-            "<f4" => Ok(FileType::F32),
-            "<f8" => Ok(FileType::F64),
-            "|u1" => Ok(FileType::U8),
+            "<f4" => Ok(ElementType::F32),
+            "<f8" => Ok(ElementType::F64),
+            "|u1" => Ok(ElementType::U8),
+            "|i1" => Ok(ElementType::I8),
+            "<u2" => Ok(ElementType::U16),
+            "<i2" => Ok(ElementType::I16),
+            "<u4" => Ok(ElementType::U32),
+            "<i4" => Ok(ElementType::I32),
+            "<u8" => Ok(ElementType::U64),
+            "<i8" => Ok(ElementType::I64),
             _ if got.starts_with('>') => Err(NpyProblem::BigEndian { got }),
             _ => Err(NpyProblem::Type { got }),
         }

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use tiled_tensor::DType;
 
-use crate::file::{FileSink, FileSource, len_bytes};
+use crate::file::{FileSink, FileSource, len_bytes, size_bytes};
 use crate::{IoError, NpyProblem};
 
 pub use header::NpyHeader;
@@ -23,11 +23,12 @@ pub use header::NpyHeader;
 impl FileSource {
     /// Opens an `.npy` file of NCHW, CHW or HW.
     ///
-    /// Elements are `<f4` or `<f8`, or `|u1`, which are the numbers 0 to 255.
+    /// Elements are `<f4`, `<f8`, or integers of 8 to 64 bits, little-endian; `|u1` and `<u2` are scaled to 0 to 1, as
+    /// in pictures, where [`FileSource::with_numbers`] does not say another thing.
     ///
     /// # Errors
     /// Where the header is malformed or says another type, big-endian elements, Fortran order or other axes,
-    /// where the file is shorter than its shape says, and where it cannot be opened.
+    /// where the file is shorter or longer than its shape says, and where it cannot be opened.
     pub fn open_npy(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let path = path.as_ref();
         let mut file = Self::open(path)?;
@@ -44,6 +45,10 @@ impl FileSource {
             problem => IoError::Npy { path: path.to_path_buf(), problem },
         })?;
         let shape = header.nchw().map_err(|problem| IoError::Npy { path: path.to_path_buf(), problem })?;
+        let expected = size_bytes(path, shape, header.element())?.saturating_add(header.len_bytes());
+        if got > expected {
+            return Err(IoError::FileSize { path: path.to_path_buf(), expected, got });
+        }
         Self::new(path, file, header.element(), shape, header.len_bytes())
     }
 }

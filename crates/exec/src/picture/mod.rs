@@ -1,7 +1,16 @@
-//! Pictures as tensors: one image of one channel (gray) or three (red, green, blue), values from 0 to 1.
+//! Pictures as tensors: one image of one channel (gray) or three (red, green, blue).
+//!
+//! ```text
+//!   file ─ header ─► size checked against the limit ─► png: row by row     ─► pixels, one or two bytes a channel
+//!                                                      jpeg: checked, then decoded
+//! ```
 
+mod jpeg;
+mod png;
+mod problem;
 mod sink;
 mod source;
 
-pub use sink::PictureSink;
+pub use problem::{JpegDamage, PictureProblem};
+pub use sink::{PictureChanges, PictureSink};
 pub use source::PictureSource;

@@ -1,5 +1,6 @@
 //! Writing pictures.
 
+use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,12 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tiled_geometry::Region;
 use tiled_tensor::{Element, OutOfMemory, View, zero_bytes};
 
-use crate::file::PartialFile;
+use crate::file::{PartialFile, share};
 use crate::sink::Written;
 use crate::source::{Lanes, index};
 use crate::{IoError, Sink};
 
-/// A tensor that becomes a PNG picture, 8 bits a channel: `round(255·v)`, where v is cut to 0 to 1 and NaN is 0.
+/// A tensor that becomes a PNG picture, 8 bits a channel: `round(255·v)`, where v is cut to 0 to 1 and NaN is 0. What is
+/// changed so is counted: [`Sink::picture_changes`].
 ///
 /// PNG is compressed from the first row to the last and regions come in any order, so that the whole picture
 /// is held, one byte a channel: [`Sink::resident_bytes`] says how much.
@@ -20,8 +22,86 @@ use crate::{IoError, Sink};
 pub struct PictureSink {
     written: Written,
     file: PartialFile,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
     /// Rows of pixels of channels.
-    pixels: Mutex<Vec<u8>>,
+    pixels: Vec<u8>,
+    changes: PictureChanges,
+}
+
+/// What of a tensor a picture does not hold as it is.
+///
+/// ```
+/// use tiled_exec::PictureChanges;
+///
+/// let changes = PictureChanges { values: 40, cut: 9, least: -3.2, largest: 7.9, nan: 3, rounded: 0 };
+/// assert_eq!(changes.to_string(), "9 of 40 values cut to 0…1 (least -3.2, largest 7.9), 3 NaN written as 0");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PictureChanges {
+    /// The values written so far.
+    pub values: u64,
+    /// Those below 0 or above 1.
+    pub cut: u64,
+    /// The least of all; infinity where there is none.
+    pub least: f64,
+    /// The largest of all; minus infinity where there is none.
+    pub largest: f64,
+    /// Those that are no number, written as 0.
+    pub nan: u64,
+    /// Those between 0 and 1 that are read back as another number, at most 1/510 away.
+    pub rounded: u64,
+}
+
+impl Default for PictureChanges {
+    fn default() -> Self {
+        Self { values: 0, cut: 0, least: f64::INFINITY, largest: f64::NEG_INFINITY, nan: 0, rounded: 0 }
+    }
+}
+
+impl PictureChanges {
+    /// Whether every value is read back as it was written.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.cut == 0 && self.nan == 0 && self.rounded == 0
+    }
+
+    /// Takes a value, and gives it as the picture has it.
+    fn take<T: Element>(&mut self, value: T) -> u8 {
+        let number = value.to_f64();
+        let byte = byte(number);
+        self.values += 1;
+        self.least = self.least.min(number);
+        self.largest = self.largest.max(number);
+        if number.is_nan() {
+            self.nan += 1;
+        } else if !(0.0..=1.0).contains(&number) {
+            self.cut += 1;
+        } else if share::<T>(u16::from(byte), u16::from(u8::MAX)) != value {
+            self.rounded += 1;
+        }
+        byte
+    }
+}
+
+impl fmt::Display for PictureChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { values, cut, least, largest, nan, rounded } = self;
+        let mut parts = Vec::new();
+        if *cut > 0 {
+            parts.push(format!("{cut} of {values} values cut to 0…1 (least {least}, largest {largest})"));
+        }
+        if *nan > 0 {
+            parts.push(format!("{nan} NaN written as 0"));
+        }
+        if *rounded > 0 {
+            parts.push(format!("{rounded} of {values} values rounded to a 255th"));
+        }
+        f.write_str(&if parts.is_empty() { "no value changed".to_owned() } else { parts.join(", ") })
+    }
 }
 
 impl PictureSink {
@@ -37,12 +117,13 @@ impl PictureSink {
             return Err(IoError::PictureShape { path: path.to_path_buf(), got: shape });
         }
         let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: path.to_path_buf(), bytes };
-        let pixels = Mutex::new(zero_bytes(shape.iter().product()).map_err(refused)?);
-        Ok(Self { file: PartialFile::create(path, 0)?, written, pixels })
+        let pixels = zero_bytes(shape.iter().product()).map_err(refused)?;
+        let held = Mutex::new(Held { pixels, changes: PictureChanges::default() });
+        Ok(Self { file: PartialFile::create(path, 0)?, written, held })
     }
 
-    fn pixels(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.pixels.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn encode(&self) -> Result<(), png::EncodingError> {
@@ -55,7 +136,7 @@ impl PictureSink {
         encoder.set_compression(png::Compression::Fast);
         let mut writer = encoder.write_header()?;
         let mut rows = writer.stream_writer_with_size(BUFFER_BYTES)?;
-        rows.write_all(&self.pixels())?;
+        rows.write_all(&self.held().pixels)?;
         rows.finish()?;
         writer.finish()?;
         stream.flush()?;
@@ -75,18 +156,19 @@ impl<T: Element> Sink<T> for PictureSink {
         }
         let [_, channels, _, width] = self.written.shape();
         let [cols, first] = [region.cols().len(), region.cols().begin()].map(index);
-        let mut pixels = self.pixels();
+        let mut held = self.held();
+        let Held { pixels, changes } = &mut *held;
         for c in 0..channels {
             for y in region.rows().begin()..region.rows().end() {
                 let lanes = Lanes::new(input.layout(), region, 0, c, y);
                 let start = (index(y) * width + first) * channels + c;
                 let places = pixels[start..].iter_mut().step_by(channels).take(cols);
                 for (place, value) in places.zip(input.data()[lanes.start..].iter().step_by(lanes.step)) {
-                    *place = byte(value.to_f64());
+                    *place = changes.take(*value);
                 }
             }
         }
-        drop(pixels);
+        drop(held);
         self.written.add(region);
         Ok(())
     }
@@ -119,7 +201,11 @@ impl<T: Element> Sink<T> for PictureSink {
     }
 
     fn resident_bytes(&self) -> u64 {
-        self.pixels().len() as u64
+        self.held().pixels.len() as u64
+    }
+
+    fn picture_changes(&self) -> Option<PictureChanges> {
+        Some(self.held().changes)
     }
 }
 

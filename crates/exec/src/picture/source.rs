@@ -1,122 +1,196 @@
 //! Reading pictures.
 
+use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
-use image::{ColorType, ImageDecoder, ImageError, ImageReader, Limits};
 use tiled_geometry::Region;
 use tiled_tensor::{Element, OutOfMemory, ViewMut, zero_bytes};
 
+use super::{PictureProblem, jpeg, png};
+use crate::file::share;
 use crate::source::{Lanes, check_access, index};
-use crate::{FileSource, IoError, Source};
+use crate::{ElementType, FileSource, IoError, Numbers, Source, SourceFacts};
 
 /// A PNG or JPEG picture.
 ///
 /// Formats of pictures are decoded from the first row to the last, so that the whole picture is held, as 8 or
-/// 16 bits a channel: [`Source::resident_bytes`] says how much. While a JPEG is decoded, the bytes of the file are
-/// held too (and a progressive one's coefficients, 2 bytes each). Alpha is dropped; an orientation in the
-/// metadata is not applied.
+/// 16 bits a channel: [`Source::resident_bytes`] says how much. The file passes through a small buffer; while a
+/// progressive JPEG is decoded, its coefficients are held too, 2 bytes each: [`PictureSource::inspect`] says how much that
+/// is, from the header alone. Alpha is dropped; colour profiles, texts and an orientation in the metadata are not read.
+///
+/// A picture that is cut off or damaged is an error: PNG by its checksums, JPEG by what its blocks must be.
 #[derive(Debug)]
 pub struct PictureSource {
     path: PathBuf,
     /// Rows of pixels of channels, of one byte or of two in the byte order of this machine.
     pixels: Vec<u8>,
-    format: Format,
-    shape: [usize; 4],
+    form: Form,
+    numbers: Numbers,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Format {
-    /// The channels of the tensor.
-    channels: usize,
-    /// The channels held, with alpha.
-    stored: usize,
+/// What is held of a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Form {
+    pub(super) height: usize,
+    pub(super) width: usize,
+    pub(super) channels: usize,
     /// Whether a channel is two bytes.
-    wide: bool,
+    pub(super) is_wide: bool,
+    /// What decoding takes beside the pixels.
+    pub(super) transient_bytes: u64,
 }
 
-impl PictureSource {
-    /// Decodes a picture, where it takes at most `limit_bytes` decoded.
-    ///
-    /// # Errors
-    /// Where the picture takes more, is malformed or truncated, and where the file cannot be read.
-    pub fn open(path: impl AsRef<Path>, limit_bytes: u64) -> Result<Self, IoError> {
-        let path = path.as_ref();
-        let read = |source| IoError::Read { path: path.to_path_buf(), source };
-        let picture = |source| match source {
-            ImageError::IoError(source) => read(source),
-            source => IoError::Picture { path: path.to_path_buf(), source },
-        };
-        let file = std::io::BufReader::new(FileSource::open(path)?);
-        let mut reader = ImageReader::new(file).with_guessed_format().map_err(read)?;
-        // The check below says more than the decoder's would.
-        reader.limits(Limits::no_limits());
-        let decoder = reader.into_decoder().map_err(picture)?;
-        let (width, height) = decoder.dimensions();
-        let got = decoder.total_bytes();
-        if got > limit_bytes {
-            return Err(IoError::PictureSize { path: path.to_path_buf(), expected: limit_bytes, got });
-        }
-        let format = Format::new(decoder.color_type()).ok_or_else(|| {
-            let kind = image::error::UnsupportedErrorKind::Color(decoder.original_color_type());
-            let hint = image::error::ImageFormatHint::Unknown;
-            let source = image::error::UnsupportedError::from_format_and_kind(hint, kind);
-            IoError::Picture { path: path.to_path_buf(), source: ImageError::Unsupported(source) }
-        })?;
-        let [width, height] = [width, height].map(|extent| extent as usize);
-        let shape = [1, format.channels, height, width];
-        let len = usize::try_from(got)
-            .map_err(|_| IoError::Overflow { path: path.to_path_buf(), got: shape.to_vec() })?;
-        let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: path.to_path_buf(), bytes };
-        let mut pixels = zero_bytes(len).map_err(refused)?;
-        decoder.read_image(&mut pixels).map_err(picture)?;
-        Ok(Self { path: path.to_path_buf(), pixels, format, shape })
+impl Form {
+    pub(super) const fn sample_bytes(&self) -> usize {
+        if self.is_wide { 2 } else { 1 }
+    }
+
+    pub(super) fn row_bytes(&self) -> u64 {
+        self.width as u64 * (self.channels * self.sample_bytes()) as u64
+    }
+
+    /// The bytes of the pixels, where they fit.
+    fn resident_bytes(&self) -> Option<u64> {
+        self.row_bytes().checked_mul(self.height as u64)
+    }
+
+    const fn shape(&self) -> [usize; 4] {
+        [1, self.channels, self.height, self.width]
     }
 }
 
-impl Format {
-    fn new(color: ColorType) -> Option<Self> {
-        let (channels, stored, wide) = match color {
-            ColorType::L8 => (1, 1, false),
-            ColorType::La8 => (1, 2, false),
-            ColorType::Rgb8 => (3, 3, false),
-            ColorType::Rgba8 => (3, 4, false),
-            ColorType::L16 => (1, 1, true),
-            ColorType::La16 => (1, 2, true),
-            ColorType::Rgb16 => (3, 3, true),
-            ColorType::Rgba16 => (3, 4, true),
-            _ => return None,
+/// What decoding may take without being counted: the rows that a format works on, its tables, the buffer of the file.
+pub(super) const UNCOUNTED_BYTES: u64 = 256 * 1024;
+
+pub(super) type File = BufReader<std::fs::File>;
+
+enum Header {
+    Png(Box<png::Picture>),
+    Jpeg(Box<jpeg::Picture>),
+}
+
+impl Header {
+    /// Reads the header of a picture, whose format is that of its content.
+    fn read(path: &Path, numbers: Numbers) -> Result<Self, IoError> {
+        let mut file = BufReader::with_capacity(BUFFER_BYTES, FileSource::open(path)?);
+        let fail = |problem| IoError::Picture { path: path.to_path_buf(), problem };
+        let mut magic = Vec::with_capacity(PNG.len());
+        let read = file.by_ref().take(PNG.len() as u64).read_to_end(&mut magic).and_then(|_| file.rewind());
+        read.map_err(|source| IoError::Read { path: path.to_path_buf(), source })?;
+        if magic.starts_with(&JPEG) {
+            Ok(Self::Jpeg(Box::new(jpeg::Picture::open(file, numbers).map_err(fail)?)))
+        } else if magic == PNG {
+            Ok(Self::Png(Box::new(png::Picture::open(file, numbers).map_err(fail)?)))
+        } else {
+            Err(fail(PictureProblem::Magic))
+        }
+    }
+
+    const fn form(&self) -> &Form {
+        match self {
+            Self::Png(picture) => &picture.form,
+            Self::Jpeg(picture) => &picture.form,
+        }
+    }
+
+    /// The bytes held afterwards, and the most that are held until then.
+    fn bytes(&self, path: &Path, limit_bytes: u64) -> Result<[u64; 2], IoError> {
+        let form = self.form();
+        let overflow = || IoError::Overflow { path: path.to_path_buf(), got: form.shape().to_vec() };
+        let resident = form.resident_bytes().filter(|bytes| isize::try_from(*bytes).is_ok());
+        let resident = resident.ok_or_else(overflow)?;
+        let opening = resident.saturating_add(form.transient_bytes);
+        if opening > limit_bytes {
+            let (expected, got) = (limit_bytes, opening);
+            return Err(IoError::PictureSize { path: path.to_path_buf(), expected, got });
+        }
+        Ok([resident, opening])
+    }
+}
+
+impl PictureSource {
+    /// Decodes a picture, where that takes at most `limit_bytes`; its integers become 0 to 1.
+    ///
+    /// # Errors
+    /// Where the picture takes more, is malformed, damaged or cut off, and where the file cannot be read.
+    pub fn open(path: impl AsRef<Path>, limit_bytes: u64) -> Result<Self, IoError> {
+        Self::open_with(path, Numbers::Scaled, limit_bytes)
+    }
+
+    /// The same where integers stand for `numbers`.
+    ///
+    /// # Errors
+    /// As [`PictureSource::open`], and where class numbers are wanted of a JPEG or of colours.
+    pub fn open_with(path: impl AsRef<Path>, numbers: Numbers, limit_bytes: u64) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        let header = Header::read(path, numbers)?;
+        let [resident, _] = header.bytes(path, limit_bytes)?;
+        let form = *header.form();
+        let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: path.to_path_buf(), bytes };
+        let mut pixels = zero_bytes(usize::try_from(resident).unwrap_or(usize::MAX)).map_err(refused)?;
+        let decoded = match header {
+            Header::Png(picture) => picture.decode(&mut pixels),
+            Header::Jpeg(picture) => picture.decode(&mut pixels),
         };
-        Some(Self { channels, stored, wide })
+        decoded.map_err(|problem| IoError::Picture { path: path.to_path_buf(), problem })?;
+        Ok(Self { path: path.to_path_buf(), pixels, form, numbers })
+    }
+
+    /// What [`PictureSource::open_with`] would hold, from the header alone.
+    ///
+    /// # Errors
+    /// Where the header is malformed or cut off, where decoding takes more than `limit_bytes`, and where the file cannot be
+    /// read.
+    pub fn inspect(
+        path: impl AsRef<Path>,
+        numbers: Numbers,
+        limit_bytes: u64,
+    ) -> Result<SourceFacts, IoError> {
+        let path = path.as_ref();
+        let header = Header::read(path, numbers)?;
+        let [resident_bytes, opening_bytes] = header.bytes(path, limit_bytes)?;
+        let form = header.form();
+        Ok(SourceFacts {
+            shape: form.shape(),
+            element: if form.is_wide { ElementType::U16 } else { ElementType::U8 },
+            is_scaled: numbers == Numbers::Scaled,
+            resident_bytes,
+            opening_bytes,
+        })
     }
 }
 
 impl<T: Element> Source<T> for PictureSource {
     fn shape(&self) -> [usize; 4] {
-        self.shape
+        self.form.shape()
     }
 
     fn read(&self, region: Region<2>, output: &mut ViewMut<'_, T>) -> Result<(), IoError> {
-        check_access(&self.path, self.shape, region, output.layout())?;
+        check_access(&self.path, self.form.shape(), region, output.layout())?;
         if region.is_empty() {
             return Ok(());
         }
         let layout = *output.layout();
+        let channels = self.form.channels;
         let [cols, first] = [region.cols().len(), region.cols().begin()].map(index);
-        for c in 0..self.format.channels {
+        let full = if self.form.is_wide { u16::MAX } else { u16::from(u8::MAX) };
+        let number = |value: u16| match self.numbers {
+            Numbers::Scaled => share(value, full),
+            Numbers::AsIs | Numbers::Classes => T::from_f64(f64::from(value)),
+        };
+        for c in 0..channels {
             for y in region.rows().begin()..region.rows().end() {
                 let lanes = Lanes::new(&layout, region, 0, c, y);
                 let output = output.data_mut()[lanes.start..].iter_mut().step_by(lanes.step).take(cols);
-                let start = (index(y) * self.shape[3] + first) * self.format.stored + c;
-                if self.format.wide {
+                let start = (index(y) * self.form.width + first) * channels + c;
+                if self.form.is_wide {
                     let (pairs, _) = self.pixels.as_chunks::<2>();
-                    let values = pairs[start..].iter().step_by(self.format.stored);
-                    for (output, pair) in output.zip(values) {
-                        *output = share(u16::from_ne_bytes(*pair), u16::MAX);
+                    for (output, pair) in output.zip(pairs[start..].iter().step_by(channels)) {
+                        *output = number(u16::from_ne_bytes(*pair));
                     }
                 } else {
-                    let values = self.pixels[start..].iter().step_by(self.format.stored);
-                    for (output, byte) in output.zip(values) {
-                        *output = share(u16::from(*byte), u16::from(u8::MAX));
+                    for (output, byte) in output.zip(self.pixels[start..].iter().step_by(channels)) {
+                        *output = number(u16::from(*byte));
                     }
                 }
             }
@@ -129,7 +203,6 @@ impl<T: Element> Source<T> for PictureSource {
     }
 }
 
-/// `value / most`, rounded once.
-fn share<T: Element>(value: u16, most: u16) -> T {
-    T::from_f64(f64::from(value)) / T::from_f64(f64::from(most))
-}
+const PNG: [u8; 8] = *b"\x89PNG\r\n\x1a\n";
+const JPEG: [u8; 2] = [0xff, 0xd8];
+const BUFFER_BYTES: usize = 64 * 1024;

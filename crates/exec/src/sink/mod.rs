@@ -2,6 +2,7 @@
 
 mod function;
 mod memory;
+mod resident;
 mod written;
 
 use std::sync::Arc;
@@ -9,10 +10,11 @@ use std::sync::Arc;
 use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
 
-use crate::IoError;
+use crate::{IoError, PictureChanges};
 
 pub use function::FnSink;
 pub use memory::{MemorySink, SliceSink};
+pub use resident::sink_resident_bytes;
 pub(crate) use written::Written;
 
 /// An `NCHW` tensor that is written region by region, from several threads at once.
@@ -58,6 +60,11 @@ pub trait Sink<T: Element>: Send + Sync {
     fn resident_bytes(&self) -> u64 {
         0
     }
+
+    /// What of the values written so far a picture does not hold as it is; nothing where the sink is no picture.
+    fn picture_changes(&self) -> Option<PictureChanges> {
+        None
+    }
 }
 
 macro_rules! forward {
@@ -84,6 +91,9 @@ macro_rules! forward {
             }
             fn resident_bytes(&self) -> u64 {
                 (**self).resident_bytes()
+            }
+            fn picture_changes(&self) -> Option<PictureChanges> {
+                (**self).picture_changes()
             }
         }
     )*};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tiled_geometry::Region;
 use tiled_tensor::{Element, Layout, ViewMut};
 
-use crate::IoError;
+use crate::{IoError, LabelCensus};
 
 pub use constant::ConstantSource;
 pub use function::{FnSource, PointSource};
@@ -40,6 +40,11 @@ pub trait Source<T: Element>: Send + Sync {
     fn resident_bytes(&self) -> u64 {
         0
     }
+
+    /// The count of class numbers, where they were counted and checked before: see [`crate::Labels`].
+    fn label_census(&self) -> Option<LabelCensus> {
+        None
+    }
 }
 
 macro_rules! forward {
@@ -56,6 +61,9 @@ macro_rules! forward {
             }
             fn resident_bytes(&self) -> u64 {
                 (**self).resident_bytes()
+            }
+            fn label_census(&self) -> Option<LabelCensus> {
+                (**self).label_census()
             }
         }
     )*};

@@ -8,8 +8,8 @@ const SHAPE: [usize; 4] = [1, 1, 2, 3];
 #[test]
 fn an_unknown_extension_lists_the_known() {
     let text = |path: &str| open_source::<f32>(path).map(drop).unwrap_err().to_string();
-    assert_eq!(text("x.tiff"), "`x.tiff`: unknown extension `tiff`, known are npy, png, jpg, jpeg");
-    assert_eq!(text("x"), "`x`: unknown extension ``, known are npy, png, jpg, jpeg");
+    assert_eq!(text("x.tiff"), "`x.tiff`: unknown extension `tiff`, known are npy, png, jpg, jpeg, raw, bin");
+    assert_eq!(text("x"), "`x`: unknown extension ``, known are npy, png, jpg, jpeg, raw, bin");
     assert_eq!(text("x.raw"), "`x.raw`: a raw file needs its shape and element type");
     let text = |path: &str| create_sink::<f32>(path, SHAPE).map(drop).unwrap_err().to_string();
     assert_eq!(text("y.jpg"), "`y.jpg`: unknown extension `jpg`, known are npy, raw, bin, png");

@@ -9,5 +9,7 @@ mod memory;
 mod npy;
 mod optim;
 mod pictures;
+mod resident;
 mod weights;
+mod weights_files;
 mod windows;

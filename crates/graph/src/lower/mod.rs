@@ -70,6 +70,7 @@ impl<'a> Lowering<'a> {
         let specs = crate::params(graph);
         let program = Program {
             params: specs.iter().map(|spec| spec.shape.iter().product()).collect(),
+            ignore_index: objective.ignore_index,
             ..Program::default()
         };
         let mut reads = vec![0; graph.values()];

@@ -38,6 +38,10 @@ impl<T> ParamTensor<T> {
         tensor.check_length().map(|()| tensor)
     }
 
+    fn name_and_shape(&self) -> (&str, &[usize]) {
+        (&self.name, &self.shape)
+    }
+
     fn check_length(&self) -> Result<(), GraphError> {
         let expected = self.shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent));
         if expected == Some(self.data.len()) {
@@ -92,29 +96,11 @@ impl<T: Element> Parameters<T> {
     /// # Ok::<(), tiled_graph::GraphError>(())
     /// ```
     pub fn new(specs: &[ParamSpec], tensors: Vec<ParamTensor<T>>) -> Result<Self, GraphError> {
-        let mut slots: Vec<Option<ParamTensor<T>>> = specs.iter().map(|_| None).collect();
-        let places: HashMap<&str, usize> =
-            specs.iter().enumerate().map(|(place, spec)| (spec.name.as_str(), place)).collect();
-        for tensor in tensors {
-            let Some(&position) = places.get(tensor.name.as_str()) else {
-                let nearest = nearest(&tensor.name, specs.iter().map(|spec| spec.name.as_str()));
-                return Err(GraphError::UnknownParameter { name: tensor.name, got: tensor.shape, nearest });
-            };
-            if slots[position].is_some() {
-                return Err(GraphError::DuplicateParameter { name: tensor.name });
-            }
-            check_shape(&specs[position], &tensor)?;
-            tensor.check_length()?;
-            slots[position] = Some(tensor);
-        }
-        let filled = slots.into_iter().zip(specs).map(|(slot, spec)| {
-            slot.ok_or_else(|| GraphError::MissingParameter {
-                place: spec.place.clone(),
-                name: spec.name.clone(),
-                expected: spec.shape.clone(),
-            })
-        });
-        Ok(Self::of_tensors(filled.collect::<Result<_, _>>()?))
+        let places = match_params(specs, tensors.iter().map(ParamTensor::name_and_shape))?;
+        tensors.iter().try_for_each(ParamTensor::check_length)?;
+        let mut given: Vec<Option<ParamTensor<T>>> = tensors.into_iter().map(Some).collect();
+        let sorted = places.into_iter().filter_map(|place| given[place].take());
+        Ok(Self::of_tensors(sorted.collect()))
     }
 
     fn of_tensors(tensors: Vec<ParamTensor<T>>) -> Self {
@@ -184,14 +170,15 @@ impl<T: Element> Parameters<T> {
     pub fn check(&self, specs: &[ParamSpec]) -> Result<(), GraphError> {
         for (tensor, spec) in self.tensors.iter().zip(specs) {
             if tensor.name != spec.name {
-                return Self::new(specs, self.tensors.clone()).map(drop);
+                return self.match_all(specs);
             }
-            check_shape(spec, tensor)?;
+            check_shape(spec, &tensor.shape)?;
         }
-        if self.tensors.len() == specs.len() {
-            return Ok(());
-        }
-        Self::new(specs, self.tensors.clone()).map(drop)
+        if self.tensors.len() == specs.len() { Ok(()) } else { self.match_all(specs) }
+    }
+
+    fn match_all(&self, specs: &[ParamSpec]) -> Result<(), GraphError> {
+        match_params(specs, self.tensors.iter().map(ParamTensor::name_and_shape)).map(drop)
     }
 
     fn filled(specs: &[ParamSpec], values: impl Fn(&ParamSpec) -> Vec<T>) -> Self {
@@ -227,8 +214,49 @@ pub fn initialise<T: Element>(specs: &[ParamSpec], seed: u64) -> Parameters<T> {
     })
 }
 
-fn check_shape<T>(spec: &ParamSpec, tensor: &ParamTensor<T>) -> Result<(), GraphError> {
-    let (expected, got) = (&spec.shape, &tensor.shape);
+/// Where the tensor of each parameter stands among tensors of these names and shapes, given in any order: what
+/// [`Parameters::new`] checks, without the elements.
+///
+/// # Errors
+/// As [`Parameters::new`].
+///
+/// ```
+/// use tiled_graph::{Graph, match_params, params};
+/// let specs = params(&Graph::builtin("seed-001").expect("it is built in"));
+/// let given = [("conv2.weight", &[1, 1, 3, 3][..]), ("conv1.weight", &[1, 1, 3, 3])];
+/// assert_eq!(match_params(&specs, given)?, [1, 0]);
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
+pub fn match_params<'t>(
+    specs: &[ParamSpec],
+    tensors: impl IntoIterator<Item = (&'t str, &'t [usize])>,
+) -> Result<Vec<usize>, GraphError> {
+    let wanted: HashMap<&str, usize> =
+        specs.iter().enumerate().map(|(position, spec)| (spec.name.as_str(), position)).collect();
+    let mut places: Vec<Option<usize>> = vec![None; specs.len()];
+    for (place, (name, shape)) in tensors.into_iter().enumerate() {
+        let Some(position) = wanted.get(name) else {
+            let nearest = nearest(name, specs.iter().map(|spec| spec.name.as_str()));
+            return Err(GraphError::UnknownParameter { name: name.to_owned(), got: shape.to_vec(), nearest });
+        };
+        if places[*position].is_some() {
+            return Err(GraphError::DuplicateParameter { name: name.to_owned() });
+        }
+        check_shape(&specs[*position], shape)?;
+        places[*position] = Some(place);
+    }
+    let filled = places.into_iter().zip(specs).map(|(place, spec)| {
+        place.ok_or_else(|| GraphError::MissingParameter {
+            place: spec.place.clone(),
+            name: spec.name.clone(),
+            expected: spec.shape.clone(),
+        })
+    });
+    filled.collect()
+}
+
+fn check_shape(spec: &ParamSpec, got: &[usize]) -> Result<(), GraphError> {
+    let expected = &spec.shape;
     if expected == got {
         return Ok(());
     }
@@ -236,7 +264,7 @@ fn check_shape<T>(spec: &ParamSpec, tensor: &ParamTensor<T>) -> Result<(), Graph
     if let Some((wants, has)) = input_channels(spec, got) {
         return Err(GraphError::Channels { place, what: "weight", expected: wants, got: has });
     }
-    let (name, expected, got) = (spec.name.as_str().into(), expected.clone(), got.clone());
+    let (name, expected, got) = (spec.name.as_str().into(), expected.clone(), got.to_vec());
     Err(GraphError::ParameterShape { place, name, expected, got })
 }
 

@@ -3,6 +3,7 @@
 use tiled_geometry::GeometryError;
 use tiled_tensor::LayoutError;
 
+use super::BudgetSource;
 use crate::GraphError;
 
 /// An objective, a tiling or a budget that does not fit a network.
@@ -33,6 +34,19 @@ pub enum PlanError {
     BudgetTooSmall {
         /// The budget, in bytes.
         budget: u64,
+        /// The smallest budget for which there is a plan, in bytes.
+        smallest: u64,
+    },
+    /// No plan fits the memory that can be had, where the caller sets no budget.
+    #[error(
+        "the run needs at least {smallest} bytes of memory, {available} bytes can be had now ({})",
+        limited_by.name()
+    )]
+    MemoryTooSmall {
+        /// What can be had, in bytes.
+        available: u64,
+        /// What limits it.
+        limited_by: BudgetSource,
         /// The smallest budget for which there is a plan, in bytes.
         smallest: u64,
     },

@@ -14,7 +14,7 @@ use super::build::{Prepared, TRANSFER_BYTES};
 use super::cost;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::slots::Spans;
-use super::{Memory, Plan, PlanError, PlanOptions, SweepPlan};
+use super::{Budget, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::parts::Parts;
 use crate::program::Rate;
 use crate::schedule::repeat::{Stop, Walk, Walker};
@@ -223,6 +223,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             blocks: prepared.lowered.blocks.clone(),
             dtype: T::DTYPE,
             memory: numbers.memory,
+            budget: Budget::UNLIMITED, // the planner says
             flops,
             redundant_flops: flops - kept.untiled_flops,
             predicted_seconds: numbers.seconds,

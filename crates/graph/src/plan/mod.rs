@@ -1,5 +1,6 @@
 //! A plan: what a run will do and what memory it will take, before it runs.
 
+mod budget;
 mod build;
 mod cost;
 mod error;
@@ -12,6 +13,7 @@ mod planner;
 mod search;
 mod slots;
 
+pub use budget::{Budget, BudgetSource, UNLIMITED};
 pub use error::PlanError;
 pub use memory::Memory;
 pub use options::{Hold, PlanOptions, Tiling};
@@ -47,6 +49,8 @@ pub struct Plan {
     pub dtype: DType,
     /// The memory of the run.
     pub memory: Memory,
+    /// The memory that it was to fit in.
+    pub budget: Budget,
     /// The arithmetic of the run, in floating-point operations.
     pub flops: f64,
     /// The part of it that an untiled run, which keeps every value, does not do.

@@ -29,10 +29,11 @@ pub enum Tiling {
     Grid([i64; 2]),
 }
 
-/// What a caller may ask of a plan. The default asks for the fastest one.
+/// What a caller may ask of a plan. The default asks for the fastest one that the memory of the machine holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOptions {
-    /// The most bytes that the run may hold.
+    /// The most bytes that the run may hold: by default what can be had when the plan is made ([`Budget::available`](crate::Budget::available)), and any number
+    /// with [`UNLIMITED`](crate::UNLIMITED).
     pub memory_bytes: Option<u64>,
     /// The tiles.
     pub tiling: Tiling,

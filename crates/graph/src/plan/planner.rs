@@ -11,7 +11,7 @@ use super::build::Lowered;
 use super::fuse::fuse;
 use super::lanes::cores;
 use super::search::{Choice, Search};
-use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
+use super::{Budget, Hold, Plan, PlanError, PlanOptions, Tiling};
 use crate::program::{NodeId, NodeKind, Program};
 use crate::sweep::shared_between_sweeps;
 use crate::{Graph, Objective, Op, Shapes, ValueId, lower};
@@ -48,8 +48,8 @@ impl<'a, T: Element> Planner<'a, T> {
     /// takes half the memory.
     ///
     /// # Errors
-    /// Where the objective does not fit the network, or no plan fits the budget: then the smallest budget that
-    /// would do is named.
+    /// Where the objective does not fit the network, or no plan fits the budget, or the memory that can be had where there is
+    /// none: then the smallest budget that would do is named.
     pub fn plan(&self, options: &PlanOptions) -> Result<Plan, PlanError> {
         self.plan_unless(options, &|| false)
     }
@@ -60,6 +60,23 @@ impl<'a, T: Element> Planner<'a, T> {
     /// As [`Planner::plan`], and [`PlanError::Cancelled`].
     pub fn plan_unless(
         &self,
+        options: &PlanOptions,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Plan, PlanError> {
+        let budget = options.budget();
+        let options = PlanOptions { memory_bytes: budget.limit(), ..options.clone() };
+        match self.plan_within(budget, &options, is_cancelled) {
+            Err(PlanError::BudgetTooSmall { budget: available, smallest }) if budget.is_default() => {
+                Err(PlanError::MemoryTooSmall { available, limited_by: budget.source, smallest })
+            }
+            planned => planned.map(|plan| Plan { budget, ..plan }),
+        }
+    }
+
+    /// The plan for a budget, which stands in the options too; none there means any.
+    fn plan_within(
+        &self,
+        budget: Budget,
         options: &PlanOptions,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Plan, PlanError> {
@@ -95,7 +112,8 @@ impl<'a, T: Element> Planner<'a, T> {
                     break; // keeping less computes more
                 }
             }
-            if search.is_comfortable() {
+            // the fastest plan is asked for where nobody sets a budget: segments only where nothing else fits
+            if search.is_comfortable() || (budget.is_default() && search.has_plan()) {
                 break;
             }
         }

@@ -54,7 +54,10 @@ fn classes<T: Element>(draw: &mut Draw, output: [usize; 4], target_channels: usi
     let shape = [batch, target_channels, height, width];
     let whole = |class: usize| f64::from(u32::try_from(class).unwrap_or(u32::MAX));
     if target_channels == 1 {
-        return filled(shape, |_| if draw.chance(10) { -1.0 } else { whole(draw.below(channels)) });
+        // the first pixel counts, or there might be no loss
+        return filled(shape, |place| {
+            if draw.chance(10) && place != [0; 4] { -1.0 } else { whole(draw.below(channels)) }
+        });
     }
     filled(shape, |_| 2.0 * draw.uniform() / whole(channels))
 }

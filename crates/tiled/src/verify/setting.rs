@@ -24,6 +24,8 @@ pub(super) fn objective(draw: &mut Draw, network: &Network) -> Objective {
         grad_inputs: loss.is_some() && draw.chance(80),
         grad_params: loss.is_some() && draw.chance(85),
         seed: draw.seed(),
+        // of class numbers, some are this one
+        ignore_index: (loss == Some(Loss::CrossEntropy { target_channels: 1 })).then_some(IGNORED),
     };
     let is_trained = params(&network.graph).iter().any(|spec| spec.kind.is_trained());
     if loss.is_some() && !(objective.grad_params && is_trained) {
@@ -31,6 +33,9 @@ pub(super) fn objective(draw: &mut Draw, network: &Network) -> Objective {
     }
     objective
 }
+
+/// The class number that is ignored.
+pub(super) const IGNORED: i64 = -1;
 
 /// Options before a budget is known.
 #[derive(Clone, Debug)]

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 use tiled::cpu::CpuBackend;
 use tiled::exec::{Executor, Io, MemorySink, MemorySource, Sink, Source, peak_rss_bytes};
 use tiled::graph::{
-    Hold, Objective, Parameters, Plan, PlanOptions, Planner, Rng, Shapes, infer, initialise, params,
+    Hold, Objective, Parameters, Plan, PlanOptions, Planner, Rng, Shapes, UNLIMITED, infer, initialise,
+    params,
 };
 use tiled::kernel::Backend;
 use tiled::tensor::Tensor;
@@ -83,7 +84,7 @@ impl<'a> Bench<'a> {
         let mut parameters = initialise::<f32>(&params(&workload.graph), 1);
         let plan = |hold, memory_bytes| self.plan(workload, &shapes, hold, memory_bytes);
         let mut ways = vec![self.way(plan(Hold::Auto, self.args.memory)?)?];
-        let untiled = plan(Hold::Materialise, None)?;
+        let untiled = plan(Hold::Materialise, Some(UNLIMITED))?;
         if untiled.peak_bytes() <= self.args.untiled_limit {
             ways.push(self.way(untiled)?);
         }

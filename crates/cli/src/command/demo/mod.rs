@@ -17,8 +17,8 @@ use tiled::exec::{
     Executor, FnSink, Io, Sgd, SgdOptions, Sink, Source, Trainer, open_source, peak_rss_bytes, reset_peak_rss,
 };
 use tiled::graph::{
-    Graph, Hold, Loss, Objective, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw, initialise,
-    params,
+    Graph, Hold, Loss, Objective, Parameters, Plan, PlanOptions, Planner, Shapes, UNLIMITED, infer_nchw,
+    initialise, params,
 };
 use tiled::kernel::Backend;
 
@@ -91,7 +91,8 @@ impl Demo<'_> {
 
     /// What the untiled run of an objective would hold.
     fn untiled_bytes(&self, shapes: &Shapes, objective: &Objective, resident: u64) -> Result<u64, CliError> {
-        let options = PlanOptions { hold: Hold::Materialise, memory_bytes: None, ..self.options(resident) };
+        let options =
+            PlanOptions { hold: Hold::Materialise, memory_bytes: Some(UNLIMITED), ..self.options(resident) };
         Ok(self.planner(shapes, objective).plan(&options)?.peak_bytes())
     }
 
@@ -171,6 +172,7 @@ fn json_report(
         plan_peak_bytes: forward.figures.plan_peak_bytes.max(training.figures.plan_peak_bytes),
         flops: forward.figures.flops + training.figures.flops,
         redundant_flops: forward.figures.redundant_flops + training.figures.redundant_flops,
+        budget: training.figures.budget,
     };
     let mut object = both.json();
     // the comparison after them holds an untiled run

@@ -1,0 +1,192 @@
+//! Tensors by the names of their files.
+
+use std::fmt;
+use std::path::Path;
+
+use tiled_tensor::Element;
+
+use super::{ElementType, FileSink, FileSource};
+use crate::picture::{PictureSink, PictureSource};
+use crate::{IoError, Numbers, Sink, Source};
+
+/// The memory that [`open_source`] lets a picture take, decoded: 1 GiB.
+pub const PICTURE_LIMIT_BYTES: u64 = 1 << 30;
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceOptions {
+    /// What integers stand for.
+    pub numbers: Numbers,
+    /// The memory that a picture may take, with what decoding it takes.
+    pub limit_bytes: u64,
+    /// What a raw file holds, which it does not say itself.
+    pub raw: Option<RawFormat>,
+}
+
+impl Default for SourceOptions {
+    fn default() -> Self {
+        Self { numbers: Numbers::Scaled, limit_bytes: PICTURE_LIMIT_BYTES, raw: None }
+    }
+}
+
+/// What a raw file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawFormat {
+    /// The shape, NCHW.
+    pub shape: [usize; 4],
+    /// The type of the elements.
+    pub element: ElementType,
+}
+
+/// What a file holds, as its header says.
+///
+/// ```
+/// use tiled_exec::{ElementType, SourceFacts};
+///
+/// let facts = SourceFacts {
+///     shape: [1, 3, 2700, 5400],
+///     element: ElementType::U8,
+///     is_scaled: true,
+///     resident_bytes: 43_740_000,
+///     opening_bytes: 43_740_000,
+/// };
+/// assert_eq!(facts.to_string(), "3×2700×5400, u8 scaled to 0…1");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceFacts {
+    /// The shape, NCHW.
+    pub shape: [usize; 4],
+    /// The type of the elements.
+    pub element: ElementType,
+    /// Whether its integers become 0 to 1.
+    pub is_scaled: bool,
+    /// The bytes that the source keeps as long as it lives: a decoded picture.
+    pub resident_bytes: u64,
+    /// The most bytes that are held while it is opened, those that it keeps included.
+    pub opening_bytes: u64,
+}
+
+impl fmt::Display for SourceFacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let batch = usize::from(self.shape[0] == 1);
+        let shape: Vec<String> = self.shape[batch..].iter().map(usize::to_string).collect();
+        write!(f, "{}, {}", shape.join("×"), self.element.name())?;
+        if self.is_scaled { f.write_str(" scaled to 0…1") } else { Ok(()) }
+    }
+}
+
+/// Opens the tensor in a file by its extension: `.npy`, `.png`, `.jpg`, `.jpeg`.
+///
+/// # Errors
+/// Where the extension is another, and where the file cannot be read; a truncated file is found here.
+pub fn open_source<T: Element>(path: impl AsRef<Path>) -> Result<Box<dyn Source<T>>, IoError> {
+    open_source_with(path, &SourceOptions::default())
+}
+
+/// Opens the tensor in a file as [`open_source`] does, where a picture may take `limit_bytes` of memory.
+///
+/// # Errors
+/// As [`open_source`].
+pub fn open_source_within<T: Element>(
+    path: impl AsRef<Path>,
+    limit_bytes: u64,
+) -> Result<Box<dyn Source<T>>, IoError> {
+    open_source_with(path, &SourceOptions { limit_bytes, ..SourceOptions::default() })
+}
+
+/// Opens the tensor in a file by its extension: `.npy`, `.png`, `.jpg`, `.jpeg`, and with [`SourceOptions::raw`] `.raw`
+/// and `.bin`.
+///
+/// # Errors
+/// As [`open_source`], and where a raw file is not as long as its shape says.
+pub fn open_source_with<T: Element>(
+    path: impl AsRef<Path>,
+    options: &SourceOptions,
+) -> Result<Box<dyn Source<T>>, IoError> {
+    let path = path.as_ref();
+    match Format::of(path)? {
+        Format::Picture => {
+            Ok(Box::new(PictureSource::open_with(path, options.numbers, options.limit_bytes)?))
+        }
+        Format::Npy | Format::Raw => Ok(Box::new(open_file(path, options)?)),
+    }
+}
+
+/// What [`open_source_with`] would open, from the header alone: no picture is decoded, and one over the limit is an
+/// error here already.
+///
+/// # Errors
+/// As [`open_source_with`], but for what only decoding a picture tells.
+pub fn inspect_source(path: impl AsRef<Path>, options: &SourceOptions) -> Result<SourceFacts, IoError> {
+    let path = path.as_ref();
+    match Format::of(path)? {
+        Format::Picture => PictureSource::inspect(path, options.numbers, options.limit_bytes),
+        Format::Npy | Format::Raw => {
+            let source = open_file(path, options)?;
+            let element = source.element();
+            Ok(SourceFacts {
+                shape: Source::<f32>::shape(&source),
+                element,
+                is_scaled: element.is_scaled(options.numbers),
+                resident_bytes: 0,
+                opening_bytes: 0,
+            })
+        }
+    }
+}
+
+/// Creates the file of a tensor by its extension: `.npy`, `.raw` and `.bin` (elements alone), `.png`.
+///
+/// Elements are stored as `T`. The file stands under `path` only after [`Sink::finish`].
+///
+/// # Errors
+/// Where the extension is another, the shape does not fit the format, the file cannot be made, or the disk is
+/// too small.
+pub fn create_sink<T: Element>(
+    path: impl AsRef<Path>,
+    shape: [usize; 4],
+) -> Result<Box<dyn Sink<T>>, IoError> {
+    let path = path.as_ref();
+    match extension(path).as_str() {
+        "npy" => Ok(Box::new(FileSink::create_npy(path, shape, T::DTYPE)?)),
+        "raw" | "bin" => Ok(Box::new(FileSink::create_raw(path, shape, T::DTYPE)?)),
+        "png" => Ok(Box::new(PictureSink::create(path, shape)?)),
+        _ => Err(unknown(path, "npy, raw, bin, png")),
+    }
+}
+
+/// How the files are read that sources come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Npy,
+    Raw,
+    Picture,
+}
+
+impl Format {
+    fn of(path: &Path) -> Result<Self, IoError> {
+        match extension(path).as_str() {
+            "npy" => Ok(Self::Npy),
+            "png" | "jpg" | "jpeg" => Ok(Self::Picture),
+            "raw" | "bin" => Ok(Self::Raw),
+            _ => Err(unknown(path, "npy, png, jpg, jpeg, raw, bin")),
+        }
+    }
+}
+
+fn open_file(path: &Path, options: &SourceOptions) -> Result<FileSource, IoError> {
+    let source = match (Format::of(path)?, options.raw) {
+        (Format::Raw, Some(raw)) => FileSource::open_raw(path, raw.shape, raw.element)?,
+        (Format::Raw, None) => return Err(IoError::ShapeUnknown { path: path.to_path_buf() }),
+        _ => FileSource::open_npy(path)?,
+    };
+    Ok(source.with_numbers(options.numbers))
+}
+
+fn extension(path: &Path) -> String {
+    path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
+}
+
+fn unknown(path: &Path, expected: &'static str) -> IoError {
+    IoError::Extension { path: path.to_path_buf(), expected, got: extension(path) }
+}
