@@ -8,7 +8,7 @@ use tiled::cpu::IsaError;
 use tiled::exec::{ExecError, IoError, OptimError};
 use tiled::geometry::GeometryError;
 use tiled::graph::{GraphError, PlanError};
-use tiled::tensor::LayoutError;
+use tiled::tensor::{LayoutError, OutOfMemory};
 
 /// What a call came to. Numbers are never reused; treat one that you do not know as a failure.
 pub type tiled_status = i32;
@@ -91,6 +91,12 @@ impl From<GeometryError> for Failure {
     }
 }
 
+impl From<OutOfMemory> for Failure {
+    fn from(error: OutOfMemory) -> Self {
+        Self::of(TILED_STATUS_OUT_OF_MEMORY, &error)
+    }
+}
+
 impl From<LayoutError> for Failure {
     fn from(error: LayoutError) -> Self {
         Self::of(TILED_STATUS_OUT_OF_RANGE, &error)
@@ -109,20 +115,29 @@ impl From<IsaError> for Failure {
 
 impl From<OptimError> for Failure {
     fn from(error: OptimError) -> Self {
-        Self::of(TILED_STATUS_INVALID_ARGUMENT, &error)
+        let status = match &error {
+            OptimError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
+            _ => TILED_STATUS_INVALID_ARGUMENT,
+        };
+        Self::of(status, &error)
     }
 }
 
 impl From<GraphError> for Failure {
     fn from(error: GraphError) -> Self {
-        Self::of(TILED_STATUS_NETWORK, &error)
+        let status = match &error {
+            GraphError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
+            _ => TILED_STATUS_NETWORK,
+        };
+        Self::of(status, &error)
     }
 }
 
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
-        let status = match &error {
-            PlanError::Graph(_) => TILED_STATUS_NETWORK,
+        let status = match error {
+            PlanError::Graph(error) => return error.into(),
+            PlanError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
             PlanError::BudgetTooSmall { .. } => TILED_STATUS_BUDGET,
             PlanError::TargetChannels { .. } => TILED_STATUS_SHAPE,
             _ => TILED_STATUS_OUT_OF_RANGE,
@@ -135,6 +150,7 @@ impl From<IoError> for Failure {
     fn from(error: IoError) -> Self {
         let status = match &error {
             IoError::Function { .. } => TILED_STATUS_CALLBACK,
+            IoError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
             IoError::Overflow { .. } => TILED_STATUS_OUT_OF_RANGE,
             IoError::Elements { .. } | IoError::Window { .. } => TILED_STATUS_SHAPE,
             IoError::Overlap { .. } => TILED_STATUS_INVALID_ARGUMENT,
@@ -153,7 +169,7 @@ impl From<ExecError> for Failure {
             ExecError::Optim(error) => return error.into(),
             ExecError::Layout(error) => return error.into(),
             ExecError::DType { .. } => TILED_STATUS_DTYPE,
-            ExecError::Threads { .. } => TILED_STATUS_OUT_OF_MEMORY,
+            ExecError::Threads { .. } | ExecError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
             ExecError::Parameters { .. } | ExecError::Missing { .. } | ExecError::Shape { .. } => {
                 TILED_STATUS_SHAPE
             }

@@ -2,8 +2,8 @@
 
 use std::num::NonZero;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -258,10 +258,12 @@ impl<'b, T: Element> Executor<'b, T> {
         for _ in 0..plan.lanes {
             partials.push(lane_partials(&plan, backend)?);
         }
-        let mut gradients = collected(program.params.iter().map(|_| None)).map_err(refused("the gradients"))?;
+        let mut gradients =
+            collected(program.params.iter().map(|_| None)).map_err(refused("the gradients"))?;
         for param in &program.param_grads {
             let gradient = zeros(program.params[*param]);
-            gradients[*param] = Some(gradient.map_err(refused(format!("the gradient of parameter {param}")))?);
+            gradients[*param] =
+                Some(gradient.map_err(refused(format!("the gradient of parameter {param}")))?);
         }
         let mut derived = with_room(program.derived.len()).map_err(refused("the derived vectors"))?;
         for len in &program.derived {
@@ -383,7 +385,8 @@ impl<'b, T: Element> Executor<'b, T> {
                 derived: &self.derived,
                 stores: &self.stores,
                 io,
-                in_place: InPlace::new(plan, sweep, self.backend, io).map_err(refused("the places of a sweep"))?,
+                in_place: InPlace::new(plan, sweep, self.backend, io)
+                    .map_err(refused("the places of a sweep"))?,
                 step: &|| {
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     progress.step(done, total, "steps");

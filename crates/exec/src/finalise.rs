@@ -109,10 +109,7 @@ impl<T: Element> State<'_, T> {
         let (sums, squares) = sums.split_at(sums.len() / 2);
         let mean = collected(sums.iter().map(|sum| sum / count))?;
         let variance = collected(
-            squares
-                .iter()
-                .zip(&mean)
-                .map(|(square, mean)| (-mean).mul_add(*mean, square / count).max(0.0)),
+            squares.iter().zip(&mean).map(|(square, mean)| (-mean).mul_add(*mean, square / count).max(0.0)),
         )?;
         self.normalise(norm, &mean, &variance)?;
         let unbiased = collected(variance.iter().map(|value| value * count / (count - 1.0).max(1.0)))?;

@@ -33,7 +33,8 @@ impl<T: Element> Stores<T> {
     /// The stores of a plan, those in files in the folder `scratch`.
     pub(crate) fn new(plan: &Plan, scratch: &Path) -> Result<Self, ExecError> {
         let program = &plan.program;
-        let mut tensors = with_room(program.stores.len()).map_err(refused("the values kept between sweeps"))?;
+        let mut tensors =
+            with_room(program.stores.len()).map_err(refused("the values kept between sweeps"))?;
         for place in 0..program.stores.len() {
             tensors.push(Self::store(plan, place, scratch)?);
         }

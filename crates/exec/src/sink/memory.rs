@@ -40,13 +40,12 @@ impl<T: Element> MemorySink<T> {
     pub fn new(shape: [usize; 4]) -> Result<Self, IoError> {
         let written = Written::new(NAME, shape)?;
         let places = Places::contiguous(shape)?;
-        let tensor =
-            Tensor::zeros(shape).map_err(|error| match error {
-                TensorError::OutOfMemory(OutOfMemory { bytes }) => {
-                    IoError::OutOfMemory { path: NAME.into(), bytes }
-                }
-                _ => IoError::Overflow { path: NAME.into(), got: shape.to_vec() },
-            })?;
+        let tensor = Tensor::zeros(shape).map_err(|error| match error {
+            TensorError::OutOfMemory(OutOfMemory { bytes }) => {
+                IoError::OutOfMemory { path: NAME.into(), bytes }
+            }
+            _ => IoError::Overflow { path: NAME.into(), got: shape.to_vec() },
+        })?;
         Ok(Self { written, places, tensor: tensor.into() })
     }
 

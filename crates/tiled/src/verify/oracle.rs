@@ -111,8 +111,9 @@ impl<T: Element> Backend<T> for Shadowed {
         if let Reduction::ConvWeight(conv) = reduction {
             let [got, expected]: [Vec<T>; 2] =
                 [&self.backend as &dyn Backend<T>, &Reference].map(|backend| {
-                    let mut partial =
-                        backend.partial(reduction, 0, 0).unwrap_or_else(|error| panic!("the oracle: {error}"));
+                    let mut partial = backend
+                        .partial(reduction, 0, 0)
+                        .unwrap_or_else(|error| panic!("the oracle: {error}"));
                     backend.reduce(reduction, params, inputs, share, &mut partial);
                     let mut weights = vec![T::ZERO; conv.weight_len()];
                     match &partial {
