@@ -137,7 +137,6 @@ impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         let status = match error {
             PlanError::Graph(error) => return error.into(),
-            PlanError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
             PlanError::BudgetTooSmall { .. } => TILED_STATUS_BUDGET,
             PlanError::TargetChannels { .. } => TILED_STATUS_SHAPE,
             _ => TILED_STATUS_OUT_OF_RANGE,

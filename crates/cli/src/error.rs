@@ -90,10 +90,7 @@ impl CliError {
     /// Whether the system did not give memory.
     fn is_refused_memory(&self) -> bool {
         let of_graph = |error: &GraphError| matches!(error, GraphError::OutOfMemory { .. });
-        let of_plan = |error: &PlanError| match error {
-            PlanError::Graph(error) => of_graph(error),
-            error => matches!(error, PlanError::OutOfMemory { .. }),
-        };
+        let of_plan = |error: &PlanError| matches!(error, PlanError::Graph(error) if of_graph(error));
         let of_io = |error: &IoError| matches!(error, IoError::OutOfMemory { .. });
         let of_optim = |error: &OptimError| matches!(error, OptimError::OutOfMemory { .. });
         match self {

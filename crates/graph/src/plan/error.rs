@@ -36,14 +36,6 @@ pub enum PlanError {
         /// The smallest budget for which there is a plan, in bytes.
         smallest: u64,
     },
-    /// Memory is refused.
-    #[error("{what}: {bytes} bytes could not be had")]
-    OutOfMemory {
-        /// What it was for.
-        what: &'static str,
-        /// The bytes that were asked for.
-        bytes: u64,
-    },
     /// Sizes that leave 64 bits.
     #[error("the run would need more than 2^63 bytes")]
     TooLarge,
