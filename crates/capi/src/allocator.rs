@@ -6,13 +6,16 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use tiled::tensor::may_refuse;
+
 use crate::guard::guard;
 use crate::pointer::{Extensible, extensible, write_extensible};
 use crate::status::{Failure, tiled_status};
 
 /// Where the library's large blocks come from: windows, stores, parameters, staging, everything of 64 KiB and more.
 ///
-/// Smaller blocks come from the system, so that a slow allocator (pinned memory, a framework's arena) is asked rarely.
+/// Smaller blocks come from the system, so that a slow allocator (pinned memory, a framework's arena) is asked rarely. The same
+/// goes for what a refusal could not be told from: see `allocate`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tiled_allocator {
@@ -21,8 +24,9 @@ pub struct tiled_allocator {
     /// Zero.
     pub reserved: u32,
     /// Gives `size` bytes at an address that is a multiple of `alignment`, a power of two, or NULL where there are
-    /// none; the call then fails with `TILED_STATUS_OUT_OF_MEMORY`. Any thread, several at once; must not call the
-    /// library.
+    /// none; the call then fails with `TILED_STATUS_OUT_OF_MEMORY`, with nothing lost and every handle as usable as
+    /// before. A large block of bookkeeping (lists of nodes, texts; not of elements) that is refused comes from the
+    /// system, and the call goes on. Any thread, several at once; must not call the library.
     pub allocate:
         Option<unsafe extern "C" fn(user: *mut c_void, size: usize, alignment: usize) -> *mut c_void>,
     /// Takes a block back, with the size and alignment that it was asked for. Any thread, several at once.
@@ -137,14 +141,20 @@ unsafe impl GlobalAlloc for Blocks {
             return unsafe { System.alloc(layout) };
         }
         let Some((whole, offset)) = with_header(layout) else { return null_mut() };
-        let from: Header = CURRENT.load(Ordering::Acquire);
+        let mut from: Header = CURRENT.load(Ordering::Acquire);
         // SAFETY: `from` is NULL or a struct that is never freed; sizes are not zero
-        let block = unsafe {
+        let mut block = unsafe {
             match from.as_ref().and_then(|from| Some((from.allocate?, from.user))) {
                 Some((allocate, user)) => allocate(user, whole.size(), whole.align()).cast::<u8>(),
                 None => System.alloc(whole),
             }
         };
+        if block.is_null() && !from.is_null() && !may_refuse() {
+            // whoever asks would end the process
+            from = null_mut();
+            // SAFETY: sizes are not zero
+            block = unsafe { System.alloc(whole) };
+        }
         if block.is_null() {
             return block;
         }

@@ -3,8 +3,9 @@
 use std::ffi::c_char;
 use std::sync::OnceLock;
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPool;
 use tiled::cpu::{CpuBackend, Isa};
+use tiled::exec::Pool;
 use tiled::kernel::{Backend, Reference};
 use tiled::tensor::Element;
 
@@ -145,7 +146,7 @@ pub extern "C" fn tiled_engine_free(engine: *mut tiled_engine) -> tiled_status {
 #[derive(Debug)]
 pub struct Engine {
     choice: Choice,
-    pool: ThreadPool,
+    pool: Pool,
     single: Workspace<f32>,
     double: Workspace<f64>,
 }
@@ -171,13 +172,9 @@ impl Engine {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads as usize,
         };
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|index| format!("tiled-{index}"))
-            .build()
-            .map_err(|error| {
-                Failure::new(TILED_STATUS_OUT_OF_MEMORY, format!("cannot start threads: {error}"))
-            })?;
+        let pool = Pool::new(threads).map_err(|error| {
+            Failure::new(TILED_STATUS_OUT_OF_MEMORY, format!("cannot start threads: {error}"))
+        })?;
         Ok(Self { choice, pool, single: Workspace::default(), double: Workspace::default() })
     }
 
@@ -215,7 +212,7 @@ macro_rules! real {
                 }
             }
             fn workspace(engine: &mut Engine) -> (&ThreadPool, &mut Workspace<Self>) {
-                (&engine.pool, &mut engine.$field)
+                (&*engine.pool, &mut engine.$field)
             }
         }
     };

@@ -1,6 +1,7 @@
 //! Executors: run a plan, any number of times.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use tiled::exec::{Executor, RunReport};
 use tiled::graph::{Parameters, Plan};
@@ -11,7 +12,6 @@ use crate::guard::guard;
 use crate::handle::{self, Opaque};
 use crate::io::{Tensors, tiled_io};
 use crate::log;
-use crate::operator::require_memory;
 use crate::plan::tiled_plan;
 use crate::pointer::{Extensible, Output, check_size, write_extensible};
 use crate::status::{
@@ -80,13 +80,12 @@ pub unsafe extern "C" fn tiled_executor_new(
 
 /// An executor of either element type for a plan.
 pub(crate) fn make(engine: *const tiled_engine, plan: *const tiled_plan) -> Fallible<AnyExecutor> {
-    let plan: Plan = handle::shared(plan, "plan", |planned| {
+    let plan: Arc<Plan> = handle::shared(plan, "plan", |planned| {
         handle::shared(engine, "engine", |engine| planned.require_backend(engine))?;
-        Ok(planned.plan.clone())
+        Ok(Arc::clone(&planned.plan))
     })?;
     // what the caller holds beside the run counts in the plan, and is not allocated
     let bytes = plan.peak_bytes().saturating_sub(plan.memory.resident_bytes);
-    require_memory(usize::try_from(bytes).unwrap_or(usize::MAX))?;
     let made = handle::shared(engine, "engine", |engine| {
         Ok(match plan.dtype {
             DType::F32 => AnyExecutor::F32(Executor::new(plan, f32::backend(engine), engine.threads())?),

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 
 use serde_json::{Map, Value, json};
 use tiled::graph::{Graph, ValueId, infer_nchw};
+use tiled::tensor::with_room;
 
 use crate::guard::guard;
 use crate::handle::{self, Opaque};
@@ -156,8 +157,7 @@ pub unsafe extern "C" fn tiled_graph_add_node(
             )
         };
         handle::exclusive(graph, "graph", |graph| {
-            let inputs: Vec<ValueId> =
-                inputs.iter().map(|input| id(graph, *input)).collect::<Fallible<_>>()?;
+            let inputs = ids(graph, inputs)?;
             let node = parse_node(graph, name, op, attributes, &inputs)?;
             value.set(number(graph.add_node(name, node, &inputs)?));
             Ok(())
@@ -218,11 +218,7 @@ pub unsafe extern "C" fn tiled_graph_set_outputs(
     guard(|| {
         // SAFETY: the caller's promise
         let outputs = unsafe { array(outputs, count, "outputs")? };
-        handle::exclusive(graph, "graph", |graph| {
-            let outputs: Vec<ValueId> =
-                outputs.iter().map(|output| id(graph, *output)).collect::<Fallible<_>>()?;
-            Ok(graph.set_outputs(&outputs)?)
-        })
+        handle::exclusive(graph, "graph", |graph| Ok(graph.set_outputs(&ids(graph, outputs)?)?))
     })
 }
 
@@ -389,8 +385,21 @@ pub(crate) unsafe fn shapes(pointer: *const i64, count: usize) -> Fallible<Vec<[
     let len = count.checked_mul(4).ok_or_else(|| Failure::range("input_shapes: too many"))?;
     // SAFETY: the caller's promise
     let numbers = unsafe { array(pointer, len, "input_shapes")? };
-    let (shapes, _) = numbers.as_chunks::<4>();
-    shapes.iter().map(|shape| sizes(*shape, "input_shapes")).collect()
+    let (numbers, _) = numbers.as_chunks::<4>();
+    let mut shapes = with_room(numbers.len())?;
+    for shape in numbers {
+        shapes.push(sizes(*shape, "input_shapes")?);
+    }
+    Ok(shapes)
+}
+
+/// The values of the network that these numbers stand for.
+fn ids(graph: &Graph, values: &[tiled_value]) -> Fallible<Vec<ValueId>> {
+    let mut ids = with_room(values.len())?;
+    for value in values {
+        ids.push(id(graph, *value)?);
+    }
+    Ok(ids)
 }
 
 /// A value of the caller as one of this network.

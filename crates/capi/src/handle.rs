@@ -10,6 +10,8 @@
 use std::any::Any;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
+use tiled::tensor::make_room;
+
 use crate::guard::{Injection, inject};
 use crate::status::{
     Failure, Fallible, TILED_STATUS_BUSY, TILED_STATUS_INVALID_HANDLE, TILED_STATUS_NULL_POINTER,
@@ -29,14 +31,10 @@ pub(crate) trait Opaque: Sized {
 /// Takes an object in and gives its handle.
 pub(crate) fn insert<H: Opaque>(object: H::Object) -> Fallible<*mut H> {
     let mut registry = write();
-    let place = registry.free.pop().unwrap_or(registry.slots.len());
-    if place > MAX_PLACE {
-        registry.free.push(place);
-        return Err(Failure::range(format!("{}: too many handles", H::NAME)));
-    }
-    if place == registry.slots.len() {
-        registry.slots.push(Slot::default());
-    }
+    let place = match registry.free.pop() {
+        Some(place) => place,
+        None => registry.add(H::NAME)?,
+    };
     let slot = &mut registry.slots[place];
     slot.object = Some(Arc::new(RwLock::new(object)));
     slot.name = H::NAME;
@@ -143,6 +141,24 @@ fn poisoned(name: &str) -> Failure {
 struct Registry {
     slots: Vec<Slot>,
     free: Vec<usize>,
+}
+
+impl Registry {
+    /// A place more, with room to note that it is free again: to free a handle takes no memory.
+    fn add(&mut self, name: &str) -> Fallible<usize> {
+        let place = self.slots.len();
+        if place > MAX_PLACE {
+            return Err(Failure::range(format!("{name}: too many handles")));
+        }
+        if place == self.slots.capacity() {
+            make_room(&mut self.slots, place.max(16))?;
+        }
+        if self.free.capacity() <= place {
+            make_room(&mut self.free, self.slots.capacity())?;
+        }
+        self.slots.push(Slot::default());
+        Ok(place)
+    }
 }
 
 #[derive(Default)]

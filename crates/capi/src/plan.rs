@@ -2,6 +2,7 @@
 
 use std::ffi::c_char;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use tiled::graph::{BudgetSource, Hold, Plan, PlanOptions, Planner, StepDetail, Tiling, infer_nchw};
 
@@ -230,7 +231,7 @@ pub unsafe extern "C" fn tiled_plan_new(
                 with_element!(dtype, T => {
                     let backend = <T as Real>::backend(engine);
                     let plan = Planner::<T>::new(graph, &shapes, &objective, backend).plan(&options)?;
-                    Ok(Planned { plan, backend: backend.name() })
+                    Ok(Planned { plan: plan.into(), backend: backend.name() })
                 })
             })
         })?;
@@ -396,7 +397,7 @@ pub unsafe extern "C" fn tiled_plan_region(
 /// A plan, and the backend whose blocks of channels and packed weights it counts on.
 #[derive(Debug)]
 pub struct Planned {
-    pub(crate) plan: Plan,
+    pub(crate) plan: Arc<Plan>,
     backend: String,
 }
 

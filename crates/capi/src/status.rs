@@ -8,7 +8,7 @@ use tiled::cpu::IsaError;
 use tiled::exec::{ExecError, IoError, OptimError};
 use tiled::geometry::GeometryError;
 use tiled::graph::{GraphError, PlanError};
-use tiled::tensor::LayoutError;
+use tiled::tensor::{LayoutError, OutOfMemory};
 
 /// What a call came to. Numbers are never reused; treat one that you do not know as a failure.
 pub type tiled_status = i32;
@@ -91,6 +91,12 @@ impl From<GeometryError> for Failure {
     }
 }
 
+impl From<OutOfMemory> for Failure {
+    fn from(error: OutOfMemory) -> Self {
+        Self::of(TILED_STATUS_OUT_OF_MEMORY, &error)
+    }
+}
+
 impl From<LayoutError> for Failure {
     fn from(error: LayoutError) -> Self {
         Self::of(TILED_STATUS_OUT_OF_RANGE, &error)
@@ -109,20 +115,28 @@ impl From<IsaError> for Failure {
 
 impl From<OptimError> for Failure {
     fn from(error: OptimError) -> Self {
-        Self::of(TILED_STATUS_INVALID_ARGUMENT, &error)
+        let status = match &error {
+            OptimError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
+            _ => TILED_STATUS_INVALID_ARGUMENT,
+        };
+        Self::of(status, &error)
     }
 }
 
 impl From<GraphError> for Failure {
     fn from(error: GraphError) -> Self {
-        Self::of(TILED_STATUS_NETWORK, &error)
+        let status = match &error {
+            GraphError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
+            _ => TILED_STATUS_NETWORK,
+        };
+        Self::of(status, &error)
     }
 }
 
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
-        let status = match &error {
-            PlanError::Graph(_) => TILED_STATUS_NETWORK,
+        let status = match error {
+            PlanError::Graph(error) => return error.into(),
             PlanError::BudgetTooSmall { .. } | PlanError::MemoryTooSmall { .. } => TILED_STATUS_BUDGET,
             PlanError::TargetChannels { .. } => TILED_STATUS_SHAPE,
             _ => TILED_STATUS_OUT_OF_RANGE,
@@ -135,6 +149,7 @@ impl From<IoError> for Failure {
     fn from(error: IoError) -> Self {
         let status = match &error {
             IoError::Function { .. } => TILED_STATUS_CALLBACK,
+            IoError::OutOfMemory { .. } | IoError::TensorMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
             IoError::Overflow { .. } | IoError::Class { .. } | IoError::AllIgnored { .. } => {
                 TILED_STATUS_OUT_OF_RANGE
             }
@@ -143,7 +158,6 @@ impl From<IoError> for Failure {
             }
             IoError::Overlap { .. } => TILED_STATUS_INVALID_ARGUMENT,
             IoError::Parameters { .. } => TILED_STATUS_NETWORK,
-            IoError::TensorMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
             _ => TILED_STATUS_IO,
         };
         Self::of(status, &error)
@@ -159,7 +173,7 @@ impl From<ExecError> for Failure {
             ExecError::Optim(error) => return error.into(),
             ExecError::Layout(error) => return error.into(),
             ExecError::DType { .. } => TILED_STATUS_DTYPE,
-            ExecError::Threads { .. } => TILED_STATUS_OUT_OF_MEMORY,
+            ExecError::Threads { .. } | ExecError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
             ExecError::Parameters { .. } | ExecError::Missing { .. } | ExecError::Shape { .. } => {
                 TILED_STATUS_SHAPE
             }

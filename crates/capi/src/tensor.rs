@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use tiled::exec::{MemorySource, SliceSink};
-use tiled::tensor::{DType, Element};
+use tiled::tensor::{DType, Element, make_room};
 
 use crate::guard::guard;
 use crate::pointer::{Extensible, array, extensible, write_extensible};
@@ -284,7 +284,7 @@ impl Memory {
         // SAFETY: as in `source`
         let data = unsafe { std::slice::from_raw_parts(self.lowest.cast_const().cast::<T>(), self.len) };
         into.clear();
-        into.reserve(self.shape.iter().product());
+        make_room(into, self.shape.iter().product())?;
         self.places(|place| into.push(data[place]));
         Ok(())
     }

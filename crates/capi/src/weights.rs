@@ -3,13 +3,12 @@
 use std::ffi::{c_char, c_void};
 
 use tiled::exec::{load_parameters, save_weights};
-use tiled::graph::{ParamSpec, Parameters, initialise, params};
+use tiled::graph::{Parameters, params};
 use tiled::tensor::{DType, Element};
 
 use crate::graph::tiled_graph;
 use crate::guard::guard;
 use crate::handle::{self, Opaque};
-use crate::operator::require_memory;
 use crate::pointer::{Output, TextOutput, array, array_mut, text};
 use crate::status::{Failure, Fallible, TILED_STATUS_NOT_FOUND, TILED_STATUS_SHAPE, tiled_status};
 use crate::tensor::with_element;
@@ -45,8 +44,8 @@ pub unsafe extern "C" fn tiled_weights_new(
         let weights = unsafe { Output::new(weights, "weights")? };
         let dtype = crate::tensor::dtype(dtype)?;
         let specs = handle::shared(graph, "graph", |graph| Ok(params(graph)))?;
-        require_room(&specs, dtype)?;
-        weights.set(handle::insert(with_element!(dtype, T => Weights::from(initialise::<T>(&specs, seed))))?);
+        let made = with_element!(dtype, T => Weights::from(Parameters::<T>::initialised(&specs, seed)?));
+        weights.set(handle::insert(made)?);
         Ok(())
     })
 }
@@ -114,7 +113,7 @@ pub unsafe extern "C" fn tiled_weights_clone(
     guard(|| {
         // SAFETY: the caller's promise
         let copy = unsafe { Output::new(copy, "copy")? };
-        copy.set(handle::insert(handle::shared(weights, "weights", |weights| Ok(weights.clone()))?)?);
+        copy.set(handle::insert(handle::shared(weights, "weights", Weights::try_clone)?)?);
         Ok(())
     })
 }
@@ -316,16 +315,8 @@ pub(crate) fn require_data(data: *const c_void) -> Fallible {
     Ok(())
 }
 
-fn require_room(specs: &[ParamSpec], dtype: DType) -> Fallible {
-    let bytes = specs.iter().try_fold(0_usize, |bytes, spec| {
-        let elements = spec.shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent))?;
-        bytes.checked_add(elements.checked_mul(dtype.size_bytes())?)
-    });
-    require_memory(bytes.unwrap_or(usize::MAX))
-}
-
 /// Parameters of either element type.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Weights {
     /// `float`.
     F32(Parameters<f32>),
@@ -351,6 +342,13 @@ impl Weights {
             Self::F32(_) => DType::F32,
             Self::F64(_) => DType::F64,
         }
+    }
+
+    fn try_clone(&self) -> Fallible<Self> {
+        Ok(match self {
+            Self::F32(values) => Self::F32(values.try_clone()?),
+            Self::F64(values) => Self::F64(values.try_clone()?),
+        })
     }
 
     fn count(&self) -> usize {

@@ -28,7 +28,8 @@ fn random_sequences_of_calls_neither_panic_nor_write_on_failure_nor_leak() {
     };
     let (seed, seconds) = (number("TILED_CALLS_SEED", 1), number("TILED_CALLS_SECONDS", 2));
     let (mut bytes, begin, mut sequences, mut calls) = (Bytes(seed), Instant::now(), 0_u64, 0);
-    while begin.elapsed() < Duration::from_secs(seconds) {
+    // some in any case, however slow a busy machine is
+    while sequences < 8 || begin.elapsed() < Duration::from_secs(seconds) {
         let sequence = bytes.sequence();
         match std::panic::catch_unwind(|| tiled_capi::oracle::calls(&sequence)) {
             Ok(made) => calls += made,

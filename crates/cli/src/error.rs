@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use tiled::exec::{ExecError, IoError, OptimError};
 use tiled::graph::{GraphError, PlanError};
+use tiled::tensor::TensorError;
 use tiled::verify::VerifyError;
 
 /// Why a subcommand failed.
@@ -56,7 +57,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Exec(#[from] ExecError),
     #[error(transparent)]
-    Layout(#[from] tiled::tensor::LayoutError),
+    Tensor(#[from] TensorError),
     #[error(transparent)]
     Verify(#[from] VerifyError),
 }
@@ -65,6 +66,7 @@ impl CliError {
     /// 2 where what was given cannot be used, 130 where the user stopped it, 1 for everything else.
     fn code(&self) -> u8 {
         match self {
+            error if error.is_refused_memory() => FAILED,
             Self::UnknownNetwork { .. }
             | Self::ReadNetwork { .. }
             | Self::Network { .. }
@@ -75,7 +77,7 @@ impl CliError {
             | Self::SameFile { .. }
             | Self::Graph(_)
             | Self::Optim(_)
-            | Self::Layout(_)
+            | Self::Tensor(_)
             | Self::Isa(_) => BAD_INPUT,
             Self::Plan(error) => plan_code(error),
             Self::Io(error) => io_code(error),
@@ -89,6 +91,28 @@ impl CliError {
             Self::Verify(VerifyError::Cancelled { .. }) => CANCELLED,
             Self::Verify(VerifyError::Isa(_)) => BAD_INPUT,
             _ => FAILED,
+        }
+    }
+
+    /// Whether the system did not give memory.
+    fn is_refused_memory(&self) -> bool {
+        let of_graph = |error: &GraphError| matches!(error, GraphError::OutOfMemory { .. });
+        let of_plan = |error: &PlanError| matches!(error, PlanError::Graph(error) if of_graph(error));
+        let of_io = |error: &IoError| matches!(error, IoError::OutOfMemory { .. });
+        let of_optim = |error: &OptimError| matches!(error, OptimError::OutOfMemory { .. });
+        match self {
+            Self::Graph(error) => of_graph(error),
+            Self::Plan(error) => of_plan(error),
+            Self::Io(error) => of_io(error),
+            Self::Optim(error) => of_optim(error),
+            Self::Tensor(error) => matches!(error, TensorError::OutOfMemory(_)),
+            Self::Network { source, .. } | Self::Weights { source, .. } => of_graph(source),
+            Self::Exec(ExecError::Graph(error)) => of_graph(error),
+            Self::Exec(ExecError::Plan(error)) => of_plan(error),
+            Self::Exec(ExecError::Io(error)) => of_io(error),
+            Self::Exec(ExecError::Optim(error)) => of_optim(error),
+            Self::Exec(error) => matches!(error, ExecError::OutOfMemory { .. }),
+            _ => false,
         }
     }
 
@@ -179,5 +203,28 @@ mod tests {
         assert_eq!(CliError::Io(IoError::DiskFull { path: "y".into(), source: full() }).code(), FAILED);
         assert_eq!(CliError::Io(IoError::Read { path: "x".into(), source: full() }).code(), BAD_INPUT);
         assert_eq!(CliError::Exec(ExecError::Cancelled).code(), CANCELLED);
+    }
+
+    #[test]
+    fn r09_refused_memory_is_a_failure_wherever_it_happens() {
+        let what = || "the windows".to_owned();
+        let graph = || GraphError::OutOfMemory { what: what(), bytes: 8 };
+        let io = || IoError::OutOfMemory { path: "x".into(), bytes: 8 };
+        let errors = [
+            CliError::Graph(graph()),
+            CliError::Plan(graph().into()),
+            CliError::Io(io()),
+            CliError::Optim(OptimError::OutOfMemory { bytes: 8 }),
+            CliError::Tensor(tiled::tensor::OutOfMemory { bytes: 8 }.into()),
+            CliError::Weights { path: "w".into(), source: graph().into() },
+            CliError::Exec(io().into()),
+            CliError::Exec(graph().into()),
+            CliError::Exec(OptimError::OutOfMemory { bytes: 8 }.into()),
+            CliError::Exec(ExecError::OutOfMemory { what: what(), bytes: 8 }),
+        ];
+        for error in errors {
+            assert_eq!(error.code(), FAILED, "{error}");
+            assert!(error.to_string().ends_with(": 8 bytes could not be had"), "{error}");
+        }
     }
 }

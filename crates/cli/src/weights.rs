@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use tiled::exec::load_parameters;
-use tiled::graph::{Graph, ParamSpec, Parameters, initialise, params};
+use tiled::graph::{Graph, ParamSpec, Parameters, params};
 use tiled::tensor::Element;
 
 use crate::error::CliError;
@@ -37,7 +37,7 @@ impl WeightsArg {
     pub(crate) fn load<T: Element>(&self, graph: &Graph) -> Result<Parameters<T>, CliError> {
         let specs: Vec<ParamSpec> = params(graph);
         match self {
-            Self::Random(seed) => Ok(initialise(&specs, *seed)),
+            Self::Random(seed) => Ok(Parameters::initialised(&specs, *seed)?),
             Self::File(path) => Ok(load_parameters(path, &specs)?),
         }
     }

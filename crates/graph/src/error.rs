@@ -23,6 +23,14 @@ pub use place::{Arity, Axis, Extent, Place};
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphError {
+    /// Memory is refused.
+    #[error("{what}: {bytes} bytes could not be had")]
+    OutOfMemory {
+        /// What it was for.
+        what: String,
+        /// The bytes that were asked for.
+        bytes: u64,
+    },
     /// Two nodes, or a node and an input, share a name.
     #[error("the name `{name}` is used twice")]
     DuplicateName {

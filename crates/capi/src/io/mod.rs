@@ -10,7 +10,7 @@ pub use source::*;
 
 use tiled::exec::{Io, IoError, Sink, Source};
 use tiled::geometry::Region;
-use tiled::tensor::{Element, Layout};
+use tiled::tensor::{Element, Layout, OutOfMemory, collected, make_room, with_room};
 
 use crate::guard::guard;
 use crate::pointer::{Extensible, extensible, write_extensible};
@@ -121,9 +121,9 @@ impl Tensors {
 
     fn require_apart(&self) -> Fallible {
         let read = self.inputs.iter().chain(&self.target).chain(&self.grad_outputs);
-        let read: Vec<_> = read.filter_map(CheckedSource::memory).collect();
-        let written: Vec<_> =
-            self.outputs.iter().chain(&self.grad_inputs).filter_map(CheckedSink::memory).collect();
+        let read = collected(read.filter_map(CheckedSource::memory))?;
+        let written = self.outputs.iter().chain(&self.grad_inputs);
+        let written = collected(written.filter_map(CheckedSink::memory))?;
         for (place, sink) in written.iter().enumerate() {
             sink.require_apart(&read)?;
             sink.require_apart(&written[..place])?;
@@ -143,28 +143,37 @@ impl Tensors {
         let sources = |checked: &[CheckedSource]| -> Fallible<Vec<Box<dyn Source<T>>>> {
             // SAFETY: the caller's promise; `require_apart` has shown that what is written overlaps nothing
             let open = |source: &CheckedSource| unsafe { source.open::<T>() };
-            checked.iter().map(open).collect()
+            each_opened(checked, open)
         };
         let sinks = |checked: &[CheckedSink]| -> Fallible<Vec<Box<dyn Sink<T>>>> {
             // SAFETY: as above
             let open = |sink: &CheckedSink| unsafe { sink.open::<T>() };
-            checked.iter().map(open).collect()
+            each_opened(checked, open)
         };
         let inputs = sources(&self.inputs)?;
         let target = sources(self.target.as_slice())?;
         let grad_outputs = sources(&self.grad_outputs)?;
         let (outputs, grad_inputs) = (sinks(&self.outputs)?, sinks(&self.grad_inputs)?);
-        fn borrowed<S: ?Sized>(boxes: &[Box<S>]) -> Vec<&S> {
-            boxes.iter().map(|boxed| &**boxed).collect()
+        fn borrowed<S: ?Sized>(boxes: &[Box<S>]) -> Fallible<Vec<&S>> {
+            Ok(collected(boxes.iter().map(|boxed| &**boxed))?)
         }
         body(&Io {
-            inputs: borrowed(&inputs),
+            inputs: borrowed(&inputs)?,
             target: target.first().map(|boxed| &**boxed),
-            grad_outputs: borrowed(&grad_outputs),
-            outputs: borrowed(&outputs),
-            grad_inputs: borrowed(&grad_inputs),
+            grad_outputs: borrowed(&grad_outputs)?,
+            outputs: borrowed(&outputs)?,
+            grad_inputs: borrowed(&grad_inputs)?,
         })
     }
+}
+
+/// What each of some sources or sinks is opened as.
+fn each_opened<C, S>(checked: &[C], open: impl Fn(&C) -> Fallible<S>) -> Fallible<Vec<S>> {
+    let mut opened = with_room(checked.len())?;
+    for one in checked {
+        opened.push(open(one)?);
+    }
+    Ok(opened)
 }
 
 /// Reads an array of structs that may grow: they lie as far apart as the first says it is large.
@@ -181,7 +190,7 @@ unsafe fn each<S: Extensible, C>(
         return Err(Failure::range(format!("{name}: {count} of them, at most {MAX_TENSORS} are taken")));
     }
     let mut place = pointer;
-    let mut checked = Vec::with_capacity(count);
+    let mut checked = with_room(count)?;
     let mut size = 0;
     for index in 0..count {
         // SAFETY: the caller's promise; the first field is the size, which `extensible` has checked
@@ -222,6 +231,15 @@ fn bands(region: Region<2>, planes: usize, element_bytes: usize) -> impl Iterato
         let rows = tiled::geometry::Interval::new(first, (first + height).min(end));
         Region::from_rows_cols(rows, region.cols())
     })
+}
+
+/// Makes a staging buffer `len` elements long.
+fn stage<T: Element>(name: &str, staging: &mut Vec<T>, len: usize) -> Result<(), IoError> {
+    let more = len.saturating_sub(staging.len());
+    make_room(staging, more)
+        .map_err(|OutOfMemory { bytes }| IoError::OutOfMemory { path: name.into(), bytes })?;
+    staging.resize(len, T::ZERO);
+    Ok(())
 }
 
 fn returned(name: &str, code: i32) -> Result<(), IoError> {

@@ -8,7 +8,7 @@ use tiled::exec::{FnSink, IoError, Sink};
 use tiled::geometry::Region;
 use tiled::tensor::{Element, View};
 
-use super::{bands, for_each_lane, returned};
+use super::{bands, for_each_lane, returned, stage};
 use crate::geometry::tiled_region;
 use crate::guard::guard;
 use crate::pointer::{Extensible, write_extensible};
@@ -167,7 +167,7 @@ impl WriteFunction {
         let [batch, channels] =
             [self.shape[0], self.shape[1]].map(|size| i64::try_from(size).unwrap_or(i64::MAX));
         let len = self.shape[0] * self.shape[1] * usize::try_from(rows * cols).unwrap_or(0);
-        staging.resize(len, T::ZERO);
+        stage(self.name, staging, len)?;
         let layout = *input.layout();
         for_each_lane(&layout, region, |place, start, width| {
             for (x, value) in staging[place..place + width].iter_mut().enumerate() {

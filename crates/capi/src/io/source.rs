@@ -7,7 +7,7 @@ use tiled::exec::{FnSource, IoError, Source};
 use tiled::geometry::Region;
 use tiled::tensor::{Element, ViewMut};
 
-use super::{bands, for_each_lane, returned};
+use super::{bands, for_each_lane, returned, stage};
 use crate::geometry::tiled_region;
 use crate::guard::guard;
 use crate::pointer::{Extensible, write_extensible};
@@ -155,7 +155,7 @@ impl ReadFunction {
         let [batch, channels] =
             [self.shape[0], self.shape[1]].map(|size| i64::try_from(size).unwrap_or(i64::MAX));
         let len = self.shape[0] * self.shape[1] * usize::try_from(rows * cols).unwrap_or(0);
-        staging.resize(len, T::ZERO);
+        stage(self.name, staging, len)?;
         let shape = [batch, channels, rows, cols];
         let window = describe(staging.as_mut_ptr(), shape, [channels * rows * cols, rows * cols, cols, 1]);
         // SAFETY: the window describes `len` elements of `staging`; the function may be called from any thread, by

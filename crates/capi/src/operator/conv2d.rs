@@ -3,8 +3,9 @@
 use tiled::geometry::{AxisMap, Window};
 use tiled::graph::Activation;
 use tiled::kernel::{Conv, Kernel, Partial, Reduction};
+use tiled::tensor::{collected, zeros};
 
-use super::tiles::{Operand, Tiled, edge, require_memory};
+use super::tiles::{Operand, Tiled, edge};
 use super::{extents, require, tiled_operator_options};
 use crate::engine::{Engine, Real, tiled_engine};
 use crate::guard::guard;
@@ -277,10 +278,11 @@ pub unsafe extern "C" fn tiled_conv2d_backward_weight(
                 let backend = T::backend(engine);
                 let weight = Reduction::ConvWeight(geometry);
                 let partial_bytes = backend.partial_len(&weight).saturating_mul(size_of::<T>());
-                require_memory(partial_bytes.saturating_mul(2))?;
-                let mut sums = backend.partial(&weight, input.shape[0], geometry.out_channels);
+                let mut sums = backend.partial(&weight, input.shape[0], geometry.out_channels)?;
+                let mut result = zeros::<T>(geometry.weight_len())?;
                 let mut bias_sums = grad_bias
-                    .map(|_| backend.partial(&Reduction::ChannelSum, input.shape[0], geometry.out_channels));
+                    .map(|_| backend.partial(&Reduction::ChannelSum, input.shape[0], geometry.out_channels))
+                    .transpose()?;
                 let tiles = Tiled {
                     batch: input.shape[0],
                     domain: geometry.output,
@@ -299,19 +301,21 @@ pub unsafe extern "C" fn tiled_conv2d_backward_weight(
                         backend.reduce(&Reduction::ChannelSum, &[], &views[1..], share, sums);
                     }
                 })?;
-                let mut result = vec![<T as tiled::tensor::Element>::ZERO; geometry.weight_len()];
                 if let Partial::Values(values) = &sums {
                     backend.unpack(&weight, values, &mut result);
                 }
+                // all that can fail comes before anything is written
+                let bias_result = match &bias_sums {
+                    Some(Partial::Exact(sums)) => Some(collected(
+                        sums.iter().map(|sum| <T as tiled::tensor::Element>::from_f64(sum.value())),
+                    )?),
+                    _ => None,
+                };
                 // SAFETY: the gradients are memory of the caller that nothing else refers to
                 unsafe { grad_weight.scatter(&result)? };
-                if let (Some(bias), Some(Partial::Exact(sums))) = (&grad_bias, &bias_sums) {
-                    let sums: Vec<T> = sums
-                        .iter()
-                        .map(|sum| <T as tiled::tensor::Element>::from_f64(sum.value()))
-                        .collect();
+                if let (Some(bias), Some(result)) = (&grad_bias, &bias_result) {
                     // SAFETY: as above
-                    unsafe { bias.scatter(&sums)? };
+                    unsafe { bias.scatter(result)? };
                 }
                 Ok(())
             })

@@ -7,7 +7,6 @@ mod tiles;
 pub use conv2d::*;
 pub use pool2d::*;
 pub use tiles::Workspace;
-pub(crate) use tiles::require_memory;
 
 use crate::guard::guard;
 use crate::pointer::{Extensible, write_extensible};

@@ -9,7 +9,7 @@ use tiled::tensor::{AlignedBuffer, Element, Layout, View, ViewMut};
 
 use super::tiled_operator_options;
 use crate::engine::{Engine, Real};
-use crate::status::{Failure, Fallible, TILED_STATUS_BUDGET, TILED_STATUS_OUT_OF_MEMORY};
+use crate::status::{Failure, Fallible, TILED_STATUS_BUDGET};
 
 /// The memory of single operators, kept between calls.
 #[derive(Debug, Default)]
@@ -205,18 +205,9 @@ pub(crate) fn there_and_back(windows: [Window; 2], output: [i64; 2], input: [i64
 fn room<T: Element>(buffer: &mut AlignedBuffer<T>, len: usize) -> Fallible<&mut [T]> {
     if buffer.len() < len {
         *buffer = AlignedBuffer::default();
-        require_memory(len.saturating_mul(size_of::<T>()))?;
-        *buffer = AlignedBuffer::new(len);
+        *buffer = AlignedBuffer::try_new(len)?;
     }
     Ok(&mut buffer[..len])
-}
-
-/// Checks that so many bytes can be had, because an allocation that fails ends the program.
-pub(crate) fn require_memory(bytes: usize) -> Fallible {
-    let mut probe: Vec<u8> = Vec::new();
-    probe
-        .try_reserve_exact(bytes)
-        .map_err(|_| Failure::new(TILED_STATUS_OUT_OF_MEMORY, format!("{bytes} bytes cannot be had")))
 }
 
 /// The most coordinates of an operand that `len` coordinates of a tile need along an axis, wherever they begin.

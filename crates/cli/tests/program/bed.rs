@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -159,10 +158,9 @@ impl Bed {
         self.check(name, &before, &output, code)
     }
 
-    /// Runs the program where it may have so many KiB of addresses.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn limited_addresses(&self, kibibytes: u64, args: &[&str]) -> Output {
-        let script = format!(r#"ulimit -v {kibibytes}; exec "$0" "$@""#);
+    /// Runs the program in an address space of so many bytes.
+    pub(crate) fn limited(&self, args: &[&str], bytes: u64) -> Output {
+        let script = format!(r#"ulimit -v {}; exec "$0" "$@""#, bytes >> 10);
         let mut command = Command::new("sh");
         command.args(["-c", &script, PROGRAM]).args(args).current_dir(self.dir.path());
         command.output().expect("a shell starts")
@@ -174,10 +172,9 @@ impl Bed {
         let mut command = self.program(args);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
-        let begin = Instant::now();
+        // however long a busy machine takes: the program makes the file, or it ends
         while !self.names().iter().any(|file| file.starts_with(sign)) {
             assert_eq!(child.try_wait().expect("the program runs"), None, "ended before it was interrupted");
-            assert!(begin.elapsed() < Duration::from_secs(120), "`{sign}` does not appear");
             std::thread::yield_now();
         }
         let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();

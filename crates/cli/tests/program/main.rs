@@ -5,4 +5,5 @@ mod bed;
 mod budget;
 mod commands;
 mod peak;
+mod refused;
 mod threads;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tiled_tensor::Element;
+use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, with_room};
 
 use super::{Init, InputAxis, ParamSpec, Rng};
 use crate::GraphError;
@@ -98,19 +98,70 @@ impl<T: Element> Parameters<T> {
     pub fn new(specs: &[ParamSpec], tensors: Vec<ParamTensor<T>>) -> Result<Self, GraphError> {
         let places = match_params(specs, tensors.iter().map(ParamTensor::name_and_shape))?;
         tensors.iter().try_for_each(ParamTensor::check_length)?;
-        let mut given: Vec<Option<ParamTensor<T>>> = tensors.into_iter().map(Some).collect();
-        let sorted = places.into_iter().filter_map(|place| given[place].take());
-        Ok(Self::of_tensors(sorted.collect()))
+        let mut tensors: Vec<_> = collected(tensors.into_iter().map(Some)).map_err(refused(LIST))?;
+        // every specification has a place, and every tensor stands in one
+        let ordered = places.iter().filter_map(|place| tensors[*place].take());
+        Self::of_tensors(collected(ordered).map_err(refused(LIST))?)
     }
 
-    fn of_tensors(tensors: Vec<ParamTensor<T>>) -> Self {
-        Self { versions: tensors.iter().map(|_| new_version()).collect(), tensors }
+    fn of_tensors(tensors: Vec<ParamTensor<T>>) -> Result<Self, GraphError> {
+        let versions = collected(tensors.iter().map(|_| new_version())).map_err(refused(LIST))?;
+        Ok(Self { versions, tensors })
+    }
+
+    /// The parameters that training starts from, as PyTorch distributes them.
+    ///
+    /// Each parameter has a generator of its own, [`Rng::named`] of the seed and its name; element `i` is
+    /// `bound·(2u − 1)` of its i-th uniform number `u`, rounded once to `T`. So the values do not depend on the other
+    /// layers, and those of `f32` are those of `f64`, rounded.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, Parameters, params};
+    /// let specs = params(&Graph::builtin("light").expect("it is built in"));
+    /// assert_eq!(Parameters::<f32>::initialised(&specs, 7)?, Parameters::initialised(&specs, 7)?);
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
+    pub fn initialised(specs: &[ParamSpec], seed: u64) -> Result<Self, GraphError> {
+        Self::made(specs, |spec| match spec.init {
+            Init::Constant(value) => filled(spec.elements(), T::from_f64(value)),
+            Init::Uniform { bound } => {
+                let mut rng = Rng::named(seed, &spec.name);
+                collected((0..spec.elements()).map(|_| T::from_f64(bound * (2.0 * rng.uniform() - 1.0))))
+            }
+        })
     }
 
     /// Zeros of these shapes, where gradients are summed.
+    ///
+    /// # Panics
+    /// Where memory is refused.
     #[must_use]
     pub fn zeros(specs: &[ParamSpec]) -> Self {
-        Self::filled(specs, |spec| vec![T::ZERO; spec.elements()])
+        Self::made(specs, |spec| tiled_tensor::zeros(spec.elements()))
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// A copy, of the same versions.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, initialise, params};
+    /// let parameters = initialise::<f32>(&params(&Graph::builtin("light").expect("it is built in")), 1);
+    /// assert_eq!(parameters.try_clone()?, parameters);
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
+    pub fn try_clone(&self) -> Result<Self, GraphError> {
+        let mut tensors = with_room(self.tensors.len()).map_err(refused(LIST))?;
+        for tensor in &self.tensors {
+            let data = copied(&tensor.data).map_err(|error| of_tensor(&tensor.name, error))?;
+            tensors.push(ParamTensor { name: tensor.name.clone(), shape: tensor.shape.clone(), data });
+        }
+        Ok(Self { versions: copied(&self.versions).map_err(refused(LIST))?, tensors })
     }
 
     /// The tensors, in the order of the specifications.
@@ -181,21 +232,33 @@ impl<T: Element> Parameters<T> {
         match_params(specs, self.tensors.iter().map(ParamTensor::name_and_shape)).map(drop)
     }
 
-    fn filled(specs: &[ParamSpec], values: impl Fn(&ParamSpec) -> Vec<T>) -> Self {
-        let tensor = |spec: &ParamSpec| ParamTensor {
-            name: spec.name.clone(),
-            shape: spec.shape.clone(),
-            data: values(spec),
-        };
-        Self::of_tensors(specs.iter().map(tensor).collect())
+    fn made(
+        specs: &[ParamSpec],
+        values: impl Fn(&ParamSpec) -> Result<Vec<T>, OutOfMemory>,
+    ) -> Result<Self, GraphError> {
+        let mut tensors = with_room(specs.len()).map_err(refused(LIST))?;
+        for spec in specs {
+            let data = values(spec).map_err(|error| of_tensor(&spec.name, error))?;
+            tensors.push(ParamTensor { name: spec.name.clone(), shape: spec.shape.clone(), data });
+        }
+        Self::of_tensors(tensors)
     }
 }
 
-/// The parameters that training starts from, as PyTorch distributes them.
-///
-/// Each parameter has a generator of its own, [`Rng::named`] of the seed and its name; element `i` is
-/// `bound·(2u − 1)` of its i-th uniform number `u`, rounded once to `T`. So the values do not depend on the other
-/// layers, and those of `f32` are those of `f64`, rounded.
+/// What a list of parameters is called where its memory is refused.
+const LIST: &str = "the list of parameters";
+
+/// The error of memory that was refused for something.
+fn refused(what: &str) -> impl FnOnce(OutOfMemory) -> GraphError {
+    move |OutOfMemory { bytes }| GraphError::OutOfMemory { what: what.to_owned(), bytes }
+}
+
+/// The same for the elements of a parameter.
+fn of_tensor(name: &str, OutOfMemory { bytes }: OutOfMemory) -> GraphError {
+    GraphError::OutOfMemory { what: format!("parameter `{name}`"), bytes }
+}
+
+/// The same as [`Parameters::initialised`], for networks whose parameters are sure to find room.
 ///
 /// ```
 /// use tiled_graph::{Graph, initialise, params};
@@ -203,15 +266,12 @@ impl<T: Element> Parameters<T> {
 /// assert_eq!(initialise::<f32>(&specs, 7), initialise::<f32>(&specs, 7));
 /// assert_ne!(initialise::<f32>(&specs, 7), initialise::<f32>(&specs, 8));
 /// ```
+///
+/// # Panics
+/// Where memory is refused.
 #[must_use]
 pub fn initialise<T: Element>(specs: &[ParamSpec], seed: u64) -> Parameters<T> {
-    Parameters::filled(specs, |spec| match spec.init {
-        Init::Constant(value) => vec![T::from_f64(value); spec.elements()],
-        Init::Uniform { bound } => {
-            let mut rng = Rng::named(seed, &spec.name);
-            (0..spec.elements()).map(|_| T::from_f64(bound * (2.0 * rng.uniform() - 1.0))).collect()
-        }
-    })
+    Parameters::initialised(specs, seed).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Where the tensor of each parameter stands among tensors of these names and shapes, given in any order: what

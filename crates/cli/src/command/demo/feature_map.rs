@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tiled::exec::{IoError, Sink};
 use tiled::geometry::Region;
-use tiled::tensor::{Element, View};
+use tiled::tensor::{Element, TensorError, View, zero_bytes, zeros};
 
 use crate::error::CliError;
 
@@ -20,14 +20,14 @@ pub(super) struct FeatureMap {
 impl FeatureMap {
     pub(super) fn new(shape: [usize; 4]) -> Result<Self, CliError> {
         let pixels = shape[2] * shape[3];
-        Ok(Self { shape, colours: Mutex::new(vec![0.0; COLOURS * pixels]) })
+        Ok(Self { shape, colours: Mutex::new(zeros(COLOURS * pixels).map_err(TensorError::from)?) })
     }
 
     /// The picture, as the bytes of a PNG file for `path`; each colour stretched from its 1st to its 99th percentile.
     pub(super) fn into_png(self, path: &Path) -> Result<Vec<u8>, CliError> {
         let [.., height, width] = self.shape;
         let colours = self.colours.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut pixels = vec![0_u8; colours.len()];
+        let mut pixels = zero_bytes(colours.len()).map_err(TensorError::from)?;
         for (colour, values) in colours.chunks_exact(height * width).enumerate() {
             let mut sorted: Vec<f32> = values.iter().copied().step_by(1 + values.len() / 100_000).collect();
             sorted.sort_by(f32::total_cmp);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tiled::exec::{Executor, Io, MemorySink, MemorySource, Source, open_source};
 use tiled::geometry::Region;
 use tiled::graph::{Graph, Objective, Parameters, Planner, infer_nchw};
-use tiled::tensor::{Layout, Tensor, ViewMut};
+use tiled::tensor::{Layout, Tensor, TensorError, ViewMut, zeros};
 
 use super::Demo;
 use crate::error::CliError;
@@ -44,8 +44,9 @@ impl Demo<'_> {
 /// A region of a source as a tensor of its own.
 pub(super) fn cut(source: &dyn Source<f32>, region: Region<2>) -> Result<Tensor<f32>, CliError> {
     let [batch, channels, ..] = source.shape();
-    let layout = Layout::new(batch, channels, 1, region, usize::try_from(region.rows().len()).unwrap_or(0))?;
-    let mut data = vec![0.0; layout.len()];
+    let layout = Layout::new(batch, channels, 1, region, usize::try_from(region.rows().len()).unwrap_or(0))
+        .map_err(TensorError::from)?;
+    let mut data = zeros(layout.len()).map_err(TensorError::from)?;
     source.read(region, &mut ViewMut::new(&mut data, layout))?;
     let window = tiled::tensor::View::new(&data, layout);
     let [height, width] = region.axes().map(|axis| usize::try_from(axis.len()).unwrap_or(0));
