@@ -60,6 +60,7 @@ impl CliError {
     /// 2 where what was given cannot be used, 130 where the user stopped it, 1 for everything else.
     fn code(&self) -> u8 {
         match self {
+            Self::Plan(PlanError::Cancelled) => CANCELLED,
             Self::UnknownNetwork { .. }
             | Self::ReadNetwork { .. }
             | Self::Network { .. }

@@ -12,14 +12,15 @@ use tiled::tensor::Element;
 
 use crate::args::{DTypeArg, PlanCommandArgs, PlanLossArg};
 use crate::error::CliError;
+use crate::progress::Session;
 use crate::report::{Figures, print};
 use crate::{chart, network};
 
-pub(crate) fn run(args: &PlanCommandArgs) -> Result<(), CliError> {
+pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliError> {
     let begin = Instant::now();
     let plan = match args.plan.dtype {
-        DTypeArg::F32 => plan::<f32>(args)?,
-        DTypeArg::F64 => plan::<f64>(args)?,
+        DTypeArg::F32 => plan::<f32>(args, session)?,
+        DTypeArg::F64 => plan::<f64>(args, session)?,
     };
     let figures = Figures::new(&plan, begin.elapsed().as_secs_f64());
     if let Some(path) = &args.svg {
@@ -54,7 +55,7 @@ struct Report<'a> {
 /// The steps of a sweep that are listed where the user does not say.
 const LISTED_STEPS: u64 = 4096;
 
-fn plan<T: Element>(args: &PlanCommandArgs) -> Result<Plan, CliError> {
+fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plan, CliError> {
     let graph = network::load(&args.net)?;
     let shapes = infer_nchw(&graph, &args.input)?;
     let backend = CpuBackend::new()?;
@@ -71,5 +72,6 @@ fn plan<T: Element>(args: &PlanCommandArgs) -> Result<Plan, CliError> {
     } else {
         Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() }
     };
-    Ok(Planner::new(&graph, &shapes, &objective, backend).plan(&args.plan.options(0))?)
+    let planner = Planner::new(&graph, &shapes, &objective, backend);
+    Ok(planner.plan_unless(&args.plan.options(0), &|| session.is_cancelled())?)
 }

@@ -53,7 +53,7 @@ fn train<T: Element, O: Optimizer<T>>(
     let trained: usize =
         params(&job.graph).iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
     let resident = job.input_bytes() + target.resident_bytes() + optimizer.state_bytes(trained);
-    let plan = job.plan(&objective, &args.plan.options(resident))?;
+    let plan = job.plan(&objective, &args.plan.options(resident), session)?;
     let mut figures = Figures { flops: 0.0, redundant_flops: 0.0, ..Figures::new(&plan, 0.0) };
     let losses = steps(args, session, &job, &*target, plan, optimizer, &mut parameters, &mut figures)?;
     drop(target);
@@ -111,7 +111,7 @@ fn predict<T: Element>(
     let paths: Vec<_> = args.prediction.iter().cloned().collect();
     let sinks = create_sinks::<T>("prediction", &paths, &job.outputs())?;
     let options = args.plan.options(job.input_bytes() + sink_bytes(&sinks));
-    let plan = job.plan(&Objective::inference(), &options)?;
+    let plan = job.plan(&Objective::inference(), &options, session)?;
     let mut executor = args.plan.executor(plan, &job.backend)?;
     let outputs = sinks.iter().map(AsRef::as_ref).collect();
     let io = Io { inputs: job.sources(), outputs, ..Io::default() };
