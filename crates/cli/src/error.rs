@@ -67,6 +67,7 @@ impl CliError {
     fn code(&self) -> u8 {
         match self {
             error if error.is_refused_memory() => FAILED,
+            Self::Plan(PlanError::Cancelled) => CANCELLED,
             Self::UnknownNetwork { .. }
             | Self::ReadNetwork { .. }
             | Self::Network { .. }

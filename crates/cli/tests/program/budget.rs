@@ -62,7 +62,7 @@ fn r01_a_limit_of_the_process_is_kept() {
     let run = ["run", "--net", "net.json", "--weights", "random:1", "--input", "x.npy", "--output", "y.npy"];
     let free = bed.json(&["plan", "--net", "net.json", "--input", "3x1024x1024", "--memory", "unlimited"]);
     assert!(number(&free, "plan_peak_bytes") > 1 << 30, "{free}");
-    let output = bed.limited_addresses(1 << 20, &[&run[..], &["--threads", "2", "--json"]].concat());
+    let output = bed.limited(&[&run[..], &["--threads", "2", "--json"]].concat(), 1 << 30);
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{text}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
@@ -71,7 +71,7 @@ fn r01_a_limit_of_the_process_is_kept() {
     assert!(number(&report, "budget_bytes") < 1 << 30);
     // and where not even the weights find room it says so
     let run = ["run", "--net", "vgg16", "--weights", "random:1", "--input", "x.npy", "--output", "y.npy"];
-    let output = bed.limited_addresses(160 << 10, &run);
+    let output = bed.limited(&run, 160 << 20);
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.starts_with("error: the run needs at least "), "{text}");
