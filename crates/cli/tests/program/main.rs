@@ -4,6 +4,7 @@ mod bad_input;
 mod bed;
 mod budget;
 mod commands;
+mod inputs;
 mod peak;
 mod refused;
 mod threads;
