@@ -99,7 +99,8 @@ impl CliError {
     fn is_refused_memory(&self) -> bool {
         let of_graph = |error: &GraphError| matches!(error, GraphError::OutOfMemory { .. });
         let of_plan = |error: &PlanError| matches!(error, PlanError::Graph(error) if of_graph(error));
-        let of_io = |error: &IoError| matches!(error, IoError::OutOfMemory { .. });
+        let of_io =
+            |error: &IoError| matches!(error, IoError::OutOfMemory { .. } | IoError::TensorMemory { .. });
         let of_optim = |error: &OptimError| matches!(error, OptimError::OutOfMemory { .. });
         match self {
             Self::Graph(error) => of_graph(error),
@@ -107,7 +108,7 @@ impl CliError {
             Self::Io(error) => of_io(error),
             Self::Optim(error) => of_optim(error),
             Self::Tensor(error) => matches!(error, TensorError::OutOfMemory(_)),
-            Self::Network { source, .. } | Self::Weights { source, .. } => of_graph(source),
+            Self::Network { source, .. } => of_graph(source),
             Self::Exec(ExecError::Graph(error)) => of_graph(error),
             Self::Exec(ExecError::Plan(error)) => of_plan(error),
             Self::Exec(ExecError::Io(error)) => of_io(error),

@@ -23,7 +23,8 @@ impl Spans {
     /// Assigns storage, largest window first, to the first slot whose windows are never held together with it.
     /// Returns each node's slot and the sizes of the slots. Nodes of size zero get none.
     pub(super) fn assign(&self, sizes: &[usize]) -> (Vec<Option<u32>>, Vec<usize>) {
-        let mut order: Vec<u32> = (0_u32..).zip(sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
+        let mut order: Vec<u32> =
+            (0_u32..).zip(sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
         if order.len() > MANY {
             return self.assign_alike(sizes, order);
         }
@@ -59,9 +60,10 @@ impl Spans {
                 free.clear();
             }
             let is_free = |ends: &[u64]| {
-                self.kinds.iter().zip(ends).all(|(kind, end)| {
-                    kind[node as usize].is_none_or(|[first, _]| *end <= first)
-                })
+                self.kinds
+                    .iter()
+                    .zip(ends)
+                    .all(|(kind, end)| kind[node as usize].is_none_or(|[first, _]| *end <= first))
             };
             let (mut ends, slot) = match free.pop() {
                 Some(Reverse((ends, slot))) if is_free(&ends) => (ends, slot),
@@ -241,7 +243,8 @@ mod tests {
                 let found = spans.assign(&sizes);
                 check(&spans, &sizes, &found);
                 assert_eq!(found.0, first_fit(&spans, &sizes), "the first free slot is taken");
-                let order = (0_u32..).zip(&sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
+                let order =
+                    (0_u32..).zip(&sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
                 check(&spans, &sizes, &spans.assign_alike(&sizes, order));
             }
         }
