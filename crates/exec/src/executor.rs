@@ -233,14 +233,6 @@ impl<'b, T: Element> Executor<'b, T> {
                 return Err(ExecError::Backend { channels, expected, backend: backend.name(), got });
             }
         }
-        // scratch was promised for as many
-        let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
-        let threads = threads.min(most);
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads.max(1))
-            .thread_name(|index| format!("tiled-{index}"))
-            .build()
-            .map_err(|source| ExecError::Threads { threads, source })?;
         let program = &plan.program;
         let kernels: Vec<Option<Kernel>> = program
             .nodes
@@ -252,9 +244,6 @@ impl<'b, T: Element> Executor<'b, T> {
             .collect();
         let scratch_elements =
             kernels.iter().flatten().map(|kernel| backend.scratch_len(kernel)).max().unwrap_or(0);
-        if scratch_elements > 0 {
-            pool.broadcast(|_| backend.reserve(scratch_elements));
-        }
         let packed = program
             .nodes
             .iter()
@@ -284,11 +273,28 @@ impl<'b, T: Element> Executor<'b, T> {
         for param in &program.param_grads {
             gradients[*param] = Some(vec![T::ZERO; program.params[*param]]);
         }
+        let partials = (0..plan.lanes).map(|_| lane_partials()).collect();
+        let arena = AlignedBuffer::new(plan.arena_elements());
+        let stores = Stores::new(&plan, scratch)?;
+        let derived = program.derived.iter().map(|len| vec![T::ZERO; *len]).collect();
+        // threads come last: each takes addresses for a heap of its own, and where those are limited it does with fewer, as
+        // the memory above would not
+        // scratch was promised for as many
+        let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
+        let threads = threads.min(most);
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads.max(1))
+            .thread_name(|index| format!("tiled-{index}"))
+            .build()
+            .map_err(|source| ExecError::Threads { threads, source })?;
+        if scratch_elements > 0 {
+            pool.broadcast(|_| backend.reserve(scratch_elements));
+        }
         Ok(Self {
-            partials: (0..plan.lanes).map(|_| lane_partials()).collect(),
-            arena: AlignedBuffer::new(plan.arena_elements()),
-            stores: Stores::new(&plan, scratch)?,
-            derived: program.derived.iter().map(|len| vec![T::ZERO; *len]).collect(),
+            partials,
+            arena,
+            stores,
+            derived,
             gradients,
             packed_from,
             kernels,
