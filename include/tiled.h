@@ -170,6 +170,51 @@
 #define TILED_EXPLAIN_SVG 3
 
 /**
+ * As `memory_bytes` of `tiled_plan_options`: any number of bytes.
+ */
+#define TILED_MEMORY_UNLIMITED UINT64_MAX
+
+/**
+ * `memory_bytes` of `tiled_plan_options` set the budget.
+ */
+#define TILED_BUDGET_GIVEN 1
+
+/**
+ * `TILED_MEMORY_UNLIMITED`: there is none.
+ */
+#define TILED_BUDGET_UNLIMITED 2
+
+/**
+ * What of the machine's memory was free or could be freed.
+ */
+#define TILED_BUDGET_FREE_MEMORY 3
+
+/**
+ * What a control group of the process, a container's for one, had left.
+ */
+#define TILED_BUDGET_CONTROL_GROUP 4
+
+/**
+ * What the limit of the process's addresses left, `ulimit -v`.
+ */
+#define TILED_BUDGET_ADDRESS_SPACE 5
+
+/**
+ * What the limit of the process's data left, `ulimit -d`.
+ */
+#define TILED_BUDGET_DATA_SIZE 6
+
+/**
+ * What the machine could still promise where it promises no more than it has.
+ */
+#define TILED_BUDGET_COMMITMENT 7
+
+/**
+ * 4 GiB, because the system does not say what is free.
+ */
+#define TILED_BUDGET_ASSUMED 8
+
+/**
  * Stochastic gradient descent, as `torch.optim.SGD`.
  */
 #define TILED_OPTIMIZER_SGD 1
@@ -550,7 +595,7 @@ typedef struct tiled_plan_options {
      */
     int32_t hold;
     /**
-     * The most bytes that the run may hold; 0 for any.
+     * The most bytes that the run may hold; 0 for what can be had when the plan is made, `TILED_MEMORY_UNLIMITED` for any.
      */
     uint64_t memory_bytes;
     /**
@@ -636,6 +681,18 @@ typedef struct tiled_plan_summary {
      * The tiles that run at a time.
      */
     uint64_t lanes;
+    /**
+     * The most bytes that the run was to hold; `TILED_MEMORY_UNLIMITED` for any.
+     */
+    uint64_t budget_bytes;
+    /**
+     * Who said so, `TILED_BUDGET_…`; 0 where this library has no number for it.
+     */
+    int32_t budget_source;
+    /**
+     * Zero.
+     */
+    int32_t reserved;
 } tiled_plan_summary;
 
 /**
@@ -1845,7 +1902,7 @@ tiled_status tiled_weights_get(const struct tiled_weights *weights,
 tiled_status tiled_objective_init(struct tiled_objective *objective, uint32_t struct_size);
 
 /**
- * Sets every field to its default: the fastest plan. `struct_size` is `sizeof(tiled_plan_options)`.
+ * Sets every field to its default: the fastest plan that the memory which can be had now holds. `struct_size` is `sizeof(tiled_plan_options)`.
  *
  * Safety:
  * `options` is NULL or has room for `struct_size` bytes.
@@ -1856,7 +1913,7 @@ tiled_status tiled_plan_options_init(struct tiled_plan_options *options, uint32_
  * Plans runs of a network on an engine's backend: the least predicted time within the budget.
  *
  * `input_shapes` holds four extents (NCHW) for each of `count` inputs. `objective` and `options` may be NULL for the
- * outputs in evaluation and the fastest plan. The handle is the caller's, to be freed with `tiled_plan_free`; it
+ * outputs in evaluation and the fastest plan that the memory which can be had now holds. The handle is the caller's, to be freed with `tiled_plan_free`; it
  * depends on neither engine nor network afterwards. On failure (`TILED_STATUS_BUDGET`: the message names the smallest
  * budget that works) `plan` is untouched. Threads: any.
  *

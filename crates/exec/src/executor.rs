@@ -239,10 +239,6 @@ impl<'b, T: Element> Executor<'b, T> {
                 return Err(ExecError::Backend { channels, expected, backend: backend.name(), got });
             }
         }
-        // scratch was promised for as many
-        let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
-        let threads = threads.min(most);
-        let pool = Pool::new(threads).map_err(|source| ExecError::Threads { threads, source })?;
         let program = &plan.program;
         let kernels = collected(program.nodes.iter().map(|node| match &node.kind {
             NodeKind::Compute(kernel) => Some(kernel.clone()),
@@ -251,10 +247,6 @@ impl<'b, T: Element> Executor<'b, T> {
         .map_err(refused("the kernels of the network"))?;
         let scratch_elements =
             kernels.iter().flatten().map(|kernel| backend.scratch_len(kernel)).max().unwrap_or(0);
-        if scratch_elements > 0 {
-            let reserved = pool.broadcast(|_| backend.reserve(scratch_elements));
-            reserved.into_iter().collect::<Result<(), _>>().map_err(refused("the scratch of a thread"))?;
-        }
         let arena = AlignedBuffer::try_new(plan.arena_elements()).map_err(refused("the windows"))?;
         let mut packed = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
         let mut packed_from = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
@@ -284,8 +276,19 @@ impl<'b, T: Element> Executor<'b, T> {
         for len in &program.derived {
             derived.push(zeros(*len).map_err(refused("a derived vector"))?);
         }
+        let stores = Stores::new(&plan, scratch)?;
+        // threads come last: each takes addresses for a heap of its own, and where those are limited it does with fewer, as
+        // the memory above would not
+        // scratch was promised for as many
+        let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
+        let threads = threads.min(most);
+        let pool = Pool::new(threads).map_err(|source| ExecError::Threads { threads, source })?;
+        if scratch_elements > 0 {
+            let reserved = pool.broadcast(|_| backend.reserve(scratch_elements));
+            reserved.into_iter().collect::<Result<(), _>>().map_err(refused("the scratch of a thread"))?;
+        }
         Ok(Self {
-            stores: Stores::new(&plan, scratch)?,
+            stores,
             partials,
             arena,
             derived,

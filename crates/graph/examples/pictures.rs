@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use tiled_graph::{Graph, Hold, Loss, Objective, Plan, PlanOptions, Planner, Tiling, infer};
+use tiled_graph::{Graph, Hold, Loss, Objective, Plan, PlanOptions, Planner, Tiling, UNLIMITED, infer};
 use tiled_kernel::Reference;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -89,7 +89,7 @@ impl Picture {
             Some(loss) => Objective::training(loss),
         };
         let options = PlanOptions {
-            memory_bytes: self.budget,
+            memory_bytes: self.budget.or(Some(UNLIMITED)), // nothing runs
             tiling: self.tiling,
             hold: self.hold,
             ..PlanOptions::default()

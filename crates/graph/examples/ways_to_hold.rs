@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-use tiled_graph::{Graph, Hold, Loss, Mode, Objective, Plan, PlanOptions, Planner, Tiling, infer};
+use tiled_graph::{Graph, Hold, Loss, Mode, Objective, Plan, PlanOptions, Planner, Tiling, UNLIMITED, infer};
 use tiled_kernel::Reference;
 
 #[expect(clippy::print_stdout, reason = "it is what the example is for")]
@@ -54,7 +54,8 @@ fn plan(
 ) -> Result<Plan, Box<dyn Error>> {
     let graph = Graph::builtin(net).ok_or("no such network")?;
     let shapes = infer(&graph, 1, &[extents])?;
-    let options = PlanOptions { hold, tiling, band, ..PlanOptions::default() };
+    let memory_bytes = Some(UNLIMITED); // nothing runs
+    let options = PlanOptions { memory_bytes, hold, tiling, band, ..PlanOptions::default() };
     Ok(Planner::<f32>::new(&graph, &shapes, objective, &Reference).plan(&options)?)
 }
 

@@ -33,9 +33,19 @@ impl Run {
 
     /// With the smallest budget that works, the double of it, and what can be had.
     fn budgets(&self, bed: &Bed) -> Vec<Option<u64>> {
-        let one = [&self.options[..], &["--threads", self.threads, "--memory", "1"]].concat();
-        let text = bed.refused(&self.args(self.net, self.input, &one), 2);
-        let smallest = number_after(&text, "smallest that works is ");
+        let mut smallest = 1;
+        // a picture is refused before there is a plan
+        for _ in 0..2 {
+            let budget = smallest.to_string();
+            let options = [&self.options[..], &["--threads", self.threads, "--memory", &budget]].concat();
+            let text = bed.refused(&self.args(self.net, self.input, &options), 2);
+            let picture = text.contains("picture takes ");
+            let words = if picture { "picture takes " } else { "smallest that works is " };
+            smallest = number_after(&text, words);
+            if !picture {
+                break;
+            }
+        }
         vec![Some(smallest), Some(2 * smallest), None]
     }
 

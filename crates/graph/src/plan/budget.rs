@@ -83,7 +83,7 @@ impl Budget {
     /// On Linux it is the least of the memory that is free or can be freed, of what the control groups of the process (version
     /// 1 and 2, up to the root) have left, and of what `ulimit -v` and `ulimit -d` leave; where the machine promises no more
     /// than it has, of what it may still promise too. A limit of addresses has to hold the addresses that each thread takes for
-    /// its stack and its part of the heap as well, though hardly any memory lies there: they go off too, up to a quarter. On
+    /// its stack and its part of the heap as well, though hardly any memory lies there: they go off too, up to a half. On
     /// other systems it is 4 GiB.
     ///
     /// ```

@@ -13,7 +13,7 @@ pub(super) fn available(read: Read<'_>, threads: usize) -> Option<Budget> {
     let usable = |(left, source): (u64, BudgetSource)| {
         let mut reserve = left / 8 + FIXED_RESERVE_BYTES + threads * THREAD_RESERVE_BYTES;
         if source == BudgetSource::AddressSpace {
-            reserve += (threads * THREAD_ADDRESS_BYTES).min(left / 4);
+            reserve += (threads * THREAD_ADDRESS_BYTES).min(left / 2);
         }
         Budget { bytes: left.saturating_sub(reserve), source }
     };
@@ -274,7 +274,7 @@ mod tests {
             ),
         ];
         let left = (4_u64 << 30) - (200 << 20);
-        for (threads, addresses) in [(1, THREAD_ADDRESS_BYTES), (64, left / 4)] {
+        for (threads, addresses) in [(1, THREAD_ADDRESS_BYTES), (32, left / 2)] {
             let budget =
                 machine(&files, usize::try_from(threads).expect("few")).expect("the machine says it");
             let expected = less_reserve(left, threads) - addresses;
