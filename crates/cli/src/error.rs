@@ -218,7 +218,7 @@ mod tests {
             CliError::Io(io()),
             CliError::Optim(OptimError::OutOfMemory { bytes: 8 }),
             CliError::Tensor(tiled::tensor::OutOfMemory { bytes: 8 }.into()),
-            CliError::Weights { path: "w".into(), source: graph().into() },
+            CliError::Network { path: "n".into(), source: graph().into() },
             CliError::Exec(io().into()),
             CliError::Exec(graph().into()),
             CliError::Exec(OptimError::OutOfMemory { bytes: 8 }.into()),
