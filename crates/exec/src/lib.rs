@@ -51,9 +51,12 @@ mod store;
 mod trainer;
 mod weights;
 
-pub use error::{ExecError, IoError, NpyProblem};
+pub use error::{ExecError, IoError, NotFinite, NpyProblem};
 pub use executor::{Executor, Io, RunReport};
-pub use file::{FileSink, FileSource, PICTURE_LIMIT_BYTES, create_sink, open_source, open_source_within};
+pub use file::{
+    FileSink, FileSource, PICTURE_LIMIT_BYTES, Reservation, create_sink, open_regular, open_source,
+    open_source_within, remove_partial_files, write_whole,
+};
 pub use npy::NpyHeader;
 pub use optim::{AdamW, AdamWOptions, OptimError, Optimizer, Sgd, SgdOptions};
 pub use picture::{PictureSink, PictureSource};

@@ -7,6 +7,8 @@ mod codec;
 mod partial;
 mod pieces;
 mod positioned;
+mod regular;
+mod reservation;
 mod scratch;
 mod sink;
 mod source;
@@ -20,6 +22,9 @@ use crate::{IoError, Sink, Source};
 
 pub(crate) use codec::FileType;
 pub(crate) use partial::PartialFile;
+pub use partial::remove_partial_files;
+pub use regular::open_regular;
+pub use reservation::{Reservation, write_whole};
 pub(crate) use scratch::ScratchFile;
 pub use sink::FileSink;
 pub use source::FileSource;

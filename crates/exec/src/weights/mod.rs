@@ -3,7 +3,7 @@
 mod half;
 
 use std::borrow::Cow;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use safetensors::{Dtype, SafeTensorError, SafeTensors, View};
@@ -11,7 +11,7 @@ use tiled_graph::ParamTensor;
 use tiled_tensor::{DType, Element};
 
 use crate::IoError;
-use crate::file::PartialFile;
+use crate::file::{PartialFile, open_regular};
 
 /// Reads the tensors of a `.safetensors` file, in the order of their names.
 ///
@@ -22,7 +22,9 @@ use crate::file::PartialFile;
 /// Where the file cannot be read, is malformed or truncated, or has a tensor of another type.
 pub fn load_weights<T: Element>(path: impl AsRef<Path>) -> Result<Vec<ParamTensor<T>>, IoError> {
     let path = path.as_ref();
-    let bytes = std::fs::read(path).map_err(|source| IoError::Open { path: path.to_path_buf(), source })?;
+    let mut bytes = Vec::new();
+    let read = open_regular(path)?.read_to_end(&mut bytes);
+    read.map_err(|source| IoError::Read { path: path.to_path_buf(), source })?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|source| IoError::Weights { path: path.to_path_buf(), source })?;
     let mut tensors = Vec::with_capacity(file.len());

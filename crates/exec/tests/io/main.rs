@@ -9,5 +9,7 @@ mod memory;
 mod npy;
 mod optim;
 mod pictures;
+mod places;
+mod training;
 mod weights;
 mod windows;
