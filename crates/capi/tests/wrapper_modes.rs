@@ -1,5 +1,7 @@
-//! The C++ wrapper in programs that mix units with and without exceptions, and under a standard that is too old.
+//! The C++ wrapper in programs that mix units with and without exceptions, under a standard that is too old, and where
+//! training leaves the finite numbers.
 
+#[expect(dead_code, reason = "these programs are all in C++")]
 mod native;
 
 use std::path::PathBuf;
@@ -64,4 +66,12 @@ fn r04_a_standard_before_17_is_told_in_one_line() {
         assert!(told.lines().filter(|line| line.contains("error: ")).count() <= 2, "{told}");
         assert!(!told.contains("wrapper.cpp:2"), "{told}");
     }
+}
+
+#[test]
+fn r02_a_step_that_is_not_finite_is_a_status_and_changes_nothing() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let program = folder.path().join("not_finite");
+    compile(Cpp17, &[root().join("tests/abi/not_finite.cpp")], &[], &program);
+    run(&program, &[]);
 }

@@ -314,10 +314,22 @@ impl<'b, T: Element> Executor<'b, T> {
     ///
     /// # Errors
     /// Where a source or sink is missing, has another shape or fails, and where `progress` cancels. Then every
-    /// sink is aborted.
+    /// sink is aborted, and `params` are as before.
     pub fn run(
         &mut self,
         params: &mut Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, ExecError> {
+        let report = self.run_apart(params, io, progress)?;
+        self.move_statistics(params);
+        Ok(report)
+    }
+
+    /// Runs the plan and leaves the running statistics as they are, for [`Executor::move_statistics`].
+    pub(crate) fn run_apart(
+        &mut self,
+        params: &Parameters<T>,
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
@@ -331,6 +343,25 @@ impl<'b, T: Element> Executor<'b, T> {
             io.sinks().for_each(|sink| sink.abort());
         }
         result
+    }
+
+    /// The parameters that running statistics after the last run would be kept in, and their values.
+    pub(crate) fn moved_statistics<'a>(
+        &'a self,
+        params: &'a Parameters<T>,
+    ) -> impl Iterator<Item = (usize, Vec<T>)> + 'a {
+        let finalisers = self.plan.program.finalisers.iter().map(|(_, finaliser)| finaliser);
+        let partials = self.partials.first().map_or(&[][..], Vec::as_slice);
+        finalisers.flat_map(move |finaliser| finalise::moved_statistics(finaliser, partials, params))
+    }
+
+    /// Moves the running statistics towards those of the last run.
+    pub(crate) fn move_statistics(&self, params: &mut Parameters<T>) {
+        let moved: Vec<(usize, Vec<T>)> = self.moved_statistics(params).collect();
+        for (place, values) in moved {
+            let running = params.data_mut(place).expect("invariant: running statistics are parameters");
+            running.copy_from_slice(&values);
+        }
     }
 
     /// Everything that can be wrong with what the caller gave, before any work.
@@ -363,7 +394,7 @@ impl<'b, T: Element> Executor<'b, T> {
 
     fn sweeps(
         &mut self,
-        params: &mut Parameters<T>,
+        params: &Parameters<T>,
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<Option<f64>, ExecError> {
@@ -438,7 +469,7 @@ impl<'b, T: Element> Executor<'b, T> {
         terminals.map(|node| self.plan.program.nodes[node.node].level).max().unwrap_or(0)
     }
 
-    fn finalise(&mut self, level: Option<usize>, params: &mut Parameters<T>, losses: &mut Vec<(usize, f64)>) {
+    fn finalise(&mut self, level: Option<usize>, params: &Parameters<T>, losses: &mut Vec<(usize, f64)>) {
         let Some((first, rest)) = self.partials.split_first_mut() else { return };
         let mut state = finalise::State {
             backend: self.backend,
