@@ -14,10 +14,12 @@ mod bytes;
 mod chart;
 mod command;
 mod error;
+mod files;
 mod job;
 mod network;
 mod progress;
 mod report;
+mod text;
 mod weights;
 
 use std::process::ExitCode;
@@ -49,5 +51,6 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Train(args) => command::train::run(&args, &session),
         Command::Verify(args) => command::verify::run(&args, &session),
         Command::Bench(args) => command::bench::run(&args, &session),
+        Command::Net(args) => command::net::run(&args),
     }
 }

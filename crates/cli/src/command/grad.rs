@@ -1,12 +1,15 @@
 //! `tiled grad`: gradients with respect to inputs and weights.
 
+use std::path::Path;
+
 use serde_json::json;
-use tiled::exec::{ConstantSource, Executor, Io, Source, open_source, save_weights};
+use tiled::exec::{ConstantSource, Executor, Io, Reservation, Source, open_source, save_weights};
 use tiled::graph::{Mode, Objective, ParamTensor, params};
 use tiled::tensor::Element;
 
 use crate::args::{DTypeArg, GradArgs};
 use crate::error::CliError;
+use crate::files::{Files, weights_bytes};
 use crate::job::{Job, check_count, create_sinks, sink_bytes, wrote};
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
@@ -22,6 +25,10 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     if args.grad_input.is_empty() && args.grad_weights.is_none() {
         return Err(CliError::NoResult);
     }
+    let given = args.grad_output.iter().filter(|given| *given != "ones").map(Path::new);
+    let files = Files::default().reads("grad-output", given);
+    let files = files.writes("grad-input", &args.grad_input).writes("grad-weights", &args.grad_weights);
+    args.network.reads(files, &args.weights).check()?;
     let (job, mut parameters) = Job::<T>::open(&args.network, &args.weights)?;
     let grad_outputs = open_gradients::<T>(&args.grad_output, &job.outputs())?;
     let input_shapes: Vec<[usize; 4]> = job.inputs.iter().map(Source::shape).collect();
@@ -38,6 +45,10 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     };
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
     let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + given + sink_bytes(&sinks)))?;
+    let specs = params(&job.graph);
+    let trained = specs.iter().filter(|spec| spec.kind.is_trained());
+    let bytes = weights_bytes(trained.map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
+    let place = args.grad_weights.as_ref().map(|path| Reservation::new(path, bytes)).transpose()?;
     let figures = Figures::new(&plan, 0.0);
     let mut executor = args.plan.executor(plan, &job.backend)?;
     let io = Io {
@@ -48,6 +59,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     };
     let report = executor.run(&mut parameters, &io, &session.bar("gradients"))?;
     let figures = Figures { seconds: report.seconds, ..figures };
+    drop(place);
     if let Some(path) = &args.grad_weights {
         save_weights(path, &weight_gradients(&job, &executor)?)?;
     }

@@ -6,16 +6,20 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tiled::cpu::CpuBackend;
+use tiled::exec::write_whole;
 use tiled::graph::{Description, Loss, Mode, Objective, Plan, Planner, StepDetail, infer_nchw};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
 use crate::args::{DTypeArg, PlanCommandArgs, PlanLossArg};
 use crate::error::CliError;
+use crate::files::Files;
+use crate::network;
 use crate::report::{Figures, print};
-use crate::{chart, network};
+use crate::text::EscapedJson;
 
 pub(crate) fn run(args: &PlanCommandArgs) -> Result<(), CliError> {
+    Files::default().reads("net", network::file(&args.net)).writes("svg", &args.svg).check()?;
     let begin = Instant::now();
     let plan = match args.plan.dtype {
         DTypeArg::F32 => plan::<f32>(args)?,
@@ -27,7 +31,7 @@ pub(crate) fn run(args: &PlanCommandArgs) -> Result<(), CliError> {
             Some(budget) => plan.to_svg_within(budget),
             None => plan.to_svg(),
         };
-        chart::write_whole(path, drawing.as_bytes())?;
+        write_whole(path, drawing.as_bytes())?;
     }
     if !args.plan.json {
         return print(&plan.to_text());
@@ -36,7 +40,8 @@ pub(crate) fn run(args: &PlanCommandArgs) -> Result<(), CliError> {
     let detail = args.steps.unwrap_or(if all { StepDetail::All } else { StepDetail::First(LISTED_STEPS) });
     let report = Report { figures: figures.json(), plan: plan.describe(detail) };
     let mut output = BufWriter::new(std::io::stdout().lock());
-    serde_json::to_writer(&mut output, &report)
+    report
+        .serialize(&mut serde_json::Serializer::with_formatter(&mut output, EscapedJson))
         .map_err(std::io::Error::from)
         .and_then(|()| writeln!(output))
         .and_then(|()| output.flush())

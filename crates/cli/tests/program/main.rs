@@ -3,3 +3,7 @@
 mod bad_input;
 mod bed;
 mod commands;
+mod outputs;
+#[cfg(unix)]
+mod signals;
+mod training;
