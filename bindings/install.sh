@@ -1,19 +1,23 @@
 #!/bin/sh
 # Installs libtiled for C and C++: headers, shared library with SONAME, static library, pkg-config file, CMake package.
 #
-#   bindings/install.sh --prefix DIR [--libdir lib] [--destdir DIR] [--from DIR]
+#   bindings/install.sh --prefix DIR [--libdir lib] [--destdir DIR] [--from DIR] [--keep-debug]
 #
 # --prefix   where it will be found, absolute; there is no default, because Debian's map editor `tiled` owns
 #            include/tiled and libtiled.so.1 under /usr
 # --libdir   the folder of libraries under the prefix, `lib` by default (`lib/x86_64-linux-gnu`, `lib64`)
 # --destdir  put in front of every path, for packages that are built in a folder of their own
 # --from     a folder with libtiled_capi.so and libtiled_capi.a already built; without it they are built with cargo
+# --keep-debug  installs the libraries with their debug information, which is several times as large as they are
+#
+# The variable STRIP names the program that takes debug information out, `strip` by default: for another architecture its own.
 set -eu
 
 source=$(cd "$(dirname "$0")/.." && pwd)
-prefix='' libdir=lib destdir='' from=''
+prefix='' libdir=lib destdir='' from='' strip=${STRIP:-strip}
 while [ $# -gt 0 ]; do
     case $1 in
+    --keep-debug) strip='' && shift && continue ;;
     --prefix) prefix=$2 ;;
     --libdir) libdir=$2 ;;
     --destdir) destdir=$2 ;;
@@ -26,6 +30,9 @@ case $prefix in
 /*) ;;
 *) echo "install.sh: --prefix wants an absolute path" >&2 && exit 2 ;;
 esac
+if [ -n "$strip" ] && ! command -v "$strip" >/dev/null; then
+    echo "install.sh: $strip is not installed: install binutils, set STRIP, or give --keep-debug" >&2 && exit 2
+fi
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$source/Cargo.toml" | head -n 1)
 major=${version%%.*}
@@ -42,6 +49,11 @@ install -m 755 "$from/libtiled_capi.so" "$lib/libtiled.so.$version"
 ln -sf "libtiled.so.$version" "$lib/libtiled.so.$major"
 ln -sf "libtiled.so.$major" "$lib/libtiled.so"
 install -m 644 "$from/libtiled_capi.a" "$lib/libtiled.a"
+if [ -n "$strip" ]; then
+    # the functions that are exported stay in the one, all that a linker needs in the other
+    "$strip" --strip-unneeded "$lib/libtiled.so.$version"
+    "$strip" --strip-debug "$lib/libtiled.a"
+fi
 
 cat > "$lib/pkgconfig/tiled.pc" <<EOF
 prefix=$prefix

@@ -1036,6 +1036,11 @@ typedef struct tiled_optimizer {
  */
 #define TILED_STATUS_NOT_FOUND 19
 
+/**
+ * A training step whose loss, gradients or parameters would not be finite; the parameters are as before it.
+ */
+#define TILED_STATUS_NOT_FINITE 20
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -2114,7 +2119,8 @@ tiled_status tiled_trainer_new(const struct tiled_engine *engine,
 /**
  * One step: the loss and the gradients, then the optimiser on every parameter that has a gradient.
  *
- * Arguments and promises as `tiled_executor_run`; on failure the parameters that are trained are as before.
+ * Arguments and promises as `tiled_executor_run`; on failure all parameters are as before. Where the loss, a gradient or
+ * what a parameter would become is NaN or infinite, the status is `TILED_STATUS_NOT_FINITE`; sinks are complete then.
  *
  * Safety:
  * As `tiled_executor_run`.

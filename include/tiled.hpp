@@ -6,12 +6,19 @@
  *   copy, and they free it.
  * - A call that fails throws `tiled::error`, which carries the status and the message. Without exceptions (`-fno-exceptions`,
  *   or TILED_NO_EXCEPTIONS defined) a call returns `tiled::result<T>` instead: test it, then take its `value()`.
+ * - Units of one program may differ in that: all names lie in an inline namespace of the mode, `tiled::with_exceptions` or
+ *   `tiled::without_exceptions`, which code never has to name. Handles pass from one to the other by `release()`.
  * - `tiled::tensor` describes memory of the caller and owns nothing.
  * - Lambdas are sources, sinks and progress. They run on threads of the library, several at once unless they are made
  *   `serial`; what they throw ends the run and is thrown again by the call.
  */
 #ifndef TILED_HPP
 #define TILED_HPP
+
+#if (defined(_MSVC_LANG) ? _MSVC_LANG : __cplusplus) < 201703L
+#error "tiled.hpp needs C++17 or later: compile with -std=c++17"
+#include <no_earlier_standard> // g++ goes on after an #error and would tell of every name that is missing
+#endif
 
 #include "tiled.h"
 
@@ -36,7 +43,15 @@
 #include <stdexcept>
 #endif
 
+// A function of both modes would have two bodies under one name, of which a linker keeps one.
+#ifdef TILED_NO_EXCEPTIONS
+#define TILED_MODE without_exceptions
+#else
+#define TILED_MODE with_exceptions
+#endif
+
 namespace tiled {
+inline namespace TILED_MODE {
 
 /** This thread's last message. */
 inline std::string last_error() {
@@ -820,6 +835,9 @@ public:
     }
 };
 
+} // namespace TILED_MODE
 } // namespace tiled
+
+#undef TILED_MODE
 
 #endif // TILED_HPP

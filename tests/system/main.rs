@@ -5,5 +5,6 @@ mod backends;
 mod demand;
 mod fused;
 mod in_place;
+mod nan_signs;
 mod networks;
 mod winograd;

@@ -53,6 +53,8 @@ pub const TILED_STATUS_OUT_OF_MEMORY: tiled_status = 17;
 pub const TILED_STATUS_NETWORK: tiled_status = 18;
 /// There is nothing of this name.
 pub const TILED_STATUS_NOT_FOUND: tiled_status = 19;
+/// A training step whose loss, gradients or parameters would not be finite; the parameters are as before it.
+pub const TILED_STATUS_NOT_FINITE: tiled_status = 20;
 
 /// A status and the message that goes with it.
 #[derive(Debug)]
@@ -178,6 +180,7 @@ impl From<ExecError> for Failure {
             ExecError::Parameters { .. } | ExecError::Missing { .. } | ExecError::Shape { .. } => {
                 TILED_STATUS_SHAPE
             }
+            ExecError::NotFinite { .. } => TILED_STATUS_NOT_FINITE,
             ExecError::Cancelled => TILED_STATUS_CANCELLED,
             _ => TILED_STATUS_INVALID_ARGUMENT,
         };
@@ -256,6 +259,7 @@ pub extern "C" fn tiled_status_name(status: tiled_status) -> *const c_char {
         TILED_STATUS_OUT_OF_MEMORY => c"TILED_STATUS_OUT_OF_MEMORY",
         TILED_STATUS_NETWORK => c"TILED_STATUS_NETWORK",
         TILED_STATUS_NOT_FOUND => c"TILED_STATUS_NOT_FOUND",
+        TILED_STATUS_NOT_FINITE => c"TILED_STATUS_NOT_FINITE",
         _ => c"unknown",
     };
     name.as_ptr()

@@ -128,7 +128,8 @@ pub unsafe extern "C" fn tiled_trainer_new(
 
 /// One step: the loss and the gradients, then the optimiser on every parameter that has a gradient.
 ///
-/// Arguments and promises as `tiled_executor_run`; on failure the parameters that are trained are as before.
+/// Arguments and promises as `tiled_executor_run`; on failure all parameters are as before. Where the loss, a gradient or
+/// what a parameter would become is NaN or infinite, the status is `TILED_STATUS_NOT_FINITE`; sinks are complete then.
 ///
 /// # Safety
 /// As `tiled_executor_run`.

@@ -7,6 +7,8 @@ use plotters::prelude::{
     WHITE,
 };
 
+use tiled::exec::write_whole;
+
 use crate::error::CliError;
 
 /// Draws the losses of training steps as an SVG file.
@@ -14,21 +16,7 @@ pub(crate) fn draw_losses(path: &Path, losses: &[f64]) -> Result<(), CliError> {
     let mut text = String::new();
     draw(&mut text, losses)
         .map_err(|error| CliError::Chart { path: path.to_path_buf(), reason: error.to_string() })?;
-    write_whole(path, text.as_bytes())
-}
-
-/// Writes a small file under a temporary name first, so that it stands whole or not at all.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
-    let error = |source| CliError::Write { path: path.to_path_buf(), source };
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".partial-{}", std::process::id()));
-    let temporary = path.with_file_name(name);
-    std::fs::write(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, path)).map_err(|source| {
-        // the file may not exist, and its name says what it is where it does
-        let _ = std::fs::remove_file(&temporary);
-        error(source)
-    })
+    Ok(write_whole(path, text.as_bytes())?)
 }
 
 type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as plotters::prelude::DrawingBackend>::ErrorType>;

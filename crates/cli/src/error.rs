@@ -10,6 +10,9 @@ use tiled::graph::{GraphError, PlanError};
 use tiled::tensor::TensorError;
 use tiled::verify::VerifyError;
 
+use crate::progress::{signals, tell};
+use crate::text::{escape, one_line};
+
 /// Why a subcommand failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
@@ -30,16 +33,16 @@ pub(crate) enum CliError {
     IgnoreIndex,
     #[error("nothing to compute: give --grad-input or --grad-weights")]
     NoResult,
-    #[error("`{}` is named twice", path.display())]
-    SameFile { path: PathBuf },
+    #[error("--{option} `{}` and --{second} `{}` are one file", path.display(), second_path.display())]
+    SameFile { option: &'static str, path: PathBuf, second: &'static str, second_path: PathBuf },
     #[error("`{}`: cannot write: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("`{}`: {reason}", path.display())]
     Chart { path: PathBuf, reason: String },
     #[error("standard output: {source}")]
     Stdout { source: io::Error },
-    #[error("cannot listen to the terminal: {source}")]
-    Signals { source: ctrlc::Error },
+    #[error("cannot listen to signals: {source}")]
+    Signals { source: io::Error },
     #[error("tiled and untiled differ: {mismatches} of {compared} values")]
     Mismatch { mismatches: u64, compared: u64 },
     #[error("{failures} of {cases} cases failed")]
@@ -63,11 +66,12 @@ pub(crate) enum CliError {
 }
 
 impl CliError {
-    /// 2 where what was given cannot be used, 130 where the user stopped it, 1 for everything else.
+    /// 2 where what was given cannot be used, 130 where the user stopped it (by another signal than Ctrl-C its own), 1 for
+    /// everything else.
     fn code(&self) -> u8 {
         match self {
             error if error.is_refused_memory() => FAILED,
-            Self::Plan(PlanError::Cancelled) => CANCELLED,
+            Self::Plan(PlanError::Cancelled) => signals::exit_code(),
             Self::UnknownNetwork { .. }
             | Self::ReadNetwork { .. }
             | Self::Network { .. }
@@ -85,11 +89,11 @@ impl CliError {
             Self::Exec(error) => match error {
                 ExecError::Io(error) => io_code(error),
                 ExecError::Plan(error) => plan_code(error),
-                ExecError::Cancelled => CANCELLED,
-                ExecError::Threads { .. } => FAILED,
+                ExecError::Cancelled => signals::exit_code(),
+                ExecError::Threads { .. } | ExecError::NotFinite { .. } => FAILED,
                 _ => BAD_INPUT,
             },
-            Self::Verify(VerifyError::Cancelled { .. }) => CANCELLED,
+            Self::Verify(VerifyError::Cancelled { .. }) => signals::exit_code(),
             Self::Verify(VerifyError::Isa(_)) => BAD_INPUT,
             _ => FAILED,
         }
@@ -121,10 +125,10 @@ impl CliError {
     /// Says why on standard error, and the code to exit with.
     pub(crate) fn exit(&self) -> ExitCode {
         match self {
-            error if error.code() == CANCELLED => eprintln!("cancelled"),
+            error if error.code() == signals::exit_code() => tell("cancelled"),
             // whoever reads our output has gone and wants no more
             Self::Stdout { source } if source.kind() == io::ErrorKind::BrokenPipe => {}
-            error => eprintln!("error: {}", chain(error)),
+            error => tell(&format!("error: {}", chain(error))),
         }
         ExitCode::from(self.code())
     }
@@ -155,17 +159,17 @@ fn io_code(error: &IoError) -> u8 {
 
 /// An error and its causes on one line; most messages hold their cause already.
 fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+    let mut text = one_line(error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        let message = error.to_string();
+        let message = one_line(error);
         if !text.contains(&message) {
             text.push_str(": ");
             text.push_str(&message);
         }
         cause = error.source();
     }
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    text
 }
 
 /// Help and version go to standard output; what is wrong with the arguments goes to standard error, on one line.
@@ -180,13 +184,12 @@ pub(crate) fn exit_usage(error: &clap::Error) -> ExitCode {
     }
     let rendered = error.render().to_string();
     let paragraph = rendered.split("\n\n").next().unwrap_or(&rendered);
-    eprintln!("{}, see --help", paragraph.split_whitespace().collect::<Vec<_>>().join(" "));
+    tell(&escape(&format!("{}, see --help", paragraph.split_whitespace().collect::<Vec<_>>().join(" "))));
     ExitCode::from(BAD_INPUT)
 }
 
 const FAILED: u8 = 1;
 const BAD_INPUT: u8 = 2;
-const CANCELLED: u8 = 130;
 
 #[cfg(test)]
 mod tests {
@@ -204,7 +207,7 @@ mod tests {
         let full = || io::Error::from(io::ErrorKind::StorageFull);
         assert_eq!(CliError::Io(IoError::DiskFull { path: "y".into(), source: full() }).code(), FAILED);
         assert_eq!(CliError::Io(IoError::Read { path: "x".into(), source: full() }).code(), BAD_INPUT);
-        assert_eq!(CliError::Exec(ExecError::Cancelled).code(), CANCELLED);
+        assert_eq!(CliError::Exec(ExecError::Cancelled).code(), 130);
     }
 
     #[test]

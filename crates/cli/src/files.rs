@@ -1,122 +1,150 @@
-//! The files that tensors are read from: opened within the memory of the run, and told.
+//! The files of a command, checked before its work: that those to be written can be, and that no two are one.
 
-use serde_json::{Value, json};
-use tiled::exec::{
-    ElementType, Numbers, PICTURE_LIMIT_BYTES, RawFormat, Source, SourceFacts, SourceOptions, inspect_source,
-    open_source_with,
-};
-use tiled::tensor::{DType, Element};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use crate::args::{DTypeArg, FileArg, PlanArgs};
+use tiled::exec::{IoError, Reservation};
+
 use crate::error::CliError;
 
-/// Files that were opened, in order.
-#[derive(Debug)]
-pub(crate) struct Files {
-    dtype: DTypeArg,
-    limit_bytes: u64,
-    resident_bytes: u64,
-    opening_bytes: u64,
-    opened: Vec<Opened>,
+/// The files that a command reads and writes, by the options that name them.
+#[derive(Debug, Default)]
+pub(crate) struct Files<'a> {
+    reads: Vec<(&'static str, &'a Path)>,
+    writes: Vec<(&'static str, &'a Path)>,
+    /// Pairs of options that may name one file: read first, replaced at the end.
+    resumes: Vec<[&'static str; 2]>,
 }
 
-#[derive(Debug)]
-struct Opened {
-    /// What it is for: `input x`, `target`.
-    name: String,
-    path: std::path::PathBuf,
-    facts: SourceFacts,
-    is_classes: bool,
-}
-
-impl Files {
-    /// No files yet, which may take as much memory as the run.
-    pub(crate) fn new(plan: &PlanArgs) -> Self {
-        let limit_bytes = plan.memory.unwrap_or(PICTURE_LIMIT_BYTES);
-        Self { dtype: plan.dtype, limit_bytes, resident_bytes: 0, opening_bytes: 0, opened: Vec::new() }
+impl<'a> Files<'a> {
+    /// Adds files that are read.
+    pub(crate) fn reads(mut self, option: &'static str, paths: impl IntoIterator<Item = &'a Path>) -> Self {
+        self.reads.extend(paths.into_iter().map(|path| (option, path)));
+        self
     }
 
-    /// What a file holds, from its header alone.
-    pub(crate) fn inspect(&self, file: &FileArg, numbers: Numbers) -> Result<SourceFacts, CliError> {
-        Ok(inspect_source(&file.path, &self.options(file, numbers)?)?)
+    /// Adds files that are written.
+    pub(crate) fn writes<P: AsRef<Path> + ?Sized + 'a>(
+        mut self,
+        option: &'static str,
+        paths: impl IntoIterator<Item = &'a P>,
+    ) -> Self {
+        self.writes.extend(paths.into_iter().map(|path| (option, path.as_ref())));
+        self
     }
 
-    /// Opens a file for `name`.
-    pub(crate) fn open<T: Element>(
-        &mut self,
-        name: &str,
-        file: &FileArg,
-        numbers: Numbers,
-    ) -> Result<Box<dyn Source<T>>, CliError> {
-        let options = self.options(file, numbers)?;
-        self.count(name, file, numbers)?;
-        Ok(open_source_with(&file.path, &options)?)
+    /// Lets the file that the option `to` writes be the one that `from` read.
+    pub(crate) fn resume(mut self, from: &'static str, to: &'static str) -> Self {
+        self.resumes.push([from, to]);
+        self
     }
 
-    /// Counts a file as if it were opened for `name`: a picture is not decoded.
-    pub(crate) fn count(
-        &mut self,
-        name: &str,
-        file: &FileArg,
-        numbers: Numbers,
-    ) -> Result<SourceFacts, CliError> {
-        let facts = self.inspect(file, numbers)?;
-        self.opening_bytes = self.opening_bytes.max(self.resident_bytes.saturating_add(facts.opening_bytes));
-        self.resident_bytes = self.resident_bytes.saturating_add(facts.resident_bytes);
-        let (name, path) = (name.to_owned(), file.path.clone());
-        self.opened.push(Opened { name, path, facts, is_classes: numbers == Numbers::Classes });
-        Ok(facts)
-    }
-
-    /// The bytes that the files keep as long as they are open: decoded pictures.
-    pub(crate) const fn resident_bytes(&self) -> u64 {
-        self.resident_bytes
-    }
-
-    /// The most bytes that were held while files were opened, decoded pictures and what decoding took.
-    pub(crate) const fn opening_bytes(&self) -> u64 {
-        self.opening_bytes
-    }
-
-    /// A line of text for each: `input x: photo.jpg, 3×2700×5400, u8 scaled to 0…1`.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let line = |file: &Opened| {
-            let classes = if file.is_classes { " as class numbers" } else { "" };
-            format!("{}: {}, {}{classes}", file.name, file.path.display(), file.facts)
-        };
-        self.opened.iter().map(line).collect()
-    }
-
-    /// The same for JSON.
-    pub(crate) fn json(&self) -> Value {
-        let object = |file: &Opened| {
-            json!({
-                "name": file.name,
-                "path": file.path.to_string_lossy(),
-                "shape": file.facts.shape,
-                "element": file.facts.element.name(),
-                "scaled": file.facts.is_scaled,
-            })
-        };
-        self.opened.iter().map(object).collect()
-    }
-
-    fn options(&self, file: &FileArg, numbers: Numbers) -> Result<SourceOptions, CliError> {
-        let dtype = match self.dtype {
-            DTypeArg::F32 => DType::F32,
-            DTypeArg::F64 => DType::F64,
-        };
-        let is_raw = file
-            .path
-            .extension()
-            .is_some_and(|kind| kind.eq_ignore_ascii_case("raw") || kind.eq_ignore_ascii_case("bin"));
-        if is_raw && file.raw.is_none() {
-            let dtype = ElementType::from(dtype).name();
-            return Err(CliError::RawShape { path: file.path.clone(), dtype });
+    /// Checks that every file to be written could be created now, is of a kind that its option writes, and is neither
+    /// read nor written by another option; by the files' identity, so through links and other spellings of a path.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        for (option, path) in &self.writes {
+            check_extension(option, path)?;
+            Reservation::new(path, 0)?;
         }
-        let raw =
-            file.raw.map(|(shape, element)| RawFormat { shape, element: element.unwrap_or(dtype.into()) });
-        let limit_bytes = self.limit_bytes.saturating_sub(self.resident_bytes);
-        Ok(SourceOptions { numbers, limit_bytes, raw })
+        let written = self.writes.iter().map(|(option, path)| Ok((*option, *path, Identity::of(path)?)));
+        let written: Vec<_> = written.collect::<Result<_, IoError>>()?;
+        // a file that cannot be looked at is told where it is read
+        let read =
+            self.reads.iter().filter_map(|(option, path)| Some((*option, *path, Identity::of(path).ok()?)));
+        let read: Vec<_> = read.collect();
+        for (place, (option, path, identity)) in written.iter().enumerate() {
+            let others = written[..place].iter().chain(&read);
+            let may = |other: &str| self.resumes.iter().any(|[from, to]| from == &other && to == option);
+            if let Some((other, second, _)) =
+                others.into_iter().find(|(other, _, of)| of == identity && !may(other))
+            {
+                return Err(CliError::SameFile {
+                    option: other,
+                    path: second.to_path_buf(),
+                    second: option,
+                    second_path: path.to_path_buf(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a path means, however it is written.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    /// A file that there is: its device and number, the same for all its names.
+    #[cfg(unix)]
+    File(u64, u64),
+    /// A file that is to come, or any where files have no numbers: its folder, and its name there.
+    Name(PathBuf, OsString),
+}
+
+impl Identity {
+    fn of(path: &Path) -> Result<Self, IoError> {
+        #[cfg(unix)]
+        if let Ok(metadata) = fs::metadata(path) {
+            use std::os::unix::fs::MetadataExt;
+            return Ok(Self::File(metadata.dev(), metadata.ino()));
+        }
+        let fail = |source| IoError::Open { path: path.to_path_buf(), source };
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = path.file_name().unwrap_or_default().to_owned();
+        Ok(Self::Name(fs::canonicalize(parent).map_err(fail)?, name))
+    }
+}
+
+/// The formats that an extension names.
+const FORMATS: [&[&str]; 7] =
+    [&["npy"], &["raw", "bin"], &["png"], &["jpg", "jpeg"], &["safetensors"], &["svg"], &["json", "jsonl"]];
+
+/// Refuses an extension that names another format than the option writes. Tensors are left to the library, which chooses
+/// by it; elsewhere any name will do that names no format.
+fn check_extension(option: &str, path: &Path) -> Result<(), IoError> {
+    let expected = match option {
+        "save" | "grad-weights" => "safetensors",
+        "svg" | "loss-curve" => "svg",
+        "log" => "jsonl",
+        _ => return Ok(()),
+    };
+    let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+    let got = extension.unwrap_or_default();
+    let format = FORMATS.iter().find(|names| names.contains(&got.as_str()));
+    if format.is_none_or(|names| names.contains(&expected)) {
+        return Ok(());
+    }
+    Err(IoError::Extension { path: path.to_path_buf(), expected, got })
+}
+
+/// About the bytes of a `.safetensors` file: the elements, and a line of header for each tensor.
+pub(crate) fn weights_bytes<'a>(
+    tensors: impl Iterator<Item = (&'a str, usize)>,
+    element_bytes: usize,
+) -> u64 {
+    let header = |name: &str| name.len() as u64 + 96;
+    tensors.map(|(name, elements)| header(name) + (elements * element_bytes) as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r13_an_extension_of_another_format_is_refused_and_none_will_do() {
+        for (option, name) in
+            [("save", "w"), ("save", "w.safetensors"), ("save", "w.best"), ("log", "l.txt"), ("svg", "p.SVG")]
+        {
+            check_extension(option, Path::new(name)).expect(name);
+        }
+        for (option, name, expected) in [
+            ("save", "w.npy", "safetensors"),
+            ("loss-curve", "l.png", "svg"),
+            ("log", "l.safetensors", "jsonl"),
+        ] {
+            let error = check_extension(option, Path::new(name)).expect_err(name).to_string();
+            assert!(error.ends_with(&format!("known are {expected}")), "{error}");
+        }
     }
 }

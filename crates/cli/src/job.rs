@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use tiled::cpu::CpuBackend;
-use tiled::exec::{Sink, Source, create_sink};
+use tiled::exec::{Reservation, Sink, Source, create_sink};
 use tiled::graph::{Graph, Objective, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
 use crate::args::{NetworkArgs, PlanArgs};
 use crate::error::CliError;
-use crate::files::Files;
+use crate::opened::OpenedFiles;
 use crate::progress::Session;
+use crate::text::escape;
 use crate::weights::WeightsArg;
 use crate::{bytes, network};
 
@@ -22,7 +23,7 @@ pub(crate) struct Job<T: Element> {
     pub(crate) shapes: Shapes,
     pub(crate) inputs: Vec<Box<dyn Source<T>>>,
     /// The files that were opened, and what opening them took.
-    pub(crate) files: Files,
+    pub(crate) files: OpenedFiles,
     pub(crate) backend: CpuBackend,
 }
 
@@ -31,7 +32,7 @@ impl<T: Element> Job<T> {
     pub(crate) fn open(args: &NetworkArgs, plan: &PlanArgs) -> Result<Self, CliError> {
         let graph = network::load(&args.net)?;
         check_count("input", graph.inputs().len(), args.input.len())?;
-        let mut files = Files::new(plan);
+        let mut files = OpenedFiles::new(plan);
         let mut inputs: Vec<Box<dyn Source<T>>> = Vec::new();
         for (input, file) in graph.inputs().iter().zip(&args.input) {
             inputs.push(files.open(&format!("input {}", input.name), file, args.numbers.into())?);
@@ -81,11 +82,27 @@ pub(crate) fn create_sinks<T: Element>(
     shapes: &[[usize; 4]],
 ) -> Result<Vec<Box<dyn Sink<T>>>, CliError> {
     check_count(option, shapes.len(), paths.len())?;
-    if let Some(place) = (1..paths.len()).find(|place| paths[..*place].contains(&paths[*place])) {
-        return Err(CliError::SameFile { path: paths[place].clone() });
-    }
     let sinks = paths.iter().zip(shapes).map(|(path, shape)| create_sink(path, *shape));
     Ok(sinks.collect::<Result<_, _>>()?)
+}
+
+/// The places of files that become tensors of these shapes later: they could be made now, and their room is taken.
+pub(crate) fn reserve_sinks<T: Element>(
+    option: &'static str,
+    paths: &[PathBuf],
+    shapes: &[[usize; 4]],
+) -> Result<Vec<Reservation>, CliError> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    // what a sink checks of the shape and the format
+    drop(create_sinks::<T>(option, paths, shapes)?);
+    let room = |(path, shape): (&PathBuf, &[usize; 4])| {
+        let is_picture = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
+        let element_bytes = if is_picture { 1 } else { size_of::<T>() };
+        Reservation::new(path, (shape.iter().product::<usize>() * element_bytes) as u64)
+    };
+    Ok(paths.iter().zip(shapes).map(room).collect::<Result<_, _>>()?)
 }
 
 /// The bytes that sinks hold: pictures before they are compressed.
@@ -129,5 +146,5 @@ pub(crate) fn wrote(path: &Path, shape: &[usize]) -> String {
     let size = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     let mut facts = vec![shape.iter().map(usize::to_string).collect::<Vec<_>>().join("×"), bytes::show(size)];
     facts.retain(|fact| !fact.is_empty());
-    format!("wrote {} ({})", path.display(), facts.join(", "))
+    format!("wrote {} ({})", escape(&path.display().to_string()), facts.join(", "))
 }

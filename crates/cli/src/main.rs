@@ -17,8 +17,10 @@ mod error;
 mod files;
 mod job;
 mod network;
+mod opened;
 mod progress;
 mod report;
+mod text;
 mod weights;
 
 use std::process::ExitCode;
@@ -50,5 +52,6 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Train(args) => command::train::run(&args, &session),
         Command::Verify(args) => command::verify::run(&args, &session),
         Command::Bench(args) => command::bench::run(&args, &session),
+        Command::Net(args) => command::net::run(&args),
     }
 }

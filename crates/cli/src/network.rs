@@ -1,7 +1,9 @@
 //! Networks by name.
 
+use std::io::Read;
 use std::path::Path;
 
+use tiled::exec::open_regular;
 use tiled::graph::{Graph, builtin_names};
 
 use crate::error::CliError;
@@ -17,8 +19,14 @@ pub(crate) fn load(name: &str) -> Result<Graph, CliError> {
         let known = builtin_names().collect::<Vec<_>>().join(", ");
         return Err(CliError::UnknownNetwork { name: name.to_owned(), known });
     }
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| CliError::ReadNetwork { path: path.to_path_buf(), source })?;
+    let mut text = String::new();
+    let read = open_regular(path)?.read_to_string(&mut text);
+    read.map_err(|source| CliError::ReadNetwork { path: path.to_path_buf(), source })?;
     Graph::from_json(&text)
         .map_err(|source| CliError::Network { path: path.to_path_buf(), source: source.into() })
+}
+
+/// The file that holds a network, where it is none of the built-in ones.
+pub(crate) fn file(name: &str) -> Option<&Path> {
+    Graph::builtin(name).is_none().then(|| Path::new(name))
 }

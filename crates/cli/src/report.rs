@@ -8,6 +8,7 @@ use tiled::graph::{Budget, BudgetSource, Plan};
 
 use crate::bytes;
 use crate::error::CliError;
+use crate::text::{escape_json, escape_lines};
 
 /// The figures that every subcommand has.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,13 @@ impl Figures {
     /// The same where so much was held before the run began, while pictures were decoded.
     pub(crate) fn after_opening(self, bytes: u64) -> Self {
         Self { plan_peak_bytes: self.plan_peak_bytes.max(bytes), ..self }
+    }
+
+    /// The figures of so many runs of the plan, which took so long together.
+    pub(crate) fn times(self, runs: usize, seconds: f64) -> Self {
+        let runs = f64::from(u32::try_from(runs).unwrap_or(u32::MAX));
+        let (flops, redundant_flops) = (runs * self.flops, runs * self.redundant_flops);
+        Self { seconds, flops, redundant_flops, ..self }
     }
 
     /// The JSON object, to which a subcommand adds its own fields.
@@ -100,10 +108,12 @@ pub(crate) fn show_flops(flops: f64) -> String {
 /// Writes to standard output; a reader that has gone ends the program quietly.
 pub(crate) fn print(text: &str) -> Result<(), CliError> {
     let mut output = std::io::stdout().lock();
-    writeln!(output, "{text}").and_then(|()| output.flush()).map_err(|source| CliError::Stdout { source })
+    writeln!(output, "{}", escape_lines(text))
+        .and_then(|()| output.flush())
+        .map_err(|source| CliError::Stdout { source })
 }
 
 /// Writes one JSON object to standard output.
 pub(crate) fn print_json(object: Map<String, Value>) -> Result<(), CliError> {
-    print(&Value::Object(object).to_string())
+    print(&escape_json(&Value::Object(object).to_string()))
 }

@@ -56,13 +56,16 @@ macro_rules! compiled {
             kernel: &Kernel,
             packed: &[$element],
             inputs: &[View<'_, $element>],
-            output: PartMut<'_, $element>,
+            mut output: PartMut<'_, $element>,
             region: Region<2>,
         ) {
             if is_convolution(kernel) {
-                conv::compute(isa, kernel, packed, inputs, output, region);
+                conv::compute(isa, kernel, packed, inputs, output.reborrow(), region);
             } else {
-                ops::compute(isa, kernel, packed, inputs, output, region);
+                ops::compute(isa, kernel, packed, inputs, output.reborrow(), region);
+            }
+            if isa == Isa::Portable && ops::nan::is_mixed(kernel) {
+                ops::nan::unite(output, region);
             }
         }
 

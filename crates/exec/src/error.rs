@@ -570,7 +570,43 @@ pub enum ExecError {
     /// The optimiser refuses.
     #[error(transparent)]
     Optim(#[from] crate::OptimError),
+    /// A training step whose numbers leave the finite ones.
+    #[error("training step {step}: {}", what.told(*loss))]
+    NotFinite {
+        /// The step, from 1.
+        step: u64,
+        /// Its loss, where the objective has one with a value.
+        loss: Option<f64>,
+        /// What is not finite.
+        what: NotFinite,
+    },
     /// Progress asked to stop.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// What of a training step is NaN or infinite.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotFinite {
+    /// The loss.
+    Loss,
+    /// The gradient with respect to the parameter of this name.
+    Gradient(String),
+    /// What the running statistic of this name would become.
+    Statistic(String),
+    /// What the parameter of this name would become.
+    Parameter(String),
+}
+
+impl NotFinite {
+    fn told(&self, loss: Option<f64>) -> String {
+        let loss = loss.map_or_else(|| "without a value".to_owned(), |loss| loss.to_string());
+        match self {
+            Self::Loss => format!("loss is {loss}, not a finite number"),
+            Self::Gradient(name) => format!("gradient of `{name}` is not finite, loss is {loss}"),
+            Self::Statistic(name) => format!("`{name}` would not be finite, loss is {loss}"),
+            Self::Parameter(name) => format!("`{name}` would not be finite after it, loss is {loss}"),
+        }
+    }
 }

@@ -332,10 +332,22 @@ impl<'b, T: Element> Executor<'b, T> {
     ///
     /// # Errors
     /// Where a source or sink is missing, has another shape or fails, where `progress` cancels, and where memory for a list of
-    /// the run is refused. Then every sink is aborted; another run may follow.
+    /// the run is refused. Then every sink is aborted and `params` are as before; another run may follow.
     pub fn run(
         &mut self,
         params: &mut Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, ExecError> {
+        let report = self.run_apart(params, io, progress)?;
+        move_statistics(params, self.moved_statistics(params)?);
+        Ok(report)
+    }
+
+    /// Runs the plan and leaves the running statistics as they are, for [`move_statistics`].
+    pub(crate) fn run_apart(
+        &mut self,
+        params: &Parameters<T>,
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
@@ -379,6 +391,17 @@ impl<'b, T: Element> Executor<'b, T> {
         Ok(ignore_index.filter(|index| *index >= 0).map(|ignore_index| Ignoring { source, ignore_index }))
     }
 
+    /// The parameters that running statistics after the last run would be kept in, and their values.
+    pub(crate) fn moved_statistics(&self, params: &Parameters<T>) -> Result<Moved<T>, ExecError> {
+        let mut moved = Vec::new();
+        let partials = self.partials.first().map_or(&[][..], Vec::as_slice);
+        for (_, finaliser) in &self.plan.program.finalisers {
+            finalise::moved_statistics(finaliser, partials, params, &mut moved)
+                .map_err(refused("running statistics"))?;
+        }
+        Ok(moved)
+    }
+
     /// Everything that can be wrong with what the caller gave, before any work.
     fn check(&self, params: &Parameters<T>, io: &Io<'_, T>) -> Result<(), ExecError> {
         let program = &self.plan.program;
@@ -409,7 +432,7 @@ impl<'b, T: Element> Executor<'b, T> {
 
     fn sweeps(
         &mut self,
-        params: &mut Parameters<T>,
+        params: &Parameters<T>,
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<Option<f64>, ExecError> {
@@ -477,7 +500,7 @@ impl<'b, T: Element> Executor<'b, T> {
     fn finalise(
         &mut self,
         level: Option<usize>,
-        params: &mut Parameters<T>,
+        params: &Parameters<T>,
         losses: &mut Vec<(usize, f64)>,
     ) -> Result<(), ExecError> {
         let Some((first, rest)) = self.partials.split_first_mut() else { return Ok(()) };
@@ -524,6 +547,17 @@ impl<'b, T: Element> Executor<'b, T> {
             self.backend.pack(kernel, &values, &mut self.packed[node.node]);
             self.packed_from[node.node].set(program_node, params, &self.derived);
         }
+    }
+}
+
+/// Parameters with values that they are to have.
+pub(crate) type Moved<T> = Vec<(usize, Vec<T>)>;
+
+/// Gives running statistics the values of [`Executor::moved_statistics`].
+pub(crate) fn move_statistics<T: Element>(params: &mut Parameters<T>, moved: Moved<T>) {
+    for (place, values) in moved {
+        let running = params.data_mut(place).expect("invariant: running statistics are parameters");
+        running.copy_from_slice(&values);
     }
 }
 

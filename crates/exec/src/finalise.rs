@@ -16,7 +16,7 @@ pub(crate) struct State<'a, T: Element> {
     pub(crate) stores: &'a mut Stores<T>,
     pub(crate) derived: &'a mut [Vec<T>],
     pub(crate) gradients: &'a mut [Option<Vec<T>>],
-    pub(crate) params: &'a mut Parameters<T>,
+    pub(crate) params: &'a Parameters<T>,
     /// The parts of the loss, by reduction.
     pub(crate) losses: &'a mut Vec<(usize, f64)>,
 }
@@ -29,8 +29,10 @@ impl<T: Element> State<'_, T> {
                 let variance = doubles(self.param(norm.running_var))?;
                 self.normalise(norm, &mean, &variance)
             }
-            Finaliser::BatchNormTrain { norm, reduction, count, momentum } => {
-                self.batch_statistics(norm, *reduction, lossless(*count), *momentum)
+            Finaliser::BatchNormTrain { norm, reduction, count, momentum: _ } => {
+                self.merge(*reduction);
+                let [mean, variance] = moments(&self.partials[*reduction], lossless(*count))?;
+                self.normalise(norm, &mean, &variance)
             }
             Finaliser::BatchNormBackward { norm, reduction, count, coefficients } => {
                 self.batch_norm_backward(norm, *reduction, lossless(*count), *coefficients)
@@ -73,10 +75,7 @@ impl<T: Element> State<'_, T> {
     /// The sums of an exact reduction, each rounded once.
     fn sums(&mut self, reduction: usize) -> Result<Vec<f64>, OutOfMemory> {
         self.merge(reduction);
-        match &self.partials[reduction] {
-            Partial::Exact(sums) => collected(sums.iter().map(|sum| sum.value())),
-            _ => unreachable!("invariant: this finaliser reads an exact reduction"),
-        }
+        exact(&self.partials[reduction])
     }
 
     /// Derives `scale` and `shift` of a batch normalisation from its statistics.
@@ -98,31 +97,6 @@ impl<T: Element> State<'_, T> {
         store(&mut self.derived[norm.inverse_std], &inverse_std);
         store(&mut self.derived[norm.scale], &scale);
         store(&mut self.derived[norm.shift], &shift);
-        Ok(())
-    }
-
-    /// Mean and biased variance of the image; the running ones move towards them, the variance unbiased.
-    fn batch_statistics(
-        &mut self,
-        norm: &Norm,
-        reduction: usize,
-        count: f64,
-        momentum: f64,
-    ) -> Result<(), OutOfMemory> {
-        let sums = self.sums(reduction)?;
-        let (sums, squares) = sums.split_at(sums.len() / 2);
-        let mean = collected(sums.iter().map(|sum| sum / count))?;
-        let variance = collected(
-            squares.iter().zip(&mean).map(|(square, mean)| (-mean).mul_add(*mean, square / count).max(0.0)),
-        )?;
-        self.normalise(norm, &mean, &variance)?;
-        let unbiased = collected(variance.iter().map(|value| value * count / (count - 1.0).max(1.0)))?;
-        for (place, new) in [(norm.running_mean, &mean), (norm.running_var, &unbiased)] {
-            let running = self.params.data_mut(place).expect("invariant: running statistics are parameters");
-            for (running, new) in running.iter_mut().zip(new) {
-                *running = T::from_f64((1.0 - momentum) * running.to_f64() + momentum * new);
-            }
-        }
         Ok(())
     }
 
@@ -198,6 +172,48 @@ impl<T: Element> State<'_, T> {
 
 fn doubles<T: Element>(values: &[T]) -> Result<Vec<f64>, OutOfMemory> {
     collected(values.iter().map(|value| value.to_f64()))
+}
+
+/// Where the running statistics of a finished batch norm move to: towards mean and unbiased variance of the image.
+///
+/// It is apart from the finaliser so that a run that fails later leaves the parameters as they were. The first lane's
+/// partial sums hold those of all lanes until the next run.
+pub(crate) fn moved_statistics<T: Element>(
+    finaliser: &Finaliser,
+    partials: &[Partial<T>],
+    params: &Parameters<T>,
+    moved: &mut Vec<(usize, Vec<T>)>,
+) -> Result<(), OutOfMemory> {
+    let Finaliser::BatchNormTrain { norm, reduction, count, momentum } = finaliser else { return Ok(()) };
+    let count = lossless(*count);
+    let [mean, mut variance] = moments(&partials[*reduction], count)?;
+    variance.iter_mut().for_each(|value| *value = *value * count / (count - 1.0).max(1.0));
+    for (place, new) in [(norm.running_mean, mean), (norm.running_var, variance)] {
+        let running = params.tensors()[place].data.iter().zip(new);
+        let towards = running.map(|(old, new)| T::from_f64((1.0 - momentum) * old.to_f64() + momentum * new));
+        make_room(moved, 1)?;
+        moved.push((place, collected(towards)?));
+    }
+    Ok(())
+}
+
+/// Mean and biased variance of every channel.
+fn moments<T: Element>(partial: &Partial<T>, count: f64) -> Result<[Vec<f64>; 2], OutOfMemory> {
+    let sums = exact(partial)?;
+    let (sums, squares) = sums.split_at(sums.len() / 2);
+    let mean = collected(sums.iter().map(|sum| sum / count))?;
+    let variance = squares.iter().zip(&mean);
+    let variance = variance.map(|(square, mean)| (-mean).mul_add(*mean, square / count).max(0.0));
+    let variance = collected(variance)?;
+    Ok([mean, variance])
+}
+
+/// The sums of an exact reduction that are all in, each rounded once.
+fn exact<T: Element>(partial: &Partial<T>) -> Result<Vec<f64>, OutOfMemory> {
+    match partial {
+        Partial::Exact(sums) => collected(sums.iter().map(|sum| sum.value())),
+        _ => unreachable!("invariant: this finaliser reads an exact reduction"),
+    }
 }
 
 fn store<T: Element>(to: &mut [T], from: &[f64]) {

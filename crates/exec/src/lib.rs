@@ -54,11 +54,12 @@ mod store;
 mod trainer;
 mod weights;
 
-pub use error::{ExecError, IoError, NpyProblem, WeightsProblem};
+pub use error::{ExecError, IoError, NotFinite, NpyProblem, WeightsProblem};
 pub use executor::{Executor, Io, RunReport};
 pub use file::{
-    ElementType, FileSink, FileSource, PICTURE_LIMIT_BYTES, RawFormat, SourceFacts, SourceOptions,
-    create_sink, inspect_source, open_source, open_source_with, open_source_within,
+    ElementType, FileSink, FileSource, PICTURE_LIMIT_BYTES, RawFormat, Reservation, SourceFacts,
+    SourceOptions, create_sink, inspect_source, open_regular, open_source, open_source_with,
+    open_source_within, remove_partial_files, write_whole,
 };
 pub use labels::{LabelCensus, Labels};
 pub use npy::NpyHeader;

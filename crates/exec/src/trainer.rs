@@ -3,8 +3,9 @@
 use tiled_graph::Parameters;
 use tiled_tensor::{Element, with_room};
 
-use crate::executor::refused;
-use crate::{ExecError, Executor, Io, Optimizer, Progress, RunReport};
+use crate::executor::{Moved, move_statistics, refused};
+use crate::optim::is_finite;
+use crate::{ExecError, Executor, Io, NotFinite, OptimError, Optimizer, Progress, RunReport};
 
 /// Trains the parameters of a network, one step at a time.
 #[derive(Debug)]
@@ -24,27 +25,93 @@ impl<'b, T: Element, O: Optimizer<T>> Trainer<'b, T, O> {
     /// Runs one step: the loss and the gradients, then the optimiser on every parameter that has a gradient.
     ///
     /// # Errors
-    /// As [`Executor::run`], and where the optimiser refuses; then the parameters that are trained are as before.
+    /// As [`Executor::run`], where the optimiser refuses, and where the loss, a gradient, a running statistic or what a
+    /// parameter would become is not finite ([`ExecError::NotFinite`]). Then all parameters are as before.
     pub fn step(
         &mut self,
         params: &mut Parameters<T>,
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
+        self.step_then(params, io, progress, |_| Ok(()))
+    }
+
+    /// Runs one step as [`Trainer::step`] does, and copies to `kept` the parameters that it begins with as soon as
+    /// their loss and gradients are known to be finite.
+    ///
+    /// A step that is too long leaves weights that are finite and of no use: it shows in the next loss. Then `kept`
+    /// holds the last parameters whose loss was finite, and `params` those after the step that was too long.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`], and where `kept` are not the parameters of the network.
+    pub fn step_keeping(
+        &mut self,
+        params: &mut Parameters<T>,
+        kept: &mut Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, ExecError> {
+        self.step_then(params, io, progress, |params| {
+            if !lens(kept).eq(lens(params)) {
+                let (expected, got) = (params.tensors().len(), kept.tensors().len());
+                return Err(ExecError::Parameters { expected, got });
+            }
+            for ((_, to), from) in kept.iter_mut().zip(params.tensors()) {
+                to.copy_from_slice(&from.data);
+            }
+            Ok(())
+        })
+    }
+
+    fn step_then(
+        &mut self,
+        params: &mut Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+        proven: impl FnOnce(&Parameters<T>) -> Result<(), ExecError>,
+    ) -> Result<RunReport, ExecError> {
         self.executor.set_dropout_step(self.step);
-        let report = self.executor.run(params, io, progress)?;
+        let report = self.executor.run_apart(params, io, progress)?;
+        let moved = self.executor.moved_statistics(params)?;
+        let broken = |what| ExecError::NotFinite { step: self.step + 1, loss: report.loss, what };
+        self.check(params, report.loss, &moved).map_err(broken)?;
         let count = params.tensors().len();
+        let mut places = with_room(count).map_err(refused("the parameters of a step"))?;
         let mut values = with_room(count).map_err(refused("the parameters of a step"))?;
         let mut gradients = with_room(count).map_err(refused("the gradients of a step"))?;
+        proven(params)?;
         for (place, (_, data)) in params.iter_mut().enumerate() {
             if let Some(gradient) = self.executor.gradient(place) {
+                places.push(place);
                 values.push(data);
                 gradients.push(gradient);
             }
         }
-        self.optimizer.step(&mut values, &gradients)?;
+        if let Err(error) = self.optimizer.step(&mut values, &gradients) {
+            let OptimError::NotFinite { index } = error else { return Err(error.into()) };
+            let name = places.get(index).map(|place| params.tensors()[*place].name.clone());
+            return Err(broken(NotFinite::Parameter(name.unwrap_or_default())));
+        }
+        drop((values, gradients));
+        move_statistics(params, moved);
         self.step += 1;
         Ok(report)
+    }
+
+    /// Whether everything is finite that a step computes before it changes anything.
+    fn check(&self, params: &Parameters<T>, loss: Option<f64>, moved: &Moved<T>) -> Result<(), NotFinite> {
+        if loss.is_some_and(|loss| !loss.is_finite()) {
+            return Err(NotFinite::Loss);
+        }
+        for (place, tensor) in params.tensors().iter().enumerate() {
+            if self.executor.gradient(place).is_some_and(|gradient| !is_finite(gradient)) {
+                return Err(NotFinite::Gradient(tensor.name.clone()));
+            }
+        }
+        match moved.iter().find(|(_, values)| !is_finite(values)) {
+            Some((place, _)) => Err(NotFinite::Statistic(params.tensors()[*place].name.clone())),
+            None => Ok(()),
+        }
     }
 
     /// The executor, to read the gradients of the last step.
@@ -63,4 +130,8 @@ impl<'b, T: Element, O: Optimizer<T>> Trainer<'b, T, O> {
     pub const fn steps(&self) -> u64 {
         self.step
     }
+}
+
+fn lens<T: Element>(of: &Parameters<T>) -> impl Iterator<Item = usize> + '_ {
+    of.tensors().iter().map(|tensor| tensor.data.len())
 }

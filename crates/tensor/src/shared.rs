@@ -196,6 +196,14 @@ impl<'a, T: Element> From<ViewMut<'a, T>> for PartMut<'a, T> {
 }
 
 impl<T: Element> PartMut<'_, T> {
+    /// The same part for a while.
+    #[must_use]
+    pub fn reborrow(&mut self) -> PartMut<'_, T> {
+        // the claim stays with the original, which lives longer and touches nothing meanwhile
+        let claim = self.claim.clone();
+        PartMut { start: self.start, layout: self.layout, claim, claims: None, borrow: PhantomData }
+    }
+
     /// Where the elements of the window lie.
     #[must_use]
     pub const fn layout(&self) -> &Layout {

@@ -29,6 +29,7 @@ pub(super) const TRAIN: &str = "\
 Examples:
   tiled train --net unet --input photo.jpg --target relief.jpg --loss mse --steps 20 --lr 0.05 \\
       --momentum 0.9 --save unet.safetensors --prediction relief.png --loss-curve loss.svg --memory 512MiB
+  tiled train --net unet --input photo.jpg --target relief.jpg --steps 5000 --log losses.jsonl --save unet.safetensors
   tiled train --net classes.json --input x.npy --target labels.npy --loss cross-entropy --optimizer adamw";
 
 pub(super) const VERIFY: &str = "\
@@ -36,6 +37,11 @@ Examples:
   tiled verify
   tiled verify --cases 500 --seed 1 --json
   tiled verify --seed 1 --only 42";
+
+pub(super) const NET: &str = "\
+Examples:
+  tiled net
+  tiled net unet > net.json";
 
 pub(super) const BENCH: &str = "\
 Examples:

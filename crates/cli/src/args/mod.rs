@@ -16,8 +16,9 @@ pub(crate) use self::values::{
     DTypeArg, FileArg, HoldArg, LossArg, ModeArg, NumbersArg, OptimizerArg, Pair, PlanLossArg, Planned,
 };
 use self::values::{pair, planned, steps};
-use crate::bytes;
+use crate::files::Files;
 use crate::weights::WeightsArg;
+use crate::{bytes, network};
 
 /// Exact tiled inference and training of convolutional networks on images that do not fit in memory.
 #[derive(Debug, Parser)]
@@ -50,6 +51,9 @@ pub(crate) enum Command {
     /// Times built-in workloads, tiled and untiled alternately.
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
+    /// Lists the built-in networks, or prints one in the network format.
+    #[command(after_help = examples::NET)]
+    Net(NetArgs),
 }
 
 /// How a run is planned; the same for every subcommand.
@@ -225,9 +229,12 @@ pub(crate) struct TrainArgs {
     /// The weight decay; 0 for sgd and 0.01 for adamw where not given.
     #[arg(long, value_name = "D")]
     pub(crate) weight_decay: Option<f64>,
-    /// Where the trained weights go: .safetensors.
+    /// Where the trained weights go: .safetensors. Where training ends early, those of the last whole step.
     #[arg(long, value_name = "W")]
     pub(crate) save: Option<PathBuf>,
+    /// Where the losses go while training runs: a JSON object a line, with `step`, `loss`, `seconds` and `learning_rate`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
     /// Where the prediction of the trained network goes: .png for one or three channels, .npy.
     #[arg(long, value_name = "FILE")]
     pub(crate) prediction: Option<PathBuf>,
@@ -296,6 +303,25 @@ pub(crate) struct BenchArgs {
     /// One JSON object on standard output instead of text.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NetArgs {
+    /// A built-in network or a JSON file; all that are built in where not given.
+    #[arg(value_name = "N")]
+    pub(crate) net: Option<String>,
+}
+
+impl NetworkArgs {
+    /// Adds the files that are read for a network with weights.
+    pub(crate) fn reads<'a>(&'a self, files: Files<'a>, weights: &'a WeightsArg) -> Files<'a> {
+        let weights = match weights {
+            WeightsArg::File(path) => Some(path.as_path()),
+            WeightsArg::Random(_) => None,
+        };
+        let files = files.reads("net", network::file(&self.net)).reads("weights", weights);
+        files.reads("input", self.input.iter().map(|file| file.path.as_path()))
+    }
 }
 
 impl PlanArgs {

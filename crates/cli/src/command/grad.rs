@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use serde_json::json;
-use tiled::exec::{ConstantSource, Executor, Io, Numbers, Source, WeightRef, save_weights};
+use tiled::exec::{ConstantSource, Executor, Io, Numbers, Reservation, Source, WeightRef, save_weights};
 use tiled::graph::{Graph, Mode, Objective, params};
 use tiled::tensor::Element;
 
 use crate::args::{DTypeArg, FileArg, GradArgs};
 use crate::error::CliError;
-use crate::files::Files;
+use crate::files::{Files, weights_bytes};
 use crate::job::{Job, changed, changed_json, check_count, create_sinks, sink_bytes, wrote};
+use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
 
@@ -25,6 +26,11 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     if args.grad_input.is_empty() && args.grad_weights.is_none() {
         return Err(CliError::NoResult);
     }
+    let given =
+        args.grad_output.iter().map(|file| file.path.as_path()).filter(|path| path.as_os_str() != "ones");
+    let files = Files::default().reads("grad-output", given);
+    let files = files.writes("grad-input", &args.grad_input).writes("grad-weights", &args.grad_weights);
+    args.network.reads(files, &args.weights).check()?;
     let mut job = Job::<T>::open(&args.network, &args.plan)?;
     let shapes = job.outputs();
     let numbers = args.network.numbers.into();
@@ -44,6 +50,10 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
     let plan =
         job.plan(&objective, &args.plan.options(job.input_bytes() + given + sink_bytes(&sinks)), session)?;
+    let specs = params(&job.graph);
+    let trained = specs.iter().filter(|spec| spec.kind.is_trained());
+    let bytes = weights_bytes(trained.map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
+    let place = args.grad_weights.as_ref().map(|path| Reservation::new(path, bytes)).transpose()?;
     let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
     let mut parameters = job.parameters(&args.weights)?;
     let mut executor = args.plan.executor(plan, &job.backend)?;
@@ -55,6 +65,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     };
     let report = executor.run(&mut parameters, &io, &session.bar("gradients"))?;
     let figures = Figures { seconds: report.seconds, ..figures };
+    drop(place);
     if let Some(path) = &args.grad_weights {
         save_weight_gradients(path, &job.graph, &executor)?;
     }
@@ -79,7 +90,7 @@ fn open_gradients<T: Element>(
     given: &[FileArg],
     shapes: &[[usize; 4]],
     numbers: Numbers,
-    files: &mut Files,
+    files: &mut OpenedFiles,
 ) -> Result<Vec<Box<dyn Source<T>>>, CliError> {
     if let [only] = given
         && only.path.as_os_str() == "ones"

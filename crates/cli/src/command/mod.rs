@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod grad;
+pub(crate) mod net;
 pub(crate) mod plan;
 pub(crate) mod run;
 pub(crate) mod train;

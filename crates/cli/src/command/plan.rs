@@ -6,7 +6,9 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tiled::cpu::CpuBackend;
-use tiled::exec::{AdamW, AdamWOptions, Numbers, Optimizer, Sgd, SgdOptions, sink_resident_bytes};
+use tiled::exec::{
+    AdamW, AdamWOptions, Numbers, Optimizer, Sgd, SgdOptions, sink_resident_bytes, write_whole,
+};
 use tiled::graph::{
     BudgetSource, Description, Graph, Loss, Mode, Objective, Plan, Planner, StepDetail, infer_nchw, params,
 };
@@ -17,11 +19,14 @@ use crate::args::{DTypeArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned}
 use crate::error::CliError;
 use crate::files::Files;
 use crate::job::check_count;
+use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, show_budget};
-use crate::{bytes, chart, network};
+use crate::text::EscapedJson;
+use crate::{bytes, network};
 
 pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliError> {
+    Files::default().reads("net", network::file(&args.net)).writes("svg", &args.svg).check()?;
     let begin = Instant::now();
     let Planning { plan, notes, files } = match args.plan.dtype {
         DTypeArg::F32 => plan::<f32>(args, session)?,
@@ -33,7 +38,7 @@ pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliEr
             BudgetSource::Given => plan.to_svg_within(plan.budget.bytes),
             _ => plan.to_svg(),
         };
-        chart::write_whole(path, drawing.as_bytes())?;
+        write_whole(path, drawing.as_bytes())?;
     }
     if !args.plan.json {
         let mut text = plan.to_text();
@@ -49,7 +54,8 @@ pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliEr
     figures.insert("inputs".into(), files.json());
     let report = Report { figures, plan: plan.describe(detail) };
     let mut output = BufWriter::new(std::io::stdout().lock());
-    serde_json::to_writer(&mut output, &report)
+    report
+        .serialize(&mut serde_json::Serializer::with_formatter(&mut output, EscapedJson))
         .map_err(std::io::Error::from)
         .and_then(|()| writeln!(output))
         .and_then(|()| output.flush())
@@ -70,7 +76,7 @@ const LISTED_STEPS: u64 = 4096;
 fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Planning, CliError> {
     let graph = network::load(&args.net)?;
     check_count("input", graph.inputs().len(), args.input.len())?;
-    let mut files = Files::new(&args.plan);
+    let mut files = OpenedFiles::new(&args.plan);
     let mut given = Vec::new();
     for (input, planned) in graph.inputs().iter().zip(&args.input) {
         given.push(shape_of(&mut files, &format!("input {}", input.name), planned, args.numbers.into())?);
@@ -122,12 +128,12 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
 struct Planning {
     plan: Plan,
     notes: Vec<String>,
-    files: Files,
+    files: OpenedFiles,
 }
 
 /// The shape of a tensor that a run would read; what its file would hold is counted.
 fn shape_of(
-    files: &mut Files,
+    files: &mut OpenedFiles,
     name: &str,
     planned: &Planned,
     numbers: Numbers,
@@ -139,7 +145,11 @@ fn shape_of(
 }
 
 /// The shape of a target; class numbers are as they are, whatever `--numbers` says.
-fn target_shape(files: &mut Files, args: &PlanCommandArgs, target: &Planned) -> Result<[usize; 4], CliError> {
+fn target_shape(
+    files: &mut OpenedFiles,
+    args: &PlanCommandArgs,
+    target: &Planned,
+) -> Result<[usize; 4], CliError> {
     let has_classes = match (args.loss, target) {
         (PlanLossArg::CrossEntropy, Planned::File(file)) => {
             files.inspect(file, Numbers::Classes)?.shape[1] == 1

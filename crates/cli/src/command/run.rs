@@ -7,6 +7,7 @@ use tiled::tensor::Element;
 
 use crate::args::{DTypeArg, RunArgs};
 use crate::error::CliError;
+use crate::files::Files;
 use crate::job::{Job, changed, changed_json, create_sinks, sink_bytes, wrote};
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
@@ -19,6 +20,7 @@ pub(crate) fn run(args: &RunArgs, session: &Session) -> Result<(), CliError> {
 }
 
 fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError> {
+    args.network.reads(Files::default().writes("output", &args.output), &args.weights).check()?;
     let job = Job::<T>::open(&args.network, &args.plan)?;
     let shapes = job.outputs();
     let sinks = create_sinks::<T>("output", &args.output, &shapes)?;

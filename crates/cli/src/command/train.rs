@@ -1,19 +1,22 @@
 //! `tiled train`: training steps over the whole image.
 
+mod log;
+mod steps;
 mod target;
 
 use serde_json::{Value, json};
-use tiled::exec::{
-    AdamW, AdamWOptions, ExecError, Io, Optimizer, Sgd, SgdOptions, Source, Trainer, save_weights,
-};
-use tiled::graph::{Loss, Mode, Objective, Parameters, Plan, params};
+use tiled::exec::{AdamW, AdamWOptions, Io, Optimizer, Reservation, Sgd, SgdOptions, Source};
+use tiled::graph::{Loss, Mode, Objective, Parameters, params};
 use tiled::tensor::Element;
+
+use self::steps::Steps;
 
 use crate::args::{DTypeArg, LossArg, OptimizerArg, TrainArgs};
 use crate::chart;
 use crate::error::CliError;
-use crate::files::Files;
-use crate::job::{Job, changed, changed_json, create_sinks, sink_bytes, wrote};
+use crate::files::{Files, weights_bytes};
+use crate::job::{Job, changed, changed_json, create_sinks, reserve_sinks, sink_bytes, wrote};
+use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
 
@@ -45,6 +48,10 @@ fn train<T: Element, O: Optimizer<T>>(
     session: &Session,
     optimizer: O,
 ) -> Result<(), CliError> {
+    let files = Files::default().reads("target", [&*args.target.path]).resume("weights", "save");
+    let files = files.writes("save", &args.save).writes("prediction", &args.prediction);
+    let files = files.writes("loss-curve", &args.loss_curve).writes("log", &args.log);
+    args.network.reads(files, &args.weights).check()?;
     let mut job = Job::<T>::open(&args.network, &args.plan)?;
     let target = target::open(args, &mut job)?;
     let loss = match args.loss {
@@ -53,19 +60,28 @@ fn train<T: Element, O: Optimizer<T>>(
     };
     let mode = args.plan.mode(Mode::Train);
     let objective = Objective { mode, ignore_index: args.ignore_index, ..Objective::training(loss) };
-    let trained: usize =
-        params(&job.graph).iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
-    let resident = job.input_bytes() + target.resident_bytes() + optimizer.state_bytes(trained);
+    let specs = params(&job.graph);
+    let trained = specs.iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
+    let saved_bytes =
+        weights_bytes(specs.iter().map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
+    // with weights to save, those of the last step whose loss was finite are held beside the run
+    let held: usize = specs.iter().map(|spec| spec.elements() * size_of::<T>()).sum();
+    let kept_bytes = if args.save.is_some() { held as u64 } else { 0 };
+    let resident = job.input_bytes() + target.resident_bytes() + optimizer.state_bytes(trained) + kept_bytes;
     let plan = job.plan(&objective, &args.plan.options(resident), session)?;
+    // every file that is written after the steps has its place and its room before them
+    let place = args.save.as_ref().map(|path| Reservation::new(path, saved_bytes)).transpose()?;
+    let curve = args.loss_curve.as_ref().map(|path| Reservation::new(path, CURVE_BYTES)).transpose()?;
+    let prediction = reserve_sinks::<T>("prediction", args.prediction.as_slice(), &job.outputs())?;
     let mut parameters = job.parameters(&args.weights)?;
-    let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
-    let mut figures = Figures { flops: 0.0, redundant_flops: 0.0, ..figures };
-    let losses = steps(args, session, &job, &*target, plan, optimizer, &mut parameters, &mut figures)?;
-    drop(target);
-    session.check()?;
-    if let Some(path) = &args.save {
-        save_weights(path, parameters.tensors())?;
-    }
+    let kept = args.save.as_ref().map(|_| parameters.try_clone()).transpose()?;
+    let step = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
+    let mut steps =
+        Steps { args, session, parameters: &mut parameters, kept, losses: Vec::new(), seconds: 0.0, place };
+    steps.run(&job, &*target, plan, optimizer)?;
+    let Steps { losses, seconds, .. } = steps;
+    let mut figures = step.times(losses.len(), seconds);
+    drop((target, curve, prediction));
     if let Some(path) = &args.loss_curve {
         chart::draw_losses(path, &losses)?;
     }
@@ -74,37 +90,6 @@ fn train<T: Element, O: Optimizer<T>>(
         None => Pictures { lines: Vec::new(), json: json!([]) },
     };
     report(args, &figures, &losses, &job.files, pictures)
-}
-
-/// Runs all steps; the loss of each is that before its change of the weights.
-#[expect(clippy::too_many_arguments, reason = "one call; a struct for it would hold the same eight")]
-fn steps<T: Element, O: Optimizer<T>>(
-    args: &TrainArgs,
-    session: &Session,
-    job: &Job<T>,
-    target: &dyn Source<T>,
-    plan: Plan,
-    optimizer: O,
-    parameters: &mut Parameters<T>,
-    figures: &mut Figures,
-) -> Result<Vec<f64>, CliError> {
-    let (flops, redundant_flops) = (plan.flops, plan.redundant_flops);
-    let mut trainer = Trainer::new(args.plan.executor(plan, &job.backend)?, optimizer);
-    let io = Io { inputs: job.sources(), target: Some(target), ..Io::default() };
-    let bar = session.bar("training");
-    let mut losses = Vec::new();
-    for step in 1..=args.steps {
-        bar.say(match losses.last() {
-            Some(loss) => format!("step {step}/{} {loss:.5}", args.steps),
-            None => format!("step {step}/{}", args.steps),
-        });
-        let report = trainer.step(parameters, &io, &bar)?;
-        figures.seconds += report.seconds;
-        figures.flops += flops;
-        figures.redundant_flops += redundant_flops;
-        losses.push(report.loss.ok_or_else(|| ExecError::Missing { name: "loss".to_owned() })?);
-    }
-    Ok(losses)
 }
 
 /// Writes the outputs of the trained network.
@@ -138,7 +123,7 @@ fn report(
     args: &TrainArgs,
     figures: &Figures,
     losses: &[f64],
-    files: &Files,
+    files: &OpenedFiles,
     pictures: Pictures,
 ) -> Result<(), CliError> {
     if args.plan.json {
@@ -158,3 +143,6 @@ fn report(
     written.into_iter().flatten().try_for_each(|path| print(&wrote(path, &[])))?;
     pictures.lines.iter().try_for_each(|line| print(line))
 }
+
+/// More than a drawing of losses takes on the disk, up to some thousand steps.
+const CURVE_BYTES: u64 = 256 * 1024;

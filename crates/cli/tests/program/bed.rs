@@ -3,7 +3,8 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -121,8 +122,10 @@ impl Bed {
     /// Runs the program with `--json` and returns its one JSON object.
     pub(crate) fn json<A: AsRef<str>>(&self, args: &[A]) -> serde_json::Value {
         let output = self.program(args).arg("--json").output().expect("the program starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "bars show on terminals alone");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{told}");
+        // how far it is, and the losses of training: lines alone, and no bar where there is no terminal
+        assert!(told.chars().all(|character| character == '\n' || !character.is_control()), "{told}");
         serde_json::from_slice(&output.stdout).expect("standard output is one JSON object")
     }
 
@@ -187,6 +190,22 @@ impl Bed {
         self.check(name, &before, &output, 130);
     }
 
+    /// Runs the program and returns how it ended.
+    pub(crate) fn output<A: AsRef<str>>(&self, args: &[A]) -> Ended {
+        Ended::of(self.program(args).output().expect("the program starts"))
+    }
+
+    /// Starts the program.
+    pub(crate) fn start<A: AsRef<str>>(&self, args: &[A]) -> Child {
+        let mut command = self.program(args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
+    }
+
+    /// Where a file of the folder lies.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
     fn program<A: AsRef<str>>(&self, args: &[A]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(args.iter().map(AsRef::as_ref)).current_dir(self.dir.path()).stdin(Stdio::null());
@@ -197,10 +216,27 @@ impl Bed {
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(code), "{name}: {text}");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{name}: standard output");
+        // a busy machine may be slow enough for lines that say how far the run is
+        let text: String = text.split_inclusive('\n').filter(|line| !is_progress(line)).collect();
         assert_eq!(text.lines().count(), 1, "{name}: {text}");
         assert_eq!(self.names(), before, "{name}: files were left or removed");
         compare(&texts().join(format!("{name}.txt")), &text);
         text
+    }
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    pub(crate) fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 }
 
@@ -233,6 +269,11 @@ fn compare(path: &Path, got: &str) {
     let expected = fs::read_to_string(path)
         .unwrap_or_else(|error| panic!("{}: {error}; set TILED_BLESS=1 to write it", path.display()));
     assert!(matches(&expected, got), "{}:\nexpected {expected}     got {got}", path.display());
+}
+
+/// Whether a line says how far a run is: `run: 12 of 345 steps, 3 %, 7 s`.
+pub(crate) fn is_progress(line: &str) -> bool {
+    line.contains(" steps, ") && line.trim_end().ends_with(" s") && line.contains(" %, ")
 }
 
 /// Whether a text is as expected, where `<number>` stands for any number.

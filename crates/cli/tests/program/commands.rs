@@ -93,7 +93,7 @@ fn training_makes_the_loss_fall_and_goes_on_from_saved_weights() {
     let resumed = bed.json(&[&train[..], &["--weights", "w.safetensors", "--steps", "1"]].concat());
     assert!(self::losses(&resumed)[0] < losses[0]);
     // the report counts the arithmetic of all steps
-    let one = bed.json(&[&train[..], &slide, &["--steps", "1"]].concat());
+    let one = bed.json(&[&train[..], &slide, &["--steps", "1", "--save", "one.safetensors"]].concat());
     let (twelve, one) = (&report["flops"].as_f64(), &one["flops"].as_f64());
     assert_eq!(twelve.expect("a number"), 12.0 * one.expect("a number"));
 }
@@ -178,7 +178,7 @@ fn the_demo_finds_no_mismatch_on_another_picture() {
 
 #[test]
 fn every_subcommand_has_help_with_examples() {
-    for command in ["demo", "plan", "run", "grad", "train", "verify", "bench"] {
+    for command in ["demo", "plan", "run", "grad", "train", "verify", "bench", "net"] {
         let help = Bed::new().says(&[command, "--help"]);
         assert!(help.contains("Examples:") && help.contains(&format!("tiled {command}")), "{help}");
     }

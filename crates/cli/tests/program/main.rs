@@ -5,6 +5,10 @@ mod bed;
 mod budget;
 mod commands;
 mod inputs;
+mod outputs;
 mod peak;
 mod refused;
+#[cfg(unix)]
+mod signals;
 mod threads;
+mod training;

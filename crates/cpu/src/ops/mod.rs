@@ -12,6 +12,7 @@ mod gather;
 mod loss;
 mod math;
 mod movement;
+pub(crate) mod nan;
 mod pool;
 mod reduce;
 mod resize;

@@ -8,6 +8,8 @@ mod open;
 mod partial;
 mod pieces;
 mod positioned;
+mod regular;
+mod reservation;
 mod scratch;
 mod sink;
 mod source;
@@ -23,7 +25,10 @@ pub use open::{
     open_source_with, open_source_within,
 };
 pub(crate) use partial::PartialFile;
+pub use partial::remove_partial_files;
 pub(crate) use positioned::{Positioned, PositionedFile};
+pub use regular::open_regular;
+pub use reservation::{Reservation, write_whole};
 pub(crate) use scratch::ScratchFile;
 pub use sink::FileSink;
 pub use source::FileSource;

@@ -1,15 +1,20 @@
 //! Files that stand under their final name only when they are complete.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::positioned::{Positioned, PositionedFile};
+use super::regular::without_waiting;
 use crate::IoError;
 
 /// A file under a temporary name beside its final one, removed unless it is finished.
+///
+/// A file that it replaces hands down its permissions, and its owner where the system lets it.
 #[derive(Debug)]
 pub(crate) struct PartialFile {
     /// As the caller wrote it, for errors.
@@ -33,9 +38,9 @@ impl PartialFile {
         len: u64,
         open: impl FnOnce(File) -> Box<dyn Positioned>,
     ) -> Result<Self, IoError> {
-        let target = resolve(path)?;
-        let (temporary, file) =
-            create_beside(&target).map_err(|source| IoError::Create { path: path.to_path_buf(), source })?;
+        let fail = |source| IoError::Create { path: path.to_path_buf(), source };
+        let (target, replaced) = resolve(path)?;
+        let (temporary, file) = create_beside(&target, replaced.is_some()).map_err(fail)?;
         // From here on, dropping it removes the temporary file.
         let mut partial = Self {
             path: path.to_path_buf(),
@@ -44,6 +49,9 @@ impl PartialFile {
             file: Box::new(Unopened),
             live: AtomicBool::new(true),
         };
+        if let Some(replaced) = replaced {
+            inherit(&file, &replaced).map_err(fail)?;
+        }
         reserve(path, &file, len)?;
         partial.file = open(file);
         Ok(partial)
@@ -63,11 +71,16 @@ impl PartialFile {
         if !self.live.swap(false, Ordering::AcqRel) {
             return Err(IoError::Closed { path: self.path.clone() });
         }
-        let finished = self.file.sync().and_then(|()| fs::rename(&self.temporary, &self.target));
-        finished.map_err(|source| {
-            self.remove();
-            IoError::from_write(&self.path, source)
-        })
+        match self.file.sync().and_then(|()| fs::rename(&self.temporary, &self.target)) {
+            Ok(()) => {
+                live().remove(&self.temporary);
+                Ok(())
+            }
+            Err(source) => {
+                self.remove();
+                Err(IoError::from_write(&self.path, source))
+            }
+        }
     }
 
     /// Removes the file unless it is finished.
@@ -80,7 +93,25 @@ impl PartialFile {
     fn remove(&self) {
         // Nothing can be done about a file that cannot be removed, and its name says what it is.
         let _ = fs::remove_file(&self.temporary);
+        live().remove(&self.temporary);
     }
+}
+
+/// Removes the temporary file of every output of this process that is not finished.
+///
+/// For a program that is about to end without waiting for its runs, as on a second signal: what stands under a final
+/// name stays, and a run that goes on meanwhile fails where it would have finished.
+pub fn remove_partial_files() {
+    for temporary in std::mem::take(&mut *live()) {
+        // as above
+        let _ = fs::remove_file(temporary);
+    }
+}
+
+/// The temporary files that exist.
+fn live() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    static LIVE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for PartialFile {
@@ -124,41 +155,88 @@ impl Positioned for Unopened {
     }
 }
 
-/// The file that `path` means; what is no file (a folder, `/dev/null`) must not be replaced by one.
-fn resolve(path: &Path) -> Result<PathBuf, IoError> {
-    let open = |source| IoError::Open { path: path.to_path_buf(), source };
+/// The file that `path` means, through links, and what is there now; what is no file (a folder, `/dev/null`) must not
+/// be replaced by one, nor what may not be written.
+fn resolve(path: &Path) -> Result<(PathBuf, Option<fs::Metadata>), IoError> {
+    let fail = |source| IoError::Create { path: path.to_path_buf(), source };
+    let refuse = || IoError::NotAFile { path: path.to_path_buf() };
     if path.file_name().is_none() {
-        return Err(IoError::NotAFile { path: path.to_path_buf() });
+        return Err(refuse());
     }
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.to_path_buf()),
-        Err(error) => return Err(IoError::Create { path: path.to_path_buf(), source: error }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((path.to_path_buf(), None)),
+        Err(error) => return Err(fail(error)),
         Ok(_) => {}
     }
-    let target = fs::canonicalize(path).map_err(open)?;
-    if !fs::metadata(&target).map_err(open)?.is_file() {
-        return Err(IoError::NotAFile { path: path.to_path_buf() });
+    let target = fs::canonicalize(path).map_err(fail)?;
+    if !fs::metadata(&target).map_err(fail)?.is_file() {
+        return Err(refuse());
     }
-    Ok(target)
+    // renaming asks the folder alone, so that a file that is write-protected would be lost
+    let replaced = without_waiting(OpenOptions::new().write(true)).open(&target).map_err(fail)?;
+    let metadata = replaced.metadata().map_err(fail)?;
+    if metadata.is_file() { Ok((target, Some(metadata))) } else { Err(refuse()) }
 }
 
-fn create_beside(target: &Path) -> io::Result<(PathBuf, File)> {
+/// Creates a file beside `target`; nobody else may read it yet where it is `private`.
+fn create_beside(target: &Path, private: bool) -> io::Result<(PathBuf, File)> {
     static CREATED: AtomicU64 = AtomicU64::new(0);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    if private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = private;
+    let mut stem = target.file_name().unwrap_or_default();
     let mut attempts = 0;
     loop {
         let mut name = OsString::from(".");
-        name.push(target.file_name().unwrap_or_default());
+        name.push(stem);
         let count = CREATED.fetch_add(1, Ordering::Relaxed);
         name.push(format!(".partial-{}-{count}", std::process::id()));
         let temporary = target.with_file_name(name);
-        match OpenOptions::new().read(true).write(true).create_new(true).open(&temporary) {
-            // Left by a process of the same number that was killed.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempts < MAX_ATTEMPTS => {
-                attempts += 1;
+        // noted first, so that no moment leaves a file that nobody knows
+        live().insert(temporary.clone());
+        match options.open(&temporary) {
+            Ok(file) => return Ok((temporary, file)),
+            Err(error) => {
+                live().remove(&temporary);
+                match error.kind() {
+                    // Left by a process of the same number that was killed.
+                    io::ErrorKind::AlreadyExists if attempts < MAX_ATTEMPTS => attempts += 1,
+                    // The name has room for the file's own, but not for more.
+                    io::ErrorKind::InvalidFilename if !stem.is_empty() => stem = "".as_ref(),
+                    _ => return Err(error),
+                }
             }
-            opened => return opened.map(|file| (temporary, file)),
         }
     }
+}
+
+/// Gives a file the permissions of the one that it replaces, and its owner and group where the system lets it.
+fn inherit(file: &File, replaced: &fs::Metadata) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+        let mut mode = replaced.permissions().mode() & 0o7777;
+        let own = file.metadata()?;
+        let given = |wanted: u32, has: u32| (wanted != has).then_some(wanted);
+        let owner = given(replaced.uid(), own.uid());
+        let group = given(replaced.gid(), own.gid());
+        if (owner.is_some() || group.is_some()) && fchown(file, owner, group).is_err() {
+            // a file of another owner must not act in the name of this one
+            mode &= 0o1777;
+            if fchown(file, None, group).is_err() {
+                // nor hand on to our group what the other group was allowed
+                mode &= 0o1707 | ((mode & 0o007) << 3);
+            }
+        }
+        file.set_permissions(Permissions::from_mode(mode))
+    }
+    #[cfg(not(unix))]
+    file.set_permissions(replaced.permissions())
 }
 
 const MAX_ATTEMPTS: usize = 1000;

@@ -10,7 +10,7 @@ use tiled_tensor::{Element, ViewMut};
 use super::codec::SCRATCH_BYTES;
 use super::pieces::visit_pieces;
 use super::positioned::{Positioned, PositionedFile};
-use super::{ElementType, size_bytes};
+use super::{ElementType, open_regular, size_bytes};
 use crate::source::{check_access, count};
 use crate::{IoError, Numbers, Source};
 
@@ -63,12 +63,7 @@ impl FileSource {
 
     /// Opens a regular file.
     pub(crate) fn open(path: &Path) -> Result<File, IoError> {
-        let open = |source| IoError::Open { path: path.to_path_buf(), source };
-        let file = File::open(path).map_err(open)?;
-        if !file.metadata().map_err(open)?.is_file() {
-            return Err(IoError::NotAFile { path: path.to_path_buf() });
-        }
-        Ok(file)
+        open_regular(path)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tiled_tensor::Element;
 
-use super::{OptimError, Optimizer, check_grads, check_option, prepare};
+use super::{OptimError, Optimizer, check_finite, check_grads, check_option, prepare};
 
 /// The options of [`AdamW`], with PyTorch's names and defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,22 +73,35 @@ impl<T: Element> AdamW<T> {
 impl<T: Element> Optimizer<T> for AdamW<T> {
     fn step(&mut self, params: &mut [&mut [T]], grads: &[&[T]]) -> Result<(), OptimError> {
         check_grads(params, grads)?;
+        let is_first = self.averages.is_empty();
+        let steps = self.steps.saturating_add(1);
+        let rule = Rule::new(&self.options, steps);
+        if is_first {
+            // what fails before the first step leaves nothing to keep
+            for (index, (param, grad)) in params.iter().zip(grads).enumerate() {
+                let elements = param.iter().zip(*grad);
+                let after = elements.map(|(param, grad)| rule.after(*param, *grad, [T::ZERO; 2]));
+                check_finite(index, after)?;
+            }
+        }
         prepare(&mut self.averages, params)?;
         prepare(&mut self.squares, params)?;
-        self.steps = self.steps.saturating_add(1);
-        let AdamWOptions { lr, betas: [beta1, beta2], eps, weight_decay } = self.options;
-        let [correction1, correction2] = [beta1, beta2].map(|beta| 1.0 - beta.powi(self.steps));
-        let keep = T::from_f64(1.0 - lr * weight_decay);
-        let [share1, keep2, share2] = [1.0 - beta1, beta2, 1.0 - beta2].map(T::from_f64);
-        let [step, root, eps] = [lr / correction1, correction2.sqrt(), eps].map(T::from_f64);
+        if !is_first {
+            let state = self.averages.iter().zip(&self.squares);
+            for (index, ((param, grad), (average, square))) in params.iter().zip(grads).zip(state).enumerate()
+            {
+                let elements = param.iter().zip(*grad).zip(average.iter().zip(square));
+                let after = elements
+                    .map(|((param, grad), (average, square))| rule.after(*param, *grad, [*average, *square]));
+                check_finite(index, after)?;
+            }
+        }
+        self.steps = steps;
         let state = self.averages.iter_mut().zip(&mut self.squares);
         for ((param, grad), (average, square)) in params.iter_mut().zip(grads).zip(state) {
             let state = average.iter_mut().zip(square);
             for ((param, grad), (average, square)) in param.iter_mut().zip(*grad).zip(state) {
-                *param *= keep;
-                *average += share1 * (*grad - *average);
-                *square = keep2 * *square + share2 * *grad * *grad;
-                *param -= step * *average / (square.sqrt() / root + eps);
+                [*param, *average, *square] = rule.after(*param, *grad, [*average, *square]);
             }
         }
         Ok(())
@@ -106,6 +119,36 @@ impl<T: Element> Optimizer<T> for AdamW<T> {
 
     fn state_bytes(&self, elements: usize) -> u64 {
         elements as u64 * 2 * size_of::<T>() as u64
+    }
+}
+
+/// A step's numbers, rounded to the type of the parameters.
+struct Rule<T> {
+    keep: T,
+    share1: T,
+    keep2: T,
+    share2: T,
+    step: T,
+    root: T,
+    eps: T,
+}
+
+impl<T: Element> Rule<T> {
+    fn new(options: &AdamWOptions, steps: i32) -> Self {
+        let &AdamWOptions { lr, betas: [beta1, beta2], eps, weight_decay } = options;
+        let [correction1, correction2] = [beta1, beta2].map(|beta| 1.0 - beta.powi(steps));
+        let keep = T::from_f64(1.0 - lr * weight_decay);
+        let [share1, keep2, share2] = [1.0 - beta1, beta2, 1.0 - beta2].map(T::from_f64);
+        let [step, root, eps] = [lr / correction1, correction2.sqrt(), eps].map(T::from_f64);
+        Self { keep, share1, keep2, share2, step, root, eps }
+    }
+
+    /// The parameter and both averages after a step.
+    #[inline(always)]
+    fn after(&self, param: T, grad: T, [average, square]: [T; 2]) -> [T; 3] {
+        let average = average + self.share1 * (grad - average);
+        let square = self.keep2 * square + self.share2 * grad * grad;
+        [param * self.keep - self.step * average / (square.sqrt() / self.root + self.eps), average, square]
     }
 }
 

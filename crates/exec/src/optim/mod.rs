@@ -15,8 +15,8 @@ pub trait Optimizer<T: Element>: Send + std::fmt::Debug {
     /// One step. Every step gets the same parameters in the same order; the first one allocates the state.
     ///
     /// # Errors
-    /// Where the gradients, or the state of earlier steps, are not those of the parameters. Then no parameter
-    /// is changed.
+    /// Where the gradients, or the state of earlier steps, are not those of the parameters, and where a parameter or
+    /// its state would not be finite ([`OptimError::NotFinite`]). Then neither parameters nor state are changed.
     fn step(&mut self, params: &mut [&mut [T]], grads: &[&[T]]) -> Result<(), OptimError>;
 
     /// Sets the learning rate of the steps to come.
@@ -84,7 +84,42 @@ pub enum OptimError {
         /// The elements of the gradient or state.
         got: usize,
     },
+    /// A parameter, or its state, that the step would make NaN or infinite.
+    #[error("parameter {index} would not be finite")]
+    NotFinite {
+        /// Which parameter.
+        index: usize,
+    },
 }
+
+/// Whether no element is NaN or infinite.
+pub(crate) fn is_finite<T: Element>(values: &[T]) -> bool {
+    // whole pieces without a branch on each element
+    values.chunks(PIECE).all(|piece| piece.iter().fold(true, |all, value| all & is_number(*value)))
+}
+
+/// Whether an element is neither NaN, which is not below anything, nor infinite.
+#[inline(always)]
+fn is_number<T: Element>(value: T) -> bool {
+    value.abs() < -T::NEG_INFINITY
+}
+
+/// Checks what the elements of a parameter, and their state, would become.
+#[inline(always)]
+fn check_finite<T: Element, const N: usize>(
+    index: usize,
+    after: impl Iterator<Item = [T; N]>,
+) -> Result<(), OptimError> {
+    let of = |values: [T; N]| values.into_iter().fold(true, |all, value| all & is_number(value));
+    if after.fold(true, |all, values| all & of(values)) {
+        Ok(())
+    } else {
+        Err(OptimError::NotFinite { index })
+    }
+}
+
+/// Elements that are looked at before a check may end.
+const PIECE: usize = 1024;
 
 /// Checks gradients before anything is changed.
 fn check_grads<T>(params: &[&mut [T]], grads: &[&[T]]) -> Result<(), OptimError> {

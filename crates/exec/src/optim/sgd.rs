@@ -2,7 +2,7 @@
 
 use tiled_tensor::Element;
 
-use super::{OptimError, Optimizer, check_grads, check_option, prepare};
+use super::{OptimError, Optimizer, check_finite, check_grads, check_option, prepare};
 
 /// The options of [`Sgd`], with PyTorch's names; all but the learning rate default to off.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,28 +79,37 @@ impl<T: Element> Sgd<T> {
 impl<T: Element> Optimizer<T> for Sgd<T> {
     fn step(&mut self, params: &mut [&mut [T]], grads: &[&[T]]) -> Result<(), OptimError> {
         check_grads(params, grads)?;
-        let options = self.options;
-        let [lr, momentum, decay] = [options.lr, options.momentum, options.weight_decay].map(T::from_f64);
-        let decayed = |grad: T, param: T| {
-            if options.weight_decay == 0.0 { grad } else { grad + decay * param }
-        };
-        if options.momentum == 0.0 {
+        let rule = Rule::new(&self.options);
+        if self.options.momentum == 0.0 {
+            let after = |param: T, grad: T| rule.after(param, rule.decayed(grad, param));
+            for (index, (param, grad)) in params.iter().zip(grads).enumerate() {
+                let after = param.iter().zip(*grad).map(|(param, grad)| [after(*param, *grad)]);
+                check_finite(index, after)?;
+            }
             for (param, grad) in params.iter_mut().zip(grads) {
                 for (param, grad) in param.iter_mut().zip(*grad) {
-                    *param -= lr * decayed(*grad, *param);
+                    *param = after(*param, *grad);
                 }
             }
             return Ok(());
         }
-        let first = self.momentum.is_empty();
+        let is_first = self.momentum.is_empty();
+        // before the first step nothing is kept, so that one that fails leaves nothing either
+        for (index, (param, grad)) in params.iter().zip(grads).enumerate() {
+            let Some(state) = self.momentum.get(index).filter(|state| state.len() == param.len()) else {
+                let elements = param.iter().zip(*grad);
+                check_finite(index, elements.map(|(param, grad)| rule.with_momentum(*param, *grad, None)))?;
+                continue;
+            };
+            let elements = param.iter().zip(*grad).zip(state);
+            let after =
+                elements.map(|((param, grad), state)| rule.with_momentum(*param, *grad, Some(*state)));
+            check_finite(index, after)?;
+        }
         prepare(&mut self.momentum, params)?;
-        let share = T::from_f64(1.0 - options.dampening);
         for ((param, grad), state) in params.iter_mut().zip(grads).zip(&mut self.momentum) {
             for ((param, grad), state) in param.iter_mut().zip(*grad).zip(state) {
-                let grad = decayed(*grad, *param);
-                *state = if first { grad } else { momentum * *state + share * grad };
-                let step = if options.nesterov { grad + momentum * *state } else { *state };
-                *param -= lr * step;
+                [*param, *state] = rule.with_momentum(*param, *grad, (!is_first).then_some(*state));
             }
         }
         Ok(())
@@ -118,6 +127,42 @@ impl<T: Element> Optimizer<T> for Sgd<T> {
 
     fn state_bytes(&self, elements: usize) -> u64 {
         if self.options.momentum == 0.0 { 0 } else { elements as u64 * size_of::<T>() as u64 }
+    }
+}
+
+/// A step's numbers, rounded to the type of the parameters.
+struct Rule<T> {
+    lr: T,
+    momentum: T,
+    share: T,
+    decay: Option<T>,
+    nesterov: bool,
+}
+
+impl<T: Element> Rule<T> {
+    fn new(options: &SgdOptions) -> Self {
+        let [lr, momentum, share] = [options.lr, options.momentum, 1.0 - options.dampening].map(T::from_f64);
+        let decay = (options.weight_decay != 0.0).then(|| T::from_f64(options.weight_decay));
+        Self { lr, momentum, share, decay, nesterov: options.nesterov }
+    }
+
+    #[inline(always)]
+    fn decayed(&self, grad: T, param: T) -> T {
+        self.decay.map_or(grad, |decay| grad + decay * param)
+    }
+
+    #[inline(always)]
+    fn after(&self, param: T, step: T) -> T {
+        param - self.lr * step
+    }
+
+    /// The parameter and its state after a step.
+    #[inline(always)]
+    fn with_momentum(&self, param: T, grad: T, state: Option<T>) -> [T; 2] {
+        let grad = self.decayed(grad, param);
+        let state = state.map_or(grad, |state| self.momentum * state + self.share * grad);
+        let step = if self.nesterov { grad + self.momentum * state } else { state };
+        [self.after(param, step), state]
     }
 }
 

@@ -14,7 +14,8 @@ use std::path::Path;
 use serde_json::json;
 use tiled::cpu::CpuBackend;
 use tiled::exec::{
-    Executor, FnSink, Io, Sgd, SgdOptions, Sink, Source, Trainer, open_source, peak_rss_bytes, reset_peak_rss,
+    Executor, FnSink, Io, Sgd, SgdOptions, Sink, Source, Trainer, open_source, peak_rss_bytes,
+    reset_peak_rss, write_whole,
 };
 use tiled::graph::{
     Graph, Hold, Loss, Objective, Parameters, Plan, PlanOptions, Planner, Shapes, UNLIMITED, infer_nchw,
@@ -23,10 +24,10 @@ use tiled::graph::{
 use tiled::kernel::Backend;
 
 use crate::args::{DemoArgs, threads};
+use crate::bytes;
 use crate::error::CliError;
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
-use crate::{bytes, chart};
 
 use self::check::Check;
 use self::feature_map::FeatureMap;
@@ -122,7 +123,7 @@ impl Demo<'_> {
         let column = column.measured(Figures { seconds: report.seconds, ..figures }, self.start_bytes, None);
         drop(executor);
         let path = out.join("feature_map.png");
-        chart::write_whole(&path, &map.into_png(&path)?)?;
+        write_whole(&path, &map.into_png(&path)?)?;
         Ok(column)
     }
 
@@ -152,7 +153,7 @@ impl Demo<'_> {
     }
 
     fn draw(&self, plan: &Plan, path: &Path) -> Result<(), CliError> {
-        chart::write_whole(path, plan.to_svg_within(self.memory).as_bytes())
+        Ok(write_whole(path, plan.to_svg_within(self.memory).as_bytes())?)
     }
 }
 

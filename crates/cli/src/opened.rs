@@ -1,0 +1,122 @@
+//! The files that tensors are read from: opened within the memory of the run, and told.
+
+use serde_json::{Value, json};
+use tiled::exec::{
+    ElementType, Numbers, PICTURE_LIMIT_BYTES, RawFormat, Source, SourceFacts, SourceOptions, inspect_source,
+    open_source_with,
+};
+use tiled::tensor::{DType, Element};
+
+use crate::args::{DTypeArg, FileArg, PlanArgs};
+use crate::error::CliError;
+
+/// Files that were opened, in order.
+#[derive(Debug)]
+pub(crate) struct OpenedFiles {
+    dtype: DTypeArg,
+    limit_bytes: u64,
+    resident_bytes: u64,
+    opening_bytes: u64,
+    opened: Vec<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    /// What it is for: `input x`, `target`.
+    name: String,
+    path: std::path::PathBuf,
+    facts: SourceFacts,
+    is_classes: bool,
+}
+
+impl OpenedFiles {
+    /// No files yet, which may take as much memory as the run.
+    pub(crate) fn new(plan: &PlanArgs) -> Self {
+        let limit_bytes = plan.memory.unwrap_or(PICTURE_LIMIT_BYTES);
+        Self { dtype: plan.dtype, limit_bytes, resident_bytes: 0, opening_bytes: 0, opened: Vec::new() }
+    }
+
+    /// What a file holds, from its header alone.
+    pub(crate) fn inspect(&self, file: &FileArg, numbers: Numbers) -> Result<SourceFacts, CliError> {
+        Ok(inspect_source(&file.path, &self.options(file, numbers)?)?)
+    }
+
+    /// Opens a file for `name`.
+    pub(crate) fn open<T: Element>(
+        &mut self,
+        name: &str,
+        file: &FileArg,
+        numbers: Numbers,
+    ) -> Result<Box<dyn Source<T>>, CliError> {
+        let options = self.options(file, numbers)?;
+        self.count(name, file, numbers)?;
+        Ok(open_source_with(&file.path, &options)?)
+    }
+
+    /// Counts a file as if it were opened for `name`: a picture is not decoded.
+    pub(crate) fn count(
+        &mut self,
+        name: &str,
+        file: &FileArg,
+        numbers: Numbers,
+    ) -> Result<SourceFacts, CliError> {
+        let facts = self.inspect(file, numbers)?;
+        self.opening_bytes = self.opening_bytes.max(self.resident_bytes.saturating_add(facts.opening_bytes));
+        self.resident_bytes = self.resident_bytes.saturating_add(facts.resident_bytes);
+        let (name, path) = (name.to_owned(), file.path.clone());
+        self.opened.push(Opened { name, path, facts, is_classes: numbers == Numbers::Classes });
+        Ok(facts)
+    }
+
+    /// The bytes that the files keep as long as they are open: decoded pictures.
+    pub(crate) const fn resident_bytes(&self) -> u64 {
+        self.resident_bytes
+    }
+
+    /// The most bytes that were held while files were opened, decoded pictures and what decoding took.
+    pub(crate) const fn opening_bytes(&self) -> u64 {
+        self.opening_bytes
+    }
+
+    /// A line of text for each: `input x: photo.jpg, 3×2700×5400, u8 scaled to 0…1`.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let line = |file: &Opened| {
+            let classes = if file.is_classes { " as class numbers" } else { "" };
+            format!("{}: {}, {}{classes}", file.name, file.path.display(), file.facts)
+        };
+        self.opened.iter().map(line).collect()
+    }
+
+    /// The same for JSON.
+    pub(crate) fn json(&self) -> Value {
+        let object = |file: &Opened| {
+            json!({
+                "name": file.name,
+                "path": file.path.to_string_lossy(),
+                "shape": file.facts.shape,
+                "element": file.facts.element.name(),
+                "scaled": file.facts.is_scaled,
+            })
+        };
+        self.opened.iter().map(object).collect()
+    }
+
+    fn options(&self, file: &FileArg, numbers: Numbers) -> Result<SourceOptions, CliError> {
+        let dtype = match self.dtype {
+            DTypeArg::F32 => DType::F32,
+            DTypeArg::F64 => DType::F64,
+        };
+        let is_raw = file
+            .path
+            .extension()
+            .is_some_and(|kind| kind.eq_ignore_ascii_case("raw") || kind.eq_ignore_ascii_case("bin"));
+        if is_raw && file.raw.is_none() {
+            let dtype = ElementType::from(dtype).name();
+            return Err(CliError::RawShape { path: file.path.clone(), dtype });
+        }
+        let raw =
+            file.raw.map(|(shape, element)| RawFormat { shape, element: element.unwrap_or(dtype.into()) });
+        let limit_bytes = self.limit_bytes.saturating_sub(self.resident_bytes);
+        Ok(SourceOptions { numbers, limit_bytes, raw })
+    }
+}
