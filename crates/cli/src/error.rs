@@ -115,6 +115,7 @@ fn io_code(error: &IoError) -> u8 {
         | IoError::DiskFull { .. }
         | IoError::Incomplete { .. }
         | IoError::Closed { .. }
+        | IoError::PictureMemory { .. }
         | IoError::Function { .. } => FAILED,
         _ => BAD_INPUT,
     }

@@ -328,8 +328,8 @@ impl<'b, T: Element> Executor<'b, T> {
     /// Runs the plan. Running statistics in `params` are updated where the objective trains.
     ///
     /// # Errors
-    /// Where a source or sink is missing, has another shape or fails, and where `progress` cancels. Then every
-    /// sink is aborted.
+    /// Where a source or sink is missing, has another shape or fails, where class numbers of the target are neither classes
+    /// nor ignored, and where `progress` cancels. Then every sink is aborted.
     pub fn run(
         &mut self,
         params: &mut Parameters<T>,
