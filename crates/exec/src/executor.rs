@@ -331,8 +331,9 @@ impl<'b, T: Element> Executor<'b, T> {
     /// Runs the plan. Running statistics in `params` are updated where the objective trains.
     ///
     /// # Errors
-    /// Where a source or sink is missing, has another shape or fails, where `progress` cancels, and where memory for a list of
-    /// the run is refused. Then every sink is aborted and `params` are as before; another run may follow.
+    /// Where a source or sink is missing, has another shape or fails, where class numbers of the target are neither classes
+    /// nor ignored, where `progress` cancels, and where memory for a list of the run is refused. Then every sink is
+    /// aborted and `params` are as before; another run may follow.
     pub fn run(
         &mut self,
         params: &mut Parameters<T>,
