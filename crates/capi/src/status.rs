@@ -125,6 +125,7 @@ impl From<PlanError> for Failure {
             PlanError::Graph(_) => TILED_STATUS_NETWORK,
             PlanError::BudgetTooSmall { .. } | PlanError::MemoryTooSmall { .. } => TILED_STATUS_BUDGET,
             PlanError::TargetChannels { .. } => TILED_STATUS_SHAPE,
+            PlanError::Cancelled => TILED_STATUS_CANCELLED,
             _ => TILED_STATUS_OUT_OF_RANGE,
         };
         Self::of(status, &error)

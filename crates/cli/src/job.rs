@@ -12,6 +12,7 @@ use tiled::tensor::Element;
 use crate::args::{NetworkArgs, PlanArgs};
 use crate::error::CliError;
 use crate::files::Files;
+use crate::progress::Session;
 use crate::weights::WeightsArg;
 use crate::{bytes, network};
 
@@ -60,9 +61,16 @@ impl<T: Element> Job<T> {
         self.inputs.iter().map(|input| input.resident_bytes()).sum()
     }
 
-    pub(crate) fn plan(&self, objective: &Objective, options: &PlanOptions) -> Result<Plan, CliError> {
+    /// Plans a run; Ctrl-C ends that too.
+    pub(crate) fn plan(
+        &self,
+        objective: &Objective,
+        options: &PlanOptions,
+        session: &Session,
+    ) -> Result<Plan, CliError> {
         let backend: &dyn Backend<T> = &self.backend;
-        Ok(Planner::new(&self.graph, &self.shapes, objective, backend).plan(options)?)
+        let planner = Planner::new(&self.graph, &self.shapes, objective, backend);
+        Ok(planner.plan_unless(options, &|| session.is_cancelled())?)
     }
 }
 

@@ -44,7 +44,7 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
     let session = Session::start()?;
     match arguments.command {
         Command::Demo(args) => command::demo::run(&args, &session),
-        Command::Plan(args) => command::plan::run(&args),
+        Command::Plan(args) => command::plan::run(&args, &session),
         Command::Run(args) => command::run::run(&args, &session),
         Command::Grad(args) => command::grad::run(&args, &session),
         Command::Train(args) => command::train::run(&args, &session),

@@ -44,6 +44,11 @@ impl Session {
         Bar { cancel: self.cancel.clone(), bar }
     }
 
+    /// Whether Ctrl-C was pressed.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
     /// Stops between runs where Ctrl-C was pressed.
     pub(crate) fn check(&self) -> Result<(), CliError> {
         if self.cancel.is_cancelled() { Err(tiled::exec::ExecError::Cancelled.into()) } else { Ok(()) }

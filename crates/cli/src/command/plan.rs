@@ -17,14 +17,15 @@ use crate::args::{DTypeArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned}
 use crate::error::CliError;
 use crate::files::Files;
 use crate::job::check_count;
+use crate::progress::Session;
 use crate::report::{Figures, print, show_budget};
 use crate::{bytes, chart, network};
 
-pub(crate) fn run(args: &PlanCommandArgs) -> Result<(), CliError> {
+pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliError> {
     let begin = Instant::now();
     let Planning { plan, notes, files } = match args.plan.dtype {
-        DTypeArg::F32 => plan::<f32>(args)?,
-        DTypeArg::F64 => plan::<f64>(args)?,
+        DTypeArg::F32 => plan::<f32>(args, session)?,
+        DTypeArg::F64 => plan::<f64>(args, session)?,
     };
     let figures = Figures::new(&plan, begin.elapsed().as_secs_f64()).after_opening(files.opening_bytes());
     if let Some(path) = &args.svg {
@@ -66,7 +67,7 @@ struct Report<'a> {
 /// The steps of a sweep that are listed where the user does not say.
 const LISTED_STEPS: u64 = 4096;
 
-fn plan<T: Element>(args: &PlanCommandArgs) -> Result<Planning, CliError> {
+fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Planning, CliError> {
     let graph = network::load(&args.net)?;
     check_count("input", graph.inputs().len(), args.input.len())?;
     let mut files = Files::new(&args.plan);
@@ -103,7 +104,8 @@ fn plan<T: Element>(args: &PlanCommandArgs) -> Result<Planning, CliError> {
     };
     let backend = CpuBackend::new()?;
     let backend: &dyn Backend<T> = &backend;
-    let plan = Planner::new(&graph, &shapes, &objective, backend).plan(&args.plan.options(resident))?;
+    let planner = Planner::new(&graph, &shapes, &objective, backend);
+    let plan = planner.plan_unless(&args.plan.options(resident), &|| session.is_cancelled())?;
     let mut notes = files.lines();
     let shapes_alone = args.input.iter().filter_map(|planned| match planned {
         Planned::Shape(shape) => picture_note("an input", "a .png or .jpg of 8 bits", *shape),

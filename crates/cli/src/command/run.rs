@@ -23,7 +23,7 @@ fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError>
     let shapes = job.outputs();
     let sinks = create_sinks::<T>("output", &args.output, &shapes)?;
     let objective = Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() };
-    let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + sink_bytes(&sinks)))?;
+    let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + sink_bytes(&sinks)), session)?;
     let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
     let mut parameters = job.parameters(&args.weights)?;
     let mut executor = args.plan.executor(plan, &job.backend)?;

@@ -56,7 +56,7 @@ fn train<T: Element, O: Optimizer<T>>(
     let trained: usize =
         params(&job.graph).iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
     let resident = job.input_bytes() + target.resident_bytes() + optimizer.state_bytes(trained);
-    let plan = job.plan(&objective, &args.plan.options(resident))?;
+    let plan = job.plan(&objective, &args.plan.options(resident), session)?;
     let mut parameters = job.parameters(&args.weights)?;
     let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
     let mut figures = Figures { flops: 0.0, redundant_flops: 0.0, ..figures };
@@ -118,7 +118,7 @@ fn predict<T: Element>(
     let paths: Vec<_> = args.prediction.iter().cloned().collect();
     let sinks = create_sinks::<T>("prediction", &paths, &job.outputs())?;
     let options = args.plan.options(job.input_bytes() + sink_bytes(&sinks));
-    let plan = job.plan(&Objective::inference(), &options)?;
+    let plan = job.plan(&Objective::inference(), &options, session)?;
     // the memory of the training is back by now
     figures.plan_peak_bytes = figures.plan_peak_bytes.max(plan.peak_bytes());
     let mut executor = args.plan.executor(plan, &job.backend)?;

@@ -172,7 +172,7 @@ impl<'s, T: Element> Search<'s, T> {
 }
 
 /// The candidates that are measured of the largest networks.
-const LEAST_MEASURED: usize = 24;
+const LEAST_MEASURED: usize = 10;
 
 impl From<Unmeasured> for PlanError {
     fn from(unmeasured: Unmeasured) -> Self {
@@ -261,12 +261,13 @@ impl<T: Element> Explorer<'_, '_, T> {
         let at = |[strip, band]: At| [line[strip], band];
         let mut start: Option<(Rank, At)> = None;
         let mut coarse = Vec::new();
-        for strip in [0, last / 3, 2 * last / 3, last] {
-            for band in [0, bands / 3, 2 * bands / 3, bands - 1] {
-                coarse.push([strip, band]);
+        // where little may be measured, the corners
+        let pieces = if self.left < 2 * LEAST_MEASURED { 1 } else { 3 };
+        for strip in 0..=pieces {
+            for band in 0..=pieces {
+                coarse.push([strip * last / pieces, band * (bands - 1) / pieces]);
             }
         }
-        coarse.dedup();
         for place in coarse {
             let rank = self.rank(at(place))?;
             if start.is_none_or(|(best, _)| rank < best) {
@@ -308,6 +309,10 @@ impl<T: Element> Explorer<'_, '_, T> {
     fn look(&mut self, at: At) -> Result<(), PlanError> {
         if self.known.contains_key(&at) {
             return Ok(());
+        }
+        if self.options.tiling == Tiling::Auto {
+            let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
+            self.left = left;
         }
         let (grid, band) = self.tiling(at)?;
         let lanes = lanes_to_try(grid.len(), self.options);

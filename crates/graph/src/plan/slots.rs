@@ -1,7 +1,7 @@
 //! Which windows may share storage.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// When a node is held in a tile: the first and the last call that it takes part in, `None` where it takes part in none.
 pub(super) type Span = Option<[u64; 2]>;
@@ -24,6 +24,9 @@ impl Spans {
     /// Returns each node's slot and the sizes of the slots. Nodes of size zero get none.
     pub(super) fn assign(&self, sizes: &[usize]) -> (Vec<Option<u32>>, Vec<usize>) {
         let mut order: Vec<u32> = (0_u32..).zip(sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
+        if order.len() > MANY {
+            return self.assign_alike(sizes, order);
+        }
         order.sort_unstable_by_key(|node| (Reverse(sizes[*node as usize]), *node));
         let mut slots = Slots::new(self, order.len());
         let mut places = vec![None; sizes.len()];
@@ -39,7 +42,47 @@ impl Spans {
         }
         (places, largest)
     }
+
+    /// The same for very many windows: those of one size alone share, in the order in which they begin, each in the slot
+    /// that has been free for longest. For one kind of tile no assignment of equal windows takes fewer slots.
+    fn assign_alike(&self, sizes: &[usize], mut order: Vec<u32>) -> (Vec<Option<u32>>, Vec<usize>) {
+        let first = |kind: &Vec<Span>, node: u32| kind[node as usize].map_or(0, |span| span[0]);
+        let begin = |node: u32| self.kinds.first().map_or(0, |kind| first(kind, node));
+        order.sort_unstable_by_key(|node| (Reverse(sizes[*node as usize]), begin(*node), *node));
+        let mut places = vec![None; sizes.len()];
+        let mut largest: Vec<usize> = Vec::new();
+        // of each slot of the size at hand, the calls of each kind of tile from which on it is free
+        let mut free: BinaryHeap<Reverse<(Vec<u64>, u32)>> = BinaryHeap::new();
+        for node in order {
+            let size = sizes[node as usize];
+            if largest.last().is_some_and(|last| *last != size) {
+                free.clear();
+            }
+            let is_free = |ends: &[u64]| {
+                self.kinds.iter().zip(ends).all(|(kind, end)| {
+                    kind[node as usize].is_none_or(|[first, _]| *end <= first)
+                })
+            };
+            let (mut ends, slot) = match free.pop() {
+                Some(Reverse((ends, slot))) if is_free(&ends) => (ends, slot),
+                taken => {
+                    free.extend(taken);
+                    largest.push(size);
+                    (vec![0; self.kinds.len()], u32::try_from(largest.len() - 1).unwrap_or(u32::MAX))
+                }
+            };
+            for (end, kind) in ends.iter_mut().zip(&self.kinds) {
+                *end = kind[node as usize].map_or(*end, |[_, last]| last + 1);
+            }
+            free.push(Reverse((ends, slot)));
+            places[node as usize] = Some(slot);
+        }
+        (places, largest)
+    }
 }
+
+/// From so many windows on, looking for the first slot that is free takes longer than it is worth.
+const MANY: usize = 4096;
 
 /// Slots with what they hold, and a tree over them that knows which have room for long.
 struct Slots<'s> {
@@ -128,6 +171,75 @@ impl<'s> Slots<'s> {
         while at > 1 {
             at /= 2;
             self.room[at] = self.room[2 * at].max(self.room[2 * at + 1]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asserts that no two windows of one slot are held at the same time, and that each fits.
+    fn check(spans: &Spans, sizes: &[usize], (slots, largest): &(Vec<Option<u32>>, Vec<usize>)) {
+        for (a, slot) in slots.iter().enumerate() {
+            assert_eq!(slot.is_some(), sizes[a] > 0);
+            let Some(slot) = slot else { continue };
+            assert!(sizes[a] <= largest[*slot as usize]);
+            for b in (0..a).filter(|b| slots[*b] == Some(*slot)) {
+                for kind in &spans.kinds {
+                    if let (Some(a), Some(b)) = (kind[a], kind[b]) {
+                        assert!(a[1] < b[0] || b[1] < a[0], "{a:?} and {b:?} share a slot");
+                    }
+                }
+            }
+        }
+    }
+
+    fn random(count: usize, kinds: usize, rng: &mut crate::Rng) -> (Spans, Vec<usize>) {
+        let mut below = |end: u64| rng.next_u64() % end;
+        let sizes = (0..count).map(|_| usize::try_from(below(4)).unwrap_or(0) * 16).collect();
+        let mut spans = Spans::default();
+        for _ in 0..kinds {
+            let span = |_| {
+                let (first, long) = (below(300), below(120));
+                (below(8) > 0).then_some([first, first + long])
+            };
+            spans.add((0..count).map(span).collect());
+        }
+        (spans, sizes)
+    }
+
+    /// The first slot without a conflict, looked for one after another.
+    fn first_fit(spans: &Spans, sizes: &[usize]) -> Vec<Option<u32>> {
+        let mut order: Vec<usize> = (0..sizes.len()).filter(|node| sizes[*node] > 0).collect();
+        order.sort_by_key(|node| (Reverse(sizes[*node]), *node));
+        let mut places: Vec<Option<u32>> = vec![None; sizes.len()];
+        for node in order {
+            let is_free = |slot: &u32| {
+                (0..sizes.len()).filter(|other| places[*other] == Some(*slot)).all(|other| {
+                    spans.kinds.iter().all(|kind| match (kind[node], kind[other]) {
+                        (Some(a), Some(b)) => a[1] < b[0] || b[1] < a[0],
+                        _ => true,
+                    })
+                })
+            };
+            places[node] = (0..).find(is_free);
+        }
+        places
+    }
+
+    #[test]
+    fn r11_windows_of_one_slot_are_never_held_together() {
+        let mut rng = crate::Rng::new(5);
+        for kinds in 1..4 {
+            for count in [0, 1, 2, 40, 150] {
+                let (spans, sizes) = random(count, kinds, &mut rng);
+                let found = spans.assign(&sizes);
+                check(&spans, &sizes, &found);
+                assert_eq!(found.0, first_fit(&spans, &sizes), "the first free slot is taken");
+                let order = (0_u32..).zip(&sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
+                check(&spans, &sizes, &spans.assign_alike(&sizes, order));
+            }
         }
     }
 }

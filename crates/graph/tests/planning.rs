@@ -1,0 +1,272 @@
+//! Planning of deep networks, of large images and of many tiles: what it takes, and that it ends where it is told to.
+
+use std::cell::Cell;
+
+use tiled_graph::{
+    Activation, BatchNorm, Conv2d, Graph, Hold, Linear, Loss, MaxPool2d, Objective, Op, Plan, PlanError,
+    PlanOptions, Planner, Tiling, ValueId, infer, lower, sweeps,
+};
+use tiled_kernel::Reference;
+
+/// Convolutions of one channel, one after another.
+fn chain(count: usize) -> Graph {
+    let mut graph = Graph::new();
+    let mut last = graph.add_input("x", 1).expect("an input");
+    for number in 0..count {
+        let conv = Op::Conv2d(Conv2d::new(1, [3, 3]).padded([1, 1]));
+        last = graph.add_node(&format!("c{number}"), conv, &[last]).expect("a convolution");
+    }
+    graph.set_outputs(&[last]).expect("an output");
+    graph
+}
+
+/// Bottlenecks with batch norm as in ResNet-50, -101 and -152, so many in each of four stages.
+fn resnet(blocks: [usize; 4]) -> Graph {
+    struct Builder(Graph);
+    impl Builder {
+        fn add(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> ValueId {
+            self.0.add_node(name, op, inputs).expect("a node")
+        }
+        fn conv(&mut self, name: &str, x: ValueId, channels: usize, kernel: i64, stride: i64) -> ValueId {
+            let mut conv = Conv2d::new(channels, [kernel, kernel]).padded([kernel / 2, kernel / 2]);
+            conv.stride = [stride, stride];
+            conv.bias = false;
+            let y = self.add(name, Op::Conv2d(conv), &[x]);
+            self.add(&format!("{name}_bn"), Op::BatchNorm(BatchNorm::default()), &[y])
+        }
+        fn relu(&mut self, name: &str, x: ValueId) -> ValueId {
+            self.add(&format!("{name}_relu"), Op::Activation(Activation::Relu), &[x])
+        }
+    }
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", 3).expect("an input");
+    let mut net = Builder(graph);
+    let stem = net.conv("stem", x, 64, 7, 2);
+    let stem = net.relu("stem", stem);
+    let mut pool = MaxPool2d::new([3, 3]);
+    (pool.stride, pool.padding) = ([2, 2], [1, 1]);
+    let mut x = net.add("pool", Op::MaxPool2d(pool), &[stem]);
+    for (stage, count) in blocks.into_iter().enumerate() {
+        let width = 64 << stage;
+        for block in 0..count {
+            let name = |part: &str| format!("s{stage}b{block}{part}");
+            let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+            let mut y = x;
+            for (part, channels, kernel, stride) in
+                [("c1", width, 1, 1), ("c2", width, 3, stride), ("c3", 4 * width, 1, 1)]
+            {
+                y = net.conv(&name(part), y, channels, kernel, stride);
+                y = if part == "c3" { y } else { net.relu(&name(part), y) };
+            }
+            let shortcut = if block == 0 { net.conv(&name("down"), x, 4 * width, 1, stride) } else { x };
+            let sum = net.add(&name("sum"), Op::Add, &[y, shortcut]);
+            x = net.relu(&name(""), sum);
+        }
+    }
+    let pooled = net.add("gap", Op::GlobalAvgPool, &[x]);
+    let head = net.add("head", Op::Linear(Linear::new(10)), &[pooled]);
+    net.0.set_outputs(&[head]).expect("an output");
+    net.0
+}
+
+fn plan(
+    graph: &Graph,
+    extents: [usize; 2],
+    objective: &Objective,
+    options: &PlanOptions,
+) -> Result<Plan, PlanError> {
+    let shapes = infer(graph, 1, &[extents]).expect("shapes");
+    Planner::<f32>::new(graph, &shapes, objective, &Reference).plan(options)
+}
+
+fn smallest(graph: &Graph, extents: [usize; 2], objective: &Objective, options: &PlanOptions) -> u64 {
+    match plan(graph, extents, objective, options) {
+        Err(PlanError::BudgetTooSmall { smallest, .. }) => smallest,
+        other => panic!("a budget that is too small, got {other:?}"),
+    }
+}
+
+fn within(bytes: u64) -> PlanOptions {
+    PlanOptions { memory_bytes: Some(bytes), ..PlanOptions::default() }
+}
+
+#[test]
+fn r08_a_chain_of_a_hundred_thousand_convolutions_is_planned_walked_and_dropped() {
+    let graph = chain(100_000);
+    let text = graph.to_json();
+    assert_eq!(Graph::from_json(&text).expect("the same network"), graph);
+    // on a stack of one mebibyte whatever recurses over the network ends the process
+    let run = move || {
+        for objective in [Objective::inference(), Objective::training(Loss::Sum)] {
+            let plan = plan(&graph, [4, 4], &objective, &PlanOptions::default()).expect("a plan");
+            let mut calls = 0;
+            let sweep = &plan.sweeps[0];
+            let ran = sweep.schedule(&plan.program, 0).run(
+                |_| {
+                    calls += 1;
+                    Ok::<(), ()>(())
+                },
+                || Ok(()),
+            );
+            assert_eq!(ran, Ok(()));
+            assert!(calls >= 100_000, "{calls} calls");
+            drop(plan);
+        }
+        drop(graph);
+    };
+    let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(run).expect("a thread");
+    thread.join().expect("it ends");
+}
+
+#[test]
+fn r08_a_schedule_of_small_bands_goes_as_deep_as_the_network() {
+    let graph = chain(6000);
+    let run = move || {
+        let options = PlanOptions { hold: Hold::Slide, band: Some(1), ..PlanOptions::default() };
+        let plan = plan(&graph, [8, 8], &Objective::inference(), &options).expect("a plan");
+        assert_eq!(plan.sweeps[0].steps, 8);
+        assert!(plan.sweeps[0].calls >= 8 * 6000, "{} calls", plan.sweeps[0].calls);
+    };
+    let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(run).expect("a thread");
+    thread.join().expect("it ends");
+}
+
+#[test]
+fn r11_sweeps_of_deep_networks_with_batch_norm_are_bounded() {
+    // each convolution is a level of its own, and without stores each level computes all before it again
+    let mut graph = Graph::new();
+    let mut last = graph.add_input("x", 2).expect("an input");
+    for number in 0..3000 {
+        let conv = Op::Conv2d(Conv2d::new(2, [3, 3]).padded([1, 1]));
+        last = graph.add_node(&format!("c{number}"), conv, &[last]).expect("a convolution");
+        let norm = Op::BatchNorm(BatchNorm::default());
+        last = graph.add_node(&format!("b{number}"), norm, &[last]).expect("a norm");
+    }
+    graph.set_outputs(&[last]).expect("an output");
+    let objective = Objective::training(Loss::Sum);
+    let made = plan(&graph, [8, 8], &objective, &PlanOptions::default()).expect("a plan");
+    let nodes: usize = made.sweeps.iter().map(|sweep| sweep.sweep.nodes.len()).sum();
+    assert!(nodes < 20 * made.program.nodes.len(), "{nodes} nodes in {} sweeps", made.sweeps.len());
+    let least = smallest(&graph, [8, 8], &objective, &within(1));
+    assert!(least <= made.peak_bytes());
+}
+
+#[test]
+fn r11_the_smallest_budget_that_is_named_plans_and_one_byte_less_names_it_again() {
+    let resnet = resnet([2, 2, 3, 2]);
+    let light = Graph::builtin("light").expect("built in");
+    let unet = Graph::builtin("unet").expect("built in");
+    let training = Objective::training(Loss::Sum);
+    let cases = [
+        (&resnet, [224, 224], &training),
+        (&resnet, [5000, 5000], &training),
+        (&resnet, [1111, 3001], &Objective::inference()),
+        (&light, [3_000_000, 8], &training),
+        (&light, [8, 3_000_000], &training),
+        (&unet, [1025, 777], &training),
+    ];
+    for (number, (graph, extents, objective)) in cases.into_iter().enumerate() {
+        let least = smallest(graph, extents, objective, &within(1));
+        let fits = plan(graph, extents, objective, &within(least)).expect("the budget that was named");
+        assert!(fits.peak_bytes() <= least, "case {number}: {} bytes of {least}", fits.peak_bytes());
+        assert_eq!(smallest(graph, extents, objective, &within(least - 1)), least, "case {number}");
+    }
+}
+
+#[test]
+fn r11_a_plan_is_given_up_when_nobody_waits_for_it() {
+    let graph = resnet([3, 4, 6, 3]);
+    let shapes = infer(&graph, 1, &[[4096, 4096]]).expect("shapes");
+    let objective = Objective::training(Loss::Sum);
+    let planner = Planner::<f32>::new(&graph, &shapes, &objective, &Reference);
+    let asked = Cell::new(0_u64);
+    let whole = || {
+        asked.set(asked.get() + 1);
+        false
+    };
+    let options = within(4 << 30);
+    let _ = planner.plan_unless(&options, &whole);
+    let often = asked.get();
+    assert!(often > 1000, "asked {often} times");
+    for stop in [1, 2, often / 3, often / 2] {
+        asked.set(0);
+        let is_cancelled = || {
+            asked.set(asked.get() + 1);
+            asked.get() >= stop
+        };
+        assert_eq!(planner.plan_unless(&options, &is_cancelled).map(drop), Err(PlanError::Cancelled));
+        assert!(asked.get() <= stop + 1, "asked {} times after {stop}", asked.get());
+    }
+}
+
+#[test]
+fn r11_a_tall_image_is_planned_like_a_low_one() {
+    let graph = Graph::builtin("light").expect("built in");
+    let objective = Objective::training(Loss::Sum);
+    let of = |height: usize| {
+        plan(&graph, [height, 8], &objective, &within(16 << 20)).expect("a plan").sweeps[0].rings.clone()
+    };
+    assert_eq!(of(300_000), of(30_000_000));
+}
+
+#[test]
+fn r15_a_grid_has_at_most_as_many_tiles_as_the_output_has_pixels() {
+    let graph = Graph::builtin("vgg2").expect("built in");
+    for hold in [Hold::Recompute, Hold::Auto, Hold::Slide] {
+        let tiling = Tiling::Grid([1_000_000, 1_000_000]);
+        let options = PlanOptions { hold, tiling, ..PlanOptions::default() };
+        let plan = plan(&graph, [512, 512], &Objective::inference(), &options).expect("a plan");
+        let [rows, cols] = plan.sweeps[0].grid.counts();
+        assert_eq!(cols, 128, "{hold:?}");
+        assert_eq!(rows, if hold == Hold::Slide { 1 } else { 128 }, "{hold:?}");
+    }
+    let tiling = Tiling::Grid([0, 3]);
+    let options = PlanOptions { tiling, ..PlanOptions::default() };
+    assert!(matches!(
+        plan(&graph, [512, 512], &Objective::inference(), &options),
+        Err(PlanError::Geometry(_))
+    ));
+}
+
+#[test]
+fn r15_thousands_of_tiles_are_held_once_for_all_that_are_alike() {
+    let graph = Graph::builtin("light").expect("built in");
+    let tiling = Tiling::Grid([4096, 4096]);
+    let options = PlanOptions { hold: Hold::Recompute, tiling, ..PlanOptions::default() };
+    let made = plan(&graph, [50_000, 50_000], &Objective::training(Loss::Sum), &options).expect("a plan");
+    let sweep = &made.sweeps[0];
+    assert_eq!([sweep.rows.len(), sweep.cols.len()], [4096, 4096]);
+    // what is said of all tiles together is what each says
+    let mut ends = vec![0; sweep.sweep.nodes.len()];
+    for part in sweep.rows.iter() {
+        for (place, end) in ends.iter_mut().enumerate() {
+            let own = part.interval(place);
+            if sweep.sweep.nodes[place].is_terminal() && !own.is_empty() {
+                assert_eq!(own.begin(), *end, "place {place}");
+                *end = own.end();
+            }
+        }
+    }
+    for (place, end) in ends.into_iter().enumerate() {
+        let node = &made.program.nodes[sweep.sweep.nodes[place].node];
+        assert!(!sweep.sweep.nodes[place].is_terminal() || end == node.extents[0]);
+    }
+}
+
+#[test]
+fn r11_what_is_kept_between_sweeps_is_found_without_cutting_all_sweeps() {
+    let graph = resnet([1, 1, 1, 1]);
+    let shapes = infer(&graph, 1, &[[64, 64]]).expect("shapes");
+    let program = lower(&graph, &shapes, &Objective::training(Loss::Sum), &[]).expect("a program");
+    let all = sweeps(&program, &[]);
+    assert!(all.len() > 20);
+    // every sweep ends in terminals of one level, and their operands stand before them
+    for sweep in &all {
+        for (place, node) in sweep.nodes.iter().enumerate() {
+            assert!(node.operands.iter().all(|operand| *operand < place));
+        }
+        let mut levels = sweep.nodes.iter().filter(|node| node.is_terminal()).map(|node| program.nodes[node.node].level);
+        let first = levels.next().expect("a terminal");
+        assert!(levels.all(|level| level == first));
+    }
+}
