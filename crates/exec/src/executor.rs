@@ -14,7 +14,7 @@ use tiled_kernel::{Backend, Kernel, Partial};
 use tiled_tensor::{AlignedBuffer, Element};
 
 use crate::in_place::InPlace;
-use crate::labels::{Ignoring, take_census};
+use crate::labels::{Ignoring, is_worth_sharing, take_census};
 use crate::lane::{Lane, SweepContext};
 use crate::store::Stores;
 use crate::{ExecError, Progress, Sink, Source, finalise};
@@ -368,7 +368,9 @@ impl<'b, T: Element> Executor<'b, T> {
         let census = match known.filter(|c| (c.classes, c.ignore_index) == (classes, ignore_index)) {
             Some(census) => census,
             None => {
-                self.pool.install(|| take_census(Path::new("<target>"), source, classes, ignore_index))?
+                let take = || take_census(Path::new("<target>"), source, classes, ignore_index);
+                // as with the run itself, waking a thread has to be worth it
+                if is_worth_sharing(source.shape()) { self.pool.install(take)? } else { take()? }
             }
         };
         for kernel in self.kernels.iter_mut().flatten() {

@@ -35,6 +35,10 @@ impl Bed {
         bed
     }
 
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
     pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
         fs::write(self.dir.path().join(name), bytes).expect("the folder is writable");
     }

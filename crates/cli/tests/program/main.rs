@@ -4,4 +4,5 @@ mod bad_input;
 mod bed;
 mod budget;
 mod commands;
+mod inputs;
 mod peak;
