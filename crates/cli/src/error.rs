@@ -138,6 +138,7 @@ impl CliError {
 fn plan_code(error: &PlanError) -> u8 {
     match error {
         PlanError::MemoryTooSmall { .. } => FAILED,
+        PlanError::Cancelled => CANCELLED,
         _ => BAD_INPUT,
     }
 }
