@@ -1,5 +1,6 @@
 //! Memory that the caller's allocator refuses.
 
+#[expect(dead_code, reason = "its program is in C")]
 mod native;
 
 use std::path::PathBuf;

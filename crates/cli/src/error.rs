@@ -71,7 +71,6 @@ impl CliError {
     fn code(&self) -> u8 {
         match self {
             error if error.is_refused_memory() => FAILED,
-            Self::Plan(PlanError::Cancelled) => signals::exit_code(),
             Self::UnknownNetwork { .. }
             | Self::ReadNetwork { .. }
             | Self::Network { .. }
@@ -138,7 +137,7 @@ impl CliError {
 fn plan_code(error: &PlanError) -> u8 {
     match error {
         PlanError::MemoryTooSmall { .. } => FAILED,
-        PlanError::Cancelled => CANCELLED,
+        PlanError::Cancelled => signals::exit_code(),
         _ => BAD_INPUT,
     }
 }

@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -35,6 +34,7 @@ impl Bed {
         bed
     }
 
+    /// Where a file of the folder lies.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -199,11 +199,6 @@ impl Bed {
     pub(crate) fn start<A: AsRef<str>>(&self, args: &[A]) -> Child {
         let mut command = self.program(args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
-    }
-
-    /// Where a file of the folder lies.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
     }
 
     fn program<A: AsRef<str>>(&self, args: &[A]) -> Command {
