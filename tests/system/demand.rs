@@ -99,7 +99,7 @@ fn every_row_that_a_tile_needs_is_computed_once() {
                     );
                     assert_eq!(ran, Ok(()));
                     for (place, calls) in calls.iter().enumerate() {
-                        let (needed, ring) = (sweep.rows[row].interval(place), sweep.rings[place]);
+                        let (needed, ring) = (sweep.rows.part(row).interval(place), sweep.rings[place]);
                         let label = format!("{name}: place {place}");
                         let shifted = calls.iter().map(|call| {
                             assert!(call.low <= call.rows.begin(), "{label}: a window lets go of new rows");

@@ -68,8 +68,12 @@ impl<'a> Flow<'a> {
     pub(crate) fn new(program: &'a Program, sweep: &Sweep, axis: usize) -> Self {
         let count = sweep.nodes.len();
         let edges = sweep.nodes.iter().map(|node| node.operands.len()).sum();
-        let mut flow =
-            Self { nodes: Vec::with_capacity(count), links: Vec::with_capacity(edges), readers: Vec::new(), depth: 0 };
+        let mut flow = Self {
+            nodes: Vec::with_capacity(count),
+            links: Vec::with_capacity(edges),
+            readers: Vec::new(),
+            depth: 0,
+        };
         let mut depths = Vec::with_capacity(count);
         let mut asked: Vec<(usize, usize)> = Vec::new();
         for node in &sweep.nodes {
@@ -236,9 +240,7 @@ impl<'a> Reach<'a> {
     pub(crate) fn gap(&self) -> i64 {
         match *self {
             Self::Touched { stride, .. } => stride,
-            Self::Maps([(map, _), ..]) => {
-                rate::scale(*map).map_or(1, |[per, of]| div_ceil(of, per.max(1)))
-            }
+            Self::Maps([(map, _), ..]) => rate::scale(*map).map_or(1, |[per, of]| div_ceil(of, per.max(1))),
             _ => 1,
         }
     }
@@ -261,7 +263,9 @@ impl<'a> Reach<'a> {
             Self::Free => {}
             Self::Maps(maps) => maps.iter().for_each(|(map, extent)| stage(Stage::of(*map, *extent))),
             Self::Same { extent } => stage(Stage { scale: Some([1, 1]), free: [0, extent] }),
-            Self::Window { stride, before, after, extent } => stage(Stage::window(stride, before, after, extent)),
+            Self::Window { stride, before, after, extent } => {
+                stage(Stage::window(stride, before, after, extent))
+            }
             Self::Touched { stride, before, after, extent } => {
                 stage(Stage::touched(stride, before, after, extent))
             }
@@ -295,12 +299,9 @@ impl Stage {
                 window.extent() + 1 - window.padding(),
                 extent,
             ),
-            AxisMap::Touched(window) => Self::touched(
-                window.stride(),
-                window.extent() - window.padding(),
-                window.padding(),
-                extent,
-            ),
+            AxisMap::Touched(window) => {
+                Self::touched(window.stride(), window.extent() - window.padding(), window.padding(), extent)
+            }
             AxisMap::Resize(resize) => resized(resize.output(), resize.input()),
             AxisMap::ResizeTouched(resize) => resized(resize.input(), resize.output()),
             AxisMap::Padding(padding) => {

@@ -160,9 +160,11 @@ impl<'f, 'a> Cutter<'f, 'a> {
         let ratios: Vec<Option<[i64; 2]>> = flow.nodes.iter().map(ratio).collect();
         // what keeps no ratio to the anchor is one pixel, which the last part has
         let is_exact = grid.counts()[axis] > FEW
-            && flow.nodes.iter().zip(&ratios).all(|(node, ratio)| {
-                !node.is_terminal || ratio.is_some() || node.extent <= 1
-            });
+            && flow
+                .nodes
+                .iter()
+                .zip(&ratios)
+                .all(|(node, ratio)| !node.is_terminal || ratio.is_some() || node.extent <= 1);
         Self { flow, grid, axis, ratios, is_exact }
     }
 
@@ -223,9 +225,8 @@ impl<'f, 'a> Cutter<'f, 'a> {
                 continue;
             }
             if node.is_terminal {
-                let end = self.ratios[place].map(|[per, of]| {
-                    i128::from(self.bounds(part).end()) * i128::from(per) / i128::from(of)
-                });
+                let end = self.ratios[place]
+                    .map(|[per, of]| i128::from(self.bounds(part).end()) * i128::from(per) / i128::from(of));
                 free[1] &= end.is_some_and(|end| end <= i128::from(node.extent));
             }
             free[1] &= node.grain == 1 || wanted.end() + node.grain <= node.extent;

@@ -136,9 +136,10 @@ impl Groups {
     fn tie(&mut self, node: usize, other: usize, ratio: Option<[i64; 2]>) {
         let ((a, of_a), (b, of_b)) = (self.find(node), self.find(other));
         // rate(a) = rate(node) / of_a = ratio · of_b / of_a · rate(b)
-        let between = of_a.zip(of_b).zip(ratio).and_then(|((of_a, of_b), ratio)| {
-            product(product(ratio, of_b)?, [of_a[1], of_a[0]])
-        });
+        let between = of_a
+            .zip(of_b)
+            .zip(ratio)
+            .and_then(|((of_a, of_b), ratio)| product(product(ratio, of_b)?, [of_a[1], of_a[0]]));
         if a == b {
             self.agrees[a] &= between == Some([1, 1]);
             return;

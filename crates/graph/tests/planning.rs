@@ -265,7 +265,8 @@ fn r11_what_is_kept_between_sweeps_is_found_without_cutting_all_sweeps() {
         for (place, node) in sweep.nodes.iter().enumerate() {
             assert!(node.operands.iter().all(|operand| *operand < place));
         }
-        let mut levels = sweep.nodes.iter().filter(|node| node.is_terminal()).map(|node| program.nodes[node.node].level);
+        let mut levels =
+            sweep.nodes.iter().filter(|node| node.is_terminal()).map(|node| program.nodes[node.node].level);
         let first = levels.next().expect("a terminal");
         assert!(levels.all(|level| level == first));
     }

@@ -37,7 +37,8 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
         ..Objective::gradients()
     };
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
-    let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + given + sink_bytes(&sinks)), session)?;
+    let plan =
+        job.plan(&objective, &args.plan.options(job.input_bytes() + given + sink_bytes(&sinks)), session)?;
     let figures = Figures::new(&plan, 0.0);
     let mut executor = args.plan.executor(plan, &job.backend)?;
     let io = Io {

@@ -210,7 +210,8 @@ impl<'a> Lowering<'a> {
     /// The sinks of the outputs.
     fn outputs(&mut self) {
         self.program.anchor_node = self.anchor();
-        self.program.anchor = self.program.anchor_node.map_or([1, 1], |node| self.program.nodes[node].extents);
+        self.program.anchor =
+            self.program.anchor_node.map_or([1, 1], |node| self.program.nodes[node].extents);
         if self.objective.outputs {
             for (place, value) in self.graph.outputs().to_vec().into_iter().enumerate() {
                 let name = format!("{}.output", self.graph.name(value));

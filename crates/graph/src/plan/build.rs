@@ -91,14 +91,7 @@ impl Lowered {
             memory.stores_bytes = stores_bytes(&program, backend)?;
         }
         let untiled_flops = flops_once(&program, nodes);
-        Ok(Kept {
-            program,
-            nodes: kept,
-            memory,
-            partial_bytes: self.partial_bytes,
-            in_files,
-            untiled_flops,
-        })
+        Ok(Kept { program, nodes: kept, memory, partial_bytes: self.partial_bytes, in_files, untiled_flops })
     }
 }
 

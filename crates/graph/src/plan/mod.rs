@@ -108,7 +108,10 @@ impl SweepPlan {
     /// Where an index is out of range.
     #[must_use]
     pub fn region(&self, place: usize, tile: [usize; 2]) -> Region<2> {
-        Region::from_rows_cols(self.rows.part(tile[0]).interval(place), self.cols.part(tile[1]).interval(place))
+        Region::from_rows_cols(
+            self.rows.part(tile[0]).interval(place),
+            self.cols.part(tile[1]).interval(place),
+        )
     }
 
     /// The layout of a node's window in a tile.

@@ -1,7 +1,7 @@
 //! Which windows may share storage.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 /// When a node is held in a tile: the first and the last call that it takes part in, `None` where it takes part in none.
 pub(super) type Span = Option<[u64; 2]>;
@@ -23,7 +23,8 @@ impl Spans {
     /// Assigns storage, largest window first, to the first slot whose windows are never held together with it.
     /// Returns each node's slot and the sizes of the slots. Nodes of size zero get none.
     pub(super) fn assign(&self, sizes: &[usize]) -> (Vec<Option<u32>>, Vec<usize>) {
-        let mut order: Vec<u32> = (0_u32..).zip(sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
+        let mut order: Vec<u32> =
+            (0_u32..).zip(sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
         if order.len() > MANY {
             return self.assign_alike(sizes, order);
         }
@@ -59,9 +60,10 @@ impl Spans {
                 free.clear();
             }
             let is_free = |ends: &[u64]| {
-                self.kinds.iter().zip(ends).all(|(kind, end)| {
-                    kind[node as usize].is_none_or(|[first, _]| *end <= first)
-                })
+                self.kinds
+                    .iter()
+                    .zip(ends)
+                    .all(|(kind, end)| kind[node as usize].is_none_or(|[first, _]| *end <= first))
             };
             let (mut ends, slot) = match free.pop() {
                 Some(Reverse((ends, slot))) if is_free(&ends) => (ends, slot),
@@ -87,8 +89,8 @@ const MANY: usize = 4096;
 /// Slots with what they hold, and a tree over them that knows which have room for long.
 struct Slots<'s> {
     spans: &'s Spans,
-    /// Of each slot and kind of tile: what it holds, by the first call.
-    held: Vec<Vec<BTreeMap<u64, u64>>>,
+    /// Of each slot and kind of tile: what it holds, in order.
+    held: Vec<Vec<Vec<[u64; 2]>>>,
     /// The longest stretch of calls of the first kind in which a slot, or any slot below a node of the tree, is free. The
     /// tree has `leaves` of them; those of slots that do not exist yet are free for ever.
     room: Vec<u64>,
@@ -100,12 +102,16 @@ struct Slots<'s> {
 impl<'s> Slots<'s> {
     fn new(spans: &'s Spans, most: usize) -> Self {
         let leaves = (most + 1).next_power_of_two();
-        let end = spans.kinds.first().map_or(0, |kind| kind.iter().flatten().map(|span| span[1] + 1).max().unwrap_or(0));
+        let end = spans
+            .kinds
+            .first()
+            .map_or(0, |kind| kind.iter().flatten().map(|span| span[1] + 1).max().unwrap_or(0));
         Self { spans, held: Vec::new(), room: vec![u64::MAX; 2 * leaves], leaves, end }
     }
 
     fn first_free(&self, node: usize) -> usize {
-        let long = self.spans.kinds.first().and_then(|kind| kind[node]).map_or(0, |[first, last]| last - first + 1);
+        let long =
+            self.spans.kinds.first().and_then(|kind| kind[node]).map_or(0, |[first, last]| last - first + 1);
         let mut from = 0;
         loop {
             let slot = self.roomy(from, long);
@@ -139,18 +145,19 @@ impl<'s> Slots<'s> {
         self.spans.kinds.iter().zip(&self.held[slot]).all(|(kind, held)| match kind[node] {
             None => true,
             Some([first, last]) => {
-                held.range(..=last).next_back().is_none_or(|(_, held_last)| *held_last < first)
+                let after = held.partition_point(|span| span[0] <= last);
+                after == 0 || held[after - 1][1] < first
             }
         })
     }
 
     fn take(&mut self, slot: usize, node: usize) {
         if slot == self.held.len() {
-            self.held.push(vec![BTreeMap::new(); self.spans.kinds.len()]);
+            self.held.push(vec![Vec::new(); self.spans.kinds.len()]);
         }
         for (kind, held) in self.spans.kinds.iter().zip(&mut self.held[slot]) {
             if let Some([first, last]) = kind[node] {
-                held.insert(first, last);
+                held.insert(held.partition_point(|span| span[0] <= last), [first, last]);
             }
         }
         let Some(held) = self.held[slot].first() else { return };
@@ -160,7 +167,7 @@ impl<'s> Slots<'s> {
         } else {
             let mut free_from = 0;
             let mut room = 0;
-            for (first, last) in held {
+            for [first, last] in held {
                 room = room.max(first.saturating_sub(free_from));
                 free_from = last + 1;
             }
@@ -237,7 +244,8 @@ mod tests {
                 let found = spans.assign(&sizes);
                 check(&spans, &sizes, &found);
                 assert_eq!(found.0, first_fit(&spans, &sizes), "the first free slot is taken");
-                let order = (0_u32..).zip(&sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
+                let order =
+                    (0_u32..).zip(&sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
                 check(&spans, &sizes, &spans.assign_alike(&sizes, order));
             }
         }

@@ -62,7 +62,13 @@ impl Walk {
     pub(crate) fn of(flow: &Flow<'_>, rows: &Demand, band: i64, walker: Walker<'_>) -> Result<Self, Stop> {
         let mut schedule = Schedule::of_flow(Cow::Borrowed(flow), rows.intervals().to_vec(), band);
         let count = flow.len();
-        let mut walk = Self { rings: vec![0; count], spans: vec![None; count], calls: 0, walked: 0, steps: schedule.steps() };
+        let mut walk = Self {
+            rings: vec![0; count],
+            spans: vec![None; count],
+            calls: 0,
+            walked: 0,
+            steps: schedule.steps(),
+        };
         let mut seen = Seen::new(&schedule, walker.skips);
         loop {
             let mut call = |call: Call| {
@@ -159,7 +165,8 @@ impl Seen {
         for (place, pace) in &schedule.others {
             let at = |done: i64| pace.rows(done - schedule.rows[driver].begin());
             let exact = i128::from(moved(driver)) * i128::from(pace.per);
-            let is_still = moved(*place) == 0 && (rest(*place) == 0 || pace.per <= 1 && at(schedule.done[driver]) == 0);
+            let is_still =
+                moved(*place) == 0 && (rest(*place) == 0 || pace.per <= 1 && at(schedule.done[driver]) == 0);
             if !is_still && exact != i128::from(moved(*place)) * i128::from(pace.of) {
                 return None;
             }

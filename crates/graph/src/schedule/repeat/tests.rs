@@ -114,7 +114,9 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
         _ => shared_between_sweeps(&program).into_iter().zip(0..).collect(),
     };
     let mut with_stores = program.clone();
-    with_stores.stores.resize_with(kept.len(), || crate::program::Store { name: String::new(), shape: [1; 4] });
+    with_stores
+        .stores
+        .resize_with(kept.len(), || crate::program::Store { name: String::new(), shape: [1; 4] });
     for sweep in sweeps(&with_stores, &kept) {
         let flow = Flow::new(&with_stores, &sweep, 0);
         let rows = among(rng, &[1, 1, 2, 3, 20]).min(program.anchor[0].max(1));
@@ -125,7 +127,11 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
         for part in parts.iter() {
             let demand = Demand::of_flow(&flow, |place, _| part.interval(place));
             for (place, _) in sweep.nodes.iter().enumerate() {
-                assert_eq!(demand.interval(place), part.interval(place), "{label}: place {place} of {grid:?}");
+                assert_eq!(
+                    demand.interval(place),
+                    part.interval(place),
+                    "{label}: place {place} of {grid:?}"
+                );
             }
             let walk = |skips| {
                 let walker = Walker { most: u64::MAX, skips, is_cancelled: NEVER };
@@ -176,7 +182,6 @@ fn r11_built_in_networks_are_walked_in_periods() {
         assert!(height == 515 || counts.skipped > 0, "{name}: {counts:?}");
     }
 }
-
 
 #[test]
 fn r11_the_calls_walked_do_not_grow_with_the_height() {
