@@ -80,7 +80,21 @@ pub(crate) fn sweeps_within(program: &Program, kept: &[(NodeId, usize)], most: u
 /// The nodes whose values more than one sweep computes when nothing is kept: what is worth keeping.
 #[must_use]
 pub(crate) fn shared_between_sweeps(program: &Program) -> Vec<NodeId> {
-    // of the sweeps that need a node, the first and the last
+    let needed = needed_by(program);
+    let is_shared = |id: &NodeId| {
+        program.nodes[*id].kernel().is_some() && needed[*id].is_some_and(|[first, last]| first < last)
+    };
+    (0..needed.len()).filter(is_shared).collect()
+}
+
+/// About how many nodes all sweeps have together where nothing is kept.
+pub(crate) fn nodes_of_sweeps(program: &Program) -> usize {
+    let sweeps = needed_by(program).into_iter().flatten().map(|[first, last]| last - first + 1);
+    sweeps.fold(0, usize::saturating_add)
+}
+
+/// Of the levels that need a node, the first and the last.
+fn needed_by(program: &Program) -> Vec<Option<[usize; 2]>> {
     let mut needed: Vec<Option<[usize; 2]>> = vec![None; program.nodes.len()];
     for (id, node) in program.nodes.iter().enumerate().rev() {
         if node.is_terminal() {
@@ -92,10 +106,7 @@ pub(crate) fn shared_between_sweeps(program: &Program) -> Vec<NodeId> {
             *operand = Some(operand.map_or([first, last], |[a, b]| [a.min(first), b.max(last)]));
         }
     }
-    let is_shared = |id: &NodeId| {
-        program.nodes[*id].kernel().is_some() && needed[*id].is_some_and(|[first, last]| first < last)
-    };
-    (0..needed.len()).filter(is_shared).collect()
+    needed
 }
 
 /// Cuts one sweep after another off a program.

@@ -76,6 +76,9 @@ pub(super) struct SweepFigures<'f> {
     pub(super) slot_elements: &'f [usize],
 }
 
+/// The slot of each window of a sweep, and the elements of each slot.
+type Stored = (Vec<Option<u32>>, Vec<usize>);
+
 /// Measures the candidates of one program.
 pub(super) struct Measure<'m, 'p> {
     pub(super) prepared: &'m Prepared<'p>,
@@ -83,8 +86,8 @@ pub(super) struct Measure<'m, 'p> {
     is_cancelled: &'m dyn Fn() -> bool,
     /// The calls that may still be walked.
     calls_left: u64,
-    /// The intervals that may be found for one axis of one grid.
-    most_intervals: usize,
+    /// The intervals that may still be found.
+    intervals_left: usize,
     heights: BTreeMap<usize, Rc<Vec<Parts>>>,
     rows: BTreeMap<(usize, i64), Option<Rc<Vec<Rows>>>>,
     axes: BTreeMap<(usize, usize), Option<Rc<Vec<Axis>>>>,
@@ -96,47 +99,90 @@ impl<'m, 'p> Measure<'m, 'p> {
         options: &'m PlanOptions,
         is_cancelled: &'m dyn Fn() -> bool,
         calls: u64,
-        most_intervals: usize,
+        intervals: usize,
     ) -> Self {
         Self {
             prepared,
             options,
             is_cancelled,
             calls_left: calls,
-            most_intervals,
+            intervals_left: intervals,
             heights: BTreeMap::new(),
             rows: BTreeMap::new(),
             axes: BTreeMap::new(),
         }
     }
 
-    /// The numbers of a tiling for each way to share it out.
+    /// Lets more calls be walked; what took too many may be tried again.
+    pub(super) fn walk_more(&mut self, calls: u64) {
+        self.calls_left = self.calls_left.saturating_add(calls);
+        self.rows.retain(|_, rows| rows.is_some());
+    }
+
+    /// The numbers of a tiling for each way to share it out. The time is that of tilings within the budget alone.
     pub(super) fn numbers<T: Element>(
         &mut self,
         grid: &Grid<2>,
         band: i64,
         shares: &[Share],
+        budget: Option<u64>,
     ) -> Result<Vec<Numbers>, Unmeasured> {
-        let prepared = self.prepared;
-        let mut windows = 0_u64;
-        let mut seconds = vec![[0.0; 2]; shares.len()];
-        self.visit::<T>(grid, band, |figures| {
-            windows = windows.max(window_bytes::<T>(figures.slot_elements)?);
-            for (share, seconds) in shares.iter().zip(&mut seconds) {
-                let [work, meetings] = cost::predict(prepared, figures, *share, size_of::<T>());
-                *seconds = [seconds[0] + work, seconds[1] + meetings];
-            }
-            Ok(())
-        })?;
-        shares
+        let stored = self.stored::<T>(grid, band)?;
+        let windows = stored
             .iter()
-            .zip(seconds)
-            .map(|(share, [work, meetings])| {
-                let memory = self.memory(windows, *share)?;
-                Ok(Numbers { share: *share, memory, seconds: work + meetings, meeting_seconds: meetings })
-            })
-            .collect::<Result<_, PlanError>>()
-            .map_err(Unmeasured::TooLarge)
+            .map(|(_, slot_elements)| window_bytes::<T>(slot_elements))
+            .try_fold(0, |most, bytes| bytes.map(|bytes| most.max(bytes)))
+            .map_err(Unmeasured::TooLarge)?;
+        let memory = shares.iter().map(|share| self.memory(windows, *share));
+        let memory: Vec<Memory> = memory.collect::<Result<_, _>>().map_err(Unmeasured::TooLarge)?;
+        let fits = |memory: &Memory| budget.is_none_or(|budget| memory.total_bytes() <= budget);
+        let mut seconds = vec![[0.0; 2]; shares.len()];
+        if memory.iter().any(fits) {
+            let prepared = self.prepared;
+            self.visit(grid, band, &stored, |figures| {
+                for ((share, seconds), memory) in shares.iter().zip(&mut seconds).zip(&memory) {
+                    if fits(memory) {
+                        let [work, meetings] = cost::predict(prepared, figures, *share, size_of::<T>());
+                        *seconds = [seconds[0] + work, seconds[1] + meetings];
+                    }
+                }
+            })?;
+        }
+        let numbers = shares.iter().zip(memory).zip(seconds).map(|((share, memory), [work, meetings])| {
+            Numbers { share: *share, memory, seconds: work + meetings, meeting_seconds: meetings }
+        });
+        Ok(numbers.collect())
+    }
+
+    /// The numbers of a chosen candidate on the threads that there are: with as many lanes in flight, and as many threads
+    /// with scratch, as the budget holds.
+    pub(super) fn on_threads<T: Element>(
+        &mut self,
+        grid: &Grid<2>,
+        band: i64,
+        numbers: &Numbers,
+        budget: Option<u64>,
+    ) -> Result<Numbers, Unmeasured> {
+        if !has_ordered_sums(self.prepared.program()) {
+            return Ok(*numbers); // it was chosen for them
+        }
+        let mut lanes = numbers.share.lanes;
+        if self.options.lanes.is_none() {
+            let partial_bytes = self.prepared.kept.partial_bytes;
+            lanes = further_lanes(lanes, grid.len(), partial_bytes, numbers.memory.total_bytes(), budget);
+        }
+        let windows = numbers.memory.windows_bytes / numbers.share.in_flight as u64;
+        let fits = |in_flight, threads| {
+            let memory = self.memory(windows, Share { lanes, in_flight, threads });
+            memory.is_ok_and(|memory| budget.is_none_or(|budget| memory.total_bytes() <= budget))
+        };
+        let most = self.options.parallelism.max(1);
+        let in_flight = (1..=lanes.min(most)).rev().find(|count| fits(*count, 1)).unwrap_or(1);
+        let threads = (1..=most).rev().find(|count| fits(in_flight, *count)).unwrap_or(1);
+        let share = Share { lanes, in_flight: in_flight.min(threads), threads };
+        // what was chosen is within the budget, whatever it is told to be
+        let numbers = self.numbers::<T>(grid, band, &[share], None)?;
+        Ok(numbers[0])
     }
 
     /// The numbers of a chosen candidate on the threads that there are: with as many lanes in flight, and as many threads
@@ -181,7 +227,8 @@ impl<'m, 'p> Measure<'m, 'p> {
         let mut flops = 0.0;
         let mut sweeps = Vec::with_capacity(prepared.sweeps.len());
         let rows = self.rows(grid, band)?;
-        self.visit::<T>(grid, band, |figures| {
+        let stored = self.stored::<T>(grid, band)?;
+        self.visit(grid, band, &stored, |figures| {
             let sweep = figures.sweep;
             for place in 0..prepared.sweeps[sweep].nodes.len() {
                 flops += prepared.node_flops(sweep, place, figures.rows[place], figures.cols[place]);
@@ -192,7 +239,6 @@ impl<'m, 'p> Measure<'m, 'p> {
                 figures.slots.iter().map(|slot| slot.map(|slot| slot as usize)).collect::<Vec<_>>(),
                 figures.slot_elements.to_vec(),
             ));
-            Ok(())
         })?;
         let built = sweeps.into_iter().enumerate().map(|(sweep, (calls, steps, slots, slot_elements))| {
             let parts = |axis| {
@@ -247,41 +293,55 @@ impl<'m, 'p> Measure<'m, 'p> {
         Ok(memory)
     }
 
-    fn visit<T: Element>(
-        &mut self,
-        grid: &Grid<2>,
-        band: i64,
-        mut visitor: impl FnMut(&SweepFigures<'_>) -> Result<(), PlanError>,
-    ) -> Result<(), Unmeasured> {
-        let heights = self.axis(grid, 0)?;
+    /// Where the windows of each sweep lie.
+    fn stored<T: Element>(&mut self, grid: &Grid<2>, band: i64) -> Result<Vec<Stored>, Unmeasured> {
         let widths = self.axis(grid, 1)?;
         let rows = self.rows(grid, band)?;
-        let [parts, strips] = grid.counts();
         let mut sizes = Vec::new();
-        for sweep in 0..self.prepared.sweeps.len() {
+        let mut all = Vec::with_capacity(rows.len());
+        for (sweep, (rows, width)) in rows.iter().zip(widths.iter()).enumerate() {
             if (self.is_cancelled)() {
                 return Err(Unmeasured::Cancelled);
             }
-            let (rows, width) = (&rows[sweep], &widths[sweep]);
             sizes.clear();
             for (place, (ring, widest)) in rows.rings.iter().zip(&width.widest).enumerate() {
                 let elements = self.prepared.window_elements(sweep, place, *ring, *widest);
                 sizes.push(elements.map_err(Unmeasured::TooLarge)?);
             }
-            let (slots, slot_elements) = rows.spans.assign(&sizes);
-            let figures = SweepFigures {
+            all.push(rows.spans.assign(&sizes));
+        }
+        Ok(all)
+    }
+
+    /// Visits the sweeps with all that their cost depends on.
+    fn visit(
+        &mut self,
+        grid: &Grid<2>,
+        band: i64,
+        stored: &[Stored],
+        mut visitor: impl FnMut(&SweepFigures<'_>),
+    ) -> Result<(), Unmeasured> {
+        let heights = self.axis(grid, 0)?;
+        let widths = self.axis(grid, 1)?;
+        let rows = self.rows(grid, band)?;
+        let [parts, strips] = grid.counts();
+        for (sweep, (slots, slot_elements)) in stored.iter().enumerate() {
+            if (self.is_cancelled)() {
+                return Err(Unmeasured::Cancelled);
+            }
+            let rows = &rows[sweep];
+            visitor(&SweepFigures {
                 sweep,
                 tiles: parts * strips,
                 strips,
                 steps: rows.steps * strips as u64,
                 calls: rows.calls * strips as u64,
                 rows: &heights[sweep].sums,
-                cols: &width.sums,
+                cols: &widths[sweep].sums,
                 bands: &rows.bands,
-                slots: &slots,
-                slot_elements: &slot_elements,
-            };
-            visitor(&figures).map_err(Unmeasured::TooLarge)?;
+                slots,
+                slot_elements,
+            });
         }
         Ok(())
     }
@@ -292,15 +352,18 @@ impl<'m, 'p> Measure<'m, 'p> {
         if let Some(known) = self.axes.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
-        let parts = if axis == 0 { self.heights(grid) } else { self.parts(grid, axis).map(Rc::new) };
-        let found = match parts {
-            Ok(parts) => {
-                let axes = parts.iter().map(|parts| {
-                    let (sums, widest) = parts.extents();
-                    Axis { sums, widest }
-                });
-                Some(Rc::new(axes.collect::<Vec<_>>()))
-            }
+        let of = |parts: &Parts| {
+            let (sums, widest) = parts.extents();
+            Axis { sums, widest }
+        };
+        let found = if axis == 0 {
+            self.heights(grid).map(|heights| heights.iter().map(of).collect::<Vec<_>>())
+        } else {
+            let mut widths = Vec::with_capacity(self.prepared.flows.len());
+            self.parts(grid, axis, |parts| widths.push(of(&parts))).map(|()| widths)
+        };
+        let found = match found {
+            Ok(axes) => Some(Rc::new(axes)),
             Err(Unmeasured::TooLong) => None,
             Err(error) => return Err(error),
         };
@@ -312,26 +375,31 @@ impl<'m, 'p> Measure<'m, 'p> {
         if let Some(known) = self.heights.get(&grid.counts()[0]) {
             return Ok(known.clone());
         }
-        let parts = Rc::new(self.parts(grid, 0)?);
+        let mut parts = Vec::with_capacity(self.prepared.flows.len());
+        self.parts(grid, 0, |of_sweep| parts.push(of_sweep))?;
+        let parts = Rc::new(parts);
         self.heights.insert(grid.counts()[0], parts.clone());
         Ok(parts)
     }
 
-    fn parts(&self, grid: &Grid<2>, axis: usize) -> Result<Vec<Parts>, Unmeasured> {
-        let mut left = self.most_intervals;
+    /// The parts of one axis, sweep by sweep.
+    fn parts(&mut self, grid: &Grid<2>, axis: usize, mut taker: impl FnMut(Parts)) -> Result<(), Unmeasured> {
         let anchor = anchor(self.prepared, axis);
-        let mut all = Vec::with_capacity(self.prepared.flows.len());
+        // half of what is left, as with calls
+        let mut left = if self.intervals_left == usize::MAX { usize::MAX } else { self.intervals_left / 2 };
+        self.intervals_left -= if left == usize::MAX { 0 } else { left };
         for flow in &self.prepared.flows {
             if (self.is_cancelled)() {
                 return Err(Unmeasured::Cancelled);
             }
             let nodes = flow[axis].len().max(1);
-            let parts = Parts::new(&flow[axis], grid, axis, anchor, (left / nodes).max(1));
+            let parts = Parts::new(&flow[axis], grid, axis, anchor, left / nodes);
             let parts = parts.ok_or(Unmeasured::TooLong)?;
             left = left.saturating_sub(parts.demands() * nodes);
-            all.push(parts);
+            taker(parts);
         }
-        Ok(all)
+        self.intervals_left = self.intervals_left.saturating_add(left);
+        Ok(())
     }
 
     /// Walks the rows of the tiles of all sweeps.
@@ -340,10 +408,23 @@ impl<'m, 'p> Measure<'m, 'p> {
         if let Some(known) = self.rows.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
+        // lower bands take more calls than one that took too many
+        let mut lower = self.rows.range((key.0, band)..=(key.0, i64::MAX));
+        if lower.any(|(_, rows)| rows.is_none()) {
+            self.rows.insert(key, None);
+            return Err(Unmeasured::TooLong);
+        }
         let heights = self.heights(grid)?;
         let mut all = Vec::with_capacity(heights.len());
+        // half of what is left, so that one walk that is given up leaves enough for others
+        let mut calls = if self.calls_left == u64::MAX { u64::MAX } else { self.calls_left / 2 };
+        let given = calls;
         for (flow, parts) in self.prepared.flows.iter().zip(heights.iter()) {
-            match walk(&flow[0], parts, band, &mut self.calls_left, self.is_cancelled) {
+            let walked = walk(&flow[0], parts, band, &mut calls, self.is_cancelled);
+            if walked.is_err() {
+                self.calls_left -= given;
+            }
+            match walked {
                 Ok(rows) => all.push(rows),
                 Err(Stop::Cancelled) => return Err(Unmeasured::Cancelled),
                 Err(Stop::TooLong) => {
@@ -352,6 +433,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 }
             }
         }
+        self.calls_left -= given - calls;
         let all = Rc::new(all);
         self.rows.insert(key, Some(all.clone()));
         Ok(all)

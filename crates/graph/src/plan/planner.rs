@@ -13,7 +13,7 @@ use super::lanes::cores;
 use super::search::{Choice, Search};
 use super::{Budget, Hold, Plan, PlanError, PlanOptions, Tiling};
 use crate::program::{NodeId, NodeKind, Program};
-use crate::sweep::shared_between_sweeps;
+use crate::sweep::{nodes_of_sweeps, shared_between_sweeps};
 use crate::{Graph, Objective, Op, Shapes, ValueId, lower};
 
 /// Plans runs of a network on a backend.
@@ -29,8 +29,13 @@ pub struct Planner<'a, T> {
 /// A band as tall as any tile: every node in one call.
 const WHOLE: i64 = tiled_geometry::MAX_COORDINATE;
 
-/// The most sets of values to keep that are tried.
+/// The sets of values to keep that are tried, at most and of the largest networks.
 const MOST_KEPT_SETS: usize = 32;
+const LEAST_KEPT_SETS: usize = 4;
+
+/// The nodes of all sweeps of all sets of values to keep that are tried, and how few sets leave no room for checkpoints.
+const MOST_NODES: usize = 650_000;
+const FEW_CHOICES: usize = 10;
 
 impl<'a, T: Element> Planner<'a, T> {
     /// A planner for a network of these shapes and an objective.
@@ -82,6 +87,7 @@ impl<'a, T: Element> Planner<'a, T> {
     ) -> Result<Plan, PlanError> {
         let sets = self.checkpoint_sets(options);
         let mut lowered: Vec<(Lowered, Vec<Vec<NodeId>>)> = Vec::with_capacity(sets.len());
+        let mut choices = 0;
         for checkpoints in &sets {
             if is_cancelled() {
                 return Err(PlanError::Cancelled);
@@ -91,11 +97,16 @@ impl<'a, T: Element> Planner<'a, T> {
                 program.use_winograd();
             }
             fuse(&mut program, self.backend);
-            let kept = self.kept_sets(&program, options);
+            // networks of many sweeps are searched more coarsely
+            let most = MOST_NODES / nodes_of_sweeps(&program).max(1);
+            if most < FEW_CHOICES && choices > 0 {
+                break;
+            }
+            let kept = self.kept_sets(&program, options, most.clamp(LEAST_KEPT_SETS, MOST_KEPT_SETS));
+            choices += kept.len();
             let resident = options.resident_bytes;
             lowered.push((Lowered::new(program, self.backend, resident)?, kept));
         }
-        let choices = lowered.iter().map(|(_, kept)| kept.len()).sum();
         let mut search = Search::<T>::new(self.backend, options, is_cancelled, choices);
         for (lowered, kept_sets) in &lowered {
             let was_found = search.has_plan();
@@ -151,7 +162,7 @@ impl<'a, T: Element> Planner<'a, T> {
 
     /// Which of the values that several sweeps need are kept whole: those that are dear to compute, then the same
     /// without the largest ones, at last none.
-    fn kept_sets(&self, program: &Program, options: &PlanOptions) -> Vec<Vec<NodeId>> {
+    fn kept_sets(&self, program: &Program, options: &PlanOptions, most: usize) -> Vec<Vec<NodeId>> {
         let shared = shared_between_sweeps(program);
         if options.hold == Hold::Materialise {
             return vec![shared];
@@ -171,7 +182,7 @@ impl<'a, T: Element> Planner<'a, T> {
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.dedup();
         // the sets get smaller by one size each time, or by several where there are many
-        let step = sizes.len().div_ceil(MOST_KEPT_SETS).max(1);
+        let step = sizes.len().div_ceil(most.saturating_sub(1).max(1)).max(1);
         let largest = sizes.into_iter().step_by(step);
         let mut sets: Vec<Vec<NodeId>> = largest
             .map(|largest| dear.iter().copied().filter(|node| size(node) <= largest).collect())

@@ -38,6 +38,8 @@ pub(super) struct Search<'s, T> {
     smallest: u64,
     /// Why a candidate has no numbers at all, where no other had.
     too_large: Option<PlanError>,
+    /// What was searched and does not fit, with the fewest bytes that were found.
+    tried: Vec<(u64, Choice<'s>)>,
     /// Choices that cannot fit whatever the tiling, with the bytes that they take at least.
     beyond: Vec<(u64, Choice<'s>)>,
     element: PhantomData<T>,
@@ -50,7 +52,7 @@ struct Effort {
     nodes: usize,
     /// The calls that may be walked.
     calls: u64,
-    /// The intervals that may be found for an axis of a grid.
+    /// The intervals of parts that may be found.
     intervals: usize,
     /// The candidates times nodes that may be measured.
     measured: usize,
@@ -62,8 +64,8 @@ impl Effort {
         let share = choices.clamp(1, 16) as u64;
         Self {
             nodes: 3_000_000,
-            calls: 24_000_000 / share,
-            intervals: 3_000_000,
+            calls: 12_000_000 / share,
+            intervals: 30_000_000,
             measured: 4_000_000 / choices.clamp(1, 16),
         }
     }
@@ -84,6 +86,7 @@ impl<'s, T: Element> Search<'s, T> {
             best: None,
             smallest: u64::MAX,
             too_large: None,
+            tried: Vec::new(),
             beyond: Vec::new(),
             element: PhantomData,
         }
@@ -107,7 +110,7 @@ impl<'s, T: Element> Search<'s, T> {
             self.beyond.push((least, choice));
             return Ok(());
         }
-        self.explore(choice.lowered, &kept, self.options.memory_bytes)
+        self.explore(choice, &kept, self.options.memory_bytes, Depth::Coarse)
     }
 
     /// The best plan; where none fits, the smallest budget that would do.
@@ -122,7 +125,16 @@ impl<'s, T: Element> Search<'s, T> {
                 break;
             }
             let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
-            self.explore(choice.lowered, &kept, Some(0))?;
+            self.explore(choice, &kept, Some(0), Depth::Coarse)?;
+        }
+        // what came closest is searched once more, and may fit then
+        let smallest = self.smallest;
+        if let Some(&(_, choice)) = self.tried.iter().find(|(bytes, _)| *bytes == smallest) {
+            let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
+            self.explore(choice, &kept, self.options.memory_bytes, Depth::Fine)?;
+            if let Some(plan) = self.best {
+                return Ok(plan);
+            }
         }
         match (self.too_large, self.smallest) {
             (Some(error), u64::MAX) => Err(error),
@@ -137,8 +149,14 @@ impl<'s, T: Element> Search<'s, T> {
         if (self.is_cancelled)() { Err(PlanError::Cancelled) } else { Ok(()) }
     }
 
-    fn explore(&mut self, lowered: &Lowered, kept: &Kept, budget: Option<u64>) -> Result<(), PlanError> {
-        let Some(prepared) = Prepared::new(lowered, kept, self.effort.nodes) else { return Ok(()) };
+    fn explore(
+        &mut self,
+        choice: Choice<'s>,
+        kept: &Kept,
+        budget: Option<u64>,
+        depth: Depth,
+    ) -> Result<(), PlanError> {
+        let Some(prepared) = Prepared::new(choice.lowered, kept, self.effort.nodes) else { return Ok(()) };
         let shapes = shapes_to_try(&kept.program, self.options)?;
         let (calls, intervals) = match self.options.tiling {
             Tiling::Auto => (self.effort.calls, self.effort.intervals),
@@ -159,8 +177,11 @@ impl<'s, T: Element> Search<'s, T> {
             left: (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED),
             element: PhantomData,
         };
-        let explored = explorer.explore(shapes);
+        let explored = explorer.explore(shapes, depth);
         self.smallest = self.smallest.min(explorer.smallest);
+        if explorer.smallest < u64::MAX {
+            self.tried.push((explorer.smallest, choice));
+        }
         self.too_large = self.too_large.take().or(explorer.too_large.take());
         explored?;
         let Some(found) = explorer.best.take() else { return Ok(()) };
@@ -173,8 +194,21 @@ impl<'s, T: Element> Search<'s, T> {
     }
 }
 
+/// How far a choice is searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// Further only where something fits.
+    Coarse,
+    /// Further in any case.
+    Fine,
+}
+
+/// What may be measured and walked where a choice is searched further.
+const MORE_MEASURED: usize = 1_500_000;
+const MORE_CALLS: u64 = 4_000_000;
+
 /// The candidates that are measured of the largest networks.
-const LEAST_MEASURED: usize = 10;
+const LEAST_MEASURED: usize = 14;
 
 impl From<Unmeasured> for PlanError {
     fn from(unmeasured: Unmeasured) -> Self {
@@ -220,13 +254,29 @@ struct Explorer<'e, 'p, T> {
 }
 
 impl<T: Element> Explorer<'_, '_, T> {
-    fn explore(&mut self, shapes: Vec<(Counts, Vec<i64>)>) -> Result<(), PlanError> {
+    fn explore(&mut self, shapes: Vec<(Counts, Vec<i64>)>, depth: Depth) -> Result<(), PlanError> {
         self.shapes = shapes;
         let candidates: usize = self.shapes.iter().map(|(_, bands)| bands.len()).sum();
         if candidates <= self.left || self.options.tiling != Tiling::Auto {
             return self.all();
         }
-        // tilings with as many parts differ in their strips alone
+        let pieces = if self.left < 2 * LEAST_MEASURED { [2, 2] } else { [3, 3] };
+        self.lines(pieces)?;
+        if depth == Depth::Coarse && self.best.is_none() {
+            return Ok(());
+        }
+        // something fits, or comes closest: more is worth while
+        self.left += MORE_MEASURED / self.measure.prepared.nodes.max(1);
+        self.measure.walk_more(MORE_CALLS);
+        if candidates - self.known.len() <= self.left {
+            return self.all();
+        }
+        self.lines([6, 5])
+    }
+
+    /// Looks for the best tiling of as many parts, for each number of parts.
+    fn lines(&mut self, pieces: [usize; 2]) -> Result<(), PlanError> {
+        // these differ in their strips alone
         let mut lines: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
         for (place, (counts, _)) in self.shapes.iter().enumerate() {
             let rows = match counts {
@@ -236,7 +286,7 @@ impl<T: Element> Explorer<'_, '_, T> {
             lines.entry(rows).or_default().push(place);
         }
         for line in lines.values() {
-            self.line(line)?;
+            self.line(line, pieces)?;
         }
         Ok(())
     }
@@ -257,17 +307,16 @@ impl<T: Element> Explorer<'_, '_, T> {
     }
 
     /// Looks for the best of a line of tilings, from few strips to many.
-    fn line(&mut self, line: &[usize]) -> Result<(), PlanError> {
+    fn line(&mut self, line: &[usize], [strips, pieces]: [usize; 2]) -> Result<(), PlanError> {
         let Some(last) = line.len().checked_sub(1) else { return Ok(()) };
         let bands = self.shapes[line[0]].1.len();
         let at = |[strip, band]: At| [line[strip], band];
         let mut start: Option<(Rank, At)> = None;
         let mut coarse = Vec::new();
-        // where little may be measured, the corners
-        let pieces = if self.left < 2 * LEAST_MEASURED { 1 } else { 3 };
-        for strip in 0..=pieces {
-            for band in 0..=pieces {
-                coarse.push([strip * last / pieces, band * (bands - 1) / pieces]);
+        // tall bands first, which take the least to walk
+        for band in 0..=pieces {
+            for strip in 0..=strips {
+                coarse.push([strip * last / strips, band * (bands - 1) / pieces]);
             }
         }
         for place in coarse {
@@ -321,7 +370,7 @@ impl<T: Element> Explorer<'_, '_, T> {
         let (grid, band) = self.tiling(at)?;
         let cores = cores(self.measure.prepared.program(), self.options);
         let shares = shares_to_try(grid.len(), self.options, cores);
-        let numbers = match self.measure.numbers::<T>(&grid, band, &shares) {
+        let numbers = match self.measure.numbers::<T>(&grid, band, &shares, self.budget) {
             Ok(numbers) => numbers,
             Err(Unmeasured::Cancelled) => return Err(PlanError::Cancelled),
             Err(Unmeasured::TooLong) => {

@@ -1,7 +1,7 @@
 //! Which windows may share storage.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 /// When a node is held in a tile: the first and the last call that it takes part in, `None` where it takes part in none.
 pub(super) type Span = Option<[u64; 2]>;
@@ -89,8 +89,8 @@ const MANY: usize = 4096;
 /// Slots with what they hold, and a tree over them that knows which have room for long.
 struct Slots<'s> {
     spans: &'s Spans,
-    /// Of each slot and kind of tile: what it holds, by the first call.
-    held: Vec<Vec<BTreeMap<u64, u64>>>,
+    /// Of each slot and kind of tile: what it holds, in order.
+    held: Vec<Vec<Vec<[u64; 2]>>>,
     /// The longest stretch of calls of the first kind in which a slot, or any slot below a node of the tree, is free. The
     /// tree has `leaves` of them; those of slots that do not exist yet are free for ever.
     room: Vec<u64>,
@@ -145,18 +145,19 @@ impl<'s> Slots<'s> {
         self.spans.kinds.iter().zip(&self.held[slot]).all(|(kind, held)| match kind[node] {
             None => true,
             Some([first, last]) => {
-                held.range(..=last).next_back().is_none_or(|(_, held_last)| *held_last < first)
+                let after = held.partition_point(|span| span[0] <= last);
+                after == 0 || held[after - 1][1] < first
             }
         })
     }
 
     fn take(&mut self, slot: usize, node: usize) {
         if slot == self.held.len() {
-            self.held.push(vec![BTreeMap::new(); self.spans.kinds.len()]);
+            self.held.push(vec![Vec::new(); self.spans.kinds.len()]);
         }
         for (kind, held) in self.spans.kinds.iter().zip(&mut self.held[slot]) {
             if let Some([first, last]) = kind[node] {
-                held.insert(first, last);
+                held.insert(held.partition_point(|span| span[0] <= last), [first, last]);
             }
         }
         let Some(held) = self.held[slot].first() else { return };
@@ -166,7 +167,7 @@ impl<'s> Slots<'s> {
         } else {
             let mut free_from = 0;
             let mut room = 0;
-            for (first, last) in held {
+            for [first, last] in held {
                 room = room.max(first.saturating_sub(free_from));
                 free_from = last + 1;
             }
