@@ -126,7 +126,7 @@ fn at_every_call(label: &str, mut work: impl FnMut() -> Anything) -> usize {
             points += 1;
         }
     }
-    println!("{label}: {points} calls, each refused");
+    eprintln!("{label}: {points} calls, each refused");
     usize::try_from(points).expect("not negative")
 }
 

@@ -17,7 +17,7 @@ fn r09_every_refused_call_is_a_status_and_nothing_is_lost() {
     let folder = tempfile::tempdir().expect("there is room");
     let program = folder.path().join("refused");
     compile(C11, &[source("refused.c")], &[], &program);
-    print!("{}", run(&program, &[]));
+    eprint!("{}", run(&program, &[]));
 }
 
 #[test]
