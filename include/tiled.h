@@ -307,7 +307,8 @@ typedef struct tiled_logger {
 /**
  * Where the library's large blocks come from: windows, stores, parameters, staging, everything of 64 KiB and more.
  *
- * Smaller blocks come from the system, so that a slow allocator (pinned memory, a framework's arena) is asked rarely.
+ * Smaller blocks come from the system, so that a slow allocator (pinned memory, a framework's arena) is asked rarely. The same
+ * goes for what a refusal could not be told from: see `allocate`.
  */
 typedef struct tiled_allocator {
     /**
@@ -320,8 +321,9 @@ typedef struct tiled_allocator {
     uint32_t reserved;
     /**
      * Gives `size` bytes at an address that is a multiple of `alignment`, a power of two, or NULL where there are
-     * none; the call then fails with `TILED_STATUS_OUT_OF_MEMORY`. Any thread, several at once; must not call the
-     * library.
+     * none; the call then fails with `TILED_STATUS_OUT_OF_MEMORY`, with nothing lost and every handle as usable as
+     * before. A large block of bookkeeping (lists of nodes, texts; not of elements) that is refused comes from the
+     * system, and the call goes on. Any thread, several at once; must not call the library.
      */
     void *(*allocate)(void *user, size_t size, size_t alignment);
     /**

@@ -281,7 +281,12 @@ int main(void) {
     const size_t elements = (size_t)BATCH * OUT * SIDE * SIDE;
     void **const arrays[] = {&inputs, &weights_data, &outputs, &grads, &grad_weights, &expected};
     long points = 0;
-    for (dtype = TILED_DTYPE_F32; dtype <= TILED_DTYPE_F64; ++dtype) {
+#ifdef DOUBLE_ALONE
+    const int32_t first_type = TILED_DTYPE_F64;
+#else
+    const int32_t first_type = TILED_DTYPE_F32;
+#endif
+    for (dtype = first_type; dtype <= TILED_DTYPE_F64; ++dtype) {
         for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
             *arrays[i] = malloc(elements * width());
             EXPECT(*arrays[i] != NULL);
@@ -313,6 +318,6 @@ int main(void) {
         EXPECT(blocks == 0 && bytes == 0 && tiled_live_handles() == 0);
         for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) free(*arrays[i]);
     }
-    EXPECT(points > 200);
+    EXPECT(points > 100);
     return 0;
 }

@@ -95,6 +95,8 @@ unsafe impl GlobalAlloc for Refusing {
 static ALLOCATOR: Refusing = Refusing;
 
 type Anything = Result<(), Box<dyn Error>>;
+/// The output, and the gradient with respect to the input where it is wanted.
+type Results<T> = (Tensor<T>, Option<Tensor<T>>);
 
 /// Does `work` again and again, each time with another call refused, until none is; gives how many there were.
 fn at_every_call(label: &str, mut work: impl FnMut() -> Anything) -> usize {
@@ -126,7 +128,7 @@ fn at_every_call(label: &str, mut work: impl FnMut() -> Anything) -> usize {
             points += 1;
         }
     }
-    println!("{label}: {points} calls, each refused");
+    eprintln!("{label}: {points} calls, each refused");
     usize::try_from(points).expect("not negative")
 }
 
@@ -157,10 +159,7 @@ impl<'b, T: Element> Bench<'b, T> {
     }
 
     /// Runs `body` with tensors in memory, and gives the output.
-    fn with_io(
-        &self,
-        body: impl FnOnce(&Io<'_, T>) -> Anything,
-    ) -> Result<(Tensor<T>, Option<Tensor<T>>), Box<dyn Error>> {
+    fn with_io(&self, body: impl FnOnce(&Io<'_, T>) -> Anything) -> Result<Results<T>, Box<dyn Error>> {
         let job = &self.job;
         let inputs = [MemorySource::try_from(&job.inputs[0])?];
         let target = MemorySource::try_from(&job.target)?;
