@@ -69,7 +69,7 @@ impl Run {
         let name = format!("{} {} {} {:?}", self.command, self.net, self.input, self.options);
         let trivial = bytes(&bed.json(&self.args(TRIVIAL, "tiny.npy", self.trivial())), "peak_rss_bytes");
         let Some(trivial) = trivial else {
-            return println!("skipped: the system does not say what a process takes");
+            return eprintln!("skipped: the system does not say what a process takes");
         };
         for budget in self.budgets(bed, is_all) {
             let budget = budget.map(|bytes| ["--memory".to_owned(), bytes.to_string()]);
@@ -79,7 +79,7 @@ impl Run {
             let report = bed.json(&args);
             let planned = bytes(&report, "plan_peak_bytes").expect("a number");
             let beyond = bytes(&report, "peak_rss_bytes").expect("a number").saturating_sub(trivial);
-            println!("{name} {budget:?}: planned {planned}, beyond a trivial run {beyond}");
+            eprintln!("{name} {budget:?}: planned {planned}, beyond a trivial run {beyond}");
             assert!(
                 beyond <= planned + planned / PART + BESIDE_BYTES,
                 "{name} {budget:?}: {beyond} bytes beyond a trivial run, planned {planned}"
