@@ -144,6 +144,12 @@ impl Bed {
         text
     }
 
+    /// What the program says on standard error where it fails.
+    pub(crate) fn refusal<A: AsRef<str>>(&self, args: &[A]) -> Option<String> {
+        let output = self.program(args).output().expect("the program starts");
+        (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
     /// Runs the program and returns what it says on standard error, which is the text of this name.
     pub(crate) fn fails<A: AsRef<str>>(&self, name: &str, args: &[A], code: i32) -> String {
         let before = self.names();

@@ -34,28 +34,42 @@ impl Run {
     /// The smallest budget that works, the double of it, and what can be had.
     fn budgets(&self, bed: &Bed, is_all: bool) -> Vec<Option<u64>> {
         let mut smallest = 1;
-        // a picture is refused before there is a plan
-        for _ in 0..2 {
-            let budget = smallest.to_string();
-            let options = [&self.options[..], &["--threads", self.threads, "--memory", &budget]].concat();
-            let text = bed.refused(&self.args(self.net, self.input, &options), 2);
-            let picture = text.contains("picture takes ");
-            let words = if picture { "picture takes " } else { "smallest that works is " };
-            smallest = number_after(&text, words);
-            if !picture {
-                break;
-            }
+        // a picture is refused before there is a plan, and decoding it may take more than the run
+        while let Some(text) = self.refusal(bed, smallest) {
+            let words =
+                ["picture takes ", "smallest that works is "].into_iter().find(|words| text.contains(words));
+            smallest = number_after(&text, words.unwrap_or_else(|| panic!("{text}")));
         }
         // the smallest plan of a large image is one call for each pixel, which takes minutes
         let least = (is_all || self.input == SMALL).then_some(Some(smallest));
         least.into_iter().chain([Some(2 * smallest), None]).collect()
     }
 
+    /// What the program says where a budget is too small, from the plan of the run.
+    fn refusal(&self, bed: &Bed, budget: u64) -> Option<String> {
+        let kept: &[&str] = match self.command {
+            "run" => &["--output"],
+            "grad" => &[],
+            _ => &["--target", "--optimizer", "--momentum"],
+        };
+        let options = self.options.chunks(2).filter(|pair| kept.contains(&pair[0])).flatten().copied();
+        let training: &[&str] = match self.command {
+            "run" => &[],
+            "grad" => &["--train", "--loss", "none"],
+            _ => &["--train"],
+        };
+        let budget = budget.to_string();
+        let start = ["plan", "--net", self.net, "--input", self.input, "--threads", self.threads];
+        let start = start.into_iter().chain(["--json", "--steps", "0", "--memory", &budget]);
+        let args: Vec<&str> = start.chain(training.iter().copied()).chain(options).collect();
+        bed.refusal(&args)
+    }
+
     fn check(&self, bed: &Bed, is_all: bool) {
         let name = format!("{} {} {} {:?}", self.command, self.net, self.input, self.options);
         let trivial = bytes(&bed.json(&self.args(TRIVIAL, "tiny.npy", self.trivial())), "peak_rss_bytes");
         let Some(trivial) = trivial else {
-            return println!("skipped: the system does not say what a process takes");
+            return eprintln!("skipped: the system does not say what a process takes");
         };
         for budget in self.budgets(bed, is_all) {
             let budget = budget.map(|bytes| ["--memory".to_owned(), bytes.to_string()]);
@@ -65,7 +79,7 @@ impl Run {
             let report = bed.json(&args);
             let planned = bytes(&report, "plan_peak_bytes").expect("a number");
             let beyond = bytes(&report, "peak_rss_bytes").expect("a number").saturating_sub(trivial);
-            println!("{name} {budget:?}: planned {planned}, beyond a trivial run {beyond}");
+            eprintln!("{name} {budget:?}: planned {planned}, beyond a trivial run {beyond}");
             assert!(
                 beyond <= planned + planned / PART + BESIDE_BYTES,
                 "{name} {budget:?}: {beyond} bytes beyond a trivial run, planned {planned}"
