@@ -130,9 +130,17 @@
 
 /**
  * Mean over pixels of the cross-entropy of the first output against a target of `target_channels` channels: 1 for
- * class numbers (negative: ignored), or the output's channels for probabilities.
+ * class numbers, or the output's channels for probabilities. A class number is a whole number from 0 to one less than
+ * the output's channels, or the objective's `ignore_index`, whose pixels have no loss and no gradient and are left out of the
+ * mean. Before a run every class number is read once more than the run does itself; one that is neither fails with
+ * `TILED_STATUS_OUT_OF_RANGE`, and so does a target whose pixels are all ignored.
  */
 #define TILED_LOSS_CROSS_ENTROPY 4
+
+/**
+ * As `ignore_index` of an objective: no class is ignored.
+ */
+#define TILED_NO_IGNORE_INDEX 9223372036854775807
 
 /**
  * The planner chooses.
@@ -582,6 +590,10 @@ typedef struct tiled_objective {
      * The seed of dropout.
      */
     uint64_t seed;
+    /**
+     * The class number that a cross-entropy ignores, negative or not, or `TILED_NO_IGNORE_INDEX`.
+     */
+    int64_t ignore_index;
 } tiled_objective;
 
 /**

@@ -27,7 +27,7 @@ pub const TILED_LOSS_MEAN_SQUARED_ERROR: i32 = 3;
 pub const TILED_LOSS_CROSS_ENTROPY: i32 = 4;
 
 /// As `ignore_index` of an objective: no class is ignored.
-pub const TILED_NO_IGNORE_INDEX: i64 = i64::MIN;
+pub const TILED_NO_IGNORE_INDEX: i64 = 9_223_372_036_854_775_807;
 
 /// What a run is to compute.
 #[repr(C)]

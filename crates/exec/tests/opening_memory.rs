@@ -9,7 +9,7 @@ fn r10_opening_takes_what_the_header_promises() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/flat_2000x1500_progressive.jpg");
     let facts = inspect_source(&path, &SourceOptions::default()).expect("it is a picture");
     let Some(before) = peak_rss_bytes().filter(|_| reset_peak_rss()) else {
-        println!("skipped: the system does not tell the peak of a process");
+        eprintln!("skipped: the system does not tell the peak of a process");
         return;
     };
     let source = PictureSource::open(&path, facts.opening_bytes).expect("it fits");
