@@ -185,36 +185,6 @@ impl<'m, 'p> Measure<'m, 'p> {
         Ok(numbers[0])
     }
 
-    /// The numbers of a chosen candidate on the threads that there are: with as many lanes in flight, and as many threads
-    /// with scratch, as the budget holds.
-    pub(super) fn on_threads<T: Element>(
-        &mut self,
-        grid: &Grid<2>,
-        band: i64,
-        numbers: &Numbers,
-        budget: Option<u64>,
-    ) -> Result<Numbers, Unmeasured> {
-        if !has_ordered_sums(self.prepared.program()) {
-            return Ok(*numbers); // it was chosen for them
-        }
-        let mut lanes = numbers.share.lanes;
-        if self.options.lanes.is_none() {
-            let partial_bytes = self.prepared.kept.partial_bytes;
-            lanes = further_lanes(lanes, grid.len(), partial_bytes, numbers.memory.total_bytes(), budget);
-        }
-        let windows = numbers.memory.windows_bytes / numbers.share.in_flight as u64;
-        let fits = |in_flight, threads| {
-            let memory = self.memory(windows, Share { lanes, in_flight, threads });
-            memory.is_ok_and(|memory| budget.is_none_or(|budget| memory.total_bytes() <= budget))
-        };
-        let most = self.options.parallelism.max(1);
-        let in_flight = (1..=lanes.min(most)).rev().find(|count| fits(*count, 1)).unwrap_or(1);
-        let threads = (1..=most).rev().find(|count| fits(in_flight, *count)).unwrap_or(1);
-        let share = Share { lanes, in_flight: in_flight.min(threads), threads };
-        let numbers = self.numbers::<T>(grid, band, &[share])?;
-        Ok(numbers[0])
-    }
-
     /// Builds the plan of a candidate that was measured.
     pub(super) fn plan<T: Element>(
         &mut self,

@@ -132,7 +132,7 @@ impl<'s, T: Element> Search<'s, T> {
         if let Some(&(_, choice)) = self.tried.iter().find(|(bytes, _)| *bytes == smallest) {
             let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
             self.explore(choice, &kept, self.options.memory_bytes, Depth::Fine)?;
-            if let Some(plan) = self.best {
+            if let Some((_, plan)) = self.best {
                 return Ok(plan);
             }
         }
