@@ -126,7 +126,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         lanes: &[usize],
         budget: Option<u64>,
     ) -> Result<Vec<Numbers>, Unmeasured> {
-        let stored = self.stored::<T>(grid, band)?;
+        let stored = self.stored(grid, band)?;
         let windows = stored
             .iter()
             .map(|(_, slot_elements)| window_bytes::<T>(slot_elements))
@@ -166,7 +166,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let mut flops = 0.0;
         let mut sweeps = Vec::with_capacity(prepared.sweeps.len());
         let rows = self.rows(grid, band)?;
-        let stored = self.stored::<T>(grid, band)?;
+        let stored = self.stored(grid, band)?;
         self.visit(grid, band, &stored, |figures| {
             let sweep = figures.sweep;
             for place in 0..prepared.sweeps[sweep].nodes.len() {
@@ -229,7 +229,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     }
 
     /// Where the windows of each sweep lie.
-    fn stored<T: Element>(&mut self, grid: &Grid<2>, band: i64) -> Result<Vec<Stored>, Unmeasured> {
+    fn stored(&mut self, grid: &Grid<2>, band: i64) -> Result<Vec<Stored>, Unmeasured> {
         let widths = self.axis(grid, 1)?;
         let rows = self.rows(grid, band)?;
         let mut sizes = Vec::new();
