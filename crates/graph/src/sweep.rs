@@ -45,6 +45,9 @@ pub struct Sweep {
 
 /// Cuts a program into sweeps. Nodes in `kept` (with the place of their store) are written whole by the first
 /// sweep that needs them, and read by later ones; everything else that a later sweep needs is computed again.
+///
+/// # Panics
+/// Where `kept` names a node that the program does not have.
 #[must_use]
 pub fn sweeps(program: &Program, kept: &[(NodeId, usize)]) -> Vec<Sweep> {
     sweeps_within(program, kept, usize::MAX).expect("invariant: there is no bound")

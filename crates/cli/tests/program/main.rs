@@ -4,6 +4,7 @@ mod bad_input;
 mod bed;
 mod budget;
 mod commands;
+mod deep;
 mod inputs;
 mod outputs;
 mod peak;

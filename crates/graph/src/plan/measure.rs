@@ -127,7 +127,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         shares: &[Share],
         budget: Option<u64>,
     ) -> Result<Vec<Numbers>, Unmeasured> {
-        let stored = self.stored::<T>(grid, band)?;
+        let stored = self.stored(grid, band)?;
         let windows = stored
             .iter()
             .map(|(_, slot_elements)| window_bytes::<T>(slot_elements))
@@ -197,7 +197,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let mut flops = 0.0;
         let mut sweeps = Vec::with_capacity(prepared.sweeps.len());
         let rows = self.rows(grid, band)?;
-        let stored = self.stored::<T>(grid, band)?;
+        let stored = self.stored(grid, band)?;
         self.visit(grid, band, &stored, |figures| {
             let sweep = figures.sweep;
             for place in 0..prepared.sweeps[sweep].nodes.len() {
@@ -264,7 +264,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     }
 
     /// Where the windows of each sweep lie.
-    fn stored<T: Element>(&mut self, grid: &Grid<2>, band: i64) -> Result<Vec<Stored>, Unmeasured> {
+    fn stored(&mut self, grid: &Grid<2>, band: i64) -> Result<Vec<Stored>, Unmeasured> {
         let widths = self.axis(grid, 1)?;
         let rows = self.rows(grid, band)?;
         let mut sizes = Vec::new();
