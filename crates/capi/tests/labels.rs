@@ -75,8 +75,8 @@ fn run(target: &mut [f32; 16], ignore_index: i64, struct_size: Option<u32>) -> (
             target: &raw const target,
             ..initial(tiled_io_init)
         };
-        let size = u32::try_from(size_of::<tiled_report>()).expect("small");
-        let mut report = tiled_report { struct_size: size, has_loss: 0, loss: 0.0, seconds: 0.0 };
+        let struct_size = u32::try_from(size_of::<tiled_report>()).expect("small");
+        let mut report = tiled_report { struct_size, has_loss: 0, loss: 0.0, seconds: 0.0 };
         let status = tiled_executor_run(executor, weights, &raw const io, &raw mut report);
         ok(tiled_executor_free(executor));
         ok(tiled_plan_free(plan));

@@ -19,6 +19,9 @@ fn picture_and_classes(bed: &Bed, classes: [u8; 3]) {
     gray.save(bed.path("t.png")).expect("the folder is writable");
 }
 
+/// A class as the bytes of an element.
+type Bytes = fn(u8) -> Vec<u8>;
+
 const TRAIN: [&str; 13] = [
     "train",
     "--net",
@@ -72,7 +75,7 @@ fn r02_classes_of_integers_of_every_type_are_the_same() {
     let bed = classifier([0, 1, 2]);
     let classes = image::open(bed.path("t.png")).expect("it is a picture").into_luma8();
     let expected = losses(&bed.json(&[&TRAIN[..], &["--steps", "2"]].concat()));
-    let integers: [(&str, fn(u8) -> Vec<u8>); 5] = [
+    let integers: [(&str, Bytes); 5] = [
         ("|u1", |class| vec![class]),
         ("<u2", |class| u16::from(class).to_le_bytes().to_vec()),
         ("<i4", |class| i32::from(class).to_le_bytes().to_vec()),
