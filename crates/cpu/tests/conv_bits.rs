@@ -402,8 +402,8 @@ fn check_weight<T: Element>(case: &Case) {
                 let block = |channels, blocked| {
                     if blocked { Backend::<T>::block(&backend, channels) } else { 1 }
                 };
-                let mut partial =
-                    Backend::<T>::partial(&backend, &reduction, case.batch, conv.in_channels).unwrap();
+                let mut partial = Backend::<T>::partial(&backend, &reduction, case.batch, conv.in_channels)
+                    .expect("memory for a small reduction");
                 for band in 0..bands {
                     let rows =
                         Interval::new(conv.output[0] * band / bands, conv.output[0] * (band + 1) / bands);
@@ -504,8 +504,8 @@ fn check_weight_of_integers<T: Element>(case: &Case, parts: [i64; 2]) {
     for backend in isas() {
         for blocked in [[true, true], [false, true], [true, false], [false, false]] {
             let block = |channels, blocked| if blocked { Backend::<T>::block(&backend, channels) } else { 1 };
-            let mut partial =
-                Backend::<T>::partial(&backend, &reduction, case.batch, conv.in_channels).unwrap();
+            let mut partial = Backend::<T>::partial(&backend, &reduction, case.batch, conv.in_channels)
+                .expect("memory for a small reduction");
             for share in shares.iter().copied() {
                 let need = Region::new([0, 1].map(|i| {
                     conv.windows[i].receptive(share.axis(i)).intersect(Interval::whole(conv.input[i]))
@@ -611,8 +611,8 @@ fn bits_do_not_depend_on_the_number_of_threads() {
             }
             let reduction = Reduction::ConvWeight(*conv);
             let run = || {
-                let mut partial =
-                    Backend::<f32>::partial(&backend, &reduction, case.batch, conv.in_channels).unwrap();
+                let mut partial = Backend::<f32>::partial(&backend, &reduction, case.batch, conv.in_channels)
+                    .expect("memory for a small reduction");
                 backend.reduce(&reduction, &[], &[x, gy], Region::whole(conv.output), &mut partial);
                 let Partial::Values(values) = partial else { panic!("sums expected") };
                 values
