@@ -94,7 +94,7 @@ fn reduce(reduction: Reduction, params: &[&[f64]], inputs: &[&Tensor<f64>]) -> P
     let domain = inputs[inputs.len() - 1];
     let [batch, channels, ..] = domain.shape();
     let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-    let mut partial = Reference.partial(&reduction, batch, channels).expect("memory");
+    let mut partial = Reference.partial(&reduction, batch, channels).expect("memory for a small reduction");
     Reference.reduce(&reduction, params, &views, domain.view().region(), &mut partial);
     partial
 }

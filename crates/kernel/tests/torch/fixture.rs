@@ -105,7 +105,8 @@ pub(crate) fn reduce(
     domain: [usize; 4],
 ) -> Partial<f64> {
     let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-    let mut partial = Reference.partial(&reduction, domain[0], domain[1]).unwrap();
+    let mut partial =
+        Reference.partial(&reduction, domain[0], domain[1]).expect("memory for a small reduction");
     Reference.reduce(&reduction, params, &views, Region::whole(extents(domain)), &mut partial);
     partial
 }
