@@ -64,7 +64,7 @@ impl Effort {
         let share = choices.clamp(1, 16) as u64;
         Self {
             nodes: 3_000_000,
-            calls: 12_000_000 / share,
+            calls: 8_000_000 / share,
             intervals: 30_000_000,
             measured: 4_000_000 / choices.clamp(1, 16),
         }
@@ -205,10 +205,10 @@ enum Depth {
 
 /// What may be measured and walked where a choice is searched further.
 const MORE_MEASURED: usize = 1_500_000;
-const MORE_CALLS: u64 = 4_000_000;
+const MORE_CALLS: u64 = 2_000_000;
 
 /// The candidates that are measured of the largest networks.
-const LEAST_MEASURED: usize = 14;
+const LEAST_MEASURED: usize = 11;
 
 impl From<Unmeasured> for PlanError {
     fn from(unmeasured: Unmeasured) -> Self {
