@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 /// A pool of threads that have ended when its drop returns, and with them their stacks and what kernels keep on them
-/// ([`tiled_kernel::Backend::reserve`]).
+/// ([`tiled_kernel::Backend::reserve`]). Where one of its own threads drops it, they end soon after.
 ///
 /// The pool of `rayon` alone tells its threads to end and does not wait until they have: their memory would come back some time
 /// later.
@@ -60,13 +60,15 @@ impl Drop for Pool {
             std::mem::forget((self.pool.take(), std::mem::take(&mut self.threads)));
             return;
         }
+        let current = thread::current().id();
+        let is_own = self.threads.iter().any(|thread| thread.thread().id() == current);
         drop(self.pool.take()); // tells them to end when they have done what they were asked
+        if is_own {
+            return; // this is what one of them was asked, so that none ends before it returns
+        }
         for thread in self.threads.drain(..) {
-            // one of them cannot wait for itself; it ends after this
-            if thread.thread().id() != thread::current().id() {
-                // a panic has been told already, by the call that it happened in
-                let _ = thread.join();
-            }
+            // a panic has been told already, by the call that it happened in
+            let _ = thread.join();
         }
     }
 }
