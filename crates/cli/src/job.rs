@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use tiled::cpu::CpuBackend;
 use tiled::exec::{Reservation, Sink, Source, create_sink};
-use tiled::graph::{Graph, Objective, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw};
+use tiled::graph::{Graph, Objective, ParamSpec, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
@@ -108,6 +108,12 @@ pub(crate) fn reserve_sinks<T: Element>(
 /// The bytes that sinks hold: pictures before they are compressed.
 pub(crate) fn sink_bytes<T: Element>(sinks: &[Box<dyn Sink<T>>]) -> u64 {
     sinks.iter().map(|sink| sink.resident_bytes()).sum()
+}
+
+/// What training holds beside the run where its weights are saved to a file: those of the last step whose loss was finite.
+pub(crate) fn kept_bytes<T: Element>(save: Option<&Path>, specs: &[ParamSpec]) -> u64 {
+    let elements: usize = if save.is_some() { specs.iter().map(ParamSpec::elements).sum() } else { 0 };
+    (elements * size_of::<T>()) as u64
 }
 
 pub(crate) fn check_count(option: &'static str, expected: usize, got: usize) -> Result<(), CliError> {

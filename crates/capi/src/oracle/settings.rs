@@ -169,7 +169,7 @@ type Init = fn(*mut c_void, u32) -> tiled_status;
 macro_rules! inits {
     ($($name:ident $type:ident),* $(,)?) => {
         // SAFETY: the place is NULL or has room for as many bytes as the library takes for a size
-        [$((|place, size| unsafe { $name(place.cast(), size) }, size_of::<$type>())),*]
+        [$((|place, size| unsafe { $name(place.cast(), size) }, <$type as Extensible>::FIRST_SIZE)),*]
     };
 }
 

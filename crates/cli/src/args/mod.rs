@@ -129,6 +129,9 @@ pub(crate) struct PlanCommandArgs {
     /// The momentum of sgd, without which it has no state.
     #[arg(long, value_name = "M", default_value_t = 0.0, requires = "train")]
     pub(crate) momentum: f64,
+    /// The `--save` of `train`, for which it holds a second copy of the weights; nothing is written.
+    #[arg(long, value_name = "W", requires = "train")]
+    pub(crate) save: Option<PathBuf>,
     /// Plans the gradients with respect to the inputs too.
     #[arg(long, requires = "train")]
     pub(crate) grad_input: bool,

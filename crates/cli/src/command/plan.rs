@@ -18,7 +18,7 @@ use tiled::tensor::Element;
 use crate::args::{DTypeArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned};
 use crate::error::CliError;
 use crate::files::Files;
-use crate::job::check_count;
+use crate::job::{check_count, kept_bytes};
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, show_budget};
@@ -92,7 +92,8 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
         }
     }
     if args.train {
-        resident += optimizer_bytes::<T>(args, &graph)?;
+        resident +=
+            optimizer_bytes::<T>(args, &graph)? + kept_bytes::<T>(args.save.as_deref(), &params(&graph));
     }
     let loss = match args.loss {
         PlanLossArg::None => Loss::GradOutput,

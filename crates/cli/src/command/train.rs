@@ -15,7 +15,7 @@ use crate::args::{DTypeArg, LossArg, OptimizerArg, TrainArgs};
 use crate::chart;
 use crate::error::CliError;
 use crate::files::{Files, weights_bytes};
-use crate::job::{Job, changed, changed_json, create_sinks, reserve_sinks, sink_bytes, wrote};
+use crate::job::{Job, changed, changed_json, create_sinks, kept_bytes, reserve_sinks, sink_bytes, wrote};
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
@@ -64,9 +64,7 @@ fn train<T: Element, O: Optimizer<T>>(
     let trained = specs.iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
     let saved_bytes =
         weights_bytes(specs.iter().map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
-    // with weights to save, those of the last step whose loss was finite are held beside the run
-    let held: usize = specs.iter().map(|spec| spec.elements() * size_of::<T>()).sum();
-    let kept_bytes = if args.save.is_some() { held as u64 } else { 0 };
+    let kept_bytes = kept_bytes::<T>(args.save.as_deref(), &specs);
     let resident = job.input_bytes() + target.resident_bytes() + optimizer.state_bytes(trained) + kept_bytes;
     let plan = job.plan(&objective, &args.plan.options(resident), session)?;
     // every file that is written after the steps has its place and its room before them

@@ -50,7 +50,7 @@ impl Run {
         let kept: &[&str] = match self.command {
             "run" => &["--output"],
             "grad" => &[],
-            _ => &["--target", "--optimizer", "--momentum"],
+            _ => &["--target", "--optimizer", "--momentum", "--save"],
         };
         let options = self.options.chunks(2).filter(|pair| kept.contains(&pair[0])).flatten().copied();
         let training: &[&str] = match self.command {

@@ -24,7 +24,7 @@ fn runs_alike(bed: &Bed, name: &str, args: &[&str], file: &str) -> Vec<Value> {
 /// Networks with sizes that do not divide, in batches where they train on `.npy`.
 const NETWORKS: [(&str, [usize; 4], [usize; 4]); 3] = [
     ("light", [2, 3, 190, 270], [2, 32, 47, 67]),
-    ("unet", [1, 3, 144, 208], [1, 1, 144, 208]),
+    ("unet", [1, 3, 144, 208], [1, 3, 144, 208]),
     ("resnet18", [2, 3, 97, 130], [2, 1000, 1, 1]),
 ];
 
@@ -78,8 +78,8 @@ fn r12_plans_are_shared_out_alike_for_all_threads() {
             let most: u64 = threads.parse().expect("a number");
             assert_eq!(other["in_flight"].as_u64(), Some(lanes.min(most)), "{net}: no budget was given");
         }
-        let four =
-            bed.report(&["plan", "--net", net, "--input", input, "--train", "--steps", "0", "--lanes", "4"]);
+        let lanes = ["plan", "--net", net, "--input", input, "--train", "--steps", "0", "--lanes", "4"];
+        let four = bed.report(&[&lanes[..], &["--grid", "4x2"]].concat());
         assert_eq!(four["plan"]["lanes"], 4, "{net}: lanes were asked for");
     }
 }
