@@ -87,7 +87,7 @@ fn every_row_that_a_tile_needs_is_computed_once() {
                 for row in 0..sweep.rows.len() {
                     let mut calls: Vec<Vec<Call>> = vec![Vec::new(); sweep.sweep.nodes.len()];
                     let mut steps = 0;
-                    let ran = sweep.schedule(&plan.program, row).run(
+                    let ran = sweep.schedule(&plan.program, row).expect("memory").run(
                         |call| {
                             calls[call.place].push(call);
                             Ok::<(), ()>(())
@@ -167,7 +167,7 @@ fn a_band_is_one_call_of_each_node_of_a_deep_network() {
             calls.set(calls.get() + 1);
             Ok::<(), ()>(())
         };
-        let ran = sweep.schedule(&plan.program, 0).run(count, || {
+        let ran = sweep.schedule(&plan.program, 0).expect("memory").run(count, || {
             steps.push(calls.take());
             Ok(())
         });

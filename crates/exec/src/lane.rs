@@ -12,7 +12,7 @@ use tiled_kernel::{Backend, Kernel, MAX_INPUTS, Partial};
 use tiled_tensor::{AlignedBuffer, Element, Layout, OutOfMemory, PartMut, View, ViewMut, with_room};
 
 use crate::ExecError;
-use crate::executor::Io;
+use crate::executor::{Io, refused};
 use crate::in_place::InPlace;
 use crate::store::Stores;
 
@@ -123,6 +123,7 @@ impl<'a, T: Element> Lane<'a, T> {
         self.is_written.resize(count, false);
         sweep
             .schedule(&context.plan.program, tile[0])
+            .map_err(refused("the schedule of a tile"))?
             .run(|call| self.call(context, call), || (context.step)())
     }
 

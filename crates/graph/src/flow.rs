@@ -1,6 +1,7 @@
 //! A sweep along one axis, made ready to be walked many times: edges in a row, their maps as plain numbers.
 
 use tiled_geometry::{AxisMap, Interval, Padding, div_ceil, div_floor};
+use tiled_tensor::{OutOfMemory, filled, with_room};
 
 use crate::program::Program;
 use crate::rate::{self, Rate};
@@ -65,17 +66,22 @@ pub(crate) enum Reach<'a> {
 }
 
 impl<'a> Flow<'a> {
+    /// The same as [`Flow::try_new`], for a plan that is being made.
+    ///
+    /// # Panics
+    /// Where memory is refused.
     pub(crate) fn new(program: &'a Program, sweep: &Sweep, axis: usize) -> Self {
+        Self::try_new(program, sweep, axis).unwrap_or_else(|error| panic!("a sweep: {error}"))
+    }
+
+    pub(crate) fn try_new(program: &'a Program, sweep: &Sweep, axis: usize) -> Result<Self, OutOfMemory> {
         let count = sweep.nodes.len();
         let edges = sweep.nodes.iter().map(|node| node.operands.len()).sum();
-        let mut flow = Self {
-            nodes: Vec::with_capacity(count),
-            links: Vec::with_capacity(edges),
-            readers: Vec::new(),
-            depth: 0,
-        };
-        let mut depths = Vec::with_capacity(count);
-        let mut asked: Vec<(usize, usize)> = Vec::new();
+        let most = sweep.nodes.iter().map(|node| node.operands.len()).max().unwrap_or(0);
+        let readers = filled(edges, [0, 0])?;
+        let mut flow = Self { nodes: with_room(count)?, links: with_room(edges)?, readers, depth: 0 };
+        let mut depths = with_room(count)?;
+        let mut asked: Vec<(usize, usize)> = with_room(most)?;
         for node in &sweep.nodes {
             let program_node = &program.nodes[node.node];
             // the last operand first: it may ask an earlier one, a shortcut, for more rows than this node does, which are
@@ -108,7 +114,7 @@ impl<'a> Flow<'a> {
             });
         }
         flow.read();
-        flow
+        Ok(flow)
     }
 
     /// Finds the readers of each node, in their order.
@@ -122,7 +128,6 @@ impl<'a> Flow<'a> {
             node.readers = [begin, begin];
             begin += count;
         }
-        self.readers = vec![[0, 0]; self.links.len()];
         for place in 0..self.nodes.len() {
             let [begin, end] = self.nodes[place].links;
             for link in begin..end {

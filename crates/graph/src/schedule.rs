@@ -16,6 +16,7 @@ pub(crate) mod repeat;
 use std::borrow::Cow;
 
 use tiled_geometry::{Interval, MAX_COORDINATE};
+use tiled_tensor::{OutOfMemory, collected, with_room};
 
 use crate::flow::Flow;
 use crate::parts::Part;
@@ -69,27 +70,31 @@ struct Ask {
 
 impl<'a> Schedule<'a> {
     /// The schedule of a tile whose nodes need `rows`, in bands of `band` rows of the tallest node.
-    #[must_use]
-    pub fn new(program: &'a Program, sweep: &Sweep, rows: Part<'_>, band: i64) -> Self {
-        let rows = (0..sweep.nodes.len()).map(|place| rows.interval(place)).collect();
-        Self::of_flow(Cow::Owned(Flow::new(program, sweep, 0)), rows, band)
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn new(program: &'a Program, sweep: &Sweep, rows: Part<'_>, band: i64) -> Result<Self, OutOfMemory> {
+        let rows = collected((0..sweep.nodes.len()).map(|place| rows.interval(place)))?;
+        Self::of_flow(Cow::Owned(Flow::try_new(program, sweep, 0)?), rows, band)
     }
 
-    pub(crate) fn of_flow(flow: Cow<'a, Flow<'a>>, rows: Vec<Interval>, band: i64) -> Self {
+    pub(crate) fn of_flow(
+        flow: Cow<'a, Flow<'a>>,
+        rows: Vec<Interval>,
+        band: i64,
+    ) -> Result<Self, OutOfMemory> {
         let tallest = tallest(&flow);
-        let bands = flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)).collect();
-        let done = rows.iter().map(|rows| rows.begin()).collect();
+        let bands = collected(flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)))?;
+        let done = collected(rows.iter().map(|rows| rows.begin()))?;
         let terminals = || (0..flow.len()).filter(|place| flow.nodes[*place].is_terminal);
         let driver = terminals().max_by_key(|place| (rows[*place].len(), *place));
-        let others = match driver {
-            None => Vec::new(),
-            Some(driver) => terminals()
-                .filter(|place| *place != driver)
-                .map(|place| (place, Pace::of(&flow, &rows, place, driver)))
-                .collect(),
-        };
-        let asking = Vec::with_capacity(flow.depth);
-        Self { flow, rows, bands, done, driver, others, asking }
+        let mut others = with_room(terminals().count())?;
+        if let Some(driver) = driver {
+            let places = terminals().filter(|place| *place != driver);
+            others.extend(places.map(|place| (place, Pace::of(&flow, &rows, place, driver))));
+        }
+        let asking = with_room(flow.depth)?;
+        Ok(Self { flow, rows, bands, done, driver, others, asking })
     }
 
     /// The number of steps: bands of the driver.

@@ -97,7 +97,7 @@ pub(super) fn visit_bands<E>(
     row: usize,
     mut visitor: impl FnMut(&[Option<Band>]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let schedule = sweep.schedule(&plan.program, row);
+    let schedule = sweep.schedule(&plan.program, row).unwrap_or_else(|error| panic!("a schedule: {error}"));
     let steps = schedule.steps();
     let mut bands = vec![None; sweep.sweep.nodes.len()];
     let mut visited = 0;

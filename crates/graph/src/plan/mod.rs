@@ -20,7 +20,7 @@ pub use options::{Hold, PlanOptions, Tiling};
 pub use planner::Planner;
 
 use tiled_geometry::{Grid, Region};
-use tiled_tensor::{DType, Layout, LayoutError};
+use tiled_tensor::{DType, Layout, LayoutError, OutOfMemory};
 
 use crate::parts::Parts;
 use crate::program::Program;
@@ -131,10 +131,12 @@ impl SweepPlan {
 
     /// The schedule of a row of tiles.
     ///
+    /// # Errors
+    /// Where memory is refused.
+    ///
     /// # Panics
     /// Where `row` is not a row of the grid.
-    #[must_use]
-    pub fn schedule<'a>(&'a self, program: &'a Program, row: usize) -> Schedule<'a> {
+    pub fn schedule<'a>(&'a self, program: &'a Program, row: usize) -> Result<Schedule<'a>, OutOfMemory> {
         Schedule::new(program, &self.sweep, self.rows.part(row), self.band)
     }
 

@@ -60,7 +60,8 @@ const POLL: u64 = 1 << 14;
 impl Walk {
     /// Walks the schedule of a tile whose nodes need `rows`, in bands of `band` rows of the tallest node.
     pub(crate) fn of(flow: &Flow<'_>, rows: &Demand, band: i64, walker: Walker<'_>) -> Result<Self, Stop> {
-        let mut schedule = Schedule::of_flow(Cow::Borrowed(flow), rows.intervals().to_vec(), band);
+        let mut schedule = Schedule::of_flow(Cow::Borrowed(flow), rows.intervals().to_vec(), band)
+            .unwrap_or_else(|error| panic!("a schedule: {error}"));
         let count = flow.len();
         let mut walk = Self {
             rings: vec![0; count],

@@ -39,7 +39,8 @@ impl Moment {
     pub(super) fn of(plan: &Plan, sweep: &SweepPlan) -> Self {
         let [rows, cols] = sweep.grid.counts();
         let tile = [rows / 2, cols / 2];
-        let steps = sweep.schedule(&plan.program, tile[0]).steps();
+        let schedule = sweep.schedule(&plan.program, tile[0]);
+        let steps = schedule.unwrap_or_else(|error| panic!("a schedule: {error}")).steps();
         let mut states: Vec<State> = (0..sweep.sweep.nodes.len())
             .map(|place| {
                 let region = sweep.region(place, tile);
