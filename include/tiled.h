@@ -1926,7 +1926,8 @@ tiled_status tiled_objective_init(struct tiled_objective *objective, uint32_t st
  * Safety:
  * `options` is NULL or has room for `struct_size` bytes.
  */
-tiled_status tiled_plan_options_init(struct tiled_plan_options *options, uint32_t struct_size);
+tiled_status tiled_plan_options_init(struct tiled_plan_options *options,
+                                     uint32_t struct_size);
 
 /**
  * Plans runs of a network on an engine's backend: the least predicted time within the budget.
