@@ -4,7 +4,8 @@ use std::cell::Cell;
 
 use tiled::geometry::Interval;
 use tiled::graph::{
-    Call, Demand, Graph, Hold, Loss, Objective, Plan, PlanOptions, Planner, Rng, Tiling, infer, lower, sweeps,
+    Call, Demand, Graph, Hold, Loss, Mode, Objective, Plan, PlanError, PlanOptions, Planner, Rng, Tiling,
+    infer, lower, sweeps,
 };
 use tiled::kernel::Reference;
 
@@ -217,4 +218,54 @@ fn a_larger_share_never_needs_less() {
             }
         }
     }
+}
+
+#[test]
+fn no_part_of_a_fine_grid_leaves_the_image() {
+    // a dilated pooling in ceil mode and a pixel of the whole image: the last parts are cut where others are not
+    let graph = Graph::from_json(
+        r#"{"inputs": [{"name": "x", "channels": 3}],
+            "nodes": [
+                {"name": "n0", "op": "add", "inputs": ["x", "x"]},
+                {"name": "n1", "op": "concat", "inputs": ["x", "n0"]},
+                {"name": "n2", "op": "mul", "inputs": ["n1", "n1"]},
+                {"name": "n6", "op": "conv2d", "inputs": ["x"], "out_channels": 12, "kernel_size": [4, 3], "groups": 3,
+                 "padding": [[0, 0], [1, 0]], "dilation": [1, 3]},
+                {"name": "n8", "op": "global_max_pool", "inputs": ["n6"]}],
+            "outputs": ["n2", "n8"]}"#,
+    )
+    .expect("a network");
+    let shapes = infer(&graph, 1, &[[30, 49]]).expect("shapes");
+    let objective = Objective { mode: Mode::Eval, ..Objective::gradients() };
+    let planner = Planner::<f32>::new(&graph, &shapes, &objective, &Reference);
+    let mut most = 0;
+    for (hold, tiling) in [
+        (Hold::Auto, Tiling::Auto),
+        (Hold::Recompute, Tiling::Auto),
+        (Hold::Recompute, Tiling::Grid([1, 49])),
+        (Hold::Recompute, Tiling::Grid([30, 25])),
+        (Hold::Recompute, Tiling::Tile([1, 2])),
+    ] {
+        let options = PlanOptions { hold, tiling, memory_bytes: Some(1), ..PlanOptions::default() };
+        let Err(PlanError::BudgetTooSmall { smallest, .. }) = planner.plan(&options) else {
+            panic!("{hold:?} {tiling:?}: one byte was enough")
+        };
+        let plan = planner
+            .plan(&PlanOptions { memory_bytes: Some(smallest), ..options })
+            .expect("the smallest budget that was named");
+        for sweep in &plan.sweeps {
+            for (axis, parts) in [&sweep.rows, &sweep.cols].into_iter().enumerate() {
+                most = most.max(parts.len());
+                for (place, node) in sweep.sweep.nodes.iter().enumerate() {
+                    let extent = plan.program.nodes[node.node].extents[axis];
+                    for part in parts.iter() {
+                        let interval = part.interval(place);
+                        let whole = Interval::whole(extent);
+                        assert_eq!(interval.intersect(whole), interval, "{hold:?} {tiling:?}: place {place}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(most > 16, "{most} parts are few");
 }

@@ -4,6 +4,7 @@
 //! far. So a grid of thousands of parts is a few demands, and what a border cuts.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use tiled_geometry::{Grid, Interval};
 
@@ -33,6 +34,9 @@ pub struct Part<'a> {
 /// node, so that they are alike.
 const FEW: usize = 16;
 
+/// The most parts in a turn; where there are more, each has a demand of its own.
+const MOST_CLASSES: usize = 64;
+
 impl Parts {
     /// The demands of the parts of a grid over the anchor of a program, whose rate this is; `None` where more than `most` of
     /// them differ.
@@ -51,7 +55,8 @@ impl Parts {
             turn: turn.as_ref().map_or_else(|| vec![0; flow.len()], |(_, turn)| turn.clone()),
             parts: Vec::with_capacity(count),
         };
-        let alone = turn.as_ref().map_or(0..0, |_| cutter.alone(count));
+        let alone =
+            turn.as_ref().map_or(0..0, |(length, turn)| cutter.alike(cutter.alone(count), *length, turn));
         let mut classes: BTreeMap<[i64; 2], (usize, i64)> = BTreeMap::new();
         for part in 0..count {
             let known = turn.as_ref().filter(|_| alone.contains(&part)).map(|(length, _)| {
@@ -210,10 +215,37 @@ impl<'f, 'a> Cutter<'f, 'a> {
     }
 
     /// The parts that no border cuts anywhere. The first ones are cut before, the last ones behind.
-    fn alone(&self, count: usize) -> std::ops::Range<usize> {
+    fn alone(&self, count: usize) -> Range<usize> {
         let free = |part: usize| self.free(&self.demand(part), part);
         let first = partition(0, count - 1, |part| !free(part)[0]);
         first..partition(first, count - 1, |part| free(part)[1])
+    }
+
+    /// Of parts that follow one another, those up to the first that is not what an earlier one of its class is, moved.
+    ///
+    /// Bounds of intervals grow with the part, so where the last part of a class is cut by no border, none before it is.
+    fn alike(&self, parts: Range<usize>, length: i64, turn: &[i64]) -> Range<usize> {
+        let class = |part: usize| {
+            let tile = self.bounds(part);
+            [tile.len(), tile.begin() % length]
+        };
+        let is_alike = |part: usize| {
+            let own = class(part);
+            let Some(first) = (parts.start..part).find(|first| class(*first) == own) else { return true };
+            let turns = (self.bounds(part).begin() - self.bounds(first).begin()) / length;
+            let (first, last) = (self.demand(first), self.demand(part));
+            let first = Part { demand: &first, turn, turns };
+            (0..turn.len()).all(|place| first.interval(place) == last.interval(place))
+        };
+        // classes take turns, so the last of each is among the parts of one turn up to the last part
+        let of_one_turn = |part: usize| {
+            let begin = self.bounds(part).begin() - length;
+            (parts.start..part + 1).rev().take_while(move |earlier| self.bounds(*earlier).begin() > begin)
+        };
+        if parts.is_empty() || of_one_turn(parts.end - 1).count() > MOST_CLASSES {
+            return 0..0;
+        }
+        parts.start..partition(parts.start, parts.end, |part| of_one_turn(part).all(is_alike))
     }
 
     /// Whether a demand meets no border before and none behind.
