@@ -1,0 +1,135 @@
+//! What can go wrong in a run or a training step.
+
+use tiled_graph::GraphError;
+
+use super::IoError;
+
+/// A run that cannot start or did not finish.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// A source, a sink or a file.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// There is no plan.
+    #[error(transparent)]
+    Plan(#[from] tiled_graph::PlanError),
+    /// The network does not fit.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// A window larger than the address space.
+    #[error(transparent)]
+    Layout(#[from] tiled_tensor::LayoutError),
+    /// The plan was made for another element type.
+    #[error("plan is for {expected}, executor is for {got}")]
+    DType {
+        /// The plan's.
+        expected: &'static str,
+        /// The executor's.
+        got: &'static str,
+    },
+    /// The plan was made for a backend that lays windows out in another way.
+    #[error(
+        "plan has windows of {channels} channels in blocks of {expected}, backend `{backend}` in blocks of {got}"
+    )]
+    Backend {
+        /// The channels of a window.
+        channels: usize,
+        /// The block that the plan has for them.
+        expected: usize,
+        /// The name of the executor's backend.
+        backend: String,
+        /// Its block for them.
+        got: usize,
+    },
+    /// The plan was made for a backend that carries out more with a convolution.
+    #[error("plan carries out `{name}` with the convolution before it, which backend `{backend}` does not")]
+    Fusion {
+        /// The name of the node.
+        name: String,
+        /// The name of the executor's backend.
+        backend: String,
+    },
+    /// Memory is refused.
+    #[error("{what}: {bytes} bytes could not be had")]
+    OutOfMemory {
+        /// What it was for.
+        what: String,
+        /// The bytes that were asked for.
+        bytes: u64,
+    },
+    /// The threads cannot be started.
+    #[error("cannot start {threads} threads: {source}")]
+    Threads {
+        /// How many were asked for.
+        threads: usize,
+        /// What the system says.
+        source: rayon::ThreadPoolBuildError,
+    },
+    /// The parameters are not those of the network.
+    #[error("network has {expected} parameters, got {got} or others")]
+    Parameters {
+        /// How many the network has.
+        expected: usize,
+        /// How many were given.
+        got: usize,
+    },
+    /// A source or sink that the plan needs was not given.
+    #[error("`{name}`: no source or sink was given")]
+    Missing {
+        /// The value.
+        name: String,
+    },
+    /// A source or sink has another shape than the plan.
+    #[error("`{name}`: shape is {got:?}, plan wants {expected:?}")]
+    Shape {
+        /// The value.
+        name: String,
+        /// The plan's, NCHW.
+        expected: [usize; 4],
+        /// The source's or sink's, NCHW.
+        got: [usize; 4],
+    },
+    /// The optimiser refuses.
+    #[error(transparent)]
+    Optim(#[from] crate::OptimError),
+    /// A training step whose numbers leave the finite ones.
+    #[error("training step {step}: {}", what.told(*loss))]
+    NotFinite {
+        /// The step, from 1.
+        step: u64,
+        /// Its loss, where the objective has one with a value.
+        loss: Option<f64>,
+        /// What is not finite.
+        what: NotFinite,
+    },
+    /// Progress asked to stop.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// What of a training step is NaN or infinite.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotFinite {
+    /// The loss.
+    Loss,
+    /// The gradient with respect to the parameter of this name.
+    Gradient(String),
+    /// What the running statistic of this name would become.
+    Statistic(String),
+    /// What the parameter of this name would become.
+    Parameter(String),
+}
+
+impl NotFinite {
+    fn told(&self, loss: Option<f64>) -> String {
+        let loss = loss.map_or_else(|| "without a value".to_owned(), |loss| loss.to_string());
+        match self {
+            Self::Loss => format!("loss is {loss}, not a finite number"),
+            Self::Gradient(name) => format!("gradient of `{name}` is not finite, loss is {loss}"),
+            Self::Statistic(name) => format!("`{name}` would not be finite, loss is {loss}"),
+            Self::Parameter(name) => format!("`{name}` would not be finite after it, loss is {loss}"),
+        }
+    }
+}
