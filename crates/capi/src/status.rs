@@ -152,7 +152,7 @@ impl From<IoError> for Failure {
     fn from(error: IoError) -> Self {
         let status = match &error {
             IoError::Function { .. } => TILED_STATUS_CALLBACK,
-            IoError::OutOfMemory { .. } | IoError::TensorMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
+            IoError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
             IoError::Overflow { .. } | IoError::Class { .. } | IoError::AllIgnored { .. } => {
                 TILED_STATUS_OUT_OF_RANGE
             }

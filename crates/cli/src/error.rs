@@ -102,8 +102,7 @@ impl CliError {
     fn is_refused_memory(&self) -> bool {
         let of_graph = |error: &GraphError| matches!(error, GraphError::OutOfMemory { .. });
         let of_plan = |error: &PlanError| matches!(error, PlanError::Graph(error) if of_graph(error));
-        let of_io =
-            |error: &IoError| matches!(error, IoError::OutOfMemory { .. } | IoError::TensorMemory { .. });
+        let of_io = |error: &IoError| matches!(error, IoError::OutOfMemory { .. });
         let of_optim = |error: &OptimError| matches!(error, OptimError::OutOfMemory { .. });
         match self {
             Self::Graph(error) => of_graph(error),
@@ -152,7 +151,7 @@ fn io_code(error: &IoError) -> u8 {
         | IoError::Incomplete { .. }
         | IoError::Closed { .. }
         | IoError::Function { .. }
-        | IoError::TensorMemory { .. } => FAILED,
+        | IoError::OutOfMemory { .. } => FAILED,
         _ => BAD_INPUT,
     }
 }

@@ -279,16 +279,6 @@ pub enum IoError {
         /// Which of them, and what the network wants.
         source: Box<GraphError>,
     },
-    /// The system gives no memory for a tensor.
-    #[error("`{}`: no memory for tensor `{name}`: {bytes} bytes needed", path.display())]
-    TensorMemory {
-        /// The file.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-        /// The bytes that it takes.
-        bytes: u64,
-    },
     /// A tensor of weights with an element type that is not read.
     #[error("`{}`: tensor `{name}` has type {got}, known are F64, F32, F16 and BF16", path.display())]
     WeightType {

@@ -56,6 +56,9 @@ fn r12_training_does_not_depend_on_threads() {
         let save = ["--optimizer", "adamw", "--save", "w.safetensors"];
         let reports = runs_alike(&bed, net, &[&train[..], &save].concat(), "w.safetensors");
         assert!(reports.iter().all(|report| report["losses"] == reports[0]["losses"]), "{net}: {reports:?}");
+        let given = ["--grid", "3x2", "--lanes", "4"];
+        let reports = runs_alike(&bed, net, &[&train[..], &save, &given].concat(), "w.safetensors");
+        assert!(reports.iter().all(|report| report["tiles"].as_u64() > Some(1)), "{net}: {reports:?}");
     }
 }
 

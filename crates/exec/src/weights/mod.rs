@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use tiled_graph::{ParamSpec, ParamTensor, Parameters, match_params};
-use tiled_tensor::{DType, Element};
+use tiled_tensor::{DType, Element, OutOfMemory, with_room};
 
 use self::header::{Entry, Info, Shape, dtype_name};
 use crate::file::{PartialFile, Positioned, PositionedFile};
@@ -128,12 +128,8 @@ impl<'p> WeightsFile<'p> {
 
     /// Reads a tensor.
     fn tensor<T: Element>(&self, entry: &Entry) -> Result<ParamTensor<T>, IoError> {
-        let mut data: Vec<T> = Vec::new();
-        data.try_reserve_exact(entry.elements).map_err(|_| IoError::TensorMemory {
-            path: self.path.to_path_buf(),
-            name: entry.name.clone(),
-            bytes: (entry.elements as u64).saturating_mul(size_of::<T>() as u64),
-        })?;
+        let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: self.path.to_path_buf(), bytes };
+        let mut data: Vec<T> = with_room(entry.elements).map_err(refused)?;
         let format =
             Format::named(&entry.dtype).expect("invariant: types were checked when the file was opened");
         let size = format.size_bytes();
