@@ -55,6 +55,9 @@ impl Run {
         let options = self.options.chunks(2).filter(|pair| kept.contains(&pair[0])).flatten().copied();
         let training: &[&str] = match self.command {
             "run" => &[],
+            "grad" if self.options.contains(&"--grad-input") => {
+                &["--train", "--loss", "none", "--grad-input"]
+            }
             "grad" => &["--train", "--loss", "none"],
             _ => &["--train"],
         };
@@ -162,7 +165,7 @@ fn runs() -> Vec<Run> {
         run("run", "shift.json", "rgb.png", &["--weights", "random:1", "--output", "y.png"], "4", false),
         run("run", "light", "rgb.png", output, "3", false),
         run("run", "unet", "batch.npy", output, "4", false),
-        run("grad", "light", "rgb.png", &["--weights", "random:1", "--grad-input", "gx.npy"], "2", false),
+        run("grad", "light", "rgb.png", &[gradients, &["--grad-input", "gx.npy"]].concat(), "2", false),
         run("grad", "resnet18", "batch.npy", gradients, "8", false),
         run("grad", "light", "large.npy", gradients, "8", false),
         run("grad", "conv.json", "progressive.jpg", gradients, "1", false),
