@@ -45,6 +45,7 @@ mod plan;
 pub mod program;
 mod rate;
 mod schedule;
+mod select;
 mod sweep;
 mod zoo;
 

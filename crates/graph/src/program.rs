@@ -5,7 +5,8 @@
 //! nothing knows whether a node belongs to the forward or to the backward pass.
 
 use tiled_geometry::{AxisMap, Interval};
-use tiled_kernel::{Kernel, Reduction};
+use tiled_kernel::{Backend, Kernel, Operands, Reduction, Support, Work};
+use tiled_tensor::Element;
 
 pub use crate::rate::Rate;
 
@@ -312,15 +313,35 @@ impl Program {
         }
     }
 
-    /// Lets the convolutions of the network that suit it run by Winograd's minimal filtering. Kernels of gradients stay sums.
-    pub fn use_winograd(&mut self) {
-        for node in &mut self.nodes[..self.forward] {
-            if let NodeKind::Compute(Kernel::Conv2d { conv, bias, activation }) = node.kind
-                && conv.suits_winograd()
-            {
-                node.kind = NodeKind::Compute(Kernel::Conv2dWinograd { conv, bias, activation });
-            }
+    /// What a node does in a call of a backend; `None` of sources and sinks.
+    #[must_use]
+    pub fn work(&self, node: NodeId) -> Option<Work> {
+        match &self.nodes[node].kind {
+            NodeKind::Compute(kernel) => Some(Work::Map(*kernel)),
+            NodeKind::Reduce(place) => Some(Work::Reduce(self.reductions[*place].reduction)),
+            NodeKind::Source(_) | NodeKind::Sink(_) => None,
         }
+    }
+
+    /// How a backend carries a node out; `None` where it does not, and of sources and sinks.
+    #[must_use]
+    pub fn support<T: Element>(&self, node: NodeId, backend: &dyn Backend<T>) -> Option<Support> {
+        self.support_of(node, &self.work(node)?, backend)
+    }
+
+    /// The same where the node did other work on the same values.
+    pub(crate) fn support_of<T: Element>(
+        &self,
+        node: NodeId,
+        work: &Work,
+        backend: &dyn Backend<T>,
+    ) -> Option<Support> {
+        let node = &self.nodes[node];
+        let inputs: Vec<usize> = node.operands.iter().map(|edge| self.nodes[edge.node].channels).collect();
+        let params = self.param_lens(&node.params);
+        let operands =
+            Operands { batch: node.batch, inputs: &inputs, params: &params, channels: node.channels };
+        backend.support(work, &operands)
     }
 
     /// The numbers that tell whether packed parameters are still current: a version of each of the network's, and

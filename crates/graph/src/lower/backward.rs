@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tiled_geometry::AxisMap;
-use tiled_kernel::{Conv, Kernel, Reduction};
+use tiled_kernel::{Conv, Epilogue, Kernel, Reduction};
 
 use super::tape::{Rule, Saved, Tape};
 use super::{Lowering, edge, identity};
@@ -266,11 +266,11 @@ impl Lowering<'_> {
     ) -> NodeId {
         let (kernel, operand, channels, extents) = if is_transposed {
             let operand = edge(gradient, conv.windows.map(AxisMap::Window), conv.input);
-            (Kernel::Conv2d { conv, bias: false, activation: None }, operand, conv.out_channels, conv.output)
+            (Kernel::conv2d(conv, Epilogue::NONE), operand, conv.out_channels, conv.output)
         } else {
             let operand = edge(gradient, conv.windows.map(AxisMap::Touched), conv.output);
             (
-                Kernel::Conv2dBackwardInput { conv, bias: false, activation: None },
+                Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::NONE },
                 operand,
                 conv.in_channels,
                 conv.input,

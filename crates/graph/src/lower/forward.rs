@@ -1,7 +1,7 @@
 //! Forward nodes.
 
 use tiled_geometry::{AxisMap, PadMode, Padding, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Conv, Kernel, MAX_INPUTS, Pool, Reduction};
+use tiled_kernel::{Activation, Conv, Epilogue, Kernel, MAX_INPUTS, Pool, Reduction};
 
 use super::tape::{Rule, Saved, Tape};
 use super::{Lowering, edge, identity};
@@ -99,7 +99,7 @@ impl Lowering<'_> {
                 }
                 let seed = self.objective.seed ^ (value.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 let kernel = Kernel::Dropout { probability: dropout.p, seed };
-                self.pointwise(name, kernel.clone(), x, kernel, None)
+                self.pointwise(name, kernel, x, kernel, None)
             }
         })
     }
@@ -194,7 +194,7 @@ impl Lowering<'_> {
     fn convolution(&mut self, name: &str, conv: Conv, x: NodeId, has_bias: bool) -> NodeId {
         let weight = self.param(name, "weight");
         let bias = has_bias.then(|| self.param(name, "bias"));
-        let kernel = Kernel::Conv2d { conv, bias: has_bias, activation: None };
+        let kernel = Kernel::conv2d(conv, Epilogue::of_bias(has_bias));
         let operand = edge(x, conv.windows.map(AxisMap::Window), conv.input);
         let params = self.conv_params(weight, bias);
         let node = self.push(
@@ -234,7 +234,7 @@ impl Lowering<'_> {
         };
         let weight = self.param(name, "weight");
         let bias = op.bias.then(|| self.param(name, "bias"));
-        let kernel = Kernel::Conv2dBackwardInput { conv, bias: op.bias, activation: None };
+        let kernel = Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::of_bias(op.bias) };
         let operand = edge(x, conv.windows.map(AxisMap::Touched), conv.output);
         let params = self.conv_params(weight, bias);
         let node =
@@ -352,8 +352,8 @@ impl Lowering<'_> {
         let tape = self.tape.last_mut().filter(|tape| tape.output == x && tape.activation.is_none());
         if let (Some(tape), false, Activation::Relu) = (tape, serves_others, activation)
             && let NodeKind::Compute(
-                Kernel::Conv2d { activation: fused, .. }
-                | Kernel::Conv2dBackwardInput { activation: fused, .. }
+                Kernel::Conv2d { epilogue: Epilogue { activation: fused, .. }, .. }
+                | Kernel::Conv2dBackwardInput { epilogue: Epilogue { activation: fused, .. }, .. }
                 | Kernel::ChannelAffine { activation: fused },
             ) = &mut self.program.nodes[x].kind
         {
@@ -376,7 +376,7 @@ impl Lowering<'_> {
                 Kernel::Mul => Rule::Mul { a: total, b: next },
                 _ => Rule::Add { operands: vec![total, next] },
             };
-            total = self.binary(&name, kernel.clone(), total, next);
+            total = self.binary(&name, kernel, total, next);
             self.record(&name, total, rule);
         }
         total

@@ -2,12 +2,12 @@
 //! the tiling.
 
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Backend, Costs, ExactSum, Extremum, Kernel, Reduction};
+use tiled_kernel::{Backend, Support, Work};
 use tiled_tensor::{Element, Layout};
 
 use super::{Memory, PlanError};
 use crate::flow::Flow;
-use crate::program::{NodeId, NodeKind, Program, ProgramNode, Store};
+use crate::program::{NodeId, Program, Store};
 use crate::sweep::{Action, Sweep};
 
 /// The bytes that a source or sink may hold for each lane while it converts elements.
@@ -18,9 +18,8 @@ pub(super) const TRANSFER_BYTES: u64 = 256 << 10;
 pub(super) struct Lowered {
     pub(super) program: Program,
     pub(super) blocks: Vec<usize>,
-    pub(super) costs: Costs,
-    /// The share of the peak that the kernel or the reduction of each node reaches; none where bytes count.
-    pub(super) shares: Vec<Option<f64>>,
+    /// What each node does, and how the backend carries it out; none of sources and sinks.
+    pub(super) work: Vec<Option<(Work, Support)>>,
     /// Bytes that depend neither on the tiling nor on what is kept, those of one lane's partial sums, and those of one
     /// thread's scratch.
     memory: Memory,
@@ -64,12 +63,13 @@ impl Lowered {
         resident_bytes: u64,
     ) -> Result<Self, PlanError> {
         let blocks = program.nodes.iter().map(|node| backend.block(node.channels)).collect();
-        let (memory, partial_bytes) = fixed_memory(&program, backend, resident_bytes)?;
-        let scratch_elements =
-            program.nodes.iter().filter_map(ProgramNode::kernel).map(|kernel| backend.scratch_len(kernel));
-        let scratch_bytes = (scratch_elements.max().unwrap_or(0) * size_of::<T>()) as u64;
-        let shares = program.nodes.iter().map(|node| share_of_peak(&program, node, backend)).collect();
-        Ok(Self { blocks, costs: backend.costs(), shares, memory, partial_bytes, scratch_bytes, program })
+        let work = (0..program.nodes.len()).map(|id| supported(&program, id, backend));
+        let work = work.collect::<Result<Vec<_>, _>>()?;
+        let supports = || work.iter().flatten().map(|(_, support)| support);
+        let partial_bytes = supports().map(|support| support.partial_bytes as u64).sum();
+        let scratch_bytes = supports().map(|support| support.workspace_bytes as u64).max().unwrap_or(0);
+        let memory = fixed_memory::<T>(&program, &work, resident_bytes)?;
+        Ok(Self { blocks, work, memory, partial_bytes, scratch_bytes, program })
     }
 
     /// Keeps the values of these nodes whole, in memory or in files.
@@ -160,11 +160,7 @@ impl<'p> Prepared<'p> {
 #[expect(clippy::cast_precision_loss, reason = "an estimate of arithmetic")]
 fn node_flops(program: &Program, id: NodeId, rows: i64, cols: i64) -> f64 {
     let node = &program.nodes[id];
-    let per_element = match &node.kind {
-        NodeKind::Compute(kernel) => kernel.flops_per_element(),
-        NodeKind::Reduce(place) => program.reductions[*place].reduction.flops_per_element(),
-        _ => 0.0,
-    };
+    let per_element = program.work(id).map_or(0.0, |work| work.flops_per_element());
     per_element * (node.batch * node.channels) as f64 * rows as f64 * cols as f64
 }
 
@@ -191,20 +187,20 @@ fn flops_once(program: &Program, kept: &[NodeId]) -> f64 {
     flops
 }
 
-/// The share of the peak where arithmetic bounds a node.
-fn share_of_peak<T: Element>(program: &Program, node: &ProgramNode, backend: &dyn Backend<T>) -> Option<f64> {
-    match &node.kind {
-        NodeKind::Compute(
-            kernel @ (Kernel::Conv2d { .. }
-            | Kernel::Conv2dWinograd { .. }
-            | Kernel::ConvThen { .. }
-            | Kernel::Conv2dBackwardInput { .. }),
-        ) => Some(backend.share_of_peak(kernel)),
-        NodeKind::Reduce(place) => match &program.reductions[*place].reduction {
-            reduction @ Reduction::ConvWeight(_) => Some(backend.reduce_share_of_peak(reduction)),
-            _ => None,
-        },
-        _ => None,
+/// What a node does and how the backend carries it out; `None` of sources and sinks.
+fn supported<T: Element>(
+    program: &Program,
+    id: NodeId,
+    backend: &dyn Backend<T>,
+) -> Result<Option<(Work, Support)>, PlanError> {
+    let Some(work) = program.work(id) else { return Ok(None) };
+    match program.support(id, backend) {
+        Some(support) => Ok(Some((work, support))),
+        None => Err(PlanError::Unsupported {
+            name: program.nodes[id].name.clone(),
+            work: work.name(),
+            backend: backend.name(),
+        }),
     }
 }
 
@@ -214,33 +210,24 @@ fn bytes_of<T>(elements: usize) -> Result<u64, PlanError> {
 
 fn fixed_memory<T: Element>(
     program: &Program,
-    backend: &dyn Backend<T>,
+    work: &[Option<(Work, Support)>],
     resident_bytes: u64,
-) -> Result<(Memory, u64), PlanError> {
+) -> Result<Memory, PlanError> {
     let bytes = bytes_of::<T>;
     let mut memory = Memory { resident_bytes, ..Memory::default() };
     memory.parameters_bytes = bytes(program.params.iter().sum())?;
-    for node in &program.nodes {
-        if let NodeKind::Compute(kernel) = &node.kind
+    for (node, work) in program.nodes.iter().zip(work) {
+        if let Some((Work::Map(_), support)) = work
             && !node.params.is_empty()
         {
-            memory.parameters_bytes += bytes(backend.packed_len(kernel, &program.param_lens(&node.params)))?;
+            memory.parameters_bytes += support.packed_bytes as u64;
             memory.parameters_bytes += (program.stamp_len(&node.params) * size_of::<u64>()) as u64;
         }
     }
     memory.gradients_bytes = bytes(program.param_grads.iter().map(|param| program.params[*param]).sum())?;
     let pixels: usize = program.pixels.iter().map(|[batch, channels]| batch * channels).sum();
     memory.reductions_bytes = bytes(program.derived.iter().sum::<usize>() + pixels)?;
-    let mut partial_bytes = 0;
-    for reduction in &program.reductions {
-        let node = &program.nodes[reduction.node];
-        partial_bytes += match reduction.reduction {
-            Reduction::ConvWeight(_) => bytes(backend.partial_len(&reduction.reduction))?,
-            Reduction::ImageMax => (node.batch * node.channels * size_of::<Extremum<T>>()) as u64,
-            exact => (exact.slots(node.batch, node.channels) * size_of::<ExactSum>()) as u64,
-        };
-    }
-    Ok((memory, partial_bytes))
+    Ok(memory)
 }
 
 /// The bytes of all values that are kept whole: a sweep writes every one of them.

@@ -29,6 +29,16 @@ pub enum PlanError {
         /// The channels of the target.
         target: usize,
     },
+    /// A layer that the backend does not carry out.
+    #[error("`{name}`: {backend} does not carry out {work}")]
+    Unsupported {
+        /// The layer.
+        name: String,
+        /// What it does.
+        work: &'static str,
+        /// The backend.
+        backend: String,
+    },
     /// No plan fits.
     #[error("memory budget of {budget} bytes is too small, the smallest that works is {smallest} bytes")]
     BudgetTooSmall {

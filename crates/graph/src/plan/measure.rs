@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tiled_geometry::{Grid, div_ceil};
+use tiled_kernel::Backend;
 use tiled_tensor::Element;
 
 use super::build::{Prepared, TRANSFER_BYTES};
@@ -122,6 +123,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     /// The numbers of a tiling for each way to share it out. The time is that of tilings within the budget alone.
     pub(super) fn numbers<T: Element>(
         &mut self,
+        backend: &dyn Backend<T>,
         grid: &Grid<2>,
         band: i64,
         shares: &[Share],
@@ -142,7 +144,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             self.visit(grid, band, &stored, |figures| {
                 for ((share, seconds), memory) in shares.iter().zip(&mut seconds).zip(&memory) {
                     if fits(memory) {
-                        let [work, meetings] = cost::predict(prepared, figures, *share, size_of::<T>());
+                        let [work, meetings] = cost::predict(backend, prepared, figures, *share);
                         *seconds = [seconds[0] + work, seconds[1] + meetings];
                     }
                 }
@@ -158,6 +160,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     /// with scratch, as the budget holds.
     pub(super) fn on_threads<T: Element>(
         &mut self,
+        backend: &dyn Backend<T>,
         grid: &Grid<2>,
         band: i64,
         numbers: &Numbers,
@@ -181,7 +184,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let threads = (1..=most).rev().find(|count| fits(in_flight, *count)).unwrap_or(1);
         let share = Share { lanes, in_flight: in_flight.min(threads), threads };
         // what was chosen is within the budget, whatever it is told to be
-        let numbers = self.numbers::<T>(grid, band, &[share], None)?;
+        let numbers = self.numbers::<T>(backend, grid, band, &[share], None)?;
         Ok(numbers[0])
     }
 
@@ -237,6 +240,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             threads: numbers.share.threads,
             stores_in_files: kept.in_files,
             blocks: prepared.lowered.blocks.clone(),
+            support: prepared.lowered.work.iter().map(|work| work.map(|(_, support)| support)).collect(),
             dtype: T::DTYPE,
             memory: numbers.memory,
             budget: Budget::UNLIMITED, // the planner says

@@ -8,11 +8,11 @@ use tiled_kernel::Backend;
 use tiled_tensor::Element;
 
 use super::build::Lowered;
-use super::fuse::fuse;
 use super::lanes::cores;
 use super::search::{Choice, Search};
 use super::{Budget, Hold, Plan, PlanError, PlanOptions, Tiling};
 use crate::program::{NodeId, NodeKind, Program};
+use crate::select::select;
 use crate::sweep::{nodes_of_sweeps, shared_between_sweeps};
 use crate::{Graph, Objective, Op, Shapes, ValueId, lower};
 
@@ -92,11 +92,8 @@ impl<'a, T: Element> Planner<'a, T> {
             if is_cancelled() {
                 return Err(PlanError::Cancelled);
             }
-            let mut program = lower(self.graph, self.shapes, self.objective, checkpoints)?;
-            if options.winograd {
-                program.use_winograd();
-            }
-            fuse(&mut program, self.backend);
+            let program = lower(self.graph, self.shapes, self.objective, checkpoints)?;
+            let program = select(program, self.backend, options.winograd);
             // networks of many sweeps are searched more coarsely
             let most = MOST_NODES / nodes_of_sweeps(&program).max(1);
             if most < FEW_CHOICES && choices > 0 {

@@ -165,6 +165,7 @@ impl<'s, T: Element> Search<'s, T> {
         };
         let measure = Measure::new(&prepared, self.options, self.is_cancelled, calls, intervals);
         let mut explorer = Explorer::<T> {
+            backend: self.backend,
             measure,
             options: self.options,
             budget,
@@ -175,7 +176,6 @@ impl<'s, T: Element> Search<'s, T> {
             smallest: u64::MAX,
             too_large: None,
             left: (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED),
-            element: PhantomData,
         };
         let explored = explorer.explore(shapes, depth);
         self.smallest = self.smallest.min(explorer.smallest);
@@ -187,7 +187,8 @@ impl<'s, T: Element> Search<'s, T> {
         let Some(found) = explorer.best.take() else { return Ok(()) };
         if self.best.as_ref().is_none_or(|(best, _)| found.price < *best) {
             let (grid, band) = explorer.tiling(found.at)?;
-            let numbers = explorer.measure.on_threads::<T>(&grid, band, &found.numbers, budget)?;
+            let numbers =
+                explorer.measure.on_threads::<T>(self.backend, &grid, band, &found.numbers, budget)?;
             self.best = Some((found.price, explorer.measure.plan::<T>(&grid, band, &numbers)?));
         }
         Ok(())
@@ -238,6 +239,7 @@ struct Found {
 
 /// The search over the tilings of one choice.
 struct Explorer<'e, 'p, T> {
+    backend: &'e dyn Backend<T>,
     measure: Measure<'e, 'p>,
     options: &'e PlanOptions,
     budget: Option<u64>,
@@ -250,7 +252,6 @@ struct Explorer<'e, 'p, T> {
     too_large: Option<PlanError>,
     /// The candidates that may still be measured.
     left: usize,
-    element: PhantomData<T>,
 }
 
 impl<T: Element> Explorer<'_, '_, T> {
@@ -370,7 +371,7 @@ impl<T: Element> Explorer<'_, '_, T> {
         let (grid, band) = self.tiling(at)?;
         let cores = cores(self.measure.prepared.program(), self.options);
         let shares = shares_to_try(grid.len(), self.options, cores);
-        let numbers = match self.measure.numbers::<T>(&grid, band, &shares, self.budget) {
+        let numbers = match self.measure.numbers::<T>(self.backend, &grid, band, &shares, self.budget) {
             Ok(numbers) => numbers,
             Err(Unmeasured::Cancelled) => return Err(PlanError::Cancelled),
             Err(Unmeasured::TooLong) => {
