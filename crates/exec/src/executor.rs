@@ -29,7 +29,7 @@ pub struct Io<'a, T: Element> {
     pub grad_outputs: Vec<&'a dyn Source<T>>,
     /// Where the outputs go.
     pub outputs: Vec<&'a dyn Sink<T>>,
-    /// Where the gradients with respect to the inputs go.
+    /// Where the gradients with respect to the inputs go, one for each of `Program::input_grads`.
     pub grad_inputs: Vec<&'a dyn Sink<T>>,
 }
 

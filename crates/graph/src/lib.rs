@@ -47,6 +47,7 @@ mod rate;
 mod schedule;
 mod select;
 mod sweep;
+mod wanted;
 mod zoo;
 
 pub use demand::{Demand, needed};

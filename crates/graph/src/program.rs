@@ -78,7 +78,7 @@ pub enum SourceRole {
 pub enum SinkRole {
     /// An output of the network.
     Output(usize),
-    /// The gradient with respect to an input.
+    /// The gradient with respect to an input, by its place in [`Program::input_grads`].
     GradInput(usize),
     /// A value kept whole between sweeps, by its place in [`Program::stores`].
     Store(usize),
@@ -272,6 +272,8 @@ pub struct Program {
     pub stores: Vec<Store>,
     /// The lengths of the network's parameters, in the order of [`crate::params`].
     pub params: Vec<usize>,
+    /// The inputs whose gradients are computed, in the order of the network.
+    pub input_grads: Vec<usize>,
     /// The parameters whose gradients are computed.
     pub param_grads: Vec<usize>,
     /// The class number that a cross-entropy leaves out.

@@ -26,9 +26,7 @@ impl Lowering<'_> {
                 self.rule(tape, gradient, &mut gradients);
             }
         }
-        if self.objective.grad_inputs {
-            self.grad_inputs(&mut gradients);
-        }
+        self.grad_inputs(&mut gradients);
         Ok(())
     }
 
@@ -287,7 +285,7 @@ impl Lowering<'_> {
     }
 
     fn weight_grad(&mut self, name: &str, conv: Conv, param: usize, operands: Vec<Edge>) {
-        if !self.objective.grad_params {
+        if !self.wanted.params[param] {
             return;
         }
         let name = format!("{name}.grad_weight");
@@ -298,7 +296,7 @@ impl Lowering<'_> {
     }
 
     fn bias_grad(&mut self, name: &str, bias: Option<usize>, gradient: NodeId) {
-        let Some(param) = bias.filter(|_| self.objective.grad_params) else { return };
+        let Some(param) = bias.filter(|param| self.wanted.params[*param]) else { return };
         let (channels, extents, _) = self.described(gradient);
         let operands = vec![identity(gradient, extents)];
         let name = format!("{name}.grad_bias");
@@ -317,7 +315,7 @@ impl Lowering<'_> {
     ) {
         let (channels, extents, _) = self.described(x);
         let operands = vec![identity(gradient, extents), identity(x, extents)];
-        let wants_params = self.objective.grad_params && norm.weight.is_some();
+        let wants_params = self.wants_any([norm.weight, norm.bias]);
         if wants_params || (train && self.wants_grad[x]) {
             let mean = vec![Param::Derived(norm.mean)];
             let what = format!("{name}.grad_moments");
@@ -329,7 +327,8 @@ impl Lowering<'_> {
                 train.then(|| [self.derive(channels), self.derive(channels), self.derive(channels)]);
             self.finalise(reduction, Finaliser::BatchNormBackward { norm, reduction, count, coefficients });
             if wants_params {
-                self.program.param_grads.extend(norm.weight.into_iter().chain(norm.bias));
+                let params = norm.weight.into_iter().chain(norm.bias);
+                self.program.param_grads.extend(params.filter(|param| self.wanted.params[*param]));
             }
             if let Some(places) = coefficients {
                 let params = places.map(Param::Derived).to_vec();
@@ -348,8 +347,11 @@ impl Lowering<'_> {
     }
 
     fn grad_inputs(&mut self, gradients: &mut Gradients) {
-        for place in 0..self.graph.inputs().len() {
-            let input = self.values[place];
+        let inputs = self.wanted.inputs.iter().enumerate();
+        self.program.input_grads =
+            inputs.filter(|(_, is_wanted)| **is_wanted).map(|(place, _)| place).collect();
+        for (place, input) in self.program.input_grads.clone().into_iter().enumerate() {
+            let input = self.values[input];
             let name = format!("{}.grad", self.program.nodes[input].name);
             let gradient = match gradients.remove(&input) {
                 Some(contributions) => self.total(&name, &contributions),

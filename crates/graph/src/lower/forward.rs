@@ -7,8 +7,8 @@ use super::tape::{Rule, Saved, Tape};
 use super::{Lowering, edge, identity};
 use crate::program::{Finaliser, NodeId, NodeKind, Norm, Param, SourceRole};
 use crate::{
-    AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Linear, MaxPool2d, Mode, Op, PaddingMode, PlanError,
-    Upsample, UpsampleMode, ValueId,
+    AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Linear, MaxPool2d, Op, PaddingMode, PlanError, Upsample,
+    UpsampleMode, ValueId,
 };
 
 impl Lowering<'_> {
@@ -18,7 +18,7 @@ impl Lowering<'_> {
             let (channels, extents) = self.shape(value);
             let name = self.graph.name(value).to_owned();
             let node = self.source(name, SourceRole::Input(place), channels, extents, 0);
-            self.wants_grad[node] = self.objective.grad_inputs;
+            self.wants_grad[node] = self.wanted.inputs[place];
             self.values.push(node);
         }
         let graph = self.graph;
@@ -85,7 +85,7 @@ impl Lowering<'_> {
             Op::Linear(linear) => self.linear(name, linear, x)?,
             Op::MaxPool2d(pool) => self.max_pool2d(name, pool, x, extents)?,
             Op::AvgPool2d(pool) => self.avg_pool2d(name, pool, x, extents)?,
-            Op::BatchNorm(norm) => self.batch_norm(name, norm, x),
+            Op::BatchNorm(norm) => self.batch_norm(name, norm, x, self.trains(value)),
             Op::Activation(activation) => self.activation(name, *activation, x, value),
             Op::Add => self.fold(name, Kernel::Add, operands),
             Op::Mul => self.fold(name, Kernel::Mul, operands),
@@ -94,7 +94,7 @@ impl Lowering<'_> {
             Op::GlobalAvgPool => self.global_avg_pool(name, x),
             Op::GlobalMaxPool => self.global_max_pool(name, x),
             Op::Dropout(dropout) => {
-                if self.objective.mode == Mode::Eval || dropout.p == 0.0 {
+                if !self.trains(value) || dropout.p == 0.0 {
                     return Ok(x);
                 }
                 let seed = self.objective.seed ^ (value.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -205,7 +205,7 @@ impl Lowering<'_> {
             vec![operand],
             params,
         );
-        self.wants_grad[node] |= self.objective.grad_params;
+        self.wants_grad[node] |= self.wants_any([Some(weight), bias]);
         self.record(name, node, Rule::Conv { conv, x, weight, bias, is_transposed: false });
         node
     }
@@ -239,7 +239,7 @@ impl Lowering<'_> {
         let params = self.conv_params(weight, bias);
         let node =
             self.push(name.to_owned(), NodeKind::Compute(kernel), channels, extents, vec![operand], params);
-        self.wants_grad[node] |= self.objective.grad_params;
+        self.wants_grad[node] |= self.wants_any([Some(weight), bias]);
         self.record(name, node, Rule::Conv { conv, x, weight, bias, is_transposed: true });
         Ok(node)
     }
@@ -307,9 +307,13 @@ impl Lowering<'_> {
         ))
     }
 
-    fn batch_norm(&mut self, name: &str, op: &BatchNorm, x: NodeId) -> NodeId {
+    /// Whether the node that makes a value trains.
+    fn trains(&self, value: ValueId) -> bool {
+        self.wanted.trains[value.0 - self.graph.inputs().len()]
+    }
+
+    fn batch_norm(&mut self, name: &str, op: &BatchNorm, x: NodeId, train: bool) -> NodeId {
         let (channels, extents) = (self.program.nodes[x].channels, self.program.nodes[x].extents);
-        let train = self.objective.mode == Mode::Train;
         let norm = Norm {
             eps: op.eps,
             weight: op.affine.then(|| self.param(name, "weight")),
@@ -339,7 +343,7 @@ impl Lowering<'_> {
         let operand = identity(x, extents);
         let node =
             self.push(name.to_owned(), NodeKind::Compute(kernel), channels, extents, vec![operand], params);
-        self.wants_grad[node] |= self.objective.grad_params && op.affine;
+        self.wants_grad[node] |= self.wants_any([norm.weight, norm.bias]);
         self.record(name, node, Rule::BatchNorm { x, norm, train });
         node
     }

@@ -14,6 +14,7 @@ use crate::program::{
     Store,
 };
 use crate::rate::rates;
+use crate::wanted::Wanted;
 use crate::{Graph, Objective, PlanError, Shapes, ValueId};
 use tape::Tape;
 
@@ -23,14 +24,14 @@ use tape::Tape;
 /// training the part before them is computed again for its own backward sweep.
 ///
 /// # Errors
-/// Where the objective does not fit the network (a target of the wrong shape).
+/// Where the objective does not fit the network (a target of the wrong shape, a name that it has not).
 pub fn lower(
     graph: &Graph,
     shapes: &Shapes,
     objective: &Objective,
     checkpoints: &[ValueId],
 ) -> Result<Program, PlanError> {
-    let mut lowering = Lowering::new(graph, shapes, objective, checkpoints);
+    let mut lowering = Lowering::new(graph, shapes, objective, checkpoints)?;
     lowering.forward()?;
     lowering.outputs();
     lowering.program.forward = lowering.program.nodes.len();
@@ -44,6 +45,7 @@ struct Lowering<'a> {
     graph: &'a Graph,
     shapes: &'a Shapes,
     objective: &'a Objective,
+    wanted: Wanted,
     program: Program,
     /// The node that holds each value of the graph.
     values: Vec<NodeId>,
@@ -66,7 +68,7 @@ impl<'a> Lowering<'a> {
         shapes: &'a Shapes,
         objective: &'a Objective,
         checkpoints: &'a [ValueId],
-    ) -> Self {
+    ) -> Result<Self, PlanError> {
         let specs = crate::params(graph);
         let program = Program {
             params: specs.iter().map(|spec| spec.shape.iter().product()).collect(),
@@ -87,7 +89,9 @@ impl<'a> Lowering<'a> {
             marks
         };
         let (is_output, is_checkpoint) = (marked(graph.outputs()), marked(checkpoints));
-        Self {
+        let wanted = Wanted::new(graph, &specs, objective)?;
+        Ok(Self {
+            wanted,
             graph,
             shapes,
             objective,
@@ -100,7 +104,12 @@ impl<'a> Lowering<'a> {
             is_output,
             is_checkpoint,
             derived_levels: Vec::new(),
-        }
+        })
+    }
+
+    /// Whether the gradient of one of these parameters is wanted.
+    fn wants_any(&self, params: impl IntoIterator<Item = Option<usize>>) -> bool {
+        params.into_iter().flatten().any(|param| self.wanted.params[param])
     }
 
     fn param(&self, node: &str, what: &str) -> usize {

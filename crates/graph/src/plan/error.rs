@@ -29,6 +29,18 @@ pub enum PlanError {
         /// The channels of the target.
         target: usize,
     },
+    /// A name among those whose gradients are wanted.
+    #[error("`{name}` is no input, parameter with a gradient, or node that has one")]
+    NoGradient {
+        /// The name.
+        name: String,
+    },
+    /// A name among the nodes that evaluate.
+    #[error("`{name}` is no node of the network")]
+    UnknownNode {
+        /// The name.
+        name: String,
+    },
     /// A layer that the backend does not carry out.
     #[error("`{name}`: {backend} does not carry out {work}")]
     Unsupported {
