@@ -1,7 +1,9 @@
 //! A sweep along one axis, made ready to be walked many times: edges in a row, their maps as plain numbers.
 
+use std::collections::BTreeMap;
+
 use tiled_geometry::{AxisMap, Interval, Padding, div_ceil, div_floor};
-use tiled_tensor::{OutOfMemory, filled, with_room};
+use tiled_tensor::{OutOfMemory, filled, make_room, with_room};
 
 use crate::program::Program;
 use crate::rate::{self, Rate};
@@ -15,6 +17,8 @@ pub(crate) struct Flow<'a> {
     links: Vec<Link<'a>>,
     /// The readers of each node: who, and through which of `links`.
     readers: Vec<[u32; 2]>,
+    /// The rates of the nodes, each once.
+    pub(crate) rates: Vec<Rate>,
     /// The most nodes that lie on one path.
     pub(crate) depth: usize,
 }
@@ -25,7 +29,8 @@ pub(crate) struct FlowNode {
     pub(crate) extent: i64,
     /// What it computes comes in whole cells of this.
     pub(crate) grain: i64,
-    pub(crate) rate: Rate,
+    /// The place of its rate.
+    pub(crate) rate: u32,
     pub(crate) is_terminal: bool,
     feeds_terminals: bool,
     links: [u32; 2],
@@ -79,7 +84,9 @@ impl<'a> Flow<'a> {
         let edges = sweep.nodes.iter().map(|node| node.operands.len()).sum();
         let most = sweep.nodes.iter().map(|node| node.operands.len()).max().unwrap_or(0);
         let readers = filled(edges, [0, 0])?;
-        let mut flow = Self { nodes: with_room(count)?, links: with_room(edges)?, readers, depth: 0 };
+        let (nodes, links) = (with_room(count)?, with_room(edges)?);
+        let mut flow = Self { nodes, links, readers, rates: Vec::new(), depth: 0 };
+        let mut rates = BTreeMap::new();
         let mut depths = with_room(count)?;
         let mut asked: Vec<(usize, usize)> = with_room(most)?;
         for node in &sweep.nodes {
@@ -100,13 +107,14 @@ impl<'a> Flow<'a> {
             let depth = 1 + node.operands.iter().map(|operand| depths[*operand]).max().unwrap_or(0);
             depths.push(depth);
             flow.depth = flow.depth.max(depth);
+            let rate = flow.place_of(program.rate(node.node, axis), &mut rates)?;
             flow.nodes.push(FlowNode {
                 extent: program_node.extents[axis],
                 grain: match node.action {
                     Action::Compute => program_node.kernel().map_or(1, tiled_kernel::Kernel::grain),
                     _ => 1,
                 },
-                rate: program.rate(node.node, axis),
+                rate,
                 is_terminal: node.is_terminal(),
                 feeds_terminals: node.consumers.iter().any(|(reader, _)| sweep.nodes[*reader].is_terminal()),
                 links: [first, index(flow.links.len())],
@@ -115,6 +123,26 @@ impl<'a> Flow<'a> {
         }
         flow.read();
         Ok(flow)
+    }
+
+    /// The place of a rate among those of the nodes.
+    fn place_of(&mut self, rate: Rate, places: &mut BTreeMap<Rate, u32>) -> Result<u32, OutOfMemory> {
+        // neighbours mostly have the same
+        if let Some(last) = self.nodes.last()
+            && self.rates[last.rate as usize] == rate
+        {
+            return Ok(last.rate);
+        }
+        if let Some(place) = places.get(&rate) {
+            return Ok(*place);
+        }
+        let place = index(self.rates.len());
+        if self.rates.len() == self.rates.capacity() {
+            make_room(&mut self.rates, self.nodes.len().clamp(4, 1 << 10))?;
+        }
+        self.rates.push(rate);
+        places.insert(rate, place);
+        Ok(place)
     }
 
     /// Finds the readers of each node, in their order.
@@ -140,6 +168,10 @@ impl<'a> Flow<'a> {
 
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    pub(crate) fn rate(&self, place: usize) -> Rate {
+        self.rates[self.nodes[place].rate as usize]
     }
 
     pub(crate) fn links(&self, place: usize) -> &[Link<'a>] {
@@ -279,6 +311,58 @@ impl<'a> Reach<'a> {
     }
 }
 
+/// The coordinates of one node for several parts of a grid at a time. Where there are none, they begin past their end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds<const N: usize> {
+    begin: [i64; N],
+    end: [i64; N],
+}
+
+impl<const N: usize> Bounds<N> {
+    pub(crate) const EMPTY: Self = Self { begin: [i64::MAX; N], end: [i64::MIN; N] };
+
+    pub(crate) const fn interval(&self, number: usize) -> Interval {
+        Interval::new(self.begin[number], self.end[number])
+    }
+
+    pub(crate) const fn set(&mut self, number: usize, interval: Interval) {
+        let is_empty = interval.is_empty();
+        self.begin[number] = if is_empty { i64::MAX } else { interval.begin() };
+        self.end[number] = if is_empty { i64::MIN } else { interval.end() };
+    }
+
+    /// The hull of these and of what `wanted` needs through a reach: [`Reach::needed`] for each part.
+    #[inline]
+    pub(crate) fn take_in(&mut self, reach: &Reach<'_>, wanted: &Self) {
+        match *reach {
+            Reach::Free => self.hull(wanted, |begin, end| [begin, end]),
+            Reach::Same { extent } => self.hull(wanted, |begin, end| [begin.max(0), end.min(extent)]),
+            Reach::Window { stride, before, after, extent } => self.hull(wanted, |begin, end| {
+                [(begin * stride - before).max(0), ((end - 1) * stride + after).min(extent)]
+            }),
+            Reach::Touched { stride: 1, before, after, extent } => {
+                self.hull(wanted, |begin, end| [(begin - before).max(0), (end + after).min(extent)])
+            }
+            _ => self.hull(wanted, |begin, end| {
+                let needed = reach.needed(Interval::new(begin, end));
+                [needed.begin(), needed.end()]
+            }),
+        }
+    }
+
+    #[inline]
+    fn hull(&mut self, wanted: &Self, needed: impl Fn(i64, i64) -> [i64; 2]) {
+        for number in 0..N {
+            if wanted.begin[number] < wanted.end[number] {
+                let [begin, end] = needed(wanted.begin[number], wanted.end[number]);
+                let is_empty = end <= begin;
+                self.begin[number] = self.begin[number].min(if is_empty { i64::MAX } else { begin });
+                self.end[number] = self.end[number].max(if is_empty { i64::MIN } else { end });
+            }
+        }
+    }
+}
+
 /// One map of a reach, as far as it repeats.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stage {
@@ -319,7 +403,10 @@ impl Stage {
 
     /// `a·s − before >= 0` and `(b − 1)·s + after <= extent`.
     fn window(stride: i64, before: i64, after: i64, extent: i64) -> Self {
-        let free = [div_ceil(before, stride), div_floor(extent - after, stride) + 1];
+        let free = match stride {
+            1 => [before, extent - after + 1],
+            _ => [div_ceil(before, stride), div_floor(extent - after, stride) + 1],
+        };
         Self { scale: Some([stride, 1]), free }
     }
 

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tiled_geometry::{Grid, div_ceil};
-use tiled_tensor::Element;
+use tiled_tensor::{Element, OutOfMemory, with_room};
 
 use super::build::{Prepared, TRANSFER_BYTES};
 use super::cost;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::slots::Spans;
 use super::{Budget, Memory, Plan, PlanError, PlanOptions, SweepPlan};
-use crate::parts::Parts;
+use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
 use crate::schedule::repeat::{Stop, Walk, Walker};
 use crate::schedule::{scaled_band, tallest};
@@ -30,6 +30,14 @@ pub(super) enum Unmeasured {
     TooLarge(PlanError),
     /// Nobody waits for the plan any more.
     Cancelled,
+    /// Memory was refused.
+    Refused(OutOfMemory),
+}
+
+impl From<OutOfMemory> for Unmeasured {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Refused(error)
+    }
 }
 
 /// The numbers of a candidate whose tiles are shared out like this.
@@ -210,27 +218,28 @@ impl<'m, 'p> Measure<'m, 'p> {
                 figures.slot_elements.to_vec(),
             ));
         })?;
-        let built = sweeps.into_iter().enumerate().map(|(sweep, (calls, steps, slots, slot_elements))| {
+        let mut built = with_room(sweeps.len())?;
+        for (sweep, (calls, steps, slots, slot_elements)) in sweeps.into_iter().enumerate() {
             let parts = |axis| {
-                let anchor = anchor(prepared, axis);
-                Parts::new(&prepared.flows[sweep][axis], grid, axis, anchor, usize::MAX)
-                    .expect("invariant: there is no bound")
+                let mut cuts = Cuts::new(grid, axis, anchor(prepared, axis));
+                let parts = Parts::new(&prepared.flows[sweep][axis], &mut cuts, usize::MAX)?;
+                Ok::<_, OutOfMemory>(parts.expect("invariant: there is no bound"))
             };
-            SweepPlan {
+            built.push(SweepPlan {
                 sweep: prepared.sweeps[sweep].clone(),
                 grid: grid.clone(),
                 band,
-                rows: parts(0),
-                cols: parts(1),
+                rows: parts(0)?,
+                cols: parts(1)?,
                 rings: rows[sweep].rings.clone(),
                 slots,
                 slot_elements,
                 calls,
                 steps,
-            }
-        });
+            });
+        }
         Ok(Plan {
-            sweeps: built.collect(),
+            sweeps: built,
             program: kept.program.clone(),
             lanes: numbers.share.lanes,
             in_flight: numbers.share.in_flight,
@@ -322,18 +331,19 @@ impl<'m, 'p> Measure<'m, 'p> {
         if let Some(known) = self.axes.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
-        let of = |parts: &Parts| {
-            let (sums, widest) = parts.extents();
-            Axis { sums, widest }
+        let mut axes = with_room(self.prepared.flows.len())?;
+        let mut take = |parts: &Parts| {
+            let (sums, widest) = parts.extents()?;
+            axes.push(Axis { sums, widest });
+            Ok::<_, OutOfMemory>(())
         };
         let found = if axis == 0 {
-            self.heights(grid).map(|heights| heights.iter().map(of).collect::<Vec<_>>())
+            self.heights(grid).and_then(|heights| Ok(heights.iter().try_for_each(take)?))
         } else {
-            let mut widths = Vec::with_capacity(self.prepared.flows.len());
-            self.parts(grid, axis, |parts| widths.push(of(&parts))).map(|()| widths)
+            self.parts(grid, axis, |parts| take(&parts))
         };
         let found = match found {
-            Ok(axes) => Some(Rc::new(axes)),
+            Ok(()) => Some(Rc::new(axes)),
             Err(Unmeasured::TooLong) => None,
             Err(error) => return Err(error),
         };
@@ -345,16 +355,24 @@ impl<'m, 'p> Measure<'m, 'p> {
         if let Some(known) = self.heights.get(&grid.counts()[0]) {
             return Ok(known.clone());
         }
-        let mut parts = Vec::with_capacity(self.prepared.flows.len());
-        self.parts(grid, 0, |of_sweep| parts.push(of_sweep))?;
+        let mut parts = with_room(self.prepared.flows.len())?;
+        self.parts(grid, 0, |of_sweep| {
+            parts.push(of_sweep);
+            Ok(())
+        })?;
         let parts = Rc::new(parts);
         self.heights.insert(grid.counts()[0], parts.clone());
         Ok(parts)
     }
 
     /// The parts of one axis, sweep by sweep.
-    fn parts(&mut self, grid: &Grid<2>, axis: usize, mut taker: impl FnMut(Parts)) -> Result<(), Unmeasured> {
-        let anchor = anchor(self.prepared, axis);
+    fn parts(
+        &mut self,
+        grid: &Grid<2>,
+        axis: usize,
+        mut taker: impl FnMut(Parts) -> Result<(), OutOfMemory>,
+    ) -> Result<(), Unmeasured> {
+        let mut cuts = Cuts::new(grid, axis, anchor(self.prepared, axis));
         // half of what is left, as with calls
         let mut left = if self.intervals_left == usize::MAX { usize::MAX } else { self.intervals_left / 2 };
         self.intervals_left -= if left == usize::MAX { 0 } else { left };
@@ -363,10 +381,10 @@ impl<'m, 'p> Measure<'m, 'p> {
                 return Err(Unmeasured::Cancelled);
             }
             let nodes = flow[axis].len().max(1);
-            let parts = Parts::new(&flow[axis], grid, axis, anchor, left / nodes);
+            let parts = Parts::new(&flow[axis], &mut cuts, left / nodes)?;
             let parts = parts.ok_or(Unmeasured::TooLong)?;
             left = left.saturating_sub(parts.demands() * nodes);
-            taker(parts);
+            taker(parts)?;
         }
         self.intervals_left = self.intervals_left.saturating_add(left);
         Ok(())
@@ -397,6 +415,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             match walked {
                 Ok(rows) => all.push(rows),
                 Err(Stop::Cancelled) => return Err(Unmeasured::Cancelled),
+                Err(Stop::Refused(error)) => return Err(error.into()),
                 Err(Stop::TooLong) => {
                     self.rows.insert(key, None);
                     return Err(Unmeasured::TooLong);
@@ -426,7 +445,7 @@ fn walk(
         steps: 0,
         bands: vec![0; flow.len()],
     };
-    for (demand, count) in parts.classes() {
+    for (demand, count) in parts.classes()? {
         let walker = Walker { most: *calls_left, skips: true, is_cancelled };
         let walk = Walk::of(flow, demand, band, walker)?;
         *calls_left = calls_left.saturating_sub(walk.walked);

@@ -216,6 +216,7 @@ impl From<Unmeasured> for PlanError {
             Unmeasured::Cancelled => Self::Cancelled,
             Unmeasured::TooLarge(error) => error,
             Unmeasured::TooLong => Self::TooLarge,
+            Unmeasured::Refused(error) => error.into(),
         }
     }
 }
@@ -372,7 +373,7 @@ impl<T: Element> Explorer<'_, '_, T> {
         let shares = shares_to_try(grid.len(), self.options, cores);
         let numbers = match self.measure.numbers::<T>(&grid, band, &shares, self.budget) {
             Ok(numbers) => numbers,
-            Err(Unmeasured::Cancelled) => return Err(PlanError::Cancelled),
+            Err(error @ (Unmeasured::Cancelled | Unmeasured::Refused(_))) => return Err(error.into()),
             Err(Unmeasured::TooLong) => {
                 self.known.insert(at, None);
                 return Ok(());

@@ -15,6 +15,7 @@
 use std::borrow::Cow;
 
 use tiled_geometry::Interval;
+use tiled_tensor::OutOfMemory;
 
 use super::{Call, Schedule};
 use crate::demand::Demand;
@@ -42,6 +43,14 @@ pub(crate) enum Stop {
     TooLong,
     /// Nobody waits for it any more.
     Cancelled,
+    /// Memory was refused.
+    Refused(OutOfMemory),
+}
+
+impl From<OutOfMemory> for Stop {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Refused(error)
+    }
 }
 
 /// How a schedule is walked.
@@ -232,14 +241,16 @@ const fn times(room: i64, shift: i64) -> Option<i64> {
 
 /// The rows of the driver in which every node moves by whole rows and cells, where all keep a ratio to it.
 fn stride(schedule: &Schedule<'_>, driver: usize) -> Option<i64> {
-    let measure = schedule.flow.nodes[driver].rate;
+    let measure = schedule.flow.rate(driver);
     let most = schedule.rows[driver].len();
     let mut stride = 1_i64;
+    let mut last = None;
     for (node, rows) in schedule.flow.nodes.iter().zip(&schedule.rows) {
-        if rows.len() <= 1 {
-            continue; // one pixel, which everybody reads
+        if rows.len() <= 1 || last == Some((node.rate, node.grain)) {
+            continue; // one pixel, which everybody reads, or as the one before
         }
-        let [per, of] = node.rate.to(measure)?;
+        last = Some((node.rate, node.grain));
+        let [per, of] = schedule.flow.rates[node.rate as usize].to(measure)?;
         let of = of.checked_mul(node.grain / crate::rate::gcd(per, node.grain))?;
         stride = stride.checked_mul(of / crate::rate::gcd(stride, of))?;
         if stride > most {
@@ -250,4 +261,4 @@ fn stride(schedule: &Schedule<'_>, driver: usize) -> Option<i64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
