@@ -13,7 +13,7 @@ use tiled_tensor::{Element, OutOfMemory, with_room};
 use super::build::{Prepared, TRANSFER_BYTES};
 use super::cost;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
-use super::slots::Spans;
+use super::slots::{Spans, Stored};
 use super::{Budget, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
@@ -83,9 +83,6 @@ pub(super) struct SweepFigures<'f> {
     pub(super) slots: &'f [Option<u32>],
     pub(super) slot_elements: &'f [usize],
 }
-
-/// The slot of each window of a sweep, and the elements of each slot.
-type Stored = (Vec<Option<u32>>, Vec<usize>);
 
 /// Measures the candidates of one program.
 pub(super) struct Measure<'m, 'p> {
@@ -287,7 +284,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 let elements = self.prepared.window_elements(sweep, place, *ring, *widest);
                 sizes.push(elements.map_err(Unmeasured::TooLarge)?);
             }
-            all.push(rows.spans.assign(&sizes));
+            all.push(rows.spans.assign(&sizes)?);
         }
         Ok(all)
     }
@@ -457,7 +454,7 @@ fn walk(
         for ((bands, interval), own) in rows.bands.iter_mut().zip(demand.intervals()).zip(&own) {
             *bands += div_ceil(interval.len(), *own) * count;
         }
-        rows.spans.add(walk.spans);
+        rows.spans.add(walk.spans)?;
     }
     Ok(rows)
 }
