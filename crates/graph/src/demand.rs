@@ -1,7 +1,7 @@
 //! Which region of every node a tile needs.
 
 use tiled_geometry::{Grid, Interval};
-use tiled_tensor::{OutOfMemory, collected, filled};
+use tiled_tensor::{OutOfMemory, filled, with_room};
 
 use crate::flow::{Bounds, Flow};
 use crate::program::{Edge, Program};
@@ -67,7 +67,8 @@ impl Demand {
         }
         let mut demands = [const { Self { intervals: Vec::new() } }; N];
         for (number, demand) in demands.iter_mut().enumerate() {
-            demand.intervals = collected(bounds.iter().map(|bounds| bounds.interval(number)))?;
+            demand.intervals = with_room(bounds.len())?;
+            demand.intervals.extend(bounds.iter().map(|bounds| bounds.interval(number)));
         }
         Ok(demands)
     }

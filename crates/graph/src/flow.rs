@@ -255,6 +255,30 @@ impl<'a> Reach<'a> {
         }
     }
 
+    /// Whether `wanted`, which is not empty, meets no border of the operand before, and none behind.
+    #[inline]
+    pub(crate) fn free(&self, wanted: Interval) -> [bool; 2] {
+        let (begin, end) = (wanted.begin(), wanted.end());
+        match *self {
+            Self::Free => [true; 2],
+            Self::Same { extent } => [begin >= 0, end <= extent],
+            Self::Window { stride, before, after, extent } => {
+                [begin * stride >= before, (end - 1) * stride + after <= extent]
+            }
+            Self::Touched { stride, before, after, extent } => {
+                [begin >= before.max(0), end <= extent * stride - after]
+            }
+            Self::Maps(_) => {
+                let mut free = [true; 2];
+                self.walk(wanted, |stage, wanted| {
+                    free[0] &= wanted.is_empty() || stage.free[0] <= wanted.begin();
+                    free[1] &= wanted.is_empty() || wanted.end() <= stage.free[1];
+                });
+                free
+            }
+        }
+    }
+
     /// Calls `visit` with each map, the coordinates wanted of it and the extent of what it reads.
     pub(crate) fn walk(&self, wanted: Interval, mut visit: impl FnMut(Stage, Interval)) -> Interval {
         let stages = match *self {
@@ -284,31 +308,32 @@ impl<'a> Reach<'a> {
 
     /// By how far the operand's coordinates move where the wanted ones move by `shift` away from every border: `None`
     /// where that is no whole number or the map does not repeat, `Some(None)` where the operand stays.
+    #[inline]
     pub(crate) fn shifted(&self, shift: i64) -> Option<Option<i64>> {
-        let mut shift = Some(shift);
-        let mut repeats = true;
-        let mut stage = |stage: Stage| match (stage.scale, shift) {
+        match *self {
+            Self::Free | Self::Same { .. } | Self::Touched { stride: 1, .. } => Some(Some(shift)),
+            Self::Window { stride, .. } => shift.checked_mul(stride).map(Some),
+            Self::Touched { stride, .. } => (shift % stride == 0).then_some(Some(shift / stride)),
+            Self::Maps(maps) => shifted(maps, shift),
+        }
+    }
+}
+
+fn shifted(maps: &[(AxisMap, i64)], shift: i64) -> Option<Option<i64>> {
+    let mut shift = Some(shift);
+    for (map, extent) in maps {
+        shift = match (Stage::of(*map, *extent).scale, shift) {
             (Some([per, of]), Some(wanted)) => {
                 let moved = i128::from(wanted) * i128::from(per);
-                repeats &= moved % i128::from(of) == 0;
-                shift = i64::try_from(moved / i128::from(of)).ok();
-                repeats &= shift.is_some();
+                if moved % i128::from(of) != 0 {
+                    return None;
+                }
+                Some(i64::try_from(moved / i128::from(of)).ok()?)
             }
-            _ => shift = None,
+            _ => None,
         };
-        match *self {
-            Self::Free => {}
-            Self::Maps(maps) => maps.iter().for_each(|(map, extent)| stage(Stage::of(*map, *extent))),
-            Self::Same { extent } => stage(Stage { scale: Some([1, 1]), free: [0, extent] }),
-            Self::Window { stride, before, after, extent } => {
-                stage(Stage::window(stride, before, after, extent))
-            }
-            Self::Touched { stride, before, after, extent } => {
-                stage(Stage::touched(stride, before, after, extent))
-            }
-        }
-        repeats.then_some(shift)
     }
+    Some(shift)
 }
 
 /// The coordinates of one node for several parts of a grid at a time. Where there are none, they begin past their end.

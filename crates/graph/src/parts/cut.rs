@@ -172,10 +172,8 @@ impl<'f, 'a, 'g> Cutter<'f, 'a, 'g> {
             }
             free[1] &= node.grain == 1 || wanted.end() + node.grain <= node.extent;
             for link in self.flow.links(place) {
-                link.reach.walk(wanted, |stage, wanted| {
-                    free[0] &= wanted.is_empty() || stage.free[0] <= wanted.begin();
-                    free[1] &= wanted.is_empty() || wanted.end() <= stage.free[1];
-                });
+                let [before, behind] = link.reach.free(wanted);
+                free = [free[0] && before, free[1] && behind];
             }
         }
         free

@@ -8,7 +8,7 @@ use tiled_tensor::{Element, Layout};
 use super::{Memory, PlanError};
 use crate::flow::Flow;
 use crate::program::{NodeId, NodeKind, Program, ProgramNode, Store};
-use crate::sweep::{Action, Sweep};
+use crate::sweep::{Action, Sweep, SweepNode};
 
 /// The bytes that a source or sink may hold for each lane while it converts elements.
 pub(super) const TRANSFER_BYTES: u64 = 256 << 10;
@@ -55,6 +55,18 @@ pub(super) struct Prepared<'p> {
     pub(super) flows: Vec<[Flow<'p>; 2]>,
     /// The nodes of all sweeps together.
     pub(super) nodes: usize,
+    /// The most sources and sinks of a sweep.
+    pub(super) transfers: usize,
+    /// What the windows of each sweep depend on beside rows and columns.
+    pub(super) windows: Vec<Vec<Window>>,
+}
+
+/// What the size of a node's window depends on beside rows and columns; no channels where it has none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    batch: usize,
+    channels: usize,
+    block: usize,
 }
 
 impl Lowered {
@@ -119,31 +131,16 @@ impl<'p> Prepared<'p> {
         let flows =
             sweeps.iter().map(|sweep| [0, 1].map(|axis| Flow::new(&kept.program, sweep, axis))).collect();
         let nodes = sweeps.iter().map(|sweep| sweep.nodes.len()).sum();
-        Some(Self { lowered, kept, sweeps, flows, nodes })
+        let moves = |node: &&SweepNode| matches!(node.action, Action::Load(_) | Action::Write(_));
+        let transfers = sweeps.iter().map(|sweep| sweep.nodes.iter().filter(moves).count());
+        let transfers = transfers.max().unwrap_or(0);
+        let window = |node: &SweepNode| Window::of(lowered, node);
+        let windows = sweeps.iter().map(|sweep| sweep.nodes.iter().map(window).collect()).collect();
+        Some(Self { lowered, kept, sweeps, flows, nodes, transfers, windows })
     }
 
     pub(super) fn program(&self) -> &'p Program {
         &self.kept.program
-    }
-
-    /// The elements of a node's window.
-    pub(super) fn window_elements(
-        &self,
-        sweep: usize,
-        place: usize,
-        ring: i64,
-        widest: i64,
-    ) -> Result<usize, PlanError> {
-        let node = &self.sweeps[sweep].nodes[place];
-        if ring == 0 || !matches!(node.action, Action::Load(_) | Action::Compute) {
-            return Ok(0);
-        }
-        let of = &self.program().nodes[node.node];
-        let ring = usize::try_from(ring).unwrap_or(usize::MAX);
-        let block = self.lowered.blocks[node.node];
-        let layout = Layout::new(of.batch, of.channels, block, Region::whole([1, widest]), ring)?;
-        // a cache line of slack keeps neighbouring windows of lanes apart
-        Ok(layout.len().next_multiple_of(16))
     }
 
     /// The arithmetic of so many rows and columns of a node of a sweep.
@@ -154,6 +151,25 @@ impl<'p> Prepared<'p> {
         } else {
             0.0
         }
+    }
+}
+
+impl Window {
+    fn of(lowered: &Lowered, node: &SweepNode) -> Self {
+        let (Action::Load(_) | Action::Compute) = node.action else {
+            return Self { batch: 0, channels: 0, block: 1 };
+        };
+        let of = &lowered.program.nodes[node.node];
+        Self { batch: of.batch, channels: of.channels, block: lowered.blocks[node.node] }
+    }
+
+    /// Its elements, where it stores so many rows, each at most so wide.
+    pub(super) fn elements(self, ring: i64, widest: i64) -> Result<usize, PlanError> {
+        let Self { batch, channels, block } = self;
+        let ring = usize::try_from(ring).unwrap_or(usize::MAX);
+        let layout = Layout::new(batch, channels, block, Region::whole([1, widest]), ring)?;
+        // a cache line of slack keeps neighbouring windows of lanes apart
+        Ok(layout.len().next_multiple_of(16))
     }
 }
 

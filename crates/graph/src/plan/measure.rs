@@ -19,7 +19,6 @@ use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
 use crate::schedule::repeat::{Stop, Walk, Walker};
 use crate::schedule::{scaled_band, tallest};
-use crate::sweep::Action;
 
 /// Why a candidate has no numbers.
 #[derive(Debug)]
@@ -87,8 +86,14 @@ pub(super) struct SweepFigures<'f> {
 /// Measures the candidates of one program.
 pub(super) struct Measure<'m, 'p> {
     pub(super) prepared: &'m Prepared<'p>,
-    options: &'m PlanOptions,
+    pub(super) options: &'m PlanOptions,
     is_cancelled: &'m dyn Fn() -> bool,
+    walked: Walked,
+}
+
+/// What was walked of a program, and how much more may be.
+#[derive(Debug)]
+pub(super) struct Walked {
     /// The calls that may still be walked.
     calls_left: u64,
     /// The intervals that may still be found.
@@ -98,18 +103,10 @@ pub(super) struct Measure<'m, 'p> {
     axes: BTreeMap<(usize, usize), Option<Rc<Vec<Axis>>>>,
 }
 
-impl<'m, 'p> Measure<'m, 'p> {
-    pub(super) fn new(
-        prepared: &'m Prepared<'p>,
-        options: &'m PlanOptions,
-        is_cancelled: &'m dyn Fn() -> bool,
-        calls: u64,
-        intervals: usize,
-    ) -> Self {
+impl Walked {
+    /// Nothing yet, where so many calls may be walked and so many intervals found.
+    pub(super) const fn nothing(calls: u64, intervals: usize) -> Self {
         Self {
-            prepared,
-            options,
-            is_cancelled,
             calls_left: calls,
             intervals_left: intervals,
             heights: BTreeMap::new(),
@@ -117,11 +114,27 @@ impl<'m, 'p> Measure<'m, 'p> {
             axes: BTreeMap::new(),
         }
     }
+}
+
+impl<'m, 'p> Measure<'m, 'p> {
+    pub(super) const fn new(
+        prepared: &'m Prepared<'p>,
+        options: &'m PlanOptions,
+        is_cancelled: &'m dyn Fn() -> bool,
+        walked: Walked,
+    ) -> Self {
+        Self { prepared, options, is_cancelled, walked }
+    }
+
+    /// What was walked, for another time.
+    pub(super) fn into_walked(self) -> Walked {
+        self.walked
+    }
 
     /// Lets more calls be walked; what took too many may be tried again.
     pub(super) fn walk_more(&mut self, calls: u64) {
-        self.calls_left = self.calls_left.saturating_add(calls);
-        self.rows.retain(|_, rows| rows.is_some());
+        self.walked.calls_left = self.walked.calls_left.saturating_add(calls);
+        self.walked.rows.retain(|_, rows| rows.is_some());
     }
 
     /// The numbers of a tiling for each way to share it out. The time is that of tilings within the budget alone.
@@ -258,13 +271,10 @@ impl<'m, 'p> Measure<'m, 'p> {
         let times = |bytes: u64, count: usize| bytes.checked_mul(count as u64).ok_or(PlanError::TooLarge);
         let Share { lanes, in_flight, threads } = share;
         let kept = self.prepared.kept;
-        let moves =
-            |node: &&crate::sweep::SweepNode| matches!(node.action, Action::Load(_) | Action::Write(_));
-        let transfers = self.prepared.sweeps.iter().map(|sweep| sweep.nodes.iter().filter(moves).count());
         let mut memory = kept.memory;
         memory.windows_bytes = times(windows, in_flight)?;
         memory.reductions_bytes += times(kept.partial_bytes, lanes)?;
-        memory.transfer_bytes = times(TRANSFER_BYTES * transfers.max().unwrap_or(0) as u64, in_flight)?;
+        memory.transfer_bytes = times(TRANSFER_BYTES * self.prepared.transfers as u64, in_flight)?;
         memory.scratch_bytes = times(kept.scratch_bytes, threads)?;
         Ok(memory)
     }
@@ -281,7 +291,10 @@ impl<'m, 'p> Measure<'m, 'p> {
             }
             sizes.clear();
             for (place, (ring, widest)) in rows.rings.iter().zip(&width.widest).enumerate() {
-                let elements = self.prepared.window_elements(sweep, place, *ring, *widest);
+                let elements = match *ring {
+                    0 => Ok(0),
+                    ring => self.prepared.windows[sweep][place].elements(ring, *widest),
+                };
                 sizes.push(elements.map_err(Unmeasured::TooLarge)?);
             }
             all.push(rows.spans.assign(&sizes)?);
@@ -325,7 +338,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     /// What the parts of one axis need in each sweep.
     fn axis(&mut self, grid: &Grid<2>, axis: usize) -> Result<Rc<Vec<Axis>>, Unmeasured> {
         let key = (axis, grid.counts()[axis]);
-        if let Some(known) = self.axes.get(&key) {
+        if let Some(known) = self.walked.axes.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
         let mut axes = with_room(self.prepared.flows.len())?;
@@ -344,12 +357,12 @@ impl<'m, 'p> Measure<'m, 'p> {
             Err(Unmeasured::TooLong) => None,
             Err(error) => return Err(error),
         };
-        self.axes.insert(key, found.clone());
+        self.walked.axes.insert(key, found.clone());
         found.ok_or(Unmeasured::TooLong)
     }
 
     fn heights(&mut self, grid: &Grid<2>) -> Result<Rc<Vec<Parts>>, Unmeasured> {
-        if let Some(known) = self.heights.get(&grid.counts()[0]) {
+        if let Some(known) = self.walked.heights.get(&grid.counts()[0]) {
             return Ok(known.clone());
         }
         let mut parts = with_room(self.prepared.flows.len())?;
@@ -358,7 +371,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             Ok(())
         })?;
         let parts = Rc::new(parts);
-        self.heights.insert(grid.counts()[0], parts.clone());
+        self.walked.heights.insert(grid.counts()[0], parts.clone());
         Ok(parts)
     }
 
@@ -371,8 +384,8 @@ impl<'m, 'p> Measure<'m, 'p> {
     ) -> Result<(), Unmeasured> {
         let mut cuts = Cuts::new(grid, axis, anchor(self.prepared, axis));
         // half of what is left, as with calls
-        let mut left = if self.intervals_left == usize::MAX { usize::MAX } else { self.intervals_left / 2 };
-        self.intervals_left -= if left == usize::MAX { 0 } else { left };
+        let mut left = if self.walked.intervals_left == usize::MAX { usize::MAX } else { self.walked.intervals_left / 2 };
+        self.walked.intervals_left -= if left == usize::MAX { 0 } else { left };
         for flow in &self.prepared.flows {
             if (self.is_cancelled)() {
                 return Err(Unmeasured::Cancelled);
@@ -383,45 +396,45 @@ impl<'m, 'p> Measure<'m, 'p> {
             left = left.saturating_sub(parts.demands() * nodes);
             taker(parts)?;
         }
-        self.intervals_left = self.intervals_left.saturating_add(left);
+        self.walked.intervals_left = self.walked.intervals_left.saturating_add(left);
         Ok(())
     }
 
     /// Walks the rows of the tiles of all sweeps.
     fn rows(&mut self, grid: &Grid<2>, band: i64) -> Result<Rc<Vec<Rows>>, Unmeasured> {
         let key = (grid.counts()[0], band);
-        if let Some(known) = self.rows.get(&key) {
+        if let Some(known) = self.walked.rows.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
         // lower bands take more calls than one that took too many
-        let mut lower = self.rows.range((key.0, band)..=(key.0, i64::MAX));
+        let mut lower = self.walked.rows.range((key.0, band)..=(key.0, i64::MAX));
         if lower.any(|(_, rows)| rows.is_none()) {
-            self.rows.insert(key, None);
+            self.walked.rows.insert(key, None);
             return Err(Unmeasured::TooLong);
         }
         let heights = self.heights(grid)?;
         let mut all = Vec::with_capacity(heights.len());
         // half of what is left, so that one walk that is given up leaves enough for others
-        let mut calls = if self.calls_left == u64::MAX { u64::MAX } else { self.calls_left / 2 };
+        let mut calls = if self.walked.calls_left == u64::MAX { u64::MAX } else { self.walked.calls_left / 2 };
         let given = calls;
         for (flow, parts) in self.prepared.flows.iter().zip(heights.iter()) {
             let walked = walk(&flow[0], parts, band, &mut calls, self.is_cancelled);
             if walked.is_err() {
-                self.calls_left -= given;
+                self.walked.calls_left -= given;
             }
             match walked {
                 Ok(rows) => all.push(rows),
                 Err(Stop::Cancelled) => return Err(Unmeasured::Cancelled),
                 Err(Stop::Refused(error)) => return Err(error.into()),
                 Err(Stop::TooLong) => {
-                    self.rows.insert(key, None);
+                    self.walked.rows.insert(key, None);
                     return Err(Unmeasured::TooLong);
                 }
             }
         }
-        self.calls_left -= given - calls;
+        self.walked.calls_left -= given - calls;
         let all = Rc::new(all);
-        self.rows.insert(key, Some(all.clone()));
+        self.walked.rows.insert(key, Some(all.clone()));
         Ok(all)
     }
 }
