@@ -252,10 +252,8 @@ impl<'a> Schedule<'a> {
 impl Pace {
     /// The ratio that two terminals keep over the whole image; where they have none, that of the rows they own here.
     fn of(flow: &Flow<'_>, rows: &[Interval], place: usize, driver: usize) -> Self {
-        let [per, of] = flow
-            .rate(place)
-            .to(flow.rate(driver))
-            .unwrap_or([rows[place].len(), rows[driver].len().max(1)]);
+        let [per, of] =
+            flow.rate(place).to(flow.rate(driver)).unwrap_or([rows[place].len(), rows[driver].len().max(1)]);
         Self { per, of }
     }
 

@@ -167,7 +167,8 @@ impl<'f, 'a, 'g> Cutter<'f, 'a, 'g> {
             }
             if node.is_terminal {
                 let end = self.cuts.bounds(part).end();
-                let end = self.ratio(place).map(|[per, of]| i128::from(end) * i128::from(per) / i128::from(of));
+                let end =
+                    self.ratio(place).map(|[per, of]| i128::from(end) * i128::from(per) / i128::from(of));
                 free[1] &= end.is_some_and(|end| end <= i128::from(node.extent));
             }
             free[1] &= node.grain == 1 || wanted.end() + node.grain <= node.extent;
@@ -190,10 +191,7 @@ pub(super) struct Made<'c, 'f, 'a, 'g> {
 }
 
 impl<'c, 'f, 'a, 'g> Made<'c, 'f, 'a, 'g> {
-    pub(super) fn new(
-        cutter: &'c Cutter<'f, 'a, 'g>,
-        turn: Option<&'c Turn>,
-    ) -> Result<Self, OutOfMemory> {
+    pub(super) fn new(cutter: &'c Cutter<'f, 'a, 'g>, turn: Option<&'c Turn>) -> Result<Self, OutOfMemory> {
         let moves = turn.map_or(Ok(Vec::new()), |turn| moves(cutter.flow, &turn.moved))?;
         Ok(Self { cutter, turn, demands: BTreeMap::new(), moves })
     }

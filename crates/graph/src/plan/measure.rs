@@ -384,7 +384,11 @@ impl<'m, 'p> Measure<'m, 'p> {
     ) -> Result<(), Unmeasured> {
         let mut cuts = Cuts::new(grid, axis, anchor(self.prepared, axis));
         // half of what is left, as with calls
-        let mut left = if self.walked.intervals_left == usize::MAX { usize::MAX } else { self.walked.intervals_left / 2 };
+        let mut left = if self.walked.intervals_left == usize::MAX {
+            usize::MAX
+        } else {
+            self.walked.intervals_left / 2
+        };
         self.walked.intervals_left -= if left == usize::MAX { 0 } else { left };
         for flow in &self.prepared.flows {
             if (self.is_cancelled)() {
@@ -415,7 +419,8 @@ impl<'m, 'p> Measure<'m, 'p> {
         let heights = self.heights(grid)?;
         let mut all = Vec::with_capacity(heights.len());
         // half of what is left, so that one walk that is given up leaves enough for others
-        let mut calls = if self.walked.calls_left == u64::MAX { u64::MAX } else { self.walked.calls_left / 2 };
+        let mut calls =
+            if self.walked.calls_left == u64::MAX { u64::MAX } else { self.walked.calls_left / 2 };
         let given = calls;
         for (flow, parts) in self.prepared.flows.iter().zip(heights.iter()) {
             let walked = walk(&flow[0], parts, band, &mut calls, self.is_cancelled);

@@ -109,7 +109,8 @@ impl Kind {
         begins.sort_unstable();
         begins.dedup();
         // the last rank that begins at or before a call
-        let rank = |call: u64| u32::try_from(begins.partition_point(|begin| *begin <= call)).unwrap_or(u32::MAX) - 1;
+        let rank =
+            |call: u64| u32::try_from(begins.partition_point(|begin| *begin <= call)).unwrap_or(u32::MAX) - 1;
         let ranks = collected(spans.iter().map(|span| span.map(|span| span.map(rank))))?;
         Ok(Self { spans, ranks, count: begins.len() })
     }
@@ -177,47 +178,47 @@ impl Taken {
 
     /// The slots that are taken at some time between two ranks.
     fn slots(&self, [first, last]: [u32; 2]) -> u64 {
+        let tree = &self.tree[..];
         let (mut from, mut to) = (self.leaves + first as usize, self.leaves + last as usize);
-        let mut taken = self.tree[from][1] | self.tree[to][1];
+        let mut taken = tree[from][1] | tree[to][1];
         // what lies between the two paths to the root, and what covers them
         while from >> 1 != to >> 1 {
-            if from & 1 == 0 {
-                taken |= self.tree[from + 1][1];
-            }
-            if to & 1 == 1 {
-                taken |= self.tree[to - 1][1];
-            }
+            taken |= (tree[from ^ 1][1] & if_even(from)) | (tree[to ^ 1][1] & !if_even(to));
             (from, to) = (from >> 1, to >> 1);
-            taken |= self.tree[from][0] | self.tree[to][0];
+            taken |= tree[from][0] | tree[to][0];
         }
         while from > 1 {
             from >>= 1;
-            taken |= self.tree[from][0];
+            taken |= tree[from][0];
         }
         taken
     }
 
     /// Takes a slot from one rank to another.
     fn take(&mut self, [first, last]: [u32; 2], slot: u64) {
+        let tree = &mut self.tree[..];
+        let take =
+            |tree: &mut [[u64; 2]], node: usize, slot: u64| tree[node] = tree[node].map(|slots| slots | slot);
         let (mut from, mut to) = (self.leaves + first as usize, self.leaves + last as usize);
-        self.tree[from] = self.tree[from].map(|slots| slots | slot);
-        self.tree[to] = self.tree[to].map(|slots| slots | slot);
+        take(tree, from, slot);
+        take(tree, to, slot);
         while from >> 1 != to >> 1 {
-            if from & 1 == 0 {
-                self.tree[from + 1] = self.tree[from + 1].map(|slots| slots | slot);
-            }
-            if to & 1 == 1 {
-                self.tree[to - 1] = self.tree[to - 1].map(|slots| slots | slot);
-            }
+            take(tree, from ^ 1, slot & if_even(from));
+            take(tree, to ^ 1, slot & !if_even(to));
             (from, to) = (from >> 1, to >> 1);
-            self.tree[from][1] |= slot;
-            self.tree[to][1] |= slot;
+            tree[from][1] |= slot;
+            tree[to][1] |= slot;
         }
         while from > 1 {
             from >>= 1;
-            self.tree[from][1] |= slot;
+            tree[from][1] |= slot;
         }
     }
+}
+
+/// All bits for an even number, none for an odd one: which side of its parent a node is on is not worth a guess.
+const fn if_even(number: usize) -> u64 {
+    (number as u64 & 1).wrapping_sub(1)
 }
 
 #[cfg(test)]
