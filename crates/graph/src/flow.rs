@@ -201,6 +201,7 @@ impl<'a> Flow<'a> {
 
 impl FlowNode {
     /// The coordinates that are computed where these are asked for: whole cells, clipped to the extent.
+    #[inline]
     pub(crate) fn computed(&self, wanted: Interval) -> Interval {
         match self.grain {
             1 => wanted,
@@ -230,7 +231,7 @@ impl<'a> Reach<'a> {
     }
 
     /// The coordinates of the operand that `wanted` needs, clipped to the image.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn needed(&self, wanted: Interval) -> Interval {
         if wanted.is_empty() {
             return Interval::EMPTY;
@@ -238,20 +239,28 @@ impl<'a> Reach<'a> {
         let (begin, end) = (wanted.begin(), wanted.end());
         match *self {
             Self::Free => wanted,
-            Self::Same { extent } => wanted.intersect(Interval::whole(extent)),
+            Self::Same { extent } => Interval::new(begin.max(0), end.min(extent)),
             Self::Window { stride, before, after, extent } => {
                 Interval::new((begin * stride - before).max(0), ((end - 1) * stride + after).min(extent))
             }
             Self::Touched { stride: 1, before, after, extent } => {
                 Interval::new((begin - before).max(0), (end + after).min(extent))
             }
+            _ => self.needed_through(wanted),
+        }
+    }
+
+    /// The same for maps that hardly any node has.
+    fn needed_through(&self, wanted: Interval) -> Interval {
+        match *self {
             Self::Touched { stride, before, after, extent } => Interval::new(
-                div_ceil(begin - before, stride).max(0),
-                (div_floor(end - 1 + after, stride) + 1).min(extent),
+                div_ceil(wanted.begin() - before, stride).max(0),
+                (div_floor(wanted.end() - 1 + after, stride) + 1).min(extent),
             ),
             Self::Maps(maps) => maps
                 .iter()
                 .fold(wanted, |wanted, (map, extent)| map.needed(wanted).intersect(Interval::whole(*extent))),
+            _ => self.needed(wanted),
         }
     }
 
