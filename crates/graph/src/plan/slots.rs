@@ -26,6 +26,8 @@ struct Kind {
     ranks: Vec<Option<[u32; 2]>>,
     /// The number of ranks.
     count: usize,
+    /// Whether an earlier kind has the same ranks, so that what is free in one is free in the other.
+    is_known: bool,
 }
 
 impl Spans {
@@ -33,7 +35,9 @@ impl Spans {
     pub(super) fn add(&mut self, spans: Vec<Span>) -> Result<(), OutOfMemory> {
         if self.kinds.iter().all(|kind| kind.spans != spans) {
             make_room(&mut self.kinds, 1)?;
-            self.kinds.push(Kind::new(spans)?);
+            let mut kind = Kind::new(spans)?;
+            kind.is_known = self.kinds.iter().any(|earlier| earlier.ranks == kind.ranks);
+            self.kinds.push(kind);
         }
         Ok(())
     }
@@ -112,7 +116,7 @@ impl Kind {
         let rank =
             |call: u64| u32::try_from(begins.partition_point(|begin| *begin <= call)).unwrap_or(u32::MAX) - 1;
         let ranks = collected(spans.iter().map(|span| span.map(|span| span.map(rank))))?;
-        Ok(Self { spans, ranks, count: begins.len() })
+        Ok(Self { spans, ranks, count: begins.len(), is_known: false })
     }
 }
 
@@ -120,7 +124,7 @@ impl Kind {
 const MANY: usize = 4096;
 
 /// The slots of a group: as many as an integer has bits.
-const SLOTS: usize = 64;
+const SLOTS: usize = 128;
 
 /// Slots in groups, with when each is taken.
 struct Slots<'s> {
@@ -132,7 +136,7 @@ struct Slots<'s> {
 /// When the slots of a group are taken: a tree over the ranks of the calls, with a bit for each slot.
 struct Taken {
     /// Of each node of the tree: the slots that are taken in all of its ranks by one window, and those that are taken in any.
-    tree: Vec<[u64; 2]>,
+    tree: Vec<[u128; 2]>,
     leaves: usize,
 }
 
@@ -143,20 +147,20 @@ impl<'s> Slots<'s> {
 
     /// Takes the first slot that is free while a node is held.
     fn take(&mut self, node: usize) -> Result<usize, OutOfMemory> {
-        let kinds = &self.spans.kinds;
+        let kinds = || self.spans.kinds.iter().filter(|kind| !kind.is_known);
         for group in 0.. {
             if group == self.groups.len() {
                 make_room(&mut self.groups, group.max(1))?;
-                let mut trees = with_room(kinds.len())?;
-                for kind in kinds {
+                let mut trees = with_room(kinds().count())?;
+                for kind in kinds() {
                     trees.push(Taken::new(kind.count)?);
                 }
                 self.groups.push(trees);
             }
             let trees = &mut self.groups[group];
-            let held = || kinds.iter().map(|kind| kind.ranks[node]);
+            let held = || kinds().map(|kind| kind.ranks[node]);
             let taken = trees.iter().zip(held()).filter_map(|(tree, held)| Some(tree.slots(held?)));
-            let slot = taken.fold(0, |all, taken| all | taken).trailing_ones();
+            let slot = taken.fold(0_u128, |all, taken| all | taken).trailing_ones();
             if (slot as usize) < SLOTS {
                 for (tree, held) in trees.iter_mut().zip(held()) {
                     if let Some(held) = held {
@@ -177,7 +181,7 @@ impl Taken {
     }
 
     /// The slots that are taken at some time between two ranks.
-    fn slots(&self, [first, last]: [u32; 2]) -> u64 {
+    fn slots(&self, [first, last]: [u32; 2]) -> u128 {
         let tree = &self.tree[..];
         let (mut from, mut to) = (self.leaves + first as usize, self.leaves + last as usize);
         let mut taken = tree[from][1] | tree[to][1];
@@ -195,10 +199,11 @@ impl Taken {
     }
 
     /// Takes a slot from one rank to another.
-    fn take(&mut self, [first, last]: [u32; 2], slot: u64) {
+    fn take(&mut self, [first, last]: [u32; 2], slot: u128) {
         let tree = &mut self.tree[..];
-        let take =
-            |tree: &mut [[u64; 2]], node: usize, slot: u64| tree[node] = tree[node].map(|slots| slots | slot);
+        let take = |tree: &mut [[u128; 2]], node: usize, slot: u128| {
+            tree[node] = tree[node].map(|slots| slots | slot)
+        };
         let (mut from, mut to) = (self.leaves + first as usize, self.leaves + last as usize);
         take(tree, from, slot);
         take(tree, to, slot);
@@ -217,8 +222,8 @@ impl Taken {
 }
 
 /// All bits for an even number, none for an odd one: which side of its parent a node is on is not worth a guess.
-const fn if_even(number: usize) -> u64 {
-    (number as u64 & 1).wrapping_sub(1)
+const fn if_even(number: usize) -> u128 {
+    (number as u128 & 1).wrapping_sub(1)
 }
 
 #[cfg(test)]
