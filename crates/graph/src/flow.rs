@@ -47,25 +47,11 @@ pub(crate) struct Link<'a> {
 /// What wanted coordinates need of an operand: an [`Edge`](crate::program::Edge) along one axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reach<'a> {
-    /// The same coordinates, inside by themselves: the value that a sweep writes.
-    Free,
-    Same {
-        extent: i64,
-    },
-    /// `[a·s − before, (b − 1)·s + after)`.
-    Window {
-        stride: i64,
-        before: i64,
-        after: i64,
-        extent: i64,
-    },
-    /// `[ceil((a − before)/s), floor((b − 1 + after)/s) + 1)`.
-    Touched {
-        stride: i64,
-        before: i64,
-        after: i64,
-        extent: i64,
-    },
+    /// `[a·s − before, (b − 1)·s + after)`. With a stride of one nearly everything else is one of these too: it is worth
+    /// more that there is one formula than that it is short.
+    Window { stride: i64, before: i64, after: i64, extent: i64 },
+    /// `[ceil((a − before)/s), floor((b − 1 + after)/s) + 1)`, with a stride above one.
+    Touched { stride: i64, before: i64, after: i64, extent: i64 },
     /// Any maps one after another.
     Maps(&'a [(AxisMap, i64)]),
 }
@@ -99,7 +85,8 @@ impl<'a> Flow<'a> {
             let first = index(flow.links.len());
             for &(operand, which) in &asked {
                 let reach = match node.action {
-                    Action::Write(_) if !program_node.is_terminal() => Reach::Free,
+                    // the value that a sweep writes, inside by itself
+                    Action::Write(_) if !program_node.is_terminal() => Reach::same(i64::MAX),
                     _ => Reach::of(&program_node.operands[which].axes[axis]),
                 };
                 flow.links.push(Link { operand: index(operand), reach });
@@ -213,21 +200,27 @@ impl FlowNode {
 impl<'a> Reach<'a> {
     fn of(maps: &'a [(AxisMap, i64)]) -> Self {
         match *maps {
-            [(AxisMap::Identity, extent)] => Self::Same { extent },
+            [(AxisMap::Identity, extent)] => Self::same(extent),
             [(AxisMap::Window(window), extent)] => Self::Window {
                 stride: window.stride(),
                 before: window.padding(),
                 after: window.extent() + 1 - window.padding(),
                 extent,
             },
-            [(AxisMap::Touched(window), extent)] => Self::Touched {
-                stride: window.stride(),
-                before: window.extent() - window.padding(),
-                after: window.padding(),
-                extent,
-            },
+            [(AxisMap::Touched(window), extent)] => {
+                let (before, after) = (window.extent() - window.padding(), window.padding());
+                match window.stride() {
+                    1 => Self::Window { stride: 1, before, after: after + 1, extent },
+                    stride => Self::Touched { stride, before, after, extent },
+                }
+            }
             _ => Self::Maps(maps),
         }
+    }
+
+    /// The same coordinates.
+    const fn same(extent: i64) -> Self {
+        Self::Window { stride: 1, before: 0, after: 1, extent }
     }
 
     /// The coordinates of the operand that `wanted` needs, clipped to the image.
@@ -236,16 +229,11 @@ impl<'a> Reach<'a> {
         if wanted.is_empty() {
             return Interval::EMPTY;
         }
-        let (begin, end) = (wanted.begin(), wanted.end());
         match *self {
-            Self::Free => wanted,
-            Self::Same { extent } => Interval::new(begin.max(0), end.min(extent)),
-            Self::Window { stride, before, after, extent } => {
-                Interval::new((begin * stride - before).max(0), ((end - 1) * stride + after).min(extent))
-            }
-            Self::Touched { stride: 1, before, after, extent } => {
-                Interval::new((begin - before).max(0), (end + after).min(extent))
-            }
+            Self::Window { stride, before, after, extent } => Interval::new(
+                (wanted.begin() * stride - before).max(0),
+                ((wanted.end() - 1) * stride + after).min(extent),
+            ),
             _ => self.needed_through(wanted),
         }
     }
@@ -253,6 +241,7 @@ impl<'a> Reach<'a> {
     /// The same for maps that hardly any node has.
     fn needed_through(&self, wanted: Interval) -> Interval {
         match *self {
+            Self::Window { .. } => self.needed(wanted),
             Self::Touched { stride, before, after, extent } => Interval::new(
                 div_ceil(wanted.begin() - before, stride).max(0),
                 (div_floor(wanted.end() - 1 + after, stride) + 1).min(extent),
@@ -260,7 +249,6 @@ impl<'a> Reach<'a> {
             Self::Maps(maps) => maps
                 .iter()
                 .fold(wanted, |wanted, (map, extent)| map.needed(wanted).intersect(Interval::whole(*extent))),
-            _ => self.needed(wanted),
         }
     }
 
@@ -269,8 +257,6 @@ impl<'a> Reach<'a> {
     pub(crate) fn free(&self, wanted: Interval) -> [bool; 2] {
         let (begin, end) = (wanted.begin(), wanted.end());
         match *self {
-            Self::Free => [true; 2],
-            Self::Same { extent } => [begin >= 0, end <= extent],
             Self::Window { stride, before, after, extent } => {
                 [begin * stride >= before, (end - 1) * stride + after <= extent]
             }
@@ -291,14 +277,12 @@ impl<'a> Reach<'a> {
     /// Calls `visit` with each map, the coordinates wanted of it and the extent of what it reads.
     pub(crate) fn walk(&self, wanted: Interval, mut visit: impl FnMut(Stage, Interval)) -> Interval {
         let stages = match *self {
-            Self::Free => return wanted,
             Self::Maps(maps) => {
                 return maps.iter().fold(wanted, |wanted, (map, extent)| {
                     visit(Stage::of(*map, *extent), wanted);
                     map.needed(wanted).intersect(Interval::whole(*extent))
                 });
             }
-            Self::Same { extent } => Stage { scale: Some([1, 1]), free: [0, extent] },
             Self::Window { stride, before, after, extent } => Stage::window(stride, before, after, extent),
             Self::Touched { stride, before, after, extent } => Stage::touched(stride, before, after, extent),
         };
@@ -320,7 +304,6 @@ impl<'a> Reach<'a> {
     #[inline]
     pub(crate) fn shifted(&self, shift: i64) -> Option<Option<i64>> {
         match *self {
-            Self::Free | Self::Same { .. } | Self::Touched { stride: 1, .. } => Some(Some(shift)),
             Self::Window { stride, .. } => shift.checked_mul(stride).map(Some),
             Self::Touched { stride, .. } => (shift % stride == 0).then_some(Some(shift / stride)),
             Self::Maps(maps) => shifted(maps, shift),
@@ -369,14 +352,9 @@ impl<const N: usize> Bounds<N> {
     #[inline]
     pub(crate) fn take_in(&mut self, reach: &Reach<'_>, wanted: &Self) {
         match *reach {
-            Reach::Free => self.hull(wanted, |begin, end| [begin, end]),
-            Reach::Same { extent } => self.hull(wanted, |begin, end| [begin.max(0), end.min(extent)]),
             Reach::Window { stride, before, after, extent } => self.hull(wanted, |begin, end| {
                 [(begin * stride - before).max(0), ((end - 1) * stride + after).min(extent)]
             }),
-            Reach::Touched { stride: 1, before, after, extent } => {
-                self.hull(wanted, |begin, end| [(begin - before).max(0), (end + after).min(extent)])
-            }
             _ => self.hull(wanted, |begin, end| {
                 let needed = reach.needed(Interval::new(begin, end));
                 [needed.begin(), needed.end()]

@@ -5,7 +5,7 @@ use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Backend, Costs, ExactSum, Extremum, Kernel, Reduction};
 use tiled_tensor::{Element, Layout};
 
-use super::{Memory, PlanError};
+use super::{Memory, PlanError, cost};
 use crate::flow::Flow;
 use crate::program::{NodeId, NodeKind, Program, ProgramNode, Store};
 use crate::sweep::{Action, Sweep, SweepNode};
@@ -19,13 +19,26 @@ pub(super) struct Lowered {
     pub(super) program: Program,
     pub(super) blocks: Vec<usize>,
     pub(super) costs: Costs,
-    /// The share of the peak that the kernel or the reduction of each node reaches; none where bytes count.
-    pub(super) shares: Vec<Option<f64>>,
+    /// What the time of each node depends on.
+    pub(super) facts: Vec<NodeFacts>,
     /// Bytes that depend neither on the tiling nor on what is kept, those of one lane's partial sums, and those of one
     /// thread's scratch.
     memory: Memory,
     partial_bytes: u64,
     scratch_bytes: u64,
+}
+
+/// What the time of a node depends on beside rows and columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeFacts {
+    /// The images times channels.
+    pub(super) planes: f64,
+    /// The arithmetic of a pixel of all of them.
+    pub(super) flops: f64,
+    /// The share of the peak that its kernel or its reduction reaches; none where bytes count.
+    pub(super) share: Option<f64>,
+    /// The weights that each call reads anew.
+    pub(super) weights: f64,
 }
 
 /// A lowered program with the values that it keeps.
@@ -59,6 +72,28 @@ pub(super) struct Prepared<'p> {
     pub(super) transfers: usize,
     /// What the windows of each sweep depend on beside rows and columns.
     pub(super) windows: Vec<Vec<Window>>,
+    /// What the time of each sweep depends on beside rows and columns.
+    pub(super) readings: Vec<Readings>,
+}
+
+/// What the nodes of a sweep read, in a row.
+#[derive(Debug)]
+pub(super) struct Readings {
+    pub(super) nodes: Vec<Reading>,
+    /// The operands of one node after another, in the order of its edges.
+    pub(super) operands: Vec<u32>,
+}
+
+/// What a node of a sweep reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// The node of the program.
+    pub(super) node: u32,
+    /// Its part of the operands ends here, where the next one's begins.
+    pub(super) end: u32,
+    /// Whether it moves rows between windows and what lies outside, and computes nothing.
+    pub(super) moves: bool,
+    pub(super) is_terminal: bool,
 }
 
 /// What the size of a node's window depends on beside rows and columns; no channels where it has none.
@@ -80,8 +115,8 @@ impl Lowered {
         let scratch_elements =
             program.nodes.iter().filter_map(ProgramNode::kernel).map(|kernel| backend.scratch_len(kernel));
         let scratch_bytes = (scratch_elements.max().unwrap_or(0) * size_of::<T>()) as u64;
-        let shares = program.nodes.iter().map(|node| share_of_peak(&program, node, backend)).collect();
-        Ok(Self { blocks, costs: backend.costs(), shares, memory, partial_bytes, scratch_bytes, program })
+        let facts = program.nodes.iter().map(|node| NodeFacts::of(&program, node, backend)).collect();
+        Ok(Self { blocks, costs: backend.costs(), facts, memory, partial_bytes, scratch_bytes, program })
     }
 
     /// Keeps the values of these nodes whole, in memory or in files.
@@ -104,7 +139,7 @@ impl Lowered {
         if !in_files {
             memory.stores_bytes = stores_bytes(&program, backend)?;
         }
-        let untiled_flops = flops_once(&program, nodes);
+        let untiled_flops = flops_once(&program, &self.facts, nodes);
         Ok(Kept {
             program,
             nodes: kept,
@@ -136,7 +171,8 @@ impl<'p> Prepared<'p> {
         let transfers = transfers.max().unwrap_or(0);
         let window = |node: &SweepNode| Window::of(lowered, node);
         let windows = sweeps.iter().map(|sweep| sweep.nodes.iter().map(window).collect()).collect();
-        Some(Self { lowered, kept, sweeps, flows, nodes, transfers, windows })
+        let readings = sweeps.iter().map(Readings::of).collect();
+        Some(Self { lowered, kept, sweeps, flows, nodes, transfers, windows, readings })
     }
 
     pub(super) fn program(&self) -> &'p Program {
@@ -147,7 +183,7 @@ impl<'p> Prepared<'p> {
     pub(super) fn node_flops(&self, sweep: usize, place: usize, rows: i64, cols: i64) -> f64 {
         let node = &self.sweeps[sweep].nodes[place];
         if matches!(node.action, Action::Compute | Action::Reduce(_)) {
-            node_flops(self.program(), node.node, rows, cols)
+            self.lowered.facts[node.node].flops(rows, cols)
         } else {
             0.0
         }
@@ -173,19 +209,49 @@ impl Window {
     }
 }
 
+impl Readings {
+    fn of(sweep: &Sweep) -> Self {
+        let index = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
+        let mut operands = Vec::new();
+        let mut nodes = Vec::with_capacity(sweep.nodes.len());
+        for node in &sweep.nodes {
+            operands.extend(node.operands.iter().map(|operand| index(*operand)));
+            nodes.push(Reading {
+                node: index(node.node),
+                end: index(operands.len()),
+                moves: matches!(node.action, Action::Load(_) | Action::Write(_)),
+                is_terminal: node.is_terminal(),
+            });
+        }
+        Self { nodes, operands }
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "an estimate of arithmetic")]
-fn node_flops(program: &Program, id: NodeId, rows: i64, cols: i64) -> f64 {
-    let node = &program.nodes[id];
-    let per_element = match &node.kind {
-        NodeKind::Compute(kernel) => kernel.flops_per_element(),
-        NodeKind::Reduce(place) => program.reductions[*place].reduction.flops_per_element(),
-        _ => 0.0,
-    };
-    per_element * (node.batch * node.channels) as f64 * rows as f64 * cols as f64
+impl NodeFacts {
+    fn of<T: Element>(program: &Program, node: &ProgramNode, backend: &dyn Backend<T>) -> Self {
+        let per_element = match &node.kind {
+            NodeKind::Compute(kernel) => kernel.flops_per_element(),
+            NodeKind::Reduce(place) => program.reductions[*place].reduction.flops_per_element(),
+            _ => 0.0,
+        };
+        let planes = (node.batch * node.channels) as f64;
+        Self {
+            planes,
+            flops: per_element * planes,
+            share: share_of_peak(program, node, backend),
+            weights: node.kernel().map_or(0.0, cost::weight_elements),
+        }
+    }
+
+    /// The arithmetic of so many rows and columns.
+    fn flops(&self, rows: i64, cols: i64) -> f64 {
+        self.flops * rows as f64 * cols as f64
+    }
 }
 
 /// The arithmetic of every node once, over the smallest region that covers all that anybody wants of it.
-fn flops_once(program: &Program, kept: &[NodeId]) -> f64 {
+fn flops_once(program: &Program, facts: &[NodeFacts], kept: &[NodeId]) -> f64 {
     let mut wanted = vec![[Interval::EMPTY; 2]; program.nodes.len()];
     for id in kept {
         wanted[*id] = program.nodes[*id].extents.map(Interval::whole);
@@ -202,7 +268,7 @@ fn flops_once(program: &Program, kept: &[NodeId]) -> f64 {
                 *operand = operand.hull(edge.needed(axis, own));
             }
         }
-        flops += node_flops(program, id, own[0].len(), own[1].len());
+        flops += facts[id].flops(own[0].len(), own[1].len());
     }
     flops
 }

@@ -16,8 +16,6 @@ use tiled_kernel::Kernel;
 use super::build::Prepared;
 use super::lanes::Share;
 use super::measure::SweepFigures;
-use crate::program::NodeKind;
-use crate::sweep::Action;
 
 /// How much longer a convolution takes where the cache of its core does not hold what it reads: taps come back to a row.
 const FAR_TAPS: f64 = 0.08;
@@ -38,9 +36,15 @@ pub(super) fn predict(
     let (cores, calls) = (threads as f64, figures.calls as f64);
     // each of the threads that share a call reads the weights
     let readers = if in_flight < threads { cores } else { 1.0 };
-    let facts = Facts { element: element as f64, spilled, readers };
-    let nodes = 0..prepared.sweeps[figures.sweep].nodes.len();
-    let work: f64 = nodes.map(|place| node_seconds(prepared, figures, place, &facts)).sum();
+    let common = Common { element: element as f64, spilled, readers };
+    let readings = &prepared.readings[figures.sweep];
+    let mut begin = 0;
+    let mut work = 0.0;
+    for (place, reading) in readings.nodes.iter().enumerate() {
+        let operands = &readings.operands[begin..reading.end as usize];
+        begin = reading.end as usize;
+        work += node_seconds(prepared, figures, place, operands, &common);
+    }
     if in_flight < threads {
         return [work / cores, calls * costs.shared_call];
     }
@@ -51,7 +55,7 @@ pub(super) fn predict(
 }
 
 /// What the nodes of a sweep have in common.
-struct Facts {
+struct Common {
     /// The bytes of an element.
     element: f64,
     /// The share of the windows that the last cache does not hold.
@@ -61,44 +65,46 @@ struct Facts {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
-fn node_seconds(prepared: &Prepared<'_>, figures: &SweepFigures<'_>, place: usize, facts: &Facts) -> f64 {
-    let Facts { element, spilled, readers } = *facts;
+#[inline]
+fn node_seconds(
+    prepared: &Prepared<'_>,
+    figures: &SweepFigures<'_>,
+    place: usize,
+    operands: &[u32],
+    common: &Common,
+) -> f64 {
+    let Common { element, spilled, readers } = *common;
     let (rows, cols) = (figures.rows[place], figures.cols[place]);
     let costs = &prepared.lowered.costs;
-    let node = &prepared.sweeps[figures.sweep].nodes[place];
-    let program_node = &prepared.program().nodes[node.node];
-    let planes = (program_node.batch * program_node.channels) as f64;
-    let bytes = planes * rows as f64 * cols as f64 * element;
+    let reading = &prepared.readings[figures.sweep].nodes[place];
+    let facts = &prepared.lowered.facts[reading.node as usize];
+    let bytes = facts.planes * rows as f64 * cols as f64 * element;
     // written once and read again by each consumer
-    let spilling = if node.is_terminal() { 0.0 } else { 2.0 * bytes * spilled / costs.spilled };
+    let spilling = if reading.is_terminal { 0.0 } else { 2.0 * bytes * spilled / costs.spilled };
     let size = |slot: u32| figures.slot_elements[slot as usize] as f64 * element;
-    let read: f64 = node.operands.iter().filter_map(|operand| figures.slots[*operand]).map(size).sum();
+    let read: f64 = operands.iter().filter_map(|operand| figures.slots[*operand as usize]).map(size).sum();
     let far = costs.far_share(read + figures.slots[place].map_or(0.0, size));
-    if matches!(node.action, Action::Load(_) | Action::Write(_)) {
+    if reading.moves {
         // whole rows follow one another in memory: a run for each band
         let runs =
             if figures.strips > 1 { rows as f64 * figures.strips as f64 } else { figures.steps as f64 };
-        return bytes / costs.transfer * (1.0 + far) + planes * runs * costs.run + spilling;
+        return bytes / costs.transfer * (1.0 + far) + facts.planes * runs * costs.run + spilling;
     }
-    if let Some(share) = prepared.lowered.shares[node.node] {
-        let flops = prepared.node_flops(figures.sweep, place, rows, cols);
+    if let Some(share) = facts.share {
+        let flops = facts.flops * rows as f64 * cols as f64;
         let calls = figures.bands[place] as f64 * figures.strips as f64;
-        let weights = weight_bytes(&program_node.kind, element) * calls;
+        let weights = facts.weights * element * calls;
         let arithmetic = flops / (costs.flops * share) * (1.0 + FAR_TAPS * costs.far_share(read));
         // what they fetch from memory they fetch ahead, beside their arithmetic
         return arithmetic.max(spilling) + readers * weights / costs.weights;
     }
-    let touched = if node.is_terminal() { 1.0 } else { 1.0 + node.operands.len() as f64 };
+    let touched = if reading.is_terminal { 1.0 } else { 1.0 + operands.len() as f64 };
     touched * bytes / costs.bytes * (1.0 + far) + spilling
 }
 
-/// The bytes of weights that each call of a node reads anew. Small ones stay in a nearer cache, but count for little.
-fn weight_bytes(kind: &NodeKind, element: f64) -> f64 {
-    if let NodeKind::Compute(kernel) = kind { weight_elements(kernel) * element } else { 0.0 }
-}
-
+/// The elements of weights that each call of a kernel reads anew. Small ones stay in a nearer cache, but count for little.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
-fn weight_elements(kernel: &Kernel) -> f64 {
+pub(super) fn weight_elements(kernel: &Kernel) -> f64 {
     match kernel {
         Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. } => conv.weight_len() as f64,
         // 36 numbers for each filter of 9
