@@ -290,6 +290,15 @@ impl<'a> Reach<'a> {
         self.needed(wanted)
     }
 
+    /// Whether coordinates in a row need coordinates in a row, however they are parted.
+    pub(crate) const fn leaves_no_gap(&self) -> bool {
+        match *self {
+            Self::Window { stride, before, after, .. } => before + after >= stride,
+            Self::Touched { .. } => true,
+            Self::Maps(_) => false, // it is not known
+        }
+    }
+
     /// The most coordinates that may be wanted of the operand in vain: what lies between the windows of a stride.
     pub(crate) fn gap(&self) -> i64 {
         match *self {

@@ -36,6 +36,26 @@ pub(super) fn predict(
     let (cores, calls) = (threads as f64, figures.calls as f64);
     // each of the threads that share a call reads the weights
     let readers = if in_flight < threads { cores } else { 1.0 };
+    let work = work(prepared, figures, spilled, readers, element);
+    if in_flight < threads {
+        return [work / cores, calls * costs.shared_call];
+    }
+    // who runs the most tiles ends last; the others help with its convolutions alone
+    let most = figures.tiles.div_ceil(lanes) * lanes.div_ceil(in_flight) * in_flight;
+    let imbalance = f64::midpoint(1.0, most as f64 / figures.tiles as f64);
+    [work * imbalance / cores + calls * costs.call / cores, 0.0]
+}
+
+/// The time that the work of a sweep takes one core, where this share of its windows spills and so many threads read the
+/// weights of each call.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+pub(super) fn work(
+    prepared: &Prepared<'_>,
+    figures: &SweepFigures<'_>,
+    spilled: f64,
+    readers: f64,
+    element: usize,
+) -> f64 {
     let common = Common { element: element as f64, spilled, readers };
     let readings = &prepared.readings[figures.sweep];
     let mut begin = 0;
@@ -45,13 +65,7 @@ pub(super) fn predict(
         begin = reading.end as usize;
         work += node_seconds(prepared, figures, place, operands, &common);
     }
-    if in_flight < threads {
-        return [work / cores, calls * costs.shared_call];
-    }
-    // who runs the most tiles ends last; the others help with its convolutions alone
-    let most = figures.tiles.div_ceil(lanes) * lanes.div_ceil(in_flight) * in_flight;
-    let imbalance = f64::midpoint(1.0, most as f64 / figures.tiles as f64);
-    [work * imbalance / cores + calls * costs.call / cores, 0.0]
+    work
 }
 
 /// What the nodes of a sweep have in common.

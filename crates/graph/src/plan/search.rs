@@ -12,6 +12,7 @@ use tiled_geometry::Grid;
 use tiled_kernel::Backend;
 use tiled_tensor::Element;
 
+use super::bound::least_seconds;
 use super::build::{Kept, Lowered, Prepared};
 use super::lanes::{cores, shares_to_try};
 use super::measure::{Measure, Numbers, Unmeasured, Walked};
@@ -159,6 +160,9 @@ impl<'s, T: Element> Search<'s, T> {
 
     fn explore(&mut self, choice: Choice<'s>, kept: &Kept, budget: Option<u64>) -> Result<(), PlanError> {
         let Some(prepared) = Prepared::new(choice.lowered, kept, self.effort.nodes) else { return Ok(()) };
+        if self.is_beaten(&prepared)? {
+            return Ok(());
+        }
         let (calls, intervals) = match self.options.tiling {
             Tiling::Auto => (self.effort.calls, self.effort.intervals),
             // what was asked for is planned, however long that takes
@@ -175,6 +179,15 @@ impl<'s, T: Element> Search<'s, T> {
             self.closest = Some(Tried { choice, bytes, walked: measure.into_walked(), known, left });
         }
         Ok(())
+    }
+
+    /// Whether there is a plan that is better than any tiling of a choice.
+    fn is_beaten(&self, prepared: &Prepared<'_>) -> Result<bool, PlanError> {
+        let Some((best, _)) = &self.best else { return Ok(false) };
+        let cores = cores(prepared.program(), self.options);
+        let seconds = least_seconds(prepared, cores, size_of::<T>())?;
+        // logarithms are not quite rounded
+        Ok(price(seconds, prepared.kept.least_bytes()) > best + 1e-9)
     }
 
     /// Goes on with a choice that was searched.
