@@ -157,28 +157,33 @@ impl<'f, 'a, 'g> Cutter<'f, 'a, 'g> {
         Some(length)
     }
 
-    /// Whether a demand meets no border before and none behind.
-    fn free(&self, demand: &Demand, part: usize) -> [bool; 2] {
-        let mut free = [true, true];
-        for (place, node) in self.flow.nodes.iter().enumerate() {
-            let wanted = demand.interval(place);
-            if wanted.is_empty() {
-                continue;
-            }
-            if node.is_terminal {
-                let end = self.cuts.bounds(part).end();
-                let end =
-                    self.ratio(place).map(|[per, of]| i128::from(end) * i128::from(per) / i128::from(of));
-                free[1] &= end.is_some_and(|end| end <= i128::from(node.extent));
-            }
-            free[1] &= node.grain == 1 || wanted.end() + node.grain <= node.extent;
-            for link in self.flow.links(place) {
-                let [before, behind] = link.reach.free(wanted);
-                free = [free[0] && before, free[1] && behind];
+    /// Whether a demand meets no border on a side. Mostly it is the first nodes that do, which need the most.
+    fn is_free(&self, side: Side, demand: &Demand, part: usize) -> bool {
+        let nodes = self.flow.nodes.iter().zip(demand.intervals()).enumerate();
+        nodes.filter(|(_, (_, wanted))| !wanted.is_empty()).all(|(place, (node, wanted))| {
+            (side == Side::Before || self.ends_within(place, node, *wanted, part))
+                && self.flow.links(place).iter().all(|link| link.reach.free(*wanted)[side as usize])
+        })
+    }
+
+    /// Whether a node and its last cell end before the image does.
+    fn ends_within(&self, place: usize, node: &FlowNode, wanted: Interval, part: usize) -> bool {
+        if node.is_terminal {
+            let end = i128::from(self.cuts.bounds(part).end());
+            let end = self.ratio(place).map(|[per, of]| end * i128::from(per) / i128::from(of));
+            if end.is_none_or(|end| end > i128::from(node.extent)) {
+                return false;
             }
         }
-        free
+        node.grain == 1 || wanted.end() + node.grain <= node.extent
     }
+}
+
+/// A side of the image.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Before,
+    After,
 }
 
 /// The demands of parts as they are found, a few in one walk over the edges.
@@ -256,7 +261,9 @@ impl<'c, 'f, 'a, 'g> Made<'c, 'f, 'a, 'g> {
         while begin > first && end - begin < MOST_CLASSES && last - end <= most {
             begin -= 1;
             self.look(begin + 1 - AT_ONCE.min(begin + 1)..begin + 1, begin)?;
-            if !self.cutter.free(&self.demands[&begin], begin)[1] || !self.is_alike(turn, first, begin)? {
+            if !self.cutter.is_free(Side::After, &self.demands[&begin], begin)
+                || !self.is_alike(turn, first, begin)?
+            {
                 end = begin;
             } else if self.reaches(begin, end, turn.classes.length) {
                 return Ok(first..end);
@@ -270,7 +277,7 @@ impl<'c, 'f, 'a, 'g> Made<'c, 'f, 'a, 'g> {
         let (mut first, mut end) = (0, 0);
         while end < last && end - first < MOST_CLASSES && first <= most {
             self.look(end..end + AT_ONCE, end)?;
-            let is_free = self.cutter.free(&self.demands[&end], end)[0];
+            let is_free = self.cutter.is_free(Side::Before, &self.demands[&end], end);
             end += 1;
             if !is_free {
                 first = end;
