@@ -13,7 +13,7 @@ use tiled_geometry::{AxisMap, ResizeMode};
 use crate::program::{NodeKind, ProgramNode, SinkRole, SourceRole};
 
 /// The rate of a node along one axis: `per / of` coordinates for one of its group's measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
     /// The nodes of one group keep their ratios; `None` where paths disagree.
     pub group: Option<usize>,

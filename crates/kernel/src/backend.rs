@@ -29,7 +29,8 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
     /// How this work is carried out; `None` where it is not.
     fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support>;
 
-    /// The seconds that one worker takes for a task. Only ratios steer the planner; the sums are the predicted seconds of a plan.
+    /// The seconds that one worker takes for a task. Only ratios steer the planner; the sums are the predicted seconds of a plan. They never
+    /// fall where a number of the load grows: the planner leaves out what cannot be better by such a bound.
     fn seconds(&self, task: Task<'_>, load: &Load) -> f64;
 
     /// Arranges the parameters of a kernel for [`Backend::compute`].

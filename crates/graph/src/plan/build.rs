@@ -8,7 +8,7 @@ use tiled_tensor::{Element, Layout};
 use super::{Memory, PlanError};
 use crate::flow::Flow;
 use crate::program::{NodeId, Program, Store};
-use crate::sweep::{Action, Sweep};
+use crate::sweep::{Action, Sweep, SweepNode};
 
 /// The bytes that a source or sink may hold for each lane while it converts elements.
 pub(super) const TRANSFER_BYTES: u64 = 256 << 10;
@@ -18,13 +18,26 @@ pub(super) const TRANSFER_BYTES: u64 = 256 << 10;
 pub(super) struct Lowered {
     pub(super) program: Program,
     pub(super) blocks: Vec<usize>,
-    /// What each node does, and how the backend carries it out; none of sources and sinks.
-    pub(super) work: Vec<Option<(Work, Support)>>,
+    /// What the time of each node depends on.
+    pub(super) facts: Vec<NodeFacts>,
     /// Bytes that depend neither on the tiling nor on what is kept, those of one lane's partial sums, and those of one
     /// thread's scratch.
     memory: Memory,
     partial_bytes: u64,
     scratch_bytes: u64,
+}
+
+/// What the time of a node depends on beside rows and columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeFacts {
+    /// The images times channels.
+    pub(super) planes: f64,
+    /// The arithmetic of a pixel of all of them.
+    pub(super) flops: f64,
+    /// The weights that each call reads anew.
+    pub(super) weights: f64,
+    /// What it does, and how the backend carries that out; `None` of sources and sinks.
+    pub(super) work: Option<(Work, Support)>,
 }
 
 /// A lowered program with the values that it keeps.
@@ -54,6 +67,40 @@ pub(super) struct Prepared<'p> {
     pub(super) flows: Vec<[Flow<'p>; 2]>,
     /// The nodes of all sweeps together.
     pub(super) nodes: usize,
+    /// The most sources and sinks of a sweep.
+    pub(super) transfers: usize,
+    /// What the windows of each sweep depend on beside rows and columns.
+    pub(super) windows: Vec<Vec<Window>>,
+    /// What the time of each sweep depends on beside rows and columns.
+    pub(super) readings: Vec<Readings>,
+}
+
+/// What the nodes of a sweep read, in a row.
+#[derive(Debug)]
+pub(super) struct Readings {
+    pub(super) nodes: Vec<Reading>,
+    /// The operands of one node after another, in the order of its edges.
+    pub(super) operands: Vec<u32>,
+}
+
+/// What a node of a sweep reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// The node of the program.
+    pub(super) node: u32,
+    /// Its part of the operands ends here, where the next one's begins.
+    pub(super) end: u32,
+    /// Whether it moves rows between windows and what lies outside, and computes nothing.
+    pub(super) moves: bool,
+    pub(super) is_terminal: bool,
+}
+
+/// What the size of a node's window depends on beside rows and columns; no channels where it has none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    batch: usize,
+    channels: usize,
+    block: usize,
 }
 
 impl Lowered {
@@ -63,13 +110,13 @@ impl Lowered {
         resident_bytes: u64,
     ) -> Result<Self, PlanError> {
         let blocks = program.nodes.iter().map(|node| backend.block(node.channels)).collect();
-        let work = (0..program.nodes.len()).map(|id| supported(&program, id, backend));
-        let work = work.collect::<Result<Vec<_>, _>>()?;
-        let supports = || work.iter().flatten().map(|(_, support)| support);
+        let facts = (0..program.nodes.len()).map(|id| NodeFacts::of(&program, id, backend));
+        let facts = facts.collect::<Result<Vec<_>, _>>()?;
+        let supports = || facts.iter().filter_map(NodeFacts::support);
         let partial_bytes = supports().map(|support| support.partial_bytes as u64).sum();
         let scratch_bytes = supports().map(|support| support.workspace_bytes as u64).max().unwrap_or(0);
-        let memory = fixed_memory::<T>(&program, &work, resident_bytes)?;
-        Ok(Self { blocks, work, memory, partial_bytes, scratch_bytes, program })
+        let memory = fixed_memory::<T>(&program, &facts, resident_bytes)?;
+        Ok(Self { blocks, facts, memory, partial_bytes, scratch_bytes, program })
     }
 
     /// Keeps the values of these nodes whole, in memory or in files.
@@ -92,7 +139,7 @@ impl Lowered {
         if !in_files {
             memory.stores_bytes = stores_bytes(&program, backend)?;
         }
-        let untiled_flops = flops_once(&program, nodes);
+        let untiled_flops = flops_once(&program, &self.facts, nodes);
         Ok(Kept {
             program,
             nodes: kept,
@@ -119,53 +166,94 @@ impl<'p> Prepared<'p> {
         let flows =
             sweeps.iter().map(|sweep| [0, 1].map(|axis| Flow::new(&kept.program, sweep, axis))).collect();
         let nodes = sweeps.iter().map(|sweep| sweep.nodes.len()).sum();
-        Some(Self { lowered, kept, sweeps, flows, nodes })
+        let moves = |node: &&SweepNode| matches!(node.action, Action::Load(_) | Action::Write(_));
+        let transfers = sweeps.iter().map(|sweep| sweep.nodes.iter().filter(moves).count());
+        let transfers = transfers.max().unwrap_or(0);
+        let window = |node: &SweepNode| Window::of(lowered, node);
+        let windows = sweeps.iter().map(|sweep| sweep.nodes.iter().map(window).collect()).collect();
+        let readings = sweeps.iter().map(Readings::of).collect();
+        Some(Self { lowered, kept, sweeps, flows, nodes, transfers, windows, readings })
     }
 
     pub(super) fn program(&self) -> &'p Program {
         &self.kept.program
     }
 
-    /// The elements of a node's window.
-    pub(super) fn window_elements(
-        &self,
-        sweep: usize,
-        place: usize,
-        ring: i64,
-        widest: i64,
-    ) -> Result<usize, PlanError> {
-        let node = &self.sweeps[sweep].nodes[place];
-        if ring == 0 || !matches!(node.action, Action::Load(_) | Action::Compute) {
-            return Ok(0);
-        }
-        let of = &self.program().nodes[node.node];
-        let ring = usize::try_from(ring).unwrap_or(usize::MAX);
-        let block = self.lowered.blocks[node.node];
-        let layout = Layout::new(of.batch, of.channels, block, Region::whole([1, widest]), ring)?;
-        // a cache line of slack keeps neighbouring windows of lanes apart
-        Ok(layout.len().next_multiple_of(16))
-    }
-
     /// The arithmetic of so many rows and columns of a node of a sweep.
     pub(super) fn node_flops(&self, sweep: usize, place: usize, rows: i64, cols: i64) -> f64 {
         let node = &self.sweeps[sweep].nodes[place];
         if matches!(node.action, Action::Compute | Action::Reduce(_)) {
-            node_flops(self.program(), node.node, rows, cols)
+            self.lowered.facts[node.node].flops(rows, cols)
         } else {
             0.0
         }
     }
 }
 
+impl Window {
+    fn of(lowered: &Lowered, node: &SweepNode) -> Self {
+        let (Action::Load(_) | Action::Compute) = node.action else {
+            return Self { batch: 0, channels: 0, block: 1 };
+        };
+        let of = &lowered.program.nodes[node.node];
+        Self { batch: of.batch, channels: of.channels, block: lowered.blocks[node.node] }
+    }
+
+    /// Its elements, where it stores so many rows, each at most so wide.
+    pub(super) fn elements(self, ring: i64, widest: i64) -> Result<usize, PlanError> {
+        let Self { batch, channels, block } = self;
+        let ring = usize::try_from(ring).unwrap_or(usize::MAX);
+        let layout = Layout::new(batch, channels, block, Region::whole([1, widest]), ring)?;
+        // a cache line of slack keeps neighbouring windows of lanes apart
+        Ok(layout.len().next_multiple_of(16))
+    }
+}
+
+impl Readings {
+    fn of(sweep: &Sweep) -> Self {
+        let index = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
+        let mut operands = Vec::new();
+        let mut nodes = Vec::with_capacity(sweep.nodes.len());
+        for node in &sweep.nodes {
+            operands.extend(node.operands.iter().map(|operand| index(*operand)));
+            nodes.push(Reading {
+                node: index(node.node),
+                end: index(operands.len()),
+                moves: matches!(node.action, Action::Load(_) | Action::Write(_)),
+                is_terminal: node.is_terminal(),
+            });
+        }
+        Self { nodes, operands }
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "an estimate of arithmetic")]
-fn node_flops(program: &Program, id: NodeId, rows: i64, cols: i64) -> f64 {
-    let node = &program.nodes[id];
-    let per_element = program.work(id).map_or(0.0, |work| work.flops_per_element());
-    per_element * (node.batch * node.channels) as f64 * rows as f64 * cols as f64
+impl NodeFacts {
+    fn of<T: Element>(program: &Program, id: NodeId, backend: &dyn Backend<T>) -> Result<Self, PlanError> {
+        let node = &program.nodes[id];
+        let work = supported(program, id, backend)?;
+        let planes = (node.batch * node.channels) as f64;
+        Ok(Self {
+            planes,
+            flops: work.map_or(0.0, |(work, _)| work.flops_per_element()) * planes,
+            weights: work.map_or(0, |(work, _)| work.weights()) as f64,
+            work,
+        })
+    }
+
+    /// How the backend carries the node out; `None` of sources and sinks.
+    pub(super) fn support(&self) -> Option<&Support> {
+        self.work.as_ref().map(|(_, support)| support)
+    }
+
+    /// The arithmetic of so many rows and columns.
+    fn flops(&self, rows: i64, cols: i64) -> f64 {
+        self.flops * rows as f64 * cols as f64
+    }
 }
 
 /// The arithmetic of every node once, over the smallest region that covers all that anybody wants of it.
-fn flops_once(program: &Program, kept: &[NodeId]) -> f64 {
+fn flops_once(program: &Program, facts: &[NodeFacts], kept: &[NodeId]) -> f64 {
     let mut wanted = vec![[Interval::EMPTY; 2]; program.nodes.len()];
     for id in kept {
         wanted[*id] = program.nodes[*id].extents.map(Interval::whole);
@@ -182,7 +270,7 @@ fn flops_once(program: &Program, kept: &[NodeId]) -> f64 {
                 *operand = operand.hull(edge.needed(axis, own));
             }
         }
-        flops += node_flops(program, id, own[0].len(), own[1].len());
+        flops += facts[id].flops(own[0].len(), own[1].len());
     }
     flops
 }
@@ -210,14 +298,14 @@ fn bytes_of<T>(elements: usize) -> Result<u64, PlanError> {
 
 fn fixed_memory<T: Element>(
     program: &Program,
-    work: &[Option<(Work, Support)>],
+    facts: &[NodeFacts],
     resident_bytes: u64,
 ) -> Result<Memory, PlanError> {
     let bytes = bytes_of::<T>;
     let mut memory = Memory { resident_bytes, ..Memory::default() };
     memory.parameters_bytes = bytes(program.params.iter().sum())?;
-    for (node, work) in program.nodes.iter().zip(work) {
-        if let Some((Work::Map(_), support)) = work
+    for (node, facts) in program.nodes.iter().zip(facts) {
+        if let Some((Work::Map(_), support)) = facts.work
             && !node.params.is_empty()
         {
             memory.parameters_bytes += support.packed_bytes as u64;

@@ -12,7 +12,6 @@ use tiled_tensor::Element;
 use super::build::Prepared;
 use super::lanes::Share;
 use super::measure::SweepFigures;
-use crate::sweep::Action;
 
 /// The predicted time of a sweep whose tiles are shared out like this, in seconds: that of its work, and that which threads
 /// take beside it to meet in calls that they share.
@@ -27,18 +26,9 @@ pub(super) fn predict<T: Element>(
     let element = size_of::<T>();
     let windows: f64 = figures.slot_elements.iter().map(|elements| (elements * element) as f64).sum();
     let cores = threads as f64;
-    let facts = Facts {
-        element: element as f64,
-        windows_bytes: windows * in_flight as f64,
-        // each of the threads that share a call reads the weights
-        readers: if in_flight < threads { cores } else { 1.0 },
-    };
-    let nodes = 0..prepared.sweeps[figures.sweep].nodes.len();
-    let seconds = |place| {
-        let (task, load) = node_load(prepared, figures, place, &facts);
-        backend.seconds(task, &load)
-    };
-    let work: f64 = nodes.map(seconds).sum();
+    // each of the threads that share a call reads the weights
+    let readers = if in_flight < threads { cores } else { 1.0 };
+    let work = work(backend, prepared, figures, windows * in_flight as f64, readers);
     let calls = Load { calls: figures.calls as f64, ..Load::default() };
     if in_flight < threads {
         return [work / cores, backend.seconds(Task::SharedCall, &calls)];
@@ -49,8 +39,31 @@ pub(super) fn predict<T: Element>(
     [work * imbalance / cores + backend.seconds(Task::Call, &calls) / cores, 0.0]
 }
 
+/// The time that the work of a sweep takes one core, where the windows of all lanes take these bytes and so many threads read
+/// the weights of each call.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+pub(super) fn work<T: Element>(
+    backend: &dyn Backend<T>,
+    prepared: &Prepared<'_>,
+    figures: &SweepFigures<'_>,
+    windows_bytes: f64,
+    readers: f64,
+) -> f64 {
+    let common = Common { element: size_of::<T>() as f64, windows_bytes, readers };
+    let readings = &prepared.readings[figures.sweep];
+    let mut begin = 0;
+    let mut work = 0.0;
+    for (place, reading) in readings.nodes.iter().enumerate() {
+        let operands = &readings.operands[begin..reading.end as usize];
+        begin = reading.end as usize;
+        let (task, load) = node_load(prepared, figures, place, operands, &common);
+        work += backend.seconds(task, &load);
+    }
+    work
+}
+
 /// What the nodes of a sweep have in common.
-struct Facts {
+struct Common {
     /// The bytes of an element.
     element: f64,
     /// The bytes of the windows of all lanes in flight.
@@ -65,36 +78,38 @@ fn node_load<'p>(
     prepared: &Prepared<'p>,
     figures: &SweepFigures<'_>,
     place: usize,
-    facts: &Facts,
+    operands: &[u32],
+    common: &Common,
 ) -> (Task<'p>, Load) {
+    let Common { element, windows_bytes, readers } = *common;
     let (rows, cols) = (figures.rows[place], figures.cols[place]);
-    let node = &prepared.sweeps[figures.sweep].nodes[place];
-    let program_node = &prepared.program().nodes[node.node];
-    let planes = (program_node.batch * program_node.channels) as f64;
-    let bytes = planes * rows as f64 * cols as f64 * facts.element;
-    let size = |slot: u32| figures.slot_elements[slot as usize] as f64 * facts.element;
+    let reading = &prepared.readings[figures.sweep].nodes[place];
+    let facts = &prepared.lowered.facts[reading.node as usize];
+    let bytes = facts.planes * rows as f64 * cols as f64 * element;
+    let size = |slot: u32| figures.slot_elements[slot as usize] as f64 * element;
+    let read = operands.iter().filter_map(|operand| figures.slots[*operand as usize]).map(size).sum();
     let mut load = Load {
         bytes,
-        read_bytes: node.operands.iter().filter_map(|operand| figures.slots[*operand]).map(size).sum(),
+        read_bytes: read,
         written_bytes: figures.slots[place].map_or(0.0, size),
         // written once and read again by each consumer
-        passed_bytes: if node.is_terminal() { 0.0 } else { 2.0 * bytes },
-        windows_bytes: facts.windows_bytes,
+        passed_bytes: if reading.is_terminal { 0.0 } else { 2.0 * bytes },
+        windows_bytes,
         ..Load::default()
     };
-    let task = match &prepared.lowered.work[node.node] {
-        Some((work, support)) if matches!(node.action, Action::Compute | Action::Reduce(_)) => {
-            load.flops = prepared.node_flops(figures.sweep, place, rows, cols);
+    let task = match &facts.work {
+        Some((work, support)) if !reading.moves => {
+            load.flops = facts.flops * rows as f64 * cols as f64;
             load.calls = figures.bands[place] as f64 * figures.strips as f64;
-            load.weights_bytes = facts.readers * work.weights() as f64 * facts.element;
-            load.values = if node.is_terminal() { 1.0 } else { 1.0 + node.operands.len() as f64 };
+            load.weights_bytes = readers * facts.weights * element;
+            load.values = if reading.is_terminal { 1.0 } else { 1.0 + operands.len() as f64 };
             Task::Work(work, support)
         }
         _ => {
             // whole rows follow one another in memory: a run for each band
             let strips = figures.strips as f64;
             let runs = if figures.strips > 1 { rows as f64 * strips } else { figures.steps as f64 };
-            load.runs = planes * runs;
+            load.runs = facts.planes * runs;
             Task::Transfer
         }
     };

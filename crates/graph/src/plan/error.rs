@@ -1,7 +1,7 @@
 //! Why there is no plan.
 
 use tiled_geometry::GeometryError;
-use tiled_tensor::LayoutError;
+use tiled_tensor::{LayoutError, OutOfMemory};
 
 use super::BudgetSource;
 use crate::GraphError;
@@ -78,4 +78,11 @@ pub enum PlanError {
     /// Sizes that leave 64 bits.
     #[error("the run would need more than 2^63 bytes")]
     TooLarge,
+}
+
+impl From<OutOfMemory> for PlanError {
+    /// A list of a plan, or of what it is made from, that is refused.
+    fn from(OutOfMemory { bytes }: OutOfMemory) -> Self {
+        Self::Graph(GraphError::OutOfMemory { what: "the plan".to_owned(), bytes })
+    }
 }

@@ -1,5 +1,6 @@
 //! A plan: what a run will do and what memory it will take, before it runs.
 
+mod bound;
 mod budget;
 mod build;
 mod cost;
