@@ -1,6 +1,7 @@
 //! Which region of every node a tile needs.
 
 use tiled_geometry::{Grid, Interval};
+use tiled_tensor::{OutOfMemory, filled};
 
 use crate::flow::Flow;
 use crate::program::{Edge, Program};
@@ -20,7 +21,7 @@ impl Demand {
     /// kernel's grain.
     ///
     /// # Panics
-    /// Where `axis` is neither 0 (rows) nor 1 (columns).
+    /// Where `axis` is neither 0 (rows) nor 1 (columns), or memory is refused.
     #[must_use]
     pub fn new(
         program: &Program,
@@ -28,12 +29,16 @@ impl Demand {
         axis: usize,
         share: impl FnMut(usize, i64) -> Interval,
     ) -> Self {
-        Self::of_flow(&Flow::new(program, sweep, axis), share)
+        let made = Flow::new(program, sweep, axis).and_then(|flow| Self::of_flow(&flow, share));
+        made.unwrap_or_else(|error| panic!("what a tile needs: {error}"))
     }
 
     /// The same over a sweep that was made ready.
-    pub(crate) fn of_flow(flow: &Flow<'_>, mut share: impl FnMut(usize, i64) -> Interval) -> Self {
-        let mut intervals = vec![Interval::EMPTY; flow.len()];
+    pub(crate) fn of_flow(
+        flow: &Flow<'_>,
+        mut share: impl FnMut(usize, i64) -> Interval,
+    ) -> Result<Self, OutOfMemory> {
+        let mut intervals = filled(flow.len(), Interval::EMPTY)?;
         for (place, node) in flow.nodes.iter().enumerate().rev() {
             if node.is_terminal {
                 intervals[place] = share(place, node.extent);
@@ -45,14 +50,14 @@ impl Demand {
                 *operand = operand.hull(link.reach.needed(wanted));
             }
         }
-        Self { intervals }
+        Ok(Self { intervals })
     }
 
     /// The demand of one row or column of tiles of a grid over the program's anchor; terminals of other extents
     /// own the same share of theirs.
     ///
     /// # Panics
-    /// Where `part` is not below the grid's count along `axis`.
+    /// Where `part` is not below the grid's count along `axis`, or memory is refused.
     #[must_use]
     pub fn of_part(program: &Program, sweep: &Sweep, grid: &Grid<2>, axis: usize, part: usize) -> Self {
         Self::new(program, sweep, axis, |_, extent| grid.share(axis, part, extent))

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use tiled_geometry::{Grid, Interval};
+use tiled_tensor::{OutOfMemory, collected, copied, filled, push, with_room};
 
 use crate::demand::Demand;
 use crate::flow::Flow;
@@ -46,17 +47,19 @@ impl Parts {
         axis: usize,
         anchor: rate::Rate,
         most: usize,
-    ) -> Option<Self> {
+    ) -> Result<Option<Self>, OutOfMemory> {
         let count = grid.counts()[axis];
-        let cutter = Cutter::new(flow, grid, axis, anchor);
-        let turn = if cutter.is_exact { cutter.turn() } else { None };
+        let cutter = Cutter::new(flow, grid, axis, anchor)?;
+        let turn = if cutter.is_exact { cutter.turn()? } else { None };
         let mut parts = Self {
             demands: Vec::new(),
-            turn: turn.as_ref().map_or_else(|| vec![0; flow.len()], |(_, turn)| turn.clone()),
-            parts: Vec::with_capacity(count),
+            turn: turn.as_ref().map_or_else(|| filled(flow.len(), 0), |(_, turn)| copied(turn))?,
+            parts: with_room(count)?,
         };
-        let alone =
-            turn.as_ref().map_or(0..0, |(length, turn)| cutter.alike(cutter.alone(count), *length, turn));
+        let alone = match &turn {
+            None => 0..0,
+            Some((length, turn)) => cutter.alike(cutter.alone(count)?, *length, turn)?,
+        };
         let mut classes: BTreeMap<[i64; 2], (usize, i64)> = BTreeMap::new();
         for part in 0..count {
             let known = turn.as_ref().filter(|_| alone.contains(&part)).map(|(length, _)| {
@@ -68,17 +71,17 @@ impl Parts {
                 parts.parts.push((demand, turns - first));
                 continue;
             }
-            let demand = cutter.demand(part);
+            let demand = cutter.demand(part)?;
             if let Some((class, turns)) = known.filter(|_| cutter.repeats(&demand, &parts.turn)) {
                 classes.insert(class, (parts.demands.len(), turns));
             }
             if parts.demands.len() == most {
-                return None;
+                return Ok(None);
             }
             parts.parts.push((parts.demands.len(), 0));
-            parts.demands.push(demand);
+            push(&mut parts.demands, demand)?;
         }
-        Some(parts)
+        Ok(Some(parts))
     }
 
     /// The number of parts.
@@ -114,25 +117,25 @@ impl Parts {
     }
 
     /// The demands that differ, each with the parts that have it.
-    pub(crate) fn classes(&self) -> impl Iterator<Item = (&Demand, i64)> {
-        let mut counts = vec![0; self.demands.len()];
+    pub(crate) fn classes(&self) -> Result<impl Iterator<Item = (&Demand, i64)>, OutOfMemory> {
+        let mut counts = filled(self.demands.len(), 0)?;
         for (demand, _) in &self.parts {
             counts[*demand] += 1;
         }
-        self.demands.iter().zip(counts)
+        Ok(self.demands.iter().zip(counts))
     }
 
     /// The coordinates of each node in all parts together, and the most in one.
-    pub(crate) fn extents(&self) -> (Vec<i64>, Vec<i64>) {
+    pub(crate) fn extents(&self) -> Result<(Vec<i64>, Vec<i64>), OutOfMemory> {
         let nodes = self.turn.len();
-        let (mut sums, mut widest) = (vec![0; nodes], vec![0; nodes]);
-        for (demand, count) in self.classes() {
+        let (mut sums, mut widest) = (filled(nodes, 0)?, filled(nodes, 0)?);
+        for (demand, count) in self.classes()? {
             for ((sum, most), interval) in sums.iter_mut().zip(&mut widest).zip(demand.intervals()) {
                 *sum += interval.len() * count;
                 *most = interval.len().max(*most);
             }
         }
-        (sums, widest)
+        Ok((sums, widest))
     }
 }
 
@@ -160,9 +163,14 @@ struct Cutter<'f, 'a> {
 }
 
 impl<'f, 'a> Cutter<'f, 'a> {
-    fn new(flow: &'f Flow<'a>, grid: &'f Grid<2>, axis: usize, anchor: rate::Rate) -> Self {
+    fn new(
+        flow: &'f Flow<'a>,
+        grid: &'f Grid<2>,
+        axis: usize,
+        anchor: rate::Rate,
+    ) -> Result<Self, OutOfMemory> {
         let ratio = |node: &crate::flow::FlowNode| node.rate.to(anchor);
-        let ratios: Vec<Option<[i64; 2]>> = flow.nodes.iter().map(ratio).collect();
+        let ratios: Vec<Option<[i64; 2]>> = collected(flow.nodes.iter().map(ratio))?;
         // what keeps no ratio to the anchor is one pixel, which the last part has
         let is_exact = grid.counts()[axis] > FEW
             && flow
@@ -170,7 +178,7 @@ impl<'f, 'a> Cutter<'f, 'a> {
                 .iter()
                 .zip(&ratios)
                 .all(|(node, ratio)| !node.is_terminal || ratio.is_some() || node.extent <= 1);
-        Self { flow, grid, axis, ratios, is_exact }
+        Ok(Self { flow, grid, axis, ratios, is_exact })
     }
 
     fn bounds(&self, part: usize) -> Interval {
@@ -192,12 +200,23 @@ impl<'f, 'a> Cutter<'f, 'a> {
         Interval::new(cut(bounds.begin()), if is_last { extent } else { cut(bounds.end()) })
     }
 
-    fn demand(&self, part: usize) -> Demand {
+    fn demand(&self, part: usize) -> Result<Demand, OutOfMemory> {
         Demand::of_flow(self.flow, |place, extent| self.share(place, extent, part))
     }
 
     /// The coordinates of the anchor after which every node is where it was, moved by whole coordinates, and by how many.
-    fn turn(&self) -> Option<(i64, Vec<i64>)> {
+    fn turn(&self) -> Result<Option<(i64, Vec<i64>)>, OutOfMemory> {
+        let Some(length) = self.length_of_turn() else { return Ok(None) };
+        let mut turn = with_room(self.ratios.len())?;
+        for ratio in &self.ratios {
+            let moved = ratio.map_or(0, |[per, of]| i128::from(length) * i128::from(per) / i128::from(of));
+            let Ok(moved) = i64::try_from(moved) else { return Ok(None) };
+            turn.push(moved);
+        }
+        Ok(Some((length, turn)))
+    }
+
+    fn length_of_turn(&self) -> Option<i64> {
         let mut length = 1_i64;
         for (node, ratio) in self.flow.nodes.iter().zip(&self.ratios) {
             let Some([per, of]) = *ratio else { continue };
@@ -207,35 +226,31 @@ impl<'f, 'a> Cutter<'f, 'a> {
                 return None;
             }
         }
-        let moved = |ratio: &Option<[i64; 2]>| match ratio {
-            Some([per, of]) => i64::try_from(i128::from(length) * i128::from(*per) / i128::from(*of)).ok(),
-            None => Some(0),
-        };
-        Some((length, self.ratios.iter().map(moved).collect::<Option<_>>()?))
+        Some(length)
     }
 
     /// The parts that no border cuts anywhere. The first ones are cut before, the last ones behind.
-    fn alone(&self, count: usize) -> Range<usize> {
-        let free = |part: usize| self.free(&self.demand(part), part);
-        let first = partition(0, count - 1, |part| !free(part)[0]);
-        first..partition(first, count - 1, |part| free(part)[1])
+    fn alone(&self, count: usize) -> Result<Range<usize>, OutOfMemory> {
+        let free = |part: usize| Ok::<_, OutOfMemory>(self.free(&self.demand(part)?, part));
+        let first = partition(0, count - 1, |part| Ok(!free(part)?[0]))?;
+        Ok(first..partition(first, count - 1, |part| Ok(free(part)?[1]))?)
     }
 
     /// Of parts that follow one another, those up to the first that is not what an earlier one of its class is, moved.
     ///
     /// Bounds of intervals grow with the part, so where the last part of a class is cut by no border, none before it is.
-    fn alike(&self, parts: Range<usize>, length: i64, turn: &[i64]) -> Range<usize> {
+    fn alike(&self, parts: Range<usize>, length: i64, turn: &[i64]) -> Result<Range<usize>, OutOfMemory> {
         let class = |part: usize| {
             let tile = self.bounds(part);
             [tile.len(), tile.begin() % length]
         };
         let is_alike = |part: usize| {
             let own = class(part);
-            let Some(first) = (parts.start..part).find(|first| class(*first) == own) else { return true };
+            let Some(first) = (parts.start..part).find(|first| class(*first) == own) else { return Ok(true) };
             let turns = (self.bounds(part).begin() - self.bounds(first).begin()) / length;
-            let (first, last) = (self.demand(first), self.demand(part));
+            let (first, last) = (self.demand(first)?, self.demand(part)?);
             let first = Part { demand: &first, turn, turns };
-            (0..turn.len()).all(|place| first.interval(place) == last.interval(place))
+            Ok((0..turn.len()).all(|place| first.interval(place) == last.interval(place)))
         };
         // classes take turns, so the last of each is among the parts of one turn up to the last part
         let of_one_turn = |part: usize| {
@@ -243,9 +258,17 @@ impl<'f, 'a> Cutter<'f, 'a> {
             (parts.start..part + 1).rev().take_while(move |earlier| self.bounds(*earlier).begin() > begin)
         };
         if parts.is_empty() || of_one_turn(parts.end - 1).count() > MOST_CLASSES {
-            return 0..0;
+            return Ok(0..0);
         }
-        parts.start..partition(parts.start, parts.end, |part| of_one_turn(part).all(is_alike))
+        let are_alike = |part: usize| {
+            for part in of_one_turn(part) {
+                if !is_alike(part)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        Ok(parts.start..partition(parts.start, parts.end, are_alike)?)
     }
 
     /// Whether a demand meets no border before and none behind.
@@ -290,15 +313,19 @@ impl<'f, 'a> Cutter<'f, 'a> {
 }
 
 /// The first number of `from..to` that `is_before` no longer holds for, `to` where it holds for all.
-fn partition(from: usize, to: usize, is_before: impl Fn(usize) -> bool) -> usize {
+fn partition(
+    from: usize,
+    to: usize,
+    is_before: impl Fn(usize) -> Result<bool, OutOfMemory>,
+) -> Result<usize, OutOfMemory> {
     let (mut low, mut high) = (from, to.max(from));
     while low < high {
         let middle = low + (high - low) / 2;
-        if is_before(middle) {
+        if is_before(middle)? {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    low
+    Ok(low)
 }

@@ -6,6 +6,7 @@
 
 use tiled_geometry::{AxisMap, Interval};
 use tiled_kernel::{Kernel, Reduction};
+use tiled_tensor::{OutOfMemory, collected, copied};
 
 pub use crate::rate::Rate;
 
@@ -285,6 +286,28 @@ pub struct Program {
 }
 
 impl Program {
+    /// A copy.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            nodes: collected(self.nodes.iter().cloned())?,
+            forward: self.forward,
+            reductions: collected(self.reductions.iter().cloned())?,
+            finalisers: collected(self.finalisers.iter().cloned())?,
+            derived: copied(&self.derived)?,
+            pixels: copied(&self.pixels)?,
+            stores: collected(self.stores.iter().cloned())?,
+            params: copied(&self.params)?,
+            param_grads: copied(&self.param_grads)?,
+            ignore_index: self.ignore_index,
+            anchor: self.anchor,
+            anchor_node: self.anchor_node,
+            rates: [copied(&self.rates[0])?, copied(&self.rates[1])?],
+        })
+    }
+
     /// How fast a node's rows (axis 0) or columns (axis 1) move against those of others.
     ///
     /// # Panics

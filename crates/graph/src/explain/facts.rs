@@ -60,7 +60,9 @@ pub(super) struct Facts {
 impl Facts {
     /// Those of all nodes of a sweep.
     pub(super) fn all(plan: &Plan, sweep: &SweepPlan) -> Vec<Self> {
-        let ((rows, _), (cols, widest)) = (sweep.rows.extents(), sweep.cols.extents());
+        let [(rows, _), (cols, widest)] = [&sweep.rows, &sweep.cols].map(|parts| {
+            parts.extents().unwrap_or_else(|error| panic!("an explanation: {error}")) // as its texts do
+        });
         (0..sweep.sweep.nodes.len())
             .map(|place| Self::of(plan, sweep, place, [rows[place], cols[place]], widest[place]))
             .collect()

@@ -3,7 +3,7 @@
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Backend, Costs, ExactSum, Extremum, Kernel, Reduction};
-use tiled_tensor::{Element, Layout};
+use tiled_tensor::{Element, Layout, OutOfMemory, collected, filled, make_room, with_room};
 
 use super::{Memory, PlanError};
 use crate::flow::Flow;
@@ -14,7 +14,7 @@ use crate::sweep::{Action, Sweep};
 pub(super) const TRANSFER_BYTES: u64 = 256 << 10;
 
 /// A lowered program, and what its nodes are to the backend.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) program: Program,
     pub(super) blocks: Vec<usize>,
@@ -29,7 +29,7 @@ pub(super) struct Lowered {
 }
 
 /// A lowered program with the values that it keeps.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Kept {
     pub(super) program: Program,
     /// The nodes whose values are kept, each with the place of its store.
@@ -63,12 +63,12 @@ impl Lowered {
         backend: &dyn Backend<T>,
         resident_bytes: u64,
     ) -> Result<Self, PlanError> {
-        let blocks = program.nodes.iter().map(|node| backend.block(node.channels)).collect();
+        let blocks = collected(program.nodes.iter().map(|node| backend.block(node.channels)))?;
         let (memory, partial_bytes) = fixed_memory(&program, backend, resident_bytes)?;
         let scratch_elements =
             program.nodes.iter().filter_map(ProgramNode::kernel).map(|kernel| backend.scratch_len(kernel));
         let scratch_bytes = (scratch_elements.max().unwrap_or(0) * size_of::<T>()) as u64;
-        let shares = program.nodes.iter().map(|node| share_of_peak(&program, node, backend)).collect();
+        let shares = collected(program.nodes.iter().map(|node| share_of_peak(&program, node, backend)))?;
         Ok(Self { blocks, costs: backend.costs(), shares, memory, partial_bytes, scratch_bytes, program })
     }
 
@@ -79,8 +79,9 @@ impl Lowered {
         backend: &dyn Backend<T>,
         in_files: bool,
     ) -> Result<Kept, PlanError> {
-        let mut program = self.program.clone();
-        let mut kept = Vec::with_capacity(nodes.len());
+        let mut program = self.program.try_clone()?;
+        let mut kept = with_room(nodes.len())?;
+        make_room(&mut program.stores, nodes.len())?;
         for id in nodes {
             let node = &program.nodes[*id];
             let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
@@ -92,7 +93,7 @@ impl Lowered {
         if !in_files {
             memory.stores_bytes = stores_bytes(&program, backend)?;
         }
-        let untiled_flops = flops_once(&program, nodes);
+        let untiled_flops = flops_once(&program, nodes)?;
         Ok(Kept {
             program,
             nodes: kept,
@@ -114,12 +115,19 @@ impl Kept {
 
 impl<'p> Prepared<'p> {
     /// Cuts a program into sweeps; `None` where these would have more than `most` nodes.
-    pub(super) fn new(lowered: &'p Lowered, kept: &'p Kept, most: usize) -> Option<Self> {
-        let sweeps = crate::sweep::sweeps_within(&kept.program, &kept.nodes, most)?;
-        let flows =
-            sweeps.iter().map(|sweep| [0, 1].map(|axis| Flow::new(&kept.program, sweep, axis))).collect();
+    pub(super) fn new(
+        lowered: &'p Lowered,
+        kept: &'p Kept,
+        most: usize,
+    ) -> Result<Option<Self>, OutOfMemory> {
+        let program = &kept.program;
+        let Some(sweeps) = crate::sweep::sweeps_within(program, &kept.nodes, most)? else { return Ok(None) };
+        let mut flows = with_room(sweeps.len())?;
+        for sweep in &sweeps {
+            flows.push([Flow::new(program, sweep, 0)?, Flow::new(program, sweep, 1)?]);
+        }
         let nodes = sweeps.iter().map(|sweep| sweep.nodes.len()).sum();
-        Some(Self { lowered, kept, sweeps, flows, nodes })
+        Ok(Some(Self { lowered, kept, sweeps, flows, nodes }))
     }
 
     pub(super) fn program(&self) -> &'p Program {
@@ -169,8 +177,8 @@ fn node_flops(program: &Program, id: NodeId, rows: i64, cols: i64) -> f64 {
 }
 
 /// The arithmetic of every node once, over the smallest region that covers all that anybody wants of it.
-fn flops_once(program: &Program, kept: &[NodeId]) -> f64 {
-    let mut wanted = vec![[Interval::EMPTY; 2]; program.nodes.len()];
+fn flops_once(program: &Program, kept: &[NodeId]) -> Result<f64, OutOfMemory> {
+    let mut wanted = filled(program.nodes.len(), [Interval::EMPTY; 2])?;
     for id in kept {
         wanted[*id] = program.nodes[*id].extents.map(Interval::whole);
     }
@@ -188,7 +196,7 @@ fn flops_once(program: &Program, kept: &[NodeId]) -> f64 {
         }
         flops += node_flops(program, id, own[0].len(), own[1].len());
     }
-    flops
+    Ok(flops)
 }
 
 /// The share of the peak where arithmetic bounds a node.

@@ -4,13 +4,13 @@
 
 use tiled_geometry::AxisMap;
 use tiled_kernel::{Activation, Backend, Kernel};
-use tiled_tensor::Element;
+use tiled_tensor::{Element, OutOfMemory, filled};
 
 use crate::program::{Edge, NodeId, NodeKind, Program};
 
 /// Fuses what the backend can. A node keeps its place and name; those that it takes in are left without readers or parameters.
-pub(super) fn fuse<T: Element>(program: &mut Program, backend: &dyn Backend<T>) {
-    let mut readers = vec![0_usize; program.nodes.len()];
+pub(super) fn fuse<T: Element>(program: &mut Program, backend: &dyn Backend<T>) -> Result<(), OutOfMemory> {
+    let mut readers = filled(program.nodes.len(), 0_usize)?;
     for edge in program.nodes.iter().flat_map(|node| &node.operands) {
         readers[edge.node] += 1;
     }
@@ -32,6 +32,7 @@ pub(super) fn fuse<T: Element>(program: &mut Program, backend: &dyn Backend<T>) 
         node.params = params;
         node.operands = operands;
     }
+    Ok(())
 }
 
 /// The convolution that a node could be fused with, which nothing else reads, and the tensor that is added to it.

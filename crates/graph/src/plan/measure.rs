@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tiled_geometry::{Grid, div_ceil};
-use tiled_tensor::Element;
+use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, refusable, with_room};
 
 use super::build::{Prepared, TRANSFER_BYTES};
 use super::cost;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
-use super::slots::Spans;
+use super::slots::{Spans, Stored};
 use super::{Budget, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::parts::Parts;
 use crate::program::Rate;
@@ -30,6 +30,14 @@ pub(super) enum Unmeasured {
     TooLarge(PlanError),
     /// Nobody waits for the plan any more.
     Cancelled,
+    /// Memory was refused.
+    Refused(OutOfMemory),
+}
+
+impl From<OutOfMemory> for Unmeasured {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Refused(error)
+    }
 }
 
 /// The numbers of a candidate whose tiles are shared out like this.
@@ -75,9 +83,6 @@ pub(super) struct SweepFigures<'f> {
     pub(super) slots: &'f [Option<u32>],
     pub(super) slot_elements: &'f [usize],
 }
-
-/// The slot of each window of a sweep, and the elements of each slot.
-type Stored = (Vec<Option<u32>>, Vec<usize>);
 
 /// Measures the candidates of one program.
 pub(super) struct Measure<'m, 'p> {
@@ -195,7 +200,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let prepared = self.prepared;
         let kept = prepared.kept;
         let mut flops = 0.0;
-        let mut sweeps = Vec::with_capacity(prepared.sweeps.len());
+        let mut counts = with_room(prepared.sweeps.len())?;
         let rows = self.rows(grid, band)?;
         let stored = self.stored(grid, band)?;
         self.visit(grid, band, &stored, |figures| {
@@ -203,40 +208,36 @@ impl<'m, 'p> Measure<'m, 'p> {
             for place in 0..prepared.sweeps[sweep].nodes.len() {
                 flops += prepared.node_flops(sweep, place, figures.rows[place], figures.cols[place]);
             }
-            sweeps.push((
-                figures.calls,
-                figures.steps,
-                figures.slots.iter().map(|slot| slot.map(|slot| slot as usize)).collect::<Vec<_>>(),
-                figures.slot_elements.to_vec(),
-            ));
+            counts.push((figures.calls, figures.steps));
         })?;
-        let built = sweeps.into_iter().enumerate().map(|(sweep, (calls, steps, slots, slot_elements))| {
+        let mut sweeps = with_room(counts.len())?;
+        for (sweep, ((slots, slot_elements), (calls, steps))) in stored.into_iter().zip(counts).enumerate() {
             let parts = |axis| {
                 let anchor = anchor(prepared, axis);
-                Parts::new(&prepared.flows[sweep][axis], grid, axis, anchor, usize::MAX)
-                    .expect("invariant: there is no bound")
+                let parts = Parts::new(&prepared.flows[sweep][axis], grid, axis, anchor, usize::MAX)?;
+                Ok::<_, OutOfMemory>(parts.expect("invariant: there is no bound"))
             };
-            SweepPlan {
-                sweep: prepared.sweeps[sweep].clone(),
-                grid: grid.clone(),
+            sweeps.push(SweepPlan {
+                sweep: prepared.sweeps[sweep].try_clone()?,
+                grid: refusable(|| grid.try_clone()).map_err(|error| Unmeasured::TooLarge(error.into()))?,
                 band,
-                rows: parts(0),
-                cols: parts(1),
-                rings: rows[sweep].rings.clone(),
-                slots,
+                rows: parts(0)?,
+                cols: parts(1)?,
+                rings: copied(&rows[sweep].rings)?,
+                slots: collected(slots.into_iter().map(|slot| slot.map(|slot| slot as usize)))?,
                 slot_elements,
                 calls,
                 steps,
-            }
-        });
+            });
+        }
         Ok(Plan {
-            sweeps: built.collect(),
-            program: kept.program.clone(),
+            sweeps,
+            program: kept.program.try_clone()?,
             lanes: numbers.share.lanes,
             in_flight: numbers.share.in_flight,
             threads: numbers.share.threads,
             stores_in_files: kept.in_files,
-            blocks: prepared.lowered.blocks.clone(),
+            blocks: copied(&prepared.lowered.blocks)?,
             dtype: T::DTYPE,
             memory: numbers.memory,
             budget: Budget::UNLIMITED, // the planner says
@@ -267,8 +268,9 @@ impl<'m, 'p> Measure<'m, 'p> {
     fn stored(&mut self, grid: &Grid<2>, band: i64) -> Result<Vec<Stored>, Unmeasured> {
         let widths = self.axis(grid, 1)?;
         let rows = self.rows(grid, band)?;
-        let mut sizes = Vec::new();
-        let mut all = Vec::with_capacity(rows.len());
+        let most = rows.iter().map(|rows| rows.rings.len()).max().unwrap_or(0);
+        let mut sizes = with_room(most)?;
+        let mut all = with_room(rows.len())?;
         for (sweep, (rows, width)) in rows.iter().zip(widths.iter()).enumerate() {
             if (self.is_cancelled)() {
                 return Err(Unmeasured::Cancelled);
@@ -278,7 +280,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 let elements = self.prepared.window_elements(sweep, place, *ring, *widest);
                 sizes.push(elements.map_err(Unmeasured::TooLarge)?);
             }
-            all.push(rows.spans.assign(&sizes));
+            all.push(rows.spans.assign(&sizes)?);
         }
         Ok(all)
     }
@@ -322,18 +324,19 @@ impl<'m, 'p> Measure<'m, 'p> {
         if let Some(known) = self.axes.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
-        let of = |parts: &Parts| {
-            let (sums, widest) = parts.extents();
-            Axis { sums, widest }
+        let mut axes = with_room(self.prepared.flows.len())?;
+        let mut take = |parts: &Parts| {
+            let (sums, widest) = parts.extents()?;
+            axes.push(Axis { sums, widest });
+            Ok::<_, OutOfMemory>(())
         };
         let found = if axis == 0 {
-            self.heights(grid).map(|heights| heights.iter().map(of).collect::<Vec<_>>())
+            self.heights(grid).and_then(|heights| Ok(heights.iter().try_for_each(take)?))
         } else {
-            let mut widths = Vec::with_capacity(self.prepared.flows.len());
-            self.parts(grid, axis, |parts| widths.push(of(&parts))).map(|()| widths)
+            self.parts(grid, axis, |parts| take(&parts))
         };
         let found = match found {
-            Ok(axes) => Some(Rc::new(axes)),
+            Ok(()) => Some(Rc::new(axes)),
             Err(Unmeasured::TooLong) => None,
             Err(error) => return Err(error),
         };
@@ -345,15 +348,23 @@ impl<'m, 'p> Measure<'m, 'p> {
         if let Some(known) = self.heights.get(&grid.counts()[0]) {
             return Ok(known.clone());
         }
-        let mut parts = Vec::with_capacity(self.prepared.flows.len());
-        self.parts(grid, 0, |of_sweep| parts.push(of_sweep))?;
+        let mut parts = with_room(self.prepared.flows.len())?;
+        self.parts(grid, 0, |of_sweep| {
+            parts.push(of_sweep);
+            Ok(())
+        })?;
         let parts = Rc::new(parts);
         self.heights.insert(grid.counts()[0], parts.clone());
         Ok(parts)
     }
 
     /// The parts of one axis, sweep by sweep.
-    fn parts(&mut self, grid: &Grid<2>, axis: usize, mut taker: impl FnMut(Parts)) -> Result<(), Unmeasured> {
+    fn parts(
+        &mut self,
+        grid: &Grid<2>,
+        axis: usize,
+        mut taker: impl FnMut(Parts) -> Result<(), OutOfMemory>,
+    ) -> Result<(), Unmeasured> {
         let anchor = anchor(self.prepared, axis);
         // half of what is left, as with calls
         let mut left = if self.intervals_left == usize::MAX { usize::MAX } else { self.intervals_left / 2 };
@@ -363,10 +374,10 @@ impl<'m, 'p> Measure<'m, 'p> {
                 return Err(Unmeasured::Cancelled);
             }
             let nodes = flow[axis].len().max(1);
-            let parts = Parts::new(&flow[axis], grid, axis, anchor, left / nodes);
+            let parts = Parts::new(&flow[axis], grid, axis, anchor, left / nodes)?;
             let parts = parts.ok_or(Unmeasured::TooLong)?;
             left = left.saturating_sub(parts.demands() * nodes);
-            taker(parts);
+            taker(parts)?;
         }
         self.intervals_left = self.intervals_left.saturating_add(left);
         Ok(())
@@ -385,7 +396,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             return Err(Unmeasured::TooLong);
         }
         let heights = self.heights(grid)?;
-        let mut all = Vec::with_capacity(heights.len());
+        let mut all = with_room(heights.len())?;
         // half of what is left, so that one walk that is given up leaves enough for others
         let mut calls = if self.calls_left == u64::MAX { u64::MAX } else { self.calls_left / 2 };
         let given = calls;
@@ -397,6 +408,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             match walked {
                 Ok(rows) => all.push(rows),
                 Err(Stop::Cancelled) => return Err(Unmeasured::Cancelled),
+                Err(Stop::Refused(error)) => return Err(error.into()),
                 Err(Stop::TooLong) => {
                     self.rows.insert(key, None);
                     return Err(Unmeasured::TooLong);
@@ -418,15 +430,15 @@ fn walk(
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Rows, Stop> {
     let tallest = tallest(flow);
-    let own: Vec<i64> = flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)).collect();
+    let own: Vec<i64> = collected(flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)))?;
     let mut rows = Rows {
-        rings: vec![0; flow.len()],
+        rings: filled(flow.len(), 0)?,
         spans: Spans::default(),
         calls: 0,
         steps: 0,
-        bands: vec![0; flow.len()],
+        bands: filled(flow.len(), 0)?,
     };
-    for (demand, count) in parts.classes() {
+    for (demand, count) in parts.classes()? {
         let walker = Walker { most: *calls_left, skips: true, is_cancelled };
         let walk = Walk::of(flow, demand, band, walker)?;
         *calls_left = calls_left.saturating_sub(walk.walked);
@@ -438,7 +450,7 @@ fn walk(
         for ((bands, interval), own) in rows.bands.iter_mut().zip(demand.intervals()).zip(&own) {
             *bands += div_ceil(interval.len(), *own) * count;
         }
-        rows.spans.add(walk.spans);
+        rows.spans.add(walk.spans)?;
     }
     Ok(rows)
 }

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 use tiled_geometry::Grid;
 use tiled_kernel::Backend;
-use tiled_tensor::Element;
+use tiled_tensor::{Element, collected, push, refusable};
 
 use super::build::{Kept, Lowered, Prepared};
 use super::lanes::{cores, shares_to_try};
@@ -107,8 +107,7 @@ impl<'s, T: Element> Search<'s, T> {
         let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
         let least = kept.least_bytes();
         if self.options.memory_bytes.is_some_and(|budget| least > budget) {
-            self.beyond.push((least, choice));
-            return Ok(());
+            return Ok(push(&mut self.beyond, (least, choice))?);
         }
         self.explore(choice, &kept, self.options.memory_bytes, Depth::Coarse)
     }
@@ -118,9 +117,12 @@ impl<'s, T: Element> Search<'s, T> {
         if let Some((_, plan)) = self.best {
             return Ok(plan);
         }
-        let mut beyond = std::mem::take(&mut self.beyond);
-        beyond.sort_by_key(|(least, _)| *least);
-        for (least, choice) in beyond {
+        let beyond = std::mem::take(&mut self.beyond);
+        // the places keep those of as many bytes in their order, where a stable sort would take memory unasked
+        let mut order = collected((0..beyond.len()).map(|place| (beyond[place].0, place)))?;
+        order.sort_unstable();
+        for (least, place) in order {
+            let choice = beyond[place].1;
             if least >= self.smallest {
                 break;
             }
@@ -156,7 +158,7 @@ impl<'s, T: Element> Search<'s, T> {
         budget: Option<u64>,
         depth: Depth,
     ) -> Result<(), PlanError> {
-        let Some(prepared) = Prepared::new(choice.lowered, kept, self.effort.nodes) else { return Ok(()) };
+        let Some(prepared) = Prepared::new(choice.lowered, kept, self.effort.nodes)? else { return Ok(()) };
         let shapes = shapes_to_try(&kept.program, self.options)?;
         let (calls, intervals) = match self.options.tiling {
             Tiling::Auto => (self.effort.calls, self.effort.intervals),
@@ -180,7 +182,7 @@ impl<'s, T: Element> Search<'s, T> {
         let explored = explorer.explore(shapes, depth);
         self.smallest = self.smallest.min(explorer.smallest);
         if explorer.smallest < u64::MAX {
-            self.tried.push((explorer.smallest, choice));
+            push(&mut self.tried, (explorer.smallest, choice))?;
         }
         self.too_large = self.too_large.take().or(explorer.too_large.take());
         explored?;
@@ -216,6 +218,7 @@ impl From<Unmeasured> for PlanError {
             Unmeasured::Cancelled => Self::Cancelled,
             Unmeasured::TooLarge(error) => error,
             Unmeasured::TooLong => Self::TooLarge,
+            Unmeasured::Refused(error) => error.into(),
         }
     }
 }
@@ -283,7 +286,7 @@ impl<T: Element> Explorer<'_, '_, T> {
                 Counts::Of([rows, cols]) if rows != cols || *rows == 1 => *rows,
                 _ => 0,
             };
-            lines.entry(rows).or_default().push(place);
+            push(lines.entry(rows).or_default(), place)?;
         }
         for line in lines.values() {
             self.line(line, pieces)?;
@@ -372,7 +375,7 @@ impl<T: Element> Explorer<'_, '_, T> {
         let shares = shares_to_try(grid.len(), self.options, cores);
         let numbers = match self.measure.numbers::<T>(&grid, band, &shares, self.budget) {
             Ok(numbers) => numbers,
-            Err(Unmeasured::Cancelled) => return Err(PlanError::Cancelled),
+            Err(stopped @ (Unmeasured::Cancelled | Unmeasured::Refused(_))) => return Err(stopped.into()),
             Err(Unmeasured::TooLong) => {
                 self.known.insert(at, None);
                 return Ok(());
@@ -405,8 +408,8 @@ impl<T: Element> Explorer<'_, '_, T> {
     fn tiling(&self, [shape, band]: At) -> Result<(Grid<2>, i64), PlanError> {
         let (counts, bands) = &self.shapes[shape];
         let grid = match counts {
-            Counts::Given(grid) => grid.clone(),
-            Counts::Of(counts) => Grid::from_counts(self.anchor, *counts)?,
+            Counts::Given(grid) => refusable(|| grid.try_clone())?,
+            Counts::Of(counts) => refusable(|| Grid::from_counts(self.anchor, *counts))?,
         };
         Ok((grid, bands[band]))
     }

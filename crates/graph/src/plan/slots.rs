@@ -3,8 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use tiled_tensor::{OutOfMemory, filled, grow, push, refusable, with_room};
+
 /// When a node is held in a tile: the first and the last call that it takes part in, `None` where it takes part in none.
 pub(super) type Span = Option<[u64; 2]>;
+
+/// The slot of each window of a sweep, and the elements of each slot.
+pub(super) type Stored = (Vec<Option<u32>>, Vec<usize>);
 
 /// When each node is held, in calls, for each kind of tile: windows held at different times may share storage.
 #[derive(Clone, Debug, Default)]
@@ -14,43 +19,42 @@ pub(super) struct Spans {
 
 impl Spans {
     /// Takes in one kind of tile.
-    pub(super) fn add(&mut self, spans: Vec<Span>) {
-        if !self.kinds.contains(&spans) {
-            self.kinds.push(spans);
-        }
+    pub(super) fn add(&mut self, spans: Vec<Span>) -> Result<(), OutOfMemory> {
+        if self.kinds.contains(&spans) { Ok(()) } else { push(&mut self.kinds, spans) }
     }
 
     /// Assigns storage, largest window first, to the first slot whose windows are never held together with it.
     /// Returns each node's slot and the sizes of the slots. Nodes of size zero get none.
-    pub(super) fn assign(&self, sizes: &[usize]) -> (Vec<Option<u32>>, Vec<usize>) {
-        let mut order: Vec<u32> =
-            (0_u32..).zip(sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
+    pub(super) fn assign(&self, sizes: &[usize]) -> Result<Stored, OutOfMemory> {
+        let nodes = (0_u32..).zip(sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node);
+        let mut order: Vec<u32> = with_room(sizes.len())?;
+        order.extend(nodes);
         if order.len() > MANY {
             return self.assign_alike(sizes, order);
         }
         order.sort_unstable_by_key(|node| (Reverse(sizes[*node as usize]), *node));
-        let mut slots = Slots::new(self, order.len());
-        let mut places = vec![None; sizes.len()];
+        let mut slots = Slots::new(self, order.len())?;
+        let mut places = filled(sizes.len(), None)?;
         let mut largest = Vec::new();
         for node in order {
             let (node, size) = (node as usize, sizes[node as usize]);
             let slot = slots.first_free(node);
             if slot == largest.len() {
-                largest.push(size); // the first one is the largest
+                push(&mut largest, size)?; // the first one is the largest
             }
-            slots.take(slot, node);
+            slots.take(slot, node)?;
             places[node] = u32::try_from(slot).ok();
         }
-        (places, largest)
+        Ok((places, largest))
     }
 
     /// The same for very many windows: those of one size alone share, in the order in which they begin, each in the slot
     /// that has been free for longest. For one kind of tile no assignment of equal windows takes fewer slots.
-    fn assign_alike(&self, sizes: &[usize], mut order: Vec<u32>) -> (Vec<Option<u32>>, Vec<usize>) {
+    fn assign_alike(&self, sizes: &[usize], mut order: Vec<u32>) -> Result<Stored, OutOfMemory> {
         let first = |kind: &Vec<Span>, node: u32| kind[node as usize].map_or(0, |span| span[0]);
         let begin = |node: u32| self.kinds.first().map_or(0, |kind| first(kind, node));
         order.sort_unstable_by_key(|node| (Reverse(sizes[*node as usize]), begin(*node), *node));
-        let mut places = vec![None; sizes.len()];
+        let mut places = filled(sizes.len(), None)?;
         let mut largest: Vec<usize> = Vec::new();
         // of each slot of the size at hand, the calls of each kind of tile from which on it is free
         let mut free: BinaryHeap<Reverse<(Vec<u64>, u32)>> = BinaryHeap::new();
@@ -68,18 +72,20 @@ impl Spans {
             let (mut ends, slot) = match free.pop() {
                 Some(Reverse((ends, slot))) if is_free(&ends) => (ends, slot),
                 taken => {
-                    free.extend(taken);
-                    largest.push(size);
-                    (vec![0; self.kinds.len()], u32::try_from(largest.len() - 1).unwrap_or(u32::MAX))
+                    free.extend(taken); // it has just left room
+                    push(&mut largest, size)?;
+                    (filled(self.kinds.len(), 0)?, u32::try_from(largest.len() - 1).unwrap_or(u32::MAX))
                 }
             };
             for (end, kind) in ends.iter_mut().zip(&self.kinds) {
                 *end = kind[node as usize].map_or(*end, |[_, last]| last + 1);
             }
+            let wanted = free.len() + 1;
+            refusable(|| free.try_reserve(1)).map_err(|_| OutOfMemory::of::<(Vec<u64>, u32)>(wanted))?;
             free.push(Reverse((ends, slot)));
             places[node as usize] = Some(slot);
         }
-        (places, largest)
+        Ok((places, largest))
     }
 }
 
@@ -100,13 +106,13 @@ struct Slots<'s> {
 }
 
 impl<'s> Slots<'s> {
-    fn new(spans: &'s Spans, most: usize) -> Self {
+    fn new(spans: &'s Spans, most: usize) -> Result<Self, OutOfMemory> {
         let leaves = (most + 1).next_power_of_two();
         let end = spans
             .kinds
             .first()
             .map_or(0, |kind| kind.iter().flatten().map(|span| span[1] + 1).max().unwrap_or(0));
-        Self { spans, held: Vec::new(), room: vec![u64::MAX; 2 * leaves], leaves, end }
+        Ok(Self { spans, held: Vec::new(), room: filled(2 * leaves, u64::MAX)?, leaves, end })
     }
 
     fn first_free(&self, node: usize) -> usize {
@@ -151,16 +157,17 @@ impl<'s> Slots<'s> {
         })
     }
 
-    fn take(&mut self, slot: usize, node: usize) {
+    fn take(&mut self, slot: usize, node: usize) -> Result<(), OutOfMemory> {
         if slot == self.held.len() {
-            self.held.push(vec![Vec::new(); self.spans.kinds.len()]);
+            push(&mut self.held, filled(self.spans.kinds.len(), Vec::new())?)?;
         }
         for (kind, held) in self.spans.kinds.iter().zip(&mut self.held[slot]) {
             if let Some([first, last]) = kind[node] {
+                grow(held, 1)?;
                 held.insert(held.partition_point(|span| span[0] <= last), [first, last]);
             }
         }
-        let Some(held) = self.held[slot].first() else { return };
+        let Some(held) = self.held[slot].first() else { return Ok(()) };
         // what this one left of the stretch that it lies in can only be shorter: the whole is looked at while it is short
         let room = if held.len() > 16 {
             u64::MAX
@@ -179,6 +186,7 @@ impl<'s> Slots<'s> {
             at /= 2;
             self.room[at] = self.room[2 * at].max(self.room[2 * at + 1]);
         }
+        Ok(())
     }
 }
 
@@ -187,7 +195,7 @@ mod tests {
     use super::*;
 
     /// Asserts that no two windows of one slot are held at the same time, and that each fits.
-    fn check(spans: &Spans, sizes: &[usize], (slots, largest): &(Vec<Option<u32>>, Vec<usize>)) {
+    fn check(spans: &Spans, sizes: &[usize], (slots, largest): &Stored) {
         for (a, slot) in slots.iter().enumerate() {
             assert_eq!(slot.is_some(), sizes[a] > 0);
             let Some(slot) = slot else { continue };
@@ -211,7 +219,7 @@ mod tests {
                 let (first, long) = (below(300), below(120));
                 (below(8) > 0).then_some([first, first + long])
             };
-            spans.add((0..count).map(span).collect());
+            spans.add((0..count).map(span).collect()).expect("there is room");
         }
         (spans, sizes)
     }
@@ -241,12 +249,12 @@ mod tests {
         for kinds in 1..4 {
             for count in [0, 1, 2, 40, 150] {
                 let (spans, sizes) = random(count, kinds, &mut rng);
-                let found = spans.assign(&sizes);
+                let found = spans.assign(&sizes).expect("there is room");
                 check(&spans, &sizes, &found);
                 assert_eq!(found.0, first_fit(&spans, &sizes), "the first free slot is taken");
                 let order =
                     (0_u32..).zip(&sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
-                check(&spans, &sizes, &spans.assign_alike(&sizes, order));
+                check(&spans, &sizes, &spans.assign_alike(&sizes, order).expect("there is room"));
             }
         }
     }

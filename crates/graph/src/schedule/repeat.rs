@@ -15,6 +15,7 @@
 use std::borrow::Cow;
 
 use tiled_geometry::Interval;
+use tiled_tensor::{OutOfMemory, copied, filled};
 
 use super::{Call, Schedule};
 use crate::demand::Demand;
@@ -42,6 +43,14 @@ pub(crate) enum Stop {
     TooLong,
     /// Nobody waits for it any more.
     Cancelled,
+    /// Memory was refused.
+    Refused(OutOfMemory),
+}
+
+impl From<OutOfMemory> for Stop {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Refused(error)
+    }
 }
 
 /// How a schedule is walked.
@@ -60,17 +69,16 @@ const POLL: u64 = 1 << 14;
 impl Walk {
     /// Walks the schedule of a tile whose nodes need `rows`, in bands of `band` rows of the tallest node.
     pub(crate) fn of(flow: &Flow<'_>, rows: &Demand, band: i64, walker: Walker<'_>) -> Result<Self, Stop> {
-        let mut schedule = Schedule::of_flow(Cow::Borrowed(flow), rows.intervals().to_vec(), band)
-            .unwrap_or_else(|error| panic!("a schedule: {error}"));
+        let mut schedule = Schedule::of_flow(Cow::Borrowed(flow), copied(rows.intervals())?, band)?;
         let count = flow.len();
         let mut walk = Self {
-            rings: vec![0; count],
-            spans: vec![None; count],
+            rings: filled(count, 0)?,
+            spans: filled(count, None)?,
             calls: 0,
             walked: 0,
             steps: schedule.steps(),
         };
-        let mut seen = Seen::new(&schedule, walker.skips);
+        let mut seen = Seen::new(&schedule, walker.skips)?;
         loop {
             let mut call = |call: Call| {
                 let touch = |span: &mut Option<[u64; 2]>| {
@@ -121,16 +129,16 @@ struct Seen {
 }
 
 impl Seen {
-    fn new(schedule: &Schedule<'_>, skips: bool) -> Self {
+    fn new(schedule: &Schedule<'_>, skips: bool) -> Result<Self, OutOfMemory> {
         let stride = schedule.driver.filter(|_| skips).and_then(|driver| stride(schedule, driver));
-        Self {
-            done: schedule.done.clone(),
+        Ok(Self {
+            done: copied(&schedule.done)?,
             calls: 0,
             since: 0,
             until: 1,
             stride: stride.unwrap_or(1),
             is_over: stride.is_none(),
-        }
+        })
     }
 
     /// The periods that can be skipped now and the calls of each, where the state has returned. The state that is compared
