@@ -29,7 +29,7 @@ impl Demand {
         axis: usize,
         share: impl FnMut(usize, i64) -> Interval,
     ) -> Self {
-        let made = Flow::try_new(program, sweep, axis).and_then(|flow| Self::of_flow(&flow, share));
+        let made = Flow::new(program, sweep, axis).and_then(|flow| Self::of_flow(&flow, share));
         made.unwrap_or_else(|error| panic!("what a tile needs: {error}"))
     }
 

@@ -57,15 +57,7 @@ pub(crate) enum Reach<'a> {
 }
 
 impl<'a> Flow<'a> {
-    /// The same as [`Flow::try_new`], for a plan that is being made.
-    ///
-    /// # Panics
-    /// Where memory is refused.
-    pub(crate) fn new(program: &'a Program, sweep: &Sweep, axis: usize) -> Self {
-        Self::try_new(program, sweep, axis).unwrap_or_else(|error| panic!("a sweep: {error}"))
-    }
-
-    pub(crate) fn try_new(program: &'a Program, sweep: &Sweep, axis: usize) -> Result<Self, OutOfMemory> {
+    pub(crate) fn new(program: &'a Program, sweep: &Sweep, axis: usize) -> Result<Self, OutOfMemory> {
         let count = sweep.nodes.len();
         let edges = sweep.nodes.iter().map(|node| node.operands.len()).sum();
         let most = sweep.nodes.iter().map(|node| node.operands.len()).max().unwrap_or(0);

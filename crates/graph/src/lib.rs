@@ -62,7 +62,7 @@ pub use op::{
     UpsampleMode, UpsampleTo,
 };
 pub use params::{
-    Init, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, match_params, params,
+    Init, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, match_params, params, try_params,
 };
 pub use parts::{Part, Parts};
 pub use plan::{

@@ -1,7 +1,7 @@
 //! What a run is to compute.
 
 use crate::wanted::Wanted;
-use crate::{Graph, PlanError, params};
+use crate::{Graph, PlanError, try_params};
 
 /// Whether batch normalisation uses the statistics of the image and dropout drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -122,7 +122,7 @@ impl Objective {
     /// # Ok::<(), tiled_graph::PlanError>(())
     /// ```
     pub fn input_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
-        Ok(places(&Wanted::new(graph, &params(graph), self)?.inputs))
+        Ok(places(&Wanted::new(graph, &try_params(graph)?, self)?.inputs))
     }
 
     /// The places in [`params`] of the parameters whose gradients this wants.
@@ -130,7 +130,7 @@ impl Objective {
     /// # Errors
     /// Where a name is not of the network.
     pub fn param_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
-        Ok(places(&Wanted::new(graph, &params(graph), self)?.params))
+        Ok(places(&Wanted::new(graph, &try_params(graph)?, self)?.params))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use tiled_geometry::{AxisMap, Interval};
 use tiled_kernel::{Backend, Kernel, Operands, Reduction, Support, Work};
-use tiled_tensor::Element;
+use tiled_tensor::{Element, OutOfMemory, collected, copied};
 
 pub use crate::rate::Rate;
 
@@ -288,6 +288,29 @@ pub struct Program {
 }
 
 impl Program {
+    /// A copy.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            nodes: collected(self.nodes.iter().cloned())?,
+            forward: self.forward,
+            reductions: collected(self.reductions.iter().cloned())?,
+            finalisers: collected(self.finalisers.iter().cloned())?,
+            derived: copied(&self.derived)?,
+            pixels: copied(&self.pixels)?,
+            stores: collected(self.stores.iter().cloned())?,
+            params: copied(&self.params)?,
+            input_grads: copied(&self.input_grads)?,
+            param_grads: copied(&self.param_grads)?,
+            ignore_index: self.ignore_index,
+            anchor: self.anchor,
+            anchor_node: self.anchor_node,
+            rates: [copied(&self.rates[0])?, copied(&self.rates[1])?],
+        })
+    }
+
     /// How fast a node's rows (axis 0) or columns (axis 1) move against those of others.
     ///
     /// # Panics

@@ -81,7 +81,7 @@ impl<'a> Schedule<'a> {
     /// Where memory is refused.
     pub fn new(program: &'a Program, sweep: &Sweep, rows: Part<'_>, band: i64) -> Result<Self, OutOfMemory> {
         let rows = collected((0..sweep.nodes.len()).map(|place| rows.interval(place)))?;
-        Self::of_flow(Cow::Owned(Flow::try_new(program, sweep, 0)?), rows, band)
+        Self::of_flow(Cow::Owned(Flow::new(program, sweep, 0)?), rows, band)
     }
 
     fn of_flow(flow: Cow<'a, Flow<'a>>, rows: Vec<Interval>, band: i64) -> Result<Self, OutOfMemory> {

@@ -5,16 +5,23 @@
 
 use tiled_geometry::AxisMap;
 use tiled_kernel::{Activation, Algorithm, Backend, Epilogue, Kernel, Work};
-use tiled_tensor::Element;
+use tiled_tensor::{Element, OutOfMemory, filled, with_room};
 
 use crate::program::{Edge, NodeId, NodeKind, Program};
 
 /// Selects how a backend carries out each node, and leaves out the nodes that nothing needs.
-pub(crate) fn select<T: Element>(mut program: Program, backend: &dyn Backend<T>, winograd: bool) -> Program {
+///
+/// # Errors
+/// Where memory is refused.
+pub(crate) fn select<T: Element>(
+    mut program: Program,
+    backend: &dyn Backend<T>,
+    winograd: bool,
+) -> Result<Program, OutOfMemory> {
     if winograd {
         select_winograd(&mut program, backend);
     }
-    select_epilogues(&mut program, backend);
+    select_epilogues(&mut program, backend)?;
     without_unused(program)
 }
 
@@ -33,8 +40,8 @@ fn select_winograd<T: Element>(program: &mut Program, backend: &dyn Backend<T>) 
 }
 
 /// Takes into convolutions what follows them, as far as the backend carries it out. The last of these nodes stays, with its name.
-fn select_epilogues<T: Element>(program: &mut Program, backend: &dyn Backend<T>) {
-    let mut readers = vec![0_usize; program.nodes.len()];
+fn select_epilogues<T: Element>(program: &mut Program, backend: &dyn Backend<T>) -> Result<(), OutOfMemory> {
+    let mut readers = filled(program.nodes.len(), 0_usize)?;
     for edge in program.nodes.iter().flat_map(|node| &node.operands) {
         readers[edge.node] += 1;
     }
@@ -51,6 +58,7 @@ fn select_epilogues<T: Element>(program: &mut Program, backend: &dyn Backend<T>)
             program.nodes[id] = alone;
         }
     }
+    Ok(())
 }
 
 /// The convolution that could take a node in, which nothing else reads, and the tensor that is added to it.
@@ -94,15 +102,15 @@ fn with_step(convolution: &NodeKind, step: &NodeKind) -> Option<Kernel> {
 }
 
 /// The program without the nodes from which nothing leads to a reduction or a sink.
-fn without_unused(mut program: Program) -> Program {
-    let mut is_used = vec![false; program.nodes.len()];
+fn without_unused(mut program: Program) -> Result<Program, OutOfMemory> {
+    let mut is_used = filled(program.nodes.len(), false)?;
     for (id, node) in program.nodes.iter().enumerate().rev() {
         is_used[id] |= node.is_terminal();
         if is_used[id] {
             node.operands.iter().for_each(|edge| is_used[edge.node] = true);
         }
     }
-    let mut places = Vec::with_capacity(is_used.len());
+    let mut places = with_room(is_used.len())?;
     let mut count = 0;
     for is_used in &is_used {
         places.push(count);
@@ -122,5 +130,5 @@ fn without_unused(mut program: Program) -> Program {
     for edge in program.nodes.iter_mut().flat_map(|node| &mut node.operands) {
         edge.node = places[edge.node];
     }
-    program
+    Ok(program)
 }

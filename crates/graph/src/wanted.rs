@@ -1,5 +1,7 @@
 //! Which gradients are wanted and which nodes evaluate, by the names that an objective gives.
 
+use tiled_tensor::{collected, filled};
+
 use crate::{Graph, Mode, Objective, ParamSpec, PlanError};
 
 /// The choices of an objective, by the places of inputs, parameters and nodes.
@@ -17,13 +19,11 @@ impl Wanted {
     /// What an objective wants of a network with these parameters.
     pub(crate) fn new(graph: &Graph, params: &[ParamSpec], objective: &Objective) -> Result<Self, PlanError> {
         let all = objective.wanted.is_none();
+        let trained = params.iter().map(|param| objective.grad_params && all && param.kind.is_trained());
         let mut wanted = Self {
-            inputs: vec![objective.grad_inputs && all; graph.inputs().len()],
-            params: params
-                .iter()
-                .map(|param| objective.grad_params && all && param.kind.is_trained())
-                .collect(),
-            trains: vec![objective.mode == Mode::Train; graph.nodes().len()],
+            inputs: filled(graph.inputs().len(), objective.grad_inputs && all)?,
+            params: collected(trained)?,
+            trains: filled(graph.nodes().len(), objective.mode == Mode::Train)?,
         };
         for name in objective.wanted.iter().flatten() {
             wanted.want(graph, params, objective, name)?;

@@ -3,7 +3,7 @@
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Backend, Support, Work};
-use tiled_tensor::{Element, Layout};
+use tiled_tensor::{Element, Layout, OutOfMemory, collected, filled, make_room, with_room};
 
 use super::{Memory, PlanError};
 use crate::flow::Flow;
@@ -14,7 +14,7 @@ use crate::sweep::{Action, Sweep, SweepNode};
 pub(super) const TRANSFER_BYTES: u64 = 256 << 10;
 
 /// A lowered program, and what its nodes are to the backend.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) program: Program,
     pub(super) blocks: Vec<usize>,
@@ -41,7 +41,7 @@ pub(super) struct NodeFacts {
 }
 
 /// A lowered program with the values that it keeps.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Kept {
     pub(super) program: Program,
     /// The nodes whose values are kept, each with the place of its store.
@@ -109,9 +109,11 @@ impl Lowered {
         backend: &dyn Backend<T>,
         resident_bytes: u64,
     ) -> Result<Self, PlanError> {
-        let blocks = program.nodes.iter().map(|node| backend.block(node.channels)).collect();
-        let facts = (0..program.nodes.len()).map(|id| NodeFacts::of(&program, id, backend));
-        let facts = facts.collect::<Result<Vec<_>, _>>()?;
+        let blocks = collected(program.nodes.iter().map(|node| backend.block(node.channels)))?;
+        let mut facts = with_room(program.nodes.len())?;
+        for id in 0..program.nodes.len() {
+            facts.push(NodeFacts::of(&program, id, backend)?);
+        }
         let supports = || facts.iter().filter_map(NodeFacts::support);
         let partial_bytes = supports().map(|support| support.partial_bytes as u64).sum();
         let scratch_bytes = supports().map(|support| support.workspace_bytes as u64).max().unwrap_or(0);
@@ -126,8 +128,9 @@ impl Lowered {
         backend: &dyn Backend<T>,
         in_files: bool,
     ) -> Result<Kept, PlanError> {
-        let mut program = self.program.clone();
-        let mut kept = Vec::with_capacity(nodes.len());
+        let mut program = self.program.try_clone()?;
+        let mut kept = with_room(nodes.len())?;
+        make_room(&mut program.stores, nodes.len())?;
         for id in nodes {
             let node = &program.nodes[*id];
             let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
@@ -139,7 +142,7 @@ impl Lowered {
         if !in_files {
             memory.stores_bytes = stores_bytes(&program, backend)?;
         }
-        let untiled_flops = flops_once(&program, &self.facts, nodes);
+        let untiled_flops = flops_once(&program, &self.facts, nodes)?;
         Ok(Kept {
             program,
             nodes: kept,
@@ -161,18 +164,27 @@ impl Kept {
 
 impl<'p> Prepared<'p> {
     /// Cuts a program into sweeps; `None` where these would have more than `most` nodes.
-    pub(super) fn new(lowered: &'p Lowered, kept: &'p Kept, most: usize) -> Option<Self> {
-        let sweeps = crate::sweep::sweeps_within(&kept.program, &kept.nodes, most)?;
-        let flows =
-            sweeps.iter().map(|sweep| [0, 1].map(|axis| Flow::new(&kept.program, sweep, axis))).collect();
+    pub(super) fn new(
+        lowered: &'p Lowered,
+        kept: &'p Kept,
+        most: usize,
+    ) -> Result<Option<Self>, OutOfMemory> {
+        let program = &kept.program;
+        let Some(sweeps) = crate::sweep::sweeps_within(program, &kept.nodes, most)? else { return Ok(None) };
+        let mut flows = with_room(sweeps.len())?;
+        for sweep in &sweeps {
+            flows.push([Flow::new(program, sweep, 0)?, Flow::new(program, sweep, 1)?]);
+        }
         let nodes = sweeps.iter().map(|sweep| sweep.nodes.len()).sum();
         let moves = |node: &&SweepNode| matches!(node.action, Action::Load(_) | Action::Write(_));
         let transfers = sweeps.iter().map(|sweep| sweep.nodes.iter().filter(moves).count());
         let transfers = transfers.max().unwrap_or(0);
-        let window = |node: &SweepNode| Window::of(lowered, node);
-        let windows = sweeps.iter().map(|sweep| sweep.nodes.iter().map(window).collect()).collect();
-        let readings = sweeps.iter().map(Readings::of).collect();
-        Some(Self { lowered, kept, sweeps, flows, nodes, transfers, windows, readings })
+        let (mut windows, mut readings) = (with_room(sweeps.len())?, with_room(sweeps.len())?);
+        for sweep in &sweeps {
+            windows.push(collected(sweep.nodes.iter().map(|node| Window::of(lowered, node)))?);
+            readings.push(Readings::of(sweep)?);
+        }
+        Ok(Some(Self { lowered, kept, sweeps, flows, nodes, transfers, windows, readings }))
     }
 
     pub(super) fn program(&self) -> &'p Program {
@@ -210,10 +222,10 @@ impl Window {
 }
 
 impl Readings {
-    fn of(sweep: &Sweep) -> Self {
+    fn of(sweep: &Sweep) -> Result<Self, OutOfMemory> {
         let index = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
-        let mut operands = Vec::new();
-        let mut nodes = Vec::with_capacity(sweep.nodes.len());
+        let mut operands = with_room(sweep.nodes.iter().map(|node| node.operands.len()).sum())?;
+        let mut nodes = with_room(sweep.nodes.len())?;
         for node in &sweep.nodes {
             operands.extend(node.operands.iter().map(|operand| index(*operand)));
             nodes.push(Reading {
@@ -223,7 +235,7 @@ impl Readings {
                 is_terminal: node.is_terminal(),
             });
         }
-        Self { nodes, operands }
+        Ok(Self { nodes, operands })
     }
 }
 
@@ -253,8 +265,8 @@ impl NodeFacts {
 }
 
 /// The arithmetic of every node once, over the smallest region that covers all that anybody wants of it.
-fn flops_once(program: &Program, facts: &[NodeFacts], kept: &[NodeId]) -> f64 {
-    let mut wanted = vec![[Interval::EMPTY; 2]; program.nodes.len()];
+fn flops_once(program: &Program, facts: &[NodeFacts], kept: &[NodeId]) -> Result<f64, OutOfMemory> {
+    let mut wanted = filled(program.nodes.len(), [Interval::EMPTY; 2])?;
     for id in kept {
         wanted[*id] = program.nodes[*id].extents.map(Interval::whole);
     }
@@ -272,7 +284,7 @@ fn flops_once(program: &Program, facts: &[NodeFacts], kept: &[NodeId]) -> f64 {
         }
         flops += facts[id].flops(own[0].len(), own[1].len());
     }
-    flops
+    Ok(flops)
 }
 
 /// What a node does and how the backend carries it out; `None` of sources and sinks.

@@ -15,7 +15,7 @@ pub enum PlanError {
     Graph(#[from] GraphError),
     /// A window or a tiling.
     #[error(transparent)]
-    Geometry(#[from] GeometryError),
+    Geometry(GeometryError),
     /// A window larger than the address space.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -78,6 +78,16 @@ pub enum PlanError {
     /// Sizes that leave 64 bits.
     #[error("the run would need more than 2^63 bytes")]
     TooLarge,
+}
+
+impl From<GeometryError> for PlanError {
+    /// A grid that finds no room is memory that is refused.
+    fn from(error: GeometryError) -> Self {
+        match error {
+            GeometryError::OutOfMemory { bytes } => OutOfMemory { bytes }.into(),
+            error => Self::Geometry(error),
+        }
+    }
 }
 
 impl From<OutOfMemory> for PlanError {

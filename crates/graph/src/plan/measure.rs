@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use tiled_geometry::{Grid, div_ceil};
 use tiled_kernel::Backend;
-use tiled_tensor::{Element, OutOfMemory, with_room};
+use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, refusable, with_room};
 
 use super::build::{Prepared, TRANSFER_BYTES};
 use super::cost;
@@ -216,7 +216,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let prepared = self.prepared;
         let kept = prepared.kept;
         let mut flops = 0.0;
-        let mut sweeps = Vec::with_capacity(prepared.sweeps.len());
+        let mut counts = with_room(prepared.sweeps.len())?;
         let rows = self.rows(grid, band)?;
         let stored = self.stored(grid, band)?;
         self.visit(grid, band, &stored, |figures| {
@@ -224,28 +224,23 @@ impl<'m, 'p> Measure<'m, 'p> {
             for place in 0..prepared.sweeps[sweep].nodes.len() {
                 flops += prepared.node_flops(sweep, place, figures.rows[place], figures.cols[place]);
             }
-            sweeps.push((
-                figures.calls,
-                figures.steps,
-                figures.slots.iter().map(|slot| slot.map(|slot| slot as usize)).collect::<Vec<_>>(),
-                figures.slot_elements.to_vec(),
-            ));
+            counts.push((figures.calls, figures.steps));
         })?;
-        let mut built = with_room(sweeps.len())?;
-        for (sweep, (calls, steps, slots, slot_elements)) in sweeps.into_iter().enumerate() {
+        let mut built = with_room(counts.len())?;
+        for (sweep, ((slots, slot_elements), (calls, steps))) in stored.into_iter().zip(counts).enumerate() {
             let parts = |axis| {
                 let mut cuts = Cuts::new(grid, axis, anchor(prepared, axis));
                 let parts = Parts::new(&prepared.flows[sweep][axis], &mut cuts, usize::MAX)?;
                 Ok::<_, OutOfMemory>(parts.expect("invariant: there is no bound"))
             };
             built.push(SweepPlan {
-                sweep: prepared.sweeps[sweep].clone(),
-                grid: grid.clone(),
+                sweep: prepared.sweeps[sweep].try_clone()?,
+                grid: refusable(|| grid.try_clone()).map_err(|error| Unmeasured::TooLarge(error.into()))?,
                 band,
                 rows: parts(0)?,
                 cols: parts(1)?,
-                rings: rows[sweep].rings.clone(),
-                slots,
+                rings: copied(&rows[sweep].rings)?,
+                slots: collected(slots.into_iter().map(|slot| slot.map(|slot| slot as usize)))?,
                 slot_elements,
                 calls,
                 steps,
@@ -253,13 +248,13 @@ impl<'m, 'p> Measure<'m, 'p> {
         }
         Ok(Plan {
             sweeps: built,
-            program: kept.program.clone(),
+            program: kept.program.try_clone()?,
             lanes: numbers.share.lanes,
             in_flight: numbers.share.in_flight,
             threads: numbers.share.threads,
             stores_in_files: kept.in_files,
-            blocks: prepared.lowered.blocks.clone(),
-            support: prepared.lowered.facts.iter().map(|facts| facts.support().copied()).collect(),
+            blocks: copied(&prepared.lowered.blocks)?,
+            support: collected(prepared.lowered.facts.iter().map(|facts| facts.support().copied()))?,
             dtype: T::DTYPE,
             memory: numbers.memory,
             budget: Budget::UNLIMITED, // the planner says
@@ -287,8 +282,9 @@ impl<'m, 'p> Measure<'m, 'p> {
     fn stored(&mut self, grid: &Grid<2>, band: i64) -> Result<Vec<Stored>, Unmeasured> {
         let widths = self.axis(grid, 1)?;
         let rows = self.rows(grid, band)?;
-        let mut sizes = Vec::new();
-        let mut all = Vec::with_capacity(rows.len());
+        let most = rows.iter().map(|rows| rows.rings.len()).max().unwrap_or(0);
+        let mut sizes = with_room(most)?;
+        let mut all = with_room(rows.len())?;
         for (sweep, (rows, width)) in rows.iter().zip(widths.iter()).enumerate() {
             if (self.is_cancelled)() {
                 return Err(Unmeasured::Cancelled);
@@ -421,7 +417,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             return Err(Unmeasured::TooLong);
         }
         let heights = self.heights(grid)?;
-        let mut all = Vec::with_capacity(heights.len());
+        let mut all = with_room(heights.len())?;
         // half of what is left, so that one walk that is given up leaves enough for others
         let mut calls =
             if self.walked.calls_left == u64::MAX { u64::MAX } else { self.walked.calls_left / 2 };
@@ -456,13 +452,13 @@ fn walk(
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Rows, Stop> {
     let tallest = tallest(flow);
-    let own: Vec<i64> = flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)).collect();
+    let own: Vec<i64> = collected(flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)))?;
     let mut rows = Rows {
-        rings: vec![0; flow.len()],
+        rings: filled(flow.len(), 0)?,
         spans: Spans::default(),
         calls: 0,
         steps: 0,
-        bands: vec![0; flow.len()],
+        bands: filled(flow.len(), 0)?,
     };
     for (demand, count) in parts.classes()? {
         let walker = Walker { most: *calls_left, skips: true, is_cancelled };

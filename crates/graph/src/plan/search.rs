@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 
 use tiled_geometry::Grid;
 use tiled_kernel::Backend;
-use tiled_tensor::Element;
+use tiled_tensor::{Element, collected, push, refusable};
 
 use super::bound::least_seconds;
 use super::build::{Kept, Lowered, Prepared};
@@ -118,8 +118,7 @@ impl<'s, T: Element> Search<'s, T> {
         let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
         let least = kept.least_bytes();
         if self.options.memory_bytes.is_some_and(|budget| least > budget) {
-            self.beyond.push((least, choice));
-            return Ok(());
+            return Ok(push(&mut self.beyond, (least, choice))?);
         }
         self.explore(choice, &kept, self.options.memory_bytes)
     }
@@ -129,9 +128,12 @@ impl<'s, T: Element> Search<'s, T> {
         if let Some((_, plan)) = self.best {
             return Ok(plan);
         }
-        let mut beyond = std::mem::take(&mut self.beyond);
-        beyond.sort_by_key(|(least, _)| *least);
-        for (least, choice) in beyond {
+        let beyond = std::mem::take(&mut self.beyond);
+        // the places keep those of as many bytes in their order, where a stable sort would take memory unasked
+        let mut order = collected((0..beyond.len()).map(|place| (beyond[place].0, place)))?;
+        order.sort_unstable();
+        for (least, place) in order {
+            let choice = beyond[place].1;
             if least >= self.smallest {
                 break;
             }
@@ -159,7 +161,7 @@ impl<'s, T: Element> Search<'s, T> {
     }
 
     fn explore(&mut self, choice: Choice<'s>, kept: &Kept, budget: Option<u64>) -> Result<(), PlanError> {
-        let Some(prepared) = Prepared::new(choice.lowered, kept, self.effort.nodes) else { return Ok(()) };
+        let Some(prepared) = Prepared::new(choice.lowered, kept, self.effort.nodes)? else { return Ok(()) };
         if self.is_beaten(&prepared)? {
             return Ok(());
         }
@@ -194,7 +196,7 @@ impl<'s, T: Element> Search<'s, T> {
     fn explore_further(&mut self, tried: Tried<'s>) -> Result<(), PlanError> {
         let Tried { choice, walked, known, left, .. } = tried;
         let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
-        let Some(prepared) = Prepared::new(choice.lowered, &kept, self.effort.nodes) else { return Ok(()) };
+        let Some(prepared) = Prepared::new(choice.lowered, &kept, self.effort.nodes)? else { return Ok(()) };
         let measure = Measure::new(&prepared, self.options, self.is_cancelled, walked);
         let mut explorer = Explorer::<T>::new(self.backend, measure, self.options.memory_bytes)?;
         (explorer.known, explorer.left) = (known, left);
@@ -332,7 +334,7 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
                 Counts::Of([rows, cols]) if rows != cols || *rows == 1 => *rows,
                 _ => 0,
             };
-            lines.entry(rows).or_default().push(place);
+            push(lines.entry(rows).or_default(), place)?;
         }
         for line in lines.values() {
             self.line(line, pieces)?;
@@ -454,8 +456,8 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
     fn tiling(&self, [shape, band]: At) -> Result<(Grid<2>, i64), PlanError> {
         let (counts, bands) = &self.shapes[shape];
         let grid = match counts {
-            Counts::Given(grid) => grid.clone(),
-            Counts::Of(counts) => Grid::from_counts(self.anchor, *counts)?,
+            Counts::Given(grid) => refusable(|| grid.try_clone())?,
+            Counts::Of(counts) => refusable(|| Grid::from_counts(self.anchor, *counts))?,
         };
         Ok((grid, bands[band]))
     }

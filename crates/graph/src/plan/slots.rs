@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use tiled_tensor::{OutOfMemory, collected, filled, make_room, with_room};
+use tiled_tensor::{OutOfMemory, collected, filled, make_room, push, refusable, with_room};
 
 /// The slot of each window of a sweep, and the elements of each slot.
 pub(super) type Stored = (Vec<Option<u32>>, Vec<usize>);
@@ -93,13 +93,16 @@ impl Spans {
                 Some(Reverse((ends, slot))) if is_free(&ends) => (ends, slot),
                 taken => {
                     free.extend(taken);
-                    largest.push(size);
-                    (vec![0; self.kinds.len()], u32::try_from(largest.len() - 1).unwrap_or(u32::MAX))
+                    push(&mut largest, size)?;
+                    let slot = u32::try_from(largest.len() - 1).unwrap_or(u32::MAX);
+                    (filled(self.kinds.len(), 0)?, slot)
                 }
             };
             for (end, kind) in ends.iter_mut().zip(&self.kinds) {
                 *end = kind.spans[node as usize].map_or(*end, |[_, last]| last + 1);
             }
+            let wanted = free.len() + 1;
+            refusable(|| free.try_reserve(1)).map_err(|_| OutOfMemory::of::<(Vec<u64>, u32)>(wanted))?;
             free.push(Reverse((ends, slot)));
             places[node as usize] = Some(slot);
         }

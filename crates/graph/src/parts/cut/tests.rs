@@ -14,7 +14,7 @@ use crate::{Graph, Loss, Objective, Rng, infer, lower};
 fn compare(label: &str, graph: &Graph, extents: [usize; 2], count: i64) -> [usize; 2] {
     let shapes = infer(graph, 1, &[extents]).expect("shapes");
     let program = lower(graph, &shapes, &Objective::training(Loss::Sum), &[]).expect("a program");
-    let program = select::<f32>(program, &Reference, count % 2 == 0);
+    let program = select::<f32>(program, &Reference, count % 2 == 0).expect("there is room");
     let counts = [0, 1].map(|axis| count.min(program.anchor[axis].max(1)));
     let grid = Grid::from_counts(program.anchor, counts).expect("a grid");
     let mut totals = [0; 2];
@@ -22,7 +22,7 @@ fn compare(label: &str, graph: &Graph, extents: [usize; 2], count: i64) -> [usiz
         let anchor = program.anchor_node.map_or(program.rate(0, axis), |node| program.rate(node, axis));
         let mut cuts = Cuts::new(&grid, axis, anchor);
         for sweep in sweeps(&program, &[]) {
-            let flow = Flow::try_new(&program, &sweep, axis).expect("there is room");
+            let flow = Flow::new(&program, &sweep, axis).expect("there is room");
             let parts = Parts::new(&flow, &mut cuts, usize::MAX).expect("there is room").expect("no bound");
             let cutter = Cutter::new(&flow, &mut cuts).expect("there is room");
             for (number, part) in parts.iter().enumerate() {

@@ -111,14 +111,14 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
     let program = lower(graph, &shapes, &objective, &[]).expect("a program");
     let kept: Vec<(usize, usize)> = match below(rng, 2) {
         0 => Vec::new(),
-        _ => shared_between_sweeps(&program).into_iter().zip(0..).collect(),
+        _ => shared_between_sweeps(&program).expect("there is room").into_iter().zip(0..).collect(),
     };
     let mut with_stores = program.clone();
     with_stores
         .stores
         .resize_with(kept.len(), || crate::program::Store { name: String::new(), shape: [1; 4] });
     for sweep in sweeps(&with_stores, &kept) {
-        let flow = Flow::new(&with_stores, &sweep, 0);
+        let flow = Flow::new(&with_stores, &sweep, 0).expect("there is room");
         let rows = among(rng, &[1, 1, 2, 3, 20]).min(program.anchor[0].max(1));
         let grid = Grid::from_counts(program.anchor, [rows, 1]).expect("a grid");
         let anchor = program.anchor_node.map_or(program.rate(0, 0), |node| program.rate(node, 0));
@@ -191,7 +191,7 @@ fn r11_the_calls_walked_do_not_grow_with_the_height() {
         let shapes = infer(&graph, 1, &[[height, 9]]).expect("shapes");
         let program = lower(&graph, &shapes, &Objective::training(Loss::Sum), &[]).expect("a program");
         let all = sweeps(&program, &[]);
-        let flow = Flow::new(&program, &all[0], 0);
+        let flow = Flow::new(&program, &all[0], 0).expect("there is room");
         let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent)).expect("there is room");
         let walker = Walker { most: u64::MAX, skips: true, is_cancelled: NEVER };
         Walk::of(&flow, &whole, 1, walker).expect("it ends")
@@ -207,7 +207,7 @@ fn r11_a_walk_ends_where_nobody_waits_or_it_takes_too_long() {
     let shapes = infer(&graph, 1, &[[20_001, 9]]).expect("shapes");
     let program = lower(&graph, &shapes, &Objective::inference(), &[]).expect("a program");
     let all = sweeps(&program, &[]);
-    let flow = Flow::new(&program, &all[0], 0);
+    let flow = Flow::new(&program, &all[0], 0).expect("there is room");
     let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent)).expect("there is room");
     let walk = |most, is_cancelled| Walk::of(&flow, &whole, 1, Walker { most, skips: true, is_cancelled });
     assert_eq!(walk(100, NEVER), Err(Stop::TooLong));
