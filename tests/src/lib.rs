@@ -37,6 +37,8 @@ pub struct Done<T: Element> {
     pub grad_inputs: Vec<Tensor<T>>,
     /// The gradients of the parameters.
     pub gradients: Vec<Option<Vec<T>>>,
+    /// The parameters after the run.
+    pub parameters: Parameters<T>,
     /// The loss.
     pub loss: Option<f64>,
     /// The tiles or steps.
@@ -104,7 +106,8 @@ impl<T: Element> Job<T> {
         };
         let shape = |value: &tiled::graph::ValueId| self.shapes.shape(*value);
         let outputs = sinks(self.objective.outputs, self.graph.outputs().iter().map(shape).collect());
-        let grad_inputs = sinks(self.objective.grad_inputs, self.inputs.iter().map(Tensor::shape).collect());
+        let wanted = plan.program.input_grads.iter().map(|place| self.inputs[*place].shape());
+        let grad_inputs = sinks(true, wanted.collect());
         let io = Io {
             inputs: inputs.iter().map(|source| source as &dyn Source<T>).collect(),
             target: Some(&target),
@@ -123,6 +126,7 @@ impl<T: Element> Job<T> {
             outputs: outputs.into_iter().map(MemorySink::into_tensor).collect(),
             grad_inputs: grad_inputs.into_iter().map(MemorySink::into_tensor).collect(),
             gradients,
+            parameters,
             loss: report.loss,
             tiles,
         }

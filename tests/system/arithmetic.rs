@@ -10,7 +10,7 @@ use tiled::graph::{
     Action, Graph, Hold, Linear, Loss, Mode, Objective, Op, Plan, PlanError, PlanOptions, Planner, ValueId,
     infer,
 };
-use tiled::kernel::{Backend, Kernel, Partial, Reduction, Reference};
+use tiled::kernel::{Backend, Kernel, Partial, Reduction, Reference, forward};
 use tiled::tensor::{Element, View, ViewMut};
 use tiled_tests::{Job, recompute, slide, whole};
 
@@ -200,9 +200,7 @@ impl<T: Element> Backend<T> for Counting {
         "counting".to_owned()
     }
 
-    fn block(&self, channels: usize) -> usize {
-        Backend::<T>::block(&Reference, channels)
-    }
+    forward!(T, |_counting| &Reference; block support seconds pack compute_part reserve unpack);
 
     fn compute(
         &self,

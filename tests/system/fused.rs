@@ -2,50 +2,24 @@
 
 use tiled::cpu::{CpuBackend, Isa};
 use tiled::exec::NoProgress;
-use tiled::geometry::Region;
 use tiled::graph::program::NodeKind;
 use tiled::graph::{Graph, Hold, Objective, Plan, PlanOptions, Tiling};
-use tiled::kernel::{Backend, Kernel, Partial, Reduction};
-use tiled::tensor::{Tensor, View, ViewMut};
+use tiled::kernel::{Backend, Epilogue, Operands, Support, Work, forward};
+use tiled::tensor::Tensor;
 use tiled_tests::Job;
 
-/// The CPU backend without fusion.
+/// The CPU backend without epilogues that have operands.
 #[derive(Debug)]
 struct Apart(CpuBackend);
 
 impl Backend<f32> for Apart {
-    fn name(&self) -> String {
-        Backend::<f32>::name(&self.0)
-    }
-    fn block(&self, channels: usize) -> usize {
-        Backend::<f32>::block(&self.0, channels)
-    }
-    fn packed_len(&self, kernel: &Kernel, params: &[usize]) -> usize {
-        Backend::<f32>::packed_len(&self.0, kernel, params)
-    }
-    fn pack(&self, kernel: &Kernel, params: &[&[f32]], packed: &mut [f32]) {
-        self.0.pack(kernel, params, packed);
-    }
-    fn compute(
-        &self,
-        kernel: &Kernel,
-        packed: &[f32],
-        inputs: &[View<'_, f32>],
-        output: ViewMut<'_, f32>,
-        region: Region<2>,
-    ) {
-        assert!(!matches!(kernel, Kernel::ConvThen { .. }), "not asked for");
-        self.0.compute(kernel, packed, inputs, output, region);
-    }
-    fn reduce(
-        &self,
-        reduction: &Reduction,
-        params: &[&[f32]],
-        inputs: &[View<'_, f32>],
-        share: Region<2>,
-        partial: &mut Partial<f32>,
-    ) {
-        self.0.reduce(reduction, params, inputs, share, partial);
+    forward!(f32, |apart| &apart.0; name block seconds pack compute compute_part reserve reduce unpack);
+
+    fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support> {
+        match work {
+            Work::Map(kernel) if kernel.epilogue().is_some_and(Epilogue::has_operands) => None,
+            _ => Backend::<f32>::support(&self.0, work, operands),
+        }
     }
 }
 
@@ -53,14 +27,11 @@ impl Backend<f32> for Apart {
 fn fused(plan: &Plan) -> Vec<[bool; 3]> {
     let running = plan.sweeps.iter().flat_map(|sweep| &sweep.sweep.nodes);
     let kinds = running.map(|node| &plan.program.nodes[node.node].kind);
-    kinds
-        .filter_map(|kind| match kind {
-            NodeKind::Compute(Kernel::ConvThen { affine, sum, activation, .. }) => {
-                Some([*affine, *sum, activation.is_some()])
-            }
-            _ => None,
-        })
-        .collect()
+    let epilogues = kinds.filter_map(|kind| match kind {
+        NodeKind::Compute(kernel) => kernel.epilogue().filter(|epilogue| epilogue.has_operands()),
+        _ => None,
+    });
+    epilogues.map(|epilogue| [epilogue.affine, epilogue.sum, epilogue.activation.is_some()]).collect()
 }
 
 fn bits(tensors: &[Tensor<f32>]) -> Vec<u32> {

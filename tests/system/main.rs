@@ -7,4 +7,5 @@ mod fused;
 mod in_place;
 mod nan_signs;
 mod networks;
+mod wanted;
 mod winograd;

@@ -6,7 +6,7 @@ use tiled::graph::{
     Activation, Conv2d, ConvTranspose2d, Graph, Hold, Loss, MaxPool2d, Objective, Op, PlanOptions, Tiling,
     ValueId,
 };
-use tiled::kernel::Kernel;
+use tiled::kernel::{Algorithm, Kernel};
 use tiled::tensor::Tensor;
 use tiled_tests::{Done, Job};
 
@@ -110,7 +110,7 @@ fn kernels_of_gradients_stay_sums() {
         .program
         .nodes
         .iter()
-        .filter(|node| matches!(node.kernel(), Some(Kernel::Conv2dWinograd { .. })))
+        .filter(|node| matches!(node.kernel(), Some(Kernel::Conv2d { algorithm: Algorithm::Winograd, .. })))
         .map(|node| node.name.as_str())
         .collect();
     assert_eq!(filtered, ["c"]);

@@ -13,7 +13,7 @@ use std::time::Instant;
 use tiled::exec::SliceSink;
 use tiled::geometry::{Region, Window};
 use tiled::graph::{Conv2d, Op};
-use tiled::kernel::{Conv, Kernel};
+use tiled::kernel::{Conv, Epilogue, Kernel};
 use tiled::prelude::*;
 use tiled::tensor::{AlignedBuffer, Layout, View, ViewMut};
 use tiled_capi::*;
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         input: [16, 16],
         output: [16, 16],
     };
-    let kernel = Kernel::Conv2d { conv, bias: false, activation: None };
+    let kernel = Kernel::conv2d(conv, Epilogue::NONE);
     let backend = CpuBackend::new()?;
     let backend: &dyn Backend<f32> = &backend;
     let region = Region::whole([16, 16]);

@@ -1,9 +1,12 @@
 //! What a run is to compute.
 
+use std::ffi::c_char;
+
 use tiled::graph::{Loss, Mode, Objective};
+use tiled::tensor::with_room;
 
 use crate::guard::guard;
-use crate::pointer::{Extensible, write_extensible};
+use crate::pointer::{Extensible, array, text, write_extensible};
 use crate::status::{Failure, Fallible, tiled_status};
 
 /// Batch normalisation uses running statistics, dropout does nothing.
@@ -51,9 +54,20 @@ pub struct tiled_objective {
     pub seed: u64,
     /// The class number that a cross-entropy ignores, negative or not, or `TILED_NO_IGNORE_INDEX`.
     pub ignore_index: i64,
+    /// The names of the inputs, parameters (`fc.weight`) and nodes (`fc`: all its parameters) whose gradients are wanted, of those that
+    /// `grad_inputs` and `grad_params` ask for; NULL for all. A name that ends with `*` stands for all that begin so. What no wanted gradient
+    /// needs is not computed, and a run takes as many sinks in `grad_inputs` of its `tiled_io` as inputs are wanted.
+    pub wanted: *const *const c_char,
+    /// How many there are; not read where `wanted` is NULL.
+    pub wanted_count: usize,
+    /// The names of nodes, as above, that evaluate in `TILED_MODE_TRAIN`: batch norms use their running statistics and leave them as they
+    /// are, dropouts do nothing. May be NULL.
+    pub evaluated: *const *const c_char,
+    /// How many there are; not read where `evaluated` is NULL.
+    pub evaluated_count: usize,
 }
 
-// SAFETY: repr(C), the size first, and integers
+// SAFETY: repr(C), the size first, then integers and pointers, for which all bits zero is a value
 unsafe impl Extensible for tiled_objective {
     const NAME: &'static str = "tiled_objective";
     const FIRST_SIZE: usize = std::mem::offset_of!(Self, ignore_index);
@@ -69,6 +83,10 @@ unsafe impl Extensible for tiled_objective {
             target_channels: 1,
             seed: 0,
             ignore_index: TILED_NO_IGNORE_INDEX,
+            wanted: std::ptr::null(),
+            wanted_count: 0,
+            evaluated: std::ptr::null(),
+            evaluated_count: 0,
         }
     }
 }
@@ -87,7 +105,9 @@ pub unsafe extern "C" fn tiled_objective_init(
 }
 
 impl tiled_objective {
-    pub(crate) fn checked(&self) -> Fallible<Objective> {
+    /// # Safety
+    /// Names are NULL or as many texts as their counts say.
+    pub(crate) unsafe fn checked(&self) -> Fallible<Objective> {
         let mode = match self.mode {
             TILED_MODE_EVAL => Mode::Eval,
             TILED_MODE_TRAIN => Mode::Train,
@@ -116,6 +136,13 @@ impl tiled_objective {
         if self.outputs == 0 && self.grad_inputs == 0 && self.grad_params == 0 && loss.is_none() {
             return Err(Failure::invalid("objective: nothing is wanted"));
         }
+        // SAFETY: the caller's promise
+        let (wanted, evaluated) = unsafe {
+            (
+                names(self.wanted, self.wanted_count, "objective: wanted")?,
+                names(self.evaluated, self.evaluated_count, "objective: evaluated")?.unwrap_or_default(),
+            )
+        };
         Ok(Objective {
             mode,
             outputs: self.outputs != 0,
@@ -124,6 +151,26 @@ impl tiled_objective {
             grad_params: self.grad_params != 0,
             seed: self.seed,
             ignore_index: Some(self.ignore_index).filter(|class| *class != TILED_NO_IGNORE_INDEX),
+            wanted,
+            evaluated,
         })
     }
+}
+
+/// Copies of names; `None` where there is no list.
+///
+/// # Safety
+/// `list` is NULL or `count` texts can be read from it.
+unsafe fn names(list: *const *const c_char, count: usize, what: &str) -> Fallible<Option<Vec<String>>> {
+    if list.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise
+    let list = unsafe { array(list, count, what)? };
+    let mut names = with_room(count)?;
+    for name in list {
+        // SAFETY: as above
+        names.push(unsafe { text(*name, what)? }.to_owned());
+    }
+    Ok(Some(names))
 }

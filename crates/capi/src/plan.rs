@@ -199,7 +199,7 @@ pub unsafe extern "C" fn tiled_plan_options_init(
 /// budget that works) `plan` is untouched. Threads: any.
 ///
 /// # Safety
-/// `input_shapes` is NULL or `4·count` numbers can be read from it; structs are NULL or have their size set; `plan` is
+/// `input_shapes` is NULL or `4·count` numbers can be read from it; structs are NULL or have their size set, and what they point to can be read; `plan` is
 /// NULL or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tiled_plan_new(
@@ -223,7 +223,8 @@ pub unsafe extern "C" fn tiled_plan_new(
             )
         };
         let dtype = crate::tensor::dtype(dtype)?;
-        let objective = objective.checked()?;
+        // SAFETY: the caller's promise: names that the objective lists can be read
+        let objective = unsafe { objective.checked()? };
         let made = handle::shared(engine, "engine", |engine| {
             let options = options.checked(engine.threads())?;
             handle::shared(graph, "graph", |graph| {

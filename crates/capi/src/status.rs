@@ -142,6 +142,8 @@ impl From<PlanError> for Failure {
             PlanError::BudgetTooSmall { .. } | PlanError::MemoryTooSmall { .. } => TILED_STATUS_BUDGET,
             PlanError::TargetChannels { .. } => TILED_STATUS_SHAPE,
             PlanError::Cancelled => TILED_STATUS_CANCELLED,
+            PlanError::NoGradient { .. } | PlanError::UnknownNode { .. } => TILED_STATUS_NOT_FOUND,
+            PlanError::Unsupported { .. } => TILED_STATUS_UNSUPPORTED,
             _ => TILED_STATUS_OUT_OF_RANGE,
         };
         Self::of(status, &error)

@@ -103,7 +103,8 @@ layouts! {
         struct_size, ceil_mode, count_include_pad, reserved, kernel, stride, dilation, padding_before,
         padding_after,
     }
-    tiled_objective { struct_size, mode, loss, outputs, grad_inputs, grad_params, target_channels, seed, ignore_index }
+    tiled_objective { struct_size, mode, loss, outputs, grad_inputs, grad_params, target_channels, seed, ignore_index,
+        wanted, wanted_count, evaluated, evaluated_count }
     tiled_plan_options {
         struct_size, hold, memory_bytes, tile, grid, lanes, parallelism, resident_bytes, winograd, reserved,
     }

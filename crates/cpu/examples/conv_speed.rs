@@ -16,7 +16,7 @@ use std::time::Instant;
 use rayon::ThreadPoolBuilder;
 use tiled_cpu::{CpuBackend, Isa};
 use tiled_geometry::{Interval, Region, Window};
-use tiled_kernel::{Activation, Backend, Conv, Kernel, Reduction};
+use tiled_kernel::{Activation, Algorithm, Backend, Conv, Epilogue, Kernel, Reduction};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 struct Case {
@@ -146,14 +146,18 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
         })
     };
     let activation = Some(Activation::Relu);
-    let direct = forward(Kernel::Conv2d { conv, bias: true, activation });
+    let direct = forward(Kernel::conv2d(conv, Epilogue::of_bias(true).with_activation(activation)));
     let winograd = if conv.suits_winograd() {
-        forward(Kernel::Conv2dWinograd { conv, bias: true, activation })
+        forward(Kernel::Conv2d {
+            conv,
+            algorithm: Algorithm::Winograd,
+            epilogue: Epilogue::of_bias(true).with_activation(activation),
+        })
     } else {
         0.0
     };
     let for_input = {
-        let kernel = Kernel::Conv2dBackwardInput { conv, bias: false, activation: None };
+        let kernel = Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::NONE };
         let packed = pack(backend, &kernel, &[&weight]);
         let rows = Interval::new(begin * case.stride, (begin + rows) * case.stride);
         let region = Region::new([rows, all.cols()]);
@@ -170,7 +174,8 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
     };
     let for_weight = {
         let reduction = Reduction::ConvWeight(conv);
-        let mut partial = Backend::<f32>::partial(backend, &reduction, 1, conv.in_channels).expect("memory");
+        let mut partial =
+            (backend as &dyn Backend<f32>).partial(&reduction, 1, conv.in_channels).expect("memory");
         let work = per_pixel * share.volume() as f64;
         y.fill(0.5);
         speed(work, || {
@@ -183,7 +188,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
 
 fn pack(backend: &CpuBackend, kernel: &Kernel, params: &[&[f32]]) -> AlignedBuffer<f32> {
     let lens: Vec<usize> = params.iter().map(|param| param.len()).collect();
-    let mut packed = AlignedBuffer::new(Backend::<f32>::packed_len(backend, kernel, &lens));
+    let mut packed = AlignedBuffer::new((backend as &dyn Backend<f32>).packed_len(kernel, &lens));
     backend.pack(kernel, params, &mut packed);
     packed
 }

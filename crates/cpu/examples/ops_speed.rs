@@ -200,7 +200,8 @@ fn speed(backend: CpuBackend, case: &Case, channels: usize, block: usize) -> f64
             bytes(read + layout.len()) / seconds / 1e9
         }
         Work::Reduction(reduction) => {
-            let mut partial: Partial<f32> = backend.partial(reduction, 1, channels).expect("memory");
+            let mut partial: Partial<f32> =
+                (&backend as &dyn Backend<f32>).partial(reduction, 1, channels).expect("memory");
             let region = held[0].layout.region();
             let seconds = fastest(|| {
                 backend.reduce(reduction, &[&params[..channels]], &views, region, &mut partial);

@@ -4,7 +4,7 @@
 //! on the number of threads. They do depend on the instruction set, by rounding: a fused multiply-add rounds once.
 //!
 //! It is not the place of any decision about tiles, and it holds no memory: windows come from the caller.
-//! But for one buffer a thread, which transforms need for the length of a call ([`Backend::scratch_len`]).
+//! But for one buffer a thread, which transforms need for the length of a call ([`Support::workspace_bytes`]).
 //!
 //! ```text
 //!   CpuBackend ─ Isa ─► vector: portable, AVX2, AVX-512        one trait, compiled once for each
@@ -30,12 +30,13 @@ mod costs;
 mod isa;
 mod ops;
 mod scratch;
+mod support;
 mod vector;
 
 pub use isa::{Isa, IsaError};
 
 use tiled_geometry::Region;
-use tiled_kernel::{Backend, Costs, Kernel, Partial, Reduction};
+use tiled_kernel::{Backend, Kernel, Load, Operands, Partial, Reduction, Support, Task, Work, pack_plainly};
 use tiled_tensor::{Element, OutOfMemory, PartMut, View, ViewMut};
 
 /// The CPU backend for one instruction set.
@@ -78,20 +79,20 @@ impl<T: Element> Backend<T> for CpuBackend {
         conv::block::<T>(self.isa, channels)
     }
 
-    fn packed_len(&self, kernel: &Kernel, params: &[usize]) -> usize {
-        if is_convolution(kernel) { conv::packed_len::<T>(self.isa, kernel) } else { params.iter().sum() }
+    fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support> {
+        support::support::<T>(self.isa, work, operands)
+    }
+
+    fn seconds(&self, task: Task<'_>, load: &Load) -> f64 {
+        costs::costs::<T>(self.isa).seconds(task, load)
     }
 
     fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
         if is_convolution(kernel) {
             conv::pack(self.isa, kernel, params, packed);
         } else {
-            ops::pack(params, packed);
+            pack_plainly(params, packed);
         }
-    }
-
-    fn fuses(&self, kernel: &Kernel) -> bool {
-        conv::fuses::<T>(self.isa, kernel)
     }
 
     fn compute(
@@ -122,11 +123,8 @@ impl<T: Element> Backend<T> for CpuBackend {
         concrete::compute(self.isa, kernel, packed, inputs, output, region);
     }
 
-    fn partial_len(&self, reduction: &Reduction) -> usize {
-        match reduction {
-            Reduction::ConvWeight(geometry) => conv::partial_len::<T>(self.isa, geometry),
-            _ => 0,
-        }
+    fn reserve(&self, workspace_bytes: usize) -> Result<(), OutOfMemory> {
+        scratch::reserve(workspace_bytes)
     }
 
     fn reduce(
@@ -149,61 +147,9 @@ impl<T: Element> Backend<T> for CpuBackend {
             _ => result.copy_from_slice(values),
         }
     }
-
-    fn scratch_len(&self, kernel: &Kernel) -> usize {
-        conv::scratch_len::<T>(self.isa, kernel)
-    }
-
-    fn reserve(&self, elements: usize) -> Result<(), OutOfMemory> {
-        scratch::reserve::<T>(elements)
-    }
-
-    fn reads_planes(&self, kernel: &Kernel, _input: usize, channels: usize) -> bool {
-        if is_convolution(kernel) {
-            conv::reads_planes::<T>(self.isa, kernel)
-        } else {
-            conv::block::<T>(self.isa, channels) == 1
-        }
-    }
-
-    fn reduces_planes(&self, reduction: &Reduction, input: usize, channels: usize) -> bool {
-        match reduction {
-            Reduction::ConvWeight(geometry) => conv::reduces_planes::<T>(self.isa, geometry, input),
-            _ => conv::block::<T>(self.isa, channels) == 1,
-        }
-    }
-
-    fn writes_planes(&self, kernel: &Kernel, channels: usize) -> bool {
-        if is_convolution(kernel) {
-            conv::writes_planes::<T>(self.isa, kernel)
-        } else {
-            conv::block::<T>(self.isa, channels) == 1
-        }
-    }
-
-    fn costs(&self) -> Costs {
-        costs::costs::<T>(self.isa)
-    }
-
-    fn share_of_peak(&self, kernel: &Kernel) -> f64 {
-        conv::share_of_peak::<T>(self.isa, kernel)
-    }
-
-    fn reduce_share_of_peak(&self, reduction: &Reduction) -> f64 {
-        match reduction {
-            Reduction::ConvWeight(geometry) => conv::weight_share_of_peak::<T>(self.isa, geometry),
-            _ => 1.0,
-        }
-    }
 }
 
 /// Whether the module [`conv`] carries out a kernel, not [`ops`].
 const fn is_convolution(kernel: &Kernel) -> bool {
-    matches!(
-        kernel,
-        Kernel::Conv2d { .. }
-            | Kernel::Conv2dWinograd { .. }
-            | Kernel::ConvThen { .. }
-            | Kernel::Conv2dBackwardInput { .. }
-    )
+    matches!(kernel, Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. })
 }

@@ -9,9 +9,9 @@ thread_local! {
     static SCRATCH: RefCell<AlignedBuffer<f64>> = RefCell::default();
 }
 
-/// Makes room for `elements` on this thread.
-pub(crate) fn reserve<T: Element>(elements: usize) -> Result<(), OutOfMemory> {
-    let len = (elements * size_of::<T>()).div_ceil(size_of::<f64>());
+/// Makes room for so many bytes on this thread.
+pub(crate) fn reserve(bytes: usize) -> Result<(), OutOfMemory> {
+    let len = bytes.div_ceil(size_of::<f64>());
     SCRATCH.with_borrow_mut(|buffer| {
         if buffer.len() < len {
             *buffer = AlignedBuffer::default(); // the old one goes first: never both
@@ -27,7 +27,7 @@ pub(crate) fn reserve<T: Element>(elements: usize) -> Result<(), OutOfMemory> {
 /// # Panics
 /// Where memory is refused on a thread that has not reserved it: kernels have no errors. Those of an executor have.
 pub(crate) fn with_scratch<T: Element, R>(elements: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
-    if let Err(error) = reserve::<T>(elements) {
+    if let Err(error) = reserve(elements * size_of::<T>()) {
         panic!("scratch memory that was not reserved: {error}");
     }
     let result = SCRATCH.with_borrow_mut(|buffer| {

@@ -42,6 +42,6 @@ fn winograd_conforms_on_every_instruction_set() {
 
 #[test]
 fn what_follows_a_convolution_conforms_on_every_instruction_set() {
-    check::<f32>(conformance::check_conv_then, 120);
-    check::<f64>(conformance::check_conv_then, 120);
+    check::<f32>(conformance::check_conv2d_epilogue, 120);
+    check::<f64>(conformance::check_conv2d_epilogue, 120);
 }

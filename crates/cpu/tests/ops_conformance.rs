@@ -4,9 +4,9 @@
 //! of one call: kernels must not rely on the choice.
 
 use tiled_cpu::{CpuBackend, Isa};
-use tiled_geometry::{Region, Window};
-use tiled_kernel::{Backend, Kernel, Partial, Pool, Reduction};
-use tiled_tensor::{Element, Tensor, View, ViewMut};
+use tiled_geometry::Window;
+use tiled_kernel::{Backend, Kernel, Pool, forward};
+use tiled_tensor::{Element, Tensor};
 use tiled_testkit::conformance::{self, Case, Rng};
 
 const SEED: u64 = 20_240_917;
@@ -19,34 +19,10 @@ struct Blocked {
 }
 
 impl<T: Element> Backend<T> for Blocked {
-    fn name(&self) -> String {
-        Backend::<T>::name(&self.backend)
-    }
+    forward!(T, |blocked| &blocked.backend; name support seconds pack compute compute_part reserve reduce unpack);
 
     fn block(&self, channels: usize) -> usize {
         (self.block)(channels)
-    }
-
-    fn compute(
-        &self,
-        kernel: &Kernel,
-        packed: &[T],
-        inputs: &[View<'_, T>],
-        output: ViewMut<'_, T>,
-        region: Region<2>,
-    ) {
-        self.backend.compute(kernel, packed, inputs, output, region);
-    }
-
-    fn reduce(
-        &self,
-        reduction: &Reduction,
-        params: &[&[T]],
-        inputs: &[View<'_, T>],
-        share: Region<2>,
-        partial: &mut Partial<T>,
-    ) {
-        self.backend.reduce(reduction, params, inputs, share, partial);
     }
 }
 

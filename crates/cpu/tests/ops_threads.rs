@@ -124,8 +124,9 @@ fn reductions_give_the_same_sums_on_one_two_and_three_threads() {
                 let views = [held[0].view(), held[1].view()];
                 let run = |threads| {
                     with_threads(threads, || {
-                        let mut partial: Partial<f32> =
-                            backend.partial(reduction, 2, CHANNELS).expect("memory for a small reduction");
+                        let mut partial: Partial<f32> = (&backend as &dyn Backend<f32>)
+                            .partial(reduction, 2, CHANNELS)
+                            .expect("memory for a small reduction");
                         backend.reduce(reduction, &[&mean], &views, Region::whole([SIZE; 2]), &mut partial);
                         match partial {
                             Partial::Exact(sums) => {

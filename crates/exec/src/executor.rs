@@ -29,7 +29,7 @@ pub struct Io<'a, T: Element> {
     pub grad_outputs: Vec<&'a dyn Source<T>>,
     /// Where the outputs go.
     pub outputs: Vec<&'a dyn Sink<T>>,
-    /// Where the gradients with respect to the inputs go.
+    /// Where the gradients with respect to the inputs go, one for each of `Program::input_grads`.
     pub grad_inputs: Vec<&'a dyn Sink<T>>,
 }
 
@@ -223,41 +223,32 @@ impl<'b, T: Element> Executor<'b, T> {
         if plan.dtype != T::DTYPE {
             return Err(ExecError::DType { expected: plan.dtype.name(), got: T::DTYPE.name() });
         }
-        let runs = plan.sweeps.iter().flat_map(|sweep| &sweep.sweep.nodes);
-        for node in runs.filter(|node| node.action == Action::Compute) {
-            let node = &plan.program.nodes[node.node];
-            if node
-                .kernel()
-                .is_some_and(|kernel| matches!(kernel, Kernel::ConvThen { .. }) && !backend.fuses(kernel))
-            {
-                return Err(ExecError::Fusion { name: node.name.clone(), backend: backend.name() });
-            }
-        }
         for (node, &expected) in plan.program.nodes.iter().zip(&plan.blocks) {
             let (channels, got) = (node.channels, backend.block(node.channels));
             if got != expected {
                 return Err(ExecError::Backend { channels, expected, backend: backend.name(), got });
             }
         }
+        for (id, node) in plan.program.nodes.iter().enumerate() {
+            if plan.program.support(id, backend) != plan.support[id] {
+                return Err(ExecError::Unsupported { name: node.name.clone(), backend: backend.name() });
+            }
+        }
         let program = &plan.program;
         let kernels = collected(program.nodes.iter().map(|node| match &node.kind {
-            NodeKind::Compute(kernel) => Some(kernel.clone()),
+            NodeKind::Compute(kernel) => Some(*kernel),
             _ => None,
         }))
         .map_err(refused("the kernels of the network"))?;
-        let scratch_elements =
-            kernels.iter().flatten().map(|kernel| backend.scratch_len(kernel)).max().unwrap_or(0);
+        let supports = || plan.support.iter().flatten();
+        let workspace_bytes = supports().map(|support| support.workspace_bytes).max().unwrap_or(0);
         let arena = AlignedBuffer::try_new(plan.arena_elements()).map_err(refused("the windows"))?;
         let mut packed = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
         let mut packed_from = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
-        for node in &program.nodes {
+        for (node, support) in program.nodes.iter().zip(&plan.support) {
             let fail = |error| refused(format!("the packed parameters of `{}`", node.name))(error);
-            let len = match &node.kind {
-                NodeKind::Compute(kernel) if !node.params.is_empty() => {
-                    backend.packed_len(kernel, &program.param_lens(&node.params))
-                }
-                _ => 0,
-            };
+            let len = support.filter(|_| !node.params.is_empty()).map_or(0, |support| support.packed_bytes)
+                / size_of::<T>();
             packed.push(AlignedBuffer::try_new(len).map_err(fail)?);
             packed_from.push(Stamp { numbers: with_room(program.stamp_len(&node.params)).map_err(fail)? });
         }
@@ -283,8 +274,8 @@ impl<'b, T: Element> Executor<'b, T> {
         let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
         let threads = threads.min(most);
         let pool = Pool::new(threads).map_err(|source| ExecError::Threads { threads, source })?;
-        if scratch_elements > 0 {
-            let reserved = pool.broadcast(|_| backend.reserve(scratch_elements));
+        if workspace_bytes > 0 {
+            let reserved = pool.broadcast(|_| backend.reserve(workspace_bytes));
             reserved.into_iter().collect::<Result<(), _>>().map_err(refused("the scratch of a thread"))?;
         }
         Ok(Self {
@@ -455,8 +446,7 @@ impl<'b, T: Element> Executor<'b, T> {
                 derived: &self.derived,
                 stores: &self.stores,
                 io,
-                in_place: InPlace::new(plan, sweep, self.backend, io)
-                    .map_err(refused("the places of a sweep"))?,
+                in_place: InPlace::new(plan, sweep, io).map_err(refused("the places of a sweep"))?,
                 step: &|| {
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     progress.step(done, total, "steps");

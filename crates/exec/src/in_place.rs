@@ -6,7 +6,6 @@
 
 use tiled_graph::program::NodeKind;
 use tiled_graph::{Action, Plan, SweepPlan};
-use tiled_kernel::Backend;
 use tiled_tensor::{Element, Layout, OutOfMemory, View, collected};
 
 use crate::executor::Io;
@@ -20,13 +19,8 @@ pub(crate) struct InPlace<'a, T: Element> {
 
 impl<'a, T: Element> InPlace<'a, T> {
     /// What is read and written in place in a sweep.
-    pub(crate) fn new(
-        plan: &Plan,
-        sweep: &SweepPlan,
-        backend: &dyn Backend<T>,
-        io: &Io<'a, T>,
-    ) -> Result<Self, OutOfMemory> {
-        let find = Find { plan, sweep, backend, io };
+    pub(crate) fn new(plan: &Plan, sweep: &SweepPlan, io: &Io<'a, T>) -> Result<Self, OutOfMemory> {
+        let find = Find { plan, sweep, io };
         let places = 0..sweep.sweep.nodes.len();
         Ok(Self {
             sources: collected(places.clone().map(|place| find.source(place)))?,
@@ -48,7 +42,6 @@ impl<'a, T: Element> InPlace<'a, T> {
 struct Find<'f, 'a, T: Element> {
     plan: &'f Plan,
     sweep: &'f SweepPlan,
-    backend: &'f dyn Backend<T>,
     io: &'f Io<'a, T>,
 }
 
@@ -57,9 +50,7 @@ impl<'a, T: Element> Find<'_, 'a, T> {
         let node = &self.sweep.sweep.nodes[place];
         let Action::Load(role) = node.action else { return None };
         let source: &'a dyn Source<T> = self.io.source(role)?;
-        let channels = self.plan.program.nodes[node.node].channels;
-        let all =
-            node.consumers.iter().all(|&(consumer, input)| self.reads_planes(consumer, input, channels));
+        let all = node.consumers.iter().all(|&(consumer, input)| self.reads_planes(consumer, input));
         if !all {
             return None;
         }
@@ -67,18 +58,10 @@ impl<'a, T: Element> Find<'_, 'a, T> {
         Some(View::new(source.in_memory()?, layout))
     }
 
-    fn reads_planes(&self, place: usize, input: usize, channels: usize) -> bool {
+    fn reads_planes(&self, place: usize, input: usize) -> bool {
         let node = &self.sweep.sweep.nodes[place];
-        match (node.action, &self.plan.program.nodes[node.node].kind) {
-            (Action::Compute, NodeKind::Compute(kernel)) => {
-                self.backend.reads_planes(kernel, input, channels)
-            }
-            (Action::Reduce(reduction), _) => {
-                let reduction = &self.plan.program.reductions[reduction].reduction;
-                self.backend.reduces_planes(reduction, input, channels)
-            }
-            _ => false,
-        }
+        let is_read = matches!(node.action, Action::Compute | Action::Reduce(_));
+        is_read && self.plan.support[node.node].is_some_and(|support| support.reads_planes[input])
     }
 
     /// A node that only a sink takes.
@@ -95,6 +78,7 @@ impl<'a, T: Element> Find<'_, 'a, T> {
         };
         // cells of a coarser grain would be computed by several tiles
         let is_disjoint = kernel.grain() == 1;
-        self.io.sink(role).filter(|_| is_disjoint && self.backend.writes_planes(kernel, computed.channels))
+        let writes_planes = self.plan.support[node.node].is_some_and(|support| support.writes_planes);
+        self.io.sink(role).filter(|_| is_disjoint && writes_planes)
     }
 }

@@ -45,6 +45,11 @@ pub enum GeometryError {
     },
     /// A composed window or the number of tiles leaves the range that the crate computes with.
     Overflow,
+    /// The bounds of the tiles of a grid find no room.
+    OutOfMemory {
+        /// The bytes that were asked for.
+        bytes: u64,
+    },
 }
 
 impl std::fmt::Display for GeometryError {
@@ -57,6 +62,7 @@ impl std::fmt::Display for GeometryError {
                 write!(f, "reflect padding of {padding} must be smaller than the extent {extent}")
             }
             Self::Overflow => write!(f, "composed window or tile count overflows the range of coordinates"),
+            Self::OutOfMemory { bytes } => write!(f, "{bytes} bytes could not be had"),
         }
     }
 }

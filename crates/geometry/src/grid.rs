@@ -42,7 +42,7 @@ impl<const N: usize> Grid<N> {
     ///
     /// # Errors
     /// Where an extent is negative or above [`MAX_COORDINATE`], or a count is not positive or above
-    /// [`MAX_TILES`], or their product overflows.
+    /// [`MAX_TILES`], or their product overflows, or memory is refused.
     ///
     /// ```
     /// use tiled_geometry::{Grid, Interval};
@@ -53,10 +53,10 @@ impl<const N: usize> Grid<N> {
     pub fn from_counts(extents: [i64; N], counts: [i64; N]) -> Result<Self, GeometryError> {
         check_extents(extents)?;
         check_counts(counts)?;
-        let bounds = std::array::from_fn(|axis| {
-            (0..=counts[axis]).map(|i| proportion(i, extents[axis], counts[axis])).collect()
+        let lists = std::array::from_fn(|axis| {
+            listed((0..=counts[axis]).map(|i| proportion(i, extents[axis], counts[axis])))
         });
-        Ok(Self { extents, bounds })
+        Ok(Self { extents, bounds: all(lists)? })
     }
 
     /// The grid of tiles of the given size, the last one ragged; a size above the extent is clamped.
@@ -68,7 +68,7 @@ impl<const N: usize> Grid<N> {
     ///
     /// # Errors
     /// Where an extent is negative or above [`MAX_COORDINATE`], or a size is not positive, or there are more
-    /// than [`MAX_TILES`] tiles along an axis or their product overflows.
+    /// than [`MAX_TILES`] tiles along an axis or their product overflows, or memory is refused.
     ///
     /// ```
     /// use tiled_geometry::{Grid, Interval};
@@ -85,10 +85,10 @@ impl<const N: usize> Grid<N> {
         let tile: [i64; N] = std::array::from_fn(|axis| tile[axis].min(extents[axis]).max(1));
         let counts: [i64; N] = std::array::from_fn(|axis| crate::div_ceil(extents[axis], tile[axis]).max(1));
         check_counts(counts)?;
-        let bounds = std::array::from_fn(|axis| {
-            (0..=counts[axis]).map(|i| (i * tile[axis]).min(extents[axis])).collect()
+        let lists = std::array::from_fn(|axis| {
+            listed((0..=counts[axis]).map(|i| (i * tile[axis]).min(extents[axis])))
         });
-        Ok(Self { extents, bounds })
+        Ok(Self { extents, bounds: all(lists)? })
     }
 
     /// The same tiles carried over to a tensor of other extents: boundary `b` becomes `floor(b·to/from)`.
@@ -97,7 +97,7 @@ impl<const N: usize> Grid<N> {
     /// last tile becomes the whole.
     ///
     /// # Errors
-    /// Where an extent is negative or above [`MAX_COORDINATE`].
+    /// Where an extent is negative or above [`MAX_COORDINATE`], or memory is refused.
     ///
     /// ```
     /// use tiled_geometry::{Grid, Interval};
@@ -107,16 +107,31 @@ impl<const N: usize> Grid<N> {
     /// ```
     pub fn rescale(&self, extents: [i64; N]) -> Result<Self, GeometryError> {
         check_extents(extents)?;
-        let bounds = std::array::from_fn(|axis| {
+        let lists = std::array::from_fn(|axis| {
             let (from, to) = (self.extents[axis], extents[axis]);
-            let mut bounds: Vec<i64> =
-                self.bounds[axis].iter().map(|bound| proportion(*bound, to, from.max(1))).collect();
+            let bounds = self.bounds[axis].iter().map(|bound| proportion(*bound, to, from.max(1)));
+            let mut bounds = listed(bounds)?;
             if let Some(last) = bounds.last_mut() {
                 *last = to; // differs only where `from` is zero
             }
-            bounds
+            Ok(bounds)
         });
-        Ok(Self { extents, bounds })
+        Ok(Self { extents, bounds: all(lists)? })
+    }
+
+    /// A copy.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    ///
+    /// ```
+    /// let grid = tiled_geometry::Grid::from_tile([5, 7], [3, 4])?;
+    /// assert_eq!(grid.try_clone()?, grid);
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
+    pub fn try_clone(&self) -> Result<Self, GeometryError> {
+        let lists = std::array::from_fn(|axis| listed(self.bounds[axis].iter().copied()));
+        Ok(Self { extents: self.extents, bounds: all(lists)? })
     }
 
     /// The box that is partitioned.
@@ -237,6 +252,25 @@ impl<const N: usize> Grid<N> {
 fn proportion(part: i64, extent: i64, whole: i64) -> i64 {
     let scaled = i128::from(part) * i128::from(extent) / i128::from(whole);
     i64::try_from(scaled).expect("invariant: a share of an extent is at most the extent")
+}
+
+/// Bounds as a list; the iterator knows how many there are.
+fn listed(bounds: impl Iterator<Item = i64>) -> Result<Vec<i64>, GeometryError> {
+    let mut list = Vec::new();
+    let count = bounds.size_hint().0;
+    let bytes = (count as u64).saturating_mul(size_of::<i64>() as u64);
+    list.try_reserve_exact(count).map_err(|_| GeometryError::OutOfMemory { bytes })?;
+    list.extend(bounds);
+    Ok(list)
+}
+
+/// The lists of all axes, or the first error.
+fn all<const N: usize>(lists: [Result<Vec<i64>, GeometryError>; N]) -> Result<[Vec<i64>; N], GeometryError> {
+    let mut all = std::array::from_fn(|_| Vec::new());
+    for (list, made) in all.iter_mut().zip(lists) {
+        *list = made?;
+    }
+    Ok(all)
 }
 
 fn check_extents<const N: usize>(extents: [i64; N]) -> Result<(), GeometryError> {

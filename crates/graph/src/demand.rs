@@ -1,8 +1,9 @@
 //! Which region of every node a tile needs.
 
 use tiled_geometry::{Grid, Interval};
+use tiled_tensor::{OutOfMemory, filled, with_room};
 
-use crate::flow::Flow;
+use crate::flow::{Bounds, Flow};
 use crate::program::{Edge, Program};
 use crate::sweep::{Action, Sweep};
 
@@ -20,7 +21,7 @@ impl Demand {
     /// kernel's grain.
     ///
     /// # Panics
-    /// Where `axis` is neither 0 (rows) nor 1 (columns).
+    /// Where `axis` is neither 0 (rows) nor 1 (columns), or memory is refused.
     #[must_use]
     pub fn new(
         program: &Program,
@@ -28,31 +29,55 @@ impl Demand {
         axis: usize,
         share: impl FnMut(usize, i64) -> Interval,
     ) -> Self {
-        Self::of_flow(&Flow::new(program, sweep, axis), share)
+        let made = Flow::new(program, sweep, axis).and_then(|flow| Self::of_flow(&flow, share));
+        made.unwrap_or_else(|error| panic!("what a tile needs: {error}"))
     }
 
     /// The same over a sweep that was made ready.
-    pub(crate) fn of_flow(flow: &Flow<'_>, mut share: impl FnMut(usize, i64) -> Interval) -> Self {
-        let mut intervals = vec![Interval::EMPTY; flow.len()];
+    pub(crate) fn of_flow(
+        flow: &Flow<'_>,
+        mut share: impl FnMut(usize, i64) -> Interval,
+    ) -> Result<Self, OutOfMemory> {
+        let [demand] = Self::of_shares(flow, |place, extent, _| share(place, extent))?;
+        Ok(demand)
+    }
+
+    /// Those of several shares, whose number is the last that `share` is given, in one walk over the edges.
+    pub(crate) fn of_shares<const N: usize>(
+        flow: &Flow<'_>,
+        mut share: impl FnMut(usize, i64, usize) -> Interval,
+    ) -> Result<[Self; N], OutOfMemory> {
+        let mut bounds = filled(flow.len(), Bounds::<N>::EMPTY)?;
         for (place, node) in flow.nodes.iter().enumerate().rev() {
             if node.is_terminal {
-                intervals[place] = share(place, node.extent);
+                for number in 0..N {
+                    bounds[place].set(number, share(place, node.extent, number));
+                }
             }
-            intervals[place] = node.computed(intervals[place]);
-            let wanted = intervals[place];
+            if node.grain != 1 {
+                for number in 0..N {
+                    let computed = node.computed(bounds[place].interval(number));
+                    bounds[place].set(number, computed);
+                }
+            }
+            let wanted = bounds[place];
             for link in flow.links(place) {
-                let operand = &mut intervals[link.operand as usize];
-                *operand = operand.hull(link.reach.needed(wanted));
+                bounds[link.operand as usize].take_in(&link.reach, &wanted);
             }
         }
-        Self { intervals }
+        let mut demands = [const { Self { intervals: Vec::new() } }; N];
+        for (number, demand) in demands.iter_mut().enumerate() {
+            demand.intervals = with_room(bounds.len())?;
+            demand.intervals.extend(bounds.iter().map(|bounds| bounds.interval(number)));
+        }
+        Ok(demands)
     }
 
     /// The demand of one row or column of tiles of a grid over the program's anchor; terminals of other extents
     /// own the same share of theirs.
     ///
     /// # Panics
-    /// Where `part` is not below the grid's count along `axis`.
+    /// Where `part` is not below the grid's count along `axis`, or memory is refused.
     #[must_use]
     pub fn of_part(program: &Program, sweep: &Sweep, grid: &Grid<2>, axis: usize, part: usize) -> Self {
         Self::new(program, sweep, axis, |_, extent| grid.share(axis, part, extent))

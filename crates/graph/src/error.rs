@@ -3,6 +3,7 @@
 mod place;
 
 use tiled_geometry::GeometryError;
+use tiled_tensor::OutOfMemory;
 
 pub use place::{Arity, Axis, Extent, Place};
 
@@ -422,6 +423,13 @@ pub enum GraphError {
         /// The names that are closest.
         nearest: Vec<String>,
     },
+}
+
+impl From<OutOfMemory> for GraphError {
+    /// A list of a network, of its shapes or of its parameters that is refused.
+    fn from(OutOfMemory { bytes }: OutOfMemory) -> Self {
+        Self::OutOfMemory { what: "the network".to_owned(), bytes }
+    }
 }
 
 fn hint(names: &[String]) -> String {

@@ -1,7 +1,9 @@
 //! A sweep along one axis, made ready to be walked many times: edges in a row, their maps as plain numbers.
 
+use std::collections::BTreeMap;
+
 use tiled_geometry::{AxisMap, Interval, Padding, div_ceil, div_floor};
-use tiled_tensor::{OutOfMemory, filled, with_room};
+use tiled_tensor::{OutOfMemory, filled, make_room, with_room};
 
 use crate::program::Program;
 use crate::rate::{self, Rate};
@@ -15,6 +17,8 @@ pub(crate) struct Flow<'a> {
     links: Vec<Link<'a>>,
     /// The readers of each node: who, and through which of `links`.
     readers: Vec<[u32; 2]>,
+    /// The rates of the nodes, each once.
+    pub(crate) rates: Vec<Rate>,
     /// The most nodes that lie on one path.
     pub(crate) depth: usize,
 }
@@ -25,7 +29,8 @@ pub(crate) struct FlowNode {
     pub(crate) extent: i64,
     /// What it computes comes in whole cells of this.
     pub(crate) grain: i64,
-    pub(crate) rate: Rate,
+    /// The place of its rate.
+    pub(crate) rate: u32,
     pub(crate) is_terminal: bool,
     feeds_terminals: bool,
     links: [u32; 2],
@@ -42,44 +47,24 @@ pub(crate) struct Link<'a> {
 /// What wanted coordinates need of an operand: an [`Edge`](crate::program::Edge) along one axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reach<'a> {
-    /// The same coordinates, inside by themselves: the value that a sweep writes.
-    Free,
-    Same {
-        extent: i64,
-    },
-    /// `[a·s − before, (b − 1)·s + after)`.
-    Window {
-        stride: i64,
-        before: i64,
-        after: i64,
-        extent: i64,
-    },
-    /// `[ceil((a − before)/s), floor((b − 1 + after)/s) + 1)`.
-    Touched {
-        stride: i64,
-        before: i64,
-        after: i64,
-        extent: i64,
-    },
+    /// `[a·s − before, (b − 1)·s + after)`. With a stride of one nearly everything else is one of these too: it is worth
+    /// more that there is one formula than that it is short.
+    Window { stride: i64, before: i64, after: i64, extent: i64 },
+    /// `[ceil((a − before)/s), floor((b − 1 + after)/s) + 1)`, with a stride above one.
+    Touched { stride: i64, before: i64, after: i64, extent: i64 },
     /// Any maps one after another.
     Maps(&'a [(AxisMap, i64)]),
 }
 
 impl<'a> Flow<'a> {
-    /// The same as [`Flow::try_new`], for a plan that is being made.
-    ///
-    /// # Panics
-    /// Where memory is refused.
-    pub(crate) fn new(program: &'a Program, sweep: &Sweep, axis: usize) -> Self {
-        Self::try_new(program, sweep, axis).unwrap_or_else(|error| panic!("a sweep: {error}"))
-    }
-
-    pub(crate) fn try_new(program: &'a Program, sweep: &Sweep, axis: usize) -> Result<Self, OutOfMemory> {
+    pub(crate) fn new(program: &'a Program, sweep: &Sweep, axis: usize) -> Result<Self, OutOfMemory> {
         let count = sweep.nodes.len();
         let edges = sweep.nodes.iter().map(|node| node.operands.len()).sum();
         let most = sweep.nodes.iter().map(|node| node.operands.len()).max().unwrap_or(0);
         let readers = filled(edges, [0, 0])?;
-        let mut flow = Self { nodes: with_room(count)?, links: with_room(edges)?, readers, depth: 0 };
+        let (nodes, links) = (with_room(count)?, with_room(edges)?);
+        let mut flow = Self { nodes, links, readers, rates: Vec::new(), depth: 0 };
+        let mut rates = BTreeMap::new();
         let mut depths = with_room(count)?;
         let mut asked: Vec<(usize, usize)> = with_room(most)?;
         for node in &sweep.nodes {
@@ -92,7 +77,8 @@ impl<'a> Flow<'a> {
             let first = index(flow.links.len());
             for &(operand, which) in &asked {
                 let reach = match node.action {
-                    Action::Write(_) if !program_node.is_terminal() => Reach::Free,
+                    // the value that a sweep writes, inside by itself
+                    Action::Write(_) if !program_node.is_terminal() => Reach::same(i64::MAX),
                     _ => Reach::of(&program_node.operands[which].axes[axis]),
                 };
                 flow.links.push(Link { operand: index(operand), reach });
@@ -100,13 +86,14 @@ impl<'a> Flow<'a> {
             let depth = 1 + node.operands.iter().map(|operand| depths[*operand]).max().unwrap_or(0);
             depths.push(depth);
             flow.depth = flow.depth.max(depth);
+            let rate = flow.place_of(program.rate(node.node, axis), &mut rates)?;
             flow.nodes.push(FlowNode {
                 extent: program_node.extents[axis],
                 grain: match node.action {
                     Action::Compute => program_node.kernel().map_or(1, tiled_kernel::Kernel::grain),
                     _ => 1,
                 },
-                rate: program.rate(node.node, axis),
+                rate,
                 is_terminal: node.is_terminal(),
                 feeds_terminals: node.consumers.iter().any(|(reader, _)| sweep.nodes[*reader].is_terminal()),
                 links: [first, index(flow.links.len())],
@@ -115,6 +102,26 @@ impl<'a> Flow<'a> {
         }
         flow.read();
         Ok(flow)
+    }
+
+    /// The place of a rate among those of the nodes.
+    fn place_of(&mut self, rate: Rate, places: &mut BTreeMap<Rate, u32>) -> Result<u32, OutOfMemory> {
+        // neighbours mostly have the same
+        if let Some(last) = self.nodes.last()
+            && self.rates[last.rate as usize] == rate
+        {
+            return Ok(last.rate);
+        }
+        if let Some(place) = places.get(&rate) {
+            return Ok(*place);
+        }
+        let place = index(self.rates.len());
+        if self.rates.len() == self.rates.capacity() {
+            make_room(&mut self.rates, self.nodes.len().clamp(4, 1 << 10))?;
+        }
+        self.rates.push(rate);
+        places.insert(rate, place);
+        Ok(place)
     }
 
     /// Finds the readers of each node, in their order.
@@ -140,6 +147,10 @@ impl<'a> Flow<'a> {
 
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    pub(crate) fn rate(&self, place: usize) -> Rate {
+        self.rates[self.nodes[place].rate as usize]
     }
 
     pub(crate) fn links(&self, place: usize) -> &[Link<'a>] {
@@ -169,6 +180,7 @@ impl<'a> Flow<'a> {
 
 impl FlowNode {
     /// The coordinates that are computed where these are asked for: whole cells, clipped to the extent.
+    #[inline]
     pub(crate) fn computed(&self, wanted: Interval) -> Interval {
         match self.grain {
             1 => wanted,
@@ -180,42 +192,51 @@ impl FlowNode {
 impl<'a> Reach<'a> {
     fn of(maps: &'a [(AxisMap, i64)]) -> Self {
         match *maps {
-            [(AxisMap::Identity, extent)] => Self::Same { extent },
+            [(AxisMap::Identity, extent)] => Self::same(extent),
             [(AxisMap::Window(window), extent)] => Self::Window {
                 stride: window.stride(),
                 before: window.padding(),
                 after: window.extent() + 1 - window.padding(),
                 extent,
             },
-            [(AxisMap::Touched(window), extent)] => Self::Touched {
-                stride: window.stride(),
-                before: window.extent() - window.padding(),
-                after: window.padding(),
-                extent,
-            },
+            [(AxisMap::Touched(window), extent)] => {
+                let (before, after) = (window.extent() - window.padding(), window.padding());
+                match window.stride() {
+                    1 => Self::Window { stride: 1, before, after: after + 1, extent },
+                    stride => Self::Touched { stride, before, after, extent },
+                }
+            }
             _ => Self::Maps(maps),
         }
     }
 
+    /// The same coordinates.
+    const fn same(extent: i64) -> Self {
+        Self::Window { stride: 1, before: 0, after: 1, extent }
+    }
+
     /// The coordinates of the operand that `wanted` needs, clipped to the image.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn needed(&self, wanted: Interval) -> Interval {
         if wanted.is_empty() {
             return Interval::EMPTY;
         }
-        let (begin, end) = (wanted.begin(), wanted.end());
         match *self {
-            Self::Free => wanted,
-            Self::Same { extent } => wanted.intersect(Interval::whole(extent)),
-            Self::Window { stride, before, after, extent } => {
-                Interval::new((begin * stride - before).max(0), ((end - 1) * stride + after).min(extent))
-            }
-            Self::Touched { stride: 1, before, after, extent } => {
-                Interval::new((begin - before).max(0), (end + after).min(extent))
-            }
+            Self::Window { stride, before, after, extent } => Interval::new(
+                (wanted.begin() * stride - before).max(0),
+                ((wanted.end() - 1) * stride + after).min(extent),
+            ),
+            _ => self.needed_through(wanted),
+        }
+    }
+
+    /// The same for maps that hardly any node has.
+    fn needed_through(&self, wanted: Interval) -> Interval {
+        match *self {
+            Self::Window { .. } => self.needed(wanted),
             Self::Touched { stride, before, after, extent } => Interval::new(
-                div_ceil(begin - before, stride).max(0),
-                (div_floor(end - 1 + after, stride) + 1).min(extent),
+                div_ceil(wanted.begin() - before, stride).max(0),
+                (div_floor(wanted.end() - 1 + after, stride) + 1).min(extent),
             ),
             Self::Maps(maps) => maps
                 .iter()
@@ -223,22 +244,51 @@ impl<'a> Reach<'a> {
         }
     }
 
+    /// Whether `wanted`, which is not empty, meets no border of the operand before, and none behind.
+    #[inline]
+    pub(crate) fn free(&self, wanted: Interval) -> [bool; 2] {
+        let (begin, end) = (wanted.begin(), wanted.end());
+        match *self {
+            Self::Window { stride, before, after, extent } => {
+                [begin * stride >= before, (end - 1) * stride + after <= extent]
+            }
+            Self::Touched { stride, before, after, extent } => {
+                [begin >= before.max(0), end <= extent * stride - after]
+            }
+            Self::Maps(_) => {
+                let mut free = [true; 2];
+                self.walk(wanted, |stage, wanted| {
+                    free[0] &= wanted.is_empty() || stage.free[0] <= wanted.begin();
+                    free[1] &= wanted.is_empty() || wanted.end() <= stage.free[1];
+                });
+                free
+            }
+        }
+    }
+
     /// Calls `visit` with each map, the coordinates wanted of it and the extent of what it reads.
     pub(crate) fn walk(&self, wanted: Interval, mut visit: impl FnMut(Stage, Interval)) -> Interval {
         let stages = match *self {
-            Self::Free => return wanted,
             Self::Maps(maps) => {
                 return maps.iter().fold(wanted, |wanted, (map, extent)| {
                     visit(Stage::of(*map, *extent), wanted);
                     map.needed(wanted).intersect(Interval::whole(*extent))
                 });
             }
-            Self::Same { extent } => Stage { scale: Some([1, 1]), free: [0, extent] },
             Self::Window { stride, before, after, extent } => Stage::window(stride, before, after, extent),
             Self::Touched { stride, before, after, extent } => Stage::touched(stride, before, after, extent),
         };
         visit(stages, wanted);
         self.needed(wanted)
+    }
+
+    /// Whether coordinates in a row need coordinates in a row, however they are parted.
+    pub(crate) const fn leaves_no_gap(&self) -> bool {
+        match *self {
+            Self::Window { stride, before, after, .. } => before + after >= stride,
+            Self::Touched { .. } => true,
+            Self::Maps(_) => false, // it is not known
+        }
     }
 
     /// The most coordinates that may be wanted of the operand in vain: what lies between the windows of a stride.
@@ -252,30 +302,77 @@ impl<'a> Reach<'a> {
 
     /// By how far the operand's coordinates move where the wanted ones move by `shift` away from every border: `None`
     /// where that is no whole number or the map does not repeat, `Some(None)` where the operand stays.
+    #[inline]
     pub(crate) fn shifted(&self, shift: i64) -> Option<Option<i64>> {
-        let mut shift = Some(shift);
-        let mut repeats = true;
-        let mut stage = |stage: Stage| match (stage.scale, shift) {
+        match *self {
+            Self::Window { stride, .. } => shift.checked_mul(stride).map(Some),
+            Self::Touched { stride, .. } => (shift % stride == 0).then_some(Some(shift / stride)),
+            Self::Maps(maps) => shifted(maps, shift),
+        }
+    }
+}
+
+fn shifted(maps: &[(AxisMap, i64)], shift: i64) -> Option<Option<i64>> {
+    let mut shift = Some(shift);
+    for (map, extent) in maps {
+        shift = match (Stage::of(*map, *extent).scale, shift) {
             (Some([per, of]), Some(wanted)) => {
                 let moved = i128::from(wanted) * i128::from(per);
-                repeats &= moved % i128::from(of) == 0;
-                shift = i64::try_from(moved / i128::from(of)).ok();
-                repeats &= shift.is_some();
+                if moved % i128::from(of) != 0 {
+                    return None;
+                }
+                Some(i64::try_from(moved / i128::from(of)).ok()?)
             }
-            _ => shift = None,
+            _ => None,
         };
-        match *self {
-            Self::Free => {}
-            Self::Maps(maps) => maps.iter().for_each(|(map, extent)| stage(Stage::of(*map, *extent))),
-            Self::Same { extent } => stage(Stage { scale: Some([1, 1]), free: [0, extent] }),
-            Self::Window { stride, before, after, extent } => {
-                stage(Stage::window(stride, before, after, extent))
-            }
-            Self::Touched { stride, before, after, extent } => {
-                stage(Stage::touched(stride, before, after, extent))
+    }
+    Some(shift)
+}
+
+/// The coordinates of one node for several parts of a grid at a time. Where there are none, they begin past their end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds<const N: usize> {
+    begin: [i64; N],
+    end: [i64; N],
+}
+
+impl<const N: usize> Bounds<N> {
+    pub(crate) const EMPTY: Self = Self { begin: [i64::MAX; N], end: [i64::MIN; N] };
+
+    pub(crate) const fn interval(&self, number: usize) -> Interval {
+        Interval::new(self.begin[number], self.end[number])
+    }
+
+    pub(crate) const fn set(&mut self, number: usize, interval: Interval) {
+        let is_empty = interval.is_empty();
+        self.begin[number] = if is_empty { i64::MAX } else { interval.begin() };
+        self.end[number] = if is_empty { i64::MIN } else { interval.end() };
+    }
+
+    /// The hull of these and of what `wanted` needs through a reach: [`Reach::needed`] for each part.
+    #[inline]
+    pub(crate) fn take_in(&mut self, reach: &Reach<'_>, wanted: &Self) {
+        match *reach {
+            Reach::Window { stride, before, after, extent } => self.hull(wanted, |begin, end| {
+                [(begin * stride - before).max(0), ((end - 1) * stride + after).min(extent)]
+            }),
+            _ => self.hull(wanted, |begin, end| {
+                let needed = reach.needed(Interval::new(begin, end));
+                [needed.begin(), needed.end()]
+            }),
+        }
+    }
+
+    #[inline]
+    fn hull(&mut self, wanted: &Self, needed: impl Fn(i64, i64) -> [i64; 2]) {
+        for number in 0..N {
+            if wanted.begin[number] < wanted.end[number] {
+                let [begin, end] = needed(wanted.begin[number], wanted.end[number]);
+                let is_empty = end <= begin;
+                self.begin[number] = self.begin[number].min(if is_empty { i64::MAX } else { begin });
+                self.end[number] = self.end[number].max(if is_empty { i64::MIN } else { end });
             }
         }
-        repeats.then_some(shift)
     }
 }
 
@@ -319,7 +416,10 @@ impl Stage {
 
     /// `a·s − before >= 0` and `(b − 1)·s + after <= extent`.
     fn window(stride: i64, before: i64, after: i64, extent: i64) -> Self {
-        let free = [div_ceil(before, stride), div_floor(extent - after, stride) + 1];
+        let free = match stride {
+            1 => [before, extent - after + 1],
+            _ => [div_ceil(before, stride), div_floor(extent - after, stride) + 1],
+        };
         Self { scale: Some([stride, 1]), free }
     }
 

@@ -9,14 +9,14 @@ mod write;
 
 pub(crate) use names::nearest;
 
-use crate::{Graph, GraphError};
+use crate::{Graph, GraphError, ValueId};
 
 impl Graph {
     /// The network of a JSON text in the network format.
     ///
     /// # Errors
-    /// Where the text is not JSON, a key or an operator is unknown, missing, given twice or of the wrong type, or the
-    /// network that it describes cannot be built.
+    /// Where the text is not JSON, a key or an operator is unknown, missing, given twice or of the wrong type, the network that
+    /// it describes cannot be built, or memory is refused.
     ///
     /// ```
     /// use tiled_graph::Graph;
@@ -34,9 +34,30 @@ impl Graph {
         read::graph(&json::parse(text)?)
     }
 
-    /// The network in the network format, one node a line, every attribute written out.
+    /// Adds an operator by its name in the network format, with its attributes as a JSON object.
     ///
-    /// [`Graph::from_json`] of it is the same network.
+    /// # Errors
+    /// As [`Graph::from_json`] and [`Graph::add_node`].
+    ///
+    /// ```
+    /// use tiled_graph::Graph;
+    /// let mut graph = Graph::new();
+    /// let x = graph.add_input("x", 3)?;
+    /// let pool = graph.add_node_from_json("p", "max_pool2d", r#"{"kernel_size": 2}"#, &[x])?;
+    /// assert_eq!(graph.channels(pool), 3);
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
+    pub fn add_node_from_json(
+        &mut self,
+        name: &str,
+        op: &str,
+        attributes: &str,
+        inputs: &[ValueId],
+    ) -> Result<ValueId, GraphError> {
+        read::attributed(self, name, op, attributes, inputs)
+    }
+
+    /// The same as [`Graph::try_to_json`], for networks whose text is sure to find room.
     ///
     /// ```
     /// use tiled_graph::Graph;
@@ -44,8 +65,28 @@ impl Graph {
     /// assert_eq!(Graph::from_json(&unet.to_json())?, unet);
     /// # Ok::<(), tiled_graph::GraphError>(())
     /// ```
+    ///
+    /// # Panics
+    /// Where memory is refused.
     #[must_use]
     pub fn to_json(&self) -> String {
-        write::graph(self)
+        self.try_to_json().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The network in the network format, one node a line, every attribute written out.
+    ///
+    /// [`Graph::from_json`] of it is the same network.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    ///
+    /// ```
+    /// use tiled_graph::Graph;
+    /// let light = Graph::builtin("light").expect("it is built in");
+    /// assert_eq!(Graph::from_json(&light.try_to_json()?)?, light);
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
+    pub fn try_to_json(&self) -> Result<String, GraphError> {
+        Ok(write::graph(self)?)
     }
 }

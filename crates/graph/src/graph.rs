@@ -2,7 +2,9 @@
 
 mod check;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+
+use tiled_tensor::{OutOfMemory, copied, filled, grow, refusable};
 
 use crate::{GraphError, Op, Place};
 
@@ -98,7 +100,7 @@ impl Graph {
     /// Adds an input. Inputs come before nodes, so that a value keeps its number.
     ///
     /// # Errors
-    /// Where the name is empty, has a dot or is taken, there are no channels, or there is a node already.
+    /// Where the name is empty, has a dot or is taken, there are no channels, there is a node already, or memory is refused.
     pub fn add_input(&mut self, name: &str, channels: usize) -> Result<ValueId, GraphError> {
         self.check_name(name)?;
         let place = Place::Input { name: name.into() };
@@ -106,6 +108,8 @@ impl Graph {
             return Err(GraphError::InputAfterNode { name: name.to_owned() });
         }
         check::count(&place, "channels", channels)?;
+        grow(&mut self.inputs, 1)?;
+        self.room_for_name()?;
         self.inputs.push(Input { name: name.to_owned(), channels });
         Ok(self.name_last(name))
     }
@@ -114,11 +118,14 @@ impl Graph {
     ///
     /// # Errors
     /// Where the name is empty, has a dot or is taken; an attribute has no meaning; the operands are too few, too
-    /// many or not of this graph; or their channels do not fit.
+    /// many or not of this graph; their channels do not fit; or memory is refused. The network is then as before.
     pub fn add_node(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId, GraphError> {
         self.check_name(name)?;
-        let node = Node { name: name.to_owned(), op, inputs: inputs.to_vec() };
+        let node = Node { name: name.to_owned(), op, inputs: copied(inputs)? };
         let channels = check::node(self, &node)?;
+        grow(&mut self.nodes, 1)?;
+        grow(&mut self.node_channels, 1)?;
+        self.room_for_name()?;
         self.nodes.push(node);
         self.node_channels.push(channels);
         Ok(self.name_last(name))
@@ -127,19 +134,19 @@ impl Graph {
     /// Sets the outputs.
     ///
     /// # Errors
-    /// Where there are none, one is named twice, or one is not of this graph.
+    /// Where there are none, one is named twice, one is not of this graph, or memory is refused.
     pub fn set_outputs(&mut self, outputs: &[ValueId]) -> Result<(), GraphError> {
         if outputs.is_empty() {
             return Err(GraphError::NoOutputs);
         }
-        let mut seen = HashSet::with_capacity(outputs.len());
+        let mut is_output = filled(self.values(), false)?;
         for (position, output) in outputs.iter().enumerate() {
             self.check_value(&Place::Entry { list: "outputs", index: position }, *output)?;
-            if !seen.insert(*output) {
+            if std::mem::replace(&mut is_output[output.0], true) {
                 return Err(GraphError::DuplicateOutput { name: self.name(*output).to_owned() });
             }
         }
-        self.outputs = outputs.to_vec();
+        self.outputs = copied(outputs)?;
         Ok(())
     }
 
@@ -233,7 +240,12 @@ impl Graph {
         }
     }
 
-    /// Enters the last value under its name.
+    fn room_for_name(&mut self) -> Result<(), OutOfMemory> {
+        let wanted = (self.names.len() + 1).next_power_of_two();
+        refusable(|| self.names.try_reserve(1)).map_err(|_| OutOfMemory::of::<(String, ValueId)>(wanted))
+    }
+
+    /// Enters the last value under its name, for which there is room.
     fn name_last(&mut self, name: &str) -> ValueId {
         let value = ValueId(self.values() - 1);
         self.names.insert(name.to_owned(), value);
@@ -250,7 +262,7 @@ impl Graph {
         Ok(())
     }
 
-    fn check_value(&self, place: &Place, value: ValueId) -> Result<(), GraphError> {
+    pub(crate) fn check_value(&self, place: &Place, value: ValueId) -> Result<(), GraphError> {
         if value.0 >= self.values() {
             return Err(GraphError::UnknownValue {
                 place: place.clone(),

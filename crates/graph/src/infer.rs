@@ -1,6 +1,7 @@
 //! The shapes of all values of a network, inferred and checked once, in 64-bit integers.
 
 use tiled_geometry::{GeometryError, PadMode, Padding, Window};
+use tiled_tensor::{collected, with_room};
 
 use crate::error::Extent;
 use crate::{
@@ -73,8 +74,8 @@ impl Shapes {
 /// The shapes of all values for a batch size and the height and width of each input.
 ///
 /// # Errors
-/// Where the network has no outputs, an input is missing, empty or too large, operands do not fit each other, or a
-/// kernel does not fit its input.
+/// Where the network has no outputs, an input is missing, empty or too large, operands do not fit each other, a kernel does not
+/// fit its input, or memory is refused.
 ///
 /// ```
 /// use tiled_graph::{Graph, infer};
@@ -90,7 +91,7 @@ pub fn infer(graph: &Graph, batch: usize, inputs: &[[usize; 2]]) -> Result<Shape
     if inputs.len() != graph.inputs().len() {
         return Err(GraphError::InputCount { expected: graph.inputs().len(), got: inputs.len() });
     }
-    let mut known = Shapes { shapes: Vec::with_capacity(graph.values()) };
+    let mut known = Shapes { shapes: with_room(graph.values())? };
     for (input, extents) in graph.inputs().iter().zip(inputs) {
         let place = Place::Input { name: input.name.as_str().into() };
         for (key, size) in [("batch size", batch), ("height", extents[0]), ("width", extents[1])] {
@@ -134,7 +135,7 @@ pub fn infer_nchw(graph: &Graph, inputs: &[[usize; 4]]) -> Result<Shapes, GraphE
             return Err(GraphError::BatchMismatch { name, expected: batch, got: got_batch });
         }
     }
-    let extents: Vec<[usize; 2]> = inputs.iter().map(|shape| [shape[2], shape[3]]).collect();
+    let extents = collected(inputs.iter().map(|shape| [shape[2], shape[3]]))?;
     infer(graph, batch, &extents)
 }
 

@@ -45,7 +45,9 @@ mod plan;
 pub mod program;
 mod rate;
 mod schedule;
+mod select;
 mod sweep;
+mod wanted;
 mod zoo;
 
 pub use demand::{Demand, needed};
@@ -60,7 +62,7 @@ pub use op::{
     UpsampleMode, UpsampleTo,
 };
 pub use params::{
-    Init, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, match_params, params,
+    Init, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, match_params, params, try_params,
 };
 pub use parts::{Part, Parts};
 pub use plan::{

@@ -1,5 +1,8 @@
 //! What a run is to compute.
 
+use crate::wanted::Wanted;
+use crate::{Graph, PlanError, try_params};
+
 /// Whether batch normalisation uses the statistics of the image and dropout drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -37,10 +40,16 @@ pub struct Objective {
     pub outputs: bool,
     /// The loss whose gradients are wanted, if any.
     pub loss: Option<Loss>,
-    /// Whether the gradients with respect to the inputs are wanted.
+    /// Whether the gradients with respect to the inputs are wanted: of all of them, or of those that [`Objective::wanted`] names.
     pub grad_inputs: bool,
-    /// Whether the gradients with respect to the parameters are wanted.
+    /// Whether the gradients with respect to the parameters are wanted, in the same way.
     pub grad_params: bool,
+    /// The names of the inputs, parameters (`fc.weight`) and nodes (`fc`: all its parameters) whose gradients are wanted, where not
+    /// those of all; `layer4*` stands for all names that begin so. What no wanted gradient needs is not computed.
+    pub wanted: Option<Vec<String>>,
+    /// The names of nodes, as above, that evaluate in a network that trains: batch norms use their running statistics and leave them
+    /// as they are, dropouts do nothing.
+    pub evaluated: Vec<String>,
     /// The seed of dropout.
     pub seed: u64,
     /// The class number whose pixels a cross-entropy leaves out, negative or not.
@@ -57,6 +66,8 @@ impl Objective {
             loss: None,
             grad_inputs: false,
             grad_params: false,
+            wanted: None,
+            evaluated: Vec::new(),
             seed: 0,
             ignore_index: None,
         }
@@ -71,6 +82,8 @@ impl Objective {
             loss: Some(Loss::GradOutput),
             grad_inputs: true,
             grad_params: true,
+            wanted: None,
+            evaluated: Vec::new(),
             seed: 0,
             ignore_index: None,
         }
@@ -85,8 +98,42 @@ impl Objective {
             loss: Some(loss),
             grad_inputs: false,
             grad_params: true,
+            wanted: None,
+            evaluated: Vec::new(),
             seed: 0,
             ignore_index: None,
         }
     }
+
+    /// The places of the inputs whose gradients this wants.
+    ///
+    /// # Errors
+    /// Where a name is not of the network.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, Objective, params};
+    /// let graph = Graph::builtin("unet").expect("it is built in");
+    /// let objective = Objective { wanted: Some(vec!["x".into(), "head".into()]), ..Objective::gradients() };
+    /// assert_eq!(objective.input_grads(&graph)?, [0]);
+    /// let params = params(&graph);
+    /// let names: Vec<&str> =
+    ///     objective.param_grads(&graph)?.into_iter().map(|place| params[place].name.as_str()).collect();
+    /// assert_eq!(names, ["head.weight", "head.bias"]);
+    /// # Ok::<(), tiled_graph::PlanError>(())
+    /// ```
+    pub fn input_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
+        Ok(places(&Wanted::new(graph, &try_params(graph)?, self)?.inputs))
+    }
+
+    /// The places in [`params`] of the parameters whose gradients this wants.
+    ///
+    /// # Errors
+    /// Where a name is not of the network.
+    pub fn param_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
+        Ok(places(&Wanted::new(graph, &try_params(graph)?, self)?.params))
+    }
+}
+
+fn places(wanted: &[bool]) -> Vec<usize> {
+    wanted.iter().enumerate().filter(|(_, is_wanted)| **is_wanted).map(|(place, _)| place).collect()
 }

@@ -6,7 +6,9 @@ mod set;
 pub use random::Rng;
 pub use set::{ParamTensor, Parameters, initialise, match_params};
 
-use crate::{Graph, Op, Place};
+use tiled_tensor::push;
+
+use crate::{Graph, GraphError, Op, Place};
 
 /// A parameter of a network.
 ///
@@ -106,6 +108,21 @@ pub enum Init {
     Constant(f64),
 }
 
+/// The same as [`try_params`], for networks whose lists are sure to find room.
+///
+/// ```
+/// use tiled_graph::{Graph, params};
+/// let specs = params(&Graph::builtin("vgg2").expect("it is built in"));
+/// assert_eq!(specs[0].name, "conv1.weight");
+/// ```
+///
+/// # Panics
+/// Where memory is refused.
+#[must_use]
+pub fn params(graph: &Graph) -> Vec<ParamSpec> {
+    try_params(graph).unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// The parameters of a network: nodes in order, and for each weight, bias, running mean, running variance.
 ///
 /// | operator | weight | bias | initialisation |
@@ -118,17 +135,20 @@ pub enum Init {
 /// The bounds are those of PyTorch: `kaiming_uniform_(a=√5)` with its fan-in, for weights and biases alike
 /// (He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015).
 ///
+/// # Errors
+/// Where memory is refused.
+///
 /// ```
-/// use tiled_graph::{Graph, params};
-/// let specs = params(&Graph::builtin("vgg2").expect("it is built in"));
+/// use tiled_graph::{Graph, try_params};
+/// let specs = try_params(&Graph::builtin("vgg2").expect("it is built in"))?;
 /// assert_eq!(specs.iter().map(|spec| spec.elements()).sum::<usize>(), 260_160);
+/// # Ok::<(), tiled_graph::GraphError>(())
 /// ```
-#[must_use]
-pub fn params(graph: &Graph) -> Vec<ParamSpec> {
+pub fn try_params(graph: &Graph) -> Result<Vec<ParamSpec>, GraphError> {
     let mut specs = Vec::new();
     for (position, node) in graph.nodes().iter().enumerate() {
         for (kind, shape, init) in of_node(&node.op, graph.channels(node.inputs[0])) {
-            specs.push(ParamSpec {
+            let spec = ParamSpec {
                 name: format!("{}.{}", node.name, kind.suffix()),
                 node: position,
                 place: node.place(),
@@ -136,10 +156,11 @@ pub fn params(graph: &Graph) -> Vec<ParamSpec> {
                 shape,
                 init,
                 input: if kind == ParamKind::Weight { input_axis(&node.op) } else { None },
-            });
+            };
+            push(&mut specs, spec)?;
         }
     }
-    specs
+    Ok(specs)
 }
 
 const fn input_axis(op: &Op) -> Option<InputAxis> {

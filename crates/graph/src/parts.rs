@@ -3,14 +3,16 @@
 //! Away from the borders two parts of one length need the same rows of every node, moved along: all that differs is how
 //! far. So a grid of thousands of parts is a few demands, and what a border cuts.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+mod cut;
 
-use tiled_geometry::{Grid, Interval};
+use tiled_geometry::Interval;
+use tiled_tensor::{OutOfMemory, filled, make_room, with_room};
 
 use crate::demand::Demand;
 use crate::flow::Flow;
-use crate::rate;
+
+pub(crate) use cut::Cuts;
+use cut::{Cutter, Made};
 
 /// The demands of all rows or all columns of tiles of a grid.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,55 +32,47 @@ pub struct Part<'a> {
     turns: i64,
 }
 
-/// Up to as many parts are shared out evenly, and each has a demand of its own. More are cut at the same rows of every
-/// node, so that they are alike.
-const FEW: usize = 16;
-
-/// The most parts in a turn; where there are more, each has a demand of its own.
-const MOST_CLASSES: usize = 64;
-
 impl Parts {
-    /// The demands of the parts of a grid over the anchor of a program, whose rate this is; `None` where more than `most` of
-    /// them differ.
+    /// The demands of the parts of a grid; `None` where more than `most` of them differ.
     pub(crate) fn new(
         flow: &Flow<'_>,
-        grid: &Grid<2>,
-        axis: usize,
-        anchor: rate::Rate,
+        cuts: &mut Cuts<'_>,
         most: usize,
-    ) -> Option<Self> {
-        let count = grid.counts()[axis];
-        let cutter = Cutter::new(flow, grid, axis, anchor);
-        let turn = if cutter.is_exact { cutter.turn() } else { None };
-        let mut parts = Self {
-            demands: Vec::new(),
-            turn: turn.as_ref().map_or_else(|| vec![0; flow.len()], |(_, turn)| turn.clone()),
-            parts: Vec::with_capacity(count),
-        };
-        let alone =
-            turn.as_ref().map_or(0..0, |(length, turn)| cutter.alike(cutter.alone(count), *length, turn));
-        let mut classes: BTreeMap<[i64; 2], (usize, i64)> = BTreeMap::new();
+    ) -> Result<Option<Self>, OutOfMemory> {
+        let count = cuts.count();
+        let mut cutter = Cutter::new(flow, cuts)?;
+        let turn = cutter.turn()?;
+        let mut made = Made::new(&cutter, turn.as_ref())?;
+        let alike = made.alike(most)?;
+        let mut parts = Self { demands: Vec::new(), turn: Vec::new(), parts: with_room(count)? };
+        let mut of_class = filled(turn.as_ref().map_or(0, |turn| turn.classes.count), None)?;
         for part in 0..count {
-            let known = turn.as_ref().filter(|_| alone.contains(&part)).map(|(length, _)| {
-                let tile = cutter.bounds(part);
-                ([tile.len(), tile.begin() % length], tile.begin() / length)
-            });
-            let class = known.and_then(|(class, turns)| Some((classes.get(&class)?, turns)));
-            if let Some((&(demand, first), turns)) = class {
+            let known = if alike.contains(&part) { made.class(part) } else { None };
+            if let Some((class, turns)) = known
+                && let Some((demand, first)) = of_class[class]
+            {
                 parts.parts.push((demand, turns - first));
                 continue;
             }
-            let demand = cutter.demand(part);
-            if let Some((class, turns)) = known.filter(|_| cutter.repeats(&demand, &parts.turn)) {
-                classes.insert(class, (parts.demands.len(), turns));
+            let demand = made.take(part)?;
+            if let Some((class, turns)) = known.filter(|_| made.repeats(&demand)) {
+                of_class[class] = Some((parts.demands.len(), turns));
             }
             if parts.demands.len() == most {
-                return None;
+                return Ok(None);
             }
             parts.parts.push((parts.demands.len(), 0));
+            let found = parts.demands.len();
+            if found == parts.demands.capacity() {
+                make_room(&mut parts.demands, found.max(2).min(count - part))?;
+            }
             parts.demands.push(demand);
         }
-        Some(parts)
+        parts.turn = match turn {
+            Some(turn) => turn.moved,
+            None => filled(flow.len(), 0)?,
+        };
+        Ok(Some(parts))
     }
 
     /// The number of parts.
@@ -114,25 +108,26 @@ impl Parts {
     }
 
     /// The demands that differ, each with the parts that have it.
-    pub(crate) fn classes(&self) -> impl Iterator<Item = (&Demand, i64)> {
-        let mut counts = vec![0; self.demands.len()];
+    pub(crate) fn classes(&self) -> Result<impl Iterator<Item = (&Demand, i64)>, OutOfMemory> {
+        let mut counts = filled(self.demands.len(), 0)?;
         for (demand, _) in &self.parts {
             counts[*demand] += 1;
         }
-        self.demands.iter().zip(counts)
+        Ok(self.demands.iter().zip(counts))
     }
 
     /// The coordinates of each node in all parts together, and the most in one.
-    pub(crate) fn extents(&self) -> (Vec<i64>, Vec<i64>) {
+    pub(crate) fn extents(&self) -> Result<(Vec<i64>, Vec<i64>), OutOfMemory> {
         let nodes = self.turn.len();
-        let (mut sums, mut widest) = (vec![0; nodes], vec![0; nodes]);
-        for (demand, count) in self.classes() {
+        let (mut sums, mut widest) = (filled(nodes, 0)?, filled(nodes, 0)?);
+        for (demand, count) in self.classes()? {
             for ((sum, most), interval) in sums.iter_mut().zip(&mut widest).zip(demand.intervals()) {
-                *sum += interval.len() * count;
-                *most = interval.len().max(*most);
+                let len = interval.end() - interval.begin();
+                *sum += len * count;
+                *most = len.max(*most);
             }
         }
-        (sums, widest)
+        Ok((sums, widest))
     }
 }
 
@@ -147,158 +142,4 @@ impl Part<'_> {
         let moved = self.turns * self.turn[place];
         Interval::new(interval.begin() + moved, interval.end() + moved)
     }
-}
-
-/// Cuts the domains of terminals at the bounds of a grid.
-struct Cutter<'f, 'a> {
-    flow: &'f Flow<'a>,
-    grid: &'f Grid<2>,
-    axis: usize,
-    /// Of each terminal: its coordinates for one of the anchor's, where they keep that ratio.
-    ratios: Vec<Option<[i64; 2]>>,
-    is_exact: bool,
-}
-
-impl<'f, 'a> Cutter<'f, 'a> {
-    fn new(flow: &'f Flow<'a>, grid: &'f Grid<2>, axis: usize, anchor: rate::Rate) -> Self {
-        let ratio = |node: &crate::flow::FlowNode| node.rate.to(anchor);
-        let ratios: Vec<Option<[i64; 2]>> = flow.nodes.iter().map(ratio).collect();
-        // what keeps no ratio to the anchor is one pixel, which the last part has
-        let is_exact = grid.counts()[axis] > FEW
-            && flow
-                .nodes
-                .iter()
-                .zip(&ratios)
-                .all(|(node, ratio)| !node.is_terminal || ratio.is_some() || node.extent <= 1);
-        Self { flow, grid, axis, ratios, is_exact }
-    }
-
-    fn bounds(&self, part: usize) -> Interval {
-        let tile = if self.axis == 0 { [part, 0] } else { [0, part] };
-        self.grid.tile(tile).axis(self.axis)
-    }
-
-    /// What a terminal owns: even shares, or where there are many parts those that its ratio to the anchor gives.
-    fn share(&self, place: usize, extent: i64, part: usize) -> Interval {
-        let Some([per, of]) = self.ratios[place].filter(|_| self.is_exact) else {
-            return self.grid.share(self.axis, part, extent);
-        };
-        let cut = |bound: i64| {
-            let exact = i128::from(bound) * i128::from(per) / i128::from(of);
-            i64::try_from(exact).unwrap_or(i64::MAX).min(extent)
-        };
-        let bounds = self.bounds(part);
-        let is_last = part + 1 == self.grid.counts()[self.axis];
-        Interval::new(cut(bounds.begin()), if is_last { extent } else { cut(bounds.end()) })
-    }
-
-    fn demand(&self, part: usize) -> Demand {
-        Demand::of_flow(self.flow, |place, extent| self.share(place, extent, part))
-    }
-
-    /// The coordinates of the anchor after which every node is where it was, moved by whole coordinates, and by how many.
-    fn turn(&self) -> Option<(i64, Vec<i64>)> {
-        let mut length = 1_i64;
-        for (node, ratio) in self.flow.nodes.iter().zip(&self.ratios) {
-            let Some([per, of]) = *ratio else { continue };
-            let of = rate::product([of, 1], [node.grain, rate::gcd(per, node.grain)])?[0];
-            length = length.checked_mul(of / rate::gcd(length, of))?;
-            if length > self.grid.extents()[self.axis] {
-                return None;
-            }
-        }
-        let moved = |ratio: &Option<[i64; 2]>| match ratio {
-            Some([per, of]) => i64::try_from(i128::from(length) * i128::from(*per) / i128::from(*of)).ok(),
-            None => Some(0),
-        };
-        Some((length, self.ratios.iter().map(moved).collect::<Option<_>>()?))
-    }
-
-    /// The parts that no border cuts anywhere. The first ones are cut before, the last ones behind.
-    fn alone(&self, count: usize) -> Range<usize> {
-        let free = |part: usize| self.free(&self.demand(part), part);
-        let first = partition(0, count - 1, |part| !free(part)[0]);
-        first..partition(first, count - 1, |part| free(part)[1])
-    }
-
-    /// Of parts that follow one another, those up to the first that is not what an earlier one of its class is, moved.
-    ///
-    /// Bounds of intervals grow with the part, so where the last part of a class is cut by no border, none before it is.
-    fn alike(&self, parts: Range<usize>, length: i64, turn: &[i64]) -> Range<usize> {
-        let class = |part: usize| {
-            let tile = self.bounds(part);
-            [tile.len(), tile.begin() % length]
-        };
-        let is_alike = |part: usize| {
-            let own = class(part);
-            let Some(first) = (parts.start..part).find(|first| class(*first) == own) else { return true };
-            let turns = (self.bounds(part).begin() - self.bounds(first).begin()) / length;
-            let (first, last) = (self.demand(first), self.demand(part));
-            let first = Part { demand: &first, turn, turns };
-            (0..turn.len()).all(|place| first.interval(place) == last.interval(place))
-        };
-        // classes take turns, so the last of each is among the parts of one turn up to the last part
-        let of_one_turn = |part: usize| {
-            let begin = self.bounds(part).begin() - length;
-            (parts.start..part + 1).rev().take_while(move |earlier| self.bounds(*earlier).begin() > begin)
-        };
-        if parts.is_empty() || of_one_turn(parts.end - 1).count() > MOST_CLASSES {
-            return 0..0;
-        }
-        parts.start..partition(parts.start, parts.end, |part| of_one_turn(part).all(is_alike))
-    }
-
-    /// Whether a demand meets no border before and none behind.
-    fn free(&self, demand: &Demand, part: usize) -> [bool; 2] {
-        let mut free = [true, true];
-        for (place, node) in self.flow.nodes.iter().enumerate() {
-            let wanted = demand.interval(place);
-            if wanted.is_empty() {
-                continue;
-            }
-            if node.is_terminal {
-                let end = self.ratios[place]
-                    .map(|[per, of]| i128::from(self.bounds(part).end()) * i128::from(per) / i128::from(of));
-                free[1] &= end.is_some_and(|end| end <= i128::from(node.extent));
-            }
-            free[1] &= node.grain == 1 || wanted.end() + node.grain <= node.extent;
-            for link in self.flow.links(place) {
-                link.reach.walk(wanted, |stage, wanted| {
-                    free[0] &= wanted.is_empty() || stage.free[0] <= wanted.begin();
-                    free[1] &= wanted.is_empty() || wanted.end() <= stage.free[1];
-                });
-            }
-        }
-        free
-    }
-
-    /// Whether all that a demand holds moves on by whole turns.
-    fn repeats(&self, demand: &Demand, turn: &[i64]) -> bool {
-        self.flow.nodes.iter().enumerate().filter(|(place, _)| !demand.interval(*place).is_empty()).all(
-            |(place, node)| {
-                turn[place] % node.grain == 0
-                    && self.flow.links(place).iter().all(|link| {
-                        let operand = link.operand as usize;
-                        match link.reach.shifted(turn[place]) {
-                            None => false,
-                            Some(shift) => shift.unwrap_or(0) == turn[operand],
-                        }
-                    })
-            },
-        )
-    }
-}
-
-/// The first number of `from..to` that `is_before` no longer holds for, `to` where it holds for all.
-fn partition(from: usize, to: usize, is_before: impl Fn(usize) -> bool) -> usize {
-    let (mut low, mut high) = (from, to.max(from));
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if is_before(middle) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    low
 }

@@ -5,7 +5,8 @@
 //! nothing knows whether a node belongs to the forward or to the backward pass.
 
 use tiled_geometry::{AxisMap, Interval};
-use tiled_kernel::{Kernel, Reduction};
+use tiled_kernel::{Backend, Kernel, Operands, Reduction, Support, Work};
+use tiled_tensor::{Element, OutOfMemory, collected, copied};
 
 pub use crate::rate::Rate;
 
@@ -77,7 +78,7 @@ pub enum SourceRole {
 pub enum SinkRole {
     /// An output of the network.
     Output(usize),
-    /// The gradient with respect to an input.
+    /// The gradient with respect to an input, by its place in [`Program::input_grads`].
     GradInput(usize),
     /// A value kept whole between sweeps, by its place in [`Program::stores`].
     Store(usize),
@@ -271,6 +272,8 @@ pub struct Program {
     pub stores: Vec<Store>,
     /// The lengths of the network's parameters, in the order of [`crate::params`].
     pub params: Vec<usize>,
+    /// The inputs whose gradients are computed, in the order of the network.
+    pub input_grads: Vec<usize>,
     /// The parameters whose gradients are computed.
     pub param_grads: Vec<usize>,
     /// The class number that a cross-entropy leaves out.
@@ -285,6 +288,29 @@ pub struct Program {
 }
 
 impl Program {
+    /// A copy.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            nodes: collected(self.nodes.iter().cloned())?,
+            forward: self.forward,
+            reductions: collected(self.reductions.iter().cloned())?,
+            finalisers: collected(self.finalisers.iter().cloned())?,
+            derived: copied(&self.derived)?,
+            pixels: copied(&self.pixels)?,
+            stores: collected(self.stores.iter().cloned())?,
+            params: copied(&self.params)?,
+            input_grads: copied(&self.input_grads)?,
+            param_grads: copied(&self.param_grads)?,
+            ignore_index: self.ignore_index,
+            anchor: self.anchor,
+            anchor_node: self.anchor_node,
+            rates: [copied(&self.rates[0])?, copied(&self.rates[1])?],
+        })
+    }
+
     /// How fast a node's rows (axis 0) or columns (axis 1) move against those of others.
     ///
     /// # Panics
@@ -312,15 +338,35 @@ impl Program {
         }
     }
 
-    /// Lets the convolutions of the network that suit it run by Winograd's minimal filtering. Kernels of gradients stay sums.
-    pub fn use_winograd(&mut self) {
-        for node in &mut self.nodes[..self.forward] {
-            if let NodeKind::Compute(Kernel::Conv2d { conv, bias, activation }) = node.kind
-                && conv.suits_winograd()
-            {
-                node.kind = NodeKind::Compute(Kernel::Conv2dWinograd { conv, bias, activation });
-            }
+    /// What a node does in a call of a backend; `None` of sources and sinks.
+    #[must_use]
+    pub fn work(&self, node: NodeId) -> Option<Work> {
+        match &self.nodes[node].kind {
+            NodeKind::Compute(kernel) => Some(Work::Map(*kernel)),
+            NodeKind::Reduce(place) => Some(Work::Reduce(self.reductions[*place].reduction)),
+            NodeKind::Source(_) | NodeKind::Sink(_) => None,
         }
+    }
+
+    /// How a backend carries a node out; `None` where it does not, and of sources and sinks.
+    #[must_use]
+    pub fn support<T: Element>(&self, node: NodeId, backend: &dyn Backend<T>) -> Option<Support> {
+        self.support_of(node, &self.work(node)?, backend)
+    }
+
+    /// The same where the node did other work on the same values.
+    pub(crate) fn support_of<T: Element>(
+        &self,
+        node: NodeId,
+        work: &Work,
+        backend: &dyn Backend<T>,
+    ) -> Option<Support> {
+        let node = &self.nodes[node];
+        let inputs: Vec<usize> = node.operands.iter().map(|edge| self.nodes[edge.node].channels).collect();
+        let params = self.param_lens(&node.params);
+        let operands =
+            Operands { batch: node.batch, inputs: &inputs, params: &params, channels: node.channels };
+        backend.support(work, &operands)
     }
 
     /// The numbers that tell whether packed parameters are still current: a version of each of the network's, and

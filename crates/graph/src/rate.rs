@@ -9,11 +9,12 @@
 //! alike. Ragged resizing (1351 rows to 2701) beside pooling has no such ratio: its group has none.
 
 use tiled_geometry::{AxisMap, ResizeMode};
+use tiled_tensor::{OutOfMemory, collected, filled};
 
 use crate::program::{NodeKind, ProgramNode, SinkRole, SourceRole};
 
 /// The rate of a node along one axis: `per / of` coordinates for one of its group's measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
     /// The nodes of one group keep their ratios; `None` where paths disagree.
     pub group: Option<usize>,
@@ -35,22 +36,16 @@ impl Rate {
 }
 
 /// The rates of all nodes along an axis.
-pub(crate) fn rates(nodes: &[ProgramNode], axis: usize) -> Vec<Rate> {
-    let mut groups = Groups::new(nodes.len());
-    let mut stored: Vec<Option<usize>> = Vec::new();
-    let mut tie = |groups: &mut Groups, store: usize, node: usize| {
-        stored.resize(stored.len().max(store + 1), None);
-        match stored[store] {
-            None => stored[store] = Some(node),
-            Some(other) => groups.tie(node, other, Some([1, 1])),
-        }
-    };
+pub(crate) fn rates(nodes: &[ProgramNode], axis: usize) -> Result<Vec<Rate>, OutOfMemory> {
+    let mut groups = Groups::new(nodes.len())?;
+    let stores = nodes.iter().filter_map(store).max().map_or(0, |last| last + 1);
+    let mut stored: Vec<Option<usize>> = filled(stores, None)?;
     for (id, node) in nodes.iter().enumerate() {
-        match node.kind {
-            NodeKind::Source(SourceRole::Store(store)) | NodeKind::Sink(SinkRole::Store(store)) => {
-                tie(&mut groups, store, id)
+        if let Some(store) = store(node) {
+            match stored[store] {
+                None => stored[store] = Some(id),
+                Some(other) => groups.tie(id, other, Some([1, 1])),
             }
-            _ => {}
         }
         for edge in &node.operands {
             let scales = edge.axes[axis].iter().map(|(map, _)| scale(*map));
@@ -64,6 +59,14 @@ pub(crate) fn rates(nodes: &[ProgramNode], axis: usize) -> Vec<Rate> {
         }
     }
     groups.rates()
+}
+
+/// The store that a node writes or reads.
+fn store(node: &ProgramNode) -> Option<usize> {
+    match node.kind {
+        NodeKind::Source(SourceRole::Store(store)) | NodeKind::Sink(SinkRole::Store(store)) => Some(store),
+        _ => None,
+    }
 }
 
 /// The coordinates of the operand for each one wanted; `None` where the operand does not move.
@@ -113,13 +116,13 @@ struct Groups {
 }
 
 impl Groups {
-    fn new(count: usize) -> Self {
-        Self {
-            parent: (0..count).collect(),
-            ratio: vec![[1, 1]; count],
-            size: vec![1; count],
-            agrees: vec![true; count],
-        }
+    fn new(count: usize) -> Result<Self, OutOfMemory> {
+        Ok(Self {
+            parent: collected(0..count)?,
+            ratio: filled(count, [1, 1])?,
+            size: filled(count, 1)?,
+            agrees: filled(count, true)?,
+        })
     }
 
     /// The node that stands for a node's set, and the ratio to it; paths stay short because smaller sets join larger ones.
@@ -155,13 +158,11 @@ impl Groups {
         self.agrees[large] = self.agrees[large] && self.agrees[small] && between.is_some();
     }
 
-    fn rates(&self) -> Vec<Rate> {
-        (0..self.parent.len())
-            .map(|node| match self.find(node) {
-                (group, Some([per, of])) if self.agrees[group] => Rate { group: Some(group), per, of },
-                _ => Rate { group: None, per: 1, of: 1 },
-            })
-            .collect()
+    fn rates(&self) -> Result<Vec<Rate>, OutOfMemory> {
+        collected((0..self.parent.len()).map(|node| match self.find(node) {
+            (group, Some([per, of])) if self.agrees[group] => Rate { group: Some(group), per, of },
+            _ => Rate { group: None, per: 1, of: 1 },
+        }))
     }
 }
 

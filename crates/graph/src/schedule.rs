@@ -38,6 +38,12 @@ pub struct Call {
 #[derive(Clone, Debug)]
 pub struct Schedule<'a> {
     flow: Cow<'a, Flow<'a>>,
+    stream: Stream,
+}
+
+/// How far each node of a tile has come.
+#[derive(Clone, Debug)]
+struct Stream {
     /// The rows that each node owns.
     rows: Vec<Interval>,
     bands: Vec<i64>,
@@ -64,8 +70,8 @@ struct Ask {
     target: i64,
     /// The rows that it is about to compute.
     band: Interval,
-    /// The next operand to ask, none before the band is known.
-    operand: Option<usize>,
+    /// The next operand to ask.
+    operand: usize,
 }
 
 impl<'a> Schedule<'a> {
@@ -75,35 +81,18 @@ impl<'a> Schedule<'a> {
     /// Where memory is refused.
     pub fn new(program: &'a Program, sweep: &Sweep, rows: Part<'_>, band: i64) -> Result<Self, OutOfMemory> {
         let rows = collected((0..sweep.nodes.len()).map(|place| rows.interval(place)))?;
-        Self::of_flow(Cow::Owned(Flow::try_new(program, sweep, 0)?), rows, band)
+        Self::of_flow(Cow::Owned(Flow::new(program, sweep, 0)?), rows, band)
     }
 
-    pub(crate) fn of_flow(
-        flow: Cow<'a, Flow<'a>>,
-        rows: Vec<Interval>,
-        band: i64,
-    ) -> Result<Self, OutOfMemory> {
-        let tallest = tallest(&flow);
-        let bands = collected(flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)))?;
-        let done = collected(rows.iter().map(|rows| rows.begin()))?;
-        let terminals = || (0..flow.len()).filter(|place| flow.nodes[*place].is_terminal);
-        let driver = terminals().max_by_key(|place| (rows[*place].len(), *place));
-        let mut others = with_room(terminals().count())?;
-        if let Some(driver) = driver {
-            let places = terminals().filter(|place| *place != driver);
-            others.extend(places.map(|place| (place, Pace::of(&flow, &rows, place, driver))));
-        }
-        let asking = with_room(flow.depth)?;
-        Ok(Self { flow, rows, bands, done, driver, others, asking })
+    fn of_flow(flow: Cow<'a, Flow<'a>>, rows: Vec<Interval>, band: i64) -> Result<Self, OutOfMemory> {
+        let stream = Stream::new(&flow, rows, band)?;
+        Ok(Self { flow, stream })
     }
 
     /// The number of steps: bands of the driver.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        self.driver.map_or(0, |driver| {
-            let bands = tiled_geometry::div_ceil(self.rows[driver].len(), self.bands[driver]);
-            bands.unsigned_abs().max(1)
-        })
+        self.stream.steps()
     }
 
     /// Carries out all calls in order, and `step` after each step.
@@ -115,33 +104,59 @@ impl<'a> Schedule<'a> {
         mut call: impl FnMut(Call) -> Result<(), E>,
         mut step: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        while self.step(&mut call)? {
+        let flow = &*self.flow;
+        while self.stream.step(flow, &mut call)? {
             step()?;
         }
-        self.finish(&mut call)
+        self.stream.finish(flow, &mut call)
+    }
+}
+
+impl Stream {
+    fn new(flow: &Flow<'_>, rows: Vec<Interval>, band: i64) -> Result<Self, OutOfMemory> {
+        let tallest = tallest(flow);
+        let bands = collected(flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)))?;
+        let done = collected(rows.iter().map(|rows| rows.begin()))?;
+        let terminals = || (0..flow.len()).filter(|place| flow.nodes[*place].is_terminal);
+        let driver = terminals().max_by_key(|place| (rows[*place].len(), *place));
+        let mut others = with_room(terminals().count())?;
+        if let Some(driver) = driver {
+            let places = terminals().filter(|place| *place != driver);
+            others.extend(places.map(|place| (place, Pace::of(flow, &rows, place, driver))));
+        }
+        let asking = with_room(flow.depth)?;
+        Ok(Self { rows, bands, done, driver, others, asking })
+    }
+
+    fn steps(&self) -> u64 {
+        self.driver.map_or(0, |driver| {
+            let bands = tiled_geometry::div_ceil(self.rows[driver].len(), self.bands[driver]);
+            bands.unsigned_abs().max(1)
+        })
     }
 
     /// Advances the driver by a band, and the others with it; false where the driver has all its rows.
-    fn step<E>(&mut self, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<bool, E> {
+    fn step<E>(&mut self, flow: &Flow<'_>, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<bool, E> {
         let Some(driver) = self.driver else { return Ok(false) };
         let whole = self.rows[driver];
         if self.done[driver] >= whole.end() {
             return Ok(false);
         }
         let target = (self.done[driver] + self.bands[driver]).min(whole.end());
-        self.advance(driver, target, call)?;
+        self.advance(flow, driver, target, call)?;
         for other in 0..self.others.len() {
             let (place, pace) = self.others[other];
-            self.advance(place, self.rows[place].begin() + pace.rows(target - whole.begin()), call)?;
+            let target = self.rows[place].begin() + pace.rows(target - whole.begin());
+            self.advance(flow, place, target, call)?;
         }
         Ok(true)
     }
 
     /// The rows of terminals that the driver's last step left.
-    fn finish<E>(&mut self, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<(), E> {
+    fn finish<E>(&mut self, flow: &Flow<'_>, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<(), E> {
         for other in 0..self.others.len() {
             let place = self.others[other].0;
-            self.advance(place, self.rows[place].end(), call)?;
+            self.advance(flow, place, self.rows[place].end(), call)?;
         }
         Ok(())
     }
@@ -149,44 +164,44 @@ impl<'a> Schedule<'a> {
     /// Computes the rows of a node up to `target`, a band at a time, each with what it needs.
     fn advance<E>(
         &mut self,
+        flow: &Flow<'_>,
         place: usize,
         target: i64,
         call: &mut impl FnMut(Call) -> Result<(), E>,
     ) -> Result<(), E> {
         debug_assert!(self.asking.is_empty(), "invariant: a terminal is asked when nobody else is");
-        self.ask(place, target);
-        while let Some(ask) = self.asking.last_mut() {
+        self.ask(flow, place, target);
+        'asked: while let Some(ask) = self.asking.last_mut() {
             let place = ask.place;
-            let node = &self.flow.nodes[place];
-            let Some(next) = ask.operand else {
+            let links = flow.links(place);
+            if ask.operand == Ask::IDLE {
                 let begin = self.done[place];
                 if begin >= ask.target {
                     self.asking.pop();
                     continue;
                 }
                 let band = Interval::new(begin, (begin + self.bands[place]).min(ask.target));
-                ask.band = node.computed(band);
-                ask.operand = Some(0);
-                continue;
-            };
+                ask.band = flow.nodes[place].computed(band);
+                ask.operand = 0;
+            }
             let band = ask.band;
-            if let Some(link) = self.flow.links(place).get(next) {
-                ask.operand = Some(next + 1);
+            while let Some(link) = links.get(ask.operand) {
+                ask.operand += 1;
                 let rows = link.reach.needed(band);
                 let operand = link.operand as usize;
                 if rows.end() > self.done[operand] && !rows.is_empty() {
-                    self.ask(operand, rows.end());
+                    self.ask(flow, operand, rows.end());
+                    continue 'asked;
                 }
-                continue;
             }
-            ask.operand = None;
+            ask.operand = Ask::IDLE;
             // else a terminal that took its rows as soon as an operand had them: it looks again
             if self.done[place] == band.begin() {
-                self.emit(place, band, call)?;
+                self.emit(flow, place, band, call)?;
                 // terminals take what is there
-                for reader in self.flow.terminals_of(place) {
-                    if let Some(terminal) = self.flow.terminal(reader) {
-                        self.take_available(terminal, call)?;
+                for reader in flow.terminals_of(place) {
+                    if let Some(terminal) = flow.terminal(reader) {
+                        self.take_available(flow, terminal, call)?;
                     }
                 }
             }
@@ -194,22 +209,25 @@ impl<'a> Schedule<'a> {
         Ok(())
     }
 
-    fn ask(&mut self, place: usize, target: i64) {
+    #[inline]
+    fn ask(&mut self, flow: &Flow<'_>, place: usize, target: i64) {
         let wanted = Interval::new(self.done[place], target);
-        let target = self.flow.nodes[place].computed(wanted).end().min(self.rows[place].end());
+        let target = flow.nodes[place].computed(wanted).end().min(self.rows[place].end());
         if self.done[place] < target {
-            self.asking.push(Ask { place, target, band: Interval::EMPTY, operand: None });
+            self.asking.push(Ask { place, target, band: Interval::EMPTY, operand: Ask::IDLE });
         }
     }
 
+    #[inline]
     fn emit<E>(
         &mut self,
+        flow: &Flow<'_>,
         place: usize,
         rows: Interval,
         call: &mut impl FnMut(Call) -> Result<(), E>,
     ) -> Result<(), E> {
         // rows between the windows of a stride may serve nobody, but are computed all the same
-        let low = self.low(place).min(rows.begin());
+        let low = self.low(flow, place).min(rows.begin());
         self.done[place] = rows.end();
         call(Call { place, rows, low })
     }
@@ -217,6 +235,7 @@ impl<'a> Schedule<'a> {
     /// Lets a terminal take whole bands (or its last rows) that its operands already hold.
     fn take_available<E>(
         &mut self,
+        flow: &Flow<'_>,
         place: usize,
         call: &mut impl FnMut(Call) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -224,21 +243,22 @@ impl<'a> Schedule<'a> {
             let begin = self.done[place];
             let band = Interval::new(begin, (begin + self.bands[place]).min(self.rows[place].end()));
             let is_available = !band.is_empty()
-                && self.flow.links(place).iter().all(|link| {
+                && flow.links(place).iter().all(|link| {
                     let rows = link.reach.needed(band);
                     rows.is_empty() || rows.end() <= self.done[link.operand as usize]
                 });
             if !is_available {
                 return Ok(());
             }
-            self.emit(place, band, call)?;
+            self.emit(flow, place, band, call)?;
         }
     }
 
     /// The first row that a consumer still needs; the rows done where none does.
-    fn low(&self, place: usize) -> i64 {
+    #[inline]
+    fn low(&self, flow: &Flow<'_>, place: usize) -> i64 {
         let mut low = i64::MAX;
-        for (reader, reach) in self.flow.readers(place) {
+        for (reader, reach) in flow.readers(place) {
             let rest = Interval::new(self.done[reader], self.rows[reader].end());
             let rows = reach.needed(rest);
             if !rows.is_empty() {
@@ -249,13 +269,16 @@ impl<'a> Schedule<'a> {
     }
 }
 
+impl Ask {
+    /// No operand is next: the band is not known.
+    const IDLE: usize = usize::MAX;
+}
+
 impl Pace {
     /// The ratio that two terminals keep over the whole image; where they have none, that of the rows they own here.
     fn of(flow: &Flow<'_>, rows: &[Interval], place: usize, driver: usize) -> Self {
-        let [per, of] = flow.nodes[place]
-            .rate
-            .to(flow.nodes[driver].rate)
-            .unwrap_or([rows[place].len(), rows[driver].len().max(1)]);
+        let [per, of] =
+            flow.rate(place).to(flow.rate(driver)).unwrap_or([rows[place].len(), rows[driver].len().max(1)]);
         Self { per, of }
     }
 

@@ -1,5 +1,7 @@
 //! One pass over the image: the part of a program that runs between two reductions.
 
+use tiled_tensor::{OutOfMemory, collected, copied, filled, push, with_room};
+
 use crate::program::{NodeId, NodeKind, Program, SinkRole, SourceRole};
 
 /// What a node of a sweep does.
@@ -47,24 +49,30 @@ pub struct Sweep {
 /// sweep that needs them, and read by later ones; everything else that a later sweep needs is computed again.
 ///
 /// # Panics
-/// Where `kept` names a node that the program does not have.
+/// Where `kept` names a node that the program does not have, or memory is refused.
 #[must_use]
 pub fn sweeps(program: &Program, kept: &[(NodeId, usize)]) -> Vec<Sweep> {
-    sweeps_within(program, kept, usize::MAX).expect("invariant: there is no bound")
+    let cut = sweeps_within(program, kept, usize::MAX).unwrap_or_else(|error| panic!("sweeps: {error}"));
+    cut.expect("invariant: there is no bound")
 }
 
 /// The same; `None` where they would have more than `most` nodes together.
-pub(crate) fn sweeps_within(program: &Program, kept: &[(NodeId, usize)], most: usize) -> Option<Vec<Sweep>> {
-    let mut levels: Vec<Vec<NodeId>> = vec![Vec::new(); program.sweeps()];
+pub(crate) fn sweeps_within(
+    program: &Program,
+    kept: &[(NodeId, usize)],
+    most: usize,
+) -> Result<Option<Vec<Sweep>>, OutOfMemory> {
+    let mut levels: Vec<Vec<NodeId>> = filled(program.sweeps(), Vec::new())?;
     for (id, node) in program.nodes.iter().enumerate().filter(|(_, node)| node.is_terminal()) {
-        levels[node.level].push(id);
+        push(&mut levels[node.level], id)?;
     }
+    let count = program.nodes.len();
     let mut cutter = Cutter {
         program,
-        stores: vec![None; program.nodes.len()],
-        is_written: vec![false; program.nodes.len()],
-        seen: vec![usize::MAX; program.nodes.len()],
-        places: vec![usize::MAX; program.nodes.len()],
+        stores: filled(count, None)?,
+        is_written: filled(count, false)?,
+        seen: filled(count, usize::MAX)?,
+        places: filled(count, usize::MAX)?,
     };
     for (node, store) in kept {
         cutter.stores[*node] = Some(*store);
@@ -72,33 +80,33 @@ pub(crate) fn sweeps_within(program: &Program, kept: &[(NodeId, usize)], most: u
     let mut sweeps = Vec::new();
     let mut left = most;
     for (level, terminals) in levels.into_iter().enumerate().filter(|(_, terminals)| !terminals.is_empty()) {
-        let ids = cutter.needed(level, terminals, left)?;
-        let sweep = cutter.sweep(&ids);
-        left = left.checked_sub(sweep.nodes.len())?;
-        sweeps.push(sweep);
+        let Some(ids) = cutter.needed(level, terminals, left)? else { return Ok(None) };
+        let sweep = cutter.sweep(&ids)?;
+        let Some(rest) = left.checked_sub(sweep.nodes.len()) else { return Ok(None) };
+        left = rest;
+        push(&mut sweeps, sweep)?;
     }
-    Some(sweeps)
+    Ok(Some(sweeps))
 }
 
 /// The nodes whose values more than one sweep computes when nothing is kept: what is worth keeping.
-#[must_use]
-pub(crate) fn shared_between_sweeps(program: &Program) -> Vec<NodeId> {
-    let needed = needed_by(program);
+pub(crate) fn shared_between_sweeps(program: &Program) -> Result<Vec<NodeId>, OutOfMemory> {
+    let needed = needed_by(program)?;
     let is_shared = |id: &NodeId| {
         program.nodes[*id].kernel().is_some() && needed[*id].is_some_and(|[first, last]| first < last)
     };
-    (0..needed.len()).filter(is_shared).collect()
+    collected((0..needed.len()).filter(is_shared))
 }
 
 /// About how many nodes all sweeps have together where nothing is kept.
-pub(crate) fn nodes_of_sweeps(program: &Program) -> usize {
-    let sweeps = needed_by(program).into_iter().flatten().map(|[first, last]| last - first + 1);
-    sweeps.fold(0, usize::saturating_add)
+pub(crate) fn nodes_of_sweeps(program: &Program) -> Result<usize, OutOfMemory> {
+    let sweeps = needed_by(program)?.into_iter().flatten().map(|[first, last]| last - first + 1);
+    Ok(sweeps.fold(0, usize::saturating_add))
 }
 
 /// Of the levels that need a node, the first and the last.
-fn needed_by(program: &Program) -> Vec<Option<[usize; 2]>> {
-    let mut needed: Vec<Option<[usize; 2]>> = vec![None; program.nodes.len()];
+fn needed_by(program: &Program) -> Result<Vec<Option<[usize; 2]>>, OutOfMemory> {
+    let mut needed: Vec<Option<[usize; 2]>> = filled(program.nodes.len(), None)?;
     for (id, node) in program.nodes.iter().enumerate().rev() {
         if node.is_terminal() {
             needed[id] = Some([node.level; 2]);
@@ -109,7 +117,7 @@ fn needed_by(program: &Program) -> Vec<Option<[usize; 2]>> {
             *operand = Some(operand.map_or([first, last], |[a, b]| [a.min(first), b.max(last)]));
         }
     }
-    needed
+    Ok(needed)
 }
 
 /// Cuts one sweep after another off a program.
@@ -127,7 +135,12 @@ struct Cutter<'p> {
 
 impl Cutter<'_> {
     /// The nodes that these terminals need, in order; `None` where there are more than `most`.
-    fn needed(&mut self, level: usize, terminals: Vec<NodeId>, most: usize) -> Option<Vec<NodeId>> {
+    fn needed(
+        &mut self,
+        level: usize,
+        terminals: Vec<NodeId>,
+        most: usize,
+    ) -> Result<Option<Vec<NodeId>>, OutOfMemory> {
         let mut ids = terminals;
         for id in &ids {
             self.seen[*id] = level;
@@ -136,7 +149,7 @@ impl Cutter<'_> {
         while let Some(&id) = ids.get(next) {
             next += 1;
             if next > most {
-                return None;
+                return Ok(None);
             }
             if self.is_written[id] {
                 continue; // it is read
@@ -144,21 +157,21 @@ impl Cutter<'_> {
             for edge in &self.program.nodes[id].operands {
                 if self.seen[edge.node] != level {
                     self.seen[edge.node] = level;
-                    ids.push(edge.node);
+                    push(&mut ids, edge.node)?;
                 }
             }
         }
         ids.sort_unstable();
-        Some(ids)
+        Ok(Some(ids))
     }
 
-    fn sweep(&mut self, ids: &[NodeId]) -> Sweep {
-        let mut sweep = Sweep::default();
+    fn sweep(&mut self, ids: &[NodeId]) -> Result<Sweep, OutOfMemory> {
+        let mut sweep = Sweep { nodes: with_room(ids.len())? };
         for &id in ids {
             let node = &self.program.nodes[id];
             let store = self.stores[id];
             if let Some(store) = store.filter(|_| self.is_written[id]) {
-                self.places[id] = sweep.push(id, Action::Load(SourceRole::Store(store)), Vec::new());
+                self.places[id] = sweep.push(id, Action::Load(SourceRole::Store(store)), Vec::new())?;
                 continue;
             }
             let action = match &node.kind {
@@ -168,24 +181,37 @@ impl Cutter<'_> {
                 NodeKind::Sink(role) => Action::Write(*role),
             };
             let operands = node.operands.iter().map(|edge| self.places[edge.node]).collect();
-            let place = sweep.push(id, action, operands);
+            let place = sweep.push(id, action, operands)?;
             self.places[id] = place;
             if let Some(store) = store {
-                sweep.push(id, Action::Write(SinkRole::Store(store)), vec![place]);
+                sweep.push(id, Action::Write(SinkRole::Store(store)), vec![place])?;
                 self.is_written[id] = true;
             }
         }
-        sweep
+        Ok(sweep)
     }
 }
 
 impl Sweep {
-    fn push(&mut self, node: NodeId, action: Action, operands: Vec<usize>) -> usize {
+    /// A copy.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
+        let mut nodes = with_room(self.nodes.len())?;
+        for SweepNode { node, action, operands, consumers } in &self.nodes {
+            let (operands, consumers) = (copied(operands)?, copied(consumers)?);
+            nodes.push(SweepNode { node: *node, action: *action, operands, consumers });
+        }
+        Ok(Self { nodes })
+    }
+
+    fn push(&mut self, node: NodeId, action: Action, operands: Vec<usize>) -> Result<usize, OutOfMemory> {
         let place = self.nodes.len();
         for (which, operand) in operands.iter().enumerate() {
-            self.nodes[*operand].consumers.push((place, which));
+            push(&mut self.nodes[*operand].consumers, (place, which))?;
         }
-        self.nodes.push(SweepNode { node, action, operands, consumers: Vec::new() });
-        place
+        push(&mut self.nodes, SweepNode { node, action, operands, consumers: Vec::new() })?;
+        Ok(place)
     }
 }

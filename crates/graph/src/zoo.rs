@@ -8,10 +8,7 @@ use tiled_kernel::Activation;
 use crate::{Conv2d, Graph, GraphError, MaxPool2d, Op, ValueId};
 
 impl Graph {
-    /// The built-in network of this name; see [`builtin_names`].
-    ///
-    /// # Panics
-    /// Never: a test builds each of them.
+    /// The same as [`Graph::try_builtin`], where there is sure to be room for its lists.
     ///
     /// ```
     /// use tiled_graph::Graph;
@@ -19,10 +16,28 @@ impl Graph {
     /// assert_eq!(light.channels(light.outputs()[0]), 32);
     /// assert!(Graph::builtin("heavy").is_none());
     /// ```
+    ///
+    /// # Panics
+    /// Where memory is refused.
     #[must_use]
     pub fn builtin(name: &str) -> Option<Self> {
-        let (_, build) = NETWORKS.iter().find(|(known, _)| *known == name)?;
-        Some(build().expect("invariant: built-in networks are valid, which a test holds"))
+        Self::try_builtin(name).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The built-in network of this name; see [`builtin_names`].
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    ///
+    /// ```
+    /// use tiled_graph::Graph;
+    /// assert_eq!(Graph::try_builtin("vgg2")?, Graph::builtin("vgg2"));
+    /// assert_eq!(Graph::try_builtin("heavy")?, None);
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
+    pub fn try_builtin(name: &str) -> Result<Option<Self>, GraphError> {
+        let known = NETWORKS.iter().find(|(known, _)| *known == name);
+        known.map(|(_, build)| build()).transpose()
     }
 }
 

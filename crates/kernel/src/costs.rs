@@ -1,7 +1,46 @@
-//! What work costs: the figures that a planner compares plans by.
+//! What work costs: the model of a CPU by which plans are compared.
 
-/// What work costs on one core of a backend. Only ratios steer the planner; the absolute figures make the
-/// predicted seconds of a plan.
+use crate::{Support, Work};
+
+/// Something that takes time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Task<'t> {
+    /// Work, with what the backend said of it.
+    Work(&'t Work, &'t Support),
+    /// Values that a source brings into windows or a sink takes from them.
+    Transfer,
+    /// What a call takes beside its work.
+    Call,
+    /// The same where the workers share the work of each call: they wake, and wait for the slowest.
+    SharedCall,
+}
+
+/// How much of a task there is, in the tiles and bands of a plan; zeros where it does not matter.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Load {
+    /// The calls.
+    pub calls: f64,
+    /// The floating-point operations.
+    pub flops: f64,
+    /// The bytes of the values that are computed, taken in or moved.
+    pub bytes: f64,
+    /// How many values of about these bytes are read and written.
+    pub values: f64,
+    /// The bytes of the windows that are read.
+    pub read_bytes: f64,
+    /// The bytes of the window that is written.
+    pub written_bytes: f64,
+    /// The bytes that are written and read again: none of what ends in a sink or a sum.
+    pub passed_bytes: f64,
+    /// The bytes of all windows that are in use at a time.
+    pub windows_bytes: f64,
+    /// The bytes of weights that each call reads anew, for each worker that shares it.
+    pub weights_bytes: f64,
+    /// The runs of memory that a source or a sink begins.
+    pub runs: f64,
+}
+
+/// What work costs on one core. Only ratios steer a planner; the absolute figures make the predicted seconds of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
     /// Floating-point operations a second where a convolution runs at its best.
@@ -44,17 +83,45 @@ impl Default for Costs {
     }
 }
 
+/// How much longer a convolution takes where the cache of its core does not hold what it reads: taps come back to a row.
+const FAR_TAPS: f64 = 0.08;
+
 impl Costs {
+    /// The seconds that one core takes for a task.
+    ///
+    /// ```text
+    /// arithmetic   max(flops / (flops a second), spilled bytes / spilled) + weights · calls / weight bandwidth
+    /// other work   bytes / bandwidth + spilled bytes / spilled
+    /// ```
+    ///
+    /// Both are slower where the cache of a core does not hold the windows. Where the last cache does not hold all windows that are in
+    /// use, what a layer writes comes back from memory: arithmetic fetches it beside, the others wait for it.
+    #[must_use]
+    pub fn seconds(&self, task: Task<'_>, load: &Load) -> f64 {
+        let spilling = load.passed_bytes * self.spilled_share(load.windows_bytes) / self.spilled;
+        let far = || self.far_share(load.read_bytes + load.written_bytes);
+        match task {
+            Task::Call => load.calls * self.call,
+            Task::SharedCall => load.calls * self.shared_call,
+            Task::Transfer => load.bytes / self.transfer * (1.0 + far()) + load.runs * self.run + spilling,
+            Task::Work(_, Support { flops_per_second: Some(reached), .. }) => {
+                let far_taps = 1.0 + FAR_TAPS * self.far_share(load.read_bytes);
+                let arithmetic = load.flops / reached * far_taps;
+                // what they fetch from memory they fetch ahead, beside their arithmetic
+                arithmetic.max(spilling) + load.weights_bytes * load.calls / self.weights
+            }
+            Task::Work(..) => load.values * load.bytes / self.bytes * (1.0 + far()) + spilling,
+        }
+    }
+
     /// The share of windows of this many bytes that the cache of a core does not hold, taken as growing steadily
     /// from half of its size to the double.
-    #[must_use]
-    pub fn far_share(&self, bytes: f64) -> f64 {
+    fn far_share(&self, bytes: f64) -> f64 {
         ((bytes / self.core_cache_bytes - 0.5) / 1.5).clamp(0.0, 1.0)
     }
 
     /// The share of windows of this many bytes that the last cache does not hold; a quarter of it always does.
-    #[must_use]
-    pub fn spilled_share(&self, bytes: f64) -> f64 {
+    fn spilled_share(&self, bytes: f64) -> f64 {
         ((bytes / self.cache_bytes - 0.25) / 0.75).clamp(0.0, 1.0)
     }
 }

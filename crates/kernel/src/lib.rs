@@ -1,7 +1,7 @@
 //! What each operator computes, and what a backend must provide.
 //!
-//! [`Kernel`] names a computation from regions of its inputs to a region of its output; [`Reduction`] names one
-//! from shares of its inputs to a few numbers for the whole image. A [`Backend`] carries them out on windows;
+//! [`Work`] is what a call does, as data: a [`Kernel`], from regions of its inputs to a region of its output, or a [`Reduction`],
+//! from shares of its inputs to a few numbers for the whole image. A [`Backend`] says how it carries them out ([`Support`]) and does;
 //! [`Reference`] does so with naive loops and is the oracle of every other backend.
 //!
 //! It is not fast, and it knows nothing of networks: which region is computed when is decided above.
@@ -18,13 +18,14 @@
 //!
 //! ```
 //! use tiled_geometry::{Interval, Region, Window};
-//! use tiled_kernel::{Backend, Conv, Kernel, Reference};
+//! use tiled_kernel::{Algorithm, Backend, Conv, Epilogue, Kernel, Reference};
 //! use tiled_tensor::Tensor;
 //!
 //! let windows = [Window::new(3, 1, 1, 1).expect("a small window"); 2];
 //! let conv =
 //!     Conv { in_channels: 1, out_channels: 1, groups: 1, windows, input: [8, 8], output: [8, 8] };
-//! let kernel = Kernel::Conv2d { conv, bias: false, activation: None };
+//! let (algorithm, epilogue) = (Algorithm::Direct, Epilogue::NONE);
+//! let kernel = Kernel::Conv2d { conv, algorithm, epilogue };
 //! let image = Tensor::<f32>::from_fn([1, 1, 8, 8], |[_, _, y, x]| 0.1 * (y * 8 + x) as f32)?;
 //!
 //! let compute = |region| -> Result<Tensor<f32>, tiled_tensor::TensorError> {
@@ -43,16 +44,20 @@
 mod backend;
 mod costs;
 mod exact;
+#[doc(hidden)]
+pub mod forward;
 mod lanes;
 mod narrow;
 mod partial;
 mod reference;
 mod spec;
+mod support;
 
-pub use backend::{Backend, MAX_INPUTS};
-pub use costs::Costs;
+pub use backend::{Backend, MAX_INPUTS, pack_plainly};
+pub use costs::{Costs, Load, Task};
 pub use exact::ExactSum;
 pub use lanes::LaneSums;
 pub use partial::{Extremum, Partial};
 pub use reference::Reference;
-pub use spec::{Activation, Conv, Kernel, Pool, Reduction};
+pub use spec::{Activation, Algorithm, Conv, Epilogue, Kernel, Operands, Pool, Reduction, Work};
+pub use support::Support;

@@ -3,9 +3,8 @@
 //! The reference reads plain windows only through its own choice of channel block, so blocked windows are
 //! covered by a wrapper that asks for them.
 
-use tiled_geometry::Region;
-use tiled_kernel::{Backend, Kernel, Partial, Reduction, Reference};
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_kernel::{Backend, Reference, forward};
+use tiled_tensor::Element;
 use tiled_testkit::conformance;
 
 /// The reference on windows of channel blocks of eight.
@@ -13,31 +12,13 @@ use tiled_testkit::conformance;
 struct Blocked;
 
 impl<T: Element> Backend<T> for Blocked {
+    forward!(T, |_blocked| &Reference; support seconds pack compute compute_part reserve reduce unpack);
+
     fn name(&self) -> String {
         "reference in blocks".to_owned()
     }
     fn block(&self, channels: usize) -> usize {
         if channels < 4 { 1 } else { 8 }
-    }
-    fn compute(
-        &self,
-        kernel: &Kernel,
-        packed: &[T],
-        inputs: &[View<'_, T>],
-        output: ViewMut<'_, T>,
-        region: Region<2>,
-    ) {
-        Reference.compute(kernel, packed, inputs, output, region);
-    }
-    fn reduce(
-        &self,
-        reduction: &Reduction,
-        params: &[&[T]],
-        inputs: &[View<'_, T>],
-        share: Region<2>,
-        partial: &mut Partial<T>,
-    ) {
-        Reference.reduce(reduction, params, inputs, share, partial);
     }
 }
 

@@ -3,7 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tiled_geometry::{Interval, Region, Window};
-use tiled_kernel::{Backend, Conv, ExactSum, Extremum, Kernel, Partial, Pool, Reduction, Reference};
+use tiled_kernel::{
+    Backend, Conv, Epilogue, ExactSum, Extremum, Kernel, Partial, Pool, Reduction, Reference,
+};
 use tiled_tensor::{Layout, Tensor, View, ViewMut};
 use tiled_testkit::conformance::Case;
 
@@ -34,7 +36,7 @@ fn windows_that_hold_too_little_are_refused() {
         input: [8, 8],
         output: [8, 8],
     };
-    let kernel = Kernel::Conv2d { conv, bias: false, activation: None };
+    let kernel = Kernel::conv2d(conv, Epilogue::NONE);
     let (weights, data) = ([1.0_f32; 9], [1.0_f32; 64]);
     let run = |rows: Interval| {
         let held = Layout::new(1, 1, 1, Region::new([rows, Interval::whole(8)]), 8).expect("small");
@@ -74,7 +76,7 @@ fn states_of_other_reductions_are_refused() {
 fn cleared_states_have_forgotten() {
     let x = tensor([1, 1, 1, 2], &[1.0, 2.0]);
     for reduction in [Reduction::Sum, Reduction::ImageMax] {
-        let mut partial = Reference.partial(&reduction, 1, 1).unwrap();
+        let mut partial = (&Reference as &dyn Backend<f32>).partial(&reduction, 1, 1).unwrap();
         let fresh = format!("{partial:?}");
         Reference.reduce(&reduction, &[], &[x.view()], x.view().region(), &mut partial);
         assert_ne!(format!("{partial:?}"), fresh);
@@ -144,7 +146,7 @@ fn ignored_pixels_have_no_loss_and_foreign_classes_are_not_hidden() {
     let scores = tensor([1, 2, 1, 3], &[0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
     let run = |classes: [f32; 3]| {
         let target = tensor([1, 1, 1, 3], &classes);
-        let mut partial = Reference.partial(&Reduction::CrossEntropy, 1, 2).unwrap();
+        let mut partial = (&Reference as &dyn Backend<f32>).partial(&Reduction::CrossEntropy, 1, 2).unwrap();
         let views = [scores.view(), target.view()];
         Reference.reduce(&Reduction::CrossEntropy, &[], &views, scores.view().region(), &mut partial);
         let Partial::Exact(sums) = partial else { panic!("exact sums expected") };

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Backend, Kernel, Partial, Reduction, Reference};
+use tiled_kernel::{Backend, Kernel, Partial, Reduction, Reference, forward};
 use tiled_tensor::{Element, View, ViewMut};
 use tiled_testkit::conformance;
 
@@ -32,6 +32,8 @@ enum Fault {
 struct Faulty(Fault);
 
 impl Backend<f32> for Faulty {
+    forward!(f32, |_faulty| &Reference; support seconds pack compute_part reserve unpack);
+
     fn name(&self) -> String {
         format!("{:?}", self.0)
     }

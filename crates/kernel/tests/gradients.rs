@@ -4,7 +4,7 @@
 //! `ε·|L|/h`; with `h = 1e-4` and values of order one both stay below 1e-6.
 
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Backend, Conv, Kernel, Partial, Pool, Reduction, Reference};
+use tiled_kernel::{Activation, Backend, Conv, Epilogue, Kernel, Partial, Pool, Reduction, Reference};
 use tiled_tensor::Tensor;
 use tiled_testkit::conformance::{Case, Rng};
 
@@ -86,7 +86,7 @@ fn assert_input_gradient(
     assert_gradient(kernel.name(), x.data(), gradient.data(), |values| {
         let mut moved = x.clone();
         moved.data_mut().copy_from_slice(values);
-        dot(&run(kernel.clone(), params, &[&moved], output), &weights)
+        dot(&run(*kernel, params, &[&moved], output), &weights)
     });
 }
 
@@ -94,7 +94,9 @@ fn reduce(reduction: Reduction, params: &[&[f64]], inputs: &[&Tensor<f64>]) -> P
     let domain = inputs[inputs.len() - 1];
     let [batch, channels, ..] = domain.shape();
     let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-    let mut partial = Reference.partial(&reduction, batch, channels).expect("memory for a small reduction");
+    let mut partial = (&Reference as &dyn Backend<f64>)
+        .partial(&reduction, batch, channels)
+        .expect("memory for a small reduction");
     Reference.reduce(&reduction, params, &views, domain.view().region(), &mut partial);
     partial
 }
@@ -110,9 +112,9 @@ fn convolution_has_the_gradients_of_its_input_weight_and_bias() {
     let x = random(X, &mut rng);
     let (weight, bias) = (list(conv.weight_len(), &mut rng), list(6, &mut rng));
     let output = shape(6, conv.output);
-    let kernel = Kernel::Conv2d { conv, bias: true, activation: None };
+    let kernel = Kernel::conv2d(conv, Epilogue::of_bias(true));
     assert_input_gradient(&kernel, &[&weight, &bias], &x, output, |gy| {
-        let backward = Kernel::Conv2dBackwardInput { conv, bias: false, activation: None };
+        let backward = Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::NONE };
         run(backward, &[&weight], &[gy], X)
     });
     let gy = random(output, &mut rng);
@@ -120,12 +122,10 @@ fn convolution_has_the_gradients_of_its_input_weight_and_bias() {
         panic!("values expected")
     };
     assert_gradient("weight", &weight, &gradient, |weight| {
-        dot(&run(kernel.clone(), &[weight, &bias], &[&x], output), &gy)
+        dot(&run(kernel, &[weight, &bias], &[&x], output), &gy)
     });
     let gradient = sums(&reduce(Reduction::ChannelSum, &[], &[&gy]));
-    assert_gradient("bias", &bias, &gradient, |bias| {
-        dot(&run(kernel.clone(), &[&weight, bias], &[&x], output), &gy)
-    });
+    assert_gradient("bias", &bias, &gradient, |bias| dot(&run(kernel, &[&weight, bias], &[&x], output), &gy));
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn transposed_convolution_has_the_gradient_of_its_input() {
     let (conv, mut rng) = (conv(), Rng::new(2));
     let gy = random(shape(6, conv.output), &mut rng);
     let weight = list(conv.weight_len(), &mut rng);
-    let kernel = Kernel::Conv2dBackwardInput { conv, bias: false, activation: None };
+    let kernel = Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::NONE };
     assert_input_gradient(&kernel, &[&weight], &gy, X, |g| {
-        run(Kernel::Conv2d { conv, bias: false, activation: None }, &[&weight], &[g], gy.shape())
+        run(Kernel::conv2d(conv, Epilogue::NONE), &[&weight], &[g], gy.shape())
     });
 }
 
@@ -144,8 +144,8 @@ fn fused_activations_are_applied_last() {
     let (conv, mut rng) = (conv(), Rng::new(3));
     let (x, weight, bias) = (random(X, &mut rng), list(conv.weight_len(), &mut rng), list(6, &mut rng));
     let output = shape(6, conv.output);
-    let plain = Kernel::Conv2d { conv, bias: true, activation: None };
-    let fused = Kernel::Conv2d { conv, bias: true, activation: Some(Activation::Silu) };
+    let plain = Kernel::conv2d(conv, Epilogue::of_bias(true));
+    let fused = Kernel::conv2d(conv, Epilogue::of_bias(true).with_activation(Some(Activation::Silu)));
     let apart = run(plain, &[&weight, &bias], &[&x], output);
     let apart = run(Kernel::Activation(Activation::Silu), &[], &[&apart], output);
     assert_eq!(run(fused, &[&weight, &bias], &[&x], output).data(), apart.data());
@@ -195,7 +195,7 @@ fn activations_have_the_gradient_of_their_input() {
         .expect("a small tensor");
         let kernel = Kernel::Activation(function);
         assert_input_gradient(&kernel, &[], &x, X, |gy| {
-            let output = run(kernel.clone(), &[], &[&x], X);
+            let output = run(kernel, &[], &[&x], X);
             let saved = if function.differentiates_from_output() { &output } else { &x };
             run(Kernel::ActivationBackward(function), &[], &[gy, saved], X)
         });
@@ -278,7 +278,7 @@ fn losses_have_the_gradient_of_their_prediction() {
         (Reduction::CrossEntropy, Kernel::CrossEntropyBackward { scale: 1.0 }, &probabilities),
     ];
     for (reduction, backward, target) in cases {
-        let gradient = run(backward.clone(), &[], &[&x, target], X);
+        let gradient = run(backward, &[], &[&x, target], X);
         assert_gradient(backward.name(), x.data(), gradient.data(), |values| {
             let mut moved = x.clone();
             moved.data_mut().copy_from_slice(values);
@@ -292,7 +292,7 @@ fn dropout_and_global_pools_have_the_gradient_of_their_input() {
     let mut rng = Rng::new(9);
     let x = random(X, &mut rng);
     let dropout = Kernel::Dropout { probability: 0.4, seed: 5 };
-    assert_input_gradient(&dropout, &[], &x, X, |gy| run(dropout.clone(), &[], &[gy], X));
+    assert_input_gradient(&dropout, &[], &x, X, |gy| run(dropout, &[], &[gy], X));
 
     // a global mean is Σ/n, so its gradient broadcasts with the scale 1/n, and a maximum's scatters
     let gy = random([2, 4, 1, 1], &mut rng);

@@ -45,7 +45,8 @@ pub use buffer::AlignedBuffer;
 pub use element::{DType, Element};
 pub use layout::{Layout, LayoutError};
 pub use memory::{
-    OutOfMemory, collected, copied, filled, make_room, may_refuse, with_room, zero_bytes, zeros,
+    OutOfMemory, collected, copied, filled, grow, make_room, may_refuse, push, refusable, with_room,
+    zero_bytes, zeros,
 };
 pub use shared::{Borrowed, PartMut, SharedTensor};
 pub use tensor::{Tensor, TensorError};

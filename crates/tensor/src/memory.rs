@@ -69,6 +69,46 @@ pub fn make_room<V>(list: &mut Vec<V>, more: usize) -> Result<(), OutOfMemory> {
     refusable(|| list.try_reserve_exact(more)).map_err(|_| OutOfMemory::of::<V>(wanted))
 }
 
+/// Makes room for so many values more, and where the list has to move for as many as it holds besides, so that it may grow value
+/// by value.
+///
+/// # Errors
+/// Where memory is refused; then the list is as before.
+///
+/// ```
+/// let mut list = vec![1; 100];
+/// tiled_tensor::grow(&mut list, 1)?;
+/// assert!(list.capacity() >= 200);
+/// # Ok::<(), tiled_tensor::OutOfMemory>(())
+/// ```
+pub fn grow<V>(list: &mut Vec<V>, more: usize) -> Result<(), OutOfMemory> {
+    if list.capacity() - list.len() >= more {
+        return Ok(());
+    }
+    let wanted = list.len().saturating_add(more).max(list.capacity().saturating_mul(2));
+    refusable(|| list.try_reserve(more)).map_err(|_| OutOfMemory::of::<V>(wanted))
+}
+
+/// Adds a value to a list that grows.
+///
+/// # Errors
+/// Where memory is refused; then the list is as before.
+///
+/// ```
+/// let mut list = vec![1];
+/// tiled_tensor::push(&mut list, 2)?;
+/// assert_eq!(list, [1, 2]);
+/// # Ok::<(), tiled_tensor::OutOfMemory>(())
+/// ```
+#[inline]
+pub fn push<V>(list: &mut Vec<V>, value: V) -> Result<(), OutOfMemory> {
+    if list.len() == list.capacity() {
+        grow(list, 1)?;
+    }
+    list.push(value);
+    Ok(())
+}
+
 /// A list of copies of a value.
 ///
 /// # Errors
@@ -164,8 +204,17 @@ pub fn collected<V>(values: impl IntoIterator<Item = V>) -> Result<Vec<V>, OutOf
     Ok(list)
 }
 
-/// Runs an allocation that may be refused.
-pub(crate) fn refusable<R>(allocate: impl FnOnce() -> R) -> R {
+/// Runs an allocation that may be refused: of a map or a text, say.
+///
+/// ```
+/// let mut names = std::collections::HashMap::<String, u64>::new();
+/// let room = tiled_tensor::refusable(|| {
+///     assert!(tiled_tensor::may_refuse());
+///     names.try_reserve(100)
+/// });
+/// assert!(room.is_ok() && !tiled_tensor::may_refuse());
+/// ```
+pub fn refusable<R>(allocate: impl FnOnce() -> R) -> R {
     let before = MAY_REFUSE.replace(true);
     let result = allocate();
     MAY_REFUSE.set(before);

@@ -30,7 +30,7 @@ pub use rng::Rng;
 pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
     check_conv2d(backend, seed, cases);
     check_conv2d_winograd(backend, seed, cases);
-    check_conv_then(backend, seed, cases);
+    check_conv2d_epilogue(backend, seed, cases);
     check_conv2d_backward_input(backend, seed, cases);
     check_conv2d_backward_weight(backend, seed, cases);
     check_pool(backend, seed, cases);
@@ -63,7 +63,7 @@ macro_rules! checks {
 checks! {
     /// Checks [`tiled_kernel::Kernel::Conv2d`].
     check_conv2d: conv2d;
-    /// Checks [`tiled_kernel::Kernel::Conv2dWinograd`].
+    /// Checks [`tiled_kernel::Algorithm::Winograd`].
     check_conv2d_winograd: conv2d_winograd;
     /// Checks [`tiled_kernel::Kernel::Conv2dBackwardInput`].
     check_conv2d_backward_input: conv2d_backward_input;
@@ -83,16 +83,17 @@ checks! {
     check_loss: loss;
 }
 
-/// Checks [`tiled_kernel::Kernel::ConvThen`], where the backend fuses it: also the bits of the kernels one after another.
+/// Checks convolutions whose epilogue has operands of its own, where the backend carries them out: also the bits of the steps one
+/// after another.
 ///
 /// # Panics
 /// Where a check fails.
-pub fn check_conv_then<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
+pub fn check_conv2d_epilogue<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
     for index in 0..cases {
-        let mut rng = case_rng("check_conv_then", seed, index);
-        let case: Case<T> = generate::conv_then(&mut rng, index);
-        if backend.fuses(&case.kernel) {
-            case.check_parts(backend);
+        let mut rng = case_rng("check_conv2d_epilogue", seed, index);
+        let case: Case<T> = generate::conv2d_epilogue(&mut rng, index);
+        if case.is_supported(backend) {
+            case.check_steps(backend);
             case.check(backend, &mut rng);
         }
     }

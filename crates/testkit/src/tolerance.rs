@@ -8,7 +8,7 @@
 
 mod winograd;
 
-use tiled_kernel::{Activation, Conv, Kernel, Pool, Reference};
+use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Pool, Reference};
 use tiled_tensor::{DType, Element, Tensor};
 
 use crate::conformance::Case;
@@ -37,47 +37,27 @@ pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
     };
     let everywhere = |bound: f64| constant(case.output, bound);
     let bound = match &case.kernel {
-        Kernel::Conv2d { conv, bias, activation } => {
-            let plain = Kernel::Conv2d { conv: *conv, bias: *bias, activation: None };
-            let sum = sum_of(conv.weight_len() / conv.out_channels + 1, &absolute(&wide, plain.clone()));
-            through_activation::<T>(*activation, sum, || Case { kernel: plain, ..wide }.whole(&Reference))
-        }
-        Kernel::Conv2dWinograd { conv, bias, activation } => {
-            let plain = Kernel::Conv2d { conv: *conv, bias: *bias, activation: None };
-            let biases = wide.params.get(1).map_or(&[][..], Vec::as_slice);
-            let bound = winograd::bound(conv, &wide.inputs[0], &wide.params[0], biases, eps);
-            through_activation::<T>(*activation, bound, || Case { kernel: plain, ..wide }.whole(&Reference))
-        }
-        Kernel::ConvThen { conv, affine, sum, .. } => {
-            let convolution = |kernel: Kernel| Case {
-                kernel,
-                params: case.params[..case.params.len() - if *affine { 2 } else { 0 }].to_vec(),
-                inputs: vec![case.inputs[0].clone()],
-                output: case.output,
+        Kernel::Conv2d { conv, algorithm, epilogue } => {
+            let sums = sums_alone(&wide, Kernel::conv2d(*conv, epilogue.bias_alone()), *epilogue);
+            let bound = match algorithm {
+                Algorithm::Direct => {
+                    sum_of(conv.weight_len() / conv.out_channels + 1, &absolute(&sums, sums.kernel))
+                }
+                Algorithm::Winograd => {
+                    let biases = sums.params.get(1).map_or(&[][..], Vec::as_slice);
+                    winograd::bound(conv, &sums.inputs[0], &sums.params[0], biases, eps)
+                }
             };
-            let before = convolution((**conv).clone());
-            let Tolerance::Bound(bound) = of(&before) else { unreachable!("convolutions have a bound") };
-            let value = before.map(T::to_f64).whole(&Reference);
-            let zero = constant(case.output, 0.0);
-            let other = if *sum { &wide.inputs[1] } else { &zero };
-            let factors = |channel: usize| match wide.params.len() {
-                len if *affine => [len - 2, len - 1].map(|place| wide.params[place][channel].abs()),
-                _ => [1.0, 0.0],
-            };
-            let mut channels = channels_of(case.output);
-            zip3(&bound, &value, other, |bound, value, other| {
-                let [scale, shift] = factors(channels.next().expect("one for each element"));
-                scale * bound + 3.0 * eps * (scale * value.abs() + shift + other.abs())
-            })
+            through_epilogue::<T>(*epilogue, bound, &sums, &wide)
         }
-        Kernel::Conv2dBackwardInput { conv, bias, activation } => {
-            let plain = Kernel::Conv2dBackwardInput { conv: *conv, bias: *bias, activation: None };
-            let sum = sum_of(terms_of_input_gradient(conv) + 1, &absolute(&wide, plain.clone()));
-            through_activation::<T>(*activation, sum, || Case { kernel: plain, ..wide }.whole(&Reference))
+        Kernel::Conv2dBackwardInput { conv, epilogue } => {
+            let sums = sums_alone(&wide, case.kernel.with_epilogue(epilogue.bias_alone()), *epilogue);
+            let bound = sum_of(terms_of_input_gradient(conv) + 1, &absolute(&sums, sums.kernel));
+            through_epilogue::<T>(*epilogue, bound, &sums, &wide)
         }
         // the division rounds once more
-        Kernel::AvgPool2d(pool) => sum_of(taps(pool) + 1, &absolute(&wide, case.kernel.clone())),
-        Kernel::AvgPool2dBackward(pool) => sum_of(taps(pool) + 1, &absolute(&wide, case.kernel.clone())),
+        Kernel::AvgPool2d(pool) => sum_of(taps(pool) + 1, &absolute(&wide, case.kernel)),
+        Kernel::AvgPool2dBackward(pool) => sum_of(taps(pool) + 1, &absolute(&wide, case.kernel)),
         Kernel::MaxPool2dBackward(pool) => {
             // which element is the maximum does not change with the sign of the gradient
             let mut sizes = wide.clone();
@@ -90,7 +70,7 @@ pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
         Kernel::ActivationBackward(activation) => activation_gradient::<T>(*activation, &wide),
         Kernel::ChannelAffine { activation: Some(activation) } => {
             let plain = Kernel::ChannelAffine { activation: None };
-            let sum = sum_of(1, &absolute(&wide, plain.clone()));
+            let sum = sum_of(1, &absolute(&wide, plain));
             through_activation::<T>(Some(*activation), sum, || {
                 Case { kernel: plain, ..wide }.whole(&Reference)
             })
@@ -104,10 +84,10 @@ pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
         }
         Kernel::PadBackward(padding) => {
             let shown: i64 = padding.map(|axis| axis.before() + axis.after() + 1).iter().product();
-            sum_of(usize::try_from(shown).expect("positive"), &absolute(&wide, case.kernel.clone()))
+            sum_of(usize::try_from(shown).expect("positive"), &absolute(&wide, case.kernel))
         }
         // the factor is rounded to the type, then the product
-        Kernel::Broadcast { .. } | Kernel::Dropout { .. } => sum_of(0, &absolute(&wide, case.kernel.clone())),
+        Kernel::Broadcast { .. } | Kernel::Dropout { .. } => sum_of(0, &absolute(&wide, case.kernel)),
         Kernel::DifferenceScaled { .. } => {
             map_tensor(&wide.whole(&Reference), |value| 3.0 * eps * value.abs())
         }
@@ -126,6 +106,44 @@ fn tiny<T: Element>() -> f64 {
         DType::F32 => 128.0 * f64::from(f32::MIN_POSITIVE),
         DType::F64 => 1024.0 * f64::MIN_POSITIVE,
     }
+}
+
+/// The sums of a convolution and their bias, without what follows.
+fn sums_alone(case: &Case<f64>, kernel: Kernel, epilogue: Epilogue) -> Case<f64> {
+    let params = case.params.len() - if epilogue.affine { 2 } else { 0 };
+    Case {
+        kernel,
+        params: case.params[..params].to_vec(),
+        inputs: vec![case.inputs[0].clone()],
+        output: case.output,
+    }
+}
+
+/// The bound after an epilogue: three roundings at most of values as large as those that are multiplied and added.
+fn through_epilogue<T: Element>(
+    epilogue: Epilogue,
+    bound: Tensor<f64>,
+    sums: &Case<f64>,
+    whole: &Case<f64>,
+) -> Tensor<f64> {
+    if !epilogue.has_operands() {
+        return through_activation::<T>(epilogue.activation, bound, || sums.whole(&Reference));
+    }
+    let (eps, zero) = (T::EPSILON.to_f64(), constant(whole.output, 0.0));
+    let other = if epilogue.sum { &whole.inputs[1] } else { &zero };
+    let factors = |channel: usize| match whole.params.len() {
+        len if epilogue.affine => [len - 2, len - 1].map(|place| whole.params[place][channel].abs()),
+        _ => [1.0, 0.0],
+    };
+    let mut channels = channels_of(whole.output);
+    let bound = zip3(&bound, &sums.whole(&Reference), other, |bound, value, other| {
+        let [scale, shift] = factors(channels.next().expect("one for each element"));
+        scale * bound + 3.0 * eps * (scale * value.abs() + shift + other.abs())
+    });
+    through_activation::<T>(epilogue.activation, bound, || {
+        let kernel = whole.kernel.with_epilogue(epilogue.with_activation(None));
+        Case { kernel, ..whole.clone() }.whole(&Reference)
+    })
 }
 
 /// The bound after a function: its Lipschitz constant times the bound before, and its own error.

@@ -2,7 +2,7 @@
 
 use tiled::geometry::{AxisMap, Window};
 use tiled::graph::Activation;
-use tiled::kernel::{Conv, Kernel, Partial, Reduction};
+use tiled::kernel::{Conv, Epilogue, Kernel, Partial, Reduction};
 use tiled::tensor::{collected, zeros};
 
 use super::tiles::{Operand, Tiled, edge};
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn tiled_conv2d_forward(
         }
         let read: Vec<&Memory> = [&input, &weight].into_iter().chain(&bias).collect();
         output.require_apart(&read)?;
-        let kernel = Kernel::Conv2d { conv: geometry, bias: bias.is_some(), activation };
+        let kernel = Kernel::conv2d(geometry, Epilogue::of_bias(bias.is_some()).with_activation(activation));
         handle::exclusive(engine, "engine", |engine| {
             with_element!(output.dtype, T => {
                 // SAFETY: the tensors describe memory of the caller, which `output` shares with no other
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn tiled_conv2d_backward_input(
         };
         let geometry = conv.geometry(grad_input.shape, weight.shape, Some(grad_output.shape))?;
         grad_input.require_apart(&[&grad_output, &weight])?;
-        let kernel = Kernel::Conv2dBackwardInput { conv: geometry, bias: false, activation: None };
+        let kernel = Kernel::Conv2dBackwardInput { conv: geometry, epilogue: Epilogue::NONE };
         handle::exclusive(engine, "engine", |engine| {
             with_element!(grad_input.dtype, T => {
                 // SAFETY: the tensors describe memory of the caller, which `grad_input` shares with no other
@@ -277,8 +277,8 @@ pub unsafe extern "C" fn tiled_conv2d_backward_weight(
                 }
                 let backend = T::backend(engine);
                 let weight = Reduction::ConvWeight(geometry);
-                let partial_bytes = backend.partial_len(&weight).saturating_mul(size_of::<T>());
                 let mut sums = backend.partial(&weight, input.shape[0], geometry.out_channels)?;
+                let partial_bytes = sums.size_bytes();
                 let mut result = zeros::<T>(geometry.weight_len())?;
                 let mut bias_sums = grad_bias
                     .map(|_| backend.partial(&Reduction::ChannelSum, input.shape[0], geometry.out_channels))

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
 use tiled::exec::{ExecError, Executor};
-use tiled::graph::{Mode, Plan, PlanOptions, StepDetail, Tiling};
+use tiled::graph::{Mode, Objective, Plan, PlanOptions, StepDetail, Tiling};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
@@ -100,6 +100,26 @@ pub(crate) struct PlanArgs {
     pub(crate) json: bool,
 }
 
+/// Which gradients are computed, and which layers train.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct WantedArgs {
+    /// The inputs, parameters and layers whose gradients are wanted alone, as in `fc,layer4*,conv1.weight`; all others are frozen, and
+    /// what only they need is not computed.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) only: Option<Vec<String>>,
+    /// Layers that evaluate where others train: batch norms use their running statistics and leave them as they are, dropouts drop
+    /// nothing.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) eval: Vec<String>,
+}
+
+impl WantedArgs {
+    /// The objective with these wishes.
+    pub(crate) fn of(&self, objective: Objective) -> Objective {
+        Objective { wanted: self.only.clone(), evaluated: self.eval.clone(), ..objective }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct PlanCommandArgs {
     /// A built-in network or a JSON file.
@@ -142,6 +162,8 @@ pub(crate) struct PlanCommandArgs {
     /// Draws tiles, halos and windows.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) wanted: WantedArgs,
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
 }
@@ -197,6 +219,8 @@ pub(crate) struct GradArgs {
     #[arg(long, value_name = "GW")]
     pub(crate) grad_weights: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) wanted: WantedArgs,
+    #[command(flatten)]
     pub(crate) plan: PlanArgs,
 }
 
@@ -244,6 +268,8 @@ pub(crate) struct TrainArgs {
     /// Where a drawing of the losses goes: .svg.
     #[arg(long, value_name = "FILE")]
     pub(crate) loss_curve: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) wanted: WantedArgs,
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
 }

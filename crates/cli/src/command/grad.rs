@@ -35,23 +35,20 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let shapes = job.outputs();
     let numbers = args.network.numbers.into();
     let grad_outputs = open_gradients::<T>(&args.grad_output, &shapes, numbers, &mut job.files)?;
-    let input_shapes: Vec<[usize; 4]> = job.inputs.iter().map(Source::shape).collect();
-    let sinks = if args.grad_input.is_empty() {
-        Vec::new()
-    } else {
-        create_sinks::<T>("grad-input", &args.grad_input, &input_shapes)?
-    };
-    let objective = Objective {
+    let objective = args.wanted.of(Objective {
         mode: args.plan.mode(Mode::Train),
-        grad_inputs: !sinks.is_empty(),
+        grad_inputs: !args.grad_input.is_empty(),
         grad_params: args.grad_weights.is_some(),
         ..Objective::gradients()
-    };
+    });
+    let wanted = objective.input_grads(&job.graph)?.into_iter().map(|place| job.inputs[place].shape());
+    let wanted: Vec<[usize; 4]> = wanted.collect();
+    let sinks = create_sinks::<T>("grad-input", &args.grad_input, &wanted)?;
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
     let plan =
         job.plan(&objective, &args.plan.options(job.input_bytes() + given + sink_bytes(&sinks)), session)?;
     let specs = params(&job.graph);
-    let trained = specs.iter().filter(|spec| spec.kind.is_trained());
+    let trained = objective.param_grads(&job.graph)?.into_iter().map(|place| &specs[place]);
     let bytes = weights_bytes(trained.map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
     let place = args.grad_weights.as_ref().map(|path| Reservation::new(path, bytes)).transpose()?;
     let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
@@ -73,12 +70,12 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
         let mut object = figures.json();
         object.insert("inputs".into(), job.files.json());
         object.insert("pictures".into(), changed_json(&args.grad_input, &sinks));
-        object.insert("grad_inputs".into(), json!(if sinks.is_empty() { &[] } else { &input_shapes[..] }));
+        object.insert("grad_inputs".into(), json!(wanted));
         return print_json(object);
     }
     job.files.lines().iter().try_for_each(|line| print(line))?;
     print(&figures.text())?;
-    for (path, shape) in args.grad_input.iter().zip(&input_shapes) {
+    for (path, shape) in args.grad_input.iter().zip(&wanted) {
         print(&wrote(path, shape))?;
     }
     changed(&args.grad_input, &sinks).iter().try_for_each(|line| print(line))?;

@@ -84,17 +84,6 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
     let shapes = infer_nchw(&graph, &given)?;
     let outputs: Vec<[usize; 4]> = graph.outputs().iter().map(|value| shapes.shape(*value)).collect();
     let target = args.target.as_ref().map(|target| target_shape(&mut files, args, target)).transpose()?;
-    let mut resident = files.resident_bytes();
-    if !args.output.is_empty() {
-        check_count("output", outputs.len(), args.output.len())?;
-        for (path, shape) in args.output.iter().zip(&outputs) {
-            resident += sink_resident_bytes(path, *shape)?;
-        }
-    }
-    if args.train {
-        resident +=
-            optimizer_bytes::<T>(args, &graph)? + kept_bytes::<T>(args.save.as_deref(), &params(&graph));
-    }
     let loss = match args.loss {
         PlanLossArg::None => Loss::GradOutput,
         PlanLossArg::Sum => Loss::Sum,
@@ -105,10 +94,21 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
     };
     let objective = if args.train {
         let mode = args.plan.mode(Mode::Train);
-        Objective { mode, grad_inputs: args.grad_input, ..Objective::training(loss) }
+        args.wanted.of(Objective { mode, grad_inputs: args.grad_input, ..Objective::training(loss) })
     } else {
         Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() }
     };
+    let mut resident = files.resident_bytes();
+    if !args.output.is_empty() {
+        check_count("output", outputs.len(), args.output.len())?;
+        for (path, shape) in args.output.iter().zip(&outputs) {
+            resident += sink_resident_bytes(path, *shape)?;
+        }
+    }
+    if args.train {
+        resident += optimizer_bytes::<T>(args, &graph, &objective)?
+            + kept_bytes::<T>(args.save.as_deref(), &params(&graph));
+    }
     let backend = CpuBackend::new()?;
     let backend: &dyn Backend<T> = &backend;
     let planner = Planner::new(&graph, &shapes, &objective, backend);
@@ -170,9 +170,13 @@ fn picture_note(what: &str, kind: &str, shape: [usize; 4]) -> Option<String> {
 }
 
 /// What the optimiser keeps between steps.
-fn optimizer_bytes<T: Element>(args: &PlanCommandArgs, graph: &Graph) -> Result<u64, CliError> {
-    let trained: usize =
-        params(graph).iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
+fn optimizer_bytes<T: Element>(
+    args: &PlanCommandArgs,
+    graph: &Graph,
+    objective: &Objective,
+) -> Result<u64, CliError> {
+    let specs = params(graph);
+    let trained = objective.param_grads(graph)?.into_iter().map(|place| specs[place].elements()).sum();
     Ok(match args.optimizer {
         OptimizerArg::Sgd => {
             let options = SgdOptions { momentum: args.momentum, ..SgdOptions::default() };

@@ -60,8 +60,9 @@ fn train<T: Element, O: Optimizer<T>>(
     };
     let mode = args.plan.mode(Mode::Train);
     let objective = Objective { mode, ignore_index: args.ignore_index, ..Objective::training(loss) };
+    let objective = args.wanted.of(objective);
     let specs = params(&job.graph);
-    let trained = specs.iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
+    let trained = objective.param_grads(&job.graph)?.into_iter().map(|place| specs[place].elements()).sum();
     let saved_bytes =
         weights_bytes(specs.iter().map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
     let kept_bytes = kept_bytes::<T>(args.save.as_deref(), &specs);

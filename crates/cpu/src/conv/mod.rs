@@ -20,7 +20,7 @@ mod weight;
 mod winograd;
 
 use tiled_geometry::Region;
-use tiled_kernel::{Activation, Conv, Kernel};
+use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel};
 use tiled_tensor::{Element, PartMut, View};
 
 use crate::{Isa, vector};
@@ -34,79 +34,77 @@ pub(crate) fn block<T: Element>(isa: Isa, channels: usize) -> usize {
 /// The elements that a thread needs while it carries out a kernel.
 pub(crate) fn scratch_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
     match kernel {
-        Kernel::Conv2dWinograd { conv, .. } => winograd::scratch_len::<T>(isa, conv),
-        Kernel::ConvThen { conv, .. } => scratch_len::<T>(isa, conv),
+        Kernel::Conv2d { conv, algorithm: Algorithm::Winograd, .. } => winograd::scratch_len::<T>(isa, conv),
         _ => 0,
     }
 }
 
-/// Whether what follows the convolution can be applied in registers: where vectors are whole blocks of the output.
-pub(crate) fn fuses<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
-    let Kernel::ConvThen { conv, activation, .. } = kernel else { return false };
-    let is_whole = |channels: usize| block::<T>(isa, channels) > 1;
-    let fits = match &**conv {
-        Kernel::Conv2d { conv, activation: None, .. } => {
-            let problem = Problem::of_kernel::<T>(isa, &kernel_of(conv));
-            problem.path == Path::Dense && conv.groups == 1 && is_whole(conv.out_channels)
+/// Whether a kernel is carried out with its epilogue. What has operands of its own is applied in registers: where vectors are
+/// whole blocks of the output.
+pub(crate) fn supports<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
+    let (conv, algorithm, epilogue) = match kernel {
+        Kernel::Conv2d { conv, algorithm, epilogue } => (conv, *algorithm, epilogue),
+        Kernel::Conv2dBackwardInput { epilogue, .. } => return !epilogue.has_operands(),
+        _ => panic!("invariant: {} is not a convolution", kernel.name()),
+    };
+    if algorithm == Algorithm::Winograd && !conv.suits_winograd() {
+        return false;
+    }
+    if !epilogue.has_operands() {
+        return true;
+    }
+    let in_blocks = match algorithm {
+        Algorithm::Direct => {
+            let problem = Problem::of_kernel::<T>(isa, kernel);
+            problem.path == Path::Dense && conv.groups == 1 && block::<T>(isa, conv.out_channels) > 1
         }
-        Kernel::Conv2dWinograd { activation: None, .. } => true,
-        _ => false,
+        Algorithm::Winograd => true,
     };
     // portable code rounds a multiply-add twice, the affine kernel once
-    fits && isa != Isa::Portable && matches!(activation, None | Some(Activation::Relu))
+    in_blocks && isa != Isa::Portable && matches!(epilogue.activation, None | Some(Activation::Relu))
 }
 
-fn kernel_of(conv: &Conv) -> Kernel {
-    Kernel::Conv2d { conv: *conv, bias: false, activation: None }
-}
-
-/// The scales and shifts of [`Kernel::ConvThen`], each padded to whole vectors; they are packed last.
-fn affine_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
+/// The geometry and what follows the sums.
+fn parts(kernel: &Kernel) -> (&Conv, &Epilogue) {
     match kernel {
-        Kernel::ConvThen { conv, affine: true, .. } => {
-            2 * geometry(conv).out_channels.next_multiple_of(vector::lanes::<T>(isa))
+        Kernel::Conv2d { conv, epilogue, .. } | Kernel::Conv2dBackwardInput { conv, epilogue } => {
+            (conv, epilogue)
         }
-        _ => 0,
-    }
-}
-
-fn geometry(kernel: &Kernel) -> &Conv {
-    match kernel {
-        Kernel::Conv2d { conv, .. }
-        | Kernel::Conv2dWinograd { conv, .. }
-        | Kernel::Conv2dBackwardInput { conv, .. } => conv,
-        Kernel::ConvThen { conv, .. } => geometry(conv),
         _ => panic!("invariant: {} is not a convolution", kernel.name()),
     }
 }
 
+/// The factors of the epilogue and what is added to their products, each padded to whole vectors; they are packed last.
+fn affine_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
+    let (conv, epilogue) = parts(kernel);
+    if epilogue.affine { 2 * conv.out_channels.next_multiple_of(vector::lanes::<T>(isa)) } else { 0 }
+}
+
 pub(crate) fn packed_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
-    match kernel {
-        Kernel::Conv2dWinograd { conv, .. } => winograd::packed_len::<T>(isa, conv),
-        Kernel::ConvThen { conv, .. } => packed_len::<T>(isa, conv) + affine_len::<T>(isa, kernel),
+    let sums = match kernel {
+        Kernel::Conv2d { conv, algorithm: Algorithm::Winograd, .. } => winograd::packed_len::<T>(isa, conv),
         _ => {
             let problem = Problem::of_kernel::<T>(isa, kernel);
             problem.bias_len() + problem.classes().map(|classes| problem.class_len(&classes)).sum::<usize>()
         }
-    }
+    };
+    sums + affine_len::<T>(isa, kernel)
 }
 
 pub(crate) fn pack<T: Element>(isa: Isa, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
     assert_eq!(packed.len(), packed_len::<T>(isa, kernel), "{}: length of the packed weight", kernel.name());
+    let (conv, epilogue) = parts(kernel);
+    let (params, affine) = params.split_at(params.len() - if epilogue.affine { 2 } else { 0 });
+    let (packed, tail) = packed.split_at_mut(packed.len() - affine_len::<T>(isa, kernel));
     match kernel {
-        Kernel::Conv2dWinograd { conv, .. } => winograd::pack(isa, conv, params, packed),
-        Kernel::ConvThen { conv, affine, .. } => {
-            let own = params.len() - if *affine { 2 } else { 0 };
-            let (packed, tail) = packed.split_at_mut(packed.len() - affine_len::<T>(isa, kernel));
-            pack(isa, conv, &params[..own], packed);
-            tail.fill(T::ZERO);
-            let len = tail.len() / 2;
-            for (values, packed) in params[own..].iter().zip(tail.chunks_exact_mut(len.max(1))) {
-                assert_eq!(values.len(), geometry(conv).out_channels, "{}: scales and shifts", kernel.name());
-                packed[..values.len()].copy_from_slice(values);
-            }
-        }
+        Kernel::Conv2d { algorithm: Algorithm::Winograd, .. } => winograd::pack(isa, conv, params, packed),
         _ => pack_sums(isa, kernel, params, packed),
+    }
+    tail.fill(T::ZERO);
+    let len = tail.len() / 2;
+    for (values, packed) in affine.iter().zip(tail.chunks_exact_mut(len.max(1))) {
+        assert_eq!(values.len(), conv.out_channels, "{}: factors of the channels", kernel.name());
+        packed[..values.len()].copy_from_slice(values);
     }
 }
 
@@ -138,25 +136,16 @@ pub(crate) fn compute<T: Element>(
     region: Region<2>,
 ) {
     assert_eq!(packed.len(), packed_len::<T>(isa, kernel), "{}: length of the packed weight", kernel.name());
-    let (conv, packed, tail) = match kernel {
-        Kernel::ConvThen { conv, sum, activation, .. } => {
-            assert!(fuses::<T>(isa, kernel), "{kernel:?}");
-            let (packed, affine) = packed.split_at(packed.len() - affine_len::<T>(isa, kernel));
-            (&**conv, packed, Tail { affine, sum: sum.then(|| inputs[1]), activation: *activation })
-        }
-        Kernel::Conv2d { activation, .. }
-        | Kernel::Conv2dWinograd { activation, .. }
-        | Kernel::Conv2dBackwardInput { activation, .. } => {
-            (kernel, packed, Tail::of_activation(*activation))
-        }
-        _ => panic!("invariant: {} is not a convolution", kernel.name()),
-    };
-    match conv {
-        Kernel::Conv2dWinograd { conv, .. } => {
+    let (conv, epilogue) = parts(kernel);
+    assert!(supports::<T>(isa, kernel), "{kernel:?}");
+    let (packed, affine) = packed.split_at(packed.len() - affine_len::<T>(isa, kernel));
+    let tail = Tail { affine, sum: epilogue.sum.then(|| inputs[1]), activation: epilogue.activation };
+    match kernel {
+        Kernel::Conv2d { algorithm: Algorithm::Winograd, .. } => {
             winograd::compute(isa, conv, tail, packed, inputs[0], output, region);
         }
         _ => {
-            let problem = Problem::of_kernel::<T>(isa, conv);
+            let problem = Problem::of_kernel::<T>(isa, kernel);
             engine::compute(isa, &problem, tail, packed, inputs[0], output, region);
         }
     }
@@ -188,24 +177,30 @@ pub(crate) fn unpack_weight<T: Element>(isa: Isa, conv: &Conv, values: &[T], res
 }
 
 /// Whether a convolution reads planes in place as fast as channel blocks: where no tile reads outside the image,
-/// since its columns are then copied, for planes channel by channel.
+/// since its columns are then copied, for planes channel by channel. What is added to it comes in blocks.
 pub(crate) fn reads_planes<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
-    let Kernel::Conv2d { conv, .. } = kernel else { return false };
+    let Kernel::Conv2d { conv, algorithm: Algorithm::Direct, epilogue } = kernel else { return false };
     let problem = Problem::of_kernel::<T>(isa, kernel);
-    problem.path == Path::Dense && conv.windows[1].padding() == 0 && conv.windows[1].stride() <= 2
+    let [_, cols] = conv.windows;
+    let is_fast = problem.path == Path::Dense && cols.padding() == 0 && cols.stride() <= 2;
+    is_fast && !epilogue.has_operands()
 }
 
 /// The same for the gradient for the weights: the inputs, but not the gradients, which are read as vectors.
-pub(crate) fn reduces_planes<T: Element>(isa: Isa, conv: &Conv, input: usize) -> bool {
+pub(crate) fn reduces_planes<T: Element>(isa: Isa, conv: &Conv) -> bool {
     let is_dense = Problem::for_weights::<T>(isa, conv).path == Path::Dense;
-    input == 0 && is_dense && conv.windows[1].padding() == 0
+    is_dense && conv.windows[1].padding() == 0
 }
 
 /// Whether a convolution writes planes from registers: vectors of channels whose pixels lie side by side.
 pub(crate) fn writes_planes<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
-    let (Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. }) = kernel else {
-        return false;
+    let (conv, epilogue) = match kernel {
+        Kernel::Conv2d { algorithm: Algorithm::Winograd, .. } => return false,
+        _ => parts(kernel),
     };
+    if epilogue.has_operands() {
+        return false;
+    }
     let problem = Problem::of_kernel::<T>(isa, kernel);
     let apart = problem.transposed && conv.windows[1].stride() > 1;
     match problem.path {
@@ -217,20 +212,16 @@ pub(crate) fn writes_planes<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
 
 /// The share of the peak that a kernel reaches; medians of the example `conv_speed`.
 pub(crate) fn share_of_peak<T: Element>(isa: Isa, kernel: &Kernel) -> f64 {
-    match kernel {
-        Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => {
-            let problem = Problem::of_kernel::<T>(isa, kernel);
-            match problem.path {
-                Path::Dense if problem.run < 8 => 0.75,
-                Path::Dense => 0.93,
-                Path::Dot => 0.42,
-                Path::Lanes => 0.30,
-                Path::Planar => 0.13,
-            }
-        }
-        Kernel::Conv2dWinograd { conv, .. } => winograd::share_of_peak(conv),
-        Kernel::ConvThen { conv, .. } => share_of_peak::<T>(isa, conv),
-        _ => 1.0,
+    if let Kernel::Conv2d { conv, algorithm: Algorithm::Winograd, .. } = kernel {
+        return winograd::share_of_peak(conv);
+    }
+    let problem = Problem::of_kernel::<T>(isa, kernel);
+    match problem.path {
+        Path::Dense if problem.run < 8 => 0.75,
+        Path::Dense => 0.93,
+        Path::Dot => 0.42,
+        Path::Lanes => 0.30,
+        Path::Planar => 0.13,
     }
 }
 

@@ -17,10 +17,6 @@ pub(super) struct Tail<'a, T> {
 }
 
 impl<T: Element> Tail<'_, T> {
-    pub(super) fn of_activation(activation: Option<Activation>) -> Self {
-        Self { affine: &[], sum: None, activation }
-    }
-
     /// Whether there is more than an activation.
     fn is_long(&self) -> bool {
         !self.affine.is_empty() || self.sum.is_some()

@@ -26,17 +26,6 @@ use tiled_tensor::{Element, PartMut, View};
 
 use crate::Isa;
 
-/// Lays the parameters one after another.
-pub(crate) fn pack<T: Element>(params: &[&[T]], packed: &mut [T]) {
-    let mut rest = packed;
-    for param in params {
-        let (head, tail) = rest.split_at_mut(param.len());
-        head.copy_from_slice(param);
-        rest = tail;
-    }
-    assert!(rest.is_empty(), "{} packed elements left over", rest.len());
-}
-
 /// Computes `region` of the output of any kernel but convolution.
 pub(crate) fn compute<T: Element>(
     isa: Isa,

@@ -8,7 +8,7 @@ mod weights;
 use rayon::ThreadPoolBuilder;
 use tiled_cpu::CpuBackend;
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Activation, Backend, Kernel, Partial, Reduction, Reference};
+use tiled_kernel::{Activation, Backend, Epilogue, Kernel, Partial, Reduction, Reference};
 use tiled_tensor::{AlignedBuffer, Element, Layout, Tensor, View, ViewMut};
 
 use cases::{Case, Whole, case, cases, extents, for_each_product, isas, random, same};
@@ -68,15 +68,15 @@ fn parts(extent: i64) -> Vec<Interval> {
 fn kernel_of(case: &Case, transposed: bool) -> Kernel {
     let (conv, bias, activation) = (case.conv, case.bias, case.activation);
     if transposed {
-        Kernel::Conv2dBackwardInput { conv, bias, activation }
+        Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::of_bias(bias).with_activation(activation) }
     } else {
-        Kernel::Conv2d { conv, bias, activation }
+        Kernel::conv2d(conv, Epilogue::of_bias(bias).with_activation(activation))
     }
 }
 
 fn pack<T: Element>(backend: &CpuBackend, kernel: &Kernel, params: &[Vec<T>]) -> AlignedBuffer<T> {
     let lens: Vec<usize> = params.iter().map(Vec::len).collect();
-    let mut packed = AlignedBuffer::new(Backend::<T>::packed_len(backend, kernel, &lens));
+    let mut packed = AlignedBuffer::new((backend as &dyn Backend<T>).packed_len(kernel, &lens));
     packed.fill(T::from_f64(f64::NAN));
     let slices: Vec<&[T]> = params.iter().map(Vec::as_slice).collect();
     backend.pack(kernel, &slices, &mut packed);
@@ -250,8 +250,9 @@ fn bits_do_not_depend_on_the_number_of_threads() {
             }
             let reduction = Reduction::ConvWeight(*conv);
             let run = || {
-                let mut partial =
-                    Backend::<f32>::partial(&backend, &reduction, case.batch, conv.in_channels).unwrap();
+                let mut partial = (&backend as &dyn Backend<f32>)
+                    .partial(&reduction, case.batch, conv.in_channels)
+                    .unwrap();
                 backend.reduce(&reduction, &[], &[x, gy], Region::whole(conv.output), &mut partial);
                 let Partial::Values(values) = partial else { panic!("sums expected") };
                 values

@@ -18,7 +18,7 @@ fn gradient<T: Element>(
     let conv = &case.conv;
     let reduction = Reduction::ConvWeight(*conv);
     let block = |channels, blocked| if blocked { Backend::<T>::block(backend, channels) } else { 1 };
-    let mut partial = Backend::<T>::partial(backend, &reduction, case.batch, conv.in_channels).unwrap();
+    let mut partial = (backend as &dyn Backend<T>).partial(&reduction, case.batch, conv.in_channels).unwrap();
     for share in shares.iter().copied() {
         let need = Region::new(
             [0, 1]

@@ -42,9 +42,9 @@ pub enum ExecError {
         /// Its block for them.
         got: usize,
     },
-    /// The plan was made for a backend that carries out more with a convolution.
-    #[error("plan carries out `{name}` with the convolution before it, which backend `{backend}` does not")]
-    Fusion {
+    /// The plan was made for a backend that carries out a node otherwise.
+    #[error("plan has another way to carry out `{name}` than backend `{backend}`")]
+    Unsupported {
         /// The name of the node.
         name: String,
         /// The name of the executor's backend.

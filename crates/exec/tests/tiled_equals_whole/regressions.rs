@@ -6,7 +6,7 @@ use tiled_graph::{
     initialise, lower, params,
 };
 use tiled_graph::{infer, program::NodeKind};
-use tiled_kernel::{Kernel, Reference};
+use tiled_kernel::{Epilogue, Kernel, Reference};
 
 use crate::run::{Case, assert_same, source};
 
@@ -75,7 +75,10 @@ fn only_an_exact_activation_is_fused() {
         let is_fused = |checkpoints: &[ValueId]| {
             let program = lower(&graph, &shapes, &Objective::inference(), checkpoints).expect("lowers");
             program.nodes.iter().any(|node| {
-                matches!(node.kind, NodeKind::Compute(Kernel::Conv2d { activation: Some(_), .. }))
+                matches!(
+                    node.kind,
+                    NodeKind::Compute(Kernel::Conv2d { epilogue: Epilogue { activation: Some(_), .. }, .. })
+                )
             })
         };
         assert_eq!(is_fused(&[]), activation == Activation::Relu, "{activation:?}");

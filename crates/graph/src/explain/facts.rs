@@ -60,7 +60,9 @@ pub(super) struct Facts {
 impl Facts {
     /// Those of all nodes of a sweep.
     pub(super) fn all(plan: &Plan, sweep: &SweepPlan) -> Vec<Self> {
-        let ((rows, _), (cols, widest)) = (sweep.rows.extents(), sweep.cols.extents());
+        let [(rows, _), (cols, widest)] = [&sweep.rows, &sweep.cols].map(|parts| {
+            parts.extents().unwrap_or_else(|error| panic!("an explanation: {error}")) // as its texts do
+        });
         (0..sweep.sweep.nodes.len())
             .map(|place| Self::of(plan, sweep, place, [rows[place], cols[place]], widest[place]))
             .collect()
@@ -143,20 +145,17 @@ fn computed(kernel: &Kernel) -> String {
     match kernel {
         Kernel::Activation(activation) => activation_name(*activation).to_owned(),
         Kernel::ActivationBackward(activation) => format!("{}_backward", activation_name(*activation)),
-        Kernel::Conv2d { activation: Some(activation), .. }
-        | Kernel::Conv2dWinograd { activation: Some(activation), .. }
-        | Kernel::Conv2dBackwardInput { activation: Some(activation), .. }
-        | Kernel::ChannelAffine { activation: Some(activation) } => {
+        Kernel::ChannelAffine { activation: Some(activation) } => {
             format!("{}+{}", kernel.name(), activation_name(*activation))
         }
-        Kernel::ConvThen { conv, affine, sum, activation } => {
-            let mut text = conv.name().to_owned();
-            for (follows, what) in [(*affine, "+affine"), (*sum, "+add")] {
+        Kernel::Conv2d { epilogue, .. } | Kernel::Conv2dBackwardInput { epilogue, .. } => {
+            let mut text = kernel.name().to_owned();
+            for (follows, what) in [(epilogue.affine, "+affine"), (epilogue.sum, "+add")] {
                 text.push_str(if follows { what } else { "" });
             }
-            if let Some(activation) = activation {
+            if let Some(activation) = epilogue.activation {
                 text.push('+');
-                text.push_str(activation_name(*activation));
+                text.push_str(activation_name(activation));
             }
             text
         }

@@ -1,5 +1,7 @@
 //! The keys of an object, each read with the type that it must have.
 
+use tiled_tensor::with_room;
+
 use super::json::Json;
 use super::names::nearest;
 use crate::{GraphError, Place};
@@ -83,11 +85,15 @@ impl<'a> Fields<'a> {
 
     /// A list of strings that must be there.
     pub(super) fn texts(&self, key: &'static str) -> Result<Vec<&'a str>, GraphError> {
-        let item = |item: &'a Json| match item {
-            Json::Text(text) => Ok(text.as_str()),
-            other => Err(self.wrong(key, "a list of strings", other)),
-        };
-        self.list(key)?.iter().map(item).collect()
+        let items = self.list(key)?;
+        let mut texts = with_room(items.len())?;
+        for item in items {
+            match item {
+                Json::Text(text) => texts.push(text.as_str()),
+                other => return Err(self.wrong(key, "a list of strings", other)),
+            }
+        }
+        Ok(texts)
     }
 
     /// One of a few strings, or the default.

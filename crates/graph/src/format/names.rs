@@ -40,14 +40,18 @@ const OFFERED: usize = 3;
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let wanted = plain(name);
     let reach = 2.max(wanted.chars().count() / 2);
-    let mut close: Vec<(usize, &str)> = known
-        .map(|candidate| (distance(&wanted, &plain(candidate)), candidate))
-        .filter(|(edits, _)| *edits <= reach)
-        .collect();
-    close.sort_by_key(|(edits, _)| *edits);
+    // the first ones of what is close: a network may have very many names
+    let mut close: Vec<(usize, &str)> = Vec::with_capacity(OFFERED + 1);
+    for candidate in known {
+        let edits = distance(&wanted, &plain(candidate));
+        if edits <= reach {
+            close.insert(close.partition_point(|(other, _)| *other <= edits), (edits, candidate));
+            close.truncate(OFFERED);
+        }
+    }
     let best = close.first().map_or(0, |(edits, _)| *edits);
     close.retain(|(edits, _)| *edits <= best + 1);
-    close.into_iter().take(OFFERED).map(|(_, candidate)| candidate.to_owned()).collect()
+    close.into_iter().map(|(_, candidate)| candidate.to_owned()).collect()
 }
 
 /// Lowercase without underscores, so that `ConvTranspose2d` is `conv_transpose2d`.

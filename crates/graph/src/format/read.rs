@@ -1,10 +1,12 @@
 //! From JSON to a network.
 
+use tiled_tensor::{collected, with_room};
+
 use super::fields::Fields;
-use super::json::Json;
+use super::json::{self, Json};
 use super::names::{cannot_tile, nearest};
-use super::operators::{OPERATORS, Operator};
-use crate::{Graph, GraphError, Place, ValueId};
+use super::operators::{Find, OPERATORS, Operator};
+use crate::{Graph, GraphError, Op, Place, ValueId};
 
 /// Keys of every node.
 const NODE_KEYS: [&str; 3] = ["name", "op", "inputs"];
@@ -22,22 +24,30 @@ pub(super) fn graph(json: &Json) -> Result<Graph, GraphError> {
         graph.add_input(fields.text("name")?, fields.required_count("channels")?)?;
     }
     let nodes = network.list("nodes")?;
-    let names: Vec<&str> = nodes.iter().filter_map(name_of).collect();
+    let names = collected(nodes.iter().filter_map(name_of))?;
     for (index, entry) in nodes.iter().enumerate() {
         node(&mut graph, Fields::new(Place::Entry { list: "nodes", index }, entry)?, &names)?;
     }
-    let outputs: Vec<ValueId> = network
-        .texts("outputs")?
-        .into_iter()
-        .map(|name| {
-            graph.value(name).ok_or_else(|| GraphError::UnknownOutput {
-                name: name.to_owned(),
-                nearest: nearest(name, values(&graph)),
-            })
+    let outputs = found(&network.texts("outputs")?, |name| {
+        graph.value(name).ok_or_else(|| GraphError::UnknownOutput {
+            name: name.to_owned(),
+            nearest: nearest(name, values(&graph)),
         })
-        .collect::<Result<_, _>>()?;
+    })?;
     graph.set_outputs(&outputs)?;
     Ok(graph)
+}
+
+/// The values of these names.
+fn found(
+    names: &[&str],
+    find: impl Fn(&str) -> Result<ValueId, GraphError>,
+) -> Result<Vec<ValueId>, GraphError> {
+    let mut values = with_room(names.len())?;
+    for name in names {
+        values.push(find(name)?);
+    }
+    Ok(values)
 }
 
 fn node(graph: &mut Graph, fields: Fields<'_>, names: &[&str]) -> Result<(), GraphError> {
@@ -49,8 +59,41 @@ fn node(graph: &mut Graph, fields: Fields<'_>, names: &[&str]) -> Result<(), Gra
     let fields = fields.at(place);
     fields.only(&[&NODE_KEYS[..], operator.keys].concat())?;
     let find = |input: &str| operand(graph, fields.place(), input, names);
-    let inputs: Vec<ValueId> = fields.texts("inputs")?.into_iter().map(find).collect::<Result<_, _>>()?;
-    let op = (operator.read)(&fields, &find)?;
+    let inputs = found(&fields.texts("inputs")?, find)?;
+    let op = read(graph, &fields, operator, &inputs, &find)?;
+    graph.add_node(name, op, &inputs).map(drop)
+}
+
+/// Adds the node of this name, operator and operands, whose attributes are a JSON object.
+pub(super) fn attributed(
+    graph: &mut Graph,
+    name: &str,
+    op: &str,
+    attributes: &str,
+    inputs: &[ValueId],
+) -> Result<ValueId, GraphError> {
+    let place = Place::Node { op: op.into(), name: name.into() };
+    let json = json::parse(attributes)?;
+    let operator = operator(&place, name, op)?;
+    let fields = Fields::new(place, &json)?;
+    fields.only(operator.keys)?;
+    for input in inputs {
+        graph.check_value(fields.place(), *input)?;
+    }
+    let find = |input: &str| operand(graph, fields.place(), input, &[name]);
+    let op = read(graph, &fields, operator, inputs, &find)?;
+    graph.add_node(name, op, inputs)
+}
+
+/// The operator with its attributes.
+fn read(
+    graph: &Graph,
+    fields: &Fields<'_>,
+    operator: &Operator,
+    inputs: &[ValueId],
+    find: Find<'_>,
+) -> Result<Op, GraphError> {
+    let op = (operator.read)(fields, find)?;
     // What PyTorch's modules say of their input is inferred here; where it stands it must be right.
     for key in ["in_channels", "num_features", "in_features"] {
         if let (Some(expected), Some(input)) = (fields.count(key)?, inputs.first())
@@ -60,7 +103,7 @@ fn node(graph: &mut Graph, fields: Fields<'_>, names: &[&str]) -> Result<(), Gra
             return Err(GraphError::Channels { place, what: key, expected, got });
         }
     }
-    graph.add_node(name, op, &inputs).map(drop)
+    Ok(op)
 }
 
 /// The operator of this name, or why there is none.

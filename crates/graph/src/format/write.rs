@@ -2,37 +2,75 @@
 
 use serde_json::{Map, Value, json};
 use tiled_kernel::Activation;
+use tiled_tensor::{OutOfMemory, refusable};
 
-use crate::{Graph, Node, Op, Upsample, UpsampleMode, UpsampleTo};
+use super::json::quoted;
+use crate::{Graph, Op, Upsample, UpsampleMode, UpsampleTo, ValueId};
 
 /// The text of a network, one input or node a line.
-pub(super) fn graph(graph: &Graph) -> String {
-    let inputs = graph.inputs().iter().map(|input| json!({"name": input.name, "channels": input.channels}));
-    let nodes = graph.nodes().iter().map(|entry| node(graph, entry));
-    let outputs: Vec<&str> = graph.outputs().iter().map(|output| graph.name(*output)).collect();
-    format!(
-        "{{\n  \"inputs\": [{}],\n  \"nodes\": [{}],\n  \"outputs\": {}\n}}\n",
-        lines(inputs),
-        lines(nodes),
-        json!(outputs)
-    )
-}
-
-fn lines(entries: impl Iterator<Item = Value>) -> String {
-    let entries: Vec<String> = entries.map(|entry| format!("\n    {entry}")).collect();
-    if entries.is_empty() { String::new() } else { format!("{}\n  ", entries.join(",")) }
-}
-
-fn node(graph: &Graph, node: &Node) -> Value {
-    let inputs: Vec<&str> = node.inputs.iter().map(|input| graph.name(*input)).collect();
-    let mut object = Map::new();
-    object.insert("name".to_owned(), json!(node.name));
-    object.insert("op".to_owned(), json!(node.op.name()));
-    object.insert("inputs".to_owned(), json!(inputs));
-    if let Value::Object(attributes) = attributes(graph, &node.op) {
-        object.extend(attributes);
+pub(super) fn graph(graph: &Graph) -> Result<String, OutOfMemory> {
+    let mut text = Text(String::new());
+    text.add("{\n  \"inputs\": [")?;
+    for (place, input) in graph.inputs().iter().enumerate() {
+        text.line(place)?;
+        text.add(&json!({"name": input.name, "channels": input.channels}).to_string())?;
     }
-    Value::Object(object)
+    text.end(graph.inputs().len())?;
+    text.add("],\n  \"nodes\": [")?;
+    for (place, node) in graph.nodes().iter().enumerate() {
+        text.line(place)?;
+        text.add(&format!(
+            "{{\"name\":{},\"op\":{},\"inputs\":",
+            quoted(&node.name),
+            quoted(node.op.name())
+        ))?;
+        text.names(graph, &node.inputs)?;
+        if let Value::Object(attributes) = attributes(graph, &node.op) {
+            for (key, value) in attributes {
+                text.add(&format!(",{}:{value}", quoted(&key)))?;
+            }
+        }
+        text.add("}")?;
+    }
+    text.end(graph.nodes().len())?;
+    text.add("],\n  \"outputs\": ")?;
+    text.names(graph, graph.outputs())?;
+    text.add("\n}\n")?;
+    Ok(text.0)
+}
+
+/// A text that grows where memory is had.
+struct Text(String);
+
+impl Text {
+    fn add(&mut self, more: &str) -> Result<(), OutOfMemory> {
+        if self.0.capacity() - self.0.len() < more.len() {
+            let wanted = (self.0.len() + more.len()).max(2 * self.0.capacity());
+            refusable(|| self.0.try_reserve(more.len())).map_err(|_| OutOfMemory::of::<u8>(wanted))?;
+        }
+        self.0.push_str(more);
+        Ok(())
+    }
+
+    /// Begins the line of an entry of a list.
+    fn line(&mut self, place: usize) -> Result<(), OutOfMemory> {
+        self.add(if place == 0 { "\n    " } else { ",\n    " })
+    }
+
+    /// Ends the last line of a list of so many.
+    fn end(&mut self, count: usize) -> Result<(), OutOfMemory> {
+        self.add(if count == 0 { "" } else { "\n  " })
+    }
+
+    /// The names of values as a list.
+    fn names(&mut self, graph: &Graph, values: &[ValueId]) -> Result<(), OutOfMemory> {
+        self.add("[")?;
+        for (place, value) in values.iter().enumerate() {
+            self.add(if place == 0 { "" } else { "," })?;
+            self.add(&quoted(graph.name(*value)))?;
+        }
+        self.add("]")
+    }
 }
 
 fn attributes(graph: &Graph, op: &Op) -> Value {

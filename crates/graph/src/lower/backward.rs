@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use tiled_geometry::AxisMap;
-use tiled_kernel::{Conv, Kernel, Reduction};
+use tiled_kernel::{Conv, Epilogue, Kernel, Reduction};
+use tiled_tensor::{OutOfMemory, collected, push};
 
 use super::tape::{Rule, Saved, Tape};
 use super::{Lowering, edge, identity};
@@ -22,26 +23,24 @@ impl Lowering<'_> {
                 continue;
             }
             if let Some(contributions) = gradients.remove(&tape.output) {
-                let gradient = self.total(&tape.name, &contributions);
-                self.rule(tape, gradient, &mut gradients);
+                let gradient = self.total(&tape.name, &contributions)?;
+                self.rule(tape, gradient, &mut gradients)?;
             }
         }
-        if self.objective.grad_inputs {
-            self.grad_inputs(&mut gradients);
-        }
+        self.grad_inputs(&mut gradients)?;
         Ok(())
     }
 
     /// The gradient with respect to the outputs.
     fn loss(&mut self, loss: Loss, gradients: &mut Gradients) -> Result<(), PlanError> {
-        let outputs: Vec<NodeId> = self.graph.outputs().iter().map(|value| self.values[value.0]).collect();
+        let outputs = collected(self.graph.outputs().iter().map(|value| self.values[value.0]))?;
         match loss {
             Loss::GradOutput => {
                 for (place, output) in outputs.into_iter().enumerate() {
                     let (channels, extents, level) = self.described(output);
                     let name = format!("{}.grad", self.program.nodes[output].name);
-                    let node = self.source(name, SourceRole::GradOutput(place), channels, extents, level);
-                    gradients.entry(output).or_default().push(node);
+                    let node = self.source(name, SourceRole::GradOutput(place), channels, extents, level)?;
+                    push(gradients.entry(output).or_default(), node)?;
                 }
             }
             Loss::Sum => {
@@ -50,11 +49,11 @@ impl Lowering<'_> {
                     let name = self.program.nodes[output].name.clone();
                     let fill = NodeKind::Compute(Kernel::Fill { value: 1.0 });
                     let node =
-                        self.push(format!("{name}.grad"), fill, channels, extents, Vec::new(), Vec::new());
+                        self.push(format!("{name}.grad"), fill, channels, extents, Vec::new(), Vec::new())?;
                     self.program.nodes[node].level = level;
-                    gradients.entry(output).or_default().push(node);
+                    push(gradients.entry(output).or_default(), node)?;
                     let operands = vec![identity(output, extents)];
-                    self.loss_value(&name, Reduction::Sum, output, operands, 1.0);
+                    self.loss_value(&name, Reduction::Sum, output, operands, 1.0)?;
                 }
             }
             Loss::MeanSquaredError => {
@@ -62,7 +61,7 @@ impl Lowering<'_> {
                 let channels = self.program.nodes[output].channels;
                 let weight = 1.0 / (self.pixels(output) * lossless(channels));
                 let kernel = Kernel::DifferenceScaled { scale: 2.0 * weight };
-                self.against_target(output, channels, kernel, Reduction::SquaredError, weight, gradients);
+                self.against_target(output, channels, kernel, Reduction::SquaredError, weight, gradients)?;
             }
             Loss::CrossEntropy { target_channels } => {
                 let output = outputs[0];
@@ -79,7 +78,7 @@ impl Lowering<'_> {
                     Reduction::CrossEntropy,
                     weight,
                     gradients,
-                );
+                )?;
             }
         }
         Ok(())
@@ -104,15 +103,16 @@ impl Lowering<'_> {
         reduction: Reduction,
         scale: f64,
         gradients: &mut Gradients,
-    ) {
+    ) -> Result<(), OutOfMemory> {
         let (channels, extents, _) = self.described(output);
         let name = self.program.nodes[output].name.clone();
-        let target = self.source("target".to_owned(), SourceRole::Target, target_channels, extents, 0);
+        let target = self.source("target".to_owned(), SourceRole::Target, target_channels, extents, 0)?;
         let operands = vec![identity(output, extents), identity(target, extents)];
         let kind = NodeKind::Compute(kernel);
-        let node = self.push(format!("{name}.grad"), kind, channels, extents, operands.clone(), Vec::new());
-        gradients.entry(output).or_default().push(node);
-        self.loss_value(&name, reduction, output, operands, scale);
+        let node =
+            self.push(format!("{name}.grad"), kind, channels, extents, operands.clone(), Vec::new())?;
+        push(gradients.entry(output).or_default(), node)?;
+        self.loss_value(&name, reduction, output, operands, scale)
     }
 
     fn loss_value(
@@ -122,22 +122,23 @@ impl Lowering<'_> {
         output: NodeId,
         operands: Vec<Edge>,
         scale: f64,
-    ) {
+    ) -> Result<(), OutOfMemory> {
         let (channels, extents, _) = self.described(output);
-        let place = self.reduce(format!("{name}.loss"), reduction, channels, extents, operands, Vec::new());
-        self.finalise(place, Finaliser::Loss { reduction: place, scale });
+        let place =
+            self.reduce(format!("{name}.loss"), reduction, channels, extents, operands, Vec::new())?;
+        self.finalise(place, Finaliser::Loss { reduction: place, scale })
     }
 
     /// The sum of what flows into a node, from the left.
-    fn total(&mut self, name: &str, contributions: &[NodeId]) -> NodeId {
+    fn total(&mut self, name: &str, contributions: &[NodeId]) -> Result<NodeId, OutOfMemory> {
         let mut total = contributions[0];
         for (place, &next) in contributions.iter().enumerate().skip(1) {
-            total = self.binary(&format!("{name}.grad_sum{place}"), Kernel::Add, total, next);
+            total = self.binary(&format!("{name}.grad_sum{place}"), Kernel::Add, total, next)?;
         }
-        total
+        Ok(total)
     }
 
-    fn rule(&mut self, tape: Tape, gradient: NodeId, gradients: &mut Gradients) {
+    fn rule(&mut self, tape: Tape, gradient: NodeId, gradients: &mut Gradients) -> Result<(), OutOfMemory> {
         let Tape { name, output, activation, rule } = tape;
         let mut gradient = gradient;
         if let Some(activation) = activation {
@@ -145,20 +146,21 @@ impl Lowering<'_> {
             let operands = vec![identity(gradient, extents), identity(output, extents)];
             let kind = NodeKind::Compute(Kernel::ActivationBackward(activation));
             let channels = self.program.nodes[output].channels;
-            gradient = self.push(format!("{name}.grad_pre"), kind, channels, extents, operands, Vec::new());
+            gradient =
+                self.push(format!("{name}.grad_pre"), kind, channels, extents, operands, Vec::new())?;
         }
         let grad_input = format!("{name}.grad_input");
         match rule {
             Rule::Conv { conv, x, weight, bias, is_transposed } => {
                 self.flow(x, gradients, |this| {
                     this.conv_backward_input(grad_input, conv, gradient, weight, is_transposed)
-                });
+                })?;
                 // the transposed convolution reads its gradient where the convolution reads its input
                 let (wide, narrow) = if is_transposed { (gradient, x) } else { (x, gradient) };
                 let window = edge(wide, conv.windows.map(AxisMap::Window), conv.input);
                 let operands = vec![window, identity(narrow, conv.output)];
-                self.weight_grad(&name, conv, weight, operands);
-                self.bias_grad(&name, bias, gradient);
+                self.weight_grad(&name, conv, weight, operands)?;
+                self.bias_grad(&name, bias, gradient)
             }
             Rule::Unary { x, kernel, saved, maps } => self.flow(x, gradients, |this| {
                 this.unary_backward(grad_input, kernel, [x, output, gradient], saved, maps)
@@ -167,16 +169,15 @@ impl Lowering<'_> {
                 self.batch_norm_backward(&name, [x, gradient], norm, train, gradients)
             }
             Rule::Add { operands } => {
-                for operand in operands {
-                    self.flow(operand, gradients, |_| gradient);
-                }
+                operands.into_iter().try_for_each(|operand| self.flow(operand, gradients, |_| Ok(gradient)))
             }
             Rule::Mul { a, b } => {
                 for (place, operand, other) in [(0, a, b), (1, b, a)] {
                     self.flow(operand, gradients, |this| {
                         this.binary(&format!("{grad_input}{place}"), Kernel::Mul, gradient, other)
-                    });
+                    })?;
                 }
+                Ok(())
             }
             Rule::Concat { operands } => {
                 let mut begin = 0;
@@ -193,9 +194,10 @@ impl Lowering<'_> {
                             operands,
                             Vec::new(),
                         )
-                    });
+                    })?;
                     begin += channels;
                 }
+                Ok(())
             }
             Rule::GlobalMean { x } => {
                 let (channels, extents, _) = self.described(x);
@@ -204,7 +206,7 @@ impl Lowering<'_> {
                 let operand = edge(gradient, [AxisMap::Whole(1); 2], [1, 1]);
                 self.flow(x, gradients, |this| {
                     this.push(grad_input, kind, channels, extents, vec![operand], Vec::new())
-                });
+                })
             }
             Rule::GlobalMax { x, positions } => {
                 let (channels, extents, _) = self.described(x);
@@ -213,18 +215,24 @@ impl Lowering<'_> {
                 let kind = NodeKind::Compute(Kernel::Scatter);
                 self.flow(x, gradients, |this| {
                     this.push(grad_input, kind, channels, extents, vec![operand], params)
-                });
+                })
             }
             Rule::Store { x } => self.flow(x, gradients, |this| this.store(gradient)),
         }
     }
 
     /// Adds what `make` builds to the gradient of `x`, where one is wanted.
-    fn flow(&mut self, x: NodeId, gradients: &mut Gradients, make: impl FnOnce(&mut Self) -> NodeId) {
+    fn flow(
+        &mut self,
+        x: NodeId,
+        gradients: &mut Gradients,
+        make: impl FnOnce(&mut Self) -> Result<NodeId, OutOfMemory>,
+    ) -> Result<(), OutOfMemory> {
         if self.wants_grad[x] {
-            let node = make(self);
-            gradients.entry(x).or_default().push(node);
+            let node = make(self)?;
+            push(gradients.entry(x).or_default(), node)?;
         }
+        Ok(())
     }
 
     /// The gradient of an operator with one operand: it reads `gy` through the adjoint map, and what it saved
@@ -236,7 +244,7 @@ impl Lowering<'_> {
         [x, output, gradient]: [NodeId; 3],
         saved: Option<Saved>,
         maps: [AxisMap; 2],
-    ) -> NodeId {
+    ) -> Result<NodeId, OutOfMemory> {
         let (channels, extents, _) = self.described(x);
         let out_extents = self.program.nodes[output].extents;
         let adjoint =
@@ -263,14 +271,14 @@ impl Lowering<'_> {
         gradient: NodeId,
         weight: usize,
         is_transposed: bool,
-    ) -> NodeId {
+    ) -> Result<NodeId, OutOfMemory> {
         let (kernel, operand, channels, extents) = if is_transposed {
             let operand = edge(gradient, conv.windows.map(AxisMap::Window), conv.input);
-            (Kernel::Conv2d { conv, bias: false, activation: None }, operand, conv.out_channels, conv.output)
+            (Kernel::conv2d(conv, Epilogue::NONE), operand, conv.out_channels, conv.output)
         } else {
             let operand = edge(gradient, conv.windows.map(AxisMap::Touched), conv.output);
             (
-                Kernel::Conv2dBackwardInput { conv, bias: false, activation: None },
+                Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::NONE },
                 operand,
                 conv.in_channels,
                 conv.input,
@@ -286,25 +294,31 @@ impl Lowering<'_> {
         )
     }
 
-    fn weight_grad(&mut self, name: &str, conv: Conv, param: usize, operands: Vec<Edge>) {
-        if !self.objective.grad_params {
-            return;
+    fn weight_grad(
+        &mut self,
+        name: &str,
+        conv: Conv,
+        param: usize,
+        operands: Vec<Edge>,
+    ) -> Result<(), OutOfMemory> {
+        if !self.wanted.params[param] {
+            return Ok(());
         }
         let name = format!("{name}.grad_weight");
         let reduction = Reduction::ConvWeight(conv);
-        let place = self.reduce(name, reduction, conv.out_channels, conv.output, operands, Vec::new());
-        self.finalise(place, Finaliser::ParamGrad { reduction: place, param });
-        self.program.param_grads.push(param);
+        let place = self.reduce(name, reduction, conv.out_channels, conv.output, operands, Vec::new())?;
+        self.finalise(place, Finaliser::ParamGrad { reduction: place, param })?;
+        push(&mut self.program.param_grads, param)
     }
 
-    fn bias_grad(&mut self, name: &str, bias: Option<usize>, gradient: NodeId) {
-        let Some(param) = bias.filter(|_| self.objective.grad_params) else { return };
+    fn bias_grad(&mut self, name: &str, bias: Option<usize>, gradient: NodeId) -> Result<(), OutOfMemory> {
+        let Some(param) = bias.filter(|param| self.wanted.params[*param]) else { return Ok(()) };
         let (channels, extents, _) = self.described(gradient);
         let operands = vec![identity(gradient, extents)];
         let name = format!("{name}.grad_bias");
-        let place = self.reduce(name, Reduction::ChannelSum, channels, extents, operands, Vec::new());
-        self.finalise(place, Finaliser::ParamGrad { reduction: place, param });
-        self.program.param_grads.push(param);
+        let place = self.reduce(name, Reduction::ChannelSum, channels, extents, operands, Vec::new())?;
+        self.finalise(place, Finaliser::ParamGrad { reduction: place, param })?;
+        push(&mut self.program.param_grads, param)
     }
 
     fn batch_norm_backward(
@@ -314,53 +328,66 @@ impl Lowering<'_> {
         norm: Norm,
         train: bool,
         gradients: &mut Gradients,
-    ) {
+    ) -> Result<(), OutOfMemory> {
         let (channels, extents, _) = self.described(x);
         let operands = vec![identity(gradient, extents), identity(x, extents)];
-        let wants_params = self.objective.grad_params && norm.weight.is_some();
+        let wants_params = self.wants_any([norm.weight, norm.bias]);
         if wants_params || (train && self.wants_grad[x]) {
             let mean = vec![Param::Derived(norm.mean)];
             let what = format!("{name}.grad_moments");
             let reduction =
-                self.reduce(what, Reduction::CentredDot, channels, extents, operands.clone(), mean);
+                self.reduce(what, Reduction::CentredDot, channels, extents, operands.clone(), mean)?;
             let count = self.shapes.batch() as u64
                 * extents.iter().map(|extent| extent.unsigned_abs()).product::<u64>();
-            let coefficients =
-                train.then(|| [self.derive(channels), self.derive(channels), self.derive(channels)]);
-            self.finalise(reduction, Finaliser::BatchNormBackward { norm, reduction, count, coefficients });
+            let coefficients = if train {
+                Some([self.derive(channels)?, self.derive(channels)?, self.derive(channels)?])
+            } else {
+                None
+            };
+            self.finalise(reduction, Finaliser::BatchNormBackward { norm, reduction, count, coefficients })?;
             if wants_params {
-                self.program.param_grads.extend(norm.weight.into_iter().chain(norm.bias));
+                for param in norm.weight.into_iter().chain(norm.bias) {
+                    if self.wanted.params[param] {
+                        push(&mut self.program.param_grads, param)?;
+                    }
+                }
             }
             if let Some(places) = coefficients {
                 let params = places.map(Param::Derived).to_vec();
                 let kind = NodeKind::Compute(Kernel::ChannelCombine);
                 let name = format!("{name}.grad_input");
-                self.flow(x, gradients, |this| this.push(name, kind, channels, extents, operands, params));
-                return;
+                return self
+                    .flow(x, gradients, |this| this.push(name, kind, channels, extents, operands, params));
             }
         }
-        let zero = self.derive(channels);
+        let zero = self.derive(channels)?;
         let kind = NodeKind::Compute(Kernel::ChannelAffine { activation: None });
         let params = vec![Param::Derived(norm.scale), Param::Derived(zero)];
         let operand = identity(gradient, extents);
         let name = format!("{name}.grad_input");
-        self.flow(x, gradients, |this| this.push(name, kind, channels, extents, vec![operand], params));
+        self.flow(x, gradients, |this| this.push(name, kind, channels, extents, vec![operand], params))
     }
 
-    fn grad_inputs(&mut self, gradients: &mut Gradients) {
-        for place in 0..self.graph.inputs().len() {
-            let input = self.values[place];
+    fn grad_inputs(&mut self, gradients: &mut Gradients) -> Result<(), OutOfMemory> {
+        for input in 0..self.wanted.inputs.len() {
+            if !self.wanted.inputs[input] {
+                continue;
+            }
+            let place = self.program.input_grads.len();
+            push(&mut self.program.input_grads, input)?;
+            let input = self.values[input];
             let name = format!("{}.grad", self.program.nodes[input].name);
             let gradient = match gradients.remove(&input) {
-                Some(contributions) => self.total(&name, &contributions),
+                Some(contributions) => self.total(&name, &contributions)?,
                 None => {
                     let (channels, extents, _) = self.described(input);
                     let zero = NodeKind::Compute(Kernel::Fill { value: 0.0 });
-                    self.push(format!("{name}.zero"), zero, channels, extents, Vec::new(), Vec::new())
+                    self.push(format!("{name}.zero"), zero, channels, extents, Vec::new(), Vec::new())?
                 }
             };
-            self.sink(name, SinkRole::GradInput(place), gradient);
+            self.sink(name, SinkRole::GradInput(place), gradient)?;
         }
+        Ok(())
     }
 }
 

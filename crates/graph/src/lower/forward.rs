@@ -1,14 +1,15 @@
 //! Forward nodes.
 
 use tiled_geometry::{AxisMap, PadMode, Padding, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Conv, Kernel, MAX_INPUTS, Pool, Reduction};
+use tiled_kernel::{Activation, Conv, Epilogue, Kernel, MAX_INPUTS, Pool, Reduction};
+use tiled_tensor::{OutOfMemory, collected, copied, filled, push};
 
 use super::tape::{Rule, Saved, Tape};
 use super::{Lowering, edge, identity};
 use crate::program::{Finaliser, NodeId, NodeKind, Norm, Param, SourceRole};
 use crate::{
-    AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Linear, MaxPool2d, Mode, Op, PaddingMode, PlanError,
-    Upsample, UpsampleMode, ValueId,
+    AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Linear, MaxPool2d, Op, PaddingMode, PlanError, Upsample,
+    UpsampleMode, ValueId,
 };
 
 impl Lowering<'_> {
@@ -17,34 +18,34 @@ impl Lowering<'_> {
             let value = ValueId(place);
             let (channels, extents) = self.shape(value);
             let name = self.graph.name(value).to_owned();
-            let node = self.source(name, SourceRole::Input(place), channels, extents, 0);
-            self.wants_grad[node] = self.objective.grad_inputs;
-            self.values.push(node);
+            let node = self.source(name, SourceRole::Input(place), channels, extents, 0)?;
+            self.wants_grad[node] = self.wanted.inputs[place];
+            push(&mut self.values, node)?;
         }
         let graph = self.graph;
-        let live = self.live();
+        let live = self.live()?;
         for (place, node) in graph.nodes().iter().enumerate() {
             let value = ValueId(graph.inputs().len() + place);
             if !live[value.0] {
-                self.values.push(NodeId::MAX); // nothing that is lowered reads it
+                push(&mut self.values, NodeId::MAX)?; // nothing that is lowered reads it
                 continue;
             }
-            let operands: Vec<NodeId> = node.inputs.iter().map(|input| self.values[input.0]).collect();
+            let operands = collected(node.inputs.iter().map(|input| self.values[input.0]))?;
             let mut result = self.operator(&node.name, &node.op, &operands, value)?;
             if self.is_checkpoint[value.0] {
-                let stored = self.store(result);
-                self.record(&node.name, stored, Rule::Store { x: result });
+                let stored = self.store(result)?;
+                self.record(&node.name, stored, Rule::Store { x: result })?;
                 result = stored;
             }
-            self.values.push(result);
+            push(&mut self.values, result)?;
         }
         Ok(())
     }
 
     /// Which values lead to an output; the others are not computed.
-    fn live(&self) -> Vec<bool> {
+    fn live(&self) -> Result<Vec<bool>, OutOfMemory> {
         let inputs = self.graph.inputs().len();
-        let mut live = vec![false; inputs + self.graph.nodes().len()];
+        let mut live = filled(inputs + self.graph.nodes().len(), false)?;
         for output in self.graph.outputs() {
             live[output.0] = true;
         }
@@ -55,7 +56,7 @@ impl Lowering<'_> {
                 }
             }
         }
-        live
+        Ok(live)
     }
 
     fn shape(&self, value: ValueId) -> (usize, [i64; 2]) {
@@ -66,8 +67,8 @@ impl Lowering<'_> {
         (channels, [extent(height), extent(width)])
     }
 
-    fn record(&mut self, name: &str, output: NodeId, rule: Rule) {
-        self.tape.push(Tape { name: name.to_owned(), output, activation: None, rule });
+    fn record(&mut self, name: &str, output: NodeId, rule: Rule) -> Result<(), OutOfMemory> {
+        push(&mut self.tape, Tape { name: name.to_owned(), output, activation: None, rule })
     }
 
     fn operator(
@@ -85,21 +86,21 @@ impl Lowering<'_> {
             Op::Linear(linear) => self.linear(name, linear, x)?,
             Op::MaxPool2d(pool) => self.max_pool2d(name, pool, x, extents)?,
             Op::AvgPool2d(pool) => self.avg_pool2d(name, pool, x, extents)?,
-            Op::BatchNorm(norm) => self.batch_norm(name, norm, x),
-            Op::Activation(activation) => self.activation(name, *activation, x, value),
-            Op::Add => self.fold(name, Kernel::Add, operands),
-            Op::Mul => self.fold(name, Kernel::Mul, operands),
-            Op::Concat => self.concat(name, operands),
+            Op::BatchNorm(norm) => self.batch_norm(name, norm, x, self.trains(value))?,
+            Op::Activation(activation) => self.activation(name, *activation, x, value)?,
+            Op::Add => self.fold(name, Kernel::Add, operands)?,
+            Op::Mul => self.fold(name, Kernel::Mul, operands)?,
+            Op::Concat => self.concat(name, operands)?,
             Op::Upsample(upsample) => self.upsample(name, upsample, x, extents)?,
-            Op::GlobalAvgPool => self.global_avg_pool(name, x),
-            Op::GlobalMaxPool => self.global_max_pool(name, x),
+            Op::GlobalAvgPool => self.global_avg_pool(name, x)?,
+            Op::GlobalMaxPool => self.global_max_pool(name, x)?,
             Op::Dropout(dropout) => {
-                if self.objective.mode == Mode::Eval || dropout.p == 0.0 {
+                if !self.trains(value) || dropout.p == 0.0 {
                     return Ok(x);
                 }
                 let seed = self.objective.seed ^ (value.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 let kernel = Kernel::Dropout { probability: dropout.p, seed };
-                self.pointwise(name, kernel.clone(), x, kernel, None)
+                self.pointwise(name, kernel, x, kernel, None)?
             }
         })
     }
@@ -112,7 +113,7 @@ impl Lowering<'_> {
         x: NodeId,
         gradient: Kernel,
         saved: Option<Saved>,
-    ) -> NodeId {
+    ) -> Result<NodeId, OutOfMemory> {
         let (channels, extents) = (self.program.nodes[x].channels, self.program.nodes[x].extents);
         self.unary(name, kernel, x, channels, extents, [AxisMap::Identity; 2], gradient, saved)
     }
@@ -128,7 +129,7 @@ impl Lowering<'_> {
         maps: [AxisMap; 2],
         gradient: Kernel,
         saved: Option<Saved>,
-    ) -> NodeId {
+    ) -> Result<NodeId, OutOfMemory> {
         let operand = edge(x, maps, self.program.nodes[x].extents);
         let node = self.push(
             name.to_owned(),
@@ -137,9 +138,9 @@ impl Lowering<'_> {
             extents,
             vec![operand],
             Vec::new(),
-        );
-        self.record(name, node, Rule::Unary { x, kernel: gradient, saved, maps });
-        node
+        )?;
+        self.record(name, node, Rule::Unary { x, kernel: gradient, saved, maps })?;
+        Ok(node)
     }
 
     fn conv2d(
@@ -176,7 +177,7 @@ impl Lowering<'_> {
                 maps,
                 gradient,
                 None,
-            );
+            )?;
             before = [0, 0];
         }
         let source = &self.program.nodes[x];
@@ -188,13 +189,19 @@ impl Lowering<'_> {
             input: source.extents,
             output: extents,
         };
-        Ok(self.convolution(name, conv, x, op.bias))
+        Ok(self.convolution(name, conv, x, op.bias)?)
     }
 
-    fn convolution(&mut self, name: &str, conv: Conv, x: NodeId, has_bias: bool) -> NodeId {
+    fn convolution(
+        &mut self,
+        name: &str,
+        conv: Conv,
+        x: NodeId,
+        has_bias: bool,
+    ) -> Result<NodeId, OutOfMemory> {
         let weight = self.param(name, "weight");
         let bias = has_bias.then(|| self.param(name, "bias"));
-        let kernel = Kernel::Conv2d { conv, bias: has_bias, activation: None };
+        let kernel = Kernel::conv2d(conv, Epilogue::of_bias(has_bias));
         let operand = edge(x, conv.windows.map(AxisMap::Window), conv.input);
         let params = self.conv_params(weight, bias);
         let node = self.push(
@@ -204,10 +211,10 @@ impl Lowering<'_> {
             conv.output,
             vec![operand],
             params,
-        );
-        self.wants_grad[node] |= self.objective.grad_params;
-        self.record(name, node, Rule::Conv { conv, x, weight, bias, is_transposed: false });
-        node
+        )?;
+        self.wants_grad[node] |= self.wants_any([Some(weight), bias]);
+        self.record(name, node, Rule::Conv { conv, x, weight, bias, is_transposed: false })?;
+        Ok(node)
     }
 
     fn conv_params(&self, weight: usize, bias: Option<usize>) -> Vec<Param> {
@@ -234,13 +241,13 @@ impl Lowering<'_> {
         };
         let weight = self.param(name, "weight");
         let bias = op.bias.then(|| self.param(name, "bias"));
-        let kernel = Kernel::Conv2dBackwardInput { conv, bias: op.bias, activation: None };
+        let kernel = Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::of_bias(op.bias) };
         let operand = edge(x, conv.windows.map(AxisMap::Touched), conv.output);
         let params = self.conv_params(weight, bias);
         let node =
-            self.push(name.to_owned(), NodeKind::Compute(kernel), channels, extents, vec![operand], params);
-        self.wants_grad[node] |= self.objective.grad_params;
-        self.record(name, node, Rule::Conv { conv, x, weight, bias, is_transposed: true });
+            self.push(name.to_owned(), NodeKind::Compute(kernel), channels, extents, vec![operand], params)?;
+        self.wants_grad[node] |= self.wants_any([Some(weight), bias]);
+        self.record(name, node, Rule::Conv { conv, x, weight, bias, is_transposed: true })?;
         Ok(node)
     }
 
@@ -255,7 +262,7 @@ impl Lowering<'_> {
             input: source.extents,
             output: source.extents,
         };
-        Ok(self.convolution(name, conv, x, op.bias))
+        Ok(self.convolution(name, conv, x, op.bias)?)
     }
 
     fn max_pool2d(
@@ -276,7 +283,7 @@ impl Lowering<'_> {
         let maps = pool.windows.map(AxisMap::Window);
         let channels = self.program.nodes[x].channels;
         let saved = Some(Saved::Operand);
-        Ok(self.unary(name, Kernel::MaxPool2d(pool), x, channels, extents, maps, gradient, saved))
+        Ok(self.unary(name, Kernel::MaxPool2d(pool), x, channels, extents, maps, gradient, saved)?)
     }
 
     fn avg_pool2d(
@@ -304,62 +311,78 @@ impl Lowering<'_> {
             maps,
             Kernel::AvgPool2dBackward(pool),
             None,
-        ))
+        )?)
     }
 
-    fn batch_norm(&mut self, name: &str, op: &BatchNorm, x: NodeId) -> NodeId {
+    /// Whether the node that makes a value trains.
+    fn trains(&self, value: ValueId) -> bool {
+        self.wanted.trains[value.0 - self.graph.inputs().len()]
+    }
+
+    fn batch_norm(
+        &mut self,
+        name: &str,
+        op: &BatchNorm,
+        x: NodeId,
+        train: bool,
+    ) -> Result<NodeId, OutOfMemory> {
         let (channels, extents) = (self.program.nodes[x].channels, self.program.nodes[x].extents);
-        let train = self.objective.mode == Mode::Train;
         let norm = Norm {
             eps: op.eps,
             weight: op.affine.then(|| self.param(name, "weight")),
             bias: op.affine.then(|| self.param(name, "bias")),
             running_mean: self.param(name, "running_mean"),
             running_var: self.param(name, "running_var"),
-            mean: self.derive(channels),
-            inverse_std: self.derive(channels),
-            scale: self.derive(channels),
-            shift: self.derive(channels),
+            mean: self.derive(channels)?,
+            inverse_std: self.derive(channels)?,
+            scale: self.derive(channels)?,
+            shift: self.derive(channels)?,
         };
         if train {
             let operand = identity(x, extents);
             let what = format!("{name}.moments");
             let reduction =
-                self.reduce(what, Reduction::Moments, channels, extents, vec![operand], Vec::new());
+                self.reduce(what, Reduction::Moments, channels, extents, vec![operand], Vec::new())?;
             let count = self.shapes.batch() as u64 * pixels(extents);
             self.finalise(
                 reduction,
                 Finaliser::BatchNormTrain { norm, reduction, count, momentum: op.momentum },
-            );
+            )?;
         } else {
-            self.program.finalisers.push((None, Finaliser::BatchNormEval { norm }));
+            push(&mut self.program.finalisers, (None, Finaliser::BatchNormEval { norm }))?;
         }
         let kernel = Kernel::ChannelAffine { activation: None };
         let params = vec![Param::Derived(norm.scale), Param::Derived(norm.shift)];
         let operand = identity(x, extents);
         let node =
-            self.push(name.to_owned(), NodeKind::Compute(kernel), channels, extents, vec![operand], params);
-        self.wants_grad[node] |= self.objective.grad_params && op.affine;
-        self.record(name, node, Rule::BatchNorm { x, norm, train });
-        node
+            self.push(name.to_owned(), NodeKind::Compute(kernel), channels, extents, vec![operand], params)?;
+        self.wants_grad[node] |= self.wants_any([norm.weight, norm.bias]);
+        self.record(name, node, Rule::BatchNorm { x, norm, train })?;
+        Ok(node)
     }
 
     /// Fuses the activation into the node before it where that node serves nothing else, and where it is exact: a
     /// checkpoint between the two, which keeps them apart, must not change a bit.
-    fn activation(&mut self, name: &str, activation: Activation, x: NodeId, value: ValueId) -> NodeId {
+    fn activation(
+        &mut self,
+        name: &str,
+        activation: Activation,
+        x: NodeId,
+        value: ValueId,
+    ) -> Result<NodeId, OutOfMemory> {
         let operand = self.graph.nodes()[value.0 - self.graph.inputs().len()].inputs[0];
         let serves_others = self.is_output[operand.0] || self.reads[operand.0] > 1;
         let tape = self.tape.last_mut().filter(|tape| tape.output == x && tape.activation.is_none());
         if let (Some(tape), false, Activation::Relu) = (tape, serves_others, activation)
             && let NodeKind::Compute(
-                Kernel::Conv2d { activation: fused, .. }
-                | Kernel::Conv2dBackwardInput { activation: fused, .. }
+                Kernel::Conv2d { epilogue: Epilogue { activation: fused, .. }, .. }
+                | Kernel::Conv2dBackwardInput { epilogue: Epilogue { activation: fused, .. }, .. }
                 | Kernel::ChannelAffine { activation: fused },
             ) = &mut self.program.nodes[x].kind
         {
             *fused = Some(activation);
             tape.activation = Some(activation);
-            return x;
+            return Ok(x);
         }
         let saved = if activation.differentiates_from_output() { Saved::Output } else { Saved::Operand };
         let gradient = Kernel::ActivationBackward(activation);
@@ -367,7 +390,7 @@ impl Lowering<'_> {
     }
 
     /// A sum or product of two or more operands, from the left.
-    fn fold(&mut self, name: &str, kernel: Kernel, operands: &[NodeId]) -> NodeId {
+    fn fold(&mut self, name: &str, kernel: Kernel, operands: &[NodeId]) -> Result<NodeId, OutOfMemory> {
         let mut total = operands[0];
         for (place, &next) in operands.iter().enumerate().skip(1) {
             let last = place + 1 == operands.len();
@@ -376,32 +399,38 @@ impl Lowering<'_> {
                 Kernel::Mul => Rule::Mul { a: total, b: next },
                 _ => Rule::Add { operands: vec![total, next] },
             };
-            total = self.binary(&name, kernel.clone(), total, next);
-            self.record(&name, total, rule);
+            total = self.binary(&name, kernel, total, next)?;
+            self.record(&name, total, rule)?;
         }
-        total
+        Ok(total)
     }
 
-    pub(super) fn binary(&mut self, name: &str, kernel: Kernel, a: NodeId, b: NodeId) -> NodeId {
+    pub(super) fn binary(
+        &mut self,
+        name: &str,
+        kernel: Kernel,
+        a: NodeId,
+        b: NodeId,
+    ) -> Result<NodeId, OutOfMemory> {
         let (channels, extents) = (self.program.nodes[a].channels, self.program.nodes[a].extents);
         let operands = vec![identity(a, extents), identity(b, extents)];
         self.push(name.to_owned(), NodeKind::Compute(kernel), channels, extents, operands, Vec::new())
     }
 
-    fn concat(&mut self, name: &str, operands: &[NodeId]) -> NodeId {
+    fn concat(&mut self, name: &str, operands: &[NodeId]) -> Result<NodeId, OutOfMemory> {
         // what was joined comes first in the next few
-        let mut parts = operands.to_vec();
+        let mut parts = copied(operands)?;
         let (mut first, mut left) = (0, parts.len());
         while left > MAX_INPUTS {
             let next = first + MAX_INPUTS - 1;
-            let joined = self.concat_few(&format!("{name}.{left}"), &parts[first..=next]);
+            let joined = self.concat_few(&format!("{name}.{left}"), &parts[first..=next])?;
             parts[next] = joined;
             (first, left) = (next, left - MAX_INPUTS + 1);
         }
         self.concat_few(name, &parts[first..])
     }
 
-    fn concat_few(&mut self, name: &str, parts: &[NodeId]) -> NodeId {
+    fn concat_few(&mut self, name: &str, parts: &[NodeId]) -> Result<NodeId, OutOfMemory> {
         let extents = self.program.nodes[parts[0]].extents;
         let channels = parts.iter().map(|part| self.program.nodes[*part].channels).sum();
         let operands = parts.iter().map(|part| identity(*part, extents)).collect();
@@ -412,9 +441,9 @@ impl Lowering<'_> {
             extents,
             operands,
             Vec::new(),
-        );
-        self.record(name, node, Rule::Concat { operands: parts.to_vec() });
-        node
+        )?;
+        self.record(name, node, Rule::Concat { operands: parts.to_vec() })?;
+        Ok(node)
     }
 
     fn upsample(
@@ -442,43 +471,49 @@ impl Lowering<'_> {
             maps,
             Kernel::ResizeBackward(resize),
             None,
-        ))
+        )?)
     }
 
-    fn global_avg_pool(&mut self, name: &str, x: NodeId) -> NodeId {
-        let (reduction, pixel) = self.global(name, Reduction::ImageSum, x);
+    fn global_avg_pool(&mut self, name: &str, x: NodeId) -> Result<NodeId, OutOfMemory> {
+        let (reduction, pixel) = self.global(name, Reduction::ImageSum, x)?;
         let count = pixels(self.program.nodes[x].extents);
-        self.finalise(reduction, Finaliser::GlobalMean { reduction, count, pixel });
-        let node = self.pixel(name, x, reduction, pixel);
-        self.record(name, node, Rule::GlobalMean { x });
-        node
+        self.finalise(reduction, Finaliser::GlobalMean { reduction, count, pixel })?;
+        let node = self.pixel(name, x, reduction, pixel)?;
+        self.record(name, node, Rule::GlobalMean { x })?;
+        Ok(node)
     }
 
-    fn global_max_pool(&mut self, name: &str, x: NodeId) -> NodeId {
-        let (reduction, pixel) = self.global(name, Reduction::ImageMax, x);
-        let positions = self.derive(4 * self.shapes.batch() * self.program.nodes[x].channels);
-        self.finalise(reduction, Finaliser::GlobalMax { reduction, pixel, positions });
-        let node = self.pixel(name, x, reduction, pixel);
-        self.record(name, node, Rule::GlobalMax { x, positions });
-        node
+    fn global_max_pool(&mut self, name: &str, x: NodeId) -> Result<NodeId, OutOfMemory> {
+        let (reduction, pixel) = self.global(name, Reduction::ImageMax, x)?;
+        let positions = self.derive(4 * self.shapes.batch() * self.program.nodes[x].channels)?;
+        self.finalise(reduction, Finaliser::GlobalMax { reduction, pixel, positions })?;
+        let node = self.pixel(name, x, reduction, pixel)?;
+        self.record(name, node, Rule::GlobalMax { x, positions })?;
+        Ok(node)
     }
 
-    fn global(&mut self, name: &str, reduction: Reduction, x: NodeId) -> (usize, usize) {
+    fn global(&mut self, name: &str, reduction: Reduction, x: NodeId) -> Result<(usize, usize), OutOfMemory> {
         let (channels, extents) = (self.program.nodes[x].channels, self.program.nodes[x].extents);
         let operand = identity(x, extents);
         let what = format!("{name}.{}", reduction.name());
-        let place = self.reduce(what, reduction, channels, extents, vec![operand], Vec::new());
-        self.program.pixels.push([self.shapes.batch(), channels]);
-        (place, self.program.pixels.len() - 1)
+        let place = self.reduce(what, reduction, channels, extents, vec![operand], Vec::new())?;
+        push(&mut self.program.pixels, [self.shapes.batch(), channels])?;
+        Ok((place, self.program.pixels.len() - 1))
     }
 
     /// The source of a value of one pixel that a reduction becomes.
-    fn pixel(&mut self, name: &str, x: NodeId, reduction: usize, pixel: usize) -> NodeId {
+    fn pixel(
+        &mut self,
+        name: &str,
+        x: NodeId,
+        reduction: usize,
+        pixel: usize,
+    ) -> Result<NodeId, OutOfMemory> {
         let channels = self.program.nodes[x].channels;
         let level = self.program.nodes[self.program.reductions[reduction].node].level + 1;
-        let node = self.source(name.to_owned(), SourceRole::Pixel(pixel), channels, [1, 1], level);
+        let node = self.source(name.to_owned(), SourceRole::Pixel(pixel), channels, [1, 1], level)?;
         self.wants_grad[node] = self.wants_grad[x];
-        node
+        Ok(node)
     }
 }
 

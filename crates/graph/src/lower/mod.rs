@@ -8,12 +8,14 @@ use std::collections::HashMap;
 
 use tiled_geometry::AxisMap;
 use tiled_kernel::Reduction;
+use tiled_tensor::{OutOfMemory, collected, filled, push, refusable, with_room};
 
 use crate::program::{
     Edge, Finaliser, NodeId, NodeKind, Param, Program, ProgramNode, ProgramReduction, SinkRole, SourceRole,
     Store,
 };
 use crate::rate::rates;
+use crate::wanted::Wanted;
 use crate::{Graph, Objective, PlanError, Shapes, ValueId};
 use tape::Tape;
 
@@ -23,27 +25,28 @@ use tape::Tape;
 /// training the part before them is computed again for its own backward sweep.
 ///
 /// # Errors
-/// Where the objective does not fit the network (a target of the wrong shape).
+/// Where the objective does not fit the network (a target of the wrong shape, a name that it has not), or memory is refused.
 pub fn lower(
     graph: &Graph,
     shapes: &Shapes,
     objective: &Objective,
     checkpoints: &[ValueId],
 ) -> Result<Program, PlanError> {
-    let mut lowering = Lowering::new(graph, shapes, objective, checkpoints);
+    let mut lowering = Lowering::new(graph, shapes, objective, checkpoints)?;
     lowering.forward()?;
-    lowering.outputs();
+    lowering.outputs()?;
     lowering.program.forward = lowering.program.nodes.len();
     if let Some(loss) = objective.loss {
         lowering.backward(loss)?;
     }
-    Ok(lowering.finish())
+    lowering.finish()
 }
 
 struct Lowering<'a> {
     graph: &'a Graph,
     shapes: &'a Shapes,
     objective: &'a Objective,
+    wanted: Wanted,
     program: Program,
     /// The node that holds each value of the graph.
     values: Vec<NodeId>,
@@ -66,41 +69,52 @@ impl<'a> Lowering<'a> {
         shapes: &'a Shapes,
         objective: &'a Objective,
         checkpoints: &'a [ValueId],
-    ) -> Self {
-        let specs = crate::params(graph);
+    ) -> Result<Self, PlanError> {
+        let specs = crate::try_params(graph)?;
         let program = Program {
-            params: specs.iter().map(|spec| spec.shape.iter().product()).collect(),
+            params: collected(specs.iter().map(|spec| spec.shape.iter().product()))?,
             ignore_index: objective.ignore_index,
             ..Program::default()
         };
-        let mut reads = vec![0; graph.values()];
+        let mut reads = filled(graph.values(), 0)?;
         for input in graph.nodes().iter().flat_map(|node| &node.inputs) {
             reads[input.0] += 1;
         }
         let marked = |values: &[ValueId]| {
-            let mut marks = vec![false; graph.values()];
+            let mut marks = filled(graph.values(), false)?;
             for value in values {
                 if let Some(mark) = marks.get_mut(value.0) {
                     *mark = true;
                 }
             }
-            marks
+            Ok::<_, OutOfMemory>(marks)
         };
-        let (is_output, is_checkpoint) = (marked(graph.outputs()), marked(checkpoints));
-        Self {
+        let (is_output, is_checkpoint) = (marked(graph.outputs())?, marked(checkpoints)?);
+        let wanted = Wanted::new(graph, &specs, objective)?;
+        let mut param_places = HashMap::new();
+        refusable(|| param_places.try_reserve(specs.len()))
+            .map_err(|_| OutOfMemory::of::<(String, usize)>(specs.len()))?;
+        param_places.extend(specs.into_iter().enumerate().map(|(place, spec)| (spec.name, place)));
+        Ok(Self {
+            wanted,
             graph,
             shapes,
             objective,
             program,
-            values: Vec::new(),
+            values: with_room(graph.values())?,
             wants_grad: Vec::new(),
             tape: Vec::new(),
-            param_places: specs.into_iter().enumerate().map(|(place, spec)| (spec.name, place)).collect(),
+            param_places,
             reads,
             is_output,
             is_checkpoint,
             derived_levels: Vec::new(),
-        }
+        })
+    }
+
+    /// Whether the gradient of one of these parameters is wanted.
+    fn wants_any(&self, params: impl IntoIterator<Item = Option<usize>>) -> bool {
+        params.into_iter().flatten().any(|param| self.wanted.params[param])
     }
 
     fn param(&self, node: &str, what: &str) -> usize {
@@ -117,12 +131,12 @@ impl<'a> Lowering<'a> {
         extents: [i64; 2],
         operands: Vec<Edge>,
         params: Vec<Param>,
-    ) -> NodeId {
+    ) -> Result<NodeId, OutOfMemory> {
         let operand_level =
             operands.iter().map(|edge| self.program.nodes[edge.node].level).max().unwrap_or(0);
         let param_level = params.iter().map(|param| self.param_level(*param)).max().unwrap_or(0);
         let wants_grad = operands.iter().any(|edge| self.wants_grad[edge.node]);
-        self.program.nodes.push(ProgramNode {
+        let node = ProgramNode {
             name,
             kind,
             batch: self.shapes.batch(),
@@ -131,9 +145,10 @@ impl<'a> Lowering<'a> {
             operands,
             params,
             level: operand_level.max(param_level),
-        });
-        self.wants_grad.push(wants_grad);
-        self.program.nodes.len() - 1
+        };
+        push(&mut self.program.nodes, node)?;
+        push(&mut self.wants_grad, wants_grad)?;
+        Ok(self.program.nodes.len() - 1)
     }
 
     /// The sweep before which a parameter is known.
@@ -151,13 +166,13 @@ impl<'a> Lowering<'a> {
         channels: usize,
         extents: [i64; 2],
         level: usize,
-    ) -> NodeId {
-        let node = self.push(name, NodeKind::Source(role), channels, extents, Vec::new(), Vec::new());
+    ) -> Result<NodeId, OutOfMemory> {
+        let node = self.push(name, NodeKind::Source(role), channels, extents, Vec::new(), Vec::new())?;
         self.program.nodes[node].level = level;
-        node
+        Ok(node)
     }
 
-    fn sink(&mut self, name: String, role: SinkRole, operand: NodeId) -> NodeId {
+    fn sink(&mut self, name: String, role: SinkRole, operand: NodeId) -> Result<NodeId, OutOfMemory> {
         let (channels, extents) = (self.program.nodes[operand].channels, self.program.nodes[operand].extents);
         let edge = identity(operand, extents);
         self.push(name, NodeKind::Sink(role), channels, extents, vec![edge], Vec::new())
@@ -172,53 +187,55 @@ impl<'a> Lowering<'a> {
         extents: [i64; 2],
         operands: Vec<Edge>,
         params: Vec<Param>,
-    ) -> usize {
+    ) -> Result<usize, OutOfMemory> {
         let place = self.program.reductions.len();
-        let node = self.push(name, NodeKind::Reduce(place), channels, extents, operands, params);
-        self.program.reductions.push(ProgramReduction { reduction, node });
-        place
+        let node = self.push(name, NodeKind::Reduce(place), channels, extents, operands, params)?;
+        push(&mut self.program.reductions, ProgramReduction { reduction, node })?;
+        Ok(place)
     }
 
     /// Registers what becomes of a reduction after its sweep.
-    fn finalise(&mut self, reduction: usize, finaliser: Finaliser) {
+    fn finalise(&mut self, reduction: usize, finaliser: Finaliser) -> Result<(), OutOfMemory> {
         let sweep = self.program.nodes[self.program.reductions[reduction].node].level;
         for derived in derived_by(&finaliser) {
             self.derived_levels[derived] = sweep + 1;
         }
-        self.program.finalisers.push((Some(sweep), finaliser));
+        push(&mut self.program.finalisers, (Some(sweep), finaliser))
     }
 
-    fn derive(&mut self, len: usize) -> usize {
-        self.program.derived.push(len);
-        self.derived_levels.push(0);
-        self.program.derived.len() - 1
+    fn derive(&mut self, len: usize) -> Result<usize, OutOfMemory> {
+        push(&mut self.program.derived, len)?;
+        push(&mut self.derived_levels, 0)?;
+        Ok(self.program.derived.len() - 1)
     }
 
     /// Keeps a value whole; what reads the returned node runs in a later sweep.
-    fn store(&mut self, value: NodeId) -> NodeId {
+    fn store(&mut self, value: NodeId) -> Result<NodeId, OutOfMemory> {
         let node = &self.program.nodes[value];
         let (name, channels, extents, level) = (node.name.clone(), node.channels, node.extents, node.level);
         let place = self.program.stores.len();
         let shape = [self.shapes.batch(), channels, extent(extents[0]), extent(extents[1])];
-        self.program.stores.push(Store { name: name.clone(), shape });
-        self.sink(format!("{name}.store"), SinkRole::Store(place), value);
+        push(&mut self.program.stores, Store { name: name.clone(), shape })?;
+        self.sink(format!("{name}.store"), SinkRole::Store(place), value)?;
         let source =
-            self.source(format!("{name}.stored"), SourceRole::Store(place), channels, extents, level + 1);
+            self.source(format!("{name}.stored"), SourceRole::Store(place), channels, extents, level + 1)?;
         self.wants_grad[source] = self.wants_grad[value];
-        source
+        Ok(source)
     }
 
     /// The sinks of the outputs.
-    fn outputs(&mut self) {
+    fn outputs(&mut self) -> Result<(), OutOfMemory> {
         self.program.anchor_node = self.anchor();
         self.program.anchor =
             self.program.anchor_node.map_or([1, 1], |node| self.program.nodes[node].extents);
         if self.objective.outputs {
-            for (place, value) in self.graph.outputs().to_vec().into_iter().enumerate() {
-                let name = format!("{}.output", self.graph.name(value));
-                self.sink(name, SinkRole::Output(place), self.values[value.0]);
+            let graph = self.graph;
+            for (place, value) in graph.outputs().iter().enumerate() {
+                let name = format!("{}.output", graph.name(*value));
+                self.sink(name, SinkRole::Output(place), self.values[value.0])?;
             }
         }
+        Ok(())
     }
 
     /// The node whose height and width tiles are given in.
@@ -228,11 +245,24 @@ impl<'a> Lowering<'a> {
         outputs.chain(pooled).find(|node| self.program.nodes[*node].extents != [1, 1])
     }
 
-    fn finish(mut self) -> Program {
-        self.program.rates = [0, 1].map(|axis| rates(&self.program.nodes, axis));
-        self.program.finalisers.sort_by_key(|(sweep, _)| *sweep);
-        self.program
+    fn finish(mut self) -> Result<Program, PlanError> {
+        let nodes = &self.program.nodes;
+        self.program.rates = [rates(nodes, 0)?, rates(nodes, 1)?];
+        self.program.finalisers = in_order_of_sweeps(self.program.finalisers)?;
+        Ok(self.program)
     }
+}
+
+/// The finalisers by sweep, those of one sweep in their order. A stable sort of the list itself would take memory unasked.
+fn in_order_of_sweeps(
+    finalisers: Vec<(Option<usize>, Finaliser)>,
+) -> Result<Vec<(Option<usize>, Finaliser)>, OutOfMemory> {
+    let mut order = collected(finalisers.iter().enumerate().map(|(place, (sweep, _))| (*sweep, place)))?;
+    order.sort_unstable();
+    let mut unordered = collected(finalisers.into_iter().map(Some))?;
+    let mut ordered = with_room(order.len())?;
+    ordered.extend(order.into_iter().filter_map(|(_, place)| unordered[place].take()));
+    Ok(ordered)
 }
 
 /// The derived vectors that a finaliser computes.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, with_room};
+use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, refusable, with_room};
 
 use super::{Init, InputAxis, ParamSpec, Rng};
 use crate::GraphError;
@@ -291,9 +291,11 @@ pub fn match_params<'t>(
     specs: &[ParamSpec],
     tensors: impl IntoIterator<Item = (&'t str, &'t [usize])>,
 ) -> Result<Vec<usize>, GraphError> {
-    let wanted: HashMap<&str, usize> =
-        specs.iter().enumerate().map(|(position, spec)| (spec.name.as_str(), position)).collect();
-    let mut places: Vec<Option<usize>> = vec![None; specs.len()];
+    let mut wanted: HashMap<&str, usize> = HashMap::new();
+    refusable(|| wanted.try_reserve(specs.len()))
+        .map_err(|_| refused(LIST)(OutOfMemory::of::<(&str, usize)>(specs.len())))?;
+    wanted.extend(specs.iter().enumerate().map(|(position, spec)| (spec.name.as_str(), position)));
+    let mut places: Vec<Option<usize>> = filled(specs.len(), None).map_err(refused(LIST))?;
     for (place, (name, shape)) in tensors.into_iter().enumerate() {
         let Some(position) = wanted.get(name) else {
             let nearest = nearest(name, specs.iter().map(|spec| spec.name.as_str()));
@@ -305,14 +307,15 @@ pub fn match_params<'t>(
         check_shape(&specs[*position], shape)?;
         places[*position] = Some(place);
     }
-    let filled = places.into_iter().zip(specs).map(|(place, spec)| {
-        place.ok_or_else(|| GraphError::MissingParameter {
+    let mut all = with_room(specs.len()).map_err(refused(LIST))?;
+    for (place, spec) in places.into_iter().zip(specs) {
+        all.push(place.ok_or_else(|| GraphError::MissingParameter {
             place: spec.place.clone(),
             name: spec.name.clone(),
             expected: spec.shape.clone(),
-        })
-    });
-    filled.collect()
+        })?);
+    }
+    Ok(all)
 }
 
 fn check_shape(spec: &ParamSpec, got: &[usize]) -> Result<(), GraphError> {

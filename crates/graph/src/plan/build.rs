@@ -2,25 +2,24 @@
 //! the tiling.
 
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Backend, Costs, ExactSum, Extremum, Kernel, Reduction};
-use tiled_tensor::{Element, Layout};
+use tiled_kernel::{Backend, Support, Work};
+use tiled_tensor::{Element, Layout, OutOfMemory, collected, filled, make_room, with_room};
 
 use super::{Memory, PlanError};
 use crate::flow::Flow;
-use crate::program::{NodeId, NodeKind, Program, ProgramNode, Store};
-use crate::sweep::{Action, Sweep};
+use crate::program::{NodeId, Program, Store};
+use crate::sweep::{Action, Sweep, SweepNode};
 
 /// The bytes that a source or sink may hold for each lane while it converts elements.
 pub(super) const TRANSFER_BYTES: u64 = 256 << 10;
 
 /// A lowered program, and what its nodes are to the backend.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) program: Program,
     pub(super) blocks: Vec<usize>,
-    pub(super) costs: Costs,
-    /// The share of the peak that the kernel or the reduction of each node reaches; none where bytes count.
-    pub(super) shares: Vec<Option<f64>>,
+    /// What the time of each node depends on.
+    pub(super) facts: Vec<NodeFacts>,
     /// Bytes that depend neither on the tiling nor on what is kept, those of one lane's partial sums, and those of one
     /// thread's scratch.
     memory: Memory,
@@ -28,8 +27,21 @@ pub(super) struct Lowered {
     scratch_bytes: u64,
 }
 
+/// What the time of a node depends on beside rows and columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeFacts {
+    /// The images times channels.
+    pub(super) planes: f64,
+    /// The arithmetic of a pixel of all of them.
+    pub(super) flops: f64,
+    /// The weights that each call reads anew.
+    pub(super) weights: f64,
+    /// What it does, and how the backend carries that out; `None` of sources and sinks.
+    pub(super) work: Option<(Work, Support)>,
+}
+
 /// A lowered program with the values that it keeps.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Kept {
     pub(super) program: Program,
     /// The nodes whose values are kept, each with the place of its store.
@@ -55,6 +67,40 @@ pub(super) struct Prepared<'p> {
     pub(super) flows: Vec<[Flow<'p>; 2]>,
     /// The nodes of all sweeps together.
     pub(super) nodes: usize,
+    /// The most sources and sinks of a sweep.
+    pub(super) transfers: usize,
+    /// What the windows of each sweep depend on beside rows and columns.
+    pub(super) windows: Vec<Vec<Window>>,
+    /// What the time of each sweep depends on beside rows and columns.
+    pub(super) readings: Vec<Readings>,
+}
+
+/// What the nodes of a sweep read, in a row.
+#[derive(Debug)]
+pub(super) struct Readings {
+    pub(super) nodes: Vec<Reading>,
+    /// The operands of one node after another, in the order of its edges.
+    pub(super) operands: Vec<u32>,
+}
+
+/// What a node of a sweep reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// The node of the program.
+    pub(super) node: u32,
+    /// Its part of the operands ends here, where the next one's begins.
+    pub(super) end: u32,
+    /// Whether it moves rows between windows and what lies outside, and computes nothing.
+    pub(super) moves: bool,
+    pub(super) is_terminal: bool,
+}
+
+/// What the size of a node's window depends on beside rows and columns; no channels where it has none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    batch: usize,
+    channels: usize,
+    block: usize,
 }
 
 impl Lowered {
@@ -63,13 +109,16 @@ impl Lowered {
         backend: &dyn Backend<T>,
         resident_bytes: u64,
     ) -> Result<Self, PlanError> {
-        let blocks = program.nodes.iter().map(|node| backend.block(node.channels)).collect();
-        let (memory, partial_bytes) = fixed_memory(&program, backend, resident_bytes)?;
-        let scratch_elements =
-            program.nodes.iter().filter_map(ProgramNode::kernel).map(|kernel| backend.scratch_len(kernel));
-        let scratch_bytes = (scratch_elements.max().unwrap_or(0) * size_of::<T>()) as u64;
-        let shares = program.nodes.iter().map(|node| share_of_peak(&program, node, backend)).collect();
-        Ok(Self { blocks, costs: backend.costs(), shares, memory, partial_bytes, scratch_bytes, program })
+        let blocks = collected(program.nodes.iter().map(|node| backend.block(node.channels)))?;
+        let mut facts = with_room(program.nodes.len())?;
+        for id in 0..program.nodes.len() {
+            facts.push(NodeFacts::of(&program, id, backend)?);
+        }
+        let supports = || facts.iter().filter_map(NodeFacts::support);
+        let partial_bytes = supports().map(|support| support.partial_bytes as u64).sum();
+        let scratch_bytes = supports().map(|support| support.workspace_bytes as u64).max().unwrap_or(0);
+        let memory = fixed_memory::<T>(&program, &facts, resident_bytes)?;
+        Ok(Self { blocks, facts, memory, partial_bytes, scratch_bytes, program })
     }
 
     /// Keeps the values of these nodes whole, in memory or in files.
@@ -79,8 +128,9 @@ impl Lowered {
         backend: &dyn Backend<T>,
         in_files: bool,
     ) -> Result<Kept, PlanError> {
-        let mut program = self.program.clone();
-        let mut kept = Vec::with_capacity(nodes.len());
+        let mut program = self.program.try_clone()?;
+        let mut kept = with_room(nodes.len())?;
+        make_room(&mut program.stores, nodes.len())?;
         for id in nodes {
             let node = &program.nodes[*id];
             let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
@@ -92,7 +142,7 @@ impl Lowered {
         if !in_files {
             memory.stores_bytes = stores_bytes(&program, backend)?;
         }
-        let untiled_flops = flops_once(&program, nodes);
+        let untiled_flops = flops_once(&program, &self.facts, nodes)?;
         Ok(Kept {
             program,
             nodes: kept,
@@ -114,63 +164,109 @@ impl Kept {
 
 impl<'p> Prepared<'p> {
     /// Cuts a program into sweeps; `None` where these would have more than `most` nodes.
-    pub(super) fn new(lowered: &'p Lowered, kept: &'p Kept, most: usize) -> Option<Self> {
-        let sweeps = crate::sweep::sweeps_within(&kept.program, &kept.nodes, most)?;
-        let flows =
-            sweeps.iter().map(|sweep| [0, 1].map(|axis| Flow::new(&kept.program, sweep, axis))).collect();
+    pub(super) fn new(
+        lowered: &'p Lowered,
+        kept: &'p Kept,
+        most: usize,
+    ) -> Result<Option<Self>, OutOfMemory> {
+        let program = &kept.program;
+        let Some(sweeps) = crate::sweep::sweeps_within(program, &kept.nodes, most)? else { return Ok(None) };
+        let mut flows = with_room(sweeps.len())?;
+        for sweep in &sweeps {
+            flows.push([Flow::new(program, sweep, 0)?, Flow::new(program, sweep, 1)?]);
+        }
         let nodes = sweeps.iter().map(|sweep| sweep.nodes.len()).sum();
-        Some(Self { lowered, kept, sweeps, flows, nodes })
+        let moves = |node: &&SweepNode| matches!(node.action, Action::Load(_) | Action::Write(_));
+        let transfers = sweeps.iter().map(|sweep| sweep.nodes.iter().filter(moves).count());
+        let transfers = transfers.max().unwrap_or(0);
+        let (mut windows, mut readings) = (with_room(sweeps.len())?, with_room(sweeps.len())?);
+        for sweep in &sweeps {
+            windows.push(collected(sweep.nodes.iter().map(|node| Window::of(lowered, node)))?);
+            readings.push(Readings::of(sweep)?);
+        }
+        Ok(Some(Self { lowered, kept, sweeps, flows, nodes, transfers, windows, readings }))
     }
 
     pub(super) fn program(&self) -> &'p Program {
         &self.kept.program
     }
 
-    /// The elements of a node's window.
-    pub(super) fn window_elements(
-        &self,
-        sweep: usize,
-        place: usize,
-        ring: i64,
-        widest: i64,
-    ) -> Result<usize, PlanError> {
-        let node = &self.sweeps[sweep].nodes[place];
-        if ring == 0 || !matches!(node.action, Action::Load(_) | Action::Compute) {
-            return Ok(0);
-        }
-        let of = &self.program().nodes[node.node];
-        let ring = usize::try_from(ring).unwrap_or(usize::MAX);
-        let block = self.lowered.blocks[node.node];
-        let layout = Layout::new(of.batch, of.channels, block, Region::whole([1, widest]), ring)?;
-        // a cache line of slack keeps neighbouring windows of lanes apart
-        Ok(layout.len().next_multiple_of(16))
-    }
-
     /// The arithmetic of so many rows and columns of a node of a sweep.
     pub(super) fn node_flops(&self, sweep: usize, place: usize, rows: i64, cols: i64) -> f64 {
         let node = &self.sweeps[sweep].nodes[place];
         if matches!(node.action, Action::Compute | Action::Reduce(_)) {
-            node_flops(self.program(), node.node, rows, cols)
+            self.lowered.facts[node.node].flops(rows, cols)
         } else {
             0.0
         }
     }
 }
 
+impl Window {
+    fn of(lowered: &Lowered, node: &SweepNode) -> Self {
+        let (Action::Load(_) | Action::Compute) = node.action else {
+            return Self { batch: 0, channels: 0, block: 1 };
+        };
+        let of = &lowered.program.nodes[node.node];
+        Self { batch: of.batch, channels: of.channels, block: lowered.blocks[node.node] }
+    }
+
+    /// Its elements, where it stores so many rows, each at most so wide.
+    pub(super) fn elements(self, ring: i64, widest: i64) -> Result<usize, PlanError> {
+        let Self { batch, channels, block } = self;
+        let ring = usize::try_from(ring).unwrap_or(usize::MAX);
+        let layout = Layout::new(batch, channels, block, Region::whole([1, widest]), ring)?;
+        // a cache line of slack keeps neighbouring windows of lanes apart
+        Ok(layout.len().next_multiple_of(16))
+    }
+}
+
+impl Readings {
+    fn of(sweep: &Sweep) -> Result<Self, OutOfMemory> {
+        let index = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
+        let mut operands = with_room(sweep.nodes.iter().map(|node| node.operands.len()).sum())?;
+        let mut nodes = with_room(sweep.nodes.len())?;
+        for node in &sweep.nodes {
+            operands.extend(node.operands.iter().map(|operand| index(*operand)));
+            nodes.push(Reading {
+                node: index(node.node),
+                end: index(operands.len()),
+                moves: matches!(node.action, Action::Load(_) | Action::Write(_)),
+                is_terminal: node.is_terminal(),
+            });
+        }
+        Ok(Self { nodes, operands })
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "an estimate of arithmetic")]
-fn node_flops(program: &Program, id: NodeId, rows: i64, cols: i64) -> f64 {
-    let node = &program.nodes[id];
-    let per_element = match &node.kind {
-        NodeKind::Compute(kernel) => kernel.flops_per_element(),
-        NodeKind::Reduce(place) => program.reductions[*place].reduction.flops_per_element(),
-        _ => 0.0,
-    };
-    per_element * (node.batch * node.channels) as f64 * rows as f64 * cols as f64
+impl NodeFacts {
+    fn of<T: Element>(program: &Program, id: NodeId, backend: &dyn Backend<T>) -> Result<Self, PlanError> {
+        let node = &program.nodes[id];
+        let work = supported(program, id, backend)?;
+        let planes = (node.batch * node.channels) as f64;
+        Ok(Self {
+            planes,
+            flops: work.map_or(0.0, |(work, _)| work.flops_per_element()) * planes,
+            weights: work.map_or(0, |(work, _)| work.weights()) as f64,
+            work,
+        })
+    }
+
+    /// How the backend carries the node out; `None` of sources and sinks.
+    pub(super) fn support(&self) -> Option<&Support> {
+        self.work.as_ref().map(|(_, support)| support)
+    }
+
+    /// The arithmetic of so many rows and columns.
+    fn flops(&self, rows: i64, cols: i64) -> f64 {
+        self.flops * rows as f64 * cols as f64
+    }
 }
 
 /// The arithmetic of every node once, over the smallest region that covers all that anybody wants of it.
-fn flops_once(program: &Program, kept: &[NodeId]) -> f64 {
-    let mut wanted = vec![[Interval::EMPTY; 2]; program.nodes.len()];
+fn flops_once(program: &Program, facts: &[NodeFacts], kept: &[NodeId]) -> Result<f64, OutOfMemory> {
+    let mut wanted = filled(program.nodes.len(), [Interval::EMPTY; 2])?;
     for id in kept {
         wanted[*id] = program.nodes[*id].extents.map(Interval::whole);
     }
@@ -186,25 +282,25 @@ fn flops_once(program: &Program, kept: &[NodeId]) -> f64 {
                 *operand = operand.hull(edge.needed(axis, own));
             }
         }
-        flops += node_flops(program, id, own[0].len(), own[1].len());
+        flops += facts[id].flops(own[0].len(), own[1].len());
     }
-    flops
+    Ok(flops)
 }
 
-/// The share of the peak where arithmetic bounds a node.
-fn share_of_peak<T: Element>(program: &Program, node: &ProgramNode, backend: &dyn Backend<T>) -> Option<f64> {
-    match &node.kind {
-        NodeKind::Compute(
-            kernel @ (Kernel::Conv2d { .. }
-            | Kernel::Conv2dWinograd { .. }
-            | Kernel::ConvThen { .. }
-            | Kernel::Conv2dBackwardInput { .. }),
-        ) => Some(backend.share_of_peak(kernel)),
-        NodeKind::Reduce(place) => match &program.reductions[*place].reduction {
-            reduction @ Reduction::ConvWeight(_) => Some(backend.reduce_share_of_peak(reduction)),
-            _ => None,
-        },
-        _ => None,
+/// What a node does and how the backend carries it out; `None` of sources and sinks.
+fn supported<T: Element>(
+    program: &Program,
+    id: NodeId,
+    backend: &dyn Backend<T>,
+) -> Result<Option<(Work, Support)>, PlanError> {
+    let Some(work) = program.work(id) else { return Ok(None) };
+    match program.support(id, backend) {
+        Some(support) => Ok(Some((work, support))),
+        None => Err(PlanError::Unsupported {
+            name: program.nodes[id].name.clone(),
+            work: work.name(),
+            backend: backend.name(),
+        }),
     }
 }
 
@@ -214,33 +310,24 @@ fn bytes_of<T>(elements: usize) -> Result<u64, PlanError> {
 
 fn fixed_memory<T: Element>(
     program: &Program,
-    backend: &dyn Backend<T>,
+    facts: &[NodeFacts],
     resident_bytes: u64,
-) -> Result<(Memory, u64), PlanError> {
+) -> Result<Memory, PlanError> {
     let bytes = bytes_of::<T>;
     let mut memory = Memory { resident_bytes, ..Memory::default() };
     memory.parameters_bytes = bytes(program.params.iter().sum())?;
-    for node in &program.nodes {
-        if let NodeKind::Compute(kernel) = &node.kind
+    for (node, facts) in program.nodes.iter().zip(facts) {
+        if let Some((Work::Map(_), support)) = facts.work
             && !node.params.is_empty()
         {
-            memory.parameters_bytes += bytes(backend.packed_len(kernel, &program.param_lens(&node.params)))?;
+            memory.parameters_bytes += support.packed_bytes as u64;
             memory.parameters_bytes += (program.stamp_len(&node.params) * size_of::<u64>()) as u64;
         }
     }
     memory.gradients_bytes = bytes(program.param_grads.iter().map(|param| program.params[*param]).sum())?;
     let pixels: usize = program.pixels.iter().map(|[batch, channels]| batch * channels).sum();
     memory.reductions_bytes = bytes(program.derived.iter().sum::<usize>() + pixels)?;
-    let mut partial_bytes = 0;
-    for reduction in &program.reductions {
-        let node = &program.nodes[reduction.node];
-        partial_bytes += match reduction.reduction {
-            Reduction::ConvWeight(_) => bytes(backend.partial_len(&reduction.reduction))?,
-            Reduction::ImageMax => (node.batch * node.channels * size_of::<Extremum<T>>()) as u64,
-            exact => (exact.slots(node.batch, node.channels) * size_of::<ExactSum>()) as u64,
-        };
-    }
-    Ok((memory, partial_bytes))
+    Ok(memory)
 }
 
 /// The bytes of all values that are kept whole: a sweep writes every one of them.

@@ -1,109 +1,117 @@
 //! The predicted time of a sweep.
 //!
 //! ```text
-//! time = (Σ max(flops / (peak · share), spilled bytes / spilled) + weights · calls / weight bandwidth      convolutions
-//!         + Σ bytes / bandwidth + spilled bytes / spilled) · imbalance / cores                             all others
-//!        + calls · overhead
+//! time = Σ seconds of each node's work · imbalance / cores + calls · overhead
 //! ```
 //!
-//! Convolutions are bound by arithmetic, everything else by the bytes that it touches; both are slower where the cache of a
-//! core does not hold their windows. Where the last cache does not hold the windows of all lanes, what a layer writes comes
-//! back from memory: convolutions fetch it beside their arithmetic, the others wait for it. The figures are the backend's
-//! ([`Costs`](tiled_kernel::Costs)).
+//! What work and calls take is for the backend to say ([`Backend::seconds`]).
 
-use tiled_kernel::Kernel;
+use tiled_kernel::{Backend, Load, Task};
+use tiled_tensor::Element;
 
 use super::build::Prepared;
 use super::lanes::Share;
 use super::measure::SweepFigures;
-use crate::program::NodeKind;
-use crate::sweep::Action;
-
-/// How much longer a convolution takes where the cache of its core does not hold what it reads: taps come back to a row.
-const FAR_TAPS: f64 = 0.08;
 
 /// The predicted time of a sweep whose tiles are shared out like this, in seconds: that of its work, and that which threads
 /// take beside it to meet in calls that they share.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
-pub(super) fn predict(
+pub(super) fn predict<T: Element>(
+    backend: &dyn Backend<T>,
     prepared: &Prepared<'_>,
     figures: &SweepFigures<'_>,
     share: Share,
-    element: usize,
 ) -> [f64; 2] {
-    let costs = &prepared.lowered.costs;
     let Share { lanes, in_flight, threads } = share;
+    let element = size_of::<T>();
     let windows: f64 = figures.slot_elements.iter().map(|elements| (elements * element) as f64).sum();
-    let spilled = costs.spilled_share(windows * in_flight as f64);
-    let (cores, calls) = (threads as f64, figures.calls as f64);
+    let cores = threads as f64;
     // each of the threads that share a call reads the weights
     let readers = if in_flight < threads { cores } else { 1.0 };
-    let facts = Facts { element: element as f64, spilled, readers };
-    let nodes = 0..prepared.sweeps[figures.sweep].nodes.len();
-    let work: f64 = nodes.map(|place| node_seconds(prepared, figures, place, &facts)).sum();
+    let work = work(backend, prepared, figures, windows * in_flight as f64, readers);
+    let calls = Load { calls: figures.calls as f64, ..Load::default() };
     if in_flight < threads {
-        return [work / cores, calls * costs.shared_call];
+        return [work / cores, backend.seconds(Task::SharedCall, &calls)];
     }
     // who runs the most tiles ends last; the others help with its convolutions alone
     let most = figures.tiles.div_ceil(lanes) * lanes.div_ceil(in_flight) * in_flight;
     let imbalance = f64::midpoint(1.0, most as f64 / figures.tiles as f64);
-    [work * imbalance / cores + calls * costs.call / cores, 0.0]
+    [work * imbalance / cores + backend.seconds(Task::Call, &calls) / cores, 0.0]
+}
+
+/// The time that the work of a sweep takes one core, where the windows of all lanes take these bytes and so many threads read
+/// the weights of each call.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+pub(super) fn work<T: Element>(
+    backend: &dyn Backend<T>,
+    prepared: &Prepared<'_>,
+    figures: &SweepFigures<'_>,
+    windows_bytes: f64,
+    readers: f64,
+) -> f64 {
+    let common = Common { element: size_of::<T>() as f64, windows_bytes, readers };
+    let readings = &prepared.readings[figures.sweep];
+    let mut begin = 0;
+    let mut work = 0.0;
+    for (place, reading) in readings.nodes.iter().enumerate() {
+        let operands = &readings.operands[begin..reading.end as usize];
+        begin = reading.end as usize;
+        let (task, load) = node_load(prepared, figures, place, operands, &common);
+        work += backend.seconds(task, &load);
+    }
+    work
 }
 
 /// What the nodes of a sweep have in common.
-struct Facts {
+struct Common {
     /// The bytes of an element.
     element: f64,
-    /// The share of the windows that the last cache does not hold.
-    spilled: f64,
+    /// The bytes of the windows of all lanes in flight.
+    windows_bytes: f64,
     /// The threads that read the weights of a call.
     readers: f64,
 }
 
+/// What a node does in a sweep, and how much of it there is.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
-fn node_seconds(prepared: &Prepared<'_>, figures: &SweepFigures<'_>, place: usize, facts: &Facts) -> f64 {
-    let Facts { element, spilled, readers } = *facts;
+fn node_load<'p>(
+    prepared: &Prepared<'p>,
+    figures: &SweepFigures<'_>,
+    place: usize,
+    operands: &[u32],
+    common: &Common,
+) -> (Task<'p>, Load) {
+    let Common { element, windows_bytes, readers } = *common;
     let (rows, cols) = (figures.rows[place], figures.cols[place]);
-    let costs = &prepared.lowered.costs;
-    let node = &prepared.sweeps[figures.sweep].nodes[place];
-    let program_node = &prepared.program().nodes[node.node];
-    let planes = (program_node.batch * program_node.channels) as f64;
-    let bytes = planes * rows as f64 * cols as f64 * element;
-    // written once and read again by each consumer
-    let spilling = if node.is_terminal() { 0.0 } else { 2.0 * bytes * spilled / costs.spilled };
+    let reading = &prepared.readings[figures.sweep].nodes[place];
+    let facts = &prepared.lowered.facts[reading.node as usize];
+    let bytes = facts.planes * rows as f64 * cols as f64 * element;
     let size = |slot: u32| figures.slot_elements[slot as usize] as f64 * element;
-    let read: f64 = node.operands.iter().filter_map(|operand| figures.slots[*operand]).map(size).sum();
-    let far = costs.far_share(read + figures.slots[place].map_or(0.0, size));
-    if matches!(node.action, Action::Load(_) | Action::Write(_)) {
-        // whole rows follow one another in memory: a run for each band
-        let runs =
-            if figures.strips > 1 { rows as f64 * figures.strips as f64 } else { figures.steps as f64 };
-        return bytes / costs.transfer * (1.0 + far) + planes * runs * costs.run + spilling;
-    }
-    if let Some(share) = prepared.lowered.shares[node.node] {
-        let flops = prepared.node_flops(figures.sweep, place, rows, cols);
-        let calls = figures.bands[place] as f64 * figures.strips as f64;
-        let weights = weight_bytes(&program_node.kind, element) * calls;
-        let arithmetic = flops / (costs.flops * share) * (1.0 + FAR_TAPS * costs.far_share(read));
-        // what they fetch from memory they fetch ahead, beside their arithmetic
-        return arithmetic.max(spilling) + readers * weights / costs.weights;
-    }
-    let touched = if node.is_terminal() { 1.0 } else { 1.0 + node.operands.len() as f64 };
-    touched * bytes / costs.bytes * (1.0 + far) + spilling
-}
-
-/// The bytes of weights that each call of a node reads anew. Small ones stay in a nearer cache, but count for little.
-fn weight_bytes(kind: &NodeKind, element: f64) -> f64 {
-    if let NodeKind::Compute(kernel) = kind { weight_elements(kernel) * element } else { 0.0 }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a model of time")]
-fn weight_elements(kernel: &Kernel) -> f64 {
-    match kernel {
-        Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. } => conv.weight_len() as f64,
-        // 36 numbers for each filter of 9
-        Kernel::Conv2dWinograd { conv, .. } => 4.0 * conv.weight_len() as f64,
-        Kernel::ConvThen { conv, .. } => weight_elements(conv),
-        _ => 0.0,
-    }
+    let read = operands.iter().filter_map(|operand| figures.slots[*operand as usize]).map(size).sum();
+    let mut load = Load {
+        bytes,
+        read_bytes: read,
+        written_bytes: figures.slots[place].map_or(0.0, size),
+        // written once and read again by each consumer
+        passed_bytes: if reading.is_terminal { 0.0 } else { 2.0 * bytes },
+        windows_bytes,
+        ..Load::default()
+    };
+    let task = match &facts.work {
+        Some((work, support)) if !reading.moves => {
+            load.flops = facts.flops * rows as f64 * cols as f64;
+            load.calls = figures.bands[place] as f64 * figures.strips as f64;
+            load.weights_bytes = readers * facts.weights * element;
+            load.values = if reading.is_terminal { 1.0 } else { 1.0 + operands.len() as f64 };
+            Task::Work(work, support)
+        }
+        _ => {
+            // whole rows follow one another in memory: a run for each band
+            let strips = figures.strips as f64;
+            let runs = if figures.strips > 1 { rows as f64 * strips } else { figures.steps as f64 };
+            load.runs = facts.planes * runs;
+            Task::Transfer
+        }
+    };
+    (task, load)
 }

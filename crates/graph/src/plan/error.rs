@@ -1,7 +1,7 @@
 //! Why there is no plan.
 
 use tiled_geometry::GeometryError;
-use tiled_tensor::LayoutError;
+use tiled_tensor::{LayoutError, OutOfMemory};
 
 use super::BudgetSource;
 use crate::GraphError;
@@ -15,7 +15,7 @@ pub enum PlanError {
     Graph(#[from] GraphError),
     /// A window or a tiling.
     #[error(transparent)]
-    Geometry(#[from] GeometryError),
+    Geometry(GeometryError),
     /// A window larger than the address space.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -28,6 +28,28 @@ pub enum PlanError {
         output: usize,
         /// The channels of the target.
         target: usize,
+    },
+    /// A name among those whose gradients are wanted.
+    #[error("`{name}` is no input, parameter with a gradient, or node that has one")]
+    NoGradient {
+        /// The name.
+        name: String,
+    },
+    /// A name among the nodes that evaluate.
+    #[error("`{name}` is no node of the network")]
+    UnknownNode {
+        /// The name.
+        name: String,
+    },
+    /// A layer that the backend does not carry out.
+    #[error("`{name}`: {backend} does not carry out {work}")]
+    Unsupported {
+        /// The layer.
+        name: String,
+        /// What it does.
+        work: &'static str,
+        /// The backend.
+        backend: String,
     },
     /// No plan fits.
     #[error("memory budget of {budget} bytes is too small, the smallest that works is {smallest} bytes")]
@@ -56,4 +78,21 @@ pub enum PlanError {
     /// Sizes that leave 64 bits.
     #[error("the run would need more than 2^63 bytes")]
     TooLarge,
+}
+
+impl From<GeometryError> for PlanError {
+    /// A grid that finds no room is memory that is refused.
+    fn from(error: GeometryError) -> Self {
+        match error {
+            GeometryError::OutOfMemory { bytes } => OutOfMemory { bytes }.into(),
+            error => Self::Geometry(error),
+        }
+    }
+}
+
+impl From<OutOfMemory> for PlanError {
+    /// A list of a plan, or of what it is made from, that is refused.
+    fn from(OutOfMemory { bytes }: OutOfMemory) -> Self {
+        Self::Graph(GraphError::OutOfMemory { what: "the plan".to_owned(), bytes })
+    }
 }

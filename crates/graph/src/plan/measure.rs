@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tiled_geometry::{Grid, div_ceil};
-use tiled_tensor::Element;
+use tiled_kernel::Backend;
+use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, refusable, with_room};
 
 use super::build::{Prepared, TRANSFER_BYTES};
 use super::cost;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
-use super::slots::Spans;
+use super::slots::{Spans, Stored};
 use super::{Budget, Memory, Plan, PlanError, PlanOptions, SweepPlan};
-use crate::parts::Parts;
+use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
 use crate::schedule::repeat::{Stop, Walk, Walker};
 use crate::schedule::{scaled_band, tallest};
-use crate::sweep::Action;
 
 /// Why a candidate has no numbers.
 #[derive(Debug)]
@@ -30,6 +30,14 @@ pub(super) enum Unmeasured {
     TooLarge(PlanError),
     /// Nobody waits for the plan any more.
     Cancelled,
+    /// Memory was refused.
+    Refused(OutOfMemory),
+}
+
+impl From<OutOfMemory> for Unmeasured {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Refused(error)
+    }
 }
 
 /// The numbers of a candidate whose tiles are shared out like this.
@@ -76,14 +84,17 @@ pub(super) struct SweepFigures<'f> {
     pub(super) slot_elements: &'f [usize],
 }
 
-/// The slot of each window of a sweep, and the elements of each slot.
-type Stored = (Vec<Option<u32>>, Vec<usize>);
-
 /// Measures the candidates of one program.
 pub(super) struct Measure<'m, 'p> {
     pub(super) prepared: &'m Prepared<'p>,
-    options: &'m PlanOptions,
+    pub(super) options: &'m PlanOptions,
     is_cancelled: &'m dyn Fn() -> bool,
+    walked: Walked,
+}
+
+/// What was walked of a program, and how much more may be.
+#[derive(Debug)]
+pub(super) struct Walked {
     /// The calls that may still be walked.
     calls_left: u64,
     /// The intervals that may still be found.
@@ -93,18 +104,10 @@ pub(super) struct Measure<'m, 'p> {
     axes: BTreeMap<(usize, usize), Option<Rc<Vec<Axis>>>>,
 }
 
-impl<'m, 'p> Measure<'m, 'p> {
-    pub(super) fn new(
-        prepared: &'m Prepared<'p>,
-        options: &'m PlanOptions,
-        is_cancelled: &'m dyn Fn() -> bool,
-        calls: u64,
-        intervals: usize,
-    ) -> Self {
+impl Walked {
+    /// Nothing yet, where so many calls may be walked and so many intervals found.
+    pub(super) const fn nothing(calls: u64, intervals: usize) -> Self {
         Self {
-            prepared,
-            options,
-            is_cancelled,
             calls_left: calls,
             intervals_left: intervals,
             heights: BTreeMap::new(),
@@ -112,16 +115,33 @@ impl<'m, 'p> Measure<'m, 'p> {
             axes: BTreeMap::new(),
         }
     }
+}
+
+impl<'m, 'p> Measure<'m, 'p> {
+    pub(super) const fn new(
+        prepared: &'m Prepared<'p>,
+        options: &'m PlanOptions,
+        is_cancelled: &'m dyn Fn() -> bool,
+        walked: Walked,
+    ) -> Self {
+        Self { prepared, options, is_cancelled, walked }
+    }
+
+    /// What was walked, for another time.
+    pub(super) fn into_walked(self) -> Walked {
+        self.walked
+    }
 
     /// Lets more calls be walked; what took too many may be tried again.
     pub(super) fn walk_more(&mut self, calls: u64) {
-        self.calls_left = self.calls_left.saturating_add(calls);
-        self.rows.retain(|_, rows| rows.is_some());
+        self.walked.calls_left = self.walked.calls_left.saturating_add(calls);
+        self.walked.rows.retain(|_, rows| rows.is_some());
     }
 
     /// The numbers of a tiling for each way to share it out. The time is that of tilings within the budget alone.
     pub(super) fn numbers<T: Element>(
         &mut self,
+        backend: &dyn Backend<T>,
         grid: &Grid<2>,
         band: i64,
         shares: &[Share],
@@ -142,7 +162,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             self.visit(grid, band, &stored, |figures| {
                 for ((share, seconds), memory) in shares.iter().zip(&mut seconds).zip(&memory) {
                     if fits(memory) {
-                        let [work, meetings] = cost::predict(prepared, figures, *share, size_of::<T>());
+                        let [work, meetings] = cost::predict(backend, prepared, figures, *share);
                         *seconds = [seconds[0] + work, seconds[1] + meetings];
                     }
                 }
@@ -158,6 +178,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     /// with scratch, as the budget holds.
     pub(super) fn on_threads<T: Element>(
         &mut self,
+        backend: &dyn Backend<T>,
         grid: &Grid<2>,
         band: i64,
         numbers: &Numbers,
@@ -181,7 +202,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let threads = (1..=most).rev().find(|count| fits(in_flight, *count)).unwrap_or(1);
         let share = Share { lanes, in_flight: in_flight.min(threads), threads };
         // what was chosen is within the budget, whatever it is told to be
-        let numbers = self.numbers::<T>(grid, band, &[share], None)?;
+        let numbers = self.numbers::<T>(backend, grid, band, &[share], None)?;
         Ok(numbers[0])
     }
 
@@ -195,7 +216,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let prepared = self.prepared;
         let kept = prepared.kept;
         let mut flops = 0.0;
-        let mut sweeps = Vec::with_capacity(prepared.sweeps.len());
+        let mut counts = with_room(prepared.sweeps.len())?;
         let rows = self.rows(grid, band)?;
         let stored = self.stored(grid, band)?;
         self.visit(grid, band, &stored, |figures| {
@@ -203,40 +224,37 @@ impl<'m, 'p> Measure<'m, 'p> {
             for place in 0..prepared.sweeps[sweep].nodes.len() {
                 flops += prepared.node_flops(sweep, place, figures.rows[place], figures.cols[place]);
             }
-            sweeps.push((
-                figures.calls,
-                figures.steps,
-                figures.slots.iter().map(|slot| slot.map(|slot| slot as usize)).collect::<Vec<_>>(),
-                figures.slot_elements.to_vec(),
-            ));
+            counts.push((figures.calls, figures.steps));
         })?;
-        let built = sweeps.into_iter().enumerate().map(|(sweep, (calls, steps, slots, slot_elements))| {
+        let mut built = with_room(counts.len())?;
+        for (sweep, ((slots, slot_elements), (calls, steps))) in stored.into_iter().zip(counts).enumerate() {
             let parts = |axis| {
-                let anchor = anchor(prepared, axis);
-                Parts::new(&prepared.flows[sweep][axis], grid, axis, anchor, usize::MAX)
-                    .expect("invariant: there is no bound")
+                let mut cuts = Cuts::new(grid, axis, anchor(prepared, axis));
+                let parts = Parts::new(&prepared.flows[sweep][axis], &mut cuts, usize::MAX)?;
+                Ok::<_, OutOfMemory>(parts.expect("invariant: there is no bound"))
             };
-            SweepPlan {
-                sweep: prepared.sweeps[sweep].clone(),
-                grid: grid.clone(),
+            built.push(SweepPlan {
+                sweep: prepared.sweeps[sweep].try_clone()?,
+                grid: refusable(|| grid.try_clone()).map_err(|error| Unmeasured::TooLarge(error.into()))?,
                 band,
-                rows: parts(0),
-                cols: parts(1),
-                rings: rows[sweep].rings.clone(),
-                slots,
+                rows: parts(0)?,
+                cols: parts(1)?,
+                rings: copied(&rows[sweep].rings)?,
+                slots: collected(slots.into_iter().map(|slot| slot.map(|slot| slot as usize)))?,
                 slot_elements,
                 calls,
                 steps,
-            }
-        });
+            });
+        }
         Ok(Plan {
-            sweeps: built.collect(),
-            program: kept.program.clone(),
+            sweeps: built,
+            program: kept.program.try_clone()?,
             lanes: numbers.share.lanes,
             in_flight: numbers.share.in_flight,
             threads: numbers.share.threads,
             stores_in_files: kept.in_files,
-            blocks: prepared.lowered.blocks.clone(),
+            blocks: copied(&prepared.lowered.blocks)?,
+            support: collected(prepared.lowered.facts.iter().map(|facts| facts.support().copied()))?,
             dtype: T::DTYPE,
             memory: numbers.memory,
             budget: Budget::UNLIMITED, // the planner says
@@ -252,13 +270,10 @@ impl<'m, 'p> Measure<'m, 'p> {
         let times = |bytes: u64, count: usize| bytes.checked_mul(count as u64).ok_or(PlanError::TooLarge);
         let Share { lanes, in_flight, threads } = share;
         let kept = self.prepared.kept;
-        let moves =
-            |node: &&crate::sweep::SweepNode| matches!(node.action, Action::Load(_) | Action::Write(_));
-        let transfers = self.prepared.sweeps.iter().map(|sweep| sweep.nodes.iter().filter(moves).count());
         let mut memory = kept.memory;
         memory.windows_bytes = times(windows, in_flight)?;
         memory.reductions_bytes += times(kept.partial_bytes, lanes)?;
-        memory.transfer_bytes = times(TRANSFER_BYTES * transfers.max().unwrap_or(0) as u64, in_flight)?;
+        memory.transfer_bytes = times(TRANSFER_BYTES * self.prepared.transfers as u64, in_flight)?;
         memory.scratch_bytes = times(kept.scratch_bytes, threads)?;
         Ok(memory)
     }
@@ -267,18 +282,22 @@ impl<'m, 'p> Measure<'m, 'p> {
     fn stored(&mut self, grid: &Grid<2>, band: i64) -> Result<Vec<Stored>, Unmeasured> {
         let widths = self.axis(grid, 1)?;
         let rows = self.rows(grid, band)?;
-        let mut sizes = Vec::new();
-        let mut all = Vec::with_capacity(rows.len());
+        let most = rows.iter().map(|rows| rows.rings.len()).max().unwrap_or(0);
+        let mut sizes = with_room(most)?;
+        let mut all = with_room(rows.len())?;
         for (sweep, (rows, width)) in rows.iter().zip(widths.iter()).enumerate() {
             if (self.is_cancelled)() {
                 return Err(Unmeasured::Cancelled);
             }
             sizes.clear();
             for (place, (ring, widest)) in rows.rings.iter().zip(&width.widest).enumerate() {
-                let elements = self.prepared.window_elements(sweep, place, *ring, *widest);
+                let elements = match *ring {
+                    0 => Ok(0),
+                    ring => self.prepared.windows[sweep][place].elements(ring, *widest),
+                };
                 sizes.push(elements.map_err(Unmeasured::TooLarge)?);
             }
-            all.push(rows.spans.assign(&sizes));
+            all.push(rows.spans.assign(&sizes)?);
         }
         Ok(all)
     }
@@ -319,93 +338,108 @@ impl<'m, 'p> Measure<'m, 'p> {
     /// What the parts of one axis need in each sweep.
     fn axis(&mut self, grid: &Grid<2>, axis: usize) -> Result<Rc<Vec<Axis>>, Unmeasured> {
         let key = (axis, grid.counts()[axis]);
-        if let Some(known) = self.axes.get(&key) {
+        if let Some(known) = self.walked.axes.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
-        let of = |parts: &Parts| {
-            let (sums, widest) = parts.extents();
-            Axis { sums, widest }
+        let mut axes = with_room(self.prepared.flows.len())?;
+        let mut take = |parts: &Parts| {
+            let (sums, widest) = parts.extents()?;
+            axes.push(Axis { sums, widest });
+            Ok::<_, OutOfMemory>(())
         };
         let found = if axis == 0 {
-            self.heights(grid).map(|heights| heights.iter().map(of).collect::<Vec<_>>())
+            self.heights(grid).and_then(|heights| Ok(heights.iter().try_for_each(take)?))
         } else {
-            let mut widths = Vec::with_capacity(self.prepared.flows.len());
-            self.parts(grid, axis, |parts| widths.push(of(&parts))).map(|()| widths)
+            self.parts(grid, axis, |parts| take(&parts))
         };
         let found = match found {
-            Ok(axes) => Some(Rc::new(axes)),
+            Ok(()) => Some(Rc::new(axes)),
             Err(Unmeasured::TooLong) => None,
             Err(error) => return Err(error),
         };
-        self.axes.insert(key, found.clone());
+        self.walked.axes.insert(key, found.clone());
         found.ok_or(Unmeasured::TooLong)
     }
 
     fn heights(&mut self, grid: &Grid<2>) -> Result<Rc<Vec<Parts>>, Unmeasured> {
-        if let Some(known) = self.heights.get(&grid.counts()[0]) {
+        if let Some(known) = self.walked.heights.get(&grid.counts()[0]) {
             return Ok(known.clone());
         }
-        let mut parts = Vec::with_capacity(self.prepared.flows.len());
-        self.parts(grid, 0, |of_sweep| parts.push(of_sweep))?;
+        let mut parts = with_room(self.prepared.flows.len())?;
+        self.parts(grid, 0, |of_sweep| {
+            parts.push(of_sweep);
+            Ok(())
+        })?;
         let parts = Rc::new(parts);
-        self.heights.insert(grid.counts()[0], parts.clone());
+        self.walked.heights.insert(grid.counts()[0], parts.clone());
         Ok(parts)
     }
 
     /// The parts of one axis, sweep by sweep.
-    fn parts(&mut self, grid: &Grid<2>, axis: usize, mut taker: impl FnMut(Parts)) -> Result<(), Unmeasured> {
-        let anchor = anchor(self.prepared, axis);
+    fn parts(
+        &mut self,
+        grid: &Grid<2>,
+        axis: usize,
+        mut taker: impl FnMut(Parts) -> Result<(), OutOfMemory>,
+    ) -> Result<(), Unmeasured> {
+        let mut cuts = Cuts::new(grid, axis, anchor(self.prepared, axis));
         // half of what is left, as with calls
-        let mut left = if self.intervals_left == usize::MAX { usize::MAX } else { self.intervals_left / 2 };
-        self.intervals_left -= if left == usize::MAX { 0 } else { left };
+        let mut left = if self.walked.intervals_left == usize::MAX {
+            usize::MAX
+        } else {
+            self.walked.intervals_left / 2
+        };
+        self.walked.intervals_left -= if left == usize::MAX { 0 } else { left };
         for flow in &self.prepared.flows {
             if (self.is_cancelled)() {
                 return Err(Unmeasured::Cancelled);
             }
             let nodes = flow[axis].len().max(1);
-            let parts = Parts::new(&flow[axis], grid, axis, anchor, left / nodes);
+            let parts = Parts::new(&flow[axis], &mut cuts, left / nodes)?;
             let parts = parts.ok_or(Unmeasured::TooLong)?;
             left = left.saturating_sub(parts.demands() * nodes);
-            taker(parts);
+            taker(parts)?;
         }
-        self.intervals_left = self.intervals_left.saturating_add(left);
+        self.walked.intervals_left = self.walked.intervals_left.saturating_add(left);
         Ok(())
     }
 
     /// Walks the rows of the tiles of all sweeps.
     fn rows(&mut self, grid: &Grid<2>, band: i64) -> Result<Rc<Vec<Rows>>, Unmeasured> {
         let key = (grid.counts()[0], band);
-        if let Some(known) = self.rows.get(&key) {
+        if let Some(known) = self.walked.rows.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
         // lower bands take more calls than one that took too many
-        let mut lower = self.rows.range((key.0, band)..=(key.0, i64::MAX));
+        let mut lower = self.walked.rows.range((key.0, band)..=(key.0, i64::MAX));
         if lower.any(|(_, rows)| rows.is_none()) {
-            self.rows.insert(key, None);
+            self.walked.rows.insert(key, None);
             return Err(Unmeasured::TooLong);
         }
         let heights = self.heights(grid)?;
-        let mut all = Vec::with_capacity(heights.len());
+        let mut all = with_room(heights.len())?;
         // half of what is left, so that one walk that is given up leaves enough for others
-        let mut calls = if self.calls_left == u64::MAX { u64::MAX } else { self.calls_left / 2 };
+        let mut calls =
+            if self.walked.calls_left == u64::MAX { u64::MAX } else { self.walked.calls_left / 2 };
         let given = calls;
         for (flow, parts) in self.prepared.flows.iter().zip(heights.iter()) {
             let walked = walk(&flow[0], parts, band, &mut calls, self.is_cancelled);
             if walked.is_err() {
-                self.calls_left -= given;
+                self.walked.calls_left -= given;
             }
             match walked {
                 Ok(rows) => all.push(rows),
                 Err(Stop::Cancelled) => return Err(Unmeasured::Cancelled),
+                Err(Stop::Refused(error)) => return Err(error.into()),
                 Err(Stop::TooLong) => {
-                    self.rows.insert(key, None);
+                    self.walked.rows.insert(key, None);
                     return Err(Unmeasured::TooLong);
                 }
             }
         }
-        self.calls_left -= given - calls;
+        self.walked.calls_left -= given - calls;
         let all = Rc::new(all);
-        self.rows.insert(key, Some(all.clone()));
+        self.walked.rows.insert(key, Some(all.clone()));
         Ok(all)
     }
 }
@@ -418,15 +452,15 @@ fn walk(
     is_cancelled: &dyn Fn() -> bool,
 ) -> Result<Rows, Stop> {
     let tallest = tallest(flow);
-    let own: Vec<i64> = flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)).collect();
+    let own: Vec<i64> = collected(flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)))?;
     let mut rows = Rows {
-        rings: vec![0; flow.len()],
+        rings: filled(flow.len(), 0)?,
         spans: Spans::default(),
         calls: 0,
         steps: 0,
-        bands: vec![0; flow.len()],
+        bands: filled(flow.len(), 0)?,
     };
-    for (demand, count) in parts.classes() {
+    for (demand, count) in parts.classes()? {
         let walker = Walker { most: *calls_left, skips: true, is_cancelled };
         let walk = Walk::of(flow, demand, band, walker)?;
         *calls_left = calls_left.saturating_sub(walk.walked);
@@ -438,7 +472,7 @@ fn walk(
         for ((bands, interval), own) in rows.bands.iter_mut().zip(demand.intervals()).zip(&own) {
             *bands += div_ceil(interval.len(), *own) * count;
         }
-        rows.spans.add(walk.spans);
+        rows.spans.add(walk.spans)?;
     }
     Ok(rows)
 }

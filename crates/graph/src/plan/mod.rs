@@ -1,10 +1,10 @@
 //! A plan: what a run will do and what memory it will take, before it runs.
 
+mod bound;
 mod budget;
 mod build;
 mod cost;
 mod error;
-mod fuse;
 mod lanes;
 mod measure;
 mod memory;
@@ -20,6 +20,7 @@ pub use options::{Hold, PlanOptions, Tiling};
 pub use planner::Planner;
 
 use tiled_geometry::{Grid, Region};
+use tiled_kernel::Support;
 use tiled_tensor::{DType, Layout, LayoutError, OutOfMemory};
 
 use crate::parts::Parts;
@@ -45,6 +46,8 @@ pub struct Plan {
     pub stores_in_files: bool,
     /// The channel block of each node's windows.
     pub blocks: Vec<usize>,
+    /// How the backend carries out each node; `None` of sources and sinks.
+    pub support: Vec<Option<Support>>,
     /// The element type.
     pub dtype: DType,
     /// The memory of the run.

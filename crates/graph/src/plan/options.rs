@@ -1,5 +1,7 @@
 //! What a caller may ask of a plan.
 
+use tiled_tensor::{OutOfMemory, copied};
+
 use crate::ValueId;
 
 /// How the values of a sweep are held.
@@ -59,6 +61,26 @@ pub struct PlanOptions {
     pub winograd: bool,
     /// Values kept whole, after which a segment ends; by default the planner chooses.
     pub checkpoints: Option<Vec<ValueId>>,
+}
+
+impl PlanOptions {
+    /// The same, of another memory.
+    pub(super) fn within(&self, memory_bytes: Option<u64>) -> Result<Self, OutOfMemory> {
+        let checkpoints = self.checkpoints.as_deref().map(copied).transpose()?;
+        let Self { tiling, hold, band, lanes, parallelism, resident_bytes, scratch, winograd, .. } = *self;
+        Ok(Self {
+            memory_bytes,
+            tiling,
+            hold,
+            band,
+            lanes,
+            parallelism,
+            resident_bytes,
+            scratch,
+            winograd,
+            checkpoints,
+        })
+    }
 }
 
 impl Default for PlanOptions {

@@ -1,18 +1,17 @@
 //! What the search for a plan goes over: where segments end, what is kept, tilings, bands and lanes.
 
-use std::collections::BTreeSet;
 use std::marker::PhantomData;
 
 use tiled_geometry::Grid;
 use tiled_kernel::Backend;
-use tiled_tensor::Element;
+use tiled_tensor::{Element, OutOfMemory, collected, copied, push, refusable, with_room};
 
 use super::build::Lowered;
-use super::fuse::fuse;
 use super::lanes::cores;
 use super::search::{Choice, Search};
 use super::{Budget, Hold, Plan, PlanError, PlanOptions, Tiling};
 use crate::program::{NodeId, NodeKind, Program};
+use crate::select::select;
 use crate::sweep::{nodes_of_sweeps, shared_between_sweeps};
 use crate::{Graph, Objective, Op, Shapes, ValueId, lower};
 
@@ -54,7 +53,7 @@ impl<'a, T: Element> Planner<'a, T> {
     ///
     /// # Errors
     /// Where the objective does not fit the network, or no plan fits the budget, or the memory that can be had where there is
-    /// none: then the smallest budget that would do is named.
+    /// none: then the smallest budget that would do is named. Where memory for the plan itself is refused.
     pub fn plan(&self, options: &PlanOptions) -> Result<Plan, PlanError> {
         self.plan_unless(options, &|| false)
     }
@@ -69,7 +68,7 @@ impl<'a, T: Element> Planner<'a, T> {
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Plan, PlanError> {
         let budget = options.budget();
-        let options = PlanOptions { memory_bytes: budget.limit(), ..options.clone() };
+        let options = options.within(budget.limit())?;
         match self.plan_within(budget, &options, is_cancelled) {
             Err(PlanError::BudgetTooSmall { budget: available, smallest }) if budget.is_default() => {
                 Err(PlanError::MemoryTooSmall { available, limited_by: budget.source, smallest })
@@ -85,24 +84,21 @@ impl<'a, T: Element> Planner<'a, T> {
         options: &PlanOptions,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Plan, PlanError> {
-        let sets = self.checkpoint_sets(options);
-        let mut lowered: Vec<(Lowered, Vec<Vec<NodeId>>)> = Vec::with_capacity(sets.len());
+        let sets = self.checkpoint_sets(options)?;
+        let mut lowered: Vec<(Lowered, Vec<Vec<NodeId>>)> = with_room(sets.len())?;
         let mut choices = 0;
         for checkpoints in &sets {
             if is_cancelled() {
                 return Err(PlanError::Cancelled);
             }
-            let mut program = lower(self.graph, self.shapes, self.objective, checkpoints)?;
-            if options.winograd {
-                program.use_winograd();
-            }
-            fuse(&mut program, self.backend);
+            let program = lower(self.graph, self.shapes, self.objective, checkpoints)?;
+            let program = select(program, self.backend, options.winograd)?;
             // networks of many sweeps are searched more coarsely
-            let most = MOST_NODES / nodes_of_sweeps(&program).max(1);
+            let most = MOST_NODES / nodes_of_sweeps(&program)?.max(1);
             if most < FEW_CHOICES && choices > 0 {
                 break;
             }
-            let kept = self.kept_sets(&program, options, most.clamp(LEAST_KEPT_SETS, MOST_KEPT_SETS));
+            let kept = self.kept_sets(&program, options, most.clamp(LEAST_KEPT_SETS, MOST_KEPT_SETS))?;
             choices += kept.len();
             let resident = options.resident_bytes;
             lowered.push((Lowered::new(program, self.backend, resident)?, kept));
@@ -132,40 +128,43 @@ impl<'a, T: Element> Planner<'a, T> {
     }
 
     /// Where segments may end, fewest first: nowhere, then behind every pooling, then behind every second one.
-    fn checkpoint_sets(&self, options: &PlanOptions) -> Vec<Vec<ValueId>> {
+    fn checkpoint_sets(&self, options: &PlanOptions) -> Result<Vec<Vec<ValueId>>, OutOfMemory> {
         if let Some(checkpoints) = &options.checkpoints {
-            return vec![checkpoints.clone()];
+            return Ok(vec![copied(checkpoints)?]);
         }
         let mut sets = vec![Vec::new()];
         let is_free = options.hold != Hold::Materialise && options.memory_bytes.is_some();
         if self.objective.loss.is_some() && is_free {
             let inputs = self.graph.inputs().len();
-            let outputs: BTreeSet<ValueId> = self.graph.outputs().iter().copied().collect();
-            let pools: Vec<ValueId> = self
-                .graph
-                .nodes()
-                .iter()
-                .enumerate()
+            let mut outputs = copied(self.graph.outputs())?;
+            outputs.sort_unstable();
+            let nodes = self.graph.nodes().iter().enumerate();
+            let pools = nodes
                 .filter(|(_, node)| matches!(node.op, Op::MaxPool2d(_) | Op::AvgPool2d(_)))
                 .map(|(place, _)| ValueId(inputs + place))
-                .filter(|value| !outputs.contains(value))
-                .collect();
+                .filter(|value| outputs.binary_search(value).is_err());
+            let pools: Vec<ValueId> = collected(pools)?;
             for stride in [2, 1] {
-                let set: Vec<ValueId> = pools.iter().copied().skip(stride - 1).step_by(stride).collect();
+                let set: Vec<ValueId> = collected(pools.iter().copied().skip(stride - 1).step_by(stride))?;
                 if !set.is_empty() && !sets.contains(&set) {
                     sets.push(set);
                 }
             }
         }
-        sets
+        Ok(sets)
     }
 
     /// Which of the values that several sweeps need are kept whole: those that are dear to compute, then the same
     /// without the largest ones, at last none.
-    fn kept_sets(&self, program: &Program, options: &PlanOptions, most: usize) -> Vec<Vec<NodeId>> {
-        let shared = shared_between_sweeps(program);
+    fn kept_sets(
+        &self,
+        program: &Program,
+        options: &PlanOptions,
+        most: usize,
+    ) -> Result<Vec<Vec<NodeId>>, OutOfMemory> {
+        let shared = shared_between_sweeps(program)?;
         if options.hold == Hold::Materialise {
-            return vec![shared];
+            return Ok(vec![shared]);
         }
         let is_dear = |node: &NodeId| match &program.nodes[*node].kind {
             NodeKind::Compute(kernel) => kernel.flops_per_element() >= 16.0,
@@ -177,18 +176,19 @@ impl<'a, T: Element> Planner<'a, T> {
                 .saturating_mul(node.extents[1])
                 .saturating_mul(i64::try_from(node.channels).unwrap_or(i64::MAX))
         };
-        let dear: Vec<NodeId> = shared.iter().copied().filter(is_dear).collect();
-        let mut sizes: Vec<i64> = dear.iter().map(size).collect();
+        let dear = collected(shared.iter().copied().filter(is_dear))?;
+        let mut sizes = collected(dear.iter().map(size))?;
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.dedup();
         // the sets get smaller by one size each time, or by several where there are many
         let step = sizes.len().div_ceil(most.saturating_sub(1).max(1)).max(1);
         let largest = sizes.into_iter().step_by(step);
-        let mut sets: Vec<Vec<NodeId>> = largest
-            .map(|largest| dear.iter().copied().filter(|node| size(node) <= largest).collect())
-            .collect();
-        sets.push(Vec::new());
-        sets
+        let mut sets: Vec<Vec<NodeId>> = Vec::new();
+        for largest in largest {
+            push(&mut sets, collected(dear.iter().copied().filter(|node| size(node) <= largest))?)?;
+        }
+        push(&mut sets, Vec::new())?;
+        Ok(sets)
     }
 }
 
@@ -214,6 +214,8 @@ pub(super) fn shapes_to_try(
         |counts: [i64; 2]| [counts[0].clamp(1, anchor[0].max(1)), counts[1].clamp(1, anchor[1].max(1))];
     // more tiles than rows or columns would be empty ones
     let at_most = |counts: [i64; 2]| [counts[0].min(anchor[0].max(1)), counts[1].min(anchor[1].max(1))];
+    let of_counts = |counts| refusable(|| Grid::from_counts(anchor, counts));
+    let of_tile = |tile| refusable(|| Grid::from_tile(anchor, tile));
     let strips = |count: i64| Counts::Of(clamp([1, count]));
     // only where the planner chooses how to hold values may windows stand still
     let whole = (options.hold == Hold::Auto).then_some(WHOLE);
@@ -222,38 +224,37 @@ pub(super) fn shapes_to_try(
     Ok(match (options.hold, options.tiling) {
         (Hold::Materialise, _) => vec![(Counts::Of([1, 1]), vec![WHOLE])],
         (Hold::Auto | Hold::Recompute, Tiling::Grid(counts)) => {
-            vec![(Counts::Given(Grid::from_counts(anchor, at_most(counts))?), vec![WHOLE])]
+            vec![(Counts::Given(of_counts(at_most(counts))?), vec![WHOLE])]
         }
         (Hold::Auto | Hold::Recompute, Tiling::Tile(tile)) => {
-            vec![(Counts::Given(Grid::from_tile(anchor, tile)?), vec![WHOLE])]
+            vec![(Counts::Given(of_tile(tile)?), vec![WHOLE])]
         }
         (Hold::Slide, Tiling::Grid(counts)) if options.band.is_some() => {
-            vec![(Counts::Given(Grid::from_counts(anchor, at_most(counts))?), bands)]
+            vec![(Counts::Given(of_counts(at_most(counts))?), bands)]
         }
         (Hold::Slide, Tiling::Grid(counts)) => {
             let [rows, cols] = at_most(counts);
-            let grid = Grid::from_counts(anchor, [1, cols])?;
-            Grid::from_counts(anchor, [rows, cols])?;
+            let grid = of_counts([1, cols])?;
+            of_counts([rows, cols])?;
             vec![(Counts::Given(grid), vec![band(tiled_geometry::div_ceil(anchor[0], rows))])]
         }
         (Hold::Slide, Tiling::Tile([height, width])) => {
-            Grid::from_tile(anchor, [height, width])?;
-            vec![(Counts::Given(Grid::from_tile(anchor, [anchor[0].max(1), width])?), vec![band(height)])]
+            of_tile([height, width])?;
+            vec![(Counts::Given(of_tile([anchor[0].max(1), width])?), vec![band(height)])]
         }
-        (Hold::Recompute, Tiling::Auto) => powers(anchor[0].max(anchor[1]))
-            .map(|count| (Counts::Of(clamp([count, count])), vec![WHOLE]))
-            .collect(),
+        (Hold::Recompute, Tiling::Auto) => {
+            let counts = powers(anchor[0].max(anchor[1]));
+            collected(counts.map(|count| (Counts::Of(clamp([count, count])), vec![WHOLE])))?
+        }
         (Hold::Slide, Tiling::Auto) => {
-            powers(anchor[1]).map(|count| (strips(count), bands.clone())).collect()
+            collected(powers(anchor[1]).map(|count| (strips(count), bands.clone())))?
         }
         (Hold::Auto, Tiling::Auto) => {
             // a part of the rows for each core: whole rows are read and written in one go
             let lanes = i64::try_from(options.lanes.unwrap_or(cores(program, options))).unwrap_or(1);
             let parts = if lanes > 1 { vec![lanes, 1] } else { vec![1] };
-            powers(anchor[1])
-                .flat_map(|strips| parts.iter().map(move |parts| [*parts, strips]))
-                .map(|counts| (Counts::Of(clamp(counts)), bands.clone()))
-                .collect()
+            let counts = powers(anchor[1]).flat_map(|strips| parts.iter().map(move |parts| [*parts, strips]));
+            collected(counts.map(|counts| (Counts::Of(clamp(counts)), bands.clone())))?
         }
     })
 }

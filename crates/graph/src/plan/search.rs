@@ -10,11 +10,12 @@ use std::marker::PhantomData;
 
 use tiled_geometry::Grid;
 use tiled_kernel::Backend;
-use tiled_tensor::Element;
+use tiled_tensor::{Element, collected, push, refusable};
 
+use super::bound::least_seconds;
 use super::build::{Kept, Lowered, Prepared};
 use super::lanes::{cores, shares_to_try};
-use super::measure::{Measure, Numbers, Unmeasured};
+use super::measure::{Measure, Numbers, Unmeasured, Walked};
 use super::planner::{Counts, shapes_to_try};
 use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
 use crate::program::NodeId;
@@ -38,11 +39,21 @@ pub(super) struct Search<'s, T> {
     smallest: u64,
     /// Why a candidate has no numbers at all, where no other had.
     too_large: Option<PlanError>,
-    /// What was searched and does not fit, with the fewest bytes that were found.
-    tried: Vec<(u64, Choice<'s>)>,
+    /// What was searched and came closest.
+    closest: Option<Tried<'s>>,
     /// Choices that cannot fit whatever the tiling, with the bytes that they take at least.
     beyond: Vec<(u64, Choice<'s>)>,
     element: PhantomData<T>,
+}
+
+/// A choice that was searched and does not fit, and how to go on from there.
+struct Tried<'c> {
+    choice: Choice<'c>,
+    /// The fewest bytes that were found.
+    bytes: u64,
+    walked: Walked,
+    known: Known,
+    left: usize,
 }
 
 /// The work that goes into one choice.
@@ -86,7 +97,7 @@ impl<'s, T: Element> Search<'s, T> {
             best: None,
             smallest: u64::MAX,
             too_large: None,
-            tried: Vec::new(),
+            closest: None,
             beyond: Vec::new(),
             element: PhantomData,
         }
@@ -107,10 +118,9 @@ impl<'s, T: Element> Search<'s, T> {
         let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
         let least = kept.least_bytes();
         if self.options.memory_bytes.is_some_and(|budget| least > budget) {
-            self.beyond.push((least, choice));
-            return Ok(());
+            return Ok(push(&mut self.beyond, (least, choice))?);
         }
-        self.explore(choice, &kept, self.options.memory_bytes, Depth::Coarse)
+        self.explore(choice, &kept, self.options.memory_bytes)
     }
 
     /// The best plan; where none fits, the smallest budget that would do.
@@ -118,20 +128,21 @@ impl<'s, T: Element> Search<'s, T> {
         if let Some((_, plan)) = self.best {
             return Ok(plan);
         }
-        let mut beyond = std::mem::take(&mut self.beyond);
-        beyond.sort_by_key(|(least, _)| *least);
-        for (least, choice) in beyond {
+        let beyond = std::mem::take(&mut self.beyond);
+        // the places keep those of as many bytes in their order, where a stable sort would take memory unasked
+        let mut order = collected((0..beyond.len()).map(|place| (beyond[place].0, place)))?;
+        order.sort_unstable();
+        for (least, place) in order {
+            let choice = beyond[place].1;
             if least >= self.smallest {
                 break;
             }
             let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
-            self.explore(choice, &kept, Some(0), Depth::Coarse)?;
+            self.explore(choice, &kept, Some(0))?;
         }
-        // what came closest is searched once more, and may fit then
-        let smallest = self.smallest;
-        if let Some(&(_, choice)) = self.tried.iter().find(|(bytes, _)| *bytes == smallest) {
-            let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
-            self.explore(choice, &kept, self.options.memory_bytes, Depth::Fine)?;
+        // what came closest is searched further, and may fit then
+        if let Some(closest) = self.closest.take() {
+            self.explore_further(closest)?;
             if let Some((_, plan)) = self.best {
                 return Ok(plan);
             }
@@ -149,58 +160,69 @@ impl<'s, T: Element> Search<'s, T> {
         if (self.is_cancelled)() { Err(PlanError::Cancelled) } else { Ok(()) }
     }
 
-    fn explore(
-        &mut self,
-        choice: Choice<'s>,
-        kept: &Kept,
-        budget: Option<u64>,
-        depth: Depth,
-    ) -> Result<(), PlanError> {
-        let Some(prepared) = Prepared::new(choice.lowered, kept, self.effort.nodes) else { return Ok(()) };
-        let shapes = shapes_to_try(&kept.program, self.options)?;
+    fn explore(&mut self, choice: Choice<'s>, kept: &Kept, budget: Option<u64>) -> Result<(), PlanError> {
+        let Some(prepared) = Prepared::new(choice.lowered, kept, self.effort.nodes)? else { return Ok(()) };
+        if self.is_beaten(&prepared)? {
+            return Ok(());
+        }
         let (calls, intervals) = match self.options.tiling {
             Tiling::Auto => (self.effort.calls, self.effort.intervals),
             // what was asked for is planned, however long that takes
             _ => (u64::MAX, usize::MAX),
         };
-        let measure = Measure::new(&prepared, self.options, self.is_cancelled, calls, intervals);
-        let mut explorer = Explorer::<T> {
-            measure,
-            options: self.options,
-            budget,
-            anchor: kept.program.anchor,
-            shapes: Vec::new(),
-            known: BTreeMap::new(),
-            best: None,
-            smallest: u64::MAX,
-            too_large: None,
-            left: (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED),
-            element: PhantomData,
-        };
-        let explored = explorer.explore(shapes, depth);
-        self.smallest = self.smallest.min(explorer.smallest);
-        if explorer.smallest < u64::MAX {
-            self.tried.push((explorer.smallest, choice));
+        let measure =
+            Measure::new(&prepared, self.options, self.is_cancelled, Walked::nothing(calls, intervals));
+        let mut explorer = Explorer::<T>::new(self.backend, measure, budget)?;
+        explorer.left = (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED);
+        let explored = explorer.explore();
+        self.take(&mut explorer, explored)?;
+        if explorer.smallest < self.closest.as_ref().map_or(u64::MAX, |closest| closest.bytes) {
+            let Explorer { smallest: bytes, known, left, measure, .. } = explorer;
+            self.closest = Some(Tried { choice, bytes, walked: measure.into_walked(), known, left });
         }
+        Ok(())
+    }
+
+    /// Whether there is a plan that is better than any tiling of a choice.
+    fn is_beaten(&self, prepared: &Prepared<'_>) -> Result<bool, PlanError> {
+        let Some((best, _)) = &self.best else { return Ok(false) };
+        let cores = cores(prepared.program(), self.options);
+        let seconds = least_seconds(self.backend, prepared, cores)?;
+        // logarithms are not quite rounded
+        Ok(price(seconds, prepared.kept.least_bytes()) > best + 1e-9)
+    }
+
+    /// Goes on with a choice that was searched.
+    fn explore_further(&mut self, tried: Tried<'s>) -> Result<(), PlanError> {
+        let Tried { choice, walked, known, left, .. } = tried;
+        let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
+        let Some(prepared) = Prepared::new(choice.lowered, &kept, self.effort.nodes)? else { return Ok(()) };
+        let measure = Measure::new(&prepared, self.options, self.is_cancelled, walked);
+        let mut explorer = Explorer::<T>::new(self.backend, measure, self.options.memory_bytes)?;
+        (explorer.known, explorer.left) = (known, left);
+        let explored = explorer.further();
+        self.take(&mut explorer, explored)
+    }
+
+    /// Takes what was found in the tilings of a choice.
+    fn take(
+        &mut self,
+        explorer: &mut Explorer<'_, '_, T>,
+        explored: Result<(), PlanError>,
+    ) -> Result<(), PlanError> {
+        self.smallest = self.smallest.min(explorer.smallest);
         self.too_large = self.too_large.take().or(explorer.too_large.take());
         explored?;
         let Some(found) = explorer.best.take() else { return Ok(()) };
         if self.best.as_ref().is_none_or(|(best, _)| found.price < *best) {
             let (grid, band) = explorer.tiling(found.at)?;
-            let numbers = explorer.measure.on_threads::<T>(&grid, band, &found.numbers, budget)?;
+            let numbers = &found.numbers;
+            let numbers =
+                explorer.measure.on_threads::<T>(self.backend, &grid, band, numbers, explorer.budget)?;
             self.best = Some((found.price, explorer.measure.plan::<T>(&grid, band, &numbers)?));
         }
         Ok(())
     }
-}
-
-/// How far a choice is searched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Depth {
-    /// Further only where something fits.
-    Coarse,
-    /// Further in any case.
-    Fine,
 }
 
 /// What may be measured and walked where a choice is searched further.
@@ -216,6 +238,7 @@ impl From<Unmeasured> for PlanError {
             Unmeasured::Cancelled => Self::Cancelled,
             Unmeasured::TooLarge(error) => error,
             Unmeasured::TooLong => Self::TooLarge,
+            Unmeasured::Refused(error) => error.into(),
         }
     }
 }
@@ -229,6 +252,9 @@ fn price(seconds: f64, peak_bytes: u64) -> f64 {
 /// A tiling and a band, by their places.
 type At = [usize; 2];
 
+/// The bytes and, where it fits, the price of what was measured; `None` where it has no numbers.
+type Known = BTreeMap<At, Option<(u64, Option<f64>)>>;
+
 #[derive(Clone, Copy, Debug)]
 struct Found {
     price: f64,
@@ -238,40 +264,65 @@ struct Found {
 
 /// The search over the tilings of one choice.
 struct Explorer<'e, 'p, T> {
+    backend: &'e dyn Backend<T>,
     measure: Measure<'e, 'p>,
     options: &'e PlanOptions,
     budget: Option<u64>,
     anchor: [i64; 2],
     shapes: Vec<(Counts, Vec<i64>)>,
-    /// The bytes and, where it fits, the price of what was measured; `None` where it has no numbers.
-    known: BTreeMap<At, Option<(u64, Option<f64>)>>,
+    known: Known,
     best: Option<Found>,
     smallest: u64,
     too_large: Option<PlanError>,
     /// The candidates that may still be measured.
     left: usize,
-    element: PhantomData<T>,
 }
 
-impl<T: Element> Explorer<'_, '_, T> {
-    fn explore(&mut self, shapes: Vec<(Counts, Vec<i64>)>, depth: Depth) -> Result<(), PlanError> {
-        self.shapes = shapes;
-        let candidates: usize = self.shapes.iter().map(|(_, bands)| bands.len()).sum();
-        if candidates <= self.left || self.options.tiling != Tiling::Auto {
+impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
+    /// A search that has measured nothing yet, and may not.
+    fn new(
+        backend: &'e dyn Backend<T>,
+        measure: Measure<'e, 'p>,
+        budget: Option<u64>,
+    ) -> Result<Self, PlanError> {
+        let program = measure.prepared.program();
+        Ok(Self {
+            shapes: shapes_to_try(program, measure.options)?,
+            options: measure.options,
+            budget,
+            anchor: program.anchor,
+            known: BTreeMap::new(),
+            best: None,
+            smallest: u64::MAX,
+            too_large: None,
+            left: 0,
+            backend,
+            measure,
+        })
+    }
+
+    fn explore(&mut self) -> Result<(), PlanError> {
+        if self.candidates() <= self.left || self.options.tiling != Tiling::Auto {
             return self.all();
         }
         let pieces = if self.left < 2 * LEAST_MEASURED { [2, 2] } else { [3, 3] };
         self.lines(pieces)?;
-        if depth == Depth::Coarse && self.best.is_none() {
-            return Ok(());
+        if self.best.is_none() { Ok(()) } else { self.further() }
+    }
+
+    /// Searches on where something fits or comes closest: more is worth while.
+    fn further(&mut self) -> Result<(), PlanError> {
+        let rest = self.candidates() - self.known.len();
+        if rest == 0 {
+            return Ok(()); // all were measured
         }
-        // something fits, or comes closest: more is worth while
         self.left += MORE_MEASURED / self.measure.prepared.nodes.max(1);
         self.measure.walk_more(MORE_CALLS);
-        if candidates - self.known.len() <= self.left {
-            return self.all();
-        }
-        self.lines([6, 5])
+        if rest <= self.left { self.all() } else { self.lines([6, 5]) }
+    }
+
+    fn candidates(&self) -> usize {
+        self.shapes.iter().map(|(_, bands)| bands.len()).sum()
     }
 
     /// Looks for the best tiling of as many parts, for each number of parts.
@@ -283,7 +334,7 @@ impl<T: Element> Explorer<'_, '_, T> {
                 Counts::Of([rows, cols]) if rows != cols || *rows == 1 => *rows,
                 _ => 0,
             };
-            lines.entry(rows).or_default().push(place);
+            push(lines.entry(rows).or_default(), place)?;
         }
         for line in lines.values() {
             self.line(line, pieces)?;
@@ -370,9 +421,9 @@ impl<T: Element> Explorer<'_, '_, T> {
         let (grid, band) = self.tiling(at)?;
         let cores = cores(self.measure.prepared.program(), self.options);
         let shares = shares_to_try(grid.len(), self.options, cores);
-        let numbers = match self.measure.numbers::<T>(&grid, band, &shares, self.budget) {
+        let numbers = match self.measure.numbers::<T>(self.backend, &grid, band, &shares, self.budget) {
             Ok(numbers) => numbers,
-            Err(Unmeasured::Cancelled) => return Err(PlanError::Cancelled),
+            Err(error @ (Unmeasured::Cancelled | Unmeasured::Refused(_))) => return Err(error.into()),
             Err(Unmeasured::TooLong) => {
                 self.known.insert(at, None);
                 return Ok(());
@@ -405,8 +456,8 @@ impl<T: Element> Explorer<'_, '_, T> {
     fn tiling(&self, [shape, band]: At) -> Result<(Grid<2>, i64), PlanError> {
         let (counts, bands) = &self.shapes[shape];
         let grid = match counts {
-            Counts::Given(grid) => grid.clone(),
-            Counts::Of(counts) => Grid::from_counts(self.anchor, *counts)?,
+            Counts::Given(grid) => refusable(|| grid.try_clone())?,
+            Counts::Of(counts) => refusable(|| Grid::from_counts(self.anchor, *counts))?,
         };
         Ok((grid, bands[band]))
     }

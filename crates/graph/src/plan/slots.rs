@@ -3,54 +3,78 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use tiled_tensor::{OutOfMemory, collected, filled, make_room, push, refusable, with_room};
+
+/// The slot of each window of a sweep, and the elements of each slot.
+pub(super) type Stored = (Vec<Option<u32>>, Vec<usize>);
+
 /// When a node is held in a tile: the first and the last call that it takes part in, `None` where it takes part in none.
 pub(super) type Span = Option<[u64; 2]>;
 
 /// When each node is held, in calls, for each kind of tile: windows held at different times may share storage.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Spans {
-    kinds: Vec<Vec<Span>>,
+    kinds: Vec<Kind>,
+}
+
+/// When each node is held in one kind of tile.
+#[derive(Debug)]
+struct Kind {
+    spans: Vec<Span>,
+    /// The same in ranks of the calls in which a node is first held: of two nodes that are held together, the one that is
+    /// held later begins while both are.
+    ranks: Vec<Option<[u32; 2]>>,
+    /// The number of ranks.
+    count: usize,
+    /// Whether an earlier kind has the same ranks, so that what is free in one is free in the other.
+    is_known: bool,
 }
 
 impl Spans {
     /// Takes in one kind of tile.
-    pub(super) fn add(&mut self, spans: Vec<Span>) {
-        if !self.kinds.contains(&spans) {
-            self.kinds.push(spans);
+    pub(super) fn add(&mut self, spans: Vec<Span>) -> Result<(), OutOfMemory> {
+        if self.kinds.iter().all(|kind| kind.spans != spans) {
+            make_room(&mut self.kinds, 1)?;
+            let mut kind = Kind::new(spans)?;
+            kind.is_known = self.kinds.iter().any(|earlier| earlier.ranks == kind.ranks);
+            self.kinds.push(kind);
         }
+        Ok(())
     }
 
     /// Assigns storage, largest window first, to the first slot whose windows are never held together with it.
     /// Returns each node's slot and the sizes of the slots. Nodes of size zero get none.
-    pub(super) fn assign(&self, sizes: &[usize]) -> (Vec<Option<u32>>, Vec<usize>) {
-        let mut order: Vec<u32> =
-            (0_u32..).zip(sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
+    pub(super) fn assign(&self, sizes: &[usize]) -> Result<Stored, OutOfMemory> {
+        let nodes = (0_u32..).zip(sizes).filter(|(_, size)| **size > 0);
+        let mut order: Vec<(Reverse<usize>, u32)> = with_room(sizes.len())?;
+        order.extend(nodes.map(|(node, size)| (Reverse(*size), node)));
         if order.len() > MANY {
-            return self.assign_alike(sizes, order);
+            return self.assign_alike(sizes, collected(order.into_iter().map(|(_, node)| node))?);
         }
-        order.sort_unstable_by_key(|node| (Reverse(sizes[*node as usize]), *node));
-        let mut slots = Slots::new(self, order.len());
-        let mut places = vec![None; sizes.len()];
+        order.sort_unstable();
+        let mut slots = Slots::new(self);
+        let mut places = filled(sizes.len(), None)?;
         let mut largest = Vec::new();
-        for node in order {
-            let (node, size) = (node as usize, sizes[node as usize]);
-            let slot = slots.first_free(node);
+        for (Reverse(size), node) in order {
+            let slot = slots.take(node as usize)?;
             if slot == largest.len() {
+                if slot == largest.capacity() {
+                    make_room(&mut largest, slot.max(SLOTS))?;
+                }
                 largest.push(size); // the first one is the largest
             }
-            slots.take(slot, node);
-            places[node] = u32::try_from(slot).ok();
+            places[node as usize] = u32::try_from(slot).ok();
         }
-        (places, largest)
+        Ok((places, largest))
     }
 
     /// The same for very many windows: those of one size alone share, in the order in which they begin, each in the slot
     /// that has been free for longest. For one kind of tile no assignment of equal windows takes fewer slots.
-    fn assign_alike(&self, sizes: &[usize], mut order: Vec<u32>) -> (Vec<Option<u32>>, Vec<usize>) {
-        let first = |kind: &Vec<Span>, node: u32| kind[node as usize].map_or(0, |span| span[0]);
+    fn assign_alike(&self, sizes: &[usize], mut order: Vec<u32>) -> Result<Stored, OutOfMemory> {
+        let first = |kind: &Kind, node: u32| kind.spans[node as usize].map_or(0, |span| span[0]);
         let begin = |node: u32| self.kinds.first().map_or(0, |kind| first(kind, node));
         order.sort_unstable_by_key(|node| (Reverse(sizes[*node as usize]), begin(*node), *node));
-        let mut places = vec![None; sizes.len()];
+        let mut places = filled(sizes.len(), None)?;
         let mut largest: Vec<usize> = Vec::new();
         // of each slot of the size at hand, the calls of each kind of tile from which on it is free
         let mut free: BinaryHeap<Reverse<(Vec<u64>, u32)>> = BinaryHeap::new();
@@ -63,123 +87,146 @@ impl Spans {
                 self.kinds
                     .iter()
                     .zip(ends)
-                    .all(|(kind, end)| kind[node as usize].is_none_or(|[first, _]| *end <= first))
+                    .all(|(kind, end)| kind.spans[node as usize].is_none_or(|[first, _]| *end <= first))
             };
             let (mut ends, slot) = match free.pop() {
                 Some(Reverse((ends, slot))) if is_free(&ends) => (ends, slot),
                 taken => {
                     free.extend(taken);
-                    largest.push(size);
-                    (vec![0; self.kinds.len()], u32::try_from(largest.len() - 1).unwrap_or(u32::MAX))
+                    push(&mut largest, size)?;
+                    let slot = u32::try_from(largest.len() - 1).unwrap_or(u32::MAX);
+                    (filled(self.kinds.len(), 0)?, slot)
                 }
             };
             for (end, kind) in ends.iter_mut().zip(&self.kinds) {
-                *end = kind[node as usize].map_or(*end, |[_, last]| last + 1);
+                *end = kind.spans[node as usize].map_or(*end, |[_, last]| last + 1);
             }
+            let wanted = free.len() + 1;
+            refusable(|| free.try_reserve(1)).map_err(|_| OutOfMemory::of::<(Vec<u64>, u32)>(wanted))?;
             free.push(Reverse((ends, slot)));
             places[node as usize] = Some(slot);
         }
-        (places, largest)
+        Ok((places, largest))
+    }
+}
+
+impl Kind {
+    fn new(spans: Vec<Span>) -> Result<Self, OutOfMemory> {
+        let mut begins = collected(spans.iter().flatten().map(|[first, _]| *first))?;
+        begins.sort_unstable();
+        begins.dedup();
+        // the last rank that begins at or before a call
+        let rank =
+            |call: u64| u32::try_from(begins.partition_point(|begin| *begin <= call)).unwrap_or(u32::MAX) - 1;
+        let ranks = collected(spans.iter().map(|span| span.map(|span| span.map(rank))))?;
+        Ok(Self { spans, ranks, count: begins.len(), is_known: false })
     }
 }
 
 /// From so many windows on, looking for the first slot that is free takes longer than it is worth.
 const MANY: usize = 4096;
 
-/// Slots with what they hold, and a tree over them that knows which have room for long.
+/// The slots of a group: as many as an integer has bits.
+const SLOTS: usize = 128;
+
+/// Slots in groups, with when each is taken.
 struct Slots<'s> {
     spans: &'s Spans,
-    /// Of each slot and kind of tile: what it holds, in order.
-    held: Vec<Vec<Vec<[u64; 2]>>>,
-    /// The longest stretch of calls of the first kind in which a slot, or any slot below a node of the tree, is free. The
-    /// tree has `leaves` of them; those of slots that do not exist yet are free for ever.
-    room: Vec<u64>,
+    /// Of each group, for each kind of tile.
+    groups: Vec<Vec<Taken>>,
+}
+
+/// When the slots of a group are taken: a tree over the ranks of the calls, with a bit for each slot.
+struct Taken {
+    /// Of each node of the tree: the slots that are taken in all of its ranks by one window, and those that are taken in any.
+    tree: Vec<[u128; 2]>,
     leaves: usize,
-    /// The calls of the first kind.
-    end: u64,
 }
 
 impl<'s> Slots<'s> {
-    fn new(spans: &'s Spans, most: usize) -> Self {
-        let leaves = (most + 1).next_power_of_two();
-        let end = spans
-            .kinds
-            .first()
-            .map_or(0, |kind| kind.iter().flatten().map(|span| span[1] + 1).max().unwrap_or(0));
-        Self { spans, held: Vec::new(), room: vec![u64::MAX; 2 * leaves], leaves, end }
+    const fn new(spans: &'s Spans) -> Self {
+        Self { spans, groups: Vec::new() }
     }
 
-    fn first_free(&self, node: usize) -> usize {
-        let long =
-            self.spans.kinds.first().and_then(|kind| kind[node]).map_or(0, |[first, last]| last - first + 1);
-        let mut from = 0;
-        loop {
-            let slot = self.roomy(from, long);
-            if slot >= self.held.len() || self.is_free(slot, node) {
-                return slot.min(self.held.len());
+    /// Takes the first slot that is free while a node is held.
+    fn take(&mut self, node: usize) -> Result<usize, OutOfMemory> {
+        let kinds = || self.spans.kinds.iter().filter(|kind| !kind.is_known);
+        for group in 0.. {
+            if group == self.groups.len() {
+                make_room(&mut self.groups, group.max(1))?;
+                let mut trees = with_room(kinds().count())?;
+                for kind in kinds() {
+                    trees.push(Taken::new(kind.count)?);
+                }
+                self.groups.push(trees);
             }
-            from = slot + 1;
+            let trees = &mut self.groups[group];
+            let held = || kinds().map(|kind| kind.ranks[node]);
+            let taken = trees.iter().zip(held()).filter_map(|(tree, held)| Some(tree.slots(held?)));
+            let slot = taken.fold(0_u128, |all, taken| all | taken).trailing_ones();
+            if (slot as usize) < SLOTS {
+                for (tree, held) in trees.iter_mut().zip(held()) {
+                    if let Some(held) = held {
+                        tree.take(held, 1 << slot);
+                    }
+                }
+                return Ok(group * SLOTS + slot as usize);
+            }
         }
+        unreachable!("invariant: a group that was just made has room")
+    }
+}
+
+impl Taken {
+    fn new(ranks: usize) -> Result<Self, OutOfMemory> {
+        let leaves = ranks.next_power_of_two();
+        Ok(Self { tree: filled(2 * leaves, [0; 2])?, leaves })
     }
 
-    /// The first slot at or after `from` with room for so many calls.
-    fn roomy(&self, from: usize, long: u64) -> usize {
-        let mut at = self.leaves + from;
-        // up to the first subtree at or after `from` that has room, then down to its first leaf that has
-        while self.room[at] < long {
-            while at & 1 == 1 {
-                at /= 2;
-            }
-            at += 1;
+    /// The slots that are taken at some time between two ranks.
+    fn slots(&self, [first, last]: [u32; 2]) -> u128 {
+        let tree = &self.tree[..];
+        let (mut from, mut to) = (self.leaves + first as usize, self.leaves + last as usize);
+        let mut taken = tree[from][1] | tree[to][1];
+        // what lies between the two paths to the root, and what covers them
+        while from >> 1 != to >> 1 {
+            taken |= (tree[from ^ 1][1] & if_even(from)) | (tree[to ^ 1][1] & !if_even(to));
+            (from, to) = (from >> 1, to >> 1);
+            taken |= tree[from][0] | tree[to][0];
         }
-        while at < self.leaves {
-            at *= 2;
-            if self.room[at] < long {
-                at += 1;
-            }
+        while from > 1 {
+            from >>= 1;
+            taken |= tree[from][0];
         }
-        at - self.leaves
+        taken
     }
 
-    fn is_free(&self, slot: usize, node: usize) -> bool {
-        self.spans.kinds.iter().zip(&self.held[slot]).all(|(kind, held)| match kind[node] {
-            None => true,
-            Some([first, last]) => {
-                let after = held.partition_point(|span| span[0] <= last);
-                after == 0 || held[after - 1][1] < first
-            }
-        })
-    }
-
-    fn take(&mut self, slot: usize, node: usize) {
-        if slot == self.held.len() {
-            self.held.push(vec![Vec::new(); self.spans.kinds.len()]);
-        }
-        for (kind, held) in self.spans.kinds.iter().zip(&mut self.held[slot]) {
-            if let Some([first, last]) = kind[node] {
-                held.insert(held.partition_point(|span| span[0] <= last), [first, last]);
-            }
-        }
-        let Some(held) = self.held[slot].first() else { return };
-        // what this one left of the stretch that it lies in can only be shorter: the whole is looked at while it is short
-        let room = if held.len() > 16 {
-            u64::MAX
-        } else {
-            let mut free_from = 0;
-            let mut room = 0;
-            for [first, last] in held {
-                room = room.max(first.saturating_sub(free_from));
-                free_from = last + 1;
-            }
-            room.max(self.end.saturating_sub(free_from))
+    /// Takes a slot from one rank to another.
+    fn take(&mut self, [first, last]: [u32; 2], slot: u128) {
+        let tree = &mut self.tree[..];
+        let take = |tree: &mut [[u128; 2]], node: usize, slot: u128| {
+            tree[node] = tree[node].map(|slots| slots | slot)
         };
-        let mut at = self.leaves + slot;
-        self.room[at] = room;
-        while at > 1 {
-            at /= 2;
-            self.room[at] = self.room[2 * at].max(self.room[2 * at + 1]);
+        let (mut from, mut to) = (self.leaves + first as usize, self.leaves + last as usize);
+        take(tree, from, slot);
+        take(tree, to, slot);
+        while from >> 1 != to >> 1 {
+            take(tree, from ^ 1, slot & if_even(from));
+            take(tree, to ^ 1, slot & !if_even(to));
+            (from, to) = (from >> 1, to >> 1);
+            tree[from][1] |= slot;
+            tree[to][1] |= slot;
+        }
+        while from > 1 {
+            from >>= 1;
+            tree[from][1] |= slot;
         }
     }
+}
+
+/// All bits for an even number, none for an odd one: which side of its parent a node is on is not worth a guess.
+const fn if_even(number: usize) -> u128 {
+    (number as u128 & 1).wrapping_sub(1)
 }
 
 #[cfg(test)]
@@ -187,14 +234,14 @@ mod tests {
     use super::*;
 
     /// Asserts that no two windows of one slot are held at the same time, and that each fits.
-    fn check(spans: &Spans, sizes: &[usize], (slots, largest): &(Vec<Option<u32>>, Vec<usize>)) {
+    fn check(spans: &Spans, sizes: &[usize], (slots, largest): &Stored) {
         for (a, slot) in slots.iter().enumerate() {
             assert_eq!(slot.is_some(), sizes[a] > 0);
             let Some(slot) = slot else { continue };
             assert!(sizes[a] <= largest[*slot as usize]);
             for b in (0..a).filter(|b| slots[*b] == Some(*slot)) {
                 for kind in &spans.kinds {
-                    if let (Some(a), Some(b)) = (kind[a], kind[b]) {
+                    if let (Some(a), Some(b)) = (kind.spans[a], kind.spans[b]) {
                         assert!(a[1] < b[0] || b[1] < a[0], "{a:?} and {b:?} share a slot");
                     }
                 }
@@ -211,7 +258,7 @@ mod tests {
                 let (first, long) = (below(300), below(120));
                 (below(8) > 0).then_some([first, first + long])
             };
-            spans.add((0..count).map(span).collect());
+            spans.add((0..count).map(span).collect()).expect("there is room");
         }
         (spans, sizes)
     }
@@ -224,7 +271,7 @@ mod tests {
         for node in order {
             let is_free = |slot: &u32| {
                 (0..sizes.len()).filter(|other| places[*other] == Some(*slot)).all(|other| {
-                    spans.kinds.iter().all(|kind| match (kind[node], kind[other]) {
+                    spans.kinds.iter().all(|kind| match (kind.spans[node], kind.spans[other]) {
                         (Some(a), Some(b)) => a[1] < b[0] || b[1] < a[0],
                         _ => true,
                     })
@@ -241,12 +288,12 @@ mod tests {
         for kinds in 1..4 {
             for count in [0, 1, 2, 40, 150] {
                 let (spans, sizes) = random(count, kinds, &mut rng);
-                let found = spans.assign(&sizes);
+                let found = spans.assign(&sizes).expect("there is room");
                 check(&spans, &sizes, &found);
                 assert_eq!(found.0, first_fit(&spans, &sizes), "the first free slot is taken");
                 let order =
                     (0_u32..).zip(&sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
-                check(&spans, &sizes, &spans.assign_alike(&sizes, order));
+                check(&spans, &sizes, &spans.assign_alike(&sizes, order).expect("there is room"));
             }
         }
     }

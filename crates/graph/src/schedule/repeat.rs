@@ -12,11 +12,10 @@
 //! walks the rest: the rings, calls and spans are those of the whole walk, not an estimate. Where sizes are ragged there
 //! is no period, and every row is walked.
 
-use std::borrow::Cow;
-
 use tiled_geometry::Interval;
+use tiled_tensor::{OutOfMemory, collected, filled};
 
-use super::{Call, Schedule};
+use super::{Call, Stream};
 use crate::demand::Demand;
 use crate::flow::Flow;
 
@@ -42,6 +41,14 @@ pub(crate) enum Stop {
     TooLong,
     /// Nobody waits for it any more.
     Cancelled,
+    /// Memory was refused.
+    Refused(OutOfMemory),
+}
+
+impl From<OutOfMemory> for Stop {
+    fn from(error: OutOfMemory) -> Self {
+        Self::Refused(error)
+    }
 }
 
 /// How a schedule is walked.
@@ -60,25 +67,21 @@ const POLL: u64 = 1 << 14;
 impl Walk {
     /// Walks the schedule of a tile whose nodes need `rows`, in bands of `band` rows of the tallest node.
     pub(crate) fn of(flow: &Flow<'_>, rows: &Demand, band: i64, walker: Walker<'_>) -> Result<Self, Stop> {
-        let mut schedule = Schedule::of_flow(Cow::Borrowed(flow), rows.intervals().to_vec(), band)
-            .unwrap_or_else(|error| panic!("a schedule: {error}"));
+        let mut stream = Stream::new(flow, collected(rows.intervals().iter().copied())?, band)?;
         let count = flow.len();
-        let mut walk = Self {
-            rings: vec![0; count],
-            spans: vec![None; count],
-            calls: 0,
-            walked: 0,
-            steps: schedule.steps(),
-        };
-        let mut seen = Seen::new(&schedule, walker.skips);
+        let mut walk =
+            Self { rings: filled(count, 0)?, spans: Vec::new(), calls: 0, walked: 0, steps: stream.steps() };
+        let mut spans = filled(count, [u64::MAX, 0])?;
+        let mut seen = Seen::new(flow, &stream, walker.skips)?;
         loop {
             let mut call = |call: Call| {
-                let touch = |span: &mut Option<[u64; 2]>| {
-                    *span = Some([span.map_or(walk.calls, |held| held[0]), walk.calls]);
+                let touch = |[first, last]: &mut [u64; 2]| {
+                    *first = walk.calls.min(*first);
+                    *last = walk.calls;
                 };
-                touch(&mut walk.spans[call.place]);
+                touch(&mut spans[call.place]);
                 for link in flow.links(call.place) {
-                    touch(&mut walk.spans[link.operand as usize]);
+                    touch(&mut spans[link.operand as usize]);
                 }
                 if !flow.nodes[call.place].is_terminal {
                     let ring = &mut walk.rings[call.place];
@@ -92,12 +95,14 @@ impl Walk {
                     _ => Ok(()),
                 }
             };
-            if !schedule.step(&mut call)? {
-                schedule.finish(&mut call)?;
+            if !stream.step(flow, &mut call)? {
+                stream.finish(flow, &mut call)?;
+                let held = |[first, last]: [u64; 2]| (first <= last).then_some([first, last]);
+                walk.spans = collected(spans.into_iter().map(held))?;
                 return Ok(walk);
             }
-            if let Some((periods, calls)) = seen.period(&schedule, walk.calls) {
-                for (done, before) in schedule.done.iter_mut().zip(&seen.done) {
+            if let Some((periods, calls)) = seen.period(flow, &stream, walk.calls) {
+                for (done, before) in stream.done.iter_mut().zip(&seen.done) {
                     *done += periods * (*done - before);
                 }
                 walk.calls += calls * periods.unsigned_abs();
@@ -121,26 +126,26 @@ struct Seen {
 }
 
 impl Seen {
-    fn new(schedule: &Schedule<'_>, skips: bool) -> Self {
-        let stride = schedule.driver.filter(|_| skips).and_then(|driver| stride(schedule, driver));
-        Self {
-            done: schedule.done.clone(),
+    fn new(flow: &Flow<'_>, stream: &Stream, skips: bool) -> Result<Self, OutOfMemory> {
+        let stride = stream.driver.filter(|_| skips).and_then(|driver| stride(flow, stream, driver));
+        Ok(Self {
+            done: collected(stream.done.iter().copied())?,
             calls: 0,
             since: 0,
             until: 1,
             stride: stride.unwrap_or(1),
             is_over: stride.is_none(),
-        }
+        })
     }
 
     /// The periods that can be skipped now and the calls of each, where the state has returned. The state that is compared
     /// with moves on at powers of two (Brent, "An improved Monte Carlo factorization algorithm", 1980).
-    fn period(&mut self, schedule: &Schedule<'_>, calls: u64) -> Option<(i64, u64)> {
-        let driver = schedule.driver.filter(|_| !self.is_over)?;
-        if (schedule.done[driver] - schedule.rows[driver].begin()) % self.stride != 0 {
+    fn period(&mut self, flow: &Flow<'_>, stream: &Stream, calls: u64) -> Option<(i64, u64)> {
+        let driver = stream.driver.filter(|_| !self.is_over)?;
+        if (stream.done[driver] - stream.rows[driver].begin()) % self.stride != 0 {
             return None;
         }
-        if let Some(periods) = self.returned(schedule) {
+        if let Some(periods) = self.returned(flow, stream) {
             if periods > 0 {
                 return Some((periods, calls - self.calls));
             }
@@ -149,7 +154,7 @@ impl Seen {
         }
         self.since += 1;
         if self.since == self.until {
-            self.done.clone_from(&schedule.done);
+            self.done.clone_from(&stream.done);
             self.calls = calls;
             self.since = 0;
             self.until *= 2;
@@ -158,23 +163,22 @@ impl Seen {
     }
 
     /// Where all nodes have moved together since the state that was seen and met no border: how often they can do so again.
-    fn returned(&self, schedule: &Schedule<'_>) -> Option<i64> {
-        let flow = &schedule.flow;
-        let moved = |place: usize| schedule.done[place] - self.done[place];
-        let driver = schedule.driver?;
-        let rest = |place: usize| schedule.rows[place].end() - schedule.done[place];
-        for (place, pace) in &schedule.others {
-            let at = |done: i64| pace.rows(done - schedule.rows[driver].begin());
+    fn returned(&self, flow: &Flow<'_>, stream: &Stream) -> Option<i64> {
+        let moved = |place: usize| stream.done[place] - self.done[place];
+        let driver = stream.driver?;
+        let rest = |place: usize| stream.rows[place].end() - stream.done[place];
+        for (place, pace) in &stream.others {
+            let at = |done: i64| pace.rows(done - stream.rows[driver].begin());
             let exact = i128::from(moved(driver)) * i128::from(pace.per);
             let is_still =
-                moved(*place) == 0 && (rest(*place) == 0 || pace.per <= 1 && at(schedule.done[driver]) == 0);
+                moved(*place) == 0 && (rest(*place) == 0 || pace.per <= 1 && at(stream.done[driver]) == 0);
             if !is_still && exact != i128::from(moved(*place)) * i128::from(pace.of) {
                 return None;
             }
         }
         let mut periods = i64::MAX;
         for (place, node) in flow.nodes.iter().enumerate().rev() {
-            let (before, done, own) = (self.done[place], schedule.done[place], schedule.rows[place]);
+            let (before, done, own) = (self.done[place], stream.done[place], stream.rows[place]);
             let shift = done - before;
             if shift == 0 && done == own.end() {
                 continue; // it has all its rows and asks for nothing
@@ -183,7 +187,7 @@ impl Seen {
                 return None;
             }
             // the farthest rows that it may ask for: its next band, and past the gap of a stride
-            let ahead = schedule.bands[place] + node.grain + 1;
+            let ahead = stream.bands[place] + node.grain + 1;
             periods = periods.min(times(own.end() - (done + ahead), shift)?);
             for link in flow.links(place) {
                 let operand = link.operand as usize;
@@ -191,7 +195,7 @@ impl Seen {
                 if expected.unwrap_or(0) != moved(operand) {
                     return None;
                 }
-                if expected.is_none() && schedule.done[operand] != schedule.rows[operand].end() {
+                if expected.is_none() && stream.done[operand] != stream.rows[operand].end() {
                     return None;
                 }
                 let mut moves = shift;
@@ -213,7 +217,7 @@ impl Seen {
                     if reached.is_empty() {
                         return None;
                     }
-                    periods = periods.min(times(schedule.rows[operand].end() - reached.end(), moves)?);
+                    periods = periods.min(times(stream.rows[operand].end() - reached.end(), moves)?);
                 }
             }
         }
@@ -231,15 +235,17 @@ const fn times(room: i64, shift: i64) -> Option<i64> {
 }
 
 /// The rows of the driver in which every node moves by whole rows and cells, where all keep a ratio to it.
-fn stride(schedule: &Schedule<'_>, driver: usize) -> Option<i64> {
-    let measure = schedule.flow.nodes[driver].rate;
-    let most = schedule.rows[driver].len();
+fn stride(flow: &Flow<'_>, stream: &Stream, driver: usize) -> Option<i64> {
+    let measure = flow.rate(driver);
+    let most = stream.rows[driver].len();
     let mut stride = 1_i64;
-    for (node, rows) in schedule.flow.nodes.iter().zip(&schedule.rows) {
-        if rows.len() <= 1 {
-            continue; // one pixel, which everybody reads
+    let mut last = None;
+    for (node, rows) in flow.nodes.iter().zip(&stream.rows) {
+        if rows.len() <= 1 || last == Some((node.rate, node.grain)) {
+            continue; // one pixel, which everybody reads, or as the one before
         }
-        let [per, of] = node.rate.to(measure)?;
+        last = Some((node.rate, node.grain));
+        let [per, of] = flow.rates[node.rate as usize].to(measure)?;
         let of = of.checked_mul(node.grain / crate::rate::gcd(per, node.grain))?;
         stride = stride.checked_mul(of / crate::rate::gcd(stride, of))?;
         if stride > most {
@@ -250,4 +256,4 @@ fn stride(schedule: &Schedule<'_>, driver: usize) -> Option<i64> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,40 +4,61 @@ use tiled_geometry::Region;
 use tiled_tensor::{Element, View, ViewMut};
 
 use super::{activation, fill, readers, receptive, require, taps, touched};
-use crate::{Activation, Conv};
+use crate::{Conv, Epilogue};
 
 /// The geometry and parameters of a convolution.
 pub(super) struct Params<'a, T> {
-    pub(super) conv: &'a Conv,
-    pub(super) weight_and_bias: &'a [T],
-    pub(super) bias: bool,
-    pub(super) activation: Option<Activation>,
+    conv: &'a Conv,
+    weight: &'a [T],
+    bias: &'a [T],
+    /// The factors of each channel, then what is added to their products.
+    affine: [&'a [T]; 2],
+    epilogue: Epilogue,
 }
 
 impl<'a, T: Element> Params<'a, T> {
-    fn weight(&self) -> &'a [T] {
-        &self.weight_and_bias[..self.conv.weight_len()]
+    /// From parameters that lie one after another.
+    pub(super) fn new(conv: &'a Conv, channels: usize, packed: &'a [T], epilogue: Epilogue) -> Self {
+        let (weight, rest) = packed.split_at(conv.weight_len());
+        let (bias, rest) = rest.split_at(if epilogue.bias { channels } else { 0 });
+        let (scale, shift) = rest.split_at(if epilogue.affine { channels } else { 0 });
+        Self { conv, weight, bias, affine: [scale, shift], epilogue }
     }
 
-    fn finish(&self, channel: usize, sum: T) -> T {
-        let sum = if self.bias { sum + self.weight_and_bias[self.conv.weight_len() + channel] } else { sum };
-        self.activation.map_or(sum, |function| activation::value(function, sum))
+    /// What follows a sum, step by step.
+    fn finish(&self, sum: T, added: Option<&View<'_, T>>, [n, channel]: [usize; 2], [y, x]: [i64; 2]) -> T {
+        let mut value = if self.epilogue.bias { sum + self.bias[channel] } else { sum };
+        if self.epilogue.affine {
+            let [scale, shift] = self.affine.map(|values| values[channel]);
+            value = value.mul_add(scale, shift);
+        }
+        if let Some(added) = added {
+            value += added.get(n, channel, y, x);
+        }
+        self.epilogue.activation.map_or(value, |function| activation::value(function, value))
+    }
+
+    /// The tensor that is added, which holds the region.
+    fn added<'v, 'd>(&self, inputs: &'v [View<'d, T>], region: Region<2>) -> Option<&'v View<'d, T>> {
+        let added = self.epilogue.sum.then(|| &inputs[1])?;
+        require(added.region(), region);
+        Some(added)
     }
 }
 
 pub(super) fn forward<T: Element>(
     params: &Params<'_, T>,
-    input: View<'_, T>,
+    inputs: &[View<'_, T>],
     output: &mut ViewMut<'_, T>,
     region: Region<2>,
 ) {
-    let conv = params.conv;
+    let (conv, input, added) = (params.conv, &inputs[0], params.added(inputs, region));
     let whole = Region::whole(conv.input);
     require(input.region(), receptive(conv.windows, conv.input, region));
     let [_, group_in, kh, kw] = conv.weight_shape();
     let group_out = conv.out_channels / conv.groups;
     fill(output, region, |n, o, y, x| {
-        let mut weights = params.weight()[o * group_in * kh * kw..].iter();
+        let mut weights = params.weight[o * group_in * kh * kw..].iter();
         let mut sum = T::ZERO;
         let first = o / group_out * group_in;
         for c in first..first + group_in {
@@ -50,17 +71,17 @@ pub(super) fn forward<T: Element>(
                 }
             }
         }
-        params.finish(o, sum)
+        params.finish(sum, added, [n, o], [y, x])
     });
 }
 
 pub(super) fn backward_input<T: Element>(
     params: &Params<'_, T>,
-    gradient: View<'_, T>,
+    inputs: &[View<'_, T>],
     output: &mut ViewMut<'_, T>,
     region: Region<2>,
 ) {
-    let conv = params.conv;
+    let (conv, gradient, added) = (params.conv, &inputs[0], params.added(inputs, region));
     require(gradient.region(), touched(conv.windows, conv.output, region));
     let [_, group_in, kh, kw] = conv.weight_shape();
     let group_out = conv.out_channels / conv.groups;
@@ -68,7 +89,7 @@ pub(super) fn backward_input<T: Element>(
         let (group, lane) = (c / group_in, c % group_in);
         let mut sum = T::ZERO;
         for o in group * group_out..(group + 1) * group_out {
-            let mut weights = params.weight()[(o * group_in + lane) * kh * kw..].iter();
+            let mut weights = params.weight[(o * group_in + lane) * kh * kw..].iter();
             for i in readers(conv.windows[0], conv.output[0], y) {
                 for j in readers(conv.windows[1], conv.output[1], x) {
                     let weight = *weights.next().expect("invariant: one weight for each tap");
@@ -78,7 +99,7 @@ pub(super) fn backward_input<T: Element>(
                 }
             }
         }
-        params.finish(c, sum)
+        params.finish(sum, added, [n, c], [y, x])
     });
 }
 

@@ -11,9 +11,10 @@ mod reduce;
 mod resize;
 
 use tiled_geometry::{Interval, Region, Window};
-use tiled_tensor::{Element, View, ViewMut};
+use tiled_tensor::{Element, OutOfMemory, PartMut, View, ViewMut};
 
-use crate::{Backend, Kernel, Partial, Reduction};
+use crate::backend::pack_plainly;
+use crate::{Backend, Costs, Kernel, Load, Operands, Partial, Reduction, Support, Task, Work};
 
 /// Naive loops over [`View::get`] and [`ViewMut::set`]: the oracle of every other backend.
 ///
@@ -32,8 +33,31 @@ impl<T: Element> Backend<T> for Reference {
         1
     }
 
-    fn fuses(&self, _kernel: &Kernel) -> bool {
-        true
+    fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support> {
+        let mut support = Support::PLAIN;
+        match work {
+            Work::Map(_) => support.packed_bytes = operands.params.iter().sum::<usize>() * size_of::<T>(),
+            Work::Reduce(reduction) => {
+                let weights = match reduction {
+                    Reduction::ConvWeight(conv) => conv.weight_len() * size_of::<T>(),
+                    _ => 0,
+                };
+                support.partial_bytes =
+                    reduction.partial_bytes::<T>(operands.batch, operands.channels, weights);
+            }
+        }
+        if work.is_convolution() {
+            support.flops_per_second = Some(Costs::default().flops);
+        }
+        Some(support)
+    }
+
+    fn seconds(&self, task: Task<'_>, load: &Load) -> f64 {
+        Costs::default().seconds(task, load)
+    }
+
+    fn pack(&self, _kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
+        pack_plainly(params, packed);
     }
 
     fn compute(
@@ -50,20 +74,13 @@ impl<T: Element> Backend<T> for Reference {
         require(output.region(), region);
         let out = &mut output;
         match *kernel {
-            Kernel::Conv2d { conv, bias, activation } | Kernel::Conv2dWinograd { conv, bias, activation } => {
-                let params = conv2d::Params { conv: &conv, weight_and_bias: packed, bias, activation };
-                conv2d::forward(&params, inputs[0], out, region);
+            Kernel::Conv2d { conv, epilogue, .. } => {
+                let params = conv2d::Params::new(&conv, conv.out_channels, packed, epilogue);
+                conv2d::forward(&params, inputs, out, region);
             }
-            Kernel::ConvThen { ref conv, affine, sum, activation } => {
-                let tail = if affine { 2 * out.layout().channels() } else { 0 };
-                let (packed, tail) = packed.split_at(packed.len() - tail);
-                self.compute(conv, packed, &inputs[..1], out.reborrow(), region);
-                let other = sum.then(|| inputs[1]);
-                norm::affine_sum(tail, other, activation, out, region);
-            }
-            Kernel::Conv2dBackwardInput { conv, bias, activation } => {
-                let params = conv2d::Params { conv: &conv, weight_and_bias: packed, bias, activation };
-                conv2d::backward_input(&params, inputs[0], out, region);
+            Kernel::Conv2dBackwardInput { conv, epilogue } => {
+                let params = conv2d::Params::new(&conv, conv.in_channels, packed, epilogue);
+                conv2d::backward_input(&params, inputs, out, region);
             }
             Kernel::MaxPool2d(pool) => pool2d::max(&pool, inputs[0], out, region),
             Kernel::MaxPool2dBackward(pool) => {
@@ -103,6 +120,21 @@ impl<T: Element> Backend<T> for Reference {
         }
     }
 
+    fn compute_part(
+        &self,
+        kernel: &Kernel,
+        _packed: &[T],
+        _inputs: &[View<'_, T>],
+        _output: PartMut<'_, T>,
+        _region: Region<2>,
+    ) {
+        panic!("invariant: {} writes no parts of windows", kernel.name());
+    }
+
+    fn reserve(&self, _workspace_bytes: usize) -> Result<(), OutOfMemory> {
+        Ok(())
+    }
+
     fn reduce(
         &self,
         reduction: &Reduction,
@@ -133,6 +165,10 @@ impl<T: Element> Backend<T> for Reference {
             },
             _ => panic!("{MISMATCH}"),
         }
+    }
+
+    fn unpack(&self, _reduction: &Reduction, values: &[T], result: &mut [T]) {
+        result.copy_from_slice(values);
     }
 }
 

@@ -48,7 +48,7 @@ impl Conv {
         self.weight_shape().iter().product()
     }
 
-    /// Whether [`crate::Kernel::Conv2dWinograd`] can carry it out: 3×3 with stride and dilation one, one group, and
+    /// Whether [`Algorithm::Winograd`] can carry it out: 3×3 with stride and dilation one, one group, and
     /// channels enough on both sides that its transforms cost less than they save.
     #[must_use]
     pub fn suits_winograd(&self) -> bool {
@@ -57,5 +57,37 @@ impl Conv {
             && self.in_channels >= 16
             && self.out_channels >= 16
             && self.windows.into_iter().all(is_3_by_1)
+    }
+}
+
+/// How the sums of a convolution are computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Algorithm {
+    /// Products summed one after another, in a fixed order.
+    #[default]
+    Direct,
+    /// Winograd's minimal filtering F(4×4, 3×3), for the convolutions that [`Conv::suits_winograd`]: a quarter of the
+    /// multiplications and other roundings. Outputs are computed in tiles of 4×4 that begin at multiples of four, so a region
+    /// needs what its [`crate::Kernel::grain`] needs, and a NaN or infinity spoils its tile.
+    Winograd,
+}
+
+impl Algorithm {
+    /// The products that it takes, of those of the sums themselves.
+    pub(super) const fn share_of_products(self) -> f64 {
+        match self {
+            Self::Direct => 1.0,
+            // 36 products for 16 outputs, where there were 144
+            Self::Winograd => 0.25,
+        }
+    }
+
+    /// The numbers that it reads for each weight.
+    pub(super) const fn expansion(self) -> usize {
+        match self {
+            Self::Direct => 1,
+            // 36 numbers for each filter of 9
+            Self::Winograd => 4,
+        }
     }
 }

@@ -2,56 +2,31 @@
 
 use tiled_geometry::{Padding, Resize};
 
-use super::{Activation, Conv, Pool};
+use super::{Activation, Algorithm, Conv, Epilogue, Pool};
 
 /// A computation of one output from at most [`crate::MAX_INPUTS`] inputs, element by element in global coordinates.
 ///
 /// Inputs and parameters are listed in order; parameters are slices in the layouts named here.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Kernel {
-    /// Convolution of `[x]`; parameters: weight OIHW, then bias `[out_channels]` where `bias`.
-    /// The activation, if any, follows the bias.
+    /// Convolution of `[x]`, or of `[x, added]` where the epilogue has a sum; parameters: weight OIHW, then a bias
+    /// `[out_channels]`, a and b where the epilogue has them.
     Conv2d {
         /// The geometry.
         conv: Conv,
-        /// Whether there is a bias.
-        bias: bool,
-        /// What is applied to the result.
-        activation: Option<Activation>,
+        /// How the sums are computed.
+        algorithm: Algorithm,
+        /// What follows them.
+        epilogue: Epilogue,
     },
-    /// The same by Winograd's minimal filtering F(4×4, 3×3), for the convolutions that [`Conv::suits_winograd`]: a
-    /// quarter of the multiplications and other roundings. Outputs are computed in tiles of 4×4 that begin at multiples of four,
-    /// so a region needs what its [`Kernel::grain`] needs, and a NaN or infinity spoils its tile.
-    Conv2dWinograd {
-        /// The geometry.
-        conv: Conv,
-        /// Whether there is a bias.
-        bias: bool,
-        /// What is applied to the result.
-        activation: Option<Activation>,
-    },
-    /// From `[x]` and, where `sum`, a tensor of the shape of the output: the convolution, times `a[c]` plus `b[c]` where `affine`, plus
-    /// the tensor, then the activation. Each step rounds as a kernel of its own would. Parameters: those of the convolution, then a, b.
-    ConvThen {
-        /// [`Kernel::Conv2d`] or [`Kernel::Conv2dWinograd`] without an activation.
-        conv: Box<Kernel>,
-        /// Whether [`Kernel::ChannelAffine`] follows.
-        affine: bool,
-        /// Whether [`Kernel::Add`] follows.
-        sum: bool,
-        /// What is applied to the result.
-        activation: Option<Activation>,
-    },
-    /// Gradient of a convolution with respect to its input, from `[gy]`; parameters: weight OIHW, then where
-    /// `bias` a bias `[in_channels]` added to the result. With the bias it is the transposed convolution.
+    /// Gradient of a convolution with respect to its input, from `[gy]`; parameters: weight OIHW, then a bias
+    /// `[in_channels]` where the epilogue has one. With the bias it is the transposed convolution.
     Conv2dBackwardInput {
         /// The geometry of the convolution whose gradient it is.
         conv: Conv,
-        /// Whether there is a bias.
-        bias: bool,
-        /// What is applied to the result.
-        activation: Option<Activation>,
+        /// What follows the sums.
+        epilogue: Epilogue,
     },
     /// Maximum over the window of `[x]`, padding never chosen; NaN wins. Negative infinity where a window is all
     /// padding.
@@ -134,13 +109,37 @@ pub enum Kernel {
 }
 
 impl Kernel {
+    /// A convolution by plain sums.
+    #[must_use]
+    pub const fn conv2d(conv: Conv, epilogue: Epilogue) -> Self {
+        Self::Conv2d { conv, algorithm: Algorithm::Direct, epilogue }
+    }
+
+    /// What follows its sums in the same call; `None` where it has no sums.
+    #[must_use]
+    pub const fn epilogue(&self) -> Option<&Epilogue> {
+        match self {
+            Self::Conv2d { epilogue, .. } | Self::Conv2dBackwardInput { epilogue, .. } => Some(epilogue),
+            _ => None,
+        }
+    }
+
+    /// The same with another epilogue, where it has one.
+    #[must_use]
+    pub const fn with_epilogue(self, epilogue: Epilogue) -> Self {
+        match self {
+            Self::Conv2d { conv, algorithm, .. } => Self::Conv2d { conv, algorithm, epilogue },
+            Self::Conv2dBackwardInput { conv, .. } => Self::Conv2dBackwardInput { conv, epilogue },
+            other => other,
+        }
+    }
+
     /// The name, as it stands in plans and messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Conv2d { .. } => "conv2d",
-            Self::Conv2dWinograd { .. } => "conv2d_winograd",
-            Self::ConvThen { conv, .. } => conv.name(),
+            Self::Conv2d { algorithm: Algorithm::Direct, .. } => "conv2d",
+            Self::Conv2d { algorithm: Algorithm::Winograd, .. } => "conv2d_winograd",
             Self::Conv2dBackwardInput { .. } => "conv2d_backward_input",
             Self::MaxPool2d(_) => "max_pool2d",
             Self::MaxPool2dBackward(_) => "max_pool2d_backward",
@@ -172,8 +171,7 @@ impl Kernel {
     #[must_use]
     pub fn grain(&self) -> i64 {
         match self {
-            Self::ConvThen { conv, .. } => conv.grain(),
-            Self::Conv2dWinograd { .. } => 4,
+            Self::Conv2d { algorithm: Algorithm::Winograd, .. } => 4,
             _ => 1,
         }
     }
@@ -187,17 +185,14 @@ impl Kernel {
     pub fn flops_per_element(&self) -> f64 {
         let taps = |pool: &Pool| pool.windows.iter().map(|w| w.kernel() as f64).product::<f64>();
         match self {
-            Self::Conv2d { conv, .. } => 2.0 * conv.weight_len() as f64 / conv.out_channels as f64,
-            Self::ConvThen { conv, affine, sum, .. } => {
-                conv.flops_per_element() + if *affine { 2.0 } else { 0.0 } + if *sum { 1.0 } else { 0.0 }
+            Self::Conv2d { conv, algorithm, epilogue } => {
+                let sum = 2.0 * conv.weight_len() as f64 / conv.out_channels as f64;
+                algorithm.share_of_products() * sum + epilogue.flops_per_element()
             }
-            // 36 products for 16 outputs, where there were 144
-            Self::Conv2dWinograd { conv, .. } => {
-                0.25 * 2.0 * conv.weight_len() as f64 / conv.out_channels as f64
-            }
-            Self::Conv2dBackwardInput { conv, .. } => {
+            Self::Conv2dBackwardInput { conv, epilogue } => {
                 let strides: f64 = conv.windows.iter().map(|w| w.stride() as f64).product();
-                2.0 * conv.weight_len() as f64 / conv.in_channels as f64 / strides
+                let sum = 2.0 * conv.weight_len() as f64 / conv.in_channels as f64 / strides;
+                sum + epilogue.flops_per_element()
             }
             Self::MaxPool2d(pool) | Self::AvgPool2d(pool) => taps(pool),
             Self::MaxPool2dBackward(pool) | Self::AvgPool2dBackward(pool) => {

@@ -2,12 +2,16 @@
 
 mod activation;
 mod conv;
+mod epilogue;
 mod kernel;
 mod pool;
 mod reduction;
+mod work;
 
 pub use activation::Activation;
-pub use conv::Conv;
+pub use conv::{Algorithm, Conv};
+pub use epilogue::Epilogue;
 pub use kernel::Kernel;
 pub use pool::Pool;
 pub use reduction::Reduction;
+pub use work::{Operands, Work};

@@ -105,8 +105,9 @@ pub(crate) fn reduce(
     domain: [usize; 4],
 ) -> Partial<f64> {
     let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-    let mut partial =
-        Reference.partial(&reduction, domain[0], domain[1]).expect("memory for a small reduction");
+    let mut partial = (&Reference as &dyn Backend<f64>)
+        .partial(&reduction, domain[0], domain[1])
+        .expect("memory for a small reduction");
     Reference.reduce(&reduction, params, &views, Region::whole(extents(domain)), &mut partial);
     partial
 }

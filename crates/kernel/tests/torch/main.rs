@@ -6,7 +6,7 @@ mod fixture;
 
 use fixture::{Fixture, compute, each, extents, reduce, sums};
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Conv, Kernel, Partial, Pool, Reduction};
+use tiled_kernel::{Activation, Conv, Epilogue, Kernel, Partial, Pool, Reduction};
 use tiled_tensor::Tensor;
 
 #[test]
@@ -26,12 +26,12 @@ fn convolution_agrees() {
         let zeros = if padding.is_some() { [[0; 2]; 2] } else { sides };
         let conv = convolution(fixture, padded.shape(), weight.shape(), zeros);
         let bias = fixture.param("bias");
-        let kernel = Kernel::Conv2d { conv, bias: !bias.is_empty(), activation: None };
+        let kernel = Kernel::conv2d(conv, Epilogue::of_bias(!bias.is_empty()));
         let output = compute(kernel, &[weight.data(), &bias], &[&padded], fixture.output().shape());
         fixture.check_output(output.data());
 
         let gy = fixture.output_gradient();
-        let backward = Kernel::Conv2dBackwardInput { conv, bias: false, activation: None };
+        let backward = Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::NONE };
         let gradient = compute(backward, &[weight.data()], &[&gy], padded.shape());
         let gradient = padding.map_or(gradient.clone(), |padding| {
             compute(Kernel::PadBackward(padding), &[], &[&gradient], x.shape())
@@ -58,11 +58,11 @@ fn transposed_convolution_is_a_gradient() {
             out_channels: x.shape()[1],
             ..convolution(fixture, result, weight.shape(), [[vertical; 2], [horizontal; 2]])
         };
-        let kernel = Kernel::Conv2dBackwardInput { conv, bias: true, activation: None };
+        let kernel = Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::of_bias(true) };
         fixture.check_output(compute(kernel, &[weight.data(), &bias], &[&x], result).data());
 
         let gy = fixture.output_gradient();
-        let forward = Kernel::Conv2d { conv, bias: false, activation: None };
+        let forward = Kernel::conv2d(conv, Epilogue::NONE);
         fixture.check_gradient("x", compute(forward, &[weight.data()], &[&gy], x.shape()).data());
         fixture.check_gradient("weight", &weight_gradient(conv, &gy, &x));
         let sum = reduce(Reduction::ChannelSum, &[], &[&gy], gy.shape());
@@ -248,9 +248,9 @@ fn check_linear(fixture: &Fixture) {
         input: [1, 1],
         output: [1, 1],
     };
-    let forward = Kernel::Conv2d { conv, bias: true, activation: None };
+    let forward = Kernel::conv2d(conv, Epilogue::of_bias(true));
     fixture.check_output(compute(forward, &[weight.data(), &bias], &[&x], gy.shape()).data());
-    let backward = Kernel::Conv2dBackwardInput { conv, bias: false, activation: None };
+    let backward = Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::NONE };
     fixture.check_gradient("x", compute(backward, &[weight.data()], &[&gy], x.shape()).data());
     fixture.check_gradient("weight", &weight_gradient(conv, &x, &gy));
     fixture.check_gradient("bias", &sums(&reduce(Reduction::ChannelSum, &[], &[&gy], gy.shape())));

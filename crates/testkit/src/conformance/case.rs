@@ -1,7 +1,7 @@
 //! One computation, carried out whole and in parts.
 
 use tiled_geometry::{Grid, Interval, Region};
-use tiled_kernel::{Backend, Kernel, Reference};
+use tiled_kernel::{Backend, Kernel, Operands, Reference, Work};
 use tiled_tensor::{Element, Tensor};
 
 use super::Rng;
@@ -26,7 +26,7 @@ impl<T: Element> Case<T> {
     #[must_use]
     pub fn map<U: Element>(&self, f: impl Fn(T) -> U) -> Case<U> {
         Case {
-            kernel: self.kernel.clone(),
+            kernel: self.kernel,
             params: self.params.iter().map(|param| param.iter().map(|value| f(*value)).collect()).collect(),
             inputs: self.inputs.iter().map(|input| map_tensor(input, &f)).collect(),
             output: self.output,
@@ -97,31 +97,39 @@ impl<T: Element> Case<T> {
         }
     }
 
-    /// Checks that a [`Kernel::ConvThen`] gives the bits of its kernels one after another.
-    pub(super) fn check_parts(&self, backend: &dyn Backend<T>) {
-        let Kernel::ConvThen { conv, affine, sum, activation } = &self.kernel else {
-            panic!("{:?} has no parts", self.kernel)
-        };
-        let (own, scales) = self.params.split_at(self.params.len() - if *affine { 2 } else { 0 });
-        let part = |kernel: Kernel, params: &[Vec<T>], inputs: Vec<Tensor<T>>| {
+    /// Checks that a convolution with an epilogue gives the bits of its steps one after another.
+    pub(super) fn check_steps(&self, backend: &dyn Backend<T>) {
+        let epilogue = *self.kernel.epilogue().expect("a convolution");
+        let (own, factors) = self.params.split_at(self.params.len() - if epilogue.affine { 2 } else { 0 });
+        let step = |kernel: Kernel, params: &[Vec<T>], inputs: Vec<Tensor<T>>| {
             Case { kernel, params: params.to_vec(), inputs, output: self.output }.whole(backend)
         };
-        let mut value = part((**conv).clone(), own, vec![self.inputs[0].clone()]);
-        if *affine {
-            value = part(Kernel::ChannelAffine { activation: None }, scales, vec![value]);
+        let sums = self.kernel.with_epilogue(epilogue.bias_alone());
+        let mut value = step(sums, own, vec![self.inputs[0].clone()]);
+        if epilogue.affine {
+            value = step(Kernel::ChannelAffine { activation: None }, factors, vec![value]);
         }
-        if *sum {
-            value = part(Kernel::Add, &[], vec![value, self.inputs[1].clone()]);
+        if epilogue.sum {
+            value = step(Kernel::Add, &[], vec![value, self.inputs[1].clone()]);
         }
-        if let Some(activation) = activation {
-            value = part(Kernel::Activation(*activation), &[], vec![value]);
+        if let Some(activation) = epilogue.activation {
+            value = step(Kernel::Activation(activation), &[], vec![value]);
         }
         let fused = self.whole(backend);
         for (got, expected) in fused.data().iter().zip(value.data()) {
             let same = got.to_bits_u64() == expected.to_bits_u64();
             let (got, expected) = (got.to_f64(), expected.to_f64());
-            assert!(same, "{}: {got:e}, in parts {expected:e}\n{}", backend.name(), self.describe());
+            assert!(same, "{}: {got:e}, in steps {expected:e}\n{}", backend.name(), self.describe());
         }
+    }
+
+    /// Whether the backend carries out the kernel.
+    pub(super) fn is_supported(&self, backend: &dyn Backend<T>) -> bool {
+        let params: Vec<usize> = self.params.iter().map(Vec::len).collect();
+        let inputs: Vec<usize> = self.inputs.iter().map(|input| input.shape()[1]).collect();
+        let [batch, channels, ..] = self.output;
+        let operands = Operands { batch, inputs: &inputs, params: &params, channels };
+        backend.support(&Work::Map(self.kernel), &operands).is_some()
     }
 
     fn pack(&self, backend: &dyn Backend<T>) -> Vec<T> {

@@ -1,7 +1,7 @@
 //! Random computations of each kind.
 
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Conv, Kernel, Pool};
+use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Pool};
 use tiled_tensor::{Element, Tensor};
 
 use super::{Case, Rng};
@@ -24,7 +24,7 @@ pub(super) fn conv2d<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
     let (conv, batch) = conv(rng);
     let (bias, activation) = (rng.chance(60), some_activation(rng));
     Case {
-        kernel: Kernel::Conv2d { conv, bias, activation },
+        kernel: Kernel::conv2d(conv, Epilogue::of_bias(bias).with_activation(activation)),
         params: weights(&conv, bias.then_some(conv.out_channels), rng),
         inputs: vec![tensor(shape(batch, conv.in_channels, conv.input), rng)],
         output: shape(batch, conv.out_channels, conv.output),
@@ -41,21 +41,21 @@ pub(super) fn conv2d_winograd<T: Element>(rng: &mut Rng, _index: usize) -> Case<
     let conv = Conv { in_channels, out_channels, groups: 1, windows, input, output };
     let (batch, bias, activation) = (batch(rng), rng.chance(60), some_activation(rng));
     Case {
-        kernel: Kernel::Conv2dWinograd { conv, bias, activation },
+        kernel: Kernel::Conv2d {
+            conv,
+            algorithm: Algorithm::Winograd,
+            epilogue: Epilogue::of_bias(bias).with_activation(activation),
+        },
         params: weights(&conv, bias.then_some(out_channels), rng),
         inputs: vec![tensor(shape(batch, in_channels, input), rng)],
         output: shape(batch, out_channels, output),
     }
 }
 
-/// A convolution, direct or by Winograd's filtering, and what follows it.
-pub(super) fn conv_then<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+/// A convolution, direct or by Winograd's filtering, whose epilogue has operands of its own.
+pub(super) fn conv2d_epilogue<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
     let mut case = if index.is_multiple_of(2) { conv2d(rng, index) } else { conv2d_winograd(rng, index) };
-    let (Kernel::Conv2d { activation, .. } | Kernel::Conv2dWinograd { activation, .. }) = &mut case.kernel
-    else {
-        unreachable!("just made")
-    };
-    *activation = None;
+    let bias = case.kernel.epilogue().expect("a convolution").bias;
     let (affine, sum) = (rng.chance(70), rng.chance(50));
     if affine {
         case.params.extend([numbers(case.output[1], rng), numbers(case.output[1], rng)]);
@@ -64,7 +64,7 @@ pub(super) fn conv_then<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         case.inputs.push(tensor(case.output, rng));
     }
     let activation = rng.chance(50).then_some(Activation::Relu);
-    case.kernel = Kernel::ConvThen { conv: Box::new(case.kernel), affine, sum, activation };
+    case.kernel = case.kernel.with_epilogue(Epilogue { bias, affine, sum, activation });
     case
 }
 
@@ -73,7 +73,10 @@ pub(super) fn conv2d_backward_input<T: Element>(rng: &mut Rng, _index: usize) ->
     let bias = rng.chance(30);
     let activation = if bias { some_activation(rng) } else { None };
     Case {
-        kernel: Kernel::Conv2dBackwardInput { conv, bias, activation },
+        kernel: Kernel::Conv2dBackwardInput {
+            conv,
+            epilogue: Epilogue::of_bias(bias).with_activation(activation),
+        },
         params: weights(&conv, bias.then_some(conv.in_channels), rng),
         inputs: vec![tensor(shape(batch, conv.out_channels, conv.output), rng)],
         output: shape(batch, conv.in_channels, conv.input),

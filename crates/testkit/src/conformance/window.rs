@@ -87,8 +87,8 @@ pub(super) fn extents([.., height, width]: [usize; 4]) -> [i64; 2] {
 
 /// The region of input `index`, of these extents, that a region of the output needs.
 pub(super) fn needed(kernel: &Kernel, index: usize, extents: [i64; 2], region: Region<2>) -> Region<2> {
-    if let Kernel::ConvThen { conv, .. } = kernel {
-        return if index == 0 { needed(conv, 0, extents, region) } else { region };
+    if index == 1 && kernel.epilogue().is_some() {
+        return region; // what is added
     }
     let grain = kernel.grain();
     let region = if grain > 1 { Region::new(region.axes().map(|axis| axis.aligned(grain))) } else { region };
@@ -100,9 +100,7 @@ pub(super) fn needed(kernel: &Kernel, index: usize, extents: [i64; 2], region: R
         Region::new([maps[0].needed(rows), maps[1].needed(cols)]).intersect(Region::whole(extents))
     };
     match kernel {
-        Kernel::Conv2d { conv, .. } | Kernel::Conv2dWinograd { conv, .. } => {
-            through(conv.windows.map(AxisMap::Window), extents, region)
-        }
+        Kernel::Conv2d { conv, .. } => through(conv.windows.map(AxisMap::Window), extents, region),
         Kernel::Conv2dBackwardInput { conv, .. } => {
             through(conv.windows.map(AxisMap::Touched), extents, region)
         }

@@ -146,7 +146,8 @@ impl Check<'_> {
     fn same_bits<T: Element>(&mut self, whole: &Outcome<T>, tiled: &Outcome<T>) {
         let graph = &self.case.network.graph;
         let outputs: Vec<&str> = graph.outputs().iter().map(|value| graph.name(*value)).collect();
-        let inputs: Vec<&str> = graph.inputs().iter().map(|input| input.name.as_str()).collect();
+        let wanted = whole.input_grads.iter();
+        let inputs: Vec<&str> = wanted.map(|place| graph.inputs()[*place].name.as_str()).collect();
         self.report.output_mismatches += self.tensors("output", &outputs, &whole.outputs, &tiled.outputs);
         self.report.input_grad_mismatches +=
             self.tensors("input gradient", &inputs, &whole.grad_inputs, &tiled.grad_inputs);

@@ -3,7 +3,7 @@
 use tiled_cpu::CpuBackend;
 use tiled_exec::NoProgress;
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Backend, Kernel, Partial, Reduction};
+use tiled_kernel::{Backend, Kernel, Partial, Reduction, forward};
 use tiled_tensor::{Element, View, ViewMut};
 
 use super::{VerifyOptions, VerifyReport, verify_on};
@@ -29,21 +29,7 @@ struct Faulty {
 }
 
 impl<T: Element> Backend<T> for Faulty {
-    fn name(&self) -> String {
-        Backend::<T>::name(&self.backend)
-    }
-
-    fn block(&self, channels: usize) -> usize {
-        Backend::<T>::block(&self.backend, channels)
-    }
-
-    fn packed_len(&self, kernel: &Kernel, params: &[usize]) -> usize {
-        Backend::<T>::packed_len(&self.backend, kernel, params)
-    }
-
-    fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
-        self.backend.pack(kernel, params, packed);
-    }
+    forward!(T, |faulty| &faulty.backend; name block support seconds pack compute_part reserve unpack);
 
     fn compute(
         &self,
@@ -68,10 +54,6 @@ impl<T: Element> Backend<T> for Faulty {
         }
     }
 
-    fn partial_len(&self, reduction: &Reduction) -> usize {
-        Backend::<T>::partial_len(&self.backend, reduction)
-    }
-
     fn reduce(
         &self,
         reduction: &Reduction,
@@ -93,10 +75,6 @@ impl<T: Element> Backend<T> for Faulty {
             }
         }
         self.backend.reduce(reduction, params, inputs, share, partial);
-    }
-
-    fn unpack(&self, reduction: &Reduction, values: &[T], result: &mut [T]) {
-        self.backend.unpack(reduction, values, result);
     }
 }
 

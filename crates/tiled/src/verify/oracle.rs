@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use tiled_cpu::CpuBackend;
 use tiled_exec::NoProgress;
 use tiled_geometry::Region;
-use tiled_kernel::{Backend, Conv, Kernel, Partial, Reduction, Reference};
+use tiled_kernel::{Backend, Kernel, Operands, Partial, Reduction, Reference, Support, Work, forward};
 use tiled_tensor::{AlignedBuffer, Element, View, ViewMut};
 
 use super::{VerifyOptions, verify_on};
@@ -38,29 +38,21 @@ impl Shadowed {
 }
 
 impl<T: Element> Backend<T> for Shadowed {
-    fn name(&self) -> String {
-        Backend::<T>::name(&self.backend)
-    }
+    forward!(T, |shadowed| &shadowed.backend; name block seconds compute_part reserve unpack);
 
-    fn block(&self, channels: usize) -> usize {
-        Backend::<T>::block(&self.backend, channels)
-    }
-
-    /// The parameters as the CPU backend packs them, then as they are.
-    fn packed_len(&self, kernel: &Kernel, params: &[usize]) -> usize {
-        Backend::<T>::packed_len(&self.backend, kernel, params) + params.iter().sum::<usize>()
+    /// The parameters as the CPU backend packs them, then as they are; nothing is written in place, where nobody would look.
+    fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support> {
+        let support = Backend::<T>::support(&self.backend, work, operands)?;
+        let plain = operands.params.iter().sum::<usize>() * size_of::<T>();
+        Some(Support { packed_bytes: support.packed_bytes + plain, writes_planes: false, ..support })
     }
 
     fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
         let lens: Vec<usize> = params.iter().map(|param| param.len()).collect();
-        let own = Backend::<T>::packed_len(&self.backend, kernel, &lens);
+        let own = (&self.backend as &dyn Backend<T>).packed_len(kernel, &lens);
         let (packed, plain) = packed.split_at_mut(own);
         self.backend.pack(kernel, params, packed);
         Reference.pack(kernel, params, plain);
-    }
-
-    fn fuses(&self, kernel: &Kernel) -> bool {
-        Backend::<T>::fuses(&self.backend, kernel)
     }
 
     fn compute(
@@ -71,8 +63,8 @@ impl<T: Element> Backend<T> for Shadowed {
         mut output: ViewMut<'_, T>,
         region: Region<2>,
     ) {
-        let plain =
-            plain_len(kernel, packed.len(), |params| Backend::<T>::packed_len(&self.backend, kernel, params));
+        let backend: &dyn Backend<T> = &self.backend;
+        let plain = plain_len(kernel, packed.len(), |params| backend.packed_len(kernel, params));
         let (packed, plain) = packed.split_at(packed.len() - plain);
         self.backend.compute(kernel, packed, inputs, output.reborrow(), region);
         let layout = *output.layout();
@@ -81,7 +73,8 @@ impl<T: Element> Backend<T> for Shadowed {
         let (got, expected) = (output.as_view(), View::new(&expected, layout));
         let largest = inputs.iter().map(|input| largest(input)).fold(1.0, f64::max);
         let weights = plain.iter().map(|value| value.to_f64().abs()).fold(1.0, f64::max);
-        let scale = if matches!(kernel, Kernel::ConvThen { .. }) { weights } else { 1.0 };
+        let is_scaled = kernel.epilogue().is_some_and(|epilogue| epilogue.affine);
+        let scale = if is_scaled { weights } else { 1.0 };
         let bound = 64.0 * T::EPSILON.to_f64() * terms(kernel) * weights * scale * largest * largest;
         let pixels = (0..layout.batch()).flat_map(|n| (0..layout.channels()).map(move |c| (n, c))).flat_map(
             |(n, c)| {
@@ -93,10 +86,6 @@ impl<T: Element> Backend<T> for Shadowed {
         );
         let pairs = pixels.map(|(n, c, y, x)| (got.get(n, c, y, x), expected.get(n, c, y, x)));
         self.compare(&format!("{} {region}", kernel.name()), bound, pairs);
-    }
-
-    fn partial_len(&self, reduction: &Reduction) -> usize {
-        Backend::<T>::partial_len(&self.backend, reduction)
     }
 
     fn reduce(
@@ -131,10 +120,6 @@ impl<T: Element> Backend<T> for Shadowed {
             self.compare(reduction.name(), bound, got.into_iter().zip(expected));
         }
     }
-
-    fn unpack(&self, reduction: &Reduction, values: &[T], result: &mut [T]) {
-        self.backend.unpack(reduction, values, result);
-    }
 }
 
 /// The parameters' own elements among those packed, which come last.
@@ -146,35 +131,22 @@ fn plain_len(kernel: &Kernel, total: usize, packed_len: impl Fn(&[usize]) -> usi
 
 /// The lengths of the parameters of a convolution.
 fn own_lens(kernel: &Kernel) -> Option<Vec<usize>> {
-    Some(match kernel {
-        Kernel::Conv2d { conv, bias, .. } | Kernel::Conv2dWinograd { conv, bias, .. } => {
-            conv_lens(conv, bias.then_some(conv.out_channels))
-        }
-        Kernel::Conv2dBackwardInput { conv, bias, .. } => conv_lens(conv, bias.then_some(conv.in_channels)),
-        Kernel::ConvThen { conv, affine, .. } => {
-            let mut lens = own_lens(conv)?;
-            if let Kernel::Conv2d { conv, .. } | Kernel::Conv2dWinograd { conv, .. } = &**conv
-                && *affine
-            {
-                lens.extend([conv.out_channels; 2]);
-            }
-            lens
-        }
+    let (conv, channels) = match kernel {
+        Kernel::Conv2d { conv, .. } => (conv, conv.out_channels),
+        Kernel::Conv2dBackwardInput { conv, .. } => (conv, conv.in_channels),
         _ => return None,
-    })
-}
-
-fn conv_lens(conv: &Conv, bias: Option<usize>) -> Vec<usize> {
-    std::iter::once(conv.weight_len()).chain(bias).collect()
+    };
+    let epilogue = kernel.epilogue()?;
+    let mut lens = vec![conv.weight_len()];
+    lens.extend(epilogue.bias.then_some(channels));
+    lens.extend(epilogue.affine.then_some([channels; 2]).into_iter().flatten());
+    Some(lens)
 }
 
 /// The terms of the longest sum, where each is at most a weight times one or two inputs.
 fn terms(kernel: &Kernel) -> f64 {
     let count = match kernel {
-        Kernel::Conv2d { conv, .. }
-        | Kernel::Conv2dWinograd { conv, .. }
-        | Kernel::Conv2dBackwardInput { conv, .. } => conv.weight_len(),
-        Kernel::ConvThen { conv, .. } => return terms(conv),
+        Kernel::Conv2d { conv, .. } | Kernel::Conv2dBackwardInput { conv, .. } => conv.weight_len(),
         _ => 64,
     };
     count as f64

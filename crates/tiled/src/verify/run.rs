@@ -85,6 +85,8 @@ fn filled<T: Element>(shape: [usize; 4], mut value: impl FnMut([usize; 4]) -> f6
 #[derive(Clone, Debug)]
 pub(super) struct Outcome<T: Element> {
     pub(super) outputs: Vec<Tensor<T>>,
+    /// The inputs whose gradients are wanted, and these gradients.
+    pub(super) input_grads: Vec<usize>,
     pub(super) grad_inputs: Vec<Tensor<T>>,
     /// The gradients of the parameters that have one.
     pub(super) gradients: Vec<Option<Vec<T>>>,
@@ -118,9 +120,10 @@ fn run_once<T: Element>(
     let inputs = sources(&tensors.inputs)?;
     let target = tensors.target.as_ref().map(MemorySource::try_from).transpose()?;
     let grad_outputs = sources(&tensors.grad_outputs)?;
-    let input_shapes: Vec<[usize; 4]> = tensors.inputs.iter().map(Tensor::shape).collect();
+    let wanted = executor.plan().program.input_grads.iter().map(|place| tensors.inputs[*place].shape());
+    let wanted: Vec<[usize; 4]> = wanted.collect();
     let outputs = sinks(objective.outputs, &tensors.output_shapes)?;
-    let grad_inputs = sinks(objective.grad_inputs, &input_shapes)?;
+    let grad_inputs = sinks(objective.grad_inputs, &wanted)?;
     let io = Io {
         inputs: inputs.iter().map(|source| source as &dyn Source<T>).collect(),
         target: target.as_ref().map(|source| source as &dyn Source<T>),
@@ -135,6 +138,7 @@ fn run_once<T: Element>(
     drop(io);
     Ok(Outcome {
         outputs: outputs.into_iter().map(MemorySink::into_tensor).collect(),
+        input_grads: executor.plan().program.input_grads.clone(),
         grad_inputs: grad_inputs.into_iter().map(MemorySink::into_tensor).collect(),
         gradients,
         parameters,

@@ -26,12 +26,31 @@ pub(super) fn objective(draw: &mut Draw, network: &Network) -> Objective {
         seed: draw.seed(),
         // of class numbers, some are this one
         ignore_index: (loss == Some(Loss::CrossEntropy { target_channels: 1 })).then_some(IGNORED),
+        wanted: None,
+        evaluated: Vec::new(),
     };
     let is_trained = params(&network.graph).iter().any(|spec| spec.kind.is_trained());
     if loss.is_some() && !(objective.grad_params && is_trained) {
         objective.grad_inputs = true;
     }
+    if loss.is_some() && draw.chance(25) {
+        freeze(draw, network, &mut objective);
+    }
     objective
+}
+
+/// Wants about half of the gradients alone, at least one, and lets about half of the nodes evaluate.
+fn freeze(draw: &mut Draw, network: &Network, objective: &mut Objective) {
+    let graph = &network.graph;
+    let inputs = graph.inputs().iter().map(|input| input.name.clone()).filter(|_| objective.grad_inputs);
+    let params = params(graph).into_iter().filter(|spec| objective.grad_params && spec.kind.is_trained());
+    let mut names: Vec<String> = inputs.chain(params.map(|spec| spec.name)).collect();
+    let kept = names.swap_remove(draw.below(names.len()));
+    names.retain(|_| draw.chance(50));
+    names.push(kept);
+    objective.wanted = Some(names);
+    let nodes = graph.nodes().iter().map(|node| node.name.clone());
+    objective.evaluated = nodes.filter(|_| draw.chance(50)).collect();
 }
 
 /// The class number that is ignored.

@@ -3,7 +3,7 @@
 use tiled_geometry::Grid;
 
 use super::*;
-use crate::parts::Parts;
+use crate::parts::{Cuts, Parts};
 use crate::sweep::{shared_between_sweeps, sweeps};
 use crate::{
     Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Graph, Loss, MaxPool2d, Mode, Objective, Op,
@@ -59,7 +59,7 @@ fn operator(rng: &mut Rng) -> Op {
 }
 
 /// A network of operators one after another, with sums, joins and U-shapes where extents allow.
-fn network(rng: &mut Rng, height: usize) -> Graph {
+pub(crate) fn network(rng: &mut Rng, height: usize) -> Graph {
     loop {
         let mut graph = Graph::new();
         let mut values = vec![graph.add_input("x", 4).expect("an input")];
@@ -111,21 +111,22 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
     let program = lower(graph, &shapes, &objective, &[]).expect("a program");
     let kept: Vec<(usize, usize)> = match below(rng, 2) {
         0 => Vec::new(),
-        _ => shared_between_sweeps(&program).into_iter().zip(0..).collect(),
+        _ => shared_between_sweeps(&program).expect("there is room").into_iter().zip(0..).collect(),
     };
     let mut with_stores = program.clone();
     with_stores
         .stores
         .resize_with(kept.len(), || crate::program::Store { name: String::new(), shape: [1; 4] });
     for sweep in sweeps(&with_stores, &kept) {
-        let flow = Flow::new(&with_stores, &sweep, 0);
+        let flow = Flow::new(&with_stores, &sweep, 0).expect("there is room");
         let rows = among(rng, &[1, 1, 2, 3, 20]).min(program.anchor[0].max(1));
         let grid = Grid::from_counts(program.anchor, [rows, 1]).expect("a grid");
         let anchor = program.anchor_node.map_or(program.rate(0, 0), |node| program.rate(node, 0));
-        let parts = Parts::new(&flow, &grid, 0, anchor, usize::MAX).expect("no bound");
+        let mut cuts = Cuts::new(&grid, 0, anchor);
+        let parts = Parts::new(&flow, &mut cuts, usize::MAX).expect("there is room").expect("no bound");
         let band = among(rng, &[1, 2, 3, 4, 5, 7, 8, 16, 64]);
         for part in parts.iter() {
-            let demand = Demand::of_flow(&flow, |place, _| part.interval(place));
+            let demand = Demand::of_flow(&flow, |place, _| part.interval(place)).expect("there is room");
             for (place, _) in sweep.nodes.iter().enumerate() {
                 assert_eq!(
                     demand.interval(place),
@@ -190,8 +191,8 @@ fn r11_the_calls_walked_do_not_grow_with_the_height() {
         let shapes = infer(&graph, 1, &[[height, 9]]).expect("shapes");
         let program = lower(&graph, &shapes, &Objective::training(Loss::Sum), &[]).expect("a program");
         let all = sweeps(&program, &[]);
-        let flow = Flow::new(&program, &all[0], 0);
-        let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent));
+        let flow = Flow::new(&program, &all[0], 0).expect("there is room");
+        let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent)).expect("there is room");
         let walker = Walker { most: u64::MAX, skips: true, is_cancelled: NEVER };
         Walk::of(&flow, &whole, 1, walker).expect("it ends")
     };
@@ -206,8 +207,8 @@ fn r11_a_walk_ends_where_nobody_waits_or_it_takes_too_long() {
     let shapes = infer(&graph, 1, &[[20_001, 9]]).expect("shapes");
     let program = lower(&graph, &shapes, &Objective::inference(), &[]).expect("a program");
     let all = sweeps(&program, &[]);
-    let flow = Flow::new(&program, &all[0], 0);
-    let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent));
+    let flow = Flow::new(&program, &all[0], 0).expect("there is room");
+    let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent)).expect("there is room");
     let walk = |most, is_cancelled| Walk::of(&flow, &whole, 1, Walker { most, skips: true, is_cancelled });
     assert_eq!(walk(100, NEVER), Err(Stop::TooLong));
     assert_eq!(walk(u64::MAX, &|| true), Err(Stop::Cancelled));

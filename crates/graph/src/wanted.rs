@@ -1,0 +1,90 @@
+//! Which gradients are wanted and which nodes evaluate, by the names that an objective gives.
+
+use tiled_tensor::{collected, filled};
+
+use crate::{Graph, Mode, Objective, ParamSpec, PlanError};
+
+/// The choices of an objective, by the places of inputs, parameters and nodes.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// The inputs whose gradients are computed.
+    pub(crate) inputs: Vec<bool>,
+    /// The parameters whose gradients are computed.
+    pub(crate) params: Vec<bool>,
+    /// The nodes of which batch norms use the statistics of the image and dropouts drop.
+    pub(crate) trains: Vec<bool>,
+}
+
+impl Wanted {
+    /// What an objective wants of a network with these parameters.
+    pub(crate) fn new(graph: &Graph, params: &[ParamSpec], objective: &Objective) -> Result<Self, PlanError> {
+        let all = objective.wanted.is_none();
+        let trained = params.iter().map(|param| objective.grad_params && all && param.kind.is_trained());
+        let mut wanted = Self {
+            inputs: filled(graph.inputs().len(), objective.grad_inputs && all)?,
+            params: collected(trained)?,
+            trains: filled(graph.nodes().len(), objective.mode == Mode::Train)?,
+        };
+        for name in objective.wanted.iter().flatten() {
+            wanted.want(graph, params, objective, name)?;
+        }
+        for name in &objective.evaluated {
+            wanted.evaluate(graph, name)?;
+        }
+        Ok(wanted)
+    }
+
+    fn want(
+        &mut self,
+        graph: &Graph,
+        params: &[ParamSpec],
+        objective: &Objective,
+        name: &str,
+    ) -> Result<(), PlanError> {
+        let name = Name::new(name);
+        let mut is_known = false;
+        for place in name.find(graph.inputs().len(), |place| &graph.inputs()[place].name) {
+            self.inputs[place] |= objective.grad_inputs;
+            is_known = true;
+        }
+        for (place, param) in params.iter().enumerate() {
+            let is_named = name.is(&param.name) || name.is(&graph.nodes()[param.node].name);
+            if is_named && param.kind.is_trained() {
+                self.params[place] |= objective.grad_params;
+                is_known = true;
+            }
+        }
+        if is_known { Ok(()) } else { Err(PlanError::NoGradient { name: name.text.to_owned() }) }
+    }
+
+    fn evaluate(&mut self, graph: &Graph, name: &str) -> Result<(), PlanError> {
+        let name = Name::new(name);
+        let mut is_known = false;
+        for place in name.find(graph.nodes().len(), |place| &graph.nodes()[place].name) {
+            self.trains[place] = false;
+            is_known = true;
+        }
+        if is_known { Ok(()) } else { Err(PlanError::UnknownNode { name: name.text.to_owned() }) }
+    }
+}
+
+/// A name, or the beginning of names where it ends with `*`.
+#[derive(Clone, Copy)]
+struct Name<'n> {
+    text: &'n str,
+    prefix: Option<&'n str>,
+}
+
+impl<'n> Name<'n> {
+    fn new(text: &'n str) -> Self {
+        Self { text, prefix: text.strip_suffix('*') }
+    }
+
+    fn is(self, name: &str) -> bool {
+        self.prefix.map_or(name == self.text, |prefix| name.starts_with(prefix))
+    }
+
+    fn find<'g>(self, count: usize, of: impl Fn(usize) -> &'g str + 'n) -> impl Iterator<Item = usize> + 'n {
+        (0..count).filter(move |place| self.is(of(*place)))
+    }
+}

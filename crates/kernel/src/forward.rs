@@ -1,0 +1,124 @@
+//! Methods of a backend that another one carries out.
+
+/// Writes methods of [`crate::Backend`] that pass every call on: for backends that change some of them and leave the others.
+///
+/// ```
+/// use tiled_geometry::Region;
+/// use tiled_kernel::{Backend, Kernel, Reference, forward};
+/// use tiled_tensor::{View, ViewMut};
+///
+/// /// The reference, which tells what it computes.
+/// #[derive(Debug)]
+/// struct Telling(Reference);
+///
+/// impl Backend<f32> for Telling {
+///     forward!(f32, |telling| &telling.0; name block support seconds pack compute_part reserve reduce unpack);
+///
+///     fn compute(
+///         &self,
+///         kernel: &Kernel,
+///         packed: &[f32],
+///         inputs: &[View<'_, f32>],
+///         output: ViewMut<'_, f32>,
+///         region: Region<2>,
+///     ) {
+///         println!("{} {region}", kernel.name());
+///         self.0.compute(kernel, packed, inputs, output, region);
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! forward {
+    ($element:ty, |$this:ident| $to:expr; $($method:ident)*) => {
+        $( $crate::forward!(@$method $element, $this, $to); )*
+    };
+    (@name $element:ty, $this:ident, $to:expr) => {
+        fn name(&self) -> String {
+            let $this = self;
+            $crate::Backend::<$element>::name($to)
+        }
+    };
+    (@block $element:ty, $this:ident, $to:expr) => {
+        fn block(&self, channels: usize) -> usize {
+            let $this = self;
+            $crate::Backend::<$element>::block($to, channels)
+        }
+    };
+    (@support $element:ty, $this:ident, $to:expr) => {
+        fn support(
+            &self,
+            work: &$crate::Work,
+            operands: &$crate::Operands<'_>,
+        ) -> Option<$crate::Support> {
+            let $this = self;
+            $crate::Backend::<$element>::support($to, work, operands)
+        }
+    };
+    (@seconds $element:ty, $this:ident, $to:expr) => {
+        fn seconds(&self, task: $crate::Task<'_>, load: &$crate::Load) -> f64 {
+            let $this = self;
+            $crate::Backend::<$element>::seconds($to, task, load)
+        }
+    };
+    (@pack $element:ty, $this:ident, $to:expr) => {
+        fn pack(&self, kernel: &$crate::Kernel, params: &[&[$element]], packed: &mut [$element]) {
+            let $this = self;
+            $crate::Backend::<$element>::pack($to, kernel, params, packed);
+        }
+    };
+    (@compute $element:ty, $this:ident, $to:expr) => {
+        fn compute(
+            &self,
+            kernel: &$crate::Kernel,
+            packed: &[$element],
+            inputs: &[$crate::forward::View<'_, $element>],
+            output: $crate::forward::ViewMut<'_, $element>,
+            region: $crate::forward::Region<2>,
+        ) {
+            let $this = self;
+            $crate::Backend::<$element>::compute($to, kernel, packed, inputs, output, region);
+        }
+    };
+    (@compute_part $element:ty, $this:ident, $to:expr) => {
+        fn compute_part(
+            &self,
+            kernel: &$crate::Kernel,
+            packed: &[$element],
+            inputs: &[$crate::forward::View<'_, $element>],
+            output: $crate::forward::PartMut<'_, $element>,
+            region: $crate::forward::Region<2>,
+        ) {
+            let $this = self;
+            $crate::Backend::<$element>::compute_part($to, kernel, packed, inputs, output, region);
+        }
+    };
+    (@reserve $element:ty, $this:ident, $to:expr) => {
+        fn reserve(&self, workspace_bytes: usize) -> Result<(), $crate::forward::OutOfMemory> {
+            let $this = self;
+            $crate::Backend::<$element>::reserve($to, workspace_bytes)
+        }
+    };
+    (@reduce $element:ty, $this:ident, $to:expr) => {
+        fn reduce(
+            &self,
+            reduction: &$crate::Reduction,
+            params: &[&[$element]],
+            inputs: &[$crate::forward::View<'_, $element>],
+            share: $crate::forward::Region<2>,
+            partial: &mut $crate::Partial<$element>,
+        ) {
+            let $this = self;
+            $crate::Backend::<$element>::reduce($to, reduction, params, inputs, share, partial);
+        }
+    };
+    (@unpack $element:ty, $this:ident, $to:expr) => {
+        fn unpack(&self, reduction: &$crate::Reduction, values: &[$element], result: &mut [$element]) {
+            let $this = self;
+            $crate::Backend::<$element>::unpack($to, reduction, values, result);
+        }
+    };
+}
+
+// what the macro names, so that a crate that uses it need not depend on these
+pub use tiled_geometry::Region;
+pub use tiled_tensor::{OutOfMemory, PartMut, View, ViewMut};
