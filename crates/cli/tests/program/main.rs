@@ -13,3 +13,4 @@ mod refused;
 mod signals;
 mod threads;
 mod training;
+mod wanted;
