@@ -10,7 +10,8 @@ use tiled::exec::{
     AdamW, AdamWOptions, Numbers, Optimizer, Sgd, SgdOptions, sink_resident_bytes, write_whole,
 };
 use tiled::graph::{
-    BudgetSource, Description, Graph, Loss, Mode, Objective, Plan, Planner, StepDetail, infer_nchw, params,
+    BudgetSource, Description, Graph, Loss, Mode, Objective, Plan, Planner, StepDetail, infer_nchw,
+    try_params,
 };
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
@@ -93,7 +94,7 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
     }
     if args.train {
         resident +=
-            optimizer_bytes::<T>(args, &graph)? + kept_bytes::<T>(args.save.as_deref(), &params(&graph));
+            optimizer_bytes::<T>(args, &graph)? + kept_bytes::<T>(args.save.as_deref(), &try_params(&graph)?);
     }
     let loss = match args.loss {
         PlanLossArg::None => Loss::GradOutput,
@@ -172,7 +173,7 @@ fn picture_note(what: &str, kind: &str, shape: [usize; 4]) -> Option<String> {
 /// What the optimiser keeps between steps.
 fn optimizer_bytes<T: Element>(args: &PlanCommandArgs, graph: &Graph) -> Result<u64, CliError> {
     let trained: usize =
-        params(graph).iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
+        try_params(graph)?.iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
     Ok(match args.optimizer {
         OptimizerArg::Sgd => {
             let options = SgdOptions { momentum: args.momentum, ..SgdOptions::default() };

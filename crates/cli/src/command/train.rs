@@ -6,7 +6,7 @@ mod target;
 
 use serde_json::{Value, json};
 use tiled::exec::{AdamW, AdamWOptions, Io, Optimizer, Reservation, Sgd, SgdOptions, Source};
-use tiled::graph::{Loss, Mode, Objective, Parameters, params};
+use tiled::graph::{Loss, Mode, Objective, Parameters, try_params};
 use tiled::tensor::Element;
 
 use self::steps::Steps;
@@ -60,7 +60,7 @@ fn train<T: Element, O: Optimizer<T>>(
     };
     let mode = args.plan.mode(Mode::Train);
     let objective = Objective { mode, ignore_index: args.ignore_index, ..Objective::training(loss) };
-    let specs = params(&job.graph);
+    let specs = try_params(&job.graph)?;
     let trained = specs.iter().filter(|spec| spec.kind.is_trained()).map(|spec| spec.elements()).sum();
     let saved_bytes =
         weights_bytes(specs.iter().map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
