@@ -330,8 +330,8 @@ typedef struct tiled_allocator {
     /**
      * Gives `size` bytes at an address that is a multiple of `alignment`, a power of two, or NULL where there are
      * none; the call then fails with `TILED_STATUS_OUT_OF_MEMORY`, with nothing lost and every handle as usable as
-     * before. A large block of bookkeeping (lists of nodes, texts; not of elements) that is refused comes from the
-     * system, and the call goes on. Any thread, several at once; must not call the library.
+     * before. A large text that explains a plan and is refused comes from the system, and the call goes on. Any thread,
+     * several at once; must not call the library.
      */
     void *(*allocate)(void *user, size_t size, size_t alignment);
     /**

@@ -3,6 +3,9 @@
 //!
 //! One test alone, so that nothing else in the process allocates meanwhile.
 
+#[path = "refused/planning.rs"]
+mod planning;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
@@ -99,7 +102,35 @@ type Anything = Result<(), Box<dyn Error>>;
 type Results<T> = (Tensor<T>, Option<Tensor<T>>);
 
 /// Does `work` again and again, each time with another call refused, until none is; gives how many there were.
-fn at_every_call(label: &str, mut work: impl FnMut() -> Anything) -> usize {
+fn at_every_call(label: &str, work: impl FnMut() -> Anything) -> usize {
+    refusing(label, 1, work)
+}
+
+/// The same for work of very many calls: of more than `most` every so many are refused, and it says so.
+fn at_calls(label: &str, most: usize, mut work: impl FnMut() -> Anything) -> usize {
+    LEFT.store(isize::MAX, Ordering::SeqCst);
+    IS_LASTING.store(false, Ordering::SeqCst);
+    IS_ARMED.store(true, Ordering::SeqCst);
+    let result = work();
+    IS_ARMED.store(false, Ordering::SeqCst);
+    result.expect("there is memory");
+    let calls = usize::try_from(isize::MAX - LEFT.load(Ordering::SeqCst)).expect("not negative");
+    refusing(label, calls.div_ceil(most).max(1), work)
+}
+
+/// Does `work` with every call refused.
+fn all_refused<R>(work: impl FnOnce() -> R) -> R {
+    LEFT.store(0, Ordering::SeqCst);
+    IS_LASTING.store(true, Ordering::SeqCst);
+    IS_ARMED.store(true, Ordering::SeqCst);
+    let result = work();
+    IS_ARMED.store(false, Ordering::SeqCst);
+    result
+}
+
+/// Does `work` with every call number `stride` refused.
+fn refusing(label: &str, stride: usize, mut work: impl FnMut() -> Anything) -> usize {
+    let stride = isize::try_from(stride).expect("few");
     let mut points = 0;
     for lasts in [false, true] {
         points = 0;
@@ -125,11 +156,14 @@ fn at_every_call(label: &str, mut work: impl FnMut() -> Anything) -> usize {
             if !is_refused {
                 break;
             }
-            points += 1;
+            points += stride;
         }
     }
-    eprintln!("{label}: {points} calls, each refused");
-    usize::try_from(points).expect("not negative")
+    match stride {
+        1 => eprintln!("{label}: {points} calls, each refused"),
+        _ => eprintln!("{label}: {points} calls, one of {stride} refused"),
+    }
+    usize::try_from(points / stride).expect("not negative")
 }
 
 /// What a network is run with: everything that the caller holds.
@@ -248,7 +282,9 @@ fn r09_every_refused_call_is_an_error_and_nothing_is_lost() {
     let adamw = || AdamW::new(AdamWOptions::default()).expect("fits");
     let auto = PlanOptions { parallelism: 2, ..PlanOptions::default() };
     let lanes = PlanOptions { lanes: Some(3), tiling: Tiling::Grid([3, 2]), ..slide(1) };
-    let mut points = 0;
+    let mut points = planning::networks();
+    points += planning::plans_of_many_nodes(&cpu);
+    points += planning::searches(&cpu);
     for name in ["light", "unet", "seed-002"] {
         for (options, threads) in [(&auto, 2), (&lanes, 3), (&whole(), 1)] {
             let label = format!("{name}, {threads} threads, {:?}", options.hold);
@@ -278,5 +314,5 @@ fn r09_every_refused_call_is_an_error_and_nothing_is_lost() {
         let bench = Bench::<f32>::new(single(48, op), &cpu, training(), &auto, 2);
         points += at_every_call(label, || bench.runs());
     }
-    assert!(points > 300, "{points} calls");
+    assert!(points > 2000, "{points} calls");
 }

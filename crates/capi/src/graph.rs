@@ -2,14 +2,14 @@
 
 use std::ffi::c_char;
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tiled::graph::{Graph, ValueId, infer_nchw};
 use tiled::tensor::with_room;
 
 use crate::guard::guard;
 use crate::handle::{self, Opaque};
 use crate::pointer::{Output, TextOutput, array, text};
-use crate::status::{Failure, Fallible, TILED_STATUS_NETWORK, TILED_STATUS_NOT_FOUND, tiled_status};
+use crate::status::{Failure, Fallible, TILED_STATUS_NOT_FOUND, tiled_status};
 use crate::tensor::sizes;
 
 /// A network: inputs, operators over values that stand before them, and outputs.
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn tiled_graph_builtin(
     guard(|| {
         // SAFETY: the caller's promise
         let (name, graph) = unsafe { (text(name, "name")?, Output::new(graph, "graph")?) };
-        let built = Graph::builtin(name).ok_or_else(|| {
+        let built = Graph::try_builtin(name)?.ok_or_else(|| {
             let known: Vec<&str> = tiled::graph::builtin_names().collect();
             let message = format!("no built-in network `{name}`, known are {}", known.join(", "));
             Failure::new(TILED_STATUS_NOT_FOUND, message)
@@ -158,49 +158,28 @@ pub unsafe extern "C" fn tiled_graph_add_node(
         };
         handle::exclusive(graph, "graph", |graph| {
             let inputs = ids(graph, inputs)?;
-            let node = parse_node(graph, name, op, attributes, &inputs)?;
-            value.set(number(graph.add_node(name, node, &inputs)?));
+            check_attributes(name, attributes)?;
+            let attributes = attributes.unwrap_or("{}");
+            value.set(number(graph.add_node_from_json(name, op, attributes, &inputs)?));
             Ok(())
         })
     })
 }
 
-/// The operator of a node in the network format.
-///
-/// The format describes whole networks, so the node is read as the only one of a network whose inputs are all the
-/// values so far: numbers of values are then the same in both.
-fn parse_node(
-    graph: &Graph,
-    name: &str,
-    op: &str,
-    attributes: Option<&str>,
-    inputs: &[ValueId],
-) -> Fallible<tiled::graph::Op> {
-    let mut node = match attributes.map(serde_json::from_str::<Value>) {
-        None => Map::new(),
-        Some(Ok(Value::Object(map))) => map,
+/// Checks that attributes are a JSON object of attributes alone.
+fn check_attributes(name: &str, attributes: Option<&str>) -> Fallible {
+    let object = match attributes.map(serde_json::from_str::<Value>) {
+        None => return Ok(()),
+        Some(Ok(Value::Object(object))) => object,
         Some(Ok(_)) => return Err(Failure::invalid(format!("attributes of `{name}` are no JSON object"))),
         Some(Err(error)) => return Err(Failure::invalid(format!("attributes of `{name}`: {error}"))),
     };
-    for key in ["name", "op", "inputs"] {
-        if node.contains_key(key) {
-            return Err(Failure::invalid(format!(
-                "attributes of `{name}`: `{key}` is an argument of its own"
-            )));
+    match ["name", "op", "inputs"].into_iter().find(|key| object.contains_key(*key)) {
+        None => Ok(()),
+        Some(key) => {
+            Err(Failure::invalid(format!("attributes of `{name}`: `{key}` is an argument of its own")))
         }
     }
-    let names: Vec<&str> = inputs.iter().map(|input| graph.name(*input)).collect();
-    node.insert("name".into(), name.into());
-    node.insert("op".into(), op.into());
-    node.insert("inputs".into(), names.into());
-    let values: Vec<Value> = (0..graph.values())
-        .map(|value| json!({"name": graph.name(ValueId(value)), "channels": graph.channels(ValueId(value))}))
-        .collect();
-    let text = json!({"inputs": values, "nodes": [node], "outputs": [name]}).to_string();
-    let single = Graph::from_json(&text)?;
-    let node = single.nodes().first();
-    node.map(|node| node.op.clone())
-        .ok_or_else(|| Failure::new(TILED_STATUS_NETWORK, format!("`{name}` is no node")))
 }
 
 /// Sets the outputs, `count` values, each once.
@@ -346,7 +325,7 @@ pub unsafe extern "C" fn tiled_graph_to_json(
     guard(|| {
         // SAFETY: the caller's promise
         let output = unsafe { TextOutput::new(buffer, capacity, length)? };
-        handle::shared(graph, "graph", |graph| output.set(&graph.to_json()))
+        handle::shared(graph, "graph", |graph| output.set(&graph.try_to_json()?))
     })
 }
 

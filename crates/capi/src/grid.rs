@@ -1,6 +1,7 @@
 //! Partitions of an image into tiles.
 
 use tiled::geometry::{GeometryError, Grid, MAX_COORDINATE};
+use tiled::tensor::refusable;
 
 use crate::geometry::{check, tiled_region};
 use crate::guard::guard;
@@ -72,7 +73,7 @@ unsafe fn new(
         for (what, extent) in [("height", height), ("width", width)] {
             check(what, extent, 1, MAX_COORDINATE)?;
         }
-        grid.set(handle::insert(make()?)?);
+        grid.set(handle::insert(refusable(make)?)?);
         Ok(())
     })
 }
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn tiled_grid_rescale(
         for (what, extent) in [("height", height), ("width", width)] {
             check(what, extent, 1, MAX_COORDINATE)?;
         }
-        let made = handle::shared(grid, "grid", |grid| Ok(grid.rescale([height, width])?))?;
+        let made = handle::shared(grid, "grid", |grid| Ok(refusable(|| grid.rescale([height, width]))?))?;
         scaled.set(handle::insert(made)?);
         Ok(())
     })

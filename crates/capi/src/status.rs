@@ -89,7 +89,11 @@ impl Failure {
 
 impl From<GeometryError> for Failure {
     fn from(error: GeometryError) -> Self {
-        Self::of(TILED_STATUS_OUT_OF_RANGE, &error)
+        let status = match &error {
+            GeometryError::OutOfMemory { .. } => TILED_STATUS_OUT_OF_MEMORY,
+            _ => TILED_STATUS_OUT_OF_RANGE,
+        };
+        Self::of(status, &error)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 
 use tiled::exec::{load_parameters, save_weights};
-use tiled::graph::{Parameters, params};
+use tiled::graph::{Parameters, try_params};
 use tiled::tensor::{DType, Element};
 
 use crate::graph::tiled_graph;
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn tiled_weights_new(
         // SAFETY: the caller's promise
         let weights = unsafe { Output::new(weights, "weights")? };
         let dtype = crate::tensor::dtype(dtype)?;
-        let specs = handle::shared(graph, "graph", |graph| Ok(params(graph)))?;
+        let specs = handle::shared(graph, "graph", |graph| Ok(try_params(graph)?))?;
         let made = with_element!(dtype, T => Weights::from(Parameters::<T>::initialised(&specs, seed)?));
         weights.set(handle::insert(made)?);
         Ok(())
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn tiled_weights_load(
         // SAFETY: the caller's promise
         let (path, weights) = unsafe { (text(path, "path")?, Output::new(weights, "weights")?) };
         let dtype = crate::tensor::dtype(dtype)?;
-        let specs = handle::shared(graph, "graph", |graph| Ok(params(graph)))?;
+        let specs = handle::shared(graph, "graph", |graph| Ok(try_params(graph)?))?;
         let loaded = with_element!(dtype, T => {
             Weights::from(load_parameters::<T>(path, &specs)?)
         });

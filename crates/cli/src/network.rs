@@ -10,7 +10,7 @@ use crate::error::CliError;
 
 /// The built-in network of this name, or the one in this JSON file.
 pub(crate) fn load(name: &str) -> Result<Graph, CliError> {
-    if let Some(graph) = Graph::builtin(name) {
+    if let Some(graph) = Graph::try_builtin(name)? {
         return Ok(graph);
     }
     let path = Path::new(name);

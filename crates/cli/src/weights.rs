@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use tiled::exec::load_parameters;
-use tiled::graph::{Graph, ParamSpec, Parameters, params};
+use tiled::graph::{Graph, ParamSpec, Parameters, try_params};
 use tiled::tensor::Element;
 
 use crate::error::CliError;
@@ -35,7 +35,7 @@ impl FromStr for WeightsArg {
 impl WeightsArg {
     /// The parameters of a network.
     pub(crate) fn load<T: Element>(&self, graph: &Graph) -> Result<Parameters<T>, CliError> {
-        let specs: Vec<ParamSpec> = params(graph);
+        let specs: Vec<ParamSpec> = try_params(graph)?;
         match self {
             Self::Random(seed) => Ok(Parameters::initialised(&specs, *seed)?),
             Self::File(path) => Ok(load_parameters(path, &specs)?),

@@ -5,7 +5,7 @@ use tiled::exec::{Sink, Source};
 use tiled::geometry::{AxisMap, Grid, Interval, Region, Window};
 use tiled::graph::program::Edge;
 use tiled::kernel::{Backend, Kernel};
-use tiled::tensor::{AlignedBuffer, Element, Layout, View, ViewMut};
+use tiled::tensor::{AlignedBuffer, Element, Layout, View, ViewMut, refusable};
 
 use super::tiled_operator_options;
 use crate::engine::{Engine, Real};
@@ -58,7 +58,7 @@ impl<T: Real> Tiled<'_, T> {
         let packed = room(packed, len)?;
         backend.pack(kernel, &values, packed);
         let packed = &*packed;
-        let grid = Grid::from_tile(self.domain, tile)?;
+        let grid = refusable(|| Grid::from_tile(self.domain, tile))?;
         let flops = kernel.flops_per_element() * self.elements(channels);
         in_threads(pool, flops, || {
             for tile in grid.tiles() {
@@ -81,7 +81,8 @@ impl<T: Real> Tiled<'_, T> {
         mut take: impl FnMut(&dyn Backend<T>, &[View<'_, T>], Region<2>) + Send,
     ) -> Fallible {
         let (backend, pool, workspace) = engine.parts::<T>();
-        let grid = Grid::from_tile(self.domain, self.tile(backend, 0)?)?;
+        let tile = self.tile(backend, 0)?;
+        let grid = refusable(|| Grid::from_tile(self.domain, tile))?;
         let inputs = &mut workspace.inputs;
         in_threads(pool, flops, || {
             grid.tiles().try_for_each(|tile| {

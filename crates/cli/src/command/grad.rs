@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use tiled::exec::{ConstantSource, Executor, Io, Numbers, Reservation, Source, WeightRef, save_weights};
-use tiled::graph::{Graph, Mode, Objective, params};
+use tiled::graph::{Graph, Mode, Objective, try_params};
 use tiled::tensor::Element;
 
 use crate::args::{DTypeArg, FileArg, GradArgs};
@@ -47,7 +47,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
     let plan =
         job.plan(&objective, &args.plan.options(job.input_bytes() + given + sink_bytes(&sinks)), session)?;
-    let specs = params(&job.graph);
+    let specs = try_params(&job.graph)?;
     let trained = objective.param_grads(&job.graph)?.into_iter().map(|place| &specs[place]);
     let bytes = weights_bytes(trained.map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
     let place = args.grad_weights.as_ref().map(|path| Reservation::new(path, bytes)).transpose()?;
@@ -109,7 +109,7 @@ fn save_weight_gradients<T: Element>(
     graph: &Graph,
     executor: &Executor<'_, T>,
 ) -> Result<(), CliError> {
-    let specs = params(graph);
+    let specs = try_params(graph)?;
     let gradients = specs.iter().enumerate().filter_map(|(place, spec)| {
         let data = executor.gradient(place)?;
         Some(WeightRef { name: &spec.name, shape: &spec.shape, data })

@@ -10,7 +10,8 @@ use tiled::exec::{
     AdamW, AdamWOptions, Numbers, Optimizer, Sgd, SgdOptions, sink_resident_bytes, write_whole,
 };
 use tiled::graph::{
-    BudgetSource, Description, Graph, Loss, Mode, Objective, Plan, Planner, StepDetail, infer_nchw, params,
+    BudgetSource, Description, Graph, Loss, Mode, Objective, Plan, Planner, StepDetail, infer_nchw,
+    try_params,
 };
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
@@ -107,7 +108,7 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
     }
     if args.train {
         resident += optimizer_bytes::<T>(args, &graph, &objective)?
-            + kept_bytes::<T>(args.save.as_deref(), &params(&graph));
+            + kept_bytes::<T>(args.save.as_deref(), &try_params(&graph)?);
     }
     let backend = CpuBackend::new()?;
     let backend: &dyn Backend<T> = &backend;
@@ -175,7 +176,7 @@ fn optimizer_bytes<T: Element>(
     graph: &Graph,
     objective: &Objective,
 ) -> Result<u64, CliError> {
-    let specs = params(graph);
+    let specs = try_params(graph)?;
     let trained = objective.param_grads(graph)?.into_iter().map(|place| specs[place].elements()).sum();
     Ok(match args.optimizer {
         OptimizerArg::Sgd => {

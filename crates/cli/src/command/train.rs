@@ -6,7 +6,7 @@ mod target;
 
 use serde_json::{Value, json};
 use tiled::exec::{AdamW, AdamWOptions, Io, Optimizer, Reservation, Sgd, SgdOptions, Source};
-use tiled::graph::{Loss, Mode, Objective, Parameters, params};
+use tiled::graph::{Loss, Mode, Objective, Parameters, try_params};
 use tiled::tensor::Element;
 
 use self::steps::Steps;
@@ -61,7 +61,7 @@ fn train<T: Element, O: Optimizer<T>>(
     let mode = args.plan.mode(Mode::Train);
     let objective = Objective { mode, ignore_index: args.ignore_index, ..Objective::training(loss) };
     let objective = args.wanted.of(objective);
-    let specs = params(&job.graph);
+    let specs = try_params(&job.graph)?;
     let trained = objective.param_grads(&job.graph)?.into_iter().map(|place| specs[place].elements()).sum();
     let saved_bytes =
         weights_bytes(specs.iter().map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
