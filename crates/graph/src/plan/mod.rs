@@ -11,6 +11,7 @@ mod measure;
 mod memory;
 mod options;
 mod planner;
+mod rows;
 mod search;
 mod slots;
 
