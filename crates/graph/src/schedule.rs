@@ -16,7 +16,7 @@ pub(crate) mod repeat;
 use std::borrow::Cow;
 
 use tiled_geometry::{Interval, MAX_COORDINATE};
-use tiled_tensor::{OutOfMemory, collected, with_room};
+use tiled_tensor::{OutOfMemory, collected, filled, with_room};
 
 use crate::flow::Flow;
 use crate::parts::Part;
@@ -85,7 +85,8 @@ impl<'a> Schedule<'a> {
     }
 
     fn of_flow(flow: Cow<'a, Flow<'a>>, rows: Vec<Interval>, band: i64) -> Result<Self, OutOfMemory> {
-        let stream = Stream::new(&flow, rows, band)?;
+        let bands = bands_of(&flow, band)?;
+        let stream = Stream::new(&flow, rows, bands)?;
         Ok(Self { flow, stream })
     }
 
@@ -113,15 +114,12 @@ impl<'a> Schedule<'a> {
 }
 
 impl Stream {
-    fn new(flow: &Flow<'_>, rows: Vec<Interval>, band: i64) -> Result<Self, OutOfMemory> {
-        let tallest = tallest(flow);
-        let bands = collected(flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)))?;
+    fn new(flow: &Flow<'_>, rows: Vec<Interval>, bands: Vec<i64>) -> Result<Self, OutOfMemory> {
         let done = collected(rows.iter().map(|rows| rows.begin()))?;
-        let terminals = || (0..flow.len()).filter(|place| flow.nodes[*place].is_terminal);
-        let driver = terminals().max_by_key(|place| (rows[*place].len(), *place));
-        let mut others = with_room(terminals().count())?;
+        let driver = driver(flow, &rows);
+        let mut others = with_room(terminals(flow).count())?;
         if let Some(driver) = driver {
-            let places = terminals().filter(|place| *place != driver);
+            let places = terminals(flow).filter(|place| *place != driver);
             others.extend(places.map(|place| (place, Pace::of(flow, &rows, place, driver))));
         }
         let asking = with_room(flow.depth)?;
@@ -289,13 +287,56 @@ impl Pace {
     }
 }
 
-/// The rows of the tallest node.
-pub(crate) fn tallest(flow: &Flow<'_>) -> i64 {
-    flow.nodes.iter().map(|node| node.extent).max().unwrap_or(1).max(1)
+fn terminals(flow: &Flow<'_>) -> impl Iterator<Item = usize> {
+    (0..flow.len()).filter(|place| flow.nodes[*place].is_terminal)
 }
 
-/// A band of the tallest node carried over to a node of this extent, at least one row.
-pub(crate) fn scaled_band(band: i64, extent: i64, tallest: i64) -> i64 {
-    let scaled = i128::from(band) * i128::from(extent) / i128::from(tallest);
-    i64::try_from(scaled).unwrap_or(MAX_COORDINATE).clamp(1, MAX_COORDINATE)
+/// The terminal of the most rows, the last one of several.
+fn driver(flow: &Flow<'_>, rows: &[Interval]) -> Option<usize> {
+    terminals(flow).max_by_key(|place| (rows[*place].end() - rows[*place].begin(), *place))
+}
+
+/// The rows that each node advances by, where the tallest one advances by `band`: at least one.
+pub(crate) fn bands_of(flow: &Flow<'_>, band: i64) -> Result<Vec<i64>, OutOfMemory> {
+    let tallest = flow.nodes.iter().map(|node| node.extent).max().unwrap_or(1).max(1);
+    let scaled = |extent: i64| {
+        let scaled = i128::from(band) * i128::from(extent) / i128::from(tallest);
+        i64::try_from(scaled).unwrap_or(MAX_COORDINATE).clamp(1, MAX_COORDINATE)
+    };
+    // neighbours mostly have as many rows
+    let mut last = (tallest, scaled(tallest));
+    collected(flow.nodes.iter().map(|node| {
+        if node.extent != last.0 {
+            last = (node.extent, scaled(node.extent));
+        }
+        last.1
+    }))
+}
+
+/// A number of calls that the schedule of a tile takes at least, which no period shortens: before the driver ends its first
+/// band, every node computes what that needs.
+pub(crate) fn least_calls(flow: &Flow<'_>, rows: &[Interval], bands: &[i64]) -> Result<u64, OutOfMemory> {
+    let Some(driver) = driver(flow, rows) else { return Ok(0) };
+    let mut first = filled(flow.len(), Interval::EMPTY)?;
+    let begin = rows[driver].begin();
+    first[driver] = Interval::new(begin, begin + bands[driver]).intersect(rows[driver]);
+    let mut calls = 0;
+    for (place, node) in flow.nodes.iter().enumerate().rev() {
+        let own = first[place];
+        if own.is_empty() {
+            continue;
+        }
+        let len = own.end() - own.begin();
+        // a band that begins or ends within a cell is more than a band
+        let most = bands[place] + 2 * (node.grain - 1);
+        calls += if len <= most { 1 } else { tiled_geometry::div_ceil(len, most).unsigned_abs() };
+        for link in flow.links(place) {
+            let operand = link.operand as usize;
+            let end = link.reach.needed(own).end().min(rows[operand].end());
+            if end > rows[operand].begin() && end > first[operand].end() {
+                first[operand] = Interval::new(rows[operand].begin(), end);
+            }
+        }
+    }
+    Ok(calls)
 }

@@ -54,7 +54,8 @@ pub(super) fn shares_to_try(tiles: usize, options: &PlanOptions, cores: usize) -
     lanes.into_iter().map(|lanes| Share { lanes, in_flight: lanes.min(cores), threads: cores }).collect()
 }
 
-/// The lanes of a plan that was chosen with `lanes`, for machines of more cores: as many as share its tiles out as evenly,
+/// The lanes of a plan that was chosen with `lanes`, for machines of more cores: as many as share its tiles out as evenly, there
+/// and on the cores that it was chosen for,
 /// where their sums of `partial_bytes` each are a small part of the plan's memory and still fit the budget.
 pub(super) fn further_lanes(
     lanes: usize,
@@ -69,11 +70,12 @@ pub(super) fn further_lanes(
     let room =
         budget.map_or(u64::MAX, |budget| budget.saturating_sub(plan_bytes)).min(plan_bytes / SUMS_PART);
     let most = tiles.min(MOST_LANES);
-    // the tiles of as many lanes as the busiest would fill
-    let filled = |lanes: usize| tiles.div_ceil(lanes) * lanes;
+    // the tiles of as many lanes as the busiest would fill, where so many run at a time
+    let filled =
+        |count: usize, at_a_time: usize| tiles.div_ceil(count) * count.div_ceil(at_a_time) * at_a_time;
     (lanes..=most)
         .filter(|count| partial_bytes.saturating_mul((count - lanes) as u64) <= room)
-        .min_by_key(|count| (filled(*count), std::cmp::Reverse(*count)))
+        .min_by_key(|count| (filled(*count, lanes), filled(*count, *count), std::cmp::Reverse(*count)))
         .unwrap_or(lanes)
 }
 
@@ -87,6 +89,8 @@ mod tests {
         assert_eq!([2, 3, 4, 6, 8, 12, 16].map(of), [2, 3, 4, 6, 8, 12, 16]);
         assert_eq!(of(32), 16, "no more than sixteen");
         assert_eq!(of(34), 2, "seventeen tiles each");
+        assert_eq!(of(9), 9, "ten tiles of two lanes, nine of nine");
+        assert_eq!(further_lanes(2, 96, 100, 1600, None), 4, "three would leave a core idle");
         assert_eq!(further_lanes(1, 8, 1, 1000, None), 1, "threads share its calls");
     }
 
@@ -98,7 +102,7 @@ mod tests {
             2,
             "three lanes do not share eight tiles evenly"
         );
-        assert_eq!(further_lanes(2, 9, 100, 1600, Some(1700)), 3);
+        assert_eq!(further_lanes(2, 9, 100, 1600, Some(2300)), 2, "three lanes take four turns of two");
         assert_eq!(further_lanes(2, 8, 100, 1600, Some(1600)), 2);
     }
 }

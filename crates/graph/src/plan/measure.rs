@@ -7,19 +7,19 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tiled_geometry::{Grid, div_ceil};
+use tiled_geometry::Grid;
 use tiled_kernel::Backend;
-use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, refusable, with_room};
+use tiled_tensor::{Element, OutOfMemory, collected, copied, refusable, with_room};
 
 use super::build::{Prepared, TRANSFER_BYTES};
 use super::cost;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
-use super::slots::{Spans, Stored};
+use super::rows::Rows;
+use super::slots::Stored;
 use super::{Budget, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
-use crate::schedule::repeat::{Stop, Walk, Walker};
-use crate::schedule::{scaled_band, tallest};
+use crate::schedule::repeat::Stop;
 
 /// Why a candidate has no numbers.
 #[derive(Debug)]
@@ -47,17 +47,6 @@ pub(super) struct Numbers {
     pub(super) memory: Memory,
     pub(super) seconds: f64,
     pub(super) meeting_seconds: f64,
-}
-
-/// What the rows of the tiles of one sweep take, for one band.
-#[derive(Debug)]
-struct Rows {
-    rings: Vec<i64>,
-    spans: Spans,
-    calls: u64,
-    steps: u64,
-    /// The bands of each node.
-    bands: Vec<i64>,
 }
 
 /// What the parts of one axis of a sweep need.
@@ -202,8 +191,14 @@ impl<'m, 'p> Measure<'m, 'p> {
         let threads = (1..=most).rev().find(|count| fits(in_flight, *count)).unwrap_or(1);
         let share = Share { lanes, in_flight: in_flight.min(threads), threads };
         // what was chosen is within the budget, whatever it is told to be
-        let numbers = self.numbers::<T>(backend, grid, band, &[share], None)?;
-        Ok(numbers[0])
+        let shares = [share, Share { threads: share.in_flight, ..share }];
+        let numbers = self.numbers::<T>(backend, grid, band, &shares, None)?;
+        let (mut on_all, alone) = (numbers[0], numbers[1]);
+        // threads without a lane share the calls that are worth it, and leave the others to those that have one
+        if alone.seconds < on_all.seconds {
+            (on_all.seconds, on_all.meeting_seconds) = (alone.seconds, alone.meeting_seconds);
+        }
+        Ok(on_all)
     }
 
     /// Builds the plan of a candidate that was measured.
@@ -417,64 +412,27 @@ impl<'m, 'p> Measure<'m, 'p> {
             return Err(Unmeasured::TooLong);
         }
         let heights = self.heights(grid)?;
-        let mut all = with_room(heights.len())?;
         // half of what is left, so that one walk that is given up leaves enough for others
-        let mut calls =
-            if self.walked.calls_left == u64::MAX { u64::MAX } else { self.walked.calls_left / 2 };
-        let given = calls;
-        for (flow, parts) in self.prepared.flows.iter().zip(heights.iter()) {
-            let walked = walk(&flow[0], parts, band, &mut calls, self.is_cancelled);
-            if walked.is_err() {
-                self.walked.calls_left -= given;
+        let unlimited = self.walked.calls_left == u64::MAX;
+        let given = if unlimited { u64::MAX } else { self.walked.calls_left / 2 };
+        let mut calls = given;
+        let walked = Rows::walk(&self.prepared.flows, &heights, band, &mut calls, self.is_cancelled);
+        self.walked.calls_left -= given;
+        match walked {
+            Ok(all) => {
+                let all = Rc::new(all);
+                self.walked.calls_left += calls;
+                self.walked.rows.insert(key, Some(all.clone()));
+                Ok(all)
             }
-            match walked {
-                Ok(rows) => all.push(rows),
-                Err(Stop::Cancelled) => return Err(Unmeasured::Cancelled),
-                Err(Stop::Refused(error)) => return Err(error.into()),
-                Err(Stop::TooLong) => {
-                    self.walked.rows.insert(key, None);
-                    return Err(Unmeasured::TooLong);
-                }
+            Err(Stop::Cancelled) => Err(Unmeasured::Cancelled),
+            Err(Stop::Refused(error)) => Err(error.into()),
+            Err(Stop::TooLong) => {
+                self.walked.rows.insert(key, None);
+                Err(Unmeasured::TooLong)
             }
         }
-        self.walked.calls_left -= given - calls;
-        let all = Rc::new(all);
-        self.walked.rows.insert(key, Some(all.clone()));
-        Ok(all)
     }
-}
-
-fn walk(
-    flow: &crate::flow::Flow<'_>,
-    parts: &Parts,
-    band: i64,
-    calls_left: &mut u64,
-    is_cancelled: &dyn Fn() -> bool,
-) -> Result<Rows, Stop> {
-    let tallest = tallest(flow);
-    let own: Vec<i64> = collected(flow.nodes.iter().map(|node| scaled_band(band, node.extent, tallest)))?;
-    let mut rows = Rows {
-        rings: filled(flow.len(), 0)?,
-        spans: Spans::default(),
-        calls: 0,
-        steps: 0,
-        bands: filled(flow.len(), 0)?,
-    };
-    for (demand, count) in parts.classes()? {
-        let walker = Walker { most: *calls_left, skips: true, is_cancelled };
-        let walk = Walk::of(flow, demand, band, walker)?;
-        *calls_left = calls_left.saturating_sub(walk.walked);
-        for (ring, walked) in rows.rings.iter_mut().zip(&walk.rings) {
-            *ring = (*ring).max(*walked);
-        }
-        rows.calls += walk.calls * count.unsigned_abs();
-        rows.steps += walk.steps * count.unsigned_abs();
-        for ((bands, interval), own) in rows.bands.iter_mut().zip(demand.intervals()).zip(&own) {
-            *bands += div_ceil(interval.len(), *own) * count;
-        }
-        rows.spans.add(walk.spans)?;
-    }
-    Ok(rows)
 }
 
 fn window_bytes<T>(slot_elements: &[usize]) -> Result<u64, PlanError> {

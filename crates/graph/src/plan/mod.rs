@@ -10,6 +10,7 @@ mod measure;
 mod memory;
 mod options;
 mod planner;
+mod rows;
 mod search;
 mod slots;
 

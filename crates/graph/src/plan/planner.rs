@@ -30,7 +30,7 @@ const WHOLE: i64 = tiled_geometry::MAX_COORDINATE;
 
 /// The sets of values to keep that are tried, at most and of the largest networks.
 const MOST_KEPT_SETS: usize = 32;
-const LEAST_KEPT_SETS: usize = 4;
+const LEAST_KEPT_SETS: usize = 8;
 
 /// The nodes of all sweeps of all sets of values to keep that are tried, and how few sets leave no room for checkpoints.
 const MOST_NODES: usize = 650_000;

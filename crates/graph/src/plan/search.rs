@@ -72,12 +72,13 @@ struct Effort {
 impl Effort {
     /// The work of a choice, one of so many.
     fn of(choices: usize) -> Self {
-        let share = choices.clamp(1, 16) as u64;
+        // of a few, not all are searched: what is kept in most of them alone is more than there is, or more than another takes
+        let share = if choices <= FEW_CHOICES { choices.clamp(1, 4) } else { choices.min(16) };
         Self {
             nodes: 3_000_000,
-            calls: 8_000_000 / share,
+            calls: 8_000_000 / share as u64,
             intervals: 30_000_000,
-            measured: 4_000_000 / choices.clamp(1, 16),
+            measured: 4_000_000 / share,
         }
     }
 }
@@ -228,6 +229,9 @@ impl<'s, T: Element> Search<'s, T> {
 /// What may be measured and walked where a choice is searched further.
 const MORE_MEASURED: usize = 1_500_000;
 const MORE_CALLS: u64 = 2_000_000;
+
+/// So many choices share the work of four.
+const FEW_CHOICES: usize = 8;
 
 /// The candidates that are measured of the largest networks.
 const LEAST_MEASURED: usize = 11;

@@ -65,9 +65,15 @@ pub(crate) struct Walker<'w> {
 const POLL: u64 = 1 << 14;
 
 impl Walk {
-    /// Walks the schedule of a tile whose nodes need `rows`, in bands of `band` rows of the tallest node.
-    pub(crate) fn of(flow: &Flow<'_>, rows: &Demand, band: i64, walker: Walker<'_>) -> Result<Self, Stop> {
-        let mut stream = Stream::new(flow, collected(rows.intervals().iter().copied())?, band)?;
+    /// Walks the schedule of a tile whose nodes need `rows`, in these bands.
+    pub(crate) fn of(
+        flow: &Flow<'_>,
+        rows: &Demand,
+        bands: &[i64],
+        walker: Walker<'_>,
+    ) -> Result<Self, Stop> {
+        let rows = collected(rows.intervals().iter().copied())?;
+        let mut stream = Stream::new(flow, rows, collected(bands.iter().copied())?)?;
         let count = flow.len();
         let mut walk =
             Self { rings: filled(count, 0)?, spans: Vec::new(), calls: 0, walked: 0, steps: stream.steps() };

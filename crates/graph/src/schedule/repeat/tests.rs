@@ -4,6 +4,7 @@ use tiled_geometry::Grid;
 
 use super::*;
 use crate::parts::{Cuts, Parts};
+use crate::schedule::{bands_of, least_calls};
 use crate::sweep::{shared_between_sweeps, sweeps};
 use crate::{
     Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Graph, Loss, MaxPool2d, Mode, Objective, Op,
@@ -98,6 +99,8 @@ const NEVER: &dyn Fn() -> bool = &|| false;
 struct Counts {
     walks: u64,
     skipped: u64,
+    walked: u64,
+    least: u64,
 }
 
 /// Compares the walks of all sweeps of a network with and without skipping.
@@ -125,6 +128,7 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
         let mut cuts = Cuts::new(&grid, 0, anchor);
         let parts = Parts::new(&flow, &mut cuts, usize::MAX).expect("there is room").expect("no bound");
         let band = among(rng, &[1, 2, 3, 4, 5, 7, 8, 16, 64]);
+        let bands = bands_of(&flow, band).expect("there is room");
         for part in parts.iter() {
             let demand = Demand::of_flow(&flow, |place, _| part.interval(place)).expect("there is room");
             for (place, _) in sweep.nodes.iter().enumerate() {
@@ -136,9 +140,13 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
             }
             let walk = |skips| {
                 let walker = Walker { most: u64::MAX, skips, is_cancelled: NEVER };
-                Walk::of(&flow, &demand, band, walker).expect("it ends")
+                Walk::of(&flow, &demand, &bands, walker).expect("it ends")
             };
             let (whole, skipping) = (walk(false), walk(true));
+            let least = least_calls(&flow, demand.intervals(), &bands).expect("there is room");
+            assert!(least <= skipping.walked, "{label}: at least {least} calls, bands of {band}");
+            counts.least += least;
+            counts.walked += skipping.walked;
             counts.walks += 1;
             counts.skipped += u64::from(skipping.walked < whole.walked);
             assert_eq!(whole.rings, skipping.rings, "{label}: rings, bands of {band}");
@@ -170,6 +178,7 @@ fn r11_a_walk_that_skips_periods_is_the_whole_walk() {
         compare(&format!("seed {seed}, {height} rows"), &graph, height, &mut rng, &mut counts);
     }
     assert!(counts.walks > 1000 && counts.skipped > 500, "too few were skipped: {counts:?}");
+    assert!(20 * counts.least > counts.walked, "far fewer than were walked: {counts:?}");
 }
 
 #[test]
@@ -194,7 +203,7 @@ fn r11_the_calls_walked_do_not_grow_with_the_height() {
         let flow = Flow::new(&program, &all[0], 0).expect("there is room");
         let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent)).expect("there is room");
         let walker = Walker { most: u64::MAX, skips: true, is_cancelled: NEVER };
-        Walk::of(&flow, &whole, 1, walker).expect("it ends")
+        Walk::of(&flow, &whole, &bands_of(&flow, 1).expect("there is room"), walker).expect("it ends")
     };
     let (low, high) = (walked(10_000), walked(1_000_000));
     assert!(high.calls > 90 * low.calls);
@@ -209,7 +218,9 @@ fn r11_a_walk_ends_where_nobody_waits_or_it_takes_too_long() {
     let all = sweeps(&program, &[]);
     let flow = Flow::new(&program, &all[0], 0).expect("there is room");
     let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent)).expect("there is room");
-    let walk = |most, is_cancelled| Walk::of(&flow, &whole, 1, Walker { most, skips: true, is_cancelled });
+    let bands = bands_of(&flow, 1).expect("there is room");
+    let walk =
+        |most, is_cancelled| Walk::of(&flow, &whole, &bands, Walker { most, skips: true, is_cancelled });
     assert_eq!(walk(100, NEVER), Err(Stop::TooLong));
     assert_eq!(walk(u64::MAX, &|| true), Err(Stop::Cancelled));
 }
