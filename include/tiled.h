@@ -594,6 +594,25 @@ typedef struct tiled_objective {
      * The class number that a cross-entropy ignores, negative or not, or `TILED_NO_IGNORE_INDEX`.
      */
     int64_t ignore_index;
+    /**
+     * The names of the inputs, parameters (`fc.weight`) and nodes (`fc`: all its parameters) whose gradients are wanted, of those that
+     * `grad_inputs` and `grad_params` ask for; NULL for all. A name that ends with `*` stands for all that begin so. What no wanted gradient
+     * needs is not computed, and a run takes as many sinks in `grad_inputs` of its `tiled_io` as inputs are wanted.
+     */
+    const char *const *wanted;
+    /**
+     * How many there are; not read where `wanted` is NULL.
+     */
+    size_t wanted_count;
+    /**
+     * The names of nodes, as above, that evaluate in `TILED_MODE_TRAIN`: batch norms use their running statistics and leave them as they
+     * are, dropouts do nothing. May be NULL.
+     */
+    const char *const *evaluated;
+    /**
+     * How many there are; not read where `evaluated` is NULL.
+     */
+    size_t evaluated_count;
 } tiled_objective;
 
 /**
@@ -1938,7 +1957,7 @@ tiled_status tiled_plan_options_init(struct tiled_plan_options *options,
  * budget that works) `plan` is untouched. Threads: any.
  *
  * Safety:
- * `input_shapes` is NULL or `4·count` numbers can be read from it; structs are NULL or have their size set; `plan` is
+ * `input_shapes` is NULL or `4·count` numbers can be read from it; structs are NULL or have their size set, and what they point to can be read; `plan` is
  * NULL or can be written.
  */
 tiled_status tiled_plan_new(const struct tiled_engine *engine,

@@ -1,45 +1,14 @@
 //! Class numbers through the C interface: what is ignored, and what is no class.
 
-use std::ptr::{null, null_mut};
+mod plain;
 
+use std::ptr::null;
+
+use plain::{initial, made, message, ok, source};
 use tiled_capi::*;
 
 const SCORES: [i64; 4] = [1, 3, 4, 4];
 const TARGET: [i64; 4] = [1, 1, 4, 4];
-
-fn ok(status: tiled_status) {
-    assert_eq!(status, TILED_STATUS_OK, "{}", message());
-}
-
-fn made<H>(make: impl FnOnce(*mut *mut H) -> tiled_status) -> *mut H {
-    let mut handle = null_mut();
-    ok(make(&raw mut handle));
-    handle
-}
-
-fn initial<S>(init: unsafe extern "C" fn(*mut S, u32) -> tiled_status) -> S {
-    let mut value = std::mem::MaybeUninit::<S>::uninit();
-    // SAFETY: there is room for the struct, all of which `init` writes
-    unsafe {
-        ok(init(value.as_mut_ptr(), u32::try_from(size_of::<S>()).expect("small")));
-        value.assume_init()
-    }
-}
-
-fn message() -> String {
-    let mut bytes = vec![0_u8; 512];
-    // SAFETY: the buffer has room for as many bytes as it is said to have
-    let len = unsafe { tiled_last_error(bytes.as_mut_ptr().cast(), bytes.len()) };
-    bytes.truncate(len.min(511));
-    String::from_utf8(bytes).expect("messages are UTF-8")
-}
-
-fn source(data: &mut [f32], shape: [i64; 4]) -> tiled_source {
-    let strides = [shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1];
-    let data = data.as_mut_ptr().cast();
-    let tensor = tiled_tensor { data, shape, strides, ..initial(tiled_tensor_init) };
-    tiled_source { tensor, ..initial(tiled_source_init) }
-}
 
 /// The status of a run, and its loss; `struct_size` is that of the caller's objective.
 fn run(target: &mut [f32; 16], ignore_index: i64, struct_size: Option<u32>) -> (tiled_status, f64) {
