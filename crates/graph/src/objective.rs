@@ -125,7 +125,7 @@ impl Objective {
         Ok(places(&Wanted::new(graph, &try_params(graph)?, self)?.inputs))
     }
 
-    /// The places in [`params`] of the parameters whose gradients this wants.
+    /// The places in [`crate::params`] of the parameters whose gradients this wants.
     ///
     /// # Errors
     /// Where a name is not of the network.

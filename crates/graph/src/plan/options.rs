@@ -56,7 +56,7 @@ pub struct PlanOptions {
     /// Whether values that are kept between sweeps may lie in temporary files where memory does not hold them.
     pub scratch: bool,
     /// Whether convolutions that [`Conv::suits_winograd`](tiled_kernel::Conv::suits_winograd) run as
-    /// [`Kernel::Conv2dWinograd`](tiled_kernel::Kernel::Conv2dWinograd): faster, with other roundings. Kernels of gradients stay sums. Scratch memory
+    /// [`Algorithm::Winograd`](tiled_kernel::Algorithm::Winograd): faster, with other roundings. Kernels of gradients stay sums. Scratch memory
     /// is for [`PlanOptions::parallelism`] threads, and no more will run the plan.
     pub winograd: bool,
     /// Values kept whole, after which a segment ends; by default the planner chooses.
