@@ -147,6 +147,7 @@ impl From<PlanError> for Failure {
             PlanError::TargetChannels { .. } => TILED_STATUS_SHAPE,
             PlanError::Cancelled => TILED_STATUS_CANCELLED,
             PlanError::NoGradient { .. } | PlanError::UnknownNode { .. } => TILED_STATUS_NOT_FOUND,
+            PlanError::NothingWanted => TILED_STATUS_INVALID_ARGUMENT,
             PlanError::Unsupported { .. } => TILED_STATUS_UNSUPPORTED,
             _ => TILED_STATUS_OUT_OF_RANGE,
         };

@@ -91,6 +91,7 @@ fn gradients_of_names_alone_are_there() {
 fn names_that_are_not_there_are_a_status() {
     assert_eq!(run(&["b", "d"], &[]).0, TILED_STATUS_NOT_FOUND);
     assert_eq!(message(), "`d` is no input, parameter with a gradient, or node that has one");
+    assert_eq!(run(&[], &[]).0, TILED_STATUS_INVALID_ARGUMENT);
     assert_eq!(run(&["b"], &["a"]).0, TILED_STATUS_NOT_FOUND);
     assert_eq!(message(), "`a` is no node of the network");
 }

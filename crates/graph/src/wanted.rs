@@ -28,6 +28,10 @@ impl Wanted {
         for name in objective.wanted.iter().flatten() {
             wanted.want(graph, params, objective, name)?;
         }
+        let asks = objective.loss.is_some() && (objective.grad_inputs || objective.grad_params);
+        if asks && !all && !wanted.inputs.iter().chain(&wanted.params).any(|is_wanted| *is_wanted) {
+            return Err(PlanError::NothingWanted);
+        }
         for name in &objective.evaluated {
             wanted.evaluate(graph, name)?;
         }

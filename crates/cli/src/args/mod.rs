@@ -121,6 +121,7 @@ impl WantedArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("only", |arg| arg.requires("train")), mut_arg("eval", |arg| arg.requires("train")))]
 pub(crate) struct PlanCommandArgs {
     /// A built-in network or a JSON file.
     #[arg(long, value_name = "N")]

@@ -73,6 +73,10 @@ fn names_that_the_network_has_not_are_told_before_the_work() {
     );
     let error = bed.refused(&[&["train"], &NETWORK[..], &train, &["--eval", "fc.weight"]].concat(), 2);
     assert!(error.contains("`fc.weight` is no node of the network"), "{error}");
+    let error = bed.refused(&[&["train"], &NETWORK[..], &train, &["--only", "x"]].concat(), 2);
+    assert!(error.contains("no gradient is left to compute"), "{error}");
+    let error = bed.refused(&[&["plan"], &NETWORK[..], &["--only", "fc"]].concat(), 2);
+    assert!(error.contains("--train"), "{error}");
     assert!(!bed.path("w.safetensors").exists());
     let gradient = ["--weights", "random:3", "--grad-input", "gx.npy", "--only", "fc"];
     let error = bed.refused(&[&["grad"], &NETWORK[..], &gradient].concat(), 2);

@@ -35,6 +35,9 @@ pub enum PlanError {
         /// The name.
         name: String,
     },
+    /// Of the gradients that are named, none is asked for.
+    #[error("no gradient is left to compute: of the inputs and parameters that are named, none is asked for")]
+    NothingWanted,
     /// A name among the nodes that evaluate.
     #[error("`{name}` is no node of the network")]
     UnknownNode {

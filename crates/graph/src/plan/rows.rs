@@ -76,7 +76,8 @@ impl Rows {
             rows.steps += walk.steps * count.unsigned_abs();
             for ((bands, interval), own) in rows.bands.iter_mut().zip(demand.intervals()).zip(own) {
                 let len = interval.end() - interval.begin();
-                *bands += if len <= *own { len.min(1) } else { div_ceil(len, *own) } * count;
+                let of_part = if len <= *own { len.min(1) } else { div_ceil(len, *own) };
+                *bands += of_part * count;
             }
             rows.spans.add(walk.spans)?;
         }
