@@ -80,6 +80,9 @@ fn names_that_the_network_has_not_are_told_before_the_work() {
     assert!(!bed.path("w.safetensors").exists());
     let gradient = ["--weights", "random:3", "--grad-input", "gx.npy", "--only", "fc"];
     let error = bed.refused(&[&["grad"], &NETWORK[..], &gradient].concat(), 2);
+    assert!(error.contains("no gradient is left to compute"), "{error}");
+    let both = ["--grad-weights", "gw.safetensors"];
+    let error = bed.refused(&[&["grad"], &NETWORK[..], &gradient, &both].concat(), 2);
     assert!(error.contains("grad-input"), "{error}");
 }
 
