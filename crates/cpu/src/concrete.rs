@@ -7,7 +7,7 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 
 use tiled_geometry::Region;
-use tiled_kernel::{Kernel, Partial, Reduction};
+use tiled_kernel::{Kernel, Partial, Reduction, Workspace};
 use tiled_tensor::{Element, PartMut, View};
 
 use crate::{Isa, conv, is_convolution, ops};
@@ -20,11 +20,14 @@ pub(crate) fn compute<T: Element>(
     inputs: &[View<'_, T>],
     output: PartMut<'_, T>,
     region: Region<2>,
+    workspace: &Workspace<T>,
 ) {
     if let Some(same) = Same::<T, f32>::proof() {
-        compute_f32(isa, kernel, same.slice(packed), same.views(inputs), same.part(output), region);
+        let (packed, inputs, output) = (same.slice(packed), same.views(inputs), same.part(output));
+        compute_f32(isa, kernel, packed, inputs, output, region, same.workspace(workspace));
     } else if let Some(same) = Same::<T, f64>::proof() {
-        compute_f64(isa, kernel, same.slice(packed), same.views(inputs), same.part(output), region);
+        let (packed, inputs, output) = (same.slice(packed), same.views(inputs), same.part(output));
+        compute_f64(isa, kernel, packed, inputs, output, region, same.workspace(workspace));
     } else {
         panic!("no kernels for elements of type {}", std::any::type_name::<T>());
     }
@@ -58,9 +61,10 @@ macro_rules! compiled {
             inputs: &[View<'_, $element>],
             mut output: PartMut<'_, $element>,
             region: Region<2>,
+            workspace: &Workspace<$element>,
         ) {
             if is_convolution(kernel) {
-                conv::compute(isa, kernel, packed, inputs, output.reborrow(), region);
+                conv::compute(isa, kernel, packed, inputs, output.reborrow(), region, workspace);
             } else {
                 ops::compute(isa, kernel, packed, inputs, output.reborrow(), region);
             }
@@ -118,6 +122,11 @@ impl<T: Element, U: Element> Same<T, U> {
         let mut part = std::mem::ManuallyDrop::new(part);
         // SAFETY: `T` and `U` are one type; the original is neither used nor dropped again.
         unsafe { std::ptr::from_mut(&mut part).cast::<PartMut<'a, U>>().read() }
+    }
+
+    fn workspace(self, workspace: &Workspace<T>) -> &Workspace<U> {
+        // SAFETY: `T` and `U` are one type.
+        unsafe { &*std::ptr::from_ref(workspace).cast() }
     }
 
     fn partial(self, partial: &mut Partial<T>) -> &mut Partial<U> {

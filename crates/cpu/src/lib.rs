@@ -3,8 +3,8 @@
 //! Kernels share the work of one call with [`rayon`], in whatever pool the caller runs; results do not depend
 //! on the number of threads. They do depend on the instruction set, by rounding: a fused multiply-add rounds once.
 //!
-//! It is not the place of any decision about tiles, and it holds no memory: windows come from the caller.
-//! But for one buffer a thread, which transforms need for the length of a call ([`Support::workspace_bytes`]).
+//! It is not the place of any decision about tiles, and it holds no memory: windows come from the caller, and so do the buffers that
+//! transforms need for the length of a call ([`Workspace`]).
 //!
 //! ```text
 //!   CpuBackend ─ Isa ─► vector: portable, AVX2, AVX-512        one trait, compiled once for each
@@ -29,15 +29,17 @@ mod conv;
 mod costs;
 mod isa;
 mod ops;
-mod scratch;
 mod support;
 mod vector;
 
 pub use isa::{Isa, IsaError};
 
 use tiled_geometry::Region;
-use tiled_kernel::{Backend, Kernel, Load, Operands, Partial, Reduction, Support, Task, Work, pack_plainly};
-use tiled_tensor::{Element, OutOfMemory, PartMut, View, ViewMut};
+use tiled_kernel::{
+    Backend, Context, DeviceError, Host, Kernel, Load, Needs, Operands, Partial, Reduction, Support, Task, Work, Workspace,
+    open, pack_plainly,
+};
+use tiled_tensor::{Element, PartMut, View, ViewMut};
 
 /// The CPU backend for one instruction set.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +89,12 @@ impl<T: Element> Backend<T> for CpuBackend {
         costs::costs::<T>(self.isa).seconds(task, load)
     }
 
+    fn open<'b>(&'b self, needs: &Needs<'_>) -> Result<Box<dyn Context<T> + 'b>, DeviceError> {
+        open(self, needs)
+    }
+}
+
+impl<T: Element> Host<T> for CpuBackend {
     fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
         if is_convolution(kernel) {
             conv::pack(self.isa, kernel, params, packed);
@@ -102,11 +110,12 @@ impl<T: Element> Backend<T> for CpuBackend {
         inputs: &[View<'_, T>],
         output: ViewMut<'_, T>,
         region: Region<2>,
+        workspace: &Workspace<T>,
     ) {
         if region.is_empty() {
             return;
         }
-        concrete::compute(self.isa, kernel, packed, inputs, output.into(), region);
+        concrete::compute(self.isa, kernel, packed, inputs, output.into(), region, workspace);
     }
 
     fn compute_part(
@@ -116,15 +125,12 @@ impl<T: Element> Backend<T> for CpuBackend {
         inputs: &[View<'_, T>],
         output: PartMut<'_, T>,
         region: Region<2>,
+        workspace: &Workspace<T>,
     ) {
         if region.is_empty() {
             return;
         }
-        concrete::compute(self.isa, kernel, packed, inputs, output, region);
-    }
-
-    fn reserve(&self, workspace_bytes: usize) -> Result<(), OutOfMemory> {
-        scratch::reserve(workspace_bytes)
+        concrete::compute(self.isa, kernel, packed, inputs, output, region, workspace);
     }
 
     fn reduce(

@@ -28,7 +28,7 @@ fn of_convolution<T: Element>(isa: Isa, kernel: &Kernel) -> Option<Support> {
     let peak = costs::costs::<T>(isa).flops;
     Some(Support {
         packed_bytes: conv::packed_len::<T>(isa, kernel) * size_of::<T>(),
-        workspace_bytes: conv::scratch_len::<T>(isa, kernel) * size_of::<T>(),
+        workspace_bytes: conv::workspace_len::<T>(isa, kernel) * size_of::<T>(),
         partial_bytes: 0,
         reads_planes,
         writes_planes: conv::writes_planes::<T>(isa, kernel),

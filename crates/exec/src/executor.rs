@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 use tiled_graph::program::{NodeKind, Param, ProgramNode, SinkRole, SourceRole};
 use tiled_graph::{Action, Parameters, Plan};
-use tiled_kernel::{Backend, Kernel, Partial};
-use tiled_tensor::{AlignedBuffer, Element, OutOfMemory, collected, with_room, zeros};
+use tiled_kernel::{Backend, Context, Kernel, Needs, NodeNeeds, ReductionNeeds, StoreNeeds, SweepNeeds};
+use tiled_tensor::{Element, OutOfMemory, collected, with_room, zeros};
 
 use crate::in_place::InPlace;
 use crate::labels::{Ignoring, is_worth_sharing, take_census};
 use crate::lane::{Lane, SweepContext, Waiting};
-use crate::store::Stores;
+use crate::store::{self, Stores};
 use crate::{ExecError, Pool, Progress, Sink, Source, finalise};
 
 /// The tensors that a run reads and writes, in the order of the network.
@@ -182,14 +182,11 @@ impl Stamp {
 #[derive(Debug)]
 pub struct Executor<'b, T: Element> {
     plan: Arc<Plan>,
-    backend: &'b dyn Backend<T>,
     pool: Pool,
-    arena: AlignedBuffer<T>,
+    context: Box<dyn Context<T> + 'b>,
     kernels: Vec<Option<Kernel>>,
-    packed: Vec<AlignedBuffer<T>>,
     /// What each node's packed parameters were made from.
     packed_from: Vec<Stamp>,
-    partials: Vec<Vec<Partial<T>>>,
     stores: Stores<T>,
     derived: Vec<Vec<T>>,
     gradients: Vec<Option<Vec<T>>>,
@@ -240,22 +237,14 @@ impl<'b, T: Element> Executor<'b, T> {
             _ => None,
         }))
         .map_err(refused("the kernels of the network"))?;
-        let supports = || plan.support.iter().flatten();
-        let workspace_bytes = supports().map(|support| support.workspace_bytes).max().unwrap_or(0);
-        let arena = AlignedBuffer::try_new(plan.arena_elements()).map_err(refused("the windows"))?;
-        let mut packed = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
         let mut packed_from = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
-        for (node, support) in program.nodes.iter().zip(&plan.support) {
-            let fail = |error| refused(format!("the packed parameters of `{}`", node.name))(error);
-            let len = support.filter(|_| !node.params.is_empty()).map_or(0, |support| support.packed_bytes)
-                / size_of::<T>();
-            packed.push(AlignedBuffer::try_new(len).map_err(fail)?);
-            packed_from.push(Stamp { numbers: with_room(program.stamp_len(&node.params)).map_err(fail)? });
+        for node in &program.nodes {
+            let refused = |error| refused(format!("the packed parameters of `{}`", node.name))(error);
+            packed_from.push(Stamp { numbers: with_room(program.stamp_len(&node.params)).map_err(refused)? });
         }
-        let mut partials = with_room(plan.lanes).map_err(refused("the partial sums"))?;
-        for _ in 0..plan.lanes {
-            partials.push(lane_partials(&plan, backend)?);
-        }
+        let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
+        let threads = threads.min(most); // workspaces were promised for as many
+        let context = open(&plan, backend, threads)?;
         let mut gradients =
             collected(program.params.iter().map(|_| None)).map_err(refused("the gradients"))?;
         for param in &program.param_grads {
@@ -270,27 +259,8 @@ impl<'b, T: Element> Executor<'b, T> {
         let stores = Stores::new(&plan, scratch)?;
         // threads come last: each takes addresses for a heap of its own, and where those are limited it does with fewer, as
         // the memory above would not
-        // scratch was promised for as many
-        let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
-        let threads = threads.min(most);
         let pool = Pool::new(threads).map_err(|source| ExecError::Threads { threads, source })?;
-        if workspace_bytes > 0 {
-            let reserved = pool.broadcast(|_| backend.reserve(workspace_bytes));
-            reserved.into_iter().collect::<Result<(), _>>().map_err(refused("the scratch of a thread"))?;
-        }
-        Ok(Self {
-            stores,
-            partials,
-            arena,
-            derived,
-            gradients,
-            packed_from,
-            kernels,
-            packed,
-            pool,
-            backend,
-            plan,
-        })
+        Ok(Self { stores, context, derived, gradients, packed_from, kernels, pool, plan })
     }
 
     /// The plan.
@@ -384,12 +354,10 @@ impl<'b, T: Element> Executor<'b, T> {
     }
 
     /// The parameters that running statistics after the last run would be kept in, and their values.
-    pub(crate) fn moved_statistics(&self, params: &Parameters<T>) -> Result<Moved<T>, ExecError> {
+    pub(crate) fn moved_statistics(&mut self, params: &Parameters<T>) -> Result<Moved<T>, ExecError> {
         let mut moved = Vec::new();
-        let partials = self.partials.first().map_or(&[][..], Vec::as_slice);
         for (_, finaliser) in &self.plan.program.finalisers {
-            finalise::moved_statistics(finaliser, partials, params, &mut moved)
-                .map_err(refused("running statistics"))?;
+            finalise::moved_statistics(finaliser, self.context.as_mut(), params, &mut moved)?;
         }
         Ok(moved)
     }
@@ -430,49 +398,47 @@ impl<'b, T: Element> Executor<'b, T> {
     ) -> Result<Option<f64>, ExecError> {
         let done = AtomicU64::new(0);
         let total: u64 = self.plan.sweeps.iter().map(|sweep| sweep.steps).sum();
-        self.partials.iter_mut().flatten().for_each(Partial::clear);
+        self.context.clear()?;
         let mut losses = Vec::new();
         self.finalise(None, params, &mut losses)?;
         for index in 0..self.plan.sweeps.len() {
-            self.pack(index, params);
+            self.pack(index, params)?;
             let plan = &self.plan;
             let sweep = &plan.sweeps[index];
+            let in_place = InPlace::new(plan, sweep, io).map_err(refused("the places of a sweep"))?;
             let context = SweepContext {
                 plan,
                 sweep,
-                backend: self.backend,
                 kernels: &self.kernels,
-                packed: &self.packed,
-                derived: &self.derived,
                 stores: &self.stores,
                 io,
-                in_place: InPlace::new(plan, sweep, io).map_err(refused("the places of a sweep"))?,
+                in_place: &in_place,
                 step: &|| {
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     progress.step(done, total, "steps");
                     if progress.is_cancelled() { Err(ExecError::Cancelled) } else { Ok(()) }
                 },
+                waiting: Waiting::new(plan.lanes),
             };
-            let lane_elements: usize = sweep.slot_elements.iter().sum();
-            let mut in_flight = with_room(plan.in_flight).map_err(refused("the lanes"))?;
-            let mut storage = self.arena.chunks_exact_mut(lane_elements.max(1));
-            for _ in 0..plan.in_flight {
-                let storage = if lane_elements == 0 { None } else { storage.next() }.unwrap_or_default();
-                in_flight.push(Lane::new(storage, sweep).map_err(refused("the windows of a lane"))?);
+            let queues = self.context.queues(&SweepNeeds {
+                slots: &sweep.slot_elements,
+                vectors: &self.derived,
+                adopted: in_place.sources(),
+            })?;
+            let mut lanes = with_room(queues.len()).map_err(refused("the lanes"))?;
+            for queue in queues {
+                lanes.push(Lane::new(queue, sweep).map_err(refused("the windows of a lane"))?);
             }
-            let waiting = Waiting::new(&mut self.partials);
-            // only threads of the pool have scratch
             let work_seconds = plan.predicted_seconds - plan.meeting_seconds;
             if work_seconds < WORTH_THREADS_SECONDS && plan.memory.scratch_bytes == 0 {
-                in_flight[0].run(&context, &waiting)?;
+                lanes[0].run(&context)?;
             } else {
-                self.pool.install(|| match in_flight.as_mut_slice() {
-                    [only] => with_threads_awake(|| only.run(&context, &waiting)),
-                    lanes => {
-                        lanes.par_iter_mut().with_max_len(1).try_for_each(|lane| lane.run(&context, &waiting))
-                    }
+                self.pool.install(|| match lanes.as_mut_slice() {
+                    [only] => with_threads_awake(|| only.run(&context)),
+                    lanes => lanes.par_iter_mut().with_max_len(1).try_for_each(|lane| lane.run(&context)),
                 })?;
             }
+            drop(lanes);
             let level = self.level_of(index);
             self.finalise(Some(level), params, &mut losses)?;
         }
@@ -494,12 +460,9 @@ impl<'b, T: Element> Executor<'b, T> {
         params: &Parameters<T>,
         losses: &mut Vec<(usize, f64)>,
     ) -> Result<(), ExecError> {
-        let Some((first, rest)) = self.partials.split_first_mut() else { return Ok(()) };
         let mut state = finalise::State {
-            backend: self.backend,
             program: &self.plan.program,
-            partials: first,
-            others: rest,
+            context: self.context.as_mut(),
             stores: &mut self.stores,
             derived: &mut self.derived,
             gradients: &mut self.gradients,
@@ -508,14 +471,14 @@ impl<'b, T: Element> Executor<'b, T> {
         };
         for (after, finaliser) in &self.plan.program.finalisers {
             if *after == level {
-                state.apply(finaliser).map_err(refused("the sums of a reduction"))?;
+                state.apply(finaliser)?;
             }
         }
         Ok(())
     }
 
     /// Packs the parameters of a sweep's kernels, but for those that have not changed since.
-    fn pack(&mut self, sweep: usize, params: &Parameters<T>) {
+    fn pack(&mut self, sweep: usize, params: &Parameters<T>) -> Result<(), ExecError> {
         for node in &self.plan.sweeps[sweep].sweep.nodes {
             let program_node = &self.plan.program.nodes[node.node];
             if node.action != Action::Compute || program_node.params.is_empty() {
@@ -535,9 +498,10 @@ impl<'b, T: Element> Executor<'b, T> {
                     Param::Derived(place) => self.derived[*place].as_slice(),
                 })
                 .collect();
-            self.backend.pack(kernel, &values, &mut self.packed[node.node]);
+            self.context.pack(node.node, kernel, &values)?;
             self.packed_from[node.node].set(program_node, params, &self.derived);
         }
+        Ok(())
     }
 }
 
@@ -552,16 +516,44 @@ pub(crate) fn move_statistics<T: Element>(params: &mut Parameters<T>, moved: Mov
     }
 }
 
-/// The partial sums of one lane.
-fn lane_partials<T: Element>(plan: &Plan, backend: &dyn Backend<T>) -> Result<Vec<Partial<T>>, ExecError> {
+/// The memory of a plan's runs on a backend, which so many threads call.
+fn open<'b, T: Element>(
+    plan: &Plan,
+    backend: &'b dyn Backend<T>,
+    threads: usize,
+) -> Result<Box<dyn Context<T> + 'b>, ExecError> {
     let program = &plan.program;
-    let mut partials = with_room(program.reductions.len()).map_err(refused("the partial sums"))?;
-    for reduction in &program.reductions {
-        let node = &program.nodes[reduction.node];
-        let partial = backend.partial(&reduction.reduction, node.batch, node.channels);
-        partials.push(partial.map_err(refused(format!("the partial sums of `{}`", node.name)))?);
+    let support = |node: usize| plan.support[node].as_ref();
+    let mut nodes = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
+    for (id, node) in program.nodes.iter().enumerate() {
+        let support = support(id).filter(|_| !node.params.is_empty());
+        let packed_bytes = support.map_or(0, |support| support.packed_bytes);
+        nodes.push(NodeNeeds { name: &node.name, packed_bytes });
     }
-    Ok(partials)
+    let mut reductions = with_room(program.reductions.len()).map_err(refused("the partial sums"))?;
+    for reduction in &program.reductions {
+        let (node, reduction) = (reduction.node, reduction.reduction);
+        let partial_bytes = support(node).map_or(0, |support| support.partial_bytes);
+        let ProgramNode { name, batch, channels, .. } = &program.nodes[node];
+        let (batch, channels) = (*batch, *channels);
+        reductions.push(ReductionNeeds { name, reduction, batch, channels, partial_bytes });
+    }
+    let layouts = store::layouts(plan)?;
+    let named = layouts.iter().zip(&program.stores);
+    let stores = named.map(|(layout, store)| layout.map(|layout| StoreNeeds { name: &store.name, layout }));
+    let stores = collected(stores).map_err(refused("the values kept between sweeps"))?;
+    let supports = plan.support.iter().flatten();
+    let needs = Needs {
+        nodes: &nodes,
+        reductions: &reductions,
+        stores: &stores,
+        lanes: plan.lanes,
+        queues: plan.in_flight,
+        window_elements: plan.window_elements(),
+        threads,
+        workspace_bytes: supports.map(|support| support.workspace_bytes).max().unwrap_or(0),
+    };
+    Ok(backend.open(&needs)?)
 }
 
 /// The error of memory that was refused for something.

@@ -2,17 +2,18 @@
 
 use tiled_graph::Parameters;
 use tiled_graph::program::{Finaliser, Norm, Program};
-use tiled_kernel::{Backend, Partial, Reduction};
-use tiled_tensor::{Element, OutOfMemory, collected, make_room};
+use tiled_kernel::{Context, Partial, Reduction};
+use tiled_tensor::{Element, collected, make_room};
 
+use crate::ExecError;
+use crate::executor::refused;
 use crate::store::Stores;
 
-/// Everything that a finaliser reads or writes. The first lane's partial sums take in the others'.
+/// Everything that a finaliser reads or writes.
 pub(crate) struct State<'a, T: Element> {
-    pub(crate) backend: &'a dyn Backend<T>,
     pub(crate) program: &'a Program,
-    pub(crate) partials: &'a mut [Partial<T>],
-    pub(crate) others: &'a [Vec<Partial<T>>],
+    /// What reductions have gathered.
+    pub(crate) context: &'a mut dyn Context<T>,
     pub(crate) stores: &'a mut Stores<T>,
     pub(crate) derived: &'a mut [Vec<T>],
     pub(crate) gradients: &'a mut [Option<Vec<T>>],
@@ -22,7 +23,7 @@ pub(crate) struct State<'a, T: Element> {
 }
 
 impl<T: Element> State<'_, T> {
-    pub(crate) fn apply(&mut self, finaliser: &Finaliser) -> Result<(), OutOfMemory> {
+    pub(crate) fn apply(&mut self, finaliser: &Finaliser) -> Result<(), ExecError> {
         match finaliser {
             Finaliser::BatchNormEval { norm } => {
                 let mean = doubles(self.param(norm.running_mean))?;
@@ -30,8 +31,8 @@ impl<T: Element> State<'_, T> {
                 self.normalise(norm, &mean, &variance)
             }
             Finaliser::BatchNormTrain { norm, reduction, count, momentum: _ } => {
-                self.merge(*reduction);
-                let [mean, variance] = moments(&self.partials[*reduction], lossless(*count))?;
+                self.context.merge(*reduction)?;
+                let [mean, variance] = moments(self.context.partial(*reduction)?, lossless(*count))?;
                 self.normalise(norm, &mean, &variance)
             }
             Finaliser::BatchNormBackward { norm, reduction, count, coefficients } => {
@@ -44,8 +45,7 @@ impl<T: Element> State<'_, T> {
                 Ok(())
             }
             Finaliser::GlobalMax { reduction, pixel, positions } => {
-                self.global_max(*reduction, *pixel, *positions);
-                Ok(())
+                self.global_max(*reduction, *pixel, *positions)
             }
             Finaliser::ParamGrad { reduction, param } => self.param_grad(*reduction, *param),
             Finaliser::Loss { reduction, scale } => {
@@ -54,7 +54,7 @@ impl<T: Element> State<'_, T> {
                     Reduction::CrossEntropy => 1.0 / sums[1],
                     _ => *scale,
                 };
-                make_room(self.losses, 1)?;
+                make_room(self.losses, 1).map_err(refused(SUMS))?;
                 self.losses.push((*reduction, sums[0] * scale));
                 Ok(())
             }
@@ -65,29 +65,22 @@ impl<T: Element> State<'_, T> {
         &self.params.tensors()[place].data
     }
 
-    /// Takes the other lanes into the first one's partial, in order.
-    fn merge(&mut self, reduction: usize) {
-        for other in self.others {
-            self.partials[reduction].merge(&other[reduction]);
-        }
-    }
-
     /// The sums of an exact reduction, each rounded once.
-    fn sums(&mut self, reduction: usize) -> Result<Vec<f64>, OutOfMemory> {
-        self.merge(reduction);
-        exact(&self.partials[reduction])
+    fn sums(&mut self, reduction: usize) -> Result<Vec<f64>, ExecError> {
+        self.context.merge(reduction)?;
+        exact(self.context.partial(reduction)?)
     }
 
     /// Derives `scale` and `shift` of a batch normalisation from its statistics.
-    fn normalise(&mut self, norm: &Norm, mean: &[f64], variance: &[f64]) -> Result<(), OutOfMemory> {
+    fn normalise(&mut self, norm: &Norm, mean: &[f64], variance: &[f64]) -> Result<(), ExecError> {
         let of = |place: Option<usize>, channel: usize, default: f64| {
             place.map_or(default, |place| self.params.tensors()[place].data[channel].to_f64())
         };
-        let inverse_std = collected(variance.iter().map(|variance| 1.0 / (variance + norm.eps).sqrt()))?;
-        let scale = collected(
+        let inverse_std = listed(variance.iter().map(|variance| 1.0 / (variance + norm.eps).sqrt()))?;
+        let scale = listed(
             inverse_std.iter().enumerate().map(|(channel, inverse)| inverse * of(norm.weight, channel, 1.0)),
         )?;
-        let shift = collected(
+        let shift = listed(
             mean.iter()
                 .zip(&scale)
                 .enumerate()
@@ -107,7 +100,7 @@ impl<T: Element> State<'_, T> {
         reduction: usize,
         count: f64,
         coefficients: Option<[usize; 3]>,
-    ) -> Result<(), OutOfMemory> {
+    ) -> Result<(), ExecError> {
         let sums = self.sums(reduction)?;
         let (sums, dots) = sums.split_at(sums.len() / 2);
         let inverse_std = doubles(&self.derived[norm.inverse_std])?;
@@ -123,17 +116,17 @@ impl<T: Element> State<'_, T> {
         let (scale, mean) = (doubles(&self.derived[norm.scale])?, doubles(&self.derived[norm.mean])?);
         let channels = 0..scale.len();
         let slope = channels.clone().map(|c| -scale[c] * inverse_std[c] * inverse_std[c] * dots[c] / count);
-        let slope = collected(slope)?;
-        let offset = collected(channels.map(|c| -scale[c] * sums[c] / count - slope[c] * mean[c]))?;
+        let slope = listed(slope)?;
+        let offset = listed(channels.map(|c| -scale[c] * sums[c] / count - slope[c] * mean[c]))?;
         store(&mut self.derived[a], &scale);
         store(&mut self.derived[b], &slope);
         store(&mut self.derived[d], &offset);
         Ok(())
     }
 
-    fn global_max(&mut self, reduction: usize, pixel: usize, positions: usize) {
-        self.merge(reduction);
-        let Partial::Extrema(extrema) = &self.partials[reduction] else {
+    fn global_max(&mut self, reduction: usize, pixel: usize, positions: usize) -> Result<(), ExecError> {
+        self.context.merge(reduction)?;
+        let Partial::Extrema(extrema) = self.context.partial(reduction)? else {
             unreachable!("invariant: a global maximum reads extrema")
         };
         let values = self.stores.pixel_mut(pixel);
@@ -148,30 +141,29 @@ impl<T: Element> State<'_, T> {
                 *place = T::from_f64(lossless(part.unsigned_abs()));
             }
         }
+        Ok(())
     }
 
-    fn param_grad(&mut self, reduction: usize, param: usize) -> Result<(), OutOfMemory> {
-        let sums = match &self.partials[reduction] {
-            Partial::Exact(_) => Some(self.sums(reduction)?),
-            _ => None,
-        };
-        if sums.is_none() {
-            self.merge(reduction);
-        }
+    fn param_grad(&mut self, reduction: usize, param: usize) -> Result<(), ExecError> {
+        self.context.merge(reduction)?;
         let gradient = self.gradients[param].as_mut().expect("invariant: wanted gradients have storage");
-        match (&self.partials[reduction], sums) {
-            (_, Some(sums)) => store(gradient, &sums),
-            (Partial::Values(values), None) => {
-                self.backend.unpack(&self.program.reductions[reduction].reduction, values, gradient);
-            }
-            _ => unreachable!("invariant: gradients of parameters are sums"),
+        match self.context.partial(reduction)? {
+            Partial::Values(_) => self.context.unpack(reduction, gradient)?,
+            sums => store(gradient, &exact(sums)?),
         }
         Ok(())
     }
 }
 
-fn doubles<T: Element>(values: &[T]) -> Result<Vec<f64>, OutOfMemory> {
-    collected(values.iter().map(|value| value.to_f64()))
+/// What a list is for, where memory for it is refused.
+const SUMS: &str = "the sums of a reduction";
+
+fn listed<V>(values: impl IntoIterator<Item = V>) -> Result<Vec<V>, ExecError> {
+    collected(values).map_err(refused(SUMS))
+}
+
+fn doubles<T: Element>(values: &[T]) -> Result<Vec<f64>, ExecError> {
+    listed(values.iter().map(|value| value.to_f64()))
 }
 
 /// Where the running statistics of a finished batch norm move to: towards mean and unbiased variance of the image.
@@ -180,38 +172,38 @@ fn doubles<T: Element>(values: &[T]) -> Result<Vec<f64>, OutOfMemory> {
 /// partial sums hold those of all lanes until the next run.
 pub(crate) fn moved_statistics<T: Element>(
     finaliser: &Finaliser,
-    partials: &[Partial<T>],
+    context: &mut dyn Context<T>,
     params: &Parameters<T>,
     moved: &mut Vec<(usize, Vec<T>)>,
-) -> Result<(), OutOfMemory> {
+) -> Result<(), ExecError> {
     let Finaliser::BatchNormTrain { norm, reduction, count, momentum } = finaliser else { return Ok(()) };
     let count = lossless(*count);
-    let [mean, mut variance] = moments(&partials[*reduction], count)?;
+    let [mean, mut variance] = moments(context.partial(*reduction)?, count)?;
     variance.iter_mut().for_each(|value| *value = *value * count / (count - 1.0).max(1.0));
     for (place, new) in [(norm.running_mean, mean), (norm.running_var, variance)] {
         let running = params.tensors()[place].data.iter().zip(new);
         let towards = running.map(|(old, new)| T::from_f64((1.0 - momentum) * old.to_f64() + momentum * new));
-        make_room(moved, 1)?;
-        moved.push((place, collected(towards)?));
+        make_room(moved, 1).map_err(refused("running statistics"))?;
+        moved.push((place, listed(towards)?));
     }
     Ok(())
 }
 
 /// Mean and biased variance of every channel.
-fn moments<T: Element>(partial: &Partial<T>, count: f64) -> Result<[Vec<f64>; 2], OutOfMemory> {
+fn moments<T: Element>(partial: &Partial<T>, count: f64) -> Result<[Vec<f64>; 2], ExecError> {
     let sums = exact(partial)?;
     let (sums, squares) = sums.split_at(sums.len() / 2);
-    let mean = collected(sums.iter().map(|sum| sum / count))?;
+    let mean = listed(sums.iter().map(|sum| sum / count))?;
     let variance = squares.iter().zip(&mean);
     let variance = variance.map(|(square, mean)| (-mean).mul_add(*mean, square / count).max(0.0));
-    let variance = collected(variance)?;
+    let variance = listed(variance)?;
     Ok([mean, variance])
 }
 
 /// The sums of an exact reduction that are all in, each rounded once.
-fn exact<T: Element>(partial: &Partial<T>) -> Result<Vec<f64>, OutOfMemory> {
+fn exact<T: Element>(partial: &Partial<T>) -> Result<Vec<f64>, ExecError> {
     match partial {
-        Partial::Exact(sums) => collected(sums.iter().map(|sum| sum.value())),
+        Partial::Exact(sums) => listed(sums.iter().map(|sum| sum.value())),
         _ => unreachable!("invariant: this finaliser reads an exact reduction"),
     }
 }

@@ -28,7 +28,12 @@ impl<'a, T: Element> InPlace<'a, T> {
         })
     }
 
-    /// The tensor that a node stands for and that its consumers read.
+    /// The tensors that nodes stand for and that their consumers read.
+    pub(crate) fn sources(&self) -> &[Option<View<'a, T>>] {
+        &self.sources
+    }
+
+    /// That of a node.
     pub(crate) fn source(&self, place: usize) -> Option<View<'a, T>> {
         self.sources[place]
     }

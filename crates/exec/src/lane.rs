@@ -1,15 +1,13 @@
-//! One lane of a run: windows of its own, one tile after another.
+//! One lane of a run: a queue of its own, one tile after another.
 
-use std::iter::Enumerate;
-use std::slice::IterMut;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tiled_geometry::{Interval, Region};
-use tiled_graph::program::{NodeKind, Param, SinkRole, SourceRole};
+use tiled_graph::program::{Param, SinkRole, SourceRole};
 use tiled_graph::{Action, Call, Plan, SweepPlan};
-use tiled_kernel::{Backend, Kernel, MAX_INPUTS, Partial};
-use tiled_tensor::{AlignedBuffer, Element, Layout, OutOfMemory, PartMut, View, ViewMut, with_room};
+use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket};
+use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, with_room};
 
 use crate::ExecError;
 use crate::executor::{Io, refused};
@@ -20,91 +18,77 @@ use crate::store::Stores;
 pub(crate) struct SweepContext<'a, T: Element> {
     pub(crate) plan: &'a Plan,
     pub(crate) sweep: &'a SweepPlan,
-    pub(crate) backend: &'a dyn Backend<T>,
     pub(crate) kernels: &'a [Option<Kernel>],
-    pub(crate) packed: &'a [AlignedBuffer<T>],
-    pub(crate) derived: &'a [Vec<T>],
     pub(crate) stores: &'a Stores<T>,
     pub(crate) io: &'a Io<'a, T>,
-    pub(crate) in_place: InPlace<'a, T>,
+    pub(crate) in_place: &'a InPlace<'a, T>,
     pub(crate) step: &'a (dyn Fn() -> Result<(), ExecError> + Sync),
+    /// The lanes that have not begun.
+    pub(crate) waiting: Waiting,
 }
 
-/// The lanes of a sweep that have not begun.
-pub(crate) struct Waiting<'a, T: Element> {
-    lanes: Mutex<Enumerate<IterMut<'a, Vec<Partial<T>>>>>,
+/// The lanes of a sweep that have not begun: the next one's number, and how many there are.
+pub(crate) struct Waiting {
+    next: AtomicUsize,
     count: usize,
-    has_stopped: AtomicBool,
 }
 
-impl<'a, T: Element> Waiting<'a, T> {
-    /// All lanes, by their partial sums.
-    pub(crate) fn new(partials: &'a mut [Vec<Partial<T>>]) -> Self {
-        let count = partials.len();
-        Self {
-            lanes: Mutex::new(partials.iter_mut().enumerate()),
-            count,
-            has_stopped: AtomicBool::new(false),
-        }
+impl Waiting {
+    /// So many lanes.
+    pub(crate) const fn new(count: usize) -> Self {
+        Self { next: AtomicUsize::new(0), count }
     }
 
-    fn next(&self) -> Option<(usize, &'a mut [Partial<T>])> {
-        if self.has_stopped.load(Ordering::Relaxed) {
-            return None;
-        }
-        let next = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).next();
-        next.map(|(lane, partials)| (lane, partials.as_mut_slice()))
+    fn next(&self) -> Option<usize> {
+        let next = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            (next < self.count).then_some(next + 1)
+        });
+        next.ok()
     }
 
     /// Lets no further lane begin.
     fn stop(&self) {
-        self.has_stopped.store(true, Ordering::Relaxed);
+        self.next.store(self.count, Ordering::Relaxed);
     }
 }
 
-/// Storage, the partial sums of the lane that runs in it, and what each window holds at the moment.
+/// The calls of one lane at a time, and what each window holds at the moment.
 pub(crate) struct Lane<'a, T: Element> {
-    slots: Vec<&'a mut [T]>,
-    partials: &'a mut [Partial<T>],
+    queue: Box<dyn Queue<T> + 'a>,
+    /// Its number.
+    lane: usize,
     layouts: Vec<Layout>,
     held: Vec<Interval>,
     /// Whether the sink already has what a node computes.
     is_written: Vec<bool>,
+    /// What was fetched and not yet taken, in order.
+    fetched: VecDeque<(Ticket, SinkRole, Region<2>)>,
 }
 
 impl<'a, T: Element> Lane<'a, T> {
-    /// A lane of a sweep over `storage`, with room for what it knows of each node.
-    pub(crate) fn new(storage: &'a mut [T], sweep: &SweepPlan) -> Result<Self, OutOfMemory> {
-        let mut rest = storage;
-        let mut slots = with_room(sweep.slot_elements.len())?;
-        for elements in &sweep.slot_elements {
-            let (slot, tail) = rest.split_at_mut(*elements);
-            slots.push(slot);
-            rest = tail;
-        }
+    /// A lane of a sweep, with room for what it knows of each node.
+    pub(crate) fn new(queue: Box<dyn Queue<T> + 'a>, sweep: &SweepPlan) -> Result<Self, OutOfMemory> {
         let count = sweep.sweep.nodes.len();
         Ok(Self {
-            slots,
-            partials: &mut [],
+            fetched: with_room(queue.depth() + 1)?.into(),
+            queue,
+            lane: 0,
             layouts: with_room(count)?,
             held: with_room(count)?,
             is_written: with_room(count)?,
         })
     }
 
-    /// Runs one waiting lane after another. Which windows a lane gets does not matter: it has sums of its own.
-    pub(crate) fn run(
-        &mut self,
-        context: &SweepContext<'_, T>,
-        waiting: &Waiting<'a, T>,
-    ) -> Result<(), ExecError> {
-        let (tiles, count) = (context.sweep.grid.len(), waiting.count);
-        while let Some((lane, partials)) = waiting.next() {
-            self.partials = partials;
+    /// Runs one waiting lane after another. Which queue a lane gets does not matter: it has sums of its own.
+    pub(crate) fn run(&mut self, context: &SweepContext<'_, T>) -> Result<(), ExecError> {
+        let (tiles, count) = (context.sweep.grid.len(), context.waiting.count);
+        while let Some(lane) = context.waiting.next() {
+            self.lane = lane;
             let mut share = (lane * tiles).div_ceil(count)..((lane + 1) * tiles).div_ceil(count);
             share
                 .try_for_each(|tile| self.run_tile(context, context.sweep.grid.index_of(tile)))
-                .inspect_err(|_| waiting.stop())?;
+                .and_then(|()| self.finish(context))
+                .inspect_err(|_| context.waiting.stop())?;
         }
         Ok(())
     }
@@ -127,111 +111,149 @@ impl<'a, T: Element> Lane<'a, T> {
             .run(|call| self.call(context, call), || (context.step)())
     }
 
+    /// Takes what is left and waits for all calls.
+    fn finish(&mut self, context: &SweepContext<'_, T>) -> Result<(), ExecError> {
+        self.take_until(context, 0)?;
+        Ok(self.queue.wait()?)
+    }
+
     fn call(&mut self, context: &SweepContext<'_, T>, call: Call) -> Result<(), ExecError> {
         let place = call.place;
         let region = Region::from_rows_cols(call.rows, self.layouts[place].cols());
         match context.sweep.sweep.nodes[place].action {
-            Action::Load(_) if context.in_place.source(place).is_some() => {
-                self.held[place] = Interval::new(call.low, call.rows.end());
-                Ok(())
-            }
             Action::Load(role) => {
-                self.write_window(context, call, |_, window| load(context, role, region, window))
+                self.held[place] = Interval::new(call.low, call.rows.end());
+                self.load(context, place, role, region)
             }
             Action::Compute => {
-                let id = context.sweep.sweep.nodes[place].node;
-                let kernel =
-                    context.kernels[id].as_ref().expect("invariant: nodes that compute have a kernel");
-                if let Some(sink) = context.in_place.sink(place).filter(|_| !region.is_empty()) {
-                    let (inputs, count) = self.inputs(context, place);
-                    let mut compute = |part: PartMut<'_, T>| {
-                        let packed = &context.packed[id];
-                        context.backend.compute_part(kernel, packed, &inputs[..count], part, region);
-                    };
-                    self.is_written[place] = sink.write_in_place(region, &mut compute)?;
-                    if self.is_written[place] {
-                        return Ok(());
-                    }
-                }
-                self.write_window(context, call, |inputs, window| {
-                    context.backend.compute(kernel, &context.packed[id], inputs, window.reborrow(), region);
-                    Ok(())
-                })
+                self.held[place] = Interval::new(call.low, call.rows.end());
+                self.compute(context, place, region)
             }
-            Action::Reduce(reduction) => {
-                if !region.is_empty() {
-                    self.reduce(context, place, reduction, region);
-                }
-                Ok(())
-            }
-            Action::Write(role) => {
-                if region.is_empty() {
-                    return Ok(());
-                }
-                let operand = context.sweep.sweep.nodes[place].operands[0];
-                if self.is_written[operand] {
-                    return Ok(());
-                }
-                let window = self.window(context, operand);
-                match (role, context.io.sink(role)) {
-                    (SinkRole::Store(store), _) => context.stores.write(store, region, &window)?,
-                    (_, Some(sink)) => sink.write(region, &window)?,
-                    (_, None) => unreachable!("invariant: sinks were checked before the run"),
-                }
-                Ok(())
-            }
+            Action::Reduce(reduction) if !region.is_empty() => self.reduce(context, place, reduction, region),
+            Action::Write(role) if !region.is_empty() => self.write(context, place, role, region),
+            Action::Reduce(_) | Action::Write(_) => Ok(()),
         }
     }
 
-    /// Slides a node's window to the rows of a call and lets `fill` write them.
-    fn write_window(
+    fn load(
         &mut self,
         context: &SweepContext<'_, T>,
-        call: Call,
-        fill: impl FnOnce(&[View<'_, T>], &mut ViewMut<'_, T>) -> Result<(), ExecError>,
+        place: usize,
+        role: SourceRole,
+        region: Region<2>,
     ) -> Result<(), ExecError> {
-        let place = call.place;
-        self.held[place] = Interval::new(call.low, call.rows.end());
-        let Some(slot) = context.sweep.slots[place] else { return Ok(()) };
-        let layout = self.layouts[place].with_rows(self.held[place]);
-        if layout.region().is_empty() {
+        let window = self.window(context, place);
+        if !is_written_to(&window) {
             return Ok(());
         }
-        let storage = std::mem::take(&mut self.slots[slot]);
-        let mut window = ViewMut::new(storage, layout);
-        let (inputs, count) = self.inputs(context, place);
-        let result = fill(&inputs[..count], &mut window);
-        self.slots[slot] = window.into_data();
-        result
+        if let SourceRole::Store(store) = role
+            && context.stores.file(store).is_none()
+        {
+            return Ok(self.queue.load(store, &window, region)?);
+        }
+        let mut staged = self.queue.stage(&window)?;
+        match (role, context.io.source(role)) {
+            (SourceRole::Store(store), _) => {
+                let file = context.stores.file(store).expect("invariant: stores that are read were written");
+                file.read(region, &mut staged)?;
+            }
+            (SourceRole::Pixel(pixel), _) => context.stores.read_pixel(pixel, &mut staged),
+            (_, Some(source)) => source.read(region, &mut staged)?,
+            (_, None) => unreachable!("invariant: sources were checked before the run"),
+        }
+        Ok(self.queue.push(&window, region)?)
     }
 
-    fn reduce(&mut self, context: &SweepContext<'_, T>, place: usize, reduction: usize, region: Region<2>) {
-        let program = &context.plan.program;
-        let node = &program.nodes[context.sweep.sweep.nodes[place].node];
-        debug_assert!(matches!(node.kind, NodeKind::Reduce(_)), "invariant: actions come from kinds");
-        let mut params: [&[T]; MAX_INPUTS] = [&[]; MAX_INPUTS];
-        for (param, slot) in node.params.iter().zip(&mut params) {
-            *slot = match param {
-                Param::Derived(place) => &context.derived[*place],
+    fn compute(
+        &mut self,
+        context: &SweepContext<'_, T>,
+        place: usize,
+        region: Region<2>,
+    ) -> Result<(), ExecError> {
+        let node = context.sweep.sweep.nodes[place].node;
+        let kernel = context.kernels[node].as_ref().expect("invariant: nodes that compute have a kernel");
+        let (inputs, count) = self.inputs(context, place);
+        if let Some(sink) = context.in_place.sink(place).filter(|_| !region.is_empty()) {
+            let mut result = Ok(());
+            let queue = &mut self.queue;
+            let mut compute = |part: PartMut<'_, T>| {
+                result = queue.compute_part(node, kernel, &inputs[..count], part, region);
+            };
+            self.is_written[place] = sink.write_in_place(region, &mut compute)?;
+            result?;
+            if self.is_written[place] {
+                return Ok(());
+            }
+        }
+        let output = self.window(context, place);
+        if !is_written_to(&output) {
+            return Ok(());
+        }
+        Ok(self.queue.compute(node, kernel, &inputs[..count], &output, region)?)
+    }
+
+    fn reduce(
+        &mut self,
+        context: &SweepContext<'_, T>,
+        place: usize,
+        reduction: usize,
+        share: Region<2>,
+    ) -> Result<(), ExecError> {
+        let node = &context.plan.program.nodes[context.sweep.sweep.nodes[place].node];
+        let mut vectors = [0; MAX_INPUTS];
+        for (param, vector) in node.params.iter().zip(&mut vectors) {
+            *vector = match param {
+                Param::Derived(place) => *place,
                 Param::Network(_) => unreachable!("invariant: reductions take derived vectors alone"),
             };
         }
-        // the partial is taken out so that the windows can be borrowed
-        let mut partial = std::mem::replace(&mut self.partials[reduction], Partial::Exact(Vec::new()));
         let (inputs, count) = self.inputs(context, place);
-        let spec = &program.reductions[reduction].reduction;
-        context.backend.reduce(spec, &params[..node.params.len()], &inputs[..count], region, &mut partial);
-        self.partials[reduction] = partial;
+        let vectors = &vectors[..node.params.len()];
+        Ok(self.queue.reduce(self.lane, reduction, vectors, &inputs[..count], share)?)
     }
 
-    fn inputs<'v>(
-        &'v self,
-        context: &SweepContext<'v, T>,
+    fn write(
+        &mut self,
+        context: &SweepContext<'_, T>,
         place: usize,
-    ) -> ([View<'v, T>; MAX_INPUTS], usize) {
+        role: SinkRole,
+        region: Region<2>,
+    ) -> Result<(), ExecError> {
+        let operand = context.sweep.sweep.nodes[place].operands[0];
+        if self.is_written[operand] {
+            return Ok(());
+        }
+        let window = self.window(context, operand);
+        if let SinkRole::Store(store) = role
+            && context.stores.file(store).is_none()
+        {
+            return Ok(self.queue.save(&window, store, region)?);
+        }
+        let ticket = self.queue.fetch(&window, region)?;
+        self.fetched.push_back((ticket, role, region));
+        self.take_until(context, self.queue.depth())
+    }
+
+    /// Takes what was fetched and gives it to its sinks, oldest first, until so much is left under way.
+    fn take_until(&mut self, context: &SweepContext<'_, T>, left: usize) -> Result<(), ExecError> {
+        while self.fetched.len() > left {
+            let Some((ticket, role, region)) = self.fetched.pop_front() else { break };
+            let window = self.queue.take(ticket)?;
+            match (role, context.io.sink(role)) {
+                (SinkRole::Store(store), _) => {
+                    let file = context.stores.file(store).expect("invariant: stores that are written exist");
+                    file.write(region, &window)?;
+                }
+                (_, Some(sink)) => sink.write(region, &window)?,
+                (_, None) => unreachable!("invariant: sinks were checked before the run"),
+            }
+        }
+        Ok(())
+    }
+
+    fn inputs(&self, context: &SweepContext<'_, T>, place: usize) -> ([Buffer; MAX_INPUTS], usize) {
         let operands = &context.sweep.sweep.nodes[place].operands;
-        let nothing = View::new(&[], empty_layout(0, 0, 1));
-        let mut inputs = [nothing; MAX_INPUTS];
+        let mut inputs = [Buffer { place: Place::Nowhere, layout: self.layouts[place] }; MAX_INPUTS];
         for (input, operand) in inputs.iter_mut().zip(operands) {
             *input = self.window(context, *operand);
         }
@@ -239,33 +261,19 @@ impl<'a, T: Element> Lane<'a, T> {
     }
 
     /// What holds the value of a node at the moment.
-    fn window<'v>(&'v self, context: &SweepContext<'v, T>, place: usize) -> View<'v, T> {
-        let (layout, held) = (self.layouts[place], self.held[place]);
-        match (context.in_place.source(place), context.sweep.slots[place]) {
-            (Some(tensor), _) => View::new(tensor.data(), tensor.layout().with_rows(held)),
-            (None, Some(slot)) => View::new(&*self.slots[slot], layout.with_rows(held)),
+    fn window(&self, context: &SweepContext<'_, T>, place: usize) -> Buffer {
+        let layout = self.layouts[place];
+        let of = match (context.in_place.source(place), context.sweep.slots[place]) {
+            (Some(_), _) => Place::Adopted(place),
+            (None, Some(slot)) => Place::Slot(slot),
             // nobody ever needs it: a convolution whose outputs all lie in its padding
-            (None, None) => View::new(&[], empty_layout(layout.batch(), layout.channels(), layout.block())),
-        }
+            (None, None) => return Buffer { place: Place::Nowhere, layout },
+        };
+        Buffer { place: of, layout: layout.with_rows(self.held[place]) }
     }
 }
 
-fn empty_layout(batch: usize, channels: usize, block: usize) -> Layout {
-    Layout::new(batch, channels, block, Region::EMPTY, 1)
-        .expect("invariant: an empty layout has no size to overflow")
-}
-
-fn load<T: Element>(
-    context: &SweepContext<'_, T>,
-    role: SourceRole,
-    region: Region<2>,
-    window: &mut ViewMut<'_, T>,
-) -> Result<(), ExecError> {
-    match (role, context.io.source(role)) {
-        (SourceRole::Store(store), _) => context.stores.read(store, region, window)?,
-        (SourceRole::Pixel(pixel), _) => context.stores.read_pixel(pixel, window),
-        (_, Some(source)) => source.read(region, window)?,
-        (_, None) => unreachable!("invariant: sources were checked before the run"),
-    }
-    Ok(())
+/// Whether a window has memory of the queue for anything.
+fn is_written_to(window: &Buffer) -> bool {
+    matches!(window.place, Place::Slot(_)) && !window.layout.region().is_empty()
 }

@@ -1,10 +1,11 @@
 //! Methods of a backend that another one carries out.
 
-/// Writes methods of [`crate::Backend`] that pass every call on: for backends that change some of them and leave the others.
+/// Writes methods of [`crate::Backend`] and [`crate::Host`] that pass every call on: for backends that change some of them and
+/// leave the others. The kernels run in what [`crate::open`] of the backend itself opens, not the other one's.
 ///
 /// ```
 /// use tiled_geometry::Region;
-/// use tiled_kernel::{Backend, Kernel, Reference, forward};
+/// use tiled_kernel::{Backend, Host, Kernel, Reference, Workspace, forward};
 /// use tiled_tensor::{View, ViewMut};
 ///
 /// /// The reference, which tells what it computes.
@@ -12,7 +13,11 @@
 /// struct Telling(Reference);
 ///
 /// impl Backend<f32> for Telling {
-///     forward!(f32, |telling| &telling.0; name block support seconds pack compute_part reserve reduce unpack);
+///     forward!(f32, |telling| &telling.0; name block support seconds open_own);
+/// }
+///
+/// impl Host<f32> for Telling {
+///     forward!(f32, |telling| &telling.0; pack compute_part reduce unpack);
 ///
 ///     fn compute(
 ///         &self,
@@ -21,9 +26,10 @@
 ///         inputs: &[View<'_, f32>],
 ///         output: ViewMut<'_, f32>,
 ///         region: Region<2>,
+///         workspace: &Workspace<f32>,
 ///     ) {
 ///         println!("{} {region}", kernel.name());
-///         self.0.compute(kernel, packed, inputs, output, region);
+///         self.0.compute(kernel, packed, inputs, output, region, workspace);
 ///     }
 /// }
 /// ```
@@ -60,10 +66,28 @@ macro_rules! forward {
             $crate::Backend::<$element>::seconds($to, task, load)
         }
     };
+    // not the other one's: a queue of it would call that one's kernels
+    (@open_own $element:ty, $this:ident, $to:expr) => {
+        fn open<'b>(
+            &'b self,
+            needs: &$crate::Needs<'_>,
+        ) -> Result<Box<dyn $crate::Context<$element> + 'b>, $crate::DeviceError> {
+            $crate::open(self, needs)
+        }
+    };
+    (@open $element:ty, $this:ident, $to:expr) => {
+        fn open<'b>(
+            &'b self,
+            needs: &$crate::Needs<'_>,
+        ) -> Result<Box<dyn $crate::Context<$element> + 'b>, $crate::DeviceError> {
+            let $this = self;
+            $crate::Backend::<$element>::open($to, needs)
+        }
+    };
     (@pack $element:ty, $this:ident, $to:expr) => {
         fn pack(&self, kernel: &$crate::Kernel, params: &[&[$element]], packed: &mut [$element]) {
             let $this = self;
-            $crate::Backend::<$element>::pack($to, kernel, params, packed);
+            $crate::Host::<$element>::pack($to, kernel, params, packed);
         }
     };
     (@compute $element:ty, $this:ident, $to:expr) => {
@@ -74,9 +98,10 @@ macro_rules! forward {
             inputs: &[$crate::forward::View<'_, $element>],
             output: $crate::forward::ViewMut<'_, $element>,
             region: $crate::forward::Region<2>,
+            workspace: &$crate::Workspace<$element>,
         ) {
             let $this = self;
-            $crate::Backend::<$element>::compute($to, kernel, packed, inputs, output, region);
+            $crate::Host::<$element>::compute($to, kernel, packed, inputs, output, region, workspace);
         }
     };
     (@compute_part $element:ty, $this:ident, $to:expr) => {
@@ -87,15 +112,10 @@ macro_rules! forward {
             inputs: &[$crate::forward::View<'_, $element>],
             output: $crate::forward::PartMut<'_, $element>,
             region: $crate::forward::Region<2>,
+            workspace: &$crate::Workspace<$element>,
         ) {
             let $this = self;
-            $crate::Backend::<$element>::compute_part($to, kernel, packed, inputs, output, region);
-        }
-    };
-    (@reserve $element:ty, $this:ident, $to:expr) => {
-        fn reserve(&self, workspace_bytes: usize) -> Result<(), $crate::forward::OutOfMemory> {
-            let $this = self;
-            $crate::Backend::<$element>::reserve($to, workspace_bytes)
+            $crate::Host::<$element>::compute_part($to, kernel, packed, inputs, output, region, workspace);
         }
     };
     (@reduce $element:ty, $this:ident, $to:expr) => {
@@ -108,17 +128,17 @@ macro_rules! forward {
             partial: &mut $crate::Partial<$element>,
         ) {
             let $this = self;
-            $crate::Backend::<$element>::reduce($to, reduction, params, inputs, share, partial);
+            $crate::Host::<$element>::reduce($to, reduction, params, inputs, share, partial);
         }
     };
     (@unpack $element:ty, $this:ident, $to:expr) => {
         fn unpack(&self, reduction: &$crate::Reduction, values: &[$element], result: &mut [$element]) {
             let $this = self;
-            $crate::Backend::<$element>::unpack($to, reduction, values, result);
+            $crate::Host::<$element>::unpack($to, reduction, values, result);
         }
     };
 }
 
 // what the macro names, so that a crate that uses it need not depend on these
 pub use tiled_geometry::Region;
-pub use tiled_tensor::{OutOfMemory, PartMut, View, ViewMut};
+pub use tiled_tensor::{PartMut, View, ViewMut};

@@ -1,8 +1,9 @@
 //! What each operator computes, and what a backend must provide.
 //!
 //! [`Work`] is what a call does, as data: a [`Kernel`], from regions of its inputs to a region of its output, or a [`Reduction`],
-//! from shares of its inputs to a few numbers for the whole image. A [`Backend`] says how it carries them out ([`Support`]) and does;
-//! [`Reference`] does so with naive loops and is the oracle of every other backend.
+//! from shares of its inputs to a few numbers for the whole image. A [`Backend`] says how it carries them out ([`Support`]) and opens
+//! the memory of a run ([`Context`]), in whose [`Queue`]s the calls are made. A [`Host`] has kernels for the memory of the host, and
+//! that is all it needs: [`open`] gives it queues. [`Reference`] has naive loops and is the oracle of every other backend.
 //!
 //! It is not fast, and it knows nothing of networks: which region is computed when is decided above.
 //!
@@ -18,7 +19,7 @@
 //!
 //! ```
 //! use tiled_geometry::{Interval, Region, Window};
-//! use tiled_kernel::{Algorithm, Backend, Conv, Epilogue, Kernel, Reference};
+//! use tiled_kernel::{Algorithm, Conv, Epilogue, Host, Kernel, Reference, Workspace};
 //! use tiled_tensor::Tensor;
 //!
 //! let windows = [Window::new(3, 1, 1, 1).expect("a small window"); 2];
@@ -30,7 +31,7 @@
 //!
 //! let compute = |region| -> Result<Tensor<f32>, tiled_tensor::TensorError> {
 //!     let mut output = Tensor::zeros([1, 1, 8, 8])?;
-//!     Reference.compute(&kernel, &[0.3; 9], &[image.view()], output.view_mut(), region);
+//!     Reference.compute(&kernel, &[0.3; 9], &[image.view()], output.view_mut(), region, &Workspace::NONE);
 //!     Ok(output)
 //! };
 //! let whole = compute(Region::whole([8, 8]))?;
@@ -46,18 +47,24 @@ mod costs;
 mod exact;
 #[doc(hidden)]
 pub mod forward;
+mod host;
 mod lanes;
 mod narrow;
 mod partial;
+mod queue;
 mod reference;
 mod spec;
 mod support;
 
-pub use backend::{Backend, MAX_INPUTS, pack_plainly};
+pub use backend::{Backend, MAX_INPUTS};
 pub use costs::{Costs, Load, Task};
 pub use exact::ExactSum;
+pub use host::{Host, Workspace, open, pack_plainly};
 pub use lanes::LaneSums;
 pub use partial::{Extremum, Partial};
+pub use queue::{
+    Buffer, Context, DeviceError, Needs, NodeNeeds, Place, Queue, ReductionNeeds, StoreNeeds, SweepNeeds, Ticket,
+};
 pub use reference::Reference;
 pub use spec::{Activation, Algorithm, Conv, Epilogue, Kernel, Operands, Pool, Reduction, Work};
 pub use support::Support;

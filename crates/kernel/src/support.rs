@@ -15,7 +15,7 @@ pub struct Support {
     /// Whether each input may come in a window with blocks of one channel (plain NCHW), read about as fast as one in blocks of
     /// [`crate::Backend::block`], so that it is not worth copying.
     pub reads_planes: [bool; MAX_INPUTS],
-    /// Whether the output may be written to such a window, by [`crate::Backend::compute_part`], faster than to one in blocks
+    /// Whether the output may be written to such a window, by [`crate::Host::compute_part`], faster than to one in blocks
     /// that is copied after it.
     pub writes_planes: bool,
     /// The floating-point operations a second that one core reaches where arithmetic bounds the work; of other work the bytes

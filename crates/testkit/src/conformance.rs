@@ -11,6 +11,7 @@
 
 mod case;
 mod generate;
+mod opened;
 mod reductions;
 mod rng;
 mod window;

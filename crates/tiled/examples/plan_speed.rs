@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let plan = Planner::<f32>::new(&graph, &shapes, &objective, &backend).plan(&options)?;
             let predicted = plan.predicted_seconds;
             let lanes = plan.lanes;
-            let windows = (plan.arena_elements() / lanes * 4) as f64 / f64::from(1 << 20);
+            let windows = (plan.window_elements() * 4) as f64 / f64::from(1 << 20);
             let mut executor = Executor::new(plan, &backend, threads)?;
             let mut best = f64::INFINITY;
             for _ in 0..RUNS {

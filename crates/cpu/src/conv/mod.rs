@@ -20,7 +20,7 @@ mod weight;
 mod winograd;
 
 use tiled_geometry::Region;
-use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel};
+use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Workspace};
 use tiled_tensor::{Element, PartMut, View};
 
 use crate::{Isa, vector};
@@ -32,9 +32,9 @@ pub(crate) fn block<T: Element>(isa: Isa, channels: usize) -> usize {
 }
 
 /// The elements that a thread needs while it carries out a kernel.
-pub(crate) fn scratch_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
+pub(crate) fn workspace_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
     match kernel {
-        Kernel::Conv2d { conv, algorithm: Algorithm::Winograd, .. } => winograd::scratch_len::<T>(isa, conv),
+        Kernel::Conv2d { conv, algorithm: Algorithm::Winograd, .. } => winograd::Problem::new::<T>(isa, conv).workspace_len::<T>(),
         _ => 0,
     }
 }
@@ -134,6 +134,7 @@ pub(crate) fn compute<T: Element>(
     inputs: &[View<'_, T>],
     output: PartMut<'_, T>,
     region: Region<2>,
+    workspace: &Workspace<T>,
 ) {
     assert_eq!(packed.len(), packed_len::<T>(isa, kernel), "{}: length of the packed weight", kernel.name());
     let (conv, epilogue) = parts(kernel);
@@ -142,7 +143,8 @@ pub(crate) fn compute<T: Element>(
     let tail = Tail { affine, sum: epilogue.sum.then(|| inputs[1]), activation: epilogue.activation };
     match kernel {
         Kernel::Conv2d { algorithm: Algorithm::Winograd, .. } => {
-            winograd::compute(isa, conv, tail, packed, inputs[0], output, region);
+            let problem = winograd::Problem::new::<T>(isa, conv);
+            winograd::compute(problem, tail, packed, inputs[0], output, region, workspace);
         }
         _ => {
             let problem = Problem::of_kernel::<T>(isa, kernel);

@@ -13,7 +13,7 @@ mod transform;
 use std::ops::Range;
 
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::Conv;
+use tiled_kernel::{Conv, Workspace};
 use tiled_tensor::{Element, PartMut, View};
 
 use super::activate;
@@ -22,7 +22,6 @@ use super::cut::WIDTHS;
 use super::share::{self, SharedOutput};
 use super::tail::{self, Tail, Written};
 use crate::Isa;
-use crate::scratch::with_scratch;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
 use transform::{Corner, Patch, Sums};
 
@@ -48,15 +47,23 @@ const BLOCK_TILES: [usize; 2] = [28, 112];
 
 /// The convolution and what follows from it and the instruction set.
 #[derive(Clone, Copy)]
-struct Problem {
+pub(super) struct Problem {
     conv: Conv,
+    isa: Isa,
     lanes: usize,
 }
 
 impl Problem {
-    fn new<T: Element>(isa: Isa, conv: &Conv) -> Self {
+    pub(super) fn new<T: Element>(isa: Isa, conv: &Conv) -> Self {
         assert!(conv.suits_winograd(), "conv2d_winograd: {conv:?}");
-        Self { conv: *conv, lanes: vector::lanes::<T>(isa) }
+        Self { conv: *conv, isa, lanes: vector::lanes::<T>(isa) }
+    }
+
+    /// The elements that a unit needs beside the windows.
+    pub(super) fn workspace_len<T>(&self) -> usize {
+        let tiles = self.most_tiles::<T>() + SPARE_TILES;
+        let plane = |vectors| Plane::new::<T>(vectors, tiles, self.lanes).len();
+        plane(self.blocks()) + plane(self.vectors()) + 2 * POINTS * MAX_LANES
     }
 
     /// Vectors of output channels.
@@ -90,7 +97,7 @@ impl Problem {
     }
 }
 
-/// The transforms of a block of tiles in scratch memory: `[point][vector of channels][tile][lane]`.
+/// The transforms of a block of tiles in a workspace: `[point][vector of channels][tile][lane]`.
 #[derive(Clone, Copy)]
 struct Plane {
     tiles: usize,
@@ -114,13 +121,6 @@ impl Plane {
 
 /// Tiles of the widest register tile of any instruction set that may be computed beyond the last of a block.
 const SPARE_TILES: usize = 14;
-
-pub(super) fn scratch_len<T: Element>(isa: Isa, conv: &Conv) -> usize {
-    let problem = Problem::new::<T>(isa, conv);
-    let tiles = problem.most_tiles::<T>() + SPARE_TILES;
-    let plane = |vectors| Plane::new::<T>(vectors, tiles, problem.lanes).len();
-    plane(problem.blocks()) + plane(problem.vectors()) + 2 * POINTS * MAX_LANES
-}
 
 pub(super) fn packed_len<T: Element>(isa: Isa, conv: &Conv) -> usize {
     Problem::new::<T>(isa, conv).packed_len()
@@ -165,19 +165,18 @@ fn transformed<T: Element>(filter: &[T]) -> [[f64; PATCH]; PATCH] {
 }
 
 pub(super) fn compute<T: Element>(
-    isa: Isa,
-    conv: &Conv,
+    problem: Problem,
     tail: Tail<'_, T>,
     packed: &[T],
     input: View<'_, T>,
     mut output: PartMut<'_, T>,
     region: Region<2>,
+    workspace: &Workspace<T>,
 ) {
-    let problem = Problem::new::<T>(isa, conv);
     check(&problem, packed, &input, &output, region);
     tail.check(output.layout(), problem.lanes, region);
     let output = SharedOutput::new(&mut output);
-    vector::run::<T>(isa, Engine { isa, problem, tail, packed, input, output, region });
+    vector::run::<T>(problem.isa, Engine { problem, tail, packed, input, output, region, workspace });
 }
 
 /// Asserts what the loads and stores rely on.
@@ -211,14 +210,14 @@ fn check<T: Element>(
 }
 
 /// One call.
-struct Engine<'a, T> {
-    isa: Isa,
+struct Engine<'a, T: Element> {
     problem: Problem,
     tail: Tail<'a, T>,
     packed: &'a [T],
     input: View<'a, T>,
     output: SharedOutput<'a, T>,
     region: Region<2>,
+    workspace: &'a Workspace<T>,
 }
 
 /// The tiles of a call, image by image and row by row, and how they are cut into units: a block of tiles for a part of
@@ -238,8 +237,9 @@ impl<T: Element> Routine for Engine<'_, T> {
             return;
         }
         share::for_pieces(units.blocks * units.parts, |unit| {
-            with_scratch(scratch_len::<T>(self.isa, &self.problem.conv), |scratch: &mut [T]| {
-                self.unit::<S>(&units, unit, scratch);
+            let thread = rayon::current_thread_index().unwrap_or(0);
+            self.workspace.with(thread, self.problem.workspace_len::<T>(), |workspace| {
+                self.unit::<S>(&units, unit, workspace);
             });
         });
     }
@@ -263,7 +263,7 @@ impl<T: Element> Engine<'_, T> {
         Units { rows, cols, tiles, blocks: (sharing * rounds).min(tiles), parts }
     }
 
-    fn unit<S: Simd>(&self, units: &Units, unit: usize, scratch: &mut [T]) {
+    fn unit<S: Simd>(&self, units: &Units, unit: usize, workspace: &mut [T]) {
         let problem = &self.problem;
         let (block, part) = (unit % units.blocks, unit / units.blocks);
         let tiles = units.tiles * block / units.blocks..units.tiles * (block + 1) / units.blocks;
@@ -276,7 +276,7 @@ impl<T: Element> Engine<'_, T> {
         let width = WIDTHS.iter().copied().find(|&width| width >= even).unwrap_or(S::TILE);
         let patches = Plane::new::<T>(problem.blocks(), groups * width, S::LANES);
         let sums = Plane::new::<T>(vectors.len(), groups * width, S::LANES);
-        let (from, to) = scratch.split_at_mut(patches.len());
+        let (from, to) = workspace.split_at_mut(patches.len());
         let to = &mut to[..sums.len()];
 
         for (place, tile) in tiles.clone().enumerate() {
@@ -419,7 +419,7 @@ impl<T: Element> Engine<'_, T> {
                     // SAFETY: just written, by this unit.
                     let values =
                         unsafe { std::slice::from_raw_parts_mut(start, corner.cols.len() * S::LANES) };
-                    activate::apply(self.isa, activation, values);
+                    activate::apply(self.problem.isa, activation, values);
                 }
             }
         }

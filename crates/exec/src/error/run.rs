@@ -1,6 +1,7 @@
 //! What can go wrong in a run or a training step.
 
 use tiled_graph::GraphError;
+use tiled_kernel::DeviceError;
 
 use super::IoError;
 
@@ -57,6 +58,12 @@ pub enum ExecError {
         what: String,
         /// The bytes that were asked for.
         bytes: u64,
+    },
+    /// A device did not do what it was asked.
+    #[error("{source}")]
+    Device {
+        /// What it says.
+        source: DeviceError,
     },
     /// The threads cannot be started.
     #[error("cannot start {threads} threads: {source}")]
@@ -130,6 +137,15 @@ impl NotFinite {
             Self::Gradient(name) => format!("gradient of `{name}` is not finite, loss is {loss}"),
             Self::Statistic(name) => format!("`{name}` would not be finite, loss is {loss}"),
             Self::Parameter(name) => format!("`{name}` would not be finite after it, loss is {loss}"),
+        }
+    }
+}
+
+impl From<DeviceError> for ExecError {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::OutOfMemory { what, bytes } => Self::OutOfMemory { what, bytes },
+            source => Self::Device { source },
         }
     }
 }

@@ -97,12 +97,10 @@ impl Plan {
         self.memory.total_bytes()
     }
 
-    /// The elements of storage that the windows of all lanes in flight take.
+    /// The elements of storage that the windows of a lane in flight take.
     #[must_use]
-    pub fn arena_elements(&self) -> usize {
-        let windows =
-            self.sweeps.iter().map(|sweep| sweep.slot_elements.iter().sum::<usize>()).max().unwrap_or(0);
-        windows * self.in_flight
+    pub fn window_elements(&self) -> usize {
+        self.sweeps.iter().map(|sweep| sweep.slot_elements.iter().sum()).max().unwrap_or(0)
     }
 
     /// The tiles of the sweep with the most, or the bands where it slides.

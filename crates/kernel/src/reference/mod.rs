@@ -11,10 +11,13 @@ mod reduce;
 mod resize;
 
 use tiled_geometry::{Interval, Region, Window};
-use tiled_tensor::{Element, OutOfMemory, PartMut, View, ViewMut};
+use tiled_tensor::{Element, PartMut, View, ViewMut};
 
-use crate::backend::pack_plainly;
-use crate::{Backend, Costs, Kernel, Load, Operands, Partial, Reduction, Support, Task, Work};
+use crate::host::{open, pack_plainly};
+use crate::{
+    Backend, Context, Costs, DeviceError, Host, Kernel, Load, Needs, Operands, Partial, Reduction, Support, Task,
+    Work, Workspace,
+};
 
 /// Naive loops over [`View::get`] and [`ViewMut::set`]: the oracle of every other backend.
 ///
@@ -56,6 +59,12 @@ impl<T: Element> Backend<T> for Reference {
         Costs::default().seconds(task, load)
     }
 
+    fn open<'b>(&'b self, needs: &Needs<'_>) -> Result<Box<dyn Context<T> + 'b>, DeviceError> {
+        open(self, needs)
+    }
+}
+
+impl<T: Element> Host<T> for Reference {
     fn pack(&self, _kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
         pack_plainly(params, packed);
     }
@@ -67,6 +76,7 @@ impl<T: Element> Backend<T> for Reference {
         inputs: &[View<'_, T>],
         mut output: ViewMut<'_, T>,
         region: Region<2>,
+        _workspace: &Workspace<T>,
     ) {
         if region.is_empty() {
             return;
@@ -127,12 +137,9 @@ impl<T: Element> Backend<T> for Reference {
         _inputs: &[View<'_, T>],
         _output: PartMut<'_, T>,
         _region: Region<2>,
+        _workspace: &Workspace<T>,
     ) {
         panic!("invariant: {} writes no parts of windows", kernel.name());
-    }
-
-    fn reserve(&self, _workspace_bytes: usize) -> Result<(), OutOfMemory> {
-        Ok(())
     }
 
     fn reduce(

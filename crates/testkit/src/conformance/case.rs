@@ -5,6 +5,7 @@ use tiled_kernel::{Backend, Kernel, Operands, Reference, Work};
 use tiled_tensor::{Element, Tensor};
 
 use super::Rng;
+use super::opened::{MOST_SPARE_ROWS, Opened};
 use super::window::{Held, extents, grow, needed, visit};
 use crate::tolerance::{self, Tolerance};
 
@@ -38,7 +39,6 @@ impl<T: Element> Case<T> {
     /// # Panics
     /// Where the backend does.
     pub fn whole(&self, backend: &dyn Backend<T>) -> Tensor<T> {
-        let packed = self.pack(backend);
         let whole = Region::whole(extents(self.output));
         let windows: Vec<Held<T>> = self
             .inputs
@@ -51,10 +51,9 @@ impl<T: Element> Case<T> {
                 held
             })
             .collect();
-        let views: Vec<_> = windows.iter().map(Held::view).collect();
         let mut output =
             Held::filled(self.output, backend.block(self.output[1]), whole, 0, T::from_f64(f64::NAN));
-        backend.compute(&self.kernel, &packed, &views, output.view_mut(), whole);
+        self.open(backend).compute(&self.kernel, &windows, &mut output, whole);
         let mut result = Tensor::zeros(self.output).expect("a small tensor");
         let (from, mut to) = (output.view(), result.view_mut());
         visit(self.output[0], self.output[1], whole, |n, c, y, x| to.set(n, c, y, x, from.get(n, c, y, x)));
@@ -69,8 +68,8 @@ impl<T: Element> Case<T> {
     pub fn check(&self, backend: &dyn Backend<T>, rng: &mut Rng) {
         let whole = self.whole(backend);
         self.check_near_reference(backend, &whole);
-        let packed = self.pack(backend);
-        self.check_region(backend, &packed, &whole, Region::EMPTY, rng);
+        let mut opened = self.open(backend);
+        self.check_region(backend, &mut opened, &whole, Region::EMPTY, rng);
         let extents = extents(self.output);
         let partitions: [[i64; 2]; 4] = [
             [rng.range(1, 4), extents[1]],
@@ -84,7 +83,7 @@ impl<T: Element> Case<T> {
             let keep = 100 * 24 / grid.len().max(24);
             for region in grid.tiles() {
                 if rng.chance(keep.max(1) as u64) {
-                    self.check_region(backend, &packed, &whole, region, rng);
+                    self.check_region(backend, &mut opened, &whole, region, rng);
                 }
             }
         }
@@ -93,7 +92,7 @@ impl<T: Element> Case<T> {
                 let begin = rng.range(0, extent - 1);
                 Interval::new(begin, rng.range(begin, extent))
             });
-            self.check_region(backend, &packed, &whole, Region::new(axes), rng);
+            self.check_region(backend, &mut opened, &whole, Region::new(axes), rng);
         }
     }
 
@@ -132,12 +131,10 @@ impl<T: Element> Case<T> {
         backend.support(&Work::Map(self.kernel), &operands).is_some()
     }
 
-    fn pack(&self, backend: &dyn Backend<T>) -> Vec<T> {
-        let lens: Vec<usize> = self.params.iter().map(Vec::len).collect();
-        let params: Vec<&[T]> = self.params.iter().map(Vec::as_slice).collect();
-        let mut packed = vec![T::from_f64(f64::NAN); backend.packed_len(&self.kernel, &lens)];
-        backend.pack(&self.kernel, &params, &mut packed);
-        packed
+    /// The backend with the memory of this case.
+    fn open<'b>(&self, backend: &'b dyn Backend<T>) -> Opened<'b, T> {
+        let shapes: Vec<_> = self.inputs.iter().map(Tensor::shape).chain([self.output]).collect();
+        Opened::for_kernel(backend, &self.kernel, &self.params, &shapes)
     }
 
     fn check_near_reference(&self, backend: &dyn Backend<T>, whole: &Tensor<T>) {
@@ -163,7 +160,7 @@ impl<T: Element> Case<T> {
     fn check_region(
         &self,
         backend: &dyn Backend<T>,
-        packed: &[T],
+        opened: &mut Opened<'_, T>,
         whole: &Tensor<T>,
         region: Region<2>,
         rng: &mut Rng,
@@ -185,9 +182,8 @@ impl<T: Element> Case<T> {
             grow(region, extents(self.output), rng)
         };
         let block = backend.block(self.output[1]);
-        let mut output = Held::filled(self.output, block, held, rng.index(0, 3), untouched);
-        let views: Vec<_> = windows.iter().map(Held::view).collect();
-        backend.compute(&self.kernel, packed, &views, output.view_mut(), region);
+        let mut output = Held::filled(self.output, block, held, rng.index(0, MOST_SPARE_ROWS), untouched);
+        opened.compute(&self.kernel, &windows, &mut output, region);
         let (got, whole) = (output.view(), whole.view());
         visit(self.output[0], self.output[1], held, |n, c, y, x| {
             let inside = region.rows().contains(y) && region.cols().contains(x);
@@ -200,7 +196,7 @@ impl<T: Element> Case<T> {
                 backend.name(),
                 if inside { "the whole gives" } else { "outside the region there was" },
                 output.layout.ring(),
-                views.iter().map(|v| (v.region(), v.layout().ring())).collect::<Vec<_>>(),
+                windows.iter().map(|w| (w.layout.region(), w.layout.ring())).collect::<Vec<_>>(),
                 self.describe(),
                 value = value.to_f64(),
                 expected = expected.to_f64(),

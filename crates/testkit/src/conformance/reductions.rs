@@ -5,6 +5,7 @@ use tiled_kernel::{Backend, Conv, Partial, Reduction, Reference};
 use tiled_tensor::{Element, Tensor};
 
 use super::case::map_tensor;
+use super::opened::Opened;
 use super::window::{Held, extents};
 use super::{Rng, case_rng, generate};
 use crate::tolerance::count;
@@ -95,31 +96,38 @@ fn exact_case<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 }
 
 impl<T: Element> Case<T> {
-    fn partial(&self, backend: &dyn Backend<T>) -> Partial<T> {
-        backend.partial(&self.reduction, self.batch, self.channels).expect("memory for a small reduction")
+    /// The backend with the memory of this case.
+    fn open<'b>(&self, backend: &'b dyn Backend<T>) -> Opened<'b, T> {
+        let shapes: Vec<_> = self.inputs.iter().map(Tensor::shape).collect();
+        let domain = [self.batch, self.channels];
+        Opened::for_reduction(backend, &self.reduction, &self.params, domain, &shapes)
     }
 
-    /// Takes a share into a state, from random windows.
-    fn reduce(&self, backend: &dyn Backend<T>, share: Region<2>, partial: &mut Partial<T>, rng: &mut Rng) {
-        let windows: Vec<Held<T>> = self
-            .inputs
-            .iter()
-            .enumerate()
-            .map(|(index, input)| {
-                let needed = match self.reduction {
-                    Reduction::ConvWeight(conv) if index == 0 && !share.is_empty() => {
-                        let [rows, cols] = share.axes();
-                        Region::new([conv.windows[0].receptive(rows), conv.windows[1].receptive(cols)])
-                            .intersect(Region::whole(conv.input))
-                    }
-                    _ => share,
-                };
-                Held::around(input, backend.block(input.shape()[1]), needed, rng)
-            })
-            .collect();
-        let views: Vec<_> = windows.iter().map(Held::view).collect();
-        let params: Vec<&[T]> = self.params.iter().map(Vec::as_slice).collect();
-        backend.reduce(&self.reduction, &params, &views, share, partial);
+    /// Windows around what a share needs.
+    fn windows(&self, backend: &dyn Backend<T>, share: Region<2>, rng: &mut Rng) -> Vec<Held<T>> {
+        let window = |(index, input): (usize, &Tensor<T>)| {
+            let needed = match self.reduction {
+                Reduction::ConvWeight(conv) if index == 0 && !share.is_empty() => {
+                    let [rows, cols] = share.axes();
+                    Region::new([conv.windows[0].receptive(rows), conv.windows[1].receptive(cols)])
+                        .intersect(Region::whole(conv.input))
+                }
+                _ => share,
+            };
+            Held::around(input, backend.block(input.shape()[1]), needed, rng)
+        };
+        self.inputs.iter().enumerate().map(window).collect()
+    }
+
+    /// What is gathered of these shares, by lanes.
+    fn gather(&self, backend: &dyn Backend<T>, lanes: &[&[Region<2>]], rng: &mut Rng) -> Partial<T> {
+        let mut opened = self.open(backend);
+        for (lane, shares) in lanes.iter().enumerate() {
+            for share in *shares {
+                opened.reduce(lane, &self.windows(backend, *share, rng), *share);
+            }
+        }
+        opened.gathered()
     }
 
     /// Random disjoint shares that cover the domain, and an empty one.
@@ -133,10 +141,8 @@ impl<T: Element> Case<T> {
 
     fn check_exact(&self, backend: &dyn Backend<T>, rng: &mut Rng) {
         let whole = Region::whole(self.domain);
-        let mut expected = self.partial(&Reference);
-        self.reduce(&Reference, whole, &mut expected, rng);
-        let mut at_once = self.partial(backend);
-        self.reduce(backend, whole, &mut at_once, rng);
+        let expected = self.gather(&Reference, &[&[whole]], rng);
+        let at_once = self.gather(backend, &[&[whole]], rng);
         let what = || format!("{}: {:?} of {:?}", backend.name(), self.reduction, self.inputs[0].shape());
         if self.reduction == Reduction::CrossEntropy {
             self.assert_near(&at_once, &expected, &what);
@@ -144,17 +150,11 @@ impl<T: Element> Case<T> {
             assert_same(&at_once, &expected, || format!("{}, against the reference", what()));
         }
         // the shares dealt to two lanes, each from its own end
-        let (mut first, mut second) = (self.partial(backend), self.partial(backend));
         let mut shares = self.shares(rng);
-        let rest = shares.split_off(shares.len() / 2);
-        for share in &shares {
-            self.reduce(backend, *share, &mut first, rng);
-        }
-        for share in rest.iter().rev() {
-            self.reduce(backend, *share, &mut second, rng);
-        }
-        first.merge(&second);
-        assert_same(&first, &at_once, || format!("{}, shares {shares:?} and {rest:?}", what()));
+        let mut rest = shares.split_off(shares.len() / 2);
+        rest.reverse();
+        let in_lanes = self.gather(backend, &[&shares, &rest], rng);
+        assert_same(&in_lanes, &at_once, || format!("{}, shares {shares:?} and {rest:?}", what()));
     }
 
     /// Losses use an exponential and a logarithm, which differ between backends.
@@ -200,16 +200,12 @@ impl<T: Element> Case<T> {
 
     /// The gradient of the weights over these shares, OIHW.
     fn weights(&self, backend: &dyn Backend<T>, shares: &[Region<2>], rng: &mut Rng) -> Vec<T> {
-        let mut partial = self.partial(backend);
+        let Reduction::ConvWeight(conv) = self.reduction else { panic!("invariant: weights alone") };
+        let mut opened = self.open(backend);
         for share in shares {
-            self.reduce(backend, *share, &mut partial, rng);
+            opened.reduce(0, &self.windows(backend, *share, rng), *share);
         }
-        let (Partial::Values(values), Reduction::ConvWeight(conv)) = (&partial, self.reduction) else {
-            panic!("{}: the state of weight gradients is not values", backend.name());
-        };
-        let mut result = vec![T::ZERO; conv.weight_len()];
-        backend.unpack(&self.reduction, values, &mut result);
-        result
+        opened.weights(conv.weight_len())
     }
 
     fn map<U: Element>(&self, f: impl Fn(T) -> U) -> Case<U> {

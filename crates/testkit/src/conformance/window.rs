@@ -5,6 +5,7 @@ use tiled_kernel::Kernel;
 use tiled_tensor::{Element, Layout, Tensor, View, ViewMut};
 
 use super::Rng;
+use super::opened::MOST_SPARE_ROWS;
 
 /// Storage of a window with its layout.
 #[derive(Clone, Debug)]
@@ -32,7 +33,7 @@ impl<T: Element> Held<T> {
         let shape = tensor.shape();
         let nan = T::from_f64(f64::NAN);
         let region = grow(needed, extents(shape), rng);
-        let mut held = Self::filled(shape, block, region, rng.index(0, 3), nan);
+        let mut held = Self::filled(shape, block, region, rng.index(0, MOST_SPARE_ROWS), nan);
         held.copy_from(tensor, needed);
         held
     }
@@ -45,10 +46,6 @@ impl<T: Element> Held<T> {
 
     pub(super) fn view(&self) -> View<'_, T> {
         View::new(&self.data, self.layout)
-    }
-
-    pub(super) fn view_mut(&mut self) -> ViewMut<'_, T> {
-        ViewMut::new(&mut self.data, self.layout)
     }
 }
 

@@ -1,0 +1,172 @@
+//! The memory of a run on the host.
+
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use tiled_tensor::{AlignedBuffer, Element, Layout, OutOfMemory, with_room};
+
+use super::queue::HostQueue;
+use super::{Host, Workspace};
+use crate::{Context, DeviceError, Kernel, Needs, Partial, Queue, Reduction, SweepNeeds};
+
+/// The memory of a run of a backend whose kernels work on the host's: what its [`crate::Backend::open`] gives.
+///
+/// # Errors
+/// Where memory is refused.
+pub fn open<'b, T: Element>(
+    host: &'b dyn Host<T>,
+    needs: &Needs<'_>,
+) -> Result<Box<dyn Context<T> + 'b>, DeviceError> {
+    let arena = AlignedBuffer::try_new(needs.window_elements * needs.queues);
+    let arena = arena.map_err(DeviceError::refused("the windows"))?;
+    let workspace = Workspace::new(needs.threads, needs.workspace_bytes.div_ceil(size_of::<T>()));
+    Ok(Box::new(HostContext {
+        queues: needs.queues,
+        arena,
+        shared: Shared {
+            host,
+            packed: packed(needs)?,
+            reductions: needs.reductions.iter().map(|needs| needs.reduction).collect(),
+            partials: partials(needs)?,
+            stores: stores(needs)?,
+            workspace: workspace.map_err(DeviceError::refused("the workspace of a thread"))?,
+        },
+    }))
+}
+
+/// The memory of a run.
+#[derive(Debug)]
+struct HostContext<'b, T: Element> {
+    queues: usize,
+    /// The windows of all queues.
+    arena: AlignedBuffer<T>,
+    shared: Shared<'b, T>,
+}
+
+/// What all queues work with.
+#[derive(Debug)]
+pub(super) struct Shared<'b, T: Element> {
+    pub(super) host: &'b dyn Host<T>,
+    /// By nodes.
+    pub(super) packed: Vec<AlignedBuffer<T>>,
+    pub(super) reductions: Vec<Reduction>,
+    /// By lanes, then by reductions. Nobody ever waits for one: a lane is in one queue.
+    pub(super) partials: Vec<Vec<Mutex<Partial<T>>>>,
+    pub(super) stores: Vec<Option<Store<T>>>,
+    pub(super) workspace: Workspace<T>,
+}
+
+/// A whole tensor.
+#[derive(Debug)]
+pub(super) struct Store<T: Element> {
+    pub(super) layout: Layout,
+    pub(super) values: RwLock<AlignedBuffer<T>>,
+}
+
+fn packed<T: Element>(needs: &Needs<'_>) -> Result<Vec<AlignedBuffer<T>>, DeviceError> {
+    let refused = || DeviceError::refused("the packed parameters");
+    let mut packed = with_room(needs.nodes.len()).map_err(refused())?;
+    for node in needs.nodes {
+        let buffer = AlignedBuffer::try_new(node.packed_bytes / size_of::<T>());
+        let refused = |error| DeviceError::refused(format!("the packed parameters of `{}`", node.name))(error);
+        packed.push(buffer.map_err(refused)?);
+    }
+    Ok(packed)
+}
+
+fn partials<T: Element>(needs: &Needs<'_>) -> Result<Vec<Vec<Mutex<Partial<T>>>>, DeviceError> {
+    let refused = || DeviceError::refused("the partial sums");
+    let mut lanes = with_room(needs.lanes).map_err(refused())?;
+    for _ in 0..needs.lanes {
+        let mut partials = with_room(needs.reductions.len()).map_err(refused())?;
+        for needs in needs.reductions {
+            let partial =
+                Partial::new(&needs.reduction, needs.batch, needs.channels, needs.partial_bytes);
+            let refused =
+                |error| DeviceError::refused(format!("the partial sums of `{}`", needs.name))(error);
+            partials.push(Mutex::new(partial.map_err(refused)?));
+        }
+        lanes.push(partials);
+    }
+    Ok(lanes)
+}
+
+fn stores<T: Element>(needs: &Needs<'_>) -> Result<Vec<Option<Store<T>>>, DeviceError> {
+    let refused = DeviceError::refused("the values kept between sweeps");
+    let mut stores = with_room(needs.stores.len()).map_err(refused)?;
+    for store in needs.stores {
+        stores.push(match store {
+            None => None,
+            Some(needs) => {
+                let values = AlignedBuffer::try_new(needs.layout.len());
+                let refused =
+                    |error| DeviceError::refused(format!("`{}`, kept between sweeps", needs.name))(error);
+                Some(Store { layout: needs.layout, values: RwLock::new(values.map_err(refused)?) })
+            }
+        });
+    }
+    Ok(stores)
+}
+
+impl<T: Element> HostContext<'_, T> {
+    /// The state of a reduction in a lane; nothing is under way.
+    fn state(&mut self, lane: usize, reduction: usize) -> &mut Partial<T> {
+        self.shared.partials[lane][reduction].get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Element> Context<T> for HostContext<'_, T> {
+    fn pack(&mut self, node: usize, kernel: &Kernel, params: &[&[T]]) -> Result<(), DeviceError> {
+        self.shared.host.pack(kernel, params, &mut self.shared.packed[node]);
+        Ok(())
+    }
+
+    fn queues<'q>(
+        &'q mut self,
+        sweep: &SweepNeeds<'q, T>,
+    ) -> Result<Vec<Box<dyn Queue<T> + 'q>>, DeviceError> {
+        let refused = |error: OutOfMemory| DeviceError::refused("the windows of a lane")(error);
+        let elements: usize = sweep.slots.iter().sum();
+        let mut queues: Vec<Box<dyn Queue<T> + 'q>> = with_room(self.queues).map_err(refused)?;
+        let mut storage = self.arena.chunks_exact_mut(elements.max(1));
+        for _ in 0..self.queues {
+            let mut rest = if elements == 0 { None } else { storage.next() }.unwrap_or_default();
+            let mut slots = with_room(sweep.slots.len()).map_err(refused)?;
+            for elements in sweep.slots {
+                let (slot, tail) = rest.split_at_mut(*elements);
+                slots.push(slot);
+                rest = tail;
+            }
+            queues.push(Box::new(HostQueue::new(&self.shared, slots, *sweep)));
+        }
+        Ok(queues)
+    }
+
+    fn clear(&mut self) -> Result<(), DeviceError> {
+        for partial in self.shared.partials.iter_mut().flatten() {
+            partial.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, reduction: usize) -> Result<(), DeviceError> {
+        let Some((first, others)) = self.shared.partials.split_first_mut() else { return Ok(()) };
+        let first = first[reduction].get_mut().unwrap_or_else(PoisonError::into_inner);
+        for other in others {
+            first.merge(other[reduction].get_mut().unwrap_or_else(PoisonError::into_inner));
+        }
+        Ok(())
+    }
+
+    fn partial(&mut self, reduction: usize) -> Result<&Partial<T>, DeviceError> {
+        Ok(self.state(0, reduction))
+    }
+
+    fn unpack(&mut self, reduction: usize, result: &mut [T]) -> Result<(), DeviceError> {
+        let (host, spec) = (self.shared.host, self.shared.reductions[reduction]);
+        match self.state(0, reduction) {
+            Partial::Values(values) => host.unpack(&spec, values, result),
+            _ => unreachable!("invariant: only values are unpacked"),
+        }
+        Ok(())
+    }
+}

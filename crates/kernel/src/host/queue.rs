@@ -1,0 +1,186 @@
+//! The calls of a lane on the host.
+
+use std::sync::PoisonError;
+
+use tiled_geometry::Region;
+use tiled_tensor::{Element, Layout, PartMut, View, ViewMut};
+
+use super::context::Shared;
+use crate::{Buffer, DeviceError, Kernel, MAX_INPUTS, Place, Queue, SweepNeeds, Ticket};
+
+/// Calls that have run when they return, on windows that are the host's memory.
+pub(super) struct HostQueue<'q, T: Element> {
+    shared: &'q Shared<'q, T>,
+    slots: Vec<&'q mut [T]>,
+    sweep: SweepNeeds<'q, T>,
+    /// What was fetched and not yet taken.
+    fetched: Option<Buffer>,
+}
+
+impl<'q, T: Element> HostQueue<'q, T> {
+    pub(super) const fn new(
+        shared: &'q Shared<'q, T>,
+        slots: Vec<&'q mut [T]>,
+        sweep: SweepNeeds<'q, T>,
+    ) -> Self {
+        Self { shared, slots, sweep, fetched: None }
+    }
+
+    fn view(&self, buffer: &Buffer) -> View<'_, T> {
+        match buffer.place {
+            Place::Slot(slot) => View::new(&*self.slots[slot], buffer.layout),
+            Place::Adopted(place) => {
+                let tensor = self.sweep.adopted[place].expect("invariant: adopted tensors are there");
+                View::new(tensor.data(), tensor.layout().with_rows(buffer.layout.rows()))
+            }
+            Place::Nowhere => {
+                let of = &buffer.layout;
+                View::new(&[], empty(of.batch(), of.channels(), of.block()))
+            }
+        }
+    }
+
+    fn views(&self, buffers: &[Buffer]) -> ([View<'_, T>; MAX_INPUTS], usize) {
+        let mut views = [View::new(&[], empty(0, 0, 1)); MAX_INPUTS];
+        for (view, buffer) in views.iter_mut().zip(buffers) {
+            *view = self.view(buffer);
+        }
+        (views, buffers.len())
+    }
+
+    /// Takes the slot of a window out, so that others can be read while it is written.
+    fn with_output<R>(
+        &mut self,
+        output: &Buffer,
+        write: impl FnOnce(&Self, &mut ViewMut<'_, T>) -> R,
+    ) -> Option<R> {
+        let Place::Slot(slot) = output.place else { return None };
+        let storage = std::mem::take(&mut self.slots[slot]);
+        let mut window = ViewMut::new(storage, output.layout);
+        let result = write(self, &mut window);
+        self.slots[slot] = window.into_data();
+        Some(result)
+    }
+}
+
+impl<T: Element> Queue<T> for HostQueue<'_, T> {
+    fn compute(
+        &mut self,
+        node: usize,
+        kernel: &Kernel,
+        inputs: &[Buffer],
+        output: &Buffer,
+        region: Region<2>,
+    ) -> Result<(), DeviceError> {
+        self.with_output(output, |queue, window| {
+            let Shared { host, packed, workspace, .. } = queue.shared;
+            let (views, count) = queue.views(inputs);
+            host.compute(kernel, &packed[node], &views[..count], window.reborrow(), region, workspace);
+        });
+        Ok(())
+    }
+
+    fn compute_part(
+        &mut self,
+        node: usize,
+        kernel: &Kernel,
+        inputs: &[Buffer],
+        output: PartMut<'_, T>,
+        region: Region<2>,
+    ) -> Result<(), DeviceError> {
+        let Shared { host, packed, workspace, .. } = self.shared;
+        let (views, count) = self.views(inputs);
+        host.compute_part(kernel, &packed[node], &views[..count], output, region, workspace);
+        Ok(())
+    }
+
+    fn reduce(
+        &mut self,
+        lane: usize,
+        reduction: usize,
+        vectors: &[usize],
+        inputs: &[Buffer],
+        share: Region<2>,
+    ) -> Result<(), DeviceError> {
+        let mut params: [&[T]; MAX_INPUTS] = [&[]; MAX_INPUTS];
+        for (param, vector) in params.iter_mut().zip(vectors) {
+            *param = &self.sweep.vectors[*vector];
+        }
+        let (views, count) = self.views(inputs);
+        let mut partial =
+            self.shared.partials[lane][reduction].lock().unwrap_or_else(PoisonError::into_inner);
+        let spec = &self.shared.reductions[reduction];
+        self.shared.host.reduce(spec, &params[..vectors.len()], &views[..count], share, &mut partial);
+        Ok(())
+    }
+
+    fn load(&mut self, store: usize, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
+        let store = self.shared.stores[store].as_ref().expect("invariant: stores that are read were written");
+        self.with_output(window, |_, window| {
+            let values = store.values.read().unwrap_or_else(PoisonError::into_inner);
+            copy(&View::new(&values, store.layout), window, region);
+        });
+        Ok(())
+    }
+
+    fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError> {
+        let store = self.shared.stores[store].as_ref().expect("invariant: stores that are written exist");
+        let mut values = store.values.write().unwrap_or_else(PoisonError::into_inner);
+        copy(&self.view(window), &mut ViewMut::new(&mut values, store.layout), region);
+        Ok(())
+    }
+
+    fn stage(&mut self, window: &Buffer) -> Result<ViewMut<'_, T>, DeviceError> {
+        let Place::Slot(slot) = window.place else { panic!("invariant: what is staged has a slot") };
+        Ok(ViewMut::new(&mut *self.slots[slot], window.layout))
+    }
+
+    fn push(&mut self, _window: &Buffer, _region: Region<2>) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn fetch(&mut self, window: &Buffer, _region: Region<2>) -> Result<Ticket, DeviceError> {
+        self.fetched = Some(*window);
+        Ok(Ticket(0))
+    }
+
+    fn take(&mut self, _ticket: Ticket) -> Result<View<'_, T>, DeviceError> {
+        let window = self.fetched.take().expect("invariant: what is taken was fetched");
+        Ok(self.view(&window))
+    }
+
+    fn depth(&self) -> usize {
+        0
+    }
+
+    fn wait(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+fn empty(batch: usize, channels: usize, block: usize) -> Layout {
+    Layout::new(batch, channels, block, Region::EMPTY, 1)
+        .expect("invariant: an empty layout has no size to overflow")
+}
+
+/// Copies a region between windows of the same channel block.
+fn copy<T: Element>(from: &View<'_, T>, to: &mut ViewMut<'_, T>, region: Region<2>) {
+    let (source, target) = (*from.layout(), *to.layout());
+    assert_eq!(source.block(), target.block(), "invariant: stores have the block of their windows");
+    let block = source.block();
+    let span = |layout: &Layout| {
+        let begin = usize::try_from(region.cols().begin() - layout.cols().begin())
+            .expect("invariant: inside")
+            * block;
+        begin..begin + usize::try_from(region.cols().len()).expect("invariant: not negative") * block
+    };
+    let (source_span, target_span) = (span(&source), span(&target));
+    for n in 0..source.batch() {
+        for channel_block in 0..source.blocks() {
+            for y in region.rows().begin()..region.rows().end() {
+                let row = &from.row(n, channel_block, y)[source_span.clone()];
+                to.row_mut(n, channel_block, y)[target_span.clone()].copy_from_slice(row);
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The memory of a run and the calls that work in it.
+//!
+//! ```text
+//!   Backend ──open──► Context     packed parameters, stores, partial sums of every lane, room for windows
+//!                        │
+//!                     queues      one for each lane in flight, for the length of a sweep
+//!                        ▼
+//!                      Queue      compute, reduce, load, save                     on windows, in order
+//!                                 stage ► push, fetch ► take                      in and out of the host's memory
+//! ```
+
+use std::fmt::Debug;
+
+use tiled_geometry::Region;
+use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, View, ViewMut};
+
+use crate::{Kernel, Partial, Reduction};
+
+/// What a [`Context`] makes room for when it is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs<'n> {
+    /// Each node with the bytes of its packed parameters, none for most.
+    pub nodes: &'n [NodeNeeds<'n>],
+    /// What is gathered of the whole image.
+    pub reductions: &'n [ReductionNeeds<'n>],
+    /// Whole tensors that lie in the memory of the device between sweeps; `None` where nobody writes one, or it lies in a file.
+    pub stores: &'n [Option<StoreNeeds<'n>>],
+    /// The shares of the image that gather apart.
+    pub lanes: usize,
+    /// The queues that work at a time.
+    pub queues: usize,
+    /// The elements of all windows of a queue, of the sweep with the most.
+    pub window_elements: usize,
+    /// The threads that call.
+    pub threads: usize,
+    /// The bytes that each of them needs beside the windows, for the length of a call.
+    pub workspace_bytes: usize,
+}
+
+/// What a node needs.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeNeeds<'n> {
+    /// Its name, for messages.
+    pub name: &'n str,
+    /// The bytes of its packed parameters.
+    pub packed_bytes: usize,
+}
+
+/// What a reduction needs.
+#[derive(Clone, Copy, Debug)]
+pub struct ReductionNeeds<'n> {
+    /// The name of its node, for messages.
+    pub name: &'n str,
+    /// What it gathers.
+    pub reduction: Reduction,
+    /// The images of its domain.
+    pub batch: usize,
+    /// The channels of its domain.
+    pub channels: usize,
+    /// The bytes of what it has gathered, as [`crate::Support::partial_bytes`].
+    pub partial_bytes: usize,
+}
+
+/// A whole tensor between sweeps.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreNeeds<'n> {
+    /// Its name, for messages.
+    pub name: &'n str,
+    /// How it lies: in the blocks of the windows that are copied in and out.
+    pub layout: Layout,
+}
+
+/// What the queues of a sweep work on.
+#[derive(Clone, Copy, Debug)]
+pub struct SweepNeeds<'s, T: Element> {
+    /// The elements of each slot of a queue. Windows lie in slots, several in one where they are never held together.
+    pub slots: &'s [usize],
+    /// The vectors that reductions read, by their places.
+    pub vectors: &'s [Vec<T>],
+    /// The tensors that kernels read where they lie, by the places of [`Place::Adopted`].
+    pub adopted: &'s [Option<View<'s, T>>],
+}
+
+/// Where a window lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In a slot of the queue.
+    Slot(usize),
+    /// In a tensor of the caller ([`SweepNeeds::adopted`]).
+    Adopted(usize),
+    /// Nowhere: nobody reads it, or it is empty.
+    Nowhere,
+}
+
+/// Rows and columns of a tensor, and where they lie.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Buffer {
+    /// The memory.
+    pub place: Place,
+    /// How they lie there, in global coordinates.
+    pub layout: Layout,
+}
+
+/// A region that was fetched and not yet taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket(pub u64);
+
+/// The memory of a run on a device: packed parameters, stores, partial sums of every lane, and room for the windows of all queues.
+/// It is given back when the drop returns.
+pub trait Context<T: Element>: Send + Sync + Debug {
+    /// Arranges the parameters of a node for its calls.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn pack(&mut self, node: usize, kernel: &Kernel, params: &[&[T]]) -> Result<(), DeviceError>;
+
+    /// The queues of a sweep, as many as [`Needs::queues`]. Nothing is left in their slots from the sweep before.
+    ///
+    /// # Errors
+    /// Where memory for a list is refused, or the device fails.
+    fn queues<'q>(&'q mut self, sweep: &SweepNeeds<'q, T>) -> Result<Vec<Box<dyn Queue<T> + 'q>>, DeviceError>;
+
+    /// Forgets what all reductions have gathered.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn clear(&mut self) -> Result<(), DeviceError>;
+
+    /// Takes what the later lanes have gathered into the first one's, in order. Once for each reduction and run.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn merge(&mut self, reduction: usize) -> Result<(), DeviceError>;
+
+    /// What the first lane has gathered: after [`Context::merge`] that of all.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn partial(&mut self, reduction: usize) -> Result<&Partial<T>, DeviceError>;
+
+    /// The same of a [`Partial::Values`], in the layout that [`Reduction`] names.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    ///
+    /// # Panics
+    /// Where the length does not fit the reduction.
+    fn unpack(&mut self, reduction: usize, result: &mut [T]) -> Result<(), DeviceError>;
+}
+
+/// The calls of one lane at a time, in order, on windows of its own.
+///
+/// A call need not have run when it returns, and its error may come with a later one, at the latest with [`Queue::wait`]. What
+/// the host's memory shows is what [`Queue::stage`] and [`Queue::take`] give.
+pub trait Queue<T: Element>: Send {
+    /// Computes `region` of the output of a node, which lies in the region of `output`. Each input holds at least what the region needs, clipped
+    /// to the tensor.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    ///
+    /// # Panics
+    /// Where a window does not hold what the region needs.
+    fn compute(
+        &mut self,
+        node: usize,
+        kernel: &Kernel,
+        inputs: &[Buffer],
+        output: &Buffer,
+        region: Region<2>,
+    ) -> Result<(), DeviceError>;
+
+    /// The same into a part of a tensor of the caller, whose other parts others have, for a kernel with
+    /// [`crate::Support::writes_planes`]. It has run when this returns.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    ///
+    /// # Panics
+    /// As [`Queue::compute`].
+    fn compute_part(
+        &mut self,
+        node: usize,
+        kernel: &Kernel,
+        inputs: &[Buffer],
+        output: PartMut<'_, T>,
+        region: Region<2>,
+    ) -> Result<(), DeviceError>;
+
+    /// Takes the disjoint `share` of the domain into what a lane has gathered. `vectors` are the parameters in the order of [`Reduction`].
+    ///
+    /// # Errors
+    /// Where the device fails.
+    ///
+    /// # Panics
+    /// Where a window does not hold what the share needs.
+    fn reduce(
+        &mut self,
+        lane: usize,
+        reduction: usize,
+        vectors: &[usize],
+        inputs: &[Buffer],
+        share: Region<2>,
+    ) -> Result<(), DeviceError>;
+
+    /// Copies a region of a store into a window.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn load(&mut self, store: usize, window: &Buffer, region: Region<2>) -> Result<(), DeviceError>;
+
+    /// Copies a region of a window into a store.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError>;
+
+    /// Memory in which the host writes a region of a window. What else it holds is nothing.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn stage(&mut self, window: &Buffer) -> Result<ViewMut<'_, T>, DeviceError>;
+
+    /// Sends a region that the host has written in what the last [`Queue::stage`] gave, of the same window.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn push(&mut self, window: &Buffer, region: Region<2>) -> Result<(), DeviceError>;
+
+    /// Asks for a region of a window, as it is after the calls so far.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn fetch(&mut self, window: &Buffer, region: Region<2>) -> Result<Ticket, DeviceError>;
+
+    /// What was asked for. It is gone with the next call.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn take(&mut self, ticket: Ticket) -> Result<View<'_, T>, DeviceError>;
+
+    /// How many regions may be under way between [`Queue::fetch`] and [`Queue::take`] while other calls follow. Where it is zero, what is
+    /// fetched is taken before the next call.
+    fn depth(&self) -> usize;
+
+    /// Returns when all calls have run.
+    ///
+    /// # Errors
+    /// Where one of them failed.
+    fn wait(&mut self) -> Result<(), DeviceError>;
+}
+
+/// A device that did not do what it was asked.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// Memory is refused.
+    #[error("no memory for {what}: {bytes} bytes")]
+    OutOfMemory {
+        /// What it was for.
+        what: String,
+        /// Its size.
+        bytes: u64,
+    },
+    /// A call failed.
+    #[error("{call}: {message}")]
+    Failed {
+        /// What was called.
+        call: String,
+        /// What the device says.
+        message: String,
+    },
+}
+
+impl DeviceError {
+    /// The error of memory that was refused for something.
+    pub fn refused(what: impl Into<String>) -> impl FnOnce(OutOfMemory) -> Self {
+        move |OutOfMemory { bytes }| Self::OutOfMemory { what: what.into(), bytes }
+    }
+}

@@ -1,0 +1,163 @@
+//! A backend with the memory of one case, whose calls go through a queue as those of a run do.
+
+use tiled_geometry::Region;
+use tiled_kernel::{
+    Backend, Buffer, Context, Kernel, Needs, NodeNeeds, Operands, Partial, Place, Queue, Reduction, ReductionNeeds,
+    SweepNeeds, Work,
+};
+use tiled_tensor::{Element, Layout};
+
+use super::window::{Held, extents};
+
+/// The lanes whose sums a case keeps apart.
+const LANES: usize = 2;
+
+/// The most rows that a window stores beside those that it holds.
+pub(super) const MOST_SPARE_ROWS: usize = 3;
+
+/// The memory of a case: a kernel's parameters or a reduction's sums, and windows as large as the tensors.
+#[derive(Debug)]
+pub(super) struct Opened<'b, T: Element> {
+    context: Box<dyn Context<T> + 'b>,
+    /// What a reduction reads beside windows.
+    vectors: Vec<Vec<T>>,
+}
+
+impl<'b, T: Element> Opened<'b, T> {
+    /// For calls of a kernel with tensors of these shapes, the last of which is the output.
+    pub(super) fn for_kernel(
+        backend: &'b dyn Backend<T>,
+        kernel: &Kernel,
+        params: &[Vec<T>],
+        shapes: &[[usize; 4]],
+    ) -> Self {
+        let (output, inputs) = shapes.split_last().expect("an output");
+        let channels: Vec<usize> = inputs.iter().map(|shape| shape[1]).collect();
+        let lens: Vec<usize> = params.iter().map(Vec::len).collect();
+        let operands =
+            Operands { batch: output[0], inputs: &channels, params: &lens, channels: output[1] };
+        let support = backend.support(&Work::Map(*kernel), &operands).expect("a supported kernel");
+        let nodes = [NodeNeeds { name: "the case", packed_bytes: support.packed_bytes }];
+        let needs = Needs {
+            nodes: &nodes,
+            workspace_bytes: support.workspace_bytes,
+            ..needs(backend, shapes)
+        };
+        let mut context = backend.open(&needs).expect("memory for a small case");
+        let values: Vec<&[T]> = params.iter().map(Vec::as_slice).collect();
+        context.pack(0, kernel, &values).expect("a device that works");
+        Self { context, vectors: Vec::new() }
+    }
+
+    /// For shares of a reduction over tensors of these shapes.
+    pub(super) fn for_reduction(
+        backend: &'b dyn Backend<T>,
+        reduction: &Reduction,
+        params: &[Vec<T>],
+        [batch, channels]: [usize; 2],
+        shapes: &[[usize; 4]],
+    ) -> Self {
+        let inputs: Vec<usize> = shapes.iter().map(|shape| shape[1]).collect();
+        let lens: Vec<usize> = params.iter().map(Vec::len).collect();
+        let operands = Operands { batch, inputs: &inputs, params: &lens, channels };
+        let support = backend.support(&Work::Reduce(*reduction), &operands).expect("a supported reduction");
+        let (reduction, partial_bytes) = (*reduction, support.partial_bytes);
+        let reductions = [ReductionNeeds { name: "the case", reduction, batch, channels, partial_bytes }];
+        let needs = Needs {
+            reductions: &reductions,
+            workspace_bytes: support.workspace_bytes,
+            ..needs(backend, shapes)
+        };
+        let mut context = backend.open(&needs).expect("memory for a small case");
+        context.clear().expect("a device that works");
+        Self { context, vectors: params.to_vec() }
+    }
+
+    /// Computes a region of the window `output`.
+    pub(super) fn compute(
+        &mut self,
+        kernel: &Kernel,
+        inputs: &[Held<T>],
+        output: &mut Held<T>,
+        region: Region<2>,
+    ) {
+        let slots: Vec<usize> =
+            inputs.iter().chain([&*output]).map(|window| window.layout.len()).collect();
+        let sweep = SweepNeeds { slots: &slots, vectors: &[], adopted: &[] };
+        let mut queues = self.context.queues(&sweep).expect("memory for a small case");
+        let queue = queues.first_mut().expect("a queue").as_mut();
+        let buffers = send(queue, inputs.iter().chain([&*output]));
+        let (to, from) = buffers.split_last().expect("an output");
+        queue.compute(0, kernel, from, to, region).expect("a device that works");
+        if to.layout.region().is_empty() {
+            return queue.wait().expect("a device that works");
+        }
+        let ticket = queue.fetch(to, to.layout.region()).expect("a device that works");
+        let got = queue.take(ticket).expect("a device that works");
+        *output = Held { data: got.data().to_vec(), layout: *got.layout() };
+    }
+
+    /// Takes a share into a lane's sums.
+    pub(super) fn reduce(&mut self, lane: usize, inputs: &[Held<T>], share: Region<2>) {
+        let slots: Vec<usize> = inputs.iter().map(|window| window.layout.len()).collect();
+        let vectors: Vec<usize> = (0..self.vectors.len()).collect();
+        let sweep = SweepNeeds { slots: &slots, vectors: &self.vectors, adopted: &[] };
+        let mut queues = self.context.queues(&sweep).expect("memory for a small case");
+        let queue = queues.first_mut().expect("a queue").as_mut();
+        let buffers = send(queue, inputs.iter());
+        queue.reduce(lane, 0, &vectors, &buffers, share).expect("a device that works");
+        queue.wait().expect("a device that works");
+    }
+
+    /// What all lanes have gathered.
+    pub(super) fn gathered(&mut self) -> Partial<T> {
+        self.context.merge(0).expect("a device that works");
+        self.context.partial(0).expect("a device that works").clone()
+    }
+
+    /// The same of a weight gradient, OIHW, of so many elements.
+    pub(super) fn weights(&mut self, len: usize) -> Vec<T> {
+        let mut weights = vec![T::ZERO; len];
+        self.context.merge(0).expect("a device that works");
+        self.context.unpack(0, &mut weights).expect("a device that works");
+        weights
+    }
+}
+
+/// Room for a window of each tensor.
+fn needs<'n, T: Element>(backend: &dyn Backend<T>, shapes: &[[usize; 4]]) -> Needs<'n> {
+    let window_elements = shapes.iter().map(|shape| {
+        let region = Region::whole(extents(*shape));
+        let (block, rows) = (backend.block(shape[1]), shape[2] + MOST_SPARE_ROWS);
+        Layout::new(shape[0], shape[1], block, region, rows).expect("a small window").len()
+    });
+    Needs {
+        nodes: &[],
+        reductions: &[],
+        stores: &[],
+        lanes: LANES,
+        queues: 1,
+        window_elements: window_elements.sum(),
+        threads: 1,
+        workspace_bytes: 0,
+    }
+}
+
+/// Windows in slots of their own, with all that they store where the host's memory is the queue's.
+fn send<'h, T: Element>(
+    queue: &mut dyn Queue<T>,
+    windows: impl Iterator<Item = &'h Held<T>>,
+) -> Vec<Buffer> {
+    let mut buffers = Vec::new();
+    for (slot, window) in windows.enumerate() {
+        let buffer = Buffer { place: Place::Slot(slot), layout: window.layout };
+        let region = window.layout.region();
+        if !region.is_empty() {
+            let mut staged = queue.stage(&buffer).expect("a device that works");
+            staged.data_mut()[..window.data.len()].copy_from_slice(&window.data);
+            queue.push(&buffer, region).expect("a device that works");
+        }
+        buffers.push(buffer);
+    }
+    buffers
+}
