@@ -2,7 +2,7 @@
 
 use tiled_graph::Parameters;
 use tiled_graph::program::{Finaliser, Norm, Program};
-use tiled_kernel::{Backend, Partial, Reduction};
+use tiled_kernel::{Backend, Partial, Reduction, batch_norm};
 use tiled_tensor::{Element, OutOfMemory, collected, make_room};
 
 use crate::store::Stores;
@@ -80,27 +80,17 @@ impl<T: Element> State<'_, T> {
 
     /// Derives `scale` and `shift` of a batch normalisation from its statistics.
     fn normalise(&mut self, norm: &Norm, mean: &[f64], variance: &[f64]) -> Result<(), OutOfMemory> {
-        let of = |place: Option<usize>, channel: usize, default: f64| {
-            place.map_or(default, |place| self.params.tensors()[place].data[channel].to_f64())
-        };
-        let inverse_std = collected(variance.iter().map(|variance| 1.0 / (variance + norm.eps).sqrt()))?;
-        let scale = collected(
-            inverse_std.iter().enumerate().map(|(channel, inverse)| inverse * of(norm.weight, channel, 1.0)),
-        )?;
-        let shift = collected(
-            mean.iter()
-                .zip(&scale)
-                .enumerate()
-                .map(|(channel, (mean, factor))| of(norm.bias, channel, 0.0) - mean * factor),
-        )?;
+        let list = |place: Option<usize>| place.map(|place| doubles(self.param(place))).transpose();
+        let (weight, bias) = (list(norm.weight)?, list(norm.bias)?);
+        let factors = batch_norm::factors(mean, variance, norm.eps, weight.as_deref(), bias.as_deref())?;
         store(&mut self.derived[norm.mean], mean);
-        store(&mut self.derived[norm.inverse_std], &inverse_std);
-        store(&mut self.derived[norm.scale], &scale);
-        store(&mut self.derived[norm.shift], &shift);
+        store(&mut self.derived[norm.inverse_std], &factors.inverse_std);
+        store(&mut self.derived[norm.scale], &factors.scale);
+        store(&mut self.derived[norm.shift], &factors.shift);
         Ok(())
     }
 
-    /// `dβ = Σg`, `dγ = Σg·x̂`, and the coefficients of `dx = γ/σ·(g − Σg/M − x̂·Σg·x̂/M)` as `a·g + b·x + d`.
+    /// Gradients of weight and bias, and the coefficients of the gradient for the input.
     fn batch_norm_backward(
         &mut self,
         norm: &Norm,
@@ -112,22 +102,17 @@ impl<T: Element> State<'_, T> {
         let (sums, dots) = sums.split_at(sums.len() / 2);
         let inverse_std = doubles(&self.derived[norm.inverse_std])?;
         if let Some(gradient) = norm.weight.and_then(|place| self.gradients[place].as_mut()) {
-            for ((gradient, dot), inverse) in gradient.iter_mut().zip(dots).zip(&inverse_std) {
-                *gradient = T::from_f64(dot * inverse);
-            }
+            store(gradient, &batch_norm::weight_gradient(dots, &inverse_std)?);
         }
         if let Some(gradient) = norm.bias.and_then(|place| self.gradients[place].as_mut()) {
             store(gradient, sums);
         }
         let Some([a, b, d]) = coefficients else { return Ok(()) };
         let (scale, mean) = (doubles(&self.derived[norm.scale])?, doubles(&self.derived[norm.mean])?);
-        let channels = 0..scale.len();
-        let slope = channels.clone().map(|c| -scale[c] * inverse_std[c] * inverse_std[c] * dots[c] / count);
-        let slope = collected(slope)?;
-        let offset = collected(channels.map(|c| -scale[c] * sums[c] / count - slope[c] * mean[c]))?;
-        store(&mut self.derived[a], &scale);
-        store(&mut self.derived[b], &slope);
-        store(&mut self.derived[d], &offset);
+        let factors = batch_norm::input_gradient(sums, dots, count, &mean, &inverse_std, &scale)?;
+        store(&mut self.derived[a], &factors.a);
+        store(&mut self.derived[b], &factors.b);
+        store(&mut self.derived[d], &factors.d);
         Ok(())
     }
 
@@ -186,13 +171,14 @@ pub(crate) fn moved_statistics<T: Element>(
 ) -> Result<(), OutOfMemory> {
     let Finaliser::BatchNormTrain { norm, reduction, count, momentum } = finaliser else { return Ok(()) };
     let count = lossless(*count);
-    let [mean, mut variance] = moments(&partials[*reduction], count)?;
-    variance.iter_mut().for_each(|value| *value = *value * count / (count - 1.0).max(1.0));
-    for (place, new) in [(norm.running_mean, mean), (norm.running_var, variance)] {
-        let running = params.tensors()[place].data.iter().zip(new);
-        let towards = running.map(|(old, new)| T::from_f64((1.0 - momentum) * old.to_f64() + momentum * new));
+    let [mean, variance] = moments(&partials[*reduction], count)?;
+    for (place, new) in
+        [(norm.running_mean, mean), (norm.running_var, batch_norm::unbiased(&variance, count)?)]
+    {
+        let running = doubles(&params.tensors()[place].data)?;
+        let towards = batch_norm::moved(&running, &new, *momentum)?;
         make_room(moved, 1)?;
-        moved.push((place, collected(towards)?));
+        moved.push((place, collected(towards.into_iter().map(T::from_f64))?));
     }
     Ok(())
 }
@@ -201,11 +187,7 @@ pub(crate) fn moved_statistics<T: Element>(
 fn moments<T: Element>(partial: &Partial<T>, count: f64) -> Result<[Vec<f64>; 2], OutOfMemory> {
     let sums = exact(partial)?;
     let (sums, squares) = sums.split_at(sums.len() / 2);
-    let mean = collected(sums.iter().map(|sum| sum / count))?;
-    let variance = squares.iter().zip(&mean);
-    let variance = variance.map(|(square, mean)| (-mean).mul_add(*mean, square / count).max(0.0));
-    let variance = collected(variance)?;
-    Ok([mean, variance])
+    batch_norm::moments(sums, squares, count)
 }
 
 /// The sums of an exact reduction that are all in, each rounded once.
