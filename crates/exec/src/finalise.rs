@@ -2,8 +2,8 @@
 
 use tiled_graph::Parameters;
 use tiled_graph::program::{Finaliser, Norm, Program};
-use tiled_kernel::{Context, Partial, Reduction};
-use tiled_tensor::{Element, collected, make_room};
+use tiled_kernel::{Context, Partial, Reduction, batch_norm};
+use tiled_tensor::{Element, OutOfMemory, collected, make_room};
 
 use crate::ExecError;
 use crate::executor::refused;
@@ -26,13 +26,13 @@ impl<T: Element> State<'_, T> {
     pub(crate) fn apply(&mut self, finaliser: &Finaliser) -> Result<(), ExecError> {
         match finaliser {
             Finaliser::BatchNormEval { norm } => {
-                let mean = doubles(self.param(norm.running_mean))?;
-                let variance = doubles(self.param(norm.running_var))?;
+                let mean = had(doubles(self.param(norm.running_mean)))?;
+                let variance = had(doubles(self.param(norm.running_var)))?;
                 self.normalise(norm, &mean, &variance)
             }
             Finaliser::BatchNormTrain { norm, reduction, count, momentum: _ } => {
                 self.context.merge(*reduction)?;
-                let [mean, variance] = moments(self.context.partial(*reduction)?, lossless(*count))?;
+                let [mean, variance] = had(moments(self.context.partial(*reduction)?, lossless(*count)))?;
                 self.normalise(norm, &mean, &variance)
             }
             Finaliser::BatchNormBackward { norm, reduction, count, coefficients } => {
@@ -54,7 +54,7 @@ impl<T: Element> State<'_, T> {
                     Reduction::CrossEntropy => 1.0 / sums[1],
                     _ => *scale,
                 };
-                make_room(self.losses, 1).map_err(refused(SUMS))?;
+                had(make_room(self.losses, 1))?;
                 self.losses.push((*reduction, sums[0] * scale));
                 Ok(())
             }
@@ -68,32 +68,23 @@ impl<T: Element> State<'_, T> {
     /// The sums of an exact reduction, each rounded once.
     fn sums(&mut self, reduction: usize) -> Result<Vec<f64>, ExecError> {
         self.context.merge(reduction)?;
-        exact(self.context.partial(reduction)?)
+        had(exact(self.context.partial(reduction)?))
     }
 
     /// Derives `scale` and `shift` of a batch normalisation from its statistics.
     fn normalise(&mut self, norm: &Norm, mean: &[f64], variance: &[f64]) -> Result<(), ExecError> {
-        let of = |place: Option<usize>, channel: usize, default: f64| {
-            place.map_or(default, |place| self.params.tensors()[place].data[channel].to_f64())
-        };
-        let inverse_std = listed(variance.iter().map(|variance| 1.0 / (variance + norm.eps).sqrt()))?;
-        let scale = listed(
-            inverse_std.iter().enumerate().map(|(channel, inverse)| inverse * of(norm.weight, channel, 1.0)),
-        )?;
-        let shift = listed(
-            mean.iter()
-                .zip(&scale)
-                .enumerate()
-                .map(|(channel, (mean, factor))| of(norm.bias, channel, 0.0) - mean * factor),
-        )?;
+        let list = |place: Option<usize>| place.map(|place| doubles(self.param(place))).transpose();
+        let (weight, bias) = (had(list(norm.weight))?, had(list(norm.bias))?);
+        let factors = batch_norm::factors(mean, variance, norm.eps, weight.as_deref(), bias.as_deref());
+        let factors = had(factors)?;
         store(&mut self.derived[norm.mean], mean);
-        store(&mut self.derived[norm.inverse_std], &inverse_std);
-        store(&mut self.derived[norm.scale], &scale);
-        store(&mut self.derived[norm.shift], &shift);
+        store(&mut self.derived[norm.inverse_std], &factors.inverse_std);
+        store(&mut self.derived[norm.scale], &factors.scale);
+        store(&mut self.derived[norm.shift], &factors.shift);
         Ok(())
     }
 
-    /// `dβ = Σg`, `dγ = Σg·x̂`, and the coefficients of `dx = γ/σ·(g − Σg/M − x̂·Σg·x̂/M)` as `a·g + b·x + d`.
+    /// Gradients of weight and bias, and the coefficients of the gradient for the input.
     fn batch_norm_backward(
         &mut self,
         norm: &Norm,
@@ -103,24 +94,20 @@ impl<T: Element> State<'_, T> {
     ) -> Result<(), ExecError> {
         let sums = self.sums(reduction)?;
         let (sums, dots) = sums.split_at(sums.len() / 2);
-        let inverse_std = doubles(&self.derived[norm.inverse_std])?;
+        let inverse_std = had(doubles(&self.derived[norm.inverse_std]))?;
         if let Some(gradient) = norm.weight.and_then(|place| self.gradients[place].as_mut()) {
-            for ((gradient, dot), inverse) in gradient.iter_mut().zip(dots).zip(&inverse_std) {
-                *gradient = T::from_f64(dot * inverse);
-            }
+            store(gradient, &had(batch_norm::weight_gradient(dots, &inverse_std))?);
         }
         if let Some(gradient) = norm.bias.and_then(|place| self.gradients[place].as_mut()) {
             store(gradient, sums);
         }
         let Some([a, b, d]) = coefficients else { return Ok(()) };
-        let (scale, mean) = (doubles(&self.derived[norm.scale])?, doubles(&self.derived[norm.mean])?);
-        let channels = 0..scale.len();
-        let slope = channels.clone().map(|c| -scale[c] * inverse_std[c] * inverse_std[c] * dots[c] / count);
-        let slope = listed(slope)?;
-        let offset = listed(channels.map(|c| -scale[c] * sums[c] / count - slope[c] * mean[c]))?;
-        store(&mut self.derived[a], &scale);
-        store(&mut self.derived[b], &slope);
-        store(&mut self.derived[d], &offset);
+        let scale = had(doubles(&self.derived[norm.scale]))?;
+        let mean = had(doubles(&self.derived[norm.mean]))?;
+        let factors = had(batch_norm::input_gradient(sums, dots, count, &mean, &inverse_std, &scale))?;
+        store(&mut self.derived[a], &factors.a);
+        store(&mut self.derived[b], &factors.b);
+        store(&mut self.derived[d], &factors.d);
         Ok(())
     }
 
@@ -149,21 +136,19 @@ impl<T: Element> State<'_, T> {
         let gradient = self.gradients[param].as_mut().expect("invariant: wanted gradients have storage");
         match self.context.partial(reduction)? {
             Partial::Values(_) => self.context.unpack(reduction, gradient)?,
-            sums => store(gradient, &exact(sums)?),
+            sums => store(gradient, &had(exact(sums))?),
         }
         Ok(())
     }
 }
 
-/// What a list is for, where memory for it is refused.
-const SUMS: &str = "the sums of a reduction";
-
-fn listed<V>(values: impl IntoIterator<Item = V>) -> Result<Vec<V>, ExecError> {
-    collected(values).map_err(refused(SUMS))
+/// The error of memory that was refused for a list of these.
+fn had<V>(list: Result<V, OutOfMemory>) -> Result<V, ExecError> {
+    list.map_err(refused("the sums of a reduction"))
 }
 
-fn doubles<T: Element>(values: &[T]) -> Result<Vec<f64>, ExecError> {
-    listed(values.iter().map(|value| value.to_f64()))
+fn doubles<T: Element>(values: &[T]) -> Result<Vec<f64>, OutOfMemory> {
+    collected(values.iter().map(|value| value.to_f64()))
 }
 
 /// Where the running statistics of a finished batch norm move to: towards mean and unbiased variance of the image.
@@ -178,32 +163,28 @@ pub(crate) fn moved_statistics<T: Element>(
 ) -> Result<(), ExecError> {
     let Finaliser::BatchNormTrain { norm, reduction, count, momentum } = finaliser else { return Ok(()) };
     let count = lossless(*count);
-    let [mean, mut variance] = moments(context.partial(*reduction)?, count)?;
-    variance.iter_mut().for_each(|value| *value = *value * count / (count - 1.0).max(1.0));
+    let [mean, variance] = had(moments(context.partial(*reduction)?, count))?;
+    let variance = had(batch_norm::unbiased(&variance, count))?;
     for (place, new) in [(norm.running_mean, mean), (norm.running_var, variance)] {
-        let running = params.tensors()[place].data.iter().zip(new);
-        let towards = running.map(|(old, new)| T::from_f64((1.0 - momentum) * old.to_f64() + momentum * new));
-        make_room(moved, 1).map_err(refused("running statistics"))?;
-        moved.push((place, listed(towards)?));
+        let running = had(doubles(&params.tensors()[place].data))?;
+        let towards = had(batch_norm::moved(&running, &new, *momentum))?;
+        had(make_room(moved, 1))?;
+        moved.push((place, had(collected(towards.into_iter().map(T::from_f64)))?));
     }
     Ok(())
 }
 
 /// Mean and biased variance of every channel.
-fn moments<T: Element>(partial: &Partial<T>, count: f64) -> Result<[Vec<f64>; 2], ExecError> {
+fn moments<T: Element>(partial: &Partial<T>, count: f64) -> Result<[Vec<f64>; 2], OutOfMemory> {
     let sums = exact(partial)?;
     let (sums, squares) = sums.split_at(sums.len() / 2);
-    let mean = listed(sums.iter().map(|sum| sum / count))?;
-    let variance = squares.iter().zip(&mean);
-    let variance = variance.map(|(square, mean)| (-mean).mul_add(*mean, square / count).max(0.0));
-    let variance = listed(variance)?;
-    Ok([mean, variance])
+    batch_norm::moments(sums, squares, count)
 }
 
 /// The sums of an exact reduction that are all in, each rounded once.
-fn exact<T: Element>(partial: &Partial<T>) -> Result<Vec<f64>, ExecError> {
+fn exact<T: Element>(partial: &Partial<T>) -> Result<Vec<f64>, OutOfMemory> {
     match partial {
-        Partial::Exact(sums) => listed(sums.iter().map(|sum| sum.value())),
+        Partial::Exact(sums) => collected(sums.iter().map(|sum| sum.value())),
         _ => unreachable!("invariant: this finaliser reads an exact reduction"),
     }
 }

@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+pub mod batch_norm;
 mod costs;
 mod exact;
 #[doc(hidden)]
