@@ -1,10 +1,10 @@
 //! What the tests of the whole system share: a network with its tensors, run under a plan.
 #![forbid(unsafe_code)]
 
-use tiled::exec::{Executor, Io, MemorySink, MemorySource, Progress, Sink, Source};
+use tiled::exec::{ExecError, Executor, Io, IoError, MemorySink, MemorySource, Progress, Sink, Source};
 use tiled::graph::{
-    Graph, Hold, Loss, Objective, Parameters, Plan, PlanOptions, Planner, Rng, Shapes, Tiling, infer,
-    initialise, params,
+    Graph, Hold, Loss, Objective, Parameters, Plan, PlanError, PlanOptions, Planner, Rng, Shapes, Tiling,
+    infer, initialise, params,
 };
 use tiled::kernel::Backend;
 use tiled::tensor::{Element, Tensor};
@@ -80,7 +80,15 @@ impl<T: Element> Job<T> {
     /// Where there is none.
     #[must_use]
     pub fn plan(&self, backend: &dyn Backend<T>, options: &PlanOptions) -> Plan {
-        Planner::new(&self.graph, &self.shapes, &self.objective, backend).plan(options).expect("plans")
+        self.try_plan(backend, options).expect("plans")
+    }
+
+    /// The plan under these options.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn try_plan(&self, backend: &dyn Backend<T>, options: &PlanOptions) -> Result<Plan, PlanError> {
+        Planner::new(&self.graph, &self.shapes, &self.objective, backend).plan(options)
     }
 
     /// Runs a plan.
@@ -95,6 +103,23 @@ impl<T: Element> Job<T> {
         threads: usize,
         progress: &dyn Progress,
     ) -> Done<T> {
+        let mut executor = Executor::new(plan, backend, threads).expect("starts");
+        self.attempt(&mut executor, progress).expect("runs")
+    }
+
+    /// Runs an executor's plan.
+    ///
+    /// # Errors
+    /// Where the run fails.
+    ///
+    /// # Panics
+    /// Where it failed and a sink was not aborted, or the parameters have changed.
+    pub fn attempt(
+        &self,
+        executor: &mut Executor<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<Done<T>, ExecError> {
+        let plan = executor.plan();
         let tiles = plan.tiles();
         let source = |tensor| MemorySource::try_from(tensor).expect("contiguous");
         let inputs: Vec<_> = self.inputs.iter().map(source).collect();
@@ -115,21 +140,30 @@ impl<T: Element> Job<T> {
             outputs: outputs.iter().map(|sink| sink as &dyn Sink<T>).collect(),
             grad_inputs: grad_inputs.iter().map(|sink| sink as &dyn Sink<T>).collect(),
         };
-        let mut executor = Executor::new(plan, backend, threads).expect("starts");
         let mut parameters = self.parameters.clone();
-        let report = executor.run(&mut parameters, &io, progress).expect("runs");
+        let report = executor.run(&mut parameters, &io, progress);
+        if report.is_err() {
+            for sink in io.outputs.iter().chain(&io.grad_inputs) {
+                let closed = sink.finish().expect_err("a sink of a run that failed");
+                assert!(matches!(closed, IoError::Closed { .. }), "{closed}");
+            }
+            for (now, before) in parameters.tensors().iter().zip(self.parameters.tensors()) {
+                assert_eq!(differing(&now.data, &before.data), 0, "{} has changed", now.name);
+            }
+        }
+        let report = report?;
         let gradients = (0..parameters.tensors().len())
             .map(|place| executor.gradient(place).map(<[T]>::to_vec))
             .collect();
         drop(io);
-        Done {
+        Ok(Done {
             outputs: outputs.into_iter().map(MemorySink::into_tensor).collect(),
             grad_inputs: grad_inputs.into_iter().map(MemorySink::into_tensor).collect(),
             gradients,
             parameters,
             loss: report.loss,
             tiles,
-        }
+        })
     }
 }
 

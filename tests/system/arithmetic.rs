@@ -10,7 +10,7 @@ use tiled::graph::{
     Action, Graph, Hold, Linear, Loss, Mode, Objective, Op, Plan, PlanError, PlanOptions, Planner, ValueId,
     infer,
 };
-use tiled::kernel::{Backend, Kernel, Partial, Reduction, Reference, forward};
+use tiled::kernel::{Backend, Host, Kernel, Partial, Reduction, Reference, Workspace, forward};
 use tiled::tensor::{Element, View, ViewMut};
 use tiled_tests::{Job, recompute, slide, whole};
 
@@ -200,7 +200,11 @@ impl<T: Element> Backend<T> for Counting {
         "counting".to_owned()
     }
 
-    forward!(T, |_counting| &Reference; block support seconds pack compute_part reserve unpack);
+    forward!(T, |_counting| &Reference; block support seconds open_own);
+}
+
+impl<T: Element> Host<T> for Counting {
+    forward!(T, |_counting| &Reference; pack compute_part unpack);
 
     fn compute(
         &self,
@@ -209,10 +213,11 @@ impl<T: Element> Backend<T> for Counting {
         inputs: &[View<'_, T>],
         output: ViewMut<'_, T>,
         region: Region<2>,
+        workspace: &Workspace<T>,
     ) {
         let layout = *output.layout();
         self.add(kernel.flops_per_element(), layout.batch(), layout.channels(), region);
-        Reference.compute(kernel, packed, inputs, output, region);
+        Reference.compute(kernel, packed, inputs, output, region, workspace);
     }
 
     fn reduce(

@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod backends;
+mod deferred;
 mod demand;
 mod fused;
 mod in_place;

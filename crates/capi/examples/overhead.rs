@@ -13,7 +13,7 @@ use std::time::Instant;
 use tiled::exec::SliceSink;
 use tiled::geometry::{Region, Window};
 use tiled::graph::{Conv2d, Op};
-use tiled::kernel::{Conv, Epilogue, Kernel};
+use tiled::kernel::{Conv, Epilogue, Host, Kernel, Workspace};
 use tiled::prelude::*;
 use tiled::tensor::{AlignedBuffer, Layout, View, ViewMut};
 use tiled_capi::*;
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let kernel = Kernel::conv2d(conv, Epilogue::NONE);
     let backend = CpuBackend::new()?;
-    let backend: &dyn Backend<f32> = &backend;
+    let backend: &dyn Host<f32> = &backend;
     let region = Region::whole([16, 16]);
     let layout = Layout::new(1, 1, backend.block(1), region, 16)?;
     let mut input = AlignedBuffer::<f32>::new(layout.len());
@@ -75,7 +75,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         backend.pack(&kernel, &[&w], &mut packed);
         source.read(region, &mut ViewMut::new(&mut input, layout)).expect("it fits");
         let views = [View::new(&input, layout)];
-        backend.compute(&kernel, &packed, &views, ViewMut::new(&mut output, layout), region);
+        backend.compute(
+            &kernel,
+            &packed,
+            &views,
+            ViewMut::new(&mut output, layout),
+            region,
+            &Workspace::NONE,
+        );
         sink.write(region, &View::new(&output, layout)).expect("it fits");
         black_box(&rust_y);
     };

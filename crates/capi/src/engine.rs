@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use rayon::ThreadPool;
 use tiled::cpu::{CpuBackend, Isa};
 use tiled::exec::Pool;
-use tiled::kernel::{Backend, Reference};
+use tiled::kernel::{Host, Reference};
 use tiled::tensor::Element;
 
 use crate::guard::guard;
@@ -187,7 +187,7 @@ impl Engine {
     }
 
     /// The backend, the threads and the memory for an element type.
-    pub(crate) fn parts<T: Real>(&mut self) -> (&'static dyn Backend<T>, &ThreadPool, &mut Workspace<T>) {
+    pub(crate) fn parts<T: Real>(&mut self) -> (&'static dyn Host<T>, &ThreadPool, &mut Workspace<T>) {
         let backend = T::backend(self);
         let (pool, workspace) = T::workspace(self);
         (backend, pool, workspace)
@@ -197,7 +197,7 @@ impl Engine {
 /// An element type that engines have a workspace for.
 pub(crate) trait Real: Element {
     /// The backend, which lives as long as the program: executors refer to it.
-    fn backend(engine: &Engine) -> &'static dyn Backend<Self>;
+    fn backend(engine: &Engine) -> &'static dyn Host<Self>;
     /// The threads and the memory.
     fn workspace(engine: &mut Engine) -> (&ThreadPool, &mut Workspace<Self>);
 }
@@ -205,7 +205,7 @@ pub(crate) trait Real: Element {
 macro_rules! real {
     ($type:ident, $field:ident) => {
         impl Real for $type {
-            fn backend(engine: &Engine) -> &'static dyn Backend<Self> {
+            fn backend(engine: &Engine) -> &'static dyn Host<Self> {
                 match engine.choice {
                     Choice::Reference => &Reference,
                     Choice::Cpu(isa) => cpu(isa),

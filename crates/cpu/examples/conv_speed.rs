@@ -16,7 +16,7 @@ use std::time::Instant;
 use rayon::ThreadPoolBuilder;
 use tiled_cpu::{CpuBackend, Isa};
 use tiled_geometry::{Interval, Region, Window};
-use tiled_kernel::{Activation, Algorithm, Backend, Conv, Epilogue, Kernel, Reduction};
+use tiled_kernel::{Activation, Algorithm, Backend, Conv, Epilogue, Host, Kernel, Reduction, Workspace};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 struct Case {
@@ -98,6 +98,9 @@ fn main() {
     });
 }
 
+/// Enough for the transforms of every case.
+const WORKSPACE_ELEMENTS: usize = 4 << 20;
+
 /// Speeds in GFLOP/s, of the multiply-adds of the sums; Winograd's filtering does fewer. Zero where it does not apply.
 fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
     let padding = case.dilation * (case.kernel / 2);
@@ -131,6 +134,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
     x.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 5) as f32 - 2.0);
     let mut y = AlignedBuffer::<f32>::new(y_layout.len());
     let per_pixel = 2.0 * conv.weight_len() as f64;
+    let workspace = Workspace::new(rayon::current_num_threads(), WORKSPACE_ELEMENTS).expect("memory");
 
     let mut forward = |kernel: Kernel| {
         let packed = pack(backend, &kernel, &[&weight, &bias]);
@@ -142,6 +146,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
                 &[View::new(&x, x_layout)],
                 ViewMut::new(&mut y, y_layout),
                 share,
+                &workspace,
             );
         })
     };
@@ -169,13 +174,20 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
         let mut gx = AlignedBuffer::<f32>::new(to.len());
         let work = per_pixel * share.volume() as f64;
         speed(work, || {
-            backend.compute(&kernel, &packed, &[View::new(&gy, from)], ViewMut::new(&mut gx, to), region);
+            backend.compute(
+                &kernel,
+                &packed,
+                &[View::new(&gy, from)],
+                ViewMut::new(&mut gx, to),
+                region,
+                &Workspace::NONE,
+            );
         })
     };
     let for_weight = {
         let reduction = Reduction::ConvWeight(conv);
         let mut partial =
-            (backend as &dyn Backend<f32>).partial(&reduction, 1, conv.in_channels).expect("memory");
+            (backend as &dyn Host<f32>).partial(&reduction, 1, conv.in_channels).expect("memory");
         let work = per_pixel * share.volume() as f64;
         y.fill(0.5);
         speed(work, || {
@@ -188,7 +200,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
 
 fn pack(backend: &CpuBackend, kernel: &Kernel, params: &[&[f32]]) -> AlignedBuffer<f32> {
     let lens: Vec<usize> = params.iter().map(|param| param.len()).collect();
-    let mut packed = AlignedBuffer::new((backend as &dyn Backend<f32>).packed_len(kernel, &lens));
+    let mut packed = AlignedBuffer::new((backend as &dyn Host<f32>).packed_len(kernel, &lens));
     backend.pack(kernel, params, &mut packed);
     packed
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tiled_cpu::CpuBackend;
 use tiled_geometry::{PadMode, Padding, Region, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Backend, Kernel, Partial, Pool, Reduction};
+use tiled_kernel::{Activation, Backend, Host, Kernel, Partial, Pool, Reduction, Workspace};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 /// A window of one image.
@@ -195,13 +195,13 @@ fn speed(backend: CpuBackend, case: &Case, channels: usize, block: usize) -> f64
                     Kernel::ChannelAffine { .. } => &params[..2 * channels],
                     _ => &params[..3 * channels],
                 };
-                backend.compute(kernel, params, &views, view, region);
+                backend.compute(kernel, params, &views, view, region, &Workspace::NONE);
             });
             bytes(read + layout.len()) / seconds / 1e9
         }
         Work::Reduction(reduction) => {
             let mut partial: Partial<f32> =
-                (&backend as &dyn Backend<f32>).partial(reduction, 1, channels).expect("memory");
+                (&backend as &dyn Host<f32>).partial(reduction, 1, channels).expect("memory");
             let region = held[0].layout.region();
             let seconds = fastest(|| {
                 backend.reduce(reduction, &[&params[..channels]], &views, region, &mut partial);

@@ -36,8 +36,8 @@ pub use isa::{Isa, IsaError};
 
 use tiled_geometry::Region;
 use tiled_kernel::{
-    Backend, Context, DeviceError, Host, Kernel, Load, Needs, Operands, Partial, Reduction, Support, Task, Work, Workspace,
-    open, pack_plainly,
+    Backend, Context, DeviceError, Host, Kernel, Load, Needs, Operands, Partial, Reduction, Support, Task,
+    Work, Workspace, open, pack_plainly,
 };
 use tiled_tensor::{Element, PartMut, View, ViewMut};
 

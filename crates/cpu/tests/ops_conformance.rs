@@ -5,7 +5,7 @@
 
 use tiled_cpu::{CpuBackend, Isa};
 use tiled_geometry::Window;
-use tiled_kernel::{Backend, Kernel, Pool, forward};
+use tiled_kernel::{Backend, Host, Kernel, Pool, forward};
 use tiled_tensor::{Element, Tensor};
 use tiled_testkit::conformance::{self, Case, Rng};
 
@@ -19,11 +19,15 @@ struct Blocked {
 }
 
 impl<T: Element> Backend<T> for Blocked {
-    forward!(T, |blocked| &blocked.backend; name support seconds pack compute compute_part reserve reduce unpack);
+    forward!(T, |blocked| &blocked.backend; name support seconds open_own);
 
     fn block(&self, channels: usize) -> usize {
         (self.block)(channels)
     }
+}
+
+impl<T: Element> Host<T> for Blocked {
+    forward!(T, |blocked| &blocked.backend; pack compute compute_part reduce unpack);
 }
 
 /// Blocks of one, of a vector of each instruction set, and several in one call.

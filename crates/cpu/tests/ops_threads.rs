@@ -2,7 +2,7 @@
 
 use tiled_cpu::{CpuBackend, Isa};
 use tiled_geometry::{PadMode, Padding, Region, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Backend, Kernel, Partial, Pool, Reduction};
+use tiled_kernel::{Activation, Host, Kernel, Partial, Pool, Reduction, Workspace};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 /// Large enough that every kernel is shared among threads.
@@ -89,7 +89,7 @@ fn kernels_give_the_same_bits_on_one_two_and_three_threads() {
                     with_threads(threads, || {
                         let mut out = Held::new(CHANNELS, block, *output, 99);
                         let view = ViewMut::new(&mut out.data, out.layout);
-                        backend.compute(kernel, &[], &views, view, Region::whole(*output));
+                        backend.compute(kernel, &[], &views, view, Region::whole(*output), &Workspace::NONE);
                         bits(&out.data)
                     })
                 };
@@ -124,7 +124,7 @@ fn reductions_give_the_same_sums_on_one_two_and_three_threads() {
                 let views = [held[0].view(), held[1].view()];
                 let run = |threads| {
                     with_threads(threads, || {
-                        let mut partial: Partial<f32> = (&backend as &dyn Backend<f32>)
+                        let mut partial: Partial<f32> = (&backend as &dyn Host<f32>)
                             .partial(reduction, 2, CHANNELS)
                             .expect("memory for a small reduction");
                         backend.reduce(reduction, &[&mean], &views, Region::whole([SIZE; 2]), &mut partial);

@@ -45,8 +45,7 @@ impl<T: Element> Stores<T> {
     /// Those of a plan, files in the folder `scratch`.
     pub(crate) fn new(plan: &Plan, scratch: &Path) -> Result<Self, ExecError> {
         let program = &plan.program;
-        let mut files =
-            with_room(program.stores.len()).map_err(refused("the values kept between sweeps"))?;
+        let mut files = with_room(program.stores.len()).map_err(refused("the values kept between sweeps"))?;
         for (place, store) in program.stores.iter().enumerate() {
             let is_written = plan.stores_in_files && block(plan, place).is_some();
             files.push(is_written.then(|| ScratchFile::create::<T>(scratch, store.shape)).transpose()?);

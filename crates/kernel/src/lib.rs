@@ -64,7 +64,8 @@ pub use host::{Host, Workspace, open, pack_plainly};
 pub use lanes::LaneSums;
 pub use partial::{Extremum, Partial};
 pub use queue::{
-    Buffer, Context, DeviceError, Needs, NodeNeeds, Place, Queue, ReductionNeeds, StoreNeeds, SweepNeeds, Ticket,
+    Buffer, Context, DeviceError, Needs, NodeNeeds, Place, Queue, ReductionNeeds, StoreNeeds, SweepNeeds,
+    Ticket,
 };
 pub use reference::Reference;
 pub use spec::{Activation, Algorithm, Conv, Epilogue, Kernel, Operands, Pool, Reduction, Work};

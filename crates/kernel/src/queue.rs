@@ -118,7 +118,10 @@ pub trait Context<T: Element>: Send + Sync + Debug {
     ///
     /// # Errors
     /// Where memory for a list is refused, or the device fails.
-    fn queues<'q>(&'q mut self, sweep: &SweepNeeds<'q, T>) -> Result<Vec<Box<dyn Queue<T> + 'q>>, DeviceError>;
+    fn queues<'q>(
+        &'q mut self,
+        sweep: &SweepNeeds<'q, T>,
+    ) -> Result<Vec<Box<dyn Queue<T> + 'q>>, DeviceError>;
 
     /// Forgets what all reductions have gathered.
     ///

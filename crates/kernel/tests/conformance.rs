@@ -3,16 +3,17 @@
 //! The reference reads plain windows only through its own choice of channel block, so blocked windows are
 //! covered by a wrapper that asks for them.
 
-use tiled_kernel::{Backend, Reference, forward};
+use tiled_kernel::{Backend, Host, Reference, forward};
 use tiled_tensor::Element;
 use tiled_testkit::conformance;
+use tiled_testkit::deferred::Deferred;
 
 /// The reference on windows of channel blocks of eight.
 #[derive(Debug)]
 struct Blocked;
 
 impl<T: Element> Backend<T> for Blocked {
-    forward!(T, |_blocked| &Reference; support seconds pack compute compute_part reserve reduce unpack);
+    forward!(T, |_blocked| &Reference; support seconds open_own);
 
     fn name(&self) -> String {
         "reference in blocks".to_owned()
@@ -20,6 +21,10 @@ impl<T: Element> Backend<T> for Blocked {
     fn block(&self, channels: usize) -> usize {
         if channels < 4 { 1 } else { 8 }
     }
+}
+
+impl<T: Element> Host<T> for Blocked {
+    forward!(T, |_blocked| &Reference; pack compute compute_part reduce unpack);
 }
 
 macro_rules! suite {
@@ -36,6 +41,11 @@ macro_rules! suite {
                 #[test]
                 fn reference_f64_conforms_in_blocks() {
                     conformance::$check::<f64>(&Blocked, 2, $cases);
+                }
+
+                #[test]
+                fn calls_that_run_later_conform() {
+                    conformance::$check::<f32>(&Deferred::new(&Blocked), 3, $cases);
                 }
             }
         )*

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tiled_geometry::{Interval, Region, Window};
 use tiled_kernel::{
-    Backend, Conv, Epilogue, ExactSum, Extremum, Kernel, Partial, Pool, Reduction, Reference,
+    Conv, Epilogue, ExactSum, Extremum, Host, Kernel, Partial, Pool, Reduction, Reference, Workspace,
 };
 use tiled_tensor::{Layout, Tensor, View, ViewMut};
 use tiled_testkit::conformance::Case;
@@ -42,7 +42,7 @@ fn windows_that_hold_too_little_are_refused() {
         let held = Layout::new(1, 1, 1, Region::new([rows, Interval::whole(8)]), 8).expect("small");
         let (input, mut output) = (View::new(&data, held), Tensor::zeros([1, 1, 8, 8]).expect("small"));
         let region = Region::new([Interval::new(2, 4), Interval::whole(8)]);
-        Reference.compute(&kernel, &weights, &[input], output.view_mut(), region);
+        Reference.compute(&kernel, &weights, &[input], output.view_mut(), region, &Workspace::NONE);
     };
     assert!(!panics(|| run(Interval::new(1, 5))), "rows 1 to 4 are what rows 2 and 3 read");
     assert!(panics(|| run(Interval::new(2, 5))));
@@ -56,7 +56,14 @@ fn region_outside_the_output_window_is_refused() {
     let mut data = [0.0_f32; 8];
     let region = Region::new([Interval::new(1, 3), Interval::whole(4)]);
     assert!(panics(|| {
-        Reference.compute(&Kernel::Fill { value: 1.0 }, &[], &[], ViewMut::new(&mut data, held), region);
+        Reference.compute(
+            &Kernel::Fill { value: 1.0 },
+            &[],
+            &[],
+            ViewMut::new(&mut data, held),
+            region,
+            &Workspace::NONE,
+        );
     }));
 }
 
@@ -76,7 +83,7 @@ fn states_of_other_reductions_are_refused() {
 fn cleared_states_have_forgotten() {
     let x = tensor([1, 1, 1, 2], &[1.0, 2.0]);
     for reduction in [Reduction::Sum, Reduction::ImageMax] {
-        let mut partial = (&Reference as &dyn Backend<f32>).partial(&reduction, 1, 1).unwrap();
+        let mut partial = (&Reference as &dyn Host<f32>).partial(&reduction, 1, 1).unwrap();
         let fresh = format!("{partial:?}");
         Reference.reduce(&reduction, &[], &[x.view()], x.view().region(), &mut partial);
         assert_ne!(format!("{partial:?}"), fresh);
@@ -146,7 +153,7 @@ fn ignored_pixels_have_no_loss_and_foreign_classes_are_not_hidden() {
     let scores = tensor([1, 2, 1, 3], &[0.0, 1.0, 2.0, 0.0, 1.0, 2.0]);
     let run = |classes: [f32; 3]| {
         let target = tensor([1, 1, 1, 3], &classes);
-        let mut partial = (&Reference as &dyn Backend<f32>).partial(&Reduction::CrossEntropy, 1, 2).unwrap();
+        let mut partial = (&Reference as &dyn Host<f32>).partial(&Reduction::CrossEntropy, 1, 2).unwrap();
         let views = [scores.view(), target.view()];
         Reference.reduce(&Reduction::CrossEntropy, &[], &views, scores.view().region(), &mut partial);
         let Partial::Exact(sums) = partial else { panic!("exact sums expected") };

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Backend, Kernel, Partial, Reduction, Reference, forward};
+use tiled_kernel::{Backend, Host, Kernel, Partial, Reduction, Reference, Workspace, forward};
 use tiled_tensor::{Element, View, ViewMut};
 use tiled_testkit::conformance;
 
@@ -32,7 +32,7 @@ enum Fault {
 struct Faulty(Fault);
 
 impl Backend<f32> for Faulty {
-    forward!(f32, |_faulty| &Reference; support seconds pack compute_part reserve unpack);
+    forward!(f32, |_faulty| &Reference; support seconds open_own);
 
     fn name(&self) -> String {
         format!("{:?}", self.0)
@@ -41,6 +41,10 @@ impl Backend<f32> for Faulty {
     fn block(&self, channels: usize) -> usize {
         if channels < 4 { 1 } else { 4 }
     }
+}
+
+impl Host<f32> for Faulty {
+    forward!(f32, |_faulty| &Reference; pack compute_part unpack);
 
     fn compute(
         &self,
@@ -49,6 +53,7 @@ impl Backend<f32> for Faulty {
         inputs: &[View<'_, f32>],
         mut output: ViewMut<'_, f32>,
         region: Region<2>,
+        workspace: &Workspace<f32>,
     ) {
         let [rows, cols] = region.axes();
         let asked = if self.0 == Fault::ForgetsARow && rows.len() > 1 && rows.begin() > 0 {
@@ -56,7 +61,7 @@ impl Backend<f32> for Faulty {
         } else {
             region
         };
-        Reference.compute(kernel, packed, inputs, output.reborrow(), asked);
+        Reference.compute(kernel, packed, inputs, output.reborrow(), asked, workspace);
         if region.is_empty() {
             return;
         }

@@ -4,7 +4,7 @@
 //! `ε·|L|/h`; with `h = 1e-4` and values of order one both stay below 1e-6.
 
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Backend, Conv, Epilogue, Kernel, Partial, Pool, Reduction, Reference};
+use tiled_kernel::{Activation, Conv, Epilogue, Host, Kernel, Partial, Pool, Reduction, Reference};
 use tiled_tensor::Tensor;
 use tiled_testkit::conformance::{Case, Rng};
 
@@ -94,7 +94,7 @@ fn reduce(reduction: Reduction, params: &[&[f64]], inputs: &[&Tensor<f64>]) -> P
     let domain = inputs[inputs.len() - 1];
     let [batch, channels, ..] = domain.shape();
     let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-    let mut partial = (&Reference as &dyn Backend<f64>)
+    let mut partial = (&Reference as &dyn Host<f64>)
         .partial(&reduction, batch, channels)
         .expect("memory for a small reduction");
     Reference.reduce(&reduction, params, &views, domain.view().region(), &mut partial);

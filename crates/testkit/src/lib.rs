@@ -7,6 +7,8 @@
 
 #[cfg(feature = "kernels")]
 pub mod conformance;
+#[cfg(feature = "kernels")]
+pub mod deferred;
 pub mod geometry_laws;
 #[cfg(feature = "kernels")]
 pub mod tolerance;

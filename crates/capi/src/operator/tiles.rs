@@ -4,7 +4,7 @@ use rayon::ThreadPool;
 use tiled::exec::{Sink, Source};
 use tiled::geometry::{AxisMap, Grid, Interval, Region, Window};
 use tiled::graph::program::Edge;
-use tiled::kernel::{Backend, Kernel};
+use tiled::kernel::{self, Host, Kernel};
 use tiled::tensor::{AlignedBuffer, Element, Layout, View, ViewMut, refusable};
 
 use super::tiled_operator_options;
@@ -65,7 +65,14 @@ impl<T: Real> Tiled<'_, T> {
                 let layout = self.window(backend, channels, tile)?;
                 let output = room(output, layout.len())?;
                 self.load(backend, inputs, tile, |views| {
-                    backend.compute(kernel, packed, views, ViewMut::new(output, layout), tile);
+                    backend.compute(
+                        kernel,
+                        packed,
+                        views,
+                        ViewMut::new(output, layout),
+                        tile,
+                        &kernel::Workspace::NONE,
+                    );
                     Ok(sink.write(tile, &View::new(output, layout))?)
                 })?;
             }
@@ -78,7 +85,7 @@ impl<T: Real> Tiled<'_, T> {
         &self,
         engine: &mut Engine,
         flops: f64,
-        mut take: impl FnMut(&dyn Backend<T>, &[View<'_, T>], Region<2>) + Send,
+        mut take: impl FnMut(&dyn Host<T>, &[View<'_, T>], Region<2>) + Send,
     ) -> Fallible {
         let (backend, pool, workspace) = engine.parts::<T>();
         let tile = self.tile(backend, 0)?;
@@ -101,7 +108,7 @@ impl<T: Real> Tiled<'_, T> {
 
     fn load<R>(
         &self,
-        backend: &dyn Backend<T>,
+        backend: &dyn Host<T>,
         inputs: &mut [AlignedBuffer<T>; MAX_OPERANDS],
         tile: Region<2>,
         body: impl FnOnce(&[View<'_, T>]) -> Fallible<R>,
@@ -120,19 +127,19 @@ impl<T: Real> Tiled<'_, T> {
         body(&views)
     }
 
-    fn window(&self, backend: &dyn Backend<T>, channels: usize, region: Region<2>) -> Fallible<Layout> {
+    fn window(&self, backend: &dyn Host<T>, channels: usize, region: Region<2>) -> Fallible<Layout> {
         let ring = usize::try_from(region.rows().len()).unwrap_or(usize::MAX).max(1);
         Ok(Layout::new(self.batch, channels, backend.block(channels), region, ring)?)
     }
 
     /// The bytes of a window of these extents; the most there are where its size overflows.
-    fn window_bytes(&self, backend: &dyn Backend<T>, channels: usize, extents: [i64; 2]) -> u128 {
+    fn window_bytes(&self, backend: &dyn Host<T>, channels: usize, extents: [i64; 2]) -> u128 {
         let layout = self.window(backend, channels, Region::whole(extents));
         layout.map_or(u128::MAX >> 8, |layout| layout.len() as u128 * size_of::<T>() as u128)
     }
 
     /// The tile that the options ask for, or the largest one that fits.
-    fn tile(&self, backend: &dyn Backend<T>, packed: usize) -> Fallible<[i64; 2]> {
+    fn tile(&self, backend: &dyn Host<T>, packed: usize) -> Fallible<[i64; 2]> {
         let options = &self.options;
         for (what, size) in [("height", options.tile[0]), ("width", options.tile[1])] {
             if size < 0 {

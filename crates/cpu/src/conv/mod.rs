@@ -34,7 +34,9 @@ pub(crate) fn block<T: Element>(isa: Isa, channels: usize) -> usize {
 /// The elements that a thread needs while it carries out a kernel.
 pub(crate) fn workspace_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
     match kernel {
-        Kernel::Conv2d { conv, algorithm: Algorithm::Winograd, .. } => winograd::Problem::new::<T>(isa, conv).workspace_len::<T>(),
+        Kernel::Conv2d { conv, algorithm: Algorithm::Winograd, .. } => {
+            winograd::Problem::new::<T>(isa, conv).workspace_len::<T>()
+        }
         _ => 0,
     }
 }

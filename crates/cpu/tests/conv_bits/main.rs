@@ -8,7 +8,7 @@ mod weights;
 use rayon::ThreadPoolBuilder;
 use tiled_cpu::CpuBackend;
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Activation, Backend, Epilogue, Kernel, Partial, Reduction, Reference};
+use tiled_kernel::{Activation, Backend, Epilogue, Host, Kernel, Partial, Reduction, Reference, Workspace};
 use tiled_tensor::{AlignedBuffer, Element, Layout, Tensor, View, ViewMut};
 
 use cases::{Case, Whole, case, cases, extents, for_each_product, isas, random, same};
@@ -19,7 +19,14 @@ fn activate(activation: Activation, values: Vec<f64>) -> Vec<f64> {
     let region = Region::whole([1, i64::try_from(values.len()).unwrap()]);
     let mut output = Tensor::<f64>::zeros(shape).unwrap();
     let input = View::new(&values, Layout::nchw(shape).unwrap());
-    Reference.compute(&Kernel::Activation(activation), &[], &[input], output.view_mut(), region);
+    Reference.compute(
+        &Kernel::Activation(activation),
+        &[],
+        &[input],
+        output.view_mut(),
+        region,
+        &Workspace::NONE,
+    );
     output.data().to_vec()
 }
 
@@ -76,7 +83,7 @@ fn kernel_of(case: &Case, transposed: bool) -> Kernel {
 
 fn pack<T: Element>(backend: &CpuBackend, kernel: &Kernel, params: &[Vec<T>]) -> AlignedBuffer<T> {
     let lens: Vec<usize> = params.iter().map(Vec::len).collect();
-    let mut packed = AlignedBuffer::new((backend as &dyn Backend<T>).packed_len(kernel, &lens));
+    let mut packed = AlignedBuffer::new((backend as &dyn Host<T>).packed_len(kernel, &lens));
     packed.fill(T::from_f64(f64::NAN));
     let slices: Vec<&[T]> = params.iter().map(Vec::as_slice).collect();
     backend.pack(kernel, &slices, &mut packed);
@@ -161,7 +168,7 @@ fn compute<T: Element>(
     let mut data = AlignedBuffer::new(layout.len());
     let untouched = T::from_f64(-77.25);
     data.fill(untouched);
-    backend.compute(kernel, packed, &[input], ViewMut::new(&mut data, layout), region);
+    backend.compute(kernel, packed, &[input], ViewMut::new(&mut data, layout), region, &Workspace::NONE);
     let mut whole = vec![untouched; shape.iter().product()];
     for n in 0..shape[0] {
         for c in 0..shape[1] {
@@ -250,9 +257,8 @@ fn bits_do_not_depend_on_the_number_of_threads() {
             }
             let reduction = Reduction::ConvWeight(*conv);
             let run = || {
-                let mut partial = (&backend as &dyn Backend<f32>)
-                    .partial(&reduction, case.batch, conv.in_channels)
-                    .unwrap();
+                let mut partial =
+                    (&backend as &dyn Host<f32>).partial(&reduction, case.batch, conv.in_channels).unwrap();
                 backend.reduce(&reduction, &[], &[x, gy], Region::whole(conv.output), &mut partial);
                 let Partial::Values(values) = partial else { panic!("sums expected") };
                 values

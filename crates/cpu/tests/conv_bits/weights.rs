@@ -2,7 +2,7 @@
 
 use tiled_cpu::CpuBackend;
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Backend, Partial, Reduction};
+use tiled_kernel::{Backend, Host, Partial, Reduction};
 use tiled_tensor::{Element, View};
 
 use super::cases::{Axis, Case, Whole, case, cases, extents, for_each_product, isas};
@@ -18,7 +18,7 @@ fn gradient<T: Element>(
     let conv = &case.conv;
     let reduction = Reduction::ConvWeight(*conv);
     let block = |channels, blocked| if blocked { Backend::<T>::block(backend, channels) } else { 1 };
-    let mut partial = (backend as &dyn Backend<T>).partial(&reduction, case.batch, conv.in_channels).unwrap();
+    let mut partial = (backend as &dyn Host<T>).partial(&reduction, case.batch, conv.in_channels).unwrap();
     for share in shares.iter().copied() {
         let need = Region::new(
             [0, 1]

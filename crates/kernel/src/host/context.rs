@@ -67,7 +67,8 @@ fn packed<T: Element>(needs: &Needs<'_>) -> Result<Vec<AlignedBuffer<T>>, Device
     let mut packed = with_room(needs.nodes.len()).map_err(refused())?;
     for node in needs.nodes {
         let buffer = AlignedBuffer::try_new(node.packed_bytes / size_of::<T>());
-        let refused = |error| DeviceError::refused(format!("the packed parameters of `{}`", node.name))(error);
+        let refused =
+            |error| DeviceError::refused(format!("the packed parameters of `{}`", node.name))(error);
         packed.push(buffer.map_err(refused)?);
     }
     Ok(packed)
@@ -79,8 +80,7 @@ fn partials<T: Element>(needs: &Needs<'_>) -> Result<Vec<Vec<Mutex<Partial<T>>>>
     for _ in 0..needs.lanes {
         let mut partials = with_room(needs.reductions.len()).map_err(refused())?;
         for needs in needs.reductions {
-            let partial =
-                Partial::new(&needs.reduction, needs.batch, needs.channels, needs.partial_bytes);
+            let partial = Partial::new(&needs.reduction, needs.batch, needs.channels, needs.partial_bytes);
             let refused =
                 |error| DeviceError::refused(format!("the partial sums of `{}`", needs.name))(error);
             partials.push(Mutex::new(partial.map_err(refused)?));

@@ -15,8 +15,8 @@ use tiled_tensor::{Element, PartMut, View, ViewMut};
 
 use crate::host::{open, pack_plainly};
 use crate::{
-    Backend, Context, Costs, DeviceError, Host, Kernel, Load, Needs, Operands, Partial, Reduction, Support, Task,
-    Work, Workspace,
+    Backend, Context, Costs, DeviceError, Host, Kernel, Load, Needs, Operands, Partial, Reduction, Support,
+    Task, Work, Workspace,
 };
 
 /// Naive loops over [`View::get`] and [`ViewMut::set`]: the oracle of every other backend.

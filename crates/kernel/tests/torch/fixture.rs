@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use tiled_geometry::Region;
-use tiled_kernel::{Backend, Kernel, Partial, Reduction, Reference};
+use tiled_kernel::{Host, Kernel, Partial, Reduction, Reference};
 use tiled_tensor::Tensor;
 use tiled_testkit::conformance::Case;
 
@@ -105,7 +105,7 @@ pub(crate) fn reduce(
     domain: [usize; 4],
 ) -> Partial<f64> {
     let views: Vec<_> = inputs.iter().map(|input| input.view()).collect();
-    let mut partial = (&Reference as &dyn Backend<f64>)
+    let mut partial = (&Reference as &dyn Host<f64>)
         .partial(&reduction, domain[0], domain[1])
         .expect("memory for a small reduction");
     Reference.reduce(&reduction, params, &views, Region::whole(extents(domain)), &mut partial);

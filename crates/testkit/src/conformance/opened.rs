@@ -2,8 +2,8 @@
 
 use tiled_geometry::Region;
 use tiled_kernel::{
-    Backend, Buffer, Context, Kernel, Needs, NodeNeeds, Operands, Partial, Place, Queue, Reduction, ReductionNeeds,
-    SweepNeeds, Work,
+    Backend, Buffer, Context, Kernel, Needs, NodeNeeds, Operands, Partial, Place, Queue, Reduction,
+    ReductionNeeds, SweepNeeds, Work,
 };
 use tiled_tensor::{Element, Layout};
 
@@ -34,15 +34,11 @@ impl<'b, T: Element> Opened<'b, T> {
         let (output, inputs) = shapes.split_last().expect("an output");
         let channels: Vec<usize> = inputs.iter().map(|shape| shape[1]).collect();
         let lens: Vec<usize> = params.iter().map(Vec::len).collect();
-        let operands =
-            Operands { batch: output[0], inputs: &channels, params: &lens, channels: output[1] };
+        let operands = Operands { batch: output[0], inputs: &channels, params: &lens, channels: output[1] };
         let support = backend.support(&Work::Map(*kernel), &operands).expect("a supported kernel");
         let nodes = [NodeNeeds { name: "the case", packed_bytes: support.packed_bytes }];
-        let needs = Needs {
-            nodes: &nodes,
-            workspace_bytes: support.workspace_bytes,
-            ..needs(backend, shapes)
-        };
+        let needs =
+            Needs { nodes: &nodes, workspace_bytes: support.workspace_bytes, ..needs(backend, shapes) };
         let mut context = backend.open(&needs).expect("memory for a small case");
         let values: Vec<&[T]> = params.iter().map(Vec::as_slice).collect();
         context.pack(0, kernel, &values).expect("a device that works");
@@ -81,8 +77,7 @@ impl<'b, T: Element> Opened<'b, T> {
         output: &mut Held<T>,
         region: Region<2>,
     ) {
-        let slots: Vec<usize> =
-            inputs.iter().chain([&*output]).map(|window| window.layout.len()).collect();
+        let slots: Vec<usize> = inputs.iter().chain([&*output]).map(|window| window.layout.len()).collect();
         let sweep = SweepNeeds { slots: &slots, vectors: &[], adopted: &[] };
         let mut queues = self.context.queues(&sweep).expect("memory for a small case");
         let queue = queues.first_mut().expect("a queue").as_mut();
@@ -144,10 +139,7 @@ fn needs<'n, T: Element>(backend: &dyn Backend<T>, shapes: &[[usize; 4]]) -> Nee
 }
 
 /// Windows in slots of their own, with all that they store where the host's memory is the queue's.
-fn send<'h, T: Element>(
-    queue: &mut dyn Queue<T>,
-    windows: impl Iterator<Item = &'h Held<T>>,
-) -> Vec<Buffer> {
+fn send<'h, T: Element>(queue: &mut dyn Queue<T>, windows: impl Iterator<Item = &'h Held<T>>) -> Vec<Buffer> {
     let mut buffers = Vec::new();
     for (slot, window) in windows.enumerate() {
         let buffer = Buffer { place: Place::Slot(slot), layout: window.layout };

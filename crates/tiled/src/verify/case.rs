@@ -5,6 +5,7 @@ use tiled_graph::{Hold, Objective, Plan, PlanError, PlanOptions, Planner};
 use tiled_kernel::{Backend, Reduction};
 use tiled_tensor::{Element, Tensor};
 
+use super::Subject;
 use super::draw::Draw;
 use super::magnitude::Magnitudes;
 use super::network::{Network, network};
@@ -25,7 +26,8 @@ pub(super) struct CaseReport {
 }
 
 /// Draws cases until one has more than one tile, and checks it.
-pub(super) fn check<T: Element>(draw: &mut Draw, label: &str, backend: &dyn Backend<T>) -> CaseReport {
+pub(super) fn check<T: Element>(draw: &mut Draw, label: &str, subject: Subject<'_, T>) -> CaseReport {
+    let backend = subject.backend;
     for _ in 0..NETWORKS {
         let network = network(draw);
         let objective = objective(draw, &network);
@@ -38,7 +40,7 @@ pub(super) fn check<T: Element>(draw: &mut Draw, label: &str, backend: &dyn Back
                     return CaseReport { failure: Some(case.line(&problem)), ..CaseReport::default() };
                 }
                 Ok([_, tiled]) if tiled.tiles() <= 1 => {}
-                Ok([whole, tiled]) => return case.compare(&whole, &tiled, backend, draw),
+                Ok([whole, tiled]) => return case.compare(&whole, &tiled, subject, draw),
             }
         }
     }
@@ -86,7 +88,7 @@ impl Case<'_> {
         &self,
         whole: &Plan,
         tiled: &Plan,
-        backend: &dyn Backend<T>,
+        Subject { backend, host }: Subject<'_, T>,
         draw: &mut Draw,
     ) -> CaseReport {
         let tensors = Tensors::<T>::new(draw, self.network, self.objective);
@@ -95,7 +97,7 @@ impl Case<'_> {
             run(plan, &tensors, self.objective, backend, threads, times)
         };
         let outcomes = run(whole, backend, 1, 1).and_then(|untiled| {
-            let magnitudes = run(whole, &Magnitudes(backend), 1, 1)?;
+            let magnitudes = run(whole, &Magnitudes(host), 1, 1)?;
             Ok([untiled, magnitudes, run(tiled, backend, 1, 1)?, run(tiled, backend, 2, times)?])
         });
         let mut report = CaseReport { tiles: tiled.tiles(), ..CaseReport::default() };

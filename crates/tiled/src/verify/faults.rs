@@ -3,10 +3,10 @@
 use tiled_cpu::CpuBackend;
 use tiled_exec::NoProgress;
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Backend, Kernel, Partial, Reduction, forward};
+use tiled_kernel::{Backend, Host, Kernel, Partial, Reduction, Workspace, forward};
 use tiled_tensor::{Element, View, ViewMut};
 
-use super::{VerifyOptions, VerifyReport, verify_on};
+use super::{Subject, VerifyOptions, VerifyReport, verify_on};
 
 /// What is wrong with a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,11 @@ struct Faulty {
 }
 
 impl<T: Element> Backend<T> for Faulty {
-    forward!(T, |faulty| &faulty.backend; name block support seconds pack compute_part reserve unpack);
+    forward!(T, |faulty| &faulty.backend; name block support seconds open_own);
+}
+
+impl<T: Element> Host<T> for Faulty {
+    forward!(T, |faulty| &faulty.backend; pack compute_part unpack);
 
     fn compute(
         &self,
@@ -38,8 +42,9 @@ impl<T: Element> Backend<T> for Faulty {
         inputs: &[View<'_, T>],
         mut output: ViewMut<'_, T>,
         region: Region<2>,
+        workspace: &Workspace<T>,
     ) {
-        self.backend.compute(kernel, packed, inputs, output.reborrow(), region);
+        self.backend.compute(kernel, packed, inputs, output.reborrow(), region, workspace);
         let is_hit = match self.fault {
             Fault::OutputDependsOnRegion => matches!(kernel, Kernel::Conv2d { .. }),
             Fault::GradientDependsOnRegion => {
@@ -81,7 +86,7 @@ impl<T: Element> Backend<T> for Faulty {
 fn verify_fault(fault: Fault) -> VerifyReport {
     let faulty = Faulty { backend: CpuBackend::new().expect("an instruction set"), fault };
     let options = VerifyOptions { cases: 25, seed: 3, threads: 2, only: None };
-    verify_on(&options, &NoProgress, &faulty, &faulty).expect("nobody cancels")
+    verify_on(&options, &NoProgress, Subject::of(&faulty), Subject::of(&faulty)).expect("nobody cancels")
 }
 
 #[test]
@@ -123,11 +128,13 @@ fn one_case_alone_is_the_case_of_the_whole_run() {
         fault: Fault::OutputDependsOnRegion,
     };
     let options = VerifyOptions { cases: 25, seed: 3, threads: 1, only: None };
-    let all = verify_on(&options, &NoProgress, &faulty, &faulty).expect("nobody cancels");
+    let all =
+        verify_on(&options, &NoProgress, Subject::of(&faulty), Subject::of(&faulty)).expect("nobody cancels");
     let line = all.failures.first().expect("the fault shows");
     let number = line.split("case ").nth(1).and_then(|rest| rest.split(',').next()).expect("a number");
     let only = VerifyOptions { only: Some(number.parse().expect("a number")), ..options };
-    let one = verify_on(&only, &NoProgress, &faulty, &faulty).expect("nobody cancels");
+    let one =
+        verify_on(&only, &NoProgress, Subject::of(&faulty), Subject::of(&faulty)).expect("nobody cancels");
     assert_eq!(one.failures, std::slice::from_ref(line));
     assert!(!line.contains('\n') && line.contains("\"nodes\""), "{line}");
 }

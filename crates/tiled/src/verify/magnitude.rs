@@ -1,15 +1,19 @@
 //! The size of what a weight gradient sums.
 
 use tiled_geometry::Region;
-use tiled_kernel::{Backend, Partial, Reduction, forward};
+use tiled_kernel::{Backend, Host, Partial, Reduction, forward};
 use tiled_tensor::{AlignedBuffer, Element, View};
 
 /// A backend whose gradients of convolution weights are `Σ|x·gy|` in place of `Σ x·gy`; all else is as it was.
 #[derive(Debug)]
-pub(super) struct Magnitudes<'b, T: Element>(pub(super) &'b dyn Backend<T>);
+pub(super) struct Magnitudes<'b, T: Element>(pub(super) &'b dyn Host<T>);
 
 impl<T: Element> Backend<T> for Magnitudes<'_, T> {
-    forward!(T, |sizes| sizes.0; name block support seconds pack compute compute_part reserve unpack);
+    forward!(T, |sizes| sizes.0; name block support seconds open_own);
+}
+
+impl<T: Element> Host<T> for Magnitudes<'_, T> {
+    forward!(T, |sizes| sizes.0; pack compute compute_part unpack);
 
     fn reduce(
         &self,

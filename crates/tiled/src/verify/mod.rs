@@ -35,7 +35,8 @@ use std::time::Instant;
 
 use tiled_cpu::{CpuBackend, IsaError};
 use tiled_exec::Progress;
-use tiled_kernel::Backend;
+use tiled_kernel::{Backend, Host};
+use tiled_tensor::Element;
 
 use case::CaseReport;
 use draw::Draw;
@@ -112,14 +113,30 @@ pub enum VerifyError {
 /// Where there is no CPU backend for the instruction set asked for, and where `progress` cancels.
 pub fn verify(options: &VerifyOptions, progress: &dyn Progress) -> Result<VerifyReport, VerifyError> {
     let backend = CpuBackend::new()?;
-    verify_on(options, progress, &backend, &backend)
+    verify_on(options, progress, Subject::of(&backend), Subject::of(&backend))
+}
+
+/// What is verified.
+#[derive(Clone, Copy, Debug)]
+struct Subject<'a, T: Element> {
+    /// The backend.
+    backend: &'a dyn Backend<T>,
+    /// Its kernels on the host, for which a plan of the backend is one as well: they tell the sizes of what it sums.
+    host: &'a dyn Host<T>,
+}
+
+impl<'a, T: Element> Subject<'a, T> {
+    /// A backend on the host.
+    fn of(host: &'a dyn Host<T>) -> Self {
+        Self { backend: host, host }
+    }
 }
 
 fn verify_on(
     options: &VerifyOptions,
     progress: &dyn Progress,
-    narrow: &dyn Backend<f32>,
-    wide: &dyn Backend<f64>,
+    narrow: Subject<'_, f32>,
+    wide: Subject<'_, f64>,
 ) -> Result<VerifyReport, VerifyError> {
     let begin = Instant::now();
     let cases: Vec<u64> = match options.only {
@@ -161,7 +178,7 @@ fn verify_on(
 }
 
 /// Runs one case of either element type; a panic becomes a failure.
-fn check(seed: u64, case: u64, narrow: &dyn Backend<f32>, wide: &dyn Backend<f64>) -> CaseReport {
+fn check(seed: u64, case: u64, narrow: Subject<'_, f32>, wide: Subject<'_, f64>) -> CaseReport {
     let run = || {
         let mut draw = Draw::new(seed, &format!("case {case}"));
         if draw.chance(50) {

@@ -5,10 +5,12 @@ use std::sync::Mutex;
 use tiled_cpu::CpuBackend;
 use tiled_exec::NoProgress;
 use tiled_geometry::Region;
-use tiled_kernel::{Backend, Kernel, Operands, Partial, Reduction, Reference, Support, Work, forward};
+use tiled_kernel::{
+    Backend, Host, Kernel, Operands, Partial, Reduction, Reference, Support, Work, Workspace, forward,
+};
 use tiled_tensor::{AlignedBuffer, Element, View, ViewMut};
 
-use super::{VerifyOptions, verify_on};
+use super::{Subject, VerifyOptions, verify_on};
 
 /// The CPU backend, each of whose calls the reference repeats on the same windows.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ impl Shadowed {
 }
 
 impl<T: Element> Backend<T> for Shadowed {
-    forward!(T, |shadowed| &shadowed.backend; name block seconds compute_part reserve unpack);
+    forward!(T, |shadowed| &shadowed.backend; name block seconds open_own);
 
     /// The parameters as the CPU backend packs them, then as they are; nothing is written in place, where nobody would look.
     fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support> {
@@ -46,10 +48,14 @@ impl<T: Element> Backend<T> for Shadowed {
         let plain = operands.params.iter().sum::<usize>() * size_of::<T>();
         Some(Support { packed_bytes: support.packed_bytes + plain, writes_planes: false, ..support })
     }
+}
+
+impl<T: Element> Host<T> for Shadowed {
+    forward!(T, |shadowed| &shadowed.backend; compute_part unpack);
 
     fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
         let lens: Vec<usize> = params.iter().map(|param| param.len()).collect();
-        let own = (&self.backend as &dyn Backend<T>).packed_len(kernel, &lens);
+        let own = (&self.backend as &dyn Host<T>).packed_len(kernel, &lens);
         let (packed, plain) = packed.split_at_mut(own);
         self.backend.pack(kernel, params, packed);
         Reference.pack(kernel, params, plain);
@@ -62,14 +68,15 @@ impl<T: Element> Backend<T> for Shadowed {
         inputs: &[View<'_, T>],
         mut output: ViewMut<'_, T>,
         region: Region<2>,
+        workspace: &Workspace<T>,
     ) {
-        let backend: &dyn Backend<T> = &self.backend;
+        let backend: &dyn Host<T> = &self.backend;
         let plain = plain_len(kernel, packed.len(), |params| backend.packed_len(kernel, params));
         let (packed, plain) = packed.split_at(packed.len() - plain);
-        self.backend.compute(kernel, packed, inputs, output.reborrow(), region);
+        self.backend.compute(kernel, packed, inputs, output.reborrow(), region, workspace);
         let layout = *output.layout();
         let mut expected = AlignedBuffer::new(layout.len());
-        Reference.compute(kernel, plain, inputs, ViewMut::new(&mut expected, layout), region);
+        Reference.compute(kernel, plain, inputs, ViewMut::new(&mut expected, layout), region, workspace);
         let (got, expected) = (output.as_view(), View::new(&expected, layout));
         let largest = inputs.iter().map(|input| largest(input)).fold(1.0, f64::max);
         let weights = plain.iter().map(|value| value.to_f64().abs()).fold(1.0, f64::max);
@@ -98,19 +105,17 @@ impl<T: Element> Backend<T> for Shadowed {
     ) {
         self.backend.reduce(reduction, params, inputs, share, partial);
         if let Reduction::ConvWeight(conv) = reduction {
-            let [got, expected]: [Vec<T>; 2] =
-                [&self.backend as &dyn Backend<T>, &Reference].map(|backend| {
-                    let mut partial = backend
-                        .partial(reduction, 0, 0)
-                        .unwrap_or_else(|error| panic!("the oracle: {error}"));
-                    backend.reduce(reduction, params, inputs, share, &mut partial);
-                    let mut weights = vec![T::ZERO; conv.weight_len()];
-                    match &partial {
-                        Partial::Values(values) => backend.unpack(reduction, values, &mut weights),
-                        other => panic!("a weight gradient gathered {other:?}"),
-                    }
-                    weights
-                });
+            let [got, expected]: [Vec<T>; 2] = [&self.backend as &dyn Host<T>, &Reference].map(|backend| {
+                let mut partial =
+                    backend.partial(reduction, 0, 0).unwrap_or_else(|error| panic!("the oracle: {error}"));
+                backend.reduce(reduction, params, inputs, share, &mut partial);
+                let mut weights = vec![T::ZERO; conv.weight_len()];
+                match &partial {
+                    Partial::Values(values) => backend.unpack(reduction, values, &mut weights),
+                    other => panic!("a weight gradient gathered {other:?}"),
+                }
+                weights
+            });
             let batch = inputs[0].layout().batch() as u64;
             let count = (share.volume().unsigned_abs() * batch) as f64;
             // two sums of n terms, each off by at most (n + 1)·ε/2·Σ|term|; Higham, "Accuracy and Stability of
@@ -173,7 +178,8 @@ fn every_call_of_a_hundred_random_cases_agrees_with_the_reference() {
     let backend = CpuBackend::new().expect("an instruction set");
     let shadowed = Shadowed { backend, log: Mutex::default() };
     let options = VerifyOptions { cases: 100, seed: 5, threads: 2, only: None };
-    let report = verify_on(&options, &NoProgress, &shadowed, &shadowed).expect("nobody cancels");
+    let report = verify_on(&options, &NoProgress, Subject::of(&shadowed), Subject::of(&shadowed))
+        .expect("nobody cancels");
     assert!(report.passed(), "{:#?}", report.failures);
     let log = shadowed.log.into_inner().expect("nobody panics");
     assert!(log.wrong.is_empty(), "{:#?}", log.wrong);
