@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tiled::exec::{ExecError, Executor, FnSource, Io, IoError, MemorySink, MemorySource, SliceSink};
+use tiled::exec::{
+    ExecError, Executor, FnSource, Io, IoError, MemorySink, MemorySource, SinkInMemory, SliceSink,
+};
 use tiled::geometry::Region;
-use tiled::graph::{Graph, Hold, Objective, PlanOptions, Planner, Tiling};
+use tiled::graph::{Graph, Hold, InMemory, Objective, PlanOptions, Planner, Tiling};
 use tiled::prelude::{CpuBackend, Isa, NoProgress, Sink, Source};
 use tiled::tensor::{Element, PartMut, Tensor, View, ViewMut};
 use tiled_tests::{Job, differing, recompute, slide, whole};
@@ -53,14 +55,8 @@ impl<T: Element, S: Sink<T>> Sink<T> for Counted<S> {
         self.inner.write(region, input)
     }
 
-    fn write_in_place(
-        &self,
-        region: Region<2>,
-        compute: &mut dyn FnMut(PartMut<'_, T>),
-    ) -> Result<bool, IoError> {
-        let wrote = self.in_place && self.inner.write_in_place(region, compute)?;
-        self.regions[1].fetch_add(usize::from(wrote), Ordering::Relaxed);
-        Ok(wrote)
+    fn in_memory(&self) -> Option<&dyn SinkInMemory<T>> {
+        self.inner.in_memory().filter(|_| self.in_place).map(|_| self as &dyn SinkInMemory<T>)
     }
 
     fn finish(&self) -> Result<(), IoError> {
@@ -72,12 +68,26 @@ impl<T: Element, S: Sink<T>> Sink<T> for Counted<S> {
     }
 }
 
+impl<T: Element, S: Sink<T>> SinkInMemory<T> for Counted<S> {
+    fn write_in_place(
+        &self,
+        region: Region<2>,
+        compute: &mut dyn FnMut(PartMut<'_, T>),
+    ) -> Result<(), IoError> {
+        self.regions[1].fetch_add(1, Ordering::Relaxed);
+        self.inner.in_memory().expect("it said so").write_in_place(region, compute)
+    }
+}
+
 /// How often tensors went through windows and how often not.
 #[derive(Debug, Default)]
 struct Counts {
     input: [usize; 2],
     result: [usize; 2],
     steps: u64,
+    /// What the sums of weight gradients depend on.
+    shares: String,
+    windows_bytes: u64,
 }
 
 /// The output, or the gradient of the input and those of the parameters.
@@ -100,12 +110,15 @@ fn run<T: Element>(
         io.grad_outputs = vec![&grad_output];
         io.grad_inputs = vec![&sink];
     }
-    let plan = job.plan(backend, options);
-    let steps = plan.tiles();
+    let in_memory = if in_place { InMemory::ALL } else { InMemory::default() };
+    let plan = job.plan(backend, &PlanOptions { in_memory, ..options.clone() });
+    let (steps, windows_bytes) = (plan.tiles(), plan.memory.windows_bytes);
+    let tilings: Vec<_> = plan.sweeps.iter().map(|sweep| (sweep.grid.len(), sweep.band)).collect();
+    let shares = format!("{tilings:?} {}", plan.lanes);
     let mut executor = Executor::new(plan, backend, 2).expect("starts");
     executor.run(&mut job.parameters.clone(), &io, &NoProgress).expect("runs");
     drop(io);
-    let counts = Counts { input: input.counts(), result: sink.counts(), steps };
+    let counts = Counts { input: input.counts(), result: sink.counts(), steps, shares, windows_bytes };
     drop(sink);
     let gradients = (0..job.parameters.tensors().len()).filter_map(|place| executor.gradient(place));
     let results = std::iter::once(result.clone()).chain(gradients.map(<[T]>::to_vec)).collect();
@@ -138,7 +151,10 @@ fn check<T: Element>(graph: &Graph, extents: [usize; 2], name: &str) {
             for options in all_options() {
                 let (in_place, counts) = run(&job, &backend, &options, true);
                 let (copied, others) = run(&job, &backend, &options, false);
-                for (a, b) in in_place.iter().zip(&copied) {
+                // a plan of less memory may be another one, with other sums of weight gradients
+                let count = if counts.shares == others.shares { copied.len() } else { 1 };
+                assert!(count > 1 || job.objective.outputs || options.hold == Hold::Auto, "{counts:?}");
+                for (a, b) in in_place.iter().zip(&copied[..count]) {
                     assert_eq!(differing(a, b), 0, "{name} on {backend:?} under {options:?}");
                 }
                 assert_eq!(others.result[1], 0, "{name}: {others:?}");
@@ -227,6 +243,7 @@ fn an_operator_between_tensors_in_memory_copies_neither() {
             let (_, counts) = run(&job, &CpuBackend::new().expect("an instruction set"), &options, true);
             assert_eq!((counts.input[0], counts.result[0]), (0, 0), "{options:?}: {counts:?}");
             assert!(counts.result[1] > 0, "{options:?}: {counts:?}");
+            assert_eq!(counts.windows_bytes, 0, "{options:?}: windows that nobody uses");
             assert!(options.hold == Hold::Materialise || options.hold == Hold::Auto || counts.steps > 1);
         }
     }
@@ -239,8 +256,29 @@ fn a_memory_sink_is_written_in_place_by_lanes_at_once() {
     let backend = CpuBackend::new().expect("an instruction set");
     let (expected, _) = run(&job, &backend, &whole(), false);
     for options in all_options() {
+        let options = PlanOptions { in_memory: InMemory::ALL, ..options };
         let done = job.run(&backend, job.plan(&backend, &options), 2, &NoProgress);
         assert_eq!(differing(done.outputs[0].data(), &expected[0]), 0, "{options:?}");
+    }
+}
+
+#[test]
+fn a_tensor_that_does_not_lie_where_the_plan_has_it_is_an_error_before_the_work() {
+    let job = Job::<f32>::random(convolution([32, 48], ""), 2, [21, 34], Objective::inference(), 7);
+    let backend = CpuBackend::new().expect("an instruction set");
+    let plan = job.plan(&backend, &PlanOptions { in_memory: InMemory::ALL, ..slide(3) });
+    let mut executor = Executor::new(plan, &backend, 1).expect("starts");
+    let source =
+        |in_place| Counted::new(MemorySource::try_from(&job.inputs[0]).expect("contiguous"), in_place);
+    let sink = |in_place| {
+        Counted::new(MemorySink::<f32>::new(job.grad_outputs[0].shape()).expect("small"), in_place)
+    };
+    for (source, sink, name) in [(source(false), sink(true), "x"), (source(true), sink(false), "y")] {
+        let io = Io { inputs: vec![&source], outputs: vec![&sink], ..Io::default() };
+        let error = executor.run(&mut job.parameters.clone(), &io, &NoProgress).expect_err("elsewhere");
+        let message = format!("plan has `{name}` in memory as NCHW without gaps, where it does not lie");
+        assert_eq!(error.to_string(), message);
+        assert_eq!((source.counts(), sink.counts()), ([0; 2], [0; 2]), "nothing was read or written");
     }
 }
 
@@ -261,7 +299,7 @@ fn a_source_that_fails_midway_leaves_a_closed_sink() {
     let sink = Counted::new(MemorySink::new(job.grad_outputs[0].shape()).expect("small"), true);
     let io = Io { inputs: vec![&source], outputs: vec![&sink], ..Io::default() };
     let plan = Planner::<f32>::new(&job.graph, &job.shapes, &job.objective, &backend)
-        .plan(&slide(3))
+        .plan(&PlanOptions { in_memory: InMemory { outputs: true, ..InMemory::default() }, ..slide(3) })
         .expect("plans");
     let result =
         Executor::new(plan, &backend, 1).expect("starts").run(&mut job.parameters.clone(), &io, &NoProgress);
@@ -269,7 +307,8 @@ fn a_source_that_fails_midway_leaves_a_closed_sink() {
     assert!(sink.counts()[1] > 0 && sink.counts()[0] == 0);
     let tensor = Tensor::<f32>::zeros(sink.shape()).expect("small");
     assert!(sink.write(tensor.view().region(), &tensor.view()).is_err());
-    assert!(sink.write_in_place(tensor.view().region(), &mut |_| panic!("it is closed")).is_err());
+    let in_memory = sink.in_memory().expect("it says so");
+    assert!(in_memory.write_in_place(tensor.view().region(), &mut |_| panic!("it is closed")).is_err());
 }
 
 #[test]
@@ -289,11 +328,11 @@ fn a_slice_takes_regions_in_place_and_copies_in_any_order() {
             }
         };
         if in_place_first {
-            assert!(sink.write_in_place(top, &mut compute).expect("open"));
+            sink.write_in_place(top, &mut compute).expect("open");
             sink.write(bottom, &tensor.view()).expect("open");
         } else {
             sink.write(bottom, &tensor.view()).expect("open");
-            assert!(sink.write_in_place(top, &mut compute).expect("open"));
+            sink.write_in_place(top, &mut compute).expect("open");
         }
         sink.finish().expect("complete");
         drop(sink);

@@ -4,7 +4,9 @@ use std::ffi::c_char;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tiled::graph::{BudgetSource, Hold, Plan, PlanOptions, Planner, StepDetail, Tiling, infer_nchw};
+use tiled::graph::{
+    BudgetSource, Hold, InMemory, Plan, PlanOptions, Planner, StepDetail, Tiling, infer_nchw,
+};
 
 use crate::engine::{Engine, Real, tiled_engine};
 use crate::geometry::tiled_region;
@@ -68,6 +70,17 @@ pub const TILED_BUDGET_COMMITMENT: i32 = 7;
 /// 4 GiB, because the system does not say what is free.
 pub const TILED_BUDGET_ASSUMED: i32 = 8;
 
+/// As part of `in_memory` of `tiled_plan_options`: all inputs.
+pub const TILED_IN_MEMORY_INPUTS: u32 = 1;
+/// The target of the loss.
+pub const TILED_IN_MEMORY_TARGET: u32 = 2;
+/// The gradients of all outputs.
+pub const TILED_IN_MEMORY_GRAD_OUTPUTS: u32 = 4;
+/// All outputs.
+pub const TILED_IN_MEMORY_OUTPUTS: u32 = 8;
+/// The gradients of all inputs.
+pub const TILED_IN_MEMORY_GRAD_INPUTS: u32 = 16;
+
 /// What may be asked of a plan.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +104,9 @@ pub struct tiled_plan_options {
     /// Not zero where convolutions 3×3 of stride and dilation one, of one group with 16 channels and more, run by Winograd's
     /// filtering: faster, the same bits for every tiling, other roundings than the sums. Kernels of gradients stay sums.
     pub winograd: i32,
-    /// Zero.
-    pub reserved: i32,
+    /// The tensors that lie in memory without gaps, `TILED_IN_MEMORY_…` added up: kernels may read and write them there, and the plan then holds
+    /// no windows for them. What a run is given has to lie so.
+    pub in_memory: u32,
 }
 
 // SAFETY: repr(C), the size first, and integers
@@ -111,7 +125,7 @@ unsafe impl Extensible for tiled_plan_options {
             parallelism: 0,
             resident_bytes: 0,
             winograd: 0,
-            reserved: 0,
+            in_memory: 0,
         }
     }
 }
@@ -467,7 +481,26 @@ impl tiled_plan_options {
                 "options: lanes and parallelism must be at most {MAX_LANES}"
             )));
         }
+        let known = TILED_IN_MEMORY_INPUTS
+            | TILED_IN_MEMORY_TARGET
+            | TILED_IN_MEMORY_GRAD_OUTPUTS
+            | TILED_IN_MEMORY_OUTPUTS
+            | TILED_IN_MEMORY_GRAD_INPUTS;
+        if self.in_memory & !known != 0 {
+            return Err(Failure::invalid(format!(
+                "options: in_memory is {}, at most {known}",
+                self.in_memory
+            )));
+        }
+        let lies = |flag: u32| self.in_memory & flag != 0;
         Ok(PlanOptions {
+            in_memory: InMemory {
+                inputs: lies(TILED_IN_MEMORY_INPUTS),
+                target: lies(TILED_IN_MEMORY_TARGET),
+                grad_outputs: lies(TILED_IN_MEMORY_GRAD_OUTPUTS),
+                outputs: lies(TILED_IN_MEMORY_OUTPUTS),
+                grad_inputs: lies(TILED_IN_MEMORY_GRAD_INPUTS),
+            },
             memory_bytes: (self.memory_bytes > 0).then_some(self.memory_bytes),
             tiling,
             hold,

@@ -106,7 +106,7 @@ layouts! {
     tiled_objective { struct_size, mode, loss, outputs, grad_inputs, grad_params, target_channels, seed, ignore_index,
         wanted, wanted_count, evaluated, evaluated_count }
     tiled_plan_options {
-        struct_size, hold, memory_bytes, tile, grid, lanes, parallelism, resident_bytes, winograd, reserved,
+        struct_size, hold, memory_bytes, tile, grid, lanes, parallelism, resident_bytes, winograd, in_memory,
     }
     tiled_plan_summary {
         struct_size, dtype, peak_bytes, windows_bytes, stores_bytes, parameters_bytes, flops, redundant_flops,

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 use tiled_graph::program::{NodeKind, Param, ProgramNode, SinkRole, SourceRole};
-use tiled_graph::{Action, Parameters, Plan};
+use tiled_graph::{Action, Binding, Parameters, Plan, SweepPlan};
 use tiled_kernel::{Backend, Context, Kernel, Needs, NodeNeeds, ReductionNeeds, StoreNeeds, SweepNeeds};
-use tiled_tensor::{Element, OutOfMemory, collected, with_room, zeros};
+use tiled_tensor::{Element, Layout, OutOfMemory, View, collected, with_room, zeros};
 
-use crate::in_place::InPlace;
-use crate::labels::{Ignoring, is_worth_sharing, take_census};
+use crate::labels::{Ignoring, take_census};
 use crate::lane::{Lane, SweepContext, Waiting};
+use crate::source::is_worth_sharing;
 use crate::store::{self, Stores};
 use crate::{ExecError, Pool, Progress, Sink, Source, finalise};
 
@@ -102,9 +102,6 @@ pub struct RunReport {
     /// The time, in seconds.
     pub seconds: f64,
 }
-
-/// Runs with less work stay on the thread of the caller: to wake another one takes longer than it would save.
-const WORTH_THREADS_SECONDS: f64 = 100e-6;
 
 /// How often a thread without work looks again at once, about a millisecond, and how long it waits from then on.
 const SPINS: u32 = 2000;
@@ -341,7 +338,9 @@ impl<'b, T: Element> Executor<'b, T> {
             None => {
                 let take = || take_census(Path::new("<target>"), source, classes, ignore_index);
                 // as with the run itself, waking a thread has to be worth it
-                if is_worth_sharing(source.shape()) { self.pool.install(take)? } else { take()? }
+                let numbers =
+                    source.shape().iter().fold(1, |count: usize, extent| count.saturating_mul(*extent));
+                if is_worth_sharing(numbers) { self.pool.install(take)? } else { take()? }
             }
         };
         for kernel in self.kernels.iter_mut().flatten() {
@@ -387,6 +386,18 @@ impl<'b, T: Element> Executor<'b, T> {
                 return Err(ExecError::Shape { name: name(), expected, got });
             }
         }
+        for sweep in &self.plan.sweeps {
+            for (binding, node) in sweep.bindings.iter().zip(&sweep.sweep.nodes) {
+                let lies_there = match binding {
+                    Binding::Source(role) => io.source(*role).and_then(in_memory).is_some(),
+                    Binding::Sink(role) => io.sink(*role).is_some_and(|sink| sink.in_memory().is_some()),
+                    Binding::Window | Binding::None => true,
+                };
+                if !lies_there {
+                    return Err(ExecError::NotInMemory { name: program.nodes[node.node].name.clone() });
+                }
+            }
+        }
         Ok(())
     }
 
@@ -405,14 +416,13 @@ impl<'b, T: Element> Executor<'b, T> {
             self.pack(index, params)?;
             let plan = &self.plan;
             let sweep = &plan.sweeps[index];
-            let in_place = InPlace::new(plan, sweep, io).map_err(refused("the places of a sweep"))?;
+            let adopted = adopted(sweep, io)?;
             let context = SweepContext {
                 plan,
                 sweep,
                 kernels: &self.kernels,
                 stores: &self.stores,
                 io,
-                in_place: &in_place,
                 step: &|| {
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     progress.step(done, total, "steps");
@@ -423,14 +433,13 @@ impl<'b, T: Element> Executor<'b, T> {
             let queues = self.context.queues(&SweepNeeds {
                 slots: &sweep.slot_elements,
                 vectors: &self.derived,
-                adopted: in_place.sources(),
+                adopted: &adopted,
             })?;
             let mut lanes = with_room(queues.len()).map_err(refused("the lanes"))?;
             for queue in queues {
                 lanes.push(Lane::new(queue, sweep).map_err(refused("the windows of a lane"))?);
             }
-            let work_seconds = plan.predicted_seconds - plan.meeting_seconds;
-            if work_seconds < WORTH_THREADS_SECONDS && plan.memory.scratch_bytes == 0 {
+            if plan.stays_on_caller() {
                 lanes[0].run(&context)?;
             } else {
                 self.pool.install(|| match lanes.as_mut_slice() {
@@ -503,6 +512,23 @@ impl<'b, T: Element> Executor<'b, T> {
         }
         Ok(())
     }
+}
+
+/// The caller's tensors that the nodes of a sweep stand for, where kernels read them.
+fn adopted<'a, T: Element>(sweep: &SweepPlan, io: &Io<'a, T>) -> Result<Vec<Option<View<'a, T>>>, ExecError> {
+    let mut views = with_room(sweep.bindings.len()).map_err(refused("the tensors of a sweep"))?;
+    for binding in &sweep.bindings {
+        views.push(match binding {
+            Binding::Source(role) => io.source(*role).and_then(in_memory),
+            _ => None,
+        });
+    }
+    Ok(views)
+}
+
+/// A tensor that lies in memory as NCHW without gaps.
+fn in_memory<T: Element>(source: &dyn Source<T>) -> Option<View<'_, T>> {
+    Some(View::new(source.in_memory()?, Layout::nchw(source.shape()).ok()?))
 }
 
 /// Parameters with values that they are to have.

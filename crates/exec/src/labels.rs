@@ -169,14 +169,6 @@ pub(crate) fn take_census<T: Element>(
     Ok(LabelCensus { classes, ignore_index, pixels, counted })
 }
 
-/// Whether so many class numbers are worth waking threads for.
-pub(crate) fn is_worth_sharing(shape: [usize; 4]) -> bool {
-    shape
-        .iter()
-        .try_fold(1_usize, |count, extent| count.checked_mul(*extent))
-        .is_none_or(|count| count >= 1 << 18)
-}
-
 /// Image, row, column and number of one that is no class.
 type Stranger<T> = (usize, usize, usize, T);
 

@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tiled_geometry::{Interval, Region};
 use tiled_graph::program::{Param, SinkRole, SourceRole};
-use tiled_graph::{Action, Call, Plan, SweepPlan};
+use tiled_graph::{Action, Binding, Call, Plan, SweepPlan};
 use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket};
 use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, with_room};
 
 use crate::ExecError;
 use crate::executor::{Io, refused};
-use crate::in_place::InPlace;
 use crate::store::Stores;
 
 /// What the lanes of a sweep share.
@@ -21,7 +20,6 @@ pub(crate) struct SweepContext<'a, T: Element> {
     pub(crate) kernels: &'a [Option<Kernel>],
     pub(crate) stores: &'a Stores<T>,
     pub(crate) io: &'a Io<'a, T>,
-    pub(crate) in_place: &'a InPlace<'a, T>,
     pub(crate) step: &'a (dyn Fn() -> Result<(), ExecError> + Sync),
     /// The lanes that have not begun.
     pub(crate) waiting: Waiting,
@@ -59,8 +57,6 @@ pub(crate) struct Lane<'a, T: Element> {
     lane: usize,
     layouts: Vec<Layout>,
     held: Vec<Interval>,
-    /// Whether the sink already has what a node computes.
-    is_written: Vec<bool>,
     /// What was fetched and not yet taken, in order.
     fetched: VecDeque<(Ticket, SinkRole, Region<2>)>,
 }
@@ -75,7 +71,6 @@ impl<'a, T: Element> Lane<'a, T> {
             lane: 0,
             layouts: with_room(count)?,
             held: with_room(count)?,
-            is_written: with_room(count)?,
         })
     }
 
@@ -103,8 +98,6 @@ impl<'a, T: Element> Lane<'a, T> {
         }
         self.held.clear();
         self.held.resize(count, Interval::EMPTY);
-        self.is_written.clear();
-        self.is_written.resize(count, false);
         sweep
             .schedule(&context.plan.program, tile[0])
             .map_err(refused("the schedule of a tile"))?
@@ -144,7 +137,7 @@ impl<'a, T: Element> Lane<'a, T> {
     ) -> Result<(), ExecError> {
         let window = self.window(context, place);
         if !is_written_to(&window) {
-            return Ok(());
+            return Ok(()); // others read the caller's tensor, or nobody reads it
         }
         if let SourceRole::Store(store) = role
             && context.stores.file(store).is_none()
@@ -173,17 +166,18 @@ impl<'a, T: Element> Lane<'a, T> {
         let node = context.sweep.sweep.nodes[place].node;
         let kernel = context.kernels[node].as_ref().expect("invariant: nodes that compute have a kernel");
         let (inputs, count) = self.inputs(context, place);
-        if let Some(sink) = context.in_place.sink(place).filter(|_| !region.is_empty()) {
-            let mut result = Ok(());
-            let queue = &mut self.queue;
-            let mut compute = |part: PartMut<'_, T>| {
-                result = queue.compute_part(node, kernel, &inputs[..count], part, region);
-            };
-            self.is_written[place] = sink.write_in_place(region, &mut compute)?;
-            result?;
-            if self.is_written[place] {
+        if let Binding::Sink(role) = context.sweep.bindings[place] {
+            if region.is_empty() {
                 return Ok(());
             }
+            let sink = context.io.sink(role).and_then(|sink| sink.in_memory());
+            let mut result = Ok(());
+            let mut compute = |part: PartMut<'_, T>| {
+                result = self.queue.compute_part(node, kernel, &inputs[..count], part, region);
+            };
+            sink.expect("invariant: sinks were checked before the run")
+                .write_in_place(region, &mut compute)?;
+            return Ok(result?);
         }
         let output = self.window(context, place);
         if !is_written_to(&output) {
@@ -220,8 +214,8 @@ impl<'a, T: Element> Lane<'a, T> {
         region: Region<2>,
     ) -> Result<(), ExecError> {
         let operand = context.sweep.sweep.nodes[place].operands[0];
-        if self.is_written[operand] {
-            return Ok(());
+        if matches!(context.sweep.bindings[operand], Binding::Sink(_)) {
+            return Ok(()); // it was computed there
         }
         let window = self.window(context, operand);
         if let SinkRole::Store(store) = role
@@ -263,11 +257,10 @@ impl<'a, T: Element> Lane<'a, T> {
     /// What holds the value of a node at the moment.
     fn window(&self, context: &SweepContext<'_, T>, place: usize) -> Buffer {
         let layout = self.layouts[place];
-        let of = match (context.in_place.source(place), context.sweep.slots[place]) {
-            (Some(_), _) => Place::Adopted(place),
-            (None, Some(slot)) => Place::Slot(slot),
-            // nobody ever needs it: a convolution whose outputs all lie in its padding
-            (None, None) => return Buffer { place: Place::Nowhere, layout },
+        let of = match (context.sweep.bindings[place], context.sweep.slots[place]) {
+            (Binding::Source(_), _) => Place::Adopted(place),
+            (_, Some(slot)) => Place::Slot(slot),
+            (_, None) => return Buffer { place: Place::Nowhere, layout },
         };
         Buffer { place: of, layout: layout.with_rows(self.held[place]) }
     }

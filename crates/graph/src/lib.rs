@@ -66,7 +66,8 @@ pub use params::{
 };
 pub use parts::{Part, Parts};
 pub use plan::{
-    Budget, BudgetSource, Hold, Memory, Plan, PlanError, PlanOptions, Planner, SweepPlan, Tiling, UNLIMITED,
+    Binding, Budget, BudgetSource, Hold, InMemory, Memory, Plan, PlanError, PlanOptions, Planner, SweepPlan,
+    Tiling, UNLIMITED,
 };
 pub use program::Program;
 pub use schedule::{Call, Schedule};

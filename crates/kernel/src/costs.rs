@@ -15,6 +15,9 @@ pub enum Task<'t> {
     SharedCall,
 }
 
+/// Work that takes one thread less than this stays on it: to wake another one takes about 20 µs.
+pub const WORTH_SHARING_SECONDS: f64 = 50e-6;
+
 /// How much of a task there is, in the tiles and bands of a plan; zeros where it does not matter.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Load {

@@ -58,7 +58,7 @@ mod spec;
 mod support;
 
 pub use backend::{Backend, MAX_INPUTS};
-pub use costs::{Costs, Load, Task};
+pub use costs::{Costs, Load, Task, WORTH_SHARING_SECONDS};
 pub use exact::ExactSum;
 pub use host::{Host, Workspace, open, pack_plainly};
 pub use lanes::LaneSums;

@@ -8,8 +8,8 @@ pub use tiled_exec::{
 };
 pub use tiled_geometry::{Interval, Region};
 pub use tiled_graph::{
-    Graph, GraphError, Hold, Loss, Mode, Objective, Parameters, Plan, PlanError, PlanOptions, Planner,
-    Tiling, infer, infer_nchw, initialise, params,
+    Graph, GraphError, Hold, InMemory, Loss, Mode, Objective, Parameters, Plan, PlanError, PlanOptions,
+    Planner, Tiling, infer, infer_nchw, initialise, params,
 };
 pub use tiled_kernel::Backend;
 pub use tiled_tensor::{DType, Element, Tensor};

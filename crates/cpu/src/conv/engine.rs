@@ -154,9 +154,6 @@ const STRIP_TILES: [usize; 2] = [8, 32];
 /// Units for each thread that shares a call, where they are worth it: the last ones even out what threads took.
 const UNITS_PER_THREAD: usize = 16;
 
-/// The operations that are worth a unit: about 10 µs.
-const WORTH_A_UNIT: f64 = 2e6;
-
 /// The classes whose units a call keeps: those of a stride of two.
 const LISTED_CLASSES: usize = 4;
 
@@ -187,7 +184,7 @@ impl<T: Element> Routine for Engine<'_, T> {
             clippy::cast_precision_loss,
             reason = "at most the units of all threads"
         )]
-        let worth = (operations / WORTH_A_UNIT).min((UNITS_PER_THREAD * threads) as f64) as usize;
+        let worth = (operations / share::WORTH_A_UNIT).min((UNITS_PER_THREAD * threads) as f64) as usize;
         let wanted = worth.max(threads);
         let len = self.classes::<S>(wanted).map(|units| units.len).sum();
         // a list of all classes would be memory that nobody planned: those past the listed are found anew for each unit

@@ -5,10 +5,17 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
+use tiled_kernel::WORTH_SHARING_SECONDS;
 use tiled_tensor::{Element, Layout, PartMut};
 
-/// Work below this many operations is not worth waking a thread for: about 50 µs on one core.
-const WORTH_SHARING: f64 = 8e6;
+/// Operations of a core in a second, about.
+const OPERATIONS_PER_SECOND: f64 = 160e9;
+
+/// Work of fewer operations is not worth waking a thread for.
+const WORTH_SHARING: f64 = WORTH_SHARING_SECONDS * OPERATIONS_PER_SECOND;
+
+/// The operations that are worth a unit, of which threads take one after another.
+pub(super) const WORTH_A_UNIT: f64 = WORTH_SHARING / 4.0;
 
 /// The most parts that units are divided into; more threads than this take turns at them.
 const MOST_PARTS: usize = 64;

@@ -59,6 +59,12 @@ pub enum ExecError {
         /// The bytes that were asked for.
         bytes: u64,
     },
+    /// The plan reads or writes a tensor where it lies in memory, and it does not lie there.
+    #[error("plan has `{name}` in memory as NCHW without gaps, where it does not lie")]
+    NotInMemory {
+        /// The name of the node.
+        name: String,
+    },
     /// A device did not do what it was asked.
     #[error("{source}")]
     Device {

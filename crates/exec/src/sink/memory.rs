@@ -10,7 +10,7 @@ use tiled_tensor::{
     transpose,
 };
 
-use super::{Sink, Written};
+use super::{Sink, SinkInMemory, Written};
 use crate::IoError;
 use crate::source::{LEAST_SHARED, Places, Run, index, shares_work};
 
@@ -68,15 +68,8 @@ impl<T: Element> Sink<T> for MemorySink<T> {
         Ok(())
     }
 
-    fn write_in_place(
-        &self,
-        region: Region<2>,
-        compute: &mut dyn FnMut(PartMut<'_, T>),
-    ) -> Result<bool, IoError> {
-        self.written.check(region, self.tensor.layout())?;
-        compute(self.tensor.claim(region));
-        self.written.add(region);
-        Ok(true)
+    fn in_memory(&self) -> Option<&dyn SinkInMemory<T>> {
+        Some(self)
     }
 
     fn finish(&self) -> Result<(), IoError> {
@@ -162,16 +155,8 @@ impl<T: Element> Sink<T> for SliceSink<'_, T> {
         Ok(())
     }
 
-    fn write_in_place(
-        &self,
-        region: Region<2>,
-        compute: &mut dyn FnMut(PartMut<'_, T>),
-    ) -> Result<bool, IoError> {
-        let Held::Tensor(tensor) = &self.memory else { return Ok(false) };
-        self.written.check(region, tensor.layout())?;
-        compute(tensor.claim(region));
-        self.written.add(region);
-        Ok(true)
+    fn in_memory(&self) -> Option<&dyn SinkInMemory<T>> {
+        matches!(self.memory, Held::Tensor(_)).then_some(self)
     }
 
     fn finish(&self) -> Result<(), IoError> {
@@ -180,6 +165,33 @@ impl<T: Element> Sink<T> for SliceSink<'_, T> {
 
     fn abort(&self) {
         self.written.abandon();
+    }
+}
+
+impl<T: Element> SinkInMemory<T> for MemorySink<T> {
+    fn write_in_place(
+        &self,
+        region: Region<2>,
+        compute: &mut dyn FnMut(PartMut<'_, T>),
+    ) -> Result<(), IoError> {
+        self.written.check(region, self.tensor.layout())?;
+        compute(self.tensor.claim(region));
+        self.written.add(region);
+        Ok(())
+    }
+}
+
+impl<T: Element> SinkInMemory<T> for SliceSink<'_, T> {
+    fn write_in_place(
+        &self,
+        region: Region<2>,
+        compute: &mut dyn FnMut(PartMut<'_, T>),
+    ) -> Result<(), IoError> {
+        let Held::Tensor(tensor) = &self.memory else { panic!("invariant: it does not say that it lies so") };
+        self.written.check(region, tensor.layout())?;
+        compute(tensor.claim(region));
+        self.written.add(region);
+        Ok(())
     }
 }
 

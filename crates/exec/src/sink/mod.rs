@@ -17,6 +17,19 @@ pub use memory::{MemorySink, SliceSink};
 pub use resident::sink_resident_bytes;
 pub(crate) use written::Written;
 
+/// A tensor in memory that is written region by region, from several threads at once.
+pub trait SinkInMemory<T: Element>: Sync {
+    /// Lets `compute` write every image and channel of `region` into the tensor.
+    ///
+    /// # Errors
+    /// Where `region` is not inside the tensor, and where the sink is finished or aborted.
+    fn write_in_place(
+        &self,
+        region: Region<2>,
+        compute: &mut dyn FnMut(PartMut<'_, T>),
+    ) -> Result<(), IoError>;
+}
+
 /// An `NCHW` tensor that is written region by region, from several threads at once.
 ///
 /// The regions written are disjoint and together are the whole tensor. A file stands under its final name only
@@ -32,18 +45,9 @@ pub trait Sink<T: Element>: Send + Sync {
     /// channels, where the sink is finished or aborted, and where the data cannot be written.
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError>;
 
-    /// Lets `compute` write every image and channel of `region` into the tensor itself, where that lies in memory in the
-    /// order NCHW without gaps; false where it does not, and nothing was called. A sink gives the same answer for every region.
-    ///
-    /// # Errors
-    /// Where `region` is not inside the tensor, and where the sink is finished or aborted.
-    fn write_in_place(
-        &self,
-        region: Region<2>,
-        compute: &mut dyn FnMut(PartMut<'_, T>),
-    ) -> Result<bool, IoError> {
-        let _ = (region, compute);
-        Ok(false)
+    /// The tensor itself, where it lies in memory in the order NCHW without gaps: a kernel may then write there.
+    fn in_memory(&self) -> Option<&dyn SinkInMemory<T>> {
+        None
     }
 
     /// Makes the tensor stand under its final name.
@@ -76,12 +80,8 @@ macro_rules! forward {
             fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
                 (**self).write(region, input)
             }
-            fn write_in_place(
-                &self,
-                region: Region<2>,
-                compute: &mut dyn FnMut(PartMut<'_, T>),
-            ) -> Result<bool, IoError> {
-                (**self).write_in_place(region, compute)
+            fn in_memory(&self) -> Option<&dyn SinkInMemory<T>> {
+                (**self).in_memory()
             }
             fn finish(&self) -> Result<(), IoError> {
                 (**self).finish()

@@ -6,6 +6,7 @@ use std::path::Path;
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 use tiled_geometry::{Interval, Region};
+use tiled_kernel::WORTH_SHARING_SECONDS;
 use tiled_tensor::{Element, Layout, Tensor, ViewMut, transpose};
 
 use super::{Source, check_access, count, index};
@@ -124,14 +125,22 @@ impl<T: Element> Source<T> for MemorySource<'_, T> {
     }
 }
 
-/// Elements that are worth waking a thread for, and the least that one takes.
-const WORTH_SHARING: i64 = 1 << 18;
+/// The least elements that a thread takes of a copy that is shared.
 pub(crate) const LEAST_SHARED: usize = 1 << 15;
+
+/// Elements that a thread copies or looks at in a second, about.
+const ELEMENTS_PER_SECOND: f64 = 5e9;
+
+/// Whether so many elements are worth waking a thread for.
+#[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
+pub(crate) fn is_worth_sharing(elements: usize) -> bool {
+    elements as f64 >= WORTH_SHARING_SECONDS * ELEMENTS_PER_SECOND
+}
 
 /// Whether the threads of the pool that this runs in share the copy of a region of so many planes.
 pub(crate) fn shares_work(region: Region<2>, planes: usize) -> bool {
-    let elements = region.volume().saturating_mul(i64::try_from(planes).unwrap_or(i64::MAX));
-    elements >= WORTH_SHARING && rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1
+    let elements = usize::try_from(region.volume()).unwrap_or(0).saturating_mul(planes);
+    is_worth_sharing(elements) && rayon::current_thread_index().is_some() && rayon::current_num_threads() > 1
 }
 
 /// A region on its way from a tensor to a window.

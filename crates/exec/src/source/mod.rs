@@ -15,7 +15,7 @@ use crate::{IoError, LabelCensus};
 pub use constant::ConstantSource;
 pub use function::{FnSource, PointSource};
 pub use memory::MemorySource;
-pub(crate) use memory::{LEAST_SHARED, Places, Run, shares_work};
+pub(crate) use memory::{LEAST_SHARED, Places, Run, is_worth_sharing, shares_work};
 
 /// An `NCHW` tensor that is read region by region, from several threads at once.
 pub trait Source<T: Element>: Send + Sync {

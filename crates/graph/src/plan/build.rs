@@ -5,6 +5,7 @@ use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Backend, Support, Work};
 use tiled_tensor::{Element, Layout, OutOfMemory, collected, filled, make_room, with_room};
 
+use super::binding::{Binding, InMemory, bindings};
 use super::{Memory, PlanError};
 use crate::flow::Flow;
 use crate::program::{NodeId, Program, Store};
@@ -69,6 +70,8 @@ pub(super) struct Prepared<'p> {
     pub(super) nodes: usize,
     /// The most sources and sinks of a sweep.
     pub(super) transfers: usize,
+    /// Where the values of each sweep lie.
+    pub(super) bindings: Vec<Vec<Binding>>,
     /// What the windows of each sweep depend on beside rows and columns.
     pub(super) windows: Vec<Vec<Window>>,
     /// What the time of each sweep depends on beside rows and columns.
@@ -92,6 +95,8 @@ pub(super) struct Reading {
     pub(super) end: u32,
     /// Whether it moves rows between windows and what lies outside, and computes nothing.
     pub(super) moves: bool,
+    /// Whether it does nothing at all, because others read or write where these rows lie.
+    pub(super) is_idle: bool,
     pub(super) is_terminal: bool,
 }
 
@@ -167,6 +172,7 @@ impl<'p> Prepared<'p> {
     pub(super) fn new(
         lowered: &'p Lowered,
         kept: &'p Kept,
+        in_memory: InMemory,
         most: usize,
     ) -> Result<Option<Self>, OutOfMemory> {
         let program = &kept.program;
@@ -176,15 +182,19 @@ impl<'p> Prepared<'p> {
             flows.push([Flow::new(program, sweep, 0)?, Flow::new(program, sweep, 1)?]);
         }
         let nodes = sweeps.iter().map(|sweep| sweep.nodes.len()).sum();
-        let moves = |node: &&SweepNode| matches!(node.action, Action::Load(_) | Action::Write(_));
-        let transfers = sweeps.iter().map(|sweep| sweep.nodes.iter().filter(moves).count());
-        let transfers = transfers.max().unwrap_or(0);
+        let mut bound = with_room(sweeps.len())?;
         let (mut windows, mut readings) = (with_room(sweeps.len())?, with_room(sweeps.len())?);
         for sweep in &sweeps {
-            windows.push(collected(sweep.nodes.iter().map(|node| Window::of(lowered, node)))?);
-            readings.push(Readings::of(sweep)?);
+            let bindings = bindings(lowered, sweep, in_memory)?;
+            let nodes = sweep.nodes.iter().zip(&bindings);
+            windows.push(collected(nodes.map(|(node, binding)| Window::of(lowered, node, *binding)))?);
+            readings.push(Readings::of(sweep, &bindings)?);
+            bound.push(bindings);
         }
-        Ok(Some(Self { lowered, kept, sweeps, flows, nodes, transfers, windows, readings }))
+        let moves = |reading: &&Reading| reading.moves && !reading.is_idle;
+        let transfers = readings.iter().map(|sweep: &Readings| sweep.nodes.iter().filter(moves).count());
+        let transfers = transfers.max().unwrap_or(0);
+        Ok(Some(Self { lowered, kept, sweeps, flows, nodes, transfers, bindings: bound, windows, readings }))
     }
 
     pub(super) fn program(&self) -> &'p Program {
@@ -203,10 +213,10 @@ impl<'p> Prepared<'p> {
 }
 
 impl Window {
-    fn of(lowered: &Lowered, node: &SweepNode) -> Self {
-        let (Action::Load(_) | Action::Compute) = node.action else {
+    fn of(lowered: &Lowered, node: &SweepNode, binding: Binding) -> Self {
+        if binding != Binding::Window {
             return Self { batch: 0, channels: 0, block: 1 };
-        };
+        }
         let of = &lowered.program.nodes[node.node];
         Self { batch: of.batch, channels: of.channels, block: lowered.blocks[node.node] }
     }
@@ -222,16 +232,21 @@ impl Window {
 }
 
 impl Readings {
-    fn of(sweep: &Sweep) -> Result<Self, OutOfMemory> {
+    fn of(sweep: &Sweep, bindings: &[Binding]) -> Result<Self, OutOfMemory> {
         let index = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
         let mut operands = with_room(sweep.nodes.iter().map(|node| node.operands.len()).sum())?;
         let mut nodes = with_room(sweep.nodes.len())?;
-        for node in &sweep.nodes {
+        for (node, binding) in sweep.nodes.iter().zip(bindings) {
+            let is_idle = match node.action {
+                Action::Write(_) => matches!(bindings[node.operands[0]], Binding::Sink(_)),
+                _ => matches!(binding, Binding::Source(_)),
+            };
             operands.extend(node.operands.iter().map(|operand| index(*operand)));
             nodes.push(Reading {
                 node: index(node.node),
                 end: index(operands.len()),
                 moves: matches!(node.action, Action::Load(_) | Action::Write(_)),
+                is_idle,
                 is_terminal: node.is_terminal(),
             });
         }

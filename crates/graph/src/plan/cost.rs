@@ -9,6 +9,7 @@
 use tiled_kernel::{Backend, Load, Task};
 use tiled_tensor::Element;
 
+use super::binding::Binding;
 use super::build::Prepared;
 use super::lanes::Share;
 use super::measure::SweepFigures;
@@ -56,6 +57,9 @@ pub(super) fn work<T: Element>(
     for (place, reading) in readings.nodes.iter().enumerate() {
         let operands = &readings.operands[begin..reading.end as usize];
         begin = reading.end as usize;
+        if reading.is_idle {
+            continue;
+        }
         let (task, load) = node_load(prepared, figures, place, operands, &common);
         work += backend.seconds(task, &load);
     }
@@ -87,11 +91,17 @@ fn node_load<'p>(
     let facts = &prepared.lowered.facts[reading.node as usize];
     let bytes = facts.planes * rows as f64 * cols as f64 * element;
     let size = |slot: u32| figures.slot_elements[slot as usize] as f64 * element;
-    let read = operands.iter().filter_map(|operand| figures.slots[*operand as usize]).map(size).sum();
+    // a tensor of the caller is in no cache: its whole size counts
+    let whole = |place: usize| match prepared.bindings[figures.sweep][place] {
+        Binding::Source(_) | Binding::Sink(_) => whole_bytes(prepared, figures.sweep, place, element),
+        _ => 0.0,
+    };
+    let of = |place: usize| figures.slots[place].map_or_else(|| whole(place), size);
+    let read = operands.iter().map(|operand| of(*operand as usize)).sum();
     let mut load = Load {
         bytes,
         read_bytes: read,
-        written_bytes: figures.slots[place].map_or(0.0, size),
+        written_bytes: of(place),
         // written once and read again by each consumer
         passed_bytes: if reading.is_terminal { 0.0 } else { 2.0 * bytes },
         windows_bytes,
@@ -114,4 +124,12 @@ fn node_load<'p>(
         }
     };
     (task, load)
+}
+
+/// The bytes of the whole tensor of a node.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+fn whole_bytes(prepared: &Prepared<'_>, sweep: usize, place: usize, element: f64) -> f64 {
+    let node = prepared.readings[sweep].nodes[place].node as usize;
+    let [height, width] = prepared.lowered.program.nodes[node].extents;
+    prepared.lowered.facts[node].planes * height as f64 * width as f64 * element
 }

@@ -235,6 +235,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 rows: parts(0)?,
                 cols: parts(1)?,
                 rings: copied(&rows[sweep].rings)?,
+                bindings: copied(&prepared.bindings[sweep])?,
                 slots: collected(slots.into_iter().map(|slot| slot.map(|slot| slot as usize)))?,
                 slot_elements,
                 calls,

@@ -1,5 +1,6 @@
 //! A plan: what a run will do and what memory it will take, before it runs.
 
+mod binding;
 mod bound;
 mod budget;
 mod build;
@@ -14,6 +15,7 @@ mod rows;
 mod search;
 mod slots;
 
+pub use binding::{Binding, InMemory};
 pub use budget::{Budget, BudgetSource, UNLIMITED};
 pub use error::PlanError;
 pub use memory::Memory;
@@ -21,13 +23,13 @@ pub use options::{Hold, PlanOptions, Tiling};
 pub use planner::Planner;
 
 use tiled_geometry::{Grid, Region};
-use tiled_kernel::Support;
+use tiled_kernel::{Support, WORTH_SHARING_SECONDS};
 use tiled_tensor::{DType, Layout, LayoutError, OutOfMemory};
 
 use crate::parts::Parts;
 use crate::program::Program;
 use crate::schedule::Schedule;
-use crate::sweep::{Action, Sweep};
+use crate::sweep::Sweep;
 
 /// What a run will do: sweeps over the image in tiles, with the memory and the arithmetic that they take.
 #[derive(Clone, Debug)]
@@ -80,7 +82,10 @@ pub struct SweepPlan {
     pub cols: Parts,
     /// The rows of storage of each node's window; zero for reductions and sinks.
     pub rings: Vec<i64>,
-    /// The storage that each node's window lies in; several may share one where they are never held together.
+    /// Where each node's value lies.
+    pub bindings: Vec<Binding>,
+    /// The storage that each node's window lies in; several may share one where they are never held together. `None` where
+    /// nobody needs a value of it: a convolution whose outputs all lie in its padding.
     pub slots: Vec<Option<usize>>,
     /// The elements of each storage.
     pub slot_elements: Vec<usize>,
@@ -95,6 +100,12 @@ impl Plan {
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
         self.memory.total_bytes()
+    }
+
+    /// Whether the run stays on the thread of the caller: to wake another one would take longer than it saves.
+    #[must_use]
+    pub fn stays_on_caller(&self) -> bool {
+        self.predicted_seconds - self.meeting_seconds < WORTH_SHARING_SECONDS
     }
 
     /// The elements of storage that the windows of a lane in flight take.
@@ -145,7 +156,7 @@ impl SweepPlan {
     /// Whether a node has a window.
     #[must_use]
     pub fn has_window(&self, place: usize) -> bool {
-        matches!(self.sweep.nodes[place].action, Action::Load(_) | Action::Compute)
+        self.bindings[place] == Binding::Window
     }
 }
 

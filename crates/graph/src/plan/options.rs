@@ -2,6 +2,7 @@
 
 use tiled_tensor::{OutOfMemory, copied};
 
+use super::InMemory;
 use crate::ValueId;
 
 /// How the values of a sweep are held.
@@ -53,6 +54,8 @@ pub struct PlanOptions {
     /// Bytes that the caller holds beside the run and that count towards the budget: decoded pictures, the
     /// state of an optimiser.
     pub resident_bytes: u64,
+    /// The tensors of the caller that lie in memory.
+    pub in_memory: InMemory,
     /// Whether values that are kept between sweeps may lie in temporary files where memory does not hold them.
     pub scratch: bool,
     /// Whether convolutions that [`Conv::suits_winograd`](tiled_kernel::Conv::suits_winograd) run as
@@ -67,7 +70,9 @@ impl PlanOptions {
     /// The same, of another memory.
     pub(super) fn within(&self, memory_bytes: Option<u64>) -> Result<Self, OutOfMemory> {
         let checkpoints = self.checkpoints.as_deref().map(copied).transpose()?;
-        let Self { tiling, hold, band, lanes, parallelism, resident_bytes, scratch, winograd, .. } = *self;
+        let Self {
+            tiling, hold, band, lanes, parallelism, resident_bytes, in_memory, scratch, winograd, ..
+        } = *self;
         Ok(Self {
             memory_bytes,
             tiling,
@@ -76,6 +81,7 @@ impl PlanOptions {
             lanes,
             parallelism,
             resident_bytes,
+            in_memory,
             scratch,
             winograd,
             checkpoints,
@@ -93,6 +99,7 @@ impl Default for PlanOptions {
             lanes: None,
             parallelism: 1,
             resident_bytes: 0,
+            in_memory: InMemory::default(),
             scratch: false,
             winograd: false,
             checkpoints: None,

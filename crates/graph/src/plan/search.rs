@@ -162,7 +162,10 @@ impl<'s, T: Element> Search<'s, T> {
     }
 
     fn explore(&mut self, choice: Choice<'s>, kept: &Kept, budget: Option<u64>) -> Result<(), PlanError> {
-        let Some(prepared) = Prepared::new(choice.lowered, kept, self.effort.nodes)? else { return Ok(()) };
+        let Some(prepared) = Prepared::new(choice.lowered, kept, self.options.in_memory, self.effort.nodes)?
+        else {
+            return Ok(());
+        };
         if self.is_beaten(&prepared)? {
             return Ok(());
         }
@@ -197,7 +200,10 @@ impl<'s, T: Element> Search<'s, T> {
     fn explore_further(&mut self, tried: Tried<'s>) -> Result<(), PlanError> {
         let Tried { choice, walked, known, left, .. } = tried;
         let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
-        let Some(prepared) = Prepared::new(choice.lowered, &kept, self.effort.nodes)? else { return Ok(()) };
+        let Some(prepared) = Prepared::new(choice.lowered, &kept, self.options.in_memory, self.effort.nodes)?
+        else {
+            return Ok(());
+        };
         let measure = Measure::new(&prepared, self.options, self.is_cancelled, walked);
         let mut explorer = Explorer::<T>::new(self.backend, measure, self.options.memory_bytes)?;
         (explorer.known, explorer.left) = (known, left);

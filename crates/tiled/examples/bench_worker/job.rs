@@ -9,8 +9,8 @@ use tiled::exec::{FnSink, FnSource, SliceSink, peak_rss_bytes, reset_peak_rss};
 use tiled::geometry::Region;
 use tiled::graph::{Op, Shapes};
 use tiled::prelude::{
-    CpuBackend, Executor, Graph, Hold, Io, IoError, Loss, MemorySource, NoProgress, Objective, Parameters,
-    PlanOptions, Planner, Sink, Source, infer_nchw, initialise, load_weights, params,
+    CpuBackend, Executor, Graph, Hold, InMemory, Io, IoError, Loss, MemorySource, NoProgress, Objective,
+    Parameters, PlanOptions, Planner, Sink, Source, infer_nchw, initialise, load_weights, params,
 };
 use tiled::tensor::{AlignedBuffer, View, ViewMut};
 
@@ -137,6 +137,7 @@ impl<'b> Job<'b> {
                 memory_bytes: load.memory_bytes,
                 parallelism: load.threads,
                 winograd: load.winograd,
+                in_memory: InMemory { inputs: is_held, outputs: is_held, ..InMemory::ALL },
                 hold: match load.hold {
                     Held::Auto => Hold::Auto,
                     Held::Slide => Hold::Slide,

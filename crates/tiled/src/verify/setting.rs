@@ -1,6 +1,8 @@
 //! What a case computes of its network, and how.
 
-use tiled_graph::{Hold, Loss, Mode, Objective, ParamKind, PlanOptions, Tiling, ValueId, lower, params};
+use tiled_graph::{
+    Hold, InMemory, Loss, Mode, Objective, ParamKind, PlanOptions, Tiling, ValueId, lower, params,
+};
 
 use super::draw::Draw;
 use super::network::Network;
@@ -89,9 +91,25 @@ pub(super) fn options(draw: &mut Draw, network: &Network, objective: &Objective)
         checkpoints,
         scratch: draw.chance(25),
         winograd: draw.chance(30),
+        in_memory: in_memory(draw),
         ..PlanOptions::default()
     };
     Drawn { options, budget }
+}
+
+/// Tensors that kernels may read and write where they lie: all of those of a case do.
+fn in_memory(draw: &mut Draw) -> InMemory {
+    match draw.below(3) {
+        0 => InMemory::default(),
+        1 => InMemory::ALL,
+        _ => InMemory {
+            inputs: draw.chance(50),
+            target: draw.chance(50),
+            grad_outputs: draw.chance(50),
+            outputs: draw.chance(50),
+            grad_inputs: draw.chance(50),
+        },
+    }
 }
 
 /// An extent that cuts this one into at most six.

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use tiled::cpu::CpuBackend;
 use tiled::exec::{Executor, Io, MemorySink, MemorySource, Sink, Source, peak_rss_bytes};
 use tiled::graph::{
-    Hold, Objective, Parameters, Plan, PlanOptions, Planner, Rng, Shapes, UNLIMITED, infer, initialise,
-    params,
+    Hold, InMemory, Objective, Parameters, Plan, PlanOptions, Planner, Rng, Shapes, UNLIMITED, infer,
+    initialise, params,
 };
 use tiled::kernel::Backend;
 use tiled::tensor::Tensor;
@@ -109,7 +109,8 @@ impl<'a> Bench<'a> {
         hold: Hold,
         memory_bytes: Option<u64>,
     ) -> Result<Plan, CliError> {
-        let options = PlanOptions { hold, memory_bytes, parallelism: self.threads, ..PlanOptions::default() };
+        let (parallelism, in_memory) = (self.threads, InMemory::ALL);
+        let options = PlanOptions { hold, memory_bytes, parallelism, in_memory, ..PlanOptions::default() };
         let backend: &dyn Backend<f32> = self.backend;
         Ok(Planner::new(&workload.graph, shapes, &workload.objective, backend).plan(&options)?)
     }

@@ -1,0 +1,116 @@
+//! Where the value of each node of a sweep lies.
+//!
+//! A window is worth its copy where it regroups channels for kernels that read them in blocks, and where it holds
+//! little of a tensor that is elsewhere. A kernel that takes plain NCHW as well, or few channels that no window would
+//! regroup, needs neither where the caller's tensor lies in memory. The bits are the same.
+
+use tiled_kernel::Support;
+use tiled_tensor::{OutOfMemory, with_room};
+
+use super::build::Lowered;
+use crate::program::{NodeKind, Program, SinkRole, SourceRole};
+use crate::sweep::{Action, Sweep, SweepNode};
+
+/// The tensors of the caller that lie in memory, in the order NCHW without gaps: kernels may read and write them there. What a run
+/// is then given has to lie there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each kind of tensor, by name")]
+pub struct InMemory {
+    /// All inputs.
+    pub inputs: bool,
+    /// The target of the loss.
+    pub target: bool,
+    /// The gradients of all outputs.
+    pub grad_outputs: bool,
+    /// All outputs.
+    pub outputs: bool,
+    /// The gradients of all inputs.
+    pub grad_inputs: bool,
+}
+
+impl InMemory {
+    /// Every tensor.
+    pub const ALL: Self =
+        Self { inputs: true, target: true, grad_outputs: true, outputs: true, grad_inputs: true };
+
+    const fn holds_source(self, role: SourceRole, program: &Program) -> bool {
+        match role {
+            SourceRole::Input(_) => self.inputs,
+            // ignored class numbers are replaced on their way into a window
+            SourceRole::Target => self.target && program.ignore_index.is_none(),
+            SourceRole::GradOutput(_) => self.grad_outputs,
+            SourceRole::Store(_) | SourceRole::Pixel(_) => false,
+        }
+    }
+
+    const fn holds_sink(self, role: SinkRole) -> bool {
+        match role {
+            SinkRole::Output(_) => self.outputs,
+            SinkRole::GradInput(_) => self.grad_inputs,
+            SinkRole::Store(_) => false,
+        }
+    }
+}
+
+/// Where the value of a node of a sweep lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// In a window of a lane.
+    Window,
+    /// In a tensor of the caller, where kernels read it.
+    Source(SourceRole),
+    /// In a tensor of the caller, where the kernel writes it.
+    Sink(SinkRole),
+    /// It has none: a reduction or a sink.
+    None,
+}
+
+/// The bindings of a sweep's nodes.
+pub(super) fn bindings(
+    lowered: &Lowered,
+    sweep: &Sweep,
+    in_memory: InMemory,
+) -> Result<Vec<Binding>, OutOfMemory> {
+    let program = &lowered.program;
+    let mut bindings = with_room(sweep.nodes.len())?;
+    for node in &sweep.nodes {
+        bindings.push(match node.action {
+            Action::Load(role)
+                if in_memory.holds_source(role, program) && is_read_in_place(lowered, sweep, node) =>
+            {
+                Binding::Source(role)
+            }
+            Action::Compute => match written_in_place(lowered, sweep, node) {
+                Some(role) if in_memory.holds_sink(role) => Binding::Sink(role),
+                _ => Binding::Window,
+            },
+            Action::Load(_) => Binding::Window,
+            Action::Reduce(_) | Action::Write(_) => Binding::None,
+        });
+    }
+    Ok(bindings)
+}
+
+fn support<'l>(lowered: &'l Lowered, node: &SweepNode) -> Option<&'l Support> {
+    lowered.facts[node.node].support()
+}
+
+/// Whether all that read a node take planes.
+fn is_read_in_place(lowered: &Lowered, sweep: &Sweep, node: &SweepNode) -> bool {
+    node.consumers.iter().all(|&(consumer, input)| {
+        let consumer = &sweep.nodes[consumer];
+        let reads = matches!(consumer.action, Action::Compute | Action::Reduce(_));
+        reads && support(lowered, consumer).is_some_and(|support| support.reads_planes[input])
+    })
+}
+
+/// The sink that alone takes what a node computes, where it may be written there.
+fn written_in_place(lowered: &Lowered, sweep: &Sweep, node: &SweepNode) -> Option<SinkRole> {
+    let &[(consumer, _)] = node.consumers.as_slice() else { return None };
+    let Action::Write(role) = sweep.nodes[consumer].action else { return None };
+    let NodeKind::Compute(kernel) = &lowered.program.nodes[node.node].kind else { return None };
+    // cells of a coarser grain would be computed by several tiles
+    let is_disjoint = kernel.grain() == 1;
+    let writes = support(lowered, node).is_some_and(|support| support.writes_planes);
+    (is_disjoint && writes).then_some(role)
+}
