@@ -794,6 +794,19 @@ template <class Run> result<tiled_report> run(io &tensors, Run &&call) {
 }
 } // namespace detail
 
+/** A run whose outputs are written and whose gradients wait for those of the outputs. */
+class pending : public detail::owner<tiled_pending, tiled_pending_free> {
+public:
+    using owner::owner;
+
+    /** The bytes that it holds. */
+    result<uint64_t> bytes() const {
+        uint64_t bytes = 0;
+        const tiled_status status = tiled_pending_bytes(get(), &bytes);
+        return detail::done(status, bytes);
+    }
+};
+
 /** Runs a plan. */
 class executor : public detail::owner<tiled_executor, tiled_executor_free> {
 public:
@@ -806,6 +819,26 @@ public:
     result<tiled_report> run(weights &params, io &tensors) {
         return detail::run(tensors, [&](const tiled_io *raw, tiled_report *report) {
             return tiled_executor_run(get(), params.get(), raw, report);
+        });
+    }
+    /** The first half of a plan with `TILED_LOSS_GRAD_OUTPUT_LATER`: its outputs. */
+    result<pending> forward(weights &params, io &tensors) {
+        tiled_pending *handle = nullptr;
+        const auto call = [&](const tiled_io *raw) {
+            return tiled_executor_forward(get(), params.get(), raw, &handle, nullptr);
+        };
+#ifndef TILED_NO_EXCEPTIONS
+        tensors.with(call);
+#else
+        const auto status = tensors.with(call);
+        if (!status) return {status.status(), status.message()};
+#endif
+        return pending(handle);
+    }
+    /** The second half: its gradients. `run` is used up. */
+    result<tiled_report> backward(pending run, const weights &params, io &tensors) {
+        return detail::run(tensors, [&](const tiled_io *raw, tiled_report *report) {
+            return tiled_executor_backward(get(), run.get(), params.get(), raw, report);
         });
     }
     template <class T> result<void> gradient(size_t index, T *data, size_t count) const {

@@ -5,6 +5,7 @@ mod backends;
 mod deferred;
 mod demand;
 mod fused;
+mod halves;
 mod in_place;
 mod nan_signs;
 mod networks;

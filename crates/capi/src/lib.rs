@@ -25,6 +25,7 @@ mod objective;
 mod operator;
 #[doc(hidden)]
 pub mod oracle;
+mod pending;
 mod plan;
 mod pointer;
 mod status;
@@ -46,6 +47,7 @@ pub use io::*;
 pub use log::*;
 pub use objective::*;
 pub use operator::*;
+pub use pending::*;
 pub use plan::*;
 pub use status::*;
 pub use tensor::*;

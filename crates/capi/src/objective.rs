@@ -29,6 +29,10 @@ pub const TILED_LOSS_MEAN_SQUARED_ERROR: i32 = 3;
 /// `TILED_STATUS_OUT_OF_RANGE`, and so does a target whose pixels are all ignored.
 pub const TILED_LOSS_CROSS_ENTROPY: i32 = 4;
 
+/// The caller gives the gradient with respect to each output once it has seen the outputs: `tiled_executor_forward`, then
+/// `tiled_executor_backward`.
+pub const TILED_LOSS_GRAD_OUTPUT_LATER: i32 = 5;
+
 /// As `ignore_index` of an objective: no class is ignored.
 pub const TILED_NO_IGNORE_INDEX: i64 = 9_223_372_036_854_775_807;
 
@@ -116,6 +120,7 @@ impl tiled_objective {
         let loss = match self.loss {
             TILED_LOSS_NONE => None,
             TILED_LOSS_GRAD_OUTPUT => Some(Loss::GradOutput),
+            TILED_LOSS_GRAD_OUTPUT_LATER => Some(Loss::GradOutputLater),
             TILED_LOSS_SUM => Some(Loss::Sum),
             TILED_LOSS_MEAN_SQUARED_ERROR => Some(Loss::MeanSquaredError),
             TILED_LOSS_CROSS_ENTROPY => {

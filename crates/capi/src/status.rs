@@ -187,7 +187,10 @@ impl From<ExecError> for Failure {
             ExecError::Parameters { .. } | ExecError::Missing { .. } | ExecError::Shape { .. } => {
                 TILED_STATUS_SHAPE
             }
-            ExecError::NotInMemory { .. } => TILED_STATUS_INVALID_ARGUMENT,
+            ExecError::NotInMemory { .. }
+            | ExecError::NoSecondHalf
+            | ExecError::OtherPlan
+            | ExecError::ParameterChanged { .. } => TILED_STATUS_INVALID_ARGUMENT,
             ExecError::NotFinite { .. } => TILED_STATUS_NOT_FINITE,
             ExecError::Cancelled => TILED_STATUS_CANCELLED,
             _ => TILED_STATUS_INVALID_ARGUMENT,

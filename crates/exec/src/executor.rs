@@ -1,98 +1,19 @@
-//! Runs a plan: sweeps, lanes, tiles, calls.
+//! Runs a plan, in one piece or in two halves.
 
-use std::num::NonZero;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
 
-use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-use tiled_graph::program::{NodeKind, Param, ProgramNode, SinkRole, SourceRole};
-use tiled_graph::{Action, Binding, Parameters, Plan, SweepPlan};
-use tiled_kernel::{Backend, Context, Kernel, Needs, NodeNeeds, ReductionNeeds, StoreNeeds, SweepNeeds};
-use tiled_tensor::{Element, Layout, OutOfMemory, View, collected, with_room, zeros};
+use tiled_graph::{Parameters, Plan};
+use tiled_kernel::Backend;
+use tiled_tensor::{Element, OutOfMemory, collected, zeros};
 
+use crate::io::{Io, check};
 use crate::labels::{Ignoring, take_census};
-use crate::lane::{Lane, SweepContext, Waiting};
 use crate::source::is_worth_sharing;
-use crate::store::{self, Stores};
-use crate::{ExecError, Pool, Progress, Sink, Source, finalise};
-
-/// The tensors that a run reads and writes, in the order of the network.
-pub struct Io<'a, T: Element> {
-    /// The inputs.
-    pub inputs: Vec<&'a dyn Source<T>>,
-    /// The target of the loss.
-    pub target: Option<&'a dyn Source<T>>,
-    /// The gradients with respect to the outputs, where the caller gives them.
-    pub grad_outputs: Vec<&'a dyn Source<T>>,
-    /// Where the outputs go.
-    pub outputs: Vec<&'a dyn Sink<T>>,
-    /// Where the gradients with respect to the inputs go, one for each of `Program::input_grads`.
-    pub grad_inputs: Vec<&'a dyn Sink<T>>,
-}
-
-impl<T: Element> Default for Io<'_, T> {
-    fn default() -> Self {
-        Self {
-            inputs: Vec::new(),
-            target: None,
-            grad_outputs: Vec::new(),
-            outputs: Vec::new(),
-            grad_inputs: Vec::new(),
-        }
-    }
-}
-
-impl<T: Element> std::fmt::Debug for Io<'_, T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Io")
-            .field("inputs", &self.inputs.len())
-            .field("target", &self.target.is_some())
-            .field("grad_outputs", &self.grad_outputs.len())
-            .field("outputs", &self.outputs.len())
-            .field("grad_inputs", &self.grad_inputs.len())
-            .finish()
-    }
-}
-
-impl<'a, T: Element> Io<'a, T> {
-    pub(crate) fn source(&self, role: SourceRole) -> Option<&'a dyn Source<T>> {
-        match role {
-            SourceRole::Input(place) => self.inputs.get(place).copied(),
-            SourceRole::Target => self.target,
-            SourceRole::GradOutput(place) => self.grad_outputs.get(place).copied(),
-            SourceRole::Store(_) | SourceRole::Pixel(_) => None,
-        }
-    }
-
-    pub(crate) fn sink(&self, role: SinkRole) -> Option<&'a dyn Sink<T>> {
-        match role {
-            SinkRole::Output(place) => self.outputs.get(place).copied(),
-            SinkRole::GradInput(place) => self.grad_inputs.get(place).copied(),
-            SinkRole::Store(_) => None,
-        }
-    }
-
-    /// The same with another target, for as long as that lives.
-    fn with_target<'b>(&self, target: Option<&'b dyn Source<T>>) -> Io<'b, T>
-    where
-        'a: 'b,
-    {
-        Io {
-            inputs: self.inputs.clone(),
-            target,
-            grad_outputs: self.grad_outputs.clone(),
-            outputs: self.outputs.clone(),
-            grad_inputs: self.grad_inputs.clone(),
-        }
-    }
-
-    fn sinks(&self) -> impl Iterator<Item = &'a dyn Sink<T>> + '_ {
-        self.outputs.iter().chain(&self.grad_inputs).copied()
-    }
-}
+use crate::state::{Moved, State, Sweeps};
+use crate::{ExecError, Pool, Progress, Sink, Source};
 
 /// What a run did.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,74 +24,48 @@ pub struct RunReport {
     pub seconds: f64,
 }
 
-/// How often a thread without work looks again at once, about a millisecond, and how long it waits from then on.
-const SPINS: u32 = 2000;
-const NAP: Duration = Duration::from_micros(50);
-
-/// Runs `work`, whose calls the threads of this pool share, and keeps them from falling asleep between two calls:
-/// to wake one takes as long as many a call.
-fn with_threads_awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    struct Done<'a>(&'a AtomicBool);
-    impl Drop for Done<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Release);
-        }
-    }
-    static CORES: OnceLock<usize> = OnceLock::new();
-    let others = rayon::current_num_threads() - 1;
-    if others == 0 || others >= *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
-    {
-        return work();
-    }
-    let is_done = AtomicBool::new(false);
-    rayon::in_place_scope(|scope| {
-        let _done = Done(&is_done); // also where `work` panics, or the scope would wait for ever
-        for _ in 0..others {
-            scope.spawn(|_| {
-                let mut idle = 0;
-                while !is_done.load(Ordering::Acquire) {
-                    idle = if rayon::yield_now() == Some(rayon::Yield::Executed) { 0 } else { idle + 1 };
-                    if idle > SPINS {
-                        thread::sleep(NAP); // a slow source: there will be nothing to do for a while
-                    } else if idle > 0 {
-                        thread::yield_now();
-                    }
-                }
-            });
-        }
-        work()
-    })
+/// A run whose outputs are written and whose gradients wait for those of the outputs ([`Executor::forward`]). Its memory is given
+/// back when it is dropped.
+#[derive(Debug)]
+pub struct Pending<'b, T: Element> {
+    state: State<'b, T>,
+    plan: Arc<Plan>,
+    /// The versions of the parameters that it ran with.
+    versions: Vec<u64>,
 }
 
-/// What parameters were packed from: the versions of those of the network, the bits of derived vectors.
-#[derive(Debug, Default)]
-struct Stamp {
-    numbers: Vec<u64>,
+impl<T: Element> Pending<'_, T> {
+    /// The bytes that it holds.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.plan.state_bytes()
+    }
 }
 
-impl Stamp {
-    fn numbers<'a, T: Element>(
-        node: &'a ProgramNode,
-        params: &'a Parameters<T>,
-        derived: &'a [Vec<T>],
-    ) -> impl Iterator<Item = u64> + 'a {
-        node.params.iter().flat_map(move |param| {
-            let (version, values) = match param {
-                Param::Network(place) => (Some(params.version(*place)), &[][..]),
-                Param::Derived(place) => (None, derived[*place].as_slice()),
-            };
-            version.into_iter().chain(values.iter().map(|value| value.to_bits_u64()))
-        })
+/// Which sweeps of a plan.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    Forward,
+    Backward,
+}
+
+impl Part {
+    fn sweeps(self, plan: &Plan) -> Range<usize> {
+        let all = plan.sweeps.len();
+        let second = plan.second_half().unwrap_or(all);
+        match self {
+            Self::Whole => 0..all,
+            Self::Forward => 0..second,
+            Self::Backward => second..all,
+        }
     }
 
-    fn is<T: Element>(&self, node: &ProgramNode, params: &Parameters<T>, derived: &[Vec<T>]) -> bool {
-        self.numbers.iter().copied().eq(Self::numbers(node, params, derived))
-    }
-
-    /// Takes what was packed from now on.
-    fn set<T: Element>(&mut self, node: &ProgramNode, params: &Parameters<T>, derived: &[Vec<T>]) {
-        self.numbers.clear();
-        self.numbers.extend(Self::numbers(node, params, derived));
+    /// The sinks that these write.
+    fn sinks<'i, 'a, T: Element>(self, io: &'i Io<'a, T>) -> impl Iterator<Item = &'a dyn Sink<T>> + 'i {
+        let outputs = (self != Self::Backward).then_some(&io.outputs);
+        let gradients = (self != Self::Forward).then_some(&io.grad_inputs);
+        outputs.into_iter().chain(gradients).flatten().copied()
     }
 }
 
@@ -179,13 +74,13 @@ impl Stamp {
 #[derive(Debug)]
 pub struct Executor<'b, T: Element> {
     plan: Arc<Plan>,
+    backend: &'b dyn Backend<T>,
+    /// Where values lie that are kept in files.
+    scratch: PathBuf,
     pool: Pool,
-    context: Box<dyn Context<T> + 'b>,
-    kernels: Vec<Option<Kernel>>,
-    /// What each node's packed parameters were made from.
-    packed_from: Vec<Stamp>,
-    stores: Stores<T>,
-    derived: Vec<Vec<T>>,
+    /// That of the last run, for the next one; `None` where a [`Pending`] has it.
+    spare: Option<State<'b, T>>,
+    dropout_step: u64,
     gradients: Vec<Option<Vec<T>>>,
 }
 
@@ -228,20 +123,10 @@ impl<'b, T: Element> Executor<'b, T> {
                 return Err(ExecError::Unsupported { name: node.name.clone(), backend: backend.name() });
             }
         }
-        let program = &plan.program;
-        let kernels = collected(program.nodes.iter().map(|node| match &node.kind {
-            NodeKind::Compute(kernel) => Some(*kernel),
-            _ => None,
-        }))
-        .map_err(refused("the kernels of the network"))?;
-        let mut packed_from = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
-        for node in &program.nodes {
-            let refused = |error| refused(format!("the packed parameters of `{}`", node.name))(error);
-            packed_from.push(Stamp { numbers: with_room(program.stamp_len(&node.params)).map_err(refused)? });
-        }
         let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
         let threads = threads.min(most); // workspaces were promised for as many
-        let context = open(&plan, backend, threads)?;
+        let spare = Some(State::new(&plan, backend, threads, scratch)?);
+        let program = &plan.program;
         let mut gradients =
             collected(program.params.iter().map(|_| None)).map_err(refused("the gradients"))?;
         for param in &program.param_grads {
@@ -249,15 +134,10 @@ impl<'b, T: Element> Executor<'b, T> {
             gradients[*param] =
                 Some(gradient.map_err(refused(format!("the gradient of parameter {param}")))?);
         }
-        let mut derived = with_room(program.derived.len()).map_err(refused("the derived vectors"))?;
-        for len in &program.derived {
-            derived.push(zeros(*len).map_err(refused("a derived vector"))?);
-        }
-        let stores = Stores::new(&plan, scratch)?;
         // threads come last: each takes addresses for a heap of its own, and where those are limited it does with fewer, as
         // the memory above would not
         let pool = Pool::new(threads).map_err(|source| ExecError::Threads { threads, source })?;
-        Ok(Self { stores, context, derived, gradients, packed_from, kernels, pool, plan })
+        Ok(Self { backend, scratch: scratch.to_owned(), spare, gradients, dropout_step: 0, pool, plan })
     }
 
     /// The plan.
@@ -274,16 +154,8 @@ impl<'b, T: Element> Executor<'b, T> {
     }
 
     /// Gives dropout another mask, the same for every run with the same number.
-    pub fn set_dropout_step(&mut self, step: u64) {
-        for (kernel, node) in self.kernels.iter_mut().zip(&self.plan.program.nodes) {
-            if let (
-                Some(Kernel::Dropout { seed, .. }),
-                NodeKind::Compute(Kernel::Dropout { seed: base, .. }),
-            ) = (kernel.as_mut(), &node.kind)
-            {
-                *seed = base.wrapping_add(step.wrapping_mul(0xd134_2543_de82_ef95));
-            }
-        }
+    pub const fn set_dropout_step(&mut self, step: u64) {
+        self.dropout_step = step;
     }
 
     /// Runs the plan. Running statistics in `params` are updated where the objective trains.
@@ -303,6 +175,67 @@ impl<'b, T: Element> Executor<'b, T> {
         Ok(report)
     }
 
+    /// Runs the first half of a plan for [`Loss::GradOutputLater`](tiled_graph::Loss::GradOutputLater): what the outputs need. They are
+    /// written and finished, running statistics are updated, and the gradients follow by [`Executor::backward`], at any time and
+    /// whatever else runs before. A [`Pending`] holds memory of its own: the executor takes as much again for the next
+    /// run that begins before it.
+    ///
+    /// # Errors
+    /// As [`Executor::run`], and where the plan has no second half.
+    pub fn forward(
+        &mut self,
+        params: &mut Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<(Pending<'b, T>, RunReport), ExecError> {
+        if self.plan.second_half().is_none() {
+            return Err(ExecError::NoSecondHalf);
+        }
+        let mut state = self.state()?;
+        let result = self.run_part(Part::Forward, &mut state, params, io, progress);
+        let result = result.and_then(|report| Ok((report, state.moved_statistics(&self.plan, params)?)));
+        match result {
+            Ok((report, moved)) => {
+                move_statistics(params, moved);
+                let versions = self.versions(params)?;
+                Ok((Pending { state, plan: Arc::clone(&self.plan), versions }, report))
+            }
+            Err(error) => {
+                self.spare = Some(state);
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs the second half: the gradients of a run that [`Executor::forward`] began, given those of its outputs. The inputs are read
+    /// again and have to be the same.
+    ///
+    /// # Errors
+    /// As [`Executor::run`], and where the run is another plan's, or the parameters have changed since. Then it is lost.
+    pub fn backward(
+        &mut self,
+        pending: Pending<'b, T>,
+        params: &Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, ExecError> {
+        let Pending { mut state, plan, versions } = pending;
+        let result = if !Arc::ptr_eq(&plan, &self.plan) {
+            Err(ExecError::OtherPlan)
+        } else if let Some(place) = self.changed(params, &versions) {
+            Err(ExecError::ParameterChanged { name: params.tensors()[place].name.clone() })
+        } else {
+            self.run_part(Part::Backward, &mut state, params, io, progress)
+        };
+        if result.is_err() {
+            Part::Backward.sinks(io).for_each(|sink| sink.abort());
+        }
+        if Arc::ptr_eq(&plan, &self.plan) {
+            self.spare = Some(state);
+        }
+        result
+    }
+
     /// Runs the plan and leaves the running statistics as they are, for [`move_statistics`].
     pub(crate) fn run_apart(
         &mut self,
@@ -310,24 +243,83 @@ impl<'b, T: Element> Executor<'b, T> {
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
+        let mut state = self.state()?;
+        let result = self.run_part(Part::Whole, &mut state, params, io, progress);
+        self.spare = Some(state);
+        result
+    }
+
+    /// The parameters that running statistics after the last run would be kept in, and their values.
+    pub(crate) fn moved_statistics(&mut self, params: &Parameters<T>) -> Result<Moved<T>, ExecError> {
+        self.spare.as_mut().map_or_else(|| Ok(Vec::new()), |state| state.moved_statistics(&self.plan, params))
+    }
+
+    /// The state of the last run, or one more.
+    fn state(&mut self) -> Result<State<'b, T>, ExecError> {
+        match self.spare.take() {
+            Some(state) => Ok(state),
+            None => State::new(&self.plan, self.backend, self.pool.current_num_threads(), &self.scratch),
+        }
+    }
+
+    fn run_part(
+        &mut self,
+        part: Part,
+        state: &mut State<'b, T>,
+        params: &Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<RunReport, ExecError> {
         let begin = Instant::now();
-        let result = self.check(params, io).and_then(|()| self.census(io)).and_then(|ignored| {
-            let target = ignored.as_ref().map(|labels| labels as &dyn Source<T>).or(io.target);
-            self.sweeps(params, &io.with_target(target), progress)
-        });
-        let result = result.and_then(|loss| {
-            io.sinks().try_for_each(|sink| sink.finish())?;
+        let result = self.work(part, state, params, io, progress).and_then(|loss| {
+            part.sinks(io).try_for_each(|sink| sink.finish())?;
             Ok(RunReport { loss, seconds: begin.elapsed().as_secs_f64() })
         });
         if result.is_err() {
-            io.sinks().for_each(|sink| sink.abort());
+            part.sinks(io).for_each(|sink| sink.abort());
         }
         result
     }
 
+    fn work(
+        &mut self,
+        part: Part,
+        state: &mut State<'b, T>,
+        params: &Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<Option<f64>, ExecError> {
+        let sweeps = part.sweeps(&self.plan);
+        let lens = params.tensors().iter().map(|tensor| tensor.data.len());
+        let expected = &self.plan.program.params;
+        if !lens.eq(expected.iter().copied()) {
+            return Err(ExecError::Parameters { expected: expected.len(), got: params.tensors().len() });
+        }
+        check(&self.plan, sweeps.clone(), io)?;
+        let ignored = self.census(state, io)?;
+        let target = ignored.as_ref().map(|labels| labels as &dyn Source<T>).or(io.target);
+        let mut run = Sweeps {
+            plan: &self.plan,
+            pool: &self.pool,
+            params,
+            io: &io.with_target(target),
+            gradients: &mut self.gradients,
+            progress,
+        };
+        if part != Part::Backward {
+            state.set_dropout_step(&self.plan, self.dropout_step);
+            state.begin(&mut run)?;
+        }
+        state.run(sweeps, &mut run)
+    }
+
     /// Counts and checks the class numbers of a cross-entropy, over which its mean is taken, and gives the target to read in
     /// place of the caller's, if any.
-    fn census<'a>(&mut self, io: &Io<'a, T>) -> Result<Option<Ignoring<'a, T>>, ExecError> {
+    fn census<'a>(
+        &self,
+        state: &mut State<'b, T>,
+        io: &Io<'a, T>,
+    ) -> Result<Option<Ignoring<'a, T>>, ExecError> {
         let (Some(classes), Some(source)) = (self.plan.program.target_classes(), io.target) else {
             return Ok(None);
         };
@@ -343,196 +335,26 @@ impl<'b, T: Element> Executor<'b, T> {
                 if is_worth_sharing(numbers) { self.pool.install(take)? } else { take()? }
             }
         };
-        for kernel in self.kernels.iter_mut().flatten() {
-            if let Kernel::CrossEntropyBackward { scale } = kernel {
-                *scale = 1.0 / lossless(census.counted);
-            }
-        }
+        state.set_cross_entropy_scale(1.0 / lossless(census.counted));
         // kernels ignore what is negative
         Ok(ignore_index.filter(|index| *index >= 0).map(|ignore_index| Ignoring { source, ignore_index }))
     }
 
-    /// The parameters that running statistics after the last run would be kept in, and their values.
-    pub(crate) fn moved_statistics(&mut self, params: &Parameters<T>) -> Result<Moved<T>, ExecError> {
-        let mut moved = Vec::new();
-        for (_, finaliser) in &self.plan.program.finalisers {
-            finalise::moved_statistics(finaliser, self.context.as_mut(), params, &mut moved)?;
-        }
-        Ok(moved)
+    /// The versions of the parameters.
+    fn versions(&self, params: &Parameters<T>) -> Result<Vec<u64>, ExecError> {
+        let versions = (0..params.tensors().len()).map(|place| params.version(place));
+        collected(versions).map_err(refused("the versions of the parameters"))
     }
 
-    /// Everything that can be wrong with what the caller gave, before any work.
-    fn check(&self, params: &Parameters<T>, io: &Io<'_, T>) -> Result<(), ExecError> {
+    /// A parameter that has another version, of those that gradients depend on.
+    fn changed(&self, params: &Parameters<T>, versions: &[u64]) -> Option<usize> {
         let program = &self.plan.program;
-        let got = params.tensors();
-        if !got.iter().map(|tensor| tensor.data.len()).eq(program.params.iter().copied()) {
-            return Err(ExecError::Parameters { expected: program.params.len(), got: got.len() });
-        }
-        for node in &program.nodes {
-            let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
-            let expected = [node.batch, node.channels, height, width];
-            let got = match &node.kind {
-                NodeKind::Source(SourceRole::Store(_) | SourceRole::Pixel(_))
-                | NodeKind::Sink(SinkRole::Store(_)) => {
-                    continue;
-                }
-                NodeKind::Source(role) => io.source(*role).map(Source::shape),
-                NodeKind::Sink(role) => io.sink(*role).map(Sink::shape),
-                NodeKind::Compute(_) | NodeKind::Reduce(_) => continue,
-            };
-            let name = || node.name.clone();
-            let got = got.ok_or_else(|| ExecError::Missing { name: name() })?;
-            if got != expected {
-                return Err(ExecError::Shape { name: name(), expected, got });
-            }
-        }
-        for sweep in &self.plan.sweeps {
-            for (binding, node) in sweep.bindings.iter().zip(&sweep.sweep.nodes) {
-                let lies_there = match binding {
-                    Binding::Source(role) => io.source(*role).and_then(in_memory).is_some(),
-                    Binding::Sink(role) => io.sink(*role).is_some_and(|sink| sink.in_memory().is_some()),
-                    Binding::Window | Binding::None => true,
-                };
-                if !lies_there {
-                    return Err(ExecError::NotInMemory { name: program.nodes[node.node].name.clone() });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn sweeps(
-        &mut self,
-        params: &Parameters<T>,
-        io: &Io<'_, T>,
-        progress: &dyn Progress,
-    ) -> Result<Option<f64>, ExecError> {
-        let done = AtomicU64::new(0);
-        let total: u64 = self.plan.sweeps.iter().map(|sweep| sweep.steps).sum();
-        self.context.clear()?;
-        let mut losses = Vec::new();
-        self.finalise(None, params, &mut losses)?;
-        for index in 0..self.plan.sweeps.len() {
-            self.pack(index, params)?;
-            let plan = &self.plan;
-            let sweep = &plan.sweeps[index];
-            let adopted = adopted(sweep, io)?;
-            let context = SweepContext {
-                plan,
-                sweep,
-                kernels: &self.kernels,
-                stores: &self.stores,
-                io,
-                step: &|| {
-                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    progress.step(done, total, "steps");
-                    if progress.is_cancelled() { Err(ExecError::Cancelled) } else { Ok(()) }
-                },
-                waiting: Waiting::new(plan.lanes),
-            };
-            let queues = self.context.queues(&SweepNeeds {
-                slots: &sweep.slot_elements,
-                vectors: &self.derived,
-                adopted: &adopted,
-            })?;
-            let mut lanes = with_room(queues.len()).map_err(refused("the lanes"))?;
-            for queue in queues {
-                lanes.push(Lane::new(queue, sweep).map_err(refused("the windows of a lane"))?);
-            }
-            if plan.stays_on_caller() {
-                lanes[0].run(&context)?;
-            } else {
-                self.pool.install(|| match lanes.as_mut_slice() {
-                    [only] => with_threads_awake(|| only.run(&context)),
-                    lanes => lanes.par_iter_mut().with_max_len(1).try_for_each(|lane| lane.run(&context)),
-                })?;
-            }
-            drop(lanes);
-            let level = self.level_of(index);
-            self.finalise(Some(level), params, &mut losses)?;
-        }
-        // in the order of the outputs, whichever sweep their losses end in
-        losses.sort_by_key(|(reduction, _)| *reduction);
-        Ok(losses.iter().map(|(_, loss)| *loss).reduce(|total, loss| total + loss))
-    }
-
-    /// The level of a sweep's reductions and sinks; sweeps without any were left out of the plan.
-    fn level_of(&self, sweep: usize) -> usize {
-        let nodes = &self.plan.sweeps[sweep].sweep.nodes;
-        let terminals = nodes.iter().filter(|node| self.plan.program.nodes[node.node].is_terminal());
-        terminals.map(|node| self.plan.program.nodes[node.node].level).max().unwrap_or(0)
-    }
-
-    fn finalise(
-        &mut self,
-        level: Option<usize>,
-        params: &Parameters<T>,
-        losses: &mut Vec<(usize, f64)>,
-    ) -> Result<(), ExecError> {
-        let mut state = finalise::State {
-            program: &self.plan.program,
-            context: self.context.as_mut(),
-            stores: &mut self.stores,
-            derived: &mut self.derived,
-            gradients: &mut self.gradients,
-            params,
-            losses,
-        };
-        for (after, finaliser) in &self.plan.program.finalisers {
-            if *after == level {
-                state.apply(finaliser)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Packs the parameters of a sweep's kernels, but for those that have not changed since.
-    fn pack(&mut self, sweep: usize, params: &Parameters<T>) -> Result<(), ExecError> {
-        for node in &self.plan.sweeps[sweep].sweep.nodes {
-            let program_node = &self.plan.program.nodes[node.node];
-            if node.action != Action::Compute || program_node.params.is_empty() {
-                continue;
-            }
-            let Some(kernel) = &self.kernels[node.node] else { continue };
-            let stamp = &mut self.packed_from[node.node];
-            if stamp.is(program_node, params, &self.derived) {
-                continue;
-            }
-            stamp.numbers.clear(); // nothing is packed while it is being packed
-            let values: Vec<&[T]> = program_node
-                .params
-                .iter()
-                .map(|param| match param {
-                    Param::Network(place) => params.tensors()[*place].data.as_slice(),
-                    Param::Derived(place) => self.derived[*place].as_slice(),
-                })
-                .collect();
-            self.context.pack(node.node, kernel, &values)?;
-            self.packed_from[node.node].set(program_node, params, &self.derived);
-        }
-        Ok(())
+        let reads = |place: &usize| program.reads_param(*place);
+        (0..params.tensors().len())
+            .filter(reads)
+            .find(|place| versions.get(*place) != Some(&params.version(*place)))
     }
 }
-
-/// The caller's tensors that the nodes of a sweep stand for, where kernels read them.
-fn adopted<'a, T: Element>(sweep: &SweepPlan, io: &Io<'a, T>) -> Result<Vec<Option<View<'a, T>>>, ExecError> {
-    let mut views = with_room(sweep.bindings.len()).map_err(refused("the tensors of a sweep"))?;
-    for binding in &sweep.bindings {
-        views.push(match binding {
-            Binding::Source(role) => io.source(*role).and_then(in_memory),
-            _ => None,
-        });
-    }
-    Ok(views)
-}
-
-/// A tensor that lies in memory as NCHW without gaps.
-fn in_memory<T: Element>(source: &dyn Source<T>) -> Option<View<'_, T>> {
-    Some(View::new(source.in_memory()?, Layout::nchw(source.shape()).ok()?))
-}
-
-/// Parameters with values that they are to have.
-pub(crate) type Moved<T> = Vec<(usize, Vec<T>)>;
 
 /// Gives running statistics the values of [`Executor::moved_statistics`].
 pub(crate) fn move_statistics<T: Element>(params: &mut Parameters<T>, moved: Moved<T>) {
@@ -540,46 +362,6 @@ pub(crate) fn move_statistics<T: Element>(params: &mut Parameters<T>, moved: Mov
         let running = params.data_mut(place).expect("invariant: running statistics are parameters");
         running.copy_from_slice(&values);
     }
-}
-
-/// The memory of a plan's runs on a backend, which so many threads call.
-fn open<'b, T: Element>(
-    plan: &Plan,
-    backend: &'b dyn Backend<T>,
-    threads: usize,
-) -> Result<Box<dyn Context<T> + 'b>, ExecError> {
-    let program = &plan.program;
-    let support = |node: usize| plan.support[node].as_ref();
-    let mut nodes = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
-    for (id, node) in program.nodes.iter().enumerate() {
-        let support = support(id).filter(|_| !node.params.is_empty());
-        let packed_bytes = support.map_or(0, |support| support.packed_bytes);
-        nodes.push(NodeNeeds { name: &node.name, packed_bytes });
-    }
-    let mut reductions = with_room(program.reductions.len()).map_err(refused("the partial sums"))?;
-    for reduction in &program.reductions {
-        let (node, reduction) = (reduction.node, reduction.reduction);
-        let partial_bytes = support(node).map_or(0, |support| support.partial_bytes);
-        let ProgramNode { name, batch, channels, .. } = &program.nodes[node];
-        let (batch, channels) = (*batch, *channels);
-        reductions.push(ReductionNeeds { name, reduction, batch, channels, partial_bytes });
-    }
-    let layouts = store::layouts(plan)?;
-    let named = layouts.iter().zip(&program.stores);
-    let stores = named.map(|(layout, store)| layout.map(|layout| StoreNeeds { name: &store.name, layout }));
-    let stores = collected(stores).map_err(refused("the values kept between sweeps"))?;
-    let supports = plan.support.iter().flatten();
-    let needs = Needs {
-        nodes: &nodes,
-        reductions: &reductions,
-        stores: &stores,
-        lanes: plan.lanes,
-        queues: plan.in_flight,
-        window_elements: plan.window_elements(),
-        threads,
-        workspace_bytes: supports.map(|support| support.workspace_bytes).max().unwrap_or(0),
-    };
-    Ok(backend.open(&needs)?)
 }
 
 /// The error of memory that was refused for something.

@@ -9,9 +9,9 @@ use tiled_graph::{Action, Binding, Call, Plan, SweepPlan};
 use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket};
 use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, with_room};
 
-use crate::ExecError;
-use crate::executor::{Io, refused};
+use crate::executor::refused;
 use crate::store::Stores;
+use crate::{ExecError, Io};
 
 /// What the lanes of a sweep share.
 pub(crate) struct SweepContext<'a, T: Element> {

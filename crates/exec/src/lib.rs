@@ -38,6 +38,7 @@ mod error;
 mod executor;
 mod file;
 mod finalise;
+mod io;
 mod labels;
 mod lane;
 mod npy;
@@ -49,17 +50,19 @@ mod progress;
 mod raw;
 mod sink;
 mod source;
+mod state;
 mod store;
 mod trainer;
 mod weights;
 
 pub use error::{ExecError, IoError, NotFinite, NpyProblem, WeightsProblem};
-pub use executor::{Executor, Io, RunReport};
+pub use executor::{Executor, Pending, RunReport};
 pub use file::{
     ElementType, FileSink, FileSource, PICTURE_LIMIT_BYTES, RawFormat, Reservation, SourceFacts,
     SourceOptions, create_sink, inspect_source, open_regular, open_source, open_source_with,
     open_source_within, remove_partial_files, write_whole,
 };
+pub use io::Io;
 pub use labels::{LabelCensus, Labels};
 pub use npy::NpyHeader;
 pub use numbers::Numbers;

@@ -1,13 +1,16 @@
 //! Threads that end before what they work for is gone.
 
+use std::num::NonZero;
 use std::ops::Deref;
 use std::process;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-/// A pool of threads that have ended when its drop returns, and with them their stacks and what kernels keep on them
-/// ([`tiled_kernel::Backend::reserve`]). Where one of its own threads drops it, they end soon after.
+/// A pool of threads that have ended when its drop returns, and with them their stacks and what is kept on them. Where one of its own threads drops it, they end soon after.
 ///
 /// The pool of `rayon` alone tells its threads to end and does not wait until they have: their memory would come back some time
 /// later.
@@ -71,6 +74,45 @@ impl Drop for Pool {
             let _ = thread.join();
         }
     }
+}
+
+/// How often a thread without work looks again at once, about a millisecond, and how long it waits from then on.
+const SPINS: u32 = 2000;
+const NAP: Duration = Duration::from_micros(50);
+
+/// Runs `work`, whose calls the threads of this pool share, and keeps them from falling asleep between two calls:
+/// to wake one takes as long as many a call.
+pub(crate) fn with_threads_awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    struct Done<'a>(&'a AtomicBool);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+    static CORES: OnceLock<usize> = OnceLock::new();
+    let others = rayon::current_num_threads() - 1;
+    if others == 0 || others >= *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+    {
+        return work();
+    }
+    let is_done = AtomicBool::new(false);
+    rayon::in_place_scope(|scope| {
+        let _done = Done(&is_done); // also where `work` panics, or the scope would wait for ever
+        for _ in 0..others {
+            scope.spawn(|_| {
+                let mut idle = 0;
+                while !is_done.load(Ordering::Acquire) {
+                    idle = if rayon::yield_now() == Some(rayon::Yield::Executed) { 0 } else { idle + 1 };
+                    if idle > SPINS {
+                        thread::sleep(NAP); // a slow source: there will be nothing to do for a while
+                    } else if idle > 0 {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+        work()
+    })
 }
 
 #[cfg(test)]

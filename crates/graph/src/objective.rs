@@ -17,6 +17,9 @@ pub enum Mode {
 pub enum Loss {
     /// The caller gives the gradient with respect to each output.
     GradOutput,
+    /// The caller gives the gradient with respect to each output after it has seen the outputs: the run has two halves, and nothing of
+    /// the first one reads these gradients.
+    GradOutputLater,
     /// The sum of all outputs.
     Sum,
     /// Mean squared error of the first output against a target of its shape.

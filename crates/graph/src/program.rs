@@ -276,6 +276,8 @@ pub struct Program {
     pub input_grads: Vec<usize>,
     /// The parameters whose gradients are computed.
     pub param_grads: Vec<usize>,
+    /// The level where the gradients of the outputs begin, where these come later than the outputs go.
+    pub second_half: Option<usize>,
     /// The class number that a cross-entropy leaves out.
     pub ignore_index: Option<i64>,
     /// The height and width that tiles are given in: the first output with more than one pixel, or what the
@@ -304,6 +306,7 @@ impl Program {
             params: copied(&self.params)?,
             input_grads: copied(&self.input_grads)?,
             param_grads: copied(&self.param_grads)?,
+            second_half: self.second_half,
             ignore_index: self.ignore_index,
             anchor: self.anchor,
             anchor_node: self.anchor_node,
@@ -324,6 +327,19 @@ impl Program {
     #[must_use]
     pub fn sweeps(&self) -> usize {
         self.nodes.iter().map(|node| node.level + 1).max().unwrap_or(0)
+    }
+
+    /// Whether a node reads a parameter of the network, or a batch norm its weight or bias.
+    #[must_use]
+    pub fn reads_param(&self, param: usize) -> bool {
+        let is_norms = |(_, finaliser): &(Option<usize>, Finaliser)| match finaliser {
+            Finaliser::BatchNormEval { norm } | Finaliser::BatchNormTrain { norm, .. } => {
+                [norm.weight, norm.bias].contains(&Some(param))
+            }
+            _ => false,
+        };
+        self.nodes.iter().any(|node| node.params.contains(&Param::Network(param)))
+            || self.finalisers.iter().any(is_norms)
     }
 
     /// How many classes there are, where the target of the loss is class numbers.

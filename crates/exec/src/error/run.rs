@@ -59,6 +59,18 @@ pub enum ExecError {
         /// The bytes that were asked for.
         bytes: u64,
     },
+    /// The plan's objective gives no gradients later.
+    #[error("plan has no second half: its objective is not `GradOutputLater`")]
+    NoSecondHalf,
+    /// A run that waits for its gradients belongs to another plan.
+    #[error("the run that waits for its gradients is another plan's")]
+    OtherPlan,
+    /// A parameter is not what it was in the first half of a run.
+    #[error("`{name}` has changed since the run that waits for its gradients")]
+    ParameterChanged {
+        /// The name of the parameter.
+        name: String,
+    },
     /// The plan reads or writes a tensor where it lies in memory, and it does not lie there.
     #[error("plan has `{name}` in memory as NCHW without gaps, where it does not lie")]
     NotInMemory {

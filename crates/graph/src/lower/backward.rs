@@ -35,9 +35,13 @@ impl Lowering<'_> {
     fn loss(&mut self, loss: Loss, gradients: &mut Gradients) -> Result<(), PlanError> {
         let outputs = collected(self.graph.outputs().iter().map(|value| self.values[value.0]))?;
         match loss {
-            Loss::GradOutput => {
+            Loss::GradOutput | Loss::GradOutputLater => {
+                if loss == Loss::GradOutputLater {
+                    self.program.second_half = Some(self.program.sweeps());
+                }
                 for (place, output) in outputs.into_iter().enumerate() {
                     let (channels, extents, level) = self.described(output);
+                    let level = self.program.second_half.unwrap_or(level);
                     let name = format!("{}.grad", self.program.nodes[output].name);
                     let node = self.source(name, SourceRole::GradOutput(place), channels, extents, level)?;
                     push(gradients.entry(output).or_default(), node)?;

@@ -108,6 +108,32 @@ impl Plan {
         self.predicted_seconds - self.meeting_seconds < WORTH_SHARING_SECONDS
     }
 
+    /// The first sweep of the second half, which waits for the gradients of the outputs; `None` where the objective has none
+    /// ([`Loss::GradOutputLater`](crate::Loss::GradOutputLater)).
+    #[must_use]
+    pub fn second_half(&self) -> Option<usize> {
+        let level = self.program.second_half?;
+        Some((0..self.sweeps.len()).find(|sweep| self.level_of(*sweep) >= level).unwrap_or(self.sweeps.len()))
+    }
+
+    /// The level of a sweep's reductions and sinks.
+    ///
+    /// # Panics
+    /// Where there is no such sweep.
+    #[must_use]
+    pub fn level_of(&self, sweep: usize) -> usize {
+        let nodes = self.sweeps[sweep].sweep.nodes.iter().map(|node| &self.program.nodes[node.node]);
+        nodes.filter(|node| node.is_terminal()).map(|node| node.level).max().unwrap_or(0)
+    }
+
+    /// The bytes that a run between its two halves holds: all but the parameters and their gradients, and what sources and sinks take.
+    #[must_use]
+    pub const fn state_bytes(&self) -> u64 {
+        let Memory { windows_bytes, stores_bytes, reductions_bytes, scratch_bytes, .. } = self.memory;
+        let packed = self.memory.parameters_bytes; // packed and as given: at most that
+        windows_bytes + stores_bytes + reductions_bytes + scratch_bytes + packed
+    }
+
     /// The elements of storage that the windows of a lane in flight take.
     #[must_use]
     pub fn window_elements(&self) -> usize {

@@ -35,7 +35,7 @@ impl<T: Element> Tensors<T> {
         let output_shapes: Vec<[usize; 4]> =
             graph.outputs().iter().map(|value| network.shapes.shape(*value)).collect();
         let grad_outputs = match objective.loss {
-            Some(Loss::GradOutput) => output_shapes.iter().map(|shape| image(*shape)).collect(),
+            Some(Loss::GradOutput | Loss::GradOutputLater) => output_shapes.iter().map(|shape| image(*shape)).collect(),
             _ => Vec::new(),
         };
         let first = output_shapes[0];
@@ -132,7 +132,14 @@ fn run_once<T: Element>(
         grad_inputs: grad_inputs.iter().map(|sink| sink as &dyn Sink<T>).collect(),
     };
     let mut parameters = tensors.parameters.clone();
-    let report = executor.run(&mut parameters, &io, &NoProgress)?;
+    // the untiled run is in one piece
+    let in_halves = executor.plan().second_half().is_some() && executor.plan().tiles() > 1;
+    let report = if in_halves {
+        let (pending, _) = executor.forward(&mut parameters, &io, &NoProgress)?;
+        executor.backward(pending, &parameters, &io, &NoProgress)?
+    } else {
+        executor.run(&mut parameters, &io, &NoProgress)?
+    };
     let gradients =
         (0..parameters.tensors().len()).map(|place| executor.gradient(place).map(<[T]>::to_vec)).collect();
     drop(io);

@@ -13,7 +13,8 @@ pub(super) fn objective(draw: &mut Draw, network: &Network) -> Objective {
     let loss = match draw.below(8) {
         0 => None,
         1 => Some(Loss::Sum),
-        2 | 3 => Some(Loss::GradOutput),
+        2 => Some(Loss::GradOutput),
+        3 => Some(Loss::GradOutputLater),
         4 | 5 => Some(Loss::MeanSquaredError),
         6 => Some(Loss::CrossEntropy { target_channels: 1 }),
         _ => Some(Loss::CrossEntropy { target_channels: classes }),

@@ -1,0 +1,141 @@
+//! What a run reads and writes.
+
+use std::ops::Range;
+
+use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
+use tiled_graph::{Binding, Plan, SweepPlan};
+use tiled_tensor::{Element, Layout, View, filled, with_room};
+
+use crate::executor::refused;
+use crate::{ExecError, Sink, Source};
+
+/// The tensors that a run reads and writes, in the order of the network.
+pub struct Io<'a, T: Element> {
+    /// The inputs.
+    pub inputs: Vec<&'a dyn Source<T>>,
+    /// The target of the loss.
+    pub target: Option<&'a dyn Source<T>>,
+    /// The gradients with respect to the outputs, where the caller gives them.
+    pub grad_outputs: Vec<&'a dyn Source<T>>,
+    /// Where the outputs go.
+    pub outputs: Vec<&'a dyn Sink<T>>,
+    /// Where the gradients with respect to the inputs go, one for each of `Program::input_grads`.
+    pub grad_inputs: Vec<&'a dyn Sink<T>>,
+}
+
+impl<T: Element> Default for Io<'_, T> {
+    fn default() -> Self {
+        Self {
+            inputs: Vec::new(),
+            target: None,
+            grad_outputs: Vec::new(),
+            outputs: Vec::new(),
+            grad_inputs: Vec::new(),
+        }
+    }
+}
+
+impl<T: Element> std::fmt::Debug for Io<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Io")
+            .field("inputs", &self.inputs.len())
+            .field("target", &self.target.is_some())
+            .field("grad_outputs", &self.grad_outputs.len())
+            .field("outputs", &self.outputs.len())
+            .field("grad_inputs", &self.grad_inputs.len())
+            .finish()
+    }
+}
+
+impl<'a, T: Element> Io<'a, T> {
+    pub(crate) fn source(&self, role: SourceRole) -> Option<&'a dyn Source<T>> {
+        match role {
+            SourceRole::Input(place) => self.inputs.get(place).copied(),
+            SourceRole::Target => self.target,
+            SourceRole::GradOutput(place) => self.grad_outputs.get(place).copied(),
+            SourceRole::Store(_) | SourceRole::Pixel(_) => None,
+        }
+    }
+
+    pub(crate) fn sink(&self, role: SinkRole) -> Option<&'a dyn Sink<T>> {
+        match role {
+            SinkRole::Output(place) => self.outputs.get(place).copied(),
+            SinkRole::GradInput(place) => self.grad_inputs.get(place).copied(),
+            SinkRole::Store(_) => None,
+        }
+    }
+
+    /// The same with another target, for as long as that lives.
+    pub(crate) fn with_target<'b>(&self, target: Option<&'b dyn Source<T>>) -> Io<'b, T>
+    where
+        'a: 'b,
+    {
+        Io {
+            inputs: self.inputs.clone(),
+            target,
+            grad_outputs: self.grad_outputs.clone(),
+            outputs: self.outputs.clone(),
+            grad_inputs: self.grad_inputs.clone(),
+        }
+    }
+}
+
+/// The caller's tensors that the nodes of a sweep stand for, where kernels read them.
+pub(crate) fn adopted<'a, T: Element>(
+    sweep: &SweepPlan,
+    io: &Io<'a, T>,
+) -> Result<Vec<Option<View<'a, T>>>, ExecError> {
+    let mut views = with_room(sweep.bindings.len()).map_err(refused("the tensors of a sweep"))?;
+    for binding in &sweep.bindings {
+        views.push(match binding {
+            Binding::Source(role) => io.source(*role).and_then(in_memory),
+            _ => None,
+        });
+    }
+    Ok(views)
+}
+
+/// A tensor that lies in memory as NCHW without gaps.
+fn in_memory<T: Element>(source: &dyn Source<T>) -> Option<View<'_, T>> {
+    Some(View::new(source.in_memory()?, Layout::nchw(source.shape()).ok()?))
+}
+
+/// Everything that can be wrong with what the caller gave for these sweeps, before any work.
+pub(crate) fn check<T: Element>(plan: &Plan, sweeps: Range<usize>, io: &Io<'_, T>) -> Result<(), ExecError> {
+    let program = &plan.program;
+    let mut runs = filled(program.nodes.len(), false).map_err(refused("the nodes of a run"))?;
+    let nodes =
+        || plan.sweeps[sweeps.clone()].iter().flat_map(|sweep| sweep.sweep.nodes.iter().zip(&sweep.bindings));
+    for (node, _) in nodes() {
+        runs[node.node] = true;
+    }
+    for (node, _) in program.nodes.iter().zip(&runs).filter(|(_, runs)| **runs) {
+        let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
+        let expected = [node.batch, node.channels, height, width];
+        let got = match &node.kind {
+            NodeKind::Source(SourceRole::Store(_) | SourceRole::Pixel(_))
+            | NodeKind::Sink(SinkRole::Store(_)) => {
+                continue;
+            }
+            NodeKind::Source(role) => io.source(*role).map(Source::shape),
+            NodeKind::Sink(role) => io.sink(*role).map(Sink::shape),
+            NodeKind::Compute(_) | NodeKind::Reduce(_) => continue,
+        };
+        let name = || node.name.clone();
+        let got = got.ok_or_else(|| ExecError::Missing { name: name() })?;
+        if got != expected {
+            return Err(ExecError::Shape { name: name(), expected, got });
+        }
+    }
+    for (node, binding) in nodes() {
+        let lies_there = match binding {
+            Binding::Source(role) => io.source(*role).and_then(in_memory).is_some(),
+            Binding::Sink(role) => io.sink(*role).is_some_and(|sink| sink.in_memory().is_some()),
+            Binding::Window | Binding::None => true,
+        };
+        if !lies_there {
+            return Err(ExecError::NotInMemory { name: program.nodes[node.node].name.clone() });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! The memory of a run, from its first sweep to its last.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
+use tiled_graph::program::{NodeKind, Param, ProgramNode};
+use tiled_graph::{Action, Parameters, Plan};
+use tiled_kernel::{Backend, Context, Kernel, Needs, NodeNeeds, ReductionNeeds, StoreNeeds, SweepNeeds};
+use tiled_tensor::{Element, collected, with_room, zeros};
+
+use crate::executor::refused;
+use crate::io::adopted;
+use crate::lane::{Lane, SweepContext, Waiting};
+use crate::pool::with_threads_awake;
+use crate::store::{self, Stores};
+use crate::{ExecError, Io, Pool, Progress, finalise};
+
+/// What parameters were packed from: the versions of those of the network, the bits of derived vectors.
+#[derive(Debug, Default)]
+struct Stamp {
+    numbers: Vec<u64>,
+}
+
+impl Stamp {
+    fn numbers<'a, T: Element>(
+        node: &'a ProgramNode,
+        params: &'a Parameters<T>,
+        derived: &'a [Vec<T>],
+    ) -> impl Iterator<Item = u64> + 'a {
+        node.params.iter().flat_map(move |param| {
+            let (version, values) = match param {
+                Param::Network(place) => (Some(params.version(*place)), &[][..]),
+                Param::Derived(place) => (None, derived[*place].as_slice()),
+            };
+            version.into_iter().chain(values.iter().map(|value| value.to_bits_u64()))
+        })
+    }
+
+    fn is<T: Element>(&self, node: &ProgramNode, params: &Parameters<T>, derived: &[Vec<T>]) -> bool {
+        self.numbers.iter().copied().eq(Self::numbers(node, params, derived))
+    }
+
+    /// Takes what was packed from now on.
+    fn set<T: Element>(&mut self, node: &ProgramNode, params: &Parameters<T>, derived: &[Vec<T>]) {
+        self.numbers.clear();
+        self.numbers.extend(Self::numbers(node, params, derived));
+    }
+}
+
+/// All that a run keeps between its calls: what is packed, gathered and stored, and the kernels with what they take from the run.
+#[derive(Debug)]
+pub(crate) struct State<'b, T: Element> {
+    context: Box<dyn Context<T> + 'b>,
+    kernels: Vec<Option<Kernel>>,
+    /// What each node's packed parameters were made from.
+    packed_from: Vec<Stamp>,
+    stores: Stores<T>,
+    derived: Vec<Vec<T>>,
+}
+
+/// What the sweeps of a run read and write beside its state.
+pub(crate) struct Sweeps<'r, T: Element> {
+    pub(crate) plan: &'r Plan,
+    pub(crate) pool: &'r Pool,
+    pub(crate) params: &'r Parameters<T>,
+    pub(crate) io: &'r Io<'r, T>,
+    pub(crate) gradients: &'r mut [Option<Vec<T>>],
+    pub(crate) progress: &'r dyn Progress,
+}
+
+impl<'b, T: Element> State<'b, T> {
+    /// The state of a plan's runs on a backend that so many threads call; files lie in the folder `scratch`.
+    pub(crate) fn new(
+        plan: &Plan,
+        backend: &'b dyn Backend<T>,
+        threads: usize,
+        scratch: &Path,
+    ) -> Result<Self, ExecError> {
+        let program = &plan.program;
+        let kernels = collected(program.nodes.iter().map(|node| node.kernel().copied()))
+            .map_err(refused("the kernels of the network"))?;
+        let mut packed_from = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
+        for node in &program.nodes {
+            let refused = |error| refused(format!("the packed parameters of `{}`", node.name))(error);
+            packed_from.push(Stamp { numbers: with_room(program.stamp_len(&node.params)).map_err(refused)? });
+        }
+        let context = open(plan, backend, threads)?;
+        let mut derived = with_room(program.derived.len()).map_err(refused("the derived vectors"))?;
+        for len in &program.derived {
+            derived.push(zeros(*len).map_err(refused("a derived vector"))?);
+        }
+        Ok(Self { context, kernels, packed_from, stores: Stores::new(plan, scratch)?, derived })
+    }
+
+    /// Gives dropout the mask of a step.
+    pub(crate) fn set_dropout_step(&mut self, plan: &Plan, step: u64) {
+        for (kernel, node) in self.kernels.iter_mut().zip(&plan.program.nodes) {
+            if let (
+                Some(Kernel::Dropout { seed, .. }),
+                NodeKind::Compute(Kernel::Dropout { seed: base, .. }),
+            ) = (kernel.as_mut(), &node.kind)
+            {
+                *seed = base.wrapping_add(step.wrapping_mul(0xd134_2543_de82_ef95));
+            }
+        }
+    }
+
+    /// Gives the gradient of a cross-entropy the factor of its mean.
+    pub(crate) fn set_cross_entropy_scale(&mut self, factor: f64) {
+        for kernel in self.kernels.iter_mut().flatten() {
+            if let Kernel::CrossEntropyBackward { scale } = kernel {
+                *scale = factor;
+            }
+        }
+    }
+
+    /// The parameters that running statistics after the last run would be kept in, and their values.
+    pub(crate) fn moved_statistics(
+        &mut self,
+        plan: &Plan,
+        params: &Parameters<T>,
+    ) -> Result<Moved<T>, ExecError> {
+        let mut moved = Vec::new();
+        for (_, finaliser) in &plan.program.finalisers {
+            finalise::moved_statistics(finaliser, self.context.as_mut(), params, &mut moved)?;
+        }
+        Ok(moved)
+    }
+
+    /// Forgets the run before.
+    pub(crate) fn begin(&mut self, run: &mut Sweeps<'_, T>) -> Result<(), ExecError> {
+        self.context.clear()?;
+        self.finalise(None, run, &mut Vec::new())
+    }
+
+    /// Runs these sweeps, and gives the loss that they end in, if any.
+    pub(crate) fn run(
+        &mut self,
+        sweeps: Range<usize>,
+        run: &mut Sweeps<'_, T>,
+    ) -> Result<Option<f64>, ExecError> {
+        let (plan, io, progress) = (run.plan, run.io, run.progress);
+        let done = AtomicU64::new(0);
+        let total: u64 = plan.sweeps[sweeps.clone()].iter().map(|sweep| sweep.steps).sum();
+        let mut losses = Vec::new();
+        for index in sweeps {
+            self.pack(plan, index, run.params)?;
+            let sweep = &plan.sweeps[index];
+            let adopted = adopted(sweep, io)?;
+            let context = SweepContext {
+                plan,
+                sweep,
+                kernels: &self.kernels,
+                stores: &self.stores,
+                io,
+                step: &|| {
+                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    progress.step(done, total, "steps");
+                    if progress.is_cancelled() { Err(ExecError::Cancelled) } else { Ok(()) }
+                },
+                waiting: Waiting::new(plan.lanes),
+            };
+            let queues = self.context.queues(&SweepNeeds {
+                slots: &sweep.slot_elements,
+                vectors: &self.derived,
+                adopted: &adopted,
+            })?;
+            let mut lanes = with_room(queues.len()).map_err(refused("the lanes"))?;
+            for queue in queues {
+                lanes.push(Lane::new(queue, sweep).map_err(refused("the windows of a lane"))?);
+            }
+            if plan.stays_on_caller() {
+                lanes[0].run(&context)?;
+            } else {
+                run.pool.install(|| match lanes.as_mut_slice() {
+                    [only] => with_threads_awake(|| only.run(&context)),
+                    lanes => lanes.par_iter_mut().with_max_len(1).try_for_each(|lane| lane.run(&context)),
+                })?;
+            }
+            drop(lanes);
+            self.finalise(Some(plan.level_of(index)), run, &mut losses)?;
+        }
+        // in the order of the outputs, whichever sweep their losses end in
+        losses.sort_by_key(|(reduction, _)| *reduction);
+        Ok(losses.iter().map(|(_, loss)| *loss).reduce(|total, loss| total + loss))
+    }
+
+    fn finalise(
+        &mut self,
+        level: Option<usize>,
+        run: &mut Sweeps<'_, T>,
+        losses: &mut Vec<(usize, f64)>,
+    ) -> Result<(), ExecError> {
+        let plan = run.plan;
+        let mut state = finalise::State {
+            program: &plan.program,
+            context: self.context.as_mut(),
+            stores: &mut self.stores,
+            derived: &mut self.derived,
+            gradients: run.gradients,
+            params: run.params,
+            losses,
+        };
+        for (after, finaliser) in &plan.program.finalisers {
+            if *after == level {
+                state.apply(finaliser)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs the parameters of a sweep's kernels, but for those that have not changed since.
+    fn pack(&mut self, plan: &Plan, sweep: usize, params: &Parameters<T>) -> Result<(), ExecError> {
+        for node in &plan.sweeps[sweep].sweep.nodes {
+            let program_node = &plan.program.nodes[node.node];
+            if node.action != Action::Compute || program_node.params.is_empty() {
+                continue;
+            }
+            let Some(kernel) = &self.kernels[node.node] else { continue };
+            let stamp = &mut self.packed_from[node.node];
+            if stamp.is(program_node, params, &self.derived) {
+                continue;
+            }
+            stamp.numbers.clear(); // nothing is packed while it is being packed
+            let values: Vec<&[T]> = program_node
+                .params
+                .iter()
+                .map(|param| match param {
+                    Param::Network(place) => params.tensors()[*place].data.as_slice(),
+                    Param::Derived(place) => self.derived[*place].as_slice(),
+                })
+                .collect();
+            self.context.pack(node.node, kernel, &values)?;
+            self.packed_from[node.node].set(program_node, params, &self.derived);
+        }
+        Ok(())
+    }
+}
+
+/// Parameters with values that they are to have.
+pub(crate) type Moved<T> = Vec<(usize, Vec<T>)>;
+
+/// The memory of a plan's runs on a backend, which so many threads call.
+fn open<'b, T: Element>(
+    plan: &Plan,
+    backend: &'b dyn Backend<T>,
+    threads: usize,
+) -> Result<Box<dyn Context<T> + 'b>, ExecError> {
+    let program = &plan.program;
+    let support = |node: usize| plan.support[node].as_ref();
+    let mut nodes = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
+    for (id, node) in program.nodes.iter().enumerate() {
+        let support = support(id).filter(|_| !node.params.is_empty());
+        let packed_bytes = support.map_or(0, |support| support.packed_bytes);
+        nodes.push(NodeNeeds { name: &node.name, packed_bytes });
+    }
+    let mut reductions = with_room(program.reductions.len()).map_err(refused("the partial sums"))?;
+    for reduction in &program.reductions {
+        let (node, reduction) = (reduction.node, reduction.reduction);
+        let partial_bytes = support(node).map_or(0, |support| support.partial_bytes);
+        let ProgramNode { name, batch, channels, .. } = &program.nodes[node];
+        let (batch, channels) = (*batch, *channels);
+        reductions.push(ReductionNeeds { name, reduction, batch, channels, partial_bytes });
+    }
+    let layouts = store::layouts(plan)?;
+    let named = layouts.iter().zip(&program.stores);
+    let stores = named.map(|(layout, store)| layout.map(|layout| StoreNeeds { name: &store.name, layout }));
+    let stores = collected(stores).map_err(refused("the values kept between sweeps"))?;
+    let supports = plan.support.iter().flatten();
+    let needs = Needs {
+        nodes: &nodes,
+        reductions: &reductions,
+        stores: &stores,
+        lanes: plan.lanes,
+        queues: plan.in_flight,
+        window_elements: plan.window_elements(),
+        threads,
+        workspace_bytes: supports.map(|support| support.workspace_bytes).max().unwrap_or(0),
+    };
+    Ok(backend.open(&needs)?)
+}
