@@ -1,4 +1,5 @@
 // What the C++ wrapper promises: ownership moves, failures are thrown, what a lambda throws comes out of the call.
+#include <algorithm>
 #include <cstdio>
 #include <stdexcept>
 #include <type_traits>
@@ -87,6 +88,23 @@ int main() {
     streamed.progress([](uint64_t, uint64_t) { return false; });
     expect(status_of([&] { executor.run(weights, streamed); }) == TILED_STATUS_CANCELLED, "a sink is cancelled");
     expect(ends == std::vector<bool>{true, false}, "a sink hears each end once");
+
+    auto later = tiled::objective();
+    later.mode = TILED_MODE_TRAIN;
+    later.loss = TILED_LOSS_GRAD_OUTPUT_LATER;
+    later.grad_inputs = later.grad_params = 1;
+    const auto halves = tiled::plan::make<float>(engine, graph, {{1, 3, 64, 64}}, later);
+    auto in_halves = tiled::executor::make(engine, halves);
+    std::vector<float> wanted(32 * 16 * 16, 1.0F), gradient(3 * 64 * 64);
+    tiled::io first, second;
+    first.input(tiled::tensor(image.data(), {1, 3, 64, 64})).output(tiled::tensor(out.data(), {1, 32, 16, 16}));
+    second.input(tiled::tensor(image.data(), {1, 3, 64, 64}));
+    second.grad_output(tiled::tensor(wanted.data(), {1, 32, 16, 16}));
+    second.grad_input(tiled::tensor(gradient.data(), {1, 3, 64, 64}));
+    auto waiting = in_halves.forward(weights, first);
+    expect(waiting.bytes() > 0, "a run that waits holds memory");
+    in_halves.backward(std::move(waiting), weights, second);
+    expect(std::any_of(gradient.begin(), gradient.end(), [](float value) { return value != 0; }), "gradients come later");
 
     const auto grid = tiled::grid::from_tile(64, 64, 32, 32).rescale(16, 16);
     expect(grid.tile(1, 1).rows.begin == 8, "a grid is carried over to a smaller tensor");
