@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   geometry ← tensor ← kernel ← cpu, cuda, graph, autograd
-//!   graph + autograd ← exec
-//!   exec + cpu + [cuda] ← tiled ← capi, cli         testkit: tests alone
+//!   graph ← explain, exec;   autograd ← exec
+//!   explain + exec + cpu + [cuda] ← tiled ← capi, cli         testkit: tests alone
 //! ```
 #![cfg(feature = "networks")]
 
@@ -21,6 +21,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("tiled-cpu", KERNELS),
     ("tiled-cuda", KERNELS),
     ("tiled-graph", KERNELS),
+    ("tiled-explain", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph"]),
     ("tiled-autograd", KERNELS),
     ("tiled-exec", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph", "tiled-autograd"]),
     ("tiled", EVERYTHING_BELOW),
@@ -39,6 +40,7 @@ const EVERYTHING_BELOW: &[&str] = &[
     "tiled-cpu",
     "tiled-cuda",
     "tiled-graph",
+    "tiled-explain",
     "tiled-autograd",
     "tiled-exec",
 ];

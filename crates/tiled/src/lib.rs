@@ -40,6 +40,7 @@
 
 pub use tiled_cpu as cpu;
 pub use tiled_exec as exec;
+pub use tiled_explain as explain;
 pub use tiled_geometry as geometry;
 pub use tiled_graph as graph;
 pub use tiled_kernel as kernel;
