@@ -3,7 +3,8 @@
 //! ```text
 //!   geometry ← tensor ← kernel ← cpu, cuda, graph, autograd
 //!   graph ← explain, exec;   autograd ← exec
-//!   explain + exec + cpu + [cuda] ← tiled ← capi, cli         testkit: tests alone
+//!   explain + exec + cpu + [cuda] ← tiled ← verify, capi, cli         testkit: tests alone
+//!   verify ← cli
 //! ```
 #![cfg(feature = "networks")]
 
@@ -25,8 +26,9 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("tiled-autograd", KERNELS),
     ("tiled-exec", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph", "tiled-autograd"]),
     ("tiled", EVERYTHING_BELOW),
+    ("tiled-verify", &["tiled"]),
     ("tiled-capi", &["tiled"]),
-    ("tiled-cli", &["tiled"]),
+    ("tiled-cli", &["tiled", "tiled-verify"]),
     ("tiled-testkit", EVERYTHING_BELOW),
     ("tiled-tests", &["tiled"]),
 ];

@@ -47,7 +47,6 @@ pub use tiled_kernel as kernel;
 pub use tiled_tensor as tensor;
 
 pub mod prelude;
-pub mod verify;
 
 /// The examples of the README are compiled and run.
 #[cfg(doctest)]

@@ -2,11 +2,11 @@
 
 use std::sync::Mutex;
 
-use tiled_cpu::CpuBackend;
-use tiled_exec::NoProgress;
-use tiled_geometry::Region;
-use tiled_kernel::{Backend, Kernel, Operands, Partial, Reduction, Reference, Support, Work, forward};
-use tiled_tensor::{AlignedBuffer, Element, View, ViewMut};
+use tiled::cpu::CpuBackend;
+use tiled::exec::NoProgress;
+use tiled::geometry::Region;
+use tiled::kernel::{Backend, Kernel, Operands, Partial, Reduction, Reference, Support, Work, forward};
+use tiled::tensor::{AlignedBuffer, Element, View, ViewMut};
 
 use super::{VerifyOptions, verify_on};
 

@@ -1,6 +1,6 @@
 //! What a case computes of its network, and how.
 
-use tiled_graph::{Hold, Loss, Mode, Objective, ParamKind, PlanOptions, Tiling, ValueId, lower, params};
+use tiled::graph::{Hold, Loss, Mode, Objective, ParamKind, PlanOptions, Tiling, ValueId, lower, params};
 
 use super::draw::Draw;
 use super::network::Network;

@@ -1,10 +1,10 @@
 //! Verification finds what is wrong with a backend.
 
-use tiled_cpu::CpuBackend;
-use tiled_exec::NoProgress;
-use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Backend, Kernel, Partial, Reduction, forward};
-use tiled_tensor::{Element, View, ViewMut};
+use tiled::cpu::CpuBackend;
+use tiled::exec::NoProgress;
+use tiled::geometry::{Interval, Region};
+use tiled::kernel::{Backend, Kernel, Partial, Reduction, forward};
+use tiled::tensor::{Element, View, ViewMut};
 
 use super::{VerifyOptions, VerifyReport, verify_on};
 
