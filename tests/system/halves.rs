@@ -51,7 +51,8 @@ fn with_io<R>(job: &Job<f32>, sinks: &Sinks, halves: [bool; 2], run: impl FnOnce
     let source = |tensor| MemorySource::try_from(tensor).expect("contiguous");
     let inputs: Vec<_> = job.inputs.iter().map(source).collect();
     let grad_outputs: Vec<_> = job.grad_outputs.iter().map(source).collect();
-    let mut io = Io { inputs: inputs.iter().map(|source| source as &dyn Source<f32>).collect(), ..Io::default() };
+    let mut io =
+        Io { inputs: inputs.iter().map(|source| source as &dyn Source<f32>).collect(), ..Io::default() };
     if halves[0] {
         io.outputs = sinks.outputs.iter().map(|sink| sink as &dyn Sink<f32>).collect();
     }
@@ -197,9 +198,8 @@ fn what_does_not_fit_a_waiting_run_is_an_error() {
     });
     let place = params.tensors().iter().position(|tensor| tensor.name == "c2.weight").expect("it has one");
     params.data_mut(place).expect("it is there")[0] += 1.0;
-    let error = with_io(&job, &Sinks::of(&job), [false, true], |io| {
-        executor.backward(run, &params, io, &NoProgress)
-    });
+    let error =
+        with_io(&job, &Sinks::of(&job), [false, true], |io| executor.backward(run, &params, io, &NoProgress));
     let message = "`c2.weight` has changed since the run that waits for its gradients";
     assert_eq!(error.expect_err("it has changed").to_string(), message);
     // a plan in one piece

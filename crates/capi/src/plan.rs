@@ -4,9 +4,8 @@ use std::ffi::c_char;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tiled::graph::{
-    BudgetSource, Hold, InMemory, Plan, PlanOptions, Planner, StepDetail, Tiling, infer_nchw,
-};
+use tiled::explain::{Explain, StepDetail};
+use tiled::graph::{BudgetSource, Hold, InMemory, Plan, PlanOptions, Planner, Tiling, infer_nchw};
 
 use crate::engine::{Engine, Real, tiled_engine};
 use crate::geometry::tiled_region;

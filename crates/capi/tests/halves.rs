@@ -36,7 +36,8 @@ impl Bed {
             ..initial(tiled_objective_init)
         };
         let options = tiled_engine_options { threads: 2, ..initial(tiled_engine_options_init) };
-        let tiles = tiled_plan_options { tile: [2, 7], hold: TILED_HOLD_SLIDE, ..initial(tiled_plan_options_init) };
+        let tiles =
+            tiled_plan_options { tile: [2, 7], hold: TILED_HOLD_SLIDE, ..initial(tiled_plan_options_init) };
         // SAFETY: every pointer is to a live value of its type
         unsafe {
             let engine = made(|out| tiled_engine_new(&raw const options, out));
@@ -88,10 +89,8 @@ impl Tensors {
     fn with<R>(&mut self, halves: [bool; 2], run: impl FnOnce(*const tiled_io) -> R) -> R {
         let input = source(&mut self.input, SHAPE);
         let grad_output = source(&mut self.grad_output, SHAPE);
-        let sink = |data: &mut [f32]| tiled_sink {
-            tensor: source(data, SHAPE).tensor,
-            ..initial(tiled_sink_init)
-        };
+        let sink =
+            |data: &mut [f32]| tiled_sink { tensor: source(data, SHAPE).tensor, ..initial(tiled_sink_init) };
         let (output, grad_input) = (sink(&mut self.output), sink(&mut self.grad_input));
         let [first, second] = halves.map(usize::from);
         let io = tiled_io {

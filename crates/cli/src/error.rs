@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use tiled::exec::{ExecError, IoError, OptimError};
 use tiled::graph::{GraphError, PlanError};
 use tiled::tensor::TensorError;
-use tiled::verify::VerifyError;
+use tiled_verify::VerifyError;
 
 use crate::progress::{signals, tell};
 use crate::text::{escape, one_line};

@@ -3,8 +3,8 @@
 //! A [`Graph`] is read from JSON or built node by node, [`infer`] gives its shapes, [`lower`] makes a [`Program`]
 //! of kernels of it, and a [`Planner`] finds the fastest [`Plan`] within a budget of bytes.
 //!
-//! It does not compute: no element is read or written here, and a plan can be made, printed and drawn for an image
-//! that does not exist.
+//! It does not compute: no element is read or written here, and a plan can be made for an image that does not exist.
+//! Nor does it say what a plan holds, in words or pictures: that is `tiled-explain`.
 //!
 //! ```text
 //!   network (JSON, builder) ─ infer ─► shapes ─ lower ─► program: forward, gradient and reduction nodes
@@ -31,7 +31,6 @@
 
 mod demand;
 mod error;
-mod explain;
 mod flow;
 mod format;
 mod graph;
@@ -52,7 +51,6 @@ mod zoo;
 
 pub use demand::{Demand, needed};
 pub use error::{Arity, Axis, Extent, GraphError, Place};
-pub use explain::{Description, StepDetail};
 pub use graph::{Graph, Input, Node, ValueId};
 pub use infer::{MAX_ELEMENTS, MAX_EXTENT, Shapes, infer, infer_nchw};
 pub use lower::lower;

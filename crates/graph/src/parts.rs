@@ -117,7 +117,10 @@ impl Parts {
     }
 
     /// The coordinates of each node in all parts together, and the most in one.
-    pub(crate) fn extents(&self) -> Result<(Vec<i64>, Vec<i64>), OutOfMemory> {
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn extents(&self) -> Result<(Vec<i64>, Vec<i64>), OutOfMemory> {
         let nodes = self.turn.len();
         let (mut sums, mut widest) = (filled(nodes, 0)?, filled(nodes, 0)?);
         for (demand, count) in self.classes()? {

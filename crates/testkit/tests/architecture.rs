@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   geometry ← tensor ← kernel ← cpu, cuda, graph, autograd
-//!   graph + autograd ← exec
-//!   exec + cpu + [cuda] ← tiled ← capi, cli         testkit: tests alone
+//!   graph ← explain, exec;   autograd ← exec
+//!   explain + exec + cpu + [cuda] ← tiled ← verify, capi, cli         testkit: tests alone
+//!   verify ← cli
 //! ```
 #![cfg(feature = "networks")]
 
@@ -21,11 +22,13 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("tiled-cpu", KERNELS),
     ("tiled-cuda", KERNELS),
     ("tiled-graph", KERNELS),
+    ("tiled-explain", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph"]),
     ("tiled-autograd", KERNELS),
     ("tiled-exec", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph", "tiled-autograd"]),
     ("tiled", EVERYTHING_BELOW),
+    ("tiled-verify", &["tiled"]),
     ("tiled-capi", &["tiled"]),
-    ("tiled-cli", &["tiled"]),
+    ("tiled-cli", &["tiled", "tiled-verify"]),
     ("tiled-testkit", EVERYTHING_BELOW),
     ("tiled-tests", &["tiled"]),
 ];
@@ -39,6 +42,7 @@ const EVERYTHING_BELOW: &[&str] = &[
     "tiled-cpu",
     "tiled-cuda",
     "tiled-graph",
+    "tiled-explain",
     "tiled-autograd",
     "tiled-exec",
 ];

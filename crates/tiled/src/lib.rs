@@ -40,13 +40,13 @@
 
 pub use tiled_cpu as cpu;
 pub use tiled_exec as exec;
+pub use tiled_explain as explain;
 pub use tiled_geometry as geometry;
 pub use tiled_graph as graph;
 pub use tiled_kernel as kernel;
 pub use tiled_tensor as tensor;
 
 pub mod prelude;
-pub mod verify;
 
 /// The examples of the README are compiled and run.
 #[cfg(doctest)]

@@ -6,6 +6,7 @@ pub use tiled_exec::{
     Optimizer, Progress, RunReport, Sgd, SgdOptions, Sink, Source, Trainer, create_sink, load_weights,
     open_source, save_weights,
 };
+pub use tiled_explain::Explain;
 pub use tiled_geometry::{Interval, Region};
 pub use tiled_graph::{
     Graph, GraphError, Hold, InMemory, Loss, Mode, Objective, Parameters, Plan, PlanError, PlanOptions,

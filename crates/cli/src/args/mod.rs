@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
 use tiled::exec::{ExecError, Executor};
-use tiled::graph::{Mode, Objective, Plan, PlanOptions, StepDetail, Tiling};
+use tiled::explain::StepDetail;
+use tiled::graph::{Mode, Objective, Plan, PlanOptions, Tiling};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 

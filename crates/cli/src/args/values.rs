@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use clap::ValueEnum;
 use tiled::exec::{ElementType, Numbers};
-use tiled::graph::{Hold, StepDetail};
+use tiled::explain::StepDetail;
+use tiled::graph::Hold;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum HoldArg {
@@ -174,7 +175,7 @@ fn numbers<N: FromStr>(text: &str) -> Option<Vec<N>> {
 mod tests {
     use super::{FileArg, Pair, Planned, pair, planned, shape, steps};
     use tiled::exec::ElementType;
-    use tiled::graph::StepDetail;
+    use tiled::explain::StepDetail;
 
     #[test]
     fn pairs_and_shapes_are_whole_numbers_between_crosses() {

@@ -9,10 +9,8 @@ use tiled::cpu::CpuBackend;
 use tiled::exec::{
     AdamW, AdamWOptions, Numbers, Optimizer, Sgd, SgdOptions, sink_resident_bytes, write_whole,
 };
-use tiled::graph::{
-    BudgetSource, Description, Graph, Loss, Mode, Objective, Plan, Planner, StepDetail, infer_nchw,
-    try_params,
-};
+use tiled::explain::{Description, Explain, StepDetail};
+use tiled::graph::{BudgetSource, Graph, Loss, Mode, Objective, Plan, Planner, infer_nchw, try_params};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, json};
 use tiled::exec::peak_rss_bytes;
-use tiled::verify::{VerifyOptions, VerifyReport, verify};
+use tiled_verify::{VerifyOptions, VerifyReport, verify};
 
 use crate::args::{VerifyArgs, threads};
 use crate::error::CliError;

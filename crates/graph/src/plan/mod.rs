@@ -168,6 +168,17 @@ impl SweepPlan {
         layout(&plan.program, &plan.blocks, self, place, self.region(place, tile))
     }
 
+    /// The bytes of a node's window of so many columns in one lane.
+    ///
+    /// # Panics
+    /// Where the place is not in the sweep.
+    #[must_use]
+    pub fn window_bytes(&self, plan: &Plan, place: usize, cols: i64) -> u64 {
+        // rows do not matter: a window stores its ring
+        let layout = layout(&plan.program, &plan.blocks, self, place, Region::whole([1, cols]));
+        layout.map_or(0, |layout| layout.len()) as u64 * plan.dtype.size_bytes() as u64
+    }
+
     /// The schedule of a row of tiles.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ use tiled::exec::{
     Executor, FnSink, Io, Sgd, SgdOptions, Sink, Source, Trainer, open_source, peak_rss_bytes,
     reset_peak_rss, write_whole,
 };
+use tiled::explain::Explain;
 use tiled::graph::{
     Graph, Hold, Loss, Objective, Parameters, Plan, PlanOptions, Planner, Shapes, UNLIMITED, infer_nchw,
     initialise, params,

@@ -8,14 +8,26 @@
 //!   `n·ε·Σ|x·g|` of the untiled ones (n terms; those of other parameters have the same bits);
 //! - the smallest budget that an error names is enough, and no plan exceeds its budget.
 //!
+//! It does not say that the untiled run is right: `tiled_testkit::conformance` holds every kernel to the reference, and
+//! the tests of this crate the calls of random cases too.
+//!
+//! ```text
+//!   seed, case ─ draw ─► network, objective, options ─┬─ untiled plan ─ run ───────────────┐
+//!                                                     └─ tiled plan ── run, 1 and 2 threads ┴─► same bits? near? ─► report
+//! ```
+//!
+//! # Example
+//!
 //! ```
 //! use tiled::prelude::NoProgress;
-//! use tiled::verify::{VerifyOptions, verify};
+//! use tiled_verify::{VerifyOptions, verify};
+//!
 //! let report = verify(&VerifyOptions { cases: 3, seed: 1, ..VerifyOptions::default() }, &NoProgress)?;
 //! assert!(report.passed(), "{:#?}", report.failures);
 //! assert!(report.min_tiles > 1);
-//! # Ok::<(), tiled::verify::VerifyError>(())
+//! # Ok::<(), tiled_verify::VerifyError>(())
 //! ```
+#![forbid(unsafe_code)]
 
 mod case;
 mod draw;
@@ -33,10 +45,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use tiled_cpu::{CpuBackend, IsaError};
-use tiled_exec::Progress;
-use tiled_kernel::{Backend, Host};
-use tiled_tensor::Element;
+use tiled::cpu::{CpuBackend, IsaError};
+use tiled::exec::Progress;
+use tiled::kernel::{Backend, Host};
+use tiled::tensor::Element;
 
 use case::CaseReport;
 use draw::Draw;

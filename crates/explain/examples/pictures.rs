@@ -1,10 +1,11 @@
-//! Draws the plans that the book shows: `cargo run -p tiled-graph --example pictures -- docs/src/img`.
+//! Draws the plans that the book shows: `cargo run -p tiled-explain --example pictures -- docs/src/img`.
 //!
 //! Each picture comes with the plan as text beside it.
 
 use std::error::Error;
 use std::path::PathBuf;
 
+use tiled_explain::Explain;
 use tiled_graph::{Graph, Hold, Loss, Objective, Plan, PlanOptions, Planner, Tiling, UNLIMITED, infer};
 use tiled_kernel::Reference;
 

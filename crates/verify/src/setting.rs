@@ -1,6 +1,6 @@
 //! What a case computes of its network, and how.
 
-use tiled_graph::{
+use tiled::graph::{
     Hold, InMemory, Loss, Mode, Objective, ParamKind, PlanOptions, Tiling, ValueId, lower, params,
 };
 

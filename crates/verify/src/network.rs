@@ -1,6 +1,6 @@
 //! Random networks over every operator.
 
-use tiled_graph::{
+use tiled::graph::{
     Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Graph, Linear, MaxPool2d, Op,
     PaddingMode, Shapes, Upsample, UpsampleMode, UpsampleTo, ValueId, infer,
 };

@@ -3,10 +3,10 @@
 use std::fmt::{self, Write};
 
 use tiled_geometry::Interval;
+use tiled_graph::{Plan, SweepPlan};
 
 use super::facts::{Facts, Holding, band_rows};
 use super::number::{bytes, flops, grouped, mebibytes, percent, seconds};
-use crate::{Plan, SweepPlan};
 
 pub(super) fn write(plan: &Plan) -> String {
     let mut out = String::new();

@@ -1,7 +1,34 @@
 //! A plan as text, as JSON and as a picture.
 //!
 //! All three say the same: the sweeps with their tiles and bands, how each node is held and what that costs,
-//! and, step by step, the region of every node with the padding that clipping removed from its operands.
+//! and, step by step, the region of every node with the padding that clipping removed from its operands. A [`Plan`] says
+//! it by the methods of [`Explain`].
+//!
+//! It decides nothing and runs nothing: it walks a plan that is there, as an executor would, and writes down what it
+//! meets. Networks are written by [`Graph::to_json`](tiled_graph::Graph::to_json), in the format that is read.
+//!
+//! ```text
+//!   Plan ─┬─ facts: a sweep, each of its nodes ─┬─► text: a table for people
+//!         │                                     ├─► json: as it is walked, also as part of a report
+//!         └─ steps: bands, regions, paddings ───┴─► svg: memory, tiles and halos of one step
+//! ```
+//!
+//! # Example
+//!
+//! ```
+//! use tiled_explain::Explain;
+//! use tiled_graph::{Graph, Hold, Objective, PlanOptions, Planner, Tiling, infer};
+//! use tiled_kernel::Reference;
+//!
+//! let graph = Graph::builtin("seed-001").expect("it is built in");
+//! let shapes = infer(&graph, 1, &[[16, 16]])?;
+//! let options = PlanOptions { tiling: Tiling::Grid([4, 4]), hold: Hold::Recompute, ..PlanOptions::default() };
+//! let plan = Planner::<f32>::new(&graph, &shapes, &Objective::inference(), &Reference).plan(&options)?;
+//! assert!(plan.to_text().contains("recompute, 4×4 tiles of 1×1"));
+//! assert!(plan.to_svg().starts_with("<svg xmlns="));
+//! # Ok::<(), tiled_graph::PlanError>(())
+//! ```
+#![forbid(unsafe_code)]
 
 mod facts;
 mod json;
@@ -13,8 +40,7 @@ mod text;
 use std::io;
 
 use serde::Serialize;
-
-use crate::Plan;
+use tiled_graph::Plan;
 
 /// The steps that a description lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -32,7 +58,7 @@ impl StepDetail {
     /// The most steps of a sweep that are listed.
     ///
     /// ```
-    /// use tiled_graph::StepDetail;
+    /// use tiled_explain::StepDetail;
     /// assert_eq!([StepDetail::None, StepDetail::First(8)].map(StepDetail::limit), [0, 8]);
     /// assert_eq!(StepDetail::All.limit(), u64::MAX);
     /// ```
@@ -56,10 +82,12 @@ pub struct Description<'a> {
     detail: StepDetail,
 }
 
-impl Plan {
+/// What a plan says of itself.
+pub trait Explain {
     /// The plan as a table for people: sweeps, how each node is held, memory and arithmetic.
     ///
     /// ```
+    /// use tiled_explain::Explain;
     /// use tiled_graph::{Graph, Hold, Objective, PlanOptions, Planner, Tiling, infer};
     /// use tiled_kernel::Reference;
     /// let graph = Graph::builtin("seed-001").expect("it is built in");
@@ -71,14 +99,13 @@ impl Plan {
     /// # Ok::<(), tiled_graph::PlanError>(())
     /// ```
     #[must_use]
-    pub fn to_text(&self) -> String {
-        text::write(self)
-    }
+    fn to_text(&self) -> String;
 
     /// The plan as something to serialise, alone or as part of a larger report.
     ///
     /// ```
-    /// use tiled_graph::{Graph, Objective, PlanOptions, Planner, StepDetail, infer};
+    /// use tiled_explain::{Explain, StepDetail};
+    /// use tiled_graph::{Graph, Objective, PlanOptions, Planner, infer};
     /// use tiled_kernel::Reference;
     /// let graph = Graph::builtin("seed-001").expect("it is built in");
     /// let shapes = infer(&graph, 1, &[[16, 16]])?;
@@ -89,17 +116,16 @@ impl Plan {
     /// # Ok::<(), tiled_graph::PlanError>(())
     /// ```
     #[must_use]
-    pub const fn describe(&self, detail: StepDetail) -> Description<'_> {
-        Description { plan: self, detail }
-    }
+    fn describe(&self, detail: StepDetail) -> Description<'_>;
 
-    /// The plan as JSON in memory; see [`Plan::write_json`] for plans with many steps.
+    /// The plan as JSON in memory; see [`Explain::write_json`] for plans with many steps.
     ///
     /// # Panics
     /// Never: a plan is plain data.
     ///
     /// ```
-    /// use tiled_graph::{Graph, Hold, Objective, PlanOptions, Planner, StepDetail, Tiling, infer};
+    /// use tiled_explain::{Explain, StepDetail};
+    /// use tiled_graph::{Graph, Hold, Objective, PlanOptions, Planner, Tiling, infer};
     /// use tiled_kernel::Reference;
     /// let graph = Graph::builtin("seed-001").expect("it is built in");
     /// let shapes = infer(&graph, 1, &[[16, 16]])?;
@@ -115,9 +141,7 @@ impl Plan {
     /// # Ok::<(), tiled_graph::PlanError>(())
     /// ```
     #[must_use]
-    pub fn to_json(&self, detail: StepDetail) -> serde_json::Value {
-        serde_json::to_value(self.describe(detail)).expect("invariant: a plan is plain data with string keys")
-    }
+    fn to_json(&self, detail: StepDetail) -> serde_json::Value;
 
     /// Writes the JSON of the plan, a step at a time.
     ///
@@ -125,7 +149,8 @@ impl Plan {
     /// Those of the writer.
     ///
     /// ```
-    /// use tiled_graph::{Graph, Objective, PlanOptions, Planner, StepDetail, infer};
+    /// use tiled_explain::{Explain, StepDetail};
+    /// use tiled_graph::{Graph, Objective, PlanOptions, Planner, infer};
     /// use tiled_kernel::Reference;
     /// let graph = Graph::builtin("seed-001").expect("it is built in");
     /// let shapes = infer(&graph, 1, &[[16, 16]])?;
@@ -136,15 +161,14 @@ impl Plan {
     /// assert_eq!(written.first(), Some(&b'{'));
     /// # Ok::<(), tiled_graph::PlanError>(())
     /// ```
-    pub fn write_json(&self, out: &mut dyn io::Write, detail: StepDetail) -> io::Result<()> {
-        self.describe(detail).serialize(&mut serde_json::Serializer::new(out)).map_err(io::Error::from)
-    }
+    fn write_json(&self, out: &mut dyn io::Write, detail: StepDetail) -> io::Result<()>;
 
     /// A picture of the plan: memory, tiles and halos of one step, and the rows that each node holds then.
     ///
     /// The SVG stands alone, without scripts and fonts of its own.
     ///
     /// ```
+    /// use tiled_explain::Explain;
     /// use tiled_graph::{Graph, Objective, PlanOptions, Planner, infer};
     /// use tiled_kernel::Reference;
     /// let graph = Graph::builtin("seed-001").expect("it is built in");
@@ -155,13 +179,12 @@ impl Plan {
     /// # Ok::<(), tiled_graph::PlanError>(())
     /// ```
     #[must_use]
-    pub fn to_svg(&self) -> String {
-        svg::draw(self, None)
-    }
+    fn to_svg(&self) -> String;
 
-    /// The picture of [`Plan::to_svg`], with the memory measured against a budget.
+    /// The picture of [`Explain::to_svg`], with the memory measured against a budget.
     ///
     /// ```
+    /// use tiled_explain::Explain;
     /// use tiled_graph::{Graph, Objective, PlanOptions, Planner, infer};
     /// use tiled_kernel::Reference;
     /// let graph = Graph::builtin("seed-001").expect("it is built in");
@@ -172,7 +195,31 @@ impl Plan {
     /// # Ok::<(), tiled_graph::PlanError>(())
     /// ```
     #[must_use]
-    pub fn to_svg_within(&self, budget_bytes: u64) -> String {
+    fn to_svg_within(&self, budget_bytes: u64) -> String;
+}
+
+impl Explain for Plan {
+    fn to_text(&self) -> String {
+        text::write(self)
+    }
+
+    fn describe(&self, detail: StepDetail) -> Description<'_> {
+        Description { plan: self, detail }
+    }
+
+    fn to_json(&self, detail: StepDetail) -> serde_json::Value {
+        serde_json::to_value(self.describe(detail)).expect("invariant: a plan is plain data with string keys")
+    }
+
+    fn write_json(&self, out: &mut dyn io::Write, detail: StepDetail) -> io::Result<()> {
+        self.describe(detail).serialize(&mut serde_json::Serializer::new(out)).map_err(io::Error::from)
+    }
+
+    fn to_svg(&self) -> String {
+        svg::draw(self, None)
+    }
+
+    fn to_svg_within(&self, budget_bytes: u64) -> String {
         svg::draw(self, Some(budget_bytes))
     }
 }

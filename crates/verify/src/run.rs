@@ -1,9 +1,9 @@
 //! One run of a plan over the tensors of a case.
 
-use tiled_exec::{ExecError, Executor, Io, IoError, MemorySink, MemorySource, NoProgress, Sink, Source};
-use tiled_graph::{Loss, Objective, Op, Parameters, Plan, initialise, params};
-use tiled_kernel::Backend;
-use tiled_tensor::{Element, Tensor};
+use tiled::exec::{ExecError, Executor, Io, IoError, MemorySink, MemorySource, NoProgress, Sink, Source};
+use tiled::graph::{Loss, Objective, Op, Parameters, Plan, initialise, params};
+use tiled::kernel::Backend;
+use tiled::tensor::{Element, Tensor};
 
 use super::draw::Draw;
 use super::network::Network;
@@ -35,7 +35,9 @@ impl<T: Element> Tensors<T> {
         let output_shapes: Vec<[usize; 4]> =
             graph.outputs().iter().map(|value| network.shapes.shape(*value)).collect();
         let grad_outputs = match objective.loss {
-            Some(Loss::GradOutput | Loss::GradOutputLater) => output_shapes.iter().map(|shape| image(*shape)).collect(),
+            Some(Loss::GradOutput | Loss::GradOutputLater) => {
+                output_shapes.iter().map(|shape| image(*shape)).collect()
+            }
             _ => Vec::new(),
         };
         let first = output_shapes[0];

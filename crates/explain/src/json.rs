@@ -2,10 +2,10 @@
 
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
 use serde::{Serialize, Serializer};
+use tiled_graph::{Memory, SweepPlan};
 
 use super::facts::{Facts, Holding, band_rows};
 use super::{Description, steps};
-use crate::{Memory, SweepPlan};
 
 impl Serialize for Description<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,10 +1,10 @@
 //! Verification finds what is wrong with a backend.
 
-use tiled_cpu::CpuBackend;
-use tiled_exec::NoProgress;
-use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Backend, Host, Kernel, Partial, Reduction, Workspace, forward};
-use tiled_tensor::{Element, View, ViewMut};
+use tiled::cpu::CpuBackend;
+use tiled::exec::NoProgress;
+use tiled::geometry::{Interval, Region};
+use tiled::kernel::{Backend, Host, Kernel, Partial, Reduction, Workspace, forward};
+use tiled::tensor::{Element, View, ViewMut};
 
 use super::{Subject, VerifyOptions, VerifyReport, verify_on};
 

@@ -1,12 +1,12 @@
 //! The rows of the image across the nodes, enlarged about one step: the pyramid of a tile or the wave of windows.
 
 use tiled_geometry::Interval;
+use tiled_graph::SweepPlan;
 
 use super::super::facts::Facts;
 use super::canvas::{Anchor, Canvas, Rect};
 use super::moment::Moment;
 use super::style::{MARGIN, WIDTH};
-use crate::SweepPlan;
 
 /// The most nodes that have a bar.
 pub(super) const BARS: usize = 48;

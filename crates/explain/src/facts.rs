@@ -1,11 +1,9 @@
 //! What a plan says about a sweep and about each of its nodes.
 
 use serde::Serialize;
-use tiled_geometry::Region;
+use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
+use tiled_graph::{Action, Plan, SweepPlan};
 use tiled_kernel::{Activation, Kernel};
-
-use crate::program::{NodeKind, SinkRole, SourceRole};
-use crate::{Action, Plan, SweepPlan};
 
 /// How the values of a sweep are held, as it turned out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -94,7 +92,7 @@ impl Facts {
             shape: [node.batch as u64, node.channels as u64, height.unsigned_abs(), width.unsigned_abs()],
             ring_rows: sweep.rings[place],
             window_cols: if has_window { widest } else { 0 },
-            window_bytes: if has_window { window_bytes(plan, sweep, place, widest) } else { 0 },
+            window_bytes: if has_window { sweep.window_bytes(plan, place, widest) } else { 0 },
             slot: sweep.slots[place],
             times: if height * width > 0 { computed / (height as f64 * width as f64) } else { 0.0 },
             flops: per_element * channels * computed,
@@ -173,12 +171,4 @@ const fn activation_name(activation: Activation) -> &'static str {
         Activation::Gelu => "gelu",
         Activation::GeluTanh => "gelu_tanh",
     }
-}
-
-/// The bytes of a node's window of so many columns.
-fn window_bytes(plan: &Plan, sweep: &SweepPlan, place: usize, cols: i64) -> u64 {
-    // rows do not matter: a window stores its ring
-    let region = Region::whole([1, cols]);
-    let layout = crate::plan::layout(&plan.program, &plan.blocks, sweep, place, region);
-    layout.map_or(0, |layout| layout.len()) as u64 * plan.dtype.size_bytes() as u64
 }

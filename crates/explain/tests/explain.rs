@@ -3,9 +3,8 @@
 mod explain_xml;
 
 use serde_json::Value;
-use tiled_graph::{
-    Graph, Hold, Loss, Objective, Plan, PlanOptions, Planner, StepDetail, Tiling, ValueId, infer,
-};
+use tiled_explain::{Explain, StepDetail};
+use tiled_graph::{Graph, Hold, Loss, Objective, Plan, PlanOptions, Planner, Tiling, ValueId, infer};
 use tiled_kernel::Reference;
 
 /// 001: conv, pool, conv, pool on 16×16, in 4×4 tiles.

@@ -1,6 +1,6 @@
 //! Choices drawn from a seed.
 
-use tiled_graph::Rng;
+use tiled::graph::Rng;
 
 /// A sequence of choices, the same on every machine for one seed and name.
 #[derive(Clone, Debug)]

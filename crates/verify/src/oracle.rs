@@ -2,13 +2,13 @@
 
 use std::sync::Mutex;
 
-use tiled_cpu::CpuBackend;
-use tiled_exec::NoProgress;
-use tiled_geometry::Region;
-use tiled_kernel::{
+use tiled::cpu::CpuBackend;
+use tiled::exec::NoProgress;
+use tiled::geometry::Region;
+use tiled::kernel::{
     Backend, Host, Kernel, Operands, Partial, Reduction, Reference, Support, Work, Workspace, forward,
 };
-use tiled_tensor::{AlignedBuffer, Element, View, ViewMut};
+use tiled::tensor::{AlignedBuffer, Element, View, ViewMut};
 
 use super::{Subject, VerifyOptions, verify_on};
 

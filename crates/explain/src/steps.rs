@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use serde::Serialize;
 use tiled_geometry::{Interval, Region};
+use tiled_graph::{Action, Plan, SweepPlan};
 
 use super::facts::name;
-use crate::{Action, Plan, SweepPlan};
 
 /// One step of a tile: a band of its rows, or all of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,9 +1,9 @@
 //! One typical step of a sweep: which rows each node computes then, and which it holds.
 
 use tiled_geometry::{Interval, Region};
+use tiled_graph::{Plan, SweepPlan};
 
 use super::super::steps::visit_bands;
-use crate::{Plan, SweepPlan};
 
 /// The steps around the middle among which the one that computes rows of the most nodes is typical: deep nodes of
 /// a network that shrinks the image have rows only every so many steps.

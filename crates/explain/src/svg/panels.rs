@@ -1,13 +1,13 @@
 //! Each node as a picture of its whole tensor: what the step computes of it, and what is held.
 
 use tiled_geometry::{Interval, Region};
+use tiled_graph::SweepPlan;
 
 use super::super::facts::Facts;
 use super::super::number;
 use super::canvas::{Anchor, Canvas, Rect};
 use super::moment::{Moment, State};
 use super::style::{MARGIN, WIDTH};
-use crate::SweepPlan;
 
 /// The most nodes that have a panel.
 pub(super) const PANELS: usize = 12;

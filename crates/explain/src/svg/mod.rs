@@ -7,11 +7,12 @@ mod panels;
 mod profile;
 mod style;
 
+use tiled_graph::program::{NodeKind, SourceRole};
+use tiled_graph::{Plan, SweepPlan};
+
 use super::facts::{Facts, Holding};
 use super::number;
 use super::text::{counted, shape};
-use crate::program::{NodeKind, SourceRole};
-use crate::{Plan, SweepPlan};
 use canvas::{Anchor, Canvas};
 use moment::Moment;
 use style::{MARGIN, STYLE, WIDTH};

@@ -1,9 +1,9 @@
 //! One random case: the untiled run, the tiled runs, and what must agree.
 
-use tiled_graph::program::Finaliser;
-use tiled_graph::{Hold, Objective, Plan, PlanError, PlanOptions, Planner};
-use tiled_kernel::{Backend, Reduction};
-use tiled_tensor::{Element, Tensor};
+use tiled::graph::program::Finaliser;
+use tiled::graph::{Hold, Objective, Plan, PlanError, PlanOptions, Planner};
+use tiled::kernel::{Backend, Reduction};
+use tiled::tensor::{Element, Tensor};
 
 use super::Subject;
 use super::draw::Draw;

@@ -1,9 +1,10 @@
 //! The memory of a plan as a bar, against the budget where there is one.
 
+use tiled_graph::Plan;
+
 use super::super::number;
 use super::canvas::{Anchor, Canvas, Rect};
 use super::style::{MARGIN, PART_CLASSES, WIDTH};
-use crate::Plan;
 
 /// Draws the bar and what its parts are; returns the height taken.
 pub(super) fn draw(canvas: &mut Canvas, y: f64, plan: &Plan, budget: Option<u64>) -> f64 {

@@ -1,8 +1,8 @@
 //! The size of what a weight gradient sums.
 
-use tiled_geometry::Region;
-use tiled_kernel::{Backend, Host, Partial, Reduction, forward};
-use tiled_tensor::{AlignedBuffer, Element, View};
+use tiled::geometry::Region;
+use tiled::kernel::{Backend, Host, Partial, Reduction, forward};
+use tiled::tensor::{AlignedBuffer, Element, View};
 
 /// A backend whose gradients of convolution weights are `Σ|x·gy|` in place of `Σ x·gy`; all else is as it was.
 #[derive(Debug)]
