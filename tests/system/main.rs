@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod backends;
+mod batch_norm;
 mod demand;
 mod fused;
 mod in_place;
