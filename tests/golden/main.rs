@@ -1,6 +1,8 @@
-//! The two published runs (`README.md`), by the whole system: the regions of its plans and the numbers of its runs.
+//! The two published runs (`README.md`) and networks that PyTorch trained, by the whole system: the regions of its plans and the
+//! numbers of its runs.
 
 mod data;
+mod modules;
 mod padding;
 mod regions;
 mod tensors;

@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod backends;
+mod batch_norm;
 mod deferred;
 mod demand;
 mod fused;

@@ -301,6 +301,16 @@ pub enum IoError {
         /// The elements that it has.
         got: usize,
     },
+    /// A counter of batches that is no count.
+    #[error("`{}`: tensor `{name}` is {got}, a counter is a whole number of at least 0 and below 2^63", path.display())]
+    WeightCount {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Its value.
+        got: String,
+    },
     /// Two tensors of weights with one name.
     #[error("`{}`: tensor `{name}` stands twice", path.display())]
     WeightName {

@@ -1,9 +1,9 @@
 //! What becomes of reductions after their sweep: statistics, gradients, losses.
 
 use tiled_graph::Parameters;
-use tiled_graph::program::{Finaliser, Norm, Program};
+use tiled_graph::program::{Finaliser, Momentum, Norm, Program};
 use tiled_kernel::{Context, Partial, Reduction, batch_norm};
-use tiled_tensor::{Element, OutOfMemory, collected, make_room};
+use tiled_tensor::{Element, OutOfMemory, collected, filled, make_room, push};
 
 use crate::ExecError;
 use crate::executor::refused;
@@ -25,12 +25,12 @@ pub(crate) struct State<'a, T: Element> {
 impl<T: Element> State<'_, T> {
     pub(crate) fn apply(&mut self, finaliser: &Finaliser) -> Result<(), ExecError> {
         match finaliser {
-            Finaliser::BatchNormEval { norm } => {
-                let mean = had(doubles(self.param(norm.running_mean)))?;
-                let variance = had(doubles(self.param(norm.running_var)))?;
+            Finaliser::BatchNormEval { norm, running: [mean, variance] } => {
+                let mean = had(doubles(self.param(*mean)))?;
+                let variance = had(doubles(self.param(*variance)))?;
                 self.normalise(norm, &mean, &variance)
             }
-            Finaliser::BatchNormTrain { norm, reduction, count, momentum: _ } => {
+            Finaliser::BatchNormTrain { norm, reduction, count, running: _ } => {
                 self.context.merge(*reduction)?;
                 let [mean, variance] = had(moments(self.context.partial(*reduction)?, lossless(*count)))?;
                 self.normalise(norm, &mean, &variance)
@@ -151,7 +151,7 @@ fn doubles<T: Element>(values: &[T]) -> Result<Vec<f64>, OutOfMemory> {
     collected(values.iter().map(|value| value.to_f64()))
 }
 
-/// Where the running statistics of a finished batch norm move to: towards mean and unbiased variance of the image.
+/// Where the running statistics of a finished batch norm move to: towards mean and unbiased variance of the batch.
 ///
 /// It is apart from the finaliser so that a run that fails later leaves the parameters as they were. The first lane's
 /// partial sums hold those of all lanes until the next run.
@@ -161,15 +161,24 @@ pub(crate) fn moved_statistics<T: Element>(
     params: &Parameters<T>,
     moved: &mut Vec<(usize, Vec<T>)>,
 ) -> Result<(), ExecError> {
-    let Finaliser::BatchNormTrain { norm, reduction, count, momentum } = finaliser else { return Ok(()) };
+    let Finaliser::BatchNormTrain { reduction, count, running: Some(running), .. } = finaliser else {
+        return Ok(());
+    };
     let count = lossless(*count);
     let [mean, variance] = had(moments(context.partial(*reduction)?, count))?;
+    let momentum = match running.momentum {
+        Momentum::Fixed(momentum) => momentum,
+        Momentum::Mean { batches } => {
+            let seen = params.tensors()[batches].data[0].to_f64() + 1.0;
+            had(push(moved, (batches, had(filled(1, T::from_f64(seen)))?)))?;
+            1.0 / seen
+        }
+    };
     let variance = had(batch_norm::unbiased(&variance, count))?;
-    for (place, new) in [(norm.running_mean, mean), (norm.running_var, variance)] {
-        let running = had(doubles(&params.tensors()[place].data))?;
-        let towards = had(batch_norm::moved(&running, &new, *momentum))?;
-        had(make_room(moved, 1))?;
-        moved.push((place, had(collected(towards.into_iter().map(T::from_f64)))?));
+    for (place, new) in [(running.mean, mean), (running.variance, variance)] {
+        let old = had(doubles(&params.tensors()[place].data))?;
+        let towards = had(batch_norm::moved(&old, &new, momentum))?;
+        had(push(moved, (place, had(collected(towards.into_iter().map(T::from_f64)))?)))?;
     }
     Ok(())
 }

@@ -297,22 +297,32 @@ impl AvgPool2d {
 /// Attributes of `batch_norm`.
 ///
 /// ```
-/// assert_eq!(tiled_graph::BatchNorm::default().momentum, 0.1);
+/// assert_eq!(tiled_graph::BatchNorm::default().momentum, Some(0.1));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchNorm {
     /// Added to the variance.
     pub eps: f64,
-    /// The weight of a new statistic in the running one.
-    pub momentum: f64,
+    /// The weight of a new statistic in the running one; `None` for the mean of all that there were, 1/n for the n-th.
+    pub momentum: Option<f64>,
     /// Whether there are a weight and a bias.
     pub affine: bool,
+    /// Whether there are running statistics; without them evaluation uses those of the batch as well.
+    pub track_running_stats: bool,
+}
+
+impl BatchNorm {
+    /// Whether it counts the batches that its running statistics have seen.
+    #[must_use]
+    pub const fn counts_batches(&self) -> bool {
+        self.track_running_stats && self.momentum.is_none()
+    }
 }
 
 impl Default for BatchNorm {
-    /// PyTorch's: `eps` 1e-5, `momentum` 0.1, affine.
+    /// PyTorch's: `eps` 1e-5, `momentum` 0.1, affine, with running statistics.
     fn default() -> Self {
-        Self { eps: 1e-5, momentum: 0.1, affine: true }
+        Self { eps: 1e-5, momentum: Some(0.1), affine: true, track_running_stats: true }
     }
 }
 

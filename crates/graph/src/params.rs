@@ -4,11 +4,11 @@ mod random;
 mod set;
 
 pub use random::Rng;
-pub use set::{ParamTensor, Parameters, initialise, match_params};
+pub use set::{ParamTensor, Parameters, initialise, is_counter, match_params, wants_tensor};
 
 use tiled_tensor::push;
 
-use crate::{Graph, GraphError, Op, Place};
+use crate::{BatchNorm, Graph, GraphError, Op, Place};
 
 /// A parameter of a network.
 ///
@@ -22,7 +22,7 @@ use crate::{Graph, GraphError, Op, Place};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParamSpec {
-    /// `<node>.weight`, `<node>.bias`, `<node>.running_mean` or `<node>.running_var`.
+    /// `<node>.` and the [`ParamKind::suffix`]: `conv1.weight`.
     pub name: String,
     /// The position of the node.
     pub node: usize,
@@ -69,10 +69,12 @@ pub enum ParamKind {
     RunningMean,
     /// `running_var` of batch normalisation.
     RunningVar,
+    /// `num_batches_tracked` of batch normalisation whose running statistics are means: how many batches they are of.
+    NumBatchesTracked,
 }
 
 impl ParamKind {
-    /// Whether it has a gradient; running statistics have none.
+    /// Whether it has a gradient; running statistics and what counts them have none.
     #[must_use]
     pub const fn is_trained(self) -> bool {
         matches!(self, Self::Weight | Self::Bias)
@@ -86,6 +88,7 @@ impl ParamKind {
             Self::Bias => "bias",
             Self::RunningMean => "running_mean",
             Self::RunningVar => "running_var",
+            Self::NumBatchesTracked => "num_batches_tracked",
         }
     }
 }
@@ -123,14 +126,16 @@ pub fn params(graph: &Graph) -> Vec<ParamSpec> {
     try_params(graph).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The parameters of a network: nodes in order, and for each weight, bias, running mean, running variance.
+/// The parameters of a network: nodes in order, and for each weight, bias, running mean, running variance, number of batches.
 ///
 /// | operator | weight | bias | initialisation |
 /// |---|---|---|---|
 /// | `conv2d` | `[O, I/G, kh, kw]` | `[O]` | uniform, bound `1/√(I/G·kh·kw)` |
 /// | `conv_transpose2d` | `[I, O/G, kh, kw]` | `[O]` | uniform, bound `1/√(O/G·kh·kw)` |
 /// | `linear` | `[O, I]` | `[O]` | uniform, bound `1/√I` |
-/// | `batch_norm` | `[C]` | `[C]` | ones and zeros; running mean zeros, running variance ones |
+/// | `batch_norm` | `[C]` | `[C]` | ones and zeros; running mean zeros, running variance ones, both `[C]` |
+///
+/// A batch norm that keeps no running statistics has none of these; one without momentum has a number of batches, `[]`, from zero.
 ///
 /// The bounds are those of PyTorch: `kaiming_uniform_(a=√5)` with its fan-in, for weights and biases alike
 /// (He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015).
@@ -185,7 +190,7 @@ fn of_node(op: &Op, channels: usize) -> Vec<(ParamKind, Vec<usize>, Init)> {
         Op::Linear(linear) => {
             (vec![linear.out_features, channels], linear.bias.then_some(linear.out_features))
         }
-        Op::BatchNorm(norm) => return batch_norm(norm.affine, channels),
+        Op::BatchNorm(norm) => return batch_norm(norm, channels),
         _ => return Vec::new(),
     };
     // PyTorch's fan-in is all dimensions but the first, for transposed convolutions too.
@@ -194,15 +199,16 @@ fn of_node(op: &Op, channels: usize) -> Vec<(ParamKind, Vec<usize>, Init)> {
     std::iter::once((ParamKind::Weight, weight, init)).chain(bias).collect()
 }
 
-fn batch_norm(affine: bool, channels: usize) -> Vec<(ParamKind, Vec<usize>, Init)> {
+fn batch_norm(norm: &BatchNorm, channels: usize) -> Vec<(ParamKind, Vec<usize>, Init)> {
     let all = [
-        (ParamKind::Weight, 1.0),
-        (ParamKind::Bias, 0.0),
-        (ParamKind::RunningMean, 0.0),
-        (ParamKind::RunningVar, 1.0),
+        (norm.affine, ParamKind::Weight, vec![channels], 1.0),
+        (norm.affine, ParamKind::Bias, vec![channels], 0.0),
+        (norm.track_running_stats, ParamKind::RunningMean, vec![channels], 0.0),
+        (norm.track_running_stats, ParamKind::RunningVar, vec![channels], 1.0),
+        (norm.counts_batches(), ParamKind::NumBatchesTracked, Vec::new(), 0.0),
     ];
-    let kept = all.into_iter().filter(|(kind, _)| affine || !kind.is_trained());
-    kept.map(|(kind, value)| (kind, vec![channels], Init::Constant(value))).collect()
+    let kept = all.into_iter().filter(|(is_there, ..)| *is_there);
+    kept.map(|(_, kind, shape, value)| (kind, shape, Init::Constant(value))).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fan-in is far below 2^53")]

@@ -150,12 +150,14 @@ impl ProgramNode {
 /// What a finished reduction becomes. Finalisers of a sweep run in order after it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finaliser {
-    /// Batch normalisation in evaluation, before the first sweep: from running statistics.
+    /// Batch normalisation from running statistics, before the first sweep.
     BatchNormEval {
         /// Its parameters.
         norm: Norm,
+        /// The parameters that are the running mean and variance.
+        running: [usize; 2],
     },
-    /// Batch normalisation in training: statistics from [`Reduction::Moments`], running statistics updated once.
+    /// Batch normalisation from the statistics of the batch, which are sums of [`Reduction::Moments`].
     BatchNormTrain {
         /// Its parameters.
         norm: Norm,
@@ -163,8 +165,8 @@ pub enum Finaliser {
         reduction: usize,
         /// The elements per channel.
         count: u64,
-        /// The weight of the new statistics.
-        momentum: f64,
+        /// The running statistics that move once towards those of the batch, if any.
+        running: Option<Running>,
     },
     /// Gradients of batch normalisation from [`Reduction::CentredDot`].
     BatchNormBackward {
@@ -221,10 +223,6 @@ pub struct Norm {
     pub weight: Option<usize>,
     /// The bias β, if any.
     pub bias: Option<usize>,
-    /// The running mean.
-    pub running_mean: usize,
-    /// The running variance.
-    pub running_var: usize,
     /// Derived: the mean.
     pub mean: usize,
     /// Derived: `1/√(var + eps)`.
@@ -233,6 +231,29 @@ pub struct Norm {
     pub scale: usize,
     /// Derived: `β − mean·scale`.
     pub shift: usize,
+}
+
+/// Where the running statistics of one batch normalisation lie, and how far they move.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Running {
+    /// The parameter that is the running mean.
+    pub mean: usize,
+    /// The parameter that is the running variance.
+    pub variance: usize,
+    /// The weight of the new statistics.
+    pub momentum: Momentum,
+}
+
+/// The weight of new statistics in running ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Momentum {
+    /// The same at every step.
+    Fixed(f64),
+    /// `1/n` for the n-th batch, so that running statistics are means over all batches; this parameter counts them.
+    Mean {
+        /// The parameter.
+        batches: usize,
+    },
 }
 
 /// A reduction of a program.

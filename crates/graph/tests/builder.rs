@@ -190,7 +190,7 @@ fn numbers_are_in_their_ranges() {
             "batch_norm `n`: eps is 0, must be a finite number above 0",
         ),
         (
-            Op::BatchNorm(BatchNorm { momentum: 1.5, ..BatchNorm::default() }),
+            Op::BatchNorm(BatchNorm { momentum: Some(1.5), ..BatchNorm::default() }),
             "batch_norm `n`: momentum is 1.5, must be at least 0 and at most 1",
         ),
         (

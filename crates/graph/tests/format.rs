@@ -68,8 +68,18 @@ fn attributes_default_as_in_pytorch() {
         count_include_pad: true,
     };
     assert_eq!(op(&format!(r#""op": "avg_pool2d", {pooled}"#)), Op::AvgPool2d(avg));
-    let norm = BatchNorm { eps: 1e-5, momentum: 0.1, affine: true };
-    assert_eq!(op(r#""op": "batch_norm", "inputs": ["x"]"#), Op::BatchNorm(norm));
+    let norm = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track_running_stats: true };
+    assert_eq!(op(r#""op": "batch_norm", "inputs": ["x"]"#), Op::BatchNorm(norm.clone()));
+    let means = r#""op": "batch_norm", "inputs": ["x"], "momentum": null, "track_running_stats": false"#;
+    assert_eq!(op(means), Op::BatchNorm(BatchNorm { momentum: None, track_running_stats: false, ..norm }));
+    for (key, wanted, got) in
+        [("momentum", "a number or null", "\"none\""), ("track_running_stats", "true or false", "null")]
+    {
+        assert_eq!(
+            error(&one(&format!(r#""op": "batch_norm", "inputs": ["x"], "{key}": {got}"#))),
+            format!("batch_norm `n`: `{key}` wants {wanted}, got {got}")
+        );
+    }
     let leaky = Activation::LeakyRelu { slope: 0.01 };
     assert_eq!(op(r#""op": "leaky_relu", "inputs": ["x"]"#), Op::Activation(leaky));
     assert_eq!(op(r#""op": "gelu", "inputs": ["x"]"#), Op::Activation(Activation::Gelu));

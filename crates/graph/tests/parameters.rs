@@ -50,6 +50,45 @@ fn names_shapes_and_bounds_are_those_of_pytorch() {
 }
 
 #[test]
+fn batch_norm_has_the_statistics_that_it_keeps() {
+    let names = |norm: BatchNorm| {
+        let mut graph = Graph::new();
+        let x = graph.add_input("x", 3).unwrap();
+        let norm = graph.add_node("n", Op::BatchNorm(norm), &[x]).unwrap();
+        graph.set_outputs(&[norm]).unwrap();
+        params(&graph).into_iter().map(|spec| (spec.name, spec.shape, spec.init)).collect::<Vec<_>>()
+    };
+    let listed = |names: &[(&str, &[usize], f64)]| {
+        let of = |(name, shape, value): &(&str, &[usize], f64)| {
+            (format!("n.{name}"), shape.to_vec(), Init::Constant(*value))
+        };
+        names.iter().map(of).collect::<Vec<_>>()
+    };
+    let trained: [(&str, &[usize], f64); 2] = [("weight", &[3], 1.0), ("bias", &[3], 0.0)];
+    let kept: [(&str, &[usize], f64); 2] = [("running_mean", &[3], 0.0), ("running_var", &[3], 1.0)];
+    let counted: [(&str, &[usize], f64); 1] = [("num_batches_tracked", &[], 0.0)];
+    let mean = BatchNorm { momentum: None, ..BatchNorm::default() };
+    assert_eq!(names(BatchNorm::default()), listed(&[trained, kept].concat()));
+    assert_eq!(names(mean.clone()), listed(&[&trained[..], &kept, &counted].concat()));
+    assert_eq!(names(BatchNorm { track_running_stats: false, ..mean.clone() }), listed(&trained));
+    assert_eq!(names(BatchNorm { affine: false, ..mean.clone() }), listed(&[&kept[..], &counted].concat()));
+    assert_eq!(names(BatchNorm { affine: false, track_running_stats: false, ..mean }), []);
+    assert!(!ParamKind::NumBatchesTracked.is_trained());
+}
+
+#[test]
+fn counters_that_nothing_reads_are_left_out() {
+    let specs = params(&graph());
+    let whole = initialise::<f32>(&specs, 1);
+    let mut tensors = whole.clone().into_tensors();
+    tensors.push(ParamTensor::new("norm.num_batches_tracked", Vec::new(), vec![5.0]).unwrap());
+    assert_eq!(Parameters::new(&specs, tensors.clone()).unwrap(), whole);
+    tensors.push(ParamTensor::new("num_batches_tracked", Vec::new(), vec![5.0]).unwrap());
+    let error = Parameters::new(&specs, tensors).unwrap_err();
+    assert!(matches!(error, GraphError::UnknownParameter { .. }), "{error}");
+}
+
+#[test]
 fn starting_values_are_uniform_within_their_bound_and_the_same_in_every_run() {
     let specs = params(&Graph::builtin("vgg2").unwrap());
     let parameters = initialise::<f64>(&specs, 42);

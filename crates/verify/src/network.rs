@@ -244,8 +244,9 @@ impl<'d> Growing<'d> {
     fn batch_norm(&mut self) -> BatchNorm {
         BatchNorm {
             eps: self.draw.pick(&[1e-5, 1e-3]),
-            momentum: self.draw.pick(&[0.1, 0.3]),
+            momentum: self.draw.pick(&[Some(0.1), Some(0.3), None]),
             affine: self.draw.chance(70),
+            track_running_stats: self.draw.chance(80),
         }
     }
 
@@ -373,7 +374,11 @@ mod tests {
                 note(pool.padding != [0, 0] && pool.count_include_pad, "avg_pool2d with padding counted");
                 note(pool.padding != [0, 0] && !pool.count_include_pad, "avg_pool2d without");
             }
-            Op::BatchNorm(norm) => note(!norm.affine, "batch_norm without weights"),
+            Op::BatchNorm(norm) => {
+                note(!norm.affine, "batch_norm without weights");
+                note(norm.counts_batches(), "batch_norm that counts batches");
+                note(!norm.track_running_stats, "batch_norm without running statistics");
+            }
             Op::Upsample(upsample) => {
                 note(upsample.mode == UpsampleMode::Nearest, "nearest");
                 note(upsample.mode == UpsampleMode::Bilinear { align_corners: false }, "bilinear");
@@ -413,6 +418,6 @@ mod tests {
         eprintln!("{seen:#?}");
         let rare: Vec<_> = seen.iter().filter(|(_, times)| **times < 10).collect();
         assert!(rare.is_empty(), "drawn fewer than ten times: {rare:?}");
-        assert!(seen.len() >= 51, "{} features seen", seen.len());
+        assert!(seen.len() >= 53, "{} features seen", seen.len());
     }
 }

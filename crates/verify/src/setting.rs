@@ -133,5 +133,6 @@ pub(super) const fn norm_range(kind: ParamKind) -> (f64, f64) {
     match kind {
         ParamKind::Weight | ParamKind::RunningVar => (0.5, 1.5),
         ParamKind::Bias | ParamKind::RunningMean => (-0.5, 0.5),
+        ParamKind::NumBatchesTracked => (3.0, 3.0),
     }
 }

@@ -1,6 +1,7 @@
 //! The program as a user meets it: what it computes, and what it says of bad input.
 
 mod bad_input;
+mod batch_norm;
 mod bed;
 mod budget;
 mod commands;

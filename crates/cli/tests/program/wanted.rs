@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::bed::Bed;
 
 /// The bytes of each tensor of a file of weights.
-fn tensors(file: &[u8]) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn tensors(file: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let size = |number: u64| usize::try_from(number).expect("a small file");
     let data = 8 + size(u64::from_le_bytes(file[..8].try_into().expect("eight bytes")));
     let header: Value = serde_json::from_slice(&file[8..data]).expect("a header");

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use tiled_graph::{ParamSpec, ParamTensor, Parameters, match_params};
+use tiled_graph::{ParamSpec, ParamTensor, Parameters, is_counter, match_params, wants_tensor};
 use tiled_tensor::{DType, Element, OutOfMemory, with_room};
 
 use self::header::{Entry, Info, Shape, dtype_name};
@@ -16,20 +16,22 @@ use crate::{FileSource, IoError, WeightsProblem};
 
 /// Reads the tensors of a `.safetensors` file, in the order of their names.
 ///
-/// Elements `F64`, `F32`, `F16` and `BF16` are converted to the nearest of `T`. The counters that PyTorch keeps
-/// beside the statistics of a batch norm (`….num_batches_tracked`, integers) are left out. Beside the tensors that it returns it
-/// takes 64 KiB and what the header takes.
+/// Elements `F64`, `F32`, `F16` and `BF16` are converted to the nearest of `T`, and so are the `I64` of the counters that PyTorch
+/// keeps beside the statistics of a batch norm (`….num_batches_tracked`). Beside the tensors that it returns it takes 64 KiB and
+/// what the header takes.
 ///
 /// # Errors
-/// Where the file cannot be read, is malformed or truncated, names a tensor twice, or has a tensor of another type.
+/// Where the file cannot be read, is malformed or truncated, names a tensor twice, or has a tensor of another type or a counter
+/// that is no count.
 pub fn load_weights<T: Element>(path: impl AsRef<Path>) -> Result<Vec<ParamTensor<T>>, IoError> {
-    let file = WeightsFile::open(path.as_ref())?;
+    let file = WeightsFile::open(path.as_ref(), |_| true)?;
     file.tensors.iter().map(|entry| file.tensor(entry)).collect()
 }
 
 /// Reads the parameters of a network from a `.safetensors` file, as [`load_weights`] does.
 ///
-/// Names, shapes and types are checked before any element is read.
+/// Names, shapes and types are checked before any element is read. Counters that the network has no use for
+/// ([`wants_tensor`]) are left out.
 ///
 /// # Errors
 /// As [`load_weights`], and where the tensors are not those of the network: as [`Parameters::new`].
@@ -38,8 +40,8 @@ pub fn load_parameters<T: Element>(
     specs: &[ParamSpec],
 ) -> Result<Parameters<T>, IoError> {
     let path = path.as_ref();
-    let file = WeightsFile::open(path)?;
     let wrong = |source| IoError::Parameters { path: path.to_path_buf(), source: Box::new(source) };
+    let file = WeightsFile::open(path, wants_tensor(specs).map_err(wrong)?)?;
     let names = file.tensors.iter().map(|entry| (entry.name.as_str(), entry.shape.as_slice()));
     let places = match_params(specs, names).map_err(wrong)?;
     let tensors = places.into_iter().map(|place| file.tensor(&file.tensors[place]));
@@ -63,14 +65,14 @@ impl<'a, T> From<&'a ParamTensor<T>> for WeightRef<'a, T> {
     }
 }
 
-/// Writes tensors to a `.safetensors` file, as `T`.
+/// Writes tensors to a `.safetensors` file, as `T`; counters (`….num_batches_tracked`) as `I64`, as PyTorch does.
 ///
 /// The file stands under `path` only when it is complete; what stood there before is replaced at once. The elements are written
 /// from where they lie: it takes 64 KiB and what the header takes.
 ///
 /// # Errors
-/// Where two tensors have one name, the elements of one do not fit its shape, and where the file cannot be
-/// written.
+/// Where two tensors have one name, the elements of one do not fit its shape, a counter is no whole number of at least zero, and
+/// where the file cannot be written.
 pub fn save_weights<'a, T: Element>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = impl Into<WeightRef<'a, T>>>,
@@ -79,12 +81,16 @@ pub fn save_weights<'a, T: Element>(
     let mut tensors: Vec<WeightRef<'a, T>> = tensors.into_iter().map(Into::into).collect();
     tensors.sort_by_key(|tensor| tensor.name);
     check(path, &tensors)?;
+    // counters first: readers that map the file want elements of eight bytes where eight divides
+    tensors.sort_by_key(|tensor| !is_counter(tensor.name));
     let mut end = 0;
     let described = tensors.iter().map(|tensor| {
         let begin = end;
-        end += size_of_val(tensor.data) as u64;
+        let counts = is_counter(tensor.name);
+        end += (tensor.data.len() * if counts { size_of::<i64>() } else { size_of::<T>() }) as u64;
         let shape = Shape(tensor.shape.iter().map(|extent| *extent as u64).collect());
-        (tensor.name, Info { dtype: dtype_name(T::DTYPE).to_owned(), shape, data_offsets: [begin, end] })
+        let dtype = if counts { COUNTER_TYPE } else { dtype_name(T::DTYPE) };
+        (tensor.name, Info { dtype: dtype.to_owned(), shape, data_offsets: [begin, end] })
     });
     let header = header::write(&described.collect::<Vec<_>>()).map_err(|error| IoError::Weights {
         path: path.to_path_buf(),
@@ -97,9 +103,14 @@ pub fn save_weights<'a, T: Element>(
     write(&header)?;
     let mut bytes = Vec::with_capacity(BUFFER_BYTES);
     for tensor in &tensors {
-        for elements in tensor.data.chunks(BUFFER_BYTES / size_of::<T>()) {
+        for elements in tensor.data.chunks(BUFFER_BYTES / size_of::<i64>()) {
             bytes.clear();
-            T::extend_le_bytes(elements, &mut bytes);
+            if is_counter(tensor.name) {
+                let counts = elements.iter().flat_map(|element| count(element.to_f64()));
+                bytes.extend(counts.flat_map(i64::to_le_bytes));
+            } else {
+                T::extend_le_bytes(elements, &mut bytes);
+            }
             write(&bytes)?;
         }
     }
@@ -110,16 +121,17 @@ pub fn save_weights<'a, T: Element>(
 struct WeightsFile<'p> {
     path: &'p Path,
     file: PositionedFile,
-    /// In the order of their names, without counters.
+    /// In the order of their names.
     tensors: Vec<Entry>,
 }
 
 impl<'p> WeightsFile<'p> {
-    fn open(path: &'p Path) -> Result<Self, IoError> {
+    /// Opens a file for those of its tensors whose names are wanted.
+    fn open(path: &'p Path, is_wanted: impl Fn(&str) -> bool) -> Result<Self, IoError> {
         let mut file: File = FileSource::open(path)?;
         let mut tensors = header::read(path, &mut file)?;
-        tensors.retain(|entry| !entry.name.ends_with(COUNTER));
-        if let Some(entry) = tensors.iter().find(|entry| Format::named(&entry.dtype).is_none()) {
+        tensors.retain(|entry| is_wanted(&entry.name));
+        if let Some(entry) = tensors.iter().find(|entry| Format::of(entry).is_none()) {
             let (name, got) = (entry.name.clone(), entry.dtype.clone());
             return Err(IoError::WeightType { path: path.to_path_buf(), name, got });
         }
@@ -130,8 +142,7 @@ impl<'p> WeightsFile<'p> {
     fn tensor<T: Element>(&self, entry: &Entry) -> Result<ParamTensor<T>, IoError> {
         let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: self.path.to_path_buf(), bytes };
         let mut data: Vec<T> = with_room(entry.elements).map_err(refused)?;
-        let format =
-            Format::named(&entry.dtype).expect("invariant: types were checked when the file was opened");
+        let format = Format::of(entry).expect("invariant: types were checked when the file was opened");
         let size = format.size_bytes();
         let mut buffer = [0; BUFFER_BYTES];
         let mut position = entry.position;
@@ -144,6 +155,9 @@ impl<'p> WeightsFile<'p> {
             format.decode(bytes, &mut data);
             position += bytes.len() as u64;
         }
+        if is_counter(&entry.name) {
+            check_counts(self.path, &entry.name, &data)?;
+        }
         Ok(ParamTensor { name: entry.name.clone(), shape: entry.shape.clone(), data })
     }
 }
@@ -155,22 +169,25 @@ enum Format {
     F32,
     F16,
     Bf16,
+    /// Of counters alone.
+    I64,
 }
 
 impl Format {
-    fn named(dtype: &str) -> Option<Self> {
-        Some(match dtype {
+    fn of(entry: &Entry) -> Option<Self> {
+        Some(match entry.dtype.as_str() {
             "F64" => Self::F64,
             "F32" => Self::F32,
             "F16" => Self::F16,
             "BF16" => Self::Bf16,
+            COUNTER_TYPE if is_counter(&entry.name) => Self::I64,
             _ => return None,
         })
     }
 
     const fn size_bytes(self) -> usize {
         match self {
-            Self::F64 => 8,
+            Self::F64 | Self::I64 => 8,
             Self::F32 => 4,
             Self::F16 | Self::Bf16 => 2,
         }
@@ -187,6 +204,7 @@ impl Format {
             (Self::F32, _) => convert(bytes, data, |element| f32::from_le_bytes(element).into()),
             (Self::F16, _) => convert(bytes, data, |element| half::f16_to_f64(u16::from_le_bytes(element))),
             (Self::Bf16, _) => convert(bytes, data, |element| half::bf16_to_f64(u16::from_le_bytes(element))),
+            (Self::I64, _) => convert(bytes, data, |element| lossy(i64::from_le_bytes(element))),
         }
     }
 }
@@ -201,7 +219,7 @@ fn convert<T: Element, const SIZE: usize>(
 }
 
 /// Checks tensors to be saved, in the order of their names.
-fn check<T>(path: &Path, tensors: &[WeightRef<'_, T>]) -> Result<(), IoError> {
+fn check<T: Element>(path: &Path, tensors: &[WeightRef<'_, T>]) -> Result<(), IoError> {
     if let Some(twice) = tensors.windows(2).find(|pair| pair[0].name == pair[1].name) {
         return Err(IoError::WeightName { path: path.to_path_buf(), name: twice[0].name.to_owned() });
     }
@@ -216,10 +234,37 @@ fn check<T>(path: &Path, tensors: &[WeightRef<'_, T>]) -> Result<(), IoError> {
             let (path, name) = (path.to_path_buf(), tensor.name.to_owned());
             return Err(IoError::WeightElements { path, name, expected, got });
         }
+        if is_counter(tensor.name) {
+            check_counts(path, tensor.name, tensor.data)?;
+        }
     }
     Ok(())
 }
 
-const COUNTER: &str = ".num_batches_tracked";
+/// The element type of counters.
+const COUNTER_TYPE: &str = "I64";
+
+fn check_counts<T: Element>(path: &Path, name: &str, data: &[T]) -> Result<(), IoError> {
+    match data.iter().find(|element| count(element.to_f64()).is_none()) {
+        None => Ok(()),
+        Some(got) => {
+            let (path, name) = (path.to_path_buf(), name.to_owned());
+            Err(IoError::WeightCount { path, name, got: got.to_f64().to_string() })
+        }
+    }
+}
+
+/// The number of batches that a counter holds.
+fn count(value: f64) -> Option<i64> {
+    // the first number that an I64 does not hold
+    const BEYOND: f64 = 9_223_372_036_854_775_808.0;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole and in the range")]
+    (value.fract() == 0.0 && (0.0..BEYOND).contains(&value)).then_some(value as i64)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts beyond 2^53 are the nearest number, as others are")]
+fn lossy(count: i64) -> f64 {
+    count as f64
+}
 
 const BUFFER_BYTES: usize = 64 << 10;

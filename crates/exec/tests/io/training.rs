@@ -11,7 +11,7 @@ use tiled_kernel::Reference;
 
 const NETWORK: &str = r#"{"inputs": [{"name": "x", "channels": 1}],
   "nodes": [{"name": "c1", "op": "conv2d", "inputs": ["x"], "out_channels": 2, "kernel_size": 3},
-            {"name": "n1", "op": "batch_norm", "inputs": ["c1"]},
+            {"name": "n1", "op": "batch_norm", "inputs": ["c1"], "momentum": null},
             {"name": "c2", "op": "conv2d", "inputs": ["n1"], "out_channels": 1, "kernel_size": 3}],
   "outputs": ["c2"]}"#;
 
@@ -84,6 +84,7 @@ fn r07_a_step_that_is_cancelled_leaves_running_statistics_too() {
         assert!(bits(&params) == after, "cancelled after {cancelled} of {steps} steps");
     }
     assert_eq!(trainer.steps(), 1);
+    assert_eq!(params.get("n1.num_batches_tracked").unwrap().data, [1.0]);
 }
 
 #[test]

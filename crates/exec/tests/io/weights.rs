@@ -4,8 +4,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use safetensors::tensor::{Dtype, TensorView};
-use tiled_exec::{IoError, load_weights, save_weights};
-use tiled_graph::ParamTensor;
+use tiled_exec::{IoError, load_parameters, load_weights, save_weights};
+use tiled_graph::{Graph, ParamTensor, Parameters, initialise, params};
 
 fn tensor<T>(name: &str, shape: &[usize], data: Vec<T>) -> ParamTensor<T> {
     ParamTensor { name: name.to_owned(), shape: shape.to_vec(), data }
@@ -64,13 +64,86 @@ fn every_type_of_numbers_is_read_as_either() {
 fn other_types_are_refused_but_for_the_counters_of_batch_norm() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
-    write(&path, "n1.num_batches_tracked", Dtype::I64, vec![], &[0; 8]);
-    assert_eq!(load_weights::<f32>(&path).unwrap(), []);
+    let name = "n1.num_batches_tracked";
+    write(&path, name, Dtype::I64, vec![], &7_i64.to_le_bytes());
+    assert_eq!(load_weights::<f32>(&path).unwrap(), [tensor(name, &[], vec![7.0])]);
     write(&path, "n1.weight", Dtype::I64, vec![1], &[0; 8]);
     let error = load_weights::<f32>(&path).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("`{}`: tensor `n1.weight` has type I64, known are F64, F32, F16 and BF16", path.display())
+    );
+}
+
+#[test]
+fn counters_are_written_as_pytorch_does_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let name = "n.1.num_batches_tracked";
+    // an odd number of bytes of f32 before it by name
+    let tensors = [tensor("a", &[3], vec![1.0_f32, 2.0, 3.0]), tensor(name, &[], vec![16_777_216.0])];
+    save_weights(&path, &tensors).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let counter = file.tensor(name).unwrap();
+    assert_eq!((counter.dtype(), counter.shape()), (Dtype::I64, &[][..]));
+    assert_eq!(counter.data(), 16_777_216_i64.to_le_bytes());
+    // as readers want it that map the file
+    assert_eq!((counter.data().as_ptr().addr() - bytes.as_ptr().addr()) % 8, 0);
+    assert_eq!(file.tensor("a").unwrap().dtype(), Dtype::F32);
+    assert_eq!(load_weights::<f32>(&path).unwrap(), tensors);
+    let wide = [tensor(name, &[], vec![9_007_199_254_740_992.0_f64])];
+    save_weights(&path, &wide).unwrap();
+    assert_eq!(load_weights::<f64>(&path).unwrap(), wide);
+}
+
+#[test]
+fn a_counter_that_is_no_count_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let name = "n.num_batches_tracked";
+    let message = |got: &str| {
+        format!(
+            "`{}`: tensor `{name}` is {got}, a counter is a whole number of at least 0 and below 2^63",
+            path.display()
+        )
+    };
+    write(&path, name, Dtype::I64, vec![], &(-3_i64).to_le_bytes());
+    assert_eq!(load_weights::<f64>(&path).unwrap_err().to_string(), message("-3"));
+    write(&path, name, Dtype::F32, vec![], &2.5_f32.to_le_bytes());
+    assert_eq!(load_weights::<f64>(&path).unwrap_err().to_string(), message("2.5"));
+    save_weights(&path, &[tensor(name, &[], vec![4.0_f32])]).unwrap();
+    for (value, got) in [(0.5, "0.5"), (-1.0, "-1"), (f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+        let error = save_weights(&path, &[tensor(name, &[], vec![value])]).unwrap_err();
+        assert_eq!(error.to_string(), message(got));
+    }
+    assert_eq!(load_weights::<f32>(&path).unwrap()[0].data, [4.0], "the old file stays");
+}
+
+#[test]
+fn counters_are_taken_up_where_the_network_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let network = |momentum: &str| {
+        let text = format!(
+            r#"{{"inputs": [{{"name": "x", "channels": 2}}],
+                "nodes": [{{"name": "n", "op": "batch_norm", "inputs": ["x"], "momentum": {momentum}}}],
+                "outputs": ["n"]}}"#
+        );
+        params(&Graph::from_json(&text).unwrap())
+    };
+    let (counts, fixed) = (network("null"), network("0.1"));
+    let saved = initialise::<f32>(&counts, 1);
+    save_weights(&path, saved.tensors()).unwrap();
+    assert_eq!(load_parameters::<f32>(&path, &counts).unwrap(), saved);
+    // PyTorch keeps the counter there, too
+    assert_eq!(load_parameters::<f32>(&path, &fixed).unwrap(), initialise(&fixed, 1));
+    assert_eq!(Parameters::new(&fixed, load_weights::<f32>(&path).unwrap()).unwrap(), initialise(&fixed, 1));
+    save_weights(&path, initialise::<f32>(&fixed, 1).tensors()).unwrap();
+    let error = load_parameters::<f32>(&path, &counts).unwrap_err().to_string();
+    assert!(
+        error.ends_with("batch_norm `n`: parameter `n.num_batches_tracked` of shape [] is missing"),
+        "{error}"
     );
 }
 

@@ -125,6 +125,21 @@ impl<'a> Fields<'a> {
         number.ok_or_else(|| self.wrong(key, "a number", value))
     }
 
+    /// A number, nothing where it is null, or the default.
+    pub(super) fn number_or_null(
+        &self,
+        key: &'static str,
+        default: Option<f64>,
+    ) -> Result<Option<f64>, GraphError> {
+        let Some(value) = self.get(key) else { return Ok(default) };
+        let number = match value {
+            Json::Null => return Ok(None),
+            Json::Number(number) => number.as_f64(),
+            _ => None,
+        };
+        number.map(Some).ok_or_else(|| self.wrong(key, "a number or null", value))
+    }
+
     /// A number of channels, features or groups, if it is there.
     pub(super) fn count(&self, key: &'static str) -> Result<Option<usize>, GraphError> {
         let Some(value) = self.get(key) else { return Ok(None) };

@@ -65,7 +65,11 @@ pub(super) const OPERATORS: [Operator; 21] = [
         keys: &["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"],
         read: avg_pool2d,
     },
-    Operator { name: "batch_norm", keys: &["num_features", "eps", "momentum", "affine"], read: batch_norm },
+    Operator {
+        name: "batch_norm",
+        keys: &["num_features", "eps", "momentum", "affine", "track_running_stats"],
+        read: batch_norm,
+    },
     Operator { name: "relu", keys: &[], read: |_, _| Ok(Op::Activation(Activation::Relu)) },
     Operator { name: "leaky_relu", keys: &["negative_slope"], read: leaky_relu },
     Operator { name: "sigmoid", keys: &[], read: |_, _| Ok(Op::Activation(Activation::Sigmoid)) },
@@ -217,8 +221,9 @@ fn batch_norm(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
     let default = BatchNorm::default();
     Ok(Op::BatchNorm(BatchNorm {
         eps: fields.number("eps", default.eps)?,
-        momentum: fields.number("momentum", default.momentum)?,
+        momentum: fields.number_or_null("momentum", default.momentum)?,
         affine: fields.flag("affine", default.affine)?,
+        track_running_stats: fields.flag("track_running_stats", default.track_running_stats)?,
     }))
 }
 

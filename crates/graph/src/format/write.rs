@@ -109,7 +109,12 @@ fn attributes(graph: &Graph, op: &Op) -> Value {
             "ceil_mode": pool.ceil_mode,
             "count_include_pad": pool.count_include_pad,
         }),
-        Op::BatchNorm(norm) => json!({"eps": norm.eps, "momentum": norm.momentum, "affine": norm.affine}),
+        Op::BatchNorm(norm) => json!({
+            "eps": norm.eps,
+            "momentum": norm.momentum,
+            "affine": norm.affine,
+            "track_running_stats": norm.track_running_stats,
+        }),
         Op::Activation(Activation::LeakyRelu { slope }) => json!({"negative_slope": slope}),
         Op::Activation(Activation::Gelu) => json!({"approximate": "none"}),
         Op::Activation(Activation::GeluTanh) => json!({"approximate": "tanh"}),

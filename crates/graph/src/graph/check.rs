@@ -113,10 +113,12 @@ fn batch_norm(place: &Place, norm: &BatchNorm) -> Result<(), GraphError> {
     if !(norm.eps.is_finite() && norm.eps > 0.0) {
         return Err(out_of_range(place, "eps", "a finite number above 0", norm.eps));
     }
-    if !(0.0..=1.0).contains(&norm.momentum) {
-        return Err(out_of_range(place, "momentum", "at least 0 and at most 1", norm.momentum));
+    match norm.momentum {
+        Some(momentum) if !(0.0..=1.0).contains(&momentum) => {
+            Err(out_of_range(place, "momentum", "at least 0 and at most 1", momentum))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn function(place: &Place, activation: Activation) -> Result<(), GraphError> {

@@ -169,8 +169,8 @@ impl Lowering<'_> {
             Rule::Unary { x, kernel, saved, maps } => self.flow(x, gradients, |this| {
                 this.unary_backward(grad_input, kernel, [x, output, gradient], saved, maps)
             }),
-            Rule::BatchNorm { x, norm, train } => {
-                self.batch_norm_backward(&name, [x, gradient], norm, train, gradients)
+            Rule::BatchNorm { x, norm, of_batch } => {
+                self.batch_norm_backward(&name, [x, gradient], norm, of_batch, gradients)
             }
             Rule::Add { operands } => {
                 operands.into_iter().try_for_each(|operand| self.flow(operand, gradients, |_| Ok(gradient)))
@@ -330,20 +330,20 @@ impl Lowering<'_> {
         name: &str,
         [x, gradient]: [NodeId; 2],
         norm: Norm,
-        train: bool,
+        of_batch: bool,
         gradients: &mut Gradients,
     ) -> Result<(), OutOfMemory> {
         let (channels, extents, _) = self.described(x);
         let operands = vec![identity(gradient, extents), identity(x, extents)];
         let wants_params = self.wants_any([norm.weight, norm.bias]);
-        if wants_params || (train && self.wants_grad[x]) {
+        if wants_params || (of_batch && self.wants_grad[x]) {
             let mean = vec![Param::Derived(norm.mean)];
             let what = format!("{name}.grad_moments");
             let reduction =
                 self.reduce(what, Reduction::CentredDot, channels, extents, operands.clone(), mean)?;
             let count = self.shapes.batch() as u64
                 * extents.iter().map(|extent| extent.unsigned_abs()).product::<u64>();
-            let coefficients = if train {
+            let coefficients = if of_batch {
                 Some([self.derive(channels)?, self.derive(channels)?, self.derive(channels)?])
             } else {
                 None

@@ -6,7 +6,7 @@ use tiled_tensor::{OutOfMemory, collected, copied, filled, push};
 
 use super::tape::{Rule, Saved, Tape};
 use super::{Lowering, edge, identity};
-use crate::program::{Finaliser, NodeId, NodeKind, Norm, Param, SourceRole};
+use crate::program::{Finaliser, Momentum, NodeId, NodeKind, Norm, Param, Running, SourceRole};
 use crate::{
     AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Linear, MaxPool2d, Op, PaddingMode, PlanError, Upsample,
     UpsampleMode, ValueId,
@@ -331,34 +331,47 @@ impl Lowering<'_> {
             eps: op.eps,
             weight: op.affine.then(|| self.param(name, "weight")),
             bias: op.affine.then(|| self.param(name, "bias")),
-            running_mean: self.param(name, "running_mean"),
-            running_var: self.param(name, "running_var"),
             mean: self.derive(channels)?,
             inverse_std: self.derive(channels)?,
             scale: self.derive(channels)?,
             shift: self.derive(channels)?,
         };
-        if train {
-            let operand = identity(x, extents);
-            let what = format!("{name}.moments");
-            let reduction =
-                self.reduce(what, Reduction::Moments, channels, extents, vec![operand], Vec::new())?;
-            let count = self.shapes.batch() as u64 * pixels(extents);
-            self.finalise(
-                reduction,
-                Finaliser::BatchNormTrain { norm, reduction, count, momentum: op.momentum },
-            )?;
-        } else {
-            push(&mut self.program.finalisers, (None, Finaliser::BatchNormEval { norm }))?;
-        }
+        let running = op.track_running_stats.then(|| self.running(name, op));
+        let of_batch = match running {
+            Some(Running { mean, variance, .. }) if !train => {
+                let running = [mean, variance];
+                push(&mut self.program.finalisers, (None, Finaliser::BatchNormEval { norm, running }))?;
+                false
+            }
+            running => {
+                let operand = identity(x, extents);
+                let what = format!("{name}.moments");
+                let reduction =
+                    self.reduce(what, Reduction::Moments, channels, extents, vec![operand], Vec::new())?;
+                let count = self.shapes.batch() as u64 * pixels(extents);
+                self.finalise(reduction, Finaliser::BatchNormTrain { norm, reduction, count, running })?;
+                true
+            }
+        };
         let kernel = Kernel::ChannelAffine { activation: None };
         let params = vec![Param::Derived(norm.scale), Param::Derived(norm.shift)];
         let operand = identity(x, extents);
         let node =
             self.push(name.to_owned(), NodeKind::Compute(kernel), channels, extents, vec![operand], params)?;
         self.wants_grad[node] |= self.wants_any([norm.weight, norm.bias]);
-        self.record(name, node, Rule::BatchNorm { x, norm, train })?;
+        self.record(name, node, Rule::BatchNorm { x, norm, of_batch })?;
         Ok(node)
+    }
+
+    fn running(&self, name: &str, op: &BatchNorm) -> Running {
+        Running {
+            mean: self.param(name, "running_mean"),
+            variance: self.param(name, "running_var"),
+            momentum: match op.momentum {
+                Some(momentum) => Momentum::Fixed(momentum),
+                None => Momentum::Mean { batches: self.param(name, "num_batches_tracked") },
+            },
+        }
     }
 
     /// Fuses the activation into the node before it where that node serves nothing else, and where it is exact: a

@@ -268,7 +268,7 @@ fn in_order_of_sweeps(
 /// The derived vectors that a finaliser computes.
 fn derived_by(finaliser: &Finaliser) -> Vec<usize> {
     match finaliser {
-        Finaliser::BatchNormEval { norm } | Finaliser::BatchNormTrain { norm, .. } => {
+        Finaliser::BatchNormEval { norm, .. } | Finaliser::BatchNormTrain { norm, .. } => {
             vec![norm.mean, norm.inverse_std, norm.scale, norm.shift]
         }
         Finaliser::BatchNormBackward { coefficients, .. } => coefficients.iter().flatten().copied().collect(),

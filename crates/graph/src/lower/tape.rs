@@ -38,7 +38,8 @@ pub(super) enum Rule {
     BatchNorm {
         x: NodeId,
         norm: Norm,
-        train: bool,
+        /// Whether its statistics are those of the batch, so that a gradient flows through them too.
+        of_batch: bool,
     },
     Add {
         operands: Vec<NodeId>,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, refusable, with_room};
 
-use super::{Init, InputAxis, ParamSpec, Rng};
+use super::{Init, InputAxis, ParamKind, ParamSpec, Rng};
 use crate::GraphError;
 use crate::error::Extent;
 use crate::format::nearest;
@@ -80,7 +80,8 @@ fn new_version() -> u64 {
 }
 
 impl<T: Element> Parameters<T> {
-    /// The parameters of these tensors, given in any order.
+    /// The parameters of these tensors, given in any order. Counters of batches that the network has no use for ([`wants_tensor`])
+    /// are left out.
     ///
     /// # Errors
     /// Where one is missing, given twice, misshapen or unknown. A convolution whose weights differ in their input
@@ -95,7 +96,9 @@ impl<T: Element> Parameters<T> {
     /// assert_eq!(error.to_string(), "conv2d `conv2`: parameter `conv2.weight` of shape [1, 1, 3, 3] is missing");
     /// # Ok::<(), tiled_graph::GraphError>(())
     /// ```
-    pub fn new(specs: &[ParamSpec], tensors: Vec<ParamTensor<T>>) -> Result<Self, GraphError> {
+    pub fn new(specs: &[ParamSpec], mut tensors: Vec<ParamTensor<T>>) -> Result<Self, GraphError> {
+        let is_wanted = wants_tensor(specs)?;
+        tensors.retain(|tensor| is_wanted(&tensor.name));
         let places = match_params(specs, tensors.iter().map(ParamTensor::name_and_shape))?;
         tensors.iter().try_for_each(ParamTensor::check_length)?;
         let mut tensors: Vec<_> = collected(tensors.into_iter().map(Some)).map_err(refused(LIST))?;
@@ -272,6 +275,36 @@ fn of_tensor(name: &str, OutOfMemory { bytes }: OutOfMemory) -> GraphError {
 #[must_use]
 pub fn initialise<T: Element>(specs: &[ParamSpec], seed: u64) -> Parameters<T> {
     Parameters::initialised(specs, seed).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Whether a tensor of this name counts the batches that running statistics are of: PyTorch keeps one for every batch norm.
+///
+/// ```
+/// assert!(tiled_graph::is_counter("bn1.num_batches_tracked") && !tiled_graph::is_counter("bn1.running_var"));
+/// ```
+#[must_use]
+pub fn is_counter(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, what)| what == ParamKind::NumBatchesTracked.suffix())
+}
+
+/// Which tensors of a file of weights a network takes up: all but counters that are none of its parameters. PyTorch counts
+/// batches wherever there are running statistics, but nothing reads the count where they move by a fixed momentum.
+///
+/// # Errors
+/// Where memory is refused.
+///
+/// ```
+/// use tiled_graph::{Graph, params, wants_tensor};
+/// let specs = params(&Graph::builtin("resnet18").expect("it is built in"));
+/// let is_wanted = wants_tensor(&specs)?;
+/// assert!(!is_wanted("bn1.num_batches_tracked") && is_wanted("bn1.weight") && is_wanted("a slip"));
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
+pub fn wants_tensor(specs: &[ParamSpec]) -> Result<impl Fn(&str) -> bool, GraphError> {
+    let counters = specs.iter().filter(|spec| spec.kind == ParamKind::NumBatchesTracked);
+    let mut counters = collected(counters.map(|spec| spec.name.as_str())).map_err(refused(LIST))?;
+    counters.sort_unstable();
+    Ok(move |name: &str| !is_counter(name) || counters.binary_search(&name).is_ok())
 }
 
 /// Where the tensor of each parameter stands among tensors of these names and shapes, given in any order: what

@@ -71,8 +71,10 @@ fn operator() -> impl Strategy<Value = Op> {
         3 => convolution(),
         2 => transposed(),
         2 => pooling(),
-        1 => (1e-9..1.0_f64, 0.0..=1.0_f64, any::<bool>())
-            .prop_map(|(eps, momentum, affine)| Op::BatchNorm(BatchNorm { eps, momentum, affine })),
+        1 => (1e-9..1.0_f64, prop::option::of(0.0..=1.0_f64), any::<bool>(), any::<bool>())
+            .prop_map(|(eps, momentum, affine, track_running_stats)| {
+                Op::BatchNorm(BatchNorm { eps, momentum, affine, track_running_stats })
+            }),
         3 => activation.prop_map(Op::Activation),
         3 => joins,
         2 => upsampling(),
