@@ -354,7 +354,7 @@ impl Program {
     #[must_use]
     pub fn reads_param(&self, param: usize) -> bool {
         let is_norms = |(_, finaliser): &(Option<usize>, Finaliser)| match finaliser {
-            Finaliser::BatchNormEval { norm } | Finaliser::BatchNormTrain { norm, .. } => {
+            Finaliser::BatchNormEval { norm, .. } | Finaliser::BatchNormTrain { norm, .. } => {
                 [norm.weight, norm.bias].contains(&Some(param))
             }
             _ => false,
