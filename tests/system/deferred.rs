@@ -1,7 +1,7 @@
 //! Calls that run later, on another thread, from copies: the same bits, and errors that reach the caller.
 
 use tiled::exec::{ExecError, Executor, NoProgress};
-use tiled::graph::{Graph, Loss, Objective, PlanOptions};
+use tiled::graph::{Graph, Loss, Objective, Plan, PlanOptions};
 use tiled::kernel::{Backend, Reference};
 use tiled::prelude::CpuBackend;
 use tiled::tensor::Element;
@@ -45,7 +45,9 @@ fn check<T: Element>(backend: &dyn Backend<T>, name: &str) {
         for options in ways() {
             let Ok(plan) = job.try_plan(backend, &options) else { continue };
             let deferred = Deferred::new(backend);
-            assert_eq!(format!("{:?}", job.plan(&deferred, &options)), format!("{plan:?}"), "the same plan");
+            // but for what could be had at the time
+            let same = Plan { budget: plan.budget, ..job.plan(&deferred, &options) };
+            assert!(format!("{same:?}") == format!("{plan:?}"), "{name} has another plan under {options:?}");
             let tiles = plan.tiles();
             assert!(options == whole() || tiles > 1, "{tiles} tiles");
             let expected = job.run(backend, plan.clone(), 2, &NoProgress);
