@@ -193,11 +193,11 @@ impl<'b, T: Element> Executor<'b, T> {
         }
         let mut state = self.state()?;
         let result = self.run_part(Part::Forward, &mut state, params, io, progress);
-        let result = result.and_then(|report| Ok((report, state.moved_statistics(&self.plan, params)?)));
+        let result = result
+            .and_then(|report| Ok((report, versions(params)?, state.moved_statistics(&self.plan, params)?)));
         match result {
-            Ok((report, moved)) => {
+            Ok((report, versions, moved)) => {
                 move_statistics(params, moved);
-                let versions = self.versions(params)?;
                 Ok((Pending { state, plan: Arc::clone(&self.plan), versions }, report))
             }
             Err(error) => {
@@ -220,12 +220,11 @@ impl<'b, T: Element> Executor<'b, T> {
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
         let Pending { mut state, plan, versions } = pending;
-        let result = if !Arc::ptr_eq(&plan, &self.plan) {
-            Err(ExecError::OtherPlan)
-        } else if let Some(place) = self.changed(params, &versions) {
-            Err(ExecError::ParameterChanged { name: params.tensors()[place].name.clone() })
+        let result = if Arc::ptr_eq(&plan, &self.plan) {
+            self.check_unchanged(params, &versions)
+                .and_then(|()| self.run_part(Part::Backward, &mut state, params, io, progress))
         } else {
-            self.run_part(Part::Backward, &mut state, params, io, progress)
+            Err(ExecError::OtherPlan)
         };
         if result.is_err() {
             Part::Backward.sinks(io).for_each(|sink| sink.abort());
@@ -340,20 +339,23 @@ impl<'b, T: Element> Executor<'b, T> {
         Ok(ignore_index.filter(|index| *index >= 0).map(|ignore_index| Ignoring { source, ignore_index }))
     }
 
-    /// The versions of the parameters.
-    fn versions(&self, params: &Parameters<T>) -> Result<Vec<u64>, ExecError> {
-        let versions = (0..params.tensors().len()).map(|place| params.version(place));
-        collected(versions).map_err(refused("the versions of the parameters"))
+    /// Checks that the parameters that gradients depend on have these versions still.
+    fn check_unchanged(&self, params: &Parameters<T>, versions: &[u64]) -> Result<(), ExecError> {
+        let are_read = self.plan.program.read_params().map_err(refused(VERSIONS))?;
+        let places = (0..params.tensors().len()).filter(|place| are_read.get(*place) == Some(&true));
+        match places.into_iter().find(|place| versions.get(*place) != Some(&params.version(*place))) {
+            Some(place) => Err(ExecError::ParameterChanged { name: params.tensors()[place].name.clone() }),
+            None => Ok(()),
+        }
     }
+}
 
-    /// A parameter that has another version, of those that gradients depend on.
-    fn changed(&self, params: &Parameters<T>, versions: &[u64]) -> Option<usize> {
-        let program = &self.plan.program;
-        let reads = |place: &usize| program.reads_param(*place);
-        (0..params.tensors().len())
-            .filter(reads)
-            .find(|place| versions.get(*place) != Some(&params.version(*place)))
-    }
+/// What memory is for, where it is refused.
+const VERSIONS: &str = "the versions of the parameters";
+
+fn versions<T: Element>(params: &Parameters<T>) -> Result<Vec<u64>, ExecError> {
+    let versions = (0..params.tensors().len()).map(|place| params.version(place));
+    collected(versions).map_err(refused(VERSIONS))
 }
 
 /// Gives running statistics the values of [`Executor::moved_statistics`].

@@ -6,7 +6,7 @@
 
 use tiled_geometry::{AxisMap, Interval};
 use tiled_kernel::{Backend, Kernel, Operands, Reduction, Support, Work};
-use tiled_tensor::{Element, OutOfMemory, collected, copied};
+use tiled_tensor::{Element, OutOfMemory, collected, copied, filled};
 
 pub use crate::rate::Rate;
 
@@ -350,17 +350,26 @@ impl Program {
         self.nodes.iter().map(|node| node.level + 1).max().unwrap_or(0)
     }
 
-    /// Whether a node reads a parameter of the network, or a batch norm its weight or bias.
-    #[must_use]
-    pub fn reads_param(&self, param: usize) -> bool {
-        let is_norms = |(_, finaliser): &(Option<usize>, Finaliser)| match finaliser {
-            Finaliser::BatchNormEval { norm, .. } | Finaliser::BatchNormTrain { norm, .. } => {
-                [norm.weight, norm.bias].contains(&Some(param))
+    /// Which parameters of the network nodes read, and batch norms as their weight and bias.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn read_params(&self) -> Result<Vec<bool>, OutOfMemory> {
+        let mut are_read = filled(self.params.len(), false)?;
+        for param in self.nodes.iter().flat_map(|node| &node.params) {
+            if let Param::Network(place) = param {
+                are_read[*place] = true;
             }
-            _ => false,
-        };
-        self.nodes.iter().any(|node| node.params.contains(&Param::Network(param)))
-            || self.finalisers.iter().any(is_norms)
+        }
+        for (_, finaliser) in &self.finalisers {
+            if let Finaliser::BatchNormEval { norm, .. } | Finaliser::BatchNormTrain { norm, .. } = finaliser
+            {
+                for place in [norm.weight, norm.bias].into_iter().flatten() {
+                    are_read[place] = true;
+                }
+            }
+        }
+        Ok(are_read)
     }
 
     /// How many classes there are, where the target of the loss is class numbers.

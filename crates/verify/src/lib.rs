@@ -30,6 +30,8 @@
 #![forbid(unsafe_code)]
 
 mod case;
+#[cfg(test)]
+mod deferred;
 mod draw;
 #[cfg(test)]
 mod faults;
