@@ -131,7 +131,7 @@ pub(crate) fn check<T: Element>(plan: &Plan, sweeps: Range<usize>, io: &Io<'_, T
         let lies_there = match binding {
             Binding::Source(role) => io.source(*role).and_then(in_memory).is_some(),
             Binding::Sink(role) => io.sink(*role).is_some_and(|sink| sink.in_memory().is_some()),
-            Binding::Window | Binding::None => true,
+            Binding::Window | Binding::Store(_) | Binding::None => true,
         };
         if !lies_there {
             return Err(ExecError::NotInMemory { name: program.nodes[node.node].name.clone() });

@@ -259,6 +259,7 @@ impl<'a, T: Element> Lane<'a, T> {
         let layout = self.layouts[place];
         let of = match (context.sweep.bindings[place], context.sweep.slots[place]) {
             (Binding::Source(_), _) => Place::Adopted(place),
+            (Binding::Store(store), _) => Place::Store(store),
             (_, Some(slot)) => Place::Slot(slot),
             (_, None) => return Buffer { place: Place::Nowhere, layout },
         };

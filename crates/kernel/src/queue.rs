@@ -86,6 +86,8 @@ pub struct SweepNeeds<'s, T: Element> {
 pub enum Place {
     /// In a slot of the queue.
     Slot(usize),
+    /// In a store ([`Needs::stores`]), which no call of the sweep writes.
+    Store(usize),
     /// In a tensor of the caller ([`SweepNeeds::adopted`]).
     Adopted(usize),
     /// Nowhere: nobody reads it, or it is empty.

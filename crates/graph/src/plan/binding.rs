@@ -57,6 +57,8 @@ impl InMemory {
 pub enum Binding {
     /// In a window of a lane.
     Window,
+    /// In a value kept whole in memory, by its place in `Program::stores`, where kernels read it.
+    Store(usize),
     /// In a tensor of the caller, where kernels read it.
     Source(SourceRole),
     /// In a tensor of the caller, where the kernel writes it.
@@ -69,6 +71,7 @@ pub enum Binding {
 pub(super) fn bindings(
     lowered: &Lowered,
     sweep: &Sweep,
+    stores_in_files: bool,
     in_memory: InMemory,
 ) -> Result<Vec<Binding>, OutOfMemory> {
     let program = &lowered.program;
@@ -79,6 +82,10 @@ pub(super) fn bindings(
                 if in_memory.holds_source(role, program) && is_read_in_place(lowered, sweep, node) =>
             {
                 Binding::Source(role)
+            }
+            // its blocks are those of a window
+            Action::Load(SourceRole::Store(store)) if !stores_in_files && is_read_by_kernels(sweep, node) => {
+                Binding::Store(store)
             }
             Action::Compute => match written_in_place(lowered, sweep, node) {
                 Some(role) if in_memory.holds_sink(role) => Binding::Sink(role),
@@ -93,6 +100,11 @@ pub(super) fn bindings(
 
 fn support<'l>(lowered: &'l Lowered, node: &SweepNode) -> Option<&'l Support> {
     lowered.facts[node.node].support()
+}
+
+fn is_read_by_kernels(sweep: &Sweep, node: &SweepNode) -> bool {
+    let consumers = node.consumers.iter().map(|&(consumer, _)| sweep.nodes[consumer].action);
+    consumers.into_iter().all(|action| matches!(action, Action::Compute | Action::Reduce(_)))
 }
 
 /// Whether all that read a node take planes.

@@ -185,7 +185,7 @@ impl<'p> Prepared<'p> {
         let mut bound = with_room(sweeps.len())?;
         let (mut windows, mut readings) = (with_room(sweeps.len())?, with_room(sweeps.len())?);
         for sweep in &sweeps {
-            let bindings = bindings(lowered, sweep, in_memory)?;
+            let bindings = bindings(lowered, sweep, kept.in_files, in_memory)?;
             let nodes = sweep.nodes.iter().zip(&bindings);
             windows.push(collected(nodes.map(|(node, binding)| Window::of(lowered, node, *binding)))?);
             readings.push(Readings::of(sweep, &bindings)?);
@@ -239,7 +239,7 @@ impl Readings {
         for (node, binding) in sweep.nodes.iter().zip(bindings) {
             let is_idle = match node.action {
                 Action::Write(_) => matches!(bindings[node.operands[0]], Binding::Sink(_)),
-                _ => matches!(binding, Binding::Source(_)),
+                _ => matches!(binding, Binding::Source(_) | Binding::Store(_)),
             };
             operands.extend(node.operands.iter().map(|operand| index(*operand)));
             nodes.push(Reading {

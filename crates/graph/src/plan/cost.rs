@@ -91,9 +91,11 @@ fn node_load<'p>(
     let facts = &prepared.lowered.facts[reading.node as usize];
     let bytes = facts.planes * rows as f64 * cols as f64 * element;
     let size = |slot: u32| figures.slot_elements[slot as usize] as f64 * element;
-    // a tensor of the caller is in no cache: its whole size counts
+    // a whole tensor is in no cache: its size counts
     let whole = |place: usize| match prepared.bindings[figures.sweep][place] {
-        Binding::Source(_) | Binding::Sink(_) => whole_bytes(prepared, figures.sweep, place, element),
+        Binding::Source(_) | Binding::Store(_) | Binding::Sink(_) => {
+            whole_bytes(prepared, figures.sweep, place, element)
+        }
         _ => 0.0,
     };
     let of = |place: usize| figures.slots[place].map_or_else(|| whole(place), size);

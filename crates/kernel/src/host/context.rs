@@ -55,6 +55,12 @@ pub(super) struct Shared<'b, T: Element> {
     pub(super) workspace: Workspace<T>,
 }
 
+impl<T: Element> Shared<'_, T> {
+    pub(super) fn store(&self, place: usize) -> &Store<T> {
+        self.stores[place].as_ref().expect("invariant: stores that are read or written exist")
+    }
+}
+
 /// A whole tensor.
 #[derive(Debug)]
 pub(super) struct Store<T: Element> {

@@ -1,9 +1,9 @@
 //! The calls of a lane on the host.
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, RwLockReadGuard};
 
 use tiled_geometry::Region;
-use tiled_tensor::{Element, Layout, PartMut, View, ViewMut};
+use tiled_tensor::{AlignedBuffer, Element, Layout, PartMut, View, ViewMut};
 
 use super::context::Shared;
 use crate::{Buffer, DeviceError, Kernel, MAX_INPUTS, Place, Queue, SweepNeeds, Ticket};
@@ -26,9 +26,11 @@ impl<'q, T: Element> HostQueue<'q, T> {
         Self { shared, slots, sweep, fetched: None }
     }
 
+    /// The memory of a window that is in no store.
     fn view(&self, buffer: &Buffer) -> View<'_, T> {
         match buffer.place {
             Place::Slot(slot) => View::new(&*self.slots[slot], buffer.layout),
+            Place::Store(_) => unreachable!("invariant: kernels alone read stores in place"),
             Place::Adopted(place) => {
                 let tensor = self.sweep.adopted[place].expect("invariant: adopted tensors are there");
                 View::new(tensor.data(), tensor.layout().with_rows(buffer.layout.rows()))
@@ -40,12 +42,27 @@ impl<'q, T: Element> HostQueue<'q, T> {
         }
     }
 
-    fn views(&self, buffers: &[Buffer]) -> ([View<'_, T>; MAX_INPUTS], usize) {
-        let mut views = [View::new(&[], empty(0, 0, 1)); MAX_INPUTS];
-        for (view, buffer) in views.iter_mut().zip(buffers) {
-            *view = self.view(buffer);
+    /// Calls `read` with the memory of windows.
+    fn with_views<R>(&self, buffers: &[Buffer], read: impl FnOnce(&[View<'_, T>]) -> R) -> R {
+        // nobody waits for these locks: a sweep reads a store or writes it
+        let mut held: [Option<RwLockReadGuard<'_, AlignedBuffer<T>>>; MAX_INPUTS] = Default::default();
+        for (held, buffer) in held.iter_mut().zip(buffers) {
+            if let Place::Store(store) = buffer.place {
+                let store = self.shared.store(store);
+                *held = Some(store.values.read().unwrap_or_else(PoisonError::into_inner));
+            }
         }
-        (views, buffers.len())
+        let mut views = [View::new(&[], empty(0, 0, 1)); MAX_INPUTS];
+        for ((view, held), buffer) in views.iter_mut().zip(&held).zip(buffers) {
+            *view = match (buffer.place, held) {
+                (Place::Store(store), Some(values)) => {
+                    let layout = self.shared.store(store).layout;
+                    View::new(values, layout.with_rows(buffer.layout.rows()))
+                }
+                _ => self.view(buffer),
+            };
+        }
+        read(&views[..buffers.len()])
     }
 
     /// Takes the slot of a window out, so that others can be read while it is written.
@@ -74,8 +91,9 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
     ) -> Result<(), DeviceError> {
         self.with_output(output, |queue, window| {
             let Shared { host, packed, workspace, .. } = queue.shared;
-            let (views, count) = queue.views(inputs);
-            host.compute(kernel, &packed[node], &views[..count], window.reborrow(), region, workspace);
+            queue.with_views(inputs, |views| {
+                host.compute(kernel, &packed[node], views, window.reborrow(), region, workspace);
+            });
         });
         Ok(())
     }
@@ -89,8 +107,9 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
         region: Region<2>,
     ) -> Result<(), DeviceError> {
         let Shared { host, packed, workspace, .. } = self.shared;
-        let (views, count) = self.views(inputs);
-        host.compute_part(kernel, &packed[node], &views[..count], output, region, workspace);
+        self.with_views(inputs, |views| {
+            host.compute_part(kernel, &packed[node], views, output, region, workspace);
+        });
         Ok(())
     }
 
@@ -106,16 +125,17 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
         for (param, vector) in params.iter_mut().zip(vectors) {
             *param = &self.sweep.vectors[*vector];
         }
-        let (views, count) = self.views(inputs);
         let mut partial =
             self.shared.partials[lane][reduction].lock().unwrap_or_else(PoisonError::into_inner);
         let spec = &self.shared.reductions[reduction];
-        self.shared.host.reduce(spec, &params[..vectors.len()], &views[..count], share, &mut partial);
+        self.with_views(inputs, |views| {
+            self.shared.host.reduce(spec, &params[..vectors.len()], views, share, &mut partial);
+        });
         Ok(())
     }
 
     fn load(&mut self, store: usize, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
-        let store = self.shared.stores[store].as_ref().expect("invariant: stores that are read were written");
+        let store = self.shared.store(store);
         self.with_output(window, |_, window| {
             let values = store.values.read().unwrap_or_else(PoisonError::into_inner);
             copy(&View::new(&values, store.layout), window, region);
@@ -124,7 +144,7 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
     }
 
     fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError> {
-        let store = self.shared.stores[store].as_ref().expect("invariant: stores that are written exist");
+        let store = self.shared.store(store);
         let mut values = store.values.write().unwrap_or_else(PoisonError::into_inner);
         copy(&self.view(window), &mut ViewMut::new(&mut values, store.layout), region);
         Ok(())
