@@ -8,5 +8,6 @@ mod fused;
 mod in_place;
 mod nan_signs;
 mod networks;
+mod shared;
 mod wanted;
 mod winograd;

@@ -385,13 +385,9 @@ impl<'b, T: Element> Executor<'b, T> {
 
     /// The parameters that running statistics after the last run would be kept in, and their values.
     pub(crate) fn moved_statistics(&self, params: &Parameters<T>) -> Result<Moved<T>, ExecError> {
-        let mut moved = Vec::new();
         let partials = self.partials.first().map_or(&[][..], Vec::as_slice);
-        for (_, finaliser) in &self.plan.program.finalisers {
-            finalise::moved_statistics(finaliser, partials, params, &mut moved)
-                .map_err(refused("running statistics"))?;
-        }
-        Ok(moved)
+        finalise::moved_statistics(&self.plan.program, partials, params)
+            .map_err(refused("running statistics"))
     }
 
     /// Everything that can be wrong with what the caller gave, before any work.
