@@ -10,5 +10,6 @@ mod halves;
 mod in_place;
 mod nan_signs;
 mod networks;
+mod shared;
 mod wanted;
 mod winograd;

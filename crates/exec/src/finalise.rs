@@ -1,12 +1,13 @@
 //! What becomes of reductions after their sweep: statistics, gradients, losses.
 
 use tiled_graph::Parameters;
-use tiled_graph::program::{Finaliser, Momentum, Norm, Program};
+use tiled_graph::program::{Finaliser, GradShare, Momentum, Norm, Program, Running};
 use tiled_kernel::{Context, Partial, Reduction, batch_norm};
-use tiled_tensor::{Element, OutOfMemory, collected, filled, make_room, push};
+use tiled_tensor::{Element, OutOfMemory, collected, filled, make_room, push, zeros};
 
 use crate::ExecError;
 use crate::executor::refused;
+use crate::state::Moved;
 use crate::store::Stores;
 
 /// Everything that a finaliser reads or writes.
@@ -48,6 +49,7 @@ impl<T: Element> State<'_, T> {
                 self.global_max(*reduction, *pixel, *positions)
             }
             Finaliser::ParamGrad { reduction, param } => self.param_grad(*reduction, *param),
+            Finaliser::SharedGrad { param, share, is_first } => self.shared_grad(*param, *share, *is_first),
             Finaliser::Loss { reduction, scale } => {
                 let sums = self.sums(*reduction)?;
                 let scale = match self.program.reductions[*reduction].reduction {
@@ -132,15 +134,47 @@ impl<T: Element> State<'_, T> {
     }
 
     fn param_grad(&mut self, reduction: usize, param: usize) -> Result<(), ExecError> {
+        let mut gradient = self.gradients[param].take().expect(STORED);
+        let result = self.reduced(reduction, &mut gradient);
+        self.gradients[param] = Some(gradient);
+        result
+    }
+
+    /// What a reduction over the whole image comes to.
+    fn reduced(&mut self, reduction: usize, to: &mut [T]) -> Result<(), ExecError> {
         self.context.merge(reduction)?;
-        let gradient = self.gradients[param].as_mut().expect("invariant: wanted gradients have storage");
         match self.context.partial(reduction)? {
-            Partial::Values(_) => self.context.unpack(reduction, gradient)?,
-            sums => store(gradient, &had(exact(sums))?),
+            Partial::Values(_) => self.context.unpack(reduction, to)?,
+            sums => store(to, &had(exact(sums))?),
+        }
+        Ok(())
+    }
+
+    /// Begins or goes on with the sum of what several nodes make of the gradient of a parameter, rounded after each.
+    fn shared_grad(&mut self, param: usize, share: GradShare, is_first: bool) -> Result<(), ExecError> {
+        let mut values = had(zeros::<T>(self.program.params[param]))?;
+        match share {
+            GradShare::Whole { reduction } => self.reduced(reduction, &mut values)?,
+            GradShare::NormWeight { reduction, inverse_std } => {
+                let sums = had(exact(self.context.partial(reduction)?))?;
+                let inverse = had(doubles(&self.derived[inverse_std]))?;
+                store(&mut values, &had(batch_norm::weight_gradient(&sums[inverse.len()..], &inverse))?);
+            }
+            GradShare::NormBias { reduction } => {
+                store(&mut values, &had(exact(self.context.partial(reduction)?))?);
+            }
+        }
+        let gradient = self.gradients[param].as_mut().expect(STORED);
+        if is_first {
+            gradient.copy_from_slice(&values);
+        } else {
+            gradient.iter_mut().zip(values).for_each(|(sum, share)| *sum += share);
         }
         Ok(())
     }
 }
+
+const STORED: &str = "invariant: wanted gradients have storage";
 
 /// The error of memory that was refused for a list of these.
 fn had<V>(list: Result<V, OutOfMemory>) -> Result<V, ExecError> {
@@ -151,36 +185,69 @@ fn doubles<T: Element>(values: &[T]) -> Result<Vec<f64>, OutOfMemory> {
     collected(values.iter().map(|value| value.to_f64()))
 }
 
-/// Where the running statistics of a finished batch norm move to: towards mean and unbiased variance of the batch.
+/// The values that running statistics move to, those of shared ones from node to node: a later entry for a parameter
+/// replaces an earlier one.
 ///
-/// It is apart from the finaliser so that a run that fails later leaves the parameters as they were. The first lane's
+/// It is apart from the finalisers so that a run that fails later leaves the parameters as they were. The first lane's
 /// partial sums hold those of all lanes until the next run.
 pub(crate) fn moved_statistics<T: Element>(
-    finaliser: &Finaliser,
+    program: &Program,
     context: &mut dyn Context<T>,
     params: &Parameters<T>,
-    moved: &mut Vec<(usize, Vec<T>)>,
-) -> Result<(), ExecError> {
-    let Finaliser::BatchNormTrain { reduction, count, running: Some(running), .. } = finaliser else {
-        return Ok(());
-    };
-    let count = lossless(*count);
-    let [mean, variance] = had(moments(context.partial(*reduction)?, count))?;
-    let momentum = match running.momentum {
-        Momentum::Fixed(momentum) => momentum,
-        Momentum::Mean { batches } => {
-            let seen = params.tensors()[batches].data[0].to_f64() + 1.0;
-            had(push(moved, (batches, had(filled(1, T::from_f64(seen)))?)))?;
-            1.0 / seen
+) -> Result<Moved<T>, ExecError> {
+    let mut training = Vec::new();
+    for (_, finaliser) in &program.finalisers {
+        if let Finaliser::BatchNormTrain { norm, reduction, count, running: Some(running) } = finaliser {
+            had(push(&mut training, (norm.mean, *reduction, *count, *running)))?;
         }
-    };
-    let variance = had(batch_norm::unbiased(&variance, count))?;
-    for (place, new) in [(running.mean, mean), (running.variance, variance)] {
-        let old = had(doubles(&params.tensors()[place].data))?;
-        let towards = had(batch_norm::moved(&old, &new, momentum))?;
-        had(push(moved, (place, had(collected(towards.into_iter().map(T::from_f64)))?)))?;
     }
-    Ok(())
+    // in the order of nodes, which what is derived for them was numbered in
+    training.sort_unstable_by_key(|(derived, ..)| *derived);
+    let latest = had(filled(params.tensors().len(), None))?;
+    let mut moving = Moving { params, latest, moved: Vec::new() };
+    for (_, reduction, count, running) in training {
+        had(moving.towards(running, context.partial(reduction)?, lossless(count)))?;
+    }
+    Ok(moving.moved)
+}
+
+/// Running statistics on their way.
+struct Moving<'p, T: Element> {
+    params: &'p Parameters<T>,
+    /// Where the latest values of each parameter stand among those that have moved.
+    latest: Vec<Option<usize>>,
+    moved: Moved<T>,
+}
+
+impl<T: Element> Moving<'_, T> {
+    /// Moves towards mean and unbiased variance of a batch.
+    fn towards(&mut self, running: Running, batch: &Partial<T>, count: f64) -> Result<(), OutOfMemory> {
+        let [mean, variance] = moments(batch, count)?;
+        let momentum = match running.momentum {
+            Momentum::Fixed(momentum) => momentum,
+            Momentum::Mean { batches } => {
+                let seen = self.values(batches)?[0] + 1.0;
+                self.set(batches, &[seen])?;
+                1.0 / seen
+            }
+        };
+        let variance = batch_norm::unbiased(&variance, count)?;
+        for (place, new) in [(running.mean, mean), (running.variance, variance)] {
+            let moved = batch_norm::moved(&self.values(place)?, &new, momentum)?;
+            self.set(place, &moved)?;
+        }
+        Ok(())
+    }
+
+    fn values(&self, place: usize) -> Result<Vec<f64>, OutOfMemory> {
+        doubles(self.latest[place].map_or(&self.params.tensors()[place].data, |moved| &self.moved[moved].1))
+    }
+
+    fn set(&mut self, place: usize, values: &[f64]) -> Result<(), OutOfMemory> {
+        let rounded = collected(values.iter().map(|value| T::from_f64(*value)))?;
+        self.latest[place] = Some(self.moved.len());
+        push(&mut self.moved, (place, rounded))
+    }
 }
 
 /// Mean and biased variance of every channel.

@@ -122,11 +122,7 @@ impl<'b, T: Element> State<'b, T> {
         plan: &Plan,
         params: &Parameters<T>,
     ) -> Result<Moved<T>, ExecError> {
-        let mut moved = Vec::new();
-        for (_, finaliser) in &plan.program.finalisers {
-            finalise::moved_statistics(finaliser, self.context.as_mut(), params, &mut moved)?;
-        }
-        Ok(moved)
+        finalise::moved_statistics(&plan.program, self.context.as_mut(), params)
     }
 
     /// Forgets the run before.

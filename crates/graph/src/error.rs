@@ -293,6 +293,50 @@ pub enum GraphError {
         /// The shape given.
         got: Vec<usize>,
     },
+    /// A node is to share a parameter that its operator does not have.
+    #[error("{place}: has no parameter `{key}`")]
+    NoSuchParameter {
+        /// The node.
+        place: Place,
+        /// The parameter.
+        key: &'static str,
+    },
+    /// A node is to share a parameter that no node before it has.
+    #[error("{place}: `{key}` names `{name}`, no node before it has that parameter{}", hint(.nearest))]
+    UnknownShared {
+        /// The node.
+        place: Place,
+        /// Which of its parameters.
+        key: &'static str,
+        /// The name given.
+        name: String,
+        /// The names of parameters that are closest.
+        nearest: Vec<String>,
+    },
+    /// A node is to share a parameter of another kind.
+    #[error("{place}: `{key}` names `{name}`, wants a `{key}`")]
+    SharedKind {
+        /// The node.
+        place: Place,
+        /// Which of its parameters.
+        key: &'static str,
+        /// The name given.
+        name: String,
+    },
+    /// A node is to share a parameter of another shape.
+    #[error("{place}: `{key}` has shape {got:?}, the shared `{name}` has {expected:?}")]
+    SharedShape {
+        /// The node.
+        place: Place,
+        /// Which of its parameters.
+        key: &'static str,
+        /// The shape that the node wants.
+        got: Box<[usize]>,
+        /// The parameter that it names.
+        name: Box<str>,
+        /// The shape of that.
+        expected: Box<[usize]>,
+    },
     /// The data of a parameter are not as long as its shape says.
     #[error("parameter `{name}` of shape {shape:?} has {got} elements, wants {expected}")]
     ParameterLength {

@@ -1,12 +1,14 @@
 //! A network: a directed acyclic graph of operators.
 
 mod check;
+mod share;
 
 use std::collections::HashMap;
 
 use tiled_tensor::{OutOfMemory, copied, filled, grow, refusable};
 
-use crate::{GraphError, Op, Place};
+use crate::params::of_node;
+use crate::{GraphError, Op, ParamKind, Place};
 
 /// A value of a graph: an input (`0 .. inputs`) or the output of a node (`inputs ..`, in node order).
 ///
@@ -54,6 +56,30 @@ pub struct Node {
     pub op: Op,
     /// Its operands.
     pub inputs: Vec<ValueId>,
+    /// The parameters that it reads in place of its own.
+    pub shared: Vec<Shared>,
+}
+
+/// A parameter that a node reads in place of one of its own.
+///
+/// ```
+/// use tiled_graph::{Conv2d, Graph, Op, ParamKind, Shared, params};
+/// let mut graph = Graph::new();
+/// let x = graph.add_input("x", 3)?;
+/// let conv = Op::Conv2d(Conv2d::new(3, [3, 3]));
+/// let a = graph.add_node("a", conv.clone(), &[x])?;
+/// graph.add_node_sharing("b", conv, &[a], &[(ParamKind::Weight, "a.weight")])?;
+/// assert_eq!(graph.nodes()[1].shared, [Shared { kind: ParamKind::Weight, node: 0 }]);
+/// let names: Vec<String> = params(&graph).into_iter().map(|spec| spec.name).collect();
+/// assert_eq!(names, ["a.weight", "a.bias", "b.bias"]);
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// What it is to both nodes.
+    pub kind: ParamKind,
+    /// The position of the node that it belongs to, which stands before.
+    pub node: usize,
 }
 
 impl Node {
@@ -120,9 +146,28 @@ impl Graph {
     /// Where the name is empty, has a dot or is taken; an attribute has no meaning; the operands are too few, too
     /// many or not of this graph; their channels do not fit; or memory is refused. The network is then as before.
     pub fn add_node(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId, GraphError> {
+        self.add_node_sharing(name, op, inputs, &[])
+    }
+
+    /// Adds an operator that reads parameters of nodes before it in place of its own, each by its name: `conv1.weight`.
+    ///
+    /// Such a parameter stands once in a file of weights, under that name. Its gradient is the sum of those of the nodes that read
+    /// it, in their order, and an optimiser moves it once.
+    ///
+    /// # Errors
+    /// As [`Graph::add_node`], and where the operator has no such parameter, no node before has one of that name, it is of another
+    /// kind or shape, or memory is refused.
+    pub fn add_node_sharing(
+        &mut self,
+        name: &str,
+        op: Op,
+        inputs: &[ValueId],
+        shared: &[(ParamKind, &str)],
+    ) -> Result<ValueId, GraphError> {
         self.check_name(name)?;
-        let node = Node { name: name.to_owned(), op, inputs: copied(inputs)? };
+        let mut node = Node { name: name.to_owned(), op, inputs: copied(inputs)?, shared: Vec::new() };
         let channels = check::node(self, &node)?;
+        node.shared = share::resolved(self, &node, shared)?;
         grow(&mut self.nodes, 1)?;
         grow(&mut self.node_channels, 1)?;
         self.room_for_name()?;
@@ -196,6 +241,28 @@ impl Graph {
     #[must_use]
     pub fn op(&self, value: ValueId) -> Option<&Op> {
         self.node(value).map(|node| &node.op)
+    }
+
+    /// The node that the parameter of this name belongs to, by its position, and what the parameter is to it.
+    pub(crate) fn find_param(&self, name: &str) -> Option<(usize, ParamKind)> {
+        let (node, what) = name.rsplit_once('.')?;
+        let kind = ParamKind::of_suffix(what)?;
+        let position = self.value(node)?.0.checked_sub(self.inputs.len())?;
+        self.param_shape(position, kind)?;
+        Some((self.owner(position, kind), kind))
+    }
+
+    /// The node whose parameter the one at this position reads: itself, where it does not share.
+    pub(crate) fn owner(&self, position: usize, kind: ParamKind) -> usize {
+        let shared = self.nodes[position].shared.iter().find(|shared| shared.kind == kind);
+        shared.map_or(position, |shared| shared.node)
+    }
+
+    /// The shape of a parameter of the node at this position, if it has that.
+    pub(crate) fn param_shape(&self, position: usize, kind: ParamKind) -> Option<Vec<usize>> {
+        let node = &self.nodes[position];
+        let own = of_node(&node.op, self.channels(node.inputs[0]));
+        own.into_iter().find(|(other, ..)| *other == kind).map(|(_, shape, _)| shape)
     }
 
     /// The operands of the node that makes this value; none for an input.

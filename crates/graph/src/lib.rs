@@ -51,7 +51,7 @@ mod zoo;
 
 pub use demand::{Demand, needed};
 pub use error::{Arity, Axis, Extent, GraphError, Place};
-pub use graph::{Graph, Input, Node, ValueId};
+pub use graph::{Graph, Input, Node, Shared, ValueId};
 pub use infer::{MAX_ELEMENTS, MAX_EXTENT, Shapes, infer, infer_nchw};
 pub use lower::lower;
 pub use objective::{Loss, Mode, Objective};

@@ -6,7 +6,7 @@ mod set;
 pub use random::Rng;
 pub use set::{ParamTensor, Parameters, initialise, is_counter, match_params, wants_tensor};
 
-use tiled_tensor::push;
+use tiled_tensor::{OutOfMemory, push, with_room};
 
 use crate::{BatchNorm, Graph, GraphError, Op, Place};
 
@@ -80,6 +80,15 @@ impl ParamKind {
         matches!(self, Self::Weight | Self::Bias)
     }
 
+    /// The role of this [`ParamKind::suffix`].
+    pub(crate) fn of_suffix(suffix: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.suffix() == suffix)
+    }
+
+    /// All of them, in the order of a node's parameters.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Weight, Self::Bias, Self::RunningMean, Self::RunningVar, Self::NumBatchesTracked];
+
     /// The end of the parameter's name.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
@@ -126,7 +135,7 @@ pub fn params(graph: &Graph) -> Vec<ParamSpec> {
     try_params(graph).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The parameters of a network: nodes in order, and for each weight, bias, running mean, running variance, number of batches.
+/// The parameters of a network, each once however many nodes read it: nodes in order, and for each weight, bias, running mean, running variance, number of batches.
 ///
 /// | operator | weight | bias | initialisation |
 /// |---|---|---|---|
@@ -153,6 +162,9 @@ pub fn try_params(graph: &Graph) -> Result<Vec<ParamSpec>, GraphError> {
     let mut specs = Vec::new();
     for (position, node) in graph.nodes().iter().enumerate() {
         for (kind, shape, init) in of_node(&node.op, graph.channels(node.inputs[0])) {
+            if graph.owner(position, kind) != position {
+                continue;
+            }
             let spec = ParamSpec {
                 name: format!("{}.{}", node.name, kind.suffix()),
                 node: position,
@@ -168,6 +180,36 @@ pub fn try_params(graph: &Graph) -> Result<Vec<ParamSpec>, GraphError> {
     Ok(specs)
 }
 
+/// A parameter as a node reads it: its own, or that of a node before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// The position of the node.
+    pub(crate) node: usize,
+    /// What the parameter is to it.
+    pub(crate) kind: ParamKind,
+    /// The place of the parameter in the list of all.
+    pub(crate) param: usize,
+}
+
+/// The parameters that each node reads, in the order of [`try_params`], whose list of this network is `specs`.
+pub(crate) fn readings(graph: &Graph, specs: &[ParamSpec]) -> Result<Vec<Reading>, OutOfMemory> {
+    // where the parameters of each node begin
+    let mut begins = with_room(graph.nodes().len())?;
+    let mut readings = with_room(specs.len())?;
+    let mut begin = 0;
+    for (node, described) in graph.nodes().iter().enumerate() {
+        begins.push(begin);
+        begin += specs[begin..].iter().take_while(|spec| spec.node == node).count();
+        for (kind, ..) in of_node(&described.op, graph.channels(described.inputs[0])) {
+            let first = begins[graph.owner(node, kind)];
+            let found = specs[first..].iter().position(|spec| spec.kind == kind);
+            let offset = found.expect("invariant: a parameter is listed with the node that it belongs to");
+            push(&mut readings, Reading { node, kind, param: first + offset })?;
+        }
+    }
+    Ok(readings)
+}
+
 const fn input_axis(op: &Op) -> Option<InputAxis> {
     match op {
         Op::Conv2d(conv) => Some(InputAxis { axis: 1, groups: conv.groups }),
@@ -177,7 +219,8 @@ const fn input_axis(op: &Op) -> Option<InputAxis> {
     }
 }
 
-fn of_node(op: &Op, channels: usize) -> Vec<(ParamKind, Vec<usize>, Init)> {
+/// The parameters of an operator over so many channels: role, shape, starting values.
+pub(crate) fn of_node(op: &Op, channels: usize) -> Vec<(ParamKind, Vec<usize>, Init)> {
     let (weight, bias) = match op {
         Op::Conv2d(conv) => {
             let [kh, kw] = conv.kernel_size.map(extent);

@@ -170,7 +170,7 @@ pub enum Finaliser {
     },
     /// Gradients of batch normalisation from [`Reduction::CentredDot`].
     BatchNormBackward {
-        /// Its parameters.
+        /// Its parameters; weight and bias where it alone reads them.
         norm: Norm,
         /// The sums.
         reduction: usize,
@@ -204,6 +204,16 @@ pub enum Finaliser {
         /// The parameter.
         param: usize,
     },
+    /// What one node adds to the gradient with respect to a parameter that several nodes read; they follow each other in the order
+    /// of the nodes.
+    SharedGrad {
+        /// The parameter.
+        param: usize,
+        /// Where it comes from.
+        share: GradShare,
+        /// Whether it is the first, which begins the sum.
+        is_first: bool,
+    },
     /// The loss: the reduction's first sum times `scale`; of a cross-entropy divided by its second sum, the pixels that
     /// count.
     Loss {
@@ -212,6 +222,40 @@ pub enum Finaliser {
         /// The factor.
         scale: f64,
     },
+}
+
+/// Where a share of the gradient of a parameter comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GradShare {
+    /// The reduction's result as it is.
+    Whole {
+        /// The reduction.
+        reduction: usize,
+    },
+    /// For the weight of a batch normalisation, from [`Reduction::CentredDot`].
+    NormWeight {
+        /// The reduction, which [`Finaliser::BatchNormBackward`] has read before.
+        reduction: usize,
+        /// Derived: `1/√(var + eps)`.
+        inverse_std: usize,
+    },
+    /// The same for its bias.
+    NormBias {
+        /// The reduction.
+        reduction: usize,
+    },
+}
+
+impl GradShare {
+    /// The reduction.
+    #[must_use]
+    pub const fn reduction(self) -> usize {
+        match self {
+            Self::Whole { reduction } | Self::NormWeight { reduction, .. } | Self::NormBias { reduction } => {
+                reduction
+            }
+        }
+    }
 }
 
 /// Where the parameters and derived vectors of one batch normalisation lie.

@@ -2,6 +2,7 @@
 
 use tiled_tensor::{collected, filled};
 
+use crate::params::{Reading, readings};
 use crate::{Graph, Mode, Objective, ParamSpec, PlanError};
 
 /// The choices of an objective, by the places of inputs, parameters and nodes.
@@ -19,6 +20,7 @@ impl Wanted {
     /// What an objective wants of a network with these parameters.
     pub(crate) fn new(graph: &Graph, params: &[ParamSpec], objective: &Objective) -> Result<Self, PlanError> {
         let all = objective.wanted.is_none();
+        let readings = readings(graph, params)?;
         let trained = params.iter().map(|param| objective.grad_params && all && param.kind.is_trained());
         let mut wanted = Self {
             inputs: filled(graph.inputs().len(), objective.grad_inputs && all)?,
@@ -26,7 +28,7 @@ impl Wanted {
             trains: filled(graph.nodes().len(), objective.mode == Mode::Train)?,
         };
         for name in objective.wanted.iter().flatten() {
-            wanted.want(graph, params, objective, name)?;
+            wanted.want(graph, &readings, objective, name)?;
         }
         let asks = objective.loss.is_some() && (objective.grad_inputs || objective.grad_params);
         if asks && !all && !wanted.inputs.iter().chain(&wanted.params).any(|is_wanted| *is_wanted) {
@@ -41,7 +43,7 @@ impl Wanted {
     fn want(
         &mut self,
         graph: &Graph,
-        params: &[ParamSpec],
+        readings: &[Reading],
         objective: &Objective,
         name: &str,
     ) -> Result<(), PlanError> {
@@ -51,10 +53,10 @@ impl Wanted {
             self.inputs[place] |= objective.grad_inputs;
             is_known = true;
         }
-        for (place, param) in params.iter().enumerate() {
-            let is_named = name.is(&param.name) || name.is(&graph.nodes()[param.node].name);
-            if is_named && param.kind.is_trained() {
-                self.params[place] |= objective.grad_params;
+        for reading in readings.iter().filter(|reading| reading.kind.is_trained()) {
+            let node = &graph.nodes()[reading.node].name;
+            if name.is(node) || name.is_of(node, reading.kind.suffix()) {
+                self.params[reading.param] |= objective.grad_params;
                 is_known = true;
             }
         }
@@ -86,6 +88,17 @@ impl<'n> Name<'n> {
 
     fn is(self, name: &str) -> bool {
         self.prefix.map_or(name == self.text, |prefix| name.starts_with(prefix))
+    }
+
+    /// The same for the name `node.what` of a parameter.
+    fn is_of(self, node: &str, what: &str) -> bool {
+        let rest = |of: &'n str| of.strip_prefix(node)?.strip_prefix('.');
+        match self.prefix {
+            None => rest(self.text) == Some(what),
+            Some(prefix) => {
+                node.starts_with(prefix) || rest(prefix).is_some_and(|begin| what.starts_with(begin))
+            }
+        }
     }
 
     fn find<'g>(self, count: usize, of: impl Fn(usize) -> &'g str + 'n) -> impl Iterator<Item = usize> + 'n {

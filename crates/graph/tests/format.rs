@@ -255,7 +255,7 @@ fn wrong_types_name_the_key_what_was_expected_and_what_was_found() {
             "conv2d `n`: `padding` wants a whole number, a pair [height, width], [[top, bottom], [left, right]], \
              \"same\" or \"valid\", got [[1,1],1]",
         ),
-        (conv(r#""bias": 1"#), "conv2d `n`: `bias` wants true or false, got 1"),
+        (conv(r#""bias": 1"#), "conv2d `n`: `bias` wants true, false or the name of a parameter, got 1"),
         (conv(r#""groups": -1"#), "conv2d `n`: `groups` wants a whole number of at least 1, got -1"),
         (
             conv(r#""padding_mode": "circular""#),

@@ -235,17 +235,21 @@ impl Check<'_> {
     }
 }
 
-/// The terms of each sum that a weight gradient is; `None` where the sum is exact.
+/// The terms of each sum that a weight gradient is, over all nodes that read the weight; `None` where the sum is exact.
 fn terms(plan: &Plan, param: usize) -> Option<u64> {
-    plan.program.finalisers.iter().find_map(|(_, finaliser)| match finaliser {
-        Finaliser::ParamGrad { reduction, param: of } if *of == param => {
-            let reduction = &plan.program.reductions[*reduction];
-            let node = &plan.program.nodes[reduction.node];
-            let pixels: u64 = node.extents.iter().map(|extent| extent.unsigned_abs()).product();
-            matches!(reduction.reduction, Reduction::ConvWeight(_)).then(|| node.batch as u64 * pixels)
-        }
+    let shares = plan.program.finalisers.iter().filter_map(|(_, finaliser)| match finaliser {
+        Finaliser::ParamGrad { reduction, param: of } if *of == param => Some(*reduction),
+        Finaliser::SharedGrad { param: of, share, .. } if *of == param => Some(share.reduction()),
         _ => None,
-    })
+    });
+    let terms = shares.filter_map(|reduction| {
+        let reduction = &plan.program.reductions[reduction];
+        let node = &plan.program.nodes[reduction.node];
+        let pixels: u64 = node.extents.iter().map(|extent| extent.unsigned_abs()).product();
+        matches!(reduction.reduction, Reduction::ConvWeight(_)).then(|| node.batch as u64 * pixels)
+    });
+    // the sum over several nodes adds a rounding for each
+    terms.reduce(|sum, more| sum + more + 1)
 }
 
 /// How far two sums of the same `n` products in different orders may lie apart, in `ε·Σ|products|`.

@@ -2,7 +2,7 @@
 
 use tiled::graph::{
     Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Graph, Linear, MaxPool2d, Op,
-    PaddingMode, Shapes, Upsample, UpsampleMode, UpsampleTo, ValueId, infer,
+    PaddingMode, ParamKind, Shapes, Upsample, UpsampleMode, UpsampleTo, ValueId, infer, params,
 };
 
 use super::draw::Draw;
@@ -89,7 +89,7 @@ impl<'d> Growing<'d> {
     fn node(&mut self, limit: usize) -> Option<ValueId> {
         let x = self.operand();
         let channels = self.graph.channels(x);
-        let op = match self.draw.below(26) {
+        let op = match self.draw.below(28) {
             0..=4 => Op::Conv2d(self.conv2d(channels)),
             5..=6 => Op::ConvTranspose2d(self.conv_transpose2d(channels)),
             7..=8 => Op::MaxPool2d(self.max_pool2d()),
@@ -104,6 +104,7 @@ impl<'d> Growing<'d> {
                 Op::Linear(Linear { out_features: 1 + self.draw.below(6), bias: self.draw.chance(70) })
             }
             20..=21 => return self.residual(x, limit),
+            26..=27 => return self.again(),
             kind => return self.join(x, kind),
         };
         self.push(op, &[x])
@@ -282,10 +283,44 @@ impl<'d> Growing<'d> {
         Upsample { mode, to }
     }
 
+    /// An operator that stands in the network once more, over all or some of its parameters.
+    fn again(&mut self) -> Option<ValueId> {
+        let specs = params(&self.graph);
+        if specs.is_empty() {
+            return None;
+        }
+        let before = self.draw.pick(&specs.iter().map(|spec| spec.node).collect::<Vec<_>>());
+        let node = self.graph.nodes()[before].clone();
+        let channels = self.graph.channels(node.inputs[0]);
+        let fitting: Vec<ValueId> = (0..self.graph.values())
+            .map(ValueId)
+            .filter(|value| self.graph.channels(*value) == channels)
+            .collect();
+        let operand = self.draw.pick(&fitting);
+        let own = specs.iter().filter(|spec| spec.node == before).map(|spec| spec.kind);
+        let mut kinds: Vec<ParamKind> = own.collect();
+        kinds.retain(|_| self.draw.chance(80));
+        let names: Vec<String> =
+            kinds.iter().map(|kind| format!("{}.{}", node.name, kind.suffix())).collect();
+        let shared: Vec<(ParamKind, &str)> =
+            kinds.into_iter().zip(names.iter().map(String::as_str)).collect();
+        self.push_sharing(node.op, &[operand], &shared)
+    }
+
     /// Adds a node where the network stays valid and small.
     fn push(&mut self, op: Op, operands: &[ValueId]) -> Option<ValueId> {
+        self.push_sharing(op, operands, &[])
+    }
+
+    fn push_sharing(
+        &mut self,
+        op: Op,
+        operands: &[ValueId],
+        shared: &[(ParamKind, &str)],
+    ) -> Option<ValueId> {
         let mut graph = self.graph.clone();
-        let value = graph.add_node(&format!("n{}", self.graph.nodes().len()), op, operands).ok()?;
+        let name = format!("n{}", self.graph.nodes().len());
+        let value = graph.add_node_sharing(&name, op, operands, shared).ok()?;
         graph.set_outputs(&[value]).ok()?;
         let shapes = infer(&graph, self.batch, &self.extents).ok()?;
         if shapes.elements(value) > MAX_VALUE {
@@ -411,6 +446,12 @@ mod tests {
                     > 1
             };
             note((0..graph.values()).any(is_shared), "shared values");
+            let shares = |kind: ParamKind| {
+                graph.nodes().iter().flat_map(|node| &node.shared).any(|shared| shared.kind == kind)
+            };
+            note(shares(ParamKind::Weight), "shared weights");
+            note(shares(ParamKind::Bias), "shared biases");
+            note(shares(ParamKind::RunningVar), "shared running statistics");
             for node in graph.nodes() {
                 features(&node.op).into_iter().for_each(|name| note(true, name));
             }
@@ -418,6 +459,6 @@ mod tests {
         eprintln!("{seen:#?}");
         let rare: Vec<_> = seen.iter().filter(|(_, times)| **times < 10).collect();
         assert!(rare.is_empty(), "drawn fewer than ten times: {rare:?}");
-        assert!(seen.len() >= 53, "{} features seen", seen.len());
+        assert!(seen.len() >= 56, "{} features seen", seen.len());
     }
 }

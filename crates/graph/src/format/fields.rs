@@ -118,6 +118,16 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Whether there is a bias, which the name of one says as well.
+    pub(super) fn bias(&self, default: bool) -> Result<bool, GraphError> {
+        match self.get("bias") {
+            None => Ok(default),
+            Some(Json::Bool(value)) => Ok(*value),
+            Some(Json::Text(_)) => Ok(true),
+            Some(other) => Err(self.wrong("bias", "true, false or the name of a parameter", other)),
+        }
+    }
+
     /// A number, or the default.
     pub(super) fn number(&self, key: &'static str, default: f64) -> Result<f64, GraphError> {
         let Some(value) = self.get(key) else { return Ok(default) };

@@ -35,6 +35,7 @@ pub(super) const OPERATORS: [Operator; 21] = [
             "padding",
             "dilation",
             "groups",
+            "weight",
             "bias",
             "padding_mode",
         ],
@@ -50,6 +51,7 @@ pub(super) const OPERATORS: [Operator; 21] = [
             "padding",
             "output_padding",
             "groups",
+            "weight",
             "bias",
             "dilation",
         ],
@@ -67,7 +69,18 @@ pub(super) const OPERATORS: [Operator; 21] = [
     },
     Operator {
         name: "batch_norm",
-        keys: &["num_features", "eps", "momentum", "affine", "track_running_stats"],
+        keys: &[
+            "num_features",
+            "eps",
+            "momentum",
+            "affine",
+            "track_running_stats",
+            "weight",
+            "bias",
+            "running_mean",
+            "running_var",
+            "num_batches_tracked",
+        ],
         read: batch_norm,
     },
     Operator { name: "relu", keys: &[], read: |_, _| Ok(Op::Activation(Activation::Relu)) },
@@ -86,7 +99,7 @@ pub(super) const OPERATORS: [Operator; 21] = [
     },
     Operator { name: "global_avg_pool", keys: &[], read: |_, _| Ok(Op::GlobalAvgPool) },
     Operator { name: "global_max_pool", keys: &[], read: |_, _| Ok(Op::GlobalMaxPool) },
-    Operator { name: "linear", keys: &["in_features", "out_features", "bias"], read: linear },
+    Operator { name: "linear", keys: &["in_features", "out_features", "weight", "bias"], read: linear },
     Operator { name: "dropout", keys: &["p"], read: dropout },
     // What PyTorch calls the global poolings.
     Operator {
@@ -109,7 +122,7 @@ fn conv2d(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
         stride: fields.pair("stride")?.unwrap_or(default.stride),
         dilation: fields.pair("dilation")?.unwrap_or(default.dilation),
         groups: fields.count("groups")?.unwrap_or(default.groups),
-        bias: fields.flag("bias", default.bias)?,
+        bias: fields.bias(default.bias)?,
         padding_mode: fields.choice("padding_mode", expected, &modes, default.padding_mode)?,
         ..default
     };
@@ -157,7 +170,7 @@ fn conv_transpose2d(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> 
         output_padding: fields.pair("output_padding")?.unwrap_or(default.output_padding),
         dilation: fields.pair("dilation")?.unwrap_or(default.dilation),
         groups: fields.count("groups")?.unwrap_or(default.groups),
-        bias: fields.flag("bias", default.bias)?,
+        bias: fields.bias(default.bias)?,
         ..default
     }))
 }
@@ -238,7 +251,7 @@ fn gelu(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
 
 fn linear(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
     let default = Linear::new(fields.required_count("out_features")?);
-    Ok(Op::Linear(Linear { bias: fields.flag("bias", default.bias)?, ..default }))
+    Ok(Op::Linear(Linear { bias: fields.bias(default.bias)?, ..default }))
 }
 
 fn dropout(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {

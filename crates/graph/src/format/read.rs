@@ -1,12 +1,12 @@
 //! From JSON to a network.
 
-use tiled_tensor::{collected, with_room};
+use tiled_tensor::{collected, push, with_room};
 
 use super::fields::Fields;
 use super::json::{self, Json};
 use super::names::{cannot_tile, nearest};
 use super::operators::{Find, OPERATORS, Operator};
-use crate::{Graph, GraphError, Op, Place, ValueId};
+use crate::{Graph, GraphError, Op, ParamKind, Place, ValueId};
 
 /// Keys of every node.
 const NODE_KEYS: [&str; 3] = ["name", "op", "inputs"];
@@ -61,7 +61,7 @@ fn node(graph: &mut Graph, fields: Fields<'_>, names: &[&str]) -> Result<(), Gra
     let find = |input: &str| operand(graph, fields.place(), input, names);
     let inputs = found(&fields.texts("inputs")?, find)?;
     let op = read(graph, &fields, operator, &inputs, &find)?;
-    graph.add_node(name, op, &inputs).map(drop)
+    graph.add_node_sharing(name, op, &inputs, &shared(&fields, operator)?).map(drop)
 }
 
 /// Adds the node of this name, operator and operands, whose attributes are a JSON object.
@@ -82,7 +82,21 @@ pub(super) fn attributed(
     }
     let find = |input: &str| operand(graph, fields.place(), input, &[name]);
     let op = read(graph, &fields, operator, inputs, &find)?;
-    graph.add_node(name, op, inputs)
+    graph.add_node_sharing(name, op, inputs, &shared(&fields, operator)?)
+}
+
+/// The parameters of other nodes that the keys name. A bias may be said to be there instead.
+fn shared<'a>(fields: &Fields<'a>, operator: &Operator) -> Result<Vec<(ParamKind, &'a str)>, GraphError> {
+    let mut shared = Vec::new();
+    for kind in ParamKind::ALL {
+        match fields.get(kind.suffix()) {
+            None => {}
+            Some(Json::Text(name)) => push(&mut shared, (kind, name.as_str()))?,
+            Some(Json::Bool(_)) if kind == ParamKind::Bias && operator.name != "batch_norm" => {}
+            Some(other) => return Err(fields.wrong(kind.suffix(), "the name of a parameter", other)),
+        }
+    }
+    Ok(shared)
 }
 
 /// The operator with its attributes.

@@ -25,7 +25,12 @@ pub(super) fn graph(graph: &Graph) -> Result<String, OutOfMemory> {
             quoted(node.op.name())
         ))?;
         text.names(graph, &node.inputs)?;
-        if let Value::Object(attributes) = attributes(graph, &node.op) {
+        if let Value::Object(mut attributes) = attributes(graph, &node.op) {
+            for shared in &node.shared {
+                let key = shared.kind.suffix();
+                let name = format!("{}.{key}", graph.nodes()[shared.node].name);
+                attributes.insert(key.to_owned(), name.into());
+            }
             for (key, value) in attributes {
                 text.add(&format!(",{}:{value}", quoted(&key)))?;
             }

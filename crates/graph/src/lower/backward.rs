@@ -1,5 +1,6 @@
 //! Gradient nodes and reductions: one rule per operator, one loop that accumulates.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use tiled_geometry::AxisMap;
@@ -8,8 +9,15 @@ use tiled_tensor::{OutOfMemory, collected, push};
 
 use super::tape::{Rule, Saved, Tape};
 use super::{Lowering, edge, identity};
-use crate::program::{Edge, Finaliser, NodeId, NodeKind, Norm, Param, SinkRole, SourceRole};
+use crate::program::{Edge, Finaliser, GradShare, NodeId, NodeKind, Norm, Param, SinkRole, SourceRole};
 use crate::{Loss, PlanError};
+
+/// What a node adds to the gradient of a parameter that others read too.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    param: usize,
+    of: GradShare,
+}
 
 /// What flows into each node so far, in a fixed order.
 type Gradients = BTreeMap<NodeId, Vec<NodeId>>;
@@ -28,6 +36,39 @@ impl Lowering<'_> {
             }
         }
         self.grad_inputs(&mut gradients)?;
+        self.shared_grads()?;
+        Ok(())
+    }
+
+    /// The gradient of a parameter is a reduction's result, or a share of the sum over the nodes that read it.
+    fn param_grad(&mut self, param: usize, reduction: usize) -> Result<(), OutOfMemory> {
+        if self.readers[param] > 1 {
+            return push(&mut self.shares, Share { param, of: GradShare::Whole { reduction } });
+        }
+        self.finalise(reduction, Finaliser::ParamGrad { reduction, param })?;
+        push(&mut self.program.param_grads, param)
+    }
+
+    /// Sums the shares of each parameter in the order of nodes, after the sweep that the last of them is known in.
+    fn shared_grads(&mut self) -> Result<(), OutOfMemory> {
+        // the gradients of nodes were made from the last to the first
+        let mut order =
+            collected(self.shares.iter().enumerate().map(|(place, share)| (share.param, Reverse(place))))?;
+        order.sort_unstable();
+        for shares in order.chunk_by(|(a, _), (b, _)| a == b) {
+            let param = shares[0].0;
+            let nodes = &self.program.nodes;
+            let sweep_of = |share: &Share| nodes[self.program.reductions[share.of.reduction()].node].level;
+            let sweep = shares.iter().map(|(_, Reverse(place))| sweep_of(&self.shares[*place])).max();
+            for (position, (_, Reverse(place))) in shares.iter().enumerate() {
+                let (share, is_first) = (self.shares[*place].of, position == 0);
+                push(
+                    &mut self.program.finalisers,
+                    (sweep, Finaliser::SharedGrad { param, share, is_first }),
+                )?;
+            }
+            push(&mut self.program.param_grads, param)?;
+        }
         Ok(())
     }
 
@@ -311,8 +352,7 @@ impl Lowering<'_> {
         let name = format!("{name}.grad_weight");
         let reduction = Reduction::ConvWeight(conv);
         let place = self.reduce(name, reduction, conv.out_channels, conv.output, operands, Vec::new())?;
-        self.finalise(place, Finaliser::ParamGrad { reduction: place, param })?;
-        push(&mut self.program.param_grads, param)
+        self.param_grad(param, place)
     }
 
     fn bias_grad(&mut self, name: &str, bias: Option<usize>, gradient: NodeId) -> Result<(), OutOfMemory> {
@@ -321,8 +361,7 @@ impl Lowering<'_> {
         let operands = vec![identity(gradient, extents)];
         let name = format!("{name}.grad_bias");
         let place = self.reduce(name, Reduction::ChannelSum, channels, extents, operands, Vec::new())?;
-        self.finalise(place, Finaliser::ParamGrad { reduction: place, param })?;
-        push(&mut self.program.param_grads, param)
+        self.param_grad(param, place)
     }
 
     fn batch_norm_backward(
@@ -348,14 +387,7 @@ impl Lowering<'_> {
             } else {
                 None
             };
-            self.finalise(reduction, Finaliser::BatchNormBackward { norm, reduction, count, coefficients })?;
-            if wants_params {
-                for param in norm.weight.into_iter().chain(norm.bias) {
-                    if self.wanted.params[param] {
-                        push(&mut self.program.param_grads, param)?;
-                    }
-                }
-            }
+            self.norm_grads(norm, reduction, count, coefficients)?;
             if let Some(places) = coefficients {
                 let params = places.map(Param::Derived).to_vec();
                 let kind = NodeKind::Compute(Kernel::ChannelCombine);
@@ -370,6 +402,29 @@ impl Lowering<'_> {
         let operand = identity(gradient, extents);
         let name = format!("{name}.grad_input");
         self.flow(x, gradients, |this| this.push(name, kind, channels, extents, vec![operand], params))
+    }
+
+    /// The gradients of weight and bias of a batch normalisation, and the coefficients of that of its input.
+    fn norm_grads(
+        &mut self,
+        norm: Norm,
+        reduction: usize,
+        count: u64,
+        coefficients: Option<[usize; 3]>,
+    ) -> Result<(), OutOfMemory> {
+        let alone = |param: &usize| self.readers[*param] == 1;
+        let own = Norm { weight: norm.weight.filter(alone), bias: norm.bias.filter(alone), ..norm };
+        self.finalise(reduction, Finaliser::BatchNormBackward { norm: own, reduction, count, coefficients })?;
+        let weight = GradShare::NormWeight { reduction, inverse_std: norm.inverse_std };
+        for (param, of) in [(norm.weight, weight), (norm.bias, GradShare::NormBias { reduction })] {
+            let Some(param) = param.filter(|param| self.wanted.params[*param]) else { continue };
+            if self.readers[param] > 1 {
+                push(&mut self.shares, Share { param, of })?;
+            } else {
+                push(&mut self.program.param_grads, param)?;
+            }
+        }
+        Ok(())
     }
 
     fn grad_inputs(&mut self, gradients: &mut Gradients) -> Result<(), OutOfMemory> {

@@ -10,6 +10,7 @@ use tiled_geometry::AxisMap;
 use tiled_kernel::Reduction;
 use tiled_tensor::{OutOfMemory, collected, filled, push, refusable, with_room};
 
+use crate::params::{Reading, readings};
 use crate::program::{
     Edge, Finaliser, NodeId, NodeKind, Param, Program, ProgramNode, ProgramReduction, SinkRole, SourceRole,
     Store,
@@ -17,6 +18,7 @@ use crate::program::{
 use crate::rate::rates;
 use crate::wanted::Wanted;
 use crate::{Graph, Objective, PlanError, Shapes, ValueId};
+use backward::Share;
 use tape::Tape;
 
 /// Lowers a network for an objective.
@@ -53,8 +55,12 @@ struct Lowering<'a> {
     /// Whether a gradient flows to a node.
     wants_grad: Vec<bool>,
     tape: Vec<Tape>,
-    /// The place of each parameter by its name.
+    /// The place of each parameter by the names that nodes have for it.
     param_places: HashMap<String, usize>,
+    /// How many nodes read each parameter.
+    readers: Vec<usize>,
+    /// What sums up to gradients of parameters that several nodes read, the last node first.
+    shares: Vec<Share>,
     /// How often each value of the graph is read, and whether it is an output.
     reads: Vec<usize>,
     is_output: Vec<bool>,
@@ -92,9 +98,14 @@ impl<'a> Lowering<'a> {
         let (is_output, is_checkpoint) = (marked(graph.outputs())?, marked(checkpoints)?);
         let wanted = Wanted::new(graph, &specs, objective)?;
         let mut param_places = HashMap::new();
-        refusable(|| param_places.try_reserve(specs.len()))
-            .map_err(|_| OutOfMemory::of::<(String, usize)>(specs.len()))?;
-        param_places.extend(specs.into_iter().enumerate().map(|(place, spec)| (spec.name, place)));
+        let readings = readings(graph, &specs)?;
+        refusable(|| param_places.try_reserve(readings.len()))
+            .map_err(|_| OutOfMemory::of::<(String, usize)>(readings.len()))?;
+        let mut readers = filled(specs.len(), 0)?;
+        for Reading { node, kind, param } in readings {
+            param_places.insert(format!("{}.{}", graph.nodes()[node].name, kind.suffix()), param);
+            readers[param] += 1;
+        }
         Ok(Self {
             wanted,
             graph,
@@ -105,6 +116,8 @@ impl<'a> Lowering<'a> {
             wants_grad: Vec::new(),
             tape: Vec::new(),
             param_places,
+            readers,
+            shares: Vec::new(),
             reads,
             is_output,
             is_checkpoint,
@@ -273,7 +286,10 @@ fn derived_by(finaliser: &Finaliser) -> Vec<usize> {
         }
         Finaliser::BatchNormBackward { coefficients, .. } => coefficients.iter().flatten().copied().collect(),
         Finaliser::GlobalMax { positions, .. } => vec![*positions],
-        Finaliser::GlobalMean { .. } | Finaliser::ParamGrad { .. } | Finaliser::Loss { .. } => Vec::new(),
+        Finaliser::GlobalMean { .. }
+        | Finaliser::ParamGrad { .. }
+        | Finaliser::SharedGrad { .. }
+        | Finaliser::Loss { .. } => Vec::new(),
     }
 }
 

@@ -8,7 +8,7 @@ use tiled_tensor::{Element, Layout, OutOfMemory, collected, filled, make_room, w
 use super::binding::{Binding, InMemory, bindings};
 use super::{Memory, PlanError};
 use crate::flow::Flow;
-use crate::program::{NodeId, Program, Store};
+use crate::program::{Finaliser, NodeId, Program, Store};
 use crate::sweep::{Action, Sweep, SweepNode};
 
 /// The bytes that a source or sink may hold for each lane while it converts elements.
@@ -339,7 +339,13 @@ fn fixed_memory<T: Element>(
             memory.parameters_bytes += (program.stamp_len(&node.params) * size_of::<u64>()) as u64;
         }
     }
-    memory.gradients_bytes = bytes(program.param_grads.iter().map(|param| program.params[*param]).sum())?;
+    let gradients: usize = program.param_grads.iter().map(|param| program.params[*param]).sum();
+    // a share of a sum has a place of its own while it is added
+    let shares = program.finalisers.iter().filter_map(|(_, finaliser)| match finaliser {
+        Finaliser::SharedGrad { param, .. } => Some(program.params[*param]),
+        _ => None,
+    });
+    memory.gradients_bytes = bytes(gradients + shares.max().unwrap_or(0))?;
     let pixels: usize = program.pixels.iter().map(|[batch, channels]| batch * channels).sum();
     memory.reductions_bytes = bytes(program.derived.iter().sum::<usize>() + pixels)?;
     Ok(memory)
