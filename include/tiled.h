@@ -138,6 +138,12 @@
 #define TILED_LOSS_CROSS_ENTROPY 4
 
 /**
+ * The caller gives the gradient with respect to each output once it has seen the outputs: `tiled_executor_forward`, then
+ * `tiled_executor_backward`.
+ */
+#define TILED_LOSS_GRAD_OUTPUT_LATER 5
+
+/**
  * As `ignore_index` of an objective: no class is ignored.
  */
 #define TILED_NO_IGNORE_INDEX 9223372036854775807
@@ -221,6 +227,31 @@
  * 4 GiB, because the system does not say what is free.
  */
 #define TILED_BUDGET_ASSUMED 8
+
+/**
+ * As part of `in_memory` of `tiled_plan_options`: all inputs.
+ */
+#define TILED_IN_MEMORY_INPUTS 1
+
+/**
+ * The target of the loss.
+ */
+#define TILED_IN_MEMORY_TARGET 2
+
+/**
+ * The gradients of all outputs.
+ */
+#define TILED_IN_MEMORY_GRAD_OUTPUTS 4
+
+/**
+ * All outputs.
+ */
+#define TILED_IN_MEMORY_OUTPUTS 8
+
+/**
+ * The gradients of all inputs.
+ */
+#define TILED_IN_MEMORY_GRAD_INPUTS 16
 
 /**
  * Stochastic gradient descent, as `torch.optim.SGD`.
@@ -657,9 +688,10 @@ typedef struct tiled_plan_options {
      */
     int32_t winograd;
     /**
-     * Zero.
+     * The tensors that lie in memory without gaps, `TILED_IN_MEMORY_…` added up: kernels may read and write them there, and the plan then holds
+     * no windows for them. What a run is given has to lie so.
      */
-    int32_t reserved;
+    uint32_t in_memory;
 } tiled_plan_options;
 
 /**

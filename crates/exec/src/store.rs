@@ -16,9 +16,9 @@ use crate::file::ScratchFile;
 pub(crate) fn layouts(plan: &Plan) -> Result<Vec<Option<Layout>>, ExecError> {
     let stores = &plan.program.stores;
     let mut layouts = with_room(stores.len()).map_err(refused("the values kept between sweeps"))?;
-    for place in 0..stores.len() {
+    for (place, store) in stores.iter().enumerate() {
         let block = block(plan, place).filter(|_| !plan.stores_in_files);
-        let [batch, channels, height, width] = stores[place].shape;
+        let [batch, channels, height, width] = store.shape;
         let extents = [height, width].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
         let layout = block.map(|block| Layout::new(batch, channels, block, Region::whole(extents), height));
         layouts.push(layout.transpose()?);
