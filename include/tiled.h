@@ -299,6 +299,11 @@ typedef struct tiled_graph tiled_graph;
 typedef struct tiled_grid tiled_grid;
 
 /**
+ * A run whose outputs are written and whose gradients wait for those of the outputs.
+ */
+typedef struct tiled_pending tiled_pending;
+
+/**
  * What a run will do: passes over the image in tiles, with the memory and the arithmetic that they take.
  *
  * Immutable; `const` handles may be shared by threads.
@@ -2158,6 +2163,56 @@ tiled_status tiled_executor_gradient(const struct tiled_executor *executor,
  * Frees an executor; NULL does nothing. Threads: any.
  */
 tiled_status tiled_executor_free(struct tiled_executor *executor);
+
+/**
+ * Runs the first half of a plan whose objective has `TILED_LOSS_GRAD_OUTPUT_LATER`: what the outputs need. `io` has the inputs and the
+ * outputs, which are written and finished; running statistics in `weights` are updated. The gradients follow by
+ * `tiled_executor_backward`, whatever else the executor runs before.
+ *
+ * A plan without a second half is `TILED_STATUS_INVALID_ARGUMENT`. The handle is the caller's, to be freed with `tiled_pending_free`; it holds
+ * memory of its own (`tiled_pending_bytes`), and the executor takes as much again for the next run that begins before it
+ * is used or freed. On failure `pending` is untouched. `report` and threads: as `tiled_executor_run`.
+ *
+ * Safety:
+ * As `tiled_executor_run`; `pending` is NULL or can be written.
+ */
+tiled_status tiled_executor_forward(struct tiled_executor *executor,
+                                    struct tiled_weights *weights,
+                                    const struct tiled_io *io,
+                                    struct tiled_pending **pending,
+                                    struct tiled_report *report);
+
+/**
+ * Runs the second half: the gradients of a run that `tiled_executor_forward` began. `io` has the inputs, which are read again and
+ * have to be the same, the gradients of the outputs, and the sinks of the gradients of the inputs.
+ *
+ * `pending` is used up, whatever this returns, but where the call is refused for a handle that is not one; it is still to be freed. A
+ * run of another plan, one that is used up, and weights that have changed since are `TILED_STATUS_INVALID_ARGUMENT`. Gradients of
+ * parameters are read by `tiled_executor_gradient`. `report` and threads: as `tiled_executor_run`.
+ *
+ * Safety:
+ * As `tiled_executor_run`.
+ */
+tiled_status tiled_executor_backward(struct tiled_executor *executor,
+                                     struct tiled_pending *pending,
+                                     const struct tiled_weights *weights,
+                                     const struct tiled_io *io,
+                                     struct tiled_report *report);
+
+/**
+ * The bytes that a run holds while it waits for its gradients; 0 once they are computed. On failure `bytes` is untouched.
+ * Threads: any.
+ *
+ * Safety:
+ * `bytes` is NULL or can be written.
+ */
+tiled_status tiled_pending_bytes(const struct tiled_pending *pending,
+                                 uint64_t *bytes);
+
+/**
+ * Frees a run and the memory that it holds; NULL does nothing. Threads: any.
+ */
+tiled_status tiled_pending_free(struct tiled_pending *pending);
 
 /**
  * Sets every field to its default: SGD with learning rate 1e-3, no momentum, no weight decay.

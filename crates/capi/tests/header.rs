@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The nouns, in the order in which a reader of the header wants them; the parts of a noun follow its `mod.rs`.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     "version",
     "status",
     "log",
@@ -20,6 +20,7 @@ const SOURCES: [&str; 17] = [
     "plan",
     "io/mod",
     "executor",
+    "pending",
     "trainer",
 ];
 
