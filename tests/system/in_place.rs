@@ -153,10 +153,7 @@ fn check<T: Element>(graph: &Graph, extents: [usize; 2], name: &str) {
                 let (copied, others) = run(&job, &backend, &options, false);
                 // a plan of less memory may be another one, with other sums of weight gradients
                 let count = if counts.shares == others.shares { copied.len() } else { 1 };
-                assert!(
-                    counts.shares == others.shares || options.lanes.is_none(),
-                    "{counts:?}, {others:?}"
-                );
+                assert!(counts.shares == others.shares || options.lanes.is_none(), "{counts:?}, {others:?}");
                 for (a, b) in in_place.iter().zip(&copied[..count]) {
                     assert_eq!(differing(a, b), 0, "{name} on {backend:?} under {options:?}");
                 }
