@@ -56,7 +56,7 @@ fn evaluation_in_tiles_is_the_untiled_one_without_running_statistics() {
 #[test]
 fn the_text_of_a_network_has_what_its_batch_norms_keep() {
     let bed = bed();
-    let text = bed.succeeds(&["net", "net.json"]).stdout;
+    let text = bed.says(&["net", "net.json"]);
     assert!(text.contains(r#""momentum":null,"affine":true,"track_running_stats":true"#), "{text}");
     assert!(text.contains(r#""momentum":0.1,"affine":true,"track_running_stats":false"#), "{text}");
 }
