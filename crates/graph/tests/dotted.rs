@@ -63,11 +63,8 @@ fn gradients_are_wanted_by_node_by_parameter_and_by_the_beginning() {
     assert_eq!(wanted(&["layer1.0.conv1.bias"]).unwrap(), ["layer1.0.conv1.bias"]);
     let of = ["layer1.0.conv1", "layer1.0.downsample.1", "layer1.1.conv1", "layer1.1.downsample.1"];
     // not layer10
-    assert_eq!(wanted(&["layer1.*"]).unwrap(), of.map(|node| both(node)).concat());
-    assert_eq!(
-        wanted(&["layer1.0.*"]).unwrap(),
-        of[..2].iter().flat_map(|node| both(node)).collect::<Vec<_>>()
-    );
+    assert_eq!(wanted(&["layer1.*"]).unwrap(), of.map(both).concat());
+    assert_eq!(wanted(&["layer1.0.*"]).unwrap(), of[..2].iter().copied().flat_map(both).collect::<Vec<_>>());
     assert_eq!(wanted(&["layer1.0.conv1.w*"]).unwrap(), ["layer1.0.conv1.weight"]);
     assert_eq!(wanted(&["layer1*"]).unwrap().len(), 12);
     // a module that is no node
