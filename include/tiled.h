@@ -316,7 +316,8 @@ typedef struct tiled_plan tiled_plan;
 typedef struct tiled_trainer tiled_trainer;
 
 /**
- * The parameters of a network, in its order: nodes in order, and for each weight, bias, running mean, running variance.
+ * The parameters of a network, in its order: nodes in order, and for each weight, bias, running mean, running variance, number
+ * of batches. One that several nodes read stands once, with the first.
  */
 typedef struct tiled_weights tiled_weights;
 
@@ -1717,7 +1718,8 @@ tiled_status tiled_graph_free(struct tiled_graph *graph);
 /**
  * Adds an input with so many channels; all inputs come before the first node.
  *
- * `name` is unique, not empty and without a dot. On failure the network and `value` are untouched.
+ * `name` is unique and not empty, nor is a part of it before, after or between dots. On failure the network and `value` are
+ * untouched.
  * Threads: one call at a time.
  *
  * Safety:
@@ -1732,8 +1734,9 @@ tiled_status tiled_graph_add_input(struct tiled_graph *graph,
  * Adds an operator over `count` values that stand before it.
  *
  * `op` and the attributes are those of the network format: `"conv2d"` with
- * `{"out_channels": 16, "kernel_size": 3, "padding": 1}`. `attributes` is a JSON object, or NULL for none. On failure the
- * network and `value` are untouched. Threads: one call at a time.
+ * `{"out_channels": 16, "kernel_size": 3, "padding": 1}`; `{…, "weight": "conv1.weight"}` reads that parameter of a node before
+ * it. `attributes` is a JSON object, or NULL for none. The name of the node is as that of an input, and not that of a
+ * parameter either. On failure the network and `value` are untouched. Threads: one call at a time.
  *
  * Safety:
  * The texts are NULL or ended by a NUL; `inputs` is NULL or `count` values can be read from it; `value` is NULL or can

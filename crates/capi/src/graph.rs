@@ -102,7 +102,8 @@ pub extern "C" fn tiled_graph_free(graph: *mut tiled_graph) -> tiled_status {
 
 /// Adds an input with so many channels; all inputs come before the first node.
 ///
-/// `name` is unique, not empty and without a dot. On failure the network and `value` are untouched.
+/// `name` is unique and not empty, nor is a part of it before, after or between dots. On failure the network and `value` are
+/// untouched.
 /// Threads: one call at a time.
 ///
 /// # Safety
@@ -129,8 +130,9 @@ pub unsafe extern "C" fn tiled_graph_add_input(
 /// Adds an operator over `count` values that stand before it.
 ///
 /// `op` and the attributes are those of the network format: `"conv2d"` with
-/// `{"out_channels": 16, "kernel_size": 3, "padding": 1}`. `attributes` is a JSON object, or NULL for none. On failure the
-/// network and `value` are untouched. Threads: one call at a time.
+/// `{"out_channels": 16, "kernel_size": 3, "padding": 1}`; `{…, "weight": "conv1.weight"}` reads that parameter of a node before
+/// it. `attributes` is a JSON object, or NULL for none. The name of the node is as that of an input, and not that of a
+/// parameter either. On failure the network and `value` are untouched. Threads: one call at a time.
 ///
 /// # Safety
 /// The texts are NULL or ended by a NUL; `inputs` is NULL or `count` values can be read from it; `value` is NULL or can

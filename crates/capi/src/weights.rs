@@ -13,7 +13,8 @@ use crate::pointer::{Output, TextOutput, array, array_mut, text};
 use crate::status::{Failure, Fallible, TILED_STATUS_NOT_FOUND, TILED_STATUS_SHAPE, tiled_status};
 use crate::tensor::with_element;
 
-/// The parameters of a network, in its order: nodes in order, and for each weight, bias, running mean, running variance.
+/// The parameters of a network, in its order: nodes in order, and for each weight, bias, running mean, running variance, number
+/// of batches. One that several nodes read stands once, with the first.
 #[derive(Debug)]
 pub struct tiled_weights {
     _opaque: (),

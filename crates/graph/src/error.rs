@@ -38,11 +38,21 @@ pub enum GraphError {
         /// The name.
         name: String,
     },
-    /// A name is empty or has a dot, which separates a node from its parameters.
-    #[error("the name `{name}` must not be empty nor contain `.`")]
+    /// A name is empty, or a part of it before, after or between dots is.
+    #[error("the name `{name}` must not be empty, nor begin or end with `.`, nor have `..`")]
     InvalidName {
         /// The name.
         name: String,
+    },
+    /// A node or an input has a name that a parameter has too, so that the name could be read in two ways.
+    #[error("{place}: its name is that of the parameter `{what}` of {owner}")]
+    NameOfParameter {
+        /// The node or input.
+        place: Place,
+        /// The end of the parameter's name.
+        what: &'static str,
+        /// The node that reads the parameter.
+        owner: Place,
     },
     /// An input is added behind a node.
     #[error("input `{name}` is added after a node, inputs come first")]

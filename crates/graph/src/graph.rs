@@ -92,7 +92,7 @@ impl Node {
 
 /// A network. Nodes stand in topological order; every operand precedes its use.
 ///
-/// Names are unique among inputs and nodes together, and channels are known and checked from the start;
+/// Names are unique among inputs, nodes and their parameters together, and channels are known and checked from the start;
 /// extents are given to [`crate::infer`].
 ///
 /// ```
@@ -126,7 +126,8 @@ impl Graph {
     /// Adds an input. Inputs come before nodes, so that a value keeps its number.
     ///
     /// # Errors
-    /// Where the name is empty, has a dot or is taken, there are no channels, there is a node already, or memory is refused.
+    /// Where the name is empty, has empty parts between its dots or is taken, there are no channels, there is a node already, or
+    /// memory is refused.
     pub fn add_input(&mut self, name: &str, channels: usize) -> Result<ValueId, GraphError> {
         self.check_name(name)?;
         let place = Place::Input { name: name.into() };
@@ -143,8 +144,9 @@ impl Graph {
     /// Adds an operator over values that stand before it.
     ///
     /// # Errors
-    /// Where the name is empty, has a dot or is taken; an attribute has no meaning; the operands are too few, too
-    /// many or not of this graph; their channels do not fit; or memory is refused. The network is then as before.
+    /// Where the name is empty, has empty parts between its dots, is taken or would be that of a parameter, as those of the
+    /// node's own parameters would be names of nodes; an attribute has no meaning; the operands are too few, too many or not
+    /// of this graph; their channels do not fit; or memory is refused. The network is then as before.
     pub fn add_node(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId, GraphError> {
         self.add_node_sharing(name, op, inputs, &[])
     }
@@ -167,6 +169,7 @@ impl Graph {
         self.check_name(name)?;
         let mut node = Node { name: name.to_owned(), op, inputs: copied(inputs)?, shared: Vec::new() };
         let channels = check::node(self, &node)?;
+        self.check_parameter_names(&node)?;
         node.shared = share::resolved(self, &node, shared)?;
         grow(&mut self.nodes, 1)?;
         grow(&mut self.node_channels, 1)?;
@@ -245,11 +248,17 @@ impl Graph {
 
     /// The node that the parameter of this name belongs to, by its position, and what the parameter is to it.
     pub(crate) fn find_param(&self, name: &str) -> Option<(usize, ParamKind)> {
+        let (position, kind) = self.reads_param(name)?;
+        Some((self.owner(position, kind), kind))
+    }
+
+    /// The node that reads a parameter by this name. What follows the last dot is the parameter's role, and all before it, dots
+    /// too, the node.
+    fn reads_param(&self, name: &str) -> Option<(usize, ParamKind)> {
         let (node, what) = name.rsplit_once('.')?;
         let kind = ParamKind::of_suffix(what)?;
         let position = self.value(node)?.0.checked_sub(self.inputs.len())?;
-        self.param_shape(position, kind)?;
-        Some((self.owner(position, kind), kind))
+        self.param_shape(position, kind).map(|_| (position, kind))
     }
 
     /// The node whose parameter the one at this position reads: itself, where it does not share.
@@ -319,12 +328,29 @@ impl Graph {
         value
     }
 
+    /// Checks that a name is well-formed and new. Parts between dots are those of modules in PyTorch: `layer1.0.conv1`.
     fn check_name(&self, name: &str) -> Result<(), GraphError> {
-        if name.is_empty() || name.contains('.') {
+        if name.split('.').any(str::is_empty) {
             return Err(GraphError::InvalidName { name: name.to_owned() });
         }
         if self.value(name).is_some() {
             return Err(GraphError::DuplicateName { name: name.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Checks that no name of a value is that of a parameter too: a name has one reading.
+    fn check_parameter_names(&self, node: &Node) -> Result<(), GraphError> {
+        let clash = |place: Place, kind: ParamKind, owner: Place| {
+            Err(GraphError::NameOfParameter { place, what: kind.suffix(), owner })
+        };
+        if let Some((position, kind)) = self.reads_param(&node.name) {
+            return clash(node.place(), kind, self.nodes[position].place());
+        }
+        for (kind, ..) in of_node(&node.op, self.channels(node.inputs[0])) {
+            if let Some(value) = self.value(&format!("{}.{}", node.name, kind.suffix())) {
+                return clash(self.place(value), kind, node.place());
+            }
         }
         Ok(())
     }

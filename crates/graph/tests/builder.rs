@@ -24,14 +24,14 @@ fn error(op: Op) -> String {
 }
 
 #[test]
-fn names_are_unique_and_have_no_dots() {
+fn names_are_unique_and_have_no_empty_parts() {
     let (mut graph, x, _) = start();
     graph.add_node("n", RELU, &[x]).unwrap();
     for (name, message) in [
         ("x", "the name `x` is used twice"),
         ("n", "the name `n` is used twice"),
-        ("", "the name `` must not be empty nor contain `.`"),
-        ("a.b", "the name `a.b` must not be empty nor contain `.`"),
+        ("", "the name `` must not be empty, nor begin or end with `.`, nor have `..`"),
+        ("a..b", "the name `a..b` must not be empty, nor begin or end with `.`, nor have `..`"),
     ] {
         assert_eq!(graph.add_node(name, RELU, &[x]).unwrap_err().to_string(), message);
         assert_eq!(graph.add_input(name, 1).unwrap_err().to_string(), message);

@@ -372,7 +372,7 @@ fn json_blocks(page: &str) -> Vec<String> {
 fn the_networks_of_the_documentation_are_valid() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/network-format.md");
     let blocks = json_blocks(&std::fs::read_to_string(page).unwrap());
-    assert_eq!(blocks.len(), 2);
+    assert_eq!(blocks.len(), 3);
     for block in blocks {
         assert!(Graph::from_json(&block).is_ok(), "{block}");
     }

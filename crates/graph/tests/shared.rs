@@ -101,11 +101,11 @@ fn a_convolution_and_a_transposed_one_can_share_their_weights() {
 fn shapes_that_differ_name_both_nodes_and_both_shapes() {
     assert_eq!(
         error(conv(4), &[(Weight, "wide.weight")]),
-        "conv2d `b`: `weight` has shape [4, 4, 3, 3], the shared `wide.weight` of conv2d `wide` has [8, 4, 3, 3]"
+        "conv2d `b`: `weight` has shape [4, 4, 3, 3], the shared `wide.weight` has [8, 4, 3, 3]"
     );
     assert_eq!(
         error(Op::BatchNorm(BatchNorm::default()), &[(Bias, "wide.bias")]),
-        "batch_norm `b`: `bias` has shape [4], the shared `wide.bias` of conv2d `wide` has [8]"
+        "batch_norm `b`: `bias` has shape [4], the shared `wide.bias` has [8]"
     );
 }
 
