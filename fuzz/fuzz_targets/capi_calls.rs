@@ -6,5 +6,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    tiled_capi::oracle::calls(data);
+    tiled_capi_oracle::calls(data);
 });

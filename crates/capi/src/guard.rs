@@ -17,7 +17,8 @@ pub(crate) fn guard(body: impl FnOnce() -> Fallible) -> tiled_status {
     let before = kept();
     // what a panic can leave half changed lies behind a handle's lock, which is poisoned then
     let result = catch_unwind(AssertUnwindSafe(|| {
-        inject(Injection::AtEntry);
+        #[cfg(test)]
+        crate::tests::inject(crate::tests::Injection::AtEntry);
         body()
     }));
     INSIDE.set(outer);
@@ -45,7 +46,6 @@ fn text(payload: &(dyn Any + Send)) -> &str {
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    static INJECTED: Cell<Option<Injection>> = const { Cell::new(None) };
 }
 
 /// Keeps panics that are caught here from being printed: a library does not write to the caller's terminal.
@@ -59,28 +59,4 @@ fn quiet_panics() {
             }
         }));
     });
-}
-
-/// Where a test wants a panic.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Injection {
-    /// Before anything is looked at.
-    AtEntry,
-    /// With the first handle that is used exclusively held.
-    WithHandle,
-}
-
-/// Makes the next call of this thread that gets there panic, for tests; gives what was asked for before.
-#[doc(hidden)]
-pub fn inject_panic(injection: Option<Injection>) -> Option<Injection> {
-    INJECTED.replace(injection)
-}
-
-/// Panics where a test asked for it.
-pub(crate) fn inject(here: Injection) {
-    if INJECTED.get() == Some(here) {
-        INJECTED.set(None);
-        panic!("injected panic");
-    }
 }

@@ -23,13 +23,13 @@ mod io;
 mod log;
 mod objective;
 mod operator;
-#[doc(hidden)]
-pub mod oracle;
 mod pending;
 mod plan;
 mod pointer;
 mod status;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod trainer;
 mod version;
 mod weights;
@@ -41,8 +41,6 @@ pub use executor::*;
 pub use geometry::*;
 pub use graph::*;
 pub use grid::*;
-#[doc(hidden)]
-pub use guard::{Injection, inject_panic};
 pub use io::*;
 pub use log::*;
 pub use objective::*;

@@ -166,6 +166,19 @@ fn only_the_functions_of_the_header_are_exported_under_the_soname() {
     assert!(dynamic.contains("[libtiled.so.0]"), "{dynamic}");
 }
 
+#[test]
+fn the_library_holds_nothing_that_is_for_tests() {
+    if !has("nm") {
+        return;
+    }
+    // those that are not exported too
+    let symbols = text(&succeed(Command::new("nm").arg("--defined-only").arg(shared_library())).stdout);
+    let of_tests = ["INJECTED", "inject_panic", "tiled_capi_oracle", "tiled_testkit"];
+    let is_for_tests = |line: &&str| of_tests.iter().any(|name| line.contains(name));
+    let found: Vec<&str> = symbols.lines().filter(is_for_tests).collect();
+    assert!(symbols.contains("tiled_plan_new") && found.is_empty(), "{found:#?}");
+}
+
 /// The functions that a header declares: words before a parenthesis at the start of a declaration.
 fn functions(header: &str) -> Vec<String> {
     let is_comment = |line: &&str| !line.starts_with([' ', '/', '#']) && !line.starts_with("typedef");

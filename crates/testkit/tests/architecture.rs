@@ -3,8 +3,8 @@
 //! ```text
 //!   geometry ← tensor ← kernel ← cpu, cuda, graph, autograd
 //!   graph ← explain, exec;   autograd ← exec
-//!   explain + exec + cpu + [cuda] ← tiled ← verify, capi, cli         testkit: tests alone
-//!   verify ← cli
+//!   explain + exec + cpu + [cuda] ← tiled ← verify, capi, cli
+//!   verify ← cli;   capi ← capi-oracle                  testkit, capi-oracle: tests alone
 //! ```
 #![cfg(feature = "networks")]
 
@@ -28,6 +28,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("tiled", EVERYTHING_BELOW),
     ("tiled-verify", &["tiled"]),
     ("tiled-capi", &["tiled"]),
+    ("tiled-capi-oracle", &["tiled-capi"]),
     ("tiled-cli", &["tiled", "tiled-verify"]),
     ("tiled-testkit", EVERYTHING_BELOW),
     ("tiled-tests", &["tiled"]),
@@ -48,7 +49,7 @@ const EVERYTHING_BELOW: &[&str] = &[
 ];
 
 /// The crates that may hold unsafe code.
-const UNSAFE: &[&str] = &["tiled-tensor", "tiled-cpu", "tiled-cuda", "tiled-capi"];
+const UNSAFE: &[&str] = &["tiled-tensor", "tiled-cpu", "tiled-cuda", "tiled-capi", "tiled-capi-oracle"];
 
 struct Package {
     manifest: PathBuf,

@@ -172,6 +172,18 @@ impl SweepPlan {
     ///
     /// # Panics
     /// Where the place is not in the sweep.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, Hold, Objective, PlanOptions, Planner, infer};
+    /// use tiled_kernel::Reference;
+    /// let graph = Graph::builtin("seed-001").expect("it is built in");
+    /// let shapes = infer(&graph, 1, &[[16, 16]])?;
+    /// let options = PlanOptions { hold: Hold::Materialise, ..PlanOptions::default() };
+    /// let plan = Planner::<f32>::new(&graph, &shapes, &Objective::inference(), &Reference).plan(&options)?;
+    /// // behind the input, a convolution: one channel of 16 rows
+    /// assert_eq!(plan.sweeps[0].window_bytes(&plan, 1, 16), 16 * 16 * 4);
+    /// # Ok::<(), tiled_graph::PlanError>(())
+    /// ```
     #[must_use]
     pub fn window_bytes(&self, plan: &Plan, place: usize, cols: i64) -> u64 {
         // rows do not matter: a window stores its ring

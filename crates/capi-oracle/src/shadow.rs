@@ -1,8 +1,9 @@
 //! What the caller knows: which handles it holds, of which kind, freed or not, and what they were made for.
 
+use tiled_capi::{tiled_objective, tiled_status};
+
 use super::State;
-use crate::handle::Opaque;
-use crate::{tiled_objective, tiled_status};
+use super::header::Opaque;
 
 /// A handle that was given out.
 #[derive(Clone, Debug)]
@@ -78,7 +79,7 @@ impl State<'_> {
         let mut made = untouched;
         let place = if self.bytes.once_in(64) { self.null() } else { &raw mut made };
         let status = self.judged(|| make(place));
-        if status != crate::TILED_STATUS_OK {
+        if status != tiled_capi::TILED_STATUS_OK {
             assert_eq!(made, untouched, "an output was written by a call that failed");
             return;
         }
@@ -93,7 +94,7 @@ impl State<'_> {
         self.flaws.is_null = false; // freeing NULL is nothing
         let is_good = !self.flaws.any();
         let status = self.judged(|| free(handle));
-        assert_eq!(status == crate::TILED_STATUS_OK, is_good, "freeing came to {status}");
+        assert_eq!(status == tiled_capi::TILED_STATUS_OK, is_good, "freeing came to {status}");
         for shadow in &mut self.handles {
             shadow.is_freed |= is_good && shadow.address == handle.addr();
         }
@@ -106,8 +107,8 @@ impl State<'_> {
             let place = usize::from(self.bytes.byte()) % left.len();
             let Shadow { address, kind, .. } = left.swap_remove(place);
             let status = super::FREES[kind](address);
-            assert_eq!(status, crate::TILED_STATUS_OK, "a live handle of kind {kind} cannot be freed");
-            assert_ne!(super::FREES[kind](address), crate::TILED_STATUS_OK, "a handle was freed twice");
+            assert_eq!(status, tiled_capi::TILED_STATUS_OK, "a live handle of kind {kind} cannot be freed");
+            assert_ne!(super::FREES[kind](address), tiled_capi::TILED_STATUS_OK, "a handle was freed twice");
         }
     }
 

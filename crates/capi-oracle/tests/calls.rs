@@ -31,7 +31,7 @@ fn random_sequences_of_calls_neither_panic_nor_write_on_failure_nor_leak() {
     // some in any case, however slow a busy machine is
     while sequences < 8 || begin.elapsed() < Duration::from_secs(seconds) {
         let sequence = bytes.sequence();
-        match std::panic::catch_unwind(|| tiled_capi::oracle::calls(&sequence)) {
+        match std::panic::catch_unwind(|| tiled_capi_oracle::calls(&sequence)) {
             Ok(made) => calls += made,
             Err(panic) => {
                 eprintln!("seed {seed}, sequence {sequences}: {sequence:?}");

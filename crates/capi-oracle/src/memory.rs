@@ -2,9 +2,10 @@
 
 use std::ffi::c_void;
 
+use tiled_capi::{TILED_DTYPE_F32, TILED_DTYPE_F64, tiled_tensor};
+
 use super::State;
-use crate::pointer::Extensible;
-use crate::tensor::{TILED_DTYPE_F32, TILED_DTYPE_F64, tiled_tensor};
+use super::header::Extensible;
 
 /// Words of memory that is read, and of memory that is written.
 #[derive(Debug)]

@@ -3,10 +3,26 @@
 //! Memory that is passed is NULL, misaligned or as large as it is said to be; everything else is anything at all:
 //! handles freed, wrong or invented, sizes of 0 and 2^63, structs never initialised, networks that do not fit, callbacks
 //! that fail, cancel or call the library. The oracle remembers what it holds (`shadow`), and so what a call must answer.
+//!
+//! It is not part of `libtiled.so`, it is a caller of it: it knows the functions of the header and nothing behind them. Nor does it
+//! check numbers, which the conformance suite and `tiled-verify` do; where a call is repeated with other tiles, its bits are compared.
+//!
+//! ```text
+//!   bytes ─ choices ─► a call with its arguments ─► libtiled ─► status, message, outputs ─┐
+//!              └────► shadow: what is wrong with them, what was given out ────────────────┴─► do they agree?
+//! ```
+//!
+//! # Example
+//!
+//! ```
+//! // the first byte makes an engine, a network and weights; none is left that could ask for more
+//! assert!(tiled_capi_oracle::calls(&[3]) >= 3);
+//! ```
 
 mod bytes;
 mod callbacks;
 mod geometry;
+mod header;
 mod look;
 mod memory;
 mod network;
@@ -15,11 +31,11 @@ mod runs;
 mod settings;
 mod shadow;
 
+use tiled_capi::*;
+
 use bytes::Bytes;
 use memory::Arena;
 use shadow::{Flaws, Shadow};
-
-use crate::*;
 
 /// Makes the calls that `data` describes, and frees what they left. Gives the number of calls.
 ///

@@ -3,10 +3,11 @@
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::null;
 
+use tiled_capi::*;
+
 use super::State;
+use super::header::Extensible;
 use super::memory::SECOND;
-use crate::pointer::Extensible;
-use crate::*;
 
 impl State<'_> {
     pub(super) fn make_builtin(&mut self) {

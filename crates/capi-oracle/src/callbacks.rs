@@ -4,8 +4,9 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use tiled_capi::*;
+
 use super::shadow::Planned;
-use crate::*;
 
 /// What the callbacks of a run know and hear; `user` of all of them points to it.
 #[derive(Debug)]

@@ -2,10 +2,11 @@
 
 use std::ptr::null;
 
+use tiled_capi::*;
+
 use super::State;
+use super::header::Extensible;
 use super::memory::{Role, SECOND};
-use crate::pointer::Extensible;
-use crate::*;
 
 /// A convolution and the shapes of its tensors.
 struct Convolution {

@@ -3,9 +3,10 @@
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tiled_capi::*;
+
 use super::State;
-use crate::pointer::Extensible;
-use crate::*;
+use super::header::{Extensible, size_of_u32};
 
 impl State<'_> {
     /// Any `_init`, with the size of the struct, a smaller or a larger one.

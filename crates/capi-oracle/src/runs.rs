@@ -4,12 +4,13 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
+use tiled_capi::*;
+
 use super::State;
 use super::callbacks::{self, Heard};
+use super::header::{Extensible, size_of_u32};
 use super::memory::{Role, SECOND};
 use super::shadow::Planned;
-use crate::pointer::Extensible;
-use crate::*;
 
 /// The tensors of a run, in the structs that the library takes.
 struct Tensors {

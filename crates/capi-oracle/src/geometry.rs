@@ -1,7 +1,8 @@
 //! Windows, regions and grids.
 
+use tiled_capi::*;
+
 use super::State;
-use crate::*;
 
 impl State<'_> {
     fn window(&mut self) -> tiled_window {

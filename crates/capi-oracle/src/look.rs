@@ -1,12 +1,14 @@
 //! What engines and plans say of themselves.
 
+use tiled_capi::*;
+
 use super::State;
-use crate::*;
+use super::header::{Extensible, size_of_u32};
 
 impl State<'_> {
     pub(super) fn make_engine(&mut self) {
         let threads = u32::from(self.bytes.choose(&[1_u8, 1, 1, 2, 3]));
-        let mut options = tiled_engine_options { threads, ..pointer::Extensible::initial() };
+        let mut options = tiled_engine_options { threads, ..Extensible::initial() };
         match self.bytes.below(16) {
             0 => options.isa = c"reference".as_ptr(),
             1 => options.isa = c"portable".as_ptr(),

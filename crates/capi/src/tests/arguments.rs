@@ -1,12 +1,11 @@
 //! Every exported function is given NULL, wrong and freed handles, misaligned pointers, sizes of 0 and 2^63, and a panic
 //! inside: it answers with a status and a message, and writes nothing.
 
-mod fixture;
-
 use std::collections::BTreeSet;
 
-use fixture::{Case, Fixture, Kind, Mutation, cases};
-use tiled_capi::*;
+use super::fixture::{Case, Fixture, Kind, Mutation, cases};
+use super::{Injection, inject_panic};
+use crate::*;
 
 fn message() -> String {
     let mut bytes = vec![0_u8; 512];
