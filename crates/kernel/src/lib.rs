@@ -60,7 +60,7 @@ mod support;
 pub use backend::{Backend, MAX_INPUTS};
 pub use costs::{Costs, Load, Task, WORTH_SHARING_SECONDS};
 pub use exact::ExactSum;
-pub use host::{Host, Workspace, open, pack_plainly};
+pub use host::{Host, Workspace, copy_region, open, pack_plainly};
 pub use lanes::LaneSums;
 pub use partial::{Extremum, Partial};
 pub use queue::{

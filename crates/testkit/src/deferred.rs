@@ -6,7 +6,8 @@ use std::thread;
 
 use tiled_geometry::Region;
 use tiled_kernel::{
-    Backend, Buffer, Context, DeviceError, Kernel, Needs, Partial, Queue, SweepNeeds, Ticket, forward,
+    Backend, Buffer, Context, DeviceError, Kernel, Needs, Partial, Queue, SweepNeeds, Ticket, copy_region,
+    forward,
 };
 use tiled_tensor::{Element, Layout, PartMut, View, ViewMut};
 
@@ -175,14 +176,14 @@ impl<'q, T: Element> DeferredQueue<'q, T> {
             Call::Load { store, window, region } => queue.load(store, &window, region),
             Call::Save { window, store, region } => queue.save(&window, store, region),
             Call::Push { window, region, data } => {
-                copy(&View::new(&data, window.layout), &mut queue.stage(&window)?, region);
+                copy_region(&View::new(&data, window.layout), &mut queue.stage(&window)?, region);
                 queue.push(&window, region)
             }
             Call::Fetch { ticket, window, region } => {
                 let asked = queue.fetch(&window, region)?;
                 let mut data = nothing(&window.layout);
                 let view = queue.take(asked)?;
-                copy(&view, &mut ViewMut::new(&mut data, window.layout), region);
+                copy_region(&view, &mut ViewMut::new(&mut data, window.layout), region);
                 self.came.push_back((ticket, window.layout, data));
                 Ok(())
             }
@@ -276,22 +277,4 @@ impl<T: Element> Queue<T> for DeferredQueue<'_, T> {
 /// Memory of a window in which nothing is.
 fn nothing<T: Element>(layout: &Layout) -> Vec<T> {
     vec![T::from_f64(f64::NAN); layout.len()]
-}
-
-/// Copies a region between windows of one layout but for the rows that they store.
-fn copy<T: Element>(from: &View<'_, T>, to: &mut ViewMut<'_, T>, region: Region<2>) {
-    let block = from.layout().block();
-    let begin = |layout: &Layout| {
-        usize::try_from(region.cols().begin() - layout.cols().begin()).expect("inside") * block
-    };
-    let (source, target) = (begin(from.layout()), begin(to.layout()));
-    let len = usize::try_from(region.cols().len()).expect("not negative") * block;
-    for n in 0..from.layout().batch() {
-        for channels in 0..from.layout().blocks() {
-            for y in region.rows().begin()..region.rows().end() {
-                let row = &from.row(n, channels, y)[source..source + len];
-                to.row_mut(n, channels, y)[target..target + len].copy_from_slice(row);
-            }
-        }
-    }
 }

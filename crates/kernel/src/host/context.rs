@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use tiled_tensor::{AlignedBuffer, Element, Layout, OutOfMemory, with_room};
+use tiled_tensor::{AlignedBuffer, Element, Layout, OutOfMemory, collected, with_room};
 
 use super::queue::HostQueue;
 use super::{Host, Workspace};
@@ -19,13 +19,14 @@ pub fn open<'b, T: Element>(
     let arena = AlignedBuffer::try_new(needs.window_elements * needs.queues);
     let arena = arena.map_err(DeviceError::refused("the windows"))?;
     let workspace = Workspace::new(needs.threads, needs.workspace_bytes.div_ceil(size_of::<T>()));
+    let reductions = collected(needs.reductions.iter().map(|needs| needs.reduction));
     Ok(Box::new(HostContext {
         queues: needs.queues,
         arena,
         shared: Shared {
             host,
             packed: packed(needs)?,
-            reductions: needs.reductions.iter().map(|needs| needs.reduction).collect(),
+            reductions: reductions.map_err(DeviceError::refused("the partial sums"))?,
             partials: partials(needs)?,
             stores: stores(needs)?,
             workspace: workspace.map_err(DeviceError::refused("the workspace of a thread"))?,

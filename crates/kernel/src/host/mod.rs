@@ -3,6 +3,7 @@
 //! All of a queue's edges are the window itself: what a source fills is the slot, what a sink reads is the slot.
 
 mod context;
+mod copy;
 mod queue;
 mod workspace;
 
@@ -10,6 +11,7 @@ use tiled_geometry::Region;
 use tiled_tensor::{AlignedBuffer, Element, OutOfMemory, PartMut, View, ViewMut, filled};
 
 pub use context::open;
+pub use copy::copy_region;
 pub use workspace::Workspace;
 
 use crate::{Backend, ExactSum, Extremum, Kernel, Operands, Partial, Reduction, Work};

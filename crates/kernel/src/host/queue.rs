@@ -6,6 +6,7 @@ use tiled_geometry::Region;
 use tiled_tensor::{AlignedBuffer, Element, Layout, PartMut, View, ViewMut};
 
 use super::context::Shared;
+use super::copy::copy_region;
 use crate::{Buffer, DeviceError, Kernel, MAX_INPUTS, Place, Queue, SweepNeeds, Ticket};
 
 /// Calls that have run when they return, on windows that are the host's memory.
@@ -138,7 +139,7 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
         let store = self.shared.store(store);
         self.with_output(window, |_, window| {
             let values = store.values.read().unwrap_or_else(PoisonError::into_inner);
-            copy(&View::new(&values, store.layout), window, region);
+            copy_region(&View::new(&values, store.layout), window, region);
         });
         Ok(())
     }
@@ -146,7 +147,7 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
     fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError> {
         let store = self.shared.store(store);
         let mut values = store.values.write().unwrap_or_else(PoisonError::into_inner);
-        copy(&self.view(window), &mut ViewMut::new(&mut values, store.layout), region);
+        copy_region(&self.view(window), &mut ViewMut::new(&mut values, store.layout), region);
         Ok(())
     }
 
@@ -181,26 +182,4 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
 fn empty(batch: usize, channels: usize, block: usize) -> Layout {
     Layout::new(batch, channels, block, Region::EMPTY, 1)
         .expect("invariant: an empty layout has no size to overflow")
-}
-
-/// Copies a region between windows of the same channel block.
-fn copy<T: Element>(from: &View<'_, T>, to: &mut ViewMut<'_, T>, region: Region<2>) {
-    let (source, target) = (*from.layout(), *to.layout());
-    assert_eq!(source.block(), target.block(), "invariant: stores have the block of their windows");
-    let block = source.block();
-    let span = |layout: &Layout| {
-        let begin = usize::try_from(region.cols().begin() - layout.cols().begin())
-            .expect("invariant: inside")
-            * block;
-        begin..begin + usize::try_from(region.cols().len()).expect("invariant: not negative") * block
-    };
-    let (source_span, target_span) = (span(&source), span(&target));
-    for n in 0..source.batch() {
-        for channel_block in 0..source.blocks() {
-            for y in region.rows().begin()..region.rows().end() {
-                let row = &from.row(n, channel_block, y)[source_span.clone()];
-                to.row_mut(n, channel_block, y)[target_span.clone()].copy_from_slice(row);
-            }
-        }
-    }
 }
