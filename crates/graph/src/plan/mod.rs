@@ -126,12 +126,14 @@ impl Plan {
         nodes.filter(|node| node.is_terminal()).map(|node| node.level).max().unwrap_or(0)
     }
 
-    /// The bytes that a run between its two halves holds: all but the parameters and their gradients, and what sources and sinks take.
+    /// The bytes that a run between its two halves holds: all but the parameters as they are given and their gradients, what
+    /// sources and sinks take, and what the caller holds.
     #[must_use]
-    pub const fn state_bytes(&self) -> u64 {
-        let Memory { windows_bytes, stores_bytes, reductions_bytes, scratch_bytes, .. } = self.memory;
-        let packed = self.memory.parameters_bytes; // packed and as given: at most that
-        windows_bytes + stores_bytes + reductions_bytes + scratch_bytes + packed
+    pub fn state_bytes(&self) -> u64 {
+        let given = (self.program.params.iter().sum::<usize>() * self.dtype.size_bytes()) as u64;
+        let Memory { gradients_bytes, transfer_bytes, resident_bytes, .. } = self.memory;
+        let others = [given, gradients_bytes, transfer_bytes, resident_bytes];
+        others.into_iter().fold(self.memory.total_bytes(), u64::saturating_sub)
     }
 
     /// The elements of storage that the windows of a lane in flight take.
