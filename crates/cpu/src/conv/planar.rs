@@ -3,6 +3,7 @@
 //! The order of the sum is kernel row, input of the group, kernel column.
 
 use std::mem::MaybeUninit;
+use std::ptr;
 
 use tiled_tensor::Element;
 
@@ -73,12 +74,7 @@ impl<E: Element, const N: usize, const O: usize> Tiles<'_, E, N, O> {
                     for tap in 0..source.cols {
                         let col = first_col + signed(tap * source.tap_step);
                         let inputs = if source.reading != Reading::Direct {
-                            for p in 0..N * S::LANES {
-                                let col = col + source.pixel_step * signed(p);
-                                let inside = p < self.pixels && 0 <= col && col < source.width;
-                                *buffer.add(p) =
-                                    if inside { *plane.add(index(col - source.first_col)) } else { E::ZERO };
-                            }
+                            self.gather::<S>(plane, col, buffer);
                             buffer.cast_const()
                         } else {
                             plane.add(index(col - source.first_col))
@@ -108,6 +104,41 @@ impl<E: Element, const N: usize, const O: usize> Tiles<'_, E, N, O> {
                     for p in 0..self.pixels {
                         *start.add(p * target.step) = *buffer.add(p);
                     }
+                }
+            }
+        }
+    }
+
+    /// Copies the inputs of one tap next to each other, from the column of the first pixel; zeros where there is no input.
+    ///
+    /// # Safety
+    /// As for the tiles; `plane` is the row of storage, `buffer` has room for `N` vectors.
+    #[inline(always)]
+    unsafe fn gather<S: Simd<E = E>>(&self, plane: *const E, col: i64, buffer: *mut E) {
+        let (width, step) = (self.source.width, self.source.pixel_step);
+        // the pixels whose column is not before that one
+        let before = |end: i64| {
+            let columns = (end - col).max(0);
+            let pixels = if step == 1 { columns } else { (columns + step - 1) / step };
+            index(pixels).min(self.pixels)
+        };
+        let (begin, end) = (before(0), before(width));
+        // SAFETY: the columns of the pixels from `begin` to `end` are inside the image, which the storage holds, and all
+        // pixels inside `N` vectors
+        unsafe {
+            for p in (0..begin).chain(end..N * S::LANES) {
+                *buffer.add(p) = E::ZERO;
+            }
+            if begin >= end {
+                return;
+            }
+            let from = plane.add(index(col + step * signed(begin) - self.source.first_col));
+            let (to, count, step) = (buffer.add(begin), end - begin, index(step));
+            if step == 1 {
+                ptr::copy_nonoverlapping(from, to, count);
+            } else {
+                for p in 0..count {
+                    *to.add(p) = *from.add(p * step);
                 }
             }
         }
@@ -156,9 +187,10 @@ pub(super) unsafe fn run<S: Simd>(
             }
         };
     }
-    if vectors::<S>() == 4 {
-        outputs!(4);
-    } else {
-        outputs!(2);
+    // a last tile may be of fewer
+    match pixels.div_ceil(S::LANES) {
+        0 | 1 => outputs!(1),
+        3.. if vectors::<S>() == MAX_VECTORS => outputs!(4),
+        _ => outputs!(2),
     }
 }
