@@ -274,7 +274,7 @@ typedef struct DLManagedTensor DLManagedTensor;
 typedef struct DLManagedTensorVersioned DLManagedTensorVersioned;
 
 /**
- * A backend, its threads and the memory that single operators work in, which is kept between calls.
+ * A backend, its threads, and plans and memory of single operators (up to 64 MiB), which are kept for calls of the same shapes.
  *
  * A call that changes it (every operator) has it alone: have one engine per thread. Planning and making executors only
  * read it. A process that was forked has none of its threads: make engines and executors after `fork`.
@@ -496,12 +496,13 @@ typedef struct tiled_operator_options {
      */
     uint32_t reserved;
     /**
-     * The most bytes that the call's windows, packed weights and partial sums may take; 0 for about 64 MiB.
+     * The most bytes that the call may take beside the tensors: windows, packed weights and partial sums; 0 for 64 MiB, or what the
+     * smallest tiles take where that is more.
      */
     uint64_t memory_bytes;
     /**
-     * Height and width of a tile of the result (of the output gradient for weight gradients); 0 for what the
-     * memory allows. Larger than the tensor means the whole of it.
+     * Height and width of a tile of the operator's output, also where the call computes gradients; 0 for what the
+     * memory allows. Larger than the output means the whole of it.
      */
     int64_t tile[2];
 } tiled_operator_options;
@@ -1507,7 +1508,7 @@ tiled_status tiled_engine_threads(const struct tiled_engine *engine, uint32_t *t
 tiled_status tiled_engine_free(struct tiled_engine *engine);
 
 /**
- * Sets every field to its default: tiles of about 64 MiB. `struct_size` is `sizeof(tiled_operator_options)`.
+ * Sets every field to its default: tiles of 64 MiB. `struct_size` is `sizeof(tiled_operator_options)`.
  *
  * Safety:
  * `options` is NULL or has room for `struct_size` bytes.
@@ -1576,8 +1577,7 @@ tiled_status tiled_conv2d_backward_input(struct tiled_engine *engine,
 /**
  * The gradients of a convolution with respect to its weight and, where `grad_bias` is not NULL, its bias.
  *
- * Shapes as in `tiled_conv2d_forward`; the activation is ignored. `options` may be NULL; its tile is one of
- * `grad_output`. Results do not depend on the number of threads; other tiles agree within rounding of the sum. On
+ * Shapes as in `tiled_conv2d_forward`; the activation is ignored. `options` may be NULL. Results do not depend on the number of threads; other tiles agree within rounding of the sum. On
  * failure nothing is written. Threads: `engine` is used by one call at a time.
  *
  * Safety:
@@ -1647,8 +1647,7 @@ tiled_status tiled_avg_pool2d_forward(struct tiled_engine *engine,
  * The gradient of maximum pooling: each element of `grad_output` goes to the first maximum, in row-major order, of
  * its window of `input`, and `grad_input` sums what it gets.
  *
- * `input` and `grad_input` are N×C×H×W, `grad_output` of the output's shape. `options` may be NULL; its tile is one of
- * `grad_input`. Other promises as `tiled_max_pool2d_forward`.
+ * `input` and `grad_input` are N×C×H×W, `grad_output` of the output's shape. `options` may be NULL. Other promises as `tiled_max_pool2d_forward`.
  *
  * Safety:
  * Structs are NULL or have their size set, and tensors describe memory that can be read, `grad_input` written.
@@ -1663,8 +1662,7 @@ tiled_status tiled_max_pool2d_backward(struct tiled_engine *engine,
 /**
  * The gradient of average pooling: each element of `grad_output`, divided by its divisor, goes to its whole window.
  *
- * `grad_input` is N×C×H×W, `grad_output` of the output's shape. `options` may be NULL; its tile is one of `grad_input`.
- * Other promises as `tiled_max_pool2d_forward`.
+ * `grad_input` is N×C×H×W, `grad_output` of the output's shape. `options` may be NULL. Other promises as `tiled_max_pool2d_forward`.
  *
  * Safety:
  * As `tiled_max_pool2d_backward`.

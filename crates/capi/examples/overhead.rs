@@ -11,11 +11,9 @@ use std::ptr::{null, null_mut};
 use std::time::Instant;
 
 use tiled::exec::SliceSink;
-use tiled::geometry::{Region, Window};
 use tiled::graph::{Conv2d, Op};
-use tiled::kernel::{Conv, Epilogue, Host, Kernel, Workspace};
+use tiled::ops::{Options, Weights};
 use tiled::prelude::*;
-use tiled::tensor::{AlignedBuffer, Layout, View, ViewMut};
 use tiled_capi::*;
 
 const CALLS: usize = 2000;
@@ -51,39 +49,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let w = [0.5_f32; 9];
     let (mut rust_y, mut c_y) = ([0.0_f32; 256], [0.0_f32; 256]);
 
-    // the operator: windows, packing, kernel and copies by hand, as a Rust caller would
-    let window = Window::new(3, 1, 1, 1)?;
-    let conv = Conv {
-        in_channels: 1,
-        out_channels: 1,
-        groups: 1,
-        windows: [window; 2],
-        input: [16, 16],
-        output: [16, 16],
-    };
-    let kernel = Kernel::conv2d(conv, Epilogue::NONE);
+    let conv = Conv2d { bias: false, ..Conv2d::new(1, [3, 3]).padded([1, 1]) };
     let backend = CpuBackend::new()?;
-    let backend: &dyn Host<f32> = &backend;
-    let region = Region::whole([16, 16]);
-    let layout = Layout::new(1, 1, backend.block(1), region, 16)?;
-    let mut input = AlignedBuffer::<f32>::new(layout.len());
-    let mut output = AlignedBuffer::<f32>::new(layout.len());
-    let mut packed = AlignedBuffer::<f32>::new(backend.packed_len(&kernel, &[9]));
+    let mut operators = tiled::ops::Engine::new(&backend, 1)?;
     let rust = || {
         let source = MemorySource::new(&x, SHAPE).expect("it fits");
+        let weight = MemorySource::new(&w, [1, 1, 3, 3]).expect("it fits");
         let sink = SliceSink::new(&mut rust_y, SHAPE).expect("it fits");
-        backend.pack(&kernel, &[&w], &mut packed);
-        source.read(region, &mut ViewMut::new(&mut input, layout)).expect("it fits");
-        let views = [View::new(&input, layout)];
-        backend.compute(
-            &kernel,
-            &packed,
-            &views,
-            ViewMut::new(&mut output, layout),
-            region,
-            &Workspace::NONE,
-        );
-        sink.write(region, &View::new(&output, layout)).expect("it fits");
+        let weights = Weights { weight: &weight, bias: None };
+        operators.conv2d(&conv, None, &Options::default(), &source, &weights, &sink).expect("it runs");
         black_box(&rust_y);
     };
     // SAFETY: every pointer is to a live value of its type, and tensors are as large as they say
@@ -126,14 +100,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         // the run of a planned network of the same convolution
         let mut graph = Graph::new();
         let value = graph.add_input("x", 1)?;
-        let node = Conv2d { bias: false, ..Conv2d::new(1, [3, 3]).padded([1, 1]) };
-        let value = graph.add_node("c", Op::Conv2d(node), &[value])?;
+        let value = graph.add_node("c", Op::Conv2d(conv.clone()), &[value])?;
         graph.set_outputs(&[value])?;
         let shapes = infer(&graph, 1, &[[16, 16]])?;
-        let plan = Planner::<f32>::new(&graph, &shapes, &Objective::inference(), backend)
+        let plan = Planner::<f32>::new(&graph, &shapes, &Objective::inference(), &backend)
             .plan(&PlanOptions::default())?;
         let mut parameters = initialise::<f32>(&params(&graph), 1);
-        let mut executor = Executor::new(plan, backend, 1)?;
+        let mut executor = Executor::new(plan, &backend, 1)?;
         let json = graph.to_json();
         let (mut c_graph, mut c_plan, mut c_weights, mut c_executor) =
             (null_mut(), null_mut(), null_mut(), null_mut());

@@ -1,22 +1,20 @@
 //! Engines: a backend, its threads and the memory that single operators work in.
 
 use std::ffi::c_char;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use rayon::ThreadPool;
 use tiled::cpu::{CpuBackend, Isa};
 use tiled::exec::Pool;
-use tiled::kernel::{Host, Reference};
+use tiled::kernel::{Backend, Reference};
 use tiled::tensor::Element;
 
 use crate::guard::guard;
 use crate::handle::{self, Opaque};
 use crate::log;
-use crate::operator::Workspace;
 use crate::pointer::{Extensible, Output, TextOutput, extensible_or_initial, text, write_extensible};
 use crate::status::{Failure, Fallible, TILED_STATUS_OUT_OF_MEMORY, tiled_status};
 
-/// A backend, its threads and the memory that single operators work in, which is kept between calls.
+/// A backend, its threads, and plans and memory of single operators (up to 64 MiB), which are kept for calls of the same shapes.
 ///
 /// A call that changes it (every operator) has it alone: have one engine per thread. Planning and making executors only
 /// read it. A process that was forked has none of its threads: make engines and executors after `fork`.
@@ -142,19 +140,29 @@ pub extern "C" fn tiled_engine_free(engine: *mut tiled_engine) -> tiled_status {
     guard(|| handle::free(engine, "engine"))
 }
 
-/// A backend, its threads and the memory that single operators work in.
+/// A backend, its threads and what calls of single operators left for the next ones.
 #[derive(Debug)]
 pub struct Engine {
     choice: Choice,
-    pool: Pool,
-    single: Workspace<f32>,
-    double: Workspace<f64>,
+    threads: usize,
+    single: tiled::ops::Engine<'static, f32>,
+    double: tiled::ops::Engine<'static, f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     Reference,
     Cpu(Isa),
+}
+
+impl Choice {
+    /// The backend, which lives as long as the program: executors refer to it.
+    fn backend<T: Element>(self) -> &'static dyn Backend<T> {
+        match self {
+            Self::Reference => &Reference,
+            Self::Cpu(isa) => cpu(isa),
+        }
+    }
 }
 
 impl Engine {
@@ -175,51 +183,43 @@ impl Engine {
         let pool = Pool::new(threads).map_err(|error| {
             Failure::new(TILED_STATUS_OUT_OF_MEMORY, format!("cannot start threads: {error}"))
         })?;
-        Ok(Self { choice, pool, single: Workspace::default(), double: Workspace::default() })
+        let pool = Arc::new(pool);
+        let single = tiled::ops::Engine::with_pool(choice.backend(), Arc::clone(&pool));
+        let double = tiled::ops::Engine::with_pool(choice.backend(), pool);
+        Ok(Self { choice, threads, single, double })
     }
 
     pub(crate) fn name(&self) -> String {
         <f32 as Real>::backend(self).name()
     }
 
-    pub(crate) fn threads(&self) -> usize {
-        self.pool.current_num_threads()
-    }
-
-    /// The backend, the threads and the memory for an element type.
-    pub(crate) fn parts<T: Real>(&mut self) -> (&'static dyn Host<T>, &ThreadPool, &mut Workspace<T>) {
-        let backend = T::backend(self);
-        let (pool, workspace) = T::workspace(self);
-        (backend, pool, workspace)
+    pub(crate) const fn threads(&self) -> usize {
+        self.threads
     }
 }
 
-/// An element type that engines have a workspace for.
+/// An element type that engines compute with.
 pub(crate) trait Real: Element {
     /// The backend, which lives as long as the program: executors refer to it.
-    fn backend(engine: &Engine) -> &'static dyn Host<Self>;
-    /// The threads and the memory.
-    fn workspace(engine: &mut Engine) -> (&ThreadPool, &mut Workspace<Self>);
+    fn backend(engine: &Engine) -> &'static dyn Backend<Self> {
+        engine.choice.backend()
+    }
+
+    /// The single operators.
+    fn operators(engine: &mut Engine) -> &mut tiled::ops::Engine<'static, Self>;
 }
 
-macro_rules! real {
-    ($type:ident, $field:ident) => {
-        impl Real for $type {
-            fn backend(engine: &Engine) -> &'static dyn Host<Self> {
-                match engine.choice {
-                    Choice::Reference => &Reference,
-                    Choice::Cpu(isa) => cpu(isa),
-                }
-            }
-            fn workspace(engine: &mut Engine) -> (&ThreadPool, &mut Workspace<Self>) {
-                (&*engine.pool, &mut engine.$field)
-            }
-        }
-    };
+impl Real for f32 {
+    fn operators(engine: &mut Engine) -> &mut tiled::ops::Engine<'static, Self> {
+        &mut engine.single
+    }
 }
 
-real!(f32, single);
-real!(f64, double);
+impl Real for f64 {
+    fn operators(engine: &mut Engine) -> &mut tiled::ops::Engine<'static, Self> {
+        &mut engine.double
+    }
+}
 
 /// The backend of an instruction set that this CPU has, made once.
 fn cpu(isa: Isa) -> &'static CpuBackend {

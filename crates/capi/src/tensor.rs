@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use tiled::exec::{MemorySource, SliceSink};
-use tiled::tensor::{DType, Element, make_room};
+use tiled::tensor::{DType, Element};
 
 use crate::guard::guard;
 use crate::pointer::{Extensible, array, extensible, write_extensible};
@@ -273,54 +273,6 @@ impl Memory {
         // SAFETY: as in `source`; the sink only writes, so that memory that was never written before is not read
         let data = unsafe { std::slice::from_raw_parts_mut(self.lowest.cast::<T>(), self.len) };
         Ok(SliceSink::with_strides(data, self.shape, self.start, self.strides)?)
-    }
-
-    /// The elements in row-major order, copied.
-    ///
-    /// # Safety
-    /// As [`Memory::source`].
-    pub(crate) unsafe fn gather<T: Element>(&self, into: &mut Vec<T>) -> Fallible {
-        self.require(T::DTYPE)?;
-        // SAFETY: as in `source`
-        let data = unsafe { std::slice::from_raw_parts(self.lowest.cast_const().cast::<T>(), self.len) };
-        into.clear();
-        make_room(into, self.shape.iter().product())?;
-        self.places(|place| into.push(data[place]));
-        Ok(())
-    }
-
-    /// Writes elements in row-major order.
-    ///
-    /// # Safety
-    /// As [`Memory::sink`].
-    pub(crate) unsafe fn scatter<T: Element>(&self, values: &[T]) -> Fallible {
-        // SAFETY: the caller's promise; made for its check that no two elements share a place
-        drop(unsafe { self.sink::<T>()? });
-        // SAFETY: as in `sink`
-        let data = unsafe { std::slice::from_raw_parts_mut(self.lowest.cast::<T>(), self.len) };
-        let mut values = values.iter();
-        self.places(|place| {
-            if let Some(value) = values.next() {
-                data[place] = *value;
-            }
-        });
-        Ok(())
-    }
-
-    fn places(&self, mut visit: impl FnMut(usize)) {
-        let step = |place: usize, axis: usize, index: usize| {
-            place.wrapping_add_signed(self.strides[axis].wrapping_mul(index.cast_signed()))
-        };
-        for n in 0..self.shape[0] {
-            for c in 0..self.shape[1] {
-                for y in 0..self.shape[2] {
-                    let row = step(step(step(self.start, 0, n), 1, c), 2, y);
-                    for x in 0..self.shape[3] {
-                        visit(step(row, 3, x));
-                    }
-                }
-            }
-        }
     }
 }
 

@@ -77,7 +77,7 @@ pub struct Executor<'b, T: Element> {
     backend: &'b dyn Backend<T>,
     /// Where values lie that are kept in files.
     scratch: PathBuf,
-    pool: Pool,
+    pool: Arc<Pool>,
     /// That of the last run, for the next one; `None` where a [`Pending`] has it.
     spare: Option<State<'b, T>>,
     dropout_step: u64,
@@ -109,6 +109,38 @@ impl<'b, T: Element> Executor<'b, T> {
         scratch: &Path,
     ) -> Result<Self, ExecError> {
         let plan = plan.into();
+        let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
+        let threads = threads.min(most); // workspaces were promised for as many
+        // threads come last: each takes addresses for a heap of its own, and where those are limited it does with fewer, as
+        // the memory before them would not
+        let pool = || Pool::new(threads).map_err(|source| ExecError::Threads { threads, source });
+        Self::build(plan, backend, threads, scratch, || Ok(Arc::new(pool()?)))
+    }
+
+    /// The same with threads that several executors share; they end with the last one.
+    ///
+    /// # Errors
+    /// As [`Executor::with_scratch`], and where the plan has scratch memory for fewer threads ([`Plan::threads`]).
+    pub fn with_pool(
+        plan: impl Into<Arc<Plan>>,
+        backend: &'b dyn Backend<T>,
+        pool: Arc<Pool>,
+        scratch: &Path,
+    ) -> Result<Self, ExecError> {
+        let (plan, threads) = (plan.into(), pool.current_num_threads());
+        if plan.memory.scratch_bytes > 0 && threads > plan.threads {
+            return Err(ExecError::PoolThreads { expected: plan.threads, got: threads });
+        }
+        Self::build(plan, backend, threads, scratch, || Ok(pool))
+    }
+
+    fn build(
+        plan: Arc<Plan>,
+        backend: &'b dyn Backend<T>,
+        threads: usize,
+        scratch: &Path,
+        pool: impl FnOnce() -> Result<Arc<Pool>, ExecError>,
+    ) -> Result<Self, ExecError> {
         if plan.dtype != T::DTYPE {
             return Err(ExecError::DType { expected: plan.dtype.name(), got: T::DTYPE.name() });
         }
@@ -123,8 +155,6 @@ impl<'b, T: Element> Executor<'b, T> {
                 return Err(ExecError::Unsupported { name: node.name.clone(), backend: backend.name() });
             }
         }
-        let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
-        let threads = threads.min(most); // workspaces were promised for as many
         let spare = Some(State::new(&plan, backend, threads, scratch)?);
         let program = &plan.program;
         let mut gradients =
@@ -134,10 +164,15 @@ impl<'b, T: Element> Executor<'b, T> {
             gradients[*param] =
                 Some(gradient.map_err(refused(format!("the gradient of parameter {param}")))?);
         }
-        // threads come last: each takes addresses for a heap of its own, and where those are limited it does with fewer, as
-        // the memory above would not
-        let pool = Pool::new(threads).map_err(|source| ExecError::Threads { threads, source })?;
-        Ok(Self { backend, scratch: scratch.to_owned(), spare, gradients, dropout_step: 0, pool, plan })
+        Ok(Self {
+            backend,
+            scratch: scratch.to_owned(),
+            spare,
+            gradients,
+            dropout_step: 0,
+            pool: pool()?,
+            plan,
+        })
     }
 
     /// The plan.

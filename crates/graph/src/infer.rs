@@ -149,7 +149,7 @@ fn extents(graph: &Graph, node: &Node, place: &Place, known: &Shapes) -> Result<
         Op::MaxPool2d(pool) => per_axis(place, |axis| max_pool2d(place, pool, axis, rows_cols)),
         Op::AvgPool2d(pool) => per_axis(place, |axis| {
             let window = at(place, pool.windows())?[axis];
-            outputs(place, axis, window, rows_cols[axis], pool.padding[axis], pool.ceil_mode)
+            outputs(place, axis, window, rows_cols[axis], pool.padding[axis][1], pool.ceil_mode)
         }),
         Op::Add | Op::Mul | Op::Concat => equal_extents(graph, node, place, known).map(|()| input),
         Op::Upsample(upsample) => match upsample.to {
@@ -197,7 +197,7 @@ fn max_pool2d(
     input: [i64; 2],
 ) -> Result<Option<i64>, GraphError> {
     let (extent, window) = (input[axis], at(place, pool.windows())?[axis]);
-    let count = outputs(place, axis, window, extent, pool.padding[axis], pool.ceil_mode)?;
+    let count = outputs(place, axis, window, extent, pool.padding[axis][1], pool.ceil_mode)?;
     // Padding is at most half the kernel, so only a window that starts before the input can jump over all of it.
     let jumps_over = |output: i64| {
         let before = window.padding() - output * window.stride();

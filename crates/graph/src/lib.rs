@@ -66,7 +66,7 @@ pub use params::{
 pub use parts::{Part, Parts};
 pub use plan::{
     Binding, Budget, BudgetSource, Hold, InMemory, Memory, Plan, PlanError, PlanOptions, Planner, SweepPlan,
-    Tiling, UNLIMITED,
+    TRANSFER_BYTES, Tiling, UNLIMITED,
 };
 pub use program::Program;
 pub use schedule::{Call, Schedule};

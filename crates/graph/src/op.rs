@@ -139,8 +139,7 @@ impl Conv2d {
     /// # Errors
     /// Where [`Window::new`] refuses.
     pub fn windows(&self) -> Result<[Window; 2], GeometryError> {
-        let before = [self.padding[0][0], self.padding[1][0]];
-        windows(self.kernel_size, self.stride, self.dilation, before)
+        windows(self.kernel_size, self.stride, self.dilation, self.padding.map(|[before, _]| before))
     }
 }
 
@@ -235,8 +234,8 @@ pub struct MaxPool2d {
     pub kernel_size: [i64; 2],
     /// Strides; the kernel extents by default.
     pub stride: [i64; 2],
-    /// Padding on both sides; at most half the kernel.
-    pub padding: [i64; 2],
+    /// Padding as `[before, after]` of height and of width; at most half the kernel.
+    pub padding: [[i64; 2]; 2],
     /// Dilations.
     pub dilation: [i64; 2],
     /// Whether a last window that starts inside the input and ends outside counts.
@@ -247,7 +246,14 @@ impl MaxPool2d {
     /// A pooling with PyTorch's defaults: the stride is the kernel, no padding, dilation 1, sizes rounded down.
     #[must_use]
     pub const fn new(kernel_size: [i64; 2]) -> Self {
-        Self { kernel_size, stride: kernel_size, padding: [0, 0], dilation: [1, 1], ceil_mode: false }
+        Self { kernel_size, stride: kernel_size, padding: [[0, 0]; 2], dilation: [1, 1], ceil_mode: false }
+    }
+
+    /// The same with this padding on both sides of each axis.
+    #[must_use]
+    pub const fn padded(mut self, [height, width]: [i64; 2]) -> Self {
+        self.padding = [[height, height], [width, width]];
+        self
     }
 
     /// The windows of height and width.
@@ -255,7 +261,7 @@ impl MaxPool2d {
     /// # Errors
     /// Where [`Window::new`] refuses.
     pub fn windows(&self) -> Result<[Window; 2], GeometryError> {
-        windows(self.kernel_size, self.stride, self.dilation, self.padding)
+        windows(self.kernel_size, self.stride, self.dilation, self.padding.map(|[before, _]| before))
     }
 }
 
@@ -270,8 +276,8 @@ pub struct AvgPool2d {
     pub kernel_size: [i64; 2],
     /// Strides; the kernel extents by default.
     pub stride: [i64; 2],
-    /// Padding on both sides; at most half the kernel.
-    pub padding: [i64; 2],
+    /// Padding as `[before, after]` of height and of width; at most half the kernel.
+    pub padding: [[i64; 2]; 2],
     /// Whether a last window that starts inside the input and ends outside counts.
     pub ceil_mode: bool,
     /// Whether padding counts in the divisor.
@@ -282,7 +288,20 @@ impl AvgPool2d {
     /// A pooling with PyTorch's defaults: the stride is the kernel, no padding, sizes rounded down, padding counts.
     #[must_use]
     pub const fn new(kernel_size: [i64; 2]) -> Self {
-        Self { kernel_size, stride: kernel_size, padding: [0, 0], ceil_mode: false, count_include_pad: true }
+        Self {
+            kernel_size,
+            stride: kernel_size,
+            padding: [[0, 0]; 2],
+            ceil_mode: false,
+            count_include_pad: true,
+        }
+    }
+
+    /// The same with this padding on both sides of each axis.
+    #[must_use]
+    pub const fn padded(mut self, [height, width]: [i64; 2]) -> Self {
+        self.padding = [[height, height], [width, width]];
+        self
     }
 
     /// The windows of height and width.
@@ -290,7 +309,7 @@ impl AvgPool2d {
     /// # Errors
     /// Where [`Window::new`] refuses.
     pub fn windows(&self) -> Result<[Window; 2], GeometryError> {
-        windows(self.kernel_size, self.stride, [1, 1], self.padding)
+        windows(self.kernel_size, self.stride, [1, 1], self.padding.map(|[before, _]| before))
     }
 }
 

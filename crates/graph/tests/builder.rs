@@ -159,9 +159,9 @@ fn sizes_of_windows_are_positive_and_bounded() {
 
 #[test]
 fn pool_padding_is_at_most_half_the_kernel() {
-    let max = MaxPool2d { padding: [1, 2], ..MaxPool2d::new([3, 3]) };
+    let max = MaxPool2d { padding: [[1, 1], [0, 2]], ..MaxPool2d::new([3, 3]) };
     assert_eq!(error(Op::MaxPool2d(max)), "max_pool2d `n`: padding of 2 is more than half of kernel size 3");
-    let avg = AvgPool2d { padding: [2, 0], ..AvgPool2d::new([2, 2]) };
+    let avg = AvgPool2d::new([2, 2]).padded([2, 0]);
     assert_eq!(error(Op::AvgPool2d(avg)), "avg_pool2d `n`: padding of 2 is more than half of kernel size 2");
 }
 

@@ -55,7 +55,7 @@ fn attributes_default_as_in_pytorch() {
     let max = MaxPool2d {
         kernel_size: [2, 3],
         stride: [2, 3],
-        padding: [0, 0],
+        padding: [[0, 0]; 2],
         dilation: [1, 1],
         ceil_mode: false,
     };
@@ -63,7 +63,7 @@ fn attributes_default_as_in_pytorch() {
     let avg = AvgPool2d {
         kernel_size: [2, 3],
         stride: [2, 3],
-        padding: [0, 0],
+        padding: [[0, 0]; 2],
         ceil_mode: false,
         count_include_pad: true,
     };

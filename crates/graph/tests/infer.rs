@@ -72,11 +72,11 @@ fn pools_have_the_sizes_of_pytorch() {
     assert_eq!(size(&Op::MaxPool2d(max.clone()), [10, 7]), [3, 3]);
     assert_eq!(size(&Op::MaxPool2d(MaxPool2d { ceil_mode: true, ..max.clone() }), [10, 7]), [4, 4]);
     // a last window that would start in the padding behind is dropped
-    let padded = MaxPool2d { ceil_mode: true, padding: [1, 1], stride: [3, 3], ..MaxPool2d::new([2, 2]) };
+    let padded = MaxPool2d { ceil_mode: true, stride: [3, 3], ..MaxPool2d::new([2, 2]).padded([1, 1]) };
     assert_eq!(size(&Op::MaxPool2d(padded), [4, 5]), [2, 2]);
     let dilated = MaxPool2d { dilation: [2, 3], stride: [1, 1], ..max };
     assert_eq!(size(&Op::MaxPool2d(dilated), [10, 7]), [6, 4]);
-    let avg = AvgPool2d { padding: [1, 1], stride: [2, 2], ..AvgPool2d::new([3, 3]) };
+    let avg = AvgPool2d { stride: [2, 2], ..AvgPool2d::new([3, 3]).padded([1, 1]) };
     assert_eq!(size(&Op::AvgPool2d(avg), [10, 7]), [5, 4]);
 }
 
@@ -158,7 +158,7 @@ fn transposed_convolutions_that_remove_everything_are_refused() {
 
 #[test]
 fn a_max_pool_window_that_sees_only_padding_is_refused() {
-    let pool = MaxPool2d { dilation: [5, 1], padding: [1, 0], stride: [1, 1], ..MaxPool2d::new([2, 1]) };
+    let pool = MaxPool2d { dilation: [5, 1], stride: [1, 1], ..MaxPool2d::new([2, 1]).padded([1, 0]) };
     assert_eq!(
         error(&Op::MaxPool2d(pool.clone()), [4, 3]),
         "max_pool2d `n`: a window of dilation 5 has no tap in the input of height 4"
@@ -273,7 +273,7 @@ proptest! {
     ) {
         let padding = padding.min(kernel / 2);
         let pool = MaxPool2d {
-            kernel_size: [kernel, 1], stride: [stride, 1], padding: [padding, 0], dilation: [dilation, 1], ceil_mode,
+            kernel_size: [kernel, 1], stride: [stride, 1], padding: [[padding; 2], [0; 2]], dilation: [dilation, 1], ceil_mode,
         };
         let has_tap = |output: i64| {
             (0..kernel).any(|tap| (0..extent).contains(&(output * stride - padding + dilation * tap)))

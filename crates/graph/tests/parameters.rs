@@ -135,7 +135,7 @@ fn parameters_are_taken_in_any_order_and_checked() {
     let mut tensors = whole.clone().into_tensors();
     tensors.reverse();
     assert_eq!(Parameters::new(&specs, tensors).unwrap(), whole);
-    let zeros = Parameters::<f32>::zeros(&specs);
+    let zeros = Parameters::<f32>::zeros(&specs).unwrap();
     zeros.check(&specs).unwrap();
     assert!(zeros.tensors().iter().all(|tensor| tensor.data.iter().all(|value| *value == 0.0)));
     let fewer = params(&Graph::builtin("seed-001").unwrap());
@@ -145,7 +145,7 @@ fn parameters_are_taken_in_any_order_and_checked() {
 #[test]
 fn parameters_can_be_changed_in_place() {
     let specs = params(&graph());
-    let mut parameters = Parameters::<f32>::zeros(&specs);
+    let mut parameters = Parameters::<f32>::zeros(&specs).unwrap();
     parameters.data_mut(1).unwrap().fill(2.0);
     for (name, data) in parameters.iter_mut() {
         if name == "head.bias" {
@@ -161,7 +161,7 @@ fn parameters_can_be_changed_in_place() {
 fn wrong_parameters_name_the_layer_and_both_shapes() {
     let specs = params(&graph());
     let change = |name: &str, shape: &[usize]| {
-        let mut tensors = Parameters::<f32>::zeros(&specs).into_tensors();
+        let mut tensors = Parameters::<f32>::zeros(&specs).unwrap().into_tensors();
         let tensor = tensors.iter_mut().find(|tensor| tensor.name == name).unwrap();
         *tensor = ParamTensor::new(name, shape.to_vec(), vec![0.0; shape.iter().product()]).unwrap();
         Parameters::new(&specs, tensors).unwrap_err().to_string()
@@ -191,7 +191,7 @@ fn wrong_parameters_name_the_layer_and_both_shapes() {
 #[test]
 fn missing_unknown_and_double_parameters_are_named() {
     let specs = params(&graph());
-    let tensors = Parameters::<f32>::zeros(&specs).into_tensors();
+    let tensors = Parameters::<f32>::zeros(&specs).unwrap().into_tensors();
     let error = |tensors: Vec<ParamTensor<f32>>| Parameters::new(&specs, tensors).unwrap_err().to_string();
     assert_eq!(
         error(tensors[1..].to_vec()),

@@ -43,8 +43,7 @@ fn resnet(blocks: [usize; 4]) -> Graph {
     let mut net = Builder(graph);
     let stem = net.conv("stem", x, 64, 7, 2);
     let stem = net.relu("stem", stem);
-    let mut pool = MaxPool2d::new([3, 3]);
-    (pool.stride, pool.padding) = ([2, 2], [1, 1]);
+    let pool = MaxPool2d { stride: [2, 2], ..MaxPool2d::new([3, 3]).padded([1, 1]) };
     let mut x = net.add("pool", Op::MaxPool2d(pool), &[stem]);
     for (stage, count) in blocks.into_iter().enumerate() {
         let width = 64 << stage;

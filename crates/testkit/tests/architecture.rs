@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   geometry ← tensor ← kernel ← cpu, cuda, graph, autograd
-//!   graph ← explain, exec;   autograd ← exec
-//!   explain + exec + cpu + [cuda] ← tiled ← verify, capi, cli
+//!   graph ← explain, exec;   autograd ← exec;   exec ← ops
+//!   explain + exec + ops + cpu + [cuda] ← tiled ← verify, capi, cli
 //!   verify ← cli;   capi ← capi-oracle                  testkit, capi-oracle: tests alone
 //! ```
 #![cfg(feature = "networks")]
@@ -25,6 +25,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("tiled-explain", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph"]),
     ("tiled-autograd", KERNELS),
     ("tiled-exec", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph", "tiled-autograd"]),
+    ("tiled-ops", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph", "tiled-exec"]),
     ("tiled", EVERYTHING_BELOW),
     ("tiled-verify", &["tiled"]),
     ("tiled-capi", &["tiled"]),
@@ -46,6 +47,7 @@ const EVERYTHING_BELOW: &[&str] = &[
     "tiled-explain",
     "tiled-autograd",
     "tiled-exec",
+    "tiled-ops",
 ];
 
 /// The crates that may hold unsafe code.

@@ -44,6 +44,7 @@ pub use tiled_explain as explain;
 pub use tiled_geometry as geometry;
 pub use tiled_graph as graph;
 pub use tiled_kernel as kernel;
+pub use tiled_ops as ops;
 pub use tiled_tensor as tensor;
 
 pub mod prelude;

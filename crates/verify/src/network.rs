@@ -224,7 +224,7 @@ impl<'d> Growing<'d> {
         MaxPool2d {
             kernel_size,
             stride: draw.pair(&[1, 2, 2, 3]),
-            padding: kernel_size.map(|kernel| draw.between(0, kernel / 2)),
+            padding: pool_padding(draw, kernel_size),
             dilation: draw.pair(&[1, 1, 1, 2, 3]),
             ceil_mode: draw.chance(50),
         }
@@ -236,7 +236,7 @@ impl<'d> Growing<'d> {
         AvgPool2d {
             kernel_size,
             stride: draw.pair(&[1, 2, 2, 3]),
-            padding: kernel_size.map(|kernel| draw.between(0, kernel / 2)),
+            padding: pool_padding(draw, kernel_size),
             ceil_mode: draw.chance(50),
             count_include_pad: draw.chance(50),
         }
@@ -355,6 +355,15 @@ impl<'d> Growing<'d> {
     }
 }
 
+/// Before and after each axis, alike most of the time; at most half the kernel.
+fn pool_padding(draw: &mut Draw, kernel: [i64; 2]) -> [[i64; 2]; 2] {
+    let is_even = draw.chance(70);
+    kernel.map(|kernel| {
+        let before = draw.between(0, kernel / 2);
+        [before, if is_even { before } else { draw.between(0, kernel / 2) }]
+    })
+}
+
 /// Groups that divide both channel counts: mostly one, often as many as there are channels.
 fn groups(draw: &mut Draw, channels: usize) -> (usize, usize) {
     match draw.below(10) {
@@ -399,15 +408,18 @@ mod tests {
             }
             Op::MaxPool2d(pool) => {
                 note(pool.ceil_mode, "max_pool2d ceil_mode");
-                note(pool.padding != [0, 0], "max_pool2d padding");
+                note(pool.padding != [[0, 0]; 2], "max_pool2d padding");
+                note(pool.padding.iter().any(|[before, after]| before != after), "max_pool2d uneven padding");
                 note(pool.dilation != [1, 1], "max_pool2d dilation");
                 note(pool.stride[0] < pool.kernel_size[0], "max_pool2d overlapping");
                 note(pool.stride[0] > pool.kernel_size[0], "max_pool2d with gaps");
             }
             Op::AvgPool2d(pool) => {
                 note(pool.ceil_mode, "avg_pool2d ceil_mode");
-                note(pool.padding != [0, 0] && pool.count_include_pad, "avg_pool2d with padding counted");
-                note(pool.padding != [0, 0] && !pool.count_include_pad, "avg_pool2d without");
+                let is_padded = pool.padding != [[0, 0]; 2];
+                note(is_padded && pool.count_include_pad, "avg_pool2d with padding counted");
+                note(is_padded && !pool.count_include_pad, "avg_pool2d without");
+                note(pool.padding.iter().any(|[before, after]| before != after), "avg_pool2d uneven padding");
             }
             Op::BatchNorm(norm) => {
                 note(!norm.affine, "batch_norm without weights");

@@ -1,13 +1,12 @@
 //! Convolution and its gradients.
 
-use tiled::geometry::{AxisMap, Window};
-use tiled::graph::Activation;
-use tiled::kernel::{Conv, Epilogue, Kernel, Partial, Reduction};
-use tiled::tensor::{collected, zeros};
+use tiled::exec::{Sink, Source};
+use tiled::geometry::Window;
+use tiled::graph::{Activation, Conv2d, PaddingMode};
+use tiled::ops::{WeightGradients, Weights};
 
-use super::tiles::{Operand, Tiled, edge};
 use super::{extents, require, tiled_operator_options};
-use crate::engine::{Engine, Real, tiled_engine};
+use crate::engine::{Real, tiled_engine};
 use crate::guard::guard;
 use crate::handle;
 use crate::pointer::{Extensible, Output, extensible, extensible_or_initial, write_extensible};
@@ -106,10 +105,8 @@ pub unsafe extern "C" fn tiled_conv2d_output_shape(
             )
         };
         let input = sizes(input, "input_shape")?;
-        let geometry = conv.geometry(input, sizes(weight, "weight_shape")?, None)?;
-        let sides = geometry.output;
-        let narrow = |size: usize| i64::try_from(size).unwrap_or(i64::MAX);
-        output.set([narrow(input[0]), narrow(geometry.out_channels), sides[0], sides[1]]);
+        let (_, shape) = conv.attributes(input, sizes(weight, "weight_shape")?, None)?;
+        output.set(shape.map(|size| i64::try_from(size).unwrap_or(i64::MAX)));
         Ok(())
     })
 }
@@ -145,32 +142,23 @@ pub unsafe extern "C" fn tiled_conv2d_forward(
                 Memory::of(output, "output")?,
             )
         };
-        let geometry = conv.geometry(input.shape, weight.shape, Some(output.shape))?;
+        let (attributes, _) = conv.attributes(input.shape, weight.shape, Some(output.shape))?;
         let activation = conv.activation()?;
         if let Some(bias) = &bias {
-            require("bias shape", &bias.shape, &[1, geometry.out_channels, 1, 1])?;
+            require("bias shape", &bias.shape, &[1, attributes.out_channels, 1, 1])?;
         }
         let read: Vec<&Memory> = [&input, &weight].into_iter().chain(&bias).collect();
         output.require_apart(&read)?;
-        let kernel = Kernel::conv2d(geometry, Epilogue::of_bias(bias.is_some()).with_activation(activation));
+        let options = options.checked()?;
         handle::exclusive(engine, "engine", |engine| {
             with_element!(output.dtype, T => {
                 // SAFETY: the tensors describe memory of the caller, which `output` shares with no other
-                unsafe {
-                    take_params::<T>(engine, &weight, bias.as_ref())?;
-                    let (source, sink) = (input.source::<T>()?, output.sink::<T>()?);
-                    let edge = edge(geometry.windows.map(AxisMap::Window), geometry.input);
-                    let params = 1 + usize::from(bias.is_some());
-                    Tiled {
-                        batch: input.shape[0],
-                        domain: geometry.output,
-                        operands: vec![Operand { source: &source, edge }],
-                        output_channels: Some(geometry.out_channels),
-                        fixed_bytes: 0,
-                        options,
-                    }
-                    .map(engine, &kernel, params, &sink)
-                }
+                let (input, weight, bias, output) = unsafe {
+                    let bias = bias.map(|bias| bias.source::<T>()).transpose()?;
+                    (input.source::<T>()?, weight.source::<T>()?, bias, output.sink::<T>()?)
+                };
+                let weights = Weights { weight: &weight, bias: bias.as_ref().map(|bias| bias as &dyn Source<T>) };
+                Ok(T::operators(engine).conv2d(&attributes, activation, &options, &input, &weights, &output)?)
             })
         })
     })
@@ -204,26 +192,16 @@ pub unsafe extern "C" fn tiled_conv2d_backward_input(
                 Memory::of(grad_input, "grad_input")?,
             )
         };
-        let geometry = conv.geometry(grad_input.shape, weight.shape, Some(grad_output.shape))?;
+        let (attributes, _) = conv.attributes(grad_input.shape, weight.shape, Some(grad_output.shape))?;
         grad_input.require_apart(&[&grad_output, &weight])?;
-        let kernel = Kernel::Conv2dBackwardInput { conv: geometry, epilogue: Epilogue::NONE };
+        let options = options.checked()?;
         handle::exclusive(engine, "engine", |engine| {
             with_element!(grad_input.dtype, T => {
                 // SAFETY: the tensors describe memory of the caller, which `grad_input` shares with no other
-                unsafe {
-                    take_params::<T>(engine, &weight, None)?;
-                    let (source, sink) = (grad_output.source::<T>()?, grad_input.sink::<T>()?);
-                    let edge = edge(geometry.windows.map(AxisMap::Touched), geometry.output);
-                    Tiled {
-                        batch: grad_input.shape[0],
-                        domain: geometry.input,
-                        operands: vec![Operand { source: &source, edge }],
-                        output_channels: Some(geometry.in_channels),
-                        fixed_bytes: 0,
-                        options,
-                    }
-                    .map(engine, &kernel, 1, &sink)
-                }
+                let (grad_output, weight, grad_input) =
+                    unsafe { (grad_output.source::<T>()?, weight.source::<T>()?, grad_input.sink::<T>()?) };
+                let operators = T::operators(engine);
+                Ok(operators.conv2d_backward_input(&attributes, &options, &grad_output, &weight, &grad_input)?)
             })
         })
     })
@@ -231,8 +209,7 @@ pub unsafe extern "C" fn tiled_conv2d_backward_input(
 
 /// The gradients of a convolution with respect to its weight and, where `grad_bias` is not NULL, its bias.
 ///
-/// Shapes as in `tiled_conv2d_forward`; the activation is ignored. `options` may be NULL; its tile is one of
-/// `grad_output`. Results do not depend on the number of threads; other tiles agree within rounding of the sum. On
+/// Shapes as in `tiled_conv2d_forward`; the activation is ignored. `options` may be NULL. Results do not depend on the number of threads; other tiles agree within rounding of the sum. On
 /// failure nothing is written. Threads: `engine` is used by one call at a time.
 ///
 /// # Safety
@@ -259,86 +236,37 @@ pub unsafe extern "C" fn tiled_conv2d_backward_weight(
                 (!grad_bias.is_null()).then(|| Memory::of(grad_bias, "grad_bias")).transpose()?,
             )
         };
-        let geometry = conv.geometry(input.shape, grad_weight.shape, Some(grad_output.shape))?;
+        let (attributes, _) = conv.attributes(input.shape, grad_weight.shape, Some(grad_output.shape))?;
         grad_weight.require_apart(&[&input, &grad_output])?;
         if let Some(bias) = &grad_bias {
-            require("grad_bias shape", &bias.shape, &[1, geometry.out_channels, 1, 1])?;
+            require("grad_bias shape", &bias.shape, &[1, attributes.out_channels, 1, 1])?;
             bias.require_apart(&[&input, &grad_output, &grad_weight])?;
         }
+        let options = options.checked()?;
         handle::exclusive(engine, "engine", |engine| {
             with_element!(grad_weight.dtype, T => {
                 // SAFETY: the tensors describe memory of the caller, which the gradients share with no other
-                let (x, gy, weight_sink) =
-                    unsafe { (input.source::<T>()?, grad_output.source::<T>()?, grad_weight.sink::<T>()?) };
-                drop(weight_sink);
-                if let Some(bias) = &grad_bias {
-                    // SAFETY: as above; made for its checks alone
-                    drop(unsafe { bias.sink::<T>()? });
-                }
-                let backend = T::backend(engine);
-                let weight = Reduction::ConvWeight(geometry);
-                let mut sums = backend.partial(&weight, input.shape[0], geometry.out_channels)?;
-                let partial_bytes = sums.size_bytes();
-                let mut result = zeros::<T>(geometry.weight_len())?;
-                let mut bias_sums = grad_bias
-                    .map(|_| backend.partial(&Reduction::ChannelSum, input.shape[0], geometry.out_channels))
-                    .transpose()?;
-                let tiles = Tiled {
-                    batch: input.shape[0],
-                    domain: geometry.output,
-                    operands: vec![
-                        Operand { source: &x, edge: edge(geometry.windows.map(AxisMap::Window), geometry.input) },
-                        Operand { source: &gy, edge: edge([AxisMap::Identity; 2], geometry.output) },
-                    ],
-                    output_channels: None,
-                    fixed_bytes: partial_bytes,
-                    options,
+                let (input, grad_output, weight, bias) = unsafe {
+                    let bias = grad_bias.map(|bias| bias.sink::<T>()).transpose()?;
+                    (input.source::<T>()?, grad_output.source::<T>()?, grad_weight.sink::<T>()?, bias)
                 };
-                let flops = weight.flops_per_element() * tiles.elements(geometry.out_channels);
-                tiles.reduce(engine, flops, |backend, views, share| {
-                    backend.reduce(&weight, &[], views, share, &mut sums);
-                    if let Some(sums) = &mut bias_sums {
-                        backend.reduce(&Reduction::ChannelSum, &[], &views[1..], share, sums);
-                    }
-                })?;
-                if let Partial::Values(values) = &sums {
-                    backend.unpack(&weight, values, &mut result);
-                }
-                // all that can fail comes before anything is written
-                let bias_result = match &bias_sums {
-                    Some(Partial::Exact(sums)) => Some(collected(
-                        sums.iter().map(|sum| <T as tiled::tensor::Element>::from_f64(sum.value())),
-                    )?),
-                    _ => None,
-                };
-                // SAFETY: the gradients are memory of the caller that nothing else refers to
-                unsafe { grad_weight.scatter(&result)? };
-                if let (Some(bias), Some(result)) = (&grad_bias, &bias_result) {
-                    // SAFETY: as above
-                    unsafe { bias.scatter(result)? };
-                }
-                Ok(())
+                let bias = bias.as_ref().map(|bias| bias as &dyn Sink<T>);
+                let gradients = WeightGradients { weight: &weight, bias };
+                let operators = T::operators(engine);
+                Ok(operators.conv2d_backward_weight(&attributes, &options, &input, &grad_output, &gradients)?)
             })
         })
     })
 }
 
-/// Copies weight and bias into the engine's memory, in row-major order.
-///
-/// # Safety
-/// As [`Memory::gather`].
-unsafe fn take_params<T: Real>(engine: &mut Engine, weight: &Memory, bias: Option<&Memory>) -> Fallible {
-    let (_, _, workspace) = engine.parts::<T>();
-    // SAFETY: the caller's promise
-    unsafe {
-        weight.gather(&mut workspace.params[0])?;
-        bias.map_or(Ok(()), |bias| bias.gather(&mut workspace.params[1]))
-    }
-}
-
 impl tiled_conv2d {
-    /// The geometry over these shapes, where they fit each other.
-    fn geometry(&self, input: [usize; 4], weight: [usize; 4], output: Option<[usize; 4]>) -> Fallible<Conv> {
+    /// The attributes over these shapes, where they fit each other, and the shape of the output.
+    fn attributes(
+        &self,
+        input: [usize; 4],
+        weight: [usize; 4],
+        output: Option<[usize; 4]>,
+    ) -> Fallible<(Conv2d, [usize; 4])> {
         let [out_channels, group_channels, ..] = weight;
         let groups = usize::try_from(self.groups).unwrap_or(0);
         if groups == 0 || !out_channels.is_multiple_of(groups) {
@@ -370,11 +298,22 @@ impl tiled_conv2d {
                 )));
             }
         }
+        let [height, width] = sides.map(|side| usize::try_from(side).unwrap_or(usize::MAX));
+        let shape = [input[0], out_channels, height, width];
         if let Some(output) = output {
-            let sides = sides.map(|side| usize::try_from(side).unwrap_or(usize::MAX));
-            require("conv2d: output shape", &output, &[input[0], out_channels, sides[0], sides[1]])?;
+            require("conv2d: output shape", &output, &shape)?;
         }
-        Ok(Conv { in_channels: input[1], out_channels, groups, windows, input: input_extents, output: sides })
+        let attributes = Conv2d {
+            out_channels,
+            kernel_size: kernel,
+            stride: self.stride,
+            padding: [0, 1].map(|axis| [self.padding_before[axis], self.padding_after[axis]]),
+            dilation: self.dilation,
+            groups,
+            bias: false,
+            padding_mode: PaddingMode::Zeros,
+        };
+        Ok((attributes, shape))
     }
 
     fn activation(&self) -> Fallible<Option<Activation>> {

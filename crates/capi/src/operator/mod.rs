@@ -2,11 +2,11 @@
 
 mod conv2d;
 mod pool2d;
-mod tiles;
 
 pub use conv2d::*;
 pub use pool2d::*;
-pub use tiles::Workspace;
+
+use tiled::ops::Options;
 
 use crate::guard::guard;
 use crate::pointer::{Extensible, write_extensible};
@@ -20,10 +20,11 @@ pub struct tiled_operator_options {
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
-    /// The most bytes that the call's windows, packed weights and partial sums may take; 0 for about 64 MiB.
+    /// The most bytes that the call may take beside the tensors: windows, packed weights and partial sums; 0 for 64 MiB, or what the
+    /// smallest tiles take where that is more.
     pub memory_bytes: u64,
-    /// Height and width of a tile of the result (of the output gradient for weight gradients); 0 for what the
-    /// memory allows. Larger than the tensor means the whole of it.
+    /// Height and width of a tile of the operator's output, also where the call computes gradients; 0 for what the
+    /// memory allows. Larger than the output means the whole of it.
     pub tile: [i64; 2],
 }
 
@@ -37,7 +38,21 @@ unsafe impl Extensible for tiled_operator_options {
     }
 }
 
-/// Sets every field to its default: tiles of about 64 MiB. `struct_size` is `sizeof(tiled_operator_options)`.
+impl tiled_operator_options {
+    fn checked(&self) -> Fallible<Options> {
+        for (what, size) in [("height", self.tile[0]), ("width", self.tile[1])] {
+            if size < 0 {
+                return Err(Failure::range(format!("options: tile {what} is {size}, must be at least 0")));
+            }
+        }
+        Ok(Options {
+            memory_bytes: (self.memory_bytes > 0).then_some(self.memory_bytes),
+            tile: self.tile.map(|size| (size > 0).then_some(size)),
+        })
+    }
+}
+
+/// Sets every field to its default: tiles of 64 MiB. `struct_size` is `sizeof(tiled_operator_options)`.
 ///
 /// # Safety
 /// `options` is NULL or has room for `struct_size` bytes.

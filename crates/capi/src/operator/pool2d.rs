@@ -1,11 +1,11 @@
 //! Maximum and average pooling and their gradients.
 
-use tiled::geometry::{AxisMap, Window};
-use tiled::kernel::{Kernel, Pool};
+use tiled::geometry::Window;
+use tiled::graph::{AvgPool2d, MaxPool2d, Op};
+use tiled::ops::output_shape;
 
-use super::tiles::{Operand, Tiled, edge, there_and_back};
 use super::{extents, require, tiled_operator_options};
-use crate::engine::tiled_engine;
+use crate::engine::{Real, tiled_engine};
 use crate::guard::guard;
 use crate::handle;
 use crate::pointer::{Extensible, Output, extensible, extensible_or_initial, write_extensible};
@@ -88,8 +88,8 @@ pub unsafe extern "C" fn tiled_pool2d_output_shape(
                 Output::new(output_shape.cast::<[i64; 4]>(), "output_shape")?,
             )
         };
-        let sides = pool.geometry(sizes(shape, "input_shape")?, None)?.output;
-        output.set([shape[0], shape[1], sides[0], sides[1]]);
+        let shape = pool.checked(sizes(shape, "input_shape")?, None)?;
+        output.set(shape.map(|size| i64::try_from(size).unwrap_or(i64::MAX)));
         Ok(())
     })
 }
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn tiled_max_pool2d_forward(
     output: *const tiled_tensor,
 ) -> tiled_status {
     // SAFETY: the caller's promise
-    guard(|| unsafe { forward(engine, pool, options, input, output, Kernel::MaxPool2d) })
+    guard(|| unsafe { forward(engine, pool, options, input, output, Kind::Maximum) })
 }
 
 /// The mean of each window of `input`; see `count_include_pad` for the divisor.
@@ -129,14 +129,13 @@ pub unsafe extern "C" fn tiled_avg_pool2d_forward(
     output: *const tiled_tensor,
 ) -> tiled_status {
     // SAFETY: the caller's promise
-    guard(|| unsafe { forward(engine, pool, options, input, output, Kernel::AvgPool2d) })
+    guard(|| unsafe { forward(engine, pool, options, input, output, Kind::Average) })
 }
 
 /// The gradient of maximum pooling: each element of `grad_output` goes to the first maximum, in row-major order, of
 /// its window of `input`, and `grad_input` sums what it gets.
 ///
-/// `input` and `grad_input` are N×C×H×W, `grad_output` of the output's shape. `options` may be NULL; its tile is one of
-/// `grad_input`. Other promises as `tiled_max_pool2d_forward`.
+/// `input` and `grad_input` are N×C×H×W, `grad_output` of the output's shape. `options` may be NULL. Other promises as `tiled_max_pool2d_forward`.
 ///
 /// # Safety
 /// Structs are NULL or have their size set, and tensors describe memory that can be read, `grad_input` written.
@@ -160,8 +159,7 @@ pub unsafe extern "C" fn tiled_max_pool2d_backward(
 
 /// The gradient of average pooling: each element of `grad_output`, divided by its divisor, goes to its whole window.
 ///
-/// `grad_input` is N×C×H×W, `grad_output` of the output's shape. `options` may be NULL; its tile is one of `grad_input`.
-/// Other promises as `tiled_max_pool2d_forward`.
+/// `grad_input` is N×C×H×W, `grad_output` of the output's shape. `options` may be NULL. Other promises as `tiled_max_pool2d_forward`.
 ///
 /// # Safety
 /// As `tiled_max_pool2d_backward`.
@@ -177,6 +175,13 @@ pub unsafe extern "C" fn tiled_avg_pool2d_backward(
     guard(|| unsafe { backward(engine, pool, options, grad_output, None, grad_input) })
 }
 
+/// Which pooling.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Maximum,
+    Average,
+}
+
 /// # Safety
 /// As the exported functions that call it.
 unsafe fn forward(
@@ -185,7 +190,7 @@ unsafe fn forward(
     options: *const tiled_operator_options,
     input: *const tiled_tensor,
     output: *const tiled_tensor,
-    kernel: impl Fn(Pool) -> Kernel,
+    kind: Kind,
 ) -> Fallible {
     // SAFETY: the caller's promise
     let (pool, options, input, output) = unsafe {
@@ -196,30 +201,26 @@ unsafe fn forward(
             Memory::of(output, "output")?,
         )
     };
-    let geometry = pool.geometry(input.shape, Some(output.shape))?;
-    let kernel = kernel(geometry);
-    pool.check_dilation(&kernel)?;
+    pool.checked(input.shape, Some(output.shape))?;
+    pool.check_dilation(kind)?;
     output.require_apart(&[&input])?;
+    let options = options.checked()?;
     handle::exclusive(engine, "engine", |engine| {
         with_element!(output.dtype, T => {
             // SAFETY: the tensors describe memory of the caller, which `output` shares with no other
-            let (source, sink) = unsafe { (input.source::<T>()?, output.sink::<T>()?) };
-            Tiled {
-                batch: input.shape[0],
-                domain: geometry.output,
-                operands: vec![Operand {
-                    source: &source,
-                    edge: edge(geometry.windows.map(AxisMap::Window), geometry.input),
-                }],
-                output_channels: Some(input.shape[1]),
-                fixed_bytes: 0,
-                options,
+            let (input, output) = unsafe { (input.source::<T>()?, output.sink::<T>()?) };
+            let operators = T::operators(engine);
+            match kind {
+                Kind::Maximum => operators.max_pool2d(&pool.maximum(), &options, &input, &output)?,
+                Kind::Average => operators.avg_pool2d(&pool.average(), &options, &input, &output)?,
             }
-            .map(engine, &kernel, 0, &sink)
+            Ok(())
         })
     })
 }
 
+/// The gradient of maximum pooling where the input is given, else that of average pooling.
+///
 /// # Safety
 /// As the exported functions that call it.
 unsafe fn backward(
@@ -239,88 +240,96 @@ unsafe fn backward(
             Memory::of(grad_input, "grad_input")?,
         )
     };
-    let geometry = pool.geometry(grad_input.shape, Some(grad_output.shape))?;
-    let kernel = match &input {
-        Some(input) => {
-            require("input shape", &input.shape, &grad_input.shape)?;
-            grad_input.require_apart(&[&grad_output, input])?;
-            Kernel::MaxPool2dBackward(geometry)
-        }
-        None => {
-            grad_input.require_apart(&[&grad_output])?;
-            Kernel::AvgPool2dBackward(geometry)
-        }
-    };
-    pool.check_dilation(&kernel)?;
+    pool.checked(grad_input.shape, Some(grad_output.shape))?;
+    if let Some(input) = &input {
+        require("input shape", &input.shape, &grad_input.shape)?;
+    }
+    pool.check_dilation(if input.is_some() { Kind::Maximum } else { Kind::Average })?;
+    let read: Vec<&Memory> = [&grad_output].into_iter().chain(&input).collect();
+    grad_input.require_apart(&read)?;
+    let options = options.checked()?;
     handle::exclusive(engine, "engine", |engine| {
         with_element!(grad_input.dtype, T => {
             // SAFETY: the tensors describe memory of the caller, which `grad_input` shares with no other
-            let (gy, sink) = unsafe { (grad_output.source::<T>()?, grad_input.sink::<T>()?) };
-            let x = match &input {
-                // SAFETY: as above
-                Some(input) => Some(unsafe { input.source::<T>()? }),
-                None => None,
+            let (grad_output, input, grad_input) = unsafe {
+                let input = input.map(|input| input.source::<T>()).transpose()?;
+                (grad_output.source::<T>()?, input, grad_input.sink::<T>()?)
             };
-            let mut operands = vec![Operand {
-                source: &gy,
-                edge: edge(geometry.windows.map(AxisMap::Touched), geometry.output),
-            }];
-            if let Some(x) = &x {
-                let edge = there_and_back(geometry.windows, geometry.output, geometry.input);
-                operands.push(Operand { source: x, edge });
+            let operators = T::operators(engine);
+            match &input {
+                Some(input) => {
+                    operators.max_pool2d_backward(&pool.maximum(), &options, &grad_output, input, &grad_input)?
+                }
+                None => operators.avg_pool2d_backward(&pool.average(), &options, &grad_output, &grad_input)?,
             }
-            Tiled {
-                batch: grad_input.shape[0],
-                domain: geometry.input,
-                operands,
-                output_channels: Some(grad_input.shape[1]),
-                fixed_bytes: 0,
-                options,
-            }
-            .map(engine, &kernel, 0, &sink)
+            Ok(())
         })
     })
 }
 
 impl tiled_pool2d {
-    /// The geometry over these shapes, where they fit each other.
-    fn geometry(&self, input: [usize; 4], output: Option<[usize; 4]>) -> Fallible<Pool> {
+    /// The shape of the output over this input, where they fit each other.
+    fn checked(&self, input: [usize; 4], output: Option<[usize; 4]>) -> Fallible<[usize; 4]> {
         let extents = extents(input, "input")?;
-        let window = |axis: usize| {
-            Window::new(self.kernel[axis], self.stride[axis], self.dilation[axis], self.padding_before[axis])
-        };
-        let windows = [window(0)?, window(1)?];
-        let mut sides = [0; 2];
+        let mut shape = input;
         for axis in 0..2 {
+            let window = Window::new(
+                self.kernel[axis],
+                self.stride[axis],
+                self.dilation[axis],
+                self.padding_before[axis],
+            )?;
             for padding in [self.padding_before[axis], self.padding_after[axis]] {
                 crate::geometry::check("padding", padding, 0, self.kernel[axis] / 2)?;
             }
-            sides[axis] = windows[axis].outputs(extents[axis], self.padding_after[axis], self.ceil_mode != 0);
-            if sides[axis] < 1 {
+            let side = window.outputs(extents[axis], self.padding_after[axis], self.ceil_mode != 0);
+            if side < 1 {
                 let (kernel, extent) = (self.kernel[axis], extents[axis]);
                 return Err(Failure::shape(format!(
                     "pool2d: window of {kernel} does not fit an input of {extent}"
                 )));
             }
+            shape[2 + axis] = usize::try_from(side).unwrap_or(usize::MAX);
         }
         if let Some(output) = output {
-            let sides = sides.map(|side| usize::try_from(side).unwrap_or(usize::MAX));
-            require("pool2d: output shape", &output, &[input[0], input[1], sides[0], sides[1]])?;
+            require("pool2d: output shape", &output, &shape)?;
         }
-        Ok(Pool {
-            windows,
-            padding_after: self.padding_after,
-            input: extents,
-            output: sides,
-            counts_padding: self.count_include_pad != 0,
-        })
+        // a dilated window may step over the whole input
+        if self.dilation.iter().zip(extents).any(|(dilation, extent)| *dilation > extent) {
+            let shape = output_shape(Op::MaxPool2d(self.maximum()), input);
+            shape.map_err(|error| Failure::shape(error.to_string()))?;
+        }
+        Ok(shape)
     }
 
-    fn check_dilation(&self, kernel: &Kernel) -> Fallible {
-        let is_average = matches!(kernel, Kernel::AvgPool2d(_) | Kernel::AvgPool2dBackward(_));
-        if is_average && self.dilation != [1, 1] {
+    fn check_dilation(&self, kind: Kind) -> Fallible {
+        if kind == Kind::Average && self.dilation != [1, 1] {
             return Err(Failure::range(format!("avg_pool2d: dilation is {:?}, must be 1", self.dilation)));
         }
         Ok(())
+    }
+
+    fn maximum(&self) -> MaxPool2d {
+        MaxPool2d {
+            kernel_size: self.kernel,
+            stride: self.stride,
+            padding: self.padding(),
+            dilation: self.dilation,
+            ceil_mode: self.ceil_mode != 0,
+        }
+    }
+
+    fn average(&self) -> AvgPool2d {
+        AvgPool2d {
+            kernel_size: self.kernel,
+            stride: self.stride,
+            padding: self.padding(),
+            ceil_mode: self.ceil_mode != 0,
+            count_include_pad: self.count_include_pad != 0,
+        }
+    }
+
+    fn padding(&self) -> [[i64; 2]; 2] {
+        [0, 1].map(|axis| [self.padding_before[axis], self.padding_after[axis]])
     }
 }

@@ -91,6 +91,14 @@ pub enum ExecError {
         /// What the system says.
         source: rayon::ThreadPoolBuildError,
     },
+    /// A pool of more threads than the plan has scratch memory for.
+    #[error("plan has scratch memory for {expected} threads, pool has {got}")]
+    PoolThreads {
+        /// The most that there may be.
+        expected: usize,
+        /// Those of the pool.
+        got: usize,
+    },
     /// The parameters are not those of the network.
     #[error("network has {expected} parameters, got {got} or others")]
     Parameters {

@@ -68,6 +68,10 @@ impl<T: Element> Sink<T> for MemorySink<T> {
         Ok(())
     }
 
+    fn transfer_bytes(&self) -> u64 {
+        0
+    }
+
     fn in_memory(&self) -> Option<&dyn SinkInMemory<T>> {
         Some(self)
     }
@@ -153,6 +157,10 @@ impl<T: Element> Sink<T> for SliceSink<'_, T> {
         }
         self.written.add(region);
         Ok(())
+    }
+
+    fn transfer_bytes(&self) -> u64 {
+        0
     }
 
     fn in_memory(&self) -> Option<&dyn SinkInMemory<T>> {

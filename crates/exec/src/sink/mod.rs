@@ -8,6 +8,7 @@ mod written;
 use std::sync::Arc;
 
 use tiled_geometry::Region;
+use tiled_graph::TRANSFER_BYTES;
 use tiled_tensor::{Element, PartMut, View};
 
 use crate::{IoError, PictureChanges};
@@ -65,6 +66,11 @@ pub trait Sink<T: Element>: Send + Sync {
         0
     }
 
+    /// The bytes that it may hold for each lane while it converts and writes elements.
+    fn transfer_bytes(&self) -> u64 {
+        TRANSFER_BYTES
+    }
+
     /// What of the values written so far a picture does not hold as it is; nothing where the sink is no picture.
     fn picture_changes(&self) -> Option<PictureChanges> {
         None
@@ -85,6 +91,9 @@ macro_rules! forward {
             }
             fn finish(&self) -> Result<(), IoError> {
                 (**self).finish()
+            }
+            fn transfer_bytes(&self) -> u64 {
+                (**self).transfer_bytes()
             }
             fn abort(&self) {
                 (**self).abort();

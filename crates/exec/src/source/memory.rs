@@ -113,6 +113,10 @@ impl<T: Element> Source<T> for MemorySource<'_, T> {
         Ok(())
     }
 
+    fn transfer_bytes(&self) -> u64 {
+        0
+    }
+
     fn in_memory(&self) -> Option<&[T]> {
         self.places.contiguous_range().map(|range| &self.data()[range])
     }

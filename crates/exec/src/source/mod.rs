@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tiled_geometry::Region;
+use tiled_graph::TRANSFER_BYTES;
 use tiled_tensor::{Element, Layout, ViewMut};
 
 use crate::{IoError, LabelCensus};
@@ -41,6 +42,11 @@ pub trait Source<T: Element>: Send + Sync {
         0
     }
 
+    /// The bytes that it may hold for each lane while it reads and converts elements.
+    fn transfer_bytes(&self) -> u64 {
+        TRANSFER_BYTES
+    }
+
     /// The count of class numbers, where they were counted and checked before: see [`crate::Labels`].
     fn label_census(&self) -> Option<LabelCensus> {
         None
@@ -61,6 +67,9 @@ macro_rules! forward {
             }
             fn resident_bytes(&self) -> u64 {
                 (**self).resident_bytes()
+            }
+            fn transfer_bytes(&self) -> u64 {
+                (**self).transfer_bytes()
             }
             fn label_census(&self) -> Option<LabelCensus> {
                 (**self).label_census()

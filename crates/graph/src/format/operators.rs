@@ -141,14 +141,18 @@ fn conv_padding(fields: &Fields<'_>, conv: &Conv2d, json: &Json) -> Result<[[i64
     match json {
         Json::Text(text) if text == "valid" => Ok([[0, 0]; 2]),
         Json::Text(text) if text == "same" => same_padding(fields, conv),
-        Json::List(items) => match items.as_slice() {
-            [Json::List(height), Json::List(width)] => {
-                Ok([both(height).ok_or_else(wrong)?, both(width).ok_or_else(wrong)?])
-            }
-            _ => pair(json).map(|sides| sides.map(|side| [side; 2])).ok_or_else(wrong),
-        },
-        _ => pair(json).map(|sides| sides.map(|side| [side; 2])).ok_or_else(wrong),
+        _ => sides(json).ok_or_else(wrong),
     }
+}
+
+/// Padding as a number, a pair, or two pairs of before and after.
+fn sides(json: &Json) -> Option<[[i64; 2]; 2]> {
+    if let Json::List(items) = json
+        && let [Json::List(height), Json::List(width)] = items.as_slice()
+    {
+        return Some([both(height)?, both(width)?]);
+    }
+    pair(json).map(|sides| sides.map(|side| [side; 2]))
 }
 
 /// `d·(k − 1)` in all, the larger half behind, as in PyTorch.
@@ -208,11 +212,17 @@ fn upsample(fields: &Fields<'_>, find: Find<'_>) -> Result<Op, GraphError> {
     Ok(Op::Upsample(Upsample { mode, to }))
 }
 
+fn pool_padding(fields: &Fields<'_>) -> Result<Option<[[i64; 2]; 2]>, GraphError> {
+    let expected = "a whole number, a pair [height, width] or [[top, bottom], [left, right]]";
+    let read = |json| sides(json).ok_or_else(|| fields.wrong("padding", expected, json));
+    fields.get("padding").map(read).transpose()
+}
+
 fn max_pool2d(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
     let default = MaxPool2d::new(fields.required_pair("kernel_size")?);
     Ok(Op::MaxPool2d(MaxPool2d {
         stride: fields.pair("stride")?.unwrap_or(default.stride),
-        padding: fields.pair("padding")?.unwrap_or(default.padding),
+        padding: pool_padding(fields)?.unwrap_or(default.padding),
         dilation: fields.pair("dilation")?.unwrap_or(default.dilation),
         ceil_mode: fields.flag("ceil_mode", default.ceil_mode)?,
         ..default
@@ -223,7 +233,7 @@ fn avg_pool2d(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
     let default = AvgPool2d::new(fields.required_pair("kernel_size")?);
     Ok(Op::AvgPool2d(AvgPool2d {
         stride: fields.pair("stride")?.unwrap_or(default.stride),
-        padding: fields.pair("padding")?.unwrap_or(default.padding),
+        padding: pool_padding(fields)?.unwrap_or(default.padding),
         ceil_mode: fields.flag("ceil_mode", default.ceil_mode)?,
         count_include_pad: fields.flag("count_include_pad", default.count_include_pad)?,
         ..default

@@ -103,14 +103,14 @@ fn attributes(graph: &Graph, op: &Op) -> Value {
         Op::MaxPool2d(pool) => json!({
             "kernel_size": pool.kernel_size,
             "stride": pool.stride,
-            "padding": pool.padding,
+            "padding": padding(pool.padding),
             "dilation": pool.dilation,
             "ceil_mode": pool.ceil_mode,
         }),
         Op::AvgPool2d(pool) => json!({
             "kernel_size": pool.kernel_size,
             "stride": pool.stride,
-            "padding": pool.padding,
+            "padding": padding(pool.padding),
             "ceil_mode": pool.ceil_mode,
             "count_include_pad": pool.count_include_pad,
         }),

@@ -100,8 +100,10 @@ fn groups(place: &Place, groups: usize, input: usize, output: usize) -> Result<(
     Ok(())
 }
 
-fn pool_padding(place: &Place, padding: [i64; 2], kernel: [i64; 2]) -> Result<(), GraphError> {
-    for (padding, kernel) in padding.into_iter().zip(kernel) {
+fn pool_padding(place: &Place, paddings: [[i64; 2]; 2], kernel: [i64; 2]) -> Result<(), GraphError> {
+    for ([before, after], kernel) in paddings.into_iter().zip(kernel) {
+        padding(place, "padding", after)?;
+        let padding = before.max(after);
         if padding > kernel / 2 {
             return Err(GraphError::PoolPadding { place: place.clone(), padding, kernel });
         }

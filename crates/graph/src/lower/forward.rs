@@ -273,8 +273,8 @@ impl Lowering<'_> {
         extents: [i64; 2],
     ) -> Result<NodeId, PlanError> {
         let pool = Pool {
-            windows: windows(op.kernel_size, op.stride, op.dilation, op.padding)?,
-            padding_after: op.padding,
+            windows: op.windows()?,
+            padding_after: op.padding.map(|[_, after]| after),
             input: self.program.nodes[x].extents,
             output: extents,
             counts_padding: false,
@@ -294,8 +294,8 @@ impl Lowering<'_> {
         extents: [i64; 2],
     ) -> Result<NodeId, PlanError> {
         let pool = Pool {
-            windows: windows(op.kernel_size, op.stride, [1, 1], op.padding)?,
-            padding_after: op.padding,
+            windows: op.windows()?,
+            padding_after: op.padding.map(|[_, after]| after),
             input: self.program.nodes[x].extents,
             output: extents,
             counts_padding: op.count_include_pad,

@@ -139,12 +139,10 @@ impl<T: Element> Parameters<T> {
 
     /// Zeros of these shapes, where gradients are summed.
     ///
-    /// # Panics
+    /// # Errors
     /// Where memory is refused.
-    #[must_use]
-    pub fn zeros(specs: &[ParamSpec]) -> Self {
+    pub fn zeros(specs: &[ParamSpec]) -> Result<Self, GraphError> {
         Self::made(specs, |spec| tiled_tensor::zeros(spec.elements()))
-            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// A copy, of the same versions.

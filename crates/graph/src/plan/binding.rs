@@ -33,6 +33,15 @@ impl InMemory {
     pub const ALL: Self =
         Self { inputs: true, target: true, grad_outputs: true, outputs: true, grad_inputs: true };
 
+    /// Whether what a node reads or writes is a tensor of the caller that lies in memory.
+    pub(super) const fn holds(self, action: Action, program: &Program) -> bool {
+        match action {
+            Action::Load(role) => self.holds_source(role, program),
+            Action::Write(role) => self.holds_sink(role),
+            Action::Compute | Action::Reduce(_) => false,
+        }
+    }
+
     const fn holds_source(self, role: SourceRole, program: &Program) -> bool {
         match role {
             SourceRole::Input(_) => self.inputs,

@@ -5,14 +5,11 @@ use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Backend, Support, Work};
 use tiled_tensor::{Element, Layout, OutOfMemory, collected, filled, make_room, with_room};
 
-use super::binding::{Binding, InMemory, bindings};
-use super::{Memory, PlanError};
+use super::binding::{Binding, bindings};
+use super::{Memory, PlanError, PlanOptions};
 use crate::flow::Flow;
 use crate::program::{Finaliser, NodeId, Program, Store};
 use crate::sweep::{Action, Sweep, SweepNode};
-
-/// The bytes that a source or sink may hold for each lane while it converts elements.
-pub(super) const TRANSFER_BYTES: u64 = 256 << 10;
 
 /// A lowered program, and what its nodes are to the backend.
 #[derive(Debug)]
@@ -68,8 +65,8 @@ pub(super) struct Prepared<'p> {
     pub(super) flows: Vec<[Flow<'p>; 2]>,
     /// The nodes of all sweeps together.
     pub(super) nodes: usize,
-    /// The most sources and sinks of a sweep.
-    pub(super) transfers: usize,
+    /// The bytes that the sources and sinks of a sweep may hold for a lane.
+    pub(super) transfer_bytes: u64,
     /// Where the values of each sweep lie.
     pub(super) bindings: Vec<Vec<Binding>>,
     /// What the windows of each sweep depend on beside rows and columns.
@@ -172,7 +169,7 @@ impl<'p> Prepared<'p> {
     pub(super) fn new(
         lowered: &'p Lowered,
         kept: &'p Kept,
-        in_memory: InMemory,
+        options: &PlanOptions,
         most: usize,
     ) -> Result<Option<Self>, OutOfMemory> {
         let program = &kept.program;
@@ -185,16 +182,30 @@ impl<'p> Prepared<'p> {
         let mut bound = with_room(sweeps.len())?;
         let (mut windows, mut readings) = (with_room(sweeps.len())?, with_room(sweeps.len())?);
         for sweep in &sweeps {
-            let bindings = bindings(lowered, sweep, kept.in_files, in_memory)?;
+            let bindings = bindings(lowered, sweep, kept.in_files, options.in_memory)?;
             let nodes = sweep.nodes.iter().zip(&bindings);
             windows.push(collected(nodes.map(|(node, binding)| Window::of(lowered, node, *binding)))?);
             readings.push(Readings::of(sweep, &bindings)?);
             bound.push(bindings);
         }
-        let moves = |reading: &&Reading| reading.moves && !reading.is_idle;
-        let transfers = readings.iter().map(|sweep: &Readings| sweep.nodes.iter().filter(moves).count());
-        let transfers = transfers.max().unwrap_or(0);
-        Ok(Some(Self { lowered, kept, sweeps, flows, nodes, transfers, bindings: bound, windows, readings }))
+        let converts = |(reading, node): &(&Reading, &SweepNode)| {
+            reading.moves && !reading.is_idle && !options.in_memory.holds(node.action, program)
+        };
+        let transfers = readings.iter().zip(&sweeps).map(|(readings, sweep): (&Readings, _)| {
+            readings.nodes.iter().zip(&sweep.nodes).filter(converts).count() as u64
+        });
+        let transfer_bytes = transfers.max().unwrap_or(0).saturating_mul(options.transfer_bytes);
+        Ok(Some(Self {
+            lowered,
+            kept,
+            sweeps,
+            flows,
+            nodes,
+            transfer_bytes,
+            bindings: bound,
+            windows,
+            readings,
+        }))
     }
 
     pub(super) fn program(&self) -> &'p Program {

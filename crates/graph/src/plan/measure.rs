@@ -11,7 +11,7 @@ use tiled_geometry::Grid;
 use tiled_kernel::Backend;
 use tiled_tensor::{Element, OutOfMemory, collected, copied, refusable, with_room};
 
-use super::build::{Prepared, TRANSFER_BYTES};
+use super::build::Prepared;
 use super::cost;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::rows::Rows;
@@ -269,7 +269,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let mut memory = kept.memory;
         memory.windows_bytes = times(windows, in_flight)?;
         memory.reductions_bytes += times(kept.partial_bytes, lanes)?;
-        memory.transfer_bytes = times(TRANSFER_BYTES * self.prepared.transfers as u64, in_flight)?;
+        memory.transfer_bytes = times(self.prepared.transfer_bytes, in_flight)?;
         memory.scratch_bytes = times(kept.scratch_bytes, threads)?;
         Ok(memory)
     }

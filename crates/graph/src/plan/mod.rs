@@ -19,7 +19,7 @@ pub use binding::{Binding, InMemory};
 pub use budget::{Budget, BudgetSource, UNLIMITED};
 pub use error::PlanError;
 pub use memory::Memory;
-pub use options::{Hold, PlanOptions, Tiling};
+pub use options::{Hold, PlanOptions, TRANSFER_BYTES, Tiling};
 pub use planner::Planner;
 
 use tiled_geometry::{Grid, Region};

@@ -19,6 +19,9 @@ pub enum Hold {
     Materialise,
 }
 
+/// The bytes that a source or sink may hold for each lane in flight while it converts elements, where nothing is known of it.
+pub const TRANSFER_BYTES: u64 = 256 << 10;
+
 /// The tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Tiling {
@@ -56,6 +59,8 @@ pub struct PlanOptions {
     pub resident_bytes: u64,
     /// The tensors of the caller that lie in memory.
     pub in_memory: InMemory,
+    /// The most bytes that one of the other sources and sinks may hold for each lane in flight; [`TRANSFER_BYTES`] by default.
+    pub transfer_bytes: u64,
     /// Whether values that are kept between sweeps may lie in temporary files where memory does not hold them.
     pub scratch: bool,
     /// Whether convolutions that [`Conv::suits_winograd`](tiled_kernel::Conv::suits_winograd) run as
@@ -71,7 +76,17 @@ impl PlanOptions {
     pub(super) fn within(&self, memory_bytes: Option<u64>) -> Result<Self, OutOfMemory> {
         let checkpoints = self.checkpoints.as_deref().map(copied).transpose()?;
         let Self {
-            tiling, hold, band, lanes, parallelism, resident_bytes, in_memory, scratch, winograd, ..
+            tiling,
+            hold,
+            band,
+            lanes,
+            parallelism,
+            resident_bytes,
+            in_memory,
+            transfer_bytes,
+            scratch,
+            winograd,
+            ..
         } = *self;
         Ok(Self {
             memory_bytes,
@@ -82,6 +97,7 @@ impl PlanOptions {
             parallelism,
             resident_bytes,
             in_memory,
+            transfer_bytes,
             scratch,
             winograd,
             checkpoints,
@@ -100,6 +116,7 @@ impl Default for PlanOptions {
             parallelism: 1,
             resident_bytes: 0,
             in_memory: InMemory::default(),
+            transfer_bytes: TRANSFER_BYTES,
             scratch: false,
             winograd: false,
             checkpoints: None,

@@ -162,8 +162,7 @@ impl<'s, T: Element> Search<'s, T> {
     }
 
     fn explore(&mut self, choice: Choice<'s>, kept: &Kept, budget: Option<u64>) -> Result<(), PlanError> {
-        let Some(prepared) = Prepared::new(choice.lowered, kept, self.options.in_memory, self.effort.nodes)?
-        else {
+        let Some(prepared) = Prepared::new(choice.lowered, kept, self.options, self.effort.nodes)? else {
             return Ok(());
         };
         if self.is_beaten(&prepared)? {
@@ -200,8 +199,7 @@ impl<'s, T: Element> Search<'s, T> {
     fn explore_further(&mut self, tried: Tried<'s>) -> Result<(), PlanError> {
         let Tried { choice, walked, known, left, .. } = tried;
         let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
-        let Some(prepared) = Prepared::new(choice.lowered, &kept, self.options.in_memory, self.effort.nodes)?
-        else {
+        let Some(prepared) = Prepared::new(choice.lowered, &kept, self.options, self.effort.nodes)? else {
             return Ok(());
         };
         let measure = Measure::new(&prepared, self.options, self.is_cancelled, walked);

@@ -61,7 +61,7 @@ pub(super) fn resnet18() -> Result<Graph, GraphError> {
     net.conv("conv1", stem)?;
     net.push("bn1", Op::BatchNorm(BatchNorm::default()))?;
     net.relu("relu1")?;
-    let pool = MaxPool2d { stride: [2, 2], padding: [1, 1], ..MaxPool2d::new([3, 3]) };
+    let pool = MaxPool2d { stride: [2, 2], ..MaxPool2d::new([3, 3]).padded([1, 1]) };
     net.max_pool("maxpool", pool)?;
     for (layer, channels) in [(1, 64), (2, 128), (3, 256), (4, 512)] {
         for block in 0..2 {

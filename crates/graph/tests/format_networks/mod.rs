@@ -128,9 +128,9 @@ fn transposed() -> impl Strategy<Value = Op> {
 }
 
 fn pooling() -> impl Strategy<Value = Op> {
-    (pair(1..6), pair(1..4), pair(0..4), pair(1..3), any::<[bool; 3]>()).prop_map(
+    (pair(1..6), pair(1..4), [pair(0..4), pair(0..4)], pair(1..3), any::<[bool; 3]>()).prop_map(
         |(kernel_size, stride, wanted, dilation, [is_max, ceil_mode, count_include_pad])| {
-            let padding = [wanted[0].min(kernel_size[0] / 2), wanted[1].min(kernel_size[1] / 2)];
+            let padding = [0, 1].map(|axis| wanted[axis].map(|side| side.min(kernel_size[axis] / 2)));
             if is_max {
                 Op::MaxPool2d(MaxPool2d { kernel_size, stride, padding, dilation, ceil_mode })
             } else {

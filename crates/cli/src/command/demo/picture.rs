@@ -33,7 +33,7 @@ impl Demo<'_> {
         let plan = Planner::new(&graph, &shapes, &objective, self.backend()).plan(&self.options(held))?;
         let io = Io { inputs: vec![&*picture], outputs: vec![&sink], ..Io::default() };
         Executor::new(plan, self.backend(), self.threads)?.run(
-            &mut Parameters::zeros(&[]),
+            &mut Parameters::zeros(&[])?,
             &io,
             &self.session.bar("target"),
         )?;
