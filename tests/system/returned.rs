@@ -1,14 +1,16 @@
 //! What an executor took is back when its drop returns, by an allocator that counts what is held.
 //!
-//! One test alone, so that nothing else in the process allocates meanwhile.
+//! One test at a time, so that nothing else in the process allocates meanwhile.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use tiled::cpu::CpuBackend;
 use tiled::exec::{Executor, Io, MemorySink, MemorySource, NoProgress};
-use tiled::graph::{Graph, Objective, PlanOptions};
-use tiled_tests::{Job, slide};
+use tiled::graph::{Graph, Loss, Objective, PlanOptions};
+use tiled_testkit::deferred::Deferred;
+use tiled_tests::{Job, recompute, slide};
 
 struct Counting;
 
@@ -53,8 +55,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Held by the test that runs.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn r05_the_memory_of_an_executor_is_back_when_its_drop_returns() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let backend = CpuBackend::new().expect("an instruction set");
     let graph = || Graph::builtin("unet").expect("built in");
     let job = Job::<f32>::random(graph(), 1, [96, 80], Objective::inference(), 1);
@@ -77,6 +83,31 @@ fn r05_the_memory_of_an_executor_is_back_when_its_drop_returns() {
             assert!(taken >= scratch, "{label}: {taken} bytes, scratch alone takes {scratch}");
             drop(executor);
             assert_eq!(HELD.load(Ordering::SeqCst), held, "{label}: bytes held before and after");
+        }
+    }
+}
+
+#[test]
+fn the_memory_of_a_run_is_back_whichever_of_its_calls_failed() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let backend = CpuBackend::new().expect("an instruction set");
+    let graph = Graph::builtin("seed-002").expect("built in");
+    let objective = Objective { outputs: true, ..Objective::training(Loss::MeanSquaredError) };
+    let job = Job::<f32>::random(graph, 2, [67, 71], objective, 1);
+    for options in [slide(4), PlanOptions { lanes: Some(2), parallelism: 2, ..recompute([2, 2]) }] {
+        let plan = std::sync::Arc::new(job.plan(&backend, &options));
+        let attempt = |deferred: &Deferred<'_, f32>| {
+            let mut executor = Executor::new(plan.clone(), deferred, 2).expect("starts");
+            job.attempt(&mut executor, &NoProgress).is_ok()
+        };
+        let counted = Deferred::new(&backend);
+        assert!(attempt(&counted), "no call fails");
+        let calls = counted.calls();
+        drop(counted);
+        for call in 0..calls {
+            let held = HELD.load(Ordering::SeqCst);
+            assert!(!attempt(&Deferred::failing(&backend, call)), "call {call} of {calls} fails");
+            assert_eq!(HELD.load(Ordering::SeqCst), held, "after call {call} of {calls} failed");
         }
     }
 }
