@@ -281,7 +281,7 @@ fn a_tensor_that_does_not_lie_where_the_plan_has_it_is_an_error_before_the_work(
     let sink = |in_place| {
         Counted::new(MemorySink::<f32>::new(job.grad_outputs[0].shape()).expect("small"), in_place)
     };
-    for (source, sink, name) in [(source(false), sink(true), "x"), (source(true), sink(false), "y")] {
+    for (source, sink, name) in [(source(false), sink(true), "x"), (source(true), sink(false), "y.output")] {
         let io = Io { inputs: vec![&source], outputs: vec![&sink], ..Io::default() };
         let error = executor.run(&mut job.parameters.clone(), &io, &NoProgress).expect_err("elsewhere");
         let message = format!("plan has `{name}` in memory as NCHW without gaps, where it does not lie");

@@ -103,7 +103,6 @@ fn the_memory_of_a_run_is_back_whichever_of_its_calls_failed() {
         let counted = Deferred::new(&backend);
         assert!(attempt(&counted), "no call fails");
         let calls = counted.calls();
-        drop(counted);
         for call in 0..calls {
             let held = HELD.load(Ordering::SeqCst);
             assert!(!attempt(&Deferred::failing(&backend, call)), "call {call} of {calls} fails");

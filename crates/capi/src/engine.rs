@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tiled::cpu::{CpuBackend, Isa};
 use tiled::exec::Pool;
 use tiled::kernel::{Backend, Reference};
+use tiled::ops::{DEFAULT_BYTES, Options};
 use tiled::tensor::Element;
 
 use crate::guard::guard;
@@ -14,7 +15,8 @@ use crate::log;
 use crate::pointer::{Extensible, Output, TextOutput, extensible_or_initial, text, write_extensible};
 use crate::status::{Failure, Fallible, TILED_STATUS_OUT_OF_MEMORY, tiled_status};
 
-/// A backend, its threads, and plans and memory of single operators (up to 64 MiB), which are kept for calls of the same shapes.
+/// A backend, its threads, and what is kept of single operators for calls of the same shapes: plan and memory of the last call, and of others
+/// while all of them hold at most 64 MiB.
 ///
 /// A call that changes it (every operator) has it alone: have one engine per thread. Planning and making executors only
 /// read it. A process that was forked has none of its threads: make engines and executors after `fork`.
@@ -205,20 +207,27 @@ pub(crate) trait Real: Element {
         engine.choice.backend()
     }
 
-    /// The single operators.
-    fn operators(engine: &mut Engine) -> &mut tiled::ops::Engine<'static, Self>;
+    /// The single operators, for a call with these options: what is kept of the other element type counts with this one's.
+    fn operators<'e>(engine: &'e mut Engine, options: &Options) -> &'e mut tiled::ops::Engine<'static, Self>;
 }
 
 impl Real for f32 {
-    fn operators(engine: &mut Engine) -> &mut tiled::ops::Engine<'static, Self> {
+    fn operators<'e>(engine: &'e mut Engine, options: &Options) -> &'e mut tiled::ops::Engine<'static, Self> {
+        engine.double.keep_at_most(beside(engine.single.kept_bytes(), options));
         &mut engine.single
     }
 }
 
 impl Real for f64 {
-    fn operators(engine: &mut Engine) -> &mut tiled::ops::Engine<'static, Self> {
+    fn operators<'e>(engine: &'e mut Engine, options: &Options) -> &'e mut tiled::ops::Engine<'static, Self> {
+        engine.single.keep_at_most(beside(engine.double.kept_bytes(), options));
         &mut engine.double
     }
+}
+
+/// The bytes that may be kept beside so many, and beside a call that has a budget of its own.
+fn beside(kept: u64, options: &Options) -> u64 {
+    options.memory_bytes.map_or(DEFAULT_BYTES.saturating_sub(kept), |_| 0)
 }
 
 /// The backend of an instruction set that this CPU has, made once.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
-use tiled_graph::{Binding, Plan, SweepPlan};
+use tiled_graph::{Action, Binding, Plan, SweepPlan};
 use tiled_tensor::{Element, Layout, View, filled, with_room};
 
 use crate::executor::refused;
@@ -127,14 +127,20 @@ pub(crate) fn check<T: Element>(plan: &Plan, sweeps: Range<usize>, io: &Io<'_, T
             return Err(ExecError::Shape { name: name(), expected, got });
         }
     }
-    for (node, binding) in nodes() {
-        let lies_there = match binding {
-            Binding::Source(role) => io.source(*role).and_then(in_memory).is_some(),
-            Binding::Sink(role) => io.sink(*role).is_some_and(|sink| sink.in_memory().is_some()),
-            Binding::Window | Binding::Store(_) | Binding::None => true,
+    for (node, _) in nodes() {
+        let ends = match node.action {
+            Action::Load(role) => io.source(role).map(|end| (in_memory(end).is_some(), end.transfer_bytes())),
+            Action::Write(role) => io.sink(role).map(|end| (end.in_memory().is_some(), end.transfer_bytes())),
+            Action::Compute | Action::Reduce(_) => None,
         };
-        if !lies_there {
-            return Err(ExecError::NotInMemory { name: program.nodes[node.node].name.clone() });
+        let Some((lies_in_memory, got)) = ends else { continue };
+        let (name, expected) = (|| program.nodes[node.node].name.clone(), plan.transfer_bytes);
+        if plan.in_memory.holds(node.action, program) {
+            if !lies_in_memory {
+                return Err(ExecError::NotInMemory { name: name() });
+            }
+        } else if got > expected {
+            return Err(ExecError::Transfer { name: name(), expected, got });
         }
     }
     Ok(())

@@ -167,7 +167,9 @@ impl<'b, T: Element> State<'b, T> {
             for queue in queues {
                 lanes.push(Lane::new(queue, sweep).map_err(refused("the windows of a lane"))?);
             }
-            if plan.stays_on_caller() {
+            // a thread of another pool may hold what a call that it takes up meanwhile would wait for
+            let is_of_a_pool = rayon::current_thread_index().is_some();
+            if plan.stays_on_caller() && !is_of_a_pool {
                 lanes[0].run(&context)?;
             } else {
                 run.pool.install(|| match lanes.as_mut_slice() {

@@ -30,6 +30,16 @@ pub(crate) enum Operator {
     AvgPool2d(AvgPool2d),
 }
 
+impl Operator {
+    /// The bits of the slope of a leaky ReLU.
+    pub(crate) fn slope(&self) -> Option<u64> {
+        match self {
+            Self::Conv2d(_, Some(Activation::LeakyRelu { slope })) => Some(slope.to_bits()),
+            _ => None,
+        }
+    }
+}
+
 /// What is computed of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
@@ -42,12 +52,16 @@ pub(crate) enum Pass {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
     pub(crate) operator: Operator,
+    /// The bits of a slope, of which equal ones may have two.
+    pub(crate) slope: Option<u64>,
     pub(crate) pass: Pass,
     /// The shape of the operator's input, NCHW.
     pub(crate) input: [usize; 4],
     pub(crate) in_memory: InMemory,
     /// See [`PlanOptions::transfer_bytes`].
     pub(crate) transfer_bytes: u64,
+    /// What reading or writing a parameter may hold beside the run.
+    pub(crate) resident_bytes: u64,
     pub(crate) options: Options,
 }
 
@@ -112,25 +126,28 @@ impl Call {
         let shapes = infer(&graph, batch, &[[height, width]])?;
         let objective = self.pass.objective();
         let planner = Planner::<T>::new(&graph, &shapes, &objective, backend);
-        let extents = shapes.extents(graph.outputs()[0]);
-        let extents = extents.map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
-        let plan = self.tiled(extents, |tiling| {
-            let options = |bytes| PlanOptions {
-                memory_bytes: Some(bytes),
-                tiling,
-                parallelism: threads,
-                in_memory: self.in_memory,
-                transfer_bytes: self.transfer_bytes,
-                ..PlanOptions::default()
-            };
-            match (
-                self.options.memory_bytes,
-                planner.plan(&options(self.options.memory_bytes.unwrap_or(DEFAULT_BYTES))),
-            ) {
-                (None, Err(PlanError::BudgetTooSmall { smallest, .. })) => planner.plan(&options(smallest)),
+        // tiles of a gradient are of the input where the output is one pixel
+        let output = shapes.extents(graph.outputs()[0]);
+        let tiled = if self.pass != Pass::Output && output == [1, 1] { [height, width] } else { output };
+        let tiled = tiled.map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+        let within = |bytes: u64| {
+            self.tiled(tiled, |tiling| {
+                planner.plan(&PlanOptions {
+                    memory_bytes: Some(bytes),
+                    tiling,
+                    parallelism: threads,
+                    resident_bytes: self.resident_bytes,
+                    in_memory: self.in_memory,
+                    transfer_bytes: self.transfer_bytes,
+                    ..PlanOptions::default()
+                })
+            })
+        };
+        let plan =
+            match (self.options.memory_bytes, within(self.options.memory_bytes.unwrap_or(DEFAULT_BYTES))) {
+                (None, Err(PlanError::BudgetTooSmall { smallest, .. })) => within(smallest),
                 (_, planned) => planned,
-            }
-        })?;
+            }?;
         Ok((plan, try_params(&graph)?))
     }
 

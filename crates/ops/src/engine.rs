@@ -42,11 +42,12 @@ impl<T: Element> fmt::Debug for WeightGradients<'_, T> {
     }
 }
 
-/// A backend, threads, and what earlier calls left for the next ones: plans, and their memory, of up to [`DEFAULT_BYTES`].
+/// A backend, threads, and what earlier calls left for the next ones: plan and memory of the last one, and of others while all of them hold at
+/// most [`DEFAULT_BYTES`], or the budget of a call that has one.
 ///
 /// Attributes are those of networks. Of a [`Conv2d`], `out_channels` and `kernel_size` have to be those of the weight, and whether there is
 /// a bias is what the tensors say, not `bias`. Shapes that do not fit each other are errors before anything is written; a call that
-/// fails later leaves sinks aborted.
+/// fails aborts its sinks.
 #[derive(Debug)]
 pub struct Engine<'b, T: Element> {
     backend: &'b dyn Backend<T>,
@@ -99,15 +100,19 @@ impl<'b, T: Element> Engine<'b, T> {
         weights: &Weights<'_, T>,
         output: &dyn Sink<T>,
     ) -> Result<(), ExecError> {
-        let conv = Conv2d { bias: weights.bias.is_some(), ..conv.clone() };
-        check_parameters(&conv, input.shape(), weights.weight.shape(), weights.bias.map(Source::shape))?;
-        let operator = Operator::Conv2d(conv, activation);
-        let kept = self.ready(operator, Pass::Output, input.shape(), options, Ends::output(input, output))?;
-        kept.take_parameter(0, weights.weight)?;
-        if let Some(bias) = weights.bias {
-            kept.take_parameter(1, bias)?;
-        }
-        kept.run(&Io { inputs: vec![input], outputs: vec![output], ..Io::default() })
+        or_abort(&[output], || {
+            let conv = Conv2d { bias: weights.bias.is_some(), ..conv.clone() };
+            check_parameters(&conv, input.shape(), weights.weight.shape(), weights.bias.map(Source::shape))?;
+            let operator = Operator::Conv2d(conv, activation);
+            let parameters = [Some(weights.weight), weights.bias];
+            let resident = parameters.iter().flatten().map(|source| source.transfer_bytes()).max();
+            let ends = Ends { resident_bytes: resident.unwrap_or(0), ..Ends::output(input, output) };
+            let kept = self.ready(operator, Pass::Output, input.shape(), options, ends)?;
+            for (place, source) in parameters.into_iter().flatten().enumerate() {
+                kept.take_parameter(place, source)?;
+            }
+            kept.run(&Io { inputs: vec![input], outputs: vec![output], ..Io::default() })
+        })
     }
 
     /// The gradient of a convolution with respect to its input, which has the shape of `grad_input`. The bias has no part in it.
@@ -122,13 +127,15 @@ impl<'b, T: Element> Engine<'b, T> {
         weight: &dyn Source<T>,
         grad_input: &dyn Sink<T>,
     ) -> Result<(), ExecError> {
-        let (conv, input) = (Conv2d { bias: false, ..conv.clone() }, grad_input.shape());
-        check_parameters(&conv, input, weight.shape(), None)?;
-        let (operator, ends) =
-            (Operator::Conv2d(conv, None), Ends::gradient(None, grad_output, Some(grad_input)));
-        let kept = self.ready(operator, Pass::InputGradient, input, options, ends)?;
-        kept.take_parameter(0, weight)?;
-        kept.run(&Io { grad_outputs: vec![grad_output], grad_inputs: vec![grad_input], ..Io::default() })
+        or_abort(&[grad_input], || {
+            let (conv, input) = (Conv2d { bias: false, ..conv.clone() }, grad_input.shape());
+            check_parameters(&conv, input, weight.shape(), None)?;
+            let ends = Ends::gradient(None, grad_output, Some(grad_input));
+            let ends = Ends { resident_bytes: weight.transfer_bytes(), ..ends };
+            let kept = self.ready(Operator::Conv2d(conv, None), Pass::InputGradient, input, options, ends)?;
+            kept.take_parameter(0, weight)?;
+            kept.run(&Io { grad_outputs: vec![grad_output], grad_inputs: vec![grad_input], ..Io::default() })
+        })
     }
 
     /// The gradients of a convolution with respect to its weight and, where it is wanted, its bias. They do not depend on the number of
@@ -144,18 +151,20 @@ impl<'b, T: Element> Engine<'b, T> {
         grad_output: &dyn Source<T>,
         gradients: &WeightGradients<'_, T>,
     ) -> Result<(), ExecError> {
-        let conv = Conv2d { bias: gradients.bias.is_some(), ..conv.clone() };
-        check_parameters(&conv, input.shape(), gradients.weight.shape(), gradients.bias.map(Sink::shape))?;
-        let (operator, ends) = (Operator::Conv2d(conv, None), Ends::gradient(Some(input), grad_output, None));
-        let kept = self.ready(operator, Pass::WeightGradient, input.shape(), options, ends)?;
         let sinks = || [Some(gradients.weight), gradients.bias].into_iter().flatten();
-        let written = kept
-            .run(&Io { inputs: vec![input], grad_outputs: vec![grad_output], ..Io::default() })
-            .and_then(|()| sinks().enumerate().try_for_each(|(place, sink)| kept.give_gradient(place, sink)));
-        if written.is_err() {
-            sinks().for_each(|sink| sink.abort());
-        }
-        written
+        let all: Vec<_> = sinks().collect();
+        or_abort(&all, || {
+            let conv = Conv2d { bias: gradients.bias.is_some(), ..conv.clone() };
+            let bias = gradients.bias.map(Sink::shape);
+            check_parameters(&conv, input.shape(), gradients.weight.shape(), bias)?;
+            let resident_bytes = sinks().map(Sink::transfer_bytes).max().unwrap_or(0);
+            let ends = Ends { resident_bytes, ..Ends::gradient(Some(input), grad_output, None) };
+            let operator = Operator::Conv2d(conv, None);
+            let kept = self.ready(operator, Pass::WeightGradient, input.shape(), options, ends)?;
+            kept.run(&Io { inputs: vec![input], grad_outputs: vec![grad_output], ..Io::default() })?;
+            sinks().enumerate().try_for_each(|(place, sink)| kept.give_gradient(place, sink))?;
+            Ok(sinks().try_for_each(Sink::finish)?)
+        })
     }
 
     /// The maximum of each window of `input`; padding is never chosen, NaN wins.
@@ -185,15 +194,17 @@ impl<'b, T: Element> Engine<'b, T> {
         input: &dyn Source<T>,
         grad_input: &dyn Sink<T>,
     ) -> Result<(), ExecError> {
-        let (expected, got) = (grad_input.shape(), input.shape());
-        if expected != got {
-            return Err(ExecError::Shape { name: "input".into(), expected, got });
-        }
-        let ends = Ends::gradient(Some(input), grad_output, Some(grad_input));
-        let operator = Operator::MaxPool2d(pool.clone());
-        let kept = self.ready(operator, Pass::InputGradient, expected, options, ends)?;
-        let (inputs, grad_outputs, grad_inputs) = (vec![input], vec![grad_output], vec![grad_input]);
-        kept.run(&Io { inputs, grad_outputs, grad_inputs, ..Io::default() })
+        or_abort(&[grad_input], || {
+            let (expected, got) = (grad_input.shape(), input.shape());
+            if expected != got {
+                return Err(ExecError::Shape { name: "input".into(), expected, got });
+            }
+            let ends = Ends::gradient(Some(input), grad_output, Some(grad_input));
+            let operator = Operator::MaxPool2d(pool.clone());
+            let kept = self.ready(operator, Pass::InputGradient, expected, options, ends)?;
+            let (inputs, grad_outputs, grad_inputs) = (vec![input], vec![grad_output], vec![grad_input]);
+            kept.run(&Io { inputs, grad_outputs, grad_inputs, ..Io::default() })
+        })
     }
 
     /// The mean of each window of `input`.
@@ -221,10 +232,12 @@ impl<'b, T: Element> Engine<'b, T> {
         grad_output: &dyn Source<T>,
         grad_input: &dyn Sink<T>,
     ) -> Result<(), ExecError> {
-        let (operator, ends) =
-            (Operator::AvgPool2d(pool.clone()), Ends::gradient(None, grad_output, Some(grad_input)));
-        let kept = self.ready(operator, Pass::InputGradient, grad_input.shape(), options, ends)?;
-        kept.run(&Io { grad_outputs: vec![grad_output], grad_inputs: vec![grad_input], ..Io::default() })
+        or_abort(&[grad_input], || {
+            let ends = Ends::gradient(None, grad_output, Some(grad_input));
+            let operator = Operator::AvgPool2d(pool.clone());
+            let kept = self.ready(operator, Pass::InputGradient, grad_input.shape(), options, ends)?;
+            kept.run(&Io { grad_outputs: vec![grad_output], grad_inputs: vec![grad_input], ..Io::default() })
+        })
     }
 
     fn pool(
@@ -234,8 +247,11 @@ impl<'b, T: Element> Engine<'b, T> {
         input: &dyn Source<T>,
         output: &dyn Sink<T>,
     ) -> Result<(), ExecError> {
-        let kept = self.ready(operator, Pass::Output, input.shape(), options, Ends::output(input, output))?;
-        kept.run(&Io { inputs: vec![input], outputs: vec![output], ..Io::default() })
+        or_abort(&[output], || {
+            let ends = Ends::output(input, output);
+            let kept = self.ready(operator, Pass::Output, input.shape(), options, ends)?;
+            kept.run(&Io { inputs: vec![input], outputs: vec![output], ..Io::default() })
+        })
     }
 
     /// The plan and the memory of a call: those of the last one that was alike, or new ones.
@@ -245,16 +261,17 @@ impl<'b, T: Element> Engine<'b, T> {
         pass: Pass,
         input: [usize; 4],
         options: &Options,
-        Ends { in_memory, transfer_bytes }: Ends,
+        Ends { in_memory, transfer_bytes, resident_bytes }: Ends,
     ) -> Result<&mut Kept<'b, T>, ExecError> {
-        let call = Call { operator, pass, input, in_memory, transfer_bytes, options: *options };
+        let (slope, options) = (operator.slope(), *options);
+        let call = Call { operator, slope, pass, input, in_memory, transfer_bytes, resident_bytes, options };
         let limit = options.memory_bytes.unwrap_or(DEFAULT_BYTES).min(DEFAULT_BYTES);
         if let Some(place) = self.kept.iter().position(|kept| kept.call == call) {
             self.kept[place..].rotate_left(1);
-            self.forget(limit, 0, 1);
+            self.forget(limit, 0, 1, MOST_KEPT);
         } else {
             let (plan, specs) = call.plan(self.backend, self.pool.current_num_threads())?;
-            self.forget(limit, plan.peak_bytes(), 0);
+            self.forget(limit, plan.peak_bytes(), 0, MOST_KEPT - 1);
             let parameters = Parameters::zeros(&specs)?;
             let scratch = std::env::temp_dir(); // of no use: nothing is kept between sweeps
             let executor = Executor::with_pool(plan, self.backend, Arc::clone(&self.pool), &scratch)?;
@@ -263,9 +280,17 @@ impl<'b, T: Element> Engine<'b, T> {
         Ok(self.kept.last_mut().expect("invariant: it was found or pushed"))
     }
 
-    /// Gives up what was not used for longest, but for the last ones, until what is kept and what is to come is within the limit.
-    fn forget(&mut self, limit: u64, to_come: u64, but: usize) {
-        while self.kept.len() > but && (self.kept_bytes() + to_come > limit || self.kept.len() >= MOST_KEPT) {
+    /// Gives up what was kept of calls, those before longest first, until it holds no more than these bytes.
+    pub fn keep_at_most(&mut self, bytes: u64) {
+        self.forget(bytes, 0, 0, MOST_KEPT);
+    }
+
+    /// Gives up the calls that were used longest ago, but for the last ones, until those that are left hold no more than the limit with
+    /// what is to come, and are no more than `most`.
+    fn forget(&mut self, limit: u64, to_come: u64, but: usize, most: usize) {
+        let is_too_much =
+            |engine: &Self| engine.kept_bytes().saturating_add(to_come) > limit || engine.kept.len() > most;
+        while self.kept.len() > but && is_too_much(self) {
             self.kept.remove(0);
         }
     }
@@ -278,6 +303,7 @@ const MOST_KEPT: usize = 32;
 struct Ends {
     in_memory: InMemory,
     transfer_bytes: u64,
+    resident_bytes: u64,
 }
 
 impl Ends {
@@ -286,6 +312,7 @@ impl Ends {
         Self {
             in_memory: InMemory { inputs, outputs, ..InMemory::default() },
             transfer_bytes: input.transfer_bytes().max(output.transfer_bytes()),
+            resident_bytes: 0,
         }
     }
 
@@ -302,7 +329,7 @@ impl Ends {
         };
         let sources = input.into_iter().chain([grad_output]).map(Source::transfer_bytes);
         let transfers = sources.chain(grad_input.map(Sink::transfer_bytes));
-        Self { in_memory, transfer_bytes: transfers.max().unwrap_or(0) }
+        Self { in_memory, transfer_bytes: transfers.max().unwrap_or(0), resident_bytes: 0 }
     }
 }
 
@@ -329,13 +356,20 @@ impl<T: Element> Kept<'_, T> {
     fn give_gradient(&self, place: usize, sink: &dyn Sink<T>) -> Result<(), ExecError> {
         let layout = Layout::nchw(sink.shape())?;
         let gradient = self.executor.gradient(place).expect("invariant: the call asks for it");
-        sink.write(layout.region(), &View::new(gradient, layout))?;
-        Ok(sink.finish()?)
+        Ok(sink.write(layout.region(), &View::new(gradient, layout))?)
     }
 
     fn run(&mut self, io: &Io<'_, T>) -> Result<(), ExecError> {
         self.executor.run(&mut self.parameters, io, &NoProgress).map(drop)
     }
+}
+
+/// Runs a call, and aborts its sinks where it fails.
+fn or_abort<T: Element>(
+    sinks: &[&dyn Sink<T>],
+    call: impl FnOnce() -> Result<(), ExecError>,
+) -> Result<(), ExecError> {
+    call().inspect_err(|_| sinks.iter().for_each(|sink| sink.abort()))
 }
 
 fn refused(OutOfMemory { bytes }: OutOfMemory) -> ExecError {

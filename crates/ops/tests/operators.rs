@@ -1,11 +1,14 @@
 //! Every operator, forward and backward, on every instruction set: the naive kernels' results, with the same bits whatever the tiles are.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use tiled_cpu::{CpuBackend, Isa};
-use tiled_exec::{ExecError, MemorySink, MemorySource, SliceSink};
+use tiled_exec::{ExecError, FnSink, FnSource, MemorySink, MemorySource, SliceSink};
+use tiled_geometry::Region;
 use tiled_graph::{Activation, AvgPool2d, Conv2d, MaxPool2d, Op, UNLIMITED};
 use tiled_kernel::{Backend, Reference};
 use tiled_ops::{DEFAULT_BYTES, Engine, Options, WeightGradients, Weights, output_shape};
-use tiled_tensor::{Element, Tensor};
+use tiled_tensor::{Element, Tensor, View, ViewMut};
 
 /// Numbers that look random, the same for every run, between −1 and 1.
 fn random<T: Element>(shape: [usize; 4], seed: u64) -> Tensor<T> {
@@ -338,6 +341,48 @@ fn what_is_kept_is_bounded() {
 }
 
 #[test]
+fn a_tile_with_a_free_side_keeps_to_the_default_budget() {
+    let backend = CpuBackend::new().expect("an instruction set");
+    let mut engine = Engine::new(&backend, 2).expect("starts");
+    // 256 MiB, which no tile of whole rows would hold in windows
+    let shape = [1, 16, 64, 65536];
+    let ones = |_: Region<2>, window: &mut ViewMut<'_, f32>| {
+        window.data_mut().fill(1.0);
+        Ok(())
+    };
+    let source = FnSource::new("<ones>", shape, ones).expect("small");
+    let wrong = AtomicUsize::new(0);
+    let count = |region: Region<2>, window: &View<'_, f32>| {
+        let columns = region.cols().begin()..region.cols().end();
+        let is_one = columns.into_iter().all(|x| window.get(0, 3, region.rows().begin(), x) == 1.0);
+        wrong.fetch_add(usize::from(!is_one), Ordering::Relaxed);
+        Ok(())
+    };
+    let sink = FnSink::new("<count>", [1, 16, 32, 32768], count).expect("small");
+    let options = Options { tile: [Some(32), None], ..Options::default() };
+    engine.avg_pool2d(&AvgPool2d::new([2, 2]), &options, &source, &sink).expect("it runs");
+    assert_eq!(wrong.load(Ordering::Relaxed), 0);
+    assert!(engine.kept_bytes() <= DEFAULT_BYTES, "{} bytes", engine.kept_bytes());
+}
+
+#[test]
+fn the_gradient_of_one_pixel_is_cut_into_tiles() {
+    let backend = CpuBackend::new().expect("an instruction set");
+    let (shape, pool) = ([2, 20, 61, 64], AvgPool2d::new([61, 64]));
+    let grad_output = random::<f32>([2, 20, 1, 1], 8);
+    let [(whole, all), (tiled, less)] = [[None; 2], [Some(16), Some(20)]].map(|tile| {
+        let mut engine = Engine::new(&backend, 2).expect("starts");
+        let options = Options { tile, ..Options::default() };
+        let result = with_memory(Lie::Strided, [&grad_output], shape, |[grad_output], sink| {
+            engine.avg_pool2d_backward(&pool, &options, grad_output, sink).expect("it runs");
+        });
+        (result, engine.kept_bytes())
+    });
+    assert_eq!(differing(&whole, &tiled), 0);
+    assert!(less < all / 2, "{less} bytes in tiles, {all} without");
+}
+
+#[test]
 fn what_does_not_fit_is_an_error_that_names_both_numbers() {
     let backend = CpuBackend::new().expect("an instruction set");
     let mut engine = Engine::<f32>::new(&backend, 1).expect("starts");
@@ -348,7 +393,10 @@ fn what_does_not_fit_is_an_error_that_names_both_numbers() {
             let source = |tensor| MemorySource::try_from(tensor).expect("contiguous");
             let (input, weight) = (source(&x), source(&weight));
             let sink = SliceSink::new(&mut output, shape).expect("it fits");
-            engine.conv2d(conv, None, options, &input, &Weights { weight: &weight, bias: None }, &sink)
+            let weights = Weights { weight: &weight, bias: None };
+            let done = engine.conv2d(conv, None, options, &input, &weights, &sink);
+            assert!(tiled_exec::Sink::finish(&sink).is_err(), "it is aborted");
+            done
         };
         assert!(output.iter().all(|value| *value == 7.0), "nothing is written");
         error.map_err(|error: ExecError| error.to_string()).expect_err("it does not fit")

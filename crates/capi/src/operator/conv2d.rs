@@ -158,7 +158,7 @@ pub unsafe extern "C" fn tiled_conv2d_forward(
                     (input.source::<T>()?, weight.source::<T>()?, bias, output.sink::<T>()?)
                 };
                 let weights = Weights { weight: &weight, bias: bias.as_ref().map(|bias| bias as &dyn Source<T>) };
-                Ok(T::operators(engine).conv2d(&attributes, activation, &options, &input, &weights, &output)?)
+                Ok(T::operators(engine, &options).conv2d(&attributes, activation, &options, &input, &weights, &output)?)
             })
         })
     })
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn tiled_conv2d_backward_input(
                 // SAFETY: the tensors describe memory of the caller, which `grad_input` shares with no other
                 let (grad_output, weight, grad_input) =
                     unsafe { (grad_output.source::<T>()?, weight.source::<T>()?, grad_input.sink::<T>()?) };
-                let operators = T::operators(engine);
+                let operators = T::operators(engine, &options);
                 Ok(operators.conv2d_backward_input(&attributes, &options, &grad_output, &weight, &grad_input)?)
             })
         })
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn tiled_conv2d_backward_weight(
                 };
                 let bias = bias.as_ref().map(|bias| bias as &dyn Sink<T>);
                 let gradients = WeightGradients { weight: &weight, bias };
-                let operators = T::operators(engine);
+                let operators = T::operators(engine, &options);
                 Ok(operators.conv2d_backward_weight(&attributes, &options, &input, &grad_output, &gradients)?)
             })
         })

@@ -209,7 +209,7 @@ unsafe fn forward(
         with_element!(output.dtype, T => {
             // SAFETY: the tensors describe memory of the caller, which `output` shares with no other
             let (input, output) = unsafe { (input.source::<T>()?, output.sink::<T>()?) };
-            let operators = T::operators(engine);
+            let operators = T::operators(engine, &options);
             match kind {
                 Kind::Maximum => operators.max_pool2d(&pool.maximum(), &options, &input, &output)?,
                 Kind::Average => operators.avg_pool2d(&pool.average(), &options, &input, &output)?,
@@ -255,7 +255,7 @@ unsafe fn backward(
                 let input = input.map(|input| input.source::<T>()).transpose()?;
                 (grad_output.source::<T>()?, input, grad_input.sink::<T>()?)
             };
-            let operators = T::operators(engine);
+            let operators = T::operators(engine, &options);
             match &input {
                 Some(input) => {
                     operators.max_pool2d_backward(&pool.maximum(), &options, &grad_output, input, &grad_input)?

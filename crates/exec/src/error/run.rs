@@ -123,6 +123,16 @@ pub enum ExecError {
         /// The source's or sink's, NCHW.
         got: [usize; 4],
     },
+    /// A source or sink that holds more memory while it converts elements than the plan has for it.
+    #[error("`{name}` may hold {got} bytes while it is read or written, the plan has {expected}")]
+    Transfer {
+        /// The input, output or gradient.
+        name: String,
+        /// The bytes that the plan has for it, for each lane.
+        expected: u64,
+        /// The bytes that it may hold.
+        got: u64,
+    },
     /// The optimiser refuses.
     #[error(transparent)]
     Optim(#[from] crate::OptimError),

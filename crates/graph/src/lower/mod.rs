@@ -255,7 +255,10 @@ impl<'a> Lowering<'a> {
     fn anchor(&self) -> Option<NodeId> {
         let outputs = self.graph.outputs().iter().map(|value| self.values[value.0]);
         let pooled = self.program.reductions.iter().rev().map(|reduction| reduction.node);
-        outputs.chain(pooled).find(|node| self.program.nodes[*node].extents != [1, 1])
+        // a gradient spreads over the input even where the output is one pixel
+        let inputs = self.values.iter().take(self.graph.inputs().len()).copied();
+        let inputs = inputs.filter(|_| self.objective.loss.is_some());
+        outputs.chain(pooled).chain(inputs).find(|node| self.program.nodes[*node].extents != [1, 1])
     }
 
     fn finish(mut self) -> Result<Program, PlanError> {

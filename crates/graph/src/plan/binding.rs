@@ -34,7 +34,8 @@ impl InMemory {
         Self { inputs: true, target: true, grad_outputs: true, outputs: true, grad_inputs: true };
 
     /// Whether what a node reads or writes is a tensor of the caller that lies in memory.
-    pub(super) const fn holds(self, action: Action, program: &Program) -> bool {
+    #[must_use]
+    pub const fn holds(self, action: Action, program: &Program) -> bool {
         match action {
             Action::Load(role) => self.holds_source(role, program),
             Action::Write(role) => self.holds_sink(role),

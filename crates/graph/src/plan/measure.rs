@@ -16,7 +16,7 @@ use super::cost;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::rows::Rows;
 use super::slots::Stored;
-use super::{Budget, Memory, Plan, PlanError, PlanOptions, SweepPlan};
+use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
 use crate::schedule::repeat::Stop;
@@ -253,7 +253,10 @@ impl<'m, 'p> Measure<'m, 'p> {
             support: collected(prepared.lowered.facts.iter().map(|facts| facts.support().copied()))?,
             dtype: T::DTYPE,
             memory: numbers.memory,
-            budget: Budget::UNLIMITED, // the planner says
+            // the planner says these
+            budget: Budget::UNLIMITED,
+            in_memory: InMemory::default(),
+            transfer_bytes: 0,
             flops,
             redundant_flops: flops - kept.untiled_flops,
             predicted_seconds: numbers.seconds,

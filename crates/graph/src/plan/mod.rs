@@ -57,6 +57,10 @@ pub struct Plan {
     pub memory: Memory,
     /// The memory that it was to fit in.
     pub budget: Budget,
+    /// The tensors of the caller that have to lie in memory.
+    pub in_memory: InMemory,
+    /// The most bytes that one of the other sources and sinks may hold for each lane in flight.
+    pub transfer_bytes: u64,
     /// The arithmetic of the run, in floating-point operations.
     pub flops: f64,
     /// The part of it that an untiled run, which keeps every value, does not do.

@@ -73,7 +73,10 @@ impl<'a, T: Element> Planner<'a, T> {
             Err(PlanError::BudgetTooSmall { budget: available, smallest }) if budget.is_default() => {
                 Err(PlanError::MemoryTooSmall { available, limited_by: budget.source, smallest })
             }
-            planned => planned.map(|plan| Plan { budget, ..plan }),
+            planned => {
+                let (in_memory, transfer_bytes) = (options.in_memory, options.transfer_bytes);
+                planned.map(|plan| Plan { budget, in_memory, transfer_bytes, ..plan })
+            }
         }
     }
 

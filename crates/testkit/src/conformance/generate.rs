@@ -280,7 +280,11 @@ fn draw_pool(rng: &mut Rng, is_max: bool) -> Pool {
         });
         let input = [rng.range(1, 14), rng.range(1, 24)];
         let ceil = rng.chance(40);
-        let padding_after = windows.map(Window::padding);
+        let is_even = rng.chance(70);
+        let padding_after = windows.map(|window| match window.padding() {
+            padding if is_even => padding,
+            _ => rng.range(0, window.kernel() / 2),
+        });
         let output = [0, 1].map(|axis| windows[axis].outputs(input[axis], padding_after[axis], ceil));
         if !output.contains(&0) {
             return Pool { windows, padding_after, input, output, counts_padding: rng.chance(50) };
