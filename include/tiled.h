@@ -274,7 +274,8 @@ typedef struct DLManagedTensor DLManagedTensor;
 typedef struct DLManagedTensorVersioned DLManagedTensorVersioned;
 
 /**
- * A backend, its threads, and plans and memory of single operators (up to 64 MiB), which are kept for calls of the same shapes.
+ * A backend, its threads, and what is kept of single operators for calls of the same shapes: plan and memory of the last call, and of others
+ * while all of them hold at most 64 MiB.
  *
  * A call that changes it (every operator) has it alone: have one engine per thread. Planning and making executors only
  * read it. A process that was forked has none of its threads: make engines and executors after `fork`.
