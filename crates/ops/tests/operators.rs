@@ -6,7 +6,7 @@ use tiled_cpu::{CpuBackend, Isa};
 use tiled_exec::{ExecError, FnSink, FnSource, MemorySink, MemorySource, SliceSink};
 use tiled_geometry::Region;
 use tiled_graph::{Activation, AvgPool2d, Conv2d, MaxPool2d, Op, UNLIMITED};
-use tiled_kernel::{Backend, Reference};
+use tiled_kernel::{Backend, Context, DeviceError, Needs, Reference, forward};
 use tiled_ops::{DEFAULT_BYTES, Engine, Options, WeightGradients, Weights, output_shape};
 use tiled_tensor::{Element, Tensor, View, ViewMut};
 
@@ -314,6 +314,51 @@ fn weights_that_change_between_calls_are_read_again() {
     for place in 0..4 {
         assert_eq!(differing(&after[place], &fresh[place]), 0, "{place}");
     }
+}
+
+/// Counts what is opened: a call that is planned anew opens memory of its own.
+#[derive(Debug)]
+struct Opened {
+    backend: CpuBackend,
+    count: AtomicUsize,
+}
+
+impl Backend<f32> for Opened {
+    forward!(f32, |opened| &opened.backend; name block support seconds);
+
+    fn open<'b>(&'b self, needs: &Needs<'_>) -> Result<Box<dyn Context<f32> + 'b>, DeviceError> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Backend::<f32>::open(&self.backend, needs)
+    }
+}
+
+#[test]
+fn a_call_that_comes_again_is_not_planned_again() {
+    let opened =
+        Opened { backend: CpuBackend::new().expect("an instruction set"), count: AtomicUsize::new(0) };
+    let mut engine = Engine::new(&opened, 1).expect("starts");
+    let pool = MaxPool2d::new([2, 2]);
+    let mut call = |width: usize, options: &Options| {
+        let x = random::<f32>([1, 3, 8, width], 1);
+        let shape = output_shape(Op::MaxPool2d(pool.clone()), x.shape()).expect("it fits");
+        with_memory(Lie::Contiguous, [&x], shape, |[x], sink| {
+            engine.max_pool2d(&pool, options, x, sink).expect("it runs");
+        });
+        opened.count.load(Ordering::Relaxed)
+    };
+    // as many calls in turns as are kept
+    let widths = 2..2 + 32;
+    for round in 0..3 {
+        for width in widths.clone() {
+            let expected = if round == 0 { width - 1 } else { 32 };
+            assert_eq!(call(width, &Options::default()), expected, "width {width} in round {round}");
+        }
+    }
+    // other options are another call, and one more sends off the one that was used longest ago
+    let tile = Options { tile: [Some(2), None], ..Options::default() };
+    assert_eq!(call(2, &tile), 33);
+    assert_eq!(call(33, &Options::default()), 33);
+    assert_eq!(call(2, &Options::default()), 34);
 }
 
 #[test]

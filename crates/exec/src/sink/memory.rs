@@ -319,6 +319,11 @@ fn copy_blocks<T: Element, M: Memory<T>>(
         n * layout.channels() + block * layout.block()
     };
     let mut memory = memory(region, plane(blocks.start)..plane(blocks.end));
+    if places.joins_planes(region, &layout) {
+        let part = blocks.start * layout.block_stride()..blocks.end * layout.block_stride();
+        let start = places.run([0, 0], [0, 0], 0).start + part.start;
+        return memory.write(start, &input.data()[part]);
+    }
     let [height, width] = region.axes().map(|axis| index(axis.len()));
     // rows that follow one another on both sides are one long row
     let together = if places.joins_rows(region, &layout) { height } else { 1 };

@@ -97,6 +97,9 @@ impl<T: Element> Source<T> for MemorySource<'_, T> {
                     .with_min_len(least)
                     .for_each(|(stored, row)| copy.stored_row(plane, stored, row));
             });
+        } else if self.places.joins_planes(region, &layout) {
+            let data = &self.data()[self.places.start..];
+            output.data_mut()[..layout.len()].copy_from_slice(&data[..layout.len()]);
         } else if !region.is_empty() {
             // rows that follow one another on both sides are one long row
             let together =
@@ -304,6 +307,13 @@ impl Places {
             && usize::try_from(self.strides[2]) == Ok(width)
             && [region.cols(), layout.cols()] == [whole; 2]
             && region.rows().begin().rem_euclid(ring) + region.rows().len() <= ring
+    }
+
+    /// Whether a region is all of both, whose elements follow one another in the same order.
+    pub(crate) fn joins_planes(&self, region: Region<2>, layout: &Layout) -> bool {
+        region == layout.region()
+            && self.contiguous_range().is_some()
+            && Layout::nchw(self.shape).is_ok_and(|whole| whole == *layout)
     }
 
     /// The place of an element; `check_len` has shown that no sum leaves the storage.
