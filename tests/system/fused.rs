@@ -3,7 +3,7 @@
 use tiled::cpu::{CpuBackend, Isa};
 use tiled::exec::NoProgress;
 use tiled::graph::program::NodeKind;
-use tiled::graph::{Graph, Hold, Objective, Plan, PlanOptions, Tiling};
+use tiled::graph::{Graph, Hold, Loss, Objective, Plan, PlanOptions, Tiling};
 use tiled::kernel::{Backend, Epilogue, Operands, Support, Work, forward};
 use tiled::tensor::Tensor;
 use tiled_tests::Job;
@@ -23,15 +23,15 @@ impl Backend<f32> for Apart {
     }
 }
 
-/// The kernels that a plan runs, by whether a convolution has something that follows: affine, a sum, ReLU.
-fn fused(plan: &Plan) -> Vec<[bool; 3]> {
+/// The kernels that a plan runs, by whether a convolution has something that follows: affine, a sum, ReLU, the mask of one.
+fn fused(plan: &Plan) -> Vec<[bool; 4]> {
     let running = plan.sweeps.iter().flat_map(|sweep| &sweep.sweep.nodes);
     let kinds = running.map(|node| &plan.program.nodes[node.node].kind);
     let epilogues = kinds.filter_map(|kind| match kind {
         NodeKind::Compute(kernel) => kernel.epilogue().filter(|epilogue| epilogue.has_operands()),
         _ => None,
     });
-    epilogues.map(|epilogue| [epilogue.affine, epilogue.sum, epilogue.activation.is_some()]).collect()
+    epilogues.map(|of| [of.affine, of.sum, of.activation.is_some(), of.mask.is_some()]).collect()
 }
 
 fn bits(tensors: &[Tensor<f32>]) -> Vec<u32> {
@@ -69,10 +69,10 @@ fn batch_norm_sums_and_relu_are_carried_out_with_the_convolution() {
             let plan = job.plan(&backend, &options(hold, tiling));
             let fused = fused(&plan);
             // the first of each block, the second with the sum, three shortcuts, the stem
-            let count = |kind: [bool; 3]| fused.iter().filter(|found| **found == kind).count();
-            assert_eq!(count([true, false, true]), 9, "{fused:?}");
-            assert_eq!(count([true, true, true]), 8, "{fused:?}");
-            assert_eq!(count([true, false, false]), 3, "{fused:?}");
+            let count = |kind: [bool; 4]| fused.iter().filter(|found| **found == kind).count();
+            assert_eq!(count([true, false, true, false]), 9, "{fused:?}");
+            assert_eq!(count([true, true, true, false]), 8, "{fused:?}");
+            assert_eq!(count([true, false, false, false]), 3, "{fused:?}");
             assert!(
                 bits(&job.run(&backend, plan, 2, &NoProgress).outputs) == expected,
                 "{hold:?} {tiling:?}"
@@ -81,11 +81,32 @@ fn batch_norm_sums_and_relu_are_carried_out_with_the_convolution() {
     }
 }
 
+/// Gradients are added and masked where they are summed; what they read of the forward pass stays apart.
 #[test]
-fn what_a_gradient_reads_stays_apart() {
+fn sums_and_masks_of_gradients_are_carried_out_with_the_convolution() {
     let backend = CpuBackend::new().expect("an instruction set");
-    let graph = Graph::builtin("resnet18").expect("built in");
-    let objective = Objective::training(tiled::graph::Loss::Sum);
-    let job = Job::<f32>::random(graph, 1, [64, 64], objective, 4);
-    assert!(fused(&job.plan(&backend, &PlanOptions::default())).is_empty());
+    let apart = Apart(backend);
+    for (name, extents, sums, masks) in [("resnet18", [50, 66], 6, 8), ("light", [40, 36], 0, 3)] {
+        let graph = Graph::builtin(name).expect("built in");
+        let job = Job::<f32>::random(graph, 2, extents, Objective::training(Loss::Sum), 4);
+        for (hold, tiling) in [
+            (Hold::Materialise, Tiling::Auto),
+            (Hold::Slide, Tiling::Tile([2, 1])),
+            (Hold::Recompute, Tiling::Grid([2, 2])),
+        ] {
+            let options = PlanOptions { hold, tiling, lanes: Some(2), ..PlanOptions::default() };
+            let run = |backend: &dyn Backend<f32>| {
+                let plan = job.plan(backend, &options);
+                (fused(&plan), job.run(backend, plan, 2, &NoProgress))
+            };
+            let ((none, expected), (fused, got)) = (run(&apart), run(&backend));
+            assert!(none.is_empty());
+            let count = |kind: fn(&[bool; 4]) -> bool| fused.iter().filter(|found| kind(found)).count();
+            assert!(count(|[affine, _, relu, _]| *affine || *relu) == 0, "{fused:?}");
+            assert!(count(|[_, sum, ..]| *sum) >= sums && count(|[.., mask]| *mask) >= masks, "{fused:?}");
+            assert!(bits(&got.outputs) == bits(&expected.outputs), "{name} {hold:?}");
+            assert!(bits(&got.grad_inputs) == bits(&expected.grad_inputs), "{name} {hold:?}");
+            assert!(got.gradients == expected.gradients, "{name} {hold:?}");
+        }
+    }
 }

@@ -87,8 +87,14 @@ pub(crate) trait Simd: Copy + 'static {
     }
     /// `a·b + c`; one rounding where the instruction set has it.
     unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `value` where `by` is not at most zero, else zero; a `by` that is not a number lets it pass.
+    unsafe fn gate(value: Self::V, by: Self::V) -> Self::V;
     /// `max(value, 0)`; NaN stays NaN, and negative zero becomes zero.
-    unsafe fn relu(value: Self::V) -> Self::V;
+    #[inline(always)]
+    unsafe fn relu(value: Self::V) -> Self::V {
+        // SAFETY: passed on to the caller.
+        unsafe { Self::gate(value, value) }
+    }
     /// The permutation that takes lane `lanes[i]` to lane `i`.
     unsafe fn index(lanes: &[u8; MAX_LANES]) -> Self::Index;
     /// Lane `index[i]` of `value` in lane `i`.

@@ -155,6 +155,11 @@ fn computed(kernel: &Kernel) -> String {
                 text.push('+');
                 text.push_str(activation_name(activation));
             }
+            if let Some(activation) = epilogue.mask {
+                text.push('+');
+                text.push_str(activation_name(activation));
+                text.push_str("_backward");
+            }
             text
         }
         _ => kernel.name().to_owned(),

@@ -1,7 +1,7 @@
 //! The algorithm and the epilogue of every node: the one pass between lowering and planning.
 //!
-//! A convolution takes in what follows it (batch norm in evaluation, a sum, ReLU), so that the values between are neither written
-//! nor read. The bits stay, as an [`Epilogue`] rounds like the kernels that it stands for.
+//! A convolution takes in what follows it (batch norm in evaluation, a sum, ReLU), and the gradient for its input the sum with other
+//! gradients and the mask of a ReLU, so that the values between are neither written nor read. The bits stay, as an [`Epilogue`] rounds like the kernels that it stands for.
 
 use tiled_geometry::AxisMap;
 use tiled_kernel::{Activation, Algorithm, Backend, Epilogue, Kernel, Work};
@@ -67,12 +67,15 @@ fn convolution_before(program: &Program, id: NodeId, readers: &[usize]) -> Optio
     let is_convolution = |edge: &Edge| {
         let before = &program.nodes[edge.node];
         let is_whole = edge.axes.iter().flatten().all(|(map, _)| *map == AxisMap::Identity);
-        let is_one = matches!(before.kernel(), Some(Kernel::Conv2d { .. }));
+        let is_one = before.kernel().is_some_and(|kernel| kernel.epilogue().is_some());
         is_one && is_whole && readers[edge.node] == 1 && before.level == node.level
     };
     match (node.kernel()?, node.operands.as_slice()) {
         (Kernel::ChannelAffine { .. } | Kernel::Activation(_), [x]) if is_convolution(x) => {
             Some((x.node, None))
+        }
+        (Kernel::ActivationBackward(_), [gradient, saved]) if is_convolution(gradient) => {
+            Some((gradient.node, Some(saved.clone())))
         }
         (Kernel::Add, [a, b]) => {
             // the later one: what it is added to is there by then
@@ -89,13 +92,15 @@ fn convolution_before(program: &Program, id: NodeId, readers: &[usize]) -> Optio
 /// The convolution with one more step, where that comes after those that it has.
 fn with_step(convolution: &NodeKind, step: &NodeKind) -> Option<Kernel> {
     let (NodeKind::Compute(convolution), NodeKind::Compute(step)) = (convolution, step) else { return None };
-    let before = convolution.epilogue().filter(|epilogue| epilogue.activation.is_none())?;
+    let may_go_on = |epilogue: &&Epilogue| epilogue.activation.is_none() && epilogue.mask.is_none();
+    let before = convolution.epilogue().filter(may_go_on)?;
     let epilogue = match step {
         Kernel::ChannelAffine { activation } if !before.has_operands() => {
             Epilogue { affine: true, activation: *activation, ..*before }
         }
         Kernel::Add if !before.sum => Epilogue { sum: true, ..*before },
         Kernel::Activation(Activation::Relu) => before.with_activation(Some(Activation::Relu)),
+        Kernel::ActivationBackward(Activation::Relu) => Epilogue { mask: Some(Activation::Relu), ..*before },
         _ => return None,
     };
     Some(convolution.with_epilogue(epilogue))

@@ -119,7 +119,8 @@ fn sums_alone(case: &Case<f64>, kernel: Kernel, epilogue: Epilogue) -> Case<f64>
     }
 }
 
-/// The bound after an epilogue: three roundings at most of values as large as those that are multiplied and added.
+/// The bound after an epilogue: three roundings at most of values as large as those that are multiplied and added. The mask of a
+/// ReLU takes each as it is or not at all.
 fn through_epilogue<T: Element>(
     epilogue: Epilogue,
     bound: Tensor<f64>,
@@ -141,7 +142,7 @@ fn through_epilogue<T: Element>(
         scale * bound + 3.0 * eps * (scale * value.abs() + shift + other.abs())
     });
     through_activation::<T>(epilogue.activation, bound, || {
-        let kernel = whole.kernel.with_epilogue(epilogue.with_activation(None));
+        let kernel = whole.kernel.with_epilogue(Epilogue { activation: None, mask: None, ..epilogue });
         Case { kernel, ..whole.clone() }.whole(&Reference)
     })
 }

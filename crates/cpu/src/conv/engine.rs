@@ -344,11 +344,12 @@ impl<T: Element> Engine<'_, T> {
                     let written = Written {
                         start: place.target.start,
                         block_stride: target.block_stride,
+                        step: target.step,
                         pixels: group.pixels * group.count,
                         channel: target.channel,
                         vectors: target.channels.div_ceil(S::LANES),
                     };
-                    // SAFETY: this unit has just written them; `Tail::check` holds the tensor to add.
+                    // SAFETY: this unit has just written them; `Tail::check` holds the tensors that follow.
                     unsafe { tail::follow::<S>(&tail.after(offset), written) };
                 } else if let Some(activation) = self.tail.activation.filter(|_| !target.relu) {
                     // SAFETY: the target is what this unit has just written.

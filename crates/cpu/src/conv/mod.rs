@@ -44,10 +44,10 @@ pub(crate) fn workspace_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
 /// Whether a kernel is carried out with its epilogue. What has operands of its own is applied in registers: where vectors are
 /// whole blocks of the output.
 pub(crate) fn supports<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
-    let (conv, algorithm, epilogue) = match kernel {
-        Kernel::Conv2d { conv, algorithm, epilogue } => (conv, *algorithm, epilogue),
-        Kernel::Conv2dBackwardInput { epilogue, .. } => return !epilogue.has_operands(),
-        _ => panic!("invariant: {} is not a convolution", kernel.name()),
+    let (conv, epilogue) = parts(kernel);
+    let algorithm = match kernel {
+        Kernel::Conv2d { algorithm, .. } => *algorithm,
+        _ => Algorithm::Direct,
     };
     if algorithm == Algorithm::Winograd && !conv.suits_winograd() {
         return false;
@@ -58,12 +58,16 @@ pub(crate) fn supports<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
     let in_blocks = match algorithm {
         Algorithm::Direct => {
             let problem = Problem::of_kernel::<T>(isa, kernel);
-            problem.path == Path::Dense && conv.groups == 1 && block::<T>(isa, conv.out_channels) > 1
+            let in_blocks = block::<T>(isa, problem.outputs()) > 1;
+            // what no tap reaches is written apart
+            problem.path == Path::Dense && conv.groups == 1 && in_blocks && !problem.leaves_gaps()
         }
         Algorithm::Winograd => true,
     };
     // portable code rounds a multiply-add twice, the affine kernel once
-    in_blocks && isa != Isa::Portable && matches!(epilogue.activation, None | Some(Activation::Relu))
+    let rounds_alike = isa != Isa::Portable || !epilogue.affine;
+    let mut functions = [epilogue.activation, epilogue.mask].into_iter().flatten();
+    in_blocks && rounds_alike && functions.all(|function| function == Activation::Relu)
 }
 
 /// The geometry and what follows the sums.
@@ -78,8 +82,16 @@ fn parts(kernel: &Kernel) -> (&Conv, &Epilogue) {
 
 /// The factors of the epilogue and what is added to their products, each padded to whole vectors; they are packed last.
 fn affine_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
-    let (conv, epilogue) = parts(kernel);
-    if epilogue.affine { 2 * conv.out_channels.next_multiple_of(vector::lanes::<T>(isa)) } else { 0 }
+    let lanes = vector::lanes::<T>(isa);
+    if parts(kernel).1.affine { 2 * outputs(kernel).next_multiple_of(lanes) } else { 0 }
+}
+
+/// The channels of what a kernel gives.
+fn outputs(kernel: &Kernel) -> usize {
+    match kernel {
+        Kernel::Conv2dBackwardInput { conv, .. } => conv.in_channels,
+        _ => parts(kernel).0.out_channels,
+    }
 }
 
 pub(crate) fn packed_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
@@ -105,7 +117,7 @@ pub(crate) fn pack<T: Element>(isa: Isa, kernel: &Kernel, params: &[&[T]], packe
     tail.fill(T::ZERO);
     let len = tail.len() / 2;
     for (values, packed) in affine.iter().zip(tail.chunks_exact_mut(len.max(1))) {
-        assert_eq!(values.len(), conv.out_channels, "{}: factors of the channels", kernel.name());
+        assert_eq!(values.len(), outputs(kernel), "{}: factors of the channels", kernel.name());
         packed[..values.len()].copy_from_slice(values);
     }
 }
@@ -142,7 +154,9 @@ pub(crate) fn compute<T: Element>(
     let (conv, epilogue) = parts(kernel);
     assert!(supports::<T>(isa, kernel), "{kernel:?}");
     let (packed, affine) = packed.split_at(packed.len() - affine_len::<T>(isa, kernel));
-    let tail = Tail { affine, sum: epilogue.sum.then(|| inputs[1]), activation: epilogue.activation };
+    let mut others = inputs[1..].iter().copied();
+    let sum = if epilogue.sum { others.next() } else { None };
+    let tail = Tail { affine, sum, activation: epilogue.activation, mask: epilogue.mask.and(others.next()) };
     match kernel {
         Kernel::Conv2d { algorithm: Algorithm::Winograd, .. } => {
             let problem = winograd::Problem::new::<T>(isa, conv);

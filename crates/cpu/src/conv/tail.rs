@@ -1,4 +1,4 @@
-//! What follows the sum of a convolution, on tiles that were just written: `·a[c] + b[c]`, a tensor to add, ReLU.
+//! What follows the sum of a convolution, on tiles that were just written: `·a[c] + b[c]`, a tensor to add, ReLU, the mask of a ReLU.
 
 use tiled_geometry::Region;
 use tiled_kernel::Activation;
@@ -14,12 +14,14 @@ pub(super) struct Tail<'a, T> {
     pub(super) affine: &'a [T],
     pub(super) sum: Option<View<'a, T>>,
     pub(super) activation: Option<Activation>,
+    /// What a ReLU gave, whose zeros make zeros.
+    pub(super) mask: Option<View<'a, T>>,
 }
 
 impl<T: Element> Tail<'_, T> {
     /// Whether there is more than an activation.
     fn is_long(&self) -> bool {
-        !self.affine.is_empty() || self.sum.is_some()
+        !self.affine.is_empty() || self.sum.is_some() || self.mask.is_some()
     }
 
     /// Whether the ReLU is applied to the sum, in registers.
@@ -27,30 +29,35 @@ impl<T: Element> Tail<'_, T> {
         !self.is_long() && self.activation == Some(Activation::Relu)
     }
 
-    /// Asserts that a long tail follows in blocks of vectors, and that the tensor to add holds the region.
+    /// Asserts that a long tail follows in blocks of vectors, and that the tensors that it reads hold the region.
     pub(super) fn check(&self, output: &Layout, lanes: usize, region: Region<2>) {
         assert!(!self.is_long() || output.block() == lanes, "an output in blocks of {}", output.block());
-        let Some(sum) = &self.sum else { return };
-        assert!(sum.region().contains_region(region), "input window {} lacks part of {region}", sum.region());
-        assert_eq!(sum.layout().batch(), output.batch(), "batch size");
-        let (got, block) = (sum.layout().channels(), sum.layout().block());
-        assert_eq!((got, block), (output.channels(), lanes), "channels to add, and their block");
+        for other in [&self.sum, &self.mask].into_iter().flatten() {
+            let held = other.region();
+            assert!(held.contains_region(region), "input window {held} lacks part of {region}");
+            assert_eq!(other.layout().batch(), output.batch(), "batch size");
+            let (got, block) = (other.layout().channels(), other.layout().block());
+            assert_eq!((got, block), (output.channels(), lanes), "channels that follow, and their block");
+        }
     }
 
     /// Where the tail is longer than an activation: what follows the pixels of image `n` from `[y, x]`.
     ///
     /// # Panics
-    /// Where the tensor to add does not hold the row.
+    /// Where a tensor that it reads does not hold the row.
     pub(super) fn at<E>(&self, n: usize, [y, x]: [i64; 2]) -> Option<At<E>> {
         if !self.is_long() {
             return None;
         }
-        let (sum, sum_block_stride) = self.sum.as_ref().map_or((std::ptr::null(), 0), |sum| {
-            let layout = sum.layout();
-            let row = sum.data()[layout.row_offset(n, 0, y)..].as_ptr();
-            let offset = (x - layout.cols().begin()) * signed(layout.block());
-            (row.wrapping_offset(isize::try_from(offset).unwrap_or(0)).cast(), layout.block_stride())
-        });
+        let other = |view: &Option<View<'_, T>>| {
+            view.as_ref().map(|view| {
+                let layout = view.layout();
+                let row = view.data()[layout.row_offset(n, 0, y)..].as_ptr();
+                let offset = (x - layout.cols().begin()) * signed(layout.block());
+                let start = row.wrapping_offset(isize::try_from(offset).unwrap_or(0)).cast();
+                Other { start, block_stride: layout.block_stride() }
+            })
+        };
         let [scale, shift] = if self.affine.is_empty() {
             [std::ptr::null(); 2]
         } else {
@@ -58,36 +65,45 @@ impl<T: Element> Tail<'_, T> {
             [scale, shift].map(|values| values.as_ptr().cast())
         };
         let relu = self.activation == Some(Activation::Relu);
-        Some(At { scale, shift, sum, sum_block_stride, relu })
+        Some(At { scale, shift, sum: other(&self.sum), relu, mask: other(&self.mask) })
     }
 }
 
-/// What follows where a tile begins. Null stands for what does not.
+/// What follows where a tile begins. Null stands for factors that do not.
 #[derive(Clone, Copy)]
 pub(super) struct At<E> {
     /// One for each output channel.
     scale: *const E,
     shift: *const E,
-    /// The first pixel in block 0.
-    sum: *const E,
-    sum_block_stride: usize,
+    sum: Option<Other<E>>,
     relu: bool,
+    mask: Option<Other<E>>,
+}
+
+/// A tensor that lies like the output.
+#[derive(Clone, Copy)]
+struct Other<E> {
+    /// The first pixel in block 0.
+    start: *const E,
+    block_stride: usize,
 }
 
 impl<E: Element> At<E> {
     /// The same from a pixel `offset` elements on.
     pub(super) fn after(self, offset: usize) -> Self {
-        let sum = if self.sum.is_null() { self.sum } else { self.sum.wrapping_add(offset) };
-        Self { sum, ..self }
+        let after = |other: Other<E>| Other { start: other.start.wrapping_add(offset), ..other };
+        Self { sum: self.sum.map(after), mask: self.mask.map(after), ..self }
     }
 }
 
-/// Neighbouring pixels of some vectors of output channels, just written.
+/// Pixels of a row of some vectors of output channels, just written.
 #[derive(Clone, Copy)]
 pub(super) struct Written<E> {
     /// The first pixel in block 0.
     pub(super) start: *mut E,
     pub(super) block_stride: usize,
+    /// The elements from one of them to the next.
+    pub(super) step: usize,
     pub(super) pixels: usize,
     /// The first output channel, and how many vectors.
     pub(super) channel: usize,
@@ -97,7 +113,7 @@ pub(super) struct Written<E> {
 /// Applies what follows to what was written.
 ///
 /// # Safety
-/// The pixels are valid for this call alone, the parameters have the channels, and the tensor to add the pixels.
+/// The pixels are valid for this call alone, the parameters have the channels, and the tensors that it reads the pixels.
 pub(super) unsafe fn follow<S: Simd>(at: &At<S::E>, written: Written<S::E>) {
     // SAFETY: passed on to the caller.
     unsafe { S::call(Follow { at, written }) }
@@ -121,16 +137,24 @@ impl<E: Element> Micro<E> for Follow<'_, E> {
                 let affine = (!at.scale.is_null())
                     .then(|| (S::load(at.scale.add(channel)), S::load(at.shift.add(channel))));
                 for p in 0..written.pixels {
-                    let to = start.add(p * S::LANES);
+                    let to = start.add(p * written.step);
                     let mut value = S::load(to);
                     if let Some((scale, shift)) = affine {
                         value = S::mul_add(value, scale, shift);
                     }
-                    if !at.sum.is_null() {
-                        let other = at.sum.wrapping_add(block * at.sum_block_stride + p * S::LANES);
-                        value = S::add(value, S::load(other));
+                    let other = |of: Other<S::E>| {
+                        S::load(of.start.wrapping_add(block * of.block_stride + p * written.step))
+                    };
+                    if let Some(sum) = at.sum {
+                        value = S::add(value, other(sum));
                     }
-                    S::store(to, if at.relu { S::relu(value) } else { value });
+                    if at.relu {
+                        value = S::relu(value);
+                    }
+                    if let Some(mask) = at.mask {
+                        value = S::gate(value, other(mask));
+                    }
+                    S::store(to, value);
                 }
             }
         }

@@ -407,11 +407,12 @@ impl<T: Element> Engine<'_, T> {
                     // block 0 of the row, whose block `vectors.start` is the first one written
                     start: start.wrapping_sub(vectors.start * corner.block_stride),
                     block_stride: corner.block_stride,
+                    step: S::LANES,
                     pixels: corner.cols.len(),
                     channel: vectors.start * S::LANES,
                     vectors: vectors.len(),
                 };
-                // SAFETY: this unit has just written them; `Tail::check` holds the tensor to add.
+                // SAFETY: this unit has just written them; `Tail::check` holds the tensors that follow.
                 unsafe { tail::follow::<S>(&at, written) };
             } else if let Some(activation) = self.tail.activation.filter(|_| !corner.relu) {
                 for vector in 0..vectors.len() {

@@ -70,9 +70,9 @@ simd!(f32, __m256, __m256, 8, [_mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm256_sub_ps(a, b) }
     }
-    unsafe fn relu(value: __m256) -> __m256 {
+    unsafe fn gate(value: __m256, by: __m256) -> __m256 {
         // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(value, _mm256_setzero_ps()), value) }
+        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(by, _mm256_setzero_ps()), value) }
     }
     unsafe fn mask(count: usize) -> __m256 {
         let lanes: [i32; 8] = std::array::from_fn(|i| if i < count { -1 } else { 0 });
@@ -168,9 +168,9 @@ simd!(f64, __m256d, __m256d, 4, [_mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm256_sub_pd(a, b) }
     }
-    unsafe fn relu(value: __m256d) -> __m256d {
+    unsafe fn gate(value: __m256d, by: __m256d) -> __m256d {
         // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm256_and_pd(_mm256_cmp_pd::<_CMP_NLE_UQ>(value, _mm256_setzero_pd()), value) }
+        unsafe { _mm256_and_pd(_mm256_cmp_pd::<_CMP_NLE_UQ>(by, _mm256_setzero_pd()), value) }
     }
     unsafe fn mask(count: usize) -> __m256d {
         let lanes: [i64; 4] = std::array::from_fn(|i| if i < count { -1 } else { 0 });

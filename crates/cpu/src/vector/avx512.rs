@@ -70,9 +70,9 @@ simd!(f32, __m512, __mmask16, 16, [_mm512_set1_ps, _mm512_loadu_ps, _mm512_store
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm512_sub_ps(a, b) }
     }
-    unsafe fn relu(value: __m512) -> __m512 {
+    unsafe fn gate(value: __m512, by: __m512) -> __m512 {
         // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(value, _mm512_setzero_ps()), value) }
+        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(by, _mm512_setzero_ps()), value) }
     }
     unsafe fn mask(count: usize) -> __mmask16 {
         if count >= 16 { __mmask16::MAX } else { (1 << count) - 1 }
@@ -174,9 +174,9 @@ simd!(f64, __m512d, __mmask8, 8, [_mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu
         // SAFETY: the trait asks for a CPU with the instruction set.
         unsafe { _mm512_sub_pd(a, b) }
     }
-    unsafe fn relu(value: __m512d) -> __m512d {
+    unsafe fn gate(value: __m512d, by: __m512d) -> __m512d {
         // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_maskz_mov_pd(_mm512_cmp_pd_mask::<_CMP_NLE_UQ>(value, _mm512_setzero_pd()), value) }
+        unsafe { _mm512_maskz_mov_pd(_mm512_cmp_pd_mask::<_CMP_NLE_UQ>(by, _mm512_setzero_pd()), value) }
     }
     unsafe fn mask(count: usize) -> __mmask8 {
         if count >= 8 { __mmask8::MAX } else { (1 << count) - 1 }

@@ -71,8 +71,8 @@ impl<E: Element, const L: usize> Simd for Portable<E, L> {
         std::array::from_fn(|i| if FUSED { a[i].mul_add(b[i], c[i]) } else { a[i] * b[i] + c[i] })
     }
     #[inline(always)]
-    unsafe fn relu(value: [E; L]) -> [E; L] {
-        value.map(|x| if x <= E::ZERO { E::ZERO } else { x })
+    unsafe fn gate(value: [E; L], by: [E; L]) -> [E; L] {
+        std::array::from_fn(|i| if by[i] <= E::ZERO { E::ZERO } else { value[i] })
     }
     #[inline(always)]
     unsafe fn index(lanes: &[u8; MAX_LANES]) -> [u8; L] {

@@ -26,24 +26,41 @@ impl<'a, T: Element> Params<'a, T> {
     }
 
     /// What follows a sum, step by step.
-    fn finish(&self, sum: T, added: Option<&View<'_, T>>, [n, channel]: [usize; 2], [y, x]: [i64; 2]) -> T {
+    fn finish(&self, sum: T, others: &Others<'_, T>, [n, channel]: [usize; 2], [y, x]: [i64; 2]) -> T {
         let mut value = if self.epilogue.bias { sum + self.bias[channel] } else { sum };
         if self.epilogue.affine {
             let [scale, shift] = self.affine.map(|values| values[channel]);
             value = value.mul_add(scale, shift);
         }
-        if let Some(added) = added {
+        if let Some(added) = others.sum {
             value += added.get(n, channel, y, x);
         }
-        self.epilogue.activation.map_or(value, |function| activation::value(function, value))
+        if let Some(function) = self.epilogue.activation {
+            value = activation::value(function, value);
+        }
+        match (self.epilogue.mask, others.saved) {
+            (Some(function), Some(saved)) => {
+                activation::gradient(function, value, saved.get(n, channel, y, x))
+            }
+            _ => value,
+        }
     }
 
-    /// The tensor that is added, which holds the region.
-    fn added<'v, 'd>(&self, inputs: &'v [View<'d, T>], region: Region<2>) -> Option<&'v View<'d, T>> {
-        let added = self.epilogue.sum.then(|| &inputs[1])?;
-        require(added.region(), region);
-        Some(added)
+    /// What follows reads, which holds the region.
+    fn others<'v>(&self, inputs: &'v [View<'v, T>], region: Region<2>) -> Others<'v, T> {
+        let mut rest = inputs[1..].iter().inspect(|input| require(input.region(), region));
+        let sum = if self.epilogue.sum { rest.next() } else { None };
+        let saved = self.epilogue.mask.and_then(|_| rest.next());
+        Others { sum, saved }
     }
+}
+
+/// The inputs of an epilogue.
+struct Others<'v, T> {
+    /// What is added.
+    sum: Option<&'v View<'v, T>>,
+    /// What the activation of a mask saved.
+    saved: Option<&'v View<'v, T>>,
 }
 
 pub(super) fn forward<T: Element>(
@@ -52,7 +69,7 @@ pub(super) fn forward<T: Element>(
     output: &mut ViewMut<'_, T>,
     region: Region<2>,
 ) {
-    let (conv, input, added) = (params.conv, &inputs[0], params.added(inputs, region));
+    let (conv, input, others) = (params.conv, &inputs[0], params.others(inputs, region));
     let whole = Region::whole(conv.input);
     require(input.region(), receptive(conv.windows, conv.input, region));
     let [_, group_in, kh, kw] = conv.weight_shape();
@@ -71,7 +88,7 @@ pub(super) fn forward<T: Element>(
                 }
             }
         }
-        params.finish(sum, added, [n, o], [y, x])
+        params.finish(sum, &others, [n, o], [y, x])
     });
 }
 
@@ -81,7 +98,7 @@ pub(super) fn backward_input<T: Element>(
     output: &mut ViewMut<'_, T>,
     region: Region<2>,
 ) {
-    let (conv, gradient, added) = (params.conv, &inputs[0], params.added(inputs, region));
+    let (conv, gradient, others) = (params.conv, &inputs[0], params.others(inputs, region));
     require(gradient.region(), touched(conv.windows, conv.output, region));
     let [_, group_in, kh, kw] = conv.weight_shape();
     let group_out = conv.out_channels / conv.groups;
@@ -99,7 +116,7 @@ pub(super) fn backward_input<T: Element>(
                 }
             }
         }
-        params.finish(sum, added, [n, c], [y, x])
+        params.finish(sum, &others, [n, c], [y, x])
     });
 }
 

@@ -14,11 +14,13 @@ pub struct Epilogue {
     pub sum: bool,
     /// What is applied to the result.
     pub activation: Option<Activation>,
+    /// Whose derivative the result is multiplied by, as by [`crate::Kernel::ActivationBackward`]. What that saved is the last input.
+    pub mask: Option<Activation>,
 }
 
 impl Epilogue {
     /// Nothing follows.
-    pub const NONE: Self = Self { bias: false, affine: false, sum: false, activation: None };
+    pub const NONE: Self = Self { bias: false, affine: false, sum: false, activation: None, mask: None };
 
     /// A bias alone, where there is one.
     #[must_use]
@@ -35,7 +37,7 @@ impl Epilogue {
     /// Whether there is more than a bias and a function of one element.
     #[must_use]
     pub const fn has_operands(&self) -> bool {
-        self.affine || self.sum
+        self.affine || self.sum || self.mask.is_some()
     }
 
     /// The bias alone: what the sums themselves begin with.
@@ -47,6 +49,6 @@ impl Epilogue {
     /// Floating-point operations for one element beside those of the sums.
     pub(super) const fn flops_per_element(&self) -> f64 {
         let affine = if self.affine { 2.0 } else { 0.0 };
-        affine + if self.sum { 1.0 } else { 0.0 }
+        affine + if self.sum { 1.0 } else { 0.0 } + if self.mask.is_some() { 1.0 } else { 0.0 }
     }
 }

@@ -114,6 +114,10 @@ impl<T: Element> Case<T> {
         if let Some(activation) = epilogue.activation {
             value = step(Kernel::Activation(activation), &[], vec![value]);
         }
+        if let Some(activation) = epilogue.mask {
+            let saved = self.inputs.last().expect("a mask has an input").clone();
+            value = step(Kernel::ActivationBackward(activation), &[], vec![value, saved]);
+        }
         let fused = self.whole(backend);
         for (got, expected) in fused.data().iter().zip(value.data()) {
             let same = got.to_bits_u64() == expected.to_bits_u64();

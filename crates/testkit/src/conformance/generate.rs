@@ -4,6 +4,7 @@ use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
 use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Pool};
 use tiled_tensor::{Element, Tensor};
 
+use super::case::map_tensor;
 use super::{Case, Rng};
 
 const ACTIVATIONS: [Activation; 8] = [
@@ -52,19 +53,29 @@ pub(super) fn conv2d_winograd<T: Element>(rng: &mut Rng, _index: usize) -> Case<
     }
 }
 
-/// A convolution, direct or by Winograd's filtering, whose epilogue has operands of its own.
+/// A convolution, direct or by Winograd's filtering, or a gradient for its input, whose epilogue has operands of its own.
 pub(super) fn conv2d_epilogue<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
-    let mut case = if index.is_multiple_of(2) { conv2d(rng, index) } else { conv2d_winograd(rng, index) };
+    let mut case = match index % 3 {
+        0 => conv2d(rng, index),
+        1 => conv2d_winograd(rng, index),
+        _ => conv2d_backward_input(rng, index),
+    };
     let bias = case.kernel.epilogue().expect("a convolution").bias;
-    let (affine, sum) = (rng.chance(70), rng.chance(50));
+    let (affine, sum) = (rng.chance(50), rng.chance(50));
     if affine {
         case.params.extend([numbers(case.output[1], rng), numbers(case.output[1], rng)]);
     }
     if sum {
         case.inputs.push(tensor(case.output, rng));
     }
-    let activation = rng.chance(50).then_some(Activation::Relu);
-    case.kernel = case.kernel.with_epilogue(Epilogue { bias, affine, sum, activation });
+    let (activation, mask) =
+        (rng.chance(30).then_some(Activation::Relu), rng.chance(50).then_some(Activation::Relu));
+    if mask.is_some() {
+        // as many zeros as a ReLU leaves
+        let saved = tensor::<T>(case.output, rng);
+        case.inputs.push(map_tensor(&saved, |value| if value <= T::ZERO { T::ZERO } else { value }));
+    }
+    case.kernel = case.kernel.with_epilogue(Epilogue { bias, affine, sum, activation, mask });
     case
 }
 

@@ -84,8 +84,8 @@ pub(super) fn extents([.., height, width]: [usize; 4]) -> [i64; 2] {
 
 /// The region of input `index`, of these extents, that a region of the output needs.
 pub(super) fn needed(kernel: &Kernel, index: usize, extents: [i64; 2], region: Region<2>) -> Region<2> {
-    if index == 1 && kernel.epilogue().is_some() {
-        return region; // what is added
+    if index > 0 && kernel.epilogue().is_some() {
+        return region; // what follows the sums reads it
     }
     let grain = kernel.grain();
     let region = if grain > 1 { Region::new(region.axes().map(|axis| axis.aligned(grain))) } else { region };
