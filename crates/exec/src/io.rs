@@ -105,7 +105,7 @@ pub(crate) fn check<T: Element>(plan: &Plan, sweeps: Range<usize>, io: &Io<'_, T
     let program = &plan.program;
     let mut runs = filled(program.nodes.len(), false).map_err(refused("the nodes of a run"))?;
     let nodes =
-        || plan.sweeps[sweeps.clone()].iter().flat_map(|sweep| sweep.sweep.nodes.iter().zip(&sweep.bindings));
+        || plan.sweeps[sweeps.clone()].iter().flat_map(|sweep| sweep.nodes.iter().zip(&sweep.bindings));
     for (node, _) in nodes() {
         runs[node.node] = true;
     }

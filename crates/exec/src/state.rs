@@ -211,7 +211,7 @@ impl<'b, T: Element> State<'b, T> {
 
     /// Packs the parameters of a sweep's kernels, but for those that have not changed since.
     fn pack(&mut self, plan: &Plan, sweep: usize, params: &Parameters<T>) -> Result<(), ExecError> {
-        for node in &plan.sweeps[sweep].sweep.nodes {
+        for node in &plan.sweeps[sweep].nodes {
             let program_node = &plan.program.nodes[node.node];
             if node.action != Action::Compute || program_node.params.is_empty() {
                 continue;

@@ -28,7 +28,7 @@ pub(crate) fn layouts(plan: &Plan) -> Result<Vec<Option<Layout>>, ExecError> {
 
 /// The channel block of the windows that are copied in and out of a whole tensor; `None` where no sweep writes it.
 fn block(plan: &Plan, place: usize) -> Option<usize> {
-    let mut nodes = plan.sweeps.iter().flat_map(|sweep| &sweep.sweep.nodes);
+    let mut nodes = plan.sweeps.iter().flat_map(|sweep| &sweep.nodes);
     // the operand is the node itself, or the one before a checkpoint's sink
     let writer = nodes.find(|node| node.action == Action::Write(SinkRole::Store(place)))?;
     Some(plan.blocks[writer.node])
