@@ -220,7 +220,7 @@ impl<T: Element> Engine<'_, T> {
     fn items(&self, cols: &Class) -> usize {
         let problem = self.problem;
         match problem.path {
-            Path::Dense => problem.groups * problem.vectors().div_ceil(problem.abreast(cols)),
+            Path::Dense => problem.groups * problem.vectors().div_ceil(problem.tile_vectors(cols)),
             Path::Lanes => problem.vectors(),
             Path::Dot => problem.outputs().div_ceil(dot::MAX_OUTPUTS),
             Path::Planar => problem.groups * problem.out_group.div_ceil(planar::MAX_OUTPUTS),
@@ -238,7 +238,7 @@ impl<T: Element> Engine<'_, T> {
         let members = [0, 1].map(|i| classes[i].members(self.region.axis(i)));
         let sharing = problem.sharing(&classes[1]);
         let pixels = index(members[1].len());
-        let pairs = usize::from(problem.abreast(&classes[1]) > 1);
+        let pairs = usize::from(problem.tile_vectors(&classes[1]) > 1);
         let widths = match sharing {
             Sharing::None => WIDTHS,
             Sharing::Chains => CHAIN_WIDTHS[pairs],
@@ -423,10 +423,10 @@ impl<T: Element> Engine<'_, T> {
 
     fn dense<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
         let problem = self.problem;
-        let abreast = problem.abreast(&units.classes[1]);
-        let parts = problem.vectors().div_ceil(abreast);
-        let (group, first) = (item / parts, item % parts * abreast);
-        let vectors = (problem.vectors() - first).min(abreast);
+        let tile_vectors = problem.tile_vectors(&units.classes[1]);
+        let parts = problem.vectors().div_ceil(tile_vectors);
+        let (group, first) = (item / parts, item % parts * tile_vectors);
+        let vectors = (problem.vectors() - first).min(tile_vectors);
         let first_input = group * problem.in_group;
         let source = Source { channels: (first_input, first_input + problem.in_group), ..place.source };
         let channel = group * problem.out_group + first * S::LANES;

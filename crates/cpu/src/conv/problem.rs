@@ -148,7 +148,7 @@ impl Problem {
 
     /// The vectors of output channels of a tile of [`Path::Dense`], which are packed side by side. Two that share
     /// broadcasts want three times two registers for weights, which only AVX-512 has.
-    pub(super) fn abreast(&self, cols: &Class) -> usize {
+    pub(super) fn tile_vectors(&self, cols: &Class) -> usize {
         let most = if self.sharing(cols) == Sharing::None { MOST_VECTORS } else { self.shared_vectors };
         self.vectors().min(most)
     }
@@ -191,8 +191,8 @@ impl Problem {
     /// Visits where each weight of a class lies packed and where it lies in OIHW: `visit(packed, weight)`.
     ///
     /// ```text
-    ///   Dense   [group][vectors abreast][kh][run of inputs][kw][input][1 or 2 vectors]
-    ///           [group][vectors abreast][kh][run of inputs][chain][input][kw][1 or 2 vectors] where taps share broadcasts
+    ///   Dense   [group][vectors of a tile][kh][run of inputs][kw][input][1 or 2 vectors]
+    ///           [group][vectors of a tile][kh][run of inputs][chain][input][kw][1 or 2 vectors] where taps share broadcasts
     ///   Lanes   [vector][input of the group][kh][kw][lane]
     ///   Dot     [3 outputs][kh][block of inputs][kw][output][lane]
     ///   Planar  [output][kh][input of the group][kw]
@@ -250,7 +250,7 @@ impl Problem {
     fn visit_dense(&self, classes: &[Class; 2], mut visit: impl FnMut(usize, usize)) {
         let [rows, cols] = classes;
         let terms = self.terms(classes);
-        let abreast = self.abreast(cols);
+        let tile_vectors = self.tile_vectors(cols);
         // taps that take turns one by one are chains of one
         let stride = match self.sharing(cols) {
             Sharing::None => cols.taps,
@@ -260,8 +260,8 @@ impl Problem {
         let [kh, kw] = self.conv.kernel();
         let step = kh * kw * if self.transposed { 1 } else { self.in_group };
         for group in 0..self.groups {
-            for first in (0..self.vectors()).step_by(abreast) {
-                let width = (self.vectors() - first).min(abreast) * self.lanes;
+            for first in (0..self.vectors()).step_by(tile_vectors) {
+                let width = (self.vectors() - first).min(tile_vectors) * self.lanes;
                 let start = (group * self.vectors() + first) * self.lanes * terms;
                 let first = group * self.out_group + first * self.lanes;
                 let outputs = ((group + 1) * self.out_group - first).min(width);

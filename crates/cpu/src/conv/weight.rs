@@ -302,7 +302,7 @@ impl<T: Element> Reduce<'_, T> {
         }
         let stride = self.classes[1].input_step;
         // the gradients of a pair for three taps are six registers: of sixteen they leave enough for one channel alone
-        let abreast = if S::SHARED_TILES[1] > 0 || b - a == 1 { vectors } else { 1 };
+        let tile_vectors = if S::SHARED_TILES[1] > 0 || b - a == 1 { vectors } else { 1 };
         // planes may lie so that they share a set of the first level cache
         let highest = if blocked { b - a } else { (b - a).min(4) };
         for chain in Chain::all(cols, index(stride)) {
@@ -320,10 +320,10 @@ impl<T: Element> Reduce<'_, T> {
                 continue;
             }
             let col = index(origin + signed(columns[0]) * stride - layout.cols().begin());
-            for v in (0..vectors).step_by(abreast) {
+            for v in (0..vectors).step_by(tile_vectors) {
                 let mut c = a;
                 while c < b {
-                    let count = chain_height::<S>(highest.min(b - c), abreast);
+                    let count = chain_height::<S>(highest.min(b - c), tile_vectors);
                     let rows = Rows {
                         lines,
                         x_offset: c * channel_step + col * layout.block(),
@@ -343,7 +343,7 @@ impl<T: Element> Reduce<'_, T> {
                     };
                     // SAFETY: `check` holds the windows; the columns are inside the image; the sums are this thread's
                     // own.
-                    unsafe { run_chain::<S>(chained, [count, abreast, taps], blocked) };
+                    unsafe { run_chain::<S>(chained, [count, tile_vectors, taps], blocked) };
                     c += count;
                 }
             }
