@@ -71,12 +71,12 @@ pub(crate) struct Sweeps<'r, T: Element> {
 }
 
 impl<'b, T: Element> State<'b, T> {
-    /// The state of a plan's runs on a backend that so many threads call; files lie in the folder `scratch`.
+    /// The state of a plan's runs on a backend that so many threads call; temporary files lie in `folder`.
     pub(crate) fn new(
         plan: &Plan,
         backend: &'b dyn Backend<T>,
         threads: usize,
-        scratch: &Path,
+        folder: &Path,
     ) -> Result<Self, ExecError> {
         let program = &plan.program;
         let kernels = collected(program.nodes.iter().map(|node| node.kernel().copied()))
@@ -91,7 +91,7 @@ impl<'b, T: Element> State<'b, T> {
         for len in &program.derived {
             derived.push(zeros(*len).map_err(refused("a derived vector"))?);
         }
-        Ok(Self { context, kernels, packed_from, stores: Stores::new(plan, scratch)?, derived })
+        Ok(Self { context, kernels, packed_from, stores: Stores::new(plan, folder)?, derived })
     }
 
     /// Gives dropout the mask of a step.

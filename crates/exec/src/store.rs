@@ -10,7 +10,7 @@ use tiled_tensor::{Element, Layout, ViewMut, with_room, zeros};
 
 use crate::ExecError;
 use crate::executor::refused;
-use crate::file::ScratchFile;
+use crate::file::TemporaryFile;
 
 /// How each whole tensor lies in memory, by its place in the program; `None` where no sweep writes it, or it lies in a file.
 pub(crate) fn layouts(plan: &Plan) -> Result<Vec<Option<Layout>>, ExecError> {
@@ -37,18 +37,18 @@ fn block(plan: &Plan, place: usize) -> Option<usize> {
 /// The values that the host keeps.
 #[derive(Debug)]
 pub(crate) struct Stores<T: Element> {
-    files: Vec<Option<ScratchFile>>,
+    files: Vec<Option<TemporaryFile>>,
     pixels: Vec<(Vec<T>, usize)>,
 }
 
 impl<T: Element> Stores<T> {
-    /// Those of a plan, files in the folder `scratch`.
-    pub(crate) fn new(plan: &Plan, scratch: &Path) -> Result<Self, ExecError> {
+    /// Those of a plan, temporary files in `folder`.
+    pub(crate) fn new(plan: &Plan, folder: &Path) -> Result<Self, ExecError> {
         let program = &plan.program;
         let mut files = with_room(program.stores.len()).map_err(refused("the values kept between sweeps"))?;
         for (place, store) in program.stores.iter().enumerate() {
             let is_written = plan.stores_in_files && block(plan, place).is_some();
-            files.push(is_written.then(|| ScratchFile::create::<T>(scratch, store.shape)).transpose()?);
+            files.push(is_written.then(|| TemporaryFile::create::<T>(folder, store.shape)).transpose()?);
         }
         let mut pixels = with_room(program.pixels.len()).map_err(refused("the values of one pixel"))?;
         for [batch, channels] in &program.pixels {
@@ -59,7 +59,7 @@ impl<T: Element> Stores<T> {
     }
 
     /// The file of a whole tensor that lies in one.
-    pub(crate) fn file(&self, store: usize) -> Option<&ScratchFile> {
+    pub(crate) fn file(&self, store: usize) -> Option<&TemporaryFile> {
         self.files[store].as_ref()
     }
 

@@ -273,8 +273,8 @@ impl<'b, T: Element> Engine<'b, T> {
             let (plan, specs) = call.plan(self.backend, self.pool.current_num_threads())?;
             self.forget(limit, plan.peak_bytes(), 0, MOST_KEPT - 1);
             let parameters = Parameters::zeros(&specs)?;
-            let scratch = std::env::temp_dir(); // of no use: nothing is kept between sweeps
-            let executor = Executor::with_pool(plan, self.backend, Arc::clone(&self.pool), &scratch)?;
+            let folder = std::env::temp_dir(); // of no use: nothing is kept between sweeps
+            let executor = Executor::with_pool(plan, self.backend, Arc::clone(&self.pool), &folder)?;
             push(&mut self.kept, Kept { call, executor, parameters }).map_err(refused)?;
         }
         Ok(self.kept.last_mut().expect("invariant: it was found or pushed"))

@@ -113,7 +113,7 @@ impl<'a, T: Element> Planner<'a, T> {
                 for in_files in [false, true] {
                     // files only for what memory does not hold
                     let stores = lowered.program.stores.len() + kept.len();
-                    if in_files && (!options.scratch || stores == 0 || search.has_plan()) {
+                    if in_files && (!options.temporary_files || stores == 0 || search.has_plan()) {
                         continue;
                     }
                     search.try_choice(Choice { lowered, kept, in_files })?;
