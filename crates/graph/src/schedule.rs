@@ -1,4 +1,4 @@
-//! The order in which a tile's rows are computed: one engine for whole tiles and for sliding windows.
+//! The order in which a tile's rows are computed: one schedule for whole tiles and for sliding windows.
 //!
 //! A tile is a *stream*: every node owns an interval of rows and computes it from the top in bands. One
 //! terminal, the driver, is advanced band by band; a node is asked for rows only when a consumer wants them, a
