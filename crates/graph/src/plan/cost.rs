@@ -119,10 +119,10 @@ fn node_load<'p>(
             Task::Work(work, support)
         }
         _ => {
-            // whole rows follow one another in memory: a run for each band
+            // whole rows follow one another in memory: a stretch for each band
             let strips = figures.strips as f64;
-            let runs = if figures.strips > 1 { rows as f64 * strips } else { figures.steps as f64 };
-            load.runs = facts.planes * runs;
+            let stretches = if figures.strips > 1 { rows as f64 * strips } else { figures.steps as f64 };
+            load.stretches = facts.planes * stretches;
             Task::Transfer
         }
     };
