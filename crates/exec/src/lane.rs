@@ -259,7 +259,7 @@ impl<'a, T: Element> Lane<'a, T> {
         let place = match (context.sweep.bindings[node], context.sweep.slots[node]) {
             (Binding::Source(_), _) => Place::Adopted(node.index()),
             (Binding::Store(store), _) => Place::Store(store),
-            (_, Some(slot)) => Place::Slot(slot),
+            (_, Some(slot)) => Place::Slot(slot.index()),
             (_, None) => return Buffer { place: Place::Nowhere, layout },
         };
         Buffer { place, layout: layout.with_rows(self.held[node]) }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
-use tiled_graph::{Action, Plan, SweepNodeId, SweepPlan};
+use tiled_graph::{Action, Id, Plan, SweepNodeId, SweepPlan};
 use tiled_kernel::{Activation, Kernel};
 
 /// How the values of a sweep are held, as it turned out.
@@ -94,7 +94,7 @@ impl Facts {
             ring_rows: sweep.rings[id],
             window_cols: if has_window { widest } else { 0 },
             window_bytes: if has_window { sweep.window_bytes(plan, id, widest) } else { 0 },
-            slot: sweep.slots[id],
+            slot: sweep.slots[id].map(Id::index),
             times: if height * width > 0 { computed / (height as f64 * width as f64) } else { 0.0 },
             flops: per_element * channels * computed,
         }

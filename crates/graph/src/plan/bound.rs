@@ -39,7 +39,7 @@ pub(super) fn least_seconds<T: Element>(
             cols: &cols,
             bands: &bands,
             slots: &IndexVec::filled(rows.len(), None)?,
-            slot_elements: &[],
+            slot_elements: &IndexVec::new(),
         };
         seconds += cost::work(backend, prepared, &figures, 0.0, 1.0) / cores as f64;
     }

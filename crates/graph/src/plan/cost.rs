@@ -13,6 +13,7 @@ use super::binding::Binding;
 use super::build::Prepared;
 use super::lanes::Share;
 use super::measure::SweepFigures;
+use super::slots::SlotId;
 use crate::sweep::SweepNodeId;
 
 /// The predicted time of a sweep whose tiles are shared out like this, in seconds: that of its work, and that which threads
@@ -91,7 +92,7 @@ fn node_load<'p>(
     let reading = &prepared.readings[figures.sweep].nodes[node];
     let facts = &prepared.lowered.facts[reading.node as usize];
     let bytes = facts.planes * rows as f64 * cols as f64 * element;
-    let size = |slot: u32| figures.slot_elements[slot as usize] as f64 * element;
+    let size = |slot: SlotId| figures.slot_elements[slot] as f64 * element;
     // a whole tensor is in no cache: its size counts
     let whole = |node: SweepNodeId| match prepared.bindings[figures.sweep][node] {
         Binding::Source(_) | Binding::Store(_) | Binding::Sink(_) => {

@@ -15,7 +15,7 @@ use super::build::Prepared;
 use super::cost;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::rows::Rows;
-use super::slots::Stored;
+use super::slots::{SlotId, Stored};
 use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
@@ -71,8 +71,8 @@ pub(super) struct SweepFigures<'f> {
     pub(super) rows: &'f IndexVec<SweepNodeId, i64>,
     pub(super) cols: &'f IndexVec<SweepNodeId, i64>,
     pub(super) bands: &'f IndexVec<SweepNodeId, i64>,
-    pub(super) slots: &'f IndexVec<SweepNodeId, Option<u32>>,
-    pub(super) slot_elements: &'f [usize],
+    pub(super) slots: &'f IndexVec<SweepNodeId, Option<SlotId>>,
+    pub(super) slot_elements: &'f IndexVec<SlotId, usize>,
 }
 
 /// Measures the candidates of one program.
@@ -238,7 +238,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 cols: parts(1)?,
                 rings: rows[sweep].rings.copied()?,
                 bindings: prepared.bindings[sweep].copied()?,
-                slots: collected(slots.into_iter().map(|slot| slot.map(|slot| slot as usize)))?.into(),
+                slots,
                 slot_elements,
                 calls,
                 steps,

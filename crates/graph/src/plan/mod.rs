@@ -21,6 +21,7 @@ pub use error::PlanError;
 pub use memory::Memory;
 pub use options::{Hold, PlanOptions, TRANSFER_BYTES, Tiling};
 pub use planner::Planner;
+pub use slots::SlotId;
 
 use tiled_geometry::{Grid, Region};
 use tiled_kernel::{Support, WORTH_SHARING_SECONDS};
@@ -89,11 +90,11 @@ pub struct SweepPlan {
     pub rings: IndexVec<SweepNodeId, i64>,
     /// Where each node's value lies.
     pub bindings: IndexVec<SweepNodeId, Binding>,
-    /// The storage that each node's window lies in; several may share one where they are never held together. `None` where
+    /// The slot that each node's window lies in; several may share one where they are never held together. `None` where
     /// nobody needs a value of it: a convolution whose outputs all lie in its padding.
-    pub slots: IndexVec<SweepNodeId, Option<usize>>,
-    /// The elements of each storage.
-    pub slot_elements: Vec<usize>,
+    pub slots: IndexVec<SweepNodeId, Option<SlotId>>,
+    /// The elements of each slot.
+    pub slot_elements: IndexVec<SlotId, usize>,
     /// The calls of kernels, sources and sinks.
     pub calls: u64,
     /// The steps: bands of all tiles.

@@ -5,11 +5,16 @@ use std::collections::BinaryHeap;
 
 use tiled_tensor::{OutOfMemory, collected, filled, make_room, push, refusable, with_room};
 
-use crate::index::IndexVec;
+use crate::index::{Id, IndexVec, id};
 use crate::sweep::SweepNodeId;
 
+id! {
+    /// A slot of a sweep: storage that windows lie in.
+    SlotId
+}
+
 /// The slot of each window of a sweep, and the elements of each slot.
-pub(super) type Stored = (IndexVec<SweepNodeId, Option<u32>>, Vec<usize>);
+pub(super) type Stored = (IndexVec<SweepNodeId, Option<SlotId>>, IndexVec<SlotId, usize>);
 
 /// When a node is held in a tile: the first and the last call that it takes part in, `None` where it takes part in none.
 pub(super) type Span = Option<[u64; 2]>;
@@ -66,9 +71,9 @@ impl Spans {
                 }
                 largest.push(size); // the first one is the largest
             }
-            slot_of[node as usize] = u32::try_from(slot).ok();
+            slot_of[node as usize] = Some(SlotId::new(slot));
         }
-        Ok((slot_of.into(), largest))
+        Ok((slot_of.into(), largest.into()))
     }
 
     /// The same for very many windows: those of one size alone share, in the order in which they begin, each in the slot
@@ -107,9 +112,9 @@ impl Spans {
             let wanted = free.len() + 1;
             refusable(|| free.try_reserve(1)).map_err(|_| OutOfMemory::of::<(Vec<u64>, u32)>(wanted))?;
             free.push(Reverse((ends, slot)));
-            slot_of[node as usize] = Some(slot);
+            slot_of[node as usize] = Some(SlotId::new(slot as usize));
         }
-        Ok((slot_of.into(), largest))
+        Ok((slot_of.into(), largest.into()))
     }
 }
 
@@ -241,7 +246,7 @@ mod tests {
         for (a, slot) in slots.iter().enumerate() {
             assert_eq!(slot.is_some(), sizes[a] > 0);
             let Some(slot) = slot else { continue };
-            assert!(sizes[a] <= largest[*slot as usize]);
+            assert!(sizes[a] <= largest[*slot]);
             for b in (0..a).filter(|b| slots.get(*b) == Some(&Some(*slot))) {
                 for kind in &spans.kinds {
                     if let (Some(a), Some(b)) = (kind.spans[a], kind.spans[b]) {
@@ -267,12 +272,12 @@ mod tests {
     }
 
     /// The first slot without a conflict, looked for one after another.
-    fn first_fit(spans: &Spans, sizes: &[usize]) -> Vec<Option<u32>> {
+    fn first_fit(spans: &Spans, sizes: &[usize]) -> Vec<Option<SlotId>> {
         let mut order: Vec<usize> = (0..sizes.len()).filter(|node| sizes[*node] > 0).collect();
         order.sort_by_key(|node| (Reverse(sizes[*node]), *node));
-        let mut slot_of: Vec<Option<u32>> = vec![None; sizes.len()];
+        let mut slot_of: Vec<Option<SlotId>> = vec![None; sizes.len()];
         for node in order {
-            let is_free = |slot: &u32| {
+            let is_free = |slot: &SlotId| {
                 (0..sizes.len()).filter(|other| slot_of[*other] == Some(*slot)).all(|other| {
                     spans.kinds.iter().all(|kind| match (kind.spans[node], kind.spans[other]) {
                         (Some(a), Some(b)) => a[1] < b[0] || b[1] < a[0],
@@ -280,7 +285,7 @@ mod tests {
                     })
                 })
             };
-            slot_of[node] = (0..).find(is_free);
+            slot_of[node] = (0..).map(SlotId::new).find(is_free);
         }
         slot_of
     }
