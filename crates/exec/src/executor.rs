@@ -181,7 +181,7 @@ impl<'b, T: Element> Executor<'b, T> {
         &self.plan
     }
 
-    /// The gradient with respect to a parameter after a run, by its place in [`tiled_graph::params`]; `None`
+    /// The gradient with respect to a parameter after a run, by its index in [`tiled_graph::params`]; `None`
     /// where the objective wants none.
     #[must_use]
     pub fn gradient(&self, param: usize) -> Option<&[T]> {
@@ -377,9 +377,9 @@ impl<'b, T: Element> Executor<'b, T> {
     /// Checks that the parameters that gradients depend on have these versions still.
     fn check_unchanged(&self, params: &Parameters<T>, versions: &[u64]) -> Result<(), ExecError> {
         let are_read = self.plan.program.read_params().map_err(refused(VERSIONS))?;
-        let places = (0..params.tensors().len()).filter(|place| are_read.get(*place) == Some(&true));
-        match places.into_iter().find(|place| versions.get(*place) != Some(&params.version(*place))) {
-            Some(place) => Err(ExecError::ParameterChanged { name: params.tensors()[place].name.clone() }),
+        let read = (0..params.tensors().len()).filter(|param| are_read.get(*param) == Some(&true));
+        match read.into_iter().find(|param| versions.get(*param) != Some(&params.version(*param))) {
+            Some(param) => Err(ExecError::ParameterChanged { name: params.tensors()[param].name.clone() }),
             None => Ok(()),
         }
     }
@@ -389,14 +389,14 @@ impl<'b, T: Element> Executor<'b, T> {
 const VERSIONS: &str = "the versions of the parameters";
 
 fn versions<T: Element>(params: &Parameters<T>) -> Result<Vec<u64>, ExecError> {
-    let versions = (0..params.tensors().len()).map(|place| params.version(place));
+    let versions = (0..params.tensors().len()).map(|param| params.version(param));
     collected(versions).map_err(refused(VERSIONS))
 }
 
 /// Gives running statistics the values of [`Executor::moved_statistics`].
 pub(crate) fn move_statistics<T: Element>(params: &mut Parameters<T>, moved: Moved<T>) {
-    for (place, values) in moved {
-        let running = params.data_mut(place).expect("invariant: running statistics are parameters");
+    for (param, values) in moved {
+        let running = params.data_mut(param).expect("invariant: running statistics are parameters");
         running.copy_from_slice(&values);
     }
 }

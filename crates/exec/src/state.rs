@@ -31,8 +31,8 @@ impl Stamp {
     ) -> impl Iterator<Item = u64> + 'a {
         node.params.iter().flat_map(move |param| {
             let (version, values) = match param {
-                Param::Network(place) => (Some(params.version(*place)), &[][..]),
-                Param::Derived(place) => (None, derived[*place].as_slice()),
+                Param::Network(param) => (Some(params.version(*param)), &[][..]),
+                Param::Derived(vector) => (None, derived[*vector].as_slice()),
             };
             version.into_iter().chain(values.iter().map(|value| value.to_bits_u64()))
         })
@@ -226,8 +226,8 @@ impl<'b, T: Element> State<'b, T> {
                 .params
                 .iter()
                 .map(|param| match param {
-                    Param::Network(place) => params.tensors()[*place].data.as_slice(),
-                    Param::Derived(place) => self.derived[*place].as_slice(),
+                    Param::Network(param) => params.tensors()[*param].data.as_slice(),
+                    Param::Derived(vector) => self.derived[*vector].as_slice(),
                 })
                 .collect();
             self.context.pack(node.node, kernel, &values)?;

@@ -17,7 +17,7 @@ pub enum Action {
     Load(SourceRole),
     /// Computes rows.
     Compute,
-    /// Takes rows into the reduction at this place of [`Program::reductions`].
+    /// Takes rows into the reduction of this index in [`Program::reductions`].
     Reduce(usize),
     /// Writes rows to a sink.
     Write(SinkRole),
@@ -47,7 +47,7 @@ impl SweepNode {
 /// The nodes that one pass over the image runs, in topological order.
 pub type Sweep = IndexVec<SweepNodeId, SweepNode>;
 
-/// Cuts a program into sweeps. Nodes in `kept` (with the place of their store) are written whole by the first
+/// Cuts a program into sweeps. Nodes in `kept` (with the index of their store) are written whole by the first
 /// sweep that needs them, and read by later ones; everything else that a later sweep needs is computed again.
 ///
 /// # Panics

@@ -68,7 +68,7 @@ impl InMemory {
 pub enum Binding {
     /// In a window of a lane.
     Window,
-    /// In a value kept whole in memory, by its place in `Program::stores`, where kernels read it.
+    /// In a value kept whole in memory, by its index in `Program::stores`, where kernels read it.
     Store(usize),
     /// In a tensor of the caller, where kernels read it.
     Source(SourceRole),

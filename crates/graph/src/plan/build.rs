@@ -43,7 +43,7 @@ pub(super) struct NodeFacts {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) program: Program,
-    /// The nodes whose values are kept, each with the place of its store.
+    /// The nodes whose values are kept, each with the index of its store.
     pub(super) nodes: Vec<(NodeId, usize)>,
     /// Bytes that do not depend on the tiling.
     pub(super) memory: Memory,
@@ -353,7 +353,7 @@ fn fixed_memory<T: Element>(
         }
     }
     let gradients: usize = program.param_grads.iter().map(|param| program.params[*param]).sum();
-    // a share of a sum has a place of its own while it is added
+    // a share of a sum has room of its own while it is added
     let shares = program.finalisers.iter().filter_map(|(_, finaliser)| match finaliser {
         Finaliser::SharedGrad { param, .. } => Some(program.params[*param]),
         _ => None,
