@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tiled::geometry::{Interval, Region};
 use tiled::graph::program::{Edge, NodeKind};
-use tiled::graph::{Graph, Loss, Objective, Plan, SweepPlan};
+use tiled::graph::{Graph, Loss, Objective, Plan, SweepNodeId, SweepPlan};
 use tiled::kernel::Reference;
 use tiled_tests::{Job, recompute};
 
@@ -68,19 +68,19 @@ struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    fn place(&self, name: &str) -> Option<usize> {
+    fn node(&self, name: &str) -> Option<SweepNodeId> {
         let is_named = |node: &tiled::graph::SweepNode| self.plan.program.nodes[node.node].name == name;
-        self.sweep.sweep.nodes.iter().position(is_named)
+        self.sweep.nodes.entries().find(|(_, node)| is_named(node)).map(|(id, _)| id)
     }
 
     /// The region of a node; `None` where it does not run.
     fn region(&self, name: &str) -> Option<Region<2>> {
-        self.place(name).map(|place| self.sweep.region(place, self.index))
+        self.node(name).map(|node| self.sweep.region(node, self.index))
     }
 
     fn operand(&self, name: &str, which: usize) -> (&Edge, Region<2>) {
-        let place = self.place(name).unwrap_or_else(|| panic!("`{name}` runs"));
-        let node = &self.sweep.sweep.nodes[place];
+        let id = self.node(name).unwrap_or_else(|| panic!("`{name}` runs"));
+        let node = &self.sweep.nodes[id];
         let edge = &self.plan.program.nodes[node.node].operands[which];
         (edge, self.sweep.region(node.operands[which], self.index))
     }
@@ -199,8 +199,8 @@ fn weight_gradients_take_disjoint_shares_of_the_size_that_the_logs_give() {
                 covered[i] += share.volume();
                 let out: [i64; 2] = numbers(&golden.data["ops"][i]["out_hw"]);
                 assert_eq!(extents(share), [0, 1].map(|axis| out[axis] / grid[axis]), "{op}");
-                let place = tile.place(&format!("{op}.grad_weight")).expect("runs");
-                let id = tile.sweep.sweep.nodes[place].node;
+                let node = tile.node(&format!("{op}.grad_weight")).expect("runs");
+                let id = tile.sweep.nodes[node].node;
                 assert!(matches!(plan.program.nodes[id].kind, NodeKind::Reduce(_)), "{op}");
                 let (_, gradient) = tile.operand(&format!("{op}.grad_weight"), 1);
                 assert!(gradient.contains_region(share), "{op}: its gradient is at hand");

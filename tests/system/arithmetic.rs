@@ -116,9 +116,9 @@ fn once(plan: &Plan) -> f64 {
     let mut regions: BTreeMap<usize, Region<2>> = BTreeMap::new();
     for sweep in &plan.sweeps {
         for tile in sweep.grid.tiles().enumerate().map(|(index, _)| sweep.grid.index_of(index)) {
-            for (place, node) in sweep.sweep.nodes.iter().enumerate() {
+            for (id, node) in sweep.nodes.entries() {
                 if matches!(node.action, Action::Compute | Action::Reduce(_)) {
-                    let region = sweep.region(place, tile);
+                    let region = sweep.region(id, tile);
                     regions.entry(node.node).and_modify(|all| *all = all.hull(region)).or_insert(region);
                 }
             }

@@ -79,12 +79,12 @@ fn values_in_files_between_calls_that_run_later_have_the_same_bits() {
     let backend = CpuBackend::new().expect("an instruction set");
     let job = Job::<f32>::random(Graph::from_json(text).expect("a network"), 2, [67, 59], training(), 3);
     let checkpoints = Some(vec![job.graph.value("c").expect("it is there")]);
-    let with = |scratch, bytes| {
+    let with = |temporary_files, bytes| {
         let checkpoints = checkpoints.clone();
-        PlanOptions { scratch, checkpoints, memory_bytes: Some(bytes), ..PlanOptions::default() }
+        PlanOptions { temporary_files, checkpoints, memory_bytes: Some(bytes), ..PlanOptions::default() }
     };
-    let smallest = |scratch| {
-        let options = with(scratch, 0);
+    let smallest = |temporary_files| {
+        let options = with(temporary_files, 0);
         match job.try_plan(&backend, &options) {
             Err(PlanError::BudgetTooSmall { smallest, .. }) => smallest,
             other => panic!("no memory is enough: {other:?}"),

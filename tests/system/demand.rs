@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use tiled::geometry::Interval;
 use tiled::graph::{
-    Call, Demand, Graph, Hold, Loss, Mode, Objective, Plan, PlanError, PlanOptions, Planner, Rng, Tiling,
-    infer, lower, sweeps,
+    Call, Demand, Graph, Hold, IndexVec, Loss, Mode, Objective, Plan, PlanError, PlanOptions, Planner, Rng,
+    SweepNodeId, Tiling, infer, lower, sweeps,
 };
 use tiled::kernel::Reference;
 
@@ -56,19 +56,17 @@ fn shares_of_every_reduction_and_sink_partition_its_domain() {
         for plan in plans(name, extents) {
             let mut terminals = 0;
             for sweep in &plan.sweeps {
-                for place in
-                    (0..sweep.sweep.nodes.len()).filter(|place| sweep.sweep.nodes[*place].is_terminal())
-                {
-                    let node = &plan.program.nodes[sweep.sweep.nodes[place].node];
+                for (id, node) in sweep.nodes.entries().filter(|(_, node)| node.is_terminal()) {
+                    let node = &plan.program.nodes[node.node];
                     let label = format!("{name}: `{}`", node.name);
                     assert_partition(
                         &label,
-                        sweep.rows.iter().map(|rows| rows.interval(place)),
+                        sweep.rows.iter().map(|rows| rows.interval(id)),
                         node.extents[0],
                     );
                     assert_partition(
                         &label,
-                        sweep.cols.iter().map(|cols| cols.interval(place)),
+                        sweep.cols.iter().map(|cols| cols.interval(id)),
                         node.extents[1],
                     );
                     terminals += 1;
@@ -86,11 +84,11 @@ fn every_row_that_a_tile_needs_is_computed_once() {
         for plan in plans(name, extents) {
             for sweep in &plan.sweeps {
                 for row in 0..sweep.rows.len() {
-                    let mut calls: Vec<Vec<Call>> = vec![Vec::new(); sweep.sweep.nodes.len()];
+                    let mut calls = IndexVec::<SweepNodeId, _>::from(vec![Vec::new(); sweep.nodes.len()]);
                     let mut steps = 0;
                     let ran = sweep.schedule(&plan.program, row).expect("memory").run(
-                        |call| {
-                            calls[call.place].push(call);
+                        |call: Call| {
+                            calls[call.node].push(call);
                             Ok::<(), ()>(())
                         },
                         || {
@@ -99,13 +97,13 @@ fn every_row_that_a_tile_needs_is_computed_once() {
                         },
                     );
                     assert_eq!(ran, Ok(()));
-                    for (place, calls) in calls.iter().enumerate() {
-                        let (needed, ring) = (sweep.rows.part(row).interval(place), sweep.rings[place]);
-                        let label = format!("{name}: place {place}");
+                    for (node, calls) in calls.entries() {
+                        let (needed, ring) = (sweep.rows.part(row).interval(node), sweep.rings[node]);
+                        let label = format!("{name}: node {node:?}");
                         let shifted = calls.iter().map(|call| {
                             assert!(call.low <= call.rows.begin(), "{label}: a window lets go of new rows");
                             assert!(
-                                sweep.sweep.nodes[place].is_terminal() || call.rows.end() - call.low <= ring,
+                                sweep.nodes[node].is_terminal() || call.rows.end() - call.low <= ring,
                                 "{label}: a ring of {ring} rows does not hold {call:?}"
                             );
                             Interval::new(
@@ -173,7 +171,7 @@ fn a_band_is_one_call_of_each_node_of_a_deep_network() {
             Ok(())
         });
         assert_eq!((ran, steps.len()), (Ok(()), 16));
-        let nodes = sweep.sweep.nodes.len();
+        let nodes = sweep.nodes.len();
         assert!(nodes > 12, "{nodes} nodes");
         assert!(steps[1..].iter().all(|calls| *calls <= nodes), "{steps:?} calls of {nodes} nodes");
     }
@@ -193,7 +191,6 @@ fn a_larger_share_never_needs_less() {
             for axis in [0, 1] {
                 for _ in 0..30 {
                     let shares: Vec<[Interval; 2]> = sweep
-                        .nodes
                         .iter()
                         .map(|node| {
                             let extent = program.nodes[node.node].extents[axis];
@@ -204,14 +201,15 @@ fn a_larger_share_never_needs_less() {
                             [inner, inner.hull(other)]
                         })
                         .collect();
+                    let shares = IndexVec::from(shares);
                     let [inner, outer] = [0, 1]
-                        .map(|which| Demand::new(&program, &sweep, axis, |place, _| shares[place][which]));
-                    for place in 0..sweep.nodes.len() {
+                        .map(|which| Demand::new(&program, &sweep, axis, |node, _| shares[node][which]));
+                    for node in sweep.ids() {
                         assert!(
-                            outer.interval(place).contains_interval(inner.interval(place)),
-                            "{name}: place {place}: {} within {}",
-                            inner.interval(place),
-                            outer.interval(place)
+                            outer.interval(node).contains_interval(inner.interval(node)),
+                            "{name}: node {node:?}: {} within {}",
+                            inner.interval(node),
+                            outer.interval(node)
                         );
                     }
                 }
@@ -256,12 +254,12 @@ fn no_part_of_a_fine_grid_leaves_the_image() {
         for sweep in &plan.sweeps {
             for (axis, parts) in [&sweep.rows, &sweep.cols].into_iter().enumerate() {
                 most = most.max(parts.len());
-                for (place, node) in sweep.sweep.nodes.iter().enumerate() {
+                for (id, node) in sweep.nodes.entries() {
                     let extent = plan.program.nodes[node.node].extents[axis];
                     for part in parts.iter() {
-                        let interval = part.interval(place);
+                        let interval = part.interval(id);
                         let whole = Interval::whole(extent);
-                        assert_eq!(interval.intersect(whole), interval, "{hold:?} {tiling:?}: place {place}");
+                        assert_eq!(interval.intersect(whole), interval, "{hold:?} {tiling:?}: node {id:?}");
                     }
                 }
             }

@@ -25,7 +25,7 @@ impl Backend<f32> for Apart {
 
 /// The kernels that a plan runs, by whether a convolution has something that follows: affine, a sum, ReLU, the mask of one.
 fn fused(plan: &Plan) -> Vec<[bool; 4]> {
-    let running = plan.sweeps.iter().flat_map(|sweep| &sweep.sweep.nodes);
+    let running = plan.sweeps.iter().flat_map(|sweep| &sweep.nodes);
     let kinds = running.map(|node| &plan.program.nodes[node.node].kind);
     let epilogues = kinds.filter_map(|kind| match kind {
         NodeKind::Compute(kernel) => kernel.epilogue().filter(|epilogue| epilogue.has_operands()),

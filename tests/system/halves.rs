@@ -87,7 +87,8 @@ fn assert_parameters(got: &Parameters<f32>, expected: &Parameters<f32>, what: &s
 }
 
 fn ways() -> Vec<PlanOptions> {
-    let in_files = PlanOptions { scratch: true, memory_bytes: Some(3 << 20), ..PlanOptions::default() };
+    let in_files =
+        PlanOptions { temporary_files: true, memory_bytes: Some(3 << 20), ..PlanOptions::default() };
     let lanes = PlanOptions { lanes: Some(3), parallelism: 2, ..recompute([3, 2]) };
     vec![whole(), slide(3), lanes, in_files]
 }

@@ -5,7 +5,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tiled::explain::{Explain, StepDetail};
-use tiled::graph::{BudgetSource, Hold, InMemory, Plan, PlanOptions, Planner, Tiling, infer_nchw};
+use tiled::graph::{
+    BudgetSource, Hold, Id, InMemory, Plan, PlanOptions, Planner, SweepNodeId, Tiling, infer_nchw,
+};
 
 use crate::engine::{Engine, Real, tiled_engine};
 use crate::geometry::tiled_region;
@@ -346,9 +348,7 @@ pub unsafe extern "C" fn tiled_plan_sweep(
         handle::shared(plan, "plan", |plan| {
             let sweep = of(plan, sweep)?;
             let [rows, cols] = sweep.grid.counts();
-            counts.set(
-                [rows, cols, sweep.sweep.nodes.len()].map(|count| i64::try_from(count).unwrap_or(i64::MAX)),
-            );
+            counts.set([rows, cols, sweep.nodes.len()].map(|count| i64::try_from(count).unwrap_or(i64::MAX)));
             Ok(())
         })
     })
@@ -374,9 +374,9 @@ pub unsafe extern "C" fn tiled_plan_node_name(
         // SAFETY: the caller's promise
         let output = unsafe { TextOutput::new(buffer, capacity, length)? };
         handle::shared(plan, "plan", |plan| {
-            let nodes = &of(plan, sweep)?.sweep.nodes;
+            let nodes = &of(plan, sweep)?.nodes;
             require_node(node, nodes.len())?;
-            output.set(&plan.program.nodes[nodes[node].node].name)
+            output.set(&plan.program.nodes[nodes[SweepNodeId::new(node)].node].name)
         })
     })
 }
@@ -401,8 +401,8 @@ pub unsafe extern "C" fn tiled_plan_region(
         let region = unsafe { Output::new(region, "region")? };
         handle::shared(plan, "plan", |plan| {
             let sweep = of(plan, sweep)?;
-            require_node(node, sweep.sweep.nodes.len())?;
-            region.set(sweep.region(node, tile_index(&sweep.grid, row, col)?).into());
+            require_node(node, sweep.nodes.len())?;
+            region.set(sweep.region(SweepNodeId::new(node), tile_index(&sweep.grid, row, col)?).into());
             Ok(())
         })
     })

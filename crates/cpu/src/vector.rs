@@ -38,7 +38,7 @@ pub(crate) trait Simd: Copy + 'static {
     /// Pixels of a tile that keeps one vector of accumulators for each and three of weights; two and six.
     const SHARED_TILES: [usize; 2];
     /// Input channels of a tile of weight gradients that keeps two vectors of accumulators for each, or three, one for each
-    /// tap of a chain.
+    /// tap of a sequence.
     const WEIGHT_TILE: usize;
 
     /// Every lane `value`.

@@ -76,7 +76,7 @@ pub struct Executor<'b, T: Element> {
     plan: Arc<Plan>,
     backend: &'b dyn Backend<T>,
     /// Where values lie that are kept in files.
-    scratch: PathBuf,
+    folder: PathBuf,
     pool: Arc<Pool>,
     /// That of the last run, for the next one; `None` where a [`Pending`] has it.
     spare: Option<State<'b, T>>,
@@ -95,18 +95,18 @@ impl<'b, T: Element> Executor<'b, T> {
         backend: &'b dyn Backend<T>,
         threads: usize,
     ) -> Result<Self, ExecError> {
-        Self::with_scratch(plan, backend, threads, &std::env::temp_dir())
+        Self::with_folder(plan, backend, threads, &std::env::temp_dir())
     }
 
     /// The same with a folder for the values that the plan keeps in files.
     ///
     /// # Errors
     /// As [`Executor::new`], and where the folder has no room for them.
-    pub fn with_scratch(
+    pub fn with_folder(
         plan: impl Into<Arc<Plan>>,
         backend: &'b dyn Backend<T>,
         threads: usize,
-        scratch: &Path,
+        folder: &Path,
     ) -> Result<Self, ExecError> {
         let plan = plan.into();
         let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
@@ -114,31 +114,31 @@ impl<'b, T: Element> Executor<'b, T> {
         // threads come last: each takes addresses for a heap of its own, and where those are limited it does with fewer, as
         // the memory before them would not
         let pool = || Pool::new(threads).map_err(|source| ExecError::Threads { threads, source });
-        Self::build(plan, backend, threads, scratch, || Ok(Arc::new(pool()?)))
+        Self::build(plan, backend, threads, folder, || Ok(Arc::new(pool()?)))
     }
 
     /// The same with threads that several executors share; they end with the last one.
     ///
     /// # Errors
-    /// As [`Executor::with_scratch`], and where the plan has scratch memory for fewer threads ([`Plan::threads`]).
+    /// As [`Executor::with_folder`], and where the plan has scratch memory for fewer threads ([`Plan::threads`]).
     pub fn with_pool(
         plan: impl Into<Arc<Plan>>,
         backend: &'b dyn Backend<T>,
         pool: Arc<Pool>,
-        scratch: &Path,
+        folder: &Path,
     ) -> Result<Self, ExecError> {
         let (plan, threads) = (plan.into(), pool.current_num_threads());
         if plan.memory.scratch_bytes > 0 && threads > plan.threads {
             return Err(ExecError::PoolThreads { expected: plan.threads, got: threads });
         }
-        Self::build(plan, backend, threads, scratch, || Ok(pool))
+        Self::build(plan, backend, threads, folder, || Ok(pool))
     }
 
     fn build(
         plan: Arc<Plan>,
         backend: &'b dyn Backend<T>,
         threads: usize,
-        scratch: &Path,
+        folder: &Path,
         pool: impl FnOnce() -> Result<Arc<Pool>, ExecError>,
     ) -> Result<Self, ExecError> {
         if plan.dtype != T::DTYPE {
@@ -155,7 +155,7 @@ impl<'b, T: Element> Executor<'b, T> {
                 return Err(ExecError::Unsupported { name: node.name.clone(), backend: backend.name() });
             }
         }
-        let spare = Some(State::new(&plan, backend, threads, scratch)?);
+        let spare = Some(State::new(&plan, backend, threads, folder)?);
         let program = &plan.program;
         let mut gradients =
             collected(program.params.iter().map(|_| None)).map_err(refused("the gradients"))?;
@@ -166,7 +166,7 @@ impl<'b, T: Element> Executor<'b, T> {
         }
         Ok(Self {
             backend,
-            scratch: scratch.to_owned(),
+            folder: folder.to_owned(),
             spare,
             gradients,
             dropout_step: 0,
@@ -181,7 +181,7 @@ impl<'b, T: Element> Executor<'b, T> {
         &self.plan
     }
 
-    /// The gradient with respect to a parameter after a run, by its place in [`tiled_graph::params`]; `None`
+    /// The gradient with respect to a parameter after a run, by its index in [`tiled_graph::params`]; `None`
     /// where the objective wants none.
     #[must_use]
     pub fn gradient(&self, param: usize) -> Option<&[T]> {
@@ -292,7 +292,7 @@ impl<'b, T: Element> Executor<'b, T> {
     fn state(&mut self) -> Result<State<'b, T>, ExecError> {
         match self.spare.take() {
             Some(state) => Ok(state),
-            None => State::new(&self.plan, self.backend, self.pool.current_num_threads(), &self.scratch),
+            None => State::new(&self.plan, self.backend, self.pool.current_num_threads(), &self.folder),
         }
     }
 
@@ -377,9 +377,9 @@ impl<'b, T: Element> Executor<'b, T> {
     /// Checks that the parameters that gradients depend on have these versions still.
     fn check_unchanged(&self, params: &Parameters<T>, versions: &[u64]) -> Result<(), ExecError> {
         let are_read = self.plan.program.read_params().map_err(refused(VERSIONS))?;
-        let places = (0..params.tensors().len()).filter(|place| are_read.get(*place) == Some(&true));
-        match places.into_iter().find(|place| versions.get(*place) != Some(&params.version(*place))) {
-            Some(place) => Err(ExecError::ParameterChanged { name: params.tensors()[place].name.clone() }),
+        let read = (0..params.tensors().len()).filter(|param| are_read.get(*param) == Some(&true));
+        match read.into_iter().find(|param| versions.get(*param) != Some(&params.version(*param))) {
+            Some(param) => Err(ExecError::ParameterChanged { name: params.tensors()[param].name.clone() }),
             None => Ok(()),
         }
     }
@@ -389,14 +389,14 @@ impl<'b, T: Element> Executor<'b, T> {
 const VERSIONS: &str = "the versions of the parameters";
 
 fn versions<T: Element>(params: &Parameters<T>) -> Result<Vec<u64>, ExecError> {
-    let versions = (0..params.tensors().len()).map(|place| params.version(place));
+    let versions = (0..params.tensors().len()).map(|param| params.version(param));
     collected(versions).map_err(refused(VERSIONS))
 }
 
 /// Gives running statistics the values of [`Executor::moved_statistics`].
 pub(crate) fn move_statistics<T: Element>(params: &mut Parameters<T>, moved: Moved<T>) {
-    for (place, values) in moved {
-        let running = params.data_mut(place).expect("invariant: running statistics are parameters");
+    for (param, values) in moved {
+        let running = params.data_mut(param).expect("invariant: running statistics are parameters");
         running.copy_from_slice(&values);
     }
 }

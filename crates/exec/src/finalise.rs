@@ -63,8 +63,8 @@ impl<T: Element> State<'_, T> {
         }
     }
 
-    fn param(&self, place: usize) -> &[T] {
-        &self.params.tensors()[place].data
+    fn param(&self, param: usize) -> &[T] {
+        &self.params.tensors()[param].data
     }
 
     /// The sums of an exact reduction, each rounded once.
@@ -75,7 +75,7 @@ impl<T: Element> State<'_, T> {
 
     /// Derives `scale` and `shift` of a batch normalisation from its statistics.
     fn normalise(&mut self, norm: &Norm, mean: &[f64], variance: &[f64]) -> Result<(), ExecError> {
-        let list = |place: Option<usize>| place.map(|place| doubles(self.param(place))).transpose();
+        let list = |param: Option<usize>| param.map(|param| doubles(self.param(param))).transpose();
         let (weight, bias) = (had(list(norm.weight))?, had(list(norm.bias))?);
         let factors = batch_norm::factors(mean, variance, norm.eps, weight.as_deref(), bias.as_deref());
         let factors = had(factors)?;
@@ -97,10 +97,10 @@ impl<T: Element> State<'_, T> {
         let sums = self.sums(reduction)?;
         let (sums, dots) = sums.split_at(sums.len() / 2);
         let inverse_std = had(doubles(&self.derived[norm.inverse_std]))?;
-        if let Some(gradient) = norm.weight.and_then(|place| self.gradients[place].as_mut()) {
+        if let Some(gradient) = norm.weight.and_then(|param| self.gradients[param].as_mut()) {
             store(gradient, &had(batch_norm::weight_gradient(dots, &inverse_std))?);
         }
-        if let Some(gradient) = norm.bias.and_then(|place| self.gradients[place].as_mut()) {
+        if let Some(gradient) = norm.bias.and_then(|param| self.gradients[param].as_mut()) {
             store(gradient, sums);
         }
         let Some([a, b, d]) = coefficients else { return Ok(()) };
@@ -119,15 +119,15 @@ impl<T: Element> State<'_, T> {
             unreachable!("invariant: a global maximum reads extrema")
         };
         let values = self.stores.pixel_mut(pixel);
-        for ((value, places), extremum) in
+        for ((value, position), extremum) in
             values.iter_mut().zip(self.derived[positions].chunks_exact_mut(4)).zip(extrema)
         {
             *value = extremum.value;
             // two parts of twenty bits each are exact in every element type
             let [y, x] = extremum.position.unwrap_or([0, 0]);
             let parts = [y >> 20, y & 0xf_ffff, x >> 20, x & 0xf_ffff];
-            for (place, part) in places.iter_mut().zip(parts) {
-                *place = T::from_f64(lossless(part.unsigned_abs()));
+            for (number, part) in position.iter_mut().zip(parts) {
+                *number = T::from_f64(lossless(part.unsigned_abs()));
             }
         }
         Ok(())
@@ -232,21 +232,21 @@ impl<T: Element> Moving<'_, T> {
             }
         };
         let variance = batch_norm::unbiased(&variance, count)?;
-        for (place, new) in [(running.mean, mean), (running.variance, variance)] {
-            let moved = batch_norm::moved(&self.values(place)?, &new, momentum)?;
-            self.set(place, &moved)?;
+        for (param, new) in [(running.mean, mean), (running.variance, variance)] {
+            let moved = batch_norm::moved(&self.values(param)?, &new, momentum)?;
+            self.set(param, &moved)?;
         }
         Ok(())
     }
 
-    fn values(&self, place: usize) -> Result<Vec<f64>, OutOfMemory> {
-        doubles(self.latest[place].map_or(&self.params.tensors()[place].data, |moved| &self.moved[moved].1))
+    fn values(&self, param: usize) -> Result<Vec<f64>, OutOfMemory> {
+        doubles(self.latest[param].map_or(&self.params.tensors()[param].data, |moved| &self.moved[moved].1))
     }
 
-    fn set(&mut self, place: usize, values: &[f64]) -> Result<(), OutOfMemory> {
+    fn set(&mut self, param: usize, values: &[f64]) -> Result<(), OutOfMemory> {
         let rounded = collected(values.iter().map(|value| T::from_f64(*value)))?;
-        self.latest[place] = Some(self.moved.len());
-        push(&mut self.moved, (place, rounded))
+        self.latest[param] = Some(self.moved.len());
+        push(&mut self.moved, (param, rounded))
     }
 }
 

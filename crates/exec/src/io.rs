@@ -50,17 +50,17 @@ impl<T: Element> std::fmt::Debug for Io<'_, T> {
 impl<'a, T: Element> Io<'a, T> {
     pub(crate) fn source(&self, role: SourceRole) -> Option<&'a dyn Source<T>> {
         match role {
-            SourceRole::Input(place) => self.inputs.get(place).copied(),
+            SourceRole::Input(input) => self.inputs.get(input).copied(),
             SourceRole::Target => self.target,
-            SourceRole::GradOutput(place) => self.grad_outputs.get(place).copied(),
+            SourceRole::GradOutput(output) => self.grad_outputs.get(output).copied(),
             SourceRole::Store(_) | SourceRole::Pixel(_) => None,
         }
     }
 
     pub(crate) fn sink(&self, role: SinkRole) -> Option<&'a dyn Sink<T>> {
         match role {
-            SinkRole::Output(place) => self.outputs.get(place).copied(),
-            SinkRole::GradInput(place) => self.grad_inputs.get(place).copied(),
+            SinkRole::Output(output) => self.outputs.get(output).copied(),
+            SinkRole::GradInput(gradient) => self.grad_inputs.get(gradient).copied(),
             SinkRole::Store(_) => None,
         }
     }
@@ -105,7 +105,7 @@ pub(crate) fn check<T: Element>(plan: &Plan, sweeps: Range<usize>, io: &Io<'_, T
     let program = &plan.program;
     let mut runs = filled(program.nodes.len(), false).map_err(refused("the nodes of a run"))?;
     let nodes =
-        || plan.sweeps[sweeps.clone()].iter().flat_map(|sweep| sweep.sweep.nodes.iter().zip(&sweep.bindings));
+        || plan.sweeps[sweeps.clone()].iter().flat_map(|sweep| sweep.nodes.iter().zip(&sweep.bindings));
     for (node, _) in nodes() {
         runs[node.node] = true;
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tiled_geometry::{Interval, Region};
 use tiled_graph::program::{Param, SinkRole, SourceRole};
-use tiled_graph::{Action, Binding, Call, Plan, SweepPlan};
+use tiled_graph::{Action, Binding, Call, Id, IndexVec, Plan, SweepNodeId, SweepPlan};
 use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket};
 use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, with_room};
 
@@ -55,8 +55,8 @@ pub(crate) struct Lane<'a, T: Element> {
     queue: Box<dyn Queue<T> + 'a>,
     /// Its number.
     lane: usize,
-    layouts: Vec<Layout>,
-    held: Vec<Interval>,
+    layouts: IndexVec<SweepNodeId, Layout>,
+    held: IndexVec<SweepNodeId, Interval>,
     /// What was fetched and not yet taken, in order.
     fetched: VecDeque<(Ticket, SinkRole, Region<2>)>,
 }
@@ -64,13 +64,13 @@ pub(crate) struct Lane<'a, T: Element> {
 impl<'a, T: Element> Lane<'a, T> {
     /// A lane of a sweep, with room for what it knows of each node.
     pub(crate) fn new(queue: Box<dyn Queue<T> + 'a>, sweep: &SweepPlan) -> Result<Self, OutOfMemory> {
-        let count = sweep.sweep.nodes.len();
+        let count = sweep.nodes.len();
         Ok(Self {
             fetched: with_room(queue.depth() + 1)?.into(),
             queue,
             lane: 0,
-            layouts: with_room(count)?,
-            held: with_room(count)?,
+            layouts: with_room(count)?.into(),
+            held: IndexVec::filled(count, Interval::EMPTY)?,
         })
     }
 
@@ -91,13 +91,12 @@ impl<'a, T: Element> Lane<'a, T> {
     /// Runs one tile; allocates only before its first step.
     fn run_tile(&mut self, context: &SweepContext<'_, T>, tile: [usize; 2]) -> Result<(), ExecError> {
         let sweep = context.sweep;
-        let count = sweep.sweep.nodes.len();
         self.layouts.clear();
-        for place in 0..count {
-            self.layouts.push(sweep.layout(context.plan, place, tile)?);
+        for node in sweep.nodes.ids() {
+            let layout = sweep.layout(context.plan, node, tile)?;
+            self.layouts.push(layout).map_err(refused("the windows of a lane"))?;
         }
-        self.held.clear();
-        self.held.resize(count, Interval::EMPTY);
+        self.held.fill(Interval::EMPTY);
         sweep
             .schedule(&context.plan.program, tile[0])
             .map_err(refused("the schedule of a tile"))?
@@ -111,19 +110,19 @@ impl<'a, T: Element> Lane<'a, T> {
     }
 
     fn call(&mut self, context: &SweepContext<'_, T>, call: Call) -> Result<(), ExecError> {
-        let place = call.place;
-        let region = Region::from_rows_cols(call.rows, self.layouts[place].cols());
-        match context.sweep.sweep.nodes[place].action {
+        let node = call.node;
+        let region = Region::from_rows_cols(call.rows, self.layouts[node].cols());
+        match context.sweep.nodes[node].action {
             Action::Load(role) => {
-                self.held[place] = Interval::new(call.low, call.rows.end());
-                self.load(context, place, role, region)
+                self.held[node] = Interval::new(call.low, call.rows.end());
+                self.load(context, node, role, region)
             }
             Action::Compute => {
-                self.held[place] = Interval::new(call.low, call.rows.end());
-                self.compute(context, place, region)
+                self.held[node] = Interval::new(call.low, call.rows.end());
+                self.compute(context, node, region)
             }
-            Action::Reduce(reduction) if !region.is_empty() => self.reduce(context, place, reduction, region),
-            Action::Write(role) if !region.is_empty() => self.write(context, place, role, region),
+            Action::Reduce(reduction) if !region.is_empty() => self.reduce(context, node, reduction, region),
+            Action::Write(role) if !region.is_empty() => self.write(context, node, role, region),
             Action::Reduce(_) | Action::Write(_) => Ok(()),
         }
     }
@@ -131,11 +130,11 @@ impl<'a, T: Element> Lane<'a, T> {
     fn load(
         &mut self,
         context: &SweepContext<'_, T>,
-        place: usize,
+        node: SweepNodeId,
         role: SourceRole,
         region: Region<2>,
     ) -> Result<(), ExecError> {
-        let window = self.window(context, place);
+        let window = self.window(context, node);
         if !is_written_to(&window) {
             return Ok(()); // others read the caller's tensor, or nobody reads it
         }
@@ -160,60 +159,60 @@ impl<'a, T: Element> Lane<'a, T> {
     fn compute(
         &mut self,
         context: &SweepContext<'_, T>,
-        place: usize,
+        node: SweepNodeId,
         region: Region<2>,
     ) -> Result<(), ExecError> {
-        let node = context.sweep.sweep.nodes[place].node;
-        let kernel = context.kernels[node].as_ref().expect("invariant: nodes that compute have a kernel");
-        let (inputs, count) = self.inputs(context, place);
-        if let Binding::Sink(role) = context.sweep.bindings[place] {
+        let id = context.sweep.nodes[node].node;
+        let kernel = context.kernels[id].as_ref().expect("invariant: nodes that compute have a kernel");
+        let (inputs, count) = self.inputs(context, node);
+        if let Binding::Sink(role) = context.sweep.bindings[node] {
             if region.is_empty() {
                 return Ok(());
             }
             let sink = context.io.sink(role).and_then(|sink| sink.in_memory());
             let mut result = Ok(());
             let mut compute = |part: PartMut<'_, T>| {
-                result = self.queue.compute_part(node, kernel, &inputs[..count], part, region);
+                result = self.queue.compute_part(id, kernel, &inputs[..count], part, region);
             };
             sink.expect("invariant: sinks were checked before the run")
                 .write_in_place(region, &mut compute)?;
             return Ok(result?);
         }
-        let output = self.window(context, place);
+        let output = self.window(context, node);
         if !is_written_to(&output) {
             return Ok(());
         }
-        Ok(self.queue.compute(node, kernel, &inputs[..count], &output, region)?)
+        Ok(self.queue.compute(id, kernel, &inputs[..count], &output, region)?)
     }
 
     fn reduce(
         &mut self,
         context: &SweepContext<'_, T>,
-        place: usize,
+        node: SweepNodeId,
         reduction: usize,
         share: Region<2>,
     ) -> Result<(), ExecError> {
-        let node = &context.plan.program.nodes[context.sweep.sweep.nodes[place].node];
+        let program_node = &context.plan.program.nodes[context.sweep.nodes[node].node];
         let mut vectors = [0; MAX_INPUTS];
-        for (param, vector) in node.params.iter().zip(&mut vectors) {
+        for (param, vector) in program_node.params.iter().zip(&mut vectors) {
             *vector = match param {
-                Param::Derived(place) => *place,
+                Param::Derived(derived) => *derived,
                 Param::Network(_) => unreachable!("invariant: reductions take derived vectors alone"),
             };
         }
-        let (inputs, count) = self.inputs(context, place);
-        let vectors = &vectors[..node.params.len()];
+        let (inputs, count) = self.inputs(context, node);
+        let vectors = &vectors[..program_node.params.len()];
         Ok(self.queue.reduce(self.lane, reduction, vectors, &inputs[..count], share)?)
     }
 
     fn write(
         &mut self,
         context: &SweepContext<'_, T>,
-        place: usize,
+        node: SweepNodeId,
         role: SinkRole,
         region: Region<2>,
     ) -> Result<(), ExecError> {
-        let operand = context.sweep.sweep.nodes[place].operands[0];
+        let operand = context.sweep.nodes[node].operands[0];
         if matches!(context.sweep.bindings[operand], Binding::Sink(_)) {
             return Ok(()); // it was computed there
         }
@@ -245,9 +244,9 @@ impl<'a, T: Element> Lane<'a, T> {
         Ok(())
     }
 
-    fn inputs(&self, context: &SweepContext<'_, T>, place: usize) -> ([Buffer; MAX_INPUTS], usize) {
-        let operands = &context.sweep.sweep.nodes[place].operands;
-        let mut inputs = [Buffer { place: Place::Nowhere, layout: self.layouts[place] }; MAX_INPUTS];
+    fn inputs(&self, context: &SweepContext<'_, T>, node: SweepNodeId) -> ([Buffer; MAX_INPUTS], usize) {
+        let operands = &context.sweep.nodes[node].operands;
+        let mut inputs = [Buffer { place: Place::Nowhere, layout: self.layouts[node] }; MAX_INPUTS];
         for (input, operand) in inputs.iter_mut().zip(operands) {
             *input = self.window(context, *operand);
         }
@@ -255,15 +254,15 @@ impl<'a, T: Element> Lane<'a, T> {
     }
 
     /// What holds the value of a node at the moment.
-    fn window(&self, context: &SweepContext<'_, T>, place: usize) -> Buffer {
-        let layout = self.layouts[place];
-        let of = match (context.sweep.bindings[place], context.sweep.slots[place]) {
-            (Binding::Source(_), _) => Place::Adopted(place),
+    fn window(&self, context: &SweepContext<'_, T>, node: SweepNodeId) -> Buffer {
+        let layout = self.layouts[node];
+        let place = match (context.sweep.bindings[node], context.sweep.slots[node]) {
+            (Binding::Source(_), _) => Place::Adopted(node.index()),
             (Binding::Store(store), _) => Place::Store(store),
-            (_, Some(slot)) => Place::Slot(slot),
+            (_, Some(slot)) => Place::Slot(slot.index()),
             (_, None) => return Buffer { place: Place::Nowhere, layout },
         };
-        Buffer { place: of, layout: layout.with_rows(self.held[place]) }
+        Buffer { place, layout: layout.with_rows(self.held[node]) }
     }
 }
 

@@ -31,8 +31,8 @@ impl Stamp {
     ) -> impl Iterator<Item = u64> + 'a {
         node.params.iter().flat_map(move |param| {
             let (version, values) = match param {
-                Param::Network(place) => (Some(params.version(*place)), &[][..]),
-                Param::Derived(place) => (None, derived[*place].as_slice()),
+                Param::Network(param) => (Some(params.version(*param)), &[][..]),
+                Param::Derived(vector) => (None, derived[*vector].as_slice()),
             };
             version.into_iter().chain(values.iter().map(|value| value.to_bits_u64()))
         })
@@ -71,12 +71,12 @@ pub(crate) struct Sweeps<'r, T: Element> {
 }
 
 impl<'b, T: Element> State<'b, T> {
-    /// The state of a plan's runs on a backend that so many threads call; files lie in the folder `scratch`.
+    /// The state of a plan's runs on a backend that so many threads call; temporary files lie in `folder`.
     pub(crate) fn new(
         plan: &Plan,
         backend: &'b dyn Backend<T>,
         threads: usize,
-        scratch: &Path,
+        folder: &Path,
     ) -> Result<Self, ExecError> {
         let program = &plan.program;
         let kernels = collected(program.nodes.iter().map(|node| node.kernel().copied()))
@@ -91,7 +91,7 @@ impl<'b, T: Element> State<'b, T> {
         for len in &program.derived {
             derived.push(zeros(*len).map_err(refused("a derived vector"))?);
         }
-        Ok(Self { context, kernels, packed_from, stores: Stores::new(plan, scratch)?, derived })
+        Ok(Self { context, kernels, packed_from, stores: Stores::new(plan, folder)?, derived })
     }
 
     /// Gives dropout the mask of a step.
@@ -211,7 +211,7 @@ impl<'b, T: Element> State<'b, T> {
 
     /// Packs the parameters of a sweep's kernels, but for those that have not changed since.
     fn pack(&mut self, plan: &Plan, sweep: usize, params: &Parameters<T>) -> Result<(), ExecError> {
-        for node in &plan.sweeps[sweep].sweep.nodes {
+        for node in &plan.sweeps[sweep].nodes {
             let program_node = &plan.program.nodes[node.node];
             if node.action != Action::Compute || program_node.params.is_empty() {
                 continue;
@@ -226,8 +226,8 @@ impl<'b, T: Element> State<'b, T> {
                 .params
                 .iter()
                 .map(|param| match param {
-                    Param::Network(place) => params.tensors()[*place].data.as_slice(),
-                    Param::Derived(place) => self.derived[*place].as_slice(),
+                    Param::Network(param) => params.tensors()[*param].data.as_slice(),
+                    Param::Derived(vector) => self.derived[*vector].as_slice(),
                 })
                 .collect();
             self.context.pack(node.node, kernel, &values)?;

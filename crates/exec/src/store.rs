@@ -10,14 +10,14 @@ use tiled_tensor::{Element, Layout, ViewMut, with_room, zeros};
 
 use crate::ExecError;
 use crate::executor::refused;
-use crate::file::ScratchFile;
+use crate::file::TemporaryFile;
 
-/// How each whole tensor lies in memory, by its place in the program; `None` where no sweep writes it, or it lies in a file.
+/// How each whole tensor lies in memory, by its index in the program; `None` where no sweep writes it, or it lies in a file.
 pub(crate) fn layouts(plan: &Plan) -> Result<Vec<Option<Layout>>, ExecError> {
     let stores = &plan.program.stores;
     let mut layouts = with_room(stores.len()).map_err(refused("the values kept between sweeps"))?;
-    for (place, store) in stores.iter().enumerate() {
-        let block = block(plan, place).filter(|_| !plan.stores_in_files);
+    for (index, store) in stores.iter().enumerate() {
+        let block = block(plan, index).filter(|_| !plan.stores_in_files);
         let [batch, channels, height, width] = store.shape;
         let extents = [height, width].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
         let layout = block.map(|block| Layout::new(batch, channels, block, Region::whole(extents), height));
@@ -27,28 +27,28 @@ pub(crate) fn layouts(plan: &Plan) -> Result<Vec<Option<Layout>>, ExecError> {
 }
 
 /// The channel block of the windows that are copied in and out of a whole tensor; `None` where no sweep writes it.
-fn block(plan: &Plan, place: usize) -> Option<usize> {
-    let mut nodes = plan.sweeps.iter().flat_map(|sweep| &sweep.sweep.nodes);
+fn block(plan: &Plan, store: usize) -> Option<usize> {
+    let mut nodes = plan.sweeps.iter().flat_map(|sweep| &sweep.nodes);
     // the operand is the node itself, or the one before a checkpoint's sink
-    let writer = nodes.find(|node| node.action == Action::Write(SinkRole::Store(place)))?;
+    let writer = nodes.find(|node| node.action == Action::Write(SinkRole::Store(store)))?;
     Some(plan.blocks[writer.node])
 }
 
 /// The values that the host keeps.
 #[derive(Debug)]
 pub(crate) struct Stores<T: Element> {
-    files: Vec<Option<ScratchFile>>,
+    files: Vec<Option<TemporaryFile>>,
     pixels: Vec<(Vec<T>, usize)>,
 }
 
 impl<T: Element> Stores<T> {
-    /// Those of a plan, files in the folder `scratch`.
-    pub(crate) fn new(plan: &Plan, scratch: &Path) -> Result<Self, ExecError> {
+    /// Those of a plan, temporary files in `folder`.
+    pub(crate) fn new(plan: &Plan, folder: &Path) -> Result<Self, ExecError> {
         let program = &plan.program;
         let mut files = with_room(program.stores.len()).map_err(refused("the values kept between sweeps"))?;
-        for (place, store) in program.stores.iter().enumerate() {
-            let is_written = plan.stores_in_files && block(plan, place).is_some();
-            files.push(is_written.then(|| ScratchFile::create::<T>(scratch, store.shape)).transpose()?);
+        for (index, store) in program.stores.iter().enumerate() {
+            let is_written = plan.stores_in_files && block(plan, index).is_some();
+            files.push(is_written.then(|| TemporaryFile::create::<T>(folder, store.shape)).transpose()?);
         }
         let mut pixels = with_room(program.pixels.len()).map_err(refused("the values of one pixel"))?;
         for [batch, channels] in &program.pixels {
@@ -59,14 +59,14 @@ impl<T: Element> Stores<T> {
     }
 
     /// The file of a whole tensor that lies in one.
-    pub(crate) fn file(&self, store: usize) -> Option<&ScratchFile> {
+    pub(crate) fn file(&self, store: usize) -> Option<&TemporaryFile> {
         self.files[store].as_ref()
     }
 
     pub(crate) fn read_pixel(&self, pixel: usize, window: &mut ViewMut<'_, T>) {
         let (values, channels) = &self.pixels[pixel];
-        for (place, value) in values.iter().enumerate() {
-            window.set(place / channels, place % channels, 0, 0, *value);
+        for (index, value) in values.iter().enumerate() {
+            window.set(index / channels, index % channels, 0, 0, *value);
         }
     }
 

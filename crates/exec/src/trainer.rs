@@ -77,20 +77,20 @@ impl<'b, T: Element, O: Optimizer<T>> Trainer<'b, T, O> {
         let broken = |what| ExecError::NotFinite { step: self.step + 1, loss: report.loss, what };
         self.check(params, report.loss, &moved).map_err(broken)?;
         let count = params.tensors().len();
-        let mut places = with_room(count).map_err(refused("the parameters of a step"))?;
+        let mut with_gradients = with_room(count).map_err(refused("the parameters of a step"))?;
         let mut values = with_room(count).map_err(refused("the parameters of a step"))?;
         let mut gradients = with_room(count).map_err(refused("the gradients of a step"))?;
         proven(params)?;
-        for (place, (_, data)) in params.iter_mut().enumerate() {
-            if let Some(gradient) = self.executor.gradient(place) {
-                places.push(place);
+        for (param, (_, data)) in params.iter_mut().enumerate() {
+            if let Some(gradient) = self.executor.gradient(param) {
+                with_gradients.push(param);
                 values.push(data);
                 gradients.push(gradient);
             }
         }
         if let Err(error) = self.optimizer.step(&mut values, &gradients) {
             let OptimError::NotFinite { index } = error else { return Err(error.into()) };
-            let name = places.get(index).map(|place| params.tensors()[*place].name.clone());
+            let name = with_gradients.get(index).map(|param| params.tensors()[*param].name.clone());
             return Err(broken(NotFinite::Parameter(name.unwrap_or_default())));
         }
         drop((values, gradients));
@@ -104,13 +104,13 @@ impl<'b, T: Element, O: Optimizer<T>> Trainer<'b, T, O> {
         if loss.is_some_and(|loss| !loss.is_finite()) {
             return Err(NotFinite::Loss);
         }
-        for (place, tensor) in params.tensors().iter().enumerate() {
-            if self.executor.gradient(place).is_some_and(|gradient| !is_finite(gradient)) {
+        for (param, tensor) in params.tensors().iter().enumerate() {
+            if self.executor.gradient(param).is_some_and(|gradient| !is_finite(gradient)) {
                 return Err(NotFinite::Gradient(tensor.name.clone()));
             }
         }
         match moved.iter().find(|(_, values)| !is_finite(values)) {
-            Some((place, _)) => Err(NotFinite::Statistic(params.tensors()[*place].name.clone())),
+            Some((param, _)) => Err(NotFinite::Statistic(params.tensors()[*param].name.clone())),
             None => Ok(()),
         }
     }

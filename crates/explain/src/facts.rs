@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
-use tiled_graph::{Action, Plan, SweepPlan};
+use tiled_graph::{Action, Id, Plan, SweepNodeId, SweepPlan};
 use tiled_kernel::{Activation, Kernel};
 
 /// How the values of a sweep are held, as it turned out.
@@ -58,42 +58,43 @@ pub(super) struct Facts {
 impl Facts {
     /// Those of all nodes of a sweep.
     pub(super) fn all(plan: &Plan, sweep: &SweepPlan) -> Vec<Self> {
-        let [(rows, _), (cols, widest)] = [&sweep.rows, &sweep.cols].map(|parts| {
+        let [[rows, _], [cols, widest]] = [&sweep.rows, &sweep.cols].map(|parts| {
             parts.extents().unwrap_or_else(|error| panic!("an explanation: {error}")) // as its texts do
         });
-        (0..sweep.sweep.nodes.len())
-            .map(|place| Self::of(plan, sweep, place, [rows[place], cols[place]], widest[place]))
-            .collect()
+        let nodes = sweep.nodes.ids();
+        nodes.map(|node| Self::of(plan, sweep, node, [rows[node], cols[node]], widest[node])).collect()
     }
 
     /// Those of a node with so many rows and columns over all tiles, and the most columns in one.
-    fn of(plan: &Plan, sweep: &SweepPlan, place: usize, [rows, cols]: [i64; 2], widest: i64) -> Self {
-        let taking_part = &sweep.sweep.nodes[place];
+    fn of(plan: &Plan, sweep: &SweepPlan, id: SweepNodeId, [rows, cols]: [i64; 2], widest: i64) -> Self {
+        let taking_part = &sweep.nodes[id];
         let node = &plan.program.nodes[taking_part.node];
         let [height, width] = node.extents;
         let computed = rows as f64 * cols as f64;
         let channels = (node.batch * node.channels) as f64;
         let per_element = match (&taking_part.action, &node.kind) {
             (Action::Compute, NodeKind::Compute(kernel)) => kernel.flops_per_element(),
-            (Action::Reduce(place), _) => plan.program.reductions[*place].reduction.flops_per_element(),
+            (Action::Reduce(reduction), _) => {
+                plan.program.reductions[*reduction].reduction.flops_per_element()
+            }
             _ => 0.0,
         };
-        let has_window = sweep.has_window(place) && sweep.rings[place] > 0;
+        let has_window = sweep.has_window(id) && sweep.rings[id] > 0;
         Self {
-            name: name(plan, sweep, place),
+            name: name(plan, sweep, id),
             does: match taking_part.action {
                 Action::Load(_) => "load",
                 Action::Compute => "compute",
                 Action::Reduce(_) => "reduce",
                 Action::Write(_) => "write",
             },
-            kernel: kernel(plan, sweep, place),
+            kernel: kernel(plan, sweep, id),
             inputs: taking_part.operands.iter().map(|operand| name(plan, sweep, *operand)).collect(),
             shape: [node.batch as u64, node.channels as u64, height.unsigned_abs(), width.unsigned_abs()],
-            ring_rows: sweep.rings[place],
+            ring_rows: sweep.rings[id],
             window_cols: if has_window { widest } else { 0 },
-            window_bytes: if has_window { sweep.window_bytes(plan, place, widest) } else { 0 },
-            slot: sweep.slots[place],
+            window_bytes: if has_window { sweep.window_bytes(plan, id, widest) } else { 0 },
+            slot: sweep.slots[id].map(Id::index),
             times: if height * width > 0 { computed / (height as f64 * width as f64) } else { 0.0 },
             flops: per_element * channels * computed,
         }
@@ -106,8 +107,8 @@ impl Facts {
 }
 
 /// The name of a node in a sweep.
-pub(super) fn name(plan: &Plan, sweep: &SweepPlan, place: usize) -> String {
-    let taking_part = &sweep.sweep.nodes[place];
+pub(super) fn name(plan: &Plan, sweep: &SweepPlan, node: SweepNodeId) -> String {
+    let taking_part = &sweep.nodes[node];
     let node = &plan.program.nodes[taking_part.node];
     match taking_part.action {
         Action::Write(_) if !node.is_terminal() => format!("{}.store", node.name),
@@ -117,13 +118,13 @@ pub(super) fn name(plan: &Plan, sweep: &SweepPlan, place: usize) -> String {
 
 /// The rows that a step advances by, of the tallest node and at most all of them.
 pub(super) fn band_rows(plan: &Plan, sweep: &SweepPlan) -> i64 {
-    let extents = sweep.sweep.nodes.iter().map(|node| plan.program.nodes[node.node].extents[0]);
+    let extents = sweep.nodes.iter().map(|node| plan.program.nodes[node.node].extents[0]);
     sweep.band.min(extents.max().unwrap_or(0))
 }
 
 /// The kernel with the activation that follows it, the reduction, or what is read or written.
-fn kernel(plan: &Plan, sweep: &SweepPlan, place: usize) -> String {
-    let taking_part = &sweep.sweep.nodes[place];
+fn kernel(plan: &Plan, sweep: &SweepPlan, node: SweepNodeId) -> String {
+    let taking_part = &sweep.nodes[node];
     let text = match (&taking_part.action, &plan.program.nodes[taking_part.node].kind) {
         (Action::Load(SourceRole::Input(_)), _) => "input",
         (Action::Load(SourceRole::Target), _) => "target",
@@ -132,7 +133,7 @@ fn kernel(plan: &Plan, sweep: &SweepPlan, place: usize) -> String {
         (Action::Load(SourceRole::Store(_)) | Action::Write(SinkRole::Store(_)), _) => "store",
         (Action::Write(SinkRole::Output(_)), _) => "output",
         (Action::Write(SinkRole::GradInput(_)), _) => "grad_input",
-        (Action::Reduce(place), _) => plan.program.reductions[*place].reduction.name(),
+        (Action::Reduce(reduction), _) => plan.program.reductions[*reduction].reduction.name(),
         (Action::Compute, NodeKind::Compute(kernel)) => return computed(kernel),
         (Action::Compute, _) => "compute",
     };

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use serde::Serialize;
 use tiled_geometry::{Interval, Region};
-use tiled_graph::{Action, Plan, SweepPlan};
+use tiled_graph::{Action, IndexVec, Plan, SweepNodeId, SweepPlan};
 
 use super::facts::name;
 
@@ -90,16 +90,16 @@ pub(super) fn visit<E>(
     Ok(())
 }
 
-/// Visits the steps of a row of tiles: for each node in its place, the band computed, if any.
+/// Visits the steps of a row of tiles: for each node the band computed, if any.
 pub(super) fn visit_bands<E>(
     plan: &Plan,
     sweep: &SweepPlan,
     row: usize,
-    mut visitor: impl FnMut(&[Option<Band>]) -> Result<(), E>,
+    mut visitor: impl FnMut(&IndexVec<SweepNodeId, Option<Band>>) -> Result<(), E>,
 ) -> Result<(), E> {
     let schedule = sweep.schedule(&plan.program, row).unwrap_or_else(|error| panic!("a schedule: {error}"));
     let steps = schedule.steps();
-    let mut bands = vec![None; sweep.sweep.nodes.len()];
+    let mut bands = IndexVec::from(vec![None; sweep.nodes.len()]);
     let mut visited = 0;
     let done = Cell::new(0);
     schedule.run(
@@ -110,7 +110,7 @@ pub(super) fn visit_bands<E>(
                 bands.fill(None);
                 visited += 1;
             }
-            let band: &mut Option<Band> = &mut bands[call.place];
+            let band: &mut Option<Band> = &mut bands[call.node];
             let rows = band.map_or(call.rows, |band| band.rows.hull(call.rows));
             *band = Some(Band { rows, low: call.low });
             Ok(())
@@ -127,30 +127,36 @@ pub(super) fn visit_bands<E>(
     Ok(())
 }
 
-fn describe(plan: &Plan, sweep: &SweepPlan, tile: [usize; 2], step: u64, bands: &[Option<Band>]) -> Step {
-    let nodes = bands.iter().enumerate().filter_map(|(place, band)| Some((place, (*band)?)));
-    let nodes = nodes.map(|(place, band)| node(plan, sweep, tile, place, band)).collect();
+fn describe(
+    plan: &Plan,
+    sweep: &SweepPlan,
+    tile: [usize; 2],
+    step: u64,
+    bands: &IndexVec<SweepNodeId, Option<Band>>,
+) -> Step {
+    let nodes = bands.entries().filter_map(|(id, band)| Some((id, (*band)?)));
+    let nodes = nodes.map(|(id, band)| node(plan, sweep, tile, id, band)).collect();
     Step { step, tile, nodes }
 }
 
-fn node(plan: &Plan, sweep: &SweepPlan, tile: [usize; 2], place: usize, band: Band) -> StepNode {
-    let region = Region::from_rows_cols(band.rows, sweep.region(place, tile).cols());
-    let operands = sweep.sweep.nodes[place].operands.len();
+fn node(plan: &Plan, sweep: &SweepPlan, tile: [usize; 2], id: SweepNodeId, band: Band) -> StepNode {
+    let region = Region::from_rows_cols(band.rows, sweep.region(id, tile).cols());
+    let operands = sweep.nodes[id].operands.len();
     StepNode {
-        name: name(plan, sweep, place),
+        name: name(plan, sweep, id),
         region: corners(region),
-        inputs: (0..operands).map(|which| input(plan, sweep, place, which, region)).collect(),
+        inputs: (0..operands).map(|which| input(plan, sweep, id, which, region)).collect(),
         window: sweep
-            .has_window(place)
-            .then(|| Held { rows: [band.low, band.rows.end()], ring: sweep.rings[place] }),
+            .has_window(id)
+            .then(|| Held { rows: [band.low, band.rows.end()], ring: sweep.rings[id] }),
     }
 }
 
-fn input(plan: &Plan, sweep: &SweepPlan, place: usize, which: usize, wanted: Region<2>) -> StepInput {
-    let node = &sweep.sweep.nodes[place];
+fn input(plan: &Plan, sweep: &SweepPlan, id: SweepNodeId, which: usize, wanted: Region<2>) -> StepInput {
+    let node = &sweep.nodes[id];
     let program_node = &plan.program.nodes[node.node];
     let operand = node.operands[which];
-    let extents = plan.program.nodes[sweep.sweep.nodes[operand].node].extents;
+    let extents = plan.program.nodes[sweep.nodes[operand].node].extents;
     let unclipped = match node.action {
         // what a sweep keeps is written as it is
         Action::Write(_) if !program_node.is_terminal() => wanted,

@@ -4,7 +4,9 @@ mod explain_xml;
 
 use serde_json::Value;
 use tiled_explain::{Explain, StepDetail};
-use tiled_graph::{Graph, Hold, Loss, Objective, Plan, PlanOptions, Planner, Tiling, ValueId, infer};
+use tiled_graph::{
+    Graph, Hold, Id, Loss, Objective, Plan, PlanOptions, Planner, SweepNodeId, Tiling, ValueId, infer,
+};
 use tiled_kernel::Reference;
 
 /// 001: conv, pool, conv, pool on 16×16, in 4×4 tiles.
@@ -91,7 +93,7 @@ fn the_steps_of_a_sliding_plan_partition_each_strip_of_each_node() {
     assert!(steps.len() > 2, "one step for each strip shows nothing");
     for (place, node) in sweep["nodes"].as_array().expect("a list").iter().enumerate() {
         for col in 0..2 {
-            let whole = plan.sweeps[0].region(place, [0, col]);
+            let whole = plan.sweeps[0].region(SweepNodeId::new(place), [0, col]);
             let mut next = whole.rows().begin();
             for step in steps.iter().filter(|step| step["tile"][1] == col) {
                 let nodes = step["nodes"].as_array().expect("a list");
@@ -174,7 +176,7 @@ fn unet(hold: Hold) -> Plan {
 fn text_names_every_node_and_the_parts_of_the_memory() {
     for plan in [seed_001(), unet(Hold::Slide), unet(Hold::Materialise)] {
         let text = plan.to_text();
-        for node in plan.sweeps.iter().flat_map(|sweep| &sweep.sweep.nodes) {
+        for node in plan.sweeps.iter().flat_map(|sweep| &sweep.nodes) {
             let name = format!("  {} ", plan.program.nodes[node.node].name);
             assert!(text.contains(&name), "{name} is not in\n{text}");
         }
@@ -205,7 +207,7 @@ fn pictures_are_well_formed_and_name_what_they_draw() {
     }
     let unet = unet(Hold::Slide);
     let texts = explain_xml::texts(&unet.to_svg());
-    for node in unet.sweeps[0].sweep.nodes.iter().filter(|node| !node.is_terminal()) {
+    for node in unet.sweeps[0].nodes.iter().filter(|node| !node.is_terminal()) {
         let node = &unet.program.nodes[node.node];
         let is_convolution = format!("{:?}", node.kind).contains("Conv2d");
         assert!(!is_convolution || texts.contains(&node.name), "{} in {texts:?}", node.name);

@@ -5,18 +5,19 @@ use std::collections::BTreeMap;
 use tiled_geometry::{AxisMap, Interval, Padding, div_ceil, div_floor};
 use tiled_tensor::{OutOfMemory, filled, make_room, with_room};
 
+use crate::index::{Id, IndexVec};
 use crate::program::Program;
 use crate::rate::{self, Rate};
-use crate::sweep::{Action, Sweep};
+use crate::sweep::{Action, Sweep, SweepNodeId};
 
 /// The nodes and edges of a sweep along one axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow<'a> {
-    pub(crate) nodes: Vec<FlowNode>,
+    pub(crate) nodes: IndexVec<SweepNodeId, FlowNode>,
     /// The operands of each node, the last one first.
     links: Vec<Link<'a>>,
     /// The readers of each node: who, and through which of `links`.
-    readers: Vec<[u32; 2]>,
+    readers: Vec<(SweepNodeId, u32)>,
     /// The rates of the nodes, each once.
     pub(crate) rates: Vec<Rate>,
     /// The most nodes that lie on one path.
@@ -29,7 +30,7 @@ pub(crate) struct FlowNode {
     pub(crate) extent: i64,
     /// What it computes comes in whole cells of this.
     pub(crate) grain: i64,
-    /// The place of its rate.
+    /// Its rate, in [`Flow::rates`].
     pub(crate) rate: u32,
     pub(crate) is_terminal: bool,
     feeds_terminals: bool,
@@ -40,7 +41,7 @@ pub(crate) struct FlowNode {
 /// An operand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link<'a> {
-    pub(crate) operand: u32,
+    pub(crate) operand: SweepNodeId,
     pub(crate) reach: Reach<'a>,
 }
 
@@ -58,16 +59,16 @@ pub(crate) enum Reach<'a> {
 
 impl<'a> Flow<'a> {
     pub(crate) fn new(program: &'a Program, sweep: &Sweep, axis: usize) -> Result<Self, OutOfMemory> {
-        let count = sweep.nodes.len();
-        let edges = sweep.nodes.iter().map(|node| node.operands.len()).sum();
-        let most = sweep.nodes.iter().map(|node| node.operands.len()).max().unwrap_or(0);
-        let readers = filled(edges, [0, 0])?;
+        let count = sweep.len();
+        let edges = sweep.iter().map(|node| node.operands.len()).sum();
+        let most = sweep.iter().map(|node| node.operands.len()).max().unwrap_or(0);
+        let readers = filled(edges, (SweepNodeId::new(0), 0))?;
         let (nodes, links) = (with_room(count)?, with_room(edges)?);
-        let mut flow = Self { nodes, links, readers, rates: Vec::new(), depth: 0 };
+        let mut flow = Self { nodes: IndexVec::from(nodes), links, readers, rates: Vec::new(), depth: 0 };
         let mut rates = BTreeMap::new();
-        let mut depths = with_room(count)?;
-        let mut asked: Vec<(usize, usize)> = with_room(most)?;
-        for node in &sweep.nodes {
+        let mut depths = IndexVec::<SweepNodeId, usize>::from(with_room(count)?);
+        let mut asked: Vec<(SweepNodeId, usize)> = with_room(most)?;
+        for node in sweep {
             let program_node = &program.nodes[node.node];
             // the last operand first: it may ask an earlier one, a shortcut, for more rows than this node does, which are
             // then one call and not two; and so on for what is before them
@@ -81,12 +82,12 @@ impl<'a> Flow<'a> {
                     Action::Write(_) if !program_node.is_terminal() => Reach::same(i64::MAX),
                     _ => Reach::of(&program_node.operands[which].axes[axis]),
                 };
-                flow.links.push(Link { operand: index(operand), reach });
+                flow.links.push(Link { operand, reach });
             }
             let depth = 1 + node.operands.iter().map(|operand| depths[*operand]).max().unwrap_or(0);
-            depths.push(depth);
+            depths.push(depth)?;
             flow.depth = flow.depth.max(depth);
-            let rate = flow.place_of(program.rate(node.node, axis), &mut rates)?;
+            let rate = flow.number_of(program.rate(node.node, axis), &mut rates)?;
             flow.nodes.push(FlowNode {
                 extent: program_node.extents[axis],
                 grain: match node.action {
@@ -95,39 +96,39 @@ impl<'a> Flow<'a> {
                 },
                 rate,
                 is_terminal: node.is_terminal(),
-                feeds_terminals: node.consumers.iter().any(|(reader, _)| sweep.nodes[*reader].is_terminal()),
+                feeds_terminals: node.consumers.iter().any(|(reader, _)| sweep[*reader].is_terminal()),
                 links: [first, index(flow.links.len())],
                 readers: [0, 0],
-            });
+            })?;
         }
         flow.read();
         Ok(flow)
     }
 
-    /// The place of a rate among those of the nodes.
-    fn place_of(&mut self, rate: Rate, places: &mut BTreeMap<Rate, u32>) -> Result<u32, OutOfMemory> {
+    /// The number of a rate among those of the nodes.
+    fn number_of(&mut self, rate: Rate, numbers: &mut BTreeMap<Rate, u32>) -> Result<u32, OutOfMemory> {
         // neighbours mostly have the same
         if let Some(last) = self.nodes.last()
             && self.rates[last.rate as usize] == rate
         {
             return Ok(last.rate);
         }
-        if let Some(place) = places.get(&rate) {
-            return Ok(*place);
+        if let Some(number) = numbers.get(&rate) {
+            return Ok(*number);
         }
-        let place = index(self.rates.len());
+        let number = index(self.rates.len());
         if self.rates.len() == self.rates.capacity() {
             make_room(&mut self.rates, self.nodes.len().clamp(4, 1 << 10))?;
         }
         self.rates.push(rate);
-        places.insert(rate, place);
-        Ok(place)
+        numbers.insert(rate, number);
+        Ok(number)
     }
 
     /// Finds the readers of each node, in their order.
     fn read(&mut self) {
         for link in &self.links {
-            self.nodes[link.operand as usize].readers[1] += 1;
+            self.nodes[link.operand].readers[1] += 1;
         }
         let mut begin = 0;
         for node in &mut self.nodes {
@@ -135,11 +136,11 @@ impl<'a> Flow<'a> {
             node.readers = [begin, begin];
             begin += count;
         }
-        for place in 0..self.nodes.len() {
-            let [begin, end] = self.nodes[place].links;
+        for id in self.nodes.ids() {
+            let [begin, end] = self.nodes[id].links;
             for link in begin..end {
-                let operand = &mut self.nodes[self.links[link as usize].operand as usize];
-                self.readers[operand.readers[1] as usize] = [index(place), link];
+                let operand = &mut self.nodes[self.links[link as usize].operand];
+                self.readers[operand.readers[1] as usize] = (id, link);
                 operand.readers[1] += 1;
             }
         }
@@ -149,32 +150,32 @@ impl<'a> Flow<'a> {
         self.nodes.len()
     }
 
-    pub(crate) fn rate(&self, place: usize) -> Rate {
-        self.rates[self.nodes[place].rate as usize]
+    pub(crate) fn rate(&self, node: SweepNodeId) -> Rate {
+        self.rates[self.nodes[node].rate as usize]
     }
 
-    pub(crate) fn links(&self, place: usize) -> &[Link<'a>] {
-        let [begin, end] = self.nodes[place].links;
+    pub(crate) fn links(&self, node: SweepNodeId) -> &[Link<'a>] {
+        let [begin, end] = self.nodes[node].links;
         &self.links[begin as usize..end as usize]
     }
 
     /// The readers of a node, each with what it needs of it.
-    pub(crate) fn readers(&self, place: usize) -> impl Iterator<Item = (usize, &Reach<'a>)> {
-        let [begin, end] = self.nodes[place].readers;
+    pub(crate) fn readers(&self, node: SweepNodeId) -> impl Iterator<Item = (SweepNodeId, &Reach<'a>)> {
+        let [begin, end] = self.nodes[node].readers;
         let readers = &self.readers[begin as usize..end as usize];
-        readers.iter().map(|[reader, link]| (*reader as usize, &self.links[*link as usize].reach))
+        readers.iter().map(|(reader, link)| (*reader, &self.links[*link as usize].reach))
     }
 
     /// The numbers of the readers of a node, where a terminal is among them.
-    pub(crate) fn terminals_of(&self, place: usize) -> std::ops::Range<u32> {
-        let node = &self.nodes[place];
+    pub(crate) fn terminals_of(&self, node: SweepNodeId) -> std::ops::Range<u32> {
+        let node = &self.nodes[node];
         if node.feeds_terminals { node.readers[0]..node.readers[1] } else { 0..0 }
     }
 
     /// The reader of this number, if it is a terminal.
-    pub(crate) fn terminal(&self, reader: u32) -> Option<usize> {
-        let place = self.readers[reader as usize][0] as usize;
-        self.nodes[place].is_terminal.then_some(place)
+    pub(crate) fn terminal(&self, reader: u32) -> Option<SweepNodeId> {
+        let (id, _) = self.readers[reader as usize];
+        self.nodes[id].is_terminal.then_some(id)
     }
 }
 
@@ -435,6 +436,6 @@ fn inside(padding: Padding) -> [i64; 2] {
     [padding.before() + 1, padding.input() - padding.after() - 1]
 }
 
-fn index(place: usize) -> u32 {
-    u32::try_from(place).expect("invariant: a network of 2^32 nodes does not fit in memory")
+fn index(number: usize) -> u32 {
+    u32::try_from(number).expect("invariant: a network of 2^32 nodes does not fit in memory")
 }

@@ -34,6 +34,7 @@ mod error;
 mod flow;
 mod format;
 mod graph;
+mod index;
 mod infer;
 mod lower;
 mod objective;
@@ -52,6 +53,7 @@ mod zoo;
 pub use demand::{Demand, needed};
 pub use error::{Arity, Axis, Extent, GraphError, Place};
 pub use graph::{Graph, Input, Node, Shared, ValueId};
+pub use index::{Id, IndexVec};
 pub use infer::{MAX_ELEMENTS, MAX_EXTENT, Shapes, infer, infer_nchw};
 pub use lower::lower;
 pub use objective::{Loss, Mode, Objective};
@@ -65,11 +67,11 @@ pub use params::{
 };
 pub use parts::{Part, Parts};
 pub use plan::{
-    Binding, Budget, BudgetSource, Hold, InMemory, Memory, Plan, PlanError, PlanOptions, Planner, SweepPlan,
-    TRANSFER_BYTES, Tiling, UNLIMITED,
+    Binding, Budget, BudgetSource, Hold, InMemory, Memory, Plan, PlanError, PlanOptions, Planner, SlotId,
+    SweepPlan, TRANSFER_BYTES, Tiling, UNLIMITED,
 };
 pub use program::Program;
 pub use schedule::{Call, Schedule};
-pub use sweep::{Action, Sweep, SweepNode, sweeps};
+pub use sweep::{Action, Sweep, SweepNode, SweepNodeId, sweeps};
 pub use tiled_kernel::Activation;
 pub use zoo::builtin_names;

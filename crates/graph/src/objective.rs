@@ -108,7 +108,7 @@ impl Objective {
         }
     }
 
-    /// The places of the inputs whose gradients this wants.
+    /// The indices of the inputs whose gradients this wants.
     ///
     /// # Errors
     /// Where a name is not of the network.
@@ -120,23 +120,23 @@ impl Objective {
     /// assert_eq!(objective.input_grads(&graph)?, [0]);
     /// let params = params(&graph);
     /// let names: Vec<&str> =
-    ///     objective.param_grads(&graph)?.into_iter().map(|place| params[place].name.as_str()).collect();
+    ///     objective.param_grads(&graph)?.into_iter().map(|param| params[param].name.as_str()).collect();
     /// assert_eq!(names, ["head.weight", "head.bias"]);
     /// # Ok::<(), tiled_graph::PlanError>(())
     /// ```
     pub fn input_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
-        Ok(places(&Wanted::new(graph, &try_params(graph)?, self)?.inputs))
+        Ok(indices(&Wanted::new(graph, &try_params(graph)?, self)?.inputs))
     }
 
-    /// The places in [`crate::params`] of the parameters whose gradients this wants.
+    /// The indices in [`crate::params`] of the parameters whose gradients this wants.
     ///
     /// # Errors
     /// Where a name is not of the network.
     pub fn param_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
-        Ok(places(&Wanted::new(graph, &try_params(graph)?, self)?.params))
+        Ok(indices(&Wanted::new(graph, &try_params(graph)?, self)?.params))
     }
 }
 
-fn places(wanted: &[bool]) -> Vec<usize> {
-    wanted.iter().enumerate().filter(|(_, is_wanted)| **is_wanted).map(|(place, _)| place).collect()
+fn indices(wanted: &[bool]) -> Vec<usize> {
+    wanted.iter().enumerate().filter(|(_, is_wanted)| **is_wanted).map(|(index, _)| index).collect()
 }

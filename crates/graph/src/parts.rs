@@ -10,6 +10,8 @@ use tiled_tensor::{OutOfMemory, filled, make_room, with_room};
 
 use crate::demand::Demand;
 use crate::flow::Flow;
+use crate::index::IndexVec;
+use crate::sweep::SweepNodeId;
 
 pub(crate) use cut::Cuts;
 use cut::{Cutter, Made};
@@ -19,7 +21,7 @@ use cut::{Cutter, Made};
 pub struct Parts {
     demands: Vec<Demand>,
     /// By how far each node moves in a turn.
-    turn: Vec<i64>,
+    turn: IndexVec<SweepNodeId, i64>,
     /// Of each part: the demand that it has, and how many turns further on.
     parts: Vec<(usize, i64)>,
 }
@@ -28,7 +30,7 @@ pub struct Parts {
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     demand: &'a Demand,
-    turn: &'a [i64],
+    turn: &'a IndexVec<SweepNodeId, i64>,
     turns: i64,
 }
 
@@ -44,7 +46,7 @@ impl Parts {
         let turn = cutter.turn()?;
         let mut made = Made::new(&cutter, turn.as_ref())?;
         let alike = made.alike(most)?;
-        let mut parts = Self { demands: Vec::new(), turn: Vec::new(), parts: with_room(count)? };
+        let mut parts = Self { demands: Vec::new(), turn: IndexVec::new(), parts: with_room(count)? };
         let mut of_class = filled(turn.as_ref().map_or(0, |turn| turn.classes.count), None)?;
         for part in 0..count {
             let known = if alike.contains(&part) { made.class(part) } else { None };
@@ -70,7 +72,7 @@ impl Parts {
         }
         parts.turn = match turn {
             Some(turn) => turn.moved,
-            None => filled(flow.len(), 0)?,
+            None => IndexVec::filled(flow.len(), 0)?,
         };
         Ok(Some(parts))
     }
@@ -120,9 +122,9 @@ impl Parts {
     ///
     /// # Errors
     /// Where memory is refused.
-    pub fn extents(&self) -> Result<(Vec<i64>, Vec<i64>), OutOfMemory> {
+    pub fn extents(&self) -> Result<[IndexVec<SweepNodeId, i64>; 2], OutOfMemory> {
         let nodes = self.turn.len();
-        let (mut sums, mut widest) = (filled(nodes, 0)?, filled(nodes, 0)?);
+        let (mut sums, mut widest) = (IndexVec::filled(nodes, 0)?, IndexVec::filled(nodes, 0)?);
         for (demand, count) in self.classes()? {
             for ((sum, most), interval) in sums.iter_mut().zip(&mut widest).zip(demand.intervals()) {
                 let len = interval.end() - interval.begin();
@@ -130,19 +132,19 @@ impl Parts {
                 *most = len.max(*most);
             }
         }
-        Ok((sums, widest))
+        Ok([sums, widest])
     }
 }
 
 impl Part<'_> {
-    /// The coordinates of a node, by its place in the sweep.
+    /// The coordinates of a node.
     ///
     /// # Panics
-    /// Where the place is not in the sweep.
+    /// Where the sweep does not have it.
     #[must_use]
-    pub fn interval(&self, place: usize) -> Interval {
-        let interval = self.demand.interval(place);
-        let moved = self.turns * self.turn[place];
+    pub fn interval(&self, node: SweepNodeId) -> Interval {
+        let interval = self.demand.interval(node);
+        let moved = self.turns * self.turn[node];
         Interval::new(interval.begin() + moved, interval.end() + moved)
     }
 }

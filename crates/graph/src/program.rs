@@ -10,7 +10,7 @@ use tiled_tensor::{Element, OutOfMemory, collected, copied, filled};
 
 pub use crate::rate::Rate;
 
-/// A node of a [`Program`], by its place in [`Program::nodes`].
+/// A node of a [`Program`], by its index in [`Program::nodes`].
 pub type NodeId = usize;
 
 /// The map of one operand: per axis, maps applied one after another, each clipped to an extent.
@@ -52,9 +52,9 @@ impl Edge {
 /// A vector of numbers that a kernel takes beside its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Param {
-    /// A parameter of the network, by its place in [`crate::params`].
+    /// A parameter of the network, by its index in [`crate::params`].
     Network(usize),
-    /// A vector computed by a [`Finaliser`], by its place in [`Program::derived`].
+    /// A vector computed by a [`Finaliser`], by its index in [`Program::derived`].
     Derived(usize),
 }
 
@@ -67,9 +67,9 @@ pub enum SourceRole {
     Target,
     /// The gradient with respect to an output, given by the caller.
     GradOutput(usize),
-    /// A value kept whole between sweeps, by its place in [`Program::stores`].
+    /// A value kept whole between sweeps, by its index in [`Program::stores`].
     Store(usize),
-    /// A value of one pixel computed by a finaliser, by its place in [`Program::pixels`].
+    /// A value of one pixel computed by a finaliser, by its index in [`Program::pixels`].
     Pixel(usize),
 }
 
@@ -78,9 +78,9 @@ pub enum SourceRole {
 pub enum SinkRole {
     /// An output of the network.
     Output(usize),
-    /// The gradient with respect to an input, by its place in [`Program::input_grads`].
+    /// The gradient with respect to an input, by its index in [`Program::input_grads`].
     GradInput(usize),
-    /// A value kept whole between sweeps, by its place in [`Program::stores`].
+    /// A value kept whole between sweeps, by its index in [`Program::stores`].
     Store(usize),
 }
 
@@ -91,7 +91,7 @@ pub enum NodeKind {
     Source(SourceRole),
     /// Computes regions.
     Compute(Kernel),
-    /// Takes disjoint shares of its domain into a few numbers; the place in [`Program::reductions`].
+    /// Takes disjoint shares of its domain into a few numbers; its index in [`Program::reductions`].
     Reduce(usize),
     /// Writes disjoint shares of its operand.
     Sink(SinkRole),
@@ -401,15 +401,15 @@ impl Program {
     pub fn read_params(&self) -> Result<Vec<bool>, OutOfMemory> {
         let mut are_read = filled(self.params.len(), false)?;
         for param in self.nodes.iter().flat_map(|node| &node.params) {
-            if let Param::Network(place) = param {
-                are_read[*place] = true;
+            if let Param::Network(param) = param {
+                are_read[*param] = true;
             }
         }
         for (_, finaliser) in &self.finalisers {
             if let Finaliser::BatchNormEval { norm, .. } | Finaliser::BatchNormTrain { norm, .. } = finaliser
             {
-                for place in [norm.weight, norm.bias].into_iter().flatten() {
-                    are_read[place] = true;
+                for param in [norm.weight, norm.bias].into_iter().flatten() {
+                    are_read[param] = true;
                 }
             }
         }
@@ -433,7 +433,7 @@ impl Program {
     pub fn work(&self, node: NodeId) -> Option<Work> {
         match &self.nodes[node].kind {
             NodeKind::Compute(kernel) => Some(Work::Map(*kernel)),
-            NodeKind::Reduce(place) => Some(Work::Reduce(self.reductions[*place].reduction)),
+            NodeKind::Reduce(reduction) => Some(Work::Reduce(self.reductions[*reduction].reduction)),
             NodeKind::Source(_) | NodeKind::Sink(_) => None,
         }
     }
@@ -465,7 +465,7 @@ impl Program {
     pub fn stamp_len(&self, params: &[Param]) -> usize {
         let len = |param: &Param| match param {
             Param::Network(_) => 1,
-            Param::Derived(place) => self.derived[*place],
+            Param::Derived(vector) => self.derived[*vector],
         };
         params.iter().map(len).sum()
     }
@@ -479,8 +479,8 @@ impl Program {
         params
             .iter()
             .map(|param| match param {
-                Param::Network(place) => self.params[*place],
-                Param::Derived(place) => self.derived[*place],
+                Param::Network(param) => self.params[*param],
+                Param::Derived(vector) => self.derived[*vector],
             })
             .collect()
     }

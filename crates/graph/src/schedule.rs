@@ -1,4 +1,4 @@
-//! The order in which a tile's rows are computed: one engine for whole tiles and for sliding windows.
+//! The order in which a tile's rows are computed: one schedule for whole tiles and for sliding windows.
 //!
 //! A tile is a *stream*: every node owns an interval of rows and computes it from the top in bands. One
 //! terminal, the driver, is advanced band by band; a node is asked for rows only when a consumer wants them, a
@@ -16,18 +16,19 @@ pub(crate) mod repeat;
 use std::borrow::Cow;
 
 use tiled_geometry::{Interval, MAX_COORDINATE};
-use tiled_tensor::{OutOfMemory, collected, filled, with_room};
+use tiled_tensor::{OutOfMemory, collected, with_room};
 
 use crate::flow::Flow;
+use crate::index::IndexVec;
 use crate::parts::Part;
 use crate::program::Program;
-use crate::sweep::Sweep;
+use crate::sweep::{Sweep, SweepNodeId};
 
 /// One call of a kernel: compute, load, write or reduce these rows of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The node, by its place in the sweep.
-    pub place: usize,
+    /// The node.
+    pub node: SweepNodeId,
     /// The rows.
     pub rows: Interval,
     /// The first row of the node that its window must still hold after the call.
@@ -45,12 +46,12 @@ pub struct Schedule<'a> {
 #[derive(Clone, Debug)]
 struct Stream {
     /// The rows that each node owns.
-    rows: Vec<Interval>,
-    bands: Vec<i64>,
-    done: Vec<i64>,
-    driver: Option<usize>,
+    rows: IndexVec<SweepNodeId, Interval>,
+    bands: IndexVec<SweepNodeId, i64>,
+    done: IndexVec<SweepNodeId, i64>,
+    driver: Option<SweepNodeId>,
     /// The other terminals, each with its rows for one of the driver's.
-    others: Vec<(usize, Pace)>,
+    others: Vec<(SweepNodeId, Pace)>,
     asking: Vec<Ask>,
 }
 
@@ -66,7 +67,7 @@ struct Pace {
 /// A node that has been asked for rows.
 #[derive(Clone, Copy, Debug)]
 struct Ask {
-    place: usize,
+    node: SweepNodeId,
     target: i64,
     /// The rows that it is about to compute.
     band: Interval,
@@ -80,11 +81,15 @@ impl<'a> Schedule<'a> {
     /// # Errors
     /// Where memory is refused.
     pub fn new(program: &'a Program, sweep: &Sweep, rows: Part<'_>, band: i64) -> Result<Self, OutOfMemory> {
-        let rows = collected((0..sweep.nodes.len()).map(|place| rows.interval(place)))?;
+        let rows = collected(sweep.ids().map(|node| rows.interval(node)))?.into();
         Self::of_flow(Cow::Owned(Flow::new(program, sweep, 0)?), rows, band)
     }
 
-    fn of_flow(flow: Cow<'a, Flow<'a>>, rows: Vec<Interval>, band: i64) -> Result<Self, OutOfMemory> {
+    fn of_flow(
+        flow: Cow<'a, Flow<'a>>,
+        rows: IndexVec<SweepNodeId, Interval>,
+        band: i64,
+    ) -> Result<Self, OutOfMemory> {
         let bands = bands_of(&flow, band)?;
         let stream = Stream::new(&flow, rows, bands)?;
         Ok(Self { flow, stream })
@@ -114,13 +119,17 @@ impl<'a> Schedule<'a> {
 }
 
 impl Stream {
-    fn new(flow: &Flow<'_>, rows: Vec<Interval>, bands: Vec<i64>) -> Result<Self, OutOfMemory> {
-        let done = collected(rows.iter().map(|rows| rows.begin()))?;
+    fn new(
+        flow: &Flow<'_>,
+        rows: IndexVec<SweepNodeId, Interval>,
+        bands: IndexVec<SweepNodeId, i64>,
+    ) -> Result<Self, OutOfMemory> {
+        let done = collected(rows.iter().map(|rows| rows.begin()))?.into();
         let driver = driver(flow, &rows);
         let mut others = with_room(terminals(flow).count())?;
         if let Some(driver) = driver {
-            let places = terminals(flow).filter(|place| *place != driver);
-            others.extend(places.map(|place| (place, Pace::of(flow, &rows, place, driver))));
+            let rest = terminals(flow).filter(|terminal| *terminal != driver);
+            others.extend(rest.map(|terminal| (terminal, Pace::of(flow, &rows, terminal, driver))));
         }
         let asking = with_room(flow.depth)?;
         Ok(Self { rows, bands, done, driver, others, asking })
@@ -143,9 +152,9 @@ impl Stream {
         let target = (self.done[driver] + self.bands[driver]).min(whole.end());
         self.advance(flow, driver, target, call)?;
         for other in 0..self.others.len() {
-            let (place, pace) = self.others[other];
-            let target = self.rows[place].begin() + pace.rows(target - whole.begin());
-            self.advance(flow, place, target, call)?;
+            let (terminal, pace) = self.others[other];
+            let target = self.rows[terminal].begin() + pace.rows(target - whole.begin());
+            self.advance(flow, terminal, target, call)?;
         }
         Ok(true)
     }
@@ -153,8 +162,8 @@ impl Stream {
     /// The rows of terminals that the driver's last step left.
     fn finish<E>(&mut self, flow: &Flow<'_>, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<(), E> {
         for other in 0..self.others.len() {
-            let place = self.others[other].0;
-            self.advance(flow, place, self.rows[place].end(), call)?;
+            let (terminal, _) = self.others[other];
+            self.advance(flow, terminal, self.rows[terminal].end(), call)?;
         }
         Ok(())
     }
@@ -163,41 +172,40 @@ impl Stream {
     fn advance<E>(
         &mut self,
         flow: &Flow<'_>,
-        place: usize,
+        node: SweepNodeId,
         target: i64,
         call: &mut impl FnMut(Call) -> Result<(), E>,
     ) -> Result<(), E> {
         debug_assert!(self.asking.is_empty(), "invariant: a terminal is asked when nobody else is");
-        self.ask(flow, place, target);
+        self.ask(flow, node, target);
         'asked: while let Some(ask) = self.asking.last_mut() {
-            let place = ask.place;
-            let links = flow.links(place);
+            let node = ask.node;
+            let links = flow.links(node);
             if ask.operand == Ask::IDLE {
-                let begin = self.done[place];
+                let begin = self.done[node];
                 if begin >= ask.target {
                     self.asking.pop();
                     continue;
                 }
-                let band = Interval::new(begin, (begin + self.bands[place]).min(ask.target));
-                ask.band = flow.nodes[place].computed(band);
+                let band = Interval::new(begin, (begin + self.bands[node]).min(ask.target));
+                ask.band = flow.nodes[node].computed(band);
                 ask.operand = 0;
             }
             let band = ask.band;
             while let Some(link) = links.get(ask.operand) {
                 ask.operand += 1;
                 let rows = link.reach.needed(band);
-                let operand = link.operand as usize;
-                if rows.end() > self.done[operand] && !rows.is_empty() {
-                    self.ask(flow, operand, rows.end());
+                if rows.end() > self.done[link.operand] && !rows.is_empty() {
+                    self.ask(flow, link.operand, rows.end());
                     continue 'asked;
                 }
             }
             ask.operand = Ask::IDLE;
             // else a terminal that took its rows as soon as an operand had them: it looks again
-            if self.done[place] == band.begin() {
-                self.emit(flow, place, band, call)?;
+            if self.done[node] == band.begin() {
+                self.emit(flow, node, band, call)?;
                 // terminals take what is there
-                for reader in flow.terminals_of(place) {
+                for reader in flow.terminals_of(node) {
                     if let Some(terminal) = flow.terminal(reader) {
                         self.take_available(flow, terminal, call)?;
                     }
@@ -208,11 +216,11 @@ impl Stream {
     }
 
     #[inline]
-    fn ask(&mut self, flow: &Flow<'_>, place: usize, target: i64) {
-        let wanted = Interval::new(self.done[place], target);
-        let target = flow.nodes[place].computed(wanted).end().min(self.rows[place].end());
-        if self.done[place] < target {
-            self.asking.push(Ask { place, target, band: Interval::EMPTY, operand: Ask::IDLE });
+    fn ask(&mut self, flow: &Flow<'_>, node: SweepNodeId, target: i64) {
+        let wanted = Interval::new(self.done[node], target);
+        let target = flow.nodes[node].computed(wanted).end().min(self.rows[node].end());
+        if self.done[node] < target {
+            self.asking.push(Ask { node, target, band: Interval::EMPTY, operand: Ask::IDLE });
         }
     }
 
@@ -220,43 +228,43 @@ impl Stream {
     fn emit<E>(
         &mut self,
         flow: &Flow<'_>,
-        place: usize,
+        node: SweepNodeId,
         rows: Interval,
         call: &mut impl FnMut(Call) -> Result<(), E>,
     ) -> Result<(), E> {
         // rows between the windows of a stride may serve nobody, but are computed all the same
-        let low = self.low(flow, place).min(rows.begin());
-        self.done[place] = rows.end();
-        call(Call { place, rows, low })
+        let low = self.low(flow, node).min(rows.begin());
+        self.done[node] = rows.end();
+        call(Call { node, rows, low })
     }
 
     /// Lets a terminal take whole bands (or its last rows) that its operands already hold.
     fn take_available<E>(
         &mut self,
         flow: &Flow<'_>,
-        place: usize,
+        node: SweepNodeId,
         call: &mut impl FnMut(Call) -> Result<(), E>,
     ) -> Result<(), E> {
         loop {
-            let begin = self.done[place];
-            let band = Interval::new(begin, (begin + self.bands[place]).min(self.rows[place].end()));
+            let begin = self.done[node];
+            let band = Interval::new(begin, (begin + self.bands[node]).min(self.rows[node].end()));
             let is_available = !band.is_empty()
-                && flow.links(place).iter().all(|link| {
+                && flow.links(node).iter().all(|link| {
                     let rows = link.reach.needed(band);
-                    rows.is_empty() || rows.end() <= self.done[link.operand as usize]
+                    rows.is_empty() || rows.end() <= self.done[link.operand]
                 });
             if !is_available {
                 return Ok(());
             }
-            self.emit(flow, place, band, call)?;
+            self.emit(flow, node, band, call)?;
         }
     }
 
     /// The first row that a consumer still needs; the rows done where none does.
     #[inline]
-    fn low(&self, flow: &Flow<'_>, place: usize) -> i64 {
+    fn low(&self, flow: &Flow<'_>, node: SweepNodeId) -> i64 {
         let mut low = i64::MAX;
-        for (reader, reach) in flow.readers(place) {
+        for (reader, reach) in flow.readers(node) {
             let rest = Interval::new(self.done[reader], self.rows[reader].end());
             let rows = reach.needed(rest);
             if !rows.is_empty() {
@@ -274,9 +282,14 @@ impl Ask {
 
 impl Pace {
     /// The ratio that two terminals keep over the whole image; where they have none, that of the rows they own here.
-    fn of(flow: &Flow<'_>, rows: &[Interval], place: usize, driver: usize) -> Self {
-        let [per, of] =
-            flow.rate(place).to(flow.rate(driver)).unwrap_or([rows[place].len(), rows[driver].len().max(1)]);
+    fn of(
+        flow: &Flow<'_>,
+        rows: &IndexVec<SweepNodeId, Interval>,
+        terminal: SweepNodeId,
+        driver: SweepNodeId,
+    ) -> Self {
+        let ratio = flow.rate(terminal).to(flow.rate(driver));
+        let [per, of] = ratio.unwrap_or([rows[terminal].len(), rows[driver].len().max(1)]);
         Self { per, of }
     }
 
@@ -287,17 +300,17 @@ impl Pace {
     }
 }
 
-fn terminals(flow: &Flow<'_>) -> impl Iterator<Item = usize> {
-    (0..flow.len()).filter(|place| flow.nodes[*place].is_terminal)
+fn terminals(flow: &Flow<'_>) -> impl Iterator<Item = SweepNodeId> {
+    flow.nodes.entries().filter(|(_, node)| node.is_terminal).map(|(id, _)| id)
 }
 
 /// The terminal of the most rows, the last one of several.
-fn driver(flow: &Flow<'_>, rows: &[Interval]) -> Option<usize> {
-    terminals(flow).max_by_key(|place| (rows[*place].end() - rows[*place].begin(), *place))
+fn driver(flow: &Flow<'_>, rows: &IndexVec<SweepNodeId, Interval>) -> Option<SweepNodeId> {
+    terminals(flow).max_by_key(|terminal| (rows[*terminal].end() - rows[*terminal].begin(), *terminal))
 }
 
 /// The rows that each node advances by, where the tallest one advances by `band`: at least one.
-pub(crate) fn bands_of(flow: &Flow<'_>, band: i64) -> Result<Vec<i64>, OutOfMemory> {
+pub(crate) fn bands_of(flow: &Flow<'_>, band: i64) -> Result<IndexVec<SweepNodeId, i64>, OutOfMemory> {
     let tallest = flow.nodes.iter().map(|node| node.extent).max().unwrap_or(1).max(1);
     let scaled = |extent: i64| {
         let scaled = i128::from(band) * i128::from(extent) / i128::from(tallest);
@@ -305,33 +318,38 @@ pub(crate) fn bands_of(flow: &Flow<'_>, band: i64) -> Result<Vec<i64>, OutOfMemo
     };
     // neighbours mostly have as many rows
     let mut last = (tallest, scaled(tallest));
-    collected(flow.nodes.iter().map(|node| {
+    let bands = flow.nodes.iter().map(|node| {
         if node.extent != last.0 {
             last = (node.extent, scaled(node.extent));
         }
         last.1
-    }))
+    });
+    Ok(collected(bands)?.into())
 }
 
 /// A number of calls that the schedule of a tile takes at least, which no period shortens: before the driver ends its first
 /// band, every node computes what that needs.
-pub(crate) fn least_calls(flow: &Flow<'_>, rows: &[Interval], bands: &[i64]) -> Result<u64, OutOfMemory> {
+pub(crate) fn least_calls(
+    flow: &Flow<'_>,
+    rows: &IndexVec<SweepNodeId, Interval>,
+    bands: &IndexVec<SweepNodeId, i64>,
+) -> Result<u64, OutOfMemory> {
     let Some(driver) = driver(flow, rows) else { return Ok(0) };
-    let mut first = filled(flow.len(), Interval::EMPTY)?;
+    let mut first = IndexVec::filled(flow.len(), Interval::EMPTY)?;
     let begin = rows[driver].begin();
     first[driver] = Interval::new(begin, begin + bands[driver]).intersect(rows[driver]);
     let mut calls = 0;
-    for (place, node) in flow.nodes.iter().enumerate().rev() {
-        let own = first[place];
+    for (id, node) in flow.nodes.entries().rev() {
+        let own = first[id];
         if own.is_empty() {
             continue;
         }
         let len = own.end() - own.begin();
         // a band that begins or ends within a cell is more than a band
-        let most = bands[place] + 2 * (node.grain - 1);
+        let most = bands[id] + 2 * (node.grain - 1);
         calls += if len <= most { 1 } else { tiled_geometry::div_ceil(len, most).unsigned_abs() };
-        for link in flow.links(place) {
-            let operand = link.operand as usize;
+        for link in flow.links(id) {
+            let operand = link.operand;
             let end = link.reach.needed(own).end().min(rows[operand].end());
             if end > rows[operand].begin() && end > first[operand].end() {
                 first[operand] = Interval::new(rows[operand].begin(), end);

@@ -2,7 +2,13 @@
 
 use tiled_tensor::{OutOfMemory, collected, copied, filled, push, with_room};
 
-use crate::program::{NodeId, NodeKind, Program, SinkRole, SourceRole};
+use crate::index::{Id, IndexVec, id};
+use crate::program::{Edge, NodeId, NodeKind, Program, SinkRole, SourceRole};
+
+id! {
+    /// A node of a [`Sweep`].
+    SweepNodeId
+}
 
 /// What a node of a sweep does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +17,7 @@ pub enum Action {
     Load(SourceRole),
     /// Computes rows.
     Compute,
-    /// Takes rows into the reduction at this place of [`Program::reductions`].
+    /// Takes rows into the reduction of this index in [`Program::reductions`].
     Reduce(usize),
     /// Writes rows to a sink.
     Write(SinkRole),
@@ -24,10 +30,10 @@ pub struct SweepNode {
     pub node: NodeId,
     /// What it does.
     pub action: Action,
-    /// Its operands: places in [`Sweep::nodes`], in the order of the program node's edges.
-    pub operands: Vec<usize>,
-    /// The nodes that read it: place, and which of their operands it is.
-    pub consumers: Vec<(usize, usize)>,
+    /// Its operands, in the order of the program node's edges.
+    pub operands: Vec<SweepNodeId>,
+    /// The nodes that read it, and which of their operands it is.
+    pub consumers: Vec<(SweepNodeId, usize)>,
 }
 
 impl SweepNode {
@@ -39,13 +45,9 @@ impl SweepNode {
 }
 
 /// The nodes that one pass over the image runs, in topological order.
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Sweep {
-    /// The nodes.
-    pub nodes: Vec<SweepNode>,
-}
+pub type Sweep = IndexVec<SweepNodeId, SweepNode>;
 
-/// Cuts a program into sweeps. Nodes in `kept` (with the place of their store) are written whole by the first
+/// Cuts a program into sweeps. Nodes in `kept` (with the index of their store) are written whole by the first
 /// sweep that needs them, and read by later ones; everything else that a later sweep needs is computed again.
 ///
 /// # Panics
@@ -72,7 +74,7 @@ pub(crate) fn sweeps_within(
         stores: filled(count, None)?,
         is_written: filled(count, false)?,
         seen: filled(count, usize::MAX)?,
-        places: filled(count, usize::MAX)?,
+        numbers: filled(count, None)?,
     };
     for (node, store) in kept {
         cutter.stores[*node] = Some(*store);
@@ -82,7 +84,7 @@ pub(crate) fn sweeps_within(
     for (level, terminals) in levels.into_iter().enumerate().filter(|(_, terminals)| !terminals.is_empty()) {
         let Some(ids) = cutter.needed(level, terminals, left)? else { return Ok(None) };
         let sweep = cutter.sweep(&ids)?;
-        let Some(rest) = left.checked_sub(sweep.nodes.len()) else { return Ok(None) };
+        let Some(rest) = left.checked_sub(sweep.len()) else { return Ok(None) };
         left = rest;
         push(&mut sweeps, sweep)?;
     }
@@ -129,8 +131,8 @@ struct Cutter<'p> {
     is_written: Vec<bool>,
     /// The last level that needed each node.
     seen: Vec<usize>,
-    /// The place of each node in the sweep at hand.
-    places: Vec<usize>,
+    /// Each node in the sweep at hand.
+    numbers: Vec<Option<SweepNodeId>>,
 }
 
 impl Cutter<'_> {
@@ -166,25 +168,27 @@ impl Cutter<'_> {
     }
 
     fn sweep(&mut self, ids: &[NodeId]) -> Result<Sweep, OutOfMemory> {
-        let mut sweep = Sweep { nodes: with_room(ids.len())? };
+        let mut sweep = Sweep::from(with_room(ids.len())?);
         for &id in ids {
             let node = &self.program.nodes[id];
             let store = self.stores[id];
             if let Some(store) = store.filter(|_| self.is_written[id]) {
-                self.places[id] = sweep.push(id, Action::Load(SourceRole::Store(store)), Vec::new())?;
+                let load = sweep.add(id, Action::Load(SourceRole::Store(store)), Vec::new())?;
+                self.numbers[id] = Some(load);
                 continue;
             }
             let action = match &node.kind {
                 NodeKind::Source(role) => Action::Load(*role),
                 NodeKind::Compute(_) => Action::Compute,
-                NodeKind::Reduce(place) => Action::Reduce(*place),
+                NodeKind::Reduce(reduction) => Action::Reduce(*reduction),
                 NodeKind::Sink(role) => Action::Write(*role),
             };
-            let operands = node.operands.iter().map(|edge| self.places[edge.node]).collect();
-            let place = sweep.push(id, action, operands)?;
-            self.places[id] = place;
+            let operand = |edge: &Edge| self.numbers[edge.node].expect("invariant: operands come first");
+            let operands = node.operands.iter().map(operand).collect();
+            let number = sweep.add(id, action, operands)?;
+            self.numbers[id] = Some(number);
             if let Some(store) = store {
-                sweep.push(id, Action::Write(SinkRole::Store(store)), vec![place])?;
+                sweep.add(id, Action::Write(SinkRole::Store(store)), vec![number])?;
                 self.is_written[id] = true;
             }
         }
@@ -198,20 +202,25 @@ impl Sweep {
     /// # Errors
     /// Where memory is refused.
     pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
-        let mut nodes = with_room(self.nodes.len())?;
-        for SweepNode { node, action, operands, consumers } in &self.nodes {
+        let mut nodes = with_room(self.len())?;
+        for SweepNode { node, action, operands, consumers } in self {
             let (operands, consumers) = (copied(operands)?, copied(consumers)?);
             nodes.push(SweepNode { node: *node, action: *action, operands, consumers });
         }
-        Ok(Self { nodes })
+        Ok(nodes.into())
     }
 
-    fn push(&mut self, node: NodeId, action: Action, operands: Vec<usize>) -> Result<usize, OutOfMemory> {
-        let place = self.nodes.len();
+    /// Appends a node, and makes it a consumer of its operands.
+    fn add(
+        &mut self,
+        node: NodeId,
+        action: Action,
+        operands: Vec<SweepNodeId>,
+    ) -> Result<SweepNodeId, OutOfMemory> {
+        let id = SweepNodeId::new(self.len());
         for (which, operand) in operands.iter().enumerate() {
-            push(&mut self.nodes[*operand].consumers, (place, which))?;
+            push(&mut self[*operand].consumers, (id, which))?;
         }
-        push(&mut self.nodes, SweepNode { node, action, operands, consumers: Vec::new() })?;
-        Ok(place)
+        self.push(SweepNode { node, action, operands, consumers: Vec::new() })
     }
 }

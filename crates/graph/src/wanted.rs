@@ -5,7 +5,7 @@ use tiled_tensor::{collected, filled};
 use crate::params::{Reading, readings};
 use crate::{Graph, Mode, Objective, ParamSpec, PlanError};
 
-/// The choices of an objective, by the places of inputs, parameters and nodes.
+/// The choices of an objective, by the indices of inputs, parameters and nodes.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     /// The inputs whose gradients are computed.
@@ -49,8 +49,8 @@ impl Wanted {
     ) -> Result<(), PlanError> {
         let name = Name::new(name);
         let mut is_known = false;
-        for place in name.find(graph.inputs().len(), |place| &graph.inputs()[place].name) {
-            self.inputs[place] |= objective.grad_inputs;
+        for input in name.find(graph.inputs().len(), |input| &graph.inputs()[input].name) {
+            self.inputs[input] |= objective.grad_inputs;
             is_known = true;
         }
         for reading in readings.iter().filter(|reading| reading.kind.is_trained()) {
@@ -66,8 +66,8 @@ impl Wanted {
     fn evaluate(&mut self, graph: &Graph, name: &str) -> Result<(), PlanError> {
         let name = Name::new(name);
         let mut is_known = false;
-        for place in name.find(graph.nodes().len(), |place| &graph.nodes()[place].name) {
-            self.trains[place] = false;
+        for node in name.find(graph.nodes().len(), |node| &graph.nodes()[node].name) {
+            self.trains[node] = false;
             is_known = true;
         }
         if is_known { Ok(()) } else { Err(PlanError::UnknownNode { name: name.text.to_owned() }) }
@@ -102,6 +102,6 @@ impl<'n> Name<'n> {
     }
 
     fn find<'g>(self, count: usize, of: impl Fn(usize) -> &'g str + 'n) -> impl Iterator<Item = usize> + 'n {
-        (0..count).filter(move |place| self.is(of(*place)))
+        (0..count).filter(move |index| self.is(of(*index)))
     }
 }

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use tiled_graph::{
-    Activation, BatchNorm, Conv2d, Graph, Hold, Linear, Loss, MaxPool2d, Objective, Op, Plan, PlanError,
-    PlanOptions, Planner, Tiling, ValueId, infer, lower, sweeps,
+    Activation, BatchNorm, Conv2d, Graph, Hold, IndexVec, Linear, Loss, MaxPool2d, Objective, Op, Plan,
+    PlanError, PlanOptions, Planner, SweepNodeId, Tiling, ValueId, infer, lower, sweeps,
 };
 use tiled_kernel::Reference;
 
@@ -144,7 +144,7 @@ fn r11_sweeps_of_deep_networks_with_batch_norm_are_bounded() {
     graph.set_outputs(&[last]).expect("an output");
     let objective = Objective::training(Loss::Sum);
     let made = plan(&graph, [8, 8], &objective, &PlanOptions::default()).expect("a plan");
-    let nodes: usize = made.sweeps.iter().map(|sweep| sweep.sweep.nodes.len()).sum();
+    let nodes: usize = made.sweeps.iter().map(|sweep| sweep.nodes.len()).sum();
     assert!(nodes < 20 * made.program.nodes.len(), "{nodes} nodes in {} sweeps", made.sweeps.len());
     let least = smallest(&graph, [8, 8], &objective, &within(1));
     assert!(least <= made.peak_bytes());
@@ -236,19 +236,19 @@ fn r15_thousands_of_tiles_are_held_once_for_all_that_are_alike() {
     let sweep = &made.sweeps[0];
     assert_eq!([sweep.rows.len(), sweep.cols.len()], [4096, 4096]);
     // what is said of all tiles together is what each says
-    let mut ends = vec![0; sweep.sweep.nodes.len()];
+    let mut ends = IndexVec::<SweepNodeId, i64>::from(vec![0; sweep.nodes.len()]);
     for part in sweep.rows.iter() {
-        for (place, end) in ends.iter_mut().enumerate() {
-            let own = part.interval(place);
-            if sweep.sweep.nodes[place].is_terminal() && !own.is_empty() {
-                assert_eq!(own.begin(), *end, "place {place}");
-                *end = own.end();
+        for (id, node) in sweep.nodes.entries() {
+            let own = part.interval(id);
+            if node.is_terminal() && !own.is_empty() {
+                assert_eq!(own.begin(), ends[id], "node {id:?}");
+                ends[id] = own.end();
             }
         }
     }
-    for (place, end) in ends.into_iter().enumerate() {
-        let node = &made.program.nodes[sweep.sweep.nodes[place].node];
-        assert!(!sweep.sweep.nodes[place].is_terminal() || end == node.extents[0]);
+    for (node, end) in sweep.nodes.iter().zip(ends) {
+        let extents = made.program.nodes[node.node].extents;
+        assert!(!node.is_terminal() || end == extents[0]);
     }
 }
 
@@ -261,11 +261,11 @@ fn r11_what_is_kept_between_sweeps_is_found_without_cutting_all_sweeps() {
     assert!(all.len() > 20);
     // every sweep ends in terminals of one level, and their operands stand before them
     for sweep in &all {
-        for (place, node) in sweep.nodes.iter().enumerate() {
-            assert!(node.operands.iter().all(|operand| *operand < place));
+        for (id, node) in sweep.entries() {
+            assert!(node.operands.iter().all(|operand| *operand < id));
         }
         let mut levels =
-            sweep.nodes.iter().filter(|node| node.is_terminal()).map(|node| program.nodes[node.node].level);
+            sweep.iter().filter(|node| node.is_terminal()).map(|node| program.nodes[node.node].level);
         let first = levels.next().expect("a terminal");
         assert!(levels.all(|level| level == first));
     }

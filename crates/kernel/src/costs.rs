@@ -39,8 +39,8 @@ pub struct Load {
     pub windows_bytes: f64,
     /// The bytes of weights that each call reads anew, for each worker that shares it.
     pub weights_bytes: f64,
-    /// The runs of memory that a source or a sink begins.
-    pub runs: f64,
+    /// The stretches of memory that a source or a sink begins.
+    pub stretches: f64,
 }
 
 /// What work costs on one core. Only ratios steer a planner; the absolute figures make the predicted seconds of a plan.
@@ -64,8 +64,8 @@ pub struct Costs {
     pub call: f64,
     /// The same where the threads share the work of each call: they wake, and wait for the slowest.
     pub shared_call: f64,
-    /// Seconds that a source or a sink takes for each row of each channel beside the bytes: a run of memory begins.
-    pub run: f64,
+    /// Seconds that a source or a sink takes for each row of each channel beside the bytes: a stretch of memory begins.
+    pub stretch: f64,
 }
 
 impl Default for Costs {
@@ -81,7 +81,7 @@ impl Default for Costs {
             cache_bytes: 32.0 * 1024.0 * 1024.0,
             call: 0.5e-6,
             shared_call: 60e-6,
-            run: 0.1e-6,
+            stretch: 0.1e-6,
         }
     }
 }
@@ -106,7 +106,9 @@ impl Costs {
         match task {
             Task::Call => load.calls * self.call,
             Task::SharedCall => load.calls * self.shared_call,
-            Task::Transfer => load.bytes / self.transfer * (1.0 + far()) + load.runs * self.run + spilling,
+            Task::Transfer => {
+                load.bytes / self.transfer * (1.0 + far()) + load.stretches * self.stretch + spilling
+            }
             Task::Work(_, Support { flops_per_second: Some(reached), .. }) => {
                 let far_taps = 1.0 + FAR_TAPS * self.far_share(load.read_bytes);
                 let arithmetic = load.flops / reached * far_taps;

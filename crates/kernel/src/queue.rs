@@ -75,7 +75,7 @@ pub struct StoreNeeds<'n> {
 pub struct SweepNeeds<'s, T: Element> {
     /// The elements of each slot of a queue. Windows lie in slots, several in one where they are never held together.
     pub slots: &'s [usize],
-    /// The vectors that reductions read, by their places.
+    /// The vectors that reductions read, by their indices.
     pub vectors: &'s [Vec<T>],
     /// The tensors that kernels read where they lie, by the places of [`Place::Adopted`].
     pub adopted: &'s [Option<View<'s, T>>],

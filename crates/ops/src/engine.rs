@@ -108,8 +108,8 @@ impl<'b, T: Element> Engine<'b, T> {
             let resident = parameters.iter().flatten().map(|source| source.transfer_bytes()).max();
             let ends = Ends { resident_bytes: resident.unwrap_or(0), ..Ends::output(input, output) };
             let kept = self.ready(operator, Pass::Output, input.shape(), options, ends)?;
-            for (place, source) in parameters.into_iter().flatten().enumerate() {
-                kept.take_parameter(place, source)?;
+            for (param, source) in parameters.into_iter().flatten().enumerate() {
+                kept.take_parameter(param, source)?;
             }
             kept.run(&Io { inputs: vec![input], outputs: vec![output], ..Io::default() })
         })
@@ -162,7 +162,7 @@ impl<'b, T: Element> Engine<'b, T> {
             let operator = Operator::Conv2d(conv, None);
             let kept = self.ready(operator, Pass::WeightGradient, input.shape(), options, ends)?;
             kept.run(&Io { inputs: vec![input], grad_outputs: vec![grad_output], ..Io::default() })?;
-            sinks().enumerate().try_for_each(|(place, sink)| kept.give_gradient(place, sink))?;
+            sinks().enumerate().try_for_each(|(param, sink)| kept.give_gradient(param, sink))?;
             Ok(sinks().try_for_each(Sink::finish)?)
         })
     }
@@ -266,15 +266,15 @@ impl<'b, T: Element> Engine<'b, T> {
         let (slope, options) = (operator.slope(), *options);
         let call = Call { operator, slope, pass, input, in_memory, transfer_bytes, resident_bytes, options };
         let limit = options.memory_bytes.unwrap_or(DEFAULT_BYTES).min(DEFAULT_BYTES);
-        if let Some(place) = self.kept.iter().position(|kept| kept.call == call) {
-            self.kept[place..].rotate_left(1);
+        if let Some(last) = self.kept.iter().position(|kept| kept.call == call) {
+            self.kept[last..].rotate_left(1);
             self.forget(limit, 0, 1, MOST_KEPT);
         } else {
             let (plan, specs) = call.plan(self.backend, self.pool.current_num_threads())?;
             self.forget(limit, plan.peak_bytes(), 0, MOST_KEPT - 1);
             let parameters = Parameters::zeros(&specs)?;
-            let scratch = std::env::temp_dir(); // of no use: nothing is kept between sweeps
-            let executor = Executor::with_pool(plan, self.backend, Arc::clone(&self.pool), &scratch)?;
+            let folder = std::env::temp_dir(); // of no use: nothing is kept between sweeps
+            let executor = Executor::with_pool(plan, self.backend, Arc::clone(&self.pool), &folder)?;
             push(&mut self.kept, Kept { call, executor, parameters }).map_err(refused)?;
         }
         Ok(self.kept.last_mut().expect("invariant: it was found or pushed"))
@@ -339,8 +339,8 @@ impl<T: Element> Kept<'_, T> {
     }
 
     /// Reads a parameter. The same one again leaves what was packed from it as it is.
-    fn take_parameter(&mut self, place: usize, source: &dyn Source<T>) -> Result<(), ExecError> {
-        let held = &self.parameters.tensors()[place].data;
+    fn take_parameter(&mut self, param: usize, source: &dyn Source<T>) -> Result<(), ExecError> {
+        let held = &self.parameters.tensors()[param].data;
         let is_same = |values: &[T]| {
             values.len() == held.len()
                 && values.iter().zip(held).all(|(a, b)| a.to_bits_u64() == b.to_bits_u64())
@@ -349,13 +349,13 @@ impl<T: Element> Kept<'_, T> {
             return Ok(());
         }
         let layout = Layout::nchw(source.shape())?;
-        let data = self.parameters.data_mut(place).expect("invariant: a parameter of the operator");
+        let data = self.parameters.data_mut(param).expect("invariant: a parameter of the operator");
         Ok(source.read(layout.region(), &mut ViewMut::new(data, layout))?)
     }
 
-    fn give_gradient(&self, place: usize, sink: &dyn Sink<T>) -> Result<(), ExecError> {
+    fn give_gradient(&self, param: usize, sink: &dyn Sink<T>) -> Result<(), ExecError> {
         let layout = Layout::nchw(sink.shape())?;
-        let gradient = self.executor.gradient(place).expect("invariant: the call asks for it");
+        let gradient = self.executor.gradient(param).expect("invariant: the call asks for it");
         Ok(sink.write(layout.region(), &View::new(gradient, layout))?)
     }
 

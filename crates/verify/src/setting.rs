@@ -90,7 +90,7 @@ pub(super) fn options(draw: &mut Draw, network: &Network, objective: &Objective)
         lanes,
         parallelism: 1 + draw.below(2),
         checkpoints,
-        scratch: draw.chance(25),
+        temporary_files: draw.chance(25),
         winograd: draw.chance(30),
         in_memory: in_memory(draw),
         ..PlanOptions::default()

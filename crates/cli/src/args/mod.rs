@@ -370,7 +370,7 @@ impl PlanArgs {
             lanes: self.lanes.map(usize::from),
             parallelism: self.threads(),
             resident_bytes,
-            scratch: self.scratch.is_some(),
+            temporary_files: self.scratch.is_some(),
             winograd: self.winograd,
             ..PlanOptions::default()
         }
@@ -383,7 +383,7 @@ impl PlanArgs {
         backend: &'b dyn Backend<T>,
     ) -> Result<Executor<'b, T>, ExecError> {
         match &self.scratch {
-            Some(folder) => Executor::with_scratch(plan, backend, self.threads(), folder),
+            Some(folder) => Executor::with_folder(plan, backend, self.threads(), folder),
             None => Executor::new(plan, backend, self.threads()),
         }
     }

@@ -6,8 +6,8 @@
 //! ends of a tile whose three taps share broadcasts, from a block of zeros.
 //!
 //! With one vector of output channels each multiply-add would need a load of its own, and loads would limit; with two,
-//! loads still take power that multiply-adds could use. So where up to three taps form a [`Chain`], an input is
-//! broadcast once for the outputs that read it; the order is then kernel row, run, chain, input channel, kernel column.
+//! loads still take power that multiply-adds could use. So where up to three taps form a [`Sequence`], an input is
+//! broadcast once for the outputs that read it; the order is then kernel row, run, sequence, input channel, kernel column.
 
 use std::mem::MaybeUninit;
 
@@ -20,16 +20,16 @@ use crate::vector::{MAX_LANES, Micro, Simd, prefetch, prefetch_far};
 /// Taps of a kernel row, a stride apart, that share broadcasts: where one of them reads an input for a pixel, the
 /// next reads it for the pixel before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Chain {
+pub(super) struct Sequence {
     pub(super) first: usize,
     pub(super) taps: usize,
 }
 
-impl Chain {
-    /// The most taps of a chain: more would leave too few registers for sums.
+impl Sequence {
+    /// The most taps of a sequence: more would leave too few registers for sums.
     pub(super) const MOST_TAPS: usize = 3;
 
-    /// The chains of `taps` neighbouring taps, in the order of the sum.
+    /// The sequences of `taps` neighbouring taps, in the order of the sum.
     pub(super) fn all(taps: usize, stride: usize) -> impl Iterator<Item = Self> {
         (0..stride.min(taps)).flat_map(move |phase| {
             (phase..taps)
@@ -44,9 +44,9 @@ impl Chain {
 pub(super) enum Sharing {
     /// One by one.
     None,
-    /// Chain by chain.
-    Chains,
-    /// They are one chain of three, of stride one.
+    /// Sequence by sequence.
+    Sequences,
+    /// They are one sequence of three, of stride one.
     Triple,
     /// The same, and the reading is [`Reading::Edge`].
     Edge,
@@ -54,7 +54,7 @@ pub(super) enum Sharing {
 
 /// [`Sharing`] as a parameter of types.
 const NONE: u8 = Sharing::None as u8;
-const CHAINS: u8 = Sharing::Chains as u8;
+const SEQUENCES: u8 = Sharing::Sequences as u8;
 const TRIPLE: u8 = Sharing::Triple as u8;
 const EDGE: u8 = Sharing::Edge as u8;
 
@@ -201,8 +201,8 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                     };
                                 }
                             }
-                            CHAINS => {
-                                // as `Chain::all` lists them
+                            SEQUENCES => {
+                                // as `Sequence::all` lists them
                                 for phase in 0..STRIDE {
                                     let mut tap = phase;
                                     while tap < source.cols {
@@ -212,23 +212,23 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                         let next = BLOCKED.then_some(next(tap));
                                         let sums = &mut sums;
                                         weights = match taps {
-                                            1 => accumulate_chain::<S, P, V, 1>(
+                                            1 => accumulate_sequence::<S, P, V, 1>(
                                                 sums, inputs, step, next, len, weights,
                                             ),
-                                            2 => accumulate_chain::<S, P, V, 2>(
+                                            2 => accumulate_sequence::<S, P, V, 2>(
                                                 sums, inputs, step, next, len, weights,
                                             ),
-                                            _ => accumulate_chain::<S, P, V, 3>(
+                                            _ => accumulate_sequence::<S, P, V, 3>(
                                                 sums, inputs, step, next, len, weights,
                                             ),
                                         };
-                                        tap += Chain::MOST_TAPS * STRIDE;
+                                        tap += Sequence::MOST_TAPS * STRIDE;
                                     }
                                 }
                             }
                             TRIPLE => {
                                 let next = BLOCKED.then_some(next(0));
-                                weights = accumulate_chain::<S, P, V, 3>(
+                                weights = accumulate_sequence::<S, P, V, 3>(
                                     &mut sums, inputs, unit, next, len, weights,
                                 );
                             }
@@ -297,12 +297,12 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
     weights
 }
 
-/// Adds `len` input channels of a [`Chain`] of `T` taps, and fetches `next`; returns the weights that follow.
+/// Adds `len` input channels of a [`Sequence`] of `T` taps, and fetches `next`; returns the weights that follow.
 ///
 /// # Safety
 /// `inputs` is readable at `p·step + c·channel_step` for `T − 1` more pixels than `P`, `weights` for `len·T·V` vectors.
 #[inline(always)]
-unsafe fn accumulate_chain<S: Simd, const P: usize, const V: usize, const T: usize>(
+unsafe fn accumulate_sequence<S: Simd, const P: usize, const V: usize, const T: usize>(
     sums: &mut [[S::V; V]; P],
     inputs: Inputs<S::E>,
     step: usize,
@@ -333,7 +333,7 @@ unsafe fn accumulate_edge<S: Simd, const P: usize, const V: usize>(
     unsafe { accumulate_shared::<S, P, V, 3, true>(sums, inputs, ends, step, Some(next), len, weights) }
 }
 
-/// See [`accumulate_chain`] and, where `EDGE`, [`accumulate_edge`].
+/// See [`accumulate_sequence`] and, where `EDGE`, [`accumulate_edge`].
 #[inline(always)]
 unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: usize, const EDGE: bool>(
     sums: &mut [[S::V; V]; P],
@@ -451,9 +451,9 @@ pub(super) unsafe fn run<S: Simd>(
             }
         };
     }
-    macro_rules! chains {
+    macro_rules! sequences {
         ($blocked:literal, $stride:literal) => {
-            shared_widths!($blocked, $stride, CHAINS, [1 2 4 8 12 16 24], [1 2 4 8 12])
+            shared_widths!($blocked, $stride, SEQUENCES, [1 2 4 8 12 16 24], [1 2 4 8 12])
         };
     }
     let dense = source.pixel_step == 1 || source.reading == Reading::Tap;
@@ -467,10 +467,10 @@ pub(super) unsafe fn run<S: Simd>(
         (Sharing::Triple, false, _) => {
             shared_widths!(false, 1, TRIPLE, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);
         }
-        (Sharing::Chains, true, true) => chains!(true, 1),
-        (Sharing::Chains, true, false) => chains!(true, 2),
-        (Sharing::Chains, false, true) => chains!(false, 1),
-        (Sharing::Chains, false, false) => chains!(false, 2),
+        (Sharing::Sequences, true, true) => sequences!(true, 1),
+        (Sharing::Sequences, true, false) => sequences!(true, 2),
+        (Sharing::Sequences, false, true) => sequences!(false, 1),
+        (Sharing::Sequences, false, false) => sequences!(false, 2),
         (Sharing::None, true, true) => widths!(true, 1, 1 2 4 6 8 10 12 14),
         (Sharing::None, true, false) => widths!(true, 2, 1 2 4 6 8 10 12 14),
         (Sharing::None, false, true) => widths!(false, 1, 1 2 4 6 8 10 12 14),
@@ -483,16 +483,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tap_is_in_one_chain_a_stride_after_the_one_before() {
+    fn every_tap_is_in_one_sequence_a_stride_after_the_one_before() {
         for (taps, stride) in (1..12).flat_map(|taps| (1..4).map(move |stride| (taps, stride))) {
-            let mut seen: Vec<usize> = Chain::all(taps, stride)
-                .inspect(|chain| assert!((1..=Chain::MOST_TAPS).contains(&chain.taps)))
-                .flat_map(|chain| (0..chain.taps).map(move |i| chain.first + i * stride))
+            let mut seen: Vec<usize> = Sequence::all(taps, stride)
+                .inspect(|sequence| assert!((1..=Sequence::MOST_TAPS).contains(&sequence.taps)))
+                .flat_map(|sequence| (0..sequence.taps).map(move |i| sequence.first + i * stride))
                 .collect();
             seen.sort_unstable();
             assert_eq!(seen, (0..taps).collect::<Vec<_>>(), "{taps} taps, stride {stride}");
         }
-        let chains: Vec<_> = Chain::all(7, 2).map(|chain| (chain.first, chain.taps)).collect();
-        assert_eq!(chains, [(0, 3), (6, 1), (1, 3)]);
+        let sequences: Vec<_> = Sequence::all(7, 2).map(|sequence| (sequence.first, sequence.taps)).collect();
+        assert_eq!(sequences, [(0, 3), (6, 1), (1, 3)]);
     }
 }

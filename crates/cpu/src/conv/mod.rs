@@ -8,8 +8,8 @@ mod class;
 mod cut;
 mod dense;
 mod dot;
-mod engine;
 mod lanes;
+mod loops;
 mod planar;
 mod problem;
 mod rows;
@@ -164,7 +164,7 @@ pub(crate) fn compute<T: Element>(
         }
         _ => {
             let problem = Problem::of_kernel::<T>(isa, kernel);
-            engine::compute(isa, &problem, tail, packed, inputs[0], output, region);
+            loops::compute(isa, &problem, tail, packed, inputs[0], output, region);
         }
     }
 }

@@ -5,7 +5,7 @@ use tiled_tensor::Element;
 
 use super::class::Class;
 use super::cut::MOST_SHARED_PIXELS;
-use super::dense::{Chain, Sharing};
+use super::dense::{Sequence, Sharing};
 use super::dot;
 use super::source::MAX_SPAN;
 use crate::{Isa, vector};
@@ -39,7 +39,7 @@ pub(super) struct Problem {
     pub(super) extents: [i64; 2],
     /// Lanes of a vector.
     pub(super) lanes: usize,
-    /// Input channels that are summed between two columns of the kernel, or two chains of them.
+    /// Input channels that are summed between two columns of the kernel, or two sequences of them.
     pub(super) run: usize,
     pub(super) path: Path,
     /// The most vectors of output channels of a tile whose taps share broadcasts.
@@ -130,25 +130,25 @@ impl Problem {
         }
     }
 
-    /// How the taps of the columns of a class share the broadcasts of their inputs ([`Chain`]): half the loads or less, of
+    /// How the taps of the columns of a class share the broadcasts of their inputs ([`Sequence`]): half the loads or less, of
     /// which one vector of outputs would need one for each multiply-add. Without two vectors it takes three taps to save
     /// any.
     pub(super) fn sharing(&self, cols: &Class) -> Sharing {
         let Ok(stride @ 1..=2) = usize::try_from(cols.input_step) else { return Sharing::None };
-        let longest = Chain::all(cols.taps, stride).map(|chain| chain.taps).max().unwrap_or(1);
+        let longest = Sequence::all(cols.taps, stride).map(|sequence| sequence.taps).max().unwrap_or(1);
         let span = (MOST_SHARED_PIXELS - 1) * stride + cols.taps;
-        let least = if self.shared_vectors == MOST_VECTORS { 2 } else { Chain::MOST_TAPS };
+        let least = if self.shared_vectors == MOST_VECTORS { 2 } else { Sequence::MOST_TAPS };
         let shares = self.path == Path::Dense && self.shared_vectors > 0;
         match (cols.taps, stride) {
             _ if !shares || cols.offset_step != 1 || longest < least || span > MAX_SPAN => Sharing::None,
             (3, 1) => Sharing::Triple,
-            _ => Sharing::Chains,
+            _ => Sharing::Sequences,
         }
     }
 
     /// The vectors of output channels of a tile of [`Path::Dense`], which are packed side by side. Two that share
     /// broadcasts want three times two registers for weights, which only AVX-512 has.
-    pub(super) fn abreast(&self, cols: &Class) -> usize {
+    pub(super) fn tile_vectors(&self, cols: &Class) -> usize {
         let most = if self.sharing(cols) == Sharing::None { MOST_VECTORS } else { self.shared_vectors };
         self.vectors().min(most)
     }
@@ -191,8 +191,8 @@ impl Problem {
     /// Visits where each weight of a class lies packed and where it lies in OIHW: `visit(packed, weight)`.
     ///
     /// ```text
-    ///   Dense   [group][vectors abreast][kh][run of inputs][kw][input][1 or 2 vectors]
-    ///           [group][vectors abreast][kh][run of inputs][chain][input][kw][1 or 2 vectors] where taps share broadcasts
+    ///   Dense   [group][vectors of a tile][kh][run of inputs][kw][input][1 or 2 vectors]
+    ///           [group][vectors of a tile][kh][run of inputs][sequence][input][kw][1 or 2 vectors] where taps share broadcasts
     ///   Lanes   [vector][input of the group][kh][kw][lane]
     ///   Dot     [3 outputs][kh][block of inputs][kw][output][lane]
     ///   Planar  [output][kh][input of the group][kw]
@@ -250,8 +250,8 @@ impl Problem {
     fn visit_dense(&self, classes: &[Class; 2], mut visit: impl FnMut(usize, usize)) {
         let [rows, cols] = classes;
         let terms = self.terms(classes);
-        let abreast = self.abreast(cols);
-        // taps that take turns one by one are chains of one
+        let tile_vectors = self.tile_vectors(cols);
+        // taps that take turns one by one are sequences of one
         let stride = match self.sharing(cols) {
             Sharing::None => cols.taps,
             _ => usize::try_from(cols.input_step).unwrap_or(1),
@@ -260,8 +260,8 @@ impl Problem {
         let [kh, kw] = self.conv.kernel();
         let step = kh * kw * if self.transposed { 1 } else { self.in_group };
         for group in 0..self.groups {
-            for first in (0..self.vectors()).step_by(abreast) {
-                let width = (self.vectors() - first).min(abreast) * self.lanes;
+            for first in (0..self.vectors()).step_by(tile_vectors) {
+                let width = (self.vectors() - first).min(tile_vectors) * self.lanes;
                 let start = (group * self.vectors() + first) * self.lanes * terms;
                 let first = group * self.out_group + first * self.lanes;
                 let outputs = ((group + 1) * self.out_group - first).min(width);
@@ -269,9 +269,9 @@ impl Problem {
                     for (begin, len) in self.runs(group) {
                         let begin = begin - group * self.in_group;
                         let mut term = (t * self.in_group + begin) * cols.taps;
-                        for chain in Chain::all(cols.taps, stride) {
-                            for (c, i) in (0..len).flat_map(|c| (0..chain.taps).map(move |i| (c, i))) {
-                                let tap = cols.tap(chain.first + i * stride);
+                        for sequence in Sequence::all(cols.taps, stride) {
+                            for (c, i) in (0..len).flat_map(|c| (0..sequence.taps).map(move |i| (c, i))) {
+                                let tap = cols.tap(sequence.first + i * stride);
                                 let weight = self.weight(first, begin + c, rows.tap(t), tap);
                                 for o in 0..outputs {
                                     visit(start + term * width + o, weight + o * step);

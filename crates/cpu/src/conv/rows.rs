@@ -115,7 +115,7 @@ pub(super) unsafe fn run_rows<S: Simd>(rows: Rows<'_, S::E>, [count, vectors]: [
     }
 }
 
-/// Sums of input channels at the taps of a [`Chain`](super::dense::Chain) times gradients over the pixels of some lines.
+/// Sums of input channels at the taps of a [`Sequence`](super::dense::Sequence) times gradients over the pixels of some lines.
 /// Tap t reads column `p + t` for pixel p, in steps of the stride. So the pixels whose taps read a column lie side by
 /// side: it is broadcast once for all taps, and a gradient is loaded once for all of them.
 ///
@@ -124,7 +124,7 @@ pub(super) unsafe fn run_rows<S: Simd>(rows: Rows<'_, S::E>, [count, vectors]: [
 /// `columns[1]`, which is at most `pixels + taps − 1`. There are as many pixels as taps, or more. `sums` is valid for
 /// a vector at `t·tap_sums + r·row_sums + v·S::LANES`.
 #[derive(Clone, Copy)]
-pub(super) struct Chained<'a, E> {
+pub(super) struct SequenceRows<'a, E> {
     pub(super) rows: Rows<'a, E>,
     /// The columns that lie inside the image: the first and the end, counted from what tap 0 reads for pixel 0.
     pub(super) columns: [usize; 2],
@@ -132,16 +132,18 @@ pub(super) struct Chained<'a, E> {
     pub(super) tap_sums: usize,
 }
 
-/// [`Chained`] for `R` input channels by `V` vectors of output channels by `T` taps.
-struct ChainTile<'a, E, const R: usize, const V: usize, const T: usize, const BLOCKED: bool>(Chained<'a, E>);
+/// [`SequenceRows`] for `R` input channels by `V` vectors of output channels by `T` taps.
+struct SequenceTile<'a, E, const R: usize, const V: usize, const T: usize, const BLOCKED: bool>(
+    SequenceRows<'a, E>,
+);
 
 impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: bool> Micro<E>
-    for ChainTile<'_, E, R, V, T, BLOCKED>
+    for SequenceTile<'_, E, R, V, T, BLOCKED>
 {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self) {
         const { assert!(R <= 8 && V <= 2 && (T == 2 || T == 3), "spelled out below") };
-        let Chained { rows, columns: [begin, end], row_sums, tap_sums } = self.0;
+        let SequenceRows { rows, columns: [begin, end], row_sums, tap_sums } = self.0;
         let row_step = if BLOCKED { 1 } else { rows.row_step };
         let at =
             |r: usize, t: usize, v: usize| rows.sums.wrapping_add(t * tap_sums + r * row_sums + v * S::LANES);
@@ -259,16 +261,16 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
     }
 }
 
-/// The input channels of the highest tile of a chain with this many vectors that fits `left`.
-pub(super) fn chain_height<S: Simd>(left: usize, vectors: usize) -> usize {
+/// The input channels of the highest tile of a sequence with this many vectors that fits `left`.
+pub(super) fn sequence_height<S: Simd>(left: usize, vectors: usize) -> usize {
     let highest = S::WEIGHT_TILE / vectors;
     [8, 4, 3, 2].into_iter().find(|&height| height <= left.min(highest)).unwrap_or(1)
 }
 
 /// # Safety
-/// As for [`Chained`] with this many input channels, one of [`chain_height`], vectors and taps.
-pub(super) unsafe fn run_chain<S: Simd>(
-    chained: Chained<'_, S::E>,
+/// As for [`SequenceRows`] with this many input channels, one of [`sequence_height`], vectors and taps.
+pub(super) unsafe fn run_sequence<S: Simd>(
+    rows_of_sequence: SequenceRows<'_, S::E>,
     [count, vectors, taps]: [usize; 3],
     blocked: bool,
 ) {
@@ -277,9 +279,9 @@ pub(super) unsafe fn run_chain<S: Simd>(
             // SAFETY: passed on to the caller.
             unsafe {
                 if blocked {
-                    S::call(ChainTile::<_, $rows, $vectors, $taps, true>(chained))
+                    S::call(SequenceTile::<_, $rows, $vectors, $taps, true>(rows_of_sequence))
                 } else {
-                    S::call(ChainTile::<_, $rows, $vectors, $taps, false>(chained))
+                    S::call(SequenceTile::<_, $rows, $vectors, $taps, false>(rows_of_sequence))
                 }
             }
         };

@@ -54,7 +54,7 @@ pub(super) struct Source<E> {
     /// The columns of the image, and the first column held.
     pub(super) width: i64,
     pub(super) first_col: i64,
-    /// The input channels: first, end, and how many are summed between two kernel columns, or two chains of them.
+    /// The input channels: first, end, and how many are summed between two kernel columns, or two sequences of them.
     pub(super) channels: (usize, usize),
     pub(super) run: usize,
     pub(super) reading: Reading,

@@ -9,10 +9,12 @@ use tiled_geometry::{Interval, Region};
 use tiled_tensor::{Element, View};
 
 use super::class::{Class, index, signed};
-use super::dense::Chain;
+use super::dense::Sequence;
 use super::dot;
 use super::problem::{Path, Problem};
-use super::rows::{Chained, LaneRow, Line, PixelRow, Rows, chain_height, height, run_chain, run_rows};
+use super::rows::{
+    LaneRow, Line, PixelRow, Rows, SequenceRows, height, run_rows, run_sequence, sequence_height,
+};
 use super::share;
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
@@ -302,11 +304,11 @@ impl<T: Element> Reduce<'_, T> {
         }
         let stride = self.classes[1].input_step;
         // the gradients of a pair for three taps are six registers: of sixteen they leave enough for one channel alone
-        let abreast = if S::SHARED_TILES[1] > 0 || b - a == 1 { vectors } else { 1 };
+        let tile_vectors = if S::SHARED_TILES[1] > 0 || b - a == 1 { vectors } else { 1 };
         // planes may lie so that they share a set of the first level cache
         let highest = if blocked { b - a } else { (b - a).min(4) };
-        for chain in Chain::all(cols, index(stride)) {
-            let Chain { first, taps } = chain;
+        for sequence in Sequence::all(cols, index(stride)) {
+            let Sequence { first, taps } = sequence;
             if taps == 1 || index(segment.cols.len()) < taps {
                 (0..taps).for_each(|t| each(first + t * index(stride)));
                 continue;
@@ -320,10 +322,10 @@ impl<T: Element> Reduce<'_, T> {
                 continue;
             }
             let col = index(origin + signed(columns[0]) * stride - layout.cols().begin());
-            for v in (0..vectors).step_by(abreast) {
+            for v in (0..vectors).step_by(tile_vectors) {
                 let mut c = a;
                 while c < b {
-                    let count = chain_height::<S>(highest.min(b - c), abreast);
+                    let count = sequence_height::<S>(highest.min(b - c), tile_vectors);
                     let rows = Rows {
                         lines,
                         x_offset: c * channel_step + col * layout.block(),
@@ -335,7 +337,7 @@ impl<T: Element> Reduce<'_, T> {
                         pixels,
                         sums: sums.wrapping_add(((first * run.len + c) * vectors + v) * S::LANES),
                     };
-                    let chained = Chained {
+                    let rows_of_sequence = SequenceRows {
                         rows,
                         columns,
                         row_sums: vectors * S::LANES,
@@ -343,7 +345,7 @@ impl<T: Element> Reduce<'_, T> {
                     };
                     // SAFETY: `check` holds the windows; the columns are inside the image; the sums are this thread's
                     // own.
-                    unsafe { run_chain::<S>(chained, [count, abreast, taps], blocked) };
+                    unsafe { run_sequence::<S>(rows_of_sequence, [count, tile_vectors, taps], blocked) };
                     c += count;
                 }
             }

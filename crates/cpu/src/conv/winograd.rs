@@ -176,7 +176,7 @@ pub(super) fn compute<T: Element>(
     check(&problem, packed, &input, &output, region);
     tail.check(output.layout(), problem.lanes, region);
     let output = SharedOutput::new(&mut output);
-    vector::run::<T>(problem.isa, Engine { problem, tail, packed, input, output, region, workspace });
+    vector::run::<T>(problem.isa, Call { problem, tail, packed, input, output, region, workspace });
 }
 
 /// Asserts what the loads and stores rely on.
@@ -210,7 +210,7 @@ fn check<T: Element>(
 }
 
 /// One call.
-struct Engine<'a, T: Element> {
+struct Call<'a, T: Element> {
     problem: Problem,
     tail: Tail<'a, T>,
     packed: &'a [T],
@@ -230,7 +230,7 @@ struct Units {
     parts: usize,
 }
 
-impl<T: Element> Routine for Engine<'_, T> {
+impl<T: Element> Routine for Call<'_, T> {
     fn run<S: Simd>(self) {
         let units = self.units();
         if units.tiles == 0 {
@@ -245,7 +245,7 @@ impl<T: Element> Routine for Engine<'_, T> {
     }
 }
 
-impl<T: Element> Engine<'_, T> {
+impl<T: Element> Call<'_, T> {
     fn units(&self) -> Units {
         let [rows, cols] = self.region.axes().map(|axis| {
             let aligned = axis.aligned(signed(TILE));

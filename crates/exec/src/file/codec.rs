@@ -5,7 +5,7 @@ use tiled_tensor::{DType, Element};
 use crate::Numbers;
 
 /// The bytes that pass through the stack of the calling thread at a time.
-pub(super) const SCRATCH_BYTES: usize = 64 * 1024;
+pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The type of the elements of a file, little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -10,9 +10,9 @@ mod pieces;
 mod positioned;
 mod regular;
 mod reservation;
-mod scratch;
 mod sink;
 mod source;
+mod temporary;
 
 use std::path::{Path, PathBuf};
 
@@ -29,10 +29,10 @@ pub use partial::remove_partial_files;
 pub(crate) use positioned::{Positioned, PositionedFile};
 pub use regular::open_regular;
 pub use reservation::{Reservation, write_whole};
-pub(crate) use scratch::ScratchFile;
 pub use sink::FileSink;
 pub use source::FileSource;
 pub(crate) use source::len_bytes;
+pub(crate) use temporary::TemporaryFile;
 
 /// The bytes of a tensor, where they fit 63 bits.
 pub(crate) fn size_bytes(path: &Path, shape: [usize; 4], element: ElementType) -> Result<u64, IoError> {

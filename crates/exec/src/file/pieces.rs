@@ -50,7 +50,7 @@ impl Piece {
 
 /// Calls `visit` for the pieces of `region`, each of at most `limit` elements.
 ///
-/// Rows follow each other in the file where the region has every column; else each row is a run of its own.
+/// Rows follow each other in the file where the region has every column; else each row is a stretch of its own.
 pub(crate) fn visit_pieces<E>(
     shape: [usize; 4],
     region: Region<2>,
@@ -63,19 +63,19 @@ pub(crate) fn visit_pieces<E>(
     let [batch, channels, height, width] = shape;
     let [rows, cols] = region.axes().map(|axis| index(axis.len()));
     let [y, x] = region.axes().map(|axis| index(axis.begin()));
-    let (runs, run_len) = if cols == width { (1, rows * cols) } else { (rows, cols) };
+    let (stretches, stretch_len) = if cols == width { (1, rows * cols) } else { (rows, cols) };
     for n in 0..batch {
         for c in 0..channels {
             let plane = (n * channels + c) * height;
-            for run in 0..runs {
-                let start = ((plane + y + run) * width + x) as u64;
-                for offset in (0..run_len).step_by(limit) {
+            for stretch in 0..stretches {
+                let start = ((plane + y + stretch) * width + x) as u64;
+                for offset in (0..stretch_len).step_by(limit) {
                     visit(Piece {
                         n,
                         c,
                         position: start + offset as u64,
-                        len: limit.min(run_len - offset),
-                        first: run * cols + offset,
+                        len: limit.min(stretch_len - offset),
+                        first: stretch * cols + offset,
                     })?;
                 }
             }

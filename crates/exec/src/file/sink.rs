@@ -5,7 +5,7 @@ use std::path::Path;
 use tiled_geometry::Region;
 use tiled_tensor::{DType, Element, View};
 
-use super::codec::SCRATCH_BYTES;
+use super::codec::BUFFER_BYTES;
 use super::pieces::visit_pieces;
 use super::{ElementType, PartialFile, size_bytes};
 use crate::sink::Written;
@@ -97,9 +97,9 @@ pub(super) fn encode_region<T: Element>(
 ) -> Result<(), IoError> {
     let layout = *input.layout();
     let size = element.size_bytes();
-    let mut scratch = [0; SCRATCH_BYTES];
-    visit_pieces(shape, region, SCRATCH_BYTES / size, |piece| {
-        let bytes = &mut scratch[..piece.len * size];
+    let mut buffer = [0; BUFFER_BYTES];
+    visit_pieces(shape, region, BUFFER_BYTES / size, |piece| {
+        let bytes = &mut buffer[..piece.len * size];
         for part in piece.segments(region) {
             let bytes = &mut bytes[part.start * size..(part.start + part.len) * size];
             let start = layout.offset(piece.n, piece.c, part.y, part.x);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tiled_geometry::Region;
 use tiled_tensor::{Element, ViewMut};
 
-use super::codec::SCRATCH_BYTES;
+use super::codec::BUFFER_BYTES;
 use super::pieces::visit_pieces;
 use super::positioned::{Positioned, PositionedFile};
 use super::{ElementType, open_regular, size_bytes};
@@ -76,9 +76,9 @@ impl<T: Element> Source<T> for FileSource {
         check_access(&self.path, self.shape, region, output.layout())?;
         let layout = *output.layout();
         let size = self.element.size_bytes();
-        let mut scratch = [0; SCRATCH_BYTES];
-        visit_pieces(self.shape, region, SCRATCH_BYTES / size, |piece| {
-            let bytes = &mut scratch[..piece.len * size];
+        let mut buffer = [0; BUFFER_BYTES];
+        visit_pieces(self.shape, region, BUFFER_BYTES / size, |piece| {
+            let bytes = &mut buffer[..piece.len * size];
             self.file
                 .read_at(bytes, self.offset_bytes + piece.position * size as u64)
                 .map_err(|source| self.read_error(source))?;

@@ -22,11 +22,11 @@ use crate::{IoError, Sink};
 pub struct PictureSink {
     written: Written,
     file: PartialFile,
-    held: Mutex<Held>,
+    picture: Mutex<Picture>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Picture {
     /// Rows of pixels of channels.
     pixels: Vec<u8>,
     changes: PictureChanges,
@@ -118,12 +118,12 @@ impl PictureSink {
         }
         let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: path.to_path_buf(), bytes };
         let pixels = zero_bytes(shape.iter().product()).map_err(refused)?;
-        let held = Mutex::new(Held { pixels, changes: PictureChanges::default() });
-        Ok(Self { file: PartialFile::create(path, 0)?, written, held })
+        let picture = Mutex::new(Picture { pixels, changes: PictureChanges::default() });
+        Ok(Self { file: PartialFile::create(path, 0)?, written, picture })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn picture(&self) -> MutexGuard<'_, Picture> {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn encode(&self) -> Result<(), png::EncodingError> {
@@ -136,7 +136,7 @@ impl PictureSink {
         encoder.set_compression(png::Compression::Fast);
         let mut writer = encoder.write_header()?;
         let mut rows = writer.stream_writer_with_size(BUFFER_BYTES)?;
-        rows.write_all(&self.held().pixels)?;
+        rows.write_all(&self.picture().pixels)?;
         rows.finish()?;
         writer.finish()?;
         stream.flush()?;
@@ -156,8 +156,8 @@ impl<T: Element> Sink<T> for PictureSink {
         }
         let [_, channels, _, width] = self.written.shape();
         let [cols, first] = [region.cols().len(), region.cols().begin()].map(index);
-        let mut held = self.held();
-        let Held { pixels, changes } = &mut *held;
+        let mut picture = self.picture();
+        let Picture { pixels, changes } = &mut *picture;
         for c in 0..channels {
             for y in region.rows().begin()..region.rows().end() {
                 let lanes = Lanes::new(input.layout(), region, 0, c, y);
@@ -168,7 +168,7 @@ impl<T: Element> Sink<T> for PictureSink {
                 }
             }
         }
-        drop(held);
+        drop(picture);
         self.written.add(region);
         Ok(())
     }
@@ -201,11 +201,11 @@ impl<T: Element> Sink<T> for PictureSink {
     }
 
     fn resident_bytes(&self) -> u64 {
-        self.held().pixels.len() as u64
+        self.picture().pixels.len() as u64
     }
 
     fn picture_changes(&self) -> Option<PictureChanges> {
-        Some(self.held().changes)
+        Some(self.picture().changes)
     }
 }
 

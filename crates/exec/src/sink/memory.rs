@@ -12,7 +12,7 @@ use tiled_tensor::{
 
 use super::{Sink, SinkInMemory, Written};
 use crate::IoError;
-use crate::source::{LEAST_SHARED, Places, Run, index, shares_work};
+use crate::source::{LEAST_SHARED, Places, Stretch, index, shares_work};
 
 /// A sink that becomes a tensor.
 ///
@@ -95,12 +95,12 @@ impl<T: Element> Sink<T> for MemorySink<T> {
 pub struct SliceSink<'a, T: Element> {
     written: Written,
     places: Places,
-    memory: Held<'a, T>,
+    memory: Elements<'a, T>,
 }
 
 /// How the memory of the caller is shared by the threads that write.
 #[derive(Debug)]
-enum Held<'a, T: Element> {
+enum Elements<'a, T: Element> {
     /// By regions of a contiguous tensor.
     Tensor(SharedTensor<Borrowed<'a, T>, T>),
     /// By places of any other.
@@ -134,8 +134,8 @@ impl<'a, T: Element> SliceSink<'a, T> {
         places.check_disjoint()?;
         let written = Written::new(NAME, places.shape())?;
         let memory = match (places.contiguous_range(), Layout::nchw(places.shape())) {
-            (Some(range), Ok(layout)) => Held::Tensor(ViewMut::new(&mut data[range], layout).into()),
-            _ => Held::Strided(Parts::new(data, if places.is_in_rows() { PARTS } else { 1 })),
+            (Some(range), Ok(layout)) => Elements::Tensor(ViewMut::new(&mut data[range], layout).into()),
+            _ => Elements::Strided(Parts::new(data, if places.is_in_rows() { PARTS } else { 1 })),
         };
         Ok(Self { written, places, memory })
     }
@@ -149,11 +149,11 @@ impl<T: Element> Sink<T> for SliceSink<'_, T> {
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.written.check(region, input.layout())?;
         match &self.memory {
-            Held::Tensor(tensor) => {
+            Elements::Tensor(tensor) => {
                 let places = Places::contiguous(self.shape())?;
                 copy(&places, region, input, |part, planes| tensor.claim_planes(part, planes));
             }
-            Held::Strided(parts) => copy(&self.places, region, input, |_, _| parts),
+            Elements::Strided(parts) => copy(&self.places, region, input, |_, _| parts),
         }
         self.written.add(region);
         Ok(())
@@ -164,7 +164,7 @@ impl<T: Element> Sink<T> for SliceSink<'_, T> {
     }
 
     fn in_memory(&self) -> Option<&dyn SinkInMemory<T>> {
-        matches!(self.memory, Held::Tensor(_)).then_some(self)
+        matches!(self.memory, Elements::Tensor(_)).then_some(self)
     }
 
     fn finish(&self) -> Result<(), IoError> {
@@ -195,7 +195,9 @@ impl<T: Element> SinkInMemory<T> for SliceSink<'_, T> {
         region: Region<2>,
         compute: &mut dyn FnMut(PartMut<'_, T>),
     ) -> Result<(), IoError> {
-        let Held::Tensor(tensor) = &self.memory else { panic!("invariant: it does not say that it lies so") };
+        let Elements::Tensor(tensor) = &self.memory else {
+            panic!("invariant: it does not say that it lies so")
+        };
         self.written.check(region, tensor.layout())?;
         compute(tensor.claim(region));
         self.written.add(region);
@@ -231,8 +233,8 @@ impl<'a, T: Element> Parts<'a, T> {
 trait Memory<T> {
     /// Writes neighbouring elements.
     fn write(&mut self, start: usize, values: &[T]);
-    /// Writes a run of elements that may lie apart.
-    fn write_run(&mut self, run: Run, values: impl Iterator<Item = T>);
+    /// Writes a stretch of elements that may lie apart.
+    fn write_stretch(&mut self, stretch: Stretch, values: impl Iterator<Item = T>);
 }
 
 impl<T: Element> Memory<T> for PartMut<'_, T> {
@@ -240,9 +242,9 @@ impl<T: Element> Memory<T> for PartMut<'_, T> {
         PartMut::write(self, start, values);
     }
 
-    fn write_run(&mut self, run: Run, values: impl Iterator<Item = T>) {
+    fn write_stretch(&mut self, stretch: Stretch, values: impl Iterator<Item = T>) {
         for (i, value) in values.enumerate() {
-            PartMut::write(self, run.at(i), &[value]);
+            PartMut::write(self, stretch.at(i), &[value]);
         }
     }
 }
@@ -258,11 +260,11 @@ impl<T: Element> Memory<T> for &Parts<'_, T> {
         }
     }
 
-    fn write_run(&mut self, run: Run, values: impl Iterator<Item = T>) {
+    fn write_stretch(&mut self, stretch: Stretch, values: impl Iterator<Item = T>) {
         // a sink whose elements lie apart has one part, see `SliceSink::with_places`
         let mut data = lock(&self.parts[0]);
         for (i, value) in values.enumerate() {
-            data[run.at(i)] = value;
+            data[stretch.at(i)] = value;
         }
     }
 }
@@ -321,7 +323,7 @@ fn copy_blocks<T: Element, M: Memory<T>>(
     let mut memory = memory(region, plane(blocks.start)..plane(blocks.end));
     if places.joins_planes(region, &layout) {
         let part = blocks.start * layout.block_stride()..blocks.end * layout.block_stride();
-        let start = places.run([0, 0], [0, 0], 0).start + part.start;
+        let start = places.stretch([0, 0], [0, 0], 0).start + part.start;
         return memory.write(start, &input.data()[part]);
     }
     let [height, width] = region.axes().map(|axis| index(axis.len()));
@@ -351,20 +353,20 @@ fn copy_row<T: Element>(
     let (lanes, first) = (layout.block(), block * layout.block());
     let channels = lanes.min(layout.channels() - first);
     let row = &input.data()[layout.offset(n, first, y, x)..];
-    let runs = |c: usize| places.run([n, first + c], [y, x], len);
+    let stretch = |c: usize| places.stretch([n, first + c], [y, x], len);
     if !places.is_in_rows() {
         (0..channels).for_each(|c| {
-            memory.write_run(runs(c), row.iter().skip(c).step_by(lanes).copied().take(runs(c).len))
+            memory.write_stretch(stretch(c), row.iter().skip(c).step_by(lanes).copied().take(stretch(c).len))
         });
     } else if lanes == 1 {
-        memory.write(runs(0).start, &row[..runs(0).len]);
+        memory.write(stretch(0).start, &row[..stretch(0).len]);
     } else {
         let width = REGROUPED / lanes;
         for begin in (0..len).step_by(width) {
             let count = width.min(len - begin);
             transpose(&row[begin * lanes..], lanes, buffer, width, [count, channels]);
             for c in 0..channels {
-                memory.write(runs(c).start + begin, &buffer[c * width..c * width + count]);
+                memory.write(stretch(c).start + begin, &buffer[c * width..c * width + count]);
             }
         }
     }

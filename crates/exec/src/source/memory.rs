@@ -186,9 +186,9 @@ impl<T: Element> Copy<'_, T> {
             Ok(step) if col_step == 1 => transpose(&self.data[start..], step, row, lanes, [channels, len]),
             _ => {
                 for c in 0..channels {
-                    let run = self.places.run([n, first + c], [y, cols.begin()], len);
+                    let stretch = self.places.stretch([n, first + c], [y, cols.begin()], len);
                     for (value, i) in row[c..].iter_mut().step_by(lanes).zip(0..len) {
-                        *value = self.data[run.at(i)];
+                        *value = self.data[stretch.at(i)];
                     }
                 }
             }
@@ -204,15 +204,15 @@ pub(crate) struct Places {
     strides: [isize; 4],
 }
 
-/// Where the elements of one run of a row lie: element i at `start + i·step`.
+/// Where the elements of a stretch of a row lie: element i at `start + i·step`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Run {
+pub(crate) struct Stretch {
     pub(crate) start: usize,
     pub(crate) step: isize,
     pub(crate) len: usize,
 }
 
-impl Run {
+impl Stretch {
     pub(crate) fn at(self, i: usize) -> usize {
         self.start.wrapping_add_signed(self.step.wrapping_mul(i.cast_signed()))
     }
@@ -293,9 +293,9 @@ impl Places {
         Ok(())
     }
 
-    /// The run of some pixels of a channel from (y, x) on.
-    pub(crate) fn run(&self, [n, c]: [usize; 2], [y, x]: [i64; 2], len: usize) -> Run {
-        Run { start: self.at([n, c, index(y), index(x)]), step: self.strides[3], len }
+    /// The stretch of some pixels of a channel from (y, x) on.
+    pub(crate) fn stretch(&self, [n, c]: [usize; 2], [y, x]: [i64; 2], len: usize) -> Stretch {
+        Stretch { start: self.at([n, c, index(y), index(x)]), step: self.strides[3], len }
     }
 
     /// Whether the rows of a region follow one another both here and in a window.

@@ -16,7 +16,7 @@ use crate::{IoError, LabelCensus};
 pub use constant::ConstantSource;
 pub use function::{FnSource, PointSource};
 pub use memory::MemorySource;
-pub(crate) use memory::{LEAST_SHARED, Places, Run, is_worth_sharing, shares_work};
+pub(crate) use memory::{LEAST_SHARED, Places, Stretch, is_worth_sharing, shares_work};
 
 /// An `NCHW` tensor that is read region by region, from several threads at once.
 pub trait Source<T: Element>: Send + Sync {
@@ -114,7 +114,7 @@ pub(crate) fn count(path: &Path, shape: [usize; 4]) -> Result<usize, IoError> {
         .ok_or_else(|| IoError::Overflow { path: PathBuf::from(path), got: shape.to_vec() })
 }
 
-/// The lanes of one row of one channel of a window: what one run of elements is copied into or out of.
+/// The lanes of one row of one channel of a window: what a stretch of elements is copied into or out of.
 ///
 /// Element x of the run lies at `start + (x − region.cols.begin)·step` of the window's storage.
 #[derive(Clone, Copy, Debug)]

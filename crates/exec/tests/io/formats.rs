@@ -42,7 +42,7 @@ fn raw_files_give_back_every_bit_of_both_types() {
 }
 
 #[test]
-fn rows_longer_than_the_scratch_pass_in_pieces() {
+fn rows_longer_than_the_buffer_pass_in_pieces() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wide.npy");
     let shape = [1, 2, 3, 40_000];

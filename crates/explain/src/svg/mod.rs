@@ -8,7 +8,7 @@ mod profile;
 mod style;
 
 use tiled_graph::program::{NodeKind, SourceRole};
-use tiled_graph::{Plan, SweepPlan};
+use tiled_graph::{Plan, SweepNodeId, SweepPlan};
 
 use super::facts::{Facts, Holding};
 use super::number;
@@ -20,8 +20,8 @@ use style::{MARGIN, STYLE, WIDTH};
 /// Kernels that compute each element from the same one of their operands: they look like their neighbours.
 const ELEMENTWISE_FLOPS: f64 = 4.0;
 
-/// The nodes of a sweep by their place.
-type Nodes = Vec<(usize, Facts)>;
+/// The nodes of a sweep.
+type Nodes = Vec<(SweepNodeId, Facts)>;
 
 pub(super) fn draw(plan: &Plan, budget: Option<u64>) -> String {
     let mut canvas = Canvas::default();
@@ -121,7 +121,7 @@ fn draw_main(canvas: &mut Canvas, y: f64, plan: &Plan, sweep: &SweepPlan, all: &
 }
 
 fn nodes(plan: &Plan, sweep: &SweepPlan) -> Nodes {
-    Facts::all(plan, sweep).into_iter().enumerate().collect()
+    sweep.nodes.ids().zip(Facts::all(plan, sweep)).collect()
 }
 
 /// At most `count` of the nodes with windows: what only copies or maps elements goes first, then every so many.

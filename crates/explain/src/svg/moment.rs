@@ -1,7 +1,7 @@
 //! One typical step of a sweep: which rows each node computes then, and which it holds.
 
 use tiled_geometry::{Interval, Region};
-use tiled_graph::{Plan, SweepPlan};
+use tiled_graph::{IndexVec, Plan, SweepNodeId, SweepPlan};
 
 use super::super::steps::visit_bands;
 
@@ -17,7 +17,7 @@ pub(super) struct Moment {
     /// The number of the step in its tile, and the steps of the tile.
     pub(super) step: u64,
     pub(super) steps: u64,
-    states: Vec<State>,
+    states: IndexVec<SweepNodeId, State>,
 }
 
 /// The rows of one node at that time.
@@ -41,15 +41,17 @@ impl Moment {
         let tile = [rows / 2, cols / 2];
         let schedule = sweep.schedule(&plan.program, tile[0]);
         let steps = schedule.unwrap_or_else(|error| panic!("a schedule: {error}")).steps();
-        let mut states: Vec<State> = (0..sweep.sweep.nodes.len())
-            .map(|place| {
-                let region = sweep.region(place, tile);
-                let extents = plan.program.nodes[sweep.sweep.nodes[place].node].extents;
+        let nodes = sweep.nodes.entries();
+        let states: Vec<State> = nodes
+            .map(|(id, node)| {
+                let region = sweep.region(id, tile);
+                let extents = plan.program.nodes[node.node].extents;
                 let share = Region::new([0, 1].map(|axis| sweep.grid.share(axis, tile[axis], extents[axis])));
                 let none = Interval::EMPTY;
                 State { now: none, held: none, done: none, region, share }
             })
             .collect();
+        let mut states = IndexVec::from(states);
         let mut busiest = (0, 0, states.clone());
         let mut step = 0;
         let visited = visit_bands(plan, sweep, tile[0], |bands| {
@@ -73,7 +75,7 @@ impl Moment {
         Self { tile, step, steps, states }
     }
 
-    pub(super) fn state(&self, place: usize) -> &State {
-        &self.states[place]
+    pub(super) fn state(&self, node: SweepNodeId) -> &State {
+        &self.states[node]
     }
 }

@@ -1,7 +1,7 @@
 //! Each node as a picture of its whole tensor: what the step computes of it, and what is held.
 
 use tiled_geometry::{Interval, Region};
-use tiled_graph::SweepPlan;
+use tiled_graph::{SweepNodeId, SweepPlan};
 
 use super::super::facts::Facts;
 use super::super::number;
@@ -24,7 +24,7 @@ pub(super) fn draw(
     canvas: &mut Canvas,
     y: f64,
     sweep: &SweepPlan,
-    nodes: &[(usize, Facts)],
+    nodes: &[(SweepNodeId, Facts)],
     moment: &Moment,
 ) -> f64 {
     // one row of up to seven, else two rows
@@ -33,12 +33,12 @@ pub(super) fn draw(
     let tallest = nodes.iter().map(|(_, facts)| drawn_size(facts, side)[0]).fold(0.0, f64::max);
     let mut top = y;
     for row in nodes.chunks(columns) {
-        for (column, (place, facts)) in row.iter().enumerate() {
+        for (column, (id, facts)) in row.iter().enumerate() {
             let x = MARGIN + column as f64 * (side + GAP);
             let [height, width] = drawn_size(facts, side);
             let frame = Rect::new(x, top, width, height);
-            draw_tensor(canvas, frame, sweep, facts, moment.state(*place));
-            draw_caption(canvas, [x, top + tallest + 16.0], side, facts, moment.state(*place));
+            draw_tensor(canvas, frame, sweep, facts, moment.state(*id));
+            draw_caption(canvas, [x, top + tallest + 16.0], side, facts, moment.state(*id));
         }
         top += tallest + CAPTION;
     }

@@ -1,7 +1,7 @@
 //! The rows of the image across the nodes, enlarged about one step: the pyramid of a tile or the wave of windows.
 
 use tiled_geometry::Interval;
-use tiled_graph::SweepPlan;
+use tiled_graph::{SweepNodeId, SweepPlan};
 
 use super::super::facts::Facts;
 use super::canvas::{Anchor, Canvas, Rect};
@@ -19,7 +19,7 @@ pub(super) fn draw(
     canvas: &mut Canvas,
     y: f64,
     sweep: &SweepPlan,
-    nodes: &[(usize, Facts)],
+    nodes: &[(SweepNodeId, Facts)],
     moment: &Moment,
 ) -> f64 {
     let Some((_, tallest)) = nodes.iter().max_by_key(|(_, facts)| facts.shape[2]) else { return 0.0 };
@@ -36,8 +36,8 @@ pub(super) fn draw(
     draw_axis(canvas, frame, [low, high], &to_y);
     let step = width / nodes.len() as f64;
     let bar = (step * 0.72).min(46.0);
-    for (number, (place, facts)) in nodes.iter().enumerate() {
-        let state = moment.state(*place);
+    for (number, (id, facts)) in nodes.iter().enumerate() {
+        let state = moment.state(*id);
         let prefix = if facts.is_gradient() { "g" } else { "" };
         let middle = left + step * (number as f64 + 0.5);
         let scale = rows / facts.shape[2].max(1) as f64;
@@ -75,10 +75,10 @@ pub(super) fn draw(
 }
 
 /// The rows of the image that are shown: all that is held or computed, with a little room.
-fn shown(nodes: &[(usize, Facts)], moment: &Moment, rows: f64) -> (f64, f64) {
+fn shown(nodes: &[(SweepNodeId, Facts)], moment: &Moment, rows: f64) -> (f64, f64) {
     let (mut low, mut high) = (rows, 0.0_f64);
-    for (place, facts) in nodes {
-        let state = moment.state(*place);
+    for (id, facts) in nodes {
+        let state = moment.state(*id);
         let scale = rows / facts.shape[2].max(1) as f64;
         let busy = state.held.hull(state.now);
         if !busy.is_empty() {

@@ -5,12 +5,14 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use tiled_geometry::{Grid, Interval};
-use tiled_tensor::{OutOfMemory, collected, filled, with_room};
+use tiled_tensor::{OutOfMemory, collected, with_room};
 
 use super::Part;
 use crate::demand::Demand;
 use crate::flow::{Flow, FlowNode};
+use crate::index::IndexVec;
 use crate::rate::{self, Rate};
+use crate::sweep::SweepNodeId;
 
 /// Where one axis of a grid is cut: the same for all sweeps.
 #[derive(Debug)]
@@ -36,7 +38,7 @@ pub(super) struct Classes {
 /// A stretch of the anchor after which every node is where it was, moved by whole coordinates.
 pub(super) struct Turn {
     /// By how many each node has moved.
-    pub(super) moved: Vec<i64>,
+    pub(super) moved: IndexVec<SweepNodeId, i64>,
     pub(super) classes: Rc<Classes>,
 }
 
@@ -104,8 +106,8 @@ impl<'f, 'a, 'g> Cutter<'f, 'a, 'g> {
     }
 
     /// What a terminal owns: even shares, or where there are many parts those that its ratio to the anchor gives.
-    fn share(&self, place: usize, extent: i64, part: usize) -> Interval {
-        let ratio = if self.is_exact { self.ratio(place) } else { None };
+    fn share(&self, terminal: SweepNodeId, extent: i64, part: usize) -> Interval {
+        let ratio = if self.is_exact { self.ratio(terminal) } else { None };
         let Some([per, of]) = ratio else {
             return self.cuts.grid.share(self.cuts.axis, part, extent);
         };
@@ -118,8 +120,8 @@ impl<'f, 'a, 'g> Cutter<'f, 'a, 'g> {
         Interval::new(cut(bounds.begin()), if is_last { extent } else { cut(bounds.end()) })
     }
 
-    fn ratio(&self, place: usize) -> Option<[i64; 2]> {
-        self.ratios[self.flow.nodes[place].rate as usize]
+    fn ratio(&self, node: SweepNodeId) -> Option<[i64; 2]> {
+        self.ratios[self.flow.nodes[node].rate as usize]
     }
 
     /// The turn of the sweep, where it has one.
@@ -135,7 +137,7 @@ impl<'f, 'a, 'g> Cutter<'f, 'a, 'g> {
             of_rates.push(moved);
         }
         let moved = collected(self.flow.nodes.iter().map(|node| of_rates[node.rate as usize]))?;
-        Ok(Some(Turn { moved, classes: self.cuts.classes(length)? }))
+        Ok(Some(Turn { moved: moved.into(), classes: self.cuts.classes(length)? }))
     }
 
     /// The coordinates of the anchor in a turn.
@@ -159,18 +161,18 @@ impl<'f, 'a, 'g> Cutter<'f, 'a, 'g> {
 
     /// Whether a demand meets no border on a side. Mostly it is the first nodes that do, which need the most.
     fn is_free(&self, side: Side, demand: &Demand, part: usize) -> bool {
-        let nodes = self.flow.nodes.iter().zip(demand.intervals()).enumerate();
-        nodes.filter(|(_, (_, wanted))| !wanted.is_empty()).all(|(place, (node, wanted))| {
-            (side == Side::Before || self.ends_within(place, node, *wanted, part))
-                && self.flow.links(place).iter().all(|link| link.reach.free(*wanted)[side as usize])
+        let nodes = self.flow.nodes.entries().zip(demand.intervals());
+        nodes.filter(|(_, wanted)| !wanted.is_empty()).all(|((id, node), wanted)| {
+            (side == Side::Before || self.ends_within(id, node, *wanted, part))
+                && self.flow.links(id).iter().all(|link| link.reach.free(*wanted)[side as usize])
         })
     }
 
     /// Whether a node and its last cell end before the image does.
-    fn ends_within(&self, place: usize, node: &FlowNode, wanted: Interval, part: usize) -> bool {
+    fn ends_within(&self, id: SweepNodeId, node: &FlowNode, wanted: Interval, part: usize) -> bool {
         if node.is_terminal {
             let end = i128::from(self.cuts.bounds(part).end());
-            let end = self.ratio(place).map(|[per, of]| end * i128::from(per) / i128::from(of));
+            let end = self.ratio(id).map(|[per, of]| end * i128::from(per) / i128::from(of));
             if end.is_none_or(|end| end > i128::from(node.extent)) {
                 return false;
             }
@@ -241,7 +243,7 @@ impl<'c, 'f, 'a, 'g> Made<'c, 'f, 'a, 'g> {
 
     fn find<const N: usize>(&mut self, parts: [usize; N]) -> Result<(), OutOfMemory> {
         let cutter = self.cutter;
-        let share = |place: usize, extent: i64, number: usize| cutter.share(place, extent, parts[number]);
+        let share = |terminal, extent: i64, number: usize| cutter.share(terminal, extent, parts[number]);
         let demands = Demand::of_shares::<N>(cutter.flow, share)?;
         self.demands.extend(parts.into_iter().zip(demands));
         Ok(())
@@ -308,19 +310,20 @@ impl<'c, 'f, 'a, 'g> Made<'c, 'f, 'a, 'g> {
         let turns = (begin(part) - begin(first)) / length;
         let moved = Part { demand: &self.demands[&first], turn: &turn.moved, turns };
         let intervals = self.demands[&part].intervals();
-        Ok(intervals.iter().enumerate().all(|(place, own)| moved.interval(place) == *own))
+        Ok(intervals.entries().all(|(id, own)| moved.interval(id) == *own))
     }
 }
 
 /// Whether what each node asks for moves on by whole turns.
-fn moves(flow: &Flow<'_>, turn: &[i64]) -> Result<Vec<bool>, OutOfMemory> {
-    let mut moves = filled(flow.len(), true)?;
-    for (place, node) in flow.nodes.iter().enumerate() {
-        moves[place] = turn[place] % node.grain == 0
-            && flow.links(place).iter().all(|link| match link.reach.shifted(turn[place]) {
+fn moves(flow: &Flow<'_>, turn: &IndexVec<SweepNodeId, i64>) -> Result<Vec<bool>, OutOfMemory> {
+    let mut moves = with_room(flow.len())?;
+    for (id, node) in flow.nodes.entries() {
+        let moves_on = turn[id] % node.grain == 0
+            && flow.links(id).iter().all(|link| match link.reach.shifted(turn[id]) {
                 None => false,
-                Some(shift) => shift.unwrap_or(0) == turn[link.operand as usize],
+                Some(shift) => shift.unwrap_or(0) == turn[link.operand],
             });
+        moves.push(moves_on);
     }
     Ok(moves)
 }

@@ -8,8 +8,9 @@ use tiled_kernel::Support;
 use tiled_tensor::{OutOfMemory, with_room};
 
 use super::build::Lowered;
+use crate::index::IndexVec;
 use crate::program::{NodeKind, Program, SinkRole, SourceRole};
-use crate::sweep::{Action, Sweep, SweepNode};
+use crate::sweep::{Action, Sweep, SweepNode, SweepNodeId};
 
 /// The tensors of the caller that lie in memory, in the order NCHW without gaps: kernels may read and write them there. What a run
 /// is then given has to lie there.
@@ -67,7 +68,7 @@ impl InMemory {
 pub enum Binding {
     /// In a window of a lane.
     Window,
-    /// In a value kept whole in memory, by its place in `Program::stores`, where kernels read it.
+    /// In a value kept whole in memory, by its index in `Program::stores`, where kernels read it.
     Store(usize),
     /// In a tensor of the caller, where kernels read it.
     Source(SourceRole),
@@ -83,10 +84,10 @@ pub(super) fn bindings(
     sweep: &Sweep,
     stores_in_files: bool,
     in_memory: InMemory,
-) -> Result<Vec<Binding>, OutOfMemory> {
+) -> Result<IndexVec<SweepNodeId, Binding>, OutOfMemory> {
     let program = &lowered.program;
-    let mut bindings = with_room(sweep.nodes.len())?;
-    for node in &sweep.nodes {
+    let mut bindings = with_room(sweep.len())?;
+    for node in sweep {
         bindings.push(match node.action {
             Action::Load(role)
                 if in_memory.holds_source(role, program) && is_read_in_place(lowered, sweep, node) =>
@@ -105,7 +106,7 @@ pub(super) fn bindings(
             Action::Reduce(_) | Action::Write(_) => Binding::None,
         });
     }
-    Ok(bindings)
+    Ok(bindings.into())
 }
 
 fn support<'l>(lowered: &'l Lowered, node: &SweepNode) -> Option<&'l Support> {
@@ -113,14 +114,14 @@ fn support<'l>(lowered: &'l Lowered, node: &SweepNode) -> Option<&'l Support> {
 }
 
 fn is_read_by_kernels(sweep: &Sweep, node: &SweepNode) -> bool {
-    let consumers = node.consumers.iter().map(|&(consumer, _)| sweep.nodes[consumer].action);
+    let consumers = node.consumers.iter().map(|&(consumer, _)| sweep[consumer].action);
     consumers.into_iter().all(|action| matches!(action, Action::Compute | Action::Reduce(_)))
 }
 
 /// Whether all that read a node take planes.
 fn is_read_in_place(lowered: &Lowered, sweep: &Sweep, node: &SweepNode) -> bool {
     node.consumers.iter().all(|&(consumer, input)| {
-        let consumer = &sweep.nodes[consumer];
+        let consumer = &sweep[consumer];
         let reads = matches!(consumer.action, Action::Compute | Action::Reduce(_));
         reads && support(lowered, consumer).is_some_and(|support| support.reads_planes[input])
     })
@@ -129,7 +130,7 @@ fn is_read_in_place(lowered: &Lowered, sweep: &Sweep, node: &SweepNode) -> bool 
 /// The sink that alone takes what a node computes, where it may be written there.
 fn written_in_place(lowered: &Lowered, sweep: &Sweep, node: &SweepNode) -> Option<SinkRole> {
     let &[(consumer, _)] = node.consumers.as_slice() else { return None };
-    let Action::Write(role) = sweep.nodes[consumer].action else { return None };
+    let Action::Write(role) = sweep[consumer].action else { return None };
     let NodeKind::Compute(kernel) = &lowered.program.nodes[node.node].kind else { return None };
     // cells of a coarser grain would be computed by several tiles
     let is_disjoint = kernel.grain() == 1;

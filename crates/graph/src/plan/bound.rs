@@ -10,12 +10,14 @@
 
 use tiled_geometry::Interval;
 use tiled_kernel::Backend;
-use tiled_tensor::{Element, OutOfMemory, collected, filled};
+use tiled_tensor::{Element, OutOfMemory, collected};
 
 use super::build::Prepared;
 use super::cost;
 use super::measure::SweepFigures;
 use crate::flow::Flow;
+use crate::index::IndexVec;
+use crate::sweep::SweepNodeId;
 
 /// The least seconds that a run on so many cores takes, whatever the tiling.
 pub(super) fn least_seconds<T: Element>(
@@ -26,7 +28,7 @@ pub(super) fn least_seconds<T: Element>(
     let mut seconds = 0.0;
     for (sweep, flows) in prepared.flows.iter().enumerate() {
         let (rows, cols) = (least_extents(&flows[0])?, least_extents(&flows[1])?);
-        let bands = collected(rows.iter().map(|rows| 1.min(*rows)))?;
+        let bands = collected(rows.iter().map(|rows| 1.min(*rows)))?.into();
         let figures = SweepFigures {
             sweep,
             tiles: 1,
@@ -36,8 +38,8 @@ pub(super) fn least_seconds<T: Element>(
             rows: &rows,
             cols: &cols,
             bands: &bands,
-            slots: &filled(rows.len(), None)?,
-            slot_elements: &[],
+            slots: &IndexVec::filled(rows.len(), None)?,
+            slot_elements: &IndexVec::new(),
         };
         seconds += cost::work(backend, prepared, &figures, 0.0, 1.0) / cores as f64;
     }
@@ -45,19 +47,19 @@ pub(super) fn least_seconds<T: Element>(
 }
 
 /// So many coordinates of each node are computed at least, in all tiles together.
-fn least_extents(flow: &Flow<'_>) -> Result<Vec<i64>, OutOfMemory> {
-    let mut covered = filled(flow.len(), Interval::EMPTY)?;
-    for (place, node) in flow.nodes.iter().enumerate().rev() {
+fn least_extents(flow: &Flow<'_>) -> Result<IndexVec<SweepNodeId, i64>, OutOfMemory> {
+    let mut covered = IndexVec::filled(flow.len(), Interval::EMPTY)?;
+    for (id, node) in flow.nodes.entries().rev() {
         if node.is_terminal {
-            covered[place] = Interval::whole(node.extent);
+            covered[id] = Interval::whole(node.extent);
         }
-        for link in flow.links(place).iter().filter(|link| link.reach.leaves_no_gap()) {
-            let needed = link.reach.needed(covered[place]);
-            let operand = &mut covered[link.operand as usize];
+        for link in flow.links(id).iter().filter(|link| link.reach.leaves_no_gap()) {
+            let needed = link.reach.needed(covered[id]);
+            let operand = &mut covered[link.operand];
             if needed.len() > operand.len() {
                 *operand = needed;
             }
         }
     }
-    collected(covered.iter().map(|covered| covered.len()))
+    Ok(collected(covered.iter().map(|covered| covered.len()))?.into())
 }

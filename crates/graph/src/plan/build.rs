@@ -8,8 +8,9 @@ use tiled_tensor::{Element, Layout, OutOfMemory, collected, filled, make_room, w
 use super::binding::{Binding, bindings};
 use super::{Memory, PlanError, PlanOptions};
 use crate::flow::Flow;
+use crate::index::IndexVec;
 use crate::program::{Finaliser, NodeId, Program, Store};
-use crate::sweep::{Action, Sweep, SweepNode};
+use crate::sweep::{Action, Sweep, SweepNode, SweepNodeId};
 
 /// A lowered program, and what its nodes are to the backend.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ pub(super) struct NodeFacts {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) program: Program,
-    /// The nodes whose values are kept, each with the place of its store.
+    /// The nodes whose values are kept, each with the index of its store.
     pub(super) nodes: Vec<(NodeId, usize)>,
     /// Bytes that do not depend on the tiling.
     pub(super) memory: Memory,
@@ -68,9 +69,9 @@ pub(super) struct Prepared<'p> {
     /// The bytes that the sources and sinks of a sweep may hold for a lane.
     pub(super) transfer_bytes: u64,
     /// Where the values of each sweep lie.
-    pub(super) bindings: Vec<Vec<Binding>>,
+    pub(super) bindings: Vec<IndexVec<SweepNodeId, Binding>>,
     /// What the windows of each sweep depend on beside rows and columns.
-    pub(super) windows: Vec<Vec<Window>>,
+    pub(super) windows: Vec<IndexVec<SweepNodeId, Window>>,
     /// What the time of each sweep depends on beside rows and columns.
     pub(super) readings: Vec<Readings>,
 }
@@ -78,9 +79,9 @@ pub(super) struct Prepared<'p> {
 /// What the nodes of a sweep read, in a row.
 #[derive(Debug)]
 pub(super) struct Readings {
-    pub(super) nodes: Vec<Reading>,
+    pub(super) nodes: IndexVec<SweepNodeId, Reading>,
     /// The operands of one node after another, in the order of its edges.
-    pub(super) operands: Vec<u32>,
+    pub(super) operands: Vec<SweepNodeId>,
 }
 
 /// What a node of a sweep reads.
@@ -178,13 +179,14 @@ impl<'p> Prepared<'p> {
         for sweep in &sweeps {
             flows.push([Flow::new(program, sweep, 0)?, Flow::new(program, sweep, 1)?]);
         }
-        let nodes = sweeps.iter().map(|sweep| sweep.nodes.len()).sum();
+        let nodes = sweeps.iter().map(|sweep| sweep.len()).sum();
         let mut bound = with_room(sweeps.len())?;
         let (mut windows, mut readings) = (with_room(sweeps.len())?, with_room(sweeps.len())?);
         for sweep in &sweeps {
             let bindings = bindings(lowered, sweep, kept.in_files, options.in_memory)?;
-            let nodes = sweep.nodes.iter().zip(&bindings);
-            windows.push(collected(nodes.map(|(node, binding)| Window::of(lowered, node, *binding)))?);
+            let nodes = sweep.iter().zip(&bindings);
+            let of_nodes = collected(nodes.map(|(node, binding)| Window::of(lowered, node, *binding)))?;
+            windows.push(of_nodes.into());
             readings.push(Readings::of(sweep, &bindings)?);
             bound.push(bindings);
         }
@@ -192,7 +194,7 @@ impl<'p> Prepared<'p> {
             reading.moves && !reading.is_idle && !options.in_memory.holds(node.action, program)
         };
         let transfers = readings.iter().zip(&sweeps).map(|(readings, sweep): (&Readings, _)| {
-            readings.nodes.iter().zip(&sweep.nodes).filter(converts).count() as u64
+            readings.nodes.iter().zip(sweep).filter(converts).count() as u64
         });
         let transfer_bytes = transfers.max().unwrap_or(0).saturating_mul(options.transfer_bytes);
         Ok(Some(Self {
@@ -213,8 +215,8 @@ impl<'p> Prepared<'p> {
     }
 
     /// The arithmetic of so many rows and columns of a node of a sweep.
-    pub(super) fn node_flops(&self, sweep: usize, place: usize, rows: i64, cols: i64) -> f64 {
-        let node = &self.sweeps[sweep].nodes[place];
+    pub(super) fn node_flops(&self, sweep: usize, node: SweepNodeId, rows: i64, cols: i64) -> f64 {
+        let node = &self.sweeps[sweep][node];
         if matches!(node.action, Action::Compute | Action::Reduce(_)) {
             self.lowered.facts[node.node].flops(rows, cols)
         } else {
@@ -243,16 +245,16 @@ impl Window {
 }
 
 impl Readings {
-    fn of(sweep: &Sweep, bindings: &[Binding]) -> Result<Self, OutOfMemory> {
-        let index = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
-        let mut operands = with_room(sweep.nodes.iter().map(|node| node.operands.len()).sum())?;
-        let mut nodes = with_room(sweep.nodes.len())?;
-        for (node, binding) in sweep.nodes.iter().zip(bindings) {
+    fn of(sweep: &Sweep, bindings: &IndexVec<SweepNodeId, Binding>) -> Result<Self, OutOfMemory> {
+        let index = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let mut operands = with_room(sweep.iter().map(|node| node.operands.len()).sum())?;
+        let mut nodes = with_room(sweep.len())?;
+        for (node, binding) in sweep.iter().zip(bindings) {
             let is_idle = match node.action {
                 Action::Write(_) => matches!(bindings[node.operands[0]], Binding::Sink(_)),
                 _ => matches!(binding, Binding::Source(_) | Binding::Store(_)),
             };
-            operands.extend(node.operands.iter().map(|operand| index(*operand)));
+            operands.extend_from_slice(&node.operands);
             nodes.push(Reading {
                 node: index(node.node),
                 end: index(operands.len()),
@@ -261,7 +263,7 @@ impl Readings {
                 is_terminal: node.is_terminal(),
             });
         }
-        Ok(Self { nodes, operands })
+        Ok(Self { nodes: nodes.into(), operands })
     }
 }
 
@@ -351,7 +353,7 @@ fn fixed_memory<T: Element>(
         }
     }
     let gradients: usize = program.param_grads.iter().map(|param| program.params[*param]).sum();
-    // a share of a sum has a place of its own while it is added
+    // a share of a sum has room of its own while it is added
     let shares = program.finalisers.iter().filter_map(|(_, finaliser)| match finaliser {
         Finaliser::SharedGrad { param, .. } => Some(program.params[*param]),
         _ => None,

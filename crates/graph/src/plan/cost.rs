@@ -13,6 +13,8 @@ use super::binding::Binding;
 use super::build::Prepared;
 use super::lanes::Share;
 use super::measure::SweepFigures;
+use super::slots::SlotId;
+use crate::sweep::SweepNodeId;
 
 /// The predicted time of a sweep whose tiles are shared out like this, in seconds: that of its work, and that which threads
 /// take beside it to meet in calls that they share.
@@ -54,13 +56,13 @@ pub(super) fn work<T: Element>(
     let readings = &prepared.readings[figures.sweep];
     let mut begin = 0;
     let mut work = 0.0;
-    for (place, reading) in readings.nodes.iter().enumerate() {
+    for (node, reading) in readings.nodes.entries() {
         let operands = &readings.operands[begin..reading.end as usize];
         begin = reading.end as usize;
         if reading.is_idle {
             continue;
         }
-        let (task, load) = node_load(prepared, figures, place, operands, &common);
+        let (task, load) = node_load(prepared, figures, node, operands, &common);
         work += backend.seconds(task, &load);
     }
     work
@@ -81,29 +83,29 @@ struct Common {
 fn node_load<'p>(
     prepared: &Prepared<'p>,
     figures: &SweepFigures<'_>,
-    place: usize,
-    operands: &[u32],
+    node: SweepNodeId,
+    operands: &[SweepNodeId],
     common: &Common,
 ) -> (Task<'p>, Load) {
     let Common { element, windows_bytes, readers } = *common;
-    let (rows, cols) = (figures.rows[place], figures.cols[place]);
-    let reading = &prepared.readings[figures.sweep].nodes[place];
+    let (rows, cols) = (figures.rows[node], figures.cols[node]);
+    let reading = &prepared.readings[figures.sweep].nodes[node];
     let facts = &prepared.lowered.facts[reading.node as usize];
     let bytes = facts.planes * rows as f64 * cols as f64 * element;
-    let size = |slot: u32| figures.slot_elements[slot as usize] as f64 * element;
+    let size = |slot: SlotId| figures.slot_elements[slot] as f64 * element;
     // a whole tensor is in no cache: its size counts
-    let whole = |place: usize| match prepared.bindings[figures.sweep][place] {
+    let whole = |node: SweepNodeId| match prepared.bindings[figures.sweep][node] {
         Binding::Source(_) | Binding::Store(_) | Binding::Sink(_) => {
-            whole_bytes(prepared, figures.sweep, place, element)
+            whole_bytes(prepared, figures.sweep, node, element)
         }
         _ => 0.0,
     };
-    let of = |place: usize| figures.slots[place].map_or_else(|| whole(place), size);
-    let read = operands.iter().map(|operand| of(*operand as usize)).sum();
+    let of = |node: SweepNodeId| figures.slots[node].map_or_else(|| whole(node), size);
+    let read = operands.iter().map(|operand| of(*operand)).sum();
     let mut load = Load {
         bytes,
         read_bytes: read,
-        written_bytes: of(place),
+        written_bytes: of(node),
         // written once and read again by each consumer
         passed_bytes: if reading.is_terminal { 0.0 } else { 2.0 * bytes },
         windows_bytes,
@@ -112,16 +114,16 @@ fn node_load<'p>(
     let task = match &facts.work {
         Some((work, support)) if !reading.moves => {
             load.flops = facts.flops * rows as f64 * cols as f64;
-            load.calls = figures.bands[place] as f64 * figures.strips as f64;
+            load.calls = figures.bands[node] as f64 * figures.strips as f64;
             load.weights_bytes = readers * facts.weights * element;
             load.values = if reading.is_terminal { 1.0 } else { 1.0 + operands.len() as f64 };
             Task::Work(work, support)
         }
         _ => {
-            // whole rows follow one another in memory: a run for each band
+            // whole rows follow one another in memory: a stretch for each band
             let strips = figures.strips as f64;
-            let runs = if figures.strips > 1 { rows as f64 * strips } else { figures.steps as f64 };
-            load.runs = facts.planes * runs;
+            let stretches = if figures.strips > 1 { rows as f64 * strips } else { figures.steps as f64 };
+            load.stretches = facts.planes * stretches;
             Task::Transfer
         }
     };
@@ -130,8 +132,8 @@ fn node_load<'p>(
 
 /// The bytes of the whole tensor of a node.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
-fn whole_bytes(prepared: &Prepared<'_>, sweep: usize, place: usize, element: f64) -> f64 {
-    let node = prepared.readings[sweep].nodes[place].node as usize;
+fn whole_bytes(prepared: &Prepared<'_>, sweep: usize, node: SweepNodeId, element: f64) -> f64 {
+    let node = prepared.readings[sweep].nodes[node].node as usize;
     let [height, width] = prepared.lowered.program.nodes[node].extents;
     prepared.lowered.facts[node].planes * height as f64 * width as f64 * element
 }

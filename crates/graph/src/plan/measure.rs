@@ -15,11 +15,13 @@ use super::build::Prepared;
 use super::cost;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::rows::Rows;
-use super::slots::Stored;
+use super::slots::{SlotId, Stored};
 use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
+use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
 use crate::schedule::repeat::Stop;
+use crate::sweep::SweepNodeId;
 
 /// Why a candidate has no numbers.
 #[derive(Debug)]
@@ -53,9 +55,9 @@ pub(super) struct Numbers {
 #[derive(Debug)]
 struct Axis {
     /// The coordinates of each node in all parts together.
-    sums: Vec<i64>,
+    sums: IndexVec<SweepNodeId, i64>,
     /// The most in one part.
-    widest: Vec<i64>,
+    widest: IndexVec<SweepNodeId, i64>,
 }
 
 /// All that the cost of a sweep depends on but lanes.
@@ -66,11 +68,11 @@ pub(super) struct SweepFigures<'f> {
     pub(super) strips: usize,
     pub(super) steps: u64,
     pub(super) calls: u64,
-    pub(super) rows: &'f [i64],
-    pub(super) cols: &'f [i64],
-    pub(super) bands: &'f [i64],
-    pub(super) slots: &'f [Option<u32>],
-    pub(super) slot_elements: &'f [usize],
+    pub(super) rows: &'f IndexVec<SweepNodeId, i64>,
+    pub(super) cols: &'f IndexVec<SweepNodeId, i64>,
+    pub(super) bands: &'f IndexVec<SweepNodeId, i64>,
+    pub(super) slots: &'f IndexVec<SweepNodeId, Option<SlotId>>,
+    pub(super) slot_elements: &'f IndexVec<SlotId, usize>,
 }
 
 /// Measures the candidates of one program.
@@ -216,8 +218,8 @@ impl<'m, 'p> Measure<'m, 'p> {
         let stored = self.stored(grid, band)?;
         self.visit(grid, band, &stored, |figures| {
             let sweep = figures.sweep;
-            for place in 0..prepared.sweeps[sweep].nodes.len() {
-                flops += prepared.node_flops(sweep, place, figures.rows[place], figures.cols[place]);
+            for node in prepared.sweeps[sweep].ids() {
+                flops += prepared.node_flops(sweep, node, figures.rows[node], figures.cols[node]);
             }
             counts.push((figures.calls, figures.steps));
         })?;
@@ -229,14 +231,14 @@ impl<'m, 'p> Measure<'m, 'p> {
                 Ok::<_, OutOfMemory>(parts.expect("invariant: there is no bound"))
             };
             built.push(SweepPlan {
-                sweep: prepared.sweeps[sweep].try_clone()?,
+                nodes: prepared.sweeps[sweep].try_clone()?,
                 grid: refusable(|| grid.try_clone()).map_err(|error| Unmeasured::TooLarge(error.into()))?,
                 band,
                 rows: parts(0)?,
                 cols: parts(1)?,
-                rings: copied(&rows[sweep].rings)?,
-                bindings: copied(&prepared.bindings[sweep])?,
-                slots: collected(slots.into_iter().map(|slot| slot.map(|slot| slot as usize)))?,
+                rings: rows[sweep].rings.copied()?,
+                bindings: prepared.bindings[sweep].copied()?,
+                slots,
                 slot_elements,
                 calls,
                 steps,
@@ -289,10 +291,10 @@ impl<'m, 'p> Measure<'m, 'p> {
                 return Err(Unmeasured::Cancelled);
             }
             sizes.clear();
-            for (place, (ring, widest)) in rows.rings.iter().zip(&width.widest).enumerate() {
+            for ((node, ring), widest) in rows.rings.entries().zip(&width.widest) {
                 let elements = match *ring {
                     0 => Ok(0),
-                    ring => self.prepared.windows[sweep][place].elements(ring, *widest),
+                    ring => self.prepared.windows[sweep][node].elements(ring, *widest),
                 };
                 sizes.push(elements.map_err(Unmeasured::TooLarge)?);
             }
@@ -342,7 +344,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         }
         let mut axes = with_room(self.prepared.flows.len())?;
         let mut take = |parts: &Parts| {
-            let (sums, widest) = parts.extents()?;
+            let [sums, widest] = parts.extents()?;
             axes.push(Axis { sums, widest });
             Ok::<_, OutOfMemory>(())
         };

@@ -21,15 +21,17 @@ pub use error::PlanError;
 pub use memory::Memory;
 pub use options::{Hold, PlanOptions, TRANSFER_BYTES, Tiling};
 pub use planner::Planner;
+pub use slots::SlotId;
 
 use tiled_geometry::{Grid, Region};
 use tiled_kernel::{Support, WORTH_SHARING_SECONDS};
 use tiled_tensor::{DType, Layout, LayoutError, OutOfMemory};
 
+use crate::index::IndexVec;
 use crate::parts::Parts;
 use crate::program::Program;
 use crate::schedule::Schedule;
-use crate::sweep::Sweep;
+use crate::sweep::{Sweep, SweepNodeId};
 
 /// What a run will do: sweeps over the image in tiles, with the memory and the arithmetic that they take.
 #[derive(Clone, Debug)]
@@ -75,7 +77,7 @@ pub struct Plan {
 #[derive(Clone, Debug)]
 pub struct SweepPlan {
     /// The nodes.
-    pub sweep: Sweep,
+    pub nodes: Sweep,
     /// The tiles, over the program's anchor.
     pub grid: Grid<2>,
     /// The rows that a step advances by, of the tallest node.
@@ -85,14 +87,14 @@ pub struct SweepPlan {
     /// What each column of tiles needs.
     pub cols: Parts,
     /// The rows of storage of each node's window; zero for reductions and sinks.
-    pub rings: Vec<i64>,
+    pub rings: IndexVec<SweepNodeId, i64>,
     /// Where each node's value lies.
-    pub bindings: Vec<Binding>,
-    /// The storage that each node's window lies in; several may share one where they are never held together. `None` where
+    pub bindings: IndexVec<SweepNodeId, Binding>,
+    /// The slot that each node's window lies in; several may share one where they are never held together. `None` where
     /// nobody needs a value of it: a convolution whose outputs all lie in its padding.
-    pub slots: Vec<Option<usize>>,
-    /// The elements of each storage.
-    pub slot_elements: Vec<usize>,
+    pub slots: IndexVec<SweepNodeId, Option<SlotId>>,
+    /// The elements of each slot.
+    pub slot_elements: IndexVec<SlotId, usize>,
     /// The calls of kernels, sources and sinks.
     pub calls: u64,
     /// The steps: bands of all tiles.
@@ -126,7 +128,7 @@ impl Plan {
     /// Where there is no such sweep.
     #[must_use]
     pub fn level_of(&self, sweep: usize) -> usize {
-        let nodes = self.sweeps[sweep].sweep.nodes.iter().map(|node| &self.program.nodes[node.node]);
+        let nodes = self.sweeps[sweep].nodes.iter().map(|node| &self.program.nodes[node.node]);
         nodes.filter(|node| node.is_terminal()).map(|node| node.level).max().unwrap_or(0)
     }
 
@@ -157,43 +159,40 @@ impl SweepPlan {
     /// The region of a node in a tile.
     ///
     /// # Panics
-    /// Where an index is out of range.
+    /// Where there is no such node or tile.
     #[must_use]
-    pub fn region(&self, place: usize, tile: [usize; 2]) -> Region<2> {
-        Region::from_rows_cols(
-            self.rows.part(tile[0]).interval(place),
-            self.cols.part(tile[1]).interval(place),
-        )
+    pub fn region(&self, node: SweepNodeId, tile: [usize; 2]) -> Region<2> {
+        Region::from_rows_cols(self.rows.part(tile[0]).interval(node), self.cols.part(tile[1]).interval(node))
     }
 
     /// The layout of a node's window in a tile.
     ///
     /// # Errors
     /// Where it overflows; a plan that was built holds layouts that do not.
-    pub fn layout(&self, plan: &Plan, place: usize, tile: [usize; 2]) -> Result<Layout, LayoutError> {
-        layout(&plan.program, &plan.blocks, self, place, self.region(place, tile))
+    pub fn layout(&self, plan: &Plan, node: SweepNodeId, tile: [usize; 2]) -> Result<Layout, LayoutError> {
+        layout(&plan.program, &plan.blocks, self, node, self.region(node, tile))
     }
 
     /// The bytes of a node's window of so many columns in one lane.
     ///
     /// # Panics
-    /// Where the place is not in the sweep.
+    /// Where the sweep does not have it.
     ///
     /// ```
-    /// use tiled_graph::{Graph, Hold, Objective, PlanOptions, Planner, infer};
+    /// use tiled_graph::{Graph, Hold, Id, Objective, PlanOptions, Planner, SweepNodeId, infer};
     /// use tiled_kernel::Reference;
     /// let graph = Graph::builtin("seed-001").expect("it is built in");
     /// let shapes = infer(&graph, 1, &[[16, 16]])?;
     /// let options = PlanOptions { hold: Hold::Materialise, ..PlanOptions::default() };
     /// let plan = Planner::<f32>::new(&graph, &shapes, &Objective::inference(), &Reference).plan(&options)?;
     /// // behind the input, a convolution: one channel of 16 rows
-    /// assert_eq!(plan.sweeps[0].window_bytes(&plan, 1, 16), 16 * 16 * 4);
+    /// assert_eq!(plan.sweeps[0].window_bytes(&plan, SweepNodeId::new(1), 16), 16 * 16 * 4);
     /// # Ok::<(), tiled_graph::PlanError>(())
     /// ```
     #[must_use]
-    pub fn window_bytes(&self, plan: &Plan, place: usize, cols: i64) -> u64 {
+    pub fn window_bytes(&self, plan: &Plan, node: SweepNodeId, cols: i64) -> u64 {
         // rows do not matter: a window stores its ring
-        let layout = layout(&plan.program, &plan.blocks, self, place, Region::whole([1, cols]));
+        let layout = layout(&plan.program, &plan.blocks, self, node, Region::whole([1, cols]));
         layout.map_or(0, |layout| layout.len()) as u64 * plan.dtype.size_bytes() as u64
     }
 
@@ -205,13 +204,13 @@ impl SweepPlan {
     /// # Panics
     /// Where `row` is not a row of the grid.
     pub fn schedule<'a>(&'a self, program: &'a Program, row: usize) -> Result<Schedule<'a>, OutOfMemory> {
-        Schedule::new(program, &self.sweep, self.rows.part(row), self.band)
+        Schedule::new(program, &self.nodes, self.rows.part(row), self.band)
     }
 
     /// Whether a node has a window.
     #[must_use]
-    pub fn has_window(&self, place: usize) -> bool {
-        self.bindings[place] == Binding::Window
+    pub fn has_window(&self, node: SweepNodeId) -> bool {
+        self.bindings[node] == Binding::Window
     }
 }
 
@@ -219,11 +218,11 @@ pub(crate) fn layout(
     program: &Program,
     blocks: &[usize],
     sweep: &SweepPlan,
-    place: usize,
+    node: SweepNodeId,
     region: Region<2>,
 ) -> Result<Layout, LayoutError> {
-    let id = sweep.sweep.nodes[place].node;
+    let ring = usize::try_from(sweep.rings[node].max(1)).unwrap_or(usize::MAX);
+    let id = sweep.nodes[node].node;
     let node = &program.nodes[id];
-    let ring = usize::try_from(sweep.rings[place].max(1)).unwrap_or(usize::MAX);
     Layout::new(node.batch, node.channels, blocks[id], region, ring)
 }

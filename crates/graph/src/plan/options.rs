@@ -62,7 +62,7 @@ pub struct PlanOptions {
     /// The most bytes that one of the other sources and sinks may hold for each lane in flight; [`TRANSFER_BYTES`] by default.
     pub transfer_bytes: u64,
     /// Whether values that are kept between sweeps may lie in temporary files where memory does not hold them.
-    pub scratch: bool,
+    pub temporary_files: bool,
     /// Whether convolutions that [`Conv::suits_winograd`](tiled_kernel::Conv::suits_winograd) run as
     /// [`Algorithm::Winograd`](tiled_kernel::Algorithm::Winograd): faster, with other roundings. Kernels of gradients stay sums. Scratch memory
     /// is for [`PlanOptions::parallelism`] threads, and no more will run the plan.
@@ -84,7 +84,7 @@ impl PlanOptions {
             resident_bytes,
             in_memory,
             transfer_bytes,
-            scratch,
+            temporary_files,
             winograd,
             ..
         } = *self;
@@ -98,7 +98,7 @@ impl PlanOptions {
             resident_bytes,
             in_memory,
             transfer_bytes,
-            scratch,
+            temporary_files,
             winograd,
             checkpoints,
         })
@@ -117,7 +117,7 @@ impl Default for PlanOptions {
             resident_bytes: 0,
             in_memory: InMemory::default(),
             transfer_bytes: TRANSFER_BYTES,
-            scratch: false,
+            temporary_files: false,
             winograd: false,
             checkpoints: None,
         }

@@ -113,7 +113,7 @@ impl<'a, T: Element> Planner<'a, T> {
                 for in_files in [false, true] {
                     // files only for what memory does not hold
                     let stores = lowered.program.stores.len() + kept.len();
-                    if in_files && (!options.scratch || stores == 0 || search.has_plan()) {
+                    if in_files && (!options.temporary_files || stores == 0 || search.has_plan()) {
                         continue;
                     }
                     search.try_choice(Choice { lowered, kept, in_files })?;
@@ -157,7 +157,7 @@ impl<'a, T: Element> Planner<'a, T> {
         Ok(sets)
     }
 
-    /// Which of the values that several sweeps need are kept whole: those that are dear to compute, then the same
+    /// Which of the values that several sweeps need are kept whole: those that are costly to compute, then the same
     /// without the largest ones, at last none.
     fn kept_sets(
         &self,
@@ -169,7 +169,7 @@ impl<'a, T: Element> Planner<'a, T> {
         if options.hold == Hold::Materialise {
             return Ok(vec![shared]);
         }
-        let is_dear = |node: &NodeId| match &program.nodes[*node].kind {
+        let is_costly = |node: &NodeId| match &program.nodes[*node].kind {
             NodeKind::Compute(kernel) => kernel.flops_per_element() >= 16.0,
             _ => false,
         };
@@ -179,8 +179,8 @@ impl<'a, T: Element> Planner<'a, T> {
                 .saturating_mul(node.extents[1])
                 .saturating_mul(i64::try_from(node.channels).unwrap_or(i64::MAX))
         };
-        let dear = collected(shared.iter().copied().filter(is_dear))?;
-        let mut sizes = collected(dear.iter().map(size))?;
+        let costly = collected(shared.iter().copied().filter(is_costly))?;
+        let mut sizes = collected(costly.iter().map(size))?;
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.dedup();
         // the sets get smaller by one size each time, or by several where there are many
@@ -188,7 +188,7 @@ impl<'a, T: Element> Planner<'a, T> {
         let largest = sizes.into_iter().step_by(step);
         let mut sets: Vec<Vec<NodeId>> = Vec::new();
         for largest in largest {
-            push(&mut sets, collected(dear.iter().copied().filter(|node| size(node) <= largest))?)?;
+            push(&mut sets, collected(costly.iter().copied().filter(|node| size(node) <= largest))?)?;
         }
         push(&mut sets, Vec::new())?;
         Ok(sets)

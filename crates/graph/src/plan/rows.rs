@@ -1,23 +1,25 @@
 //! What the rows of tiles take, walked once for each height of tiles and band.
 
 use tiled_geometry::div_ceil;
-use tiled_tensor::{OutOfMemory, filled, with_room};
+use tiled_tensor::{OutOfMemory, with_room};
 
 use super::slots::Spans;
 use crate::flow::Flow;
+use crate::index::IndexVec;
 use crate::parts::Parts;
 use crate::schedule::repeat::{Stop, Walk, Walker};
 use crate::schedule::{bands_of, least_calls};
+use crate::sweep::SweepNodeId;
 
 /// What the rows of the tiles of one sweep take, for one band.
 #[derive(Debug)]
 pub(super) struct Rows {
-    pub(super) rings: Vec<i64>,
+    pub(super) rings: IndexVec<SweepNodeId, i64>,
     pub(super) spans: Spans,
     pub(super) calls: u64,
     pub(super) steps: u64,
     /// The bands of each node.
-    pub(super) bands: Vec<i64>,
+    pub(super) bands: IndexVec<SweepNodeId, i64>,
 }
 
 impl Rows {
@@ -53,17 +55,17 @@ impl Rows {
     fn of(
         flow: &Flow<'_>,
         parts: &Parts,
-        own: &[i64],
+        own: &IndexVec<SweepNodeId, i64>,
         calls_left: &mut u64,
         rest: u64,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, Stop> {
         let mut rows = Self {
-            rings: filled(flow.len(), 0)?,
+            rings: IndexVec::filled(flow.len(), 0)?,
             spans: Spans::default(),
             calls: 0,
             steps: 0,
-            bands: filled(flow.len(), 0)?,
+            bands: IndexVec::filled(flow.len(), 0)?,
         };
         for (demand, count) in parts.classes()? {
             let most = calls_left.checked_sub(rest).ok_or(Stop::TooLong)?;
@@ -79,14 +81,14 @@ impl Rows {
                 let of_part = if len <= *own { len.min(1) } else { div_ceil(len, *own) };
                 *bands += of_part * count;
             }
-            rows.spans.add(walk.spans)?;
+            rows.spans.add(walk.spans.into())?;
         }
         Ok(rows)
     }
 }
 
 /// A number of calls that the walks of a sweep take at least.
-fn least(flow: &Flow<'_>, parts: &Parts, bands: &[i64]) -> Result<u64, OutOfMemory> {
+fn least(flow: &Flow<'_>, parts: &Parts, bands: &IndexVec<SweepNodeId, i64>) -> Result<u64, OutOfMemory> {
     let mut calls = 0_u64;
     for (demand, _) in parts.classes()? {
         calls = calls.saturating_add(least_calls(flow, demand.intervals(), bands)?);

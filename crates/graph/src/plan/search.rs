@@ -1,4 +1,5 @@
-//! The search for a plan: the least predicted time within the budget, where the double memory must save a percent.
+//! The search for a plan: the least predicted time within the budget, where a plan that takes twice the
+//! memory of another has to be one percent faster.
 //!
 //! Small networks are searched whole. Of large ones a few tilings far apart are measured, and then the neighbours of
 //! the best, until none is better: first towards fewer bytes where nothing fits, then towards less time. The work is
@@ -251,7 +252,7 @@ impl From<Unmeasured> for PlanError {
     }
 }
 
-/// What plans are compared by: their time, where the double memory must save a percent.
+/// What plans are compared by: their time, where twice the memory has to be worth one percent of it.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
 fn price(seconds: f64, peak_bytes: u64) -> f64 {
     seconds.ln() + 0.01 * (peak_bytes.max(1) as f64).log2()

@@ -5,8 +5,16 @@ use std::collections::BinaryHeap;
 
 use tiled_tensor::{OutOfMemory, collected, filled, make_room, push, refusable, with_room};
 
+use crate::index::{Id, IndexVec, id};
+use crate::sweep::SweepNodeId;
+
+id! {
+    /// A slot of a sweep: storage that windows lie in.
+    SlotId
+}
+
 /// The slot of each window of a sweep, and the elements of each slot.
-pub(super) type Stored = (Vec<Option<u32>>, Vec<usize>);
+pub(super) type Stored = (IndexVec<SweepNodeId, Option<SlotId>>, IndexVec<SlotId, usize>);
 
 /// When a node is held in a tile: the first and the last call that it takes part in, `None` where it takes part in none.
 pub(super) type Span = Option<[u64; 2]>;
@@ -53,7 +61,7 @@ impl Spans {
         }
         order.sort_unstable();
         let mut slots = Slots::new(self);
-        let mut places = filled(sizes.len(), None)?;
+        let mut slot_of = filled(sizes.len(), None)?;
         let mut largest = Vec::new();
         for (Reverse(size), node) in order {
             let slot = slots.take(node as usize)?;
@@ -63,9 +71,9 @@ impl Spans {
                 }
                 largest.push(size); // the first one is the largest
             }
-            places[node as usize] = u32::try_from(slot).ok();
+            slot_of[node as usize] = Some(SlotId::new(slot));
         }
-        Ok((places, largest))
+        Ok((slot_of.into(), largest.into()))
     }
 
     /// The same for very many windows: those of one size alone share, in the order in which they begin, each in the slot
@@ -74,7 +82,7 @@ impl Spans {
         let first = |kind: &Kind, node: u32| kind.spans[node as usize].map_or(0, |span| span[0]);
         let begin = |node: u32| self.kinds.first().map_or(0, |kind| first(kind, node));
         order.sort_unstable_by_key(|node| (Reverse(sizes[*node as usize]), begin(*node), *node));
-        let mut places = filled(sizes.len(), None)?;
+        let mut slot_of = filled(sizes.len(), None)?;
         let mut largest: Vec<usize> = Vec::new();
         // of each slot of the size at hand, the calls of each kind of tile from which on it is free
         let mut free: BinaryHeap<Reverse<(Vec<u64>, u32)>> = BinaryHeap::new();
@@ -104,9 +112,9 @@ impl Spans {
             let wanted = free.len() + 1;
             refusable(|| free.try_reserve(1)).map_err(|_| OutOfMemory::of::<(Vec<u64>, u32)>(wanted))?;
             free.push(Reverse((ends, slot)));
-            places[node as usize] = Some(slot);
+            slot_of[node as usize] = Some(SlotId::new(slot as usize));
         }
-        Ok((places, largest))
+        Ok((slot_of.into(), largest.into()))
     }
 }
 
@@ -238,8 +246,8 @@ mod tests {
         for (a, slot) in slots.iter().enumerate() {
             assert_eq!(slot.is_some(), sizes[a] > 0);
             let Some(slot) = slot else { continue };
-            assert!(sizes[a] <= largest[*slot as usize]);
-            for b in (0..a).filter(|b| slots[*b] == Some(*slot)) {
+            assert!(sizes[a] <= largest[*slot]);
+            for b in (0..a).filter(|b| slots.get(*b) == Some(&Some(*slot))) {
                 for kind in &spans.kinds {
                     if let (Some(a), Some(b)) = (kind.spans[a], kind.spans[b]) {
                         assert!(a[1] < b[0] || b[1] < a[0], "{a:?} and {b:?} share a slot");
@@ -264,22 +272,22 @@ mod tests {
     }
 
     /// The first slot without a conflict, looked for one after another.
-    fn first_fit(spans: &Spans, sizes: &[usize]) -> Vec<Option<u32>> {
+    fn first_fit(spans: &Spans, sizes: &[usize]) -> Vec<Option<SlotId>> {
         let mut order: Vec<usize> = (0..sizes.len()).filter(|node| sizes[*node] > 0).collect();
         order.sort_by_key(|node| (Reverse(sizes[*node]), *node));
-        let mut places: Vec<Option<u32>> = vec![None; sizes.len()];
+        let mut slot_of: Vec<Option<SlotId>> = vec![None; sizes.len()];
         for node in order {
-            let is_free = |slot: &u32| {
-                (0..sizes.len()).filter(|other| places[*other] == Some(*slot)).all(|other| {
+            let is_free = |slot: &SlotId| {
+                (0..sizes.len()).filter(|other| slot_of[*other] == Some(*slot)).all(|other| {
                     spans.kinds.iter().all(|kind| match (kind.spans[node], kind.spans[other]) {
                         (Some(a), Some(b)) => a[1] < b[0] || b[1] < a[0],
                         _ => true,
                     })
                 })
             };
-            places[node] = (0..).find(is_free);
+            slot_of[node] = (0..).map(SlotId::new).find(is_free);
         }
-        places
+        slot_of
     }
 
     #[test]
@@ -290,7 +298,7 @@ mod tests {
                 let (spans, sizes) = random(count, kinds, &mut rng);
                 let found = spans.assign(&sizes).expect("there is room");
                 check(&spans, &sizes, &found);
-                assert_eq!(found.0, first_fit(&spans, &sizes), "the first free slot is taken");
+                assert_eq!(found.0, first_fit(&spans, &sizes).into(), "the first free slot is taken");
                 let order =
                     (0_u32..).zip(&sizes).filter(|(_, size)| **size > 0).map(|(node, _)| node).collect();
                 check(&spans, &sizes, &spans.assign_alike(&sizes, order).expect("there is room"));

@@ -13,19 +13,21 @@
 //! is no period, and every row is walked.
 
 use tiled_geometry::Interval;
-use tiled_tensor::{OutOfMemory, collected, filled};
+use tiled_tensor::{OutOfMemory, collected};
 
 use super::{Call, Stream};
 use crate::demand::Demand;
 use crate::flow::Flow;
+use crate::index::IndexVec;
+use crate::sweep::SweepNodeId;
 
 /// What the rows of a tile take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     /// The most rows that each node's window holds; zero for terminals.
-    pub(crate) rings: Vec<i64>,
+    pub(crate) rings: IndexVec<SweepNodeId, i64>,
     /// The first and the last call that each node takes part in.
-    pub(crate) spans: Vec<Option<[u64; 2]>>,
+    pub(crate) spans: IndexVec<SweepNodeId, Option<[u64; 2]>>,
     /// The calls.
     pub(crate) calls: u64,
     /// Those that were walked one by one.
@@ -69,15 +71,19 @@ impl Walk {
     pub(crate) fn of(
         flow: &Flow<'_>,
         rows: &Demand,
-        bands: &[i64],
+        bands: &IndexVec<SweepNodeId, i64>,
         walker: Walker<'_>,
     ) -> Result<Self, Stop> {
-        let rows = collected(rows.intervals().iter().copied())?;
-        let mut stream = Stream::new(flow, rows, collected(bands.iter().copied())?)?;
+        let mut stream = Stream::new(flow, rows.intervals().copied()?, bands.copied()?)?;
         let count = flow.len();
-        let mut walk =
-            Self { rings: filled(count, 0)?, spans: Vec::new(), calls: 0, walked: 0, steps: stream.steps() };
-        let mut spans = filled(count, [u64::MAX, 0])?;
+        let mut walk = Self {
+            rings: IndexVec::filled(count, 0)?,
+            spans: IndexVec::new(),
+            calls: 0,
+            walked: 0,
+            steps: stream.steps(),
+        };
+        let mut spans = IndexVec::filled(count, [u64::MAX, 0])?;
         let mut seen = Seen::new(flow, &stream, walker.skips)?;
         loop {
             let mut call = |call: Call| {
@@ -85,12 +91,12 @@ impl Walk {
                     *first = walk.calls.min(*first);
                     *last = walk.calls;
                 };
-                touch(&mut spans[call.place]);
-                for link in flow.links(call.place) {
-                    touch(&mut spans[link.operand as usize]);
+                touch(&mut spans[call.node]);
+                for link in flow.links(call.node) {
+                    touch(&mut spans[link.operand]);
                 }
-                if !flow.nodes[call.place].is_terminal {
-                    let ring = &mut walk.rings[call.place];
+                if !flow.nodes[call.node].is_terminal {
+                    let ring = &mut walk.rings[call.node];
                     *ring = (*ring).max(call.rows.end() - call.low);
                 }
                 walk.calls += 1;
@@ -104,7 +110,7 @@ impl Walk {
             if !stream.step(flow, &mut call)? {
                 stream.finish(flow, &mut call)?;
                 let held = |[first, last]: [u64; 2]| (first <= last).then_some([first, last]);
-                walk.spans = collected(spans.into_iter().map(held))?;
+                walk.spans = collected(spans.into_iter().map(held))?.into();
                 return Ok(walk);
             }
             if let Some((periods, calls)) = seen.period(flow, &stream, walk.calls) {
@@ -120,7 +126,7 @@ impl Walk {
 
 /// A state of the schedule that later ones are compared with.
 struct Seen {
-    done: Vec<i64>,
+    done: IndexVec<SweepNodeId, i64>,
     calls: u64,
     /// The states that have gone by since, and how many until a later one takes its place.
     since: u64,
@@ -135,7 +141,7 @@ impl Seen {
     fn new(flow: &Flow<'_>, stream: &Stream, skips: bool) -> Result<Self, OutOfMemory> {
         let stride = stream.driver.filter(|_| skips).and_then(|driver| stride(flow, stream, driver));
         Ok(Self {
-            done: collected(stream.done.iter().copied())?,
+            done: stream.done.copied()?,
             calls: 0,
             since: 0,
             until: 1,
@@ -170,21 +176,21 @@ impl Seen {
 
     /// Where all nodes have moved together since the state that was seen and met no border: how often they can do so again.
     fn returned(&self, flow: &Flow<'_>, stream: &Stream) -> Option<i64> {
-        let moved = |place: usize| stream.done[place] - self.done[place];
+        let moved = |node: SweepNodeId| stream.done[node] - self.done[node];
         let driver = stream.driver?;
-        let rest = |place: usize| stream.rows[place].end() - stream.done[place];
-        for (place, pace) in &stream.others {
+        let rest = |node: SweepNodeId| stream.rows[node].end() - stream.done[node];
+        for (terminal, pace) in &stream.others {
             let at = |done: i64| pace.rows(done - stream.rows[driver].begin());
             let exact = i128::from(moved(driver)) * i128::from(pace.per);
-            let is_still =
-                moved(*place) == 0 && (rest(*place) == 0 || pace.per <= 1 && at(stream.done[driver]) == 0);
-            if !is_still && exact != i128::from(moved(*place)) * i128::from(pace.of) {
+            let is_still = moved(*terminal) == 0
+                && (rest(*terminal) == 0 || pace.per <= 1 && at(stream.done[driver]) == 0);
+            if !is_still && exact != i128::from(moved(*terminal)) * i128::from(pace.of) {
                 return None;
             }
         }
         let mut periods = i64::MAX;
-        for (place, node) in flow.nodes.iter().enumerate().rev() {
-            let (before, done, own) = (self.done[place], stream.done[place], stream.rows[place]);
+        for (id, node) in flow.nodes.entries().rev() {
+            let (before, done, own) = (self.done[id], stream.done[id], stream.rows[id]);
             let shift = done - before;
             if shift == 0 && done == own.end() {
                 continue; // it has all its rows and asks for nothing
@@ -193,10 +199,10 @@ impl Seen {
                 return None;
             }
             // the farthest rows that it may ask for: its next band, and past the gap of a stride
-            let ahead = stream.bands[place] + node.grain + 1;
+            let ahead = stream.bands[id] + node.grain + 1;
             periods = periods.min(times(own.end() - (done + ahead), shift)?);
-            for link in flow.links(place) {
-                let operand = link.operand as usize;
+            for link in flow.links(id) {
+                let operand = link.operand;
                 let expected = link.reach.shifted(shift)?;
                 if expected.unwrap_or(0) != moved(operand) {
                     return None;
@@ -241,7 +247,7 @@ const fn times(room: i64, shift: i64) -> Option<i64> {
 }
 
 /// The rows of the driver in which every node moves by whole rows and cells, where all keep a ratio to it.
-fn stride(flow: &Flow<'_>, stream: &Stream, driver: usize) -> Option<i64> {
+fn stride(flow: &Flow<'_>, stream: &Stream, driver: SweepNodeId) -> Option<i64> {
     let measure = flow.rate(driver);
     let most = stream.rows[driver].len();
     let mut stride = 1_i64;

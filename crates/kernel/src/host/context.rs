@@ -57,8 +57,8 @@ pub(super) struct Shared<'b, T: Element> {
 }
 
 impl<T: Element> Shared<'_, T> {
-    pub(super) fn store(&self, place: usize) -> &Store<T> {
-        self.stores[place].as_ref().expect("invariant: stores that are read or written exist")
+    pub(super) fn store(&self, store: usize) -> &Store<T> {
+        self.stores[store].as_ref().expect("invariant: stores that are read or written exist")
     }
 }
 

@@ -46,16 +46,16 @@ impl<'q, T: Element> HostQueue<'q, T> {
     /// Calls `read` with the memory of windows.
     fn with_views<R>(&self, buffers: &[Buffer], read: impl FnOnce(&[View<'_, T>]) -> R) -> R {
         // nobody waits for these locks: a sweep reads a store or writes it
-        let mut held: [Option<RwLockReadGuard<'_, AlignedBuffer<T>>>; MAX_INPUTS] = Default::default();
-        for (held, buffer) in held.iter_mut().zip(buffers) {
+        let mut guards: [Option<RwLockReadGuard<'_, AlignedBuffer<T>>>; MAX_INPUTS] = Default::default();
+        for (guard, buffer) in guards.iter_mut().zip(buffers) {
             if let Place::Store(store) = buffer.place {
                 let store = self.shared.store(store);
-                *held = Some(store.values.read().unwrap_or_else(PoisonError::into_inner));
+                *guard = Some(store.values.read().unwrap_or_else(PoisonError::into_inner));
             }
         }
         let mut views = [View::new(&[], empty(0, 0, 1)); MAX_INPUTS];
-        for ((view, held), buffer) in views.iter_mut().zip(&held).zip(buffers) {
-            *view = match (buffer.place, held) {
+        for ((view, guard), buffer) in views.iter_mut().zip(&guards).zip(buffers) {
+            *view = match (buffer.place, guard) {
                 (Place::Store(store), Some(values)) => {
                     let layout = self.shared.store(store).layout;
                     View::new(values, layout.with_rows(buffer.layout.rows()))

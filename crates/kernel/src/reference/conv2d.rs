@@ -103,10 +103,10 @@ pub(super) fn backward_input<T: Element>(
     let [_, group_in, kh, kw] = conv.weight_shape();
     let group_out = conv.out_channels / conv.groups;
     fill(output, region, |n, c, y, x| {
-        let (group, lane) = (c / group_in, c % group_in);
+        let (group, within) = (c / group_in, c % group_in);
         let mut sum = T::ZERO;
         for o in group * group_out..(group + 1) * group_out {
-            let mut weights = params.weight[(o * group_in + lane) * kh * kw..].iter();
+            let mut weights = params.weight[(o * group_in + within) * kh * kw..].iter();
             for i in readers(conv.windows[0], conv.output[0], y) {
                 for j in readers(conv.windows[1], conv.output[1], x) {
                     let weight = *weights.next().expect("invariant: one weight for each tap");
@@ -137,8 +137,8 @@ pub(super) fn backward_weight<T: Element>(
     let [rows, cols] = share.axes();
     let mut weights = weights.iter_mut();
     for o in 0..out_channels {
-        for lane in 0..group_in {
-            let c = o / group_out * group_in + lane;
+        for within in 0..group_in {
+            let c = o / group_out * group_in + within;
             for (u, v) in (0..kh).flat_map(|u| (0..kw).map(move |v| (u, v))) {
                 let mut sum = T::ZERO;
                 for n in 0..gradient.layout().batch() {

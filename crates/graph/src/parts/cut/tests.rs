@@ -26,11 +26,11 @@ fn compare(label: &str, graph: &Graph, extents: [usize; 2], count: i64) -> [usiz
             let parts = Parts::new(&flow, &mut cuts, usize::MAX).expect("there is room").expect("no bound");
             let cutter = Cutter::new(&flow, &mut cuts).expect("there is room");
             for (number, part) in parts.iter().enumerate() {
-                let share = |place: usize, extent: i64| cutter.share(place, extent, number);
+                let share = |terminal, extent: i64| cutter.share(terminal, extent, number);
                 let alone = Demand::of_flow(&flow, share).expect("there is room");
-                for place in 0..flow.len() {
-                    let (own, alone) = (part.interval(place), alone.interval(place));
-                    assert_eq!(own, alone, "{label}: part {number} of {counts:?}, place {place}");
+                for node in flow.nodes.ids() {
+                    let (own, alone) = (part.interval(node), alone.interval(node));
+                    assert_eq!(own, alone, "{label}: part {number} of {counts:?}, node {node:?}");
                 }
             }
             totals = [totals[0] + parts.len(), totals[1] + parts.len() - parts.demands()];

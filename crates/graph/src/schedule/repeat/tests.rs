@@ -130,13 +130,9 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
         let band = among(rng, &[1, 2, 3, 4, 5, 7, 8, 16, 64]);
         let bands = bands_of(&flow, band).expect("there is room");
         for part in parts.iter() {
-            let demand = Demand::of_flow(&flow, |place, _| part.interval(place)).expect("there is room");
-            for (place, _) in sweep.nodes.iter().enumerate() {
-                assert_eq!(
-                    demand.interval(place),
-                    part.interval(place),
-                    "{label}: place {place} of {grid:?}"
-                );
+            let demand = Demand::of_flow(&flow, |node, _| part.interval(node)).expect("there is room");
+            for node in sweep.ids() {
+                assert_eq!(demand.interval(node), part.interval(node), "{label}: node {node:?} of {grid:?}");
             }
             let walk = |skips| {
                 let walker = Walker { most: u64::MAX, skips, is_cancelled: NEVER };

@@ -13,7 +13,7 @@ use crate::{IoError, Source};
 /// A tensor in a temporary file of a folder, written and read in place. The file has no name: it is gone when
 /// this is dropped, and when the process dies.
 #[derive(Debug)]
-pub(crate) struct ScratchFile {
+pub(crate) struct TemporaryFile {
     folder: PathBuf,
     shape: [usize; 4],
     element: ElementType,
@@ -21,7 +21,7 @@ pub(crate) struct ScratchFile {
     source: FileSource,
 }
 
-impl ScratchFile {
+impl TemporaryFile {
     /// A file in `folder` with room for a tensor.
     pub(crate) fn create<T: Element>(folder: &Path, shape: [usize; 4]) -> Result<Self, IoError> {
         let fail = |source| IoError::Create { path: folder.to_path_buf(), source };

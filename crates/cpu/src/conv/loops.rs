@@ -8,7 +8,7 @@ use tiled_tensor::{Element, Layout, PartMut, View};
 
 use super::activate;
 use super::class::{Class, index, signed};
-use super::cut::{self, CHAIN_WIDTHS, Cut, SHARED_WIDTHS, WIDTHS};
+use super::cut::{self, Cut, SEQUENCE_WIDTHS, SHARED_WIDTHS, WIDTHS};
 use super::dense::{self, Sharing};
 use super::dot;
 use super::lanes::{self, Groups};
@@ -36,7 +36,7 @@ pub(super) fn compute<T: Element>(
     if problem.leaves_gaps() {
         fill_bias(isa, problem, tail.activation, packed, &output, region);
     }
-    vector::run::<T>(isa, Engine { isa, problem, tail, packed, input, output, region });
+    vector::run::<T>(isa, Call { isa, problem, tail, packed, input, output, region });
 }
 
 /// Asserts what the loads and stores of the kernels rely on.
@@ -107,7 +107,7 @@ fn fill_bias<T: Element>(
 }
 
 /// One call.
-struct Engine<'a, T> {
+struct Call<'a, T> {
     isa: Isa,
     problem: &'a Problem,
     tail: Tail<'a, T>,
@@ -122,7 +122,7 @@ struct Units<'a, T> {
     classes: [Class; 2],
     weights: &'a [T],
     members: [Interval; 2],
-    /// Items of output channels (see [`Engine::items`]) and how many of them a unit has.
+    /// Items of output channels (see [`Call::items`]) and how many of them a unit has.
     items: usize,
     chunk: usize,
     /// The tiles of a row, of which widths, and how many strips of them there are.
@@ -160,7 +160,7 @@ const LISTED_CLASSES: usize = 4;
 /// The weights that a unit goes through should stay in the second level cache, beside the inputs.
 const WEIGHTS_IN_CACHE_BYTES: usize = 512 << 10;
 
-impl<T: Element> Routine for Engine<'_, T> {
+impl<T: Element> Routine for Call<'_, T> {
     fn run<S: Simd>(self) {
         let problem = self.problem;
         #[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
@@ -202,7 +202,7 @@ impl<T: Element> Routine for Engine<'_, T> {
     }
 }
 
-impl<T: Element> Engine<'_, T> {
+impl<T: Element> Call<'_, T> {
     /// The units of each class, one after another; of one class about as many as `wanted`, or more.
     fn classes<S: Simd>(&self, wanted: usize) -> impl Iterator<Item = Units<'_, T>> {
         let mut rest = &self.packed[self.problem.bias_len()..];
@@ -220,7 +220,7 @@ impl<T: Element> Engine<'_, T> {
     fn items(&self, cols: &Class) -> usize {
         let problem = self.problem;
         match problem.path {
-            Path::Dense => problem.groups * problem.vectors().div_ceil(problem.abreast(cols)),
+            Path::Dense => problem.groups * problem.vectors().div_ceil(problem.tile_vectors(cols)),
             Path::Lanes => problem.vectors(),
             Path::Dot => problem.outputs().div_ceil(dot::MAX_OUTPUTS),
             Path::Planar => problem.groups * problem.out_group.div_ceil(planar::MAX_OUTPUTS),
@@ -238,10 +238,10 @@ impl<T: Element> Engine<'_, T> {
         let members = [0, 1].map(|i| classes[i].members(self.region.axis(i)));
         let sharing = problem.sharing(&classes[1]);
         let pixels = index(members[1].len());
-        let pairs = usize::from(problem.abreast(&classes[1]) > 1);
+        let pairs = usize::from(problem.tile_vectors(&classes[1]) > 1);
         let widths = match sharing {
             Sharing::None => WIDTHS,
-            Sharing::Chains => CHAIN_WIDTHS[pairs],
+            Sharing::Sequences => SEQUENCE_WIDTHS[pairs],
             Sharing::Triple | Sharing::Edge => SHARED_WIDTHS[pairs],
         };
         let cut = match problem.path {
@@ -424,10 +424,10 @@ impl<T: Element> Engine<'_, T> {
 
     fn dense<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
         let problem = self.problem;
-        let abreast = problem.abreast(&units.classes[1]);
-        let parts = problem.vectors().div_ceil(abreast);
-        let (group, first) = (item / parts, item % parts * abreast);
-        let vectors = (problem.vectors() - first).min(abreast);
+        let tile_vectors = problem.tile_vectors(&units.classes[1]);
+        let parts = problem.vectors().div_ceil(tile_vectors);
+        let (group, first) = (item / parts, item % parts * tile_vectors);
+        let vectors = (problem.vectors() - first).min(tile_vectors);
         let first_input = group * problem.in_group;
         let source = Source { channels: (first_input, first_input + problem.in_group), ..place.source };
         let channel = group * problem.out_group + first * S::LANES;

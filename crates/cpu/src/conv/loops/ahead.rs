@@ -6,7 +6,7 @@ use tiled_tensor::Element;
 use super::super::class::{index, signed};
 use super::super::problem::Path;
 use super::super::source::{AHEAD_ROWS, Ahead, Source};
-use super::{Engine, Group, Units};
+use super::{Call, Group, Units};
 
 /// What the next strip of a call reads and no output before it has read: rows of the input.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(super) struct Fresh<E> {
     shift: i64,
 }
 
-impl<T: Element> Engine<'_, T> {
+impl<T: Element> Call<'_, T> {
     /// What the strip after `strip` of `row` reads first, where there is anything to fetch.
     pub(super) fn fresh<E: Element>(
         &self,
