@@ -3,11 +3,14 @@
 mod fields;
 mod json;
 mod names;
-mod operators;
 mod read;
 mod write;
 
+pub(crate) use fields::{Fields, both, pair};
+pub(crate) use json::Json;
 pub(crate) use names::nearest;
+pub(crate) use read::Find;
+pub(crate) use serde_json::Value;
 
 use crate::{Graph, GraphError, ValueId};
 

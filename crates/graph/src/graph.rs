@@ -1,13 +1,13 @@
 //! A network: a directed acyclic graph of operators.
 
-mod check;
+pub(crate) mod check;
 mod share;
 
 use std::collections::HashMap;
 
 use tiled_tensor::{OutOfMemory, copied, filled, grow, refusable};
 
-use crate::params::of_node;
+use crate::params::{Own, of_node};
 use crate::{GraphError, Op, ParamKind, Place};
 
 /// A value of a graph: an input (`0 .. inputs`) or the output of a node (`inputs ..`, in node order).
@@ -270,8 +270,7 @@ impl Graph {
     /// The shape of a parameter of the node at this position, if it has that.
     pub(crate) fn param_shape(&self, position: usize, kind: ParamKind) -> Option<Vec<usize>> {
         let node = &self.nodes[position];
-        let own = of_node(&node.op, self.channels(node.inputs[0]));
-        own.into_iter().find(|(other, ..)| *other == kind).map(|(_, shape, _)| shape)
+        of_node(self, node).into_iter().find(|own| own.kind == kind).map(|own| own.shape)
     }
 
     /// The operands of the node that makes this value; none for an input.
@@ -347,7 +346,7 @@ impl Graph {
         if let Some((position, kind)) = self.reads_param(&node.name) {
             return clash(node.place(), kind, self.nodes[position].place());
         }
-        for (kind, ..) in of_node(&node.op, self.channels(node.inputs[0])) {
+        for Own { kind, .. } in of_node(self, node) {
             if let Some(value) = self.value(&format!("{}.{}", node.name, kind.suffix())) {
                 return clash(self.place(value), kind, node.place());
             }

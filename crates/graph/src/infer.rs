@@ -1,13 +1,9 @@
 //! The shapes of all values of a network, inferred and checked once, in 64-bit integers.
 
-use tiled_geometry::{GeometryError, PadMode, Padding, Window};
 use tiled_tensor::{collected, with_room};
 
-use crate::error::Extent;
-use crate::{
-    Axis, Conv2d, ConvTranspose2d, Graph, GraphError, MaxPool2d, Node, Op, PaddingMode, Place, UpsampleTo,
-    ValueId,
-};
+use crate::op::Applied;
+use crate::{Axis, Extent, Graph, GraphError, Place, ValueId};
 
 /// The largest height or width of a value, `2^30`.
 pub const MAX_EXTENT: i64 = 1 << 30;
@@ -104,10 +100,10 @@ pub fn infer(graph: &Graph, batch: usize, inputs: &[[usize; 2]]) -> Result<Shape
         known.shapes.push(checked(&place, shape)?);
     }
     for (position, node) in graph.nodes().iter().enumerate() {
-        let place = node.place();
-        let [height, width] = extents(graph, node, &place, &known)?;
+        let at = Applied { graph, operands: &node.inputs, place: node.place() };
+        let [height, width] = node.op.operator().extents(&at, &known)?;
         let shape = [batch, graph.channels(graph.node_value(position)), height, width];
-        known.shapes.push(checked(&place, shape)?);
+        known.shapes.push(checked(&at.place, shape)?);
     }
     Ok(known)
 }
@@ -139,119 +135,17 @@ pub fn infer_nchw(graph: &Graph, inputs: &[[usize; 4]]) -> Result<Shapes, GraphE
     infer(graph, batch, &extents)
 }
 
-/// The height and width that a node makes; its operands are known, and each within [`MAX_EXTENT`].
-fn extents(graph: &Graph, node: &Node, place: &Place, known: &Shapes) -> Result<[usize; 2], GraphError> {
-    let input = known.extents(node.inputs[0]);
-    let rows_cols = input.map(signed);
-    match &node.op {
-        Op::Conv2d(conv) => per_axis(place, |axis| conv2d(place, conv, axis, rows_cols)),
-        Op::ConvTranspose2d(conv) => per_axis(place, |axis| conv_transpose2d(place, conv, axis, rows_cols)),
-        Op::MaxPool2d(pool) => per_axis(place, |axis| max_pool2d(place, pool, axis, rows_cols)),
-        Op::AvgPool2d(pool) => per_axis(place, |axis| {
-            let window = at(place, pool.windows())?[axis];
-            outputs(place, axis, window, rows_cols[axis], pool.padding[axis][1], pool.ceil_mode)
-        }),
-        Op::Add | Op::Mul | Op::Concat => equal_extents(graph, node, place, known).map(|()| input),
-        Op::Upsample(upsample) => match upsample.to {
-            UpsampleTo::Like(value) => Ok(known.extents(value)),
-            UpsampleTo::Size(size) => per_axis(place, |axis| Ok(Some(size[axis]))),
-            UpsampleTo::Scale(scale) => per_axis(place, |axis| Ok(rows_cols[axis].checked_mul(scale[axis]))),
-        },
-        Op::GlobalAvgPool | Op::GlobalMaxPool => Ok([1, 1]),
-        Op::Linear(_) if input != [1, 1] => Err(GraphError::NotOnePixel { place: place.clone(), got: input }),
-        Op::BatchNorm(_) | Op::Activation(_) | Op::Linear(_) | Op::Dropout(_) => Ok(input),
-    }
-}
-
-fn conv2d(place: &Place, conv: &Conv2d, axis: usize, input: [i64; 2]) -> Result<Option<i64>, GraphError> {
-    let [before, after] = conv.padding[axis];
-    let mode = match conv.padding_mode {
-        PaddingMode::Zeros => None,
-        PaddingMode::Reflect => Some(PadMode::Reflect),
-        PaddingMode::Replicate => Some(PadMode::Replicate),
-    };
-    if let Some(mode) = mode {
-        at(place, Padding::new(mode, input[axis], before, after))?;
-    }
-    let window = at(place, conv.windows())?[axis];
-    outputs(place, axis, window, input[axis], after, false)
-}
-
-/// `(n − 1)·s − 2p + d·(k − 1) + output_padding + 1`.
-fn conv_transpose2d(
-    place: &Place,
-    conv: &ConvTranspose2d,
-    axis: usize,
-    input: [i64; 2],
-) -> Result<Option<i64>, GraphError> {
-    let window = at(place, conv.windows())?[axis];
-    // no product here exceeds 2^30·2^20, so nothing overflows
-    let whole = (input[axis] - 1) * window.stride() + window.extent() + 1;
-    Ok(Some(whole - 2 * window.padding() + conv.output_padding[axis]))
-}
-
-fn max_pool2d(
-    place: &Place,
-    pool: &MaxPool2d,
-    axis: usize,
-    input: [i64; 2],
-) -> Result<Option<i64>, GraphError> {
-    let (extent, window) = (input[axis], at(place, pool.windows())?[axis]);
-    let count = outputs(place, axis, window, extent, pool.padding[axis][1], pool.ceil_mode)?;
-    // Padding is at most half the kernel, so only a window that starts before the input can jump over all of it.
-    let jumps_over = |output: i64| {
-        let before = window.padding() - output * window.stride();
-        before > 0 && (-before).rem_euclid(window.dilation()) >= extent
-    };
-    let starting_before = count.unwrap_or(0).min(window.padding() / window.stride() + 1);
-    if window.dilation() > extent && (0..starting_before).any(jumps_over) {
-        let (axis, dilation) = (Axis::BOTH[axis], window.dilation());
-        return Err(GraphError::EmptyWindow { place: place.clone(), axis, dilation, extent });
-    }
-    Ok(count)
-}
-
-fn outputs(
-    place: &Place,
-    axis: usize,
-    window: Window,
-    extent: i64,
-    after: i64,
-    ceil: bool,
-) -> Result<Option<i64>, GraphError> {
-    match window.outputs(extent, after, ceil) {
-        ..=0 => Err(GraphError::KernelTooLarge {
-            place: place.clone(),
-            axis: Axis::BOTH[axis],
-            kernel: window.extent() + 1,
-            padded: extent + window.padding() + after,
-        }),
-        count => Ok(Some(count)),
-    }
-}
-
-fn equal_extents(graph: &Graph, node: &Node, place: &Place, known: &Shapes) -> Result<(), GraphError> {
-    let first = node.inputs[0];
-    match node.inputs.iter().find(|other| known.extents(**other) != known.extents(first)) {
-        None => Ok(()),
-        Some(other) => Err(GraphError::OperandExtents {
-            place: place.clone(),
-            first: graph.name(first).into(),
-            expected: known.extents(first),
-            other: graph.name(*other).into(),
-            got: known.extents(*other),
-        }),
-    }
-}
-
-/// Both extents by a rule for one axis, which returns `None` where 64 bits do not hold the extent.
-fn per_axis(
-    place: &Place,
-    rule: impl Fn(usize) -> Result<Option<i64>, GraphError>,
+/// Both extents by a rule for one axis and the first operand's extent along it, which returns `None` where 64 bits do not hold
+/// the extent.
+pub(crate) fn per_axis(
+    at: &Applied<'_>,
+    known: &Shapes,
+    rule: impl Fn(usize, i64) -> Result<Option<i64>, GraphError>,
 ) -> Result<[usize; 2], GraphError> {
+    let input = known.extents(at.operands[0]).map(signed);
     let extent = |position: usize| {
-        let (place, axis) = (place.clone(), Axis::BOTH[position]);
-        match rule(position)? {
+        let (place, axis) = (at.place.clone(), Axis::BOTH[position]);
+        match rule(position, input[position])? {
             None => Err(GraphError::ExtentTooLarge { place, axis, got: Extent(None), max: MAX_EXTENT }),
             Some(got) => usize::try_from(got)
                 .ok()
@@ -274,10 +168,6 @@ fn checked(place: &Place, shape: [usize; 4]) -> Result<[usize; 4], GraphError> {
         Some(elements) if elements <= MAX_ELEMENTS => Ok(shape),
         _ => Err(GraphError::TooManyElements { place: place.clone(), shape, max: MAX_ELEMENTS }),
     }
-}
-
-fn at<V>(place: &Place, result: Result<V, GeometryError>) -> Result<V, GraphError> {
-    result.map_err(|reason| GraphError::Geometry { place: place.clone(), reason })
 }
 
 fn signed(extent: usize) -> i64 {

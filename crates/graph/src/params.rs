@@ -8,7 +8,7 @@ pub use set::{ParamTensor, Parameters, initialise, is_counter, match_params, wan
 
 use tiled_tensor::{OutOfMemory, push, with_room};
 
-use crate::{BatchNorm, Graph, GraphError, Op, Place};
+use crate::{Graph, GraphError, Node, Place};
 
 /// A parameter of a network.
 ///
@@ -40,9 +40,19 @@ pub struct ParamSpec {
 
 /// The axis of a weight that runs over the input channels of one group.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct InputAxis {
-    axis: usize,
-    groups: usize,
+pub(crate) struct InputAxis {
+    pub(crate) axis: usize,
+    pub(crate) groups: usize,
+}
+
+/// A parameter of an operator, before it has a name.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    pub(crate) kind: ParamKind,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) init: Init,
+    /// Where it is a weight: its axis over input channels.
+    pub(crate) input: Option<InputAxis>,
 }
 
 impl ParamSpec {
@@ -161,7 +171,7 @@ pub fn params(graph: &Graph) -> Vec<ParamSpec> {
 pub fn try_params(graph: &Graph) -> Result<Vec<ParamSpec>, GraphError> {
     let mut specs = Vec::new();
     for (position, node) in graph.nodes().iter().enumerate() {
-        for (kind, shape, init) in of_node(&node.op, graph.channels(node.inputs[0])) {
+        for Own { kind, shape, init, input } in of_node(graph, node) {
             if graph.owner(position, kind) != position {
                 continue;
             }
@@ -172,7 +182,7 @@ pub fn try_params(graph: &Graph) -> Result<Vec<ParamSpec>, GraphError> {
                 kind,
                 shape,
                 init,
-                input: if kind == ParamKind::Weight { input_axis(&node.op) } else { None },
+                input,
             };
             push(&mut specs, spec)?;
         }
@@ -200,7 +210,7 @@ pub(crate) fn readings(graph: &Graph, specs: &[ParamSpec]) -> Result<Vec<Reading
     for (node, described) in graph.nodes().iter().enumerate() {
         begins.push(begin);
         begin += specs[begin..].iter().take_while(|spec| spec.node == node).count();
-        for (kind, ..) in of_node(&described.op, graph.channels(described.inputs[0])) {
+        for Own { kind, .. } in of_node(graph, described) {
             let first = begins[graph.owner(node, kind)];
             let found = specs[first..].iter().position(|spec| spec.kind == kind);
             let offset = found.expect("invariant: a parameter is listed with the node that it belongs to");
@@ -210,55 +220,20 @@ pub(crate) fn readings(graph: &Graph, specs: &[ParamSpec]) -> Result<Vec<Reading
     Ok(readings)
 }
 
-const fn input_axis(op: &Op) -> Option<InputAxis> {
-    match op {
-        Op::Conv2d(conv) => Some(InputAxis { axis: 1, groups: conv.groups }),
-        Op::ConvTranspose2d(_) | Op::BatchNorm(_) => Some(InputAxis { axis: 0, groups: 1 }),
-        Op::Linear(_) => Some(InputAxis { axis: 1, groups: 1 }),
-        _ => None,
-    }
+/// The parameters of a node, whose operands are in the graph.
+pub(crate) fn of_node(graph: &Graph, node: &Node) -> Vec<Own> {
+    node.op.operator().params(graph.channels(node.inputs[0]))
 }
 
-/// The parameters of an operator over so many channels: role, shape, starting values.
-pub(crate) fn of_node(op: &Op, channels: usize) -> Vec<(ParamKind, Vec<usize>, Init)> {
-    let (weight, bias) = match op {
-        Op::Conv2d(conv) => {
-            let [kh, kw] = conv.kernel_size.map(extent);
-            (vec![conv.out_channels, channels / conv.groups, kh, kw], conv.bias.then_some(conv.out_channels))
-        }
-        Op::ConvTranspose2d(conv) => {
-            let [kh, kw] = conv.kernel_size.map(extent);
-            (vec![channels, conv.out_channels / conv.groups, kh, kw], conv.bias.then_some(conv.out_channels))
-        }
-        Op::Linear(linear) => {
-            (vec![linear.out_features, channels], linear.bias.then_some(linear.out_features))
-        }
-        Op::BatchNorm(norm) => return batch_norm(norm, channels),
-        _ => return Vec::new(),
-    };
-    // PyTorch's fan-in is all dimensions but the first, for transposed convolutions too.
+/// A weight and a bias of this length, if any. PyTorch's fan-in is all dimensions but the first, for transposed convolutions too.
+pub(crate) fn weight_and_bias(weight: Vec<usize>, input: InputAxis, bias: Option<usize>) -> Vec<Own> {
     let init = uniform(weight[1..].iter().product());
-    let bias = bias.map(|len| (ParamKind::Bias, vec![len], init));
-    std::iter::once((ParamKind::Weight, weight, init)).chain(bias).collect()
-}
-
-fn batch_norm(norm: &BatchNorm, channels: usize) -> Vec<(ParamKind, Vec<usize>, Init)> {
-    let all = [
-        (norm.affine, ParamKind::Weight, vec![channels], 1.0),
-        (norm.affine, ParamKind::Bias, vec![channels], 0.0),
-        (norm.track_running_stats, ParamKind::RunningMean, vec![channels], 0.0),
-        (norm.track_running_stats, ParamKind::RunningVar, vec![channels], 1.0),
-        (norm.counts_batches(), ParamKind::NumBatchesTracked, Vec::new(), 0.0),
-    ];
-    let kept = all.into_iter().filter(|(is_there, ..)| *is_there);
-    kept.map(|(_, kind, shape, value)| (kind, shape, Init::Constant(value))).collect()
+    let weight = Own { kind: ParamKind::Weight, shape: weight, init, input: Some(input) };
+    let bias = bias.map(|len| Own { kind: ParamKind::Bias, shape: vec![len], init, input: None });
+    std::iter::once(weight).chain(bias).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "fan-in is far below 2^53")]
 fn uniform(fan_in: usize) -> Init {
     Init::Uniform { bound: 1.0 / (fan_in as f64).sqrt() }
-}
-
-fn extent(kernel: i64) -> usize {
-    usize::try_from(kernel).expect("invariant: kernel extents are positive")
 }

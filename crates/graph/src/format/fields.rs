@@ -8,14 +8,14 @@ use crate::{GraphError, Place};
 
 /// An object of the file, and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     place: Place,
     entries: &'a [(String, Json)],
 }
 
 impl<'a> Fields<'a> {
     /// The keys of an object, none of which stands twice.
-    pub(super) fn new(place: Place, json: &'a Json) -> Result<Self, GraphError> {
+    pub(crate) fn new(place: Place, json: &'a Json) -> Result<Self, GraphError> {
         let Json::Object(entries) = json else {
             let (list, index) = match &place {
                 Place::Entry { list, index } => (*list, *index),
@@ -36,17 +36,17 @@ impl<'a> Fields<'a> {
     }
 
     /// The same keys, at a place that is known better.
-    pub(super) fn at(self, place: Place) -> Self {
+    pub(crate) fn at(self, place: Place) -> Self {
         Self { place, ..self }
     }
 
     /// Where the object stands.
-    pub(super) const fn place(&self) -> &Place {
+    pub(crate) const fn place(&self) -> &Place {
         &self.place
     }
 
     /// Checks that there are no keys but these.
-    pub(super) fn only(&self, known: &[&str]) -> Result<(), GraphError> {
+    pub(crate) fn only(&self, known: &[&str]) -> Result<(), GraphError> {
         match self.entries.iter().find(|(key, _)| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some((key, _)) => Err(GraphError::UnknownKey {
@@ -58,17 +58,17 @@ impl<'a> Fields<'a> {
     }
 
     /// The value of a key, if it is there.
-    pub(super) fn get(&self, key: &str) -> Option<&'a Json> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Json> {
         self.entries.iter().find(|(other, _)| other == key).map(|(_, value)| value)
     }
 
     /// The value of a key that must be there.
-    pub(super) fn require(&self, key: &'static str) -> Result<&'a Json, GraphError> {
+    pub(crate) fn require(&self, key: &'static str) -> Result<&'a Json, GraphError> {
         self.get(key).ok_or_else(|| self.missing(key))
     }
 
     /// A string that must be there.
-    pub(super) fn text(&self, key: &'static str) -> Result<&'a str, GraphError> {
+    pub(crate) fn text(&self, key: &'static str) -> Result<&'a str, GraphError> {
         match self.require(key)? {
             Json::Text(text) => Ok(text),
             other => Err(self.wrong(key, "a string", other)),
@@ -76,7 +76,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A list that must be there.
-    pub(super) fn list(&self, key: &'static str) -> Result<&'a [Json], GraphError> {
+    pub(crate) fn list(&self, key: &'static str) -> Result<&'a [Json], GraphError> {
         match self.require(key)? {
             Json::List(items) => Ok(items),
             other => Err(self.wrong(key, "a list", other)),
@@ -84,7 +84,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of strings that must be there.
-    pub(super) fn texts(&self, key: &'static str) -> Result<Vec<&'a str>, GraphError> {
+    pub(crate) fn texts(&self, key: &'static str) -> Result<Vec<&'a str>, GraphError> {
         let items = self.list(key)?;
         let mut texts = with_room(items.len())?;
         for item in items {
@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
     }
 
     /// One of a few strings, or the default.
-    pub(super) fn choice<V: Copy>(
+    pub(crate) fn choice<V: Copy>(
         &self,
         key: &'static str,
         expected: &'static str,
@@ -110,7 +110,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A truth value, or the default.
-    pub(super) fn flag(&self, key: &'static str, default: bool) -> Result<bool, GraphError> {
+    pub(crate) fn flag(&self, key: &'static str, default: bool) -> Result<bool, GraphError> {
         match self.get(key) {
             None => Ok(default),
             Some(Json::Bool(value)) => Ok(*value),
@@ -119,7 +119,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Whether there is a bias, which the name of one says as well.
-    pub(super) fn bias(&self, default: bool) -> Result<bool, GraphError> {
+    pub(crate) fn bias(&self, default: bool) -> Result<bool, GraphError> {
         match self.get("bias") {
             None => Ok(default),
             Some(Json::Bool(value)) => Ok(*value),
@@ -129,14 +129,14 @@ impl<'a> Fields<'a> {
     }
 
     /// A number, or the default.
-    pub(super) fn number(&self, key: &'static str, default: f64) -> Result<f64, GraphError> {
+    pub(crate) fn number(&self, key: &'static str, default: f64) -> Result<f64, GraphError> {
         let Some(value) = self.get(key) else { return Ok(default) };
         let number = if let Json::Number(number) = value { number.as_f64() } else { None };
         number.ok_or_else(|| self.wrong(key, "a number", value))
     }
 
     /// A number, nothing where it is null, or the default.
-    pub(super) fn number_or_null(
+    pub(crate) fn number_or_null(
         &self,
         key: &'static str,
         default: Option<f64>,
@@ -151,7 +151,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A number of channels, features or groups, if it is there.
-    pub(super) fn count(&self, key: &'static str) -> Result<Option<usize>, GraphError> {
+    pub(crate) fn count(&self, key: &'static str) -> Result<Option<usize>, GraphError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let expected = "a whole number of at least 1";
         let count = whole(value).and_then(|count| usize::try_from(count).ok());
@@ -159,24 +159,24 @@ impl<'a> Fields<'a> {
     }
 
     /// A number of channels or features that must be there.
-    pub(super) fn required_count(&self, key: &'static str) -> Result<usize, GraphError> {
+    pub(crate) fn required_count(&self, key: &'static str) -> Result<usize, GraphError> {
         self.count(key)?.ok_or_else(|| self.missing(key))
     }
 
     /// A whole number for both axes, or a pair of height and width, if it is there.
-    pub(super) fn pair(&self, key: &'static str) -> Result<Option<[i64; 2]>, GraphError> {
+    pub(crate) fn pair(&self, key: &'static str) -> Result<Option<[i64; 2]>, GraphError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let expected = "a whole number or a pair [height, width] of them";
         pair(value).map(Some).ok_or_else(|| self.wrong(key, expected, value))
     }
 
     /// A pair that must be there.
-    pub(super) fn required_pair(&self, key: &'static str) -> Result<[i64; 2], GraphError> {
+    pub(crate) fn required_pair(&self, key: &'static str) -> Result<[i64; 2], GraphError> {
         self.pair(key)?.ok_or_else(|| self.missing(key))
     }
 
     /// The error of a value that is not as expected.
-    pub(super) fn wrong(&self, key: &str, expected: &'static str, got: &Json) -> GraphError {
+    pub(crate) fn wrong(&self, key: &str, expected: &'static str, got: &Json) -> GraphError {
         let (place, key) = (self.place.clone(), key.to_owned());
         GraphError::WrongValue { place, key, expected, got: got.to_string() }
     }
@@ -187,12 +187,12 @@ impl<'a> Fields<'a> {
 }
 
 /// A whole number.
-pub(super) fn whole(json: &Json) -> Option<i64> {
+pub(crate) fn whole(json: &Json) -> Option<i64> {
     if let Json::Number(number) = json { number.as_i64() } else { None }
 }
 
 /// A whole number for both axes, or a pair of height and width.
-pub(super) fn pair(json: &Json) -> Option<[i64; 2]> {
+pub(crate) fn pair(json: &Json) -> Option<[i64; 2]> {
     match json {
         Json::List(items) => both(items),
         _ => whole(json).map(|value| [value, value]),
@@ -200,7 +200,7 @@ pub(super) fn pair(json: &Json) -> Option<[i64; 2]> {
 }
 
 /// A list of two whole numbers.
-pub(super) fn both(items: &[Json]) -> Option<[i64; 2]> {
+pub(crate) fn both(items: &[Json]) -> Option<[i64; 2]> {
     match items {
         [first, second] => Some([whole(first)?, whole(second)?]),
         _ => None,

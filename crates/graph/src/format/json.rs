@@ -11,7 +11,7 @@ use crate::GraphError;
 
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Json {
+pub(crate) enum Json {
     /// `null`.
     Null,
     /// `true` or `false`.

@@ -5,8 +5,11 @@ use tiled_tensor::{collected, push, with_room};
 use super::fields::Fields;
 use super::json::{self, Json};
 use super::names::{cannot_tile, nearest};
-use super::operators::{Find, OPERATORS, Operator};
+use crate::op::{FORMATS, Format};
 use crate::{Graph, GraphError, Op, ParamKind, Place, ValueId};
+
+/// Finds the value of a name that stands before the node.
+pub(crate) type Find<'a> = &'a dyn Fn(&str) -> Result<ValueId, GraphError>;
 
 /// Keys of every node.
 const NODE_KEYS: [&str; 3] = ["name", "op", "inputs"];
@@ -86,7 +89,7 @@ pub(super) fn attributed(
 }
 
 /// The parameters of other nodes that the keys name. A bias may be said to be there instead.
-fn shared<'a>(fields: &Fields<'a>, operator: &Operator) -> Result<Vec<(ParamKind, &'a str)>, GraphError> {
+fn shared<'a>(fields: &Fields<'a>, operator: &Format) -> Result<Vec<(ParamKind, &'a str)>, GraphError> {
     let mut shared = Vec::new();
     for kind in ParamKind::ALL {
         match fields.get(kind.suffix()) {
@@ -103,7 +106,7 @@ fn shared<'a>(fields: &Fields<'a>, operator: &Operator) -> Result<Vec<(ParamKind
 fn read(
     graph: &Graph,
     fields: &Fields<'_>,
-    operator: &Operator,
+    operator: &Format,
     inputs: &[ValueId],
     find: Find<'_>,
 ) -> Result<Op, GraphError> {
@@ -121,14 +124,14 @@ fn read(
 }
 
 /// The operator of this name, or why there is none.
-fn operator(place: &Place, node: &str, op: &str) -> Result<&'static Operator, GraphError> {
-    if let Some(known) = OPERATORS.iter().find(|known| known.name == op) {
+fn operator(place: &Place, node: &str, op: &str) -> Result<&'static Format, GraphError> {
+    if let Some(known) = FORMATS.iter().find(|known| known.name == op) {
         return Ok(known);
     }
     match cannot_tile(op) {
         Some(reason) => Err(GraphError::CannotTile { place: place.clone(), reason }),
         None => {
-            let nearest = nearest(op, OPERATORS.iter().map(|known| known.name));
+            let nearest = nearest(op, FORMATS.iter().map(|known| known.name));
             Err(GraphError::UnknownOperator { node: node.to_owned(), op: op.to_owned(), nearest })
         }
     }
@@ -161,4 +164,20 @@ fn name_of(json: &Json) -> Option<&str> {
 
 fn values(graph: &Graph) -> impl Iterator<Item = &str> {
     (0..graph.values()).map(|value| graph.name(ValueId(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::op::FORMATS;
+
+    #[test]
+    fn the_documentation_has_every_operator_and_key() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/network-format.md");
+        let page = std::fs::read_to_string(page).expect("the page is in the repository");
+        for operator in FORMATS {
+            for word in [operator.name].iter().chain(operator.keys) {
+                assert!(page.contains(&format!("`{word}`")), "{} lacks `{word}`", operator.name);
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use tiled_tensor::{push, with_room};
 
 use super::{Graph, Node, Shared};
 use crate::format::nearest;
-use crate::params::of_node;
+use crate::params::{Own, of_node};
 use crate::{GraphError, ParamKind};
 
 /// The nodes that these parameters belong to, in the order of the operator's own parameters.
@@ -16,18 +16,18 @@ pub(super) fn resolved(
     if named.is_empty() {
         return Ok(Vec::new());
     }
-    let own = of_node(&node.op, graph.channels(node.inputs[0]));
+    let own = of_node(graph, node);
     for (place, (kind, _)) in named.iter().enumerate() {
         let key = kind.suffix();
         if named[..place].iter().any(|(other, _)| other == kind) {
             return Err(GraphError::DuplicateKey { place: node.place(), key: key.to_owned() });
         }
-        if !own.iter().any(|(other, ..)| other == kind) {
+        if !own.iter().any(|param| param.kind == *kind) {
             return Err(GraphError::NoSuchParameter { place: node.place(), key });
         }
     }
     let mut shared = with_room(named.len())?;
-    for (kind, shape, _) in own {
+    for Own { kind, shape, .. } in own {
         if let Some((_, name)) = named.iter().find(|(other, _)| *other == kind) {
             let owner = owner(graph, node, kind, name)?;
             check_shape(graph, node, kind, &shape, owner)?;

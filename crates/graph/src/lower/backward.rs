@@ -1,15 +1,14 @@
-//! Gradient nodes and reductions: one rule per operator, one loop that accumulates.
+//! Gradient nodes and reductions: the loss, then one loop that accumulates over the rules of operators.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use tiled_geometry::AxisMap;
-use tiled_kernel::{Conv, Epilogue, Kernel, Reduction};
+use tiled_kernel::{Kernel, Reduction};
 use tiled_tensor::{OutOfMemory, collected, push};
 
-use super::tape::{Rule, Saved, Tape};
-use super::{Lowering, edge, identity};
-use crate::program::{Edge, Finaliser, GradShare, NodeId, NodeKind, Norm, Param, SinkRole, SourceRole};
+use super::tape::{Flowing, Tape};
+use super::{Lowering, identity, lossless};
+use crate::program::{Edge, Finaliser, GradShare, NodeId, NodeKind, SinkRole, SourceRole};
 use crate::{Loss, PlanError};
 
 /// What a node adds to the gradient of a parameter that others read too.
@@ -20,33 +19,37 @@ pub(super) struct Share {
 }
 
 /// What flows into each node so far, in a fixed order.
-type Gradients = BTreeMap<NodeId, Vec<NodeId>>;
+pub(super) type Gradients = BTreeMap<NodeId, Vec<NodeId>>;
 
 impl Lowering<'_> {
     pub(super) fn backward(&mut self, loss: Loss) -> Result<(), PlanError> {
-        let mut gradients = Gradients::new();
-        self.loss(loss, &mut gradients)?;
+        self.loss(loss)?;
         for tape in std::mem::take(&mut self.tape).into_iter().rev() {
             if !self.wants_grad[tape.output] {
                 continue;
             }
-            if let Some(contributions) = gradients.remove(&tape.output) {
+            if let Some(contributions) = self.gradients.remove(&tape.output) {
                 let gradient = self.total(&tape.name, &contributions)?;
-                self.rule(tape, gradient, &mut gradients)?;
+                self.rule(tape, gradient)?;
             }
         }
-        self.grad_inputs(&mut gradients)?;
+        self.grad_inputs()?;
         self.shared_grads()?;
         Ok(())
     }
 
     /// The gradient of a parameter is a reduction's result, or a share of the sum over the nodes that read it.
-    fn param_grad(&mut self, param: usize, reduction: usize) -> Result<(), OutOfMemory> {
+    pub(crate) fn param_grad(&mut self, param: usize, reduction: usize) -> Result<(), OutOfMemory> {
         if self.readers[param] > 1 {
-            return push(&mut self.shares, Share { param, of: GradShare::Whole { reduction } });
+            return self.share(param, GradShare::Whole { reduction });
         }
         self.finalise(reduction, Finaliser::ParamGrad { reduction, param })?;
         push(&mut self.program.param_grads, param)
+    }
+
+    /// Registers what a node adds to the gradient of a parameter that others read too.
+    pub(crate) fn share(&mut self, param: usize, of: GradShare) -> Result<(), OutOfMemory> {
+        push(&mut self.shares, Share { param, of })
     }
 
     /// Sums the shares of each parameter in the order of nodes, after the sweep that the last of them is known in.
@@ -73,7 +76,7 @@ impl Lowering<'_> {
     }
 
     /// The gradient with respect to the outputs.
-    fn loss(&mut self, loss: Loss, gradients: &mut Gradients) -> Result<(), PlanError> {
+    fn loss(&mut self, loss: Loss) -> Result<(), PlanError> {
         let outputs = collected(self.graph.outputs().iter().map(|value| self.values[value.0]))?;
         match loss {
             Loss::GradOutput | Loss::GradOutputLater => {
@@ -85,7 +88,7 @@ impl Lowering<'_> {
                     let level = self.program.second_half.unwrap_or(level);
                     let name = format!("{}.grad", self.program.nodes[output].name);
                     let node = self.source(name, SourceRole::GradOutput(place), channels, extents, level)?;
-                    push(gradients.entry(output).or_default(), node)?;
+                    push(self.gradients.entry(output).or_default(), node)?;
                 }
             }
             Loss::Sum => {
@@ -96,7 +99,7 @@ impl Lowering<'_> {
                     let node =
                         self.push(format!("{name}.grad"), fill, channels, extents, Vec::new(), Vec::new())?;
                     self.program.nodes[node].level = level;
-                    push(gradients.entry(output).or_default(), node)?;
+                    push(self.gradients.entry(output).or_default(), node)?;
                     let operands = vec![identity(output, extents)];
                     self.loss_value(&name, Reduction::Sum, output, operands, 1.0)?;
                 }
@@ -106,7 +109,7 @@ impl Lowering<'_> {
                 let channels = self.program.nodes[output].channels;
                 let weight = 1.0 / (self.pixels(output) * lossless(channels));
                 let kernel = Kernel::DifferenceScaled { scale: 2.0 * weight };
-                self.against_target(output, channels, kernel, Reduction::SquaredError, weight, gradients)?;
+                self.against_target(output, channels, kernel, Reduction::SquaredError, weight)?;
             }
             Loss::CrossEntropy { target_channels } => {
                 let output = outputs[0];
@@ -116,22 +119,10 @@ impl Lowering<'_> {
                 }
                 let weight = 1.0 / self.pixels(output);
                 let kernel = Kernel::CrossEntropyBackward { scale: weight };
-                self.against_target(
-                    output,
-                    target_channels,
-                    kernel,
-                    Reduction::CrossEntropy,
-                    weight,
-                    gradients,
-                )?;
+                self.against_target(output, target_channels, kernel, Reduction::CrossEntropy, weight)?;
             }
         }
         Ok(())
-    }
-
-    fn described(&self, node: NodeId) -> (usize, [i64; 2], usize) {
-        let node = &self.program.nodes[node];
-        (node.channels, node.extents, node.level)
     }
 
     fn pixels(&self, node: NodeId) -> f64 {
@@ -147,7 +138,6 @@ impl Lowering<'_> {
         kernel: Kernel,
         reduction: Reduction,
         scale: f64,
-        gradients: &mut Gradients,
     ) -> Result<(), OutOfMemory> {
         let (channels, extents, _) = self.described(output);
         let name = self.program.nodes[output].name.clone();
@@ -156,7 +146,7 @@ impl Lowering<'_> {
         let kind = NodeKind::Compute(kernel);
         let node =
             self.push(format!("{name}.grad"), kind, channels, extents, operands.clone(), Vec::new())?;
-        push(gradients.entry(output).or_default(), node)?;
+        push(self.gradients.entry(output).or_default(), node)?;
         self.loss_value(&name, reduction, output, operands, scale)
     }
 
@@ -183,251 +173,29 @@ impl Lowering<'_> {
         Ok(total)
     }
 
-    fn rule(&mut self, tape: Tape, gradient: NodeId, gradients: &mut Gradients) -> Result<(), OutOfMemory> {
+    fn rule(&mut self, tape: Tape, mut gradient: NodeId) -> Result<(), OutOfMemory> {
         let Tape { name, output, activation, rule } = tape;
-        let mut gradient = gradient;
         if let Some(activation) = activation {
-            let extents = self.program.nodes[output].extents;
-            let operands = vec![identity(gradient, extents), identity(output, extents)];
-            let kind = NodeKind::Compute(Kernel::ActivationBackward(activation));
-            let channels = self.program.nodes[output].channels;
-            gradient =
-                self.push(format!("{name}.grad_pre"), kind, channels, extents, operands, Vec::new())?;
+            let name = format!("{name}.grad_pre");
+            gradient = self.binary(&name, Kernel::ActivationBackward(activation), gradient, output)?;
         }
-        let grad_input = format!("{name}.grad_input");
-        match rule {
-            Rule::Conv { conv, x, weight, bias, is_transposed } => {
-                self.flow(x, gradients, |this| {
-                    this.conv_backward_input(grad_input, conv, gradient, weight, is_transposed)
-                })?;
-                // the transposed convolution reads its gradient where the convolution reads its input
-                let (wide, narrow) = if is_transposed { (gradient, x) } else { (x, gradient) };
-                let window = edge(wide, conv.windows.map(AxisMap::Window), conv.input);
-                let operands = vec![window, identity(narrow, conv.output)];
-                self.weight_grad(&name, conv, weight, operands)?;
-                self.bias_grad(&name, bias, gradient)
-            }
-            Rule::Unary { x, kernel, saved, maps } => self.flow(x, gradients, |this| {
-                this.unary_backward(grad_input, kernel, [x, output, gradient], saved, maps)
-            }),
-            Rule::BatchNorm { x, norm, of_batch } => {
-                self.batch_norm_backward(&name, [x, gradient], norm, of_batch, gradients)
-            }
-            Rule::Add { operands } => {
-                operands.into_iter().try_for_each(|operand| self.flow(operand, gradients, |_| Ok(gradient)))
-            }
-            Rule::Mul { a, b } => {
-                for (place, operand, other) in [(0, a, b), (1, b, a)] {
-                    self.flow(operand, gradients, |this| {
-                        this.binary(&format!("{grad_input}{place}"), Kernel::Mul, gradient, other)
-                    })?;
-                }
-                Ok(())
-            }
-            Rule::Concat { operands } => {
-                let mut begin = 0;
-                for (place, operand) in operands.into_iter().enumerate() {
-                    let (channels, extents, _) = self.described(operand);
-                    self.flow(operand, gradients, |this| {
-                        let kind = NodeKind::Compute(Kernel::Slice { begin });
-                        let operands = vec![identity(gradient, extents)];
-                        this.push(
-                            format!("{grad_input}{place}"),
-                            kind,
-                            channels,
-                            extents,
-                            operands,
-                            Vec::new(),
-                        )
-                    })?;
-                    begin += channels;
-                }
-                Ok(())
-            }
-            Rule::GlobalMean { x } => {
-                let (channels, extents, _) = self.described(x);
-                let [height, width] = extents.map(|extent| lossless(super::extent(extent)));
-                let kind = NodeKind::Compute(Kernel::Broadcast { scale: 1.0 / (height * width) });
-                let operand = edge(gradient, [AxisMap::Whole(1); 2], [1, 1]);
-                self.flow(x, gradients, |this| {
-                    this.push(grad_input, kind, channels, extents, vec![operand], Vec::new())
-                })
-            }
-            Rule::GlobalMax { x, positions } => {
-                let (channels, extents, _) = self.described(x);
-                let operand = edge(gradient, [AxisMap::Whole(1); 2], [1, 1]);
-                let params = vec![Param::Derived(positions)];
-                let kind = NodeKind::Compute(Kernel::Scatter);
-                self.flow(x, gradients, |this| {
-                    this.push(grad_input, kind, channels, extents, vec![operand], params)
-                })
-            }
-            Rule::Store { x } => self.flow(x, gradients, |this| this.store(gradient)),
-        }
+        rule(self, &Flowing { name: &name, gradient })
     }
 
     /// Adds what `make` builds to the gradient of `x`, where one is wanted.
-    fn flow(
+    pub(crate) fn flow(
         &mut self,
         x: NodeId,
-        gradients: &mut Gradients,
         make: impl FnOnce(&mut Self) -> Result<NodeId, OutOfMemory>,
     ) -> Result<(), OutOfMemory> {
         if self.wants_grad[x] {
             let node = make(self)?;
-            push(gradients.entry(x).or_default(), node)?;
+            push(self.gradients.entry(x).or_default(), node)?;
         }
         Ok(())
     }
 
-    /// The gradient of an operator with one operand: it reads `gy` through the adjoint map, and what it saved
-    /// through the adjoint followed by the forward map.
-    fn unary_backward(
-        &mut self,
-        name: String,
-        kernel: Kernel,
-        [x, output, gradient]: [NodeId; 3],
-        saved: Option<Saved>,
-        maps: [AxisMap; 2],
-    ) -> Result<NodeId, OutOfMemory> {
-        let (channels, extents, _) = self.described(x);
-        let out_extents = self.program.nodes[output].extents;
-        let adjoint =
-            maps.map(|map| map.adjoint().expect("invariant: maps of operators with windows have an adjoint"));
-        let mut operands = vec![edge(gradient, adjoint, out_extents)];
-        match saved {
-            None => {}
-            Some(Saved::Output) => operands.push(edge(output, adjoint, out_extents)),
-            Some(Saved::Operand) => operands.push(Edge {
-                node: x,
-                axes: std::array::from_fn(|axis| {
-                    vec![(adjoint[axis], out_extents[axis]), (maps[axis], extents[axis])]
-                }),
-            }),
-        }
-        self.push(name, NodeKind::Compute(kernel), channels, extents, operands, Vec::new())
-    }
-
-    /// The gradient of a convolution is the transposed one, and the other way round.
-    fn conv_backward_input(
-        &mut self,
-        name: String,
-        conv: Conv,
-        gradient: NodeId,
-        weight: usize,
-        is_transposed: bool,
-    ) -> Result<NodeId, OutOfMemory> {
-        let (kernel, operand, channels, extents) = if is_transposed {
-            let operand = edge(gradient, conv.windows.map(AxisMap::Window), conv.input);
-            (Kernel::conv2d(conv, Epilogue::NONE), operand, conv.out_channels, conv.output)
-        } else {
-            let operand = edge(gradient, conv.windows.map(AxisMap::Touched), conv.output);
-            (
-                Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::NONE },
-                operand,
-                conv.in_channels,
-                conv.input,
-            )
-        };
-        self.push(
-            name,
-            NodeKind::Compute(kernel),
-            channels,
-            extents,
-            vec![operand],
-            vec![Param::Network(weight)],
-        )
-    }
-
-    fn weight_grad(
-        &mut self,
-        name: &str,
-        conv: Conv,
-        param: usize,
-        operands: Vec<Edge>,
-    ) -> Result<(), OutOfMemory> {
-        if !self.wanted.params[param] {
-            return Ok(());
-        }
-        let name = format!("{name}.grad_weight");
-        let reduction = Reduction::ConvWeight(conv);
-        let place = self.reduce(name, reduction, conv.out_channels, conv.output, operands, Vec::new())?;
-        self.param_grad(param, place)
-    }
-
-    fn bias_grad(&mut self, name: &str, bias: Option<usize>, gradient: NodeId) -> Result<(), OutOfMemory> {
-        let Some(param) = bias.filter(|param| self.wanted.params[*param]) else { return Ok(()) };
-        let (channels, extents, _) = self.described(gradient);
-        let operands = vec![identity(gradient, extents)];
-        let name = format!("{name}.grad_bias");
-        let place = self.reduce(name, Reduction::ChannelSum, channels, extents, operands, Vec::new())?;
-        self.param_grad(param, place)
-    }
-
-    fn batch_norm_backward(
-        &mut self,
-        name: &str,
-        [x, gradient]: [NodeId; 2],
-        norm: Norm,
-        of_batch: bool,
-        gradients: &mut Gradients,
-    ) -> Result<(), OutOfMemory> {
-        let (channels, extents, _) = self.described(x);
-        let operands = vec![identity(gradient, extents), identity(x, extents)];
-        let wants_params = self.wants_any([norm.weight, norm.bias]);
-        if wants_params || (of_batch && self.wants_grad[x]) {
-            let mean = vec![Param::Derived(norm.mean)];
-            let what = format!("{name}.grad_moments");
-            let reduction =
-                self.reduce(what, Reduction::CentredDot, channels, extents, operands.clone(), mean)?;
-            let count = self.shapes.batch() as u64
-                * extents.iter().map(|extent| extent.unsigned_abs()).product::<u64>();
-            let coefficients = if of_batch {
-                Some([self.derive(channels)?, self.derive(channels)?, self.derive(channels)?])
-            } else {
-                None
-            };
-            self.norm_grads(norm, reduction, count, coefficients)?;
-            if let Some(places) = coefficients {
-                let params = places.map(Param::Derived).to_vec();
-                let kind = NodeKind::Compute(Kernel::ChannelCombine);
-                let name = format!("{name}.grad_input");
-                return self
-                    .flow(x, gradients, |this| this.push(name, kind, channels, extents, operands, params));
-            }
-        }
-        let zero = self.derive(channels)?;
-        let kind = NodeKind::Compute(Kernel::ChannelAffine { activation: None });
-        let params = vec![Param::Derived(norm.scale), Param::Derived(zero)];
-        let operand = identity(gradient, extents);
-        let name = format!("{name}.grad_input");
-        self.flow(x, gradients, |this| this.push(name, kind, channels, extents, vec![operand], params))
-    }
-
-    /// The gradients of weight and bias of a batch normalisation, and the coefficients of that of its input.
-    fn norm_grads(
-        &mut self,
-        norm: Norm,
-        reduction: usize,
-        count: u64,
-        coefficients: Option<[usize; 3]>,
-    ) -> Result<(), OutOfMemory> {
-        let alone = |param: &usize| self.readers[*param] == 1;
-        let own = Norm { weight: norm.weight.filter(alone), bias: norm.bias.filter(alone), ..norm };
-        self.finalise(reduction, Finaliser::BatchNormBackward { norm: own, reduction, count, coefficients })?;
-        let weight = GradShare::NormWeight { reduction, inverse_std: norm.inverse_std };
-        for (param, of) in [(norm.weight, weight), (norm.bias, GradShare::NormBias { reduction })] {
-            let Some(param) = param.filter(|param| self.wanted.params[*param]) else { continue };
-            if self.readers[param] > 1 {
-                push(&mut self.shares, Share { param, of })?;
-            } else {
-                push(&mut self.program.param_grads, param)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn grad_inputs(&mut self, gradients: &mut Gradients) -> Result<(), OutOfMemory> {
+    fn grad_inputs(&mut self) -> Result<(), OutOfMemory> {
         for input in 0..self.wanted.inputs.len() {
             if !self.wanted.inputs[input] {
                 continue;
@@ -436,7 +204,7 @@ impl Lowering<'_> {
             push(&mut self.program.input_grads, input)?;
             let input = self.values[input];
             let name = format!("{}.grad", self.program.nodes[input].name);
-            let gradient = match gradients.remove(&input) {
+            let gradient = match self.gradients.remove(&input) {
                 Some(contributions) => self.total(&name, &contributions)?,
                 None => {
                     let (channels, extents, _) = self.described(input);
@@ -448,9 +216,4 @@ impl Lowering<'_> {
         }
         Ok(())
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "sizes of a tensor in memory or on disk are far below 2^53")]
-fn lossless(size: usize) -> f64 {
-    size as f64
 }

@@ -18,8 +18,9 @@ use crate::program::{
 use crate::rate::rates;
 use crate::wanted::Wanted;
 use crate::{Graph, Objective, PlanError, Shapes, ValueId};
-use backward::Share;
+use backward::{Gradients, Share};
 use tape::Tape;
+pub(crate) use tape::{Flowing, Saved, Unary};
 
 /// Lowers a network for an objective.
 ///
@@ -44,29 +45,51 @@ pub fn lower(
     lowering.finish()
 }
 
-struct Lowering<'a> {
-    graph: &'a Graph,
-    shapes: &'a Shapes,
-    objective: &'a Objective,
-    wanted: Wanted,
-    program: Program,
+/// A program that grows node by node.
+pub(crate) struct Lowering<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) shapes: &'a Shapes,
+    pub(crate) objective: &'a Objective,
+    pub(crate) wanted: Wanted,
+    pub(crate) program: Program,
     /// The node that holds each value of the graph.
     values: Vec<NodeId>,
     /// Whether a gradient flows to a node.
-    wants_grad: Vec<bool>,
-    tape: Vec<Tape>,
+    pub(crate) wants_grad: Vec<bool>,
+    pub(crate) tape: Vec<Tape>,
     /// The place of each parameter by the names that nodes have for it.
     param_places: HashMap<String, usize>,
     /// How many nodes read each parameter.
-    readers: Vec<usize>,
+    pub(crate) readers: Vec<usize>,
     /// What sums up to gradients of parameters that several nodes read, the last node first.
     shares: Vec<Share>,
+    /// What flows into each node so far, in a fixed order.
+    gradients: Gradients,
     /// How often each value of the graph is read, and whether it is an output.
-    reads: Vec<usize>,
-    is_output: Vec<bool>,
+    pub(crate) reads: Vec<usize>,
+    pub(crate) is_output: Vec<bool>,
     is_checkpoint: Vec<bool>,
     /// The level that each derived vector is known at.
     derived_levels: Vec<usize>,
+}
+
+/// A node of the network that is being lowered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site<'a> {
+    pub(crate) name: &'a str,
+    /// The value that it makes, and its shape.
+    pub(crate) value: ValueId,
+    pub(crate) channels: usize,
+    pub(crate) extents: [i64; 2],
+    /// The nodes that hold its operands.
+    pub(crate) operands: &'a [NodeId],
+}
+
+impl Site<'_> {
+    /// The first operand.
+    pub(crate) const fn x(&self) -> NodeId {
+        self.operands[0]
+    }
 }
 
 impl<'a> Lowering<'a> {
@@ -118,6 +141,7 @@ impl<'a> Lowering<'a> {
             param_places,
             readers,
             shares: Vec::new(),
+            gradients: Gradients::new(),
             reads,
             is_output,
             is_checkpoint,
@@ -126,17 +150,23 @@ impl<'a> Lowering<'a> {
     }
 
     /// Whether the gradient of one of these parameters is wanted.
-    fn wants_any(&self, params: impl IntoIterator<Item = Option<usize>>) -> bool {
+    pub(crate) fn wants_any(&self, params: impl IntoIterator<Item = Option<usize>>) -> bool {
         params.into_iter().flatten().any(|param| self.wanted.params[param])
     }
 
-    fn param(&self, node: &str, what: &str) -> usize {
+    pub(crate) fn param(&self, node: &str, what: &str) -> usize {
         let name = format!("{node}.{what}");
         *self.param_places.get(&name).expect("invariant: every operator lists its parameters")
     }
 
+    /// The channels, extents and level of a node.
+    pub(crate) fn described(&self, node: NodeId) -> (usize, [i64; 2], usize) {
+        let node = &self.program.nodes[node];
+        (node.channels, node.extents, node.level)
+    }
+
     /// Adds a node with the level that its operands and parameters give it.
-    fn push(
+    pub(crate) fn push(
         &mut self,
         name: String,
         kind: NodeKind,
@@ -172,7 +202,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn source(
+    pub(crate) fn source(
         &mut self,
         name: String,
         role: SourceRole,
@@ -192,7 +222,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Adds a reduction over the domain of `channels × extents` and returns its place.
-    fn reduce(
+    pub(crate) fn reduce(
         &mut self,
         name: String,
         reduction: Reduction,
@@ -208,7 +238,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// Registers what becomes of a reduction after its sweep.
-    fn finalise(&mut self, reduction: usize, finaliser: Finaliser) -> Result<(), OutOfMemory> {
+    pub(crate) fn finalise(&mut self, reduction: usize, finaliser: Finaliser) -> Result<(), OutOfMemory> {
         let sweep = self.program.nodes[self.program.reductions[reduction].node].level;
         for derived in derived_by(&finaliser) {
             self.derived_levels[derived] = sweep + 1;
@@ -216,7 +246,7 @@ impl<'a> Lowering<'a> {
         push(&mut self.program.finalisers, (Some(sweep), finaliser))
     }
 
-    fn derive(&mut self, len: usize) -> Result<usize, OutOfMemory> {
+    pub(crate) fn derive(&mut self, len: usize) -> Result<usize, OutOfMemory> {
         push(&mut self.program.derived, len)?;
         push(&mut self.derived_levels, 0)?;
         Ok(self.program.derived.len() - 1)
@@ -296,15 +326,24 @@ fn derived_by(finaliser: &Finaliser) -> Vec<usize> {
     }
 }
 
-fn identity(node: NodeId, extents: [i64; 2]) -> Edge {
+pub(crate) fn identity(node: NodeId, extents: [i64; 2]) -> Edge {
     edge(node, [AxisMap::Identity; 2], extents)
 }
 
 /// The operand `node` of the given extents, read through one map per axis.
-fn edge(node: NodeId, maps: [AxisMap; 2], extents: [i64; 2]) -> Edge {
+pub(crate) fn edge(node: NodeId, maps: [AxisMap; 2], extents: [i64; 2]) -> Edge {
     Edge { node, axes: std::array::from_fn(|axis| vec![(maps[axis], extents[axis])]) }
 }
 
-fn extent(extent: i64) -> usize {
+pub(crate) fn extent(extent: i64) -> usize {
     usize::try_from(extent).expect("invariant: extents were checked when shapes were inferred")
+}
+
+pub(crate) fn pixels(extents: [i64; 2]) -> u64 {
+    extents.iter().map(|extent| extent.unsigned_abs()).product()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes of a tensor in memory or on disk are far below 2^53")]
+pub(crate) fn lossless(size: usize) -> f64 {
+    size as f64
 }

@@ -1,74 +1,143 @@
 //! What the backward pass must know of each forward node.
 
 use tiled_geometry::AxisMap;
-use tiled_kernel::{Activation, Conv, Kernel};
+use tiled_kernel::{Activation, Kernel};
+use tiled_tensor::{OutOfMemory, push};
 
-use crate::program::{NodeId, Norm};
+use super::{Lowering, Site, edge, identity};
+use crate::program::{Edge, NodeId, NodeKind};
 
 /// A forward node and how its gradient flows.
-#[derive(Clone, Debug)]
-pub(super) struct Tape {
+pub(crate) struct Tape {
     /// The name of the network's node.
     pub(super) name: String,
     /// The node that holds the result.
-    pub(super) output: NodeId,
+    pub(crate) output: NodeId,
     /// The activation fused into it, if any.
-    pub(super) activation: Option<Activation>,
+    pub(crate) activation: Option<Activation>,
     /// The rule.
-    pub(super) rule: Rule,
+    pub(super) rule: Box<Rule>,
 }
 
-#[derive(Clone, Debug)]
-pub(super) enum Rule {
-    /// A convolution, or where `is_transposed` the gradient of one taken as an operator.
-    Conv {
-        conv: Conv,
-        x: NodeId,
-        weight: usize,
-        bias: Option<usize>,
-        is_transposed: bool,
-    },
-    /// One operand, a kernel for its gradient that takes `gy` and perhaps a saved value, and the forward map.
-    Unary {
-        x: NodeId,
-        kernel: Kernel,
-        saved: Option<Saved>,
-        maps: [AxisMap; 2],
-    },
-    BatchNorm {
-        x: NodeId,
-        norm: Norm,
-        /// Whether its statistics are those of the batch, so that a gradient flows through them too.
-        of_batch: bool,
-    },
-    Add {
-        operands: Vec<NodeId>,
-    },
-    Mul {
-        a: NodeId,
-        b: NodeId,
-    },
-    Concat {
-        operands: Vec<NodeId>,
-    },
-    GlobalMean {
-        x: NodeId,
-    },
-    GlobalMax {
-        x: NodeId,
-        positions: usize,
-    },
-    /// A value kept whole: gradients wait for the end of their sweep too.
-    Store {
-        x: NodeId,
-    },
+/// Adds the gradients of operands ([`Lowering::flow`]) and parameters ([`Lowering::param_grad`]), given that of the result.
+pub(super) type Rule = dyn FnOnce(&mut Lowering<'_>, &Flowing<'_>) -> Result<(), OutOfMemory>;
+
+/// A gradient that has come to a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flowing<'a> {
+    /// The name of the network's node.
+    pub(super) name: &'a str,
+    /// The gradient with respect to the node's result.
+    pub(crate) gradient: NodeId,
+}
+
+impl Flowing<'_> {
+    /// The name of a node of the gradient: `c1.grad_input`.
+    pub(crate) fn named(&self, what: &str) -> String {
+        format!("{}.{what}", self.name)
+    }
+}
+
+/// An operator of one operand, and the kernel of its gradient, which takes `gy` and perhaps a saved value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unary {
+    pub(crate) kernel: Kernel,
+    pub(crate) gradient: Kernel,
+    pub(crate) saved: Option<Saved>,
+    /// From the result to the operand.
+    pub(crate) maps: [AxisMap; 2],
 }
 
 /// A value of the forward pass that a gradient reads.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Saved {
+pub(crate) enum Saved {
     /// The result of the node, at the same place.
     Output,
     /// The operand, through the forward map of what the gradient reads.
     Operand,
+}
+
+impl Lowering<'_> {
+    /// Records how the gradient of a node flows.
+    pub(crate) fn record(
+        &mut self,
+        name: &str,
+        output: NodeId,
+        rule: impl FnOnce(&mut Lowering<'_>, &Flowing<'_>) -> Result<(), OutOfMemory> + 'static,
+    ) -> Result<(), OutOfMemory> {
+        push(&mut self.tape, Tape { name: name.to_owned(), output, activation: None, rule: Box::new(rule) })
+    }
+
+    /// Adds a node of one operand of the same shape.
+    pub(crate) fn pointwise(
+        &mut self,
+        site: &Site<'_>,
+        kernel: Kernel,
+        gradient: Kernel,
+        saved: Option<Saved>,
+    ) -> Result<NodeId, OutOfMemory> {
+        let (channels, extents, _) = self.described(site.x());
+        let unary = Unary { kernel, gradient, saved, maps: [AxisMap::Identity; 2] };
+        self.unary(site.name, unary, site.x(), channels, extents)
+    }
+
+    /// Adds a node of one operand.
+    pub(crate) fn unary(
+        &mut self,
+        name: &str,
+        unary: Unary,
+        x: NodeId,
+        channels: usize,
+        extents: [i64; 2],
+    ) -> Result<NodeId, OutOfMemory> {
+        let operand = edge(x, unary.maps, self.program.nodes[x].extents);
+        let kind = NodeKind::Compute(unary.kernel);
+        let node = self.push(name.to_owned(), kind, channels, extents, vec![operand], Vec::new())?;
+        self.record(name, node, move |lowering, at| {
+            lowering.flow(x, |lowering| lowering.unary_backward(unary, at, x, node))
+        })?;
+        Ok(node)
+    }
+
+    /// The gradient of an operator with one operand: it reads `gy` through the adjoint map, and what it saved
+    /// through the adjoint followed by the forward map.
+    fn unary_backward(
+        &mut self,
+        unary: Unary,
+        at: &Flowing<'_>,
+        x: NodeId,
+        output: NodeId,
+    ) -> Result<NodeId, OutOfMemory> {
+        let (channels, extents, _) = self.described(x);
+        let out_extents = self.program.nodes[output].extents;
+        let adjoint = unary
+            .maps
+            .map(|map| map.adjoint().expect("invariant: maps of operators with windows have an adjoint"));
+        let mut operands = vec![edge(at.gradient, adjoint, out_extents)];
+        match unary.saved {
+            None => {}
+            Some(Saved::Output) => operands.push(edge(output, adjoint, out_extents)),
+            Some(Saved::Operand) => operands.push(Edge {
+                node: x,
+                axes: std::array::from_fn(|axis| {
+                    vec![(adjoint[axis], out_extents[axis]), (unary.maps[axis], extents[axis])]
+                }),
+            }),
+        }
+        let kind = NodeKind::Compute(unary.gradient);
+        self.push(at.named("grad_input"), kind, channels, extents, operands, Vec::new())
+    }
+
+    /// Adds a node of two operands of the same shape.
+    pub(crate) fn binary(
+        &mut self,
+        name: &str,
+        kernel: Kernel,
+        a: NodeId,
+        b: NodeId,
+    ) -> Result<NodeId, OutOfMemory> {
+        let (channels, extents, _) = self.described(a);
+        let operands = vec![identity(a, extents), identity(b, extents)];
+        self.push(name.to_owned(), NodeKind::Compute(kernel), channels, extents, operands, Vec::new())
+    }
 }

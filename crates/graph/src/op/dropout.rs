@@ -1,0 +1,70 @@
+//! `dropout`: `y = x/(1 − p)` with probability 1 − p, else 0, by the seed and the place of the element; identity in evaluation.
+
+use serde_json::json;
+use tiled_kernel::Kernel;
+
+use super::{Applied, Format, Op, Operator};
+use crate::format::{Fields, Find, Value};
+use crate::graph::check::out_of_range;
+use crate::lower::{Lowering, Site};
+use crate::params::Own;
+use crate::program::NodeId;
+use crate::{Arity, Graph, GraphError, PlanError, Shapes};
+
+/// Attributes of `dropout`.
+///
+/// ```
+/// assert_eq!(tiled_graph::Dropout::default().p, 0.5);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dropout {
+    /// The probability of zeroing an element in training; in `[0, 1)`.
+    pub p: f64,
+}
+
+impl Default for Dropout {
+    /// PyTorch's: `p` 0.5.
+    fn default() -> Self {
+        Self { p: 0.5 }
+    }
+}
+
+pub(super) static FORMAT: Format = Format { name: "dropout", arity: Arity::Exactly(1), keys: &["p"], read };
+
+fn read(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
+    Ok(Op::Dropout(Dropout { p: fields.number("p", Dropout::default().p)? }))
+}
+
+impl Operator for Dropout {
+    fn format(&self) -> &'static Format {
+        &FORMAT
+    }
+
+    fn write(&self, _: &Graph) -> Value {
+        json!({"p": self.p})
+    }
+
+    fn check(&self, at: &Applied<'_>) -> Result<usize, GraphError> {
+        if (0.0..1.0).contains(&self.p) {
+            return Ok(at.channels());
+        }
+        Err(out_of_range(&at.place, "p", "at least 0 and below 1", self.p))
+    }
+
+    fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {
+        Ok(known.extents(at.operands[0]))
+    }
+
+    fn params(&self, _: usize) -> Vec<Own> {
+        Vec::new()
+    }
+
+    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+        if !lowering.trains(site.value) || self.p == 0.0 {
+            return Ok(site.x());
+        }
+        let seed = lowering.objective.seed ^ (site.value.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let kernel = Kernel::Dropout { probability: self.p, seed };
+        Ok(lowering.pointwise(site, kernel, kernel, None)?)
+    }
+}

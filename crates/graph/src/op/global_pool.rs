@@ -1,0 +1,158 @@
+//! `global_avg_pool`: `y = Σ x[i, j]/(h·w)`; `global_max_pool`: `y = max x[i, j]`, over the image.
+
+use tiled_geometry::AxisMap;
+use tiled_kernel::{Kernel, Reduction};
+use tiled_tensor::{OutOfMemory, push};
+
+use super::{Applied, Format, Op, Operator};
+use crate::format::{Fields, Value};
+use crate::lower::{Flowing, Lowering, Site, edge, extent, identity, lossless, pixels};
+use crate::params::Own;
+use crate::program::{Finaliser, NodeId, NodeKind, Param, SourceRole};
+use crate::{Arity, Graph, GraphError, PlanError, Shapes};
+
+/// What it makes of an image; neither has attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GlobalPool {
+    Mean,
+    Max,
+}
+
+pub(super) static AVG: Format = Format {
+    name: "global_avg_pool",
+    arity: Arity::Exactly(1),
+    keys: &[],
+    read: |_, _| Ok(Op::GlobalAvgPool),
+};
+
+pub(super) static MAX: Format = Format {
+    name: "global_max_pool",
+    arity: Arity::Exactly(1),
+    keys: &[],
+    read: |_, _| Ok(Op::GlobalMaxPool),
+};
+
+/// What PyTorch calls the first.
+pub(super) static ADAPTIVE_AVG: Format = Format {
+    name: "adaptive_avg_pool2d",
+    arity: Arity::Exactly(1),
+    keys: &["output_size"],
+    read: |fields, _| adaptive(fields, Op::GlobalAvgPool),
+};
+
+/// What PyTorch calls the second.
+pub(super) static ADAPTIVE_MAX: Format = Format {
+    name: "adaptive_max_pool2d",
+    arity: Arity::Exactly(1),
+    keys: &["output_size"],
+    read: |fields, _| adaptive(fields, Op::GlobalMaxPool),
+};
+
+fn adaptive(fields: &Fields<'_>, global: Op) -> Result<Op, GraphError> {
+    if fields.required_pair("output_size")? == [1, 1] {
+        return Ok(global);
+    }
+    let reason = "its windows grow with the image, unless output_size is 1";
+    Err(GraphError::CannotTile { place: fields.place().clone(), reason })
+}
+
+impl Operator for GlobalPool {
+    fn format(&self) -> &'static Format {
+        match self {
+            Self::Mean => &AVG,
+            Self::Max => &MAX,
+        }
+    }
+
+    fn write(&self, _: &Graph) -> Value {
+        Value::Null
+    }
+
+    fn check(&self, at: &Applied<'_>) -> Result<usize, GraphError> {
+        Ok(at.channels())
+    }
+
+    fn extents(&self, _: &Applied<'_>, _: &Shapes) -> Result<[usize; 2], GraphError> {
+        Ok([1, 1])
+    }
+
+    fn params(&self, _: usize) -> Vec<Own> {
+        Vec::new()
+    }
+
+    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+        let (name, x) = (site.name, site.x());
+        match self {
+            Self::Mean => {
+                let (reduction, pixel) = reduce(lowering, name, Reduction::ImageSum, x)?;
+                let count = pixels(lowering.program.nodes[x].extents);
+                lowering.finalise(reduction, Finaliser::GlobalMean { reduction, count, pixel })?;
+                let node = source(lowering, name, x, reduction, pixel)?;
+                lowering.record(name, node, move |lowering, at| mean_backward(lowering, at, x))?;
+                Ok(node)
+            }
+            Self::Max => {
+                let (reduction, pixel) = reduce(lowering, name, Reduction::ImageMax, x)?;
+                let positions =
+                    lowering.derive(4 * lowering.shapes.batch() * lowering.program.nodes[x].channels)?;
+                lowering.finalise(reduction, Finaliser::GlobalMax { reduction, pixel, positions })?;
+                let node = source(lowering, name, x, reduction, pixel)?;
+                lowering.record(name, node, move |lowering, at| {
+                    spread(lowering, at, x, Kernel::Scatter, vec![Param::Derived(positions)])
+                })?;
+                Ok(node)
+            }
+        }
+    }
+}
+
+/// Adds a reduction over the image; returns its place and that of the value of one pixel that it becomes.
+fn reduce(
+    lowering: &mut Lowering<'_>,
+    name: &str,
+    reduction: Reduction,
+    x: NodeId,
+) -> Result<(usize, usize), OutOfMemory> {
+    let (channels, extents, _) = lowering.described(x);
+    let (what, operand) = (format!("{name}.{}", reduction.name()), identity(x, extents));
+    let place = lowering.reduce(what, reduction, channels, extents, vec![operand], Vec::new())?;
+    push(&mut lowering.program.pixels, [lowering.shapes.batch(), channels])?;
+    Ok((place, lowering.program.pixels.len() - 1))
+}
+
+/// The source of a value of one pixel that a reduction becomes.
+fn source(
+    lowering: &mut Lowering<'_>,
+    name: &str,
+    x: NodeId,
+    reduction: usize,
+    pixel: usize,
+) -> Result<NodeId, OutOfMemory> {
+    let channels = lowering.program.nodes[x].channels;
+    let level = lowering.program.nodes[lowering.program.reductions[reduction].node].level + 1;
+    let node = lowering.source(name.to_owned(), SourceRole::Pixel(pixel), channels, [1, 1], level)?;
+    lowering.wants_grad[node] = lowering.wants_grad[x];
+    Ok(node)
+}
+
+fn mean_backward(lowering: &mut Lowering<'_>, at: &Flowing<'_>, x: NodeId) -> Result<(), OutOfMemory> {
+    let (_, extents, _) = lowering.described(x);
+    let [height, width] = extents.map(|side| lossless(extent(side)));
+    spread(lowering, at, x, Kernel::Broadcast { scale: 1.0 / (height * width) }, Vec::new())
+}
+
+/// Every pixel of the operand's gradient reads the one of the result's.
+fn spread(
+    lowering: &mut Lowering<'_>,
+    at: &Flowing<'_>,
+    x: NodeId,
+    kernel: Kernel,
+    params: Vec<Param>,
+) -> Result<(), OutOfMemory> {
+    let (channels, extents, _) = lowering.described(x);
+    let operand = edge(at.gradient, [AxisMap::Whole(1); 2], [1, 1]);
+    lowering.flow(x, |lowering| {
+        let kind = NodeKind::Compute(kernel);
+        lowering.push(at.named("grad_input"), kind, channels, extents, vec![operand], params)
+    })
+}
