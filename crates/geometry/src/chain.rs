@@ -1,135 +1,112 @@
-//! A chain of windows along one axis, folded into one.
+//! A chain of maps along one axis.
 
-use crate::{GeometryError, Interval, Window};
+use crate::{AxisMap, Interval};
 
-/// A sequence of windows along one axis, in the order of the data flow.
+/// Maps along one axis that are walked back one after another, each clipped to the extent of what it reads.
 ///
 /// ```text
-/// inputs   ├──────────┤   receptive: walk back from the outputs
-///   conv     ├──────┤
-///   pool      ├────┤
-/// outputs      ├──┤       touched, computable: walk on from the inputs
+/// operand  ║──────┤      needed: what the last map reads, clipped
+///   conv   ║────┤        what the first map reads, clipped
+/// result   ║ ├──┤        wanted
+///          ║ image border
 /// ```
-///
-/// Law: composition of windows equals folding them, and is associative.
 ///
 /// Law: clip at the image border only, and pad each operator there by itself. A tile's edge is never padded: a
-/// tap of a tile is padding exactly if it is padding in the whole, at every layer. So a chain says which inputs
-/// a tile reads and how many zeros the whole run sees; code that computes clips between the windows too.
+/// tap of a tile is padding exactly if it is padding in the whole, at every layer.
+///
+/// Windows alone, where nothing is clipped, compose to one: [`Window::then`](crate::Window::then).
 ///
 /// ```
-/// use tiled_geometry::{Chain, Interval, Window};
+/// use tiled_geometry::{AxisMap, Chain, Interval, Window};
 /// let (conv, pool) = (Window::new(3, 1, 1, 1)?, Window::new(2, 2, 1, 0)?);
-/// let chain = Chain::new([conv, pool, conv, pool])?;
-/// assert_eq!(chain.receptive(Interval::new(0, 2)), Interval::new(-3, 11));
-/// assert_eq!(chain.touched(Interval::new(0, 4)), Interval::new(-1, 2));
+/// let chain = Chain::new([(AxisMap::Window(pool), 16), (AxisMap::Window(conv), 16)]);
+/// assert_eq!(chain.needed(Interval::new(2, 4)), Interval::new(3, 9));
+/// assert_eq!(chain.needed(Interval::new(0, 4)), Interval::new(0, 9));
 /// # Ok::<(), tiled_geometry::GeometryError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Chain {
-    windows: Vec<Window>,
-    composed: Window,
+    maps: Vec<(AxisMap, i64)>,
 }
 
 impl Chain {
-    /// The chain of these windows, first operator first.
-    ///
-    /// # Errors
-    /// Where the composed window leaves the range of [`Window::then`].
+    /// The chain of these maps, that of the result first, each with the extent of what it reads.
     ///
     /// ```
-    /// use tiled_geometry::{Chain, GeometryError, Window};
-    /// let wide = Window::new(1, 1 << 20, 1, 0)?;
-    /// assert_eq!(Chain::new([wide, wide]), Err(GeometryError::Overflow));
-    /// # Ok::<(), GeometryError>(())
-    /// ```
-    pub fn new(windows: impl IntoIterator<Item = Window>) -> Result<Self, GeometryError> {
-        let windows: Vec<Window> = windows.into_iter().collect();
-        let composed = windows.iter().try_fold(Window::IDENTITY, |chain, window| chain.then(*window))?;
-        Ok(Self { windows, composed })
-    }
-
-    /// The windows, first operator first.
-    ///
-    /// ```
-    /// use tiled_geometry::{Chain, Window};
-    /// let conv = Window::new(3, 1, 1, 1)?;
-    /// assert_eq!(Chain::new([conv, conv])?.windows(), [conv, conv]);
-    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// use tiled_geometry::{AxisMap, Chain, Interval};
+    /// let nothing = Chain::new([]);
+    /// assert_eq!(nothing.needed(Interval::new(2, 4)), Interval::new(2, 4));
     /// ```
     #[must_use]
-    pub fn windows(&self) -> &[Window] {
-        &self.windows
+    pub fn new(maps: impl IntoIterator<Item = (AxisMap, i64)>) -> Self {
+        Self { maps: maps.into_iter().collect() }
     }
 
-    /// The whole chain as one window.
+    /// The maps and the extents of what they read.
     ///
     /// ```
-    /// use tiled_geometry::{Chain, Window};
-    /// let conv = Window::new(3, 1, 1, 1)?;
-    /// assert_eq!(Chain::new([conv, conv, conv])?.composed(), Window::new(7, 1, 1, 3)?);
-    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// use tiled_geometry::{AxisMap, Chain};
+    /// assert_eq!(Chain::new([(AxisMap::Identity, 9)]).maps(), [(AxisMap::Identity, 9)]);
     /// ```
     #[must_use]
-    pub const fn composed(&self) -> Window {
-        self.composed
+    pub fn maps(&self) -> &[(AxisMap, i64)] {
+        &self.maps
     }
 
-    /// Inputs of the chain that its outputs `[a,b)` read, before clipping.
-    ///
-    /// Law: equals `composed().receptive`, and is the smallest interval that holds every input from which a
-    /// path of taps leads to `[a,b)`.
+    /// The coordinates of the operand that `wanted` needs.
     ///
     /// # Panics
-    /// Where a coordinate, also between two windows, is larger in magnitude than [`crate::MAX_COORDINATE`].
+    /// Where [`AxisMap::needed`] does.
     ///
     /// ```
-    /// use tiled_geometry::{Chain, Interval, Window};
-    /// let conv = Window::new(3, 1, 1, 1)?;
-    /// assert_eq!(Chain::new([conv; 3])?.receptive(Interval::new(0, 24)), Interval::new(-3, 27));
+    /// use tiled_geometry::{AxisMap, Chain, Interval, Window};
+    /// let conv = AxisMap::Window(Window::new(3, 1, 1, 1)?);
+    /// assert_eq!(Chain::new([(conv, 8); 3]).needed(Interval::new(2, 4)), Interval::new(0, 7));
     /// # Ok::<(), tiled_geometry::GeometryError>(())
     /// ```
     #[must_use]
-    pub fn receptive(&self, outputs: Interval) -> Interval {
-        self.windows.iter().rev().fold(outputs, |wanted, window| window.receptive(wanted))
+    pub fn needed(&self, wanted: Interval) -> Interval {
+        self.walk(wanted, |_, _, _| ())
     }
 
-    /// Outputs of the chain that read any of its inputs `[a,b)`, before clipping.
-    ///
-    /// Law: where it is not empty, equals `composed().touched`, and always lies in it (a stride larger than
-    /// its kernel leaves inputs that nothing reads, which composing forgets). Without dilation it is exactly
-    /// the outputs to which a path of taps leads from `[a,b)`.
+    /// The same before the last clipping: what an operator that pads by itself reads.
     ///
     /// # Panics
-    /// Where a coordinate, also between two windows, is larger in magnitude than [`crate::MAX_COORDINATE`].
+    /// Where [`AxisMap::needed`] does.
     ///
     /// ```
-    /// use tiled_geometry::{Chain, Interval, Window};
-    /// let conv = Window::new(3, 1, 1, 1)?;
-    /// assert_eq!(Chain::new([conv; 3])?.touched(Interval::new(16, 32)), Interval::new(13, 35));
+    /// use tiled_geometry::{AxisMap, Chain, Interval, Window};
+    /// let conv = AxisMap::Window(Window::new(3, 1, 1, 1)?);
+    /// let wanted = Interval::new(0, 4);
+    /// assert_eq!(Chain::new([(conv, 8)]).needed_unclipped(wanted), Interval::new(-1, 5));
+    /// // in the middle it is clipped all the same
+    /// assert_eq!(Chain::new([(conv, 8), (conv, 8)]).needed_unclipped(wanted), Interval::new(-1, 6));
     /// # Ok::<(), tiled_geometry::GeometryError>(())
     /// ```
     #[must_use]
-    pub fn touched(&self, inputs: Interval) -> Interval {
-        self.windows.iter().fold(inputs, |wanted, window| window.touched(wanted))
+    pub fn needed_unclipped(&self, wanted: Interval) -> Interval {
+        let mut unclipped = wanted;
+        self.walk(wanted, |map, _, wanted| unclipped = map.needed(wanted));
+        unclipped
     }
 
-    /// Outputs of the chain that its inputs `[a,b)` suffice for.
-    ///
-    /// Law: equals `composed().computable`.
-    /// Law (Galois pair): `receptive(O) ⊆ I ⇔ O ⊆ computable(I)`.
+    /// Calls `visit` with each map, the extent of what it reads and the coordinates wanted of it; returns those needed in the end.
     ///
     /// # Panics
-    /// Where a coordinate, also between two windows, is larger in magnitude than [`crate::MAX_COORDINATE`].
+    /// Where [`AxisMap::needed`] or `visit` does.
     ///
     /// ```
-    /// use tiled_geometry::{Chain, Interval, Window};
-    /// let conv = Window::new(3, 1, 1, 1)?;
-    /// assert_eq!(Chain::new([conv; 3])?.computable(Interval::new(-3, 27)), Interval::new(0, 24));
+    /// use tiled_geometry::{AxisMap, Chain, Interval, Window};
+    /// let conv = AxisMap::Window(Window::new(3, 1, 1, 1)?);
+    /// let mut seen = Vec::new();
+    /// Chain::new([(conv, 8); 2]).walk(Interval::new(2, 4), |_, _, wanted| seen.push(wanted));
+    /// assert_eq!(seen, [Interval::new(2, 4), Interval::new(1, 5)]);
     /// # Ok::<(), tiled_geometry::GeometryError>(())
     /// ```
-    #[must_use]
-    pub fn computable(&self, inputs: Interval) -> Interval {
-        self.windows.iter().fold(inputs, |given, window| window.computable(given))
+    pub fn walk(&self, wanted: Interval, mut visit: impl FnMut(AxisMap, i64, Interval)) -> Interval {
+        self.maps.iter().fold(wanted, |wanted, (map, extent)| {
+            visit(*map, *extent, wanted);
+            map.needed(wanted).intersect(Interval::whole(*extent))
+        })
     }
 }

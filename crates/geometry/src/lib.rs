@@ -5,8 +5,8 @@
 //! crate, and adds no offsets by hand.
 //!
 //! It is not a tensor library: there are no elements, no memory and no operators here, no dependencies and no
-//! unsafe code. It does not clip by itself either. A map says what a window reads, also outside the image;
-//! whoever holds the tensor clips at the image border ([`Region::intersect`]), and [`Region::excess`] is what
+//! unsafe code. A map says what a window reads, also outside the image; whoever holds
+//! the tensor clips at the image border ([`Region::intersect`], [`Chain`]), and [`Region::excess`] is what
 //! is padded there. A tile's edge is never padded.
 //!
 //! ```text
@@ -26,9 +26,9 @@
 //! | gradient of inputs | gradient of the outputs that read them | [`Window::touched`] |
 //! | nothing more than the inputs at hand | outputs that they suffice for | [`Window::computable`] |
 //!
-//! A [`Chain`] folds windows into one, a [`Grid`] partitions a tensor into tiles, and an [`AxisMap`] is the
-//! edge of a graph: window, interpolation, padding, or their adjoints. The laws stand at each item; property
-//! tests and fuzz targets hold them in the same words.
+//! [`Window::then`] folds windows into one, a [`Grid`] partitions a tensor into tiles, an [`AxisMap`] is what an
+//! operator reads: window, interpolation, padding, or their adjoints; and a [`Chain`] of maps, clipped in between, is
+//! the edge of a graph. The laws stand at each item; property tests and fuzz targets hold them in the same words.
 //!
 //! # Example
 //!

@@ -1,7 +1,7 @@
 //! The regions of two published runs (`tests/golden/README.md`), from this crate alone.
 
 use serde_json::Value;
-use tiled_geometry::{AxisMap, Chain, Grid, Interval, Region, Window};
+use tiled_geometry::{AxisMap, Grid, Interval, Region, Window};
 
 /// 001: conv, pool, conv, pool on 16×16.
 const CONV_POOL: &str = "geometry_conv_pool_conv_pool_16x16.json";
@@ -54,12 +54,17 @@ impl Golden {
         members[0]..members[members.len() - 1] + 1
     }
 
-    /// One chain per axis of the operators `range`.
-    fn chains(&self, range: std::ops::Range<usize>) -> [Chain; 2] {
-        [0, 1].map(|axis| {
-            Chain::new(self.ops[range.clone()].iter().map(|op| op.windows[axis]))
-                .expect("small windows compose")
-        })
+    /// The windows of the operators `range` along an axis.
+    fn windows(&self, range: std::ops::Range<usize>, axis: usize) -> impl DoubleEndedIterator<Item = Window> {
+        self.ops[range].iter().map(move |op| op.windows[axis])
+    }
+
+    /// The same as one window.
+    fn composed(&self, range: std::ops::Range<usize>, axis: usize) -> Window {
+        let windows = self.windows(range, axis);
+        windows
+            .reduce(|first, next| first.then(next).expect("small windows compose"))
+            .unwrap_or(Window::IDENTITY)
     }
 }
 
@@ -99,11 +104,12 @@ fn backward_regions_and_padding_equal_the_logs() {
                 if start == i {
                     of_run = wanted;
                 }
-                let chains = golden.chains(start..i + 1);
-                let unclipped = along(of_run, |axis, interval| chains[axis].touched(interval));
+                let unclipped = along(of_run, |axis, interval| {
+                    golden.windows(start..i + 1, axis).fold(interval, |wanted, window| window.touched(wanted))
+                });
                 assert_eq!(
                     unclipped,
-                    along(of_run, |axis, interval| chains[axis].composed().touched(interval))
+                    along(of_run, |axis, interval| golden.composed(start..i + 1, axis).touched(interval))
                 );
                 assert_eq!(unclipped, region(&logged["grad_out_unclipped"]));
                 assert_eq!(unclipped.excess(op.output), sides(&logged["pad"]));
@@ -138,18 +144,19 @@ fn forward_regions_and_padding_equal_the_logs() {
                 if end == i + 1 {
                     of_run = wanted;
                 }
-                let chains = golden.chains(i..end);
-                let unclipped = along(of_run, |axis, interval| chains[axis].receptive(interval));
+                let receptive = |range: std::ops::Range<usize>, axis: usize, wanted: Interval| {
+                    golden.windows(range, axis).rev().fold(wanted, |wanted, window| window.receptive(wanted))
+                };
+                let unclipped = along(of_run, |axis, interval| receptive(i..end, axis, interval));
                 assert_eq!(
                     unclipped,
-                    along(of_run, |axis, interval| chains[axis].composed().receptive(interval))
+                    along(of_run, |axis, interval| golden.composed(i..end, axis).receptive(interval))
                 );
                 assert_eq!(unclipped, region(&logged["in_unclipped"]));
                 assert_eq!(unclipped.excess(op.input), sides(&logged["pad"]));
 
                 // what the logs computed: the rest of the run, unclipped
-                let rest = golden.chains(i + 1..end);
-                let computed = along(of_run, |axis, interval| rest[axis].receptive(interval));
+                let computed = along(of_run, |axis, interval| receptive(i + 1..end, axis, interval));
                 assert_eq!(extents(computed), numbers(&logged["computed_out_hw"]));
 
                 wanted = own.intersect(op.input);

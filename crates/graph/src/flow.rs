@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tiled_geometry::{AxisMap, Interval, Padding, div_ceil, div_floor};
+use tiled_geometry::{AxisMap, Chain, Interval, Padding, div_ceil, div_floor};
 use tiled_tensor::{OutOfMemory, filled, make_room, with_room};
 
 use crate::index::{Id, IndexVec};
@@ -53,8 +53,8 @@ pub(crate) enum Reach<'a> {
     Window { stride: i64, before: i64, after: i64, extent: i64 },
     /// `[ceil((a − before)/s), floor((b − 1 + after)/s) + 1)`, with a stride above one.
     Touched { stride: i64, before: i64, after: i64, extent: i64 },
-    /// Any maps one after another.
-    Maps(&'a [(AxisMap, i64)]),
+    /// Any chain.
+    Maps(&'a Chain),
 }
 
 impl<'a> Flow<'a> {
@@ -191,8 +191,8 @@ impl FlowNode {
 }
 
 impl<'a> Reach<'a> {
-    fn of(maps: &'a [(AxisMap, i64)]) -> Self {
-        match *maps {
+    fn of(chain: &'a Chain) -> Self {
+        match *chain.maps() {
             [(AxisMap::Identity, extent)] => Self::same(extent),
             [(AxisMap::Window(window), extent)] => Self::Window {
                 stride: window.stride(),
@@ -207,7 +207,7 @@ impl<'a> Reach<'a> {
                     stride => Self::Touched { stride, before, after, extent },
                 }
             }
-            _ => Self::Maps(maps),
+            _ => Self::Maps(chain),
         }
     }
 
@@ -239,9 +239,7 @@ impl<'a> Reach<'a> {
                 div_ceil(wanted.begin() - before, stride).max(0),
                 (div_floor(wanted.end() - 1 + after, stride) + 1).min(extent),
             ),
-            Self::Maps(maps) => maps
-                .iter()
-                .fold(wanted, |wanted, (map, extent)| map.needed(wanted).intersect(Interval::whole(*extent))),
+            Self::Maps(chain) => chain.needed(wanted),
         }
     }
 
@@ -270,11 +268,8 @@ impl<'a> Reach<'a> {
     /// Calls `visit` with each map, the coordinates wanted of it and the extent of what it reads.
     pub(crate) fn walk(&self, wanted: Interval, mut visit: impl FnMut(Stage, Interval)) -> Interval {
         let stages = match *self {
-            Self::Maps(maps) => {
-                return maps.iter().fold(wanted, |wanted, (map, extent)| {
-                    visit(Stage::of(*map, *extent), wanted);
-                    map.needed(wanted).intersect(Interval::whole(*extent))
-                });
+            Self::Maps(chain) => {
+                return chain.walk(wanted, |map, extent, wanted| visit(Stage::of(map, extent), wanted));
             }
             Self::Window { stride, before, after, extent } => Stage::window(stride, before, after, extent),
             Self::Touched { stride, before, after, extent } => Stage::touched(stride, before, after, extent),
@@ -296,7 +291,10 @@ impl<'a> Reach<'a> {
     pub(crate) fn gap(&self) -> i64 {
         match *self {
             Self::Touched { stride, .. } => stride,
-            Self::Maps([(map, _), ..]) => rate::scale(*map).map_or(1, |[per, of]| div_ceil(of, per.max(1))),
+            Self::Maps(chain) => {
+                let scale = chain.maps().first().and_then(|(map, _)| rate::scale(*map));
+                scale.map_or(1, |[per, of]| div_ceil(of, per.max(1)))
+            }
             _ => 1,
         }
     }
@@ -308,7 +306,7 @@ impl<'a> Reach<'a> {
         match *self {
             Self::Window { stride, .. } => shift.checked_mul(stride).map(Some),
             Self::Touched { stride, .. } => (shift % stride == 0).then_some(Some(shift / stride)),
-            Self::Maps(maps) => shifted(maps, shift),
+            Self::Maps(chain) => shifted(chain.maps(), shift),
         }
     }
 }

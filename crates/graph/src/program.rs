@@ -4,7 +4,7 @@
 //! same list. A node's operands carry the map from a region wanted to the region needed, so from here on
 //! nothing knows whether a node belongs to the forward or to the backward pass.
 
-use tiled_geometry::{AxisMap, Interval};
+use tiled_geometry::{Chain, Interval};
 use tiled_kernel::{Backend, Kernel, Operands, Reduction, Support, Work};
 use tiled_tensor::{Element, OutOfMemory, collected, copied, filled};
 
@@ -13,13 +13,13 @@ pub use crate::rate::Rate;
 /// A node of a [`Program`], by its index in [`Program::nodes`].
 pub type NodeId = usize;
 
-/// The map of one operand: per axis, maps applied one after another, each clipped to an extent.
+/// The map of one operand, for each axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     /// The operand.
     pub node: NodeId,
-    /// For rows and columns: maps and the extents that they are clipped to.
-    pub axes: [Vec<(AxisMap, i64)>; 2],
+    /// The chains of rows and of columns.
+    pub axes: [Chain; 2],
 }
 
 impl Edge {
@@ -29,9 +29,7 @@ impl Edge {
     /// Where `axis` is neither 0 (rows) nor 1 (columns).
     #[must_use]
     pub fn needed(&self, axis: usize, wanted: Interval) -> Interval {
-        self.axes[axis]
-            .iter()
-            .fold(wanted, |wanted, (map, extent)| map.needed(wanted).intersect(Interval::whole(*extent)))
+        self.axes[axis].needed(wanted)
     }
 
     /// The coordinates needed before the last clipping: what an operator that pads by itself reads.
@@ -40,12 +38,7 @@ impl Edge {
     /// Where `axis` is neither 0 (rows) nor 1 (columns).
     #[must_use]
     pub fn needed_unclipped(&self, axis: usize, wanted: Interval) -> Interval {
-        let Some(((last, _), before)) = self.axes[axis].split_last() else { return wanted };
-        last.needed(
-            before
-                .iter()
-                .fold(wanted, |wanted, (map, extent)| map.needed(wanted).intersect(Interval::whole(*extent))),
-        )
+        self.axes[axis].needed_unclipped(wanted)
     }
 }
 

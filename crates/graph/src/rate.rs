@@ -48,7 +48,7 @@ pub(crate) fn rates(nodes: &[ProgramNode], axis: usize) -> Result<Vec<Rate>, Out
             }
         }
         for edge in &node.operands {
-            let scales = edge.axes[axis].iter().map(|(map, _)| scale(*map));
+            let scales = edge.axes[axis].maps().iter().map(|(map, _)| scale(*map));
             match scales.collect::<Option<Vec<_>>>() {
                 None => {} // the whole of the operand, wherever the reader is
                 Some(scales) => {

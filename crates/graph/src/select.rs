@@ -1,9 +1,10 @@
 //! The algorithm and the epilogue of every node: the one pass between lowering and planning.
 //!
 //! A convolution takes in what follows it (batch norm in evaluation, a sum, ReLU), and the gradient for its input the sum with other
-//! gradients and the mask of a ReLU, so that the values between are neither written nor read. The bits stay, as an [`Epilogue`] rounds like the kernels that it stands for.
+//! gradients and the mask of a ReLU, so that the values between are neither written nor read. The bits stay, as an [`Epilogue`] rounds
+//! like the kernels that it stands for.
 
-use tiled_geometry::AxisMap;
+use tiled_geometry::{AxisMap, Chain};
 use tiled_kernel::{Activation, Algorithm, Backend, Epilogue, Kernel, Work};
 use tiled_tensor::{Element, OutOfMemory, filled, with_room};
 
@@ -66,7 +67,7 @@ fn convolution_before(program: &Program, id: NodeId, readers: &[usize]) -> Optio
     let node = &program.nodes[id];
     let is_convolution = |edge: &Edge| {
         let before = &program.nodes[edge.node];
-        let is_whole = edge.axes.iter().flatten().all(|(map, _)| *map == AxisMap::Identity);
+        let is_whole = edge.axes.iter().flat_map(Chain::maps).all(|(map, _)| *map == AxisMap::Identity);
         let is_one = before.kernel().is_some_and(|kernel| kernel.epilogue().is_some());
         is_one && is_whole && readers[edge.node] == 1 && before.level == node.level
     };

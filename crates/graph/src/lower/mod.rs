@@ -6,7 +6,7 @@ mod tape;
 
 use std::collections::HashMap;
 
-use tiled_geometry::AxisMap;
+use tiled_geometry::{AxisMap, Chain};
 use tiled_kernel::Reduction;
 use tiled_tensor::{OutOfMemory, collected, filled, push, refusable, with_room};
 
@@ -332,7 +332,7 @@ pub(crate) fn identity(node: NodeId, extents: [i64; 2]) -> Edge {
 
 /// The operand `node` of the given extents, read through one map per axis.
 pub(crate) fn edge(node: NodeId, maps: [AxisMap; 2], extents: [i64; 2]) -> Edge {
-    Edge { node, axes: std::array::from_fn(|axis| vec![(maps[axis], extents[axis])]) }
+    Edge { node, axes: std::array::from_fn(|axis| Chain::new([(maps[axis], extents[axis])])) }
 }
 
 pub(crate) fn extent(extent: i64) -> usize {

@@ -1,6 +1,6 @@
 //! What the backward pass must know of each forward node.
 
-use tiled_geometry::AxisMap;
+use tiled_geometry::{AxisMap, Chain};
 use tiled_kernel::{Activation, Kernel};
 use tiled_tensor::{OutOfMemory, push};
 
@@ -120,7 +120,7 @@ impl Lowering<'_> {
             Some(Saved::Operand) => operands.push(Edge {
                 node: x,
                 axes: std::array::from_fn(|axis| {
-                    vec![(adjoint[axis], out_extents[axis]), (unary.maps[axis], extents[axis])]
+                    Chain::new([(adjoint[axis], out_extents[axis]), (unary.maps[axis], extents[axis])])
                 }),
             }),
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tiled_geometry::{Chain, Interval, MAX_COORDINATE, Window};
+use tiled_geometry::{AxisMap, Chain, GeometryError, Interval, MAX_COORDINATE, Window};
 
 use super::window::{taps, window_stays_in_64_bits};
 use super::{each, hull_of};
@@ -16,18 +16,35 @@ const SEARCHED: std::ops::Range<i64> = -160..160;
 ///
 /// # Panics
 /// Where the law does not hold.
-pub fn composition_equals_folding(chain: &Chain, outputs: Interval, inputs: Interval) {
-    let composed = chain.composed();
-    assert_eq!(chain.receptive(outputs), composed.receptive(outputs), "{chain:?}, outputs {outputs}");
-    assert_eq!(chain.computable(inputs), composed.computable(inputs), "{chain:?}, inputs {inputs}");
-    let touched = chain.touched(inputs);
-    assert!(composed.touched(inputs).contains_interval(touched), "{chain:?}, inputs {inputs}");
-    assert!(touched.is_empty() || touched == composed.touched(inputs), "{chain:?}, inputs {inputs}");
+pub fn composition_equals_folding(windows: &[Window], outputs: Interval, inputs: Interval) {
+    let composed = composed(windows).expect("small windows compose");
+    let receptive = receptive(windows, outputs);
+    assert_eq!(receptive, composed.receptive(outputs), "{windows:?}, outputs {outputs}");
+    let computable = windows.iter().fold(inputs, |given, window| window.computable(given));
+    assert_eq!(computable, composed.computable(inputs), "{windows:?}, inputs {inputs}");
+    let touched = touched(windows, inputs);
+    assert!(composed.touched(inputs).contains_interval(touched), "{windows:?}, inputs {inputs}");
+    assert!(touched.is_empty() || touched == composed.touched(inputs), "{windows:?}, inputs {inputs}");
     assert_eq!(
-        inputs.contains_interval(chain.receptive(outputs)),
-        chain.computable(inputs).contains_interval(outputs),
-        "{chain:?}, outputs {outputs}, inputs {inputs}"
+        inputs.contains_interval(receptive),
+        computable.contains_interval(outputs),
+        "{windows:?}, outputs {outputs}, inputs {inputs}"
     );
+}
+
+/// Windows, first operator first, as one.
+fn composed(windows: &[Window]) -> Result<Window, GeometryError> {
+    windows.iter().try_fold(Window::IDENTITY, |first, window| first.then(*window))
+}
+
+/// What `outputs` read through windows, first operator first, where nothing is clipped.
+fn receptive(windows: &[Window], outputs: Interval) -> Interval {
+    windows.iter().rev().fold(outputs, |wanted, window| window.receptive(wanted))
+}
+
+/// What reads `inputs` through windows, first operator first, where nothing is clipped.
+fn touched(windows: &[Window], inputs: Interval) -> Interval {
+    windows.iter().fold(inputs, |wanted, window| window.touched(wanted))
 }
 
 /// Law: composing is associative, with equal errors. What composes does not overflow.
@@ -38,7 +55,7 @@ pub fn composition_is_associative(a: Window, b: Window, c: Window) {
     let from_left = a.then(b).and_then(|ab| ab.then(c));
     let from_right = b.then(c).and_then(|bc| a.then(bc));
     assert_eq!(from_left, from_right, "{a:?}, {b:?}, {c:?}");
-    assert_eq!(from_left, Chain::new([a, b, c]).map(|chain| chain.composed()), "{a:?}, {b:?}, {c:?}");
+    assert_eq!(from_left, composed(&[a, b, c]), "{a:?}, {b:?}, {c:?}");
     assert_eq!(a.then(Window::IDENTITY), Window::IDENTITY.then(a), "{a:?}");
     if let Ok(composed) = from_left {
         window_stays_in_64_bits(composed, Interval::new(-MAX_COORDINATE, MAX_COORDINATE));
@@ -51,22 +68,22 @@ pub fn composition_is_associative(a: Window, b: Window, c: Window) {
 ///
 /// # Panics
 /// Where the law does not hold.
-pub fn paths_bound_a_chain(chain: &Chain, outputs: Interval, inputs: Interval) {
-    let read = chain.windows().iter().rev().fold(each(outputs).collect::<BTreeSet<i64>>(), |read, window| {
+pub fn paths_bound_a_chain(windows: &[Window], outputs: Interval, inputs: Interval) {
+    let read = windows.iter().rev().fold(each(outputs).collect::<BTreeSet<i64>>(), |read, window| {
         read.iter().flat_map(|o| taps(*window, *o)).collect()
     });
-    assert_eq!(chain.receptive(outputs), hull_of(read), "{chain:?}, outputs {outputs}");
+    assert_eq!(receptive(windows, outputs), hull_of(read), "{windows:?}, outputs {outputs}");
 
-    let readers = chain.windows().iter().fold(each(inputs).collect::<BTreeSet<i64>>(), |read, window| {
+    let readers = windows.iter().fold(each(inputs).collect::<BTreeSet<i64>>(), |read, window| {
         SEARCHED.filter(|o| taps(*window, *o).any(|x| read.contains(&x))).collect()
     });
-    let touched = chain.touched(inputs);
+    let touched = touched(windows, inputs);
     assert!(
         readers.iter().all(|o| touched.contains(*o)),
-        "{chain:?}, inputs {inputs}: {touched} does not hold {readers:?}"
+        "{windows:?}, inputs {inputs}: {touched} does not hold {readers:?}"
     );
-    if chain.windows().iter().all(|window| window.dilation() == 1) {
-        assert_eq!(each(touched).collect::<BTreeSet<_>>(), readers, "{chain:?}, inputs {inputs}");
+    if windows.iter().all(|window| window.dilation() == 1) {
+        assert_eq!(each(touched).collect::<BTreeSet<_>>(), readers, "{windows:?}, inputs {inputs}");
     }
 }
 
@@ -105,4 +122,8 @@ pub fn clipping_at_the_border_changes_no_tap(windows: &[Window], extent: i64, ti
         }
         needed = clipped;
     }
+    let back = windows.iter().zip(&images).rev();
+    let chain = Chain::new(back.map(|(window, image)| (AxisMap::Window(*window), image.end())));
+    let wanted = tile.intersect(images[windows.len()]);
+    assert_eq!(chain.needed(wanted), needed, "{windows:?}, {extent}, {tile}");
 }
