@@ -42,7 +42,8 @@ impl<T: Element> State<'_, T> {
             Finaliser::GlobalMean { reduction, count, pixel } => {
                 let mut means = self.sums(*reduction)?;
                 means.iter_mut().for_each(|sum| *sum /= lossless(*count));
-                store(self.stores.pixel_mut(*pixel), &means);
+                let values = self.stores.pixel_mut(*pixel);
+                values.zip(means).for_each(|(value, mean)| *value = T::from_f64(mean));
                 Ok(())
             }
             Finaliser::GlobalMax { reduction, pixel, positions } => {
@@ -120,7 +121,7 @@ impl<T: Element> State<'_, T> {
         };
         let values = self.stores.pixel_mut(pixel);
         for ((value, position), extremum) in
-            values.iter_mut().zip(self.derived[positions].chunks_exact_mut(4)).zip(extrema)
+            values.zip(self.derived[positions].chunks_exact_mut(4)).zip(extrema)
         {
             *value = extremum.value;
             // two parts of twenty bits each are exact in every element type

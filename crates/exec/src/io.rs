@@ -7,6 +7,7 @@ use tiled_graph::{Action, Binding, Plan, SweepPlan};
 use tiled_tensor::{Element, Layout, View, filled, with_room};
 
 use crate::executor::refused;
+use crate::store::Stores;
 use crate::{ExecError, Sink, Source};
 
 /// The tensors that a run reads and writes, in the order of the network.
@@ -80,15 +81,17 @@ impl<'a, T: Element> Io<'a, T> {
     }
 }
 
-/// The caller's tensors that the nodes of a sweep stand for, where kernels read them.
+/// The tensors of the caller and values of one pixel that the nodes of a sweep stand for, where kernels read them.
 pub(crate) fn adopted<'a, T: Element>(
     sweep: &SweepPlan,
     io: &Io<'a, T>,
+    stores: &'a Stores<T>,
 ) -> Result<Vec<Option<View<'a, T>>>, ExecError> {
     let mut views = with_room(sweep.bindings.len()).map_err(refused("the tensors of a sweep"))?;
     for binding in &sweep.bindings {
         views.push(match binding {
             Binding::Source(role) => io.source(*role).and_then(in_memory),
+            Binding::Pixel(pixel) => Some(stores.pixel(*pixel)),
             _ => None,
         });
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tiled_geometry::{Interval, Region};
 use tiled_graph::program::{Param, SinkRole, SourceRole};
 use tiled_graph::{Action, Binding, Call, Id, IndexVec, Plan, SweepNodeId, SweepPlan};
-use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket};
+use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket, copy_region};
 use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, with_room};
 
 use crate::executor::refused;
@@ -149,7 +149,7 @@ impl<'a, T: Element> Lane<'a, T> {
                 let file = context.stores.file(store).expect("invariant: stores that are read were written");
                 file.read(region, &mut staged)?;
             }
-            (SourceRole::Pixel(pixel), _) => context.stores.read_pixel(pixel, &mut staged),
+            (SourceRole::Pixel(pixel), _) => copy_region(&context.stores.pixel(pixel), &mut staged, region),
             (_, Some(source)) => source.read(region, &mut staged)?,
             (_, None) => unreachable!("invariant: sources were checked before the run"),
         }
@@ -257,7 +257,7 @@ impl<'a, T: Element> Lane<'a, T> {
     fn window(&self, context: &SweepContext<'_, T>, node: SweepNodeId) -> Buffer {
         let layout = self.layouts[node];
         let place = match (context.sweep.bindings[node], context.sweep.slots[node]) {
-            (Binding::Source(_), _) => Place::Adopted(node.index()),
+            (Binding::Source(_) | Binding::Pixel(_), _) => Place::Adopted(node.index()),
             (Binding::Store(store), _) => Place::Store(store),
             (_, Some(slot)) => Place::Slot(slot.index()),
             (_, None) => return Buffer { place: Place::Nowhere, layout },

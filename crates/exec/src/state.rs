@@ -144,7 +144,7 @@ impl<'b, T: Element> State<'b, T> {
         for index in sweeps {
             self.pack(plan, index, run.params)?;
             let sweep = &plan.sweeps[index];
-            let adopted = adopted(sweep, io)?;
+            let adopted = adopted(sweep, io, &self.stores)?;
             let context = SweepContext {
                 plan,
                 sweep,

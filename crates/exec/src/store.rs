@@ -5,8 +5,8 @@ use std::path::Path;
 use tiled_geometry::Region;
 use tiled_graph::Action;
 use tiled_graph::Plan;
-use tiled_graph::program::SinkRole;
-use tiled_tensor::{Element, Layout, ViewMut, with_room, zeros};
+use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
+use tiled_tensor::{Element, Layout, View, with_room, zeros};
 
 use crate::ExecError;
 use crate::executor::refused;
@@ -38,7 +38,8 @@ fn block(plan: &Plan, store: usize) -> Option<usize> {
 #[derive(Debug)]
 pub(crate) struct Stores<T: Element> {
     files: Vec<Option<TemporaryFile>>,
-    pixels: Vec<(Vec<T>, usize)>,
+    /// Values of one pixel, as a window holds them.
+    pixels: Vec<(Vec<T>, Layout)>,
 }
 
 impl<T: Element> Stores<T> {
@@ -51,9 +52,13 @@ impl<T: Element> Stores<T> {
             files.push(is_written.then(|| TemporaryFile::create::<T>(folder, store.shape)).transpose()?);
         }
         let mut pixels = with_room(program.pixels.len()).map_err(refused("the values of one pixel"))?;
-        for [batch, channels] in &program.pixels {
-            let values = zeros(batch * channels).map_err(refused("the values of one pixel"))?;
-            pixels.push((values, *channels));
+        for (index, [batch, channels]) in program.pixels.iter().enumerate() {
+            let role = NodeKind::Source(SourceRole::Pixel(index));
+            let reader = program.nodes.iter().position(|node| node.kind == role);
+            let block = reader.map_or(1, |reader| plan.blocks[reader]);
+            let layout = Layout::new(*batch, *channels, block, Region::whole([1, 1]), 1)?;
+            let values = zeros(layout.len()).map_err(refused("the values of one pixel"))?;
+            pixels.push((values, layout));
         }
         Ok(Self { files, pixels })
     }
@@ -63,14 +68,16 @@ impl<T: Element> Stores<T> {
         self.files[store].as_ref()
     }
 
-    pub(crate) fn read_pixel(&self, pixel: usize, window: &mut ViewMut<'_, T>) {
-        let (values, channels) = &self.pixels[pixel];
-        for (index, value) in values.iter().enumerate() {
-            window.set(index / channels, index % channels, 0, 0, *value);
-        }
+    /// A value of one pixel.
+    pub(crate) fn pixel(&self, pixel: usize) -> View<'_, T> {
+        let (values, layout) = &self.pixels[pixel];
+        View::new(values, *layout)
     }
 
-    pub(crate) fn pixel_mut(&mut self, pixel: usize) -> &mut [T] {
-        &mut self.pixels[pixel].0
+    /// Its elements, the channels of one image after another.
+    pub(crate) fn pixel_mut(&mut self, pixel: usize) -> impl Iterator<Item = &mut T> {
+        let (values, layout) = &mut self.pixels[pixel];
+        let channels = layout.channels();
+        values.chunks_mut(layout.batch_stride().max(1)).flat_map(move |image| &mut image[..channels])
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct FlowNode {
     /// Its rate, in [`Flow::rates`].
     pub(crate) rate: u32,
     pub(crate) is_terminal: bool,
+    /// Whether each of its calls reads weights, and is no terminal.
+    pub(crate) reads_weights: bool,
     feeds_terminals: bool,
     links: [u32; 2],
     readers: [u32; 2],
@@ -96,6 +98,8 @@ impl<'a> Flow<'a> {
                 },
                 rate,
                 is_terminal: node.is_terminal(),
+                reads_weights: node.action == Action::Compute
+                    && program.work(node.node).is_some_and(|work| work.weights() > 0),
                 feeds_terminals: node.consumers.iter().any(|(reader, _)| sweep[*reader].is_terminal()),
                 links: [first, index(flow.links.len())],
                 readers: [0, 0],

@@ -35,6 +35,23 @@ pub struct Call {
     pub low: i64,
 }
 
+/// The rows that the nodes of a tile advance by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Bands {
+    /// The fewest rows of a call that reads weights, but where the tile ends: it reads all of them, however few its rows are.
+    pub(crate) least_rows: i64,
+    /// Those of the tallest node.
+    pub(crate) rows: i64,
+}
+
+/// The rows of a call of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Band {
+    pub(crate) most: i64,
+    /// Where a reader wants fewer, the rest is computed ahead.
+    pub(crate) least: i64,
+}
+
 /// Runs the rows of one tile in order.
 #[derive(Clone, Debug)]
 pub struct Schedule<'a> {
@@ -47,7 +64,7 @@ pub struct Schedule<'a> {
 struct Stream {
     /// The rows that each node owns.
     rows: IndexVec<SweepNodeId, Interval>,
-    bands: IndexVec<SweepNodeId, i64>,
+    bands: IndexVec<SweepNodeId, Band>,
     done: IndexVec<SweepNodeId, i64>,
     driver: Option<SweepNodeId>,
     /// The other terminals, each with its rows for one of the driver's.
@@ -76,21 +93,26 @@ struct Ask {
 }
 
 impl<'a> Schedule<'a> {
-    /// The schedule of a tile whose nodes need `rows`, in bands of `band` rows of the tallest node.
+    /// The schedule of a tile whose nodes need `rows`, in these bands.
     ///
     /// # Errors
     /// Where memory is refused.
-    pub fn new(program: &'a Program, sweep: &Sweep, rows: Part<'_>, band: i64) -> Result<Self, OutOfMemory> {
+    pub(crate) fn new(
+        program: &'a Program,
+        sweep: &Sweep,
+        rows: Part<'_>,
+        bands: Bands,
+    ) -> Result<Self, OutOfMemory> {
         let rows = collected(sweep.ids().map(|node| rows.interval(node)))?.into();
-        Self::of_flow(Cow::Owned(Flow::new(program, sweep, 0)?), rows, band)
+        Self::of_flow(Cow::Owned(Flow::new(program, sweep, 0)?), rows, bands)
     }
 
     fn of_flow(
         flow: Cow<'a, Flow<'a>>,
         rows: IndexVec<SweepNodeId, Interval>,
-        band: i64,
+        bands: Bands,
     ) -> Result<Self, OutOfMemory> {
-        let bands = bands_of(&flow, band)?;
+        let bands = bands_of(&flow, bands)?;
         let stream = Stream::new(&flow, rows, bands)?;
         Ok(Self { flow, stream })
     }
@@ -122,7 +144,7 @@ impl Stream {
     fn new(
         flow: &Flow<'_>,
         rows: IndexVec<SweepNodeId, Interval>,
-        bands: IndexVec<SweepNodeId, i64>,
+        bands: IndexVec<SweepNodeId, Band>,
     ) -> Result<Self, OutOfMemory> {
         let done = collected(rows.iter().map(|rows| rows.begin()))?.into();
         let driver = driver(flow, &rows);
@@ -137,7 +159,7 @@ impl Stream {
 
     fn steps(&self) -> u64 {
         self.driver.map_or(0, |driver| {
-            let bands = tiled_geometry::div_ceil(self.rows[driver].len(), self.bands[driver]);
+            let bands = tiled_geometry::div_ceil(self.rows[driver].len(), self.bands[driver].most);
             bands.unsigned_abs().max(1)
         })
     }
@@ -149,7 +171,7 @@ impl Stream {
         if self.done[driver] >= whole.end() {
             return Ok(false);
         }
-        let target = (self.done[driver] + self.bands[driver]).min(whole.end());
+        let target = (self.done[driver] + self.bands[driver].most).min(whole.end());
         self.advance(flow, driver, target, call)?;
         for other in 0..self.others.len() {
             let (terminal, pace) = self.others[other];
@@ -187,7 +209,7 @@ impl Stream {
                     self.asking.pop();
                     continue;
                 }
-                let band = Interval::new(begin, (begin + self.bands[node]).min(ask.target));
+                let band = Interval::new(begin, (begin + self.bands[node].most).min(ask.target));
                 ask.band = flow.nodes[node].computed(band);
                 ask.operand = 0;
             }
@@ -217,9 +239,13 @@ impl Stream {
 
     #[inline]
     fn ask(&mut self, flow: &Flow<'_>, node: SweepNodeId, target: i64) {
-        let wanted = Interval::new(self.done[node], target);
+        let begin = self.done[node];
+        if target <= begin {
+            return;
+        }
+        let wanted = Interval::new(begin, target.max(begin + self.bands[node].least));
         let target = flow.nodes[node].computed(wanted).end().min(self.rows[node].end());
-        if self.done[node] < target {
+        if begin < target {
             self.asking.push(Ask { node, target, band: Interval::EMPTY, operand: Ask::IDLE });
         }
     }
@@ -247,7 +273,7 @@ impl Stream {
     ) -> Result<(), E> {
         loop {
             let begin = self.done[node];
-            let band = Interval::new(begin, (begin + self.bands[node]).min(self.rows[node].end()));
+            let band = Interval::new(begin, (begin + self.bands[node].most).min(self.rows[node].end()));
             let is_available = !band.is_empty()
                 && flow.links(node).iter().all(|link| {
                     let rows = link.reach.needed(band);
@@ -309,11 +335,12 @@ fn driver(flow: &Flow<'_>, rows: &IndexVec<SweepNodeId, Interval>) -> Option<Swe
     terminals(flow).max_by_key(|terminal| (rows[*terminal].end() - rows[*terminal].begin(), *terminal))
 }
 
-/// The rows that each node advances by, where the tallest one advances by `band`: at least one.
-pub(crate) fn bands_of(flow: &Flow<'_>, band: i64) -> Result<IndexVec<SweepNodeId, i64>, OutOfMemory> {
+/// The bands of each node: those of the tallest one have its rows, the others as many rows of theirs, but one at least; those of nodes
+/// that read weights have the least rows too.
+pub(crate) fn bands_of(flow: &Flow<'_>, bands: Bands) -> Result<IndexVec<SweepNodeId, Band>, OutOfMemory> {
     let tallest = flow.nodes.iter().map(|node| node.extent).max().unwrap_or(1).max(1);
     let scaled = |extent: i64| {
-        let scaled = i128::from(band) * i128::from(extent) / i128::from(tallest);
+        let scaled = i128::from(bands.rows) * i128::from(extent) / i128::from(tallest);
         i64::try_from(scaled).unwrap_or(MAX_COORDINATE).clamp(1, MAX_COORDINATE)
     };
     // neighbours mostly have as many rows
@@ -322,7 +349,8 @@ pub(crate) fn bands_of(flow: &Flow<'_>, band: i64) -> Result<IndexVec<SweepNodeI
         if node.extent != last.0 {
             last = (node.extent, scaled(node.extent));
         }
-        last.1
+        let least = if node.reads_weights { bands.least_rows.max(1) } else { 1 };
+        Band { most: last.1.max(least), least }
     });
     Ok(collected(bands)?.into())
 }
@@ -332,12 +360,12 @@ pub(crate) fn bands_of(flow: &Flow<'_>, band: i64) -> Result<IndexVec<SweepNodeI
 pub(crate) fn least_calls(
     flow: &Flow<'_>,
     rows: &IndexVec<SweepNodeId, Interval>,
-    bands: &IndexVec<SweepNodeId, i64>,
+    bands: &IndexVec<SweepNodeId, Band>,
 ) -> Result<u64, OutOfMemory> {
     let Some(driver) = driver(flow, rows) else { return Ok(0) };
     let mut first = IndexVec::filled(flow.len(), Interval::EMPTY)?;
     let begin = rows[driver].begin();
-    first[driver] = Interval::new(begin, begin + bands[driver]).intersect(rows[driver]);
+    first[driver] = Interval::new(begin, begin + bands[driver].most).intersect(rows[driver]);
     let mut calls = 0;
     for (id, node) in flow.nodes.entries().rev() {
         let own = first[id];
@@ -346,7 +374,7 @@ pub(crate) fn least_calls(
         }
         let len = own.end() - own.begin();
         // a band that begins or ends within a cell is more than a band
-        let most = bands[id] + 2 * (node.grain - 1);
+        let most = bands[id].most + 2 * (node.grain - 1);
         calls += if len <= most { 1 } else { tiled_geometry::div_ceil(len, most).unsigned_abs() };
         for link in flow.links(id) {
             let operand = link.operand;

@@ -89,6 +89,7 @@ pub(super) fn options(draw: &mut Draw, network: &Network, objective: &Objective)
         tiling,
         lanes,
         parallelism: 1 + draw.below(2),
+        least_rows: draw.chance(30).then(|| draw.between(2, 5)),
         checkpoints,
         temporary_files: draw.chance(25),
         winograd: draw.chance(30),

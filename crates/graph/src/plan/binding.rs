@@ -70,6 +70,8 @@ pub enum Binding {
     Window,
     /// In a value kept whole in memory, by its index in `Program::stores`, where kernels read it.
     Store(usize),
+    /// In a value of one pixel, by its index in `Program::pixels`, where kernels read it.
+    Pixel(usize),
     /// In a tensor of the caller, where kernels read it.
     Source(SourceRole),
     /// In a tensor of the caller, where the kernel writes it.
@@ -97,6 +99,9 @@ pub(super) fn bindings(
             // its blocks are those of a window
             Action::Load(SourceRole::Store(store)) if !stores_in_files && is_read_by_kernels(sweep, node) => {
                 Binding::Store(store)
+            }
+            Action::Load(SourceRole::Pixel(pixel)) if is_read_by_kernels(sweep, node) => {
+                Binding::Pixel(pixel)
             }
             Action::Compute => match written_in_place(lowered, sweep, node) {
                 Some(role) if in_memory.holds_sink(role) => Binding::Sink(role),

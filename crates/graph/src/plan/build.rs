@@ -120,7 +120,7 @@ impl Lowered {
         let supports = || facts.iter().filter_map(NodeFacts::support);
         let partial_bytes = supports().map(|support| support.partial_bytes as u64).sum();
         let scratch_bytes = supports().map(|support| support.workspace_bytes as u64).max().unwrap_or(0);
-        let memory = fixed_memory::<T>(&program, &facts, resident_bytes)?;
+        let memory = fixed_memory::<T>(&program, &facts, backend, resident_bytes)?;
         Ok(Self { blocks, facts, memory, partial_bytes, scratch_bytes, program })
     }
 
@@ -252,7 +252,7 @@ impl Readings {
         for (node, binding) in sweep.iter().zip(bindings) {
             let is_idle = match node.action {
                 Action::Write(_) => matches!(bindings[node.operands[0]], Binding::Sink(_)),
-                _ => matches!(binding, Binding::Source(_) | Binding::Store(_)),
+                _ => matches!(binding, Binding::Source(_) | Binding::Store(_) | Binding::Pixel(_)),
             };
             operands.extend_from_slice(&node.operands);
             nodes.push(Reading {
@@ -339,6 +339,7 @@ fn bytes_of<T>(elements: usize) -> Result<u64, PlanError> {
 fn fixed_memory<T: Element>(
     program: &Program,
     facts: &[NodeFacts],
+    backend: &dyn Backend<T>,
     resident_bytes: u64,
 ) -> Result<Memory, PlanError> {
     let bytes = bytes_of::<T>;
@@ -359,7 +360,9 @@ fn fixed_memory<T: Element>(
         _ => None,
     });
     memory.gradients_bytes = bytes(gradients + shares.max().unwrap_or(0))?;
-    let pixels: usize = program.pixels.iter().map(|[batch, channels]| batch * channels).sum();
+    // in the blocks of a window
+    let pixel = |[batch, channels]: &[usize; 2]| batch * channels.next_multiple_of(backend.block(*channels));
+    let pixels: usize = program.pixels.iter().map(pixel).sum();
     memory.reductions_bytes = bytes(program.derived.iter().sum::<usize>() + pixels)?;
     Ok(memory)
 }

@@ -20,6 +20,7 @@ use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
+use crate::schedule::Bands;
 use crate::schedule::repeat::Stop;
 use crate::sweep::SweepNodeId;
 
@@ -91,7 +92,7 @@ pub(super) struct Walked {
     /// The intervals that may still be found.
     intervals_left: usize,
     heights: BTreeMap<usize, Rc<Vec<Parts>>>,
-    rows: BTreeMap<(usize, i64), Option<Rc<Vec<Rows>>>>,
+    rows: BTreeMap<(usize, Bands), Option<Rc<Vec<Rows>>>>,
     axes: BTreeMap<(usize, usize), Option<Rc<Vec<Axis>>>>,
 }
 
@@ -134,11 +135,11 @@ impl<'m, 'p> Measure<'m, 'p> {
         &mut self,
         backend: &dyn Backend<T>,
         grid: &Grid<2>,
-        band: i64,
+        bands: Bands,
         shares: &[Share],
         budget: Option<u64>,
     ) -> Result<Vec<Numbers>, Unmeasured> {
-        let stored = self.stored(grid, band)?;
+        let stored = self.stored(grid, bands)?;
         let windows = stored
             .iter()
             .map(|(_, slot_elements)| window_bytes::<T>(slot_elements))
@@ -150,7 +151,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let mut seconds = vec![[0.0; 2]; shares.len()];
         if memory.iter().any(fits) {
             let prepared = self.prepared;
-            self.visit(grid, band, &stored, |figures| {
+            self.visit(grid, bands, &stored, |figures| {
                 for ((share, seconds), memory) in shares.iter().zip(&mut seconds).zip(&memory) {
                     if fits(memory) {
                         let [work, meetings] = cost::predict(backend, prepared, figures, *share);
@@ -171,7 +172,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         &mut self,
         backend: &dyn Backend<T>,
         grid: &Grid<2>,
-        band: i64,
+        bands: Bands,
         numbers: &Numbers,
         budget: Option<u64>,
     ) -> Result<Numbers, Unmeasured> {
@@ -194,7 +195,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let share = Share { lanes, in_flight: in_flight.min(threads), threads };
         // what was chosen is within the budget, whatever it is told to be
         let shares = [share, Share { threads: share.in_flight, ..share }];
-        let numbers = self.numbers::<T>(backend, grid, band, &shares, None)?;
+        let numbers = self.numbers::<T>(backend, grid, bands, &shares, None)?;
         let (mut on_all, alone) = (numbers[0], numbers[1]);
         // threads without a lane share the calls that are worth it, and leave the others to those that have one
         if alone.seconds < on_all.seconds {
@@ -207,16 +208,16 @@ impl<'m, 'p> Measure<'m, 'p> {
     pub(super) fn plan<T: Element>(
         &mut self,
         grid: &Grid<2>,
-        band: i64,
+        bands: Bands,
         numbers: &Numbers,
     ) -> Result<Plan, Unmeasured> {
         let prepared = self.prepared;
         let kept = prepared.kept;
         let mut flops = 0.0;
         let mut counts = with_room(prepared.sweeps.len())?;
-        let rows = self.rows(grid, band)?;
-        let stored = self.stored(grid, band)?;
-        self.visit(grid, band, &stored, |figures| {
+        let rows = self.rows(grid, bands)?;
+        let stored = self.stored(grid, bands)?;
+        self.visit(grid, bands, &stored, |figures| {
             let sweep = figures.sweep;
             for node in prepared.sweeps[sweep].ids() {
                 flops += prepared.node_flops(sweep, node, figures.rows[node], figures.cols[node]);
@@ -233,7 +234,8 @@ impl<'m, 'p> Measure<'m, 'p> {
             built.push(SweepPlan {
                 nodes: prepared.sweeps[sweep].try_clone()?,
                 grid: refusable(|| grid.try_clone()).map_err(|error| Unmeasured::TooLarge(error.into()))?,
-                band,
+                band: bands.rows,
+                least_rows: bands.least_rows,
                 rows: parts(0)?,
                 cols: parts(1)?,
                 rings: rows[sweep].rings.copied()?,
@@ -280,9 +282,9 @@ impl<'m, 'p> Measure<'m, 'p> {
     }
 
     /// Where the windows of each sweep lie.
-    fn stored(&mut self, grid: &Grid<2>, band: i64) -> Result<Vec<Stored>, Unmeasured> {
+    fn stored(&mut self, grid: &Grid<2>, bands: Bands) -> Result<Vec<Stored>, Unmeasured> {
         let widths = self.axis(grid, 1)?;
-        let rows = self.rows(grid, band)?;
+        let rows = self.rows(grid, bands)?;
         let most = rows.iter().map(|rows| rows.rings.len()).max().unwrap_or(0);
         let mut sizes = with_room(most)?;
         let mut all = with_room(rows.len())?;
@@ -307,13 +309,13 @@ impl<'m, 'p> Measure<'m, 'p> {
     fn visit(
         &mut self,
         grid: &Grid<2>,
-        band: i64,
+        bands: Bands,
         stored: &[Stored],
         mut visitor: impl FnMut(&SweepFigures<'_>),
     ) -> Result<(), Unmeasured> {
         let heights = self.axis(grid, 0)?;
         let widths = self.axis(grid, 1)?;
-        let rows = self.rows(grid, band)?;
+        let rows = self.rows(grid, bands)?;
         let [parts, strips] = grid.counts();
         for (sweep, (slots, slot_elements)) in stored.iter().enumerate() {
             if (self.is_cancelled)() {
@@ -406,13 +408,13 @@ impl<'m, 'p> Measure<'m, 'p> {
     }
 
     /// Walks the rows of the tiles of all sweeps.
-    fn rows(&mut self, grid: &Grid<2>, band: i64) -> Result<Rc<Vec<Rows>>, Unmeasured> {
-        let key = (grid.counts()[0], band);
+    fn rows(&mut self, grid: &Grid<2>, bands: Bands) -> Result<Rc<Vec<Rows>>, Unmeasured> {
+        let key = (grid.counts()[0], bands);
         if let Some(known) = self.walked.rows.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
         // lower bands take more calls than one that took too many
-        let mut lower = self.walked.rows.range((key.0, band)..=(key.0, i64::MAX));
+        let mut lower = self.walked.rows.range(key..=(key.0, Bands { rows: i64::MAX, ..bands }));
         if lower.any(|(_, rows)| rows.is_none()) {
             self.walked.rows.insert(key, None);
             return Err(Unmeasured::TooLong);
@@ -422,7 +424,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let unlimited = self.walked.calls_left == u64::MAX;
         let given = if unlimited { u64::MAX } else { self.walked.calls_left / 2 };
         let mut calls = given;
-        let walked = Rows::walk(&self.prepared.flows, &heights, band, &mut calls, self.is_cancelled);
+        let walked = Rows::walk(&self.prepared.flows, &heights, bands, &mut calls, self.is_cancelled);
         self.walked.calls_left -= given;
         match walked {
             Ok(all) => {

@@ -30,7 +30,7 @@ use tiled_tensor::{DType, Layout, LayoutError, OutOfMemory};
 use crate::index::IndexVec;
 use crate::parts::Parts;
 use crate::program::Program;
-use crate::schedule::Schedule;
+use crate::schedule::{Bands, Schedule};
 use crate::sweep::{Sweep, SweepNodeId};
 
 /// What a run will do: sweeps over the image in tiles, with the memory and the arithmetic that they take.
@@ -82,6 +82,8 @@ pub struct SweepPlan {
     pub grid: Grid<2>,
     /// The rows that a step advances by, of the tallest node.
     pub band: i64,
+    /// The fewest rows of a call that reads weights, but where a tile ends.
+    pub least_rows: i64,
     /// What each row of tiles needs.
     pub rows: Parts,
     /// What each column of tiles needs.
@@ -204,7 +206,8 @@ impl SweepPlan {
     /// # Panics
     /// Where `row` is not a row of the grid.
     pub fn schedule<'a>(&'a self, program: &'a Program, row: usize) -> Result<Schedule<'a>, OutOfMemory> {
-        Schedule::new(program, &self.nodes, self.rows.part(row), self.band)
+        let bands = Bands { rows: self.band, least_rows: self.least_rows };
+        Schedule::new(program, &self.nodes, self.rows.part(row), bands)
     }
 
     /// Whether a node has a window.

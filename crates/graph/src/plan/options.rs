@@ -48,6 +48,9 @@ pub struct PlanOptions {
     /// The rows of the tallest node that a sliding plan advances by in a step; by default the planner chooses, or
     /// takes the rows of [`PlanOptions::tiling`].
     pub band: Option<i64>,
+    /// The fewest rows that a call which reads weights computes where windows slide, so that weights are not read again for each row of a
+    /// small value; by default the planner chooses, or takes one where [`PlanOptions::tiling`] or [`PlanOptions::band`] is given.
+    pub least_rows: Option<i64>,
     /// The lanes that tiles are shared out to ([`crate::Plan::lanes`]); by default the planner chooses. Gradients of
     /// convolution weights depend on them in their last bits, and so what it chooses for these does not follow
     /// [`PlanOptions::parallelism`].
@@ -79,6 +82,7 @@ impl PlanOptions {
             tiling,
             hold,
             band,
+            least_rows,
             lanes,
             parallelism,
             resident_bytes,
@@ -93,6 +97,7 @@ impl PlanOptions {
             tiling,
             hold,
             band,
+            least_rows,
             lanes,
             parallelism,
             resident_bytes,
@@ -112,6 +117,7 @@ impl Default for PlanOptions {
             tiling: Tiling::Auto,
             hold: Hold::Auto,
             band: None,
+            least_rows: None,
             lanes: None,
             parallelism: 1,
             resident_bytes: 0,

@@ -8,7 +8,7 @@ use crate::flow::Flow;
 use crate::index::IndexVec;
 use crate::parts::Parts;
 use crate::schedule::repeat::{Stop, Walk, Walker};
-use crate::schedule::{bands_of, least_calls};
+use crate::schedule::{Band, Bands, bands_of, least_calls};
 use crate::sweep::SweepNodeId;
 
 /// What the rows of the tiles of one sweep take, for one band.
@@ -23,19 +23,19 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Walks the rows of the tiles of all sweeps in bands of `band` rows of the tallest node, and counts the calls that it
+    /// Walks the rows of the tiles of all sweeps in these bands, and counts the calls that it
     /// takes down from those that it may.
     pub(super) fn walk(
         flows: &[[Flow<'_>; 2]],
         heights: &[Parts],
-        band: i64,
+        bands: Bands,
         calls_left: &mut u64,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<Self>, Stop> {
         let mut ready = with_room(flows.len())?;
         let mut rest = 0_u64;
         for ([flow, _], parts) in flows.iter().zip(heights) {
-            let bands = bands_of(flow, band)?;
+            let bands = bands_of(flow, bands)?;
             let least = least(flow, parts, &bands)?;
             rest = rest.saturating_add(least);
             if rest > *calls_left {
@@ -55,7 +55,7 @@ impl Rows {
     fn of(
         flow: &Flow<'_>,
         parts: &Parts,
-        own: &IndexVec<SweepNodeId, i64>,
+        own: &IndexVec<SweepNodeId, Band>,
         calls_left: &mut u64,
         rest: u64,
         is_cancelled: &dyn Fn() -> bool,
@@ -78,7 +78,7 @@ impl Rows {
             rows.steps += walk.steps * count.unsigned_abs();
             for ((bands, interval), own) in rows.bands.iter_mut().zip(demand.intervals()).zip(own) {
                 let len = interval.end() - interval.begin();
-                let of_part = if len <= *own { len.min(1) } else { div_ceil(len, *own) };
+                let of_part = if len <= own.most { len.min(1) } else { div_ceil(len, own.most) };
                 *bands += of_part * count;
             }
             rows.spans.add(walk.spans.into())?;
@@ -88,7 +88,7 @@ impl Rows {
 }
 
 /// A number of calls that the walks of a sweep take at least.
-fn least(flow: &Flow<'_>, parts: &Parts, bands: &IndexVec<SweepNodeId, i64>) -> Result<u64, OutOfMemory> {
+fn least(flow: &Flow<'_>, parts: &Parts, bands: &IndexVec<SweepNodeId, Band>) -> Result<u64, OutOfMemory> {
     let mut calls = 0_u64;
     for (demand, _) in parts.classes()? {
         calls = calls.saturating_add(least_calls(flow, demand.intervals(), bands)?);

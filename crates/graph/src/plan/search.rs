@@ -15,11 +15,13 @@ use tiled_tensor::{Element, collected, push, refusable};
 
 use super::bound::least_seconds;
 use super::build::{Kept, Lowered, Prepared};
-use super::lanes::{cores, shares_to_try};
+use super::lanes::{Share, cores, shares_to_try};
 use super::measure::{Measure, Numbers, Unmeasured, Walked};
-use super::planner::{Counts, shapes_to_try};
+use super::planner::{Counts, WHOLE, shapes_to_try};
 use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
 use crate::program::NodeId;
+use crate::schedule::Bands;
+use crate::sweep::Action;
 
 /// What is kept whole, and where.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +37,7 @@ pub(super) struct Search<'s, T> {
     options: &'s PlanOptions,
     is_cancelled: &'s dyn Fn() -> bool,
     effort: Effort,
-    /// The best plan, with what it was chosen by.
-    best: Option<(f64, Plan)>,
+    best: Option<Best<'s>>,
     smallest: u64,
     /// Why a candidate has no numbers at all, where no other had.
     too_large: Option<PlanError>,
@@ -45,6 +46,16 @@ pub(super) struct Search<'s, T> {
     /// Choices that cannot fit whatever the tiling, with the bytes that they take at least.
     beyond: Vec<(u64, Choice<'s>)>,
     element: PhantomData<T>,
+}
+
+/// The best plan, with what it was chosen by.
+struct Best<'c> {
+    price: f64,
+    plan: Plan,
+    choice: Choice<'c>,
+    grid: Grid<2>,
+    bands: Bands,
+    share: Share,
 }
 
 /// A choice that was searched and does not fit, and how to go on from there.
@@ -111,7 +122,7 @@ impl<'s, T: Element> Search<'s, T> {
 
     /// Whether cutting the network into segments could hardly be faster than what was found.
     pub(super) fn is_comfortable(&self) -> bool {
-        self.best.as_ref().is_some_and(|(_, plan)| plan.redundant_flops <= 0.02 * plan.flops)
+        self.best.as_ref().is_some_and(|best| best.plan.redundant_flops <= 0.02 * best.plan.flops)
     }
 
     /// Searches the tilings of a choice.
@@ -127,8 +138,8 @@ impl<'s, T: Element> Search<'s, T> {
 
     /// The best plan; where none fits, the smallest budget that would do.
     pub(super) fn finish(mut self) -> Result<Plan, PlanError> {
-        if let Some((_, plan)) = self.best {
-            return Ok(plan);
+        if self.best.is_some() {
+            return self.with_least_rows();
         }
         let beyond = std::mem::take(&mut self.beyond);
         // the places keep those of as many bytes in their order, where a stable sort would take memory unasked
@@ -145,8 +156,8 @@ impl<'s, T: Element> Search<'s, T> {
         // what came closest is searched further, and may fit then
         if let Some(closest) = self.closest.take() {
             self.explore_further(closest)?;
-            if let Some((_, plan)) = self.best {
-                return Ok(plan);
+            if self.best.is_some() {
+                return self.with_least_rows();
             }
         }
         match (self.too_large, self.smallest) {
@@ -179,7 +190,7 @@ impl<'s, T: Element> Search<'s, T> {
         let mut explorer = Explorer::<T>::new(self.backend, measure, budget)?;
         explorer.left = (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED);
         let explored = explorer.explore();
-        self.take(&mut explorer, explored)?;
+        self.take(choice, &mut explorer, explored)?;
         if explorer.smallest < self.closest.as_ref().map_or(u64::MAX, |closest| closest.bytes) {
             let Explorer { smallest: bytes, known, left, measure, .. } = explorer;
             self.closest = Some(Tried { choice, bytes, walked: measure.into_walked(), known, left });
@@ -189,11 +200,11 @@ impl<'s, T: Element> Search<'s, T> {
 
     /// Whether there is a plan that is better than any tiling of a choice.
     fn is_beaten(&self, prepared: &Prepared<'_>) -> Result<bool, PlanError> {
-        let Some((best, _)) = &self.best else { return Ok(false) };
+        let Some(best) = &self.best else { return Ok(false) };
         let cores = cores(prepared.program(), self.options);
         let seconds = least_seconds(self.backend, prepared, cores)?;
         // logarithms are not quite rounded
-        Ok(price(seconds, prepared.kept.least_bytes()) > best + 1e-9)
+        Ok(price(seconds, prepared.kept.least_bytes()) > best.price + 1e-9)
     }
 
     /// Goes on with a choice that was searched.
@@ -207,12 +218,13 @@ impl<'s, T: Element> Search<'s, T> {
         let mut explorer = Explorer::<T>::new(self.backend, measure, self.options.memory_bytes)?;
         (explorer.known, explorer.left) = (known, left);
         let explored = explorer.further();
-        self.take(&mut explorer, explored)
+        self.take(choice, &mut explorer, explored)
     }
 
     /// Takes what was found in the tilings of a choice.
     fn take(
         &mut self,
+        choice: Choice<'s>,
         explorer: &mut Explorer<'_, '_, T>,
         explored: Result<(), PlanError>,
     ) -> Result<(), PlanError> {
@@ -220,15 +232,79 @@ impl<'s, T: Element> Search<'s, T> {
         self.too_large = self.too_large.take().or(explorer.too_large.take());
         explored?;
         let Some(found) = explorer.best.take() else { return Ok(()) };
-        if self.best.as_ref().is_none_or(|(best, _)| found.price < *best) {
-            let (grid, band) = explorer.tiling(found.at)?;
-            let numbers = &found.numbers;
-            let numbers =
-                explorer.measure.on_threads::<T>(self.backend, &grid, band, numbers, explorer.budget)?;
-            self.best = Some((found.price, explorer.measure.plan::<T>(&grid, band, &numbers)?));
+        if self.best.as_ref().is_none_or(|best| found.price < best.price) {
+            let (grid, bands) = explorer.tiling(found.at)?;
+            let Found { price, numbers, .. } = found;
+            let plan = planned(self.backend, &mut explorer.measure, &grid, bands, &numbers, explorer.budget)?;
+            self.best = Some(Best { price, plan, choice, grid, bands, share: numbers.share });
         }
         Ok(())
     }
+
+    /// The best plan, or the same with more rows for each call that reads weights, where that is better.
+    fn with_least_rows(mut self) -> Result<Plan, PlanError> {
+        let best = self.best.take().expect("invariant: a plan was found");
+        let PlanOptions { tiling, band, least_rows, memory_bytes, .. } = *self.options;
+        let is_free = (tiling, band, least_rows) == (Tiling::Auto, None, None);
+        if !is_free || best.bands.rows == WHOLE || !has_low_calls(&best.plan) {
+            return Ok(best.plan);
+        }
+        let Choice { lowered, kept, in_files } = best.choice;
+        let kept = lowered.keep(kept, self.backend, in_files)?;
+        let Some(prepared) = Prepared::new(lowered, &kept, self.options, self.effort.nodes)? else {
+            return Ok(best.plan);
+        };
+        let walked = Walked::nothing(self.effort.calls, self.effort.intervals);
+        let mut measure = Measure::new(&prepared, self.options, self.is_cancelled, walked);
+        let mut better: Option<(f64, Bands, Numbers)> = None;
+        for least_rows in LEAST_ROWS {
+            let bands = Bands { least_rows, ..best.bands };
+            let numbers =
+                match measure.numbers::<T>(self.backend, &best.grid, bands, &[best.share], memory_bytes) {
+                    Ok(numbers) => numbers[0],
+                    Err(Unmeasured::TooLong | Unmeasured::TooLarge(_)) => break,
+                    Err(error) => return Err(error.into()),
+                };
+            let takes = numbers.memory.total_bytes();
+            let price = price(numbers.seconds, takes);
+            let before = better.as_ref().map_or(best.price, |(price, ..)| *price);
+            if memory_bytes.is_some_and(|budget| takes > budget) || price >= before {
+                break;
+            }
+            better = Some((price, bands, numbers));
+        }
+        let Some((_, bands, numbers)) = better else { return Ok(best.plan) };
+        planned(self.backend, &mut measure, &best.grid, bands, &numbers, memory_bytes)
+    }
+}
+
+/// The least rows that are tried, each where the one before was better.
+const LEAST_ROWS: [i64; 4] = [2, 4, 8, 16];
+
+/// Whether a plan has calls that read weights for fewer rows than are worth it, of values that have more.
+fn has_low_calls(plan: &Plan) -> bool {
+    let tallest = plan.program.nodes.iter().map(|node| node.extents[0]).max().unwrap_or(1).max(1);
+    plan.sweeps.iter().any(|sweep| {
+        sweep.nodes.iter().filter(|node| node.action == Action::Compute).any(|node| {
+            let reads_weights = plan.program.work(node.node).is_some_and(|work| work.weights() > 0);
+            let height = plan.program.nodes[node.node].extents[0];
+            let rows = i128::from(sweep.band) * i128::from(height) / i128::from(tallest);
+            reads_weights && height > 1 && rows < i128::from(LEAST_ROWS[LEAST_ROWS.len() - 1])
+        })
+    })
+}
+
+/// The plan of a candidate, on the threads that there are.
+fn planned<T: Element>(
+    backend: &dyn Backend<T>,
+    measure: &mut Measure<'_, '_>,
+    grid: &Grid<2>,
+    bands: Bands,
+    numbers: &Numbers,
+    budget: Option<u64>,
+) -> Result<Plan, PlanError> {
+    let numbers = measure.on_threads::<T>(backend, grid, bands, numbers, budget)?;
+    Ok(measure.plan::<T>(grid, bands, &numbers)?)
 }
 
 /// What may be measured and walked where a choice is searched further.
@@ -427,10 +503,10 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
             let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
             self.left = left;
         }
-        let (grid, band) = self.tiling(at)?;
+        let (grid, bands) = self.tiling(at)?;
         let cores = cores(self.measure.prepared.program(), self.options);
         let shares = shares_to_try(grid.len(), self.options, cores);
-        let numbers = match self.measure.numbers::<T>(self.backend, &grid, band, &shares, self.budget) {
+        let numbers = match self.measure.numbers::<T>(self.backend, &grid, bands, &shares, self.budget) {
             Ok(numbers) => numbers,
             Err(error @ (Unmeasured::Cancelled | Unmeasured::Refused(_))) => return Err(error.into()),
             Err(Unmeasured::TooLong) => {
@@ -462,13 +538,14 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
         Ok(())
     }
 
-    fn tiling(&self, [shape, band]: At) -> Result<(Grid<2>, i64), PlanError> {
+    fn tiling(&self, [shape, band]: At) -> Result<(Grid<2>, Bands), PlanError> {
         let (counts, bands) = &self.shapes[shape];
         let grid = match counts {
             Counts::Given(grid) => refusable(|| grid.try_clone())?,
             Counts::Of(counts) => refusable(|| Grid::from_counts(self.anchor, *counts))?,
         };
-        Ok((grid, bands[band]))
+        let least_rows = self.options.least_rows.unwrap_or(1).max(1);
+        Ok((grid, Bands { rows: bands[band], least_rows }))
     }
 }
 

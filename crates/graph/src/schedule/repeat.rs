@@ -15,7 +15,7 @@
 use tiled_geometry::Interval;
 use tiled_tensor::{OutOfMemory, collected};
 
-use super::{Call, Stream};
+use super::{Band, Call, Stream};
 use crate::demand::Demand;
 use crate::flow::Flow;
 use crate::index::IndexVec;
@@ -71,7 +71,7 @@ impl Walk {
     pub(crate) fn of(
         flow: &Flow<'_>,
         rows: &Demand,
-        bands: &IndexVec<SweepNodeId, i64>,
+        bands: &IndexVec<SweepNodeId, Band>,
         walker: Walker<'_>,
     ) -> Result<Self, Stop> {
         let mut stream = Stream::new(flow, rows.intervals().copied()?, bands.copied()?)?;
@@ -199,7 +199,7 @@ impl Seen {
                 return None;
             }
             // the farthest rows that it may ask for: its next band, and past the gap of a stride
-            let ahead = stream.bands[id] + node.grain + 1;
+            let ahead = stream.bands[id].most + node.grain + 1;
             periods = periods.min(times(own.end() - (done + ahead), shift)?);
             for link in flow.links(id) {
                 let operand = link.operand;

@@ -4,7 +4,7 @@ use tiled_geometry::Grid;
 
 use super::*;
 use crate::parts::{Cuts, Parts};
-use crate::schedule::{bands_of, least_calls};
+use crate::schedule::{Bands, bands_of, least_calls};
 use crate::sweep::{shared_between_sweeps, sweeps};
 use crate::{
     Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Graph, Loss, MaxPool2d, Mode, Objective, Op,
@@ -128,7 +128,8 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
         let mut cuts = Cuts::new(&grid, 0, anchor);
         let parts = Parts::new(&flow, &mut cuts, usize::MAX).expect("there is room").expect("no bound");
         let band = among(rng, &[1, 2, 3, 4, 5, 7, 8, 16, 64]);
-        let bands = bands_of(&flow, band).expect("there is room");
+        let least_rows = among(rng, &[1, 1, 2, 3, 4, 8]);
+        let bands = bands_of(&flow, Bands { rows: band, least_rows }).expect("there is room");
         for part in parts.iter() {
             let demand = Demand::of_flow(&flow, |node, _| part.interval(node)).expect("there is room");
             for node in sweep.ids() {
@@ -140,7 +141,10 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
             };
             let (whole, skipping) = (walk(false), walk(true));
             let least = least_calls(&flow, demand.intervals(), &bands).expect("there is room");
-            assert!(least <= skipping.walked, "{label}: at least {least} calls, bands of {band}");
+            assert!(
+                least <= skipping.walked,
+                "{label}: at least {least} calls, bands of {band}, {least_rows} at least"
+            );
             counts.least += least;
             counts.walked += skipping.walked;
             counts.walks += 1;
@@ -199,7 +203,13 @@ fn r11_the_calls_walked_do_not_grow_with_the_height() {
         let flow = Flow::new(&program, &all[0], 0).expect("there is room");
         let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent)).expect("there is room");
         let walker = Walker { most: u64::MAX, skips: true, is_cancelled: NEVER };
-        Walk::of(&flow, &whole, &bands_of(&flow, 1).expect("there is room"), walker).expect("it ends")
+        Walk::of(
+            &flow,
+            &whole,
+            &bands_of(&flow, Bands { rows: 1, least_rows: 1 }).expect("there is room"),
+            walker,
+        )
+        .expect("it ends")
     };
     let (low, high) = (walked(10_000), walked(1_000_000));
     assert!(high.calls > 90 * low.calls);
@@ -214,7 +224,7 @@ fn r11_a_walk_ends_where_nobody_waits_or_it_takes_too_long() {
     let all = sweeps(&program, &[]);
     let flow = Flow::new(&program, &all[0], 0).expect("there is room");
     let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent)).expect("there is room");
-    let bands = bands_of(&flow, 1).expect("there is room");
+    let bands = bands_of(&flow, Bands { rows: 1, least_rows: 1 }).expect("there is room");
     let walk =
         |most, is_cancelled| Walk::of(&flow, &whole, &bands, Walker { most, skips: true, is_cancelled });
     assert_eq!(walk(100, NEVER), Err(Stop::TooLong));
