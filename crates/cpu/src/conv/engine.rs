@@ -17,6 +17,7 @@ use super::problem::{Path, Problem};
 use super::share::{self, SharedOutput};
 use super::source::{AHEAD_ROWS, Ahead, EDGE_COLUMNS, MAX_SPAN, Reading, Source, Target};
 use super::tail::{self, Tail, Written};
+use super::tile::Tile;
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
 

@@ -14,6 +14,7 @@ use super::dot;
 use super::problem::{Path, Problem};
 use super::rows::{Chained, LaneRow, Line, PixelRow, Rows, chain_height, height, run_chain, run_rows};
 use super::share;
+use super::tile::Tile;
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
 
