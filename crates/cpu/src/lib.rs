@@ -34,6 +34,7 @@ mod vector;
 
 pub use isa::{Isa, IsaError};
 
+use concrete::{Compute, Reduce};
 use tiled_geometry::Region;
 use tiled_kernel::{
     Backend, Context, DeviceError, Host, Kernel, Load, Needs, Operands, Partial, Reduction, Support, Task,
@@ -115,7 +116,8 @@ impl<T: Element> Host<T> for CpuBackend {
         if region.is_empty() {
             return;
         }
-        concrete::compute(self.isa, kernel, packed, inputs, output.into(), region, workspace);
+        let (isa, output) = (self.isa, output.into());
+        Compute { isa, kernel, packed, inputs, output, region, workspace }.run();
     }
 
     fn compute_part(
@@ -130,7 +132,7 @@ impl<T: Element> Host<T> for CpuBackend {
         if region.is_empty() {
             return;
         }
-        concrete::compute(self.isa, kernel, packed, inputs, output, region, workspace);
+        Compute { isa: self.isa, kernel, packed, inputs, output, region, workspace }.run();
     }
 
     fn reduce(
@@ -144,7 +146,7 @@ impl<T: Element> Host<T> for CpuBackend {
         if share.is_empty() {
             return;
         }
-        concrete::reduce(self.isa, reduction, params, inputs, share, partial);
+        Reduce { isa: self.isa, reduction, params, inputs, share, partial }.run();
     }
 
     fn unpack(&self, reduction: &Reduction, values: &[T], result: &mut [T]) {

@@ -31,15 +31,10 @@ pub(crate) trait Simd: Copy + 'static {
     type Mask: Copy;
     /// The lanes of a permutation.
     type Index: Copy;
+    /// The instruction set.
+    const ISA: Isa;
     /// Elements of a vector.
     const LANES: usize;
-    /// Pixels of a tile that keeps two vectors of accumulators for each.
-    const TILE: usize;
-    /// Pixels of a tile that keeps one vector of accumulators for each and three of weights; two and six.
-    const SHARED_TILES: [usize; 2];
-    /// Input channels of a tile of weight gradients that keeps two vectors of accumulators for each, or three, one for each
-    /// tap of a sequence.
-    const WEIGHT_TILE: usize;
 
     /// Every lane `value`.
     unsafe fn splat(value: Self::E) -> Self::V;

@@ -122,6 +122,65 @@ impl Window {
         self.dilation * (self.kernel - 1)
     }
 
+    /// The input that tap t of output o reads, `o·s − p + d·t`.
+    ///
+    /// ```
+    /// let window = tiled_geometry::Window::new(3, 2, 4, 1).unwrap();
+    /// assert_eq!([0, 1, 2].map(|t| window.input(5, t)), [9, 13, 17]);
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn input(self, output: i64, tap: i64) -> i64 {
+        output * self.stride - self.padding + self.dilation * tap
+    }
+
+    /// The taps of output o that read inside the inputs `[a,b)`.
+    ///
+    /// `taps_inside(o, [a,b)) = [0,k) ∩ [ceil((a−f)/d), floor((b−1−f)/d) + 1)` with `f = o·s − p`.
+    ///
+    /// Law: tap t lies in `taps_inside(o, I)` exactly if `input(o, t)` lies in `I`.
+    ///
+    /// ```
+    /// use tiled_geometry::{Interval, Window};
+    /// let dilated = Window::new(3, 1, 2, 2)?; // output 1 reads the inputs −1, 1, 3
+    /// assert_eq!(dilated.taps_inside(1, Interval::new(0, 4)), Interval::new(1, 3));
+    /// assert_eq!(dilated.taps_inside(1, Interval::new(0, 3)), Interval::new(1, 2));
+    /// assert_eq!(dilated.taps_inside(1, Interval::new(2, 3)), Interval::EMPTY);
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn taps_inside(self, output: i64, inputs: Interval) -> Interval {
+        let first = self.input(output, 0);
+        let (before, room) = (inputs.begin() - first, inputs.end() - 1 - first);
+        // divisions at the border alone: loops over pixels ask
+        let begin = if before <= 0 { 0 } else { div_ceil(before, self.dilation) };
+        let end = if room >= self.extent() { self.kernel } else { div_floor(room, self.dilation) + 1 };
+        Interval::new(begin, end)
+    }
+
+    /// The outputs whose tap t reads inside the inputs `[a,b)`.
+    ///
+    /// `outputs_inside(t, [a,b)) = [ceil((a+p−d·t)/s), ceil((b+p−d·t)/s))`.
+    ///
+    /// Law: output o lies in `outputs_inside(t, I)` exactly if `input(o, t)` lies in `I`.
+    ///
+    /// ```
+    /// use tiled_geometry::{Interval, Window};
+    /// let stride_two = Window::new(3, 2, 1, 1)?; // tap 0 reads the inputs −1, 1, 3, …
+    /// assert_eq!(stride_two.outputs_inside(0, Interval::new(0, 6)), Interval::new(1, 4));
+    /// assert_eq!(stride_two.outputs_inside(1, Interval::new(0, 6)), Interval::new(0, 3));
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
+    #[must_use]
+    pub const fn outputs_inside(self, tap: i64, inputs: Interval) -> Interval {
+        let shift = -self.input(0, tap);
+        Interval::new(
+            div_ceil(inputs.begin() + shift, self.stride),
+            div_ceil(inputs.end() + shift, self.stride),
+        )
+    }
+
     /// Inputs that the outputs `[a,b)` read, before clipping.
     ///
     /// `receptive([a,b)) = [a·s − p, (b−1)·s − p + e + 1)`.

@@ -73,6 +73,21 @@ proptest! {
         laws::computable_outputs_have_all_taps_inside(window, inputs);
     }
 
+    /// Tap t lies in `taps_inside(o, I)`, and output o in `outputs_inside(t, I)`, exactly if `input(o, t)` lies in `I`.
+    #[test]
+    fn taps_and_outputs_inside_are_those_that_read_the_inputs(window in window(), inputs in interval()) {
+        for output in -40..40 {
+            let taps = window.taps_inside(output, inputs);
+            prop_assert!(Interval::whole(window.kernel()).contains_interval(taps));
+            for tap in 0..window.kernel() {
+                let input = output * window.stride() - window.padding() + window.dilation() * tap;
+                prop_assert_eq!(window.input(output, tap), input);
+                prop_assert_eq!(taps.contains(tap), inputs.contains(input));
+                prop_assert_eq!(window.outputs_inside(tap, inputs).contains(output), inputs.contains(input));
+            }
+        }
+    }
+
     /// Galois pair: `receptive(O) ⊆ I ⇔ O ⊆ computable(I)`.
     #[test]
     fn galois_pair(window in window(), outputs in interval(), inputs in interval()) {

@@ -97,10 +97,43 @@ pub trait Element:
     /// # Panics
     /// Where `bytes` is shorter.
     fn from_le_bytes(bytes: &[u8]) -> Self;
+    /// Runs the code of `C` for this type.
+    fn call<C: ByElement>(given: C::Given<Self>) -> C::Result;
+}
+
+/// Code for each element type by itself, which generic code reaches through [`Element::call`].
+///
+/// So a crate compiles what it has for each type once; were it generic up to its surface, every crate that calls it would
+/// compile it again.
+///
+/// ```
+/// use tiled_tensor::{ByElement, Element};
+/// struct SizeOfEach;
+/// impl ByElement for SizeOfEach {
+///     type Given<T: Element> = Vec<T>;
+///     type Result = (usize, usize);
+///     fn single(given: Vec<f32>) -> (usize, usize) {
+///         (4, given.len())
+///     }
+///     fn double(given: Vec<f64>) -> (usize, usize) {
+///         (8, given.len())
+///     }
+/// }
+/// assert_eq!(f64::call::<SizeOfEach>(vec![1.0, 2.0, 3.0]), (8, 3));
+/// ```
+pub trait ByElement {
+    /// What it is given.
+    type Given<T: Element>;
+    /// What it gives back.
+    type Result;
+    /// The code for `f32`.
+    fn single(given: Self::Given<f32>) -> Self::Result;
+    /// The code for `f64`.
+    fn double(given: Self::Given<f64>) -> Self::Result;
 }
 
 macro_rules! element {
-    ($type:ident, $dtype:ident, $nearest:expr) => {
+    ($type:ident, $dtype:ident, $own:ident, $nearest:expr) => {
         impl Element for $type {
             const DTYPE: DType = DType::$dtype;
             const ZERO: Self = 0.0;
@@ -159,12 +192,16 @@ macro_rules! element {
                 array.copy_from_slice(&bytes[..size_of::<$type>()]);
                 $type::from_le_bytes(array)
             }
+            #[inline]
+            fn call<C: ByElement>(given: C::Given<Self>) -> C::Result {
+                C::$own(given)
+            }
         }
     };
 }
 
-element!(f32, F32, nearest_f32);
-element!(f64, F64, std::convert::identity);
+element!(f32, F32, single, nearest_f32);
+element!(f64, F64, double, std::convert::identity);
 
 #[expect(clippy::cast_possible_truncation, reason = "rounding to the nearest value is the purpose")]
 #[inline(always)]

@@ -42,7 +42,7 @@ mod transpose;
 mod view;
 
 pub use buffer::AlignedBuffer;
-pub use element::{DType, Element};
+pub use element::{ByElement, DType, Element};
 pub use layout::{Layout, LayoutError};
 pub use memory::{
     OutOfMemory, collected, copied, filled, grow, make_room, may_refuse, push, refusable, with_room,

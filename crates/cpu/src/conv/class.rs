@@ -5,7 +5,7 @@
 //! `m + (r + p − d·u)/s`. Each class is a small dense convolution without wasted taps, and each tap belongs to
 //! one class. So both directions are the same computation over classes.
 
-use tiled_geometry::{Interval, Window};
+use tiled_geometry::{Interval, Window, div_ceil};
 
 /// Outputs `first + step·m`; tap t of output m reads input `m·input_step + offset + t·offset_step`.
 ///
@@ -78,25 +78,41 @@ impl Class {
 
     /// The m of the outputs in `outputs`.
     pub(super) fn members(&self, outputs: Interval) -> Interval {
-        let ceil = |o: i64| -((self.first - o).div_euclid(self.step));
-        if outputs.is_empty() {
-            return Interval::EMPTY;
-        }
-        Interval::new(ceil(outputs.begin()), ceil(outputs.end()))
+        let at = |o: i64| div_ceil(o - self.first, self.step);
+        Interval::new(at(outputs.begin()), at(outputs.end()))
     }
 
     /// The input that the first tap of output m reads.
     pub(super) fn input(&self, m: i64) -> i64 {
-        m * self.input_step + self.offset
+        self.reads(m, 0)
     }
 
-    /// The taps that read inside `[0, extent)` from where the first reads `input`.
-    pub(super) fn taps_inside(&self, input: i64, extent: i64) -> (usize, usize) {
-        let ceil = |distance: i64| -((-distance).div_euclid(self.offset_step));
-        let taps = signed(self.taps);
-        let begin = ceil(-input).clamp(0, taps);
-        let end = ceil(extent - input).clamp(begin, taps);
-        (index(begin), index(end))
+    /// The input that tap t of output m reads.
+    pub(super) fn reads(&self, m: i64, t: usize) -> i64 {
+        m * self.input_step + self.offset + signed(t) * self.offset_step
+    }
+
+    /// The taps of output m that read inside `[0, extent)`.
+    pub(super) fn taps_inside(&self, m: i64, extent: i64) -> (usize, usize) {
+        let taps = self.window().taps_inside(m, self.image(extent));
+        (index(taps.begin()), index(taps.end()))
+    }
+
+    /// The m of the outputs whose tap t reads inside `[0, extent)`.
+    pub(super) fn outputs_inside(&self, t: usize, extent: i64) -> Interval {
+        self.window().outputs_inside(signed(t), self.image(extent))
+    }
+
+    /// The taps as a window without padding, over the inputs counted from the one that the first tap of output 0 reads:
+    /// that may lie inside the image, where no padding would say so.
+    fn window(&self) -> Window {
+        let window = Window::new(signed(self.taps), self.input_step, self.offset_step, 0);
+        window.expect("invariant: no step or count of taps is larger than the window's that it is of")
+    }
+
+    /// `[0, extent)`, counted so.
+    fn image(&self, extent: i64) -> Interval {
+        Interval::new(-self.offset, extent - self.offset)
     }
 
     /// Whether every tap of the outputs `[a, b)` reads inside `[0, extent)`.
@@ -148,11 +164,7 @@ mod tests {
                     class.members(Interval::new(0, 40)).begin()..class.members(Interval::new(0, 40)).end()
                 {
                     for t in 0..class.taps {
-                        pairs.push([
-                            class.first + class.step * m,
-                            signed(class.tap(t)),
-                            class.input(m) + signed(t) * class.offset_step,
-                        ]);
+                        pairs.push([class.first + class.step * m, signed(class.tap(t)), class.reads(m, t)]);
                     }
                 }
             }
@@ -175,7 +187,7 @@ mod tests {
         for m in -3..20 {
             let inside: Vec<usize> =
                 (0..5).filter(|&t| (0..9).contains(&(class.input(m) + signed(t) * 3))).collect();
-            let (a, b) = class.taps_inside(class.input(m), 9);
+            let (a, b) = class.taps_inside(m, 9);
             assert_eq!((a..b).collect::<Vec<_>>(), inside, "output {m}");
         }
     }

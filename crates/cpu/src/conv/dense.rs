@@ -15,6 +15,7 @@ use tiled_tensor::Element;
 
 use super::class::signed;
 use super::source::{AHEAD_ROWS, Buffer, EDGE_COLUMNS, Inputs, MAX_SPAN, Reading, Source, Target, finish};
+use super::tile::Tile;
 use crate::vector::{MAX_LANES, Micro, Simd, prefetch, prefetch_far};
 
 /// Taps of a kernel row, a stride apart, that share broadcasts: where one of them reads an input for a pixel, the

@@ -7,6 +7,7 @@ use tiled_tensor::Element;
 
 use super::class::signed;
 use super::source::{MAX_SPAN, Reading, Source, Target};
+use super::tile::Tile;
 use crate::vector::{MAX_LANES, Micro, Simd};
 
 /// The most output channels of a tile.

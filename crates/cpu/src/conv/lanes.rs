@@ -10,6 +10,7 @@ use tiled_tensor::Element;
 
 use super::class::{index, signed};
 use super::source::{Buffer, MAX_SPAN, Reading, Source, Target, finish};
+use super::tile::Tile;
 use crate::vector::{MAX_LANES, Micro, Simd};
 
 /// Neighbouring tiles of a row, of `P` pixels by one vector of output channels.

@@ -17,6 +17,7 @@ use super::problem::{Path, Problem};
 use super::share::{self, SharedOutput};
 use super::source::{AHEAD_ROWS, Ahead, EDGE_COLUMNS, MAX_SPAN, Reading, Source, Target};
 use super::tail::{self, Tail, Written};
+use super::tile::Tile;
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
 
@@ -277,9 +278,8 @@ impl<T: Element> Call<'_, T> {
 
         let layout = self.input.layout();
         let ring = signed(layout.ring().max(1));
-        let first_row = row_class.input(m);
-        let (taps_begin, taps_end) = row_class.taps_inside(first_row, problem.extents[0]);
-        let storage_row = (first_row + signed(taps_begin) * row_class.offset_step).rem_euclid(ring);
+        let (taps_begin, taps_end) = row_class.taps_inside(m, problem.extents[0]);
+        let storage_row = row_class.reads(m, taps_begin).rem_euclid(ring);
         let from = Source::<S::E> {
             start: self.input.data()[n * layout.batch_stride()..].as_ptr().cast(),
             row: index(storage_row),

@@ -16,6 +16,7 @@ mod rows;
 mod share;
 mod source;
 mod tail;
+mod tile;
 mod weight;
 mod winograd;
 

@@ -9,6 +9,7 @@ use tiled_tensor::Element;
 
 use super::class::{index, signed};
 use super::source::{Reading, Source, Target};
+use super::tile::Tile;
 use crate::vector::{MAX_LANES, Micro, Simd};
 
 /// The most vectors of pixels of a tile.

@@ -2,6 +2,7 @@
 
 use tiled_tensor::Element;
 
+use super::tile::Tile;
 use crate::vector::{MAX_LANES, Micro, Simd};
 
 /// Where the inputs and the gradients of a row of the image begin.

@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use tiled_geometry::{Interval, Region};
+use tiled_geometry::{Interval, Region, div_ceil};
 use tiled_tensor::{Element, View};
 
 use super::class::{Class, index, signed};
@@ -16,6 +16,7 @@ use super::rows::{
     LaneRow, Line, PixelRow, Rows, SequenceRows, height, run_rows, run_sequence, sequence_height,
 };
 use super::share;
+use super::tile::Tile;
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
 
@@ -189,22 +190,18 @@ impl<T: Element> Reduce<'_, T> {
 
     /// The row of `x` that a kernel row reads, if it lies in the image.
     fn input_row(&self, segment: &Segment, tap: usize) -> Option<i64> {
-        let row = self.classes[0].input(segment.y) + signed(tap) * self.classes[0].offset_step;
+        let row = self.classes[0].reads(segment.y, tap);
         (0 <= row && row < self.problem.extents[0]).then_some(row)
     }
 
     /// The columns of the segment for which kernel column `tap` reads inside the image.
     fn columns(&self, segment: &Segment, tap: usize) -> Interval {
-        let class = &self.classes[1];
-        let offset = class.offset + signed(tap) * class.offset_step;
-        let ceil = |distance: i64| -((-distance).div_euclid(class.input_step));
-        let inside = Interval::new(ceil(-offset), ceil(self.problem.extents[1] - offset));
-        segment.cols.intersect(inside)
+        segment.cols.intersect(self.classes[1].outputs_inside(tap, self.problem.extents[1]))
     }
 
     /// The column that kernel column `tap` of pixel `x` reads.
     fn column(&self, tap: usize, x: i64) -> i64 {
-        self.classes[1].input(x) + signed(tap) * self.classes[1].offset_step
+        self.classes[1].reads(x, tap)
     }
 
     fn dense<S: Simd>(&self, segments: &[Segment], item: usize, part: std::ops::Range<usize>) {
@@ -315,9 +312,8 @@ impl<T: Element> Reduce<'_, T> {
             }
             let pixels = index(segment.cols.len());
             let origin = self.column(first, segment.cols.begin());
-            let columns = [0, self.problem.extents[1]].map(|col| {
-                index(((col - origin + stride - 1).div_euclid(stride)).max(0)).min(pixels + taps - 1)
-            });
+            let columns = [0, self.problem.extents[1]]
+                .map(|col| index(div_ceil(col - origin, stride).max(0)).min(pixels + taps - 1));
             if columns[0] >= columns[1] {
                 continue;
             }

@@ -21,6 +21,7 @@ use super::class::{index, signed};
 use super::cut::WIDTHS;
 use super::share::{self, SharedOutput};
 use super::tail::{self, Tail, Written};
+use super::tile::Tile;
 use crate::Isa;
 use crate::vector::{self, MAX_LANES, Routine, Simd};
 use transform::{Corner, Patch, Sums};

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
 use super::{MAX_LANES, Micro, Simd};
+use crate::Isa;
 
 /// Vectors of 32 bytes.
 #[derive(Clone, Copy)]
@@ -20,10 +21,8 @@ macro_rules! simd {
             type V = $vector;
             type Mask = $mask;
             type Index = __m256i;
+            const ISA: Isa = Isa::Avx2;
             const LANES: usize = $lanes;
-            const TILE: usize = 6;
-            const SHARED_TILES: [usize; 2] = [12, 0];
-            const WEIGHT_TILE: usize = 4;
 
             #[inline(always)]
             unsafe fn splat(value: $element) -> $vector {

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
 use super::{MAX_LANES, Micro, Simd};
+use crate::Isa;
 
 /// Vectors of 64 bytes.
 #[derive(Clone, Copy)]
@@ -20,10 +21,8 @@ macro_rules! simd {
             type V = $vector;
             type Mask = $mask;
             type Index = __m512i;
+            const ISA: Isa = Isa::Avx512;
             const LANES: usize = $lanes;
-            const TILE: usize = 14;
-            const SHARED_TILES: [usize; 2] = [24, 12];
-            const WEIGHT_TILE: usize = 8;
 
             #[inline(always)]
             unsafe fn splat(value: $element) -> $vector {

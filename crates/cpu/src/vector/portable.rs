@@ -3,6 +3,7 @@
 use tiled_tensor::Element;
 
 use super::{MAX_LANES, Micro, Simd};
+use crate::Isa;
 
 /// Arrays of `L` elements. A multiply-add rounds twice unless the target has a fused one.
 #[derive(Clone, Copy)]
@@ -15,10 +16,8 @@ impl<E: Element, const L: usize> Simd for Portable<E, L> {
     type V = [E; L];
     type Mask = [bool; L];
     type Index = [u8; L];
+    const ISA: Isa = Isa::Portable;
     const LANES: usize = L;
-    const TILE: usize = 6;
-    const SHARED_TILES: [usize; 2] = [8, 0];
-    const WEIGHT_TILE: usize = 4;
 
     #[inline(always)]
     unsafe fn splat(value: E) -> [E; L] {

@@ -4,6 +4,7 @@ use tiled_tensor::Element;
 
 use super::super::dense::accumulate;
 use super::super::source::Inputs;
+use super::super::tile::Tile;
 use crate::vector::{Micro, Simd};
 
 /// The matrices of one point.

@@ -1,6 +1,6 @@
 //! Average pooling.
 
-use tiled_geometry::{Interval, Region, Window};
+use tiled_geometry::{Interval, Region};
 use tiled_kernel::Pool;
 use tiled_tensor::{Element, PartMut, View};
 
@@ -10,9 +10,7 @@ use super::super::gather::Place;
 use super::super::runs::{Pixels, Run, runs};
 use super::super::simd::Simd;
 use super::super::stamp::per_isa;
-use super::{
-    Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold, fold_row, outputs, pieces, tap, taps, whole,
-};
+use super::{Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold, fold_row, pieces, whole};
 use crate::Isa;
 
 /// `x/d` in place of what was held.
@@ -35,19 +33,6 @@ impl<T: Element> Binary<T> for Share<T> {
     }
 }
 
-/// What counts of the window of output `o` along an axis.
-fn counted(window: Window, o: i64, extent: i64, padding_after: Option<i64>) -> i64 {
-    match padding_after {
-        None => taps(window, o, extent).len(),
-        Some(after) => {
-            // the window starts inside the padding before, so only its end is cut
-            let first = tap(window, o, 0);
-            let room = extent + after - 1 - first;
-            (tiled_geometry::div_floor(room, window.dilation()) + 1).clamp(0, window.kernel())
-        }
-    }
-}
-
 /// The divisors of an output row.
 #[derive(Clone, Copy)]
 struct Divisors<'a> {
@@ -61,8 +46,13 @@ impl<'a> Divisors<'a> {
     }
 
     fn along(pool: &Pool, axis: usize, o: i64) -> i64 {
-        let after = pool.counts_padding.then_some(pool.padding_after[axis]);
-        counted(pool.windows[axis], o, pool.input[axis], after)
+        let (window, extent) = (pool.windows[axis], pool.input[axis]);
+        let counted = if pool.counts_padding {
+            Interval::new(-window.padding(), extent + pool.padding_after[axis])
+        } else {
+            Interval::whole(extent)
+        };
+        window.taps_inside(o, counted).len()
     }
 
     /// The divisor of output `ox`.
@@ -193,7 +183,7 @@ fn spread<T: Element>(
     let [vertical, horizontal] = pool.windows;
     let (n, lanes, begin) = (band.n(), band.lanes(), band.cols().begin());
     let stride = index(horizontal.stride());
-    let rows = taps(vertical, oy, pool.input[0]);
+    let rows = vertical.taps_inside(oy, Interval::whole(pool.input[0]));
     let mut shares = [T::ZERO; PIECE];
     for (piece, divisor) in Divisors::new(pool, oy).pieces(cols) {
         let pixels = Pixels::of(gy, n, run, [oy, piece.begin()], 1);
@@ -201,18 +191,18 @@ fn spread<T: Element>(
         fold(isa, Share { divisor }, extent(piece), run.len, pixels, shares, run.len);
     }
     for ty in rows.begin()..rows.end() {
-        let y = tap(vertical, oy, ty);
+        let y = vertical.input(oy, ty);
         if !band.rows().contains(y) {
             continue;
         }
         // a later tap of one input belongs to an earlier window
         for tx in (0..horizontal.kernel()).rev() {
-            let part = outputs(horizontal, tx, band.cols()).intersect(cols);
+            let part = horizontal.outputs_inside(tx, band.cols()).intersect(cols);
             if part.is_empty() {
                 continue;
             }
             let pixels = Pixels::new(&shares[index(part.begin() - cols.begin()) * run.len..], run.len);
-            let to = index(tap(horizontal, part.begin(), tx) - begin) * lanes + run.to;
+            let to = index(horizontal.input(part.begin(), tx) - begin) * lanes + run.to;
             let row = &mut band.row(y)[to..];
             fold(isa, Sum, extent(part), run.len, pixels, row, stride * lanes);
         }

@@ -1,27 +1,23 @@
 //! Windows of any shape, clipped to the image: its borders, and shapes without loops of their own.
 
-use tiled_geometry::{div_ceil, div_floor};
+use tiled_geometry::{Interval, Window};
 use tiled_tensor::Element;
 
-use super::super::band::{index, signed};
+use super::super::band::{extent, index, signed};
 use super::super::simd::Simd;
 use super::super::stamp::per_simd;
 use super::whole::number;
 use super::{Fold, ROWS};
 
-/// Where the windows of a run of outputs lie in rows of `width` pixels.
+/// Where the windows of a run of outputs lie in some rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clip {
-    /// The column of tap 0 of the first output.
+    /// The windows along a row.
+    pub(super) window: Window,
+    /// The first output.
     pub(super) first: i64,
-    /// Columns from output to output.
-    pub(super) stride: i64,
-    /// Columns from tap to tap.
-    pub(super) dilation: i64,
-    /// The taps of a window.
-    pub(super) kernel: i64,
-    /// The columns of the rows.
-    pub(super) width: i64,
+    /// The columns of the image that the rows hold.
+    pub(super) columns: Interval,
     /// The lanes of a pixel.
     pub(super) lanes: usize,
     /// The rows: the first and the last tap that lie in the image.
@@ -32,15 +28,11 @@ impl Clip {
     /// The taps of output `i` in the rows: number and column, in order.
     #[inline(always)]
     fn taps(self, i: usize) -> impl Iterator<Item = (usize, usize)> {
-        let first = self.first + signed(i) * self.stride;
-        let room = self.width - 1 - first;
-        // divisions at the border alone
-        let begin = if first < 0 { div_ceil(-first, self.dilation) } else { 0 };
-        let is_whole = room >= (self.kernel - 1) * self.dilation;
-        let end = if is_whole { self.kernel } else { div_floor(room, self.dilation) + 1 };
-        let column = first + begin * self.dilation;
-        let count = if begin < end { index(end - begin) } else { 0 };
-        (0..count).map(move |t| (index(begin) + t, index(column + signed(t) * self.dilation)))
+        let taps = self.window.taps_inside(self.first + signed(i), self.columns);
+        let column = self.window.input(self.first + signed(i), taps.begin()) - self.columns.begin();
+        let dilation = self.window.dilation();
+        let begin = index(taps.begin());
+        (0..extent(taps)).map(move |t| (begin + t, index(column + signed(t) * dilation)))
     }
 }
 
@@ -84,7 +76,7 @@ per_simd! {
             simd: V, clip: Clip, rows: [&[T]; ROWS], gy: &[T], shift: i64, mut out: [&mut [T]; ROWS]
         ) {
             let [begin, end] = clip.taps;
-            let (lanes, kernel) = (clip.lanes, index(clip.kernel));
+            let (lanes, kernel) = (clip.lanes, index(clip.window.kernel()));
             for (i, gy) in gy.chunks_exact(lanes).enumerate() {
                 for lane in (0..lanes).step_by(V::lanes::<T>()) {
                     let mut best = None;

@@ -9,7 +9,7 @@ use super::super::gather::Place;
 use super::super::runs::{Pixels, Run, for_pixels, runs};
 use super::super::simd::{Simd, wins};
 use super::super::stamp::per_isa;
-use super::{Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold_row, outputs, pieces, tap, taps, whole};
+use super::{Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold_row, pieces, whole};
 use crate::Isa;
 
 /// The larger; the first where neither is, NaN over every number.
@@ -101,33 +101,34 @@ fn scatter<T: Element>(
     let [vertical, horizontal] = pool.windows;
     let (place, lanes, begin) = (Place::of(band), band.lanes(), band.cols().begin());
     let (stride, kernel) = (index(horizontal.stride()), horizontal.kernel());
-    let rows = taps(vertical, oy, pool.input[0]);
+    let rows = vertical.taps_inside(oy, Interval::whole(pool.input[0]));
+    let image = Interval::whole(pool.input[1]);
     let mut held = [T::NEG_INFINITY; PIECE];
     let mut codes = [0_u64; PIECE];
     for (ox, codes) in (cols.begin()..cols.end()).zip(codes.chunks_mut(run.len)) {
-        codes.fill(code(kernel, rows.begin(), taps(horizontal, ox, pool.input[1]).begin()));
+        codes.fill(code(kernel, rows.begin(), horizontal.taps_inside(ox, image).begin()));
     }
     for ty in rows.begin()..rows.end() {
-        let y = tap(vertical, oy, ty);
+        let y = vertical.input(oy, ty);
         for tx in 0..kernel {
-            let part = outputs(horizontal, tx, Interval::whole(pool.input[1])).intersect(cols);
+            let part = horizontal.outputs_inside(tx, image).intersect(cols);
             if part.is_empty() {
                 continue;
             }
-            let pixels = Pixels::of(x, place.n, run, [y, tap(horizontal, part.begin(), tx)], stride);
+            let pixels = Pixels::of(x, place.n, run, [y, horizontal.input(part.begin(), tx)], stride);
             let from = index(part.begin() - cols.begin()) * run.len;
             let (held, codes) = (&mut held[from..], &mut codes[from..]);
             find(isa, code(kernel, ty, tx), extent(part), run.len, pixels, held, codes);
         }
     }
     for ty in rows.begin()..rows.end() {
-        let y = tap(vertical, oy, ty);
+        let y = vertical.input(oy, ty);
         if !band.rows().contains(y) {
             continue;
         }
         // a later tap of one input belongs to an earlier window
         for tx in (0..kernel).rev() {
-            let part = outputs(horizontal, tx, band.cols()).intersect(cols);
+            let part = horizontal.outputs_inside(tx, band.cols()).intersect(cols);
             for gy_run in runs(gy.layout(), Place { first: place.first + run.to, lanes: run.len, ..place }) {
                 if part.is_empty() {
                     continue;
@@ -135,7 +136,7 @@ fn scatter<T: Element>(
                 let pixels = Pixels::of(gy, place.n, gy_run, [oy, part.begin()], 1);
                 let from = index(part.begin() - cols.begin()) * run.len + gy_run.to;
                 let codes = Codes { values: &codes[from..], step: run.len, wanted: code(kernel, ty, tx) };
-                let to = index(tap(horizontal, part.begin(), tx) - begin) * lanes + run.to + gy_run.to;
+                let to = index(horizontal.input(part.begin(), tx) - begin) * lanes + run.to + gy_run.to;
                 let row = &mut band.row(y)[to..];
                 give(isa, codes, extent(part), gy_run.len, pixels, row, stride * lanes);
             }

@@ -14,7 +14,7 @@ mod whole;
 pub(crate) use average::{average, average_backward};
 pub(crate) use maximum::{maximum, maximum_backward};
 
-use tiled_geometry::{Interval, Window, div_ceil, div_floor};
+use tiled_geometry::Interval;
 use tiled_kernel::Pool;
 use tiled_tensor::{Element, View};
 
@@ -52,28 +52,6 @@ impl<T: Element, F: Fold> Binary<T> for Scalars<F> {
     fn apply<const FUSED: bool>(self, held: T, x: T) -> T {
         self.0.fold(Scalar::<FUSED>, held, x)
     }
-}
-
-/// The taps of output `o` that lie in the axis.
-fn taps(window: Window, o: i64, extent: i64) -> Interval {
-    let first = o * window.stride() - window.padding();
-    let begin = div_ceil(-first, window.dilation()).max(0);
-    let end = div_floor(extent - 1 - first, window.dilation()) + 1;
-    Interval::new(begin, end.min(window.kernel()))
-}
-
-/// The input that tap `t` of output `o` reads.
-const fn tap(window: Window, o: i64, t: i64) -> i64 {
-    o * window.stride() - window.padding() + window.dilation() * t
-}
-
-/// The outputs whose tap `t` lies in the inputs.
-fn outputs(window: Window, t: i64, inputs: Interval) -> Interval {
-    let shift = window.padding() - window.dilation() * t;
-    Interval::new(
-        div_ceil(inputs.begin() + shift, window.stride()),
-        div_ceil(inputs.end() + shift, window.stride()),
-    )
 }
 
 per_isa! {
@@ -121,7 +99,8 @@ impl<'a> Loops<'a> {
         let [vertical, horizontal] = self.pool.windows;
         let is_square = vertical.kernel() == horizontal.kernel() && vertical.stride() == horizontal.stride();
         let is_dense = vertical.dilation() == 1 && horizontal.dilation() == 1;
-        let is_inside = taps(vertical, oy, self.pool.input[0]).len() == vertical.kernel();
+        let is_inside =
+            vertical.taps_inside(oy, Interval::whole(self.pool.input[0])).len() == vertical.kernel();
         self.is_blocked && is_square && is_dense && is_inside && self.shape().is_unrolled()
     }
 
@@ -133,13 +112,12 @@ impl<'a> Loops<'a> {
     /// Where the windows of the outputs `cols` of row `oy` lie in the columns that they need.
     fn clip(self, oy: i64, cols: Interval) -> Clip {
         let [vertical, horizontal] = self.pool.windows;
-        let (needed, taps) = (self.needed(cols), taps(vertical, oy, self.pool.input[0]));
+        let (needed, taps) =
+            (self.needed(cols), vertical.taps_inside(oy, Interval::whole(self.pool.input[0])));
         Clip {
-            first: tap(horizontal, cols.begin(), 0) - needed.begin(),
-            stride: horizontal.stride(),
-            dilation: horizontal.dilation(),
-            kernel: horizontal.kernel(),
-            width: needed.len(),
+            window: horizontal,
+            first: cols.begin(),
+            columns: needed,
             lanes: self.lanes,
             taps: [index(taps.begin()), index(taps.end())],
         }
@@ -148,10 +126,11 @@ impl<'a> Loops<'a> {
     /// The input rows that the outputs `cols` of row `oy` read, one for each tap; empty outside the image.
     fn rows<'v, T: Element>(self, x: &View<'v, T>, place: Place, oy: i64, cols: Interval) -> [&'v [T]; ROWS] {
         let vertical = self.pool.windows[0];
-        let (needed, taps) = (self.needed(cols), taps(vertical, oy, self.pool.input[0]));
+        let (needed, taps) =
+            (self.needed(cols), vertical.taps_inside(oy, Interval::whole(self.pool.input[0])));
         std::array::from_fn(|ty| {
             if taps.contains(signed(ty)) && !needed.is_empty() {
-                span(x, [place.n, place.first / place.lanes], tap(vertical, oy, signed(ty)), needed)
+                span(x, [place.n, place.first / place.lanes], vertical.input(oy, signed(ty)), needed)
             } else {
                 &[]
             }
@@ -205,15 +184,15 @@ fn fold_taps<T: Element, F: Fold>(
 ) {
     let [vertical, horizontal] = pool.windows;
     let cols = Interval::new(ox, ox + signed(out.len() / place.lanes));
-    let rows = taps(vertical, oy, pool.input[0]);
+    let rows = vertical.taps_inside(oy, Interval::whole(pool.input[0]));
     for ty in rows.begin()..rows.end() {
-        let y = tap(vertical, oy, ty);
+        let y = vertical.input(oy, ty);
         for tx in 0..horizontal.kernel() {
-            let part = outputs(horizontal, tx, Interval::whole(pool.input[1])).intersect(cols);
+            let part = horizontal.outputs_inside(tx, Interval::whole(pool.input[1])).intersect(cols);
             if part.is_empty() {
                 continue;
             }
-            let from = [y, tap(horizontal, part.begin(), tx)];
+            let from = [y, horizontal.input(part.begin(), tx)];
             let to = index(part.begin() - ox) * place.lanes;
             for run in runs(x.layout(), place) {
                 let pixels = Pixels::of(x, place.n, run, from, index(horizontal.stride()));
