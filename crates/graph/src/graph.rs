@@ -128,6 +128,15 @@ impl Graph {
     /// # Errors
     /// Where the name is empty, has empty parts between its dots or is taken, there are no channels, there is a node already, or
     /// memory is refused.
+    ///
+    /// ```
+    /// use tiled_graph::Graph;
+    /// let mut graph = Graph::new();
+    /// graph.add_input("x", 3)?;
+    /// assert!(graph.add_input("x", 3).is_err(), "the name is taken");
+    /// assert_eq!(graph.inputs().len(), 1);
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
     pub fn add_input(&mut self, name: &str, channels: usize) -> Result<ValueId, GraphError> {
         self.check_name(name)?;
         let place = Place::Input { name: name.into() };
@@ -147,6 +156,15 @@ impl Graph {
     /// Where the name is empty, has empty parts between its dots, is taken or would be that of a parameter, as those of the
     /// node's own parameters would be names of nodes; an attribute has no meaning; the operands are too few, too many or not
     /// of this graph; their channels do not fit; or memory is refused. The network is then as before.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, Linear, Op};
+    /// let mut graph = Graph::new();
+    /// let x = graph.add_input("x", 512)?;
+    /// let fc = graph.add_node("fc", Op::Linear(Linear::new(10)), &[x])?;
+    /// assert_eq!((graph.channels(fc), graph.operands(fc)), (10, [x].as_slice()));
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
     pub fn add_node(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId, GraphError> {
         self.add_node_sharing(name, op, inputs, &[])
     }
@@ -159,6 +177,17 @@ impl Graph {
     /// # Errors
     /// As [`Graph::add_node`], and where the operator has no such parameter, no node before has one of that name, it is of another
     /// kind or shape, or memory is refused.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, Linear, Op, ParamKind};
+    /// let mut graph = Graph::new();
+    /// let x = graph.add_input("x", 4)?;
+    /// let linear = Op::Linear(Linear::new(4));
+    /// let a = graph.add_node("a", linear.clone(), &[x])?;
+    /// let error = graph.add_node_sharing("b", linear, &[a], &[(ParamKind::Weight, "c.weight")]).unwrap_err();
+    /// assert!(error.to_string().starts_with("linear `b`:"), "{error}");
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
     pub fn add_node_sharing(
         &mut self,
         name: &str,
@@ -183,6 +212,17 @@ impl Graph {
     ///
     /// # Errors
     /// Where there are none, one is named twice, one is not of this graph, or memory is refused.
+    ///
+    /// ```
+    /// use tiled_graph::{Activation, Graph, Op};
+    /// let mut graph = Graph::new();
+    /// let x = graph.add_input("x", 3)?;
+    /// let r = graph.add_node("r", Op::Activation(Activation::Relu), &[x])?;
+    /// graph.set_outputs(&[r])?;
+    /// assert!(graph.set_outputs(&[r, r]).is_err());
+    /// assert_eq!(graph.outputs(), [r]);
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
     pub fn set_outputs(&mut self, outputs: &[ValueId]) -> Result<(), GraphError> {
         if outputs.is_empty() {
             return Err(GraphError::NoOutputs);
@@ -223,6 +263,12 @@ impl Graph {
     }
 
     /// The value of this name.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, ValueId};
+    /// let graph = Graph::builtin("vgg2").expect("it is built in");
+    /// assert_eq!((graph.value("x"), graph.value("conv1"), graph.value("y")), (Some(ValueId(0)), Some(ValueId(1)), None));
+    /// ```
     #[must_use]
     pub fn value(&self, name: &str) -> Option<ValueId> {
         self.names.get(name).copied()
@@ -235,6 +281,17 @@ impl Graph {
     }
 
     /// The node that makes this value; `None` for an input.
+    ///
+    /// ```
+    /// use tiled_graph::{Activation, Graph, Op};
+    /// let mut graph = Graph::new();
+    /// let x = graph.add_input("x", 3)?;
+    /// let r = graph.add_node("r", Op::Activation(Activation::Relu), &[x])?;
+    /// assert!(graph.node(x).is_none());
+    /// assert_eq!(graph.node(r), Some(&graph.nodes()[0]));
+    /// assert_eq!((graph.node_value(0), graph.operands(r), graph.name(r)), (r, [x].as_slice(), "r"));
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
     #[must_use]
     pub fn node(&self, value: ValueId) -> Option<&Node> {
         self.nodes.get(value.0.checked_sub(self.inputs.len())?)

@@ -6,9 +6,17 @@ use crate::op::Applied;
 use crate::{Axis, Extent, Graph, GraphError, Place, ValueId};
 
 /// The largest height or width of a value, `2^30`.
+///
+/// ```
+/// assert_eq!(tiled_graph::MAX_EXTENT, 1_073_741_824);
+/// ```
 pub const MAX_EXTENT: i64 = 1 << 30;
 
 /// The most elements of a value: their bytes as `f64` fit in an `isize`.
+///
+/// ```
+/// assert_eq!(tiled_graph::MAX_ELEMENTS, 1_152_921_504_606_846_975); // 2^60 − 1
+/// ```
 pub const MAX_ELEMENTS: usize = isize::MAX.cast_unsigned() / 8;
 
 /// The shapes of all values of a graph: batch, channels, height, width.
@@ -30,6 +38,16 @@ impl Shapes {
     ///
     /// # Panics
     /// Where the value is not of the graph.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, infer};
+    /// let graph = Graph::builtin("vgg2").expect("it is built in");
+    /// let shapes = infer(&graph, 2, &[[64, 32]])?;
+    /// let x = graph.value("x").expect("its input");
+    /// assert_eq!((shapes.shape(x), shapes.extents(x)), ([2, 3, 64, 32], [64, 32]));
+    /// assert_eq!((shapes.batch(), shapes.elements(x)), (2, 2 * 3 * 64 * 32));
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
     #[must_use]
     pub fn shape(&self, value: ValueId) -> [usize; 4] {
         self.shapes[value.0]

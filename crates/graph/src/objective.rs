@@ -4,6 +4,12 @@ use crate::wanted::Wanted;
 use crate::{Graph, PlanError, try_params};
 
 /// Whether batch normalisation uses the statistics of the image and dropout drops.
+///
+/// ```
+/// use tiled_graph::{Mode, Objective};
+/// assert_eq!(Objective::inference().mode, Mode::Eval);
+/// assert_eq!(Objective::gradients().mode, Mode::Train);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Batch normalisation uses the image's statistics, dropout drops.
@@ -13,6 +19,16 @@ pub enum Mode {
 }
 
 /// Where the gradients begin.
+///
+/// ```
+/// use tiled_graph::{Graph, Loss, Objective, infer, lower};
+/// let graph = Graph::builtin("vgg2").expect("it is built in"); // 128 channels at its end
+/// let shapes = infer(&graph, 1, &[[64, 64]])?;
+/// let loss = Loss::CrossEntropy { target_channels: 5 };
+/// let error = lower(&graph, &shapes, &Objective::training(loss), &[]).unwrap_err();
+/// assert_eq!(error.to_string(), "cross-entropy: target has 5 channels, wants 1 (class numbers) or 128 (probabilities)");
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
     /// The caller gives the gradient with respect to each output.
@@ -35,6 +51,17 @@ pub enum Loss {
 }
 
 /// What a run is to compute.
+///
+/// ```
+/// use tiled_graph::{Graph, Objective, infer, lower};
+/// let graph = Graph::builtin("vgg2").expect("it is built in");
+/// let shapes = infer(&graph, 1, &[[64, 64]])?;
+/// // the gradients of the input and of one layer
+/// let wanted = Some(vec!["x".to_owned(), "conv1".to_owned()]);
+/// let program = lower(&graph, &shapes, &Objective { wanted, ..Objective::gradients() }, &[])?;
+/// assert_eq!((program.input_grads, program.param_grads), (vec![0], vec![0, 1]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
     /// Training or evaluation.
@@ -61,6 +88,12 @@ pub struct Objective {
 
 impl Objective {
     /// The outputs alone.
+    ///
+    /// ```
+    /// use tiled_graph::Objective;
+    /// let objective = Objective::inference();
+    /// assert!(objective.outputs && objective.loss.is_none());
+    /// ```
     #[must_use]
     pub const fn inference() -> Self {
         Self {
@@ -77,6 +110,12 @@ impl Objective {
     }
 
     /// The gradients with respect to the inputs and the parameters, given those of the outputs.
+    ///
+    /// ```
+    /// use tiled_graph::{Loss, Objective};
+    /// let objective = Objective::gradients();
+    /// assert!(objective.grad_inputs && objective.grad_params && objective.loss == Some(Loss::GradOutput));
+    /// ```
     #[must_use]
     pub const fn gradients() -> Self {
         Self {
@@ -93,6 +132,12 @@ impl Objective {
     }
 
     /// The loss and the gradients with respect to the parameters: one training step.
+    ///
+    /// ```
+    /// use tiled_graph::{Loss, Objective};
+    /// let objective = Objective::training(Loss::Sum);
+    /// assert!(objective.grad_params && !objective.grad_inputs);
+    /// ```
     #[must_use]
     pub const fn training(loss: Loss) -> Self {
         Self {

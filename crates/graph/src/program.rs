@@ -14,6 +14,18 @@ pub use crate::rate::Rate;
 pub type NodeId = usize;
 
 /// The map of one operand, for each axis.
+///
+/// ```
+/// use tiled_geometry::Interval;
+/// use tiled_graph::{Graph, Objective, infer, lower};
+/// let graph = Graph::builtin("vgg2").expect("it is built in"); // its convolutions are padded by one
+/// let program = lower(&graph, &infer(&graph, 1, &[[64, 48]])?, &Objective::inference(), &[])?;
+/// let conv = program.nodes.iter().find(|node| node.name == "conv1").expect("its first one");
+/// let rows = Interval::new(0, 8);
+/// assert_eq!(conv.operands[0].needed(0, rows), Interval::new(0, 9));
+/// assert_eq!(conv.operands[0].needed_unclipped(0, rows), Interval::new(-1, 9));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
     /// The operand.
@@ -312,6 +324,16 @@ pub struct Store {
 }
 
 /// A network lowered for an [`crate::Objective`].
+///
+/// ```
+/// use tiled_graph::{Graph, Loss, Objective, infer, lower};
+/// let graph = Graph::builtin("vgg2").expect("it is built in");
+/// let shapes = infer(&graph, 1, &[[64, 64]])?;
+/// let program = lower(&graph, &shapes, &Objective::training(Loss::Sum), &[])?;
+/// assert_eq!((program.sweeps(), program.anchor), (1, [16, 16]));
+/// assert_eq!((program.params.len(), program.param_grads.len()), (8, 8));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Program {
     /// The nodes in topological order. One that nothing leads from to a reduction or a sink is not run.

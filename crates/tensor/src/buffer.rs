@@ -9,6 +9,14 @@ use crate::{Element, OutOfMemory, large_pages};
 
 /// Zeroed storage whose start is aligned to a cache line, 64 bytes: what vector loads want. Large storage lies on large
 /// pages where the system gives them to who asks.
+///
+/// ```
+/// use tiled_tensor::AlignedBuffer;
+/// let mut buffer = AlignedBuffer::<f32>::new(3);
+/// buffer[1] = 2.0;
+/// assert_eq!(buffer[..], [0.0, 2.0, 0.0]);
+/// assert_eq!(buffer.as_ptr() as usize % 64, 0);
+/// ```
 pub struct AlignedBuffer<T: Element> {
     start: NonNull<T>,
     len: usize,

@@ -5,6 +5,12 @@ use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 /// The type of the elements of a tensor.
+///
+/// ```
+/// use tiled_tensor::{DType, Element};
+/// assert_eq!((f32::DTYPE, f64::DTYPE), (DType::F32, DType::F64));
+/// assert_eq!((DType::F32.size_bytes(), DType::F64.name()), (4, "float64"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum DType {
     /// IEEE 754 binary32.

@@ -3,6 +3,12 @@
 use tiled_geometry::{Interval, Region};
 
 /// A layout whose size does not fit the address space.
+///
+/// ```
+/// use tiled_tensor::Layout;
+/// let error = Layout::nchw([1, 1 << 30, 1 << 20, 1 << 20]).unwrap_err();
+/// assert_eq!((error.channels, error.ring, error.cols), (1 << 30, 1 << 20, 1 << 20));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a window of {batch}×{channels} channels, {ring} rows, {cols} columns overflows 64-bit sizes")]
 pub struct LayoutError {
@@ -33,6 +39,16 @@ const fn apart(rows: usize) -> usize {
 ///
 /// Lanes past the last channel of the last block ("padding lanes") hold unspecified values: a kernel may
 /// write anything there and must not let them reach a real lane.
+///
+/// ```
+/// use tiled_geometry::Region;
+/// use tiled_tensor::Layout;
+/// // 20 channels in blocks of 16 are 2 blocks; a row of 5 columns takes 80 elements
+/// let layout = Layout::new(1, 20, 16, Region::whole([4, 5]), 4)?;
+/// assert_eq!((layout.blocks(), layout.row_stride(), layout.block_stride()), (2, 80, 320));
+/// assert_eq!(layout.offset(0, 17, 1, 2), 320 + 80 + 2 * 16 + 1);
+/// # Ok::<(), tiled_tensor::LayoutError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     batch: usize,
@@ -53,6 +69,15 @@ impl Layout {
     ///
     /// # Errors
     /// Where the size overflows.
+    ///
+    /// ```
+    /// use tiled_geometry::Region;
+    /// use tiled_tensor::Layout;
+    /// // 6 rows of storage for a window that slides down 1000
+    /// let layout = Layout::new(1, 3, 1, Region::whole([1000, 50]), 6)?;
+    /// assert_eq!((layout.ring(), layout.len()), (6, 3 * 6 * 50));
+    /// # Ok::<(), tiled_tensor::LayoutError>(())
+    /// ```
     pub fn new(
         batch: usize,
         channels: usize,
@@ -77,6 +102,13 @@ impl Layout {
     ///
     /// # Errors
     /// Where the size overflows.
+    ///
+    /// ```
+    /// use tiled_tensor::Layout;
+    /// let layout = Layout::nchw([2, 3, 4, 5])?;
+    /// assert_eq!((layout.len(), layout.batch_stride(), layout.block_stride(), layout.row_stride()), (120, 60, 20, 5));
+    /// # Ok::<(), tiled_tensor::LayoutError>(())
+    /// ```
     pub fn nchw(shape: [usize; 4]) -> Result<Self, LayoutError> {
         let [batch, channels, height, width] = shape;
         let error = LayoutError { batch, channels, ring: height, cols: width };
@@ -88,6 +120,15 @@ impl Layout {
     ///
     /// # Panics
     /// Where the rows are more than the ring stores.
+    ///
+    /// ```
+    /// use tiled_geometry::{Interval, Region};
+    /// use tiled_tensor::Layout;
+    /// let layout = Layout::new(1, 1, 1, Region::whole([100, 8]), 3)?.with_rows(Interval::new(7, 10));
+    /// assert_eq!(layout.rows(), Interval::new(7, 10));
+    /// assert_eq!(layout.offset(0, 0, 9, 0), 0); // 9 mod 3
+    /// # Ok::<(), tiled_tensor::LayoutError>(())
+    /// ```
     #[must_use]
     pub fn with_rows(self, rows: Interval) -> Self {
         assert!(
@@ -180,6 +221,12 @@ impl Layout {
     ///
     /// # Panics
     /// Where the ring is empty.
+    ///
+    /// ```
+    /// use tiled_tensor::Layout;
+    /// assert_eq!(Layout::nchw([2, 3, 4, 5])?.row_offset(1, 2, 3), 60 + 40 + 15);
+    /// # Ok::<(), tiled_tensor::LayoutError>(())
+    /// ```
     #[must_use]
     #[inline(always)]
     #[expect(
@@ -196,6 +243,12 @@ impl Layout {
     ///
     /// # Panics
     /// Where the ring is empty.
+    ///
+    /// ```
+    /// use tiled_tensor::Layout;
+    /// assert_eq!(Layout::nchw([2, 3, 4, 5])?.offset(1, 2, 3, 4), 60 + 40 + 15 + 4);
+    /// # Ok::<(), tiled_tensor::LayoutError>(())
+    /// ```
     #[must_use]
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "x lies in the columns held")]

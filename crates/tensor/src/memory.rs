@@ -7,6 +7,11 @@ use std::ptr::NonNull;
 use crate::Element;
 
 /// Memory that could not be had.
+///
+/// ```
+/// use tiled_tensor::OutOfMemory;
+/// assert_eq!(OutOfMemory::of::<f32>(1000).to_string(), "4000 bytes could not be had");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes could not be had")]
 pub struct OutOfMemory {

@@ -33,6 +33,17 @@ pub struct SharedTensor<O, T> {
 }
 
 /// The owner of a [`SharedTensor`] whose elements are borrowed.
+///
+/// ```
+/// use tiled_geometry::Region;
+/// use tiled_tensor::{Layout, SharedTensor, ViewMut};
+/// let mut data = [0.0_f32; 4];
+/// let shared = SharedTensor::from(ViewMut::new(&mut data, Layout::nchw([1, 1, 2, 2])?));
+/// shared.claim(Region::whole([2, 2])).write(0, &[1.0, 2.0, 3.0, 4.0]);
+/// drop(shared);
+/// assert_eq!(data, [1.0, 2.0, 3.0, 4.0]);
+/// # Ok::<(), tiled_tensor::LayoutError>(())
+/// ```
 #[derive(Debug)]
 pub struct Borrowed<'a, T>(PhantomData<&'a mut [T]>);
 
@@ -141,6 +152,19 @@ impl<O, T: Element> SharedTensor<O, T> {
     ///
     /// # Panics
     /// Where the region or a plane is not inside the tensor, and where the tensor has blocks of more than one channel.
+    ///
+    /// ```
+    /// use tiled_geometry::Region;
+    /// use tiled_tensor::{SharedTensor, Tensor};
+    /// let tensor = SharedTensor::from(Tensor::<f32>::zeros([1, 2, 1, 2])?);
+    /// let image = Region::whole([1, 2]);
+    /// let (mut first, mut second) = (tensor.claim_planes(image, 0..1), tensor.claim_planes(image, 1..2));
+    /// first.write(0, &[1.0, 2.0]);
+    /// second.write(2, &[3.0, 4.0]);
+    /// drop((first, second));
+    /// assert_eq!(tensor.into_tensor().data(), [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), tiled_tensor::TensorError>(())
+    /// ```
     #[must_use]
     pub fn claim_planes(&self, region: Region<2>, planes: Range<usize>) -> PartMut<'_, T> {
         let count = self::planes(&self.layout);
@@ -190,6 +214,17 @@ unsafe impl<O: Send, T: Element> Send for SharedTensor<O, T> {}
 /// A region of a window, of all or some planes, that nobody else reads or writes as long as this lives.
 ///
 /// The rest of the storage may be in use by others, so there is no slice of it.
+///
+/// ```
+/// use tiled_geometry::{Interval, Region};
+/// use tiled_tensor::{SharedTensor, Tensor};
+/// let tensor = SharedTensor::from(Tensor::<f32>::zeros([1, 1, 2, 3])?);
+/// let mut part = tensor.claim(Region::from_rows_cols(Interval::new(1, 2), Interval::new(1, 3)));
+/// part.write(4, &[8.0, 9.0]); // row 1 from column 1 on
+/// drop(part);
+/// assert_eq!(tensor.into_tensor().data(), [0.0, 0.0, 0.0, 0.0, 8.0, 9.0]);
+/// # Ok::<(), tiled_tensor::TensorError>(())
+/// ```
 pub struct PartMut<'a, T> {
     start: *mut T,
     layout: Layout,
@@ -244,6 +279,15 @@ impl<T: Element> PartMut<'_, T> {
     ///
     /// # Panics
     /// Where they are not all in the region, and where the window has blocks of more than one channel.
+    ///
+    /// ```
+    /// use tiled_geometry::Region;
+    /// use tiled_tensor::{SharedTensor, Tensor};
+    /// let tensor = SharedTensor::from(Tensor::<f32>::zeros([1, 1, 2, 2])?);
+    /// tensor.claim(Region::whole([2, 2])).write(1, &[5.0, 6.0]);
+    /// assert_eq!(tensor.into_tensor().data(), [0.0, 5.0, 6.0, 0.0]);
+    /// # Ok::<(), tiled_tensor::TensorError>(())
+    /// ```
     pub fn write(&mut self, offset: usize, values: &[T]) {
         if values.is_empty() {
             return;

@@ -3,6 +3,12 @@
 use crate::{AlignedBuffer, Element, Layout, LayoutError, OutOfMemory, View, ViewMut};
 
 /// A tensor that cannot be made.
+///
+/// ```
+/// use tiled_tensor::{Tensor, TensorError};
+/// let error = Tensor::<f32>::zeros([1 << 20; 4]).unwrap_err();
+/// assert!(matches!(error, TensorError::Layout(_)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
@@ -15,6 +21,15 @@ pub enum TensorError {
 }
 
 /// An owned, contiguous `NCHW` tensor.
+///
+/// ```
+/// use tiled_tensor::Tensor;
+/// let mut tensor = Tensor::<f32>::zeros([1, 2, 2, 2])?;
+/// tensor.view_mut().set(0, 1, 0, 1, 3.0);
+/// assert_eq!(tensor.data(), [0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0]);
+/// assert_eq!(tensor.shape(), [1, 2, 2, 2]);
+/// # Ok::<(), tiled_tensor::TensorError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Tensor<T: Element> {
     data: AlignedBuffer<T>,
@@ -26,6 +41,12 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Errors
     /// Where the size overflows, or memory is refused.
+    ///
+    /// ```
+    /// use tiled_tensor::Tensor;
+    /// assert_eq!(Tensor::<f64>::zeros([1, 2, 1, 2])?.data(), [0.0; 4]);
+    /// # Ok::<(), tiled_tensor::TensorError>(())
+    /// ```
     pub fn zeros(shape: [usize; 4]) -> Result<Self, TensorError> {
         let layout = Layout::nchw(shape)?;
         Ok(Self { data: AlignedBuffer::try_new(layout.len())?, layout })
@@ -43,6 +64,14 @@ impl<T: Element> Tensor<T> {
     ///
     /// # Errors
     /// Where the size overflows, or memory is refused.
+    ///
+    /// ```
+    /// use tiled_tensor::Tensor;
+    /// let tensor = Tensor::from_fn([1, 1, 2, 3], |[_, _, y, x]| (10 * y + x) as f32)?;
+    /// assert_eq!(tensor.data(), [0.0, 1.0, 2.0, 10.0, 11.0, 12.0]);
+    /// assert_eq!(tensor.view().get(0, 0, 1, 2), 12.0);
+    /// # Ok::<(), tiled_tensor::TensorError>(())
+    /// ```
     pub fn from_fn(shape: [usize; 4], mut f: impl FnMut([usize; 4]) -> T) -> Result<Self, TensorError> {
         let mut tensor = Self::zeros(shape)?;
         let [batch, channels, height, width] = shape;

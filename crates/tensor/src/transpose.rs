@@ -10,6 +10,13 @@ use crate::Element;
 ///
 /// # Panics
 /// Where the matrix leaves `from` or `to`.
+///
+/// ```
+/// // two rows of three pixels become three pixels of two channels
+/// let mut pixels = [0.0_f32; 6];
+/// tiled_tensor::transpose(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 3, &mut pixels, 2, [2, 3]);
+/// assert_eq!(pixels, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+/// ```
 pub fn transpose<T: Element>(
     from: &[T],
     from_stride: usize,

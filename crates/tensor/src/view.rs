@@ -5,6 +5,17 @@ use tiled_geometry::Region;
 use crate::{Element, Layout};
 
 /// A window that can be read: storage and its [`Layout`].
+///
+/// ```
+/// use tiled_geometry::{Interval, Region};
+/// use tiled_tensor::{Layout, View};
+/// let held = Region::from_rows_cols(Interval::new(10, 12), Interval::new(20, 23));
+/// let data = [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+/// let view = View::new(&data, Layout::new(1, 1, 1, held, 2)?);
+/// assert_eq!((view.get(0, 0, 10, 21), view.get(0, 0, 11, 22)), (2.0, 6.0));
+/// assert_eq!(view.row(0, 0, 11), [4.0, 5.0, 6.0]);
+/// # Ok::<(), tiled_tensor::LayoutError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
     data: &'a [T],
@@ -63,6 +74,17 @@ impl<'a, T: Element> View<'a, T> {
 }
 
 /// A window that can be written.
+///
+/// ```
+/// use tiled_tensor::{Layout, ViewMut};
+/// let mut data = [0.0_f32; 6];
+/// let mut view = ViewMut::new(&mut data, Layout::nchw([1, 1, 2, 3])?);
+/// view.set(0, 0, 0, 2, 7.0);
+/// view.row_mut(0, 0, 1).fill(1.0);
+/// assert_eq!(view.as_view().get(0, 0, 0, 2), 7.0);
+/// assert_eq!(data, [0.0, 0.0, 7.0, 1.0, 1.0, 1.0]);
+/// # Ok::<(), tiled_tensor::LayoutError>(())
+/// ```
 #[derive(Debug)]
 pub struct ViewMut<'a, T> {
     data: &'a mut [T],
@@ -87,6 +109,16 @@ impl<'a, T: Element> ViewMut<'a, T> {
     }
 
     /// The same window for a shorter time.
+    ///
+    /// ```
+    /// use tiled_tensor::{Layout, ViewMut};
+    /// let mut data = [0.0_f32; 2];
+    /// let mut view = ViewMut::new(&mut data, Layout::nchw([1, 1, 1, 2])?);
+    /// view.reborrow().set(0, 0, 0, 0, 1.0);
+    /// view.set(0, 0, 0, 1, 2.0);
+    /// assert_eq!(view.into_data(), [1.0, 2.0]);
+    /// # Ok::<(), tiled_tensor::LayoutError>(())
+    /// ```
     #[must_use]
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut { data: self.data, layout: self.layout }

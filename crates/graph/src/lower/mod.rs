@@ -29,6 +29,17 @@ pub(crate) use tape::{Flowing, Saved, Unary};
 ///
 /// # Errors
 /// Where the objective does not fit the network (a target of the wrong shape, a name that it has not), or memory is refused.
+///
+/// ```
+/// use tiled_graph::{Graph, Objective, infer, lower};
+/// let graph = Graph::from_json(r#"{"inputs": [{"name": "x", "channels": 3}], "outputs": ["c"], "nodes": [
+///     {"name": "c", "op": "conv2d", "inputs": ["x"], "out_channels": 8, "kernel_size": 3}]}"#)?;
+/// let program = lower(&graph, &infer(&graph, 1, &[[10, 12]])?, &Objective::inference(), &[])?;
+/// let names: Vec<&str> = program.nodes.iter().map(|node| node.name.as_str()).collect();
+/// assert_eq!(names, ["x", "c", "c.output"]);
+/// assert_eq!(program.anchor, [8, 10]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn lower(
     graph: &Graph,
     shapes: &Shapes,

@@ -31,6 +31,12 @@ pub struct BatchNorm {
 
 impl BatchNorm {
     /// Whether it counts the batches that its running statistics have seen.
+    ///
+    /// ```
+    /// use tiled_graph::BatchNorm;
+    /// assert!(!BatchNorm::default().counts_batches());
+    /// assert!(BatchNorm { momentum: None, ..BatchNorm::default() }.counts_batches());
+    /// ```
     #[must_use]
     pub const fn counts_batches(&self) -> bool {
         self.track_running_stats && self.momentum.is_none()

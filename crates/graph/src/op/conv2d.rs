@@ -71,6 +71,14 @@ impl Conv2d {
     ///
     /// # Errors
     /// Where [`Window::new`] refuses.
+    ///
+    /// ```
+    /// use tiled_geometry::Window;
+    /// use tiled_graph::Conv2d;
+    /// let conv = Conv2d { stride: [2, 1], ..Conv2d::new(8, [3, 5]).padded([1, 2]) };
+    /// assert_eq!(conv.windows()?, [Window::new(3, 2, 1, 1)?, Window::new(5, 1, 1, 2)?]);
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
     pub fn windows(&self) -> Result<[Window; 2], GeometryError> {
         windows(self.kernel_size, self.stride, self.dilation, self.padding.map(|[before, _]| before))
     }

@@ -141,6 +141,15 @@ impl<T: Element> Parameters<T> {
     ///
     /// # Errors
     /// Where memory is refused.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, Parameters, params};
+    /// let specs = params(&Graph::builtin("vgg2").expect("it is built in"));
+    /// let sums = Parameters::<f32>::zeros(&specs)?;
+    /// let bias = sums.get("conv1.bias").expect("it has one");
+    /// assert_eq!((bias.shape.as_slice(), bias.data.as_slice()), ([64].as_slice(), [0.0; 64].as_slice()));
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
     pub fn zeros(specs: &[ParamSpec]) -> Result<Self, GraphError> {
         Self::made(specs, |spec| tiled_tensor::zeros(spec.elements()))
     }
