@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use tiled::exec::NoProgress;
 use tiled::geometry::Region;
-use tiled::graph::program::NodeKind;
+use tiled::graph::program::{NodeId, NodeKind};
 use tiled::graph::{
     Action, Graph, Hold, Linear, Loss, Mode, Objective, Op, Plan, PlanError, PlanOptions, Planner, ValueId,
     infer,
@@ -113,7 +113,7 @@ fn forward_before(graph: &Graph, node: ValueId, extents: [usize; 2]) -> f64 {
 
 /// The arithmetic of every node over all that any tile of any sweep computes of it.
 fn once(plan: &Plan) -> f64 {
-    let mut regions: BTreeMap<usize, Region<2>> = BTreeMap::new();
+    let mut regions: BTreeMap<NodeId, Region<2>> = BTreeMap::new();
     for sweep in &plan.sweeps {
         for tile in sweep.grid.tiles().enumerate().map(|(index, _)| sweep.grid.index_of(index)) {
             for (id, node) in sweep.nodes.entries() {
@@ -124,7 +124,7 @@ fn once(plan: &Plan) -> f64 {
             }
         }
     }
-    let flops = |(node, region): (usize, Region<2>)| {
+    let flops = |(node, region): (NodeId, Region<2>)| {
         let node = &plan.program.nodes[node];
         let per_element = match &node.kind {
             NodeKind::Compute(kernel) => kernel.flops_per_element(),

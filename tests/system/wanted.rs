@@ -92,7 +92,7 @@ fn a_frozen_stem_costs_its_forward_pass_alone() {
                     let is_head = head.iter().any(|head| name.starts_with(head.trim_end_matches('*')));
                     (is_head && name.contains(".grad")) || name.contains("loss")
                 };
-                let nodes = plan.program.nodes.iter().enumerate().filter(|(_, node)| of(&node.name));
+                let nodes = plan.program.nodes.entries().filter(|(_, node)| of(&node.name));
                 nodes
                     .map(|(id, node)| {
                         let elements = node.extents[0] * node.extents[1];

@@ -118,8 +118,12 @@ pub unsafe extern "C" fn tiled_trainer_new(
             return Err(Failure::invalid("the plan computes no gradients of parameters"));
         }
         let made = match make(engine, plan)? {
-            AnyExecutor::F32(executor) => AnyTrainer::F32(Trainer::new(executor, Optimiser::new(&options)?)),
-            AnyExecutor::F64(executor) => AnyTrainer::F64(Trainer::new(executor, Optimiser::new(&options)?)),
+            AnyExecutor::F32(executor) => {
+                AnyTrainer::F32(Trainer::new(executor, AnyOptimizer::new(&options)?))
+            }
+            AnyExecutor::F64(executor) => {
+                AnyTrainer::F64(Trainer::new(executor, AnyOptimizer::new(&options)?))
+            }
         };
         trainer.set(handle::insert(made)?);
         Ok(())
@@ -164,7 +168,7 @@ pub unsafe extern "C" fn tiled_trainer_step(
 /// # Safety
 /// As [`Tensors::with_io`].
 unsafe fn step<T: Element>(
-    trainer: &mut Trainer<'static, T, Optimiser<T>>,
+    trainer: &mut Trainer<'static, T, AnyOptimizer<T>>,
     params: &mut Parameters<T>,
     tensors: &Tensors,
 ) -> Fallible<RunReport> {
@@ -225,21 +229,21 @@ pub extern "C" fn tiled_trainer_free(trainer: *mut tiled_trainer) -> tiled_statu
 #[derive(Debug)]
 pub enum AnyTrainer {
     /// `float`.
-    F32(Trainer<'static, f32, Optimiser<f32>>),
+    F32(Trainer<'static, f32, AnyOptimizer<f32>>),
     /// `double`.
-    F64(Trainer<'static, f64, Optimiser<f64>>),
+    F64(Trainer<'static, f64, AnyOptimizer<f64>>),
 }
 
 /// Either optimiser.
 #[derive(Debug)]
-pub enum Optimiser<T> {
+pub enum AnyOptimizer<T> {
     /// Stochastic gradient descent.
     Sgd(Sgd<T>),
     /// Adam with decoupled weight decay.
     AdamW(AdamW<T>),
 }
 
-impl<T: Element> Optimiser<T> {
+impl<T: Element> AnyOptimizer<T> {
     fn new(options: &tiled_optimizer) -> Fallible<Self> {
         let &tiled_optimizer { learning_rate: lr, weight_decay, momentum, dampening, betas, eps, .. } =
             options;
@@ -254,7 +258,7 @@ impl<T: Element> Optimiser<T> {
     }
 }
 
-impl<T: Element> Optimizer<T> for Optimiser<T> {
+impl<T: Element> Optimizer<T> for AnyOptimizer<T> {
     fn step(&mut self, params: &mut [&mut [T]], grads: &[&[T]]) -> Result<(), OptimError> {
         match self {
             Self::Sgd(sgd) => sgd.step(params, grads),

@@ -10,7 +10,7 @@ use tiled::graph::{GraphError, PlanError};
 use tiled::tensor::TensorError;
 use tiled_verify::VerifyError;
 
-use crate::progress::{signals, tell};
+use crate::progress::{print_line, signals};
 use crate::text::{escape, one_line};
 
 /// Why a subcommand failed.
@@ -123,10 +123,10 @@ impl CliError {
     /// Says why on standard error, and the code to exit with.
     pub(crate) fn exit(&self) -> ExitCode {
         match self {
-            error if error.code() == signals::exit_code() => tell("cancelled"),
+            error if error.code() == signals::exit_code() => print_line("cancelled"),
             // whoever reads our output has gone and wants no more
             Self::Stdout { source } if source.kind() == io::ErrorKind::BrokenPipe => {}
-            error => tell(&format!("error: {}", chain(error))),
+            error => print_line(&format!("error: {}", chain(error))),
         }
         ExitCode::from(self.code())
     }
@@ -183,7 +183,10 @@ pub(crate) fn exit_usage(error: &clap::Error) -> ExitCode {
     }
     let rendered = error.render().to_string();
     let paragraph = rendered.split("\n\n").next().unwrap_or(&rendered);
-    tell(&escape(&format!("{}, see --help", paragraph.split_whitespace().collect::<Vec<_>>().join(" "))));
+    print_line(&escape(&format!(
+        "{}, see --help",
+        paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
+    )));
     ExitCode::from(BAD_INPUT)
 }
 

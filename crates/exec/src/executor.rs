@@ -150,7 +150,7 @@ impl<'b, T: Element> Executor<'b, T> {
                 return Err(ExecError::Backend { channels, expected, backend: backend.name(), got });
             }
         }
-        for (id, node) in plan.program.nodes.iter().enumerate() {
+        for (id, node) in plan.program.nodes.entries() {
             if plan.program.support(id, backend) != plan.support[id] {
                 return Err(ExecError::Unsupported { name: node.name.clone(), backend: backend.name() });
             }

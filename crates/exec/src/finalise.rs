@@ -27,13 +27,14 @@ impl<T: Element> State<'_, T> {
     pub(crate) fn apply(&mut self, finaliser: &Finaliser) -> Result<(), ExecError> {
         match finaliser {
             Finaliser::BatchNormEval { norm, running: [mean, variance] } => {
-                let mean = had(doubles(self.param(*mean)))?;
-                let variance = had(doubles(self.param(*variance)))?;
+                let mean = allocated(doubles(self.param(*mean)))?;
+                let variance = allocated(doubles(self.param(*variance)))?;
                 self.normalise(norm, &mean, &variance)
             }
             Finaliser::BatchNormTrain { norm, reduction, count, running: _ } => {
                 self.context.merge(*reduction)?;
-                let [mean, variance] = had(moments(self.context.partial(*reduction)?, lossless(*count)))?;
+                let [mean, variance] =
+                    allocated(moments(self.context.partial(*reduction)?, lossless(*count)))?;
                 self.normalise(norm, &mean, &variance)
             }
             Finaliser::BatchNormBackward { norm, reduction, count, coefficients } => {
@@ -57,7 +58,7 @@ impl<T: Element> State<'_, T> {
                     Reduction::CrossEntropy => 1.0 / sums[1],
                     _ => *scale,
                 };
-                had(make_room(self.losses, 1))?;
+                allocated(make_room(self.losses, 1))?;
                 self.losses.push((*reduction, sums[0] * scale));
                 Ok(())
             }
@@ -71,15 +72,15 @@ impl<T: Element> State<'_, T> {
     /// The sums of an exact reduction, each rounded once.
     fn sums(&mut self, reduction: usize) -> Result<Vec<f64>, ExecError> {
         self.context.merge(reduction)?;
-        had(exact(self.context.partial(reduction)?))
+        allocated(exact(self.context.partial(reduction)?))
     }
 
     /// Derives `scale` and `shift` of a batch normalisation from its statistics.
     fn normalise(&mut self, norm: &Norm, mean: &[f64], variance: &[f64]) -> Result<(), ExecError> {
         let list = |param: Option<usize>| param.map(|param| doubles(self.param(param))).transpose();
-        let (weight, bias) = (had(list(norm.weight))?, had(list(norm.bias))?);
+        let (weight, bias) = (allocated(list(norm.weight))?, allocated(list(norm.bias))?);
         let factors = batch_norm::factors(mean, variance, norm.eps, weight.as_deref(), bias.as_deref());
-        let factors = had(factors)?;
+        let factors = allocated(factors)?;
         store(&mut self.derived[norm.mean], mean);
         store(&mut self.derived[norm.inverse_std], &factors.inverse_std);
         store(&mut self.derived[norm.scale], &factors.scale);
@@ -97,17 +98,17 @@ impl<T: Element> State<'_, T> {
     ) -> Result<(), ExecError> {
         let sums = self.sums(reduction)?;
         let (sums, dots) = sums.split_at(sums.len() / 2);
-        let inverse_std = had(doubles(&self.derived[norm.inverse_std]))?;
+        let inverse_std = allocated(doubles(&self.derived[norm.inverse_std]))?;
         if let Some(gradient) = norm.weight.and_then(|param| self.gradients[param].as_mut()) {
-            store(gradient, &had(batch_norm::weight_gradient(dots, &inverse_std))?);
+            store(gradient, &allocated(batch_norm::weight_gradient(dots, &inverse_std))?);
         }
         if let Some(gradient) = norm.bias.and_then(|param| self.gradients[param].as_mut()) {
             store(gradient, sums);
         }
         let Some([a, b, d]) = coefficients else { return Ok(()) };
-        let scale = had(doubles(&self.derived[norm.scale]))?;
-        let mean = had(doubles(&self.derived[norm.mean]))?;
-        let factors = had(batch_norm::input_gradient(sums, dots, count, &mean, &inverse_std, &scale))?;
+        let scale = allocated(doubles(&self.derived[norm.scale]))?;
+        let mean = allocated(doubles(&self.derived[norm.mean]))?;
+        let factors = allocated(batch_norm::input_gradient(sums, dots, count, &mean, &inverse_std, &scale))?;
         store(&mut self.derived[a], &factors.a);
         store(&mut self.derived[b], &factors.b);
         store(&mut self.derived[d], &factors.d);
@@ -146,23 +147,26 @@ impl<T: Element> State<'_, T> {
         self.context.merge(reduction)?;
         match self.context.partial(reduction)? {
             Partial::Values(_) => self.context.unpack(reduction, to)?,
-            sums => store(to, &had(exact(sums))?),
+            sums => store(to, &allocated(exact(sums))?),
         }
         Ok(())
     }
 
     /// Begins or goes on with the sum of what several nodes make of the gradient of a parameter, rounded after each.
     fn shared_grad(&mut self, param: usize, share: GradShare, is_first: bool) -> Result<(), ExecError> {
-        let mut values = had(zeros::<T>(self.program.params[param]))?;
+        let mut values = allocated(zeros::<T>(self.program.params[param]))?;
         match share {
             GradShare::Whole { reduction } => self.reduced(reduction, &mut values)?,
             GradShare::NormWeight { reduction, inverse_std } => {
-                let sums = had(exact(self.context.partial(reduction)?))?;
-                let inverse = had(doubles(&self.derived[inverse_std]))?;
-                store(&mut values, &had(batch_norm::weight_gradient(&sums[inverse.len()..], &inverse))?);
+                let sums = allocated(exact(self.context.partial(reduction)?))?;
+                let inverse = allocated(doubles(&self.derived[inverse_std]))?;
+                store(
+                    &mut values,
+                    &allocated(batch_norm::weight_gradient(&sums[inverse.len()..], &inverse))?,
+                );
             }
             GradShare::NormBias { reduction } => {
-                store(&mut values, &had(exact(self.context.partial(reduction)?))?);
+                store(&mut values, &allocated(exact(self.context.partial(reduction)?))?);
             }
         }
         let gradient = self.gradients[param].as_mut().expect(STORED);
@@ -178,7 +182,7 @@ impl<T: Element> State<'_, T> {
 const STORED: &str = "invariant: wanted gradients have storage";
 
 /// The error of memory that was refused for a list of these.
-fn had<V>(list: Result<V, OutOfMemory>) -> Result<V, ExecError> {
+fn allocated<V>(list: Result<V, OutOfMemory>) -> Result<V, ExecError> {
     list.map_err(refused("the sums of a reduction"))
 }
 
@@ -199,15 +203,15 @@ pub(crate) fn moved_statistics<T: Element>(
     let mut training = Vec::new();
     for (_, finaliser) in &program.finalisers {
         if let Finaliser::BatchNormTrain { norm, reduction, count, running: Some(running) } = finaliser {
-            had(push(&mut training, (norm.mean, *reduction, *count, *running)))?;
+            allocated(push(&mut training, (norm.mean, *reduction, *count, *running)))?;
         }
     }
     // in the order of nodes, which what is derived for them was numbered in
     training.sort_unstable_by_key(|(derived, ..)| *derived);
-    let latest = had(filled(params.tensors().len(), None))?;
+    let latest = allocated(filled(params.tensors().len(), None))?;
     let mut moving = Moving { params, latest, moved: Vec::new() };
     for (_, reduction, count, running) in training {
-        had(moving.towards(running, context.partial(reduction)?, lossless(count)))?;
+        allocated(moving.towards(running, context.partial(reduction)?, lossless(count)))?;
     }
     Ok(moving.moved)
 }

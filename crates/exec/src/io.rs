@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
-use tiled_graph::{Action, Binding, Plan, SweepPlan};
-use tiled_tensor::{Element, Layout, View, filled, with_room};
+use tiled_graph::{Action, Binding, IndexVec, Plan, SweepPlan};
+use tiled_tensor::{Element, Layout, View, with_room};
 
 use crate::executor::refused;
 use crate::store::Stores;
@@ -106,7 +106,7 @@ fn in_memory<T: Element>(source: &dyn Source<T>) -> Option<View<'_, T>> {
 /// Everything that can be wrong with what the caller gave for these sweeps, before any work.
 pub(crate) fn check<T: Element>(plan: &Plan, sweeps: Range<usize>, io: &Io<'_, T>) -> Result<(), ExecError> {
     let program = &plan.program;
-    let mut runs = filled(program.nodes.len(), false).map_err(refused("the nodes of a run"))?;
+    let mut runs = IndexVec::filled(program.nodes.len(), false).map_err(refused("the nodes of a run"))?;
     let nodes =
         || plan.sweeps[sweeps.clone()].iter().flat_map(|sweep| sweep.nodes.iter().zip(&sweep.bindings));
     for (node, _) in nodes() {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tiled_geometry::{Interval, Region};
-use tiled_graph::program::{Param, SinkRole, SourceRole};
+use tiled_graph::program::{NodeId, Param, SinkRole, SourceRole};
 use tiled_graph::{Action, Binding, Call, Id, IndexVec, Plan, SweepNodeId, SweepPlan};
 use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket, copy_region};
 use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, with_room};
@@ -17,7 +17,7 @@ use crate::{ExecError, Io};
 pub(crate) struct SweepContext<'a, T: Element> {
     pub(crate) plan: &'a Plan,
     pub(crate) sweep: &'a SweepPlan,
-    pub(crate) kernels: &'a [Option<Kernel>],
+    pub(crate) kernels: &'a IndexVec<NodeId, Option<Kernel>>,
     pub(crate) stores: &'a Stores<T>,
     pub(crate) io: &'a Io<'a, T>,
     pub(crate) step: &'a (dyn Fn() -> Result<(), ExecError> + Sync),
@@ -172,7 +172,7 @@ impl<'a, T: Element> Lane<'a, T> {
             let sink = context.io.sink(role).and_then(|sink| sink.in_memory());
             let mut result = Ok(());
             let mut compute = |part: PartMut<'_, T>| {
-                result = self.queue.compute_part(id, kernel, &inputs[..count], part, region);
+                result = self.queue.compute_part(id.index(), kernel, &inputs[..count], part, region);
             };
             sink.expect("invariant: sinks were checked before the run")
                 .write_in_place(region, &mut compute)?;
@@ -182,7 +182,7 @@ impl<'a, T: Element> Lane<'a, T> {
         if !is_written_to(&output) {
             return Ok(());
         }
-        Ok(self.queue.compute(id, kernel, &inputs[..count], &output, region)?)
+        Ok(self.queue.compute(id.index(), kernel, &inputs[..count], &output, region)?)
     }
 
     fn reduce(

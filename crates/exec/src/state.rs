@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-use tiled_graph::program::{NodeKind, Param, ProgramNode};
-use tiled_graph::{Action, Parameters, Plan};
+use tiled_graph::program::{NodeId, NodeKind, Param, ProgramNode};
+use tiled_graph::{Action, Id, IndexVec, Parameters, Plan};
 use tiled_kernel::{Backend, Context, Kernel, Needs, NodeNeeds, ReductionNeeds, StoreNeeds, SweepNeeds};
 use tiled_tensor::{Element, collected, with_room, zeros};
 
@@ -53,9 +53,9 @@ impl Stamp {
 #[derive(Debug)]
 pub(crate) struct State<'b, T: Element> {
     context: Box<dyn Context<T> + 'b>,
-    kernels: Vec<Option<Kernel>>,
+    kernels: IndexVec<NodeId, Option<Kernel>>,
     /// What each node's packed parameters were made from.
-    packed_from: Vec<Stamp>,
+    packed_from: IndexVec<NodeId, Stamp>,
     stores: Stores<T>,
     derived: Vec<Vec<T>>,
 }
@@ -91,7 +91,13 @@ impl<'b, T: Element> State<'b, T> {
         for len in &program.derived {
             derived.push(zeros(*len).map_err(refused("a derived vector"))?);
         }
-        Ok(Self { context, kernels, packed_from, stores: Stores::new(plan, folder)?, derived })
+        Ok(Self {
+            context,
+            kernels: kernels.into(),
+            packed_from: packed_from.into(),
+            stores: Stores::new(plan, folder)?,
+            derived,
+        })
     }
 
     /// Gives dropout the mask of a step.
@@ -230,7 +236,7 @@ impl<'b, T: Element> State<'b, T> {
                     Param::Derived(vector) => self.derived[*vector].as_slice(),
                 })
                 .collect();
-            self.context.pack(node.node, kernel, &values)?;
+            self.context.pack(node.node.index(), kernel, &values)?;
             self.packed_from[node.node].set(program_node, params, &self.derived);
         }
         Ok(())
@@ -247,9 +253,9 @@ fn open<'b, T: Element>(
     threads: usize,
 ) -> Result<Box<dyn Context<T> + 'b>, ExecError> {
     let program = &plan.program;
-    let support = |node: usize| plan.support[node].as_ref();
+    let support = |node: NodeId| plan.support[node].as_ref();
     let mut nodes = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
-    for (id, node) in program.nodes.iter().enumerate() {
+    for (id, node) in program.nodes.entries() {
         let support = support(id).filter(|_| !node.params.is_empty());
         let packed_bytes = support.map_or(0, |support| support.packed_bytes);
         nodes.push(NodeNeeds { name: &node.name, packed_bytes });

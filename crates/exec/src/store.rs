@@ -54,8 +54,8 @@ impl<T: Element> Stores<T> {
         let mut pixels = with_room(program.pixels.len()).map_err(refused("the values of one pixel"))?;
         for (index, [batch, channels]) in program.pixels.iter().enumerate() {
             let role = NodeKind::Source(SourceRole::Pixel(index));
-            let reader = program.nodes.iter().position(|node| node.kind == role);
-            let block = reader.map_or(1, |reader| plan.blocks[reader]);
+            let reader = program.nodes.iter().zip(&plan.blocks).find(|(node, _)| node.kind == role);
+            let block = reader.map_or(1, |(_, block)| *block);
             let layout = Layout::new(*batch, *channels, block, Region::whole([1, 1]), 1)?;
             let values = zeros(layout.len()).map_err(refused("the values of one pixel"))?;
             pixels.push((values, layout));

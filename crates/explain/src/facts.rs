@@ -67,12 +67,12 @@ impl Facts {
 
     /// Those of a node with so many rows and columns over all tiles, and the most columns in one.
     fn of(plan: &Plan, sweep: &SweepPlan, id: SweepNodeId, [rows, cols]: [i64; 2], widest: i64) -> Self {
-        let taking_part = &sweep.nodes[id];
-        let node = &plan.program.nodes[taking_part.node];
+        let sweep_node = &sweep.nodes[id];
+        let node = &plan.program.nodes[sweep_node.node];
         let [height, width] = node.extents;
         let computed = rows as f64 * cols as f64;
         let channels = (node.batch * node.channels) as f64;
-        let per_element = match (&taking_part.action, &node.kind) {
+        let per_element = match (&sweep_node.action, &node.kind) {
             (Action::Compute, NodeKind::Compute(kernel)) => kernel.flops_per_element(),
             (Action::Reduce(reduction), _) => {
                 plan.program.reductions[*reduction].reduction.flops_per_element()
@@ -82,14 +82,14 @@ impl Facts {
         let has_window = sweep.has_window(id) && sweep.rings[id] > 0;
         Self {
             name: name(plan, sweep, id),
-            does: match taking_part.action {
+            does: match sweep_node.action {
                 Action::Load(_) => "load",
                 Action::Compute => "compute",
                 Action::Reduce(_) => "reduce",
                 Action::Write(_) => "write",
             },
             kernel: kernel(plan, sweep, id),
-            inputs: taking_part.operands.iter().map(|operand| name(plan, sweep, *operand)).collect(),
+            inputs: sweep_node.operands.iter().map(|operand| name(plan, sweep, *operand)).collect(),
             shape: [node.batch as u64, node.channels as u64, height.unsigned_abs(), width.unsigned_abs()],
             ring_rows: sweep.rings[id],
             window_cols: if has_window { widest } else { 0 },
@@ -108,9 +108,9 @@ impl Facts {
 
 /// The name of a node in a sweep.
 pub(super) fn name(plan: &Plan, sweep: &SweepPlan, node: SweepNodeId) -> String {
-    let taking_part = &sweep.nodes[node];
-    let node = &plan.program.nodes[taking_part.node];
-    match taking_part.action {
+    let sweep_node = &sweep.nodes[node];
+    let node = &plan.program.nodes[sweep_node.node];
+    match sweep_node.action {
         Action::Write(_) if !node.is_terminal() => format!("{}.store", node.name),
         _ => node.name.clone(),
     }
@@ -124,8 +124,8 @@ pub(super) fn band_rows(plan: &Plan, sweep: &SweepPlan) -> i64 {
 
 /// The kernel with the activation that follows it, the reduction, or what is read or written.
 fn kernel(plan: &Plan, sweep: &SweepPlan, node: SweepNodeId) -> String {
-    let taking_part = &sweep.nodes[node];
-    let text = match (&taking_part.action, &plan.program.nodes[taking_part.node].kind) {
+    let sweep_node = &sweep.nodes[node];
+    let text = match (&sweep_node.action, &plan.program.nodes[sweep_node.node].kind) {
         (Action::Load(SourceRole::Input(_)), _) => "input",
         (Action::Load(SourceRole::Target), _) => "target",
         (Action::Load(SourceRole::GradOutput(_)), _) => "grad_output",

@@ -109,6 +109,11 @@ impl<I: Id, T> IndexVec<I, T> {
         self.entries.clear();
     }
 
+    /// Keeps the entries that `keeps` is true of, in order; those behind others that go get lower indices.
+    pub fn retain(&mut self, keeps: impl FnMut(&T) -> bool) {
+        self.entries.retain(keeps);
+    }
+
     /// The indices, in order.
     #[inline]
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = I> + ExactSizeIterator + use<I, T> {

@@ -14,7 +14,7 @@ use crate::index::IndexVec;
 use crate::sweep::SweepNodeId;
 
 pub(crate) use cut::Cuts;
-use cut::{Cutter, Made};
+use cut::{Cutter, DemandFinder};
 
 /// The demands of all rows or all columns of tiles of a grid.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,29 +44,29 @@ impl Parts {
         let count = cuts.count();
         let mut cutter = Cutter::new(flow, cuts)?;
         let turn = cutter.turn()?;
-        let mut made = Made::new(&cutter, turn.as_ref())?;
-        let alike = made.alike(most)?;
+        let mut finder = DemandFinder::new(&cutter, turn.as_ref())?;
+        let alike = finder.alike(most)?;
         let mut parts = Self { demands: Vec::new(), turn: IndexVec::new(), parts: with_room(count)? };
         let mut of_class = filled(turn.as_ref().map_or(0, |turn| turn.classes.count), None)?;
         for part in 0..count {
-            let known = if alike.contains(&part) { made.class(part) } else { None };
+            let known = if alike.contains(&part) { finder.class(part) } else { None };
             if let Some((class, turns)) = known
                 && let Some((demand, first)) = of_class[class]
             {
                 parts.parts.push((demand, turns - first));
                 continue;
             }
-            let demand = made.take(part)?;
-            if let Some((class, turns)) = known.filter(|_| made.repeats(&demand)) {
+            let demand = finder.take(part)?;
+            if let Some((class, turns)) = known.filter(|_| finder.repeats(&demand)) {
                 of_class[class] = Some((parts.demands.len(), turns));
             }
             if parts.demands.len() == most {
                 return Ok(None);
             }
             parts.parts.push((parts.demands.len(), 0));
-            let found = parts.demands.len();
-            if found == parts.demands.capacity() {
-                make_room(&mut parts.demands, found.max(2).min(count - part))?;
+            let next = parts.demands.len();
+            if next == parts.demands.capacity() {
+                make_room(&mut parts.demands, next.max(2).min(count - part))?;
             }
             parts.demands.push(demand);
         }

@@ -8,10 +8,13 @@ use tiled_geometry::{Chain, Interval};
 use tiled_kernel::{Backend, Kernel, Operands, Reduction, Support, Work};
 use tiled_tensor::{Element, OutOfMemory, collected, copied, filled};
 
+use crate::index::{Id, IndexVec, id};
 pub use crate::rate::Rate;
 
-/// A node of a [`Program`], by its index in [`Program::nodes`].
-pub type NodeId = usize;
+id! {
+    /// A node of a [`Program`].
+    NodeId
+}
 
 /// The map of one operand, for each axis.
 ///
@@ -337,7 +340,7 @@ pub struct Store {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Program {
     /// The nodes in topological order. One that nothing leads from to a reduction or a sink is not run.
-    pub nodes: Vec<ProgramNode>,
+    pub nodes: IndexVec<NodeId, ProgramNode>,
     /// How many of them, the first ones, belong to the network itself; those of its gradients follow.
     pub forward: usize,
     /// The reductions.
@@ -366,7 +369,7 @@ pub struct Program {
     /// The node that has these.
     pub anchor_node: Option<NodeId>,
     /// How fast the rows and columns of each node move.
-    pub rates: [Vec<Rate>; 2],
+    pub rates: [IndexVec<NodeId, Rate>; 2],
 }
 
 impl Program {
@@ -376,7 +379,7 @@ impl Program {
     /// Where memory is refused.
     pub fn try_clone(&self) -> Result<Self, OutOfMemory> {
         Ok(Self {
-            nodes: collected(self.nodes.iter().cloned())?,
+            nodes: collected(self.nodes.iter().cloned())?.into(),
             forward: self.forward,
             reductions: collected(self.reductions.iter().cloned())?,
             finalisers: collected(self.finalisers.iter().cloned())?,
@@ -390,7 +393,7 @@ impl Program {
             ignore_index: self.ignore_index,
             anchor: self.anchor,
             anchor_node: self.anchor_node,
-            rates: [copied(&self.rates[0])?, copied(&self.rates[1])?],
+            rates: [self.rates[0].copied()?, self.rates[1].copied()?],
         })
     }
 
@@ -400,7 +403,7 @@ impl Program {
     /// Where `axis` is neither 0 nor 1.
     #[must_use]
     pub fn rate(&self, node: NodeId, axis: usize) -> Rate {
-        self.rates[axis].get(node).copied().unwrap_or(Rate { group: None, per: 1, of: 1 })
+        self.rates[axis].get(node.index()).copied().unwrap_or(Rate { group: None, per: 1, of: 1 })
     }
 
     /// The number of sweeps: one more than the highest level.

@@ -11,13 +11,14 @@
 use tiled_geometry::{AxisMap, ResizeMode};
 use tiled_tensor::{OutOfMemory, collected, filled};
 
-use crate::program::{NodeKind, ProgramNode, SinkRole, SourceRole};
+use crate::index::{Id, IndexVec};
+use crate::program::{NodeId, NodeKind, ProgramNode, SinkRole, SourceRole};
 
 /// The rate of a node along one axis: `per / of` coordinates for one of its group's measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
-    /// The nodes of one group keep their ratios; `None` where paths disagree.
-    pub group: Option<usize>,
+    /// The nodes of one group keep their ratios: the one that stands for it; `None` where paths disagree.
+    pub group: Option<NodeId>,
     /// The numerator, at least 1.
     pub per: i64,
     /// The denominator, at least 1.
@@ -36,11 +37,14 @@ impl Rate {
 }
 
 /// The rates of all nodes along an axis.
-pub(crate) fn rates(nodes: &[ProgramNode], axis: usize) -> Result<Vec<Rate>, OutOfMemory> {
+pub(crate) fn rates(
+    nodes: &IndexVec<NodeId, ProgramNode>,
+    axis: usize,
+) -> Result<IndexVec<NodeId, Rate>, OutOfMemory> {
     let mut groups = Groups::new(nodes.len())?;
     let stores = nodes.iter().filter_map(store).max().map_or(0, |last| last + 1);
-    let mut stored: Vec<Option<usize>> = filled(stores, None)?;
-    for (id, node) in nodes.iter().enumerate() {
+    let mut stored: Vec<Option<NodeId>> = filled(stores, None)?;
+    for (id, node) in nodes.entries() {
         if let Some(store) = store(node) {
             match stored[store] {
                 None => stored[store] = Some(id),
@@ -108,25 +112,25 @@ pub(crate) const fn gcd(a: i64, b: i64) -> i64 {
 
 /// Sets of nodes with a ratio to the one that stands for the set.
 struct Groups {
-    parent: Vec<usize>,
+    parent: IndexVec<NodeId, NodeId>,
     /// The rate of a node for each of its parent's.
-    ratio: Vec<[i64; 2]>,
-    size: Vec<usize>,
-    agrees: Vec<bool>,
+    ratio: IndexVec<NodeId, [i64; 2]>,
+    size: IndexVec<NodeId, usize>,
+    agrees: IndexVec<NodeId, bool>,
 }
 
 impl Groups {
     fn new(count: usize) -> Result<Self, OutOfMemory> {
         Ok(Self {
-            parent: collected(0..count)?,
-            ratio: filled(count, [1, 1])?,
-            size: filled(count, 1)?,
-            agrees: filled(count, true)?,
+            parent: collected((0..count).map(NodeId::new))?.into(),
+            ratio: IndexVec::filled(count, [1, 1])?,
+            size: IndexVec::filled(count, 1)?,
+            agrees: IndexVec::filled(count, true)?,
         })
     }
 
     /// The node that stands for a node's set, and the ratio to it; paths stay short because smaller sets join larger ones.
-    fn find(&self, node: usize) -> (usize, Option<[i64; 2]>) {
+    fn find(&self, node: NodeId) -> (NodeId, Option<[i64; 2]>) {
         let (mut at, mut ratio) = (node, Some([1, 1]));
         while self.parent[at] != at {
             ratio = ratio.and_then(|ratio| product(ratio, self.ratio[at]));
@@ -136,7 +140,7 @@ impl Groups {
     }
 
     /// `rate(node) = ratio · rate(other)`.
-    fn tie(&mut self, node: usize, other: usize, ratio: Option<[i64; 2]>) {
+    fn tie(&mut self, node: NodeId, other: NodeId, ratio: Option<[i64; 2]>) {
         let ((a, of_a), (b, of_b)) = (self.find(node), self.find(other));
         // rate(a) = rate(node) / of_a = ratio · of_b / of_a · rate(b)
         let between = of_a
@@ -158,11 +162,12 @@ impl Groups {
         self.agrees[large] = self.agrees[large] && self.agrees[small] && between.is_some();
     }
 
-    fn rates(&self) -> Result<Vec<Rate>, OutOfMemory> {
-        collected((0..self.parent.len()).map(|node| match self.find(node) {
+    fn rates(&self) -> Result<IndexVec<NodeId, Rate>, OutOfMemory> {
+        let rates = self.parent.ids().map(|node| match self.find(node) {
             (group, Some([per, of])) if self.agrees[group] => Rate { group: Some(group), per, of },
             _ => Rate { group: None, per: 1, of: 1 },
-        }))
+        });
+        Ok(collected(rates)?.into())
     }
 }
 

@@ -6,8 +6,9 @@
 
 use tiled_geometry::{AxisMap, Chain};
 use tiled_kernel::{Activation, Algorithm, Backend, Epilogue, Kernel, Work};
-use tiled_tensor::{Element, OutOfMemory, filled, with_room};
+use tiled_tensor::{Element, OutOfMemory, with_room};
 
+use crate::index::{Id, IndexVec};
 use crate::program::{Edge, NodeId, NodeKind, Program};
 
 /// Selects how a backend carries out each node, and leaves out the nodes that nothing needs.
@@ -28,7 +29,7 @@ pub(crate) fn select<T: Element>(
 
 /// Lets the convolutions of the network that suit it run by Winograd's minimal filtering. Kernels of gradients stay sums.
 fn select_winograd<T: Element>(program: &mut Program, backend: &dyn Backend<T>) {
-    for id in 0..program.forward {
+    for id in program.nodes.ids().take(program.forward) {
         if let NodeKind::Compute(Kernel::Conv2d { conv, epilogue, .. }) = program.nodes[id].kind
             && conv.suits_winograd()
         {
@@ -42,11 +43,11 @@ fn select_winograd<T: Element>(program: &mut Program, backend: &dyn Backend<T>) 
 
 /// Takes into convolutions what follows them, as far as the backend carries it out. The last of these nodes stays, with its name.
 fn select_epilogues<T: Element>(program: &mut Program, backend: &dyn Backend<T>) -> Result<(), OutOfMemory> {
-    let mut readers = filled(program.nodes.len(), 0_usize)?;
+    let mut readers = IndexVec::filled(program.nodes.len(), 0)?;
     for edge in program.nodes.iter().flat_map(|node| &node.operands) {
         readers[edge.node] += 1;
     }
-    for id in 0..program.nodes.len() {
+    for id in program.nodes.ids() {
         let Some((before, added)) = convolution_before(program, id, &readers) else { continue };
         let Some(kernel) = with_step(&program.nodes[before].kind, &program.nodes[id].kind) else { continue };
         let mut node = program.nodes[id].clone();
@@ -63,7 +64,11 @@ fn select_epilogues<T: Element>(program: &mut Program, backend: &dyn Backend<T>)
 }
 
 /// The convolution that could take a node in, which nothing else reads, and the tensor that is added to it.
-fn convolution_before(program: &Program, id: NodeId, readers: &[usize]) -> Option<(NodeId, Option<Edge>)> {
+fn convolution_before(
+    program: &Program,
+    id: NodeId,
+    readers: &IndexVec<NodeId, usize>,
+) -> Option<(NodeId, Option<Edge>)> {
     let node = &program.nodes[id];
     let is_convolution = |edge: &Edge| {
         let before = &program.nodes[edge.node];
@@ -109,23 +114,23 @@ fn with_step(convolution: &NodeKind, step: &NodeKind) -> Option<Kernel> {
 
 /// The program without the nodes from which nothing leads to a reduction or a sink.
 fn without_unused(mut program: Program) -> Result<Program, OutOfMemory> {
-    let mut is_used = filled(program.nodes.len(), false)?;
-    for (id, node) in program.nodes.iter().enumerate().rev() {
+    let mut is_used = IndexVec::filled(program.nodes.len(), false)?;
+    for (id, node) in program.nodes.entries().rev() {
         is_used[id] |= node.is_terminal();
         if is_used[id] {
             node.operands.iter().for_each(|edge| is_used[edge.node] = true);
         }
     }
-    let mut places = with_room(is_used.len())?;
+    let mut ids = IndexVec::<NodeId, NodeId>::from(with_room(is_used.len())?);
     let mut count = 0;
     for is_used in &is_used {
-        places.push(count);
+        ids.push(NodeId::new(count))?;
         count += usize::from(*is_used);
     }
-    program.forward = places.get(program.forward).copied().unwrap_or(count);
-    program.anchor_node = program.anchor_node.filter(|node| is_used[*node]).map(|node| places[node]);
+    program.forward = ids.get(program.forward).map_or(count, |id| id.index());
+    program.anchor_node = program.anchor_node.filter(|node| is_used[*node]).map(|node| ids[node]);
     for reduction in &mut program.reductions {
-        reduction.node = places[reduction.node];
+        reduction.node = ids[reduction.node];
     }
     let mut used = is_used.iter();
     program.nodes.retain(|_| used.next() == Some(&true));
@@ -134,7 +139,7 @@ fn without_unused(mut program: Program) -> Result<Program, OutOfMemory> {
         rates.retain(|_| used.next() == Some(&true));
     }
     for edge in program.nodes.iter_mut().flat_map(|node| &mut node.operands) {
-        edge.node = places[edge.node];
+        edge.node = ids[edge.node];
     }
     Ok(program)
 }

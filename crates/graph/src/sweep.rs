@@ -65,16 +65,16 @@ pub(crate) fn sweeps_within(
     most: usize,
 ) -> Result<Option<Vec<Sweep>>, OutOfMemory> {
     let mut levels: Vec<Vec<NodeId>> = filled(program.sweeps(), Vec::new())?;
-    for (id, node) in program.nodes.iter().enumerate().filter(|(_, node)| node.is_terminal()) {
+    for (id, node) in program.nodes.entries().filter(|(_, node)| node.is_terminal()) {
         push(&mut levels[node.level], id)?;
     }
     let count = program.nodes.len();
     let mut cutter = Cutter {
         program,
-        stores: filled(count, None)?,
-        is_written: filled(count, false)?,
-        seen: filled(count, usize::MAX)?,
-        numbers: filled(count, None)?,
+        stores: IndexVec::filled(count, None)?,
+        is_written: IndexVec::filled(count, false)?,
+        seen: IndexVec::filled(count, usize::MAX)?,
+        numbers: IndexVec::filled(count, None)?,
     };
     for (node, store) in kept {
         cutter.stores[*node] = Some(*store);
@@ -97,7 +97,7 @@ pub(crate) fn shared_between_sweeps(program: &Program) -> Result<Vec<NodeId>, Ou
     let is_shared = |id: &NodeId| {
         program.nodes[*id].kernel().is_some() && needed[*id].is_some_and(|[first, last]| first < last)
     };
-    collected((0..needed.len()).filter(is_shared))
+    collected(needed.ids().filter(is_shared))
 }
 
 /// About how many nodes all sweeps have together where nothing is kept.
@@ -107,9 +107,9 @@ pub(crate) fn nodes_of_sweeps(program: &Program) -> Result<usize, OutOfMemory> {
 }
 
 /// Of the levels that need a node, the first and the last.
-fn needed_by(program: &Program) -> Result<Vec<Option<[usize; 2]>>, OutOfMemory> {
-    let mut needed: Vec<Option<[usize; 2]>> = filled(program.nodes.len(), None)?;
-    for (id, node) in program.nodes.iter().enumerate().rev() {
+fn needed_by(program: &Program) -> Result<IndexVec<NodeId, Option<[usize; 2]>>, OutOfMemory> {
+    let mut needed: IndexVec<NodeId, Option<[usize; 2]>> = IndexVec::filled(program.nodes.len(), None)?;
+    for (id, node) in program.nodes.entries().rev() {
         if node.is_terminal() {
             needed[id] = Some([node.level; 2]);
         }
@@ -126,13 +126,13 @@ fn needed_by(program: &Program) -> Result<Vec<Option<[usize; 2]>>, OutOfMemory> 
 struct Cutter<'p> {
     program: &'p Program,
     /// Where each node is kept, if it is.
-    stores: Vec<Option<usize>>,
+    stores: IndexVec<NodeId, Option<usize>>,
     /// Whether a sweep has written it there.
-    is_written: Vec<bool>,
+    is_written: IndexVec<NodeId, bool>,
     /// The last level that needed each node.
-    seen: Vec<usize>,
+    seen: IndexVec<NodeId, usize>,
     /// Each node in the sweep at hand.
-    numbers: Vec<Option<SweepNodeId>>,
+    numbers: IndexVec<NodeId, Option<SweepNodeId>>,
 }
 
 impl Cutter<'_> {

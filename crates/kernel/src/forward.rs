@@ -8,16 +8,16 @@
 /// use tiled_kernel::{Backend, Host, Kernel, Reference, Workspace, forward};
 /// use tiled_tensor::{View, ViewMut};
 ///
-/// /// The reference, which tells what it computes.
+/// /// The reference, with a log of what it computes.
 /// #[derive(Debug)]
-/// struct Telling(Reference);
+/// struct Logged(Reference);
 ///
-/// impl Backend<f32> for Telling {
-///     forward!(f32, |telling| &telling.0; name block support seconds open_own);
+/// impl Backend<f32> for Logged {
+///     forward!(f32, |logged| &logged.0; name block support seconds open_own);
 /// }
 ///
-/// impl Host<f32> for Telling {
-///     forward!(f32, |telling| &telling.0; pack compute_part reduce unpack);
+/// impl Host<f32> for Logged {
+///     forward!(f32, |logged| &logged.0; pack compute_part reduce unpack);
 ///
 ///     fn compute(
 ///         &self,

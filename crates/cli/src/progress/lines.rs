@@ -29,7 +29,7 @@ impl Lines {
     }
 
     /// Another line was written now.
-    pub(super) fn spoke(&mut self) {
+    pub(super) fn wrote_line(&mut self) {
         self.last = self.begin.elapsed();
     }
 

@@ -56,7 +56,7 @@ impl Session {
 
 /// Writes a line to standard error. Where that has gone, as with a terminal that was closed, there is nobody to tell, and
 /// the work goes on.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
@@ -83,12 +83,12 @@ impl Bar {
     }
 
     /// Writes a line that stays.
-    pub(crate) fn tell(&self, line: &str) {
+    pub(crate) fn print_line(&self, line: &str) {
         match &self.shown {
-            Shown::Bar(bar) => bar.suspend(|| tell(line)),
+            Shown::Bar(bar) => bar.suspend(|| print_line(line)),
             Shown::Lines(lines) => {
-                lines.lock().unwrap_or_else(PoisonError::into_inner).spoke();
-                tell(line);
+                lines.lock().unwrap_or_else(PoisonError::into_inner).wrote_line();
+                print_line(line);
             }
         }
     }
@@ -106,7 +106,7 @@ impl Progress for Bar {
                 if let Ok(mut lines) = lines.try_lock()
                     && let Some(line) = lines.step(done, total)
                 {
-                    tell(&line);
+                    print_line(&line);
                 }
             }
         }

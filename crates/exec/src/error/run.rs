@@ -137,7 +137,7 @@ pub enum ExecError {
     #[error(transparent)]
     Optim(#[from] crate::OptimError),
     /// A training step whose numbers leave the finite ones.
-    #[error("training step {step}: {}", what.told(*loss))]
+    #[error("training step {step}: {}", what.message(*loss))]
     NotFinite {
         /// The step, from 1.
         step: u64,
@@ -166,7 +166,7 @@ pub enum NotFinite {
 }
 
 impl NotFinite {
-    fn told(&self, loss: Option<f64>) -> String {
+    fn message(&self, loss: Option<f64>) -> String {
         let loss = loss.map_or_else(|| "without a value".to_owned(), |loss| loss.to_string());
         match self {
             Self::Loss => format!("loss is {loss}, not a finite number"),

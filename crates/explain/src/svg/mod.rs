@@ -105,8 +105,8 @@ fn draw_main(canvas: &mut Canvas, y: f64, plan: &Plan, sweep: &SweepPlan, all: &
     canvas.text([MARGIN, y + height], Anchor::Start, "label", &text);
     height += 14.0;
     height += style::draw_legend(canvas, y + height, hold, has_gradients) + 8.0;
-    height += panels::draw(canvas, y + height, sweep, &telling(all, panels::PANELS), &moment);
-    let bars = telling(all, profile::BARS);
+    height += panels::draw(canvas, y + height, sweep, &to_draw(all, panels::PANELS), &moment);
+    let bars = to_draw(all, profile::BARS);
     let words = match hold {
         Holding::Materialise => return height,
         Holding::Recompute => "the pyramid of its halos",
@@ -125,7 +125,7 @@ fn nodes(plan: &Plan, sweep: &SweepPlan) -> Nodes {
 }
 
 /// At most `count` of the nodes with windows: what only copies or maps elements goes first, then every so many.
-fn telling(nodes: &Nodes, count: usize) -> Nodes {
+fn to_draw(nodes: &Nodes, count: usize) -> Nodes {
     let with_windows: Nodes = nodes
         .iter()
         .filter(|(_, facts)| facts.ring_rows > 0 && facts.shape[2] * facts.shape[3] > 1)

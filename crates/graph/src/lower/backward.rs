@@ -9,7 +9,7 @@ use tiled_tensor::{OutOfMemory, collected, push};
 use super::tape::{Flowing, Tape};
 use super::{Lowering, identity, lossless};
 use crate::program::{Edge, Finaliser, GradShare, NodeId, NodeKind, SinkRole, SourceRole};
-use crate::{Loss, PlanError};
+use crate::{Loss, PlanError, ValueId};
 
 /// What a node adds to the gradient of a parameter that others read too.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ impl Lowering<'_> {
 
     /// The gradient with respect to the outputs.
     fn loss(&mut self, loss: Loss) -> Result<(), PlanError> {
-        let outputs = collected(self.graph.outputs().iter().map(|value| self.values[value.0]))?;
+        let outputs = collected(self.graph.outputs().iter().map(|value| self.node_of(*value)))?;
         match loss {
             Loss::GradOutput | Loss::GradOutputLater => {
                 if loss == Loss::GradOutputLater {
@@ -202,7 +202,7 @@ impl Lowering<'_> {
             }
             let place = self.program.input_grads.len();
             push(&mut self.program.input_grads, input)?;
-            let input = self.values[input];
+            let input = self.node_of(ValueId(input));
             let name = format!("{}.grad", self.program.nodes[input].name);
             let gradient = match self.gradients.remove(&input) {
                 Some(contributions) => self.total(&name, &contributions)?,

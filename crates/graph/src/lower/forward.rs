@@ -3,7 +3,7 @@
 use tiled_tensor::{OutOfMemory, collected, filled, push};
 
 use super::{Lowering, Site};
-use crate::program::{NodeId, SourceRole};
+use crate::program::SourceRole;
 use crate::{PlanError, ValueId};
 
 impl Lowering<'_> {
@@ -14,17 +14,17 @@ impl Lowering<'_> {
             let name = self.graph.name(value).to_owned();
             let node = self.source(name, SourceRole::Input(place), channels, extents, 0)?;
             self.wants_grad[node] = self.wanted.inputs[place];
-            push(&mut self.values, node)?;
+            push(&mut self.values, Some(node))?;
         }
         let graph = self.graph;
         let live = self.live()?;
         for (place, node) in graph.nodes().iter().enumerate() {
             let value = ValueId(graph.inputs().len() + place);
             if !live[value.0] {
-                push(&mut self.values, NodeId::MAX)?; // nothing that is lowered reads it
+                push(&mut self.values, None)?;
                 continue;
             }
-            let operands = collected(node.inputs.iter().map(|input| self.values[input.0]))?;
+            let operands = collected(node.inputs.iter().map(|input| self.node_of(*input)))?;
             let (channels, extents) = self.shape(value);
             let site = Site { name: &node.name, value, operands: &operands, channels, extents };
             let mut result = node.op.operator().lower(self, &site)?;
@@ -36,7 +36,7 @@ impl Lowering<'_> {
                 })?;
                 result = stored;
             }
-            push(&mut self.values, result)?;
+            push(&mut self.values, Some(result))?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use tiled_geometry::{AxisMap, Chain};
 use tiled_kernel::Reduction;
 use tiled_tensor::{OutOfMemory, collected, filled, push, refusable, with_room};
 
+use crate::index::IndexVec;
 use crate::params::{Reading, readings};
 use crate::program::{
     Edge, Finaliser, NodeId, NodeKind, Param, Program, ProgramNode, ProgramReduction, SinkRole, SourceRole,
@@ -63,10 +64,10 @@ pub(crate) struct Lowering<'a> {
     pub(crate) objective: &'a Objective,
     pub(crate) wanted: Wanted,
     pub(crate) program: Program,
-    /// The node that holds each value of the graph.
-    values: Vec<NodeId>,
+    /// The node that holds each value of the graph; `None` where nothing that is lowered reads it.
+    values: Vec<Option<NodeId>>,
     /// Whether a gradient flows to a node.
-    pub(crate) wants_grad: Vec<bool>,
+    pub(crate) wants_grad: IndexVec<NodeId, bool>,
     pub(crate) tape: Vec<Tape>,
     /// The place of each parameter by the names that nodes have for it.
     param_places: HashMap<String, usize>,
@@ -147,7 +148,7 @@ impl<'a> Lowering<'a> {
             objective,
             program,
             values: with_room(graph.values())?,
-            wants_grad: Vec::new(),
+            wants_grad: IndexVec::new(),
             tape: Vec::new(),
             param_places,
             readers,
@@ -200,9 +201,8 @@ impl<'a> Lowering<'a> {
             params,
             level: operand_level.max(param_level),
         };
-        push(&mut self.program.nodes, node)?;
-        push(&mut self.wants_grad, wants_grad)?;
-        Ok(self.program.nodes.len() - 1)
+        self.wants_grad.push(wants_grad)?;
+        self.program.nodes.push(node)
     }
 
     /// The sweep before which a parameter is known.
@@ -277,6 +277,11 @@ impl<'a> Lowering<'a> {
         Ok(source)
     }
 
+    /// The node that holds a value that something reads.
+    fn node_of(&self, value: ValueId) -> NodeId {
+        self.values[value.0].expect("invariant: what is read is lowered")
+    }
+
     /// The sinks of the outputs.
     fn outputs(&mut self) -> Result<(), OutOfMemory> {
         self.program.anchor_node = self.anchor();
@@ -286,7 +291,7 @@ impl<'a> Lowering<'a> {
             let graph = self.graph;
             for (place, value) in graph.outputs().iter().enumerate() {
                 let name = format!("{}.output", graph.name(*value));
-                self.sink(name, SinkRole::Output(place), self.values[value.0])?;
+                self.sink(name, SinkRole::Output(place), self.node_of(*value))?;
             }
         }
         Ok(())
@@ -294,10 +299,10 @@ impl<'a> Lowering<'a> {
 
     /// The node whose height and width tiles are given in.
     fn anchor(&self) -> Option<NodeId> {
-        let outputs = self.graph.outputs().iter().map(|value| self.values[value.0]);
+        let outputs = self.graph.outputs().iter().map(|value| self.node_of(*value));
         let pooled = self.program.reductions.iter().rev().map(|reduction| reduction.node);
         // a gradient spreads over the input even where the output is one pixel
-        let inputs = self.values.iter().take(self.graph.inputs().len()).copied();
+        let inputs = self.values.iter().take(self.graph.inputs().len()).copied().flatten();
         let inputs = inputs.filter(|_| self.objective.loss.is_some());
         outputs.chain(pooled).chain(inputs).find(|node| self.program.nodes[*node].extents != [1, 1])
     }

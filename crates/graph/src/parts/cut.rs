@@ -189,7 +189,7 @@ enum Side {
 }
 
 /// The demands of parts as they are found, a few in one walk over the edges.
-pub(super) struct Made<'c, 'f, 'a, 'g> {
+pub(super) struct DemandFinder<'c, 'f, 'a, 'g> {
     cutter: &'c Cutter<'f, 'a, 'g>,
     turn: Option<&'c Turn>,
     demands: BTreeMap<usize, Demand>,
@@ -197,7 +197,7 @@ pub(super) struct Made<'c, 'f, 'a, 'g> {
     moves: Vec<bool>,
 }
 
-impl<'c, 'f, 'a, 'g> Made<'c, 'f, 'a, 'g> {
+impl<'c, 'f, 'a, 'g> DemandFinder<'c, 'f, 'a, 'g> {
     pub(super) fn new(cutter: &'c Cutter<'f, 'a, 'g>, turn: Option<&'c Turn>) -> Result<Self, OutOfMemory> {
         let moves = turn.map_or(Ok(Vec::new()), |turn| moves(cutter.flow, &turn.moved))?;
         Ok(Self { cutter, turn, demands: BTreeMap::new(), moves })

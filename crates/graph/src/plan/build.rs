@@ -3,7 +3,7 @@
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Backend, Support, Work};
-use tiled_tensor::{Element, Layout, OutOfMemory, collected, filled, make_room, with_room};
+use tiled_tensor::{Element, Layout, OutOfMemory, collected, make_room, with_room};
 
 use super::binding::{Binding, bindings};
 use super::{Memory, PlanError, PlanOptions};
@@ -16,9 +16,9 @@ use crate::sweep::{Action, Sweep, SweepNode, SweepNodeId};
 #[derive(Debug)]
 pub(super) struct Lowered {
     pub(super) program: Program,
-    pub(super) blocks: Vec<usize>,
+    pub(super) blocks: IndexVec<NodeId, usize>,
     /// What the time of each node depends on.
-    pub(super) facts: Vec<NodeFacts>,
+    pub(super) facts: IndexVec<NodeId, NodeFacts>,
     /// Bytes that depend neither on the tiling nor on what is kept, those of one lane's partial sums, and those of one
     /// thread's scratch.
     memory: Memory,
@@ -88,7 +88,7 @@ pub(super) struct Readings {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     /// The node of the program.
-    pub(super) node: u32,
+    pub(super) node: NodeId,
     /// Its part of the operands ends here, where the next one's begins.
     pub(super) end: u32,
     /// Whether it moves rows between windows and what lies outside, and computes nothing.
@@ -112,16 +112,16 @@ impl Lowered {
         backend: &dyn Backend<T>,
         resident_bytes: u64,
     ) -> Result<Self, PlanError> {
-        let blocks = collected(program.nodes.iter().map(|node| backend.block(node.channels)))?;
+        let blocks = collected(program.nodes.iter().map(|node| backend.block(node.channels)))?.into();
         let mut facts = with_room(program.nodes.len())?;
-        for id in 0..program.nodes.len() {
+        for id in program.nodes.ids() {
             facts.push(NodeFacts::of(&program, id, backend)?);
         }
         let supports = || facts.iter().filter_map(NodeFacts::support);
         let partial_bytes = supports().map(|support| support.partial_bytes as u64).sum();
         let scratch_bytes = supports().map(|support| support.workspace_bytes as u64).max().unwrap_or(0);
         let memory = fixed_memory::<T>(&program, &facts, backend, resident_bytes)?;
-        Ok(Self { blocks, facts, memory, partial_bytes, scratch_bytes, program })
+        Ok(Self { blocks, facts: facts.into(), memory, partial_bytes, scratch_bytes, program })
     }
 
     /// Keeps the values of these nodes whole, in memory or in files.
@@ -256,7 +256,7 @@ impl Readings {
             };
             operands.extend_from_slice(&node.operands);
             nodes.push(Reading {
-                node: index(node.node),
+                node: node.node,
                 end: index(operands.len()),
                 moves: matches!(node.action, Action::Load(_) | Action::Write(_)),
                 is_idle,
@@ -293,13 +293,17 @@ impl NodeFacts {
 }
 
 /// The arithmetic of every node once, over the smallest region that covers all that anybody wants of it.
-fn flops_once(program: &Program, facts: &[NodeFacts], kept: &[NodeId]) -> Result<f64, OutOfMemory> {
-    let mut wanted = filled(program.nodes.len(), [Interval::EMPTY; 2])?;
+fn flops_once(
+    program: &Program,
+    facts: &IndexVec<NodeId, NodeFacts>,
+    kept: &[NodeId],
+) -> Result<f64, OutOfMemory> {
+    let mut wanted = IndexVec::filled(program.nodes.len(), [Interval::EMPTY; 2])?;
     for id in kept {
         wanted[*id] = program.nodes[*id].extents.map(Interval::whole);
     }
     let mut flops = 0.0;
-    for (id, node) in program.nodes.iter().enumerate().rev() {
+    for (id, node) in program.nodes.entries().rev() {
         if node.is_terminal() {
             wanted[id] = node.extents.map(Interval::whole);
         }

@@ -90,7 +90,7 @@ fn node_load<'p>(
     let Common { element, windows_bytes, readers } = *common;
     let (rows, cols) = (figures.rows[node], figures.cols[node]);
     let reading = &prepared.readings[figures.sweep].nodes[node];
-    let facts = &prepared.lowered.facts[reading.node as usize];
+    let facts = &prepared.lowered.facts[reading.node];
     let bytes = facts.planes * rows as f64 * cols as f64 * element;
     let size = |slot: SlotId| figures.slot_elements[slot] as f64 * element;
     // a whole tensor is in no cache: its size counts
@@ -133,7 +133,7 @@ fn node_load<'p>(
 /// The bytes of the whole tensor of a node.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
 fn whole_bytes(prepared: &Prepared<'_>, sweep: usize, node: SweepNodeId, element: f64) -> f64 {
-    let node = prepared.readings[sweep].nodes[node].node as usize;
+    let node = prepared.readings[sweep].nodes[node].node;
     let [height, width] = prepared.lowered.program.nodes[node].extents;
     prepared.lowered.facts[node].planes * height as f64 * width as f64 * element
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use tiled_geometry::Grid;
 use tiled_kernel::Backend;
-use tiled_tensor::{Element, OutOfMemory, collected, copied, refusable, with_room};
+use tiled_tensor::{Element, OutOfMemory, collected, refusable, with_room};
 
 use super::build::Prepared;
 use super::cost;
@@ -253,8 +253,8 @@ impl<'m, 'p> Measure<'m, 'p> {
             in_flight: numbers.share.in_flight,
             threads: numbers.share.threads,
             stores_in_files: kept.in_files,
-            blocks: copied(&prepared.lowered.blocks)?,
-            support: collected(prepared.lowered.facts.iter().map(|facts| facts.support().copied()))?,
+            blocks: prepared.lowered.blocks.copied()?,
+            support: collected(prepared.lowered.facts.iter().map(|facts| facts.support().copied()))?.into(),
             dtype: T::DTYPE,
             memory: numbers.memory,
             // the planner says these

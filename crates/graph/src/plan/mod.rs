@@ -29,7 +29,7 @@ use tiled_tensor::{DType, Layout, LayoutError, OutOfMemory};
 
 use crate::index::IndexVec;
 use crate::parts::Parts;
-use crate::program::Program;
+use crate::program::{NodeId, Program};
 use crate::schedule::{Bands, Schedule};
 use crate::sweep::{Sweep, SweepNodeId};
 
@@ -50,9 +50,9 @@ pub struct Plan {
     /// Whether values kept between sweeps lie in files rather than in memory.
     pub stores_in_files: bool,
     /// The channel block of each node's windows.
-    pub blocks: Vec<usize>,
+    pub blocks: IndexVec<NodeId, usize>,
     /// How the backend carries out each node; `None` of sources and sinks.
-    pub support: Vec<Option<Support>>,
+    pub support: IndexVec<NodeId, Option<Support>>,
     /// The element type.
     pub dtype: DType,
     /// The memory of the run.
@@ -219,7 +219,7 @@ impl SweepPlan {
 
 pub(crate) fn layout(
     program: &Program,
-    blocks: &[usize],
+    blocks: &IndexVec<NodeId, usize>,
     sweep: &SweepPlan,
     node: SweepNodeId,
     region: Region<2>,

@@ -10,7 +10,7 @@ use super::log::Log;
 use crate::args::TrainArgs;
 use crate::error::CliError;
 use crate::job::Job;
-use crate::progress::{Bar, Session, tell};
+use crate::progress::{Bar, Session, print_line};
 use crate::text;
 
 /// The steps of a run: their number, where their losses go, and the weights.
@@ -72,7 +72,7 @@ impl<T: Element> Steps<'_, T> {
             let loss = done.loss.ok_or_else(|| ExecError::Missing { name: "loss".to_owned() })?;
             self.seconds += done.seconds;
             self.losses.push(loss);
-            self.tell(&bar, step, loss, done.seconds);
+            self.report(&bar, step, loss, done.seconds);
             if let Some(log) = &mut log {
                 log.write(step, loss, done.seconds, lr)?;
             }
@@ -85,8 +85,8 @@ impl<T: Element> Steps<'_, T> {
         format!("step {step:width$}/{}", self.args.steps)
     }
 
-    fn tell(&self, bar: &Bar, step: u64, loss: f64, seconds: f64) {
-        bar.tell(&format!("{}  loss {}  {} s/step", self.count(step), number(loss), number(seconds)));
+    fn report(&self, bar: &Bar, step: u64, loss: f64, seconds: f64) {
+        bar.print_line(&format!("{}  loss {}  {} s/step", self.count(step), number(loss), number(seconds)));
     }
 
     /// Saves the weights of a run that ended early, and says which they are. What it cannot save it says too: the error
@@ -102,14 +102,14 @@ impl<T: Element> Steps<'_, T> {
                 Some(loss) => {
                     (kept, format!("weights before step {steps}, whose loss was {}", number(*loss)))
                 }
-                None => return tell("the first step failed: no weights are saved"),
+                None => return print_line("the first step failed: no weights are saved"),
             },
-            _ if steps == 0 => return tell("no step was done: no weights are saved"),
+            _ if steps == 0 => return print_line("no step was done: no weights are saved"),
             _ => (&*self.parameters, format!("weights after step {steps}")),
         };
         match save_weights(path, parameters.tensors()) {
-            Ok(()) => tell(&format!("saved the {which} to {name}")),
-            Err(error) => tell(&format!("cannot save the {which}: {}", text::one_line(&error))),
+            Ok(()) => print_line(&format!("saved the {which} to {name}")),
+            Err(error) => print_line(&format!("cannot save the {which}: {}", text::one_line(&error))),
         }
     }
 }

@@ -3,7 +3,9 @@
 use tiled_kernel::Reference;
 
 use super::*;
+use crate::index::Id;
 use crate::parts::Parts;
+use crate::program::NodeId;
 use crate::schedule::repeat::tests::network;
 use crate::select::select;
 use crate::sweep::sweeps;
@@ -19,7 +21,8 @@ fn compare(label: &str, graph: &Graph, extents: [usize; 2], count: i64) -> [usiz
     let grid = Grid::from_counts(program.anchor, counts).expect("a grid");
     let mut totals = [0; 2];
     for axis in [0, 1] {
-        let anchor = program.anchor_node.map_or(program.rate(0, axis), |node| program.rate(node, axis));
+        let anchor =
+            program.anchor_node.map_or(program.rate(NodeId::new(0), axis), |node| program.rate(node, axis));
         let mut cuts = Cuts::new(&grid, axis, anchor);
         for sweep in sweeps(&program, &[]) {
             let flow = Flow::new(&program, &sweep, axis).expect("there is room");

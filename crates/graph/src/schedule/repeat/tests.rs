@@ -3,7 +3,9 @@
 use tiled_geometry::Grid;
 
 use super::*;
+use crate::index::Id;
 use crate::parts::{Cuts, Parts};
+use crate::program::NodeId;
 use crate::schedule::{Bands, bands_of, least_calls};
 use crate::sweep::{shared_between_sweeps, sweeps};
 use crate::{
@@ -112,7 +114,7 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
         Objective { grad_inputs: below(rng, 2) == 0, ..Objective::training(Loss::Sum) }
     };
     let program = lower(graph, &shapes, &objective, &[]).expect("a program");
-    let kept: Vec<(usize, usize)> = match below(rng, 2) {
+    let kept: Vec<(NodeId, usize)> = match below(rng, 2) {
         0 => Vec::new(),
         _ => shared_between_sweeps(&program).expect("there is room").into_iter().zip(0..).collect(),
     };
@@ -124,7 +126,8 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
         let flow = Flow::new(&with_stores, &sweep, 0).expect("there is room");
         let rows = among(rng, &[1, 1, 2, 3, 20]).min(program.anchor[0].max(1));
         let grid = Grid::from_counts(program.anchor, [rows, 1]).expect("a grid");
-        let anchor = program.anchor_node.map_or(program.rate(0, 0), |node| program.rate(node, 0));
+        let anchor =
+            program.anchor_node.map_or(program.rate(NodeId::new(0), 0), |node| program.rate(node, 0));
         let mut cuts = Cuts::new(&grid, 0, anchor);
         let parts = Parts::new(&flow, &mut cuts, usize::MAX).expect("there is room").expect("no bound");
         let band = among(rng, &[1, 2, 3, 4, 5, 7, 8, 16, 64]);
