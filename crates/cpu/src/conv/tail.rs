@@ -41,7 +41,7 @@ impl<T: Element> Tail<'_, T> {
     ///
     /// # Panics
     /// Where the tensor to add does not hold the row.
-    pub(super) fn at<E>(&self, n: usize, [y, x]: [i64; 2]) -> Option<At<E>> {
+    pub(super) fn at(&self, n: usize, [y, x]: [i64; 2]) -> Option<At<T>> {
         if !self.is_long() {
             return None;
         }
@@ -49,13 +49,13 @@ impl<T: Element> Tail<'_, T> {
             let layout = sum.layout();
             let row = sum.data()[layout.row_offset(n, 0, y)..].as_ptr();
             let offset = (x - layout.cols().begin()) * signed(layout.block());
-            (row.wrapping_offset(isize::try_from(offset).unwrap_or(0)).cast(), layout.block_stride())
+            (row.wrapping_offset(isize::try_from(offset).unwrap_or(0)), layout.block_stride())
         });
         let [scale, shift] = if self.affine.is_empty() {
             [std::ptr::null(); 2]
         } else {
             let (scale, shift) = self.affine.split_at(self.affine.len() / 2);
-            [scale, shift].map(|values| values.as_ptr().cast())
+            [scale, shift].map(|values| values.as_ptr())
         };
         let relu = self.activation == Some(Activation::Relu);
         Some(At { scale, shift, sum, sum_block_stride, relu })
@@ -98,9 +98,9 @@ pub(super) struct Written<E> {
 ///
 /// # Safety
 /// The pixels are valid for this call alone, the parameters have the channels, and the tensor to add the pixels.
-pub(super) unsafe fn follow<S: Simd>(at: &At<S::E>, written: Written<S::E>) {
+pub(super) unsafe fn follow<S: Simd>(simd: S, at: &At<S::E>, written: Written<S::E>) {
     // SAFETY: passed on to the caller.
-    unsafe { S::call(Follow { at, written }) }
+    unsafe { simd.call(Follow { at, written }) }
 }
 
 /// See [`follow`].
@@ -111,7 +111,7 @@ struct Follow<'a, E> {
 
 impl<E: Element> Micro<E> for Follow<'_, E> {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let (at, written) = (self.at, self.written);
         for channel in (written.channel..).step_by(S::LANES).take(written.vectors) {
             let block = channel / S::LANES;
@@ -119,18 +119,18 @@ impl<E: Element> Micro<E> for Follow<'_, E> {
             // SAFETY: as `follow` asks.
             unsafe {
                 let affine = (!at.scale.is_null())
-                    .then(|| (S::load(at.scale.add(channel)), S::load(at.shift.add(channel))));
+                    .then(|| (simd.load(at.scale.add(channel)), simd.load(at.shift.add(channel))));
                 for p in 0..written.pixels {
                     let to = start.add(p * S::LANES);
-                    let mut value = S::load(to);
+                    let mut value = simd.load(to);
                     if let Some((scale, shift)) = affine {
-                        value = S::mul_add(value, scale, shift);
+                        value = simd.mul_add(value, scale, shift);
                     }
                     if !at.sum.is_null() {
                         let other = at.sum.wrapping_add(block * at.sum_block_stride + p * S::LANES);
-                        value = S::add(value, S::load(other));
+                        value = simd.add(value, simd.load(other));
                     }
-                    S::store(to, if at.relu { S::relu(value) } else { value });
+                    simd.store(to, if at.relu { simd.relu(value) } else { value });
                 }
             }
         }
