@@ -10,6 +10,7 @@ use tiled_geometry::Region;
 use tiled_kernel::{Kernel, Partial, Reduction, Workspace};
 use tiled_tensor::{ByElement, Element, PartMut, View};
 
+use crate::vector::Lane;
 use crate::{Isa, conv, is_convolution, ops};
 
 /// A call that computes `region` of the output of a kernel.
@@ -77,7 +78,7 @@ impl<'a> ByElement for Reducing<'a> {
     }
 }
 
-fn compute<T: Element>(call: Compute<'_, T>) {
+fn compute<T: Lane>(call: Compute<'_, T>) {
     let Compute { isa, kernel, packed, inputs, mut output, region, workspace } = call;
     if is_convolution(kernel) {
         conv::compute(isa, kernel, packed, inputs, output.reborrow(), region, workspace);
@@ -89,7 +90,7 @@ fn compute<T: Element>(call: Compute<'_, T>) {
     }
 }
 
-fn reduce<T: Element>(call: Reduce<'_, T>) {
+fn reduce<T: Lane>(call: Reduce<'_, T>) {
     let Reduce { isa, reduction, params, inputs, share, partial } = call;
     match (reduction, partial) {
         (Reduction::ConvWeight(geometry), Partial::Values(values)) => {

@@ -1,8 +1,23 @@
 //! The small vector trait that the kernels are written over, and its instruction sets.
 //!
-//! A kernel is a [`Micro`]: its body is generic over [`Simd`] and always inlined into a function that the
-//! compiler builds for one instruction set ([`Simd::call`]). [`Routine`] is the code around it: loops that
-//! need no vectors, generic all the same, so that they can name the kernels.
+//! A value of an instruction set ([`Simd`]) proves that the CPU has it, so what it computes is safe. A kernel is
+//! always inlined into a function that the compiler builds for the instruction set: convolution writes it as a
+//! [`Micro`] ([`Simd::call`]), the other operators as a body that [`crate::ops::stamp`] builds. [`Routine`] is the
+//! code around kernels: loops that need no vectors, generic all the same, so that they can name the kernels.
+
+/// Methods that are expressions of an instruction set's intrinsics, on values alone.
+#[cfg(target_arch = "x86_64")]
+macro_rules! methods {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
+        $(
+            #[inline(always)]
+            fn $name(self, $($arg: $type),*) -> $result {
+                // SAFETY: `self` proves that the CPU has the instruction set.
+                unsafe { $value }
+            }
+        )*
+    };
+}
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -10,24 +25,25 @@ mod avx2;
 mod avx512;
 mod portable;
 
-use tiled_tensor::{DType, Element};
+use tiled_tensor::Element;
+
+pub(crate) use portable::Scalar;
 
 use crate::Isa;
+use portable::Portable;
 
 /// The most lanes of a vector of any instruction set and type.
 pub(crate) const MAX_LANES: usize = 16;
 
 /// Vectors of `LANES` elements.
 ///
-/// # Safety
-/// Every method needs a CPU that has the instruction set; values of these types exist only as type
-/// parameters, chosen by [`run`] from an [`Isa`] that was checked when the backend was made.
-pub(crate) trait Simd: Copy + 'static {
+/// A value exists only where the CPU has the instruction set.
+pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// The type of an element.
     type E: Element;
     /// A vector.
     type V: Copy;
-    /// The first lanes of a vector.
+    /// A truth value for each lane.
     type Mask: Copy;
     /// The lanes of a permutation.
     type Index: Copy;
@@ -36,31 +52,29 @@ pub(crate) trait Simd: Copy + 'static {
     /// Elements of a vector.
     const LANES: usize;
 
+    /// The proof that the CPU has the instruction set.
+    ///
+    /// # Safety
+    /// The CPU has it.
+    unsafe fn new() -> Self;
+
     /// Every lane `value`.
-    unsafe fn splat(value: Self::E) -> Self::V;
+    fn splat(self, value: Self::E) -> Self::V;
     /// The vector at `from`, unaligned.
     ///
     /// # Safety
     /// `from` is valid for reading `LANES` elements.
-    unsafe fn load(from: *const Self::E) -> Self::V;
-    /// The first `count` lanes.
-    unsafe fn mask(count: usize) -> Self::Mask;
+    unsafe fn load(self, from: *const Self::E) -> Self::V;
     /// The lanes of the mask of the vector at `from`, zero in the others.
     ///
     /// # Safety
     /// `from` is valid for reading `LANES` elements.
-    unsafe fn load_masked(from: *const Self::E, mask: Self::Mask) -> Self::V;
-    /// The sums of the lanes of four vectors, each in the same order of the instruction set's own.
-    unsafe fn sums(values: [Self::V; 4]) -> [Self::E; 4];
+    unsafe fn load_masked(self, from: *const Self::E, mask: Self::Mask) -> Self::V;
     /// Writes the vector to `to`, unaligned.
     ///
     /// # Safety
     /// `to` is valid for writing `LANES` elements.
-    unsafe fn store(to: *mut Self::E, value: Self::V);
-    /// `a + b`.
-    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
-    /// `a − b`.
-    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn store(self, to: *mut Self::E, value: Self::V);
     /// Writes lanes apart: lane `c` of the vector at `from + p·LANES` to `to + c·stride + p`, for `p` below `vectors`
     /// and `c` below `lanes`, both at most `LANES`.
     ///
@@ -68,6 +82,7 @@ pub(crate) trait Simd: Copy + 'static {
     /// `from` is valid for reading the vectors; `to` is valid for what is written.
     #[inline(always)]
     unsafe fn store_lanes(
+        self,
         from: *const Self::E,
         to: *mut Self::E,
         stride: usize,
@@ -80,58 +95,121 @@ pub(crate) trait Simd: Copy + 'static {
             }
         }
     }
+    /// The vector at the start of `from`, which is long enough.
+    #[inline(always)]
+    fn read(self, from: &[Self::E]) -> Self::V {
+        assert!(from.len() >= Self::LANES);
+        // SAFETY: `from` has the elements, by the assertion.
+        unsafe { self.load(from.as_ptr()) }
+    }
+    /// Writes the vector to the start of `to`, which is long enough.
+    #[inline(always)]
+    fn write(self, to: &mut [Self::E], value: Self::V) {
+        assert!(to.len() >= Self::LANES);
+        // SAFETY: `to` has the elements, by the assertion.
+        unsafe { self.store(to.as_mut_ptr(), value) }
+    }
+
+    /// `a + b`.
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a − b`.
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a·b`.
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a/b`.
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a·b + c`; one rounding where the instruction set has it.
-    unsafe fn mul_add(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The sums of the lanes of four vectors, each in the same order of the instruction set's own.
+    fn sums(self, values: [Self::V; 4]) -> [Self::E; 4];
     /// `value` where `by` is not at most zero, else zero; a `by` that is not a number lets it pass.
-    unsafe fn gate(value: Self::V, by: Self::V) -> Self::V;
+    fn gate(self, value: Self::V, by: Self::V) -> Self::V;
     /// `max(value, 0)`; NaN stays NaN, and negative zero becomes zero.
     #[inline(always)]
-    unsafe fn relu(value: Self::V) -> Self::V {
-        // SAFETY: passed on to the caller.
-        unsafe { Self::gate(value, value) }
+    fn relu(self, value: Self::V) -> Self::V {
+        self.gate(value, value)
     }
+    /// The maximum: `x` where it [`Simd::wins`], else `held`; what NaN carries may be that of a later one.
+    fn larger(self, x: Self::V, held: Self::V) -> Self::V;
+    /// Whether `x` takes the place of the maximum held so far: it is larger, or the first that is not a number.
+    fn wins(self, x: Self::V, held: Self::V) -> Self::Mask;
+    /// Whether both are equal.
+    fn equals(self, a: Self::V, b: Self::V) -> Self::Mask;
+    /// The first `count` lanes.
+    fn first(self, count: usize) -> Self::Mask;
+    /// `a` where the mask is true, else `b`.
+    fn select(self, mask: Self::Mask, a: Self::V, b: Self::V) -> Self::V;
     /// The permutation that takes lane `lanes[i]` to lane `i`.
-    unsafe fn index(lanes: &[u8; MAX_LANES]) -> Self::Index;
+    fn index(self, lanes: &[u8; MAX_LANES]) -> Self::Index;
     /// Lane `index[i]` of `value` in lane `i`.
-    unsafe fn permute(value: Self::V, index: Self::Index) -> Self::V;
+    fn permute(self, value: Self::V, index: Self::Index) -> Self::V;
+
     /// Runs the kernel in a function built for this instruction set.
     ///
     /// # Safety
     /// The preconditions of the kernel hold.
-    unsafe fn call<M: Micro<Self::E>>(micro: M);
+    unsafe fn call<M: Micro<Self::E>>(self, micro: M);
 }
+
+/// An element type with vectors of every instruction set.
+pub(crate) trait Lane: Element {
+    /// Of what any target can do.
+    type Portable: Simd<E = Self>;
+    /// Of AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    type Avx2: Simd<E = Self>;
+    /// Of AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    type Avx512: Simd<E = Self>;
+}
+
+macro_rules! lane {
+    ($($element:ty),*) => {
+        $(impl Lane for $element {
+            type Portable = Portable<$element, { 16 / size_of::<$element>() }, { portable::FUSED }>;
+            #[cfg(target_arch = "x86_64")]
+            type Avx2 = avx2::Avx2<$element>;
+            #[cfg(target_arch = "x86_64")]
+            type Avx512 = avx512::Avx512<$element>;
+        })*
+    };
+}
+lane!(f32, f64);
 
 /// A kernel: a body that is always inlined into [`Simd::call`].
 pub(crate) trait Micro<E> {
     /// Runs it.
     ///
     /// # Safety
-    /// The CPU has the instruction set, and what the kernel's own documentation asks.
-    unsafe fn run<S: Simd<E = E>>(self);
+    /// What the kernel's own documentation asks.
+    unsafe fn run<S: Simd<E = E>>(self, simd: S);
 }
 
 /// Code around kernels, generic over the vectors.
-pub(crate) trait Routine {
+pub(crate) trait Routine<T> {
     /// Runs it with vectors of the type of its elements.
-    fn run<S: Simd>(self);
+    fn run<S: Simd<E = T>>(self, simd: S);
 }
 
 /// Runs `routine` with the vectors of this instruction set and type.
-pub(crate) fn run<T: Element>(isa: Isa, routine: impl Routine) {
-    #[cfg(target_arch = "x86_64")]
-    match (isa, T::DTYPE) {
-        (Isa::Avx512, DType::F32) => return routine.run::<avx512::Avx512<f32>>(),
-        (Isa::Avx512, DType::F64) => return routine.run::<avx512::Avx512<f64>>(),
-        (Isa::Avx2, DType::F32) => return routine.run::<avx2::Avx2<f32>>(),
-        (Isa::Avx2, DType::F64) => return routine.run::<avx2::Avx2<f64>>(),
-        (Isa::Portable, _) => {}
+pub(crate) fn run<T: Lane>(isa: Isa, routine: impl Routine<T>) {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a backend exists only for an instruction set that this CPU has.
+        Isa::Avx512 => routine.run(unsafe { T::Avx512::new() }),
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx2 => routine.run(unsafe { T::Avx2::new() }),
+        // SAFETY: every CPU has what the target asks for.
+        _ => routine.run(unsafe { T::Portable::new() }),
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = isa;
-    match T::DTYPE {
-        DType::F32 => routine.run::<portable::Portable<f32, 4>>(),
-        DType::F64 => routine.run::<portable::Portable<f64, 2>>(),
-    }
+}
+
+/// Whether `x` takes the place of the maximum held so far, for one element ([`Simd::wins`]).
+#[inline(always)]
+#[expect(clippy::neg_cmp_op_on_partial_ord, reason = "not a number is not less or equal: it wins")]
+pub(crate) fn wins<T: Element>(x: T, held: T) -> bool {
+    !(x <= held) & !held.is_nan()
 }
 
 /// Fetches the line of the first cache that an element lies in, if there is one.

@@ -2,17 +2,18 @@
 
 use tiled_geometry::Region;
 use tiled_kernel::{Activation, Kernel};
-use tiled_tensor::{Element, Layout, View, ViewMut};
+use tiled_tensor::{Layout, View, ViewMut};
 
 use super::class::signed;
 use super::source::Target;
+use crate::vector::Lane;
 use crate::{Isa, ops};
 
 /// Applies the activation to what tiles have written.
 ///
 /// # Safety
 /// The target is valid for `pixels` pixels and nothing else uses it.
-pub(super) unsafe fn tiles<E: Element>(isa: Isa, activation: Activation, target: &Target<E>, pixels: usize) {
+pub(super) unsafe fn tiles<E: Lane>(isa: Isa, activation: Activation, target: &Target<E>, pixels: usize) {
     let mut values = [E::ZERO; CHUNK];
     for first in (0..pixels).step_by(CHUNK) {
         let values = &mut values[..CHUNK.min(pixels - first)];
@@ -33,7 +34,7 @@ pub(super) unsafe fn tiles<E: Element>(isa: Isa, activation: Activation, target:
 }
 
 /// Applies the activation to at most [`CHUNK`] values.
-pub(super) fn apply<E: Element>(isa: Isa, activation: Activation, values: &mut [E]) {
+pub(super) fn apply<E: Lane>(isa: Isa, activation: Activation, values: &mut [E]) {
     let mut copy = [E::ZERO; CHUNK];
     let copy = &mut copy[..values.len()];
     copy.copy_from_slice(values);

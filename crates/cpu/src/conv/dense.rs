@@ -125,7 +125,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
     Micro<E> for Tiles<'_, E, P, V, BLOCKED, STRIDE, SHARING>
 {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let source = self.source;
         let mut buffer: Buffer<E> = [MaybeUninit::uninit(); MAX_LANES * MAX_SPAN];
         let buffer = buffer.as_mut_ptr().cast::<E>();
@@ -139,9 +139,9 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
             // SAFETY: the source holds what it names, the packed weights are as long as the terms, and the buffer
             // holds MAX_SPAN pixels.
             unsafe {
-                let mut sums = [[S::splat(E::ZERO); V]; P];
+                let mut sums = [[simd.splat(E::ZERO); V]; P];
                 for v in 0..V {
-                    let bias = S::load(self.bias.add(v * S::LANES));
+                    let bias = simd.load(self.bias.add(v * S::LANES));
                     for pixel in &mut sums {
                         pixel[v] = bias;
                     }
@@ -194,11 +194,11 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                     weights = if source.reading == Reading::Tap {
                                         let col = col + signed(tap * source.tap_step);
                                         let inputs = source.tap::<S, BLOCKED>(row, run, col, P, buffer);
-                                        accumulate::<S, P, V>(sums, inputs, unit, None, len, weights)
+                                        accumulate::<S, P, V>(simd, sums, inputs, unit, None, len, weights)
                                     } else {
                                         let inputs = inputs.after(tap * source.tap_step * unit);
                                         let (step, next) = (unit * STRIDE, BLOCKED.then_some(next(tap)));
-                                        accumulate::<S, P, V>(sums, inputs, step, next, len, weights)
+                                        accumulate::<S, P, V>(simd, sums, inputs, step, next, len, weights)
                                     };
                                 }
                             }
@@ -214,13 +214,13 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                         let sums = &mut sums;
                                         weights = match taps {
                                             1 => accumulate_sequence::<S, P, V, 1>(
-                                                sums, inputs, step, next, len, weights,
+                                                simd, sums, inputs, step, next, len, weights,
                                             ),
                                             2 => accumulate_sequence::<S, P, V, 2>(
-                                                sums, inputs, step, next, len, weights,
+                                                simd, sums, inputs, step, next, len, weights,
                                             ),
                                             _ => accumulate_sequence::<S, P, V, 3>(
-                                                sums, inputs, step, next, len, weights,
+                                                simd, sums, inputs, step, next, len, weights,
                                             ),
                                         };
                                         tap += Sequence::MOST_TAPS * STRIDE;
@@ -230,15 +230,15 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                             TRIPLE => {
                                 let next = BLOCKED.then_some(next(0));
                                 weights = accumulate_sequence::<S, P, V, 3>(
-                                    &mut sums, inputs, unit, next, len, weights,
+                                    simd, &mut sums, inputs, unit, next, len, weights,
                                 );
                             }
                             _ => {
                                 let ends = source.ends::<P>(inputs.start, unit, col);
                                 weights = accumulate_edge::<S, P, V>(
+                                    simd,
                                     &mut sums,
-                                    inputs,
-                                    ends,
+                                    (inputs, ends),
                                     unit,
                                     next(0),
                                     len,
@@ -250,7 +250,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                     }
                     row = row_after;
                 }
-                finish::<S, P, V>(self.target, start, &mut sums, buffer);
+                finish::<S, P, V>(simd, self.target, start, &mut sums, buffer);
             }
             col += signed(P) * source.pixel_step;
             start = start.wrapping_add(P * self.target.step);
@@ -264,6 +264,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
 /// `inputs` is readable at `p·step + c·channel_step`, `weights` for `len·V` vectors.
 #[inline(always)]
 pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
+    simd: S,
     sums: &mut [[S::V; V]; P],
     inputs: Inputs<S::E>,
     step: usize,
@@ -275,17 +276,17 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
     for _ in 0..len {
         // SAFETY: passed on to the caller.
         unsafe {
-            let mut vectors = [S::splat(S::E::ZERO); V];
+            let mut vectors = [simd.splat(S::E::ZERO); V];
             for (v, vector) in vectors.iter_mut().enumerate() {
                 if v.is_multiple_of(per_line::<S>()) {
                     prefetch(weights.wrapping_add((v + AHEAD * V) * S::LANES));
                 }
-                *vector = S::load(weights.add(v * S::LANES));
+                *vector = simd.load(weights.add(v * S::LANES));
             }
             for (p, sums) in sums.iter_mut().enumerate() {
-                let value = S::splat(*inputs.add(p * step));
+                let value = simd.splat(*inputs.add(p * step));
                 for (sum, vector) in sums.iter_mut().zip(vectors) {
-                    *sum = S::mul_add(value, vector, *sum);
+                    *sum = simd.mul_add(value, vector, *sum);
                 }
             }
             if let Some(next) = &mut next {
@@ -304,6 +305,7 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
 /// `inputs` is readable at `p·step + c·channel_step` for `T − 1` more pixels than `P`, `weights` for `len·T·V` vectors.
 #[inline(always)]
 unsafe fn accumulate_sequence<S: Simd, const P: usize, const V: usize, const T: usize>(
+    simd: S,
     sums: &mut [[S::V; V]; P],
     inputs: Inputs<S::E>,
     step: usize,
@@ -313,33 +315,33 @@ unsafe fn accumulate_sequence<S: Simd, const P: usize, const V: usize, const T: 
 ) -> *const S::E {
     let ends = [inputs.start; 2 * EDGE_COLUMNS];
     // SAFETY: passed on to the caller.
-    unsafe { accumulate_shared::<S, P, V, T, false>(sums, inputs, ends, step, next, len, weights) }
+    unsafe { accumulate_shared::<S, P, V, T, false>(simd, sums, (inputs, ends), step, next, len, weights) }
 }
 
-/// The same for three taps where the first and the last [`EDGE_COLUMNS`] columns are read from `ends`.
+/// The same for three taps where the first and the last [`EDGE_COLUMNS`] columns are read from the ends.
 ///
 /// # Safety
 /// The same, but `inputs` is readable between the ends, and the ends at `c·channel_step`.
 #[inline(always)]
 unsafe fn accumulate_edge<S: Simd, const P: usize, const V: usize>(
+    simd: S,
     sums: &mut [[S::V; V]; P],
-    inputs: Inputs<S::E>,
-    ends: [*const S::E; 2 * EDGE_COLUMNS],
+    inputs: (Inputs<S::E>, [*const S::E; 2 * EDGE_COLUMNS]),
     step: usize,
     next: Next<S::E>,
     len: usize,
     weights: *const S::E,
 ) -> *const S::E {
     // SAFETY: passed on to the caller.
-    unsafe { accumulate_shared::<S, P, V, 3, true>(sums, inputs, ends, step, Some(next), len, weights) }
+    unsafe { accumulate_shared::<S, P, V, 3, true>(simd, sums, inputs, step, Some(next), len, weights) }
 }
 
 /// See [`accumulate_sequence`] and, where `EDGE`, [`accumulate_edge`].
 #[inline(always)]
 unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: usize, const EDGE: bool>(
+    simd: S,
     sums: &mut [[S::V; V]; P],
-    inputs: Inputs<S::E>,
-    mut ends: [*const S::E; 2 * EDGE_COLUMNS],
+    (inputs, mut ends): (Inputs<S::E>, [*const S::E; 2 * EDGE_COLUMNS]),
     step: usize,
     mut next: Option<Next<S::E>>,
     len: usize,
@@ -350,7 +352,7 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: us
     for _ in 0..len {
         // SAFETY: passed on to the caller.
         unsafe {
-            let mut vectors = [[S::splat(S::E::ZERO); V]; T];
+            let mut vectors = [[simd.splat(S::E::ZERO); V]; T];
             for (t, vectors) in vectors.iter_mut().enumerate() {
                 for (v, vector) in vectors.iter_mut().enumerate() {
                     // where pairs could share, one vector of outputs has few weights
@@ -358,7 +360,7 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: us
                     if !few && (t * V + v).is_multiple_of(per_line::<S>()) {
                         prefetch(weights.wrapping_add(((t + AHEAD) * V + v) * S::LANES));
                     }
-                    *vector = S::load(weights.add((t * V + v) * S::LANES));
+                    *vector = simd.load(weights.add((t * V + v) * S::LANES));
                 }
             }
             // spelled out, because the compiler does not unroll so long a loop, and then keeps the sums in memory
@@ -366,7 +368,7 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: us
                 ($value:ident, $q:literal, $($t:literal $v:literal),*) => {
                     $(if $t < T && $t <= $q && $q - usize::min($t, $q) < P && $v < V {
                         let sum = &mut sums[$q - usize::min($t, $q)][$v % V];
-                        *sum = S::mul_add($value, vectors[$t % T][$v % V], *sum);
+                        *sum = simd.mul_add($value, vectors[$t % T][$v % V], *sum);
                     })*
                 };
             }
@@ -380,7 +382,7 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: us
                         } else {
                             *inputs.add($q * step)
                         };
-                        let value = S::splat(value);
+                        let value = simd.splat(value);
                         multiply_add!(value, $q, 0 0, 0 1, 1 0, 1 1, 2 0, 2 1);
                     })*
                 };
@@ -413,6 +415,7 @@ pub(super) struct Shape {
 /// # Safety
 /// As for [`Tiles`]; the pixels are one of the widths of [`super::cut`].
 pub(super) unsafe fn run<S: Simd>(
+    simd: S,
     source: &Source<S::E>,
     target: &Target<S::E>,
     weights: *const S::E,
@@ -430,7 +433,7 @@ pub(super) unsafe fn run<S: Simd>(
                 count,
             };
             // SAFETY: passed on to the caller.
-            unsafe { S::call(tiles) }
+            unsafe { simd.call(tiles) }
         }};
     }
     macro_rules! widths {

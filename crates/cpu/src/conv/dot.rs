@@ -31,7 +31,7 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Micro<E>
     for Tiles<'_, E, P, O, BLOCKED>
 {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let source = self.source;
         // what a tile that is not full leaves unwritten must be readable
         let mut buffer = [E::ZERO; MAX_LANES * MAX_SPAN];
@@ -47,13 +47,13 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Micro<E>
         for _ in 0..self.count {
             // SAFETY: as in `dense`.
             unsafe {
-                let mut sums = [[S::splat(E::ZERO); O]; P];
+                let mut sums = [[simd.splat(E::ZERO); O]; P];
                 let mut weights = self.weights;
                 let mut row = source.row;
                 for _ in 0..source.rows {
                     for channel in (first..end).step_by(S::LANES) {
                         let len = (end - channel).min(S::LANES);
-                        let mask = S::mask(len);
+                        let mask = simd.first(len);
                         let run = (channel, len);
                         let inputs = self.inputs::<S>(row, run, col, buffer);
                         for tap in 0..source.cols {
@@ -63,22 +63,22 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Micro<E>
                             } else {
                                 inputs.wrapping_add(tap * source.tap_step * S::LANES)
                             };
-                            let mut vectors = [S::splat(E::ZERO); O];
+                            let mut vectors = [simd.splat(E::ZERO); O];
                             for (o, vector) in vectors.iter_mut().enumerate() {
-                                *vector = S::load(weights.add(o * S::LANES));
+                                *vector = simd.load(weights.add(o * S::LANES));
                             }
                             weights = weights.add(O * S::LANES);
                             for (p, sums) in sums.iter_mut().enumerate() {
-                                let value = S::load_masked(inputs.add(p * step), mask);
+                                let value = simd.load_masked(inputs.add(p * step), mask);
                                 for (sum, vector) in sums.iter_mut().zip(vectors) {
-                                    *sum = S::mul_add(value, vector, *sum);
+                                    *sum = simd.mul_add(value, vector, *sum);
                                 }
                             }
                         }
                     }
                     row = source.next_row(row);
                 }
-                self.finish::<S>(&sums, start);
+                self.finish(simd, &sums, start);
             }
             col += signed(P) * source.pixel_step;
             start = start.wrapping_add(P * self.target.step);
@@ -179,7 +179,7 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Tiles<'_, 
     /// # Safety
     /// As for the tiles.
     #[inline(always)]
-    unsafe fn finish<S: Simd<E = E>>(&self, sums: &[[S::V; O]; P], start: *mut E) {
+    unsafe fn finish<S: Simd<E = E>>(&self, simd: S, sums: &[[S::V; O]; P], start: *mut E) {
         let target = self.target;
         // spelled out, because the compiler does not unroll loops of so much
         macro_rules! four_pixels {
@@ -188,7 +188,7 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Tiles<'_, 
                     let [a, b, c, d] = [sums[$p][$o], sums[$p + 1][$o], sums[$p + 2][$o], sums[$p + 3][$o]];
                     // SAFETY: the target is valid for these pixels and channels, the bias for the channels.
                     unsafe {
-                        let sums = S::sums([a, b, c, d]);
+                        let sums = simd.sums([a, b, c, d]);
                         self.write(sums, start.add((target.channel + $o) * target.block_stride), $o, $p);
                     }
                 })*
@@ -242,6 +242,7 @@ pub(super) struct Shape {
 /// # Safety
 /// As for [`Tiles`]; the outputs are at most [`MAX_OUTPUTS`].
 pub(super) unsafe fn run<S: Simd>(
+    simd: S,
     source: &Source<S::E>,
     target: &Target<S::E>,
     weights: *const S::E,
@@ -255,7 +256,7 @@ pub(super) unsafe fn run<S: Simd>(
                 $($outputs => {
                     let tiles = Tiles::<_, $pixels, $outputs, $blocked> { source, target, weights, bias, pixels, count };
                     // SAFETY: passed on to the caller.
-                    unsafe { S::call(tiles) }
+                    unsafe { simd.call(tiles) }
                 })*
                 _ => unreachable!("tiles have at most {MAX_OUTPUTS} outputs"),
             }

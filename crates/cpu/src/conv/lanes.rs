@@ -56,7 +56,7 @@ impl<E: Element, const P: usize, const STRIDE: usize, const PERMUTED: bool> Micr
     for Tiles<'_, E, P, STRIDE, PERMUTED>
 {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let (source, target, groups) = (self.source, self.target, self.groups);
         let mut buffer: Buffer<E> = [MaybeUninit::uninit(); MAX_LANES * MAX_SPAN];
         let buffer = buffer.as_mut_ptr().cast::<E>();
@@ -68,14 +68,13 @@ impl<E: Element, const P: usize, const STRIDE: usize, const PERMUTED: bool> Micr
             } else {
                 [0; MAX_LANES]
             };
-            // SAFETY: the CPU has the instruction set.
-            unsafe { S::index(&lanes) }
+            simd.index(&lanes)
         });
         let (mut col, mut start) = (source.col, target.start);
         for _ in 0..self.count {
             // SAFETY: as in `dense`.
             unsafe {
-                let bias = S::load(self.bias);
+                let bias = simd.load(self.bias);
                 let mut sums = [[bias; 1]; P];
                 for c in 0..groups.in_group {
                     let lanes = permutations[c % MAX_LANES];
@@ -94,20 +93,20 @@ impl<E: Element, const P: usize, const STRIDE: usize, const PERMUTED: bool> Micr
                                 self.copy::<S>(row, block, col, buffer);
                                 buffer.cast_const()
                             };
-                            let weight = S::load(weights);
+                            let weight = simd.load(weights);
                             weights = weights.add(S::LANES);
                             for (p, sum) in sums.iter_mut().enumerate() {
-                                let mut value = S::load(inputs.add(p * STRIDE * S::LANES));
+                                let mut value = simd.load(inputs.add(p * STRIDE * S::LANES));
                                 if PERMUTED {
-                                    value = S::permute(value, lanes);
+                                    value = simd.permute(value, lanes);
                                 }
-                                sum[0] = S::mul_add(value, weight, sum[0]);
+                                sum[0] = simd.mul_add(value, weight, sum[0]);
                             }
                         }
                         row = source.next_row(row);
                     }
                 }
-                finish::<S, P, 1>(target, start, &mut sums, buffer);
+                finish::<S, P, 1>(simd, target, start, &mut sums, buffer);
             }
             col += signed(P) * source.pixel_step;
             start = start.wrapping_add(P * target.step);
@@ -157,6 +156,7 @@ impl<E: Element, const P: usize, const STRIDE: usize, const PERMUTED: bool>
 /// # Safety
 /// As for [`Tiles`]; `pixels` is one of [`super::cut::WIDTHS`].
 pub(super) unsafe fn run<S: Simd>(
+    simd: S,
     source: &Source<S::E>,
     target: &Target<S::E>,
     weights: *const S::E,
@@ -169,7 +169,7 @@ pub(super) unsafe fn run<S: Simd>(
             let tiles =
                 Tiles::<_, $pixels, $stride, $permuted> { source, target, weights, bias, groups, count };
             // SAFETY: passed on to the caller.
-            unsafe { S::call(tiles) }
+            unsafe { simd.call(tiles) }
         }};
     }
     macro_rules! widths {

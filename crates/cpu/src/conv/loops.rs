@@ -19,10 +19,10 @@ use super::source::{AHEAD_ROWS, Ahead, EDGE_COLUMNS, MAX_SPAN, Reading, Source, 
 use super::tail::{self, Tail, Written};
 use super::tile::Tile;
 use crate::Isa;
-use crate::vector::{self, MAX_LANES, Routine, Simd};
+use crate::vector::{self, Lane, MAX_LANES, Routine, Simd};
 
 /// Computes `region` of the output of `problem`.
-pub(super) fn compute<T: Element>(
+pub(super) fn compute<T: Lane>(
     isa: Isa,
     problem: &Problem,
     tail: Tail<'_, T>,
@@ -73,7 +73,7 @@ fn check<T: Element>(problem: &Problem, input: &Layout, output: &PartMut<'_, T>,
 }
 
 /// Writes the bias, activated, to every output of the region: what no tap reaches.
-fn fill_bias<T: Element>(
+fn fill_bias<T: Lane>(
     isa: Isa,
     problem: &Problem,
     activation: Option<Activation>,
@@ -161,8 +161,8 @@ const LISTED_CLASSES: usize = 4;
 /// The weights that a unit goes through should stay in the second level cache, beside the inputs.
 const WEIGHTS_IN_CACHE_BYTES: usize = 512 << 10;
 
-impl<T: Element> Routine for Call<'_, T> {
-    fn run<S: Simd>(self) {
+impl<T: Lane> Routine<T> for Call<'_, T> {
+    fn run<S: Simd<E = T>>(self, simd: S) {
         let problem = self.problem;
         #[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
         let operations = (self.region.volume() as f64)
@@ -175,7 +175,7 @@ impl<T: Element> Routine for Call<'_, T> {
         let threads = share::threads(operations);
         if threads == 1 {
             for units in self.classes::<S>(1) {
-                (0..units.len).for_each(|unit| self.unit::<S>(&units, unit));
+                (0..units.len).for_each(|unit| self.unit(simd, &units, unit));
             }
             return;
         }
@@ -194,18 +194,18 @@ impl<T: Element> Routine for Call<'_, T> {
         share::for_units(threads, len, |unit| {
             let holds = |units: &Units<'_, T>| unit < units.first + units.len;
             if let Some(units) = listed.iter().flatten().find(|units| holds(units)) {
-                return self.unit::<S>(units, unit - units.first);
+                return self.unit(simd, units, unit - units.first);
             }
             let units = self.classes::<S>(wanted).find(holds);
             let units = units.expect("invariant: the last class ends with the last unit");
-            self.unit::<S>(&units, unit - units.first);
+            self.unit(simd, &units, unit - units.first);
         });
     }
 }
 
-impl<T: Element> Call<'_, T> {
+impl<T: Lane> Call<'_, T> {
     /// The units of each class, one after another; of one class about as many as `wanted`, or more.
-    fn classes<S: Simd>(&self, wanted: usize) -> impl Iterator<Item = Units<'_, T>> {
+    fn classes<S: Simd<E = T>>(&self, wanted: usize) -> impl Iterator<Item = Units<'_, T>> {
         let mut rest = &self.packed[self.problem.bias_len()..];
         let mut first = 0;
         self.problem.classes().map(move |classes| {
@@ -228,7 +228,7 @@ impl<T: Element> Call<'_, T> {
         }
     }
 
-    fn units<'b, S: Simd>(
+    fn units<'b, S: Simd<E = T>>(
         &self,
         classes: [Class; 2],
         weights: &'b [T],
@@ -265,7 +265,7 @@ impl<T: Element> Call<'_, T> {
         Units { classes, weights, members, items, chunk, cut, widths, strips, sharing, first, len }
     }
 
-    fn unit<S: Simd>(&self, units: &Units<'_, T>, unit: usize) {
+    fn unit<S: Simd<E = T>>(&self, simd: S, units: &Units<'_, T>, unit: usize) {
         let (rest, strip) = (unit / units.strips, unit % units.strips);
         let rows = index(units.members[0].len());
         let (rest, row) = (rest / rows, rest % rows);
@@ -280,8 +280,8 @@ impl<T: Element> Call<'_, T> {
         let ring = signed(layout.ring().max(1));
         let (taps_begin, taps_end) = row_class.taps_inside(m, problem.extents[0]);
         let storage_row = row_class.reads(m, taps_begin).rem_euclid(ring);
-        let from = Source::<S::E> {
-            start: self.input.data()[n * layout.batch_stride()..].as_ptr().cast(),
+        let from = Source {
+            start: self.input.data()[n * layout.batch_stride()..].as_ptr(),
             row: index(storage_row),
             row_step: index(row_class.offset_step % ring),
             ring: layout.ring(),
@@ -301,8 +301,8 @@ impl<T: Element> Call<'_, T> {
         };
         let to = self.output.layout();
         let y = row_class.first + m * row_class.step;
-        let target = Target::<S::E> {
-            start: self.output.at(to.row_offset(n, 0, y)).cast(),
+        let target = Target {
+            start: self.output.at(to.row_offset(n, 0, y)),
             step: index(col_class.step) * to.block(),
             block_stride: to.block_stride(),
             block: to.block(),
@@ -311,7 +311,7 @@ impl<T: Element> Call<'_, T> {
             whole: false,
             relu: self.tail.is_relu(),
         };
-        let tail = self.tail.at::<S::E>(n, [y, to.cols().begin()]);
+        let tail = self.tail.at(n, [y, to.cols().begin()]);
         let terms = problem.terms(&units.classes);
         let fresh = self.fresh(units, [strip, row], &from);
         let items = chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items);
@@ -335,10 +335,10 @@ impl<T: Element> Call<'_, T> {
                     count: group.count,
                 };
                 let target = match problem.path {
-                    Path::Dense => self.dense::<S>(units, &place, item),
-                    Path::Lanes => self.lanes::<S>(units, &place, item),
-                    Path::Dot => self.dot::<S>(units, &place, item),
-                    Path::Planar => self.planar::<S>(units, &place, item),
+                    Path::Dense => self.dense(simd, units, &place, item),
+                    Path::Lanes => self.lanes(simd, units, &place, item),
+                    Path::Dot => self.dot(simd, units, &place, item),
+                    Path::Planar => self.planar(simd, units, &place, item),
                 };
                 if let Some(tail) = &tail {
                     let written = Written {
@@ -350,7 +350,7 @@ impl<T: Element> Call<'_, T> {
                         vectors: target.channels.div_ceil(S::LANES),
                     };
                     // SAFETY: this unit has just written them; `Tail::check` holds the tensors that follow.
-                    unsafe { tail::follow::<S>(&tail.after(offset), written) };
+                    unsafe { tail::follow(simd, &tail.after(offset), written) };
                 } else if let Some(activation) = self.tail.activation.filter(|_| !target.relu) {
                     // SAFETY: the target is what this unit has just written.
                     unsafe { activate::tiles(self.isa, activation, &target, group.pixels * group.count) };
@@ -422,7 +422,13 @@ impl<T: Element> Call<'_, T> {
         if spans { Reading::Span } else { Reading::Tap }
     }
 
-    fn dense<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
+    fn dense<S: Simd<E = T>>(
+        &self,
+        simd: S,
+        units: &Units<'_, T>,
+        place: &Place<T>,
+        item: usize,
+    ) -> Target<T> {
         let problem = self.problem;
         let tile_vectors = problem.tile_vectors(&units.classes[1]);
         let parts = problem.vectors().div_ceil(tile_vectors);
@@ -448,11 +454,12 @@ impl<T: Element> Call<'_, T> {
         // SAFETY: `check` holds the windows; the weights of the vectors begin where `Problem::visit` packs them; no
         // other unit has these output channels of these pixels.
         unsafe {
-            dense::run::<S>(
+            dense::run(
+                simd,
                 &source,
                 &target,
-                weights.as_ptr().cast(),
-                bias.as_ptr().cast(),
+                weights.as_ptr(),
+                bias.as_ptr(),
                 dense::Shape {
                     pixels: place.pixels,
                     vectors,
@@ -469,7 +476,13 @@ impl<T: Element> Call<'_, T> {
         target
     }
 
-    fn lanes<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
+    fn lanes<S: Simd<E = T>>(
+        &self,
+        simd: S,
+        units: &Units<'_, T>,
+        place: &Place<T>,
+        item: usize,
+    ) -> Target<T> {
         let problem = self.problem;
         let channel = item * S::LANES;
         let target = Target {
@@ -490,11 +503,12 @@ impl<T: Element> Call<'_, T> {
         let bias = &self.packed[channel..];
         // SAFETY: as in `dense`.
         unsafe {
-            lanes::run::<S>(
+            lanes::run(
+                simd,
                 &place.source,
                 &target,
-                weights.as_ptr().cast(),
-                bias.as_ptr().cast(),
+                weights.as_ptr(),
+                bias.as_ptr(),
                 [place.pixels, place.count],
                 &groups,
             );
@@ -502,7 +516,13 @@ impl<T: Element> Call<'_, T> {
         target
     }
 
-    fn planar<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
+    fn planar<S: Simd<E = T>>(
+        &self,
+        simd: S,
+        units: &Units<'_, T>,
+        place: &Place<T>,
+        item: usize,
+    ) -> Target<T> {
         let problem = self.problem;
         let parts = problem.out_group.div_ceil(planar::MAX_OUTPUTS);
         let (group, first) = (item / parts, item % parts * planar::MAX_OUTPUTS);
@@ -516,18 +536,19 @@ impl<T: Element> Call<'_, T> {
         let bias = &self.packed[channel..];
         // SAFETY: as in `dense`.
         unsafe {
-            planar::run::<S>(
+            planar::run(
+                simd,
                 &source,
                 &target,
-                (weights.as_ptr().cast(), place.terms),
-                bias.as_ptr().cast(),
+                (weights.as_ptr(), place.terms),
+                bias.as_ptr(),
                 [place.pixels, channels, place.count],
             );
         }
         target
     }
 
-    fn dot<S: Simd>(&self, units: &Units<'_, T>, place: &Place<S::E>, item: usize) -> Target<S::E> {
+    fn dot<S: Simd<E = T>>(&self, simd: S, units: &Units<'_, T>, place: &Place<T>, item: usize) -> Target<T> {
         let problem = self.problem;
         let channel = item * dot::MAX_OUTPUTS;
         let channels = (problem.outputs() - channel).min(dot::MAX_OUTPUTS);
@@ -538,11 +559,12 @@ impl<T: Element> Call<'_, T> {
         let bias = &self.packed[channel..];
         // SAFETY: as in `dense`.
         unsafe {
-            dot::run::<S>(
+            dot::run(
+                simd,
                 &place.source,
                 &target,
-                weights.as_ptr().cast(),
-                bias.as_ptr().cast(),
+                weights.as_ptr(),
+                bias.as_ptr(),
                 dot::Shape {
                     pixels: place.pixels,
                     outputs: channels,

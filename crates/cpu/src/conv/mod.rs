@@ -24,6 +24,7 @@ use tiled_geometry::Region;
 use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Workspace};
 use tiled_tensor::{Element, PartMut, View};
 
+use crate::vector::Lane;
 use crate::{Isa, vector};
 use problem::{Path, Problem};
 use tail::Tail;
@@ -142,7 +143,7 @@ fn pack_sums<T: Element>(isa: Isa, kernel: &Kernel, params: &[&[T]], packed: &mu
     }
 }
 
-pub(crate) fn compute<T: Element>(
+pub(crate) fn compute<T: Lane>(
     isa: Isa,
     kernel: &Kernel,
     packed: &[T],
@@ -175,7 +176,7 @@ pub(crate) fn partial_len<T: Element>(isa: Isa, conv: &Conv) -> usize {
     problem.classes().map(|classes| problem.class_len(&classes)).sum()
 }
 
-pub(crate) fn reduce_weight<T: Element>(
+pub(crate) fn reduce_weight<T: Lane>(
     isa: Isa,
     conv: &Conv,
     inputs: &[View<'_, T>],

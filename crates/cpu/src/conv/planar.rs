@@ -36,14 +36,14 @@ pub(super) struct Tiles<'a, E, const N: usize, const O: usize> {
 
 impl<E: Element, const N: usize, const O: usize> Micro<E> for Tiles<'_, E, N, O> {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let (source, target) = (self.source, self.target);
         let mut buffer = [MaybeUninit::<E>::uninit(); MAX_LANES * MAX_VECTORS];
         let buffer = buffer.as_mut_ptr().cast::<E>();
         let (mut first_col, mut start) = (source.col, target.start);
         for _ in 0..self.count {
             // SAFETY: as in `dense`; the buffer holds MAX_VECTORS vectors.
-            unsafe { self.tile::<S>(first_col, start, buffer) };
+            unsafe { self.tile(simd, first_col, start, buffer) };
             first_col += signed(N * S::LANES) * source.pixel_step;
             start = start.wrapping_add(N * S::LANES * target.step);
         }
@@ -56,14 +56,14 @@ impl<E: Element, const N: usize, const O: usize> Tiles<'_, E, N, O> {
     /// # Safety
     /// As for the tiles.
     #[inline(always)]
-    unsafe fn tile<S: Simd<E = E>>(&self, first_col: i64, to: *mut E, buffer: *mut E) {
+    unsafe fn tile<S: Simd<E = E>>(&self, simd: S, first_col: i64, to: *mut E, buffer: *mut E) {
         let (source, target) = (self.source, self.target);
         // SAFETY: offsets stay inside the storage that the source names, the packed weights and the buffer,
         // which holds MAX_VECTORS vectors.
         unsafe {
-            let mut sums = [[S::splat(E::ZERO); N]; O];
+            let mut sums = [[simd.splat(E::ZERO); N]; O];
             for (o, sums) in sums.iter_mut().enumerate() {
-                *sums = [S::splat(*self.bias.add(o)); N];
+                *sums = [simd.splat(*self.bias.add(o)); N];
             }
             let mut weights = self.weights;
             let mut row = source.row;
@@ -80,14 +80,14 @@ impl<E: Element, const N: usize, const O: usize> Tiles<'_, E, N, O> {
                         } else {
                             plane.add(index(col - source.first_col))
                         };
-                        let mut values = [S::splat(E::ZERO); N];
+                        let mut values = [simd.splat(E::ZERO); N];
                         for (n, value) in values.iter_mut().enumerate() {
-                            *value = S::load(inputs.add(n * S::LANES));
+                            *value = simd.load(inputs.add(n * S::LANES));
                         }
                         for (o, sums) in sums.iter_mut().enumerate() {
-                            let weight = S::splat(*weights.add(o * self.terms));
+                            let weight = simd.splat(*weights.add(o * self.terms));
                             for (sum, value) in sums.iter_mut().zip(values) {
-                                *sum = S::mul_add(value, weight, *sum);
+                                *sum = simd.mul_add(value, weight, *sum);
                             }
                         }
                         weights = weights.add(1);
@@ -98,8 +98,8 @@ impl<E: Element, const N: usize, const O: usize> Tiles<'_, E, N, O> {
                 let start = to.add((target.channel + o) * target.block_stride);
                 let whole = self.pixels == N * S::LANES && target.step == 1;
                 for (n, sum) in sums.iter_mut().enumerate() {
-                    let value = if target.relu { S::relu(*sum) } else { *sum };
-                    S::store(if whole { start.add(n * S::LANES) } else { buffer.add(n * S::LANES) }, value);
+                    let value = if target.relu { simd.relu(*sum) } else { *sum };
+                    simd.store(if whole { start.add(n * S::LANES) } else { buffer.add(n * S::LANES) }, value);
                 }
                 if !whole {
                     for p in 0..self.pixels {
@@ -156,6 +156,7 @@ pub(super) const fn vectors<S: Simd>() -> usize {
 /// # Safety
 /// As for [`Tiles`]; `pixels` is at most [`vectors`] vectors, `outputs` at most [`MAX_OUTPUTS`].
 pub(super) unsafe fn run<S: Simd>(
+    simd: S,
     source: &Source<S::E>,
     target: &Target<S::E>,
     (weights, terms): (*const S::E, usize),
@@ -166,7 +167,7 @@ pub(super) unsafe fn run<S: Simd>(
         ($vectors:literal, $outputs:literal) => {
             // SAFETY: passed on to the caller.
             unsafe {
-                S::call(Tiles::<_, $vectors, $outputs> {
+                simd.call(Tiles::<_, $vectors, $outputs> {
                     source,
                     target,
                     weights,

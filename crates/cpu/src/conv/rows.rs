@@ -38,29 +38,29 @@ impl<E: Element, const R: usize, const V: usize, const BLOCKED: bool> Micro<E>
     for RowTile<'_, E, R, V, BLOCKED>
 {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let rows = self.0;
         let row_step = if BLOCKED { 1 } else { rows.row_step };
         // SAFETY: as the type asks.
         unsafe {
-            let mut sums = [[S::splat(E::ZERO); V]; R];
+            let mut sums = [[simd.splat(E::ZERO); V]; R];
             for (r, sums) in sums.iter_mut().enumerate() {
                 for (v, sum) in sums.iter_mut().enumerate() {
-                    *sum = S::load(rows.sums.add((r * V + v) * S::LANES));
+                    *sum = simd.load(rows.sums.add((r * V + v) * S::LANES));
                 }
             }
             for line in rows.lines {
                 let mut x = line.x.wrapping_add(rows.x_offset);
                 let mut gradients = line.gradients.wrapping_add(rows.gradient_offset);
                 for _ in 0..rows.pixels {
-                    let mut vectors = [S::splat(E::ZERO); V];
+                    let mut vectors = [simd.splat(E::ZERO); V];
                     for (v, vector) in vectors.iter_mut().enumerate() {
-                        *vector = S::load(gradients.add(v * rows.vector_step));
+                        *vector = simd.load(gradients.add(v * rows.vector_step));
                     }
                     for (r, sums) in sums.iter_mut().enumerate() {
-                        let value = S::splat(*x.add(r * row_step));
+                        let value = simd.splat(*x.add(r * row_step));
                         for (sum, vector) in sums.iter_mut().zip(vectors) {
-                            *sum = S::mul_add(value, vector, *sum);
+                            *sum = simd.mul_add(value, vector, *sum);
                         }
                     }
                     x = x.wrapping_add(rows.pixel_step);
@@ -69,7 +69,7 @@ impl<E: Element, const R: usize, const V: usize, const BLOCKED: bool> Micro<E>
             }
             for (r, sums) in sums.iter().enumerate() {
                 for (v, sum) in sums.iter().enumerate() {
-                    S::store(rows.sums.add((r * V + v) * S::LANES), *sum);
+                    simd.store(rows.sums.add((r * V + v) * S::LANES), *sum);
                 }
             }
         }
@@ -84,11 +84,16 @@ pub(super) fn height<S: Simd>(left: usize, vectors: usize) -> usize {
 
 /// # Safety
 /// As for [`Rows`] with this many rows, one of [`height`], and vectors.
-pub(super) unsafe fn run_rows<S: Simd>(rows: Rows<'_, S::E>, [count, vectors]: [usize; 2], blocked: bool) {
+pub(super) unsafe fn run_rows<S: Simd>(
+    simd: S,
+    rows: Rows<'_, S::E>,
+    [count, vectors]: [usize; 2],
+    blocked: bool,
+) {
     macro_rules! tile {
         ($rows:literal, $vectors:literal, $blocked:literal) => {
             // SAFETY: passed on to the caller.
-            unsafe { S::call(RowTile::<_, $rows, $vectors, $blocked>(rows)) }
+            unsafe { simd.call(RowTile::<_, $rows, $vectors, $blocked>(rows)) }
         };
     }
     macro_rules! heights {
@@ -142,7 +147,7 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
     for SequenceTile<'_, E, R, V, T, BLOCKED>
 {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         const { assert!(R <= 8 && V <= 2 && (T == 2 || T == 3), "spelled out below") };
         let SequenceRows { rows, columns: [begin, end], row_sums, tap_sums } = self.0;
         let row_step = if BLOCKED { 1 } else { rows.row_step };
@@ -150,11 +155,11 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
             |r: usize, t: usize, v: usize| rows.sums.wrapping_add(t * tap_sums + r * row_sums + v * S::LANES);
         // SAFETY: as the type asks.
         unsafe {
-            let mut sums = [[[S::splat(E::ZERO); V]; T]; R];
+            let mut sums = [[[simd.splat(E::ZERO); V]; T]; R];
             for (r, sums) in sums.iter_mut().enumerate() {
                 for (t, sums) in sums.iter_mut().enumerate() {
                     for (v, sum) in sums.iter_mut().enumerate() {
-                        *sum = S::load(at(r, t, v));
+                        *sum = simd.load(at(r, t, v));
                     }
                 }
             }
@@ -165,16 +170,16 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                     ($pixel:expr) => {{
                         let start =
                             line.gradients.wrapping_add(rows.gradient_offset + $pixel * rows.gradient_step);
-                        [S::load(start), S::load(start.wrapping_add((V - 1) * rows.vector_step))]
+                        [simd.load(start), simd.load(start.wrapping_add((V - 1) * rows.vector_step))]
                     }};
                 }
                 macro_rules! multiply_add {
                     ($value:ident, -, $r:literal, $t:literal) => {};
                     ($value:ident, $gradients:ident, $r:literal, $t:literal) => {
                         let sums = &mut sums[$r % R][$t % T];
-                        sums[0] = S::mul_add($value, $gradients[0], sums[0]);
+                        sums[0] = simd.mul_add($value, $gradients[0], sums[0]);
                         if V > 1 {
-                            sums[1 % V] = S::mul_add($value, $gradients[1], sums[1 % V]);
+                            sums[1 % V] = simd.mul_add($value, $gradients[1], sums[1 % V]);
                         }
                     };
                 }
@@ -182,7 +187,7 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
                 macro_rules! column {
                     ($first:tt $second:tt $third:tt, $($r:literal)*) => {
                         $(if $r < R {
-                            let value = S::splat(*x.wrapping_add($r * row_step));
+                            let value = simd.splat(*x.wrapping_add($r * row_step));
                             multiply_add!(value, $first, $r, 0);
                             multiply_add!(value, $second, $r, 1);
                             if T > 2 {
@@ -254,7 +259,7 @@ impl<E: Element, const R: usize, const V: usize, const T: usize, const BLOCKED: 
             for (r, sums) in sums.iter().enumerate() {
                 for (t, sums) in sums.iter().enumerate() {
                     for (v, sum) in sums.iter().enumerate() {
-                        S::store(at(r, t, v), *sum);
+                        simd.store(at(r, t, v), *sum);
                     }
                 }
             }
@@ -271,6 +276,7 @@ pub(super) fn sequence_height<S: Simd>(left: usize, vectors: usize) -> usize {
 /// # Safety
 /// As for [`SequenceRows`] with this many input channels, one of [`sequence_height`], vectors and taps.
 pub(super) unsafe fn run_sequence<S: Simd>(
+    simd: S,
     rows_of_sequence: SequenceRows<'_, S::E>,
     [count, vectors, taps]: [usize; 3],
     blocked: bool,
@@ -280,9 +286,9 @@ pub(super) unsafe fn run_sequence<S: Simd>(
             // SAFETY: passed on to the caller.
             unsafe {
                 if blocked {
-                    S::call(SequenceTile::<_, $rows, $vectors, $taps, true>(rows_of_sequence))
+                    simd.call(SequenceTile::<_, $rows, $vectors, $taps, true>(rows_of_sequence))
                 } else {
-                    S::call(SequenceTile::<_, $rows, $vectors, $taps, false>(rows_of_sequence))
+                    simd.call(SequenceTile::<_, $rows, $vectors, $taps, false>(rows_of_sequence))
                 }
             }
         };
@@ -316,16 +322,16 @@ pub(super) struct LaneRow<'a, E> {
 
 impl<E: Element> Micro<E> for LaneRow<'_, E> {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         // SAFETY: as the type asks.
         unsafe {
-            let lanes = S::index(self.lanes);
-            let mut sum = S::load(self.sums);
+            let lanes = simd.index(self.lanes);
+            let mut sum = simd.load(self.sums);
             for j in 0..self.pixels {
-                let value = S::permute(S::load(self.x.add(j * self.pixel_step)), lanes);
-                sum = S::mul_add(value, S::load(self.gradients.add(j * self.gradient_step)), sum);
+                let value = simd.permute(simd.load(self.x.add(j * self.pixel_step)), lanes);
+                sum = simd.mul_add(value, simd.load(self.gradients.add(j * self.gradient_step)), sum);
             }
-            S::store(self.sums, sum);
+            simd.store(self.sums, sum);
         }
     }
 }
@@ -343,17 +349,17 @@ pub(super) struct PixelRow<'a, E> {
 
 impl<E: Element> Micro<E> for PixelRow<'_, E> {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         // SAFETY: as the type asks.
         unsafe {
-            let mut sums = [S::splat(E::ZERO); 4];
+            let mut sums = [simd.splat(E::ZERO); 4];
             for j in 0..self.vectors {
-                let gradient = S::load(self.gradients.add(j * S::LANES));
+                let gradient = simd.load(self.gradients.add(j * S::LANES));
                 for (t, sum) in sums.iter_mut().enumerate() {
-                    *sum = S::mul_add(S::load(self.x.add(j * S::LANES + t)), gradient, *sum);
+                    *sum = simd.mul_add(simd.load(self.x.add(j * S::LANES + t)), gradient, *sum);
                 }
             }
-            *self.sums = S::sums(sums);
+            *self.sums = simd.sums(sums);
         }
     }
 }

@@ -270,6 +270,7 @@ impl<E: Element> Target<E> {
 /// The target is valid for `P` pixels of `V` vectors; `buffer` holds `P` vectors.
 #[inline(always)]
 pub(super) unsafe fn finish<S: Simd, const P: usize, const V: usize>(
+    simd: S,
     target: &Target<S::E>,
     start: *mut S::E,
     sums: &mut [[S::V; V]; P],
@@ -280,7 +281,7 @@ pub(super) unsafe fn finish<S: Simd, const P: usize, const V: usize>(
         if target.relu {
             for pixel in sums.iter_mut() {
                 for value in pixel {
-                    *value = S::relu(*value);
+                    *value = simd.relu(*value);
                 }
             }
         }
@@ -289,17 +290,17 @@ pub(super) unsafe fn finish<S: Simd, const P: usize, const V: usize>(
             if target.whole {
                 let start = start.add(channel / S::LANES * target.block_stride);
                 for (p, pixel) in sums.iter().enumerate() {
-                    S::store(start.add(p * target.step), pixel[v]);
+                    simd.store(start.add(p * target.step), pixel[v]);
                 }
             } else {
                 for (p, pixel) in sums.iter().enumerate() {
-                    S::store(buffer.add(p * S::LANES), pixel[v]);
+                    simd.store(buffer.add(p * S::LANES), pixel[v]);
                 }
                 let first = v * S::LANES;
                 if target.block == 1 && target.step == 1 {
                     let start = start.add((target.channel + first) * target.block_stride);
                     let channels = S::LANES.min(target.channels - first);
-                    S::call(Planes::<_, P> {
+                    simd.call(Planes::<_, P> {
                         from: buffer,
                         to: start,
                         stride: target.block_stride,
@@ -329,11 +330,11 @@ struct Planes<E, const P: usize> {
 
 impl<E: Element, const P: usize> Micro<E> for Planes<E, P> {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         for p in (0..P).step_by(S::LANES) {
             let square = [S::LANES.min(P - p), self.channels];
             // SAFETY: as the type asks.
-            unsafe { S::store_lanes(self.from.add(p * S::LANES), self.to.add(p), self.stride, square) };
+            unsafe { simd.store_lanes(self.from.add(p * S::LANES), self.to.add(p), self.stride, square) };
         }
     }
 }

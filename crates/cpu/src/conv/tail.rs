@@ -45,7 +45,7 @@ impl<T: Element> Tail<'_, T> {
     ///
     /// # Panics
     /// Where a tensor that it reads does not hold the row.
-    pub(super) fn at<E>(&self, n: usize, [y, x]: [i64; 2]) -> Option<At<E>> {
+    pub(super) fn at(&self, n: usize, [y, x]: [i64; 2]) -> Option<At<T>> {
         if !self.is_long() {
             return None;
         }
@@ -54,7 +54,7 @@ impl<T: Element> Tail<'_, T> {
                 let layout = view.layout();
                 let row = view.data()[layout.row_offset(n, 0, y)..].as_ptr();
                 let offset = (x - layout.cols().begin()) * signed(layout.block());
-                let start = row.wrapping_offset(isize::try_from(offset).unwrap_or(0)).cast();
+                let start = row.wrapping_offset(isize::try_from(offset).unwrap_or(0));
                 Other { start, block_stride: layout.block_stride() }
             })
         };
@@ -62,7 +62,7 @@ impl<T: Element> Tail<'_, T> {
             [std::ptr::null(); 2]
         } else {
             let (scale, shift) = self.affine.split_at(self.affine.len() / 2);
-            [scale, shift].map(|values| values.as_ptr().cast())
+            [scale, shift].map(|values| values.as_ptr())
         };
         let relu = self.activation == Some(Activation::Relu);
         Some(At { scale, shift, sum: other(&self.sum), relu, mask: other(&self.mask) })
@@ -114,9 +114,9 @@ pub(super) struct Written<E> {
 ///
 /// # Safety
 /// The pixels are valid for this call alone, the parameters have the channels, and the tensors that it reads the pixels.
-pub(super) unsafe fn follow<S: Simd>(at: &At<S::E>, written: Written<S::E>) {
+pub(super) unsafe fn follow<S: Simd>(simd: S, at: &At<S::E>, written: Written<S::E>) {
     // SAFETY: passed on to the caller.
-    unsafe { S::call(Follow { at, written }) }
+    unsafe { simd.call(Follow { at, written }) }
 }
 
 /// See [`follow`].
@@ -127,7 +127,7 @@ struct Follow<'a, E> {
 
 impl<E: Element> Micro<E> for Follow<'_, E> {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let (at, written) = (self.at, self.written);
         for channel in (written.channel..).step_by(S::LANES).take(written.vectors) {
             let block = channel / S::LANES;
@@ -135,26 +135,26 @@ impl<E: Element> Micro<E> for Follow<'_, E> {
             // SAFETY: as `follow` asks.
             unsafe {
                 let affine = (!at.scale.is_null())
-                    .then(|| (S::load(at.scale.add(channel)), S::load(at.shift.add(channel))));
+                    .then(|| (simd.load(at.scale.add(channel)), simd.load(at.shift.add(channel))));
                 for p in 0..written.pixels {
                     let to = start.add(p * written.step);
-                    let mut value = S::load(to);
+                    let mut value = simd.load(to);
                     if let Some((scale, shift)) = affine {
-                        value = S::mul_add(value, scale, shift);
+                        value = simd.mul_add(value, scale, shift);
                     }
                     let other = |of: Other<S::E>| {
-                        S::load(of.start.wrapping_add(block * of.block_stride + p * written.step))
+                        simd.load(of.start.wrapping_add(block * of.block_stride + p * written.step))
                     };
                     if let Some(sum) = at.sum {
-                        value = S::add(value, other(sum));
+                        value = simd.add(value, other(sum));
                     }
                     if at.relu {
-                        value = S::relu(value);
+                        value = simd.relu(value);
                     }
                     if let Some(mask) = at.mask {
-                        value = S::gate(value, other(mask));
+                        value = simd.gate(value, other(mask));
                     }
-                    S::store(to, value);
+                    simd.store(to, value);
                 }
             }
         }

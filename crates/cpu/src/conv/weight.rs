@@ -18,10 +18,10 @@ use super::rows::{
 use super::share;
 use super::tile::Tile;
 use crate::Isa;
-use crate::vector::{self, MAX_LANES, Routine, Simd};
+use crate::vector::{self, Lane, MAX_LANES, Routine, Simd};
 
 /// Takes `share` of the domain of `gy` into `values`; inputs are `[x, gy]`.
-pub(super) fn reduce<T: Element>(
+pub(super) fn reduce<T: Lane>(
     isa: Isa,
     problem: &Problem,
     inputs: &[View<'_, T>],
@@ -105,8 +105,8 @@ struct Gradients<E> {
     vector_step: usize,
 }
 
-impl<T: Element> Routine for Reduce<'_, T> {
-    fn run<S: Simd>(self) {
+impl<T: Element> Routine<T> for Reduce<'_, T> {
+    fn run<S: Simd<E = T>>(self, simd: S) {
         #[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
         let operations = self.share.volume() as f64
             * (self.gy.layout().batch() * 2 * self.problem.conv.weight_len()) as f64;
@@ -132,7 +132,7 @@ impl<T: Element> Routine for Reduce<'_, T> {
                             ),
                         };
                     }
-                    self.segments::<S>(segments, part.clone());
+                    self.segments(simd, segments, part.clone());
                 }
             }
         });
@@ -166,7 +166,7 @@ impl<T: Element> Reduce<'_, T> {
     }
 
     /// Takes segments of the same columns into the sums of the rows `(item, kernel row, part of the inputs)` in `part`.
-    fn segments<S: Simd>(&self, segments: &[Segment], part: std::ops::Range<usize>) {
+    fn segments<S: Simd<E = T>>(&self, simd: S, segments: &[Segment], part: std::ops::Range<usize>) {
         let (taps, inputs) = (self.classes[0].taps, self.inputs());
         let mut at = part.start;
         while at < part.end {
@@ -176,12 +176,12 @@ impl<T: Element> Reduce<'_, T> {
             for &segment in segments {
                 match self.problem.path {
                     Path::Dense => {
-                        self.dense::<S>(segments, item, part);
+                        self.dense(simd, segments, item, part);
                         break;
                     }
-                    Path::Lanes => self.lanes::<S>(segment, item, part.clone()),
-                    Path::Dot => self.dot::<S>(segment, item, part.clone()),
-                    Path::Planar => self.planar::<S>(segment, item, part.clone()),
+                    Path::Lanes => self.lanes(simd, segment, item, part.clone()),
+                    Path::Dot => self.dot(simd, segment, item, part.clone()),
+                    Path::Planar => self.planar(simd, segment, item, part.clone()),
                 }
             }
             at = end;
@@ -204,7 +204,13 @@ impl<T: Element> Reduce<'_, T> {
         self.classes[1].reads(x, tap)
     }
 
-    fn dense<S: Simd>(&self, segments: &[Segment], item: usize, part: std::ops::Range<usize>) {
+    fn dense<S: Simd<E = T>>(
+        &self,
+        simd: S,
+        segments: &[Segment],
+        item: usize,
+        part: std::ops::Range<usize>,
+    ) {
         if self.x.layout().is_empty() {
             return; // all that the kernel reads is padding
         }
@@ -212,7 +218,7 @@ impl<T: Element> Reduce<'_, T> {
         let pairs = problem.vectors().div_ceil(2);
         let (group, first) = (item / pairs, item % pairs * 2);
         let vectors = (problem.vectors() - first).min(2);
-        let mut buffer = [MaybeUninit::<S::E>::uninit(); index(SEGMENT) * 2 * MAX_LANES];
+        let mut buffer = [MaybeUninit::uninit(); index(SEGMENT) * 2 * MAX_LANES];
         let channels = group * problem.out_group + first * S::LANES..(group + 1) * problem.out_group;
         let mut gradients = [Gradients { start: std::ptr::null(), step: 0, vector_step: 0 }; MAX_LINES];
         let room = buffer.len() / segments.len();
@@ -237,7 +243,7 @@ impl<T: Element> Reduce<'_, T> {
                 for (segment, gradients) in segments.iter().zip(gradients) {
                     if let Some(row) = self.input_row(segment, tap_row) {
                         let start = layout.offset(segment.n, begin, row, layout.cols().begin());
-                        lines[count].x = self.x.data()[start..].as_ptr().cast();
+                        lines[count].x = self.x.data()[start..].as_ptr();
                         lines[count].gradients = gradients.start;
                         count += 1;
                     }
@@ -250,18 +256,19 @@ impl<T: Element> Reduce<'_, T> {
                     vectors,
                 };
                 if count > 0 {
-                    self.run_lines::<S>(&segments[0], &lines[..count], &gradients[0], &run);
+                    self.run_lines(simd, &segments[0], &lines[..count], &gradients[0], &run);
                 }
             }
         }
     }
 
     /// Takes some channels of lines into the sums of the taps of a kernel row.
-    fn run_lines<S: Simd>(
+    fn run_lines<S: Simd<E = T>>(
         &self,
+        simd: S,
         segment: &Segment,
-        lines: &[Line<S::E>],
-        gradients: &Gradients<S::E>,
+        lines: &[Line<T>],
+        gradients: &Gradients<T>,
         run: &Run,
     ) {
         let layout = self.x.layout();
@@ -270,7 +277,7 @@ impl<T: Element> Reduce<'_, T> {
         let cols = self.classes[1].taps;
         let (a, b) = run.channels;
         let vectors = run.vectors;
-        let sums = self.values.0.cast::<S::E>().wrapping_add(run.sums);
+        let sums = self.values.0.wrapping_add(run.sums);
         // channels of a tap over some pixels, whose columns are inside the image
         let rows = |c: usize, tap: usize, pixels: Interval| Rows {
             lines,
@@ -291,7 +298,7 @@ impl<T: Element> Reduce<'_, T> {
                 while c < b {
                     let count = height::<S>(b - c, vectors);
                     // SAFETY: `check` holds the windows; the rows of sums are this thread's own.
-                    unsafe { run_rows::<S>(rows(c, tap, pixels), [count, vectors], blocked) };
+                    unsafe { run_rows(simd, rows(c, tap, pixels), [count, vectors], blocked) };
                     c += count;
                 }
             }
@@ -341,7 +348,7 @@ impl<T: Element> Reduce<'_, T> {
                     };
                     // SAFETY: `check` holds the windows; the columns are inside the image; the sums are this thread's
                     // own.
-                    unsafe { run_sequence::<S>(rows_of_sequence, [count, tile_vectors, taps], blocked) };
+                    unsafe { run_sequence(simd, rows_of_sequence, [count, tile_vectors, taps], blocked) };
                     c += count;
                 }
             }
@@ -349,34 +356,30 @@ impl<T: Element> Reduce<'_, T> {
     }
 
     /// The gradients of a segment as vectors of these output channels; from the buffer where they do not lie so.
-    fn gradients<S: Simd>(
+    fn gradients<S: Simd<E = T>>(
         &self,
         segment: &Segment,
         channels: std::ops::Range<usize>,
         vectors: usize,
-        buffer: &mut [MaybeUninit<S::E>],
-    ) -> Gradients<S::E> {
+        buffer: &mut [MaybeUninit<T>],
+    ) -> Gradients<T> {
         let layout = self.gy.layout();
         let first = channels.start;
         let direct = layout.block() == S::LANES && first.is_multiple_of(S::LANES);
         if direct {
             // lanes past the group take part and are dropped when the sums are unpacked
             let start = &self.gy.data()[layout.offset(segment.n, first, segment.y, segment.cols.begin())..];
-            return Gradients {
-                start: start.as_ptr().cast(),
-                step: S::LANES,
-                vector_step: layout.block_stride(),
-            };
+            return Gradients { start: start.as_ptr(), step: S::LANES, vector_step: layout.block_stride() };
         }
         let width = vectors * S::LANES;
-        let buffer = buffer.as_mut_ptr().cast::<S::E>();
+        let buffer = buffer.as_mut_ptr().cast::<T>();
         for (j, x) in (segment.cols.begin()..segment.cols.end()).enumerate() {
             for lane in 0..width {
                 let channel = first + lane;
                 let value = if channel < channels.end {
-                    S::E::from_f64(self.gy.get(segment.n, channel, segment.y, x).to_f64())
+                    self.gy.get(segment.n, channel, segment.y, x)
                 } else {
-                    S::E::ZERO
+                    T::ZERO
                 };
                 // SAFETY: the buffer holds two vectors for each pixel of a segment.
                 unsafe { buffer.add(j * width + lane).write(value) };
@@ -385,11 +388,11 @@ impl<T: Element> Reduce<'_, T> {
         Gradients { start: buffer, step: width, vector_step: S::LANES }
     }
 
-    fn lanes<S: Simd>(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
+    fn lanes<S: Simd<E = T>>(&self, simd: S, segment: Segment, item: usize, part: std::ops::Range<usize>) {
         let problem = self.problem;
         let [row_class, col_class] = &self.classes;
-        let mut buffer = [MaybeUninit::<S::E>::uninit(); index(SEGMENT) * 2 * MAX_LANES];
-        let mut copy = [MaybeUninit::<S::E>::uninit(); index(SEGMENT) * MAX_LANES];
+        let mut buffer = [MaybeUninit::uninit(); index(SEGMENT) * 2 * MAX_LANES];
+        let mut copy = [MaybeUninit::uninit(); index(SEGMENT) * MAX_LANES];
         let first = item * S::LANES;
         let gradients = self.gradients::<S>(&segment, first..problem.outputs(), 1, &mut buffer);
         let layout = self.x.layout();
@@ -409,8 +412,8 @@ impl<T: Element> Reduce<'_, T> {
                 let col = self.column(tap, pixels.begin());
                 let skipped = index(pixels.begin() - segment.cols.begin());
                 let mut pixel_step = index(col_class.input_step) * S::LANES;
-                let x: *const S::E = if layout.block() > 1 {
-                    self.x.data()[layout.offset(segment.n, block * S::LANES, row, col)..].as_ptr().cast()
+                let x: *const T = if layout.block() > 1 {
+                    self.x.data()[layout.offset(segment.n, block * S::LANES, row, col)..].as_ptr()
                 } else {
                     pixel_step = S::LANES;
                     self.copy_lanes::<S>(&segment, (block, row, col), index(pixels.len()), &mut copy)
@@ -419,24 +422,24 @@ impl<T: Element> Reduce<'_, T> {
                 let sums = first * problem.terms(&self.classes) + term * S::LANES;
                 // SAFETY: `check` holds the windows; the sums are this thread's own.
                 unsafe {
-                    S::call(LaneRow {
+                    simd.call(LaneRow {
                         x,
                         pixel_step,
                         lanes: &lanes,
                         gradients: gradients.start.add(skipped * gradients.step),
                         gradient_step: gradients.step,
                         pixels: index(pixels.len()),
-                        sums: self.values.0.cast::<S::E>().add(sums),
+                        sums: self.values.0.add(sums),
                     });
                 }
             }
         }
     }
 
-    fn dot<S: Simd>(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
+    fn dot<S: Simd<E = T>>(&self, simd: S, segment: Segment, item: usize, part: std::ops::Range<usize>) {
         let problem = self.problem;
         let [_, col_class] = &self.classes;
-        let mut copy = [MaybeUninit::<S::E>::uninit(); index(SEGMENT) * MAX_LANES];
+        let mut copy = [MaybeUninit::uninit(); index(SEGMENT) * MAX_LANES];
         let first = item * dot::MAX_OUTPUTS;
         let outputs = (problem.outputs() - first).min(dot::MAX_OUTPUTS);
         let (x, gy) = (self.x.layout(), self.gy.layout());
@@ -450,15 +453,15 @@ impl<T: Element> Reduce<'_, T> {
                 }
                 let col = self.column(tap, pixels.begin());
                 let mut step = index(col_class.input_step) * S::LANES;
-                let vectors: *const S::E = if x.block() > 1 {
-                    self.x.data()[x.offset(segment.n, block * S::LANES, row, col)..].as_ptr().cast()
+                let vectors: *const T = if x.block() > 1 {
+                    self.x.data()[x.offset(segment.n, block * S::LANES, row, col)..].as_ptr()
                 } else {
                     step = S::LANES;
                     self.copy_lanes::<S>(&segment, (block, row, col), index(pixels.len()), &mut copy)
                 };
                 let gradients = &self.gy.data()[gy.offset(segment.n, first, segment.y, pixels.begin())..];
                 // the parts of inputs and gradients are swapped: gradients are broadcast
-                let line = Line { x: gradients.as_ptr().cast(), gradients: vectors };
+                let line = Line { x: gradients.as_ptr(), gradients: vectors };
                 let term = at * col_class.taps + tap;
                 let sums = first * problem.dot_terms(&self.classes) + term * outputs;
                 let rows = Rows {
@@ -470,31 +473,31 @@ impl<T: Element> Reduce<'_, T> {
                     gradient_step: step,
                     vector_step: 0,
                     pixels: index(pixels.len()),
-                    sums: self.values.0.cast::<S::E>().wrapping_add(sums * S::LANES),
+                    sums: self.values.0.wrapping_add(sums * S::LANES),
                 };
                 // SAFETY: `check` holds the windows; the sums are this thread's own.
-                unsafe { run_rows::<S>(rows, [outputs, 1], false) };
+                unsafe { run_rows(simd, rows, [outputs, 1], false) };
             }
         }
     }
 
     /// The inputs of a block at the columns that a tap reads, copied from planes.
-    fn copy_lanes<S: Simd>(
+    fn copy_lanes<S: Simd<E = T>>(
         &self,
         segment: &Segment,
         (block, row, col): (usize, i64, i64),
         pixels: usize,
-        copy: &mut [MaybeUninit<S::E>],
-    ) -> *const S::E {
-        let copy = copy.as_mut_ptr().cast::<S::E>();
+        copy: &mut [MaybeUninit<T>],
+    ) -> *const T {
+        let copy = copy.as_mut_ptr().cast::<T>();
         for j in 0..pixels {
             for lane in 0..S::LANES {
                 let channel = block * S::LANES + lane;
                 let col = col + signed(j) * self.classes[1].input_step;
                 let value = if channel < self.problem.inputs() {
-                    S::E::from_f64(self.x.get(segment.n, channel, row, col).to_f64())
+                    self.x.get(segment.n, channel, row, col)
                 } else {
-                    S::E::ZERO
+                    T::ZERO
                 };
                 // SAFETY: the copy holds a vector for each pixel of a segment.
                 unsafe { copy.add(j * S::LANES + lane).write(value) };
@@ -503,7 +506,7 @@ impl<T: Element> Reduce<'_, T> {
         copy
     }
 
-    fn planar<S: Simd>(&self, segment: Segment, item: usize, part: std::ops::Range<usize>) {
+    fn planar<S: Simd<E = T>>(&self, simd: S, segment: Segment, item: usize, part: std::ops::Range<usize>) {
         let problem = self.problem;
         let cols = self.classes[1].taps;
         for at in part {
@@ -527,24 +530,23 @@ impl<T: Element> Reduce<'_, T> {
                 }
                 let class = &self.classes[1];
                 let vectors = index(shared.len()) / S::LANES;
-                let mut sums = [S::E::ZERO; 4];
+                let mut sums = [T::ZERO; 4];
                 if class.input_step == 1 && class.offset_step == 1 && vectors > 0 {
                     let (x, gy) = (self.x.layout(), self.gy.layout());
                     let col = self.column(first, shared.begin());
                     let x = &self.x.data()[x.offset(segment.n, channel, row, col)..];
                     let gradients = &self.gy.data()[gy.offset(segment.n, item, segment.y, shared.begin())..];
-                    let gradients = gradients.as_ptr().cast();
-                    let row = PixelRow { x: x.as_ptr().cast(), gradients, vectors, sums: &mut sums };
+                    let gradients = gradients.as_ptr();
+                    let row = PixelRow { x: x.as_ptr(), gradients, vectors, sums: &mut sums };
                     // SAFETY: the window holds what all four taps of the shared pixels read, the taps of the kernel
                     // inside the image.
-                    unsafe { S::call(row) };
+                    unsafe { simd.call(row) };
                     shared = Interval::new(shared.begin(), shared.begin() + signed(vectors * S::LANES));
                 } else {
                     shared = Interval::EMPTY;
                 }
-                for (tap, sum) in (first..first + taps).zip(sums) {
+                for (tap, mut sum) in (first..first + taps).zip(sums) {
                     let own = self.columns(&segment, tap);
-                    let mut sum = T::from_f64(sum.to_f64());
                     if shared.is_empty() {
                         sum += scalar(tap, own);
                     } else {

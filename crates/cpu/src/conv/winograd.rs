@@ -23,7 +23,7 @@ use super::share::{self, SharedOutput};
 use super::tail::{self, Tail, Written};
 use super::tile::Tile;
 use crate::Isa;
-use crate::vector::{self, MAX_LANES, Routine, Simd};
+use crate::vector::{self, Lane, MAX_LANES, Routine, Simd};
 use transform::{Corner, Patch, Sums};
 
 /// Outputs of a tile along an axis, inputs of its patch, and points of the transform.
@@ -165,7 +165,7 @@ fn transformed<T: Element>(filter: &[T]) -> [[f64; PATCH]; PATCH] {
     rows.map(|row| std::array::from_fn(|j| (0..3).map(|v| row[v] * FILTER[j][v]).sum()))
 }
 
-pub(super) fn compute<T: Element>(
+pub(super) fn compute<T: Lane>(
     problem: Problem,
     tail: Tail<'_, T>,
     packed: &[T],
@@ -231,8 +231,8 @@ struct Units {
     parts: usize,
 }
 
-impl<T: Element> Routine for Call<'_, T> {
-    fn run<S: Simd>(self) {
+impl<T: Lane> Routine<T> for Call<'_, T> {
+    fn run<S: Simd<E = T>>(self, simd: S) {
         let units = self.units();
         if units.tiles == 0 {
             return;
@@ -240,13 +240,13 @@ impl<T: Element> Routine for Call<'_, T> {
         share::for_pieces(units.blocks * units.parts, |unit| {
             let thread = rayon::current_thread_index().unwrap_or(0);
             self.workspace.with(thread, self.problem.workspace_len::<T>(), |workspace| {
-                self.unit::<S>(&units, unit, workspace);
+                self.unit(simd, &units, unit, workspace);
             });
         });
     }
 }
 
-impl<T: Element> Call<'_, T> {
+impl<T: Lane> Call<'_, T> {
     fn units(&self) -> Units {
         let [rows, cols] = self.region.axes().map(|axis| {
             let aligned = axis.aligned(signed(TILE));
@@ -264,7 +264,7 @@ impl<T: Element> Call<'_, T> {
         Units { rows, cols, tiles, blocks: (sharing * rounds).min(tiles), parts }
     }
 
-    fn unit<S: Simd>(&self, units: &Units, unit: usize, workspace: &mut [T]) {
+    fn unit<S: Simd<E = T>>(&self, simd: S, units: &Units, unit: usize, workspace: &mut [T]) {
         let problem = &self.problem;
         let (block, part) = (unit % units.blocks, unit / units.blocks);
         let tiles = units.tiles * block / units.blocks..units.tiles * (block + 1) / units.blocks;
@@ -281,7 +281,7 @@ impl<T: Element> Call<'_, T> {
         let to = &mut to[..sums.len()];
 
         for (place, tile) in tiles.clone().enumerate() {
-            self.transform_input::<S>(units, tile, &patches, &mut from[place * S::LANES..]);
+            self.transform_input(simd, units, tile, &patches, &mut from[place * S::LANES..]);
         }
         for point in 0..POINTS {
             for pair in pairs.clone() {
@@ -294,13 +294,14 @@ impl<T: Element> Call<'_, T> {
                 assert!(to.len() >= pair_vectors * sums.tiles * S::LANES);
                 // SAFETY: the lengths were just asserted.
                 unsafe {
-                    product::run::<S>(
+                    product::run(
+                        simd,
                         product::Operands {
-                            patches: from.as_ptr().cast(),
+                            patches: from.as_ptr(),
                             inputs: problem.conv.in_channels,
                             tiles: patches.tiles,
-                            weights: weights.as_ptr().cast(),
-                            sums: to.as_mut_ptr().cast(),
+                            weights: weights.as_ptr(),
+                            sums: to.as_mut_ptr(),
                         },
                         [width, pair_vectors],
                     );
@@ -308,7 +309,7 @@ impl<T: Element> Call<'_, T> {
             }
         }
         for (place, tile) in tiles.enumerate() {
-            self.transform_output::<S>(units, tile, vectors.clone(), &sums, &to[place * S::LANES..]);
+            self.transform_output(simd, units, tile, vectors.clone(), &sums, &to[place * S::LANES..]);
         }
     }
 
@@ -324,7 +325,14 @@ impl<T: Element> Call<'_, T> {
     }
 
     /// Transforms the patch of a tile, all input channels, to `to` and on.
-    fn transform_input<S: Simd>(&self, units: &Units, tile: usize, plane: &Plane, to: &mut [T]) {
+    fn transform_input<S: Simd<E = T>>(
+        &self,
+        simd: S,
+        units: &Units,
+        tile: usize,
+        plane: &Plane,
+        to: &mut [T],
+    ) {
         let conv = &self.problem.conv;
         let layout = self.input.layout();
         let (n, row, col) = self.place(units, tile);
@@ -340,7 +348,7 @@ impl<T: Element> Call<'_, T> {
             for i in rows.clone() {
                 let row = layout.row_offset(n, 0, first_row + signed(i));
                 let col = signed(S::LANES) * (first_col - layout.cols().begin());
-                let start = self.input.data()[row..].as_ptr().cast::<S::E>();
+                let start = self.input.data()[row..].as_ptr();
                 starts[i] = start.wrapping_offset(isize::try_from(col).unwrap_or(0));
             }
         }
@@ -350,13 +358,14 @@ impl<T: Element> Call<'_, T> {
         assert!(to.len() >= last, "a transform of {last} elements in {}", to.len());
         // SAFETY: `check` holds the window over all inputs of the tile that lie in the image; the length was just asserted.
         unsafe {
-            transform::input::<S>(&patch, to.as_mut_ptr().cast(), plane.tiles * S::LANES, plane.stride);
+            transform::input(simd, &patch, to.as_mut_ptr(), plane.tiles * S::LANES, plane.stride);
         }
     }
 
     /// Transforms the sums of a tile for some vectors of output channels back and writes those of the region.
-    fn transform_output<S: Simd>(
+    fn transform_output<S: Simd<E = T>>(
         &self,
+        simd: S,
         units: &Units,
         tile: usize,
         vectors: Range<usize>,
@@ -378,32 +387,39 @@ impl<T: Element> Call<'_, T> {
             let last = layout.offset(n, (vectors.end - 1) * S::LANES, y, x) + cols.len() * S::LANES;
             let _ = self.output.at(last);
             let start = self.output.at(layout.offset(n, vectors.start * S::LANES, y, x));
-            starts[i] = start.cast::<S::E>().wrapping_sub(cols.start * S::LANES);
+            starts[i] = start.wrapping_sub(cols.start * S::LANES);
         }
         let corner =
             Corner { starts, rows, cols, block_stride: layout.block_stride(), relu: self.tail.is_relu() };
         let bias = &self.packed[vectors.start * S::LANES..vectors.end * S::LANES];
         let sums = Sums {
-            from: from.as_ptr().cast(),
+            from: from.as_ptr(),
             vectors: vectors.len(),
             vector_stride: plane.tiles * S::LANES,
             point_stride: plane.stride,
-            bias: bias.as_ptr().cast(),
+            bias: bias.as_ptr(),
         };
         let last = (POINTS - 1) * plane.stride + ((vectors.len() - 1) * plane.tiles + 1) * S::LANES;
         assert!(from.len() >= last, "sums of {last} elements in {}", from.len());
         // SAFETY: the lengths were just asserted; the output holds the region, and no other unit has these channels of this
         // tile.
-        unsafe { transform::output::<S>(&sums, &corner) };
-        self.follow::<S>(n, first, vectors, &corner);
+        unsafe { transform::output(simd, &sums, &corner) };
+        self.follow(simd, n, first, vectors, &corner);
     }
 
     /// Applies what follows to the corner of a tile that begins at `first`.
-    fn follow<S: Simd>(&self, n: usize, first: [i64; 2], vectors: Range<usize>, corner: &Corner<S::E>) {
+    fn follow<S: Simd<E = T>>(
+        &self,
+        simd: S,
+        n: usize,
+        first: [i64; 2],
+        vectors: Range<usize>,
+        corner: &Corner<T>,
+    ) {
         let x = first[1] + signed(corner.cols.start);
         for i in corner.rows.clone() {
             let start = corner.starts[i].wrapping_add(corner.cols.start * S::LANES);
-            if let Some(at) = self.tail.at::<S::E>(n, [first[0] + signed(i), x]) {
+            if let Some(at) = self.tail.at(n, [first[0] + signed(i), x]) {
                 let written = Written {
                     // block 0 of the row, whose block `vectors.start` is the first one written
                     start: start.wrapping_sub(vectors.start * corner.block_stride),
@@ -414,10 +430,10 @@ impl<T: Element> Call<'_, T> {
                     vectors: vectors.len(),
                 };
                 // SAFETY: this unit has just written them; `Tail::check` holds the tensors that follow.
-                unsafe { tail::follow::<S>(&at, written) };
+                unsafe { tail::follow(simd, &at, written) };
             } else if let Some(activation) = self.tail.activation.filter(|_| !corner.relu) {
                 for vector in 0..vectors.len() {
-                    let start = start.wrapping_add(vector * corner.block_stride).cast::<T>();
+                    let start = start.wrapping_add(vector * corner.block_stride);
                     // SAFETY: just written, by this unit.
                     let values =
                         unsafe { std::slice::from_raw_parts_mut(start, corner.cols.len() * S::LANES) };

@@ -2,7 +2,7 @@
 //!
 //! A kernel is a loop over rows of the output ([`band`]); rows are contiguous, so what it does to one is a loop
 //! over slices that the compiler vectorises, compiled once per instruction set ([`stamp`]); pixels of
-//! a channel block that lie apart are taken as vectors ([`simd`]). Windows whose channel
+//! a channel block that lie apart are taken as vectors ([`crate::vector`]). Windows whose channel
 //! blocks differ are regrouped on the way ([`gather`], [`runs`]).
 
 mod band;
@@ -17,17 +17,17 @@ mod pool;
 mod reduce;
 mod resize;
 mod runs;
-mod simd;
-mod stamp;
+pub(crate) mod stamp;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Kernel, Partial, Reduction};
 use tiled_tensor::{Element, PartMut, View};
 
 use crate::Isa;
+use crate::vector::Lane;
 
 /// Computes `region` of the output of any kernel but convolution.
-pub(crate) fn compute<T: Element>(
+pub(crate) fn compute<T: Lane>(
     isa: Isa,
     kernel: &Kernel,
     packed: &[T],

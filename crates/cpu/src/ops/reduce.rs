@@ -9,9 +9,9 @@ use tiled_tensor::{DType, Element, View};
 use super::band::{extent, signed, split, tasks};
 use super::gather::{Place, read};
 use super::loss::cross_entropy;
-use super::simd::wins;
 use super::stamp::per_isa;
 use crate::Isa;
+use crate::vector::wins;
 
 /// Elements that are worth a task of their own, about 25 µs.
 const TASK_ELEMENTS: usize = 1 << 14;

@@ -7,9 +7,9 @@ use super::band::{extent, for_bands, index, signed};
 use super::gather::{Place, read};
 use super::math::fma;
 use super::runs::{Pixels, Run, runs};
-use super::simd::Simd;
 use super::stamp::{per_isa, per_simd};
 use crate::Isa;
+use crate::vector::{Lane, Simd};
 
 /// Columns whose taps are worked out at a time.
 const COLUMNS: usize = 128;
@@ -28,7 +28,7 @@ struct Taps<T> {
     weights: [T; 2],
 }
 
-impl<T: Element> Taps<T> {
+impl<T: Lane> Taps<T> {
     const NONE: Self = Self { low: 0, high: 0, weights: [T::ONE, T::ZERO] };
 
     fn new(resize: Resize, o: i64) -> Self {
@@ -73,7 +73,7 @@ struct Rows<'a, T> {
 }
 
 /// Resampling of `[x]`.
-pub(crate) fn forward<T: Element>(
+pub(crate) fn forward<T: Lane>(
     isa: Isa,
     [vertical, horizontal]: [Resize; 2],
     inputs: &[View<'_, T>],
@@ -120,19 +120,19 @@ fn parts(whole: Interval, len: usize) -> impl Iterator<Item = Interval> {
 
 per_simd! {
     /// Rows are mixed first, then columns; `(1 − λ)·low + λ·high`.
-    fn interpolate<T: Element, V: Simd>(
+    fn interpolate<T: Lane, V: Simd>(
         simd, scalar, table: &[Taps<T>], rows: Rows<'_, T>, run: Run, out: &mut [T], out_step: usize
     ) {
         #[inline(always)]
-        fn column<T: Element, V: Simd>(simd: V, [a, b]: [V::V<T>; 2], rows: Rows<'_, T>, at: usize) -> V::V<T> {
-            let low = simd.load(&rows.low.values()[at..]);
+        fn column<T: Element, V: Simd<E = T>>(simd: V, [a, b]: [V::V; 2], rows: Rows<'_, T>, at: usize) -> V::V {
+            let low = simd.read(&rows.low.values()[at..]);
             match rows.high {
                 None => low,
-                Some(high) => simd.fma(b, simd.load(&high.values()[at..]), simd.mul(a, low)),
+                Some(high) => simd.mul_add(b, simd.read(&high.values()[at..]), simd.mul(a, low)),
             }
         }
         #[inline(always)]
-        fn all<T: Element, V: Simd>(
+        fn all<T: Element, V: Simd<E = T>>(
             simd: V, table: &[Taps<T>], rows: Rows<'_, T>, run: Run, out: &mut [T], out_step: usize
         ) {
             let step = rows.low.step();
@@ -140,28 +140,28 @@ per_simd! {
             for (taps, out) in table.iter().zip(out.chunks_mut(out_step)) {
                 let [c, d] = taps.weights.map(|weight| simd.splat(weight));
                 let (left, right) = (index(taps.low) * step, index(taps.high) * step);
-                for lane in (0..run.len).step_by(V::lanes::<T>()) {
+                for lane in (0..run.len).step_by(V::LANES) {
                     let before = column(simd, [a, b], rows, left + lane);
                     let value = if left == right {
                         before
                     } else {
                         let after = column(simd, [a, b], rows, right + lane);
-                        simd.fma(d, after, simd.mul(c, before))
+                        simd.mul_add(d, after, simd.mul(c, before))
                     };
-                    simd.store(&mut out[lane..], value);
+                    simd.write(&mut out[lane..], value);
                 }
             }
         }
         match run.len {
             1 => all(scalar, table, rows, Run { len: 1, ..run }, out, out_step),
-            len if len.is_multiple_of(V::lanes::<T>()) => all(simd, table, rows, run, out, out_step),
+            len if len.is_multiple_of(V::LANES) => all(simd, table, rows, run, out, out_step),
             _ => all(scalar, table, rows, run, out, out_step),
         }
     }
 }
 
 /// Gradient of resampling, from `[gy]`: rows are summed first, in order, then columns, in order.
-pub(crate) fn backward<T: Element>(
+pub(crate) fn backward<T: Lane>(
     isa: Isa,
     [vertical, horizontal]: [Resize; 2],
     inputs: &[View<'_, T>],
@@ -204,20 +204,20 @@ per_isa! {
 
 per_simd! {
     /// Adds each pixel of `sums` to the pixels of the row that it read.
-    fn share<T: Element, V: Simd>(simd, scalar, table: &[Taps<T>], sums: &[T], row: &mut [T], lanes: usize) {
+    fn share<T: Lane, V: Simd>(simd, scalar, table: &[Taps<T>], sums: &[T], row: &mut [T], lanes: usize) {
         #[inline(always)]
-        fn give<T: Element, V: Simd>(simd: V, weight: T, values: &[T], row: &mut [T], column: i64) {
+        fn give<T: Element, V: Simd<E = T>>(simd: V, weight: T, values: &[T], row: &mut [T], column: i64) {
             let lanes = values.len();
             let Ok(column) = usize::try_from(column) else { return };
             let Some(pixel) = row.get_mut(column * lanes..(column + 1) * lanes) else { return };
             let weight = simd.splat(weight);
-            for lane in (0..lanes).step_by(V::lanes::<T>()) {
+            for lane in (0..lanes).step_by(V::LANES) {
                 let to = &mut pixel[lane..];
-                simd.store(to, simd.fma(weight, simd.load(&values[lane..]), simd.load(to)));
+                simd.write(to, simd.mul_add(weight, simd.read(&values[lane..]), simd.read(to)));
             }
         }
         #[inline(always)]
-        fn all<T: Element, V: Simd>(simd: V, table: &[Taps<T>], sums: &[T], row: &mut [T], lanes: usize) {
+        fn all<T: Element, V: Simd<E = T>>(simd: V, table: &[Taps<T>], sums: &[T], row: &mut [T], lanes: usize) {
             for (taps, values) in table.iter().zip(sums.chunks_exact(lanes)) {
                 give(simd, taps.weights[0], values, row, taps.low);
                 if taps.high != taps.low {
@@ -227,7 +227,7 @@ per_simd! {
         }
         match lanes {
             1 => all(scalar, table, sums, row, 1),
-            _ if lanes.is_multiple_of(V::lanes::<T>()) => all(simd, table, sums, row, lanes),
+            _ if lanes.is_multiple_of(V::LANES) => all(simd, table, sums, row, lanes),
             _ => all(scalar, table, sums, row, lanes),
         }
     }

@@ -8,13 +8,16 @@ use crate::Isa;
 
 /// Vectors of 32 bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Avx2<E>(PhantomData<E>);
+pub(crate) struct Avx2<E>(PhantomData<E>);
 
 macro_rules! simd {
     (
         $element:ty, $vector:ty, $mask:ty, $lanes:literal,
-        [$splat:ident, $load:ident, $store:ident, $mul_add:ident],
-        { $($own:item)* }
+        [
+            $splat:ident $load:ident $store:ident $add:ident $sub:ident $mul:ident $div:ident
+            $mul_add:ident $max:ident $zero:ident $blend:ident $cmp:ident $and:ident
+        ],
+        { $($own:tt)* }
     ) => {
         impl Simd for Avx2<$element> {
             type E = $element;
@@ -25,66 +28,73 @@ macro_rules! simd {
             const LANES: usize = $lanes;
 
             #[inline(always)]
-            unsafe fn splat(value: $element) -> $vector {
-                // SAFETY: the trait asks for a CPU with the instruction set.
-                unsafe { $splat(value) }
+            unsafe fn new() -> Self {
+                Self(PhantomData)
             }
             #[inline(always)]
-            unsafe fn load(from: *const $element) -> $vector {
-                // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+            unsafe fn load(self, from: *const $element) -> $vector {
+                // SAFETY: the caller vouches for the elements, `self` for the instruction set.
                 unsafe { $load(from) }
             }
             #[inline(always)]
-            unsafe fn store(to: *mut $element, value: $vector) {
-                // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+            unsafe fn store(self, to: *mut $element, value: $vector) {
+                // SAFETY: the caller vouches for the elements, `self` for the instruction set.
                 unsafe { $store(to, value) }
             }
-            #[inline(always)]
-            unsafe fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector {
-                // SAFETY: the trait asks for a CPU with the instruction set.
-                unsafe { $mul_add(a, b, c) }
+            methods! {
+                fn splat(value: $element) -> $vector { $splat(value) }
+                fn add(a: $vector, b: $vector) -> $vector { $add(a, b) }
+                fn sub(a: $vector, b: $vector) -> $vector { $sub(a, b) }
+                fn mul(a: $vector, b: $vector) -> $vector { $mul(a, b) }
+                fn div(a: $vector, b: $vector) -> $vector { $div(a, b) }
+                fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector { $mul_add(a, b, c) }
+                fn gate(value: $vector, by: $vector) -> $vector { $and($cmp::<_CMP_NLE_UQ>(by, $zero()), value) }
+                // the instruction gives its second operand where one is NaN or both are zeros
+                fn larger(x: $vector, held: $vector) -> $vector {
+                    $blend($max(x, held), x, $cmp::<_CMP_UNORD_Q>(x, x))
+                }
+                fn wins(x: $vector, held: $vector) -> $vector {
+                    $and($cmp::<_CMP_ORD_Q>(held, held), $cmp::<_CMP_NLE_UQ>(x, held))
+                }
+                fn equals(a: $vector, b: $vector) -> $vector { $cmp::<_CMP_EQ_OQ>(a, b) }
+                fn select(mask: $vector, a: $vector, b: $vector) -> $vector { $blend(b, a, mask) }
             }
-            $(#[inline(always)] $own)*
+            $($own)*
             #[inline(always)]
-            unsafe fn call<M: Micro<$element>>(micro: M) {
+            unsafe fn call<M: Micro<$element>>(self, micro: M) {
                 #[target_feature(enable = "avx2,fma")]
                 #[inline(never)]
-                unsafe fn enabled<M: Micro<$element>>(micro: M) {
+                unsafe fn enabled<M: Micro<$element>>(simd: Avx2<$element>, micro: M) {
                     // SAFETY: passed on to the caller.
-                    unsafe { micro.run::<Avx2<$element>>() }
+                    unsafe { micro.run(simd) }
                 }
-                // SAFETY: the trait asks for a CPU with the instruction set; the rest is passed on.
-                unsafe { enabled(micro) }
+                // SAFETY: `self` proves that the CPU has the instruction set; the rest is passed on.
+                unsafe { enabled(self, micro) }
             }
         }
     };
 }
 
-simd!(f32, __m256, __m256, 8, [_mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_fmadd_ps], {
-    unsafe fn add(a: __m256, b: __m256) -> __m256 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm256_add_ps(a, b) }
-    }
-    unsafe fn sub(a: __m256, b: __m256) -> __m256 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm256_sub_ps(a, b) }
-    }
-    unsafe fn gate(value: __m256, by: __m256) -> __m256 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(by, _mm256_setzero_ps()), value) }
-    }
-    unsafe fn mask(count: usize) -> __m256 {
+simd!(f32, __m256, __m256, 8, [
+    _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps
+    _mm256_div_ps _mm256_fmadd_ps _mm256_max_ps _mm256_setzero_ps _mm256_blendv_ps _mm256_cmp_ps
+    _mm256_and_ps
+], {
+    #[inline(always)]
+    fn first(self, count: usize) -> __m256 {
         let lanes: [i32; 8] = std::array::from_fn(|i| if i < count { -1 } else { 0 });
-        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
+        // SAFETY: the lanes are 32 bytes; `self` proves the instruction set.
         unsafe { _mm256_loadu_ps(lanes.as_ptr().cast()) }
     }
-    unsafe fn load_masked(from: *const f32, mask: __m256) -> __m256 {
-        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+    #[inline(always)]
+    unsafe fn load_masked(self, from: *const f32, mask: __m256) -> __m256 {
+        // SAFETY: the caller vouches for the elements, `self` for the instruction set.
         unsafe { _mm256_and_ps(_mm256_loadu_ps(from), mask) }
     }
-    unsafe fn sums([a, b, c, d]: [__m256; 4]) -> [f32; 4] {
+    #[inline(always)]
+    fn sums(self, [a, b, c, d]: [__m256; 4]) -> [f32; 4] {
         let mut sums = [0.0; 4];
-        // SAFETY: four sums are 16 bytes; the trait asks for a CPU with the instruction set.
+        // SAFETY: four sums are 16 bytes; `self` proves the instruction set.
         unsafe {
             let halves = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
             let upper = _mm256_extractf128_ps::<1>(halves);
@@ -92,17 +102,18 @@ simd!(f32, __m256, __m256, 8, [_mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps
         }
         sums
     }
-    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
+    #[inline(always)]
+    fn index(self, lanes: &[u8; MAX_LANES]) -> __m256i {
         let wide: [i32; 8] = std::array::from_fn(|i| i32::from(lanes[i]));
-        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
+        // SAFETY: the lanes are 32 bytes; `self` proves the instruction set.
         unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
     }
-    unsafe fn permute(value: __m256, index: __m256i) -> __m256 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm256_permutevar8x32_ps(value, index) }
+    methods! {
+        fn permute(value: __m256, index: __m256i) -> __m256 { _mm256_permutevar8x32_ps(value, index) }
     }
-    unsafe fn store_lanes(from: *const f32, to: *mut f32, stride: usize, [vectors, lanes]: [usize; 2]) {
-        // SAFETY: nothing is read and written but what the caller vouches for; the trait asks for the instruction set.
+    #[inline(always)]
+    unsafe fn store_lanes(self, from: *const f32, to: *mut f32, stride: usize, [vectors, lanes]: [usize; 2]) {
+        // SAFETY: nothing is read and written but what the caller vouches for; `self` proves the instruction set.
         unsafe {
             let mut rows = [_mm256_setzero_ps(); 8];
             for (p, row) in rows.iter_mut().enumerate() {
@@ -111,7 +122,7 @@ simd!(f32, __m256, __m256, 8, [_mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps
                 }
             }
             let columns = transpose(rows);
-            let mask = _mm256_castps_si256(Self::mask(vectors));
+            let mask = _mm256_castps_si256(self.first(vectors));
             for (c, column) in columns.into_iter().enumerate() {
                 if c >= lanes {
                     return;
@@ -158,31 +169,26 @@ unsafe fn transpose(rows: [__m256; 8]) -> [__m256; 8] {
     }
 }
 
-simd!(f64, __m256d, __m256d, 4, [_mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_fmadd_pd], {
-    unsafe fn add(a: __m256d, b: __m256d) -> __m256d {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm256_add_pd(a, b) }
-    }
-    unsafe fn sub(a: __m256d, b: __m256d) -> __m256d {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm256_sub_pd(a, b) }
-    }
-    unsafe fn gate(value: __m256d, by: __m256d) -> __m256d {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm256_and_pd(_mm256_cmp_pd::<_CMP_NLE_UQ>(by, _mm256_setzero_pd()), value) }
-    }
-    unsafe fn mask(count: usize) -> __m256d {
+simd!(f64, __m256d, __m256d, 4, [
+    _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_add_pd _mm256_sub_pd _mm256_mul_pd
+    _mm256_div_pd _mm256_fmadd_pd _mm256_max_pd _mm256_setzero_pd _mm256_blendv_pd _mm256_cmp_pd
+    _mm256_and_pd
+], {
+    #[inline(always)]
+    fn first(self, count: usize) -> __m256d {
         let lanes: [i64; 4] = std::array::from_fn(|i| if i < count { -1 } else { 0 });
-        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
+        // SAFETY: the lanes are 32 bytes; `self` proves the instruction set.
         unsafe { _mm256_loadu_pd(lanes.as_ptr().cast()) }
     }
-    unsafe fn load_masked(from: *const f64, mask: __m256d) -> __m256d {
-        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+    #[inline(always)]
+    unsafe fn load_masked(self, from: *const f64, mask: __m256d) -> __m256d {
+        // SAFETY: the caller vouches for the elements, `self` for the instruction set.
         unsafe { _mm256_and_pd(_mm256_loadu_pd(from), mask) }
     }
-    unsafe fn sums([a, b, c, d]: [__m256d; 4]) -> [f64; 4] {
+    #[inline(always)]
+    fn sums(self, [a, b, c, d]: [__m256d; 4]) -> [f64; 4] {
         let mut sums = [0.0; 4];
-        // SAFETY: four sums are 32 bytes; the trait asks for a CPU with the instruction set.
+        // SAFETY: four sums are 32 bytes; `self` proves the instruction set.
         unsafe {
             let (ab, cd) = (_mm256_hadd_pd(a, b), _mm256_hadd_pd(c, d));
             let low = _mm256_permute2f128_pd::<0x20>(ab, cd);
@@ -191,13 +197,13 @@ simd!(f64, __m256d, __m256d, 4, [_mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_
         }
         sums
     }
-    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m256i {
+    #[inline(always)]
+    fn index(self, lanes: &[u8; MAX_LANES]) -> __m256i {
         let wide: [i32; 8] = std::array::from_fn(|i| 2 * i32::from(lanes[i / 2]) + i32::from(i % 2 == 1));
-        // SAFETY: the lanes are 32 bytes; the trait asks for the instruction set.
+        // SAFETY: the lanes are 32 bytes; `self` proves the instruction set.
         unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
     }
-    unsafe fn permute(value: __m256d, index: __m256i) -> __m256d {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(value), index)) }
+    methods! {
+        fn permute(value: __m256d, index: __m256i) -> __m256d { _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(value), index)) }
     }
 });

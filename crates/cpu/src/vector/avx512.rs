@@ -8,13 +8,17 @@ use crate::Isa;
 
 /// Vectors of 64 bytes.
 #[derive(Clone, Copy)]
-pub(super) struct Avx512<E>(PhantomData<E>);
+pub(crate) struct Avx512<E>(PhantomData<E>);
 
 macro_rules! simd {
     (
         $element:ty, $vector:ty, $mask:ty, $lanes:literal,
-        [$splat:ident, $load:ident, $store:ident, $mul_add:ident],
-        { $($own:item)* }
+        [
+            $splat:ident $load:ident $store:ident $add:ident $sub:ident $mul:ident $div:ident
+            $mul_add:ident $max:ident $zero:ident $blend:ident $cmp:ident $mask_cmp:ident
+            $maskz_mov:ident
+        ],
+        { $($own:tt)* }
     ) => {
         impl Simd for Avx512<$element> {
             type E = $element;
@@ -25,64 +29,73 @@ macro_rules! simd {
             const LANES: usize = $lanes;
 
             #[inline(always)]
-            unsafe fn splat(value: $element) -> $vector {
-                // SAFETY: the trait asks for a CPU with the instruction set.
-                unsafe { $splat(value) }
+            unsafe fn new() -> Self {
+                Self(PhantomData)
             }
             #[inline(always)]
-            unsafe fn load(from: *const $element) -> $vector {
-                // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+            unsafe fn load(self, from: *const $element) -> $vector {
+                // SAFETY: the caller vouches for the elements, `self` for the instruction set.
                 unsafe { $load(from) }
             }
             #[inline(always)]
-            unsafe fn store(to: *mut $element, value: $vector) {
-                // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+            unsafe fn store(self, to: *mut $element, value: $vector) {
+                // SAFETY: the caller vouches for the elements, `self` for the instruction set.
                 unsafe { $store(to, value) }
             }
-            #[inline(always)]
-            unsafe fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector {
-                // SAFETY: the trait asks for a CPU with the instruction set.
-                unsafe { $mul_add(a, b, c) }
+            methods! {
+                fn splat(value: $element) -> $vector { $splat(value) }
+                fn add(a: $vector, b: $vector) -> $vector { $add(a, b) }
+                fn sub(a: $vector, b: $vector) -> $vector { $sub(a, b) }
+                fn mul(a: $vector, b: $vector) -> $vector { $mul(a, b) }
+                fn div(a: $vector, b: $vector) -> $vector { $div(a, b) }
+                fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector { $mul_add(a, b, c) }
+                fn gate(value: $vector, by: $vector) -> $vector {
+                    $maskz_mov($cmp::<_CMP_NLE_UQ>(by, $zero()), value)
+                }
+                // the instruction gives its second operand where one is NaN or both are zeros
+                fn larger(x: $vector, held: $vector) -> $vector {
+                    $blend($cmp::<_CMP_UNORD_Q>(x, x), $max(x, held), x)
+                }
+                fn wins(x: $vector, held: $vector) -> $mask {
+                    $mask_cmp::<_CMP_NLE_UQ>($cmp::<_CMP_ORD_Q>(held, held), x, held)
+                }
+                fn equals(a: $vector, b: $vector) -> $mask { $cmp::<_CMP_EQ_OQ>(a, b) }
+                fn select(mask: $mask, a: $vector, b: $vector) -> $vector { $blend(mask, b, a) }
             }
-            $(#[inline(always)] $own)*
+            $($own)*
             #[inline(always)]
-            unsafe fn call<M: Micro<$element>>(micro: M) {
+            unsafe fn call<M: Micro<$element>>(self, micro: M) {
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
                 #[inline(never)]
-                unsafe fn enabled<M: Micro<$element>>(micro: M) {
+                unsafe fn enabled<M: Micro<$element>>(simd: Avx512<$element>, micro: M) {
                     // SAFETY: passed on to the caller.
-                    unsafe { micro.run::<Avx512<$element>>() }
+                    unsafe { micro.run(simd) }
                 }
-                // SAFETY: the trait asks for a CPU with the instruction set; the rest is passed on.
-                unsafe { enabled(micro) }
+                // SAFETY: `self` proves that the CPU has the instruction set; the rest is passed on.
+                unsafe { enabled(self, micro) }
             }
         }
     };
 }
 
-simd!(f32, __m512, __mmask16, 16, [_mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_fmadd_ps], {
-    unsafe fn add(a: __m512, b: __m512) -> __m512 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_add_ps(a, b) }
-    }
-    unsafe fn sub(a: __m512, b: __m512) -> __m512 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_sub_ps(a, b) }
-    }
-    unsafe fn gate(value: __m512, by: __m512) -> __m512 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(by, _mm512_setzero_ps()), value) }
-    }
-    unsafe fn mask(count: usize) -> __mmask16 {
+simd!(f32, __m512, __mmask16, 16, [
+    _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps
+    _mm512_div_ps _mm512_fmadd_ps _mm512_max_ps _mm512_setzero_ps _mm512_mask_blend_ps
+    _mm512_cmp_ps_mask _mm512_mask_cmp_ps_mask _mm512_maskz_mov_ps
+], {
+    #[inline(always)]
+    fn first(self, count: usize) -> __mmask16 {
         if count >= 16 { __mmask16::MAX } else { (1 << count) - 1 }
     }
-    unsafe fn load_masked(from: *const f32, mask: __mmask16) -> __m512 {
-        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+    #[inline(always)]
+    unsafe fn load_masked(self, from: *const f32, mask: __mmask16) -> __m512 {
+        // SAFETY: the caller vouches for the elements, `self` for the instruction set.
         unsafe { _mm512_maskz_loadu_ps(mask, from) }
     }
-    unsafe fn sums([a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+    #[inline(always)]
+    fn sums(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
         let mut sums = [0.0; 4];
-        // SAFETY: four sums are 16 bytes; the trait asks for a CPU with the instruction set.
+        // SAFETY: four sums are 16 bytes; `self` proves the instruction set.
         unsafe {
             let ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
             let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
@@ -97,17 +110,18 @@ simd!(f32, __m512, __mmask16, 16, [_mm512_set1_ps, _mm512_loadu_ps, _mm512_store
         }
         sums
     }
-    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
+    #[inline(always)]
+    fn index(self, lanes: &[u8; MAX_LANES]) -> __m512i {
         let wide: [i32; 16] = std::array::from_fn(|i| i32::from(lanes[i]));
-        // SAFETY: the lanes are 64 bytes; the trait asks for the instruction set.
+        // SAFETY: the lanes are 64 bytes; `self` proves the instruction set.
         unsafe { _mm512_loadu_si512(wide.as_ptr().cast()) }
     }
-    unsafe fn permute(value: __m512, index: __m512i) -> __m512 {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_permutexvar_ps(index, value) }
+    methods! {
+        fn permute(value: __m512, index: __m512i) -> __m512 { _mm512_permutexvar_ps(index, value) }
     }
-    unsafe fn store_lanes(from: *const f32, to: *mut f32, stride: usize, [vectors, lanes]: [usize; 2]) {
-        // SAFETY: nothing is read and written but what the caller vouches for; the trait asks for the instruction set.
+    #[inline(always)]
+    unsafe fn store_lanes(self, from: *const f32, to: *mut f32, stride: usize, [vectors, lanes]: [usize; 2]) {
+        // SAFETY: nothing is read and written but what the caller vouches for; `self` proves the instruction set.
         unsafe {
             let mut rows = [_mm512_setzero_ps(); 16];
             for (p, row) in rows.iter_mut().enumerate() {
@@ -116,7 +130,7 @@ simd!(f32, __m512, __mmask16, 16, [_mm512_set1_ps, _mm512_loadu_ps, _mm512_store
                 }
             }
             let columns = transpose(rows);
-            let mask = Self::mask(vectors);
+            let mask = self.first(vectors);
             for (c, column) in columns.into_iter().enumerate() {
                 if c < lanes {
                     _mm512_mask_storeu_ps(to.add(c * stride), mask, column);
@@ -164,29 +178,24 @@ unsafe fn transpose(rows: [__m512; 16]) -> [__m512; 16] {
     }
 }
 
-simd!(f64, __m512d, __mmask8, 8, [_mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_fmadd_pd], {
-    unsafe fn add(a: __m512d, b: __m512d) -> __m512d {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_add_pd(a, b) }
-    }
-    unsafe fn sub(a: __m512d, b: __m512d) -> __m512d {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_sub_pd(a, b) }
-    }
-    unsafe fn gate(value: __m512d, by: __m512d) -> __m512d {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_maskz_mov_pd(_mm512_cmp_pd_mask::<_CMP_NLE_UQ>(by, _mm512_setzero_pd()), value) }
-    }
-    unsafe fn mask(count: usize) -> __mmask8 {
+simd!(f64, __m512d, __mmask8, 8, [
+    _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_add_pd _mm512_sub_pd _mm512_mul_pd
+    _mm512_div_pd _mm512_fmadd_pd _mm512_max_pd _mm512_setzero_pd _mm512_mask_blend_pd
+    _mm512_cmp_pd_mask _mm512_mask_cmp_pd_mask _mm512_maskz_mov_pd
+], {
+    #[inline(always)]
+    fn first(self, count: usize) -> __mmask8 {
         if count >= 8 { __mmask8::MAX } else { (1 << count) - 1 }
     }
-    unsafe fn load_masked(from: *const f64, mask: __mmask8) -> __m512d {
-        // SAFETY: the caller vouches for the elements, the trait for the instruction set.
+    #[inline(always)]
+    unsafe fn load_masked(self, from: *const f64, mask: __mmask8) -> __m512d {
+        // SAFETY: the caller vouches for the elements, `self` for the instruction set.
         unsafe { _mm512_maskz_loadu_pd(mask, from) }
     }
-    unsafe fn sums([a, b, c, d]: [__m512d; 4]) -> [f64; 4] {
+    #[inline(always)]
+    fn sums(self, [a, b, c, d]: [__m512d; 4]) -> [f64; 4] {
         let mut sums = [0.0; 4];
-        // SAFETY: four sums are 32 bytes; the trait asks for a CPU with the instruction set.
+        // SAFETY: four sums are 32 bytes; `self` proves the instruction set.
         unsafe {
             let ab = _mm512_add_pd(_mm512_unpacklo_pd(a, b), _mm512_unpackhi_pd(a, b));
             let cd = _mm512_add_pd(_mm512_unpacklo_pd(c, d), _mm512_unpackhi_pd(c, d));
@@ -199,13 +208,13 @@ simd!(f64, __m512d, __mmask8, 8, [_mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu
         }
         sums
     }
-    unsafe fn index(lanes: &[u8; MAX_LANES]) -> __m512i {
+    #[inline(always)]
+    fn index(self, lanes: &[u8; MAX_LANES]) -> __m512i {
         let wide: [i64; 8] = std::array::from_fn(|i| i64::from(lanes[i]));
-        // SAFETY: the lanes are 64 bytes; the trait asks for the instruction set.
+        // SAFETY: the lanes are 64 bytes; `self` proves the instruction set.
         unsafe { _mm512_loadu_si512(wide.as_ptr().cast()) }
     }
-    unsafe fn permute(value: __m512d, index: __m512i) -> __m512d {
-        // SAFETY: the trait asks for a CPU with the instruction set.
-        unsafe { _mm512_permutexvar_pd(index, value) }
+    methods! {
+        fn permute(value: __m512d, index: __m512i) -> __m512d { _mm512_permutexvar_pd(index, value) }
     }
 });

@@ -1,12 +1,12 @@
 //! What is fetched from far caches while a strip is computed.
 
 use tiled_geometry::Interval;
-use tiled_tensor::Element;
 
 use super::super::class::{index, signed};
 use super::super::problem::Path;
 use super::super::source::{AHEAD_ROWS, Ahead, Source};
 use super::{Call, Group, Units};
+use crate::vector::Lane;
 
 /// What the next strip of a call reads and no output before it has read: rows of the input.
 #[derive(Clone, Copy)]
@@ -18,14 +18,14 @@ pub(super) struct Fresh<E> {
     shift: i64,
 }
 
-impl<T: Element> Call<'_, T> {
+impl<T: Lane> Call<'_, T> {
     /// What the strip after `strip` of `row` reads first, where there is anything to fetch.
-    pub(super) fn fresh<E: Element>(
+    pub(super) fn fresh(
         &self,
         units: &Units<'_, T>,
         [strip, row]: [usize; 2],
-        from: &Source<E>,
-    ) -> Option<Fresh<E>> {
+        from: &Source<T>,
+    ) -> Option<Fresh<T>> {
         let layout = self.input.layout();
         let [row_class, col_class] = &units.classes;
         let near = col_class.input_step <= 2 && row_class.input_step <= 2;
@@ -51,14 +51,14 @@ impl<T: Element> Call<'_, T> {
     }
 
     /// The part of it that the tiles of a group fetch while `item` of `items` is computed.
-    pub(super) fn ahead<E: Element>(
+    pub(super) fn ahead(
         &self,
         units: &Units<'_, T>,
-        fresh: &Fresh<E>,
+        fresh: &Fresh<T>,
         group: &Group,
         [item, items]: [usize; 2],
         kernel_rows: usize,
-    ) -> [Ahead<E>; AHEAD_ROWS] {
+    ) -> [Ahead<T>; AHEAD_ROWS] {
         let layout = self.input.layout();
         let class = &units.classes[1];
         let col = (class.input(group.first) + fresh.shift).max(layout.cols().begin());

@@ -29,24 +29,24 @@ struct Product<E, const P: usize, const V: usize>(Operands<E>);
 
 impl<E: Element, const P: usize, const V: usize> Micro<E> for Product<E, P, V> {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let Operands { patches, inputs, tiles, weights, sums: to } = self.0;
         for first in (0..tiles).step_by(P) {
             // SAFETY: as the type asks.
             unsafe {
-                let mut sums = [[S::splat(E::ZERO); V]; P];
+                let mut sums = [[simd.splat(E::ZERO); V]; P];
                 let (mut weights, mut patches) = (weights, patches.add(first * S::LANES));
                 let mut left = inputs;
                 while left > 0 {
                     let len = left.min(S::LANES);
                     let patch = Inputs { start: patches, channel_step: 1 };
                     patches = patches.wrapping_add(tiles * S::LANES);
-                    weights = accumulate::<S, P, V>(&mut sums, patch, S::LANES, None, len, weights);
+                    weights = accumulate::<S, P, V>(simd, &mut sums, patch, S::LANES, None, len, weights);
                     left -= len;
                 }
                 for (p, sums) in sums.iter().enumerate() {
                     for (v, sum) in sums.iter().enumerate() {
-                        S::store(to.add((v * tiles + first + p) * S::LANES), *sum);
+                        simd.store(to.add((v * tiles + first + p) * S::LANES), *sum);
                     }
                 }
             }
@@ -58,11 +58,11 @@ impl<E: Element, const P: usize, const V: usize> Micro<E> for Product<E, P, V> {
 ///
 /// # Safety
 /// The operands are readable, and the sums writable by this call alone, at the extents that they name.
-pub(super) unsafe fn run<S: Simd>(operands: Operands<S::E>, [width, vectors]: [usize; 2]) {
+pub(super) unsafe fn run<S: Simd>(simd: S, operands: Operands<S::E>, [width, vectors]: [usize; 2]) {
     macro_rules! product {
         ($width:literal, $vectors:literal) => {
             // SAFETY: passed on to the caller.
-            unsafe { S::call(Product::<_, $width, $vectors>(operands)) }
+            unsafe { simd.call(Product::<_, $width, $vectors>(operands)) }
         };
     }
     macro_rules! widths {

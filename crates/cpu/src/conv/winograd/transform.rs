@@ -34,6 +34,7 @@ pub(super) struct Corner<E> {
 /// # Safety
 /// The rows of the patch are readable in its columns, for all blocks; `to` is writable by this call alone.
 pub(super) unsafe fn input<S: Simd>(
+    simd: S,
     patch: &Patch<S::E>,
     to: *mut S::E,
     vector_stride: usize,
@@ -42,9 +43,9 @@ pub(super) unsafe fn input<S: Simd>(
     // SAFETY: passed on to the caller.
     unsafe {
         if patch.rows == (0..PATCH) && patch.cols == (0..PATCH) {
-            S::call(Input::<_, true> { patch, to, vector_stride, point_stride });
+            simd.call(Input::<_, true> { patch, to, vector_stride, point_stride });
         } else {
-            S::call(Input::<_, false> { patch, to, vector_stride, point_stride });
+            simd.call(Input::<_, false> { patch, to, vector_stride, point_stride });
         }
     }
 }
@@ -59,27 +60,28 @@ struct Input<'a, E, const INSIDE: bool> {
 
 impl<E: Element, const INSIDE: bool> Micro<E> for Input<'_, E, INSIDE> {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let patch = self.patch;
         for block in 0..patch.blocks {
             // SAFETY: as `input` asks.
             unsafe {
-                let zero = S::splat(E::ZERO);
+                let zero = simd.splat(E::ZERO);
                 let mut columns = [[zero; PATCH]; PATCH];
                 for (j, column) in columns.iter_mut().enumerate() {
                     let mut values = [zero; PATCH];
                     for (i, value) in values.iter_mut().enumerate() {
                         if INSIDE || (patch.rows.contains(&i) && patch.cols.contains(&j)) {
-                            *value = S::load(patch.starts[i].add(block * patch.block_stride + j * S::LANES));
+                            *value =
+                                simd.load(patch.starts[i].add(block * patch.block_stride + j * S::LANES));
                         }
                     }
-                    *column = of_inputs::<S>(values);
+                    *column = of_inputs(simd, values);
                 }
                 let to = self.to.add(block * self.vector_stride);
                 let rows: [[S::V; PATCH]; PATCH] = transposed(&columns);
                 for (i, row) in rows.into_iter().enumerate() {
-                    for (j, value) in of_inputs::<S>(row).into_iter().enumerate() {
-                        S::store(to.add((i * PATCH + j) * self.point_stride), value);
+                    for (j, value) in of_inputs(simd, row).into_iter().enumerate() {
+                        simd.store(to.add((i * PATCH + j) * self.point_stride), value);
                     }
                 }
             }
@@ -94,23 +96,20 @@ fn transposed<V: Copy, const R: usize, const C: usize>(columns: &[[V; R]; C]) ->
 
 /// `Bᵀ d`, always in this order.
 #[inline(always)]
-unsafe fn of_inputs<S: Simd>(d: [S::V; PATCH]) -> [S::V; PATCH] {
-    // SAFETY: vectors exist only where the CPU has the instruction set.
-    unsafe {
-        let constant = |value: f64| S::splat(S::E::from_f64(value));
-        let (two, four) = (constant(2.0), constant(4.0));
-        let even = S::mul_add(constant(-4.0), d[2], d[4]);
-        let odd = S::mul_add(constant(-4.0), d[1], d[3]);
-        let (even_2, odd_2) = (S::sub(d[4], d[2]), S::sub(d[3], d[1]));
-        [
-            S::mul_add(four, d[0], S::mul_add(constant(-5.0), d[2], d[4])),
-            S::add(even, odd),
-            S::sub(even, odd),
-            S::mul_add(two, odd_2, even_2),
-            S::mul_add(constant(-2.0), odd_2, even_2),
-            S::mul_add(four, d[1], S::mul_add(constant(-5.0), d[3], d[5])),
-        ]
-    }
+fn of_inputs<S: Simd>(simd: S, d: [S::V; PATCH]) -> [S::V; PATCH] {
+    let constant = |value: f64| simd.splat(S::E::from_f64(value));
+    let (two, four) = (constant(2.0), constant(4.0));
+    let even = simd.mul_add(constant(-4.0), d[2], d[4]);
+    let odd = simd.mul_add(constant(-4.0), d[1], d[3]);
+    let (even_2, odd_2) = (simd.sub(d[4], d[2]), simd.sub(d[3], d[1]));
+    [
+        simd.mul_add(four, d[0], simd.mul_add(constant(-5.0), d[2], d[4])),
+        simd.add(even, odd),
+        simd.sub(even, odd),
+        simd.mul_add(two, odd_2, even_2),
+        simd.mul_add(constant(-2.0), odd_2, even_2),
+        simd.mul_add(four, d[1], simd.mul_add(constant(-5.0), d[3], d[5])),
+    ]
 }
 
 /// The sums of a tile for some vectors of output channels.
@@ -128,13 +127,13 @@ pub(super) struct Sums<E> {
 /// # Safety
 /// The sums and the bias are readable; the wanted rows are writable in the wanted columns, in as many blocks as there are vectors, by
 /// this call alone.
-pub(super) unsafe fn output<S: Simd>(sums: &Sums<S::E>, corner: &Corner<S::E>) {
+pub(super) unsafe fn output<S: Simd>(simd: S, sums: &Sums<S::E>, corner: &Corner<S::E>) {
     // SAFETY: passed on to the caller.
     unsafe {
         if corner.rows == (0..TILE) && corner.cols == (0..TILE) {
-            S::call(Output::<_, true> { sums, corner });
+            simd.call(Output::<_, true> { sums, corner });
         } else {
-            S::call(Output::<_, false> { sums, corner });
+            simd.call(Output::<_, false> { sums, corner });
         }
     }
 }
@@ -147,26 +146,26 @@ struct Output<'a, E, const WHOLE: bool> {
 
 impl<E: Element, const WHOLE: bool> Micro<E> for Output<'_, E, WHOLE> {
     #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self) {
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let (sums, corner) = (self.sums, self.corner);
         for vector in 0..sums.vectors {
             // SAFETY: as `output` asks.
             unsafe {
-                let bias = S::load(sums.bias.add(vector * S::LANES));
+                let bias = simd.load(sums.bias.add(vector * S::LANES));
                 let from = sums.from.add(vector * sums.vector_stride);
                 let mut columns = [[bias; TILE]; PATCH];
                 for (j, column) in columns.iter_mut().enumerate() {
-                    let point = |i: usize| S::load(from.add((i * PATCH + j) * sums.point_stride));
-                    *column = of_sums::<S>(std::array::from_fn(point));
+                    let point = |i: usize| simd.load(from.add((i * PATCH + j) * sums.point_stride));
+                    *column = of_sums(simd, std::array::from_fn(point));
                 }
                 let rows: [[S::V; PATCH]; TILE] = transposed(&columns);
                 for (i, row) in rows.into_iter().enumerate() {
                     let start = corner.starts[i].wrapping_add(vector * corner.block_stride);
-                    for (j, value) in of_sums::<S>(row).into_iter().enumerate() {
-                        let value = S::add(value, bias);
-                        let value = if corner.relu { S::relu(value) } else { value };
+                    for (j, value) in of_sums(simd, row).into_iter().enumerate() {
+                        let value = simd.add(value, bias);
+                        let value = if corner.relu { simd.relu(value) } else { value };
                         if WHOLE || (corner.rows.contains(&i) && corner.cols.contains(&j)) {
-                            S::store(start.wrapping_add(j * S::LANES), value);
+                            simd.store(start.wrapping_add(j * S::LANES), value);
                         }
                     }
                 }
@@ -177,17 +176,14 @@ impl<E: Element, const WHOLE: bool> Micro<E> for Output<'_, E, WHOLE> {
 
 /// `Aᵀ m`, always in this order.
 #[inline(always)]
-unsafe fn of_sums<S: Simd>(m: [S::V; PATCH]) -> [S::V; TILE] {
-    // SAFETY: vectors exist only where the CPU has the instruction set.
-    unsafe {
-        let constant = |value: f64| S::splat(S::E::from_f64(value));
-        let (sum, difference) = (S::add(m[1], m[2]), S::sub(m[1], m[2]));
-        let (sum_2, difference_2) = (S::add(m[3], m[4]), S::sub(m[3], m[4]));
-        [
-            S::add(m[0], S::add(sum, sum_2)),
-            S::mul_add(constant(2.0), difference_2, difference),
-            S::mul_add(constant(4.0), sum_2, sum),
-            S::add(m[5], S::mul_add(constant(8.0), difference_2, difference)),
-        ]
-    }
+fn of_sums<S: Simd>(simd: S, m: [S::V; PATCH]) -> [S::V; TILE] {
+    let constant = |value: f64| simd.splat(S::E::from_f64(value));
+    let (sum, difference) = (simd.add(m[1], m[2]), simd.sub(m[1], m[2]));
+    let (sum_2, difference_2) = (simd.add(m[3], m[4]), simd.sub(m[3], m[4]));
+    [
+        simd.add(m[0], simd.add(sum, sum_2)),
+        simd.mul_add(constant(2.0), difference_2, difference),
+        simd.mul_add(constant(4.0), sum_2, sum),
+        simd.add(m[5], simd.mul_add(constant(8.0), difference_2, difference)),
+    ]
 }

@@ -8,10 +8,10 @@ use super::super::band::{Band, extent, for_bands, index, span};
 use super::super::elementwise::{Binary, Sum};
 use super::super::gather::Place;
 use super::super::runs::{Pixels, Run, runs};
-use super::super::simd::Simd;
 use super::super::stamp::per_isa;
 use super::{Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold, fold_row, pieces, whole};
 use crate::Isa;
+use crate::vector::{Lane, Simd};
 
 /// `x/d` in place of what was held.
 #[derive(Clone, Copy)]
@@ -21,12 +21,12 @@ struct Share<T> {
 
 impl Fold for Sum {
     #[inline(always)]
-    fn fold<T: Element, S: Simd>(self, simd: S, held: S::V<T>, x: S::V<T>) -> S::V<T> {
+    fn fold<S: Simd>(self, simd: S, held: S::V, x: S::V) -> S::V {
         simd.add(held, x)
     }
 }
 
-impl<T: Element> Binary<T> for Share<T> {
+impl<T: Lane> Binary<T> for Share<T> {
     #[inline(always)]
     fn apply<const FUSED: bool>(self, _held: T, x: T) -> T {
         x / self.divisor
@@ -56,14 +56,14 @@ impl<'a> Divisors<'a> {
     }
 
     /// The divisor of output `ox`.
-    fn of<T: Element>(self, ox: i64) -> T {
+    fn of<T: Lane>(self, ox: i64) -> T {
         #[expect(clippy::cast_precision_loss, reason = "windows have far fewer than 2^53 taps")]
         let divisor = (self.rows * Self::along(self.pool, 1, ox)) as f64;
         T::from_f64(divisor)
     }
 
     /// Runs of outputs with one divisor, in order.
-    fn pieces<T: Element>(self, cols: Interval) -> impl Iterator<Item = (Interval, T)> {
+    fn pieces<T: Lane>(self, cols: Interval) -> impl Iterator<Item = (Interval, T)> {
         let mut begin = cols.begin();
         std::iter::from_fn(move || {
             if begin >= cols.end() {
@@ -87,7 +87,7 @@ impl<'a> Divisors<'a> {
 }
 
 /// Mean over the window of `[x]`.
-pub(crate) fn average<T: Element>(
+pub(crate) fn average<T: Lane>(
     isa: Isa,
     pool: &Pool,
     inputs: &[View<'_, T>],
@@ -118,7 +118,7 @@ per_isa! {
 }
 
 /// From `[gy]`: each `gy`, divided by its divisor, goes to its whole window.
-pub(crate) fn average_backward<T: Element>(
+pub(crate) fn average_backward<T: Lane>(
     isa: Isa,
     pool: &Pool,
     inputs: &[View<'_, T>],
@@ -136,7 +136,7 @@ struct Gradient<'a, 'v, T> {
     gy: &'a View<'v, T>,
 }
 
-impl<T: Element> Give<T> for Gradient<'_, '_, T> {
+impl<T: Lane> Give<T> for Gradient<'_, '_, T> {
     fn whole(&self, loops: Loops<'_>, place: Place, oy: i64, cols: Interval, rows: [&mut [T]; ROWS]) {
         let gy = span(self.gy, [place.n, place.first / place.lanes], oy, cols);
         // windows that lie in the image count all their taps
@@ -171,7 +171,7 @@ impl<T: Element> Give<T> for Gradient<'_, '_, T> {
 }
 
 /// Adds the shares of the outputs `cols` of row `oy` to their windows.
-fn spread<T: Element>(
+fn spread<T: Lane>(
     isa: Isa,
     pool: &Pool,
     gy: &View<'_, T>,

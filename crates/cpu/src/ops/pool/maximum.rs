@@ -7,10 +7,10 @@ use tiled_tensor::{Element, PartMut, View};
 use super::super::band::{Band, extent, for_bands, index, span};
 use super::super::gather::Place;
 use super::super::runs::{Pixels, Run, for_pixels, runs};
-use super::super::simd::{Simd, wins};
 use super::super::stamp::per_isa;
 use super::{Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold_row, pieces, whole};
 use crate::Isa;
+use crate::vector::{Lane, Simd, wins};
 
 /// The larger; the first where neither is, NaN over every number.
 #[derive(Clone, Copy)]
@@ -18,13 +18,13 @@ struct Larger;
 
 impl Fold for Larger {
     #[inline(always)]
-    fn fold<T: Element, S: Simd>(self, simd: S, held: S::V<T>, x: S::V<T>) -> S::V<T> {
+    fn fold<S: Simd>(self, simd: S, held: S::V, x: S::V) -> S::V {
         simd.larger(x, held)
     }
 }
 
 /// Maximum over the window of `[x]`.
-pub(crate) fn maximum<T: Element>(
+pub(crate) fn maximum<T: Lane>(
     isa: Isa,
     pool: &Pool,
     inputs: &[View<'_, T>],
@@ -40,7 +40,7 @@ pub(crate) fn maximum<T: Element>(
 }
 
 /// From `[gy, x]`: each `gy` goes to the first maximum of its window.
-pub(crate) fn maximum_backward<T: Element>(
+pub(crate) fn maximum_backward<T: Lane>(
     isa: Isa,
     pool: &Pool,
     inputs: &[View<'_, T>],
@@ -59,7 +59,7 @@ struct Gradient<'a, 'v, T> {
     x: &'a View<'v, T>,
 }
 
-impl<T: Element> Give<T> for Gradient<'_, '_, T> {
+impl<T: Lane> Give<T> for Gradient<'_, '_, T> {
     fn whole(&self, loops: Loops<'_>, place: Place, oy: i64, cols: Interval, rows: [&mut [T]; ROWS]) {
         let gy = span(self.gy, [place.n, place.first / place.lanes], oy, cols);
         whole::give(self.isa, loops.shape(), loops.rows(self.x, place, oy, cols), gy, rows);
@@ -89,7 +89,7 @@ impl<T: Element> Give<T> for Gradient<'_, '_, T> {
 }
 
 /// Adds the gradients of the outputs `cols` of row `oy` where they belong.
-fn scatter<T: Element>(
+fn scatter<T: Lane>(
     isa: Isa,
     pool: &Pool,
     [gy, x]: [&View<'_, T>; 2],

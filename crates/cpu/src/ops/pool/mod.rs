@@ -22,9 +22,9 @@ use super::band::{Band, extent, index, signed, span};
 use super::elementwise::Binary;
 use super::gather::Place;
 use super::runs::{Pixels, for_pixels, runs};
-use super::simd::{Scalar, Simd};
 use super::stamp::per_isa;
 use crate::Isa;
+use crate::vector::{Lane, Scalar, Simd};
 use clipped::Clip;
 use whole::Shape;
 
@@ -40,17 +40,18 @@ const LONG: i64 = 16;
 /// Takes the next tap of a window in.
 trait Fold: Copy + Sync {
     /// What was held and `x`, for a vector.
-    fn fold<T: Element, S: Simd>(self, simd: S, held: S::V<T>, x: S::V<T>) -> S::V<T>;
+    fn fold<S: Simd>(self, simd: S, held: S::V, x: S::V) -> S::V;
 }
 
 /// A fold as a function of two elements.
 #[derive(Clone, Copy)]
 struct Scalars<F>(F);
 
-impl<T: Element, F: Fold> Binary<T> for Scalars<F> {
+impl<T: Lane, F: Fold> Binary<T> for Scalars<F> {
     #[inline(always)]
     fn apply<const FUSED: bool>(self, held: T, x: T) -> T {
-        self.0.fold(Scalar::<FUSED>, held, x)
+        let [value] = self.0.fold(Scalar::<T, FUSED>::EVERYWHERE, [held], [x]);
+        value
     }
 }
 
@@ -83,7 +84,7 @@ struct Loops<'a> {
 }
 
 impl<'a> Loops<'a> {
-    fn new<T: Element>(pool: &'a Pool, views: &[View<'_, T>], lanes: usize) -> Self {
+    fn new<T: Lane>(pool: &'a Pool, views: &[View<'_, T>], lanes: usize) -> Self {
         let is_small = pool.windows[0].kernel() <= signed(ROWS);
         let is_blocked = is_small && views.iter().all(|view| view.layout().block() == lanes);
         Self { pool, lanes, is_blocked }
@@ -124,7 +125,7 @@ impl<'a> Loops<'a> {
     }
 
     /// The input rows that the outputs `cols` of row `oy` read, one for each tap; empty outside the image.
-    fn rows<'v, T: Element>(self, x: &View<'v, T>, place: Place, oy: i64, cols: Interval) -> [&'v [T]; ROWS] {
+    fn rows<'v, T: Lane>(self, x: &View<'v, T>, place: Place, oy: i64, cols: Interval) -> [&'v [T]; ROWS] {
         let vertical = self.pool.windows[0];
         let (needed, taps) =
             (self.needed(cols), vertical.taps_inside(oy, Interval::whole(self.pool.input[0])));
@@ -139,7 +140,7 @@ impl<'a> Loops<'a> {
 }
 
 /// Folds every tap of the windows of row `oy` into the row, in row-major order, beginning with `zero`.
-fn fold_row<T: Element, F: Fold>(
+fn fold_row<T: Lane, F: Fold>(
     isa: Isa,
     (f, zero): (F, T),
     pool: &Pool,
@@ -173,7 +174,7 @@ fn fold_row<T: Element, F: Fold>(
 }
 
 /// Folds one tap after another into the outputs from `[oy, ox]` on.
-fn fold_taps<T: Element, F: Fold>(
+fn fold_taps<T: Lane, F: Fold>(
     isa: Isa,
     f: F,
     pool: &Pool,
@@ -203,7 +204,7 @@ fn fold_taps<T: Element, F: Fold>(
 }
 
 /// What a row of the output gradient gives to the rows that its windows touch.
-trait Give<T: Element> {
+trait Give<T: Lane> {
     /// Outputs whose windows lie in the image, by [`whole`]; `rows` are the part that the windows cover.
     fn whole(&self, loops: Loops<'_>, place: Place, oy: i64, cols: Interval, rows: [&mut [T]; ROWS]);
     /// Outputs at the border of the image or of the band, by [`clipped`]; `begin` is the first column of `rows`.
@@ -221,7 +222,7 @@ trait Give<T: Element> {
 }
 
 /// Walks the rows of the output gradient whose windows touch a band of the input gradient, in order.
-fn backward<T: Element>(pool: &Pool, views: &[View<'_, T>], band: &mut Band<'_, T>, give: &impl Give<T>) {
+fn backward<T: Lane>(pool: &Pool, views: &[View<'_, T>], band: &mut Band<'_, T>, give: &impl Give<T>) {
     let [vertical, horizontal] = pool.windows;
     let (place, rows, cols, lanes) = (Place::of(band), band.rows(), band.cols(), band.lanes());
     let loops = Loops::new(pool, views, lanes);
@@ -264,7 +265,7 @@ fn backward<T: Element>(pool: &Pool, views: &[View<'_, T>], band: &mut Band<'_, 
 }
 
 /// Gives the outputs `cols` of row `oy`, which need not lie in the image or the band.
-fn give_part<T: Element>(
+fn give_part<T: Lane>(
     loops: Loops<'_>,
     give: &impl Give<T>,
     band: &mut Band<'_, T>,

@@ -2,10 +2,10 @@
 
 use tiled_tensor::Element;
 
-use super::super::simd::{Simd, wins};
 use super::super::stamp::{per_isa, per_simd};
 use super::{Fold, ROWS};
 use crate::Isa;
+use crate::vector::{Lane, Scalar, Simd, wins};
 
 /// Square windows: kernel, stride, and the lanes of a pixel.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ impl Shape {
 }
 
 /// `out[i] = f(…f(x[i,0,0], x[i,0,1])…, x[i,K−1,K−1])`.
-pub(super) fn forward<T: Element, F: Fold>(isa: Isa, f: F, shape: Shape, rows: [&[T]; ROWS], out: &mut [T]) {
+pub(super) fn forward<T: Lane, F: Fold>(isa: Isa, f: F, shape: Shape, rows: [&[T]; ROWS], out: &mut [T]) {
     match (shape.kernel, shape.stride, shape.lanes) {
         (2, _, 1) => planes::<T, F, 2>(isa, f, rows, out),
         (3, 2, 1) => planes::<T, F, 3>(isa, f, rows, out),
@@ -35,17 +35,17 @@ pub(super) fn forward<T: Element, F: Fold>(isa: Isa, f: F, shape: Shape, rows: [
 
 per_simd! {
     /// Kernel 3, stride 1: the taps of neighbouring elements are neighbours.
-    fn flat<T: Element, S: Simd, F: Fold>(simd, scalar, f: F, lanes: usize, rows: [&[T]; ROWS], out: &mut [T]) {
+    fn flat<T: Lane, S: Simd, F: Fold>(simd, scalar, f: F, lanes: usize, rows: [&[T]; ROWS], out: &mut [T]) {
         #[inline(always)]
-        fn one<T: Element, S: Simd, F: Fold>(simd: S, f: F, lanes: usize, at: usize, rows: [&[T]; ROWS], out: &mut [T]) {
-            let mut held = simd.load(&rows[0][at..]);
+        fn one<T: Element, S: Simd<E = T>, F: Fold>(simd: S, f: F, lanes: usize, at: usize, rows: [&[T]; ROWS], out: &mut [T]) {
+            let mut held = simd.read(&rows[0][at..]);
             for tap in 1..9 {
-                held = f.fold(simd, held, simd.load(&rows[tap / 3][at + tap % 3 * lanes..]));
+                held = f.fold(simd, held, simd.read(&rows[tap / 3][at + tap % 3 * lanes..]));
             }
-            simd.store(&mut out[at..], held);
+            simd.write(&mut out[at..], held);
         }
-        let vectors = out.len() / S::lanes::<T>() * S::lanes::<T>();
-        for at in (0..vectors).step_by(S::lanes::<T>()) {
+        let vectors = out.len() / S::LANES * S::LANES;
+        for at in (0..vectors).step_by(S::LANES) {
             one(simd, f, lanes, at, rows, out);
         }
         for at in vectors..out.len() {
@@ -56,25 +56,25 @@ per_simd! {
 
 per_simd! {
     /// Stride 2, more lanes than one.
-    fn blocks<T: Element, S: Simd, F: Fold; const K: usize>(
+    fn blocks<T: Lane, S: Simd, F: Fold; const K: usize>(
         simd, scalar, f: F, lanes: usize, rows: [&[T]; ROWS], out: &mut [T]
     ) {
         #[inline(always)]
-        fn all<T: Element, S: Simd, F: Fold, const K: usize>(
+        fn all<T: Element, S: Simd<E = T>, F: Fold, const K: usize>(
             simd: S, f: F, lanes: usize, rows: [&[T]; ROWS], out: &mut [T]
         ) {
             for (i, out) in out.chunks_exact_mut(lanes).enumerate() {
                 let window: [&[T]; K] = std::array::from_fn(|ty| &rows[ty][2 * i * lanes..][..K * lanes]);
-                for lane in (0..lanes).step_by(S::lanes::<T>()) {
-                    let mut held = simd.load(&window[0][lane..]);
+                for lane in (0..lanes).step_by(S::LANES) {
+                    let mut held = simd.read(&window[0][lane..]);
                     for tap in 1..K * K {
-                        held = f.fold(simd, held, simd.load(&window[tap / K][tap % K * lanes + lane..]));
+                        held = f.fold(simd, held, simd.read(&window[tap / K][tap % K * lanes + lane..]));
                     }
-                    simd.store(&mut out[lane..], held);
+                    simd.write(&mut out[lane..], held);
                 }
             }
         }
-        if lanes.is_multiple_of(S::lanes::<T>()) {
+        if lanes.is_multiple_of(S::LANES) {
             all::<T, S, F, K>(simd, f, lanes, rows, out);
         } else {
             all::<T, _, F, K>(scalar, f, lanes, rows, out);
@@ -85,7 +85,7 @@ per_simd! {
 per_isa! {
     /// Stride 2, one lane.
     fn planes<T: Element, F: Fold; const K: usize>(f: F, rows: [&[T]; ROWS], out: &mut [T]) {
-        let scalar = super::super::simd::Scalar::<FUSED>;
+        let scalar = Scalar::<T, FUSED>::EVERYWHERE;
         // tap t of window i is element t mod 2 of chunk i + t div 2
         let chunks: [[&[[T; 2]]; K]; K] = std::array::from_fn(|ty| {
             std::array::from_fn(|tx| rows[ty].get(tx / 2 * 2..).unwrap_or(&[]).as_chunks::<2>().0)
@@ -94,25 +94,25 @@ per_isa! {
         let chunks = chunks.map(|row| row.map(|chunks| &chunks[..count]));
         let (head, tail) = out.split_at_mut(count);
         for (i, out) in head.iter_mut().enumerate() {
-            let mut held = chunks[0][0][i][0];
+            let mut held = [chunks[0][0][i][0]];
             for tap in 1..K * K {
-                held = f.fold(scalar, held, chunks[tap / K][tap % K][i][tap % K % 2]);
+                held = f.fold(scalar, held, [chunks[tap / K][tap % K][i][tap % K % 2]]);
             }
-            *out = held;
+            [*out] = held;
         }
         for (i, out) in (count..).zip(tail) {
-            let mut held = rows[0][2 * i];
+            let mut held = [rows[0][2 * i]];
             for tap in 1..K * K {
-                held = f.fold(scalar, held, rows[tap / K][2 * i + tap % K]);
+                held = f.fold(scalar, held, [rows[tap / K][2 * i + tap % K]]);
             }
-            *out = held;
+            [*out] = held;
         }
     }
 }
 
 /// Adds each `gy` to the first maximum of its window; writes, where windows do not overlap. Empty rows of `out`
 /// are left out.
-pub(super) fn give<T: Element>(isa: Isa, shape: Shape, rows: [&[T]; ROWS], gy: &[T], out: [&mut [T]; ROWS]) {
+pub(super) fn give<T: Lane>(isa: Isa, shape: Shape, rows: [&[T]; ROWS], gy: &[T], out: [&mut [T]; ROWS]) {
     match (shape.kernel, shape.stride, shape.lanes) {
         (2, _, 1) => give_pairs(isa, rows, gy, out),
         (2, _, lanes) => give_windows::<T, 2, 2>(isa, lanes, rows, gy, out),
@@ -122,27 +122,27 @@ pub(super) fn give<T: Element>(isa: Isa, shape: Shape, rows: [&[T]; ROWS], gy: &
 }
 
 per_simd! {
-    fn give_windows<T: Element, V: Simd; const K: usize, const S: usize>(
+    fn give_windows<T: Lane, V: Simd; const K: usize, const S: usize>(
         simd, scalar, lanes: usize, rows: [&[T]; ROWS], gy: &[T], out: [&mut [T]; ROWS]
     ) {
         #[inline(always)]
-        fn all<T: Element, V: Simd, const K: usize, const S: usize>(
+        fn all<T: Element, V: Simd<E = T>, const K: usize, const S: usize>(
             simd: V, lanes: usize, rows: [&[T]; ROWS], gy: &[T], mut out: [&mut [T]; ROWS]
         ) {
             let zero = simd.splat(T::ZERO);
             for (i, gy) in gy.chunks_exact(lanes).enumerate() {
                 let begin = i * S * lanes;
                 let window: [&[T]; K] = std::array::from_fn(|ty| &rows[ty][begin..][..K * lanes]);
-                for lane in (0..lanes).step_by(V::lanes::<T>()) {
-                    let mut held = simd.load(&window[0][lane..]);
+                for lane in (0..lanes).step_by(V::LANES) {
+                    let mut held = simd.read(&window[0][lane..]);
                     let mut code = zero;
                     for tap in 1..K * K {
-                        let x = simd.load(&window[tap / K][tap % K * lanes + lane..]);
+                        let x = simd.read(&window[tap / K][tap % K * lanes + lane..]);
                         let won = simd.wins(x, held);
                         held = simd.select(won, x, held);
                         code = simd.select(won, simd.splat(number::<T>(tap)), code);
                     }
-                    let gy = simd.load(&gy[lane..]);
+                    let gy = simd.read(&gy[lane..]);
                     for (ty, row) in out.iter_mut().enumerate().take(K) {
                         if row.is_empty() {
                             continue;
@@ -152,14 +152,14 @@ per_simd! {
                             let won = simd.equals(code, simd.splat(number::<T>(ty * K + tx)));
                             let share = simd.select(won, gy, zero);
                             let to = &mut row[tx * lanes + lane..];
-                            let before = if K == S { zero } else { simd.load(to) };
-                            simd.store(to, simd.add(before, share));
+                            let before = if K == S { zero } else { simd.read(to) };
+                            simd.write(to, simd.add(before, share));
                         }
                     }
                 }
             }
         }
-        if lanes.is_multiple_of(V::lanes::<T>()) {
+        if lanes.is_multiple_of(V::LANES) {
             all::<T, V, K, S>(simd, lanes, rows, gy, out);
         } else {
             all::<T, _, K, S>(scalar, lanes, rows, gy, out);
@@ -198,7 +198,7 @@ per_isa! {
 
 /// Adds `gy/divisor` to every element of its window; writes, where windows do not overlap. Empty rows of `out`
 /// are left out.
-pub(super) fn spread<T: Element>(isa: Isa, shape: Shape, divisor: T, gy: &[T], out: [&mut [T]; ROWS]) {
+pub(super) fn spread<T: Lane>(isa: Isa, shape: Shape, divisor: T, gy: &[T], out: [&mut [T]; ROWS]) {
     for row in out.into_iter().take(shape.kernel).filter(|row| !row.is_empty()) {
         match (shape.kernel, shape.stride, shape.lanes) {
             (2, _, 1) => spread_pairs(isa, divisor, gy, row),
@@ -210,27 +210,27 @@ pub(super) fn spread<T: Element>(isa: Isa, shape: Shape, divisor: T, gy: &[T], o
 }
 
 per_simd! {
-    fn spread_row<T: Element, V: Simd; const K: usize, const S: usize>(
+    fn spread_row<T: Lane, V: Simd; const K: usize, const S: usize>(
         simd, scalar, lanes: usize, divisor: T, gy: &[T], row: &mut [T]
     ) {
         #[inline(always)]
-        fn all<T: Element, V: Simd, const K: usize, const S: usize>(
+        fn all<T: Element, V: Simd<E = T>, const K: usize, const S: usize>(
             simd: V, lanes: usize, divisor: T, gy: &[T], row: &mut [T]
         ) {
             let divisor = simd.splat(divisor);
             for (i, gy) in gy.chunks_exact(lanes).enumerate() {
                 let row = &mut row[i * S * lanes..][..K * lanes];
-                for lane in (0..lanes).step_by(V::lanes::<T>()) {
-                    let share = simd.div(simd.load(&gy[lane..]), divisor);
+                for lane in (0..lanes).step_by(V::LANES) {
+                    let share = simd.div(simd.read(&gy[lane..]), divisor);
                     for tx in 0..K {
                         let to = &mut row[tx * lanes + lane..];
-                        let before = if K == S { simd.splat(T::ZERO) } else { simd.load(to) };
-                        simd.store(to, simd.add(before, share));
+                        let before = if K == S { simd.splat(T::ZERO) } else { simd.read(to) };
+                        simd.write(to, simd.add(before, share));
                     }
                 }
             }
         }
-        if lanes.is_multiple_of(V::lanes::<T>()) {
+        if lanes.is_multiple_of(V::LANES) {
             all::<T, V, K, S>(simd, lanes, divisor, gy, row);
         } else {
             all::<T, _, K, S>(scalar, lanes, divisor, gy, row);
