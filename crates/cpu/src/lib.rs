@@ -86,6 +86,10 @@ impl<T: Element> Backend<T> for CpuBackend {
         support::support::<T>(self.isa, work, operands)
     }
 
+    fn workers(&self, threads: usize) -> usize {
+        threads
+    }
+
     fn seconds(&self, task: Task<'_>, load: &Load) -> f64 {
         costs::costs::<T>(self.isa).seconds(task, load)
     }

@@ -32,6 +32,9 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
     /// fall where a number of the load grows: the planner leaves out what cannot be better by such a bound.
     fn seconds(&self, task: Task<'_>, load: &Load) -> f64;
 
+    /// How many queues work at a time where the host has this many threads: on a CPU one on each, on a device as many as keep it busy.
+    fn workers(&self, threads: usize) -> usize;
+
     /// The memory of a run, and the queues that work in it.
     ///
     /// # Errors

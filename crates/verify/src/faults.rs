@@ -29,7 +29,7 @@ struct Faulty {
 }
 
 impl<T: Element> Backend<T> for Faulty {
-    forward!(T, |faulty| &faulty.backend; name block support seconds open_own);
+    forward!(T, |faulty| &faulty.backend; name block support seconds workers open_own);
 }
 
 impl<T: Element> Host<T> for Faulty {

@@ -40,7 +40,7 @@ impl Shadowed {
 }
 
 impl<T: Element> Backend<T> for Shadowed {
-    forward!(T, |shadowed| &shadowed.backend; name block seconds open_own);
+    forward!(T, |shadowed| &shadowed.backend; name block seconds workers open_own);
 
     /// The parameters as the CPU backend packs them, then as they are; nothing is written in place, where nobody would look.
     fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support> {

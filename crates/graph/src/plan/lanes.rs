@@ -5,7 +5,8 @@
 //! same number of cores wherever it is made; the threads that there are decide how many of its lanes run at a time,
 //! and nothing else.
 
-use tiled_kernel::Reduction;
+use tiled_kernel::{Backend, Reduction};
+use tiled_tensor::Element;
 
 use super::{Hold, PlanOptions};
 use crate::program::Program;
@@ -36,8 +37,9 @@ pub(super) fn has_ordered_sums(program: &Program) -> bool {
 }
 
 /// The cores that a plan is chosen for.
-pub(super) fn cores(program: &Program, options: &PlanOptions) -> usize {
-    if has_ordered_sums(program) { CORES } else { options.parallelism.max(1) }
+pub(super) fn cores<T: Element>(program: &Program, options: &PlanOptions, backend: &dyn Backend<T>) -> usize {
+    let threads = if has_ordered_sums(program) { CORES } else { options.parallelism.max(1) };
+    backend.workers(threads).max(1)
 }
 
 /// The ways to share out so many tiles that are tried.

@@ -189,7 +189,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             let memory = self.memory(windows, Share { lanes, in_flight, threads });
             memory.is_ok_and(|memory| budget.is_none_or(|budget| memory.total_bytes() <= budget))
         };
-        let most = self.options.parallelism.max(1);
+        let most = backend.workers(self.options.parallelism.max(1)).max(1);
         let in_flight = (1..=lanes.min(most)).rev().find(|count| fits(*count, 1)).unwrap_or(1);
         let threads = (1..=most).rev().find(|count| fits(in_flight, *count)).unwrap_or(1);
         let share = Share { lanes, in_flight: in_flight.min(threads), threads };

@@ -202,9 +202,10 @@ pub(super) enum Counts {
     Of([i64; 2]),
 }
 
-pub(super) fn shapes_to_try(
+pub(super) fn shapes_to_try<T: Element>(
     program: &Program,
     options: &PlanOptions,
+    backend: &dyn Backend<T>,
 ) -> Result<Vec<(Counts, Vec<i64>)>, PlanError> {
     let anchor = program.anchor;
     // tiles are given in rows of the anchor, bands in rows of the tallest node
@@ -257,7 +258,7 @@ pub(super) fn shapes_to_try(
         }
         (Hold::Auto, Tiling::Auto) => {
             // a part of the rows for each core: whole rows are read and written in one go
-            let lanes = i64::try_from(options.lanes.unwrap_or(cores(program, options))).unwrap_or(1);
+            let lanes = i64::try_from(options.lanes.unwrap_or(cores(program, options, backend))).unwrap_or(1);
             let parts = if lanes > 1 { vec![lanes, 1] } else { vec![1] };
             let counts = powers(anchor[1]).flat_map(|strips| parts.iter().map(move |parts| [*parts, strips]));
             collected(counts.map(|counts| (Counts::Of(clamp(counts)), bands.clone())))?

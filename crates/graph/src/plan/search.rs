@@ -201,7 +201,7 @@ impl<'s, T: Element> Search<'s, T> {
     /// Whether there is a plan that is better than any tiling of a choice.
     fn is_beaten(&self, prepared: &Prepared<'_>) -> Result<bool, PlanError> {
         let Some(best) = &self.best else { return Ok(false) };
-        let cores = cores(prepared.program(), self.options);
+        let cores = cores(prepared.program(), self.options, self.backend);
         let seconds = least_seconds(self.backend, prepared, cores)?;
         // logarithms are not quite rounded
         Ok(price(seconds, prepared.kept.least_bytes()) > best.price + 1e-9)
@@ -372,7 +372,7 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
     ) -> Result<Self, PlanError> {
         let program = measure.prepared.program();
         Ok(Self {
-            shapes: shapes_to_try(program, measure.options)?,
+            shapes: shapes_to_try(program, measure.options, backend)?,
             options: measure.options,
             budget,
             anchor: program.anchor,
@@ -504,7 +504,7 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
             self.left = left;
         }
         let (grid, bands) = self.tiling(at)?;
-        let cores = cores(self.measure.prepared.program(), self.options);
+        let cores = cores(self.measure.prepared.program(), self.options, self.backend);
         let shares = shares_to_try(grid.len(), self.options, cores);
         let numbers = match self.measure.numbers::<T>(self.backend, &grid, bands, &shares, self.budget) {
             Ok(numbers) => numbers,

@@ -55,6 +55,10 @@ impl<T: Element> Backend<T> for Reference {
         Some(support)
     }
 
+    fn workers(&self, threads: usize) -> usize {
+        threads
+    }
+
     fn seconds(&self, task: Task<'_>, load: &Load) -> f64 {
         Costs::default().seconds(task, load)
     }
