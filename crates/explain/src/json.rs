@@ -64,10 +64,11 @@ impl Serialize for OneSweep<'_> {
         let (plan, sweep) = (self.description.plan, self.sweep);
         let bytes = |elements: &usize| (elements * plan.dtype.size_bytes()) as u64;
         let nodes = Facts::all(plan, sweep);
-        let mut map = serializer.serialize_struct("Sweep", 8)?;
+        let mut map = serializer.serialize_struct("Sweep", 9)?;
         map.serialize_field("hold", &Holding::of(sweep))?;
         map.serialize_field("grid", &Tiles { extents: sweep.grid.extents(), counts: sweep.grid.counts() })?;
         map.serialize_field("band_rows", &band_rows(plan, sweep))?;
+        map.serialize_field("least_rows", &sweep.least_rows)?;
         map.serialize_field("calls", &sweep.calls)?;
         map.serialize_field("step_count", &sweep.steps)?;
         map.serialize_field("slot_bytes", &sweep.slot_elements.iter().map(bytes).collect::<Vec<u64>>())?;

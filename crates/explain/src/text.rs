@@ -91,7 +91,10 @@ pub(super) fn shape(plan: &Plan, sweep: &SweepPlan) -> String {
             format!("recompute, {rows}×{cols} tiles of {height}×{width} over {full_height}×{full_width}")
         }
         Holding::Slide => {
-            let band = counted(band_rows(plan, sweep), "row");
+            let mut band = counted(band_rows(plan, sweep), "row");
+            if sweep.least_rows > 1 {
+                band += &format!(", {} at least where weights are read", sweep.least_rows);
+            }
             let strips = match cols {
                 1 => "the full width".to_owned(),
                 _ => format!("{cols} strips of {width} of {full_width} columns"),

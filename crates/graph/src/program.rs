@@ -62,7 +62,7 @@ impl Edge {
 pub enum Param {
     /// A parameter of the network, by its index in [`crate::params`].
     Network(usize),
-    /// A vector computed by a [`Finaliser`], by its index in [`Program::derived`].
+    /// A vector computed by a [`Finaliser`], or of zeros, by its index in [`Program::derived`].
     Derived(usize),
 }
 
@@ -347,7 +347,7 @@ pub struct Program {
     pub reductions: Vec<ProgramReduction>,
     /// What becomes of reductions, with the sweep after which it happens (`None`: before the first).
     pub finalisers: Vec<(Option<usize>, Finaliser)>,
-    /// The lengths of derived vectors.
+    /// The lengths of derived vectors. They begin as zeros, which those that no finaliser writes stay.
     pub derived: Vec<usize>,
     /// The shapes (batch, channels) of values of one pixel.
     pub pixels: Vec<[usize; 2]>,

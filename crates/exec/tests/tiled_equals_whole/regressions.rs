@@ -112,3 +112,26 @@ fn weights_that_changed_between_runs_are_packed_again() {
     let mut others = initialise::<f64>(&params(&graph), 8);
     assert_eq!(run(&mut executor, &mut others), run(&mut fresh, &mut others), "other parameters");
 }
+
+/// What reads weights may compute rows ahead of its readers: the bits stay, and the calls are fewer.
+#[test]
+fn calls_of_more_rows_than_were_asked_for_give_the_same() {
+    for (name, extents, objective) in [
+        ("resnet18", [70, 33], Objective::inference()),
+        ("unet", [48, 32], Objective { outputs: true, ..Objective::training(Loss::Sum) }),
+    ] {
+        let graph = Graph::builtin(name).expect("it is built in");
+        let case = Case { graph: &graph, batch: 1, extents, objective: &objective };
+        let whole = case.whole();
+        let of = |least_rows| {
+            let (hold, tiling) = (Hold::Slide, Tiling::Grid([1, 2]));
+            case.run(&PlanOptions { hold, tiling, band: Some(1), least_rows, ..PlanOptions::default() })
+        };
+        let one = of(None);
+        for least_rows in [2, 3, 7, 1000] {
+            let more = of(Some(least_rows));
+            assert!(more.calls < one.calls, "{name}: {} calls, {} with {least_rows} rows", one.calls, more.calls);
+            assert_same(name, &whole, &more);
+        }
+    }
+}

@@ -19,6 +19,8 @@ pub(crate) struct Outcome {
     gradients: Vec<Option<Vec<f64>>>,
     pub(crate) loss: Option<f64>,
     pub(crate) tiles: u64,
+    /// Of all sweeps.
+    pub(crate) calls: u64,
 }
 
 impl Case<'_> {
@@ -30,7 +32,7 @@ impl Case<'_> {
         let Self { graph, batch, extents, objective } = *self;
         let shapes = infer(graph, batch, &vec![extents; graph.inputs().len()]).expect("the network fits");
         let plan = Planner::<f64>::new(graph, &shapes, objective, &Reference).plan(options).expect("plans");
-        let tiles = plan.tiles();
+        let (tiles, calls) = (plan.tiles(), plan.sweeps.iter().map(|sweep| sweep.calls).sum());
         let specs = params(graph);
         let mut parameters = initialise::<f64>(&specs, 7);
         let random = |shapes: &[[usize; 4]], seed: u64| -> Vec<MemorySource<'static, f64>> {
@@ -60,6 +62,7 @@ impl Case<'_> {
             gradients,
             loss: report.loss,
             tiles,
+            calls,
         }
     }
 }

@@ -257,6 +257,12 @@ impl<'a> Lowering<'a> {
         push(&mut self.program.finalisers, (Some(sweep), finaliser))
     }
 
+    /// A vector of zeros: a derived one that no finaliser writes.
+    pub(crate) fn zeros(&mut self, len: usize) -> Result<usize, OutOfMemory> {
+        self.derive(len)
+    }
+
+    /// A vector that a finaliser is to write.
     pub(crate) fn derive(&mut self, len: usize) -> Result<usize, OutOfMemory> {
         push(&mut self.program.derived, len)?;
         push(&mut self.derived_levels, 0)?;

@@ -212,7 +212,7 @@ fn backward(
             });
         }
     }
-    let zero = lowering.derive(channels)?;
+    let zero = lowering.zeros(channels)?;
     let kind = NodeKind::Compute(Kernel::ChannelAffine { activation: None });
     let params = vec![Param::Derived(norm.scale), Param::Derived(zero)];
     let operand = identity(at.gradient, extents);
