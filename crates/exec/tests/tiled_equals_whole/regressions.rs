@@ -130,7 +130,12 @@ fn calls_of_more_rows_than_were_asked_for_give_the_same() {
         let one = of(None);
         for least_rows in [2, 3, 7, 1000] {
             let more = of(Some(least_rows));
-            assert!(more.calls < one.calls, "{name}: {} calls, {} with {least_rows} rows", one.calls, more.calls);
+            assert!(
+                more.calls < one.calls,
+                "{name}: {} calls, {} with {least_rows} rows",
+                one.calls,
+                more.calls
+            );
             assert_same(name, &whole, &more);
         }
     }
