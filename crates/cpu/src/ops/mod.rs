@@ -17,7 +17,7 @@ mod pool;
 mod reduce;
 mod resize;
 mod runs;
-pub(crate) mod stamp;
+mod stamp;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Kernel, Partial, Reduction};

@@ -204,6 +204,8 @@ simd!(f64, __m256d, __m256d, 4, [
         unsafe { _mm256_loadu_si256(wide.as_ptr().cast()) }
     }
     methods! {
-        fn permute(value: __m256d, index: __m256i) -> __m256d { _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(value), index)) }
+        fn permute(value: __m256d, index: __m256i) -> __m256d {
+            _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(value), index))
+        }
     }
 });
