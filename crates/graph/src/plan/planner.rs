@@ -223,10 +223,7 @@ pub(super) fn shapes_to_try<T: Element>(
     let strips = |count: i64| Counts::Of(clamp([1, count]));
     // only where the planner chooses how to hold values may windows stand still
     let whole = (options.hold == Hold::Auto).then_some(WHOLE);
-    let bands = whole
-        .into_iter()
-        .chain([512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1])
-        .collect();
+    let bands = whole.into_iter().chain([512, 256, 128, 64, 32, 16, 8, 4, 2, 1]).collect();
     let bands = options.band.map_or(bands, |band| vec![band.max(1)]);
     Ok(match (options.hold, options.tiling) {
         (Hold::Materialise, _) => vec![(Counts::Of([1, 1]), vec![WHOLE])],

@@ -139,7 +139,7 @@ impl<'s, T: Element> Search<'s, T> {
     /// The best plan; where none fits, the smallest budget that would do.
     pub(super) fn finish(mut self) -> Result<Plan, PlanError> {
         if self.best.is_some() {
-            return self.with_least_rows();
+            return self.refined();
         }
         let beyond = std::mem::take(&mut self.beyond);
         // the places keep those of as many bytes in their order, where a stable sort would take memory unasked
@@ -157,7 +157,7 @@ impl<'s, T: Element> Search<'s, T> {
         if let Some(closest) = self.closest.take() {
             self.explore_further(closest)?;
             if self.best.is_some() {
-                return self.with_least_rows();
+                return self.refined();
             }
         }
         match (self.too_large, self.smallest) {
@@ -241,12 +241,12 @@ impl<'s, T: Element> Search<'s, T> {
         Ok(())
     }
 
-    /// The best plan, or the same with more rows for each call that reads weights, where that is better.
-    fn with_least_rows(mut self) -> Result<Plan, PlanError> {
+    /// The best plan, or the same in bands between those that were tried, or with more rows for each call that reads weights, where
+    /// that is better.
+    fn refined(mut self) -> Result<Plan, PlanError> {
         let best = self.best.take().expect("invariant: a plan was found");
         let PlanOptions { tiling, band, least_rows, memory_bytes, .. } = *self.options;
-        let is_free = (tiling, band, least_rows) == (Tiling::Auto, None, None);
-        if !is_free || best.bands.rows == WHOLE || !has_low_calls(&best.plan) {
+        if (tiling, band, least_rows) != (Tiling::Auto, None, None) || best.bands.rows == WHOLE {
             return Ok(best.plan);
         }
         let Choice { lowered, kept, in_files } = best.choice;
@@ -257,21 +257,37 @@ impl<'s, T: Element> Search<'s, T> {
         let walked = Walked::nothing(self.effort.calls, self.effort.intervals);
         let mut measure = Measure::new(&prepared, self.options, self.is_cancelled, walked);
         let mut better: Option<(f64, Bands, Numbers)> = None;
-        for least_rows in LEAST_ROWS {
-            let bands = Bands { least_rows, ..best.bands };
+        // takes bands that are better than the best so far, and says whether they are
+        let mut improve = |bands: Bands, better: &mut Option<(f64, Bands, Numbers)>| {
             let numbers =
                 match measure.numbers::<T>(self.backend, &best.grid, bands, &[best.share], memory_bytes) {
                     Ok(numbers) => numbers[0],
-                    Err(Unmeasured::TooLong | Unmeasured::TooLarge(_)) => break,
-                    Err(error) => return Err(error.into()),
+                    Err(Unmeasured::TooLong | Unmeasured::TooLarge(_)) => return Ok(false),
+                    Err(error) => return Err(PlanError::from(error)),
                 };
             let takes = numbers.memory.total_bytes();
             let price = price(numbers.seconds, takes);
             let before = better.as_ref().map_or(best.price, |(price, ..)| *price);
             if memory_bytes.is_some_and(|budget| takes > budget) || price >= before {
+                return Ok(false);
+            }
+            *better = Some((price, bands, numbers));
+            Ok(true)
+        };
+        let rows = best.bands.rows;
+        // neighbours of a power of two, half a step away
+        for rows in [rows / 2 * 3, rows / 4 * 3].into_iter().filter(|rows| *rows > 0) {
+            if improve(Bands { rows, ..best.bands }, &mut better)? {
                 break;
             }
-            better = Some((price, bands, numbers));
+        }
+        if has_low_calls(&best.plan) {
+            for least_rows in LEAST_ROWS {
+                let bands = better.as_ref().map_or(best.bands, |(_, bands, _)| *bands);
+                if !improve(Bands { least_rows, ..bands }, &mut better)? {
+                    break;
+                }
+            }
         }
         let Some((_, bands, numbers)) = better else { return Ok(best.plan) };
         planned(self.backend, &mut measure, &best.grid, bands, &numbers, memory_bytes)
