@@ -1,7 +1,7 @@
 //! Gradients of some inputs and parameters alone, and nodes that evaluate in a network that trains.
 
 use tiled::exec::NoProgress;
-use tiled::graph::{Graph, Loss, Mode, Objective, Op, PlanError, PlanOptions, Planner, UNLIMITED};
+use tiled::graph::{Graph, Hold, Loss, Mode, Objective, Op, PlanError, PlanOptions, Planner, UNLIMITED};
 use tiled::kernel::Reference;
 use tiled::prelude::CpuBackend;
 use tiled_tests::{Done, Job, differing, recompute, slide, whole};
@@ -37,10 +37,12 @@ fn wanted_gradients_have_the_bits_that_they_have_among_all_and_others_are_not_co
     ];
     for (name, wanted) in cases {
         for options in [whole(), recompute([2, 3]), slide(1)] {
+            // sums of weights depend on the lanes, which the planner chooses by the memory
+            let options = PlanOptions { lanes: Some(2), ..options };
             let (job, all) = run(name, training(None), &options);
             let (_, some) = run(name, training(Some(wanted)), &options);
             assert_eq!(all.loss.map(f64::to_bits), some.loss.map(f64::to_bits), "{name}");
-            assert!(options == whole() || some.tiles > 1, "{name}: {} tiles", some.tiles);
+            assert!(options.hold == Hold::Materialise || some.tiles > 1, "{name}: {} tiles", some.tiles);
             let is_named = |param: &str| {
                 let node = param.split('.').next();
                 wanted.iter().any(|text| match text.strip_suffix('*') {
