@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<(), CliError> {
-    let session = Session::start()?;
+    let session = Session::start().map_err(|source| CliError::Signals { source })?;
     match arguments.command {
         Command::Demo(args) => command::demo::run(&args, &session),
         Command::Plan(args) => command::plan::run(&args, &session),

@@ -9,6 +9,7 @@ use tiled_graph::GraphError;
 
 mod run;
 
+pub(crate) use run::refused;
 pub use run::{ExecError, NotFinite};
 
 use crate::PictureProblem;

@@ -7,12 +7,14 @@ use std::time::Instant;
 
 use tiled_graph::{Parameters, Plan};
 use tiled_kernel::Backend;
-use tiled_tensor::{Element, OutOfMemory, collected, zeros};
+use tiled_tensor::{Element, collected, zeros};
 
+use crate::error::refused;
+use crate::finalise::Moved;
 use crate::io::{Io, check};
 use crate::labels::{Ignoring, take_census};
 use crate::source::is_worth_sharing;
-use crate::state::{Moved, State, Sweeps};
+use crate::state::{State, Sweeps};
 use crate::{ExecError, Pool, Progress, Sink, Source};
 
 /// What a run did.
@@ -399,11 +401,6 @@ pub(crate) fn move_statistics<T: Element>(params: &mut Parameters<T>, moved: Mov
         let running = params.data_mut(param).expect("invariant: running statistics are parameters");
         running.copy_from_slice(&values);
     }
-}
-
-/// The error of memory that was refused for something.
-pub(crate) fn refused(what: impl Into<String>) -> impl FnOnce(OutOfMemory) -> ExecError {
-    move |OutOfMemory { bytes }| ExecError::OutOfMemory { what: what.into(), bytes }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "pixels are far fewer than 2^53")]

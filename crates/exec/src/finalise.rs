@@ -6,8 +6,7 @@ use tiled_kernel::{Context, Partial, Reduction, batch_norm};
 use tiled_tensor::{Element, OutOfMemory, collected, filled, make_room, push, zeros};
 
 use crate::ExecError;
-use crate::executor::refused;
-use crate::state::Moved;
+use crate::error::refused;
 use crate::store::Stores;
 
 /// Everything that a finaliser reads or writes.
@@ -189,6 +188,9 @@ fn allocated<V>(list: Result<V, OutOfMemory>) -> Result<V, ExecError> {
 fn doubles<T: Element>(values: &[T]) -> Result<Vec<f64>, OutOfMemory> {
     collected(values.iter().map(|value| value.to_f64()))
 }
+
+/// Parameters with values that they are to have.
+pub(crate) type Moved<T> = Vec<(usize, Vec<T>)>;
 
 /// The values that running statistics move to, those of shared ones from node to node: a later entry for a parameter
 /// replaces an earlier one.

@@ -6,7 +6,7 @@ use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
 use tiled_graph::{Action, Binding, IndexVec, Plan, SweepPlan};
 use tiled_tensor::{Element, Layout, View, with_room};
 
-use crate::executor::refused;
+use crate::error::refused;
 use crate::store::Stores;
 use crate::{ExecError, Sink, Source};
 

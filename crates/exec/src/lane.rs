@@ -9,7 +9,7 @@ use tiled_graph::{Action, Binding, Call, Id, IndexVec, Plan, SweepNodeId, SweepP
 use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket, copy_region};
 use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, with_room};
 
-use crate::executor::refused;
+use crate::error::refused;
 use crate::store::Stores;
 use crate::{ExecError, Io};
 

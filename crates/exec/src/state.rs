@@ -10,12 +10,13 @@ use tiled_graph::{Action, Id, IndexVec, Parameters, Plan};
 use tiled_kernel::{Backend, Context, Kernel, Needs, NodeNeeds, ReductionNeeds, StoreNeeds, SweepNeeds};
 use tiled_tensor::{Element, collected, with_room, zeros};
 
-use crate::executor::refused;
+use crate::error::refused;
+use crate::finalise::{self, Moved};
 use crate::io::adopted;
 use crate::lane::{Lane, SweepContext, Waiting};
 use crate::pool::with_threads_awake;
 use crate::store::{self, Stores};
-use crate::{ExecError, Io, Pool, Progress, finalise};
+use crate::{ExecError, Io, Pool, Progress};
 
 /// What parameters were packed from: the versions of those of the network, the bits of derived vectors.
 #[derive(Debug, Default)]
@@ -242,9 +243,6 @@ impl<'b, T: Element> State<'b, T> {
         Ok(())
     }
 }
-
-/// Parameters with values that they are to have.
-pub(crate) type Moved<T> = Vec<(usize, Vec<T>)>;
 
 /// The memory of a plan's runs on a backend, which so many threads call.
 fn open<'b, T: Element>(

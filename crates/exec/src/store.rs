@@ -9,7 +9,7 @@ use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
 use tiled_tensor::{Element, Layout, View, with_room, zeros};
 
 use crate::ExecError;
-use crate::executor::refused;
+use crate::error::refused;
 use crate::file::TemporaryFile;
 
 /// How each whole tensor lies in memory, by its index in the program; `None` where no sweep writes it, or it lies in a file.

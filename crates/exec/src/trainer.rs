@@ -3,9 +3,10 @@
 use tiled_graph::Parameters;
 use tiled_tensor::{Element, with_room};
 
-use crate::executor::{move_statistics, refused};
+use crate::error::refused;
+use crate::executor::move_statistics;
+use crate::finalise::Moved;
 use crate::optim::is_finite;
-use crate::state::Moved;
 use crate::{ExecError, Executor, Io, NotFinite, OptimError, Optimizer, Progress, RunReport};
 
 /// Trains the parameters of a network, one step at a time.

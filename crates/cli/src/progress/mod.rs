@@ -8,10 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use tiled::exec::{Cancel, Progress};
+use tiled::exec::{Cancel, ExecError, Progress};
 
 use self::lines::Lines;
-use crate::error::CliError;
 
 /// What lasts as long as the program: the switch that a signal turns.
 #[derive(Debug)]
@@ -21,9 +20,9 @@ pub(crate) struct Session {
 
 impl Session {
     /// Listens to signals, see [`signals::listen`].
-    pub(crate) fn start() -> Result<Self, CliError> {
+    pub(crate) fn start() -> std::io::Result<Self> {
         let cancel = Cancel::new();
-        signals::listen(cancel.clone()).map_err(|source| CliError::Signals { source })?;
+        signals::listen(cancel.clone())?;
         Ok(Self { cancel })
     }
 
@@ -49,8 +48,8 @@ impl Session {
     }
 
     /// Stops between runs where a signal came.
-    pub(crate) fn check(&self) -> Result<(), CliError> {
-        if self.cancel.is_cancelled() { Err(tiled::exec::ExecError::Cancelled.into()) } else { Ok(()) }
+    pub(crate) fn check(&self) -> Result<(), ExecError> {
+        if self.cancel.is_cancelled() { Err(ExecError::Cancelled) } else { Ok(()) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use tiled_graph::GraphError;
 use tiled_kernel::DeviceError;
+use tiled_tensor::OutOfMemory;
 
 use super::IoError;
 
@@ -184,4 +185,9 @@ impl From<DeviceError> for ExecError {
             source => Self::Device { source },
         }
     }
+}
+
+/// The error of memory that was refused for something.
+pub(crate) fn refused(what: impl Into<String>) -> impl FnOnce(OutOfMemory) -> ExecError {
+    move |OutOfMemory { bytes }| ExecError::OutOfMemory { what: what.into(), bytes }
 }

@@ -5,6 +5,7 @@
 //!                                                      jpeg: checked, then decoded
 //! ```
 
+mod form;
 mod jpeg;
 mod png;
 mod problem;

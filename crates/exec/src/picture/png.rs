@@ -5,7 +5,7 @@
 use png::{BitDepth, ColorType, DecodeOptions, Decoder, DecodingError, Limits, Reader, Transformations};
 
 use super::PictureProblem;
-use super::source::{File, Form, UNCOUNTED_BYTES};
+use super::form::{File, Form, UNCOUNTED_BYTES};
 use crate::Numbers;
 
 /// A PNG whose header was read.

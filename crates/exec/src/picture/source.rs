@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tiled_geometry::Region;
 use tiled_tensor::{Element, OutOfMemory, ViewMut, zero_bytes};
 
+use super::form::Form;
 use super::{PictureProblem, jpeg, png};
 use crate::file::share;
 use crate::source::{Lanes, check_access, index};
@@ -27,42 +28,6 @@ pub struct PictureSource {
     form: Form,
     numbers: Numbers,
 }
-
-/// What is held of a picture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Form {
-    pub(super) height: usize,
-    pub(super) width: usize,
-    pub(super) channels: usize,
-    /// Whether a channel is two bytes.
-    pub(super) is_wide: bool,
-    /// What decoding takes beside the pixels.
-    pub(super) transient_bytes: u64,
-}
-
-impl Form {
-    pub(super) const fn sample_bytes(&self) -> usize {
-        if self.is_wide { 2 } else { 1 }
-    }
-
-    pub(super) fn row_bytes(&self) -> u64 {
-        self.width as u64 * (self.channels * self.sample_bytes()) as u64
-    }
-
-    /// The bytes of the pixels, where they fit.
-    fn resident_bytes(&self) -> Option<u64> {
-        self.row_bytes().checked_mul(self.height as u64)
-    }
-
-    const fn shape(&self) -> [usize; 4] {
-        [1, self.channels, self.height, self.width]
-    }
-}
-
-/// What decoding may take without being counted: the rows that a format works on, its tables, the buffer of the file.
-pub(super) const UNCOUNTED_BYTES: u64 = 256 * 1024;
-
-pub(super) type File = BufReader<std::fs::File>;
 
 enum Header {
     Png(Box<png::Picture>),

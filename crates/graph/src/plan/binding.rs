@@ -7,9 +7,8 @@
 use tiled_kernel::Support;
 use tiled_tensor::{OutOfMemory, with_room};
 
-use super::build::Lowered;
 use crate::index::IndexVec;
-use crate::program::{NodeKind, Program, SinkRole, SourceRole};
+use crate::program::{NodeId, NodeKind, Program, SinkRole, SourceRole};
 use crate::sweep::{Action, Sweep, SweepNode, SweepNodeId};
 
 /// The tensors of the caller that lie in memory, in the order NCHW without gaps: kernels may read and write them there. What a run
@@ -80,19 +79,26 @@ pub enum Binding {
     None,
 }
 
+/// What bindings depend on beside a sweep.
+pub(super) struct Given<'g> {
+    pub(super) program: &'g Program,
+    /// How the backend carries out each node; `None` of sources and sinks.
+    pub(super) support: &'g dyn Fn(NodeId) -> Option<&'g Support>,
+    pub(super) stores_in_files: bool,
+    pub(super) in_memory: InMemory,
+}
+
 /// The bindings of a sweep's nodes.
 pub(super) fn bindings(
-    lowered: &Lowered,
+    given: &Given<'_>,
     sweep: &Sweep,
-    stores_in_files: bool,
-    in_memory: InMemory,
 ) -> Result<IndexVec<SweepNodeId, Binding>, OutOfMemory> {
-    let program = &lowered.program;
+    let Given { program, stores_in_files, in_memory, .. } = *given;
     let mut bindings = with_room(sweep.len())?;
     for node in sweep {
         bindings.push(match node.action {
             Action::Load(role)
-                if in_memory.holds_source(role, program) && is_read_in_place(lowered, sweep, node) =>
+                if in_memory.holds_source(role, program) && is_read_in_place(given, sweep, node) =>
             {
                 Binding::Source(role)
             }
@@ -103,7 +109,7 @@ pub(super) fn bindings(
             Action::Load(SourceRole::Pixel(pixel)) if is_read_by_kernels(sweep, node) => {
                 Binding::Pixel(pixel)
             }
-            Action::Compute => match written_in_place(lowered, sweep, node) {
+            Action::Compute => match written_in_place(given, sweep, node) {
                 Some(role) if in_memory.holds_sink(role) => Binding::Sink(role),
                 _ => Binding::Window,
             },
@@ -114,31 +120,27 @@ pub(super) fn bindings(
     Ok(bindings.into())
 }
 
-fn support<'l>(lowered: &'l Lowered, node: &SweepNode) -> Option<&'l Support> {
-    lowered.facts[node.node].support()
-}
-
 fn is_read_by_kernels(sweep: &Sweep, node: &SweepNode) -> bool {
     let consumers = node.consumers.iter().map(|&(consumer, _)| sweep[consumer].action);
     consumers.into_iter().all(|action| matches!(action, Action::Compute | Action::Reduce(_)))
 }
 
 /// Whether all that read a node take planes.
-fn is_read_in_place(lowered: &Lowered, sweep: &Sweep, node: &SweepNode) -> bool {
+fn is_read_in_place(given: &Given<'_>, sweep: &Sweep, node: &SweepNode) -> bool {
     node.consumers.iter().all(|&(consumer, input)| {
         let consumer = &sweep[consumer];
         let reads = matches!(consumer.action, Action::Compute | Action::Reduce(_));
-        reads && support(lowered, consumer).is_some_and(|support| support.reads_planes[input])
+        reads && (given.support)(consumer.node).is_some_and(|support| support.reads_planes[input])
     })
 }
 
 /// The sink that alone takes what a node computes, where it may be written there.
-fn written_in_place(lowered: &Lowered, sweep: &Sweep, node: &SweepNode) -> Option<SinkRole> {
+fn written_in_place(given: &Given<'_>, sweep: &Sweep, node: &SweepNode) -> Option<SinkRole> {
     let &[(consumer, _)] = node.consumers.as_slice() else { return None };
     let Action::Write(role) = sweep[consumer].action else { return None };
-    let NodeKind::Compute(kernel) = &lowered.program.nodes[node.node].kind else { return None };
+    let NodeKind::Compute(kernel) = &given.program.nodes[node.node].kind else { return None };
     // cells of a coarser grain would be computed by several tiles
     let is_disjoint = kernel.grain() == 1;
-    let writes = support(lowered, node).is_some_and(|support| support.writes_planes);
+    let writes = (given.support)(node.node).is_some_and(|support| support.writes_planes);
     (is_disjoint && writes).then_some(role)
 }

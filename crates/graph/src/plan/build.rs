@@ -5,7 +5,7 @@ use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Backend, Support, Work};
 use tiled_tensor::{Element, Layout, OutOfMemory, collected, make_room, with_room};
 
-use super::binding::{Binding, bindings};
+use super::binding::{Binding, Given, bindings};
 use super::{Memory, PlanError, PlanOptions};
 use crate::flow::Flow;
 use crate::index::IndexVec;
@@ -182,8 +182,14 @@ impl<'p> Prepared<'p> {
         let nodes = sweeps.iter().map(|sweep| sweep.len()).sum();
         let mut bound = with_room(sweeps.len())?;
         let (mut windows, mut readings) = (with_room(sweeps.len())?, with_room(sweeps.len())?);
+        let given = Given {
+            program: &lowered.program,
+            support: &|node| lowered.facts[node].support(),
+            stores_in_files: kept.in_files,
+            in_memory: options.in_memory,
+        };
         for sweep in &sweeps {
-            let bindings = bindings(lowered, sweep, kept.in_files, options.in_memory)?;
+            let bindings = bindings(&given, sweep)?;
             let nodes = sweep.iter().zip(&bindings);
             let of_nodes = collected(nodes.map(|(node, binding)| Window::of(lowered, node, *binding)))?;
             windows.push(of_nodes.into());

@@ -77,7 +77,7 @@ impl<T: Element> Steps<'_, T> {
                 log.write(step, loss, done.seconds, lr)?;
             }
         }
-        self.session.check()
+        Ok(self.session.check()?)
     }
 
     fn count(&self, step: u64) -> String {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, ErrorKind, Seek};
 
-use super::super::source::File;
+use super::super::form::File;
 use super::super::{JpegDamage, PictureProblem};
 use super::huffman::Table;
 

@@ -1,6 +1,6 @@
 //! Reading every code of a JPEG without making pixels of it.
 
-use super::super::source::File;
+use super::super::form::File;
 use super::super::{JpegDamage, PictureProblem};
 use super::bits::{Bits, Stop};
 use super::frame::{BLOCK, Component, Frame};

@@ -20,7 +20,7 @@ use zune_jpeg::JpegDecoder;
 
 use self::check::Check;
 use super::PictureProblem;
-use super::source::{File, Form, UNCOUNTED_BYTES};
+use super::form::{File, Form, UNCOUNTED_BYTES};
 use crate::Numbers;
 
 /// A JPEG whose header was read.
