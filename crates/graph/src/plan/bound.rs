@@ -13,8 +13,7 @@ use tiled_kernel::Backend;
 use tiled_tensor::{Element, OutOfMemory, collected};
 
 use super::build::Prepared;
-use super::cost;
-use super::measure::SweepFigures;
+use super::cost::{self, SweepFigures};
 use crate::flow::Flow;
 use crate::index::IndexVec;
 use crate::sweep::SweepNodeId;

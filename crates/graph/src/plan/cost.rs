@@ -12,9 +12,24 @@ use tiled_tensor::Element;
 use super::binding::Binding;
 use super::build::Prepared;
 use super::lanes::Share;
-use super::measure::SweepFigures;
 use super::slots::SlotId;
+use crate::index::IndexVec;
 use crate::sweep::SweepNodeId;
+
+/// All that the cost of a sweep depends on but lanes.
+#[derive(Debug)]
+pub(super) struct SweepFigures<'f> {
+    pub(super) sweep: usize,
+    pub(super) tiles: usize,
+    pub(super) strips: usize,
+    pub(super) steps: u64,
+    pub(super) calls: u64,
+    pub(super) rows: &'f IndexVec<SweepNodeId, i64>,
+    pub(super) cols: &'f IndexVec<SweepNodeId, i64>,
+    pub(super) bands: &'f IndexVec<SweepNodeId, i64>,
+    pub(super) slots: &'f IndexVec<SweepNodeId, Option<SlotId>>,
+    pub(super) slot_elements: &'f IndexVec<SlotId, usize>,
+}
 
 /// The predicted time of a sweep whose tiles are shared out like this, in seconds: that of its work, and that which threads
 /// take beside it to meet in calls that they share.

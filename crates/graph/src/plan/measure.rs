@@ -12,10 +12,10 @@ use tiled_kernel::Backend;
 use tiled_tensor::{Element, OutOfMemory, collected, refusable, with_room};
 
 use super::build::Prepared;
-use super::cost;
+use super::cost::{self, SweepFigures};
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::rows::Rows;
-use super::slots::{SlotId, Stored};
+use super::slots::Stored;
 use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
@@ -59,21 +59,6 @@ struct Axis {
     sums: IndexVec<SweepNodeId, i64>,
     /// The most in one part.
     widest: IndexVec<SweepNodeId, i64>,
-}
-
-/// All that the cost of a sweep depends on but lanes.
-#[derive(Debug)]
-pub(super) struct SweepFigures<'f> {
-    pub(super) sweep: usize,
-    pub(super) tiles: usize,
-    pub(super) strips: usize,
-    pub(super) steps: u64,
-    pub(super) calls: u64,
-    pub(super) rows: &'f IndexVec<SweepNodeId, i64>,
-    pub(super) cols: &'f IndexVec<SweepNodeId, i64>,
-    pub(super) bands: &'f IndexVec<SweepNodeId, i64>,
-    pub(super) slots: &'f IndexVec<SweepNodeId, Option<SlotId>>,
-    pub(super) slot_elements: &'f IndexVec<SlotId, usize>,
 }
 
 /// Measures the candidates of one program.

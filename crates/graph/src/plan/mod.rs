@@ -14,6 +14,7 @@ mod planner;
 mod rows;
 mod search;
 mod slots;
+mod tilings;
 
 pub use binding::{Binding, InMemory};
 pub use budget::{Budget, BudgetSource, UNLIMITED};

@@ -17,7 +17,7 @@ use super::bound::least_seconds;
 use super::build::{Kept, Lowered, Prepared};
 use super::lanes::{Share, cores, shares_to_try};
 use super::measure::{Measure, Numbers, Unmeasured, Walked};
-use super::planner::{Counts, WHOLE, shapes_to_try};
+use super::tilings::{Counts, WHOLE, shapes_to_try};
 use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
 use crate::program::NodeId;
 use crate::schedule::Bands;

@@ -2,11 +2,12 @@
 
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use tiled_tensor::{AlignedBuffer, Element, Layout, OutOfMemory, collected, with_room};
+use tiled_tensor::{AlignedBuffer, Element, OutOfMemory, collected, with_room};
 
 use super::queue::HostQueue;
+use super::shared::{Shared, Store};
 use super::{Host, Workspace};
-use crate::{Context, DeviceError, Kernel, Needs, Partial, Queue, Reduction, SweepNeeds};
+use crate::{Context, DeviceError, Kernel, Needs, Partial, Queue, SweepNeeds};
 
 /// The memory of a run of a backend whose kernels work on the host's: what its [`crate::Backend::open`] gives.
 ///
@@ -41,32 +42,6 @@ struct HostContext<'b, T: Element> {
     /// The windows of all queues.
     arena: AlignedBuffer<T>,
     shared: Shared<'b, T>,
-}
-
-/// What all queues work with.
-#[derive(Debug)]
-pub(super) struct Shared<'b, T: Element> {
-    pub(super) host: &'b dyn Host<T>,
-    /// By nodes.
-    pub(super) packed: Vec<AlignedBuffer<T>>,
-    pub(super) reductions: Vec<Reduction>,
-    /// By lanes, then by reductions. Nobody ever waits for one: a lane is in one queue.
-    pub(super) partials: Vec<Vec<Mutex<Partial<T>>>>,
-    pub(super) stores: Vec<Option<Store<T>>>,
-    pub(super) workspace: Workspace<T>,
-}
-
-impl<T: Element> Shared<'_, T> {
-    pub(super) fn store(&self, store: usize) -> &Store<T> {
-        self.stores[store].as_ref().expect("invariant: stores that are read or written exist")
-    }
-}
-
-/// A whole tensor.
-#[derive(Debug)]
-pub(super) struct Store<T: Element> {
-    pub(super) layout: Layout,
-    pub(super) values: RwLock<AlignedBuffer<T>>,
 }
 
 fn packed<T: Element>(needs: &Needs<'_>) -> Result<Vec<AlignedBuffer<T>>, DeviceError> {

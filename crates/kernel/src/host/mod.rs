@@ -5,6 +5,7 @@
 mod context;
 mod copy;
 mod queue;
+mod shared;
 mod workspace;
 
 use tiled_geometry::Region;

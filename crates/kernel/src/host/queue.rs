@@ -5,8 +5,8 @@ use std::sync::{PoisonError, RwLockReadGuard};
 use tiled_geometry::Region;
 use tiled_tensor::{AlignedBuffer, Element, Layout, PartMut, View, ViewMut};
 
-use super::context::Shared;
 use super::copy::copy_region;
+use super::shared::Shared;
 use crate::{Buffer, DeviceError, Kernel, MAX_INPUTS, Place, Queue, SweepNeeds, Ticket};
 
 /// Calls that have run when they return, on windows that are the host's memory.

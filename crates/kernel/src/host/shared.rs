@@ -1,0 +1,34 @@
+//! What the queues of a run share.
+
+use std::sync::{Mutex, RwLock};
+
+use tiled_tensor::{AlignedBuffer, Element, Layout};
+
+use super::{Host, Workspace};
+use crate::{Partial, Reduction};
+
+/// What all queues work with.
+#[derive(Debug)]
+pub(super) struct Shared<'b, T: Element> {
+    pub(super) host: &'b dyn Host<T>,
+    /// By nodes.
+    pub(super) packed: Vec<AlignedBuffer<T>>,
+    pub(super) reductions: Vec<Reduction>,
+    /// By lanes, then by reductions. Nobody ever waits for one: a lane is in one queue.
+    pub(super) partials: Vec<Vec<Mutex<Partial<T>>>>,
+    pub(super) stores: Vec<Option<Store<T>>>,
+    pub(super) workspace: Workspace<T>,
+}
+
+impl<T: Element> Shared<'_, T> {
+    pub(super) fn store(&self, store: usize) -> &Store<T> {
+        self.stores[store].as_ref().expect("invariant: stores that are read or written exist")
+    }
+}
+
+/// A whole tensor.
+#[derive(Debug)]
+pub(super) struct Store<T: Element> {
+    pub(super) layout: Layout,
+    pub(super) values: RwLock<AlignedBuffer<T>>,
+}
