@@ -349,7 +349,7 @@ pub(crate) fn bands_of(flow: &Flow<'_>, bands: Bands) -> Result<IndexVec<SweepNo
         if node.extent != last.0 {
             last = (node.extent, scaled(node.extent));
         }
-        let least = if node.reads_weights { bands.least_rows.max(1) } else { 1 };
+        let least = if node.reads_weights { bands.least_rows.clamp(1, MAX_COORDINATE) } else { 1 };
         Band { most: last.1.max(least), least }
     });
     Ok(collected(bands)?.into())

@@ -17,7 +17,7 @@ pub(super) trait Tile: Simd {
         Isa::Avx512 => [24, 12],
     };
     /// Input channels of a tile of weight gradients that keeps two vectors of accumulators for each, or three, one for each
-    /// tap of a chain.
+    /// tap of a sequence.
     const WEIGHT_TILE: usize = match Self::ISA {
         Isa::Portable | Isa::Avx2 => 4,
         Isa::Avx512 => 8,

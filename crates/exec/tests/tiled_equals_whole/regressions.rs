@@ -128,7 +128,7 @@ fn calls_of_more_rows_than_were_asked_for_give_the_same() {
             case.run(&PlanOptions { hold, tiling, band: Some(1), least_rows, ..PlanOptions::default() })
         };
         let one = of(None);
-        for least_rows in [2, 3, 7, 1000] {
+        for least_rows in [2, 3, 7, 1000, i64::MAX] {
             let more = of(Some(least_rows));
             assert!(
                 more.calls < one.calls,

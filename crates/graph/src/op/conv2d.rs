@@ -110,9 +110,7 @@ impl PaddingMode {
             Self::Replicate => "replicate",
         }
     }
-}
 
-impl PaddingMode {
     /// How an operator of its own pads; `None` of zeros, which the convolution itself takes for what lies outside.
     const fn pad_mode(self) -> Option<PadMode> {
         match self {
