@@ -439,8 +439,8 @@ pub(super) unsafe fn run<S: Simd>(
     macro_rules! widths {
         ($blocked:literal, $stride:literal, $($pixels:literal)*) => {
             match (pixels, vectors) {
-                $(($pixels, 1) if $pixels <= S::TILE => tiles!($pixels, 1, $blocked, $stride, NONE),
-                  ($pixels, 2) if $pixels <= S::TILE => tiles!($pixels, 2, $blocked, $stride, NONE),)*
+                $(($pixels, 1) if const { $pixels <= S::TILE } => tiles!($pixels, 1, $blocked, $stride, NONE),
+                  ($pixels, 2) if const { $pixels <= S::TILE } => tiles!($pixels, 2, $blocked, $stride, NONE),)*
                 _ => unreachable!("no tiles of {pixels} pixels"),
             }
         };
@@ -449,8 +449,8 @@ pub(super) unsafe fn run<S: Simd>(
     macro_rules! shared_widths {
         ($blocked:literal, $stride:literal, $sharing:expr, [$($single:literal)*], [$($pair:literal)*]) => {
             match (pixels, vectors) {
-                $(($single, 1) if $single <= S::SHARED_TILES[0] => tiles!($single, 1, $blocked, $stride, $sharing),)*
-                $(($pair, 2) if $pair <= S::SHARED_TILES[1] => tiles!($pair, 2, $blocked, $stride, $sharing),)*
+                $(($single, 1) if const { $single <= S::SHARED_TILES[0] } => tiles!($single, 1, $blocked, $stride, $sharing),)*
+                $(($pair, 2) if const { $pair <= S::SHARED_TILES[1] } => tiles!($pair, 2, $blocked, $stride, $sharing),)*
                 _ => unreachable!("no shared tiles of {pixels} pixels"),
             }
         };

@@ -262,10 +262,10 @@ pub(super) unsafe fn run<S: Simd>(
             }
         };
     }
-    match (width::<S>(), blocked) {
-        (8, true) => tiles!(8, true, 1 2 3),
-        (8, false) => tiles!(8, false, 1 2 3),
-        (_, true) => tiles!(4, true, 1 2 3),
-        (_, false) => tiles!(4, false, 1 2 3),
+    match blocked {
+        true if const { width::<S>() == 8 } => tiles!(8, true, 1 2 3),
+        false if const { width::<S>() == 8 } => tiles!(8, false, 1 2 3),
+        true => tiles!(4, true, 1 2 3),
+        false => tiles!(4, false, 1 2 3),
     }
 }

@@ -175,7 +175,7 @@ pub(super) unsafe fn run<S: Simd>(
     macro_rules! widths {
         ($stride:literal, $permuted:literal, $($pixels:literal)*) => {
             match pixels {
-                $($pixels if $pixels <= S::TILE => tiles!($pixels, $stride, $permuted),)*
+                $($pixels if const { $pixels <= S::TILE } => tiles!($pixels, $stride, $permuted),)*
                 _ => unreachable!("no tiles of {pixels} pixels"),
             }
         };

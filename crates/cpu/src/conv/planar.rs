@@ -192,7 +192,7 @@ pub(super) unsafe fn run<S: Simd>(
     // a last tile may be of fewer
     match pixels.div_ceil(S::LANES) {
         0 | 1 => outputs!(1),
-        3.. if vectors::<S>() == MAX_VECTORS => outputs!(4),
+        3.. if const { vectors::<S>() == MAX_VECTORS } => outputs!(4),
         _ => outputs!(2),
     }
 }

@@ -104,12 +104,12 @@ pub(super) unsafe fn run_rows<S: Simd>(
                 (3, 1) => tile!(3, 1, $blocked),
                 (4, 1) => tile!(4, 1, $blocked),
                 (8, 1) => tile!(8, 1, $blocked),
-                (16, 1) => tile!(16, 1, $blocked),
+                (16, 1) if const { 16 <= 2 * S::WEIGHT_TILE } => tile!(16, 1, $blocked),
                 (1, 2) => tile!(1, 2, $blocked),
                 (2, 2) => tile!(2, 2, $blocked),
                 (3, 2) => tile!(3, 2, $blocked),
                 (4, 2) => tile!(4, 2, $blocked),
-                (8, 2) => tile!(8, 2, $blocked),
+                (8, 2) if const { 8 <= S::WEIGHT_TILE } => tile!(8, 2, $blocked),
                 _ => unreachable!("no tiles of {count} rows by {vectors} vectors"),
             }
         };
@@ -296,8 +296,8 @@ pub(super) unsafe fn run_sequence<S: Simd>(
     macro_rules! tiles {
         ($($rows:literal $vectors:literal),*) => {
             match (count, vectors, taps) {
-                $(($rows, $vectors, 2) if $rows * $vectors <= S::WEIGHT_TILE => tile!($rows, $vectors, 2),
-                  ($rows, $vectors, 3) if $rows * $vectors <= S::WEIGHT_TILE => tile!($rows, $vectors, 3),)*
+                $(($rows, $vectors, 2) if const { $rows * $vectors <= S::WEIGHT_TILE } => tile!($rows, $vectors, 2),
+                  ($rows, $vectors, 3) if const { $rows * $vectors <= S::WEIGHT_TILE } => tile!($rows, $vectors, 3),)*
                 _ => unreachable!("no tiles of {count} rows by {vectors} vectors at {taps} taps"),
             }
         };

@@ -68,8 +68,8 @@ pub(super) unsafe fn run<S: Simd>(simd: S, operands: Operands<S::E>, [width, vec
     macro_rules! widths {
         ($($width:literal)*) => {
             match (width, vectors) {
-                $(($width, 1) if $width <= S::TILE => product!($width, 1),
-                  ($width, 2) if $width <= S::TILE => product!($width, 2),)*
+                $(($width, 1) if const { $width <= S::TILE } => product!($width, 1),
+                  ($width, 2) if const { $width <= S::TILE } => product!($width, 2),)*
                 _ => unreachable!("no register tiles of {width} by {vectors}"),
             }
         };
