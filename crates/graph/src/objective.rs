@@ -1,8 +1,5 @@
 //! What a run is to compute.
 
-use crate::wanted::Wanted;
-use crate::{Graph, PlanError, try_params};
-
 /// Whether batch normalisation uses the statistics of the image and dropout drops.
 ///
 /// ```
@@ -152,36 +149,4 @@ impl Objective {
             ignore_index: None,
         }
     }
-
-    /// The indices of the inputs whose gradients this wants.
-    ///
-    /// # Errors
-    /// Where a name is not of the network.
-    ///
-    /// ```
-    /// use tiled_graph::{Graph, Objective, params};
-    /// let graph = Graph::builtin("unet").expect("it is built in");
-    /// let objective = Objective { wanted: Some(vec!["x".into(), "head".into()]), ..Objective::gradients() };
-    /// assert_eq!(objective.input_grads(&graph)?, [0]);
-    /// let params = params(&graph);
-    /// let names: Vec<&str> =
-    ///     objective.param_grads(&graph)?.into_iter().map(|param| params[param].name.as_str()).collect();
-    /// assert_eq!(names, ["head.weight", "head.bias"]);
-    /// # Ok::<(), tiled_graph::PlanError>(())
-    /// ```
-    pub fn input_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
-        Ok(indices(&Wanted::new(graph, &try_params(graph)?, self)?.inputs))
-    }
-
-    /// The indices in [`crate::params`] of the parameters whose gradients this wants.
-    ///
-    /// # Errors
-    /// Where a name is not of the network.
-    pub fn param_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
-        Ok(indices(&Wanted::new(graph, &try_params(graph)?, self)?.params))
-    }
-}
-
-fn indices(wanted: &[bool]) -> Vec<usize> {
-    wanted.iter().enumerate().filter(|(_, is_wanted)| **is_wanted).map(|(index, _)| index).collect()
 }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, refusable, with_room};
 
-use super::{Init, InputAxis, ParamKind, ParamSpec, Rng};
-use crate::GraphError;
-use crate::error::Extent;
-use crate::format::nearest;
+use super::own::{Init, InputAxis, ParamKind};
+use super::{ParamSpec, Rng};
+use crate::error::{Extent, GraphError};
+use crate::format::names::nearest;
 
 /// A named tensor, flat in row-major order.
 ///
