@@ -50,13 +50,15 @@ pub enum Loss {
 /// What a run is to compute.
 ///
 /// ```
-/// use tiled_graph::{Graph, Objective, infer, lower};
+/// use tiled_graph::program::ParamId;
+/// use tiled_graph::{Graph, Id, Objective, infer, lower};
 /// let graph = Graph::builtin("vgg2").expect("it is built in");
 /// let shapes = infer(&graph, 1, &[[64, 64]])?;
 /// // the gradients of the input and of one layer
 /// let wanted = Some(vec!["x".to_owned(), "conv1".to_owned()]);
 /// let program = lower(&graph, &shapes, &Objective { wanted, ..Objective::gradients() }, &[])?;
-/// assert_eq!((program.input_grads, program.param_grads), (vec![0], vec![0, 1]));
+/// assert_eq!(program.input_grads, [0]);
+/// assert_eq!(program.param_grads, [0, 1].map(ParamId::new));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]

@@ -12,6 +12,8 @@ use tiled_tensor::{OutOfMemory, push, with_room};
 
 use crate::error::{GraphError, Place};
 use crate::graph::Graph;
+use crate::index::Id;
+use crate::program::ParamId;
 use own::{InputAxis, Own};
 
 /// A parameter of a network.
@@ -117,8 +119,8 @@ pub(crate) struct Reading {
     pub(crate) node: usize,
     /// What the parameter is to it.
     pub(crate) kind: ParamKind,
-    /// The place of the parameter in the list of all.
-    pub(crate) param: usize,
+    /// The parameter in the list of all.
+    pub(crate) param: ParamId,
 }
 
 /// The parameters that each node reads, in the order of [`try_params`], whose list of this network is `specs`.
@@ -134,7 +136,7 @@ pub(crate) fn readings(graph: &Graph, specs: &[ParamSpec]) -> Result<Vec<Reading
             let first = begins[graph.owner(node, kind)];
             let found = specs[first..].iter().position(|spec| spec.kind == kind);
             let offset = found.expect("invariant: a parameter is listed with the node that it belongs to");
-            push(&mut readings, Reading { node, kind, param: first + offset })?;
+            push(&mut readings, Reading { node, kind, param: ParamId::new(first + offset) })?;
         }
     }
     Ok(readings)

@@ -3,9 +3,11 @@
 use tiled_tensor::{collected, filled};
 
 use crate::graph::Graph;
+use crate::index::IndexVec;
 use crate::objective::{Mode, Objective};
 use crate::params::{ParamSpec, Reading, readings, try_params};
 use crate::plan::error::PlanError;
+use crate::program::ParamId;
 
 /// The choices of an objective, by the indices of inputs, parameters and nodes.
 #[derive(Debug)]
@@ -13,7 +15,7 @@ pub(crate) struct Wanted {
     /// The inputs whose gradients are computed.
     pub(crate) inputs: Vec<bool>,
     /// The parameters whose gradients are computed.
-    pub(crate) params: Vec<bool>,
+    pub(crate) params: IndexVec<ParamId, bool>,
     /// The nodes of which batch norms use the statistics of the image and dropouts drop.
     pub(crate) trains: Vec<bool>,
 }
@@ -26,7 +28,7 @@ impl Wanted {
         let trained = params.iter().map(|param| objective.grad_params && all && param.kind.is_trained());
         let mut wanted = Self {
             inputs: filled(graph.inputs().len(), objective.grad_inputs && all)?,
-            params: collected(trained)?,
+            params: collected(trained)?.into(),
             trains: filled(graph.nodes().len(), objective.mode == Mode::Train)?,
         };
         for name in objective.wanted.iter().flatten() {

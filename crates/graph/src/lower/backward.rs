@@ -50,15 +50,15 @@ impl Lowering {
     fn shared_grads(&mut self) -> Result<(), OutOfMemory> {
         // the gradients of nodes were made from the last to the first
         let mut order =
-            collected(self.shares.iter().enumerate().map(|(place, share)| (share.param, Reverse(place))))?;
+            collected(self.shares.iter().enumerate().map(|(index, share)| (share.param, Reverse(index))))?;
         order.sort_unstable();
         for shares in order.chunk_by(|(a, _), (b, _)| a == b) {
             let param = shares[0].0;
             let nodes = &self.program.nodes;
             let sweep_of = |share: &Share| nodes[self.program.reductions[share.of.reduction()].node].level;
-            let sweep = shares.iter().map(|(_, Reverse(place))| sweep_of(&self.shares[*place])).max();
-            for (position, (_, Reverse(place))) in shares.iter().enumerate() {
-                let (share, is_first) = (self.shares[*place].of, position == 0);
+            let sweep = shares.iter().map(|(_, Reverse(index))| sweep_of(&self.shares[*index])).max();
+            for (position, (_, Reverse(index))) in shares.iter().enumerate() {
+                let (share, is_first) = (self.shares[*index].of, position == 0);
                 push(
                     &mut self.program.finalisers,
                     (sweep, Finaliser::SharedGrad { param, share, is_first }),
@@ -76,11 +76,11 @@ impl Lowering {
                 if loss == Loss::GradOutputLater {
                     self.program.second_half = Some(self.program.sweeps());
                 }
-                for (place, output) in outputs.into_iter().enumerate() {
+                for (index, output) in outputs.into_iter().enumerate() {
                     let (channels, extents, level) = self.described(output);
                     let level = self.program.second_half.unwrap_or(level);
                     let name = format!("{}.grad", self.program.nodes[output].name);
-                    let node = self.source(name, SourceRole::GradOutput(place), channels, extents, level)?;
+                    let node = self.source(name, SourceRole::GradOutput(index), channels, extents, level)?;
                     push(self.gradients.entry(output).or_default(), node)?;
                 }
             }
@@ -152,16 +152,16 @@ impl Lowering {
         scale: f64,
     ) -> Result<(), OutOfMemory> {
         let (channels, extents, _) = self.described(output);
-        let place =
+        let reduction =
             self.reduce(format!("{name}.loss"), reduction, channels, extents, operands, Vec::new())?;
-        self.finalise(place, Finaliser::Loss { reduction: place, scale })
+        self.finalise(reduction, Finaliser::Loss { reduction, scale })
     }
 
     /// The sum of what flows into a node, from the left.
     fn total(&mut self, name: &str, contributions: &[NodeId]) -> Result<NodeId, OutOfMemory> {
         let mut total = contributions[0];
-        for (place, &next) in contributions.iter().enumerate().skip(1) {
-            total = self.binary(&format!("{name}.grad_sum{place}"), Kernel::Add, total, next)?;
+        for (position, &next) in contributions.iter().enumerate().skip(1) {
+            total = self.binary(&format!("{name}.grad_sum{position}"), Kernel::Add, total, next)?;
         }
         Ok(total)
     }

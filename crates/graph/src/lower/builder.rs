@@ -6,10 +6,10 @@ use tiled_geometry::{AxisMap, Chain};
 use tiled_kernel::{Activation, Reduction};
 use tiled_tensor::{OutOfMemory, push};
 
-use crate::index::{IndexVec, ValueId};
+use crate::index::{Id, IndexVec, ValueId};
 use crate::program::{
-    Edge, Finaliser, GradShare, NodeId, NodeKind, Param, Program, ProgramNode, ProgramReduction, SinkRole,
-    SourceRole, Store,
+    DerivedId, Edge, Finaliser, GradShare, NodeId, NodeKind, Param, ParamId, Program, ProgramNode,
+    ProgramReduction, ReductionId, SinkRole, SourceRole, Store,
 };
 
 /// A program that grows node by node.
@@ -21,20 +21,20 @@ pub(crate) struct Lowering {
     /// The seed of dropout.
     pub(crate) seed: u64,
     /// The parameters whose gradients are wanted.
-    pub(super) wanted: Vec<bool>,
+    pub(super) wanted: IndexVec<ParamId, bool>,
     /// Whether a gradient flows to a node.
     pub(crate) wants_grad: IndexVec<NodeId, bool>,
     pub(crate) tape: Vec<Tape>,
     /// The parameters by the names that nodes have for them.
-    pub(super) param_names: HashMap<String, usize>,
+    pub(super) param_names: HashMap<String, ParamId>,
     /// How many nodes read each parameter.
-    pub(super) readers: Vec<usize>,
+    pub(super) readers: IndexVec<ParamId, usize>,
     /// What sums up to gradients of parameters that several nodes read, the last node first.
     pub(super) shares: Vec<Share>,
     /// What flows into each node so far, in a fixed order.
     pub(super) gradients: BTreeMap<NodeId, Vec<NodeId>>,
     /// The level that each derived vector is known at.
-    pub(super) derived_levels: Vec<usize>,
+    pub(super) derived_levels: IndexVec<DerivedId, usize>,
 }
 
 /// A node of the network that is being lowered.
@@ -94,29 +94,29 @@ impl Flowing<'_> {
 /// What a node adds to the gradient of a parameter that others read too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
-    pub(super) param: usize,
+    pub(super) param: ParamId,
     pub(super) of: GradShare,
 }
 
 impl Lowering {
     /// The parameter that a node reads as its weight, its bias …
-    pub(crate) fn param(&self, node: &str, what: &str) -> usize {
+    pub(crate) fn param(&self, node: &str, what: &str) -> ParamId {
         let name = format!("{node}.{what}");
         *self.param_names.get(&name).expect("invariant: every operator lists its parameters")
     }
 
     /// Whether the gradient of a parameter is wanted.
-    pub(crate) fn wants(&self, param: usize) -> bool {
+    pub(crate) fn wants(&self, param: ParamId) -> bool {
         self.wanted[param]
     }
 
     /// Whether the gradient of one of these parameters is wanted.
-    pub(crate) fn wants_any(&self, params: impl IntoIterator<Item = Option<usize>>) -> bool {
+    pub(crate) fn wants_any(&self, params: impl IntoIterator<Item = Option<ParamId>>) -> bool {
         params.into_iter().flatten().any(|param| self.wants(param))
     }
 
     /// Whether several nodes read a parameter.
-    pub(crate) fn is_shared(&self, param: usize) -> bool {
+    pub(crate) fn is_shared(&self, param: ParamId) -> bool {
         self.readers[param] > 1
     }
 
@@ -186,7 +186,7 @@ impl Lowering {
         self.push(name, NodeKind::Sink(role), channels, extents, vec![edge], Vec::new())
     }
 
-    /// Adds a reduction over the domain of `channels × extents` and returns its place.
+    /// Adds a reduction over the domain of `channels × extents` and returns it.
     pub(crate) fn reduce(
         &mut self,
         name: String,
@@ -195,15 +195,18 @@ impl Lowering {
         extents: [i64; 2],
         operands: Vec<Edge>,
         params: Vec<Param>,
-    ) -> Result<usize, OutOfMemory> {
-        let place = self.program.reductions.len();
-        let node = self.push(name, NodeKind::Reduce(place), channels, extents, operands, params)?;
-        push(&mut self.program.reductions, ProgramReduction { reduction, node })?;
-        Ok(place)
+    ) -> Result<ReductionId, OutOfMemory> {
+        let id = ReductionId::new(self.program.reductions.len());
+        let node = self.push(name, NodeKind::Reduce(id), channels, extents, operands, params)?;
+        self.program.reductions.push(ProgramReduction { reduction, node })
     }
 
     /// Registers what becomes of a reduction after its sweep.
-    pub(crate) fn finalise(&mut self, reduction: usize, finaliser: Finaliser) -> Result<(), OutOfMemory> {
+    pub(crate) fn finalise(
+        &mut self,
+        reduction: ReductionId,
+        finaliser: Finaliser,
+    ) -> Result<(), OutOfMemory> {
         let sweep = self.program.nodes[self.program.reductions[reduction].node].level;
         for derived in derived_by(&finaliser) {
             self.derived_levels[derived] = sweep + 1;
@@ -212,27 +215,25 @@ impl Lowering {
     }
 
     /// A vector of zeros: a derived one that no finaliser writes.
-    pub(crate) fn zeros(&mut self, len: usize) -> Result<usize, OutOfMemory> {
+    pub(crate) fn zeros(&mut self, len: usize) -> Result<DerivedId, OutOfMemory> {
         self.derive(len)
     }
 
     /// A vector that a finaliser is to write.
-    pub(crate) fn derive(&mut self, len: usize) -> Result<usize, OutOfMemory> {
-        push(&mut self.program.derived, len)?;
-        push(&mut self.derived_levels, 0)?;
-        Ok(self.program.derived.len() - 1)
+    pub(crate) fn derive(&mut self, len: usize) -> Result<DerivedId, OutOfMemory> {
+        self.derived_levels.push(0)?;
+        self.program.derived.push(len)
     }
 
     /// Keeps a value whole; what reads the returned node runs in a later sweep.
     pub(super) fn store(&mut self, value: NodeId) -> Result<NodeId, OutOfMemory> {
         let node = &self.program.nodes[value];
         let (name, channels, extents, level) = (node.name.clone(), node.channels, node.extents, node.level);
-        let place = self.program.stores.len();
         let shape = [self.batch, channels, extent(extents[0]), extent(extents[1])];
-        push(&mut self.program.stores, Store { name: name.clone(), shape })?;
-        self.sink(format!("{name}.store"), SinkRole::Store(place), value)?;
+        let store = self.program.stores.push(Store { name: name.clone(), shape })?;
+        self.sink(format!("{name}.store"), SinkRole::Store(store), value)?;
         let source =
-            self.source(format!("{name}.stored"), SourceRole::Store(place), channels, extents, level + 1)?;
+            self.source(format!("{name}.stored"), SourceRole::Store(store), channels, extents, level + 1)?;
         self.wants_grad[source] = self.wants_grad[value];
         Ok(source)
     }
@@ -261,7 +262,7 @@ impl Lowering {
     }
 
     /// The gradient of a parameter is a reduction's result, or a share of the sum over the nodes that read it.
-    pub(crate) fn param_grad(&mut self, param: usize, reduction: usize) -> Result<(), OutOfMemory> {
+    pub(crate) fn param_grad(&mut self, param: ParamId, reduction: ReductionId) -> Result<(), OutOfMemory> {
         if self.is_shared(param) {
             return self.share(param, GradShare::Whole { reduction });
         }
@@ -270,13 +271,13 @@ impl Lowering {
     }
 
     /// Registers what a node adds to the gradient of a parameter that others read too.
-    pub(crate) fn share(&mut self, param: usize, of: GradShare) -> Result<(), OutOfMemory> {
+    pub(crate) fn share(&mut self, param: ParamId, of: GradShare) -> Result<(), OutOfMemory> {
         push(&mut self.shares, Share { param, of })
     }
 }
 
 /// The derived vectors that a finaliser computes.
-fn derived_by(finaliser: &Finaliser) -> Vec<usize> {
+fn derived_by(finaliser: &Finaliser) -> Vec<DerivedId> {
     match finaliser {
         Finaliser::BatchNormEval { norm, .. } | Finaliser::BatchNormTrain { norm, .. } => {
             vec![norm.mean, norm.inverse_std, norm.scale, norm.shift]

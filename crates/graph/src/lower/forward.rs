@@ -4,11 +4,11 @@ use tiled_tensor::{OutOfMemory, collected, filled, push, refusable, with_room};
 
 use super::builder::{Lowering, Site};
 use crate::graph::Graph;
-use crate::index::ValueId;
+use crate::index::{IndexVec, ValueId};
 use crate::objective::Objective;
 use crate::params::{Reading, readings, try_params};
 use crate::plan::error::PlanError;
-use crate::program::{NodeId, Program, SinkRole, SourceRole};
+use crate::program::{NodeId, ParamId, Program, SinkRole, SourceRole};
 use crate::shapes::Shapes;
 use crate::wanted::Wanted;
 
@@ -49,20 +49,20 @@ impl<'a> Network<'a> {
         }
         let mut lowering = Lowering {
             program: Program {
-                params: collected(specs.iter().map(|spec| spec.shape.iter().product()))?,
+                params: collected(specs.iter().map(|spec| spec.shape.iter().product()))?.into(),
                 ignore_index: objective.ignore_index,
                 ..Program::default()
             },
             batch: shapes.batch(),
             seed: objective.seed,
-            readers: filled(specs.len(), 0)?,
+            readers: IndexVec::filled(specs.len(), 0)?,
             ..Lowering::default()
         };
         let Wanted { inputs, params, trains } = Wanted::new(graph, &specs, objective)?;
         lowering.wanted = params;
         let readings = readings(graph, &specs)?;
         refusable(|| lowering.param_names.try_reserve(readings.len()))
-            .map_err(|_| OutOfMemory::of::<(String, usize)>(readings.len()))?;
+            .map_err(|_| OutOfMemory::of::<(String, ParamId)>(readings.len()))?;
         for Reading { node, kind, param } in readings {
             let name = format!("{}.{}", graph.nodes()[node].name, kind.suffix());
             lowering.param_names.insert(name, param);

@@ -55,10 +55,10 @@ pub fn lower(
 fn in_order_of_sweeps(
     finalisers: Vec<(Option<usize>, Finaliser)>,
 ) -> Result<Vec<(Option<usize>, Finaliser)>, OutOfMemory> {
-    let mut order = collected(finalisers.iter().enumerate().map(|(place, (sweep, _))| (*sweep, place)))?;
+    let mut order = collected(finalisers.iter().enumerate().map(|(index, (sweep, _))| (*sweep, index)))?;
     order.sort_unstable();
     let mut unordered = collected(finalisers.into_iter().map(Some))?;
     let mut ordered = with_room(order.len())?;
-    ordered.extend(order.into_iter().filter_map(|(_, place)| unordered[place].take()));
+    ordered.extend(order.into_iter().filter_map(|(_, index)| unordered[index].take()));
     Ok(ordered)
 }

@@ -11,7 +11,9 @@ use crate::format::fields::Fields;
 use crate::lower::builder::{Flowing, Lowering, Site, identity, pixels};
 use crate::params::own::{Init, InputAxis, Own, ParamKind};
 use crate::plan::error::PlanError;
-use crate::program::{Finaliser, GradShare, Momentum, NodeId, NodeKind, Norm, Param, Running};
+use crate::program::{
+    DerivedId, Finaliser, GradShare, Momentum, NodeId, NodeKind, Norm, Param, ParamId, ReductionId, Running,
+};
 use crate::shapes::Shapes;
 
 /// Attributes of `batch_norm`.
@@ -205,8 +207,8 @@ fn backward(
             None
         };
         param_grads(lowering, norm, reduction, count, coefficients)?;
-        if let Some(places) = coefficients {
-            let params = places.map(Param::Derived).to_vec();
+        if let Some(vectors) = coefficients {
+            let params = vectors.map(Param::Derived).to_vec();
             let kind = NodeKind::Compute(Kernel::ChannelCombine);
             return lowering.flow(x, |lowering| {
                 lowering.push(at.named("grad_input"), kind, channels, extents, operands, params)
@@ -226,11 +228,11 @@ fn backward(
 fn param_grads(
     lowering: &mut Lowering,
     norm: Norm,
-    reduction: usize,
+    reduction: ReductionId,
     count: u64,
-    coefficients: Option<[usize; 3]>,
+    coefficients: Option<[DerivedId; 3]>,
 ) -> Result<(), OutOfMemory> {
-    let alone = |param: &usize| !lowering.is_shared(*param);
+    let alone = |param: &ParamId| !lowering.is_shared(*param);
     let own = Norm { weight: norm.weight.filter(alone), bias: norm.bias.filter(alone), ..norm };
     lowering
         .finalise(reduction, Finaliser::BatchNormBackward { norm: own, reduction, count, coefficients })?;

@@ -71,11 +71,11 @@ fn few(lowering: &mut Lowering, name: &str, parts: &[NodeId]) -> Result<NodeId, 
 
 fn backward(lowering: &mut Lowering, at: &Flowing<'_>, parts: &[NodeId]) -> Result<(), OutOfMemory> {
     let mut begin = 0;
-    for (place, &part) in parts.iter().enumerate() {
+    for (position, &part) in parts.iter().enumerate() {
         let (channels, extents, _) = lowering.described(part);
         lowering.flow(part, |lowering| {
             let (name, kind) =
-                (at.named(&format!("grad_input{place}")), NodeKind::Compute(Kernel::Slice { begin }));
+                (at.named(&format!("grad_input{position}")), NodeKind::Compute(Kernel::Slice { begin }));
             lowering.push(name, kind, channels, extents, vec![identity(at.gradient, extents)], Vec::new())
         })?;
         begin += channels;

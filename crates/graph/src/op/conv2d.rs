@@ -15,7 +15,7 @@ use crate::lower::builder::{Flowing, Lowering, Site, edge, identity};
 use crate::lower::unary::Unary;
 use crate::params::own::{InputAxis, Own, weight_and_bias};
 use crate::plan::error::PlanError;
-use crate::program::{Edge, NodeId, NodeKind, Param};
+use crate::program::{Edge, NodeId, NodeKind, Param, ParamId};
 use crate::shapes::Shapes;
 
 /// Attributes of `conv2d`.
@@ -325,8 +325,8 @@ impl Direction {
         at: &Flowing<'_>,
         conv: Conv,
         x: NodeId,
-        weight: usize,
-        bias: Option<usize>,
+        weight: ParamId,
+        bias: Option<ParamId>,
     ) -> Result<(), OutOfMemory> {
         lowering.flow(x, |lowering| {
             let other = if self == Self::Forward { Self::Transposed } else { Self::Forward };
@@ -340,16 +340,16 @@ impl Direction {
             let window = edge(wide, conv.windows.map(AxisMap::Window), conv.input);
             let operands = vec![window, identity(narrow, conv.output)];
             let (name, reduction) = (at.named("grad_weight"), Reduction::ConvWeight(conv));
-            let place =
+            let reduction =
                 lowering.reduce(name, reduction, conv.out_channels, conv.output, operands, Vec::new())?;
-            lowering.param_grad(weight, place)?;
+            lowering.param_grad(weight, reduction)?;
         }
         if let Some(bias) = bias.filter(|bias| lowering.wants(*bias)) {
             let (channels, extents, _) = lowering.described(at.gradient);
             let (name, operands) = (at.named("grad_bias"), vec![identity(at.gradient, extents)]);
-            let place =
+            let reduction =
                 lowering.reduce(name, Reduction::ChannelSum, channels, extents, operands, Vec::new())?;
-            lowering.param_grad(bias, place)?;
+            lowering.param_grad(bias, reduction)?;
         }
         Ok(())
     }

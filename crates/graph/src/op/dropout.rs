@@ -1,4 +1,4 @@
-//! `dropout`: `y = x/(1 − p)` with probability 1 − p, else 0, by the seed and the place of the element; identity in evaluation.
+//! `dropout`: `y = x/(1 − p)` with probability 1 − p, else 0, by the seed and the position of the element; identity in evaluation.
 
 use serde_json::{Value, json};
 use tiled_kernel::Kernel;

@@ -59,9 +59,9 @@ impl Operator for Elementwise {
 
     fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let mut total = site.x();
-        for (place, &next) in site.operands.iter().enumerate().skip(1) {
-            let last = place + 1 == site.operands.len();
-            let name = if last { site.name.to_owned() } else { format!("{}.{place}", site.name) };
+        for (position, &next) in site.operands.iter().enumerate().skip(1) {
+            let last = position + 1 == site.operands.len();
+            let name = if last { site.name.to_owned() } else { format!("{}.{position}", site.name) };
             total = self.pair(lowering, &name, total, next)?;
         }
         Ok(total)
@@ -79,8 +79,8 @@ impl Elementwise {
             Self::Add => {
                 [a, b].into_iter().try_for_each(|operand| lowering.flow(operand, |_| Ok(at.gradient)))
             }
-            Self::Mul => [(0, a, b), (1, b, a)].into_iter().try_for_each(|(place, operand, other)| {
-                let name = at.named(&format!("grad_input{place}"));
+            Self::Mul => [(0, a, b), (1, b, a)].into_iter().try_for_each(|(position, operand, other)| {
+                let name = at.named(&format!("grad_input{position}"));
                 lowering.flow(operand, |lowering| lowering.binary(&name, Kernel::Mul, at.gradient, other))
             }),
         })?;

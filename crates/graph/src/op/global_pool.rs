@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tiled_geometry::AxisMap;
 use tiled_kernel::{Kernel, Reduction};
-use tiled_tensor::{OutOfMemory, push};
+use tiled_tensor::OutOfMemory;
 
 use super::operator::{Applied, Format, Operator, Values};
 use crate::error::{Arity, GraphError};
@@ -11,7 +11,7 @@ use crate::format::fields::Fields;
 use crate::lower::builder::{Flowing, Lowering, Site, edge, extent, identity, lossless, pixels};
 use crate::params::own::Own;
 use crate::plan::error::PlanError;
-use crate::program::{Finaliser, NodeId, NodeKind, Param, SourceRole};
+use crate::program::{Finaliser, NodeId, NodeKind, Param, PixelId, ReductionId, SourceRole};
 use crate::shapes::Shapes;
 
 /// What it makes of an image; neither has attributes.
@@ -91,18 +91,17 @@ impl Operator for GlobalPool {
     }
 }
 
-/// Adds a reduction over the image; returns its place and that of the value of one pixel that it becomes.
+/// Adds a reduction over the image; returns it and the value of one pixel that it becomes.
 fn reduce(
     lowering: &mut Lowering,
     name: &str,
     reduction: Reduction,
     x: NodeId,
-) -> Result<(usize, usize), OutOfMemory> {
+) -> Result<(ReductionId, PixelId), OutOfMemory> {
     let (channels, extents, _) = lowering.described(x);
     let (what, operand) = (format!("{name}.{}", reduction.name()), identity(x, extents));
-    let place = lowering.reduce(what, reduction, channels, extents, vec![operand], Vec::new())?;
-    push(&mut lowering.program.pixels, [lowering.batch, channels])?;
-    Ok((place, lowering.program.pixels.len() - 1))
+    let id = lowering.reduce(what, reduction, channels, extents, vec![operand], Vec::new())?;
+    Ok((id, lowering.program.pixels.push([lowering.batch, channels])?))
 }
 
 /// The source of a value of one pixel that a reduction becomes.
@@ -110,8 +109,8 @@ fn source(
     lowering: &mut Lowering,
     name: &str,
     x: NodeId,
-    reduction: usize,
-    pixel: usize,
+    reduction: ReductionId,
+    pixel: PixelId,
 ) -> Result<NodeId, OutOfMemory> {
     let channels = lowering.program.nodes[x].channels;
     let level = lowering.program.nodes[lowering.program.reductions[reduction].node].level + 1;
