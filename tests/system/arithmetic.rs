@@ -128,7 +128,7 @@ fn once(plan: &Plan) -> f64 {
         let node = &plan.program.nodes[node];
         let per_element = match &node.kind {
             NodeKind::Compute(kernel) => kernel.flops_per_element(),
-            NodeKind::Reduce(place) => plan.program.reductions[*place].reduction.flops_per_element(),
+            NodeKind::Reduce(reduction) => plan.program.reductions[*reduction].reduction.flops_per_element(),
             NodeKind::Source(_) | NodeKind::Sink(_) => 0.0,
         };
         let planes = u32::try_from(node.batch * node.channels).expect("few");

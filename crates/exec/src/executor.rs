@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use tiled_graph::{Parameters, Plan};
+use tiled_graph::program::ParamId;
+use tiled_graph::{Id, IndexVec, Parameters, Plan};
 use tiled_kernel::Backend;
 use tiled_tensor::{Element, collected, zeros};
 
@@ -83,7 +84,7 @@ pub struct Executor<'b, T: Element> {
     /// That of the last run, for the next one; `None` where a [`Pending`] has it.
     spare: Option<State<'b, T>>,
     dropout_step: u64,
-    gradients: Vec<Option<Vec<T>>>,
+    gradients: IndexVec<ParamId, Option<Vec<T>>>,
 }
 
 impl<'b, T: Element> Executor<'b, T> {
@@ -159,12 +160,11 @@ impl<'b, T: Element> Executor<'b, T> {
         }
         let spare = Some(State::new(&plan, backend, threads, folder)?);
         let program = &plan.program;
-        let mut gradients =
-            collected(program.params.iter().map(|_| None)).map_err(refused("the gradients"))?;
+        let mut gradients = IndexVec::filled(program.params.len(), None).map_err(refused("the gradients"))?;
         for param in &program.param_grads {
             let gradient = zeros(program.params[*param]);
             gradients[*param] =
-                Some(gradient.map_err(refused(format!("the gradient of parameter {param}")))?);
+                Some(gradient.map_err(refused(format!("the gradient of parameter {param:?}")))?);
         }
         Ok(Self {
             backend,
@@ -398,7 +398,7 @@ fn versions<T: Element>(params: &Parameters<T>) -> Result<Vec<u64>, ExecError> {
 /// Gives running statistics the values of [`Executor::moved_statistics`].
 pub(crate) fn move_statistics<T: Element>(params: &mut Parameters<T>, moved: Moved<T>) {
     for (param, values) in moved {
-        let running = params.data_mut(param).expect("invariant: running statistics are parameters");
+        let running = params.data_mut(param.index()).expect("invariant: running statistics are parameters");
         running.copy_from_slice(&values);
     }
 }

@@ -1,9 +1,11 @@
 //! What becomes of reductions after their sweep: statistics, gradients, losses.
 
-use tiled_graph::Parameters;
-use tiled_graph::program::{Finaliser, GradShare, Momentum, Norm, Program, Running};
+use tiled_graph::program::{
+    DerivedId, Finaliser, GradShare, Momentum, Norm, ParamId, PixelId, Program, ReductionId, Running,
+};
+use tiled_graph::{Id, IndexVec, Parameters};
 use tiled_kernel::{Context, Partial, Reduction, batch_norm};
-use tiled_tensor::{Element, OutOfMemory, collected, filled, make_room, push, zeros};
+use tiled_tensor::{Element, OutOfMemory, collected, make_room, push, zeros};
 
 use crate::ExecError;
 use crate::error::refused;
@@ -15,11 +17,11 @@ pub(crate) struct State<'a, T: Element> {
     /// What reductions have gathered.
     pub(crate) context: &'a mut dyn Context<T>,
     pub(crate) stores: &'a mut Stores<T>,
-    pub(crate) derived: &'a mut [Vec<T>],
-    pub(crate) gradients: &'a mut [Option<Vec<T>>],
+    pub(crate) derived: &'a mut IndexVec<DerivedId, Vec<T>>,
+    pub(crate) gradients: &'a mut IndexVec<ParamId, Option<Vec<T>>>,
     pub(crate) params: &'a Parameters<T>,
     /// The parts of the loss, by reduction.
-    pub(crate) losses: &'a mut Vec<(usize, f64)>,
+    pub(crate) losses: &'a mut Vec<(ReductionId, f64)>,
 }
 
 impl<T: Element> State<'_, T> {
@@ -31,9 +33,9 @@ impl<T: Element> State<'_, T> {
                 self.normalise(norm, &mean, &variance)
             }
             Finaliser::BatchNormTrain { norm, reduction, count, running: _ } => {
-                self.context.merge(*reduction)?;
+                self.context.merge(reduction.index())?;
                 let [mean, variance] =
-                    allocated(moments(self.context.partial(*reduction)?, lossless(*count)))?;
+                    allocated(moments(self.context.partial(reduction.index())?, lossless(*count)))?;
                 self.normalise(norm, &mean, &variance)
             }
             Finaliser::BatchNormBackward { norm, reduction, count, coefficients } => {
@@ -64,19 +66,19 @@ impl<T: Element> State<'_, T> {
         }
     }
 
-    fn param(&self, param: usize) -> &[T] {
-        &self.params.tensors()[param].data
+    fn param(&self, param: ParamId) -> &[T] {
+        &self.params.tensors()[param.index()].data
     }
 
     /// The sums of an exact reduction, each rounded once.
-    fn sums(&mut self, reduction: usize) -> Result<Vec<f64>, ExecError> {
-        self.context.merge(reduction)?;
-        allocated(exact(self.context.partial(reduction)?))
+    fn sums(&mut self, reduction: ReductionId) -> Result<Vec<f64>, ExecError> {
+        self.context.merge(reduction.index())?;
+        allocated(exact(self.context.partial(reduction.index())?))
     }
 
     /// Derives `scale` and `shift` of a batch normalisation from its statistics.
     fn normalise(&mut self, norm: &Norm, mean: &[f64], variance: &[f64]) -> Result<(), ExecError> {
-        let list = |param: Option<usize>| param.map(|param| doubles(self.param(param))).transpose();
+        let list = |param: Option<ParamId>| param.map(|param| doubles(self.param(param))).transpose();
         let (weight, bias) = (allocated(list(norm.weight))?, allocated(list(norm.bias))?);
         let factors = batch_norm::factors(mean, variance, norm.eps, weight.as_deref(), bias.as_deref());
         let factors = allocated(factors)?;
@@ -91,9 +93,9 @@ impl<T: Element> State<'_, T> {
     fn batch_norm_backward(
         &mut self,
         norm: &Norm,
-        reduction: usize,
+        reduction: ReductionId,
         count: f64,
-        coefficients: Option<[usize; 3]>,
+        coefficients: Option<[DerivedId; 3]>,
     ) -> Result<(), ExecError> {
         let sums = self.sums(reduction)?;
         let (sums, dots) = sums.split_at(sums.len() / 2);
@@ -114,9 +116,14 @@ impl<T: Element> State<'_, T> {
         Ok(())
     }
 
-    fn global_max(&mut self, reduction: usize, pixel: usize, positions: usize) -> Result<(), ExecError> {
-        self.context.merge(reduction)?;
-        let Partial::Extrema(extrema) = self.context.partial(reduction)? else {
+    fn global_max(
+        &mut self,
+        reduction: ReductionId,
+        pixel: PixelId,
+        positions: DerivedId,
+    ) -> Result<(), ExecError> {
+        self.context.merge(reduction.index())?;
+        let Partial::Extrema(extrema) = self.context.partial(reduction.index())? else {
             unreachable!("invariant: a global maximum reads extrema")
         };
         let values = self.stores.pixel_mut(pixel);
@@ -134,7 +141,7 @@ impl<T: Element> State<'_, T> {
         Ok(())
     }
 
-    fn param_grad(&mut self, reduction: usize, param: usize) -> Result<(), ExecError> {
+    fn param_grad(&mut self, reduction: ReductionId, param: ParamId) -> Result<(), ExecError> {
         let mut gradient = self.gradients[param].take().expect(STORED);
         let result = self.reduced(reduction, &mut gradient);
         self.gradients[param] = Some(gradient);
@@ -142,22 +149,22 @@ impl<T: Element> State<'_, T> {
     }
 
     /// What a reduction over the whole image comes to.
-    fn reduced(&mut self, reduction: usize, to: &mut [T]) -> Result<(), ExecError> {
-        self.context.merge(reduction)?;
-        match self.context.partial(reduction)? {
-            Partial::Values(_) => self.context.unpack(reduction, to)?,
+    fn reduced(&mut self, reduction: ReductionId, to: &mut [T]) -> Result<(), ExecError> {
+        self.context.merge(reduction.index())?;
+        match self.context.partial(reduction.index())? {
+            Partial::Values(_) => self.context.unpack(reduction.index(), to)?,
             sums => store(to, &allocated(exact(sums))?),
         }
         Ok(())
     }
 
     /// Begins or goes on with the sum of what several nodes make of the gradient of a parameter, rounded after each.
-    fn shared_grad(&mut self, param: usize, share: GradShare, is_first: bool) -> Result<(), ExecError> {
+    fn shared_grad(&mut self, param: ParamId, share: GradShare, is_first: bool) -> Result<(), ExecError> {
         let mut values = allocated(zeros::<T>(self.program.params[param]))?;
         match share {
             GradShare::Whole { reduction } => self.reduced(reduction, &mut values)?,
             GradShare::NormWeight { reduction, inverse_std } => {
-                let sums = allocated(exact(self.context.partial(reduction)?))?;
+                let sums = allocated(exact(self.context.partial(reduction.index())?))?;
                 let inverse = allocated(doubles(&self.derived[inverse_std]))?;
                 store(
                     &mut values,
@@ -165,7 +172,7 @@ impl<T: Element> State<'_, T> {
                 );
             }
             GradShare::NormBias { reduction } => {
-                store(&mut values, &allocated(exact(self.context.partial(reduction)?))?);
+                store(&mut values, &allocated(exact(self.context.partial(reduction.index())?))?);
             }
         }
         let gradient = self.gradients[param].as_mut().expect(STORED);
@@ -190,7 +197,7 @@ fn doubles<T: Element>(values: &[T]) -> Result<Vec<f64>, OutOfMemory> {
 }
 
 /// Parameters with values that they are to have.
-pub(crate) type Moved<T> = Vec<(usize, Vec<T>)>;
+pub(crate) type Moved<T> = Vec<(ParamId, Vec<T>)>;
 
 /// The values that running statistics move to, those of shared ones from node to node: a later entry for a parameter
 /// replaces an earlier one.
@@ -210,10 +217,10 @@ pub(crate) fn moved_statistics<T: Element>(
     }
     // in the order of nodes, which what is derived for them was numbered in
     training.sort_unstable_by_key(|(derived, ..)| *derived);
-    let latest = allocated(filled(params.tensors().len(), None))?;
+    let latest = allocated(IndexVec::filled(params.tensors().len(), None))?;
     let mut moving = Moving { params, latest, moved: Vec::new() };
     for (_, reduction, count, running) in training {
-        allocated(moving.towards(running, context.partial(reduction)?, lossless(count)))?;
+        allocated(moving.towards(running, context.partial(reduction.index())?, lossless(count)))?;
     }
     Ok(moving.moved)
 }
@@ -222,7 +229,7 @@ pub(crate) fn moved_statistics<T: Element>(
 struct Moving<'p, T: Element> {
     params: &'p Parameters<T>,
     /// Where the latest values of each parameter stand among those that have moved.
-    latest: Vec<Option<usize>>,
+    latest: IndexVec<ParamId, Option<usize>>,
     moved: Moved<T>,
 }
 
@@ -246,11 +253,14 @@ impl<T: Element> Moving<'_, T> {
         Ok(())
     }
 
-    fn values(&self, param: usize) -> Result<Vec<f64>, OutOfMemory> {
-        doubles(self.latest[param].map_or(&self.params.tensors()[param].data, |moved| &self.moved[moved].1))
+    fn values(&self, param: ParamId) -> Result<Vec<f64>, OutOfMemory> {
+        doubles(
+            self.latest[param]
+                .map_or(&self.params.tensors()[param.index()].data, |moved| &self.moved[moved].1),
+        )
     }
 
-    fn set(&mut self, param: usize, values: &[f64]) -> Result<(), OutOfMemory> {
+    fn set(&mut self, param: ParamId, values: &[f64]) -> Result<(), OutOfMemory> {
         let rounded = collected(values.iter().map(|value| T::from_f64(*value)))?;
         self.latest[param] = Some(self.moved.len());
         push(&mut self.moved, (param, rounded))

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tiled_geometry::{Interval, Region};
-use tiled_graph::program::{NodeId, Param, SinkRole, SourceRole};
+use tiled_graph::program::{NodeId, Param, ReductionId, SinkRole, SourceRole};
 use tiled_graph::{Action, Binding, Call, Id, IndexVec, Plan, SweepNodeId, SweepPlan};
 use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket, copy_region};
 use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, with_room};
@@ -141,7 +141,7 @@ impl<'a, T: Element> Lane<'a, T> {
         if let SourceRole::Store(store) = role
             && context.stores.file(store).is_none()
         {
-            return Ok(self.queue.load(store, &window, region)?);
+            return Ok(self.queue.load(store.index(), &window, region)?);
         }
         let mut staged = self.queue.stage(&window)?;
         match (role, context.io.source(role)) {
@@ -189,20 +189,20 @@ impl<'a, T: Element> Lane<'a, T> {
         &mut self,
         context: &SweepContext<'_, T>,
         node: SweepNodeId,
-        reduction: usize,
+        reduction: ReductionId,
         share: Region<2>,
     ) -> Result<(), ExecError> {
         let program_node = &context.plan.program.nodes[context.sweep.nodes[node].node];
         let mut vectors = [0; MAX_INPUTS];
         for (param, vector) in program_node.params.iter().zip(&mut vectors) {
             *vector = match param {
-                Param::Derived(derived) => *derived,
+                Param::Derived(derived) => derived.index(),
                 Param::Network(_) => unreachable!("invariant: reductions take derived vectors alone"),
             };
         }
         let (inputs, count) = self.inputs(context, node);
         let vectors = &vectors[..program_node.params.len()];
-        Ok(self.queue.reduce(self.lane, reduction, vectors, &inputs[..count], share)?)
+        Ok(self.queue.reduce(self.lane, reduction.index(), vectors, &inputs[..count], share)?)
     }
 
     fn write(
@@ -220,7 +220,7 @@ impl<'a, T: Element> Lane<'a, T> {
         if let SinkRole::Store(store) = role
             && context.stores.file(store).is_none()
         {
-            return Ok(self.queue.save(&window, store, region)?);
+            return Ok(self.queue.save(&window, store.index(), region)?);
         }
         let ticket = self.queue.fetch(&window, region)?;
         self.fetched.push_back((ticket, role, region));
@@ -258,7 +258,7 @@ impl<'a, T: Element> Lane<'a, T> {
         let layout = self.layouts[node];
         let place = match (context.sweep.bindings[node], context.sweep.slots[node]) {
             (Binding::Source(_) | Binding::Pixel(_), _) => Place::Adopted(node.index()),
-            (Binding::Store(store), _) => Place::Store(store),
+            (Binding::Store(store), _) => Place::Store(store.index()),
             (_, Some(slot)) => Place::Slot(slot.index()),
             (_, None) => return Buffer { place: Place::Nowhere, layout },
         };

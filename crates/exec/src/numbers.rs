@@ -7,7 +7,7 @@
 /// | 8 bits without a sign (PNG, JPEG, `u1`) | v/255 | v | v |
 /// | 16 bits without a sign (PNG, `u2`) | v/65535 | v | v |
 /// | gray PNG of b < 8 bits | v/(2^b − 1) | v | v |
-/// | PNG with a palette | the colours, v/255 | the colours, v | the place in the palette |
+/// | PNG with a palette | the colours, v/255 | the colours, v | the index in the palette |
 /// | other integers, floating point | v | v | v |
 ///
 /// v/255 and v/65535 are rounded once, to the type of the tensor.

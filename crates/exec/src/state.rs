@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
-use tiled_graph::program::{NodeId, NodeKind, Param, ProgramNode};
+use tiled_graph::program::{DerivedId, NodeId, NodeKind, Param, ParamId, ProgramNode, ReductionId};
 use tiled_graph::{Action, Id, IndexVec, Parameters, Plan};
 use tiled_kernel::{Backend, Context, Kernel, Needs, NodeNeeds, ReductionNeeds, StoreNeeds, SweepNeeds};
 use tiled_tensor::{Element, collected, with_room, zeros};
@@ -28,23 +28,33 @@ impl Stamp {
     fn numbers<'a, T: Element>(
         node: &'a ProgramNode,
         params: &'a Parameters<T>,
-        derived: &'a [Vec<T>],
+        derived: &'a IndexVec<DerivedId, Vec<T>>,
     ) -> impl Iterator<Item = u64> + 'a {
         node.params.iter().flat_map(move |param| {
             let (version, values) = match param {
-                Param::Network(param) => (Some(params.version(*param)), &[][..]),
+                Param::Network(param) => (Some(params.version(param.index())), &[][..]),
                 Param::Derived(vector) => (None, derived[*vector].as_slice()),
             };
             version.into_iter().chain(values.iter().map(|value| value.to_bits_u64()))
         })
     }
 
-    fn is<T: Element>(&self, node: &ProgramNode, params: &Parameters<T>, derived: &[Vec<T>]) -> bool {
+    fn is<T: Element>(
+        &self,
+        node: &ProgramNode,
+        params: &Parameters<T>,
+        derived: &IndexVec<DerivedId, Vec<T>>,
+    ) -> bool {
         self.numbers.iter().copied().eq(Self::numbers(node, params, derived))
     }
 
     /// Takes what was packed from now on.
-    fn set<T: Element>(&mut self, node: &ProgramNode, params: &Parameters<T>, derived: &[Vec<T>]) {
+    fn set<T: Element>(
+        &mut self,
+        node: &ProgramNode,
+        params: &Parameters<T>,
+        derived: &IndexVec<DerivedId, Vec<T>>,
+    ) {
         self.numbers.clear();
         self.numbers.extend(Self::numbers(node, params, derived));
     }
@@ -58,7 +68,7 @@ pub(crate) struct State<'b, T: Element> {
     /// What each node's packed parameters were made from.
     packed_from: IndexVec<NodeId, Stamp>,
     stores: Stores<T>,
-    derived: Vec<Vec<T>>,
+    derived: IndexVec<DerivedId, Vec<T>>,
 }
 
 /// What the sweeps of a run read and write beside its state.
@@ -67,7 +77,7 @@ pub(crate) struct Sweeps<'r, T: Element> {
     pub(crate) pool: &'r Pool,
     pub(crate) params: &'r Parameters<T>,
     pub(crate) io: &'r Io<'r, T>,
-    pub(crate) gradients: &'r mut [Option<Vec<T>>],
+    pub(crate) gradients: &'r mut IndexVec<ParamId, Option<Vec<T>>>,
     pub(crate) progress: &'r dyn Progress,
 }
 
@@ -97,7 +107,7 @@ impl<'b, T: Element> State<'b, T> {
             kernels: kernels.into(),
             packed_from: packed_from.into(),
             stores: Stores::new(plan, folder)?,
-            derived,
+            derived: derived.into(),
         })
     }
 
@@ -196,7 +206,7 @@ impl<'b, T: Element> State<'b, T> {
         &mut self,
         level: Option<usize>,
         run: &mut Sweeps<'_, T>,
-        losses: &mut Vec<(usize, f64)>,
+        losses: &mut Vec<(ReductionId, f64)>,
     ) -> Result<(), ExecError> {
         let plan = run.plan;
         let mut state = finalise::State {
@@ -233,7 +243,7 @@ impl<'b, T: Element> State<'b, T> {
                 .params
                 .iter()
                 .map(|param| match param {
-                    Param::Network(param) => params.tensors()[*param].data.as_slice(),
+                    Param::Network(param) => params.tensors()[param.index()].data.as_slice(),
                     Param::Derived(vector) => self.derived[*vector].as_slice(),
                 })
                 .collect();

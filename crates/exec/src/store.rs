@@ -3,31 +3,30 @@
 use std::path::Path;
 
 use tiled_geometry::Region;
-use tiled_graph::Action;
-use tiled_graph::Plan;
-use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
+use tiled_graph::program::{NodeKind, PixelId, SinkRole, SourceRole, StoreId};
+use tiled_graph::{Action, IndexVec, Plan};
 use tiled_tensor::{Element, Layout, View, with_room, zeros};
 
 use crate::ExecError;
 use crate::error::refused;
 use crate::file::TemporaryFile;
 
-/// How each whole tensor lies in memory, by its index in the program; `None` where no sweep writes it, or it lies in a file.
-pub(crate) fn layouts(plan: &Plan) -> Result<Vec<Option<Layout>>, ExecError> {
+/// How each whole tensor lies in memory; `None` where no sweep writes it, or it lies in a file.
+pub(crate) fn layouts(plan: &Plan) -> Result<IndexVec<StoreId, Option<Layout>>, ExecError> {
     let stores = &plan.program.stores;
     let mut layouts = with_room(stores.len()).map_err(refused("the values kept between sweeps"))?;
-    for (index, store) in stores.iter().enumerate() {
-        let block = block(plan, index).filter(|_| !plan.stores_in_files);
+    for (id, store) in stores.entries() {
+        let block = block(plan, id).filter(|_| !plan.stores_in_files);
         let [batch, channels, height, width] = store.shape;
         let extents = [height, width].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
         let layout = block.map(|block| Layout::new(batch, channels, block, Region::whole(extents), height));
         layouts.push(layout.transpose()?);
     }
-    Ok(layouts)
+    Ok(layouts.into())
 }
 
 /// The channel block of the windows that are copied in and out of a whole tensor; `None` where no sweep writes it.
-fn block(plan: &Plan, store: usize) -> Option<usize> {
+fn block(plan: &Plan, store: StoreId) -> Option<usize> {
     let mut nodes = plan.sweeps.iter().flat_map(|sweep| &sweep.nodes);
     // the operand is the node itself, or the one before a checkpoint's sink
     let writer = nodes.find(|node| node.action == Action::Write(SinkRole::Store(store)))?;
@@ -37,9 +36,9 @@ fn block(plan: &Plan, store: usize) -> Option<usize> {
 /// The values that the host keeps.
 #[derive(Debug)]
 pub(crate) struct Stores<T: Element> {
-    files: Vec<Option<TemporaryFile>>,
+    files: IndexVec<StoreId, Option<TemporaryFile>>,
     /// Values of one pixel, as a window holds them.
-    pixels: Vec<(Vec<T>, Layout)>,
+    pixels: IndexVec<PixelId, (Vec<T>, Layout)>,
 }
 
 impl<T: Element> Stores<T> {
@@ -47,35 +46,35 @@ impl<T: Element> Stores<T> {
     pub(crate) fn new(plan: &Plan, folder: &Path) -> Result<Self, ExecError> {
         let program = &plan.program;
         let mut files = with_room(program.stores.len()).map_err(refused("the values kept between sweeps"))?;
-        for (index, store) in program.stores.iter().enumerate() {
-            let is_written = plan.stores_in_files && block(plan, index).is_some();
+        for (id, store) in program.stores.entries() {
+            let is_written = plan.stores_in_files && block(plan, id).is_some();
             files.push(is_written.then(|| TemporaryFile::create::<T>(folder, store.shape)).transpose()?);
         }
         let mut pixels = with_room(program.pixels.len()).map_err(refused("the values of one pixel"))?;
-        for (index, [batch, channels]) in program.pixels.iter().enumerate() {
-            let role = NodeKind::Source(SourceRole::Pixel(index));
+        for (id, [batch, channels]) in program.pixels.entries() {
+            let role = NodeKind::Source(SourceRole::Pixel(id));
             let reader = program.nodes.iter().zip(&plan.blocks).find(|(node, _)| node.kind == role);
             let block = reader.map_or(1, |(_, block)| *block);
             let layout = Layout::new(*batch, *channels, block, Region::whole([1, 1]), 1)?;
             let values = zeros(layout.len()).map_err(refused("the values of one pixel"))?;
             pixels.push((values, layout));
         }
-        Ok(Self { files, pixels })
+        Ok(Self { files: files.into(), pixels: pixels.into() })
     }
 
     /// The file of a whole tensor that lies in one.
-    pub(crate) fn file(&self, store: usize) -> Option<&TemporaryFile> {
+    pub(crate) fn file(&self, store: StoreId) -> Option<&TemporaryFile> {
         self.files[store].as_ref()
     }
 
     /// A value of one pixel.
-    pub(crate) fn pixel(&self, pixel: usize) -> View<'_, T> {
+    pub(crate) fn pixel(&self, pixel: PixelId) -> View<'_, T> {
         let (values, layout) = &self.pixels[pixel];
         View::new(values, *layout)
     }
 
     /// Its elements, the channels of one image after another.
-    pub(crate) fn pixel_mut(&mut self, pixel: usize) -> impl Iterator<Item = &mut T> {
+    pub(crate) fn pixel_mut(&mut self, pixel: PixelId) -> impl Iterator<Item = &mut T> {
         let (values, layout) = &mut self.pixels[pixel];
         let channels = layout.channels();
         values.chunks_mut(layout.batch_stride().max(1)).flat_map(move |image| &mut image[..channels])

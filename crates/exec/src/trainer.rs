@@ -1,6 +1,6 @@
 //! Training steps: a run, then an optimiser.
 
-use tiled_graph::Parameters;
+use tiled_graph::{Id, Parameters};
 use tiled_tensor::{Element, with_room};
 
 use crate::error::refused;
@@ -111,7 +111,7 @@ impl<'b, T: Element, O: Optimizer<T>> Trainer<'b, T, O> {
             }
         }
         match moved.iter().find(|(_, values)| !is_finite(values)) {
-            Some((param, _)) => Err(NotFinite::Statistic(params.tensors()[*param].name.clone())),
+            Some((param, _)) => Err(NotFinite::Statistic(params.tensors()[param.index()].name.clone())),
             None => Ok(()),
         }
     }

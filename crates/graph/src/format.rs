@@ -1,18 +1,14 @@
 //! The network format: a network as JSON, named and defaulted as in PyTorch.
 
-mod fields;
-mod json;
-mod names;
+pub(crate) mod fields;
+pub(crate) mod json;
+pub(crate) mod names;
 mod read;
 mod write;
 
-pub(crate) use fields::{Fields, both, pair};
-pub(crate) use json::Json;
-pub(crate) use names::nearest;
-pub(crate) use read::Find;
-pub(crate) use serde_json::Value;
-
-use crate::{Graph, GraphError, ValueId};
+use crate::error::GraphError;
+use crate::graph::Graph;
+use crate::index::ValueId;
 
 impl Graph {
     /// The network of a JSON text in the network format.

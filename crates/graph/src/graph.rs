@@ -1,25 +1,17 @@
 //! A network: a directed acyclic graph of operators.
 
-pub(crate) mod check;
 mod share;
 
 use std::collections::HashMap;
 
 use tiled_tensor::{OutOfMemory, copied, filled, grow, refusable};
 
-use crate::params::{Own, of_node};
-use crate::{GraphError, Op, ParamKind, Place};
-
-/// A value of a graph: an input (`0 .. inputs`) or the output of a node (`inputs ..`, in node order).
-///
-/// ```
-/// use tiled_graph::{Graph, ValueId};
-/// let mut graph = Graph::new();
-/// assert_eq!(graph.add_input("x", 3)?, ValueId(0));
-/// # Ok::<(), tiled_graph::GraphError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ValueId(pub usize);
+use crate::error::{GraphError, Place};
+use crate::index::ValueId;
+use crate::op::Op;
+use crate::op::check::count;
+use crate::op::operator::{Applied, Values};
+use crate::params::own::{Own, ParamKind};
 
 /// An input of a network.
 ///
@@ -143,7 +135,7 @@ impl Graph {
         if !self.nodes.is_empty() {
             return Err(GraphError::InputAfterNode { name: name.to_owned() });
         }
-        check::count(&place, "channels", channels)?;
+        count(&place, "channels", channels)?;
         grow(&mut self.inputs, 1)?;
         self.room_for_name()?;
         self.inputs.push(Input { name: name.to_owned(), channels });
@@ -197,9 +189,9 @@ impl Graph {
     ) -> Result<ValueId, GraphError> {
         self.check_name(name)?;
         let mut node = Node { name: name.to_owned(), op, inputs: copied(inputs)?, shared: Vec::new() };
-        let channels = check::node(self, &node)?;
+        let channels = self.check_node(&node)?;
         self.check_parameter_names(&node)?;
-        node.shared = share::resolved(self, &node, shared)?;
+        node.shared = self.resolved(&node, shared)?;
         grow(&mut self.nodes, 1)?;
         grow(&mut self.node_channels, 1)?;
         self.room_for_name()?;
@@ -229,7 +221,7 @@ impl Graph {
         }
         let mut is_output = filled(self.values(), false)?;
         for (position, output) in outputs.iter().enumerate() {
-            self.check_value(&Place::Entry { list: "outputs", index: position }, *output)?;
+            self.check(&Place::Entry { list: "outputs", index: position }, *output)?;
             if std::mem::replace(&mut is_output[output.0], true) {
                 return Err(GraphError::DuplicateOutput { name: self.name(*output).to_owned() });
             }
@@ -324,10 +316,15 @@ impl Graph {
         shared.map_or(position, |shared| shared.node)
     }
 
+    /// The parameters of a node, whose operands are in the graph.
+    pub(crate) fn params_of(&self, node: &Node) -> Vec<Own> {
+        node.op.operator().params(self.channels(node.inputs[0]))
+    }
+
     /// The shape of a parameter of the node at this position, if it has that.
     pub(crate) fn param_shape(&self, position: usize, kind: ParamKind) -> Option<Vec<usize>> {
         let node = &self.nodes[position];
-        of_node(self, node).into_iter().find(|own| own.kind == kind).map(|own| own.shape)
+        self.params_of(node).into_iter().find(|own| own.kind == kind).map(|own| own.shape)
     }
 
     /// The operands of the node that makes this value; none for an input.
@@ -403,7 +400,7 @@ impl Graph {
         if let Some((position, kind)) = self.reads_param(&node.name) {
             return clash(node.place(), kind, self.nodes[position].place());
         }
-        for Own { kind, .. } in of_node(self, node) {
+        for Own { kind, .. } in self.params_of(node) {
             if let Some(value) = self.value(&format!("{}.{}", node.name, kind.suffix())) {
                 return clash(self.place(value), kind, node.place());
             }
@@ -411,7 +408,30 @@ impl Graph {
         Ok(())
     }
 
-    pub(crate) fn check_value(&self, place: &Place, value: ValueId) -> Result<(), GraphError> {
+    /// Checks what must hold for a node whatever the size of the image; returns the channels of its output.
+    fn check_node(&self, node: &Node) -> Result<usize, GraphError> {
+        let place = node.place();
+        let arity = node.op.arity();
+        if !arity.accepts(node.inputs.len()) {
+            return Err(GraphError::Arity { place, expected: arity, got: node.inputs.len() });
+        }
+        for input in &node.inputs {
+            self.check(&place, *input)?;
+        }
+        node.op.operator().check(&Applied { values: self, operands: &node.inputs, place })
+    }
+}
+
+impl Values for Graph {
+    fn channels(&self, value: ValueId) -> usize {
+        self.channels(value)
+    }
+
+    fn name(&self, value: ValueId) -> &str {
+        self.name(value)
+    }
+
+    fn check(&self, place: &Place, value: ValueId) -> Result<(), GraphError> {
         if value.0 >= self.values() {
             return Err(GraphError::UnknownValue {
                 place: place.clone(),

@@ -21,6 +21,17 @@ pub trait Id: Copy + Ord + fmt::Debug {
     fn index(self) -> usize;
 }
 
+/// A value of a graph: an input (`0 .. inputs`) or the output of a node (`inputs ..`, in node order).
+///
+/// ```
+/// use tiled_graph::{Graph, ValueId};
+/// let mut graph = Graph::new();
+/// assert_eq!(graph.add_input("x", 3)?, ValueId(0));
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub usize);
+
 /// Defines the type of an index.
 macro_rules! id {
     ($(#[$docs:meta])* $name:ident) => {

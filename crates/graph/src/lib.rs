@@ -46,15 +46,16 @@ pub mod program;
 mod rate;
 mod schedule;
 mod select;
+mod shapes;
 mod sweep;
 mod wanted;
 mod zoo;
 
 pub use demand::{Demand, needed};
 pub use error::{Arity, Axis, Extent, GraphError, Place};
-pub use graph::{Graph, Input, Node, Shared, ValueId};
-pub use index::{Id, IndexVec};
-pub use infer::{MAX_ELEMENTS, MAX_EXTENT, Shapes, infer, infer_nchw};
+pub use graph::{Graph, Input, Node, Shared};
+pub use index::{Id, IndexVec, ValueId};
+pub use infer::{infer, infer_nchw};
 pub use lower::lower;
 pub use objective::{Loss, Mode, Objective};
 pub use op::{
@@ -72,6 +73,7 @@ pub use plan::{
 };
 pub use program::Program;
 pub use schedule::{Call, Schedule};
+pub use shapes::{MAX_ELEMENTS, MAX_EXTENT, Shapes};
 pub use sweep::{Action, Sweep, SweepNode, SweepNodeId, sweeps};
 pub use tiled_kernel::Activation;
 pub use zoo::builtin_names;

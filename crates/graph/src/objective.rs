@@ -1,8 +1,5 @@
 //! What a run is to compute.
 
-use crate::wanted::Wanted;
-use crate::{Graph, PlanError, try_params};
-
 /// Whether batch normalisation uses the statistics of the image and dropout drops.
 ///
 /// ```
@@ -53,13 +50,15 @@ pub enum Loss {
 /// What a run is to compute.
 ///
 /// ```
-/// use tiled_graph::{Graph, Objective, infer, lower};
+/// use tiled_graph::program::ParamId;
+/// use tiled_graph::{Graph, Id, Objective, infer, lower};
 /// let graph = Graph::builtin("vgg2").expect("it is built in");
 /// let shapes = infer(&graph, 1, &[[64, 64]])?;
 /// // the gradients of the input and of one layer
 /// let wanted = Some(vec!["x".to_owned(), "conv1".to_owned()]);
 /// let program = lower(&graph, &shapes, &Objective { wanted, ..Objective::gradients() }, &[])?;
-/// assert_eq!((program.input_grads, program.param_grads), (vec![0], vec![0, 1]));
+/// assert_eq!(program.input_grads, [0]);
+/// assert_eq!(program.param_grads, [0, 1].map(ParamId::new));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -152,36 +151,4 @@ impl Objective {
             ignore_index: None,
         }
     }
-
-    /// The indices of the inputs whose gradients this wants.
-    ///
-    /// # Errors
-    /// Where a name is not of the network.
-    ///
-    /// ```
-    /// use tiled_graph::{Graph, Objective, params};
-    /// let graph = Graph::builtin("unet").expect("it is built in");
-    /// let objective = Objective { wanted: Some(vec!["x".into(), "head".into()]), ..Objective::gradients() };
-    /// assert_eq!(objective.input_grads(&graph)?, [0]);
-    /// let params = params(&graph);
-    /// let names: Vec<&str> =
-    ///     objective.param_grads(&graph)?.into_iter().map(|param| params[param].name.as_str()).collect();
-    /// assert_eq!(names, ["head.weight", "head.bias"]);
-    /// # Ok::<(), tiled_graph::PlanError>(())
-    /// ```
-    pub fn input_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
-        Ok(indices(&Wanted::new(graph, &try_params(graph)?, self)?.inputs))
-    }
-
-    /// The indices in [`crate::params`] of the parameters whose gradients this wants.
-    ///
-    /// # Errors
-    /// Where a name is not of the network.
-    pub fn param_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
-        Ok(indices(&Wanted::new(graph, &try_params(graph)?, self)?.params))
-    }
-}
-
-fn indices(wanted: &[bool]) -> Vec<usize> {
-    wanted.iter().enumerate().filter(|(_, is_wanted)| **is_wanted).map(|(index, _)| index).collect()
 }

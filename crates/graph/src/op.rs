@@ -1,10 +1,11 @@
 //! Operators as they stand in a network: named and defaulted as in PyTorch.
 //!
 //! Each has a file with all that this crate knows of it: attributes, network format, checks, shapes, parameters, lowering and
-//! gradient, in this order.
+//! gradient, in this order. [`Op`] is one of them all: it stands above their files, and none of them reads it.
 
 mod activation;
 mod batch_norm;
+pub(crate) mod check;
 mod concat;
 mod conv2d;
 mod conv_transpose2d;
@@ -12,6 +13,7 @@ mod dropout;
 mod elementwise;
 mod global_pool;
 mod linear;
+pub(crate) mod operator;
 mod pool2d;
 mod upsample;
 mod windowed;
@@ -26,14 +28,12 @@ pub use upsample::{Upsample, UpsampleMode, UpsampleTo};
 
 use tiled_kernel::Activation;
 
-use crate::format::{Fields, Find, Value};
-use crate::lower::{Lowering, Site};
-use crate::params::Own;
-use crate::program::NodeId;
-use crate::{Arity, Graph, GraphError, Place, PlanError, Shapes, ValueId};
+use crate::error::{Arity, GraphError};
+use crate::format::fields::{Fields, Find};
 use concat::Concat;
 use elementwise::Elementwise;
 use global_pool::GlobalPool;
+use operator::{Format, Operator};
 
 /// An operator with its attributes. Pairs are height, then width.
 ///
@@ -108,77 +108,30 @@ impl Op {
     }
 }
 
-/// What this crate asks of an operator. No method has a default, so that one which forgets an answer does not compile.
-pub(crate) trait Operator {
-    /// What the network format says of it.
-    fn format(&self) -> &'static Format;
-
-    /// The attributes as [`Format::read`] takes them: an object, or null where there are none.
-    fn write(&self, graph: &Graph) -> Value;
-
-    /// Checks what must hold whatever the size of the image; returns the channels of the output.
-    fn check(&self, at: &Applied<'_>) -> Result<usize, GraphError>;
-
-    /// The height and width of the output; those of the operands are known, and each within [`crate::MAX_EXTENT`].
-    fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError>;
-
-    /// The parameters over so many input channels.
-    fn params(&self, channels: usize) -> Vec<Own>;
-
-    /// Adds the nodes that compute it, and records how its gradient flows ([`Lowering::record`]); returns the node of the output.
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError>;
-}
-
-/// An operator in the network format.
-#[derive(Debug)]
-pub(crate) struct Format {
-    /// The name.
-    pub(crate) name: &'static str,
-    /// How many operands it takes.
-    pub(crate) arity: Arity,
-    /// The keys beyond those of every node.
-    pub(crate) keys: &'static [&'static str],
-    /// Reads the attributes, with PyTorch's defaults for those that are not there.
-    pub(crate) read: fn(&Fields<'_>, Find<'_>) -> Result<Op, GraphError>,
-}
+/// Reads the attributes of an operator, with PyTorch's defaults for those that are not there.
+pub(crate) type Read = fn(&Fields<'_>, Find<'_>) -> Result<Op, GraphError>;
 
 /// All operators of the network format.
-pub(crate) static FORMATS: [&Format; 21] = [
-    &conv2d::FORMAT,
-    &conv_transpose2d::FORMAT,
-    &pool2d::MAX,
-    &pool2d::AVG,
-    &batch_norm::FORMAT,
-    &activation::RELU,
-    &activation::LEAKY_RELU,
-    &activation::SIGMOID,
-    &activation::TANH,
-    &activation::SILU,
-    &activation::GELU,
-    &elementwise::ADD,
-    &elementwise::MUL,
-    &concat::FORMAT,
-    &upsample::FORMAT,
-    &global_pool::AVG,
-    &global_pool::MAX,
-    &linear::FORMAT,
-    &dropout::FORMAT,
-    &global_pool::ADAPTIVE_AVG,
-    &global_pool::ADAPTIVE_MAX,
+pub(crate) static OPERATORS: [(&Format, Read); 21] = [
+    (&conv2d::FORMAT, |fields, _| conv2d::read(fields).map(Op::Conv2d)),
+    (&conv_transpose2d::FORMAT, |fields, _| conv_transpose2d::read(fields).map(Op::ConvTranspose2d)),
+    (&pool2d::MAX, |fields, _| pool2d::read_max(fields).map(Op::MaxPool2d)),
+    (&pool2d::AVG, |fields, _| pool2d::read_avg(fields).map(Op::AvgPool2d)),
+    (&batch_norm::FORMAT, |fields, _| batch_norm::read(fields).map(Op::BatchNorm)),
+    (&activation::RELU, |_, _| Ok(Op::Activation(Activation::Relu))),
+    (&activation::LEAKY_RELU, |fields, _| activation::read_leaky_relu(fields).map(Op::Activation)),
+    (&activation::SIGMOID, |_, _| Ok(Op::Activation(Activation::Sigmoid))),
+    (&activation::TANH, |_, _| Ok(Op::Activation(Activation::Tanh))),
+    (&activation::SILU, |_, _| Ok(Op::Activation(Activation::Silu))),
+    (&activation::GELU, |fields, _| activation::read_gelu(fields).map(Op::Activation)),
+    (&elementwise::ADD, |_, _| Ok(Op::Add)),
+    (&elementwise::MUL, |_, _| Ok(Op::Mul)),
+    (&concat::FORMAT, |_, _| Ok(Op::Concat)),
+    (&upsample::FORMAT, |fields, find| upsample::read(fields, find).map(Op::Upsample)),
+    (&global_pool::AVG, |_, _| Ok(Op::GlobalAvgPool)),
+    (&global_pool::MAX, |_, _| Ok(Op::GlobalMaxPool)),
+    (&linear::FORMAT, |fields, _| linear::read(fields).map(Op::Linear)),
+    (&dropout::FORMAT, |fields, _| dropout::read(fields).map(Op::Dropout)),
+    (&global_pool::ADAPTIVE_AVG, |fields, _| global_pool::adaptive(fields).map(|()| Op::GlobalAvgPool)),
+    (&global_pool::ADAPTIVE_MAX, |fields, _| global_pool::adaptive(fields).map(|()| Op::GlobalMaxPool)),
 ];
-
-/// An operator over values of a graph.
-#[derive(Clone, Debug)]
-pub(crate) struct Applied<'a> {
-    pub(crate) graph: &'a Graph,
-    pub(crate) operands: &'a [ValueId],
-    /// Where an error lies.
-    pub(crate) place: Place,
-}
-
-impl Applied<'_> {
-    /// The channels of the first operand.
-    pub(crate) fn channels(&self) -> usize {
-        self.graph.channels(self.operands[0])
-    }
-}

@@ -1,14 +1,20 @@
 //! The parameters that a network wants: names, shapes, initialisation as in PyTorch.
 
+pub(crate) mod own;
 mod random;
 mod set;
 
+pub use own::{Init, ParamKind};
 pub use random::Rng;
 pub use set::{ParamTensor, Parameters, initialise, is_counter, match_params, wants_tensor};
 
 use tiled_tensor::{OutOfMemory, push, with_room};
 
-use crate::{Graph, GraphError, Node, Place};
+use crate::error::{GraphError, Place};
+use crate::graph::Graph;
+use crate::index::Id;
+use crate::program::ParamId;
+use own::{InputAxis, Own};
 
 /// A parameter of a network.
 ///
@@ -38,96 +44,12 @@ pub struct ParamSpec {
     input: Option<InputAxis>,
 }
 
-/// The axis of a weight that runs over the input channels of one group.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct InputAxis {
-    pub(crate) axis: usize,
-    pub(crate) groups: usize,
-}
-
-/// A parameter of an operator, before it has a name.
-#[derive(Clone, Debug)]
-pub(crate) struct Own {
-    pub(crate) kind: ParamKind,
-    pub(crate) shape: Vec<usize>,
-    pub(crate) init: Init,
-    /// Where it is a weight: its axis over input channels.
-    pub(crate) input: Option<InputAxis>,
-}
-
 impl ParamSpec {
     /// The number of elements.
     #[must_use]
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
-}
-
-/// The role of a parameter.
-///
-/// ```
-/// use tiled_graph::ParamKind;
-/// assert!(ParamKind::Weight.is_trained() && !ParamKind::RunningVar.is_trained());
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ParamKind {
-    /// `weight`.
-    Weight,
-    /// `bias`.
-    Bias,
-    /// `running_mean` of batch normalisation.
-    RunningMean,
-    /// `running_var` of batch normalisation.
-    RunningVar,
-    /// `num_batches_tracked` of batch normalisation whose running statistics are means: how many batches they are of.
-    NumBatchesTracked,
-}
-
-impl ParamKind {
-    /// Whether it has a gradient; running statistics and what counts them have none.
-    #[must_use]
-    pub const fn is_trained(self) -> bool {
-        matches!(self, Self::Weight | Self::Bias)
-    }
-
-    /// The role of this [`ParamKind::suffix`].
-    pub(crate) fn of_suffix(suffix: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.suffix() == suffix)
-    }
-
-    /// All of them, in the order of a node's parameters.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Weight, Self::Bias, Self::RunningMean, Self::RunningVar, Self::NumBatchesTracked];
-
-    /// The end of the parameter's name.
-    #[must_use]
-    pub const fn suffix(self) -> &'static str {
-        match self {
-            Self::Weight => "weight",
-            Self::Bias => "bias",
-            Self::RunningMean => "running_mean",
-            Self::RunningVar => "running_var",
-            Self::NumBatchesTracked => "num_batches_tracked",
-        }
-    }
-}
-
-/// The values that a parameter starts with.
-///
-/// ```
-/// use tiled_graph::{Graph, Init, params};
-/// let specs = params(&Graph::builtin("seed-001").expect("it is built in"));
-/// assert_eq!(specs[0].init, Init::Uniform { bound: 1.0 / 3.0 }); // 1/√(1·3·3)
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Init {
-    /// Independent and uniform in `[−bound, bound)`.
-    Uniform {
-        /// The bound.
-        bound: f64,
-    },
-    /// The same value everywhere.
-    Constant(f64),
 }
 
 /// The same as [`try_params`], for networks whose lists are sure to find room.
@@ -171,7 +93,7 @@ pub fn params(graph: &Graph) -> Vec<ParamSpec> {
 pub fn try_params(graph: &Graph) -> Result<Vec<ParamSpec>, GraphError> {
     let mut specs = Vec::new();
     for (position, node) in graph.nodes().iter().enumerate() {
-        for Own { kind, shape, init, input } in of_node(graph, node) {
+        for Own { kind, shape, init, input } in graph.params_of(node) {
             if graph.owner(position, kind) != position {
                 continue;
             }
@@ -197,8 +119,8 @@ pub(crate) struct Reading {
     pub(crate) node: usize,
     /// What the parameter is to it.
     pub(crate) kind: ParamKind,
-    /// The place of the parameter in the list of all.
-    pub(crate) param: usize,
+    /// The parameter in the list of all.
+    pub(crate) param: ParamId,
 }
 
 /// The parameters that each node reads, in the order of [`try_params`], whose list of this network is `specs`.
@@ -210,30 +132,12 @@ pub(crate) fn readings(graph: &Graph, specs: &[ParamSpec]) -> Result<Vec<Reading
     for (node, described) in graph.nodes().iter().enumerate() {
         begins.push(begin);
         begin += specs[begin..].iter().take_while(|spec| spec.node == node).count();
-        for Own { kind, .. } in of_node(graph, described) {
+        for Own { kind, .. } in graph.params_of(described) {
             let first = begins[graph.owner(node, kind)];
             let found = specs[first..].iter().position(|spec| spec.kind == kind);
             let offset = found.expect("invariant: a parameter is listed with the node that it belongs to");
-            push(&mut readings, Reading { node, kind, param: first + offset })?;
+            push(&mut readings, Reading { node, kind, param: ParamId::new(first + offset) })?;
         }
     }
     Ok(readings)
-}
-
-/// The parameters of a node, whose operands are in the graph.
-pub(crate) fn of_node(graph: &Graph, node: &Node) -> Vec<Own> {
-    node.op.operator().params(graph.channels(node.inputs[0]))
-}
-
-/// A weight and a bias of this length, if any. PyTorch's fan-in is all dimensions but the first, for transposed convolutions too.
-pub(crate) fn weight_and_bias(weight: Vec<usize>, input: InputAxis, bias: Option<usize>) -> Vec<Own> {
-    let init = uniform(weight[1..].iter().product());
-    let weight = Own { kind: ParamKind::Weight, shape: weight, init, input: Some(input) };
-    let bias = bias.map(|len| Own { kind: ParamKind::Bias, shape: vec![len], init, input: None });
-    std::iter::once(weight).chain(bias).collect()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "fan-in is far below 2^53")]
-fn uniform(fan_in: usize) -> Init {
-    Init::Uniform { bound: 1.0 / (fan_in as f64).sqrt() }
 }

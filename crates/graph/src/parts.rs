@@ -4,8 +4,8 @@
 //! far. So a grid of thousands of parts is a few demands, and what a border cuts.
 
 mod cut;
+mod part;
 
-use tiled_geometry::Interval;
 use tiled_tensor::{OutOfMemory, filled, make_room, with_room};
 
 use crate::demand::Demand;
@@ -15,6 +15,7 @@ use crate::sweep::SweepNodeId;
 
 pub(crate) use cut::Cuts;
 use cut::{Cutter, DemandFinder};
+pub use part::Part;
 
 /// The demands of all rows or all columns of tiles of a grid.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,14 +25,6 @@ pub struct Parts {
     turn: IndexVec<SweepNodeId, i64>,
     /// Of each part: the demand that it has, and how many turns further on.
     parts: Vec<(usize, i64)>,
-}
-
-/// What one row or column of tiles needs.
-#[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
-    demand: &'a Demand,
-    turn: &'a IndexVec<SweepNodeId, i64>,
-    turns: i64,
 }
 
 impl Parts {
@@ -133,18 +126,5 @@ impl Parts {
             }
         }
         Ok([sums, widest])
-    }
-}
-
-impl Part<'_> {
-    /// The coordinates of a node.
-    ///
-    /// # Panics
-    /// Where the sweep does not have it.
-    #[must_use]
-    pub fn interval(&self, node: SweepNodeId) -> Interval {
-        let interval = self.demand.interval(node);
-        let moved = self.turns * self.turn[node];
-        Interval::new(interval.begin() + moved, interval.end() + moved)
     }
 }

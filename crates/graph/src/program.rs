@@ -6,7 +6,7 @@
 
 use tiled_geometry::{Chain, Interval};
 use tiled_kernel::{Backend, Kernel, Operands, Reduction, Support, Work};
-use tiled_tensor::{Element, OutOfMemory, collected, copied, filled};
+use tiled_tensor::{Element, OutOfMemory, collected, copied};
 
 use crate::index::{Id, IndexVec, id};
 pub use crate::rate::Rate;
@@ -14,6 +14,31 @@ pub use crate::rate::Rate;
 id! {
     /// A node of a [`Program`].
     NodeId
+}
+
+id! {
+    /// A reduction of a [`Program`].
+    ReductionId
+}
+
+id! {
+    /// A vector computed by a [`Finaliser`], or of zeros.
+    DerivedId
+}
+
+id! {
+    /// A value of one pixel computed by a [`Finaliser`].
+    PixelId
+}
+
+id! {
+    /// A value kept whole between sweeps.
+    StoreId
+}
+
+id! {
+    /// A parameter of the network; its number is that in [`crate::params`].
+    ParamId
 }
 
 /// The map of one operand, for each axis.
@@ -60,10 +85,10 @@ impl Edge {
 /// A vector of numbers that a kernel takes beside its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Param {
-    /// A parameter of the network, by its index in [`crate::params`].
-    Network(usize),
-    /// A vector computed by a [`Finaliser`], or of zeros, by its index in [`Program::derived`].
-    Derived(usize),
+    /// A parameter of the network.
+    Network(ParamId),
+    /// A vector computed by a [`Finaliser`], or of zeros.
+    Derived(DerivedId),
 }
 
 /// Where a source node reads.
@@ -75,10 +100,10 @@ pub enum SourceRole {
     Target,
     /// The gradient with respect to an output, given by the caller.
     GradOutput(usize),
-    /// A value kept whole between sweeps, by its index in [`Program::stores`].
-    Store(usize),
-    /// A value of one pixel computed by a finaliser, by its index in [`Program::pixels`].
-    Pixel(usize),
+    /// A value kept whole between sweeps.
+    Store(StoreId),
+    /// A value of one pixel computed by a finaliser.
+    Pixel(PixelId),
 }
 
 /// Where a sink node writes.
@@ -88,8 +113,8 @@ pub enum SinkRole {
     Output(usize),
     /// The gradient with respect to an input, by its index in [`Program::input_grads`].
     GradInput(usize),
-    /// A value kept whole between sweeps, by its index in [`Program::stores`].
-    Store(usize),
+    /// A value kept whole between sweeps.
+    Store(StoreId),
 }
 
 /// What a node does.
@@ -99,8 +124,8 @@ pub enum NodeKind {
     Source(SourceRole),
     /// Computes regions.
     Compute(Kernel),
-    /// Takes disjoint shares of its domain into a few numbers; its index in [`Program::reductions`].
-    Reduce(usize),
+    /// Takes disjoint shares of its domain into a few numbers.
+    Reduce(ReductionId),
     /// Writes disjoint shares of its operand.
     Sink(SinkRole),
 }
@@ -163,14 +188,14 @@ pub enum Finaliser {
         /// Its parameters.
         norm: Norm,
         /// The parameters that are the running mean and variance.
-        running: [usize; 2],
+        running: [ParamId; 2],
     },
     /// Batch normalisation from the statistics of the batch, which are sums of [`Reduction::Moments`].
     BatchNormTrain {
         /// Its parameters.
         norm: Norm,
         /// The moments.
-        reduction: usize,
+        reduction: ReductionId,
         /// The elements per channel.
         count: u64,
         /// The running statistics that move once towards those of the batch, if any.
@@ -181,42 +206,42 @@ pub enum Finaliser {
         /// Its parameters; weight and bias where it alone reads them.
         norm: Norm,
         /// The sums.
-        reduction: usize,
+        reduction: ReductionId,
         /// The elements per channel.
         count: u64,
         /// Where the coefficients of [`Kernel::ChannelCombine`] go (training statistics only).
-        coefficients: Option<[usize; 3]>,
+        coefficients: Option<[DerivedId; 3]>,
     },
     /// A global mean, from [`Reduction::ImageSum`].
     GlobalMean {
         /// The sums.
-        reduction: usize,
+        reduction: ReductionId,
         /// The pixels of an image.
         count: u64,
-        /// The value it becomes, in [`Program::pixels`].
-        pixel: usize,
+        /// The value it becomes.
+        pixel: PixelId,
     },
     /// A global maximum, from [`Reduction::ImageMax`].
     GlobalMax {
         /// The maxima.
-        reduction: usize,
-        /// The value it becomes, in [`Program::pixels`].
-        pixel: usize,
+        reduction: ReductionId,
+        /// The value it becomes.
+        pixel: PixelId,
         /// Where the positions go, as parameter of [`Kernel::Scatter`].
-        positions: usize,
+        positions: DerivedId,
     },
     /// A gradient with respect to a parameter: the reduction's result as it is.
     ParamGrad {
         /// The reduction.
-        reduction: usize,
+        reduction: ReductionId,
         /// The parameter.
-        param: usize,
+        param: ParamId,
     },
     /// What one node adds to the gradient with respect to a parameter that several nodes read; they follow each other in the order
     /// of the nodes.
     SharedGrad {
         /// The parameter.
-        param: usize,
+        param: ParamId,
         /// Where it comes from.
         share: GradShare,
         /// Whether it is the first, which begins the sum.
@@ -226,7 +251,7 @@ pub enum Finaliser {
     /// count.
     Loss {
         /// The reduction.
-        reduction: usize,
+        reduction: ReductionId,
         /// The factor.
         scale: f64,
     },
@@ -238,26 +263,26 @@ pub enum GradShare {
     /// The reduction's result as it is.
     Whole {
         /// The reduction.
-        reduction: usize,
+        reduction: ReductionId,
     },
     /// For the weight of a batch normalisation, from [`Reduction::CentredDot`].
     NormWeight {
         /// The reduction, which [`Finaliser::BatchNormBackward`] has read before.
-        reduction: usize,
+        reduction: ReductionId,
         /// Derived: `1/√(var + eps)`.
-        inverse_std: usize,
+        inverse_std: DerivedId,
     },
     /// The same for its bias.
     NormBias {
         /// The reduction.
-        reduction: usize,
+        reduction: ReductionId,
     },
 }
 
 impl GradShare {
     /// The reduction.
     #[must_use]
-    pub const fn reduction(self) -> usize {
+    pub const fn reduction(self) -> ReductionId {
         match self {
             Self::Whole { reduction } | Self::NormWeight { reduction, .. } | Self::NormBias { reduction } => {
                 reduction
@@ -272,26 +297,26 @@ pub struct Norm {
     /// Added to the variance.
     pub eps: f64,
     /// The weight γ, if any.
-    pub weight: Option<usize>,
+    pub weight: Option<ParamId>,
     /// The bias β, if any.
-    pub bias: Option<usize>,
+    pub bias: Option<ParamId>,
     /// Derived: the mean.
-    pub mean: usize,
+    pub mean: DerivedId,
     /// Derived: `1/√(var + eps)`.
-    pub inverse_std: usize,
+    pub inverse_std: DerivedId,
     /// Derived: `γ/√(var + eps)`.
-    pub scale: usize,
+    pub scale: DerivedId,
     /// Derived: `β − mean·scale`.
-    pub shift: usize,
+    pub shift: DerivedId,
 }
 
 /// Where the running statistics of one batch normalisation lie, and how far they move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Running {
     /// The parameter that is the running mean.
-    pub mean: usize,
+    pub mean: ParamId,
     /// The parameter that is the running variance.
-    pub variance: usize,
+    pub variance: ParamId,
     /// The weight of the new statistics.
     pub momentum: Momentum,
 }
@@ -304,7 +329,7 @@ pub enum Momentum {
     /// `1/n` for the n-th batch, so that running statistics are means over all batches; this parameter counts them.
     Mean {
         /// The parameter.
-        batches: usize,
+        batches: ParamId,
     },
 }
 
@@ -344,21 +369,21 @@ pub struct Program {
     /// How many of them, the first ones, belong to the network itself; those of its gradients follow.
     pub forward: usize,
     /// The reductions.
-    pub reductions: Vec<ProgramReduction>,
+    pub reductions: IndexVec<ReductionId, ProgramReduction>,
     /// What becomes of reductions, with the sweep after which it happens (`None`: before the first).
     pub finalisers: Vec<(Option<usize>, Finaliser)>,
     /// The lengths of derived vectors. They begin as zeros, which those that no finaliser writes stay.
-    pub derived: Vec<usize>,
+    pub derived: IndexVec<DerivedId, usize>,
     /// The shapes (batch, channels) of values of one pixel.
-    pub pixels: Vec<[usize; 2]>,
+    pub pixels: IndexVec<PixelId, [usize; 2]>,
     /// Values kept whole between sweeps.
-    pub stores: Vec<Store>,
+    pub stores: IndexVec<StoreId, Store>,
     /// The lengths of the network's parameters, in the order of [`crate::params`].
-    pub params: Vec<usize>,
+    pub params: IndexVec<ParamId, usize>,
     /// The inputs whose gradients are computed, in the order of the network.
     pub input_grads: Vec<usize>,
     /// The parameters whose gradients are computed.
-    pub param_grads: Vec<usize>,
+    pub param_grads: Vec<ParamId>,
     /// The level where the gradients of the outputs begin, where these come later than the outputs go.
     pub second_half: Option<usize>,
     /// The class number that a cross-entropy leaves out.
@@ -381,12 +406,12 @@ impl Program {
         Ok(Self {
             nodes: collected(self.nodes.iter().cloned())?.into(),
             forward: self.forward,
-            reductions: collected(self.reductions.iter().cloned())?,
+            reductions: collected(self.reductions.iter().cloned())?.into(),
             finalisers: collected(self.finalisers.iter().cloned())?,
-            derived: copied(&self.derived)?,
-            pixels: copied(&self.pixels)?,
-            stores: collected(self.stores.iter().cloned())?,
-            params: copied(&self.params)?,
+            derived: self.derived.copied()?,
+            pixels: self.pixels.copied()?,
+            stores: collected(self.stores.iter().cloned())?.into(),
+            params: self.params.copied()?,
             input_grads: copied(&self.input_grads)?,
             param_grads: copied(&self.param_grads)?,
             second_half: self.second_half,
@@ -416,8 +441,8 @@ impl Program {
     ///
     /// # Errors
     /// Where memory is refused.
-    pub fn read_params(&self) -> Result<Vec<bool>, OutOfMemory> {
-        let mut are_read = filled(self.params.len(), false)?;
+    pub fn read_params(&self) -> Result<IndexVec<ParamId, bool>, OutOfMemory> {
+        let mut are_read = IndexVec::filled(self.params.len(), false)?;
         for param in self.nodes.iter().flat_map(|node| &node.params) {
             if let Param::Network(param) = param {
                 are_read[*param] = true;

@@ -9,10 +9,10 @@
 //! alike. Ragged resizing (1351 rows to 2701) beside pooling has no such ratio: its group has none.
 
 use tiled_geometry::{AxisMap, ResizeMode};
-use tiled_tensor::{OutOfMemory, collected, filled};
+use tiled_tensor::{OutOfMemory, collected};
 
 use crate::index::{Id, IndexVec};
-use crate::program::{NodeId, NodeKind, ProgramNode, SinkRole, SourceRole};
+use crate::program::{NodeId, NodeKind, ProgramNode, SinkRole, SourceRole, StoreId};
 
 /// The rate of a node along one axis: `per / of` coordinates for one of its group's measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,8 +42,8 @@ pub(crate) fn rates(
     axis: usize,
 ) -> Result<IndexVec<NodeId, Rate>, OutOfMemory> {
     let mut groups = Groups::new(nodes.len())?;
-    let stores = nodes.iter().filter_map(store).max().map_or(0, |last| last + 1);
-    let mut stored: Vec<Option<NodeId>> = filled(stores, None)?;
+    let stores = nodes.iter().filter_map(store).max().map_or(0, |last| last.index() + 1);
+    let mut stored: IndexVec<StoreId, Option<NodeId>> = IndexVec::filled(stores, None)?;
     for (id, node) in nodes.entries() {
         if let Some(store) = store(node) {
             match stored[store] {
@@ -66,7 +66,7 @@ pub(crate) fn rates(
 }
 
 /// The store that a node writes or reads.
-fn store(node: &ProgramNode) -> Option<usize> {
+fn store(node: &ProgramNode) -> Option<StoreId> {
     match node.kind {
         NodeKind::Source(SourceRole::Store(store)) | NodeKind::Sink(SinkRole::Store(store)) => Some(store),
         _ => None,

@@ -3,7 +3,7 @@
 use tiled_tensor::{OutOfMemory, collected, copied, filled, push, with_room};
 
 use crate::index::{Id, IndexVec, id};
-use crate::program::{Edge, NodeId, NodeKind, Program, SinkRole, SourceRole};
+use crate::program::{Edge, NodeId, NodeKind, Program, ReductionId, SinkRole, SourceRole, StoreId};
 
 id! {
     /// A node of a [`Sweep`].
@@ -17,8 +17,8 @@ pub enum Action {
     Load(SourceRole),
     /// Computes rows.
     Compute,
-    /// Takes rows into the reduction of this index in [`Program::reductions`].
-    Reduce(usize),
+    /// Takes rows into a reduction.
+    Reduce(ReductionId),
     /// Writes rows to a sink.
     Write(SinkRole),
 }
@@ -47,13 +47,13 @@ impl SweepNode {
 /// The nodes that one pass over the image runs, in topological order.
 pub type Sweep = IndexVec<SweepNodeId, SweepNode>;
 
-/// Cuts a program into sweeps. Nodes in `kept` (with the index of their store) are written whole by the first
+/// Cuts a program into sweeps. Nodes in `kept` (each with its store) are written whole by the first
 /// sweep that needs them, and read by later ones; everything else that a later sweep needs is computed again.
 ///
 /// # Panics
 /// Where `kept` names a node that the program does not have, or memory is refused.
 #[must_use]
-pub fn sweeps(program: &Program, kept: &[(NodeId, usize)]) -> Vec<Sweep> {
+pub fn sweeps(program: &Program, kept: &[(NodeId, StoreId)]) -> Vec<Sweep> {
     let cut = sweeps_within(program, kept, usize::MAX).unwrap_or_else(|error| panic!("sweeps: {error}"));
     cut.expect("invariant: there is no bound")
 }
@@ -61,7 +61,7 @@ pub fn sweeps(program: &Program, kept: &[(NodeId, usize)]) -> Vec<Sweep> {
 /// The same; `None` where they would have more than `most` nodes together.
 pub(crate) fn sweeps_within(
     program: &Program,
-    kept: &[(NodeId, usize)],
+    kept: &[(NodeId, StoreId)],
     most: usize,
 ) -> Result<Option<Vec<Sweep>>, OutOfMemory> {
     let mut levels: Vec<Vec<NodeId>> = filled(program.sweeps(), Vec::new())?;
@@ -126,7 +126,7 @@ fn needed_by(program: &Program) -> Result<IndexVec<NodeId, Option<[usize; 2]>>, 
 struct Cutter<'p> {
     program: &'p Program,
     /// Where each node is kept, if it is.
-    stores: IndexVec<NodeId, Option<usize>>,
+    stores: IndexVec<NodeId, Option<StoreId>>,
     /// Whether a sweep has written it there.
     is_written: IndexVec<NodeId, bool>,
     /// The last level that needed each node.

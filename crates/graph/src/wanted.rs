@@ -2,8 +2,12 @@
 
 use tiled_tensor::{collected, filled};
 
-use crate::params::{Reading, readings};
-use crate::{Graph, Mode, Objective, ParamSpec, PlanError};
+use crate::graph::Graph;
+use crate::index::IndexVec;
+use crate::objective::{Mode, Objective};
+use crate::params::{ParamSpec, Reading, readings, try_params};
+use crate::plan::error::PlanError;
+use crate::program::ParamId;
 
 /// The choices of an objective, by the indices of inputs, parameters and nodes.
 #[derive(Debug)]
@@ -11,7 +15,7 @@ pub(crate) struct Wanted {
     /// The inputs whose gradients are computed.
     pub(crate) inputs: Vec<bool>,
     /// The parameters whose gradients are computed.
-    pub(crate) params: Vec<bool>,
+    pub(crate) params: IndexVec<ParamId, bool>,
     /// The nodes of which batch norms use the statistics of the image and dropouts drop.
     pub(crate) trains: Vec<bool>,
 }
@@ -24,7 +28,7 @@ impl Wanted {
         let trained = params.iter().map(|param| objective.grad_params && all && param.kind.is_trained());
         let mut wanted = Self {
             inputs: filled(graph.inputs().len(), objective.grad_inputs && all)?,
-            params: collected(trained)?,
+            params: collected(trained)?.into(),
             trains: filled(graph.nodes().len(), objective.mode == Mode::Train)?,
         };
         for name in objective.wanted.iter().flatten() {
@@ -74,6 +78,36 @@ impl Wanted {
     }
 }
 
+impl Objective {
+    /// The indices of the inputs whose gradients this wants.
+    ///
+    /// # Errors
+    /// Where a name is not of the network.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, Objective, params};
+    /// let graph = Graph::builtin("unet").expect("it is built in");
+    /// let objective = Objective { wanted: Some(vec!["x".into(), "head".into()]), ..Objective::gradients() };
+    /// assert_eq!(objective.input_grads(&graph)?, [0]);
+    /// let params = params(&graph);
+    /// let names: Vec<&str> =
+    ///     objective.param_grads(&graph)?.into_iter().map(|param| params[param].name.as_str()).collect();
+    /// assert_eq!(names, ["head.weight", "head.bias"]);
+    /// # Ok::<(), tiled_graph::PlanError>(())
+    /// ```
+    pub fn input_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
+        Ok(indices(&Wanted::new(graph, &try_params(graph)?, self)?.inputs))
+    }
+
+    /// The indices in [`crate::params`] of the parameters whose gradients this wants.
+    ///
+    /// # Errors
+    /// Where a name is not of the network.
+    pub fn param_grads(&self, graph: &Graph) -> Result<Vec<usize>, PlanError> {
+        Ok(indices(&Wanted::new(graph, &try_params(graph)?, self)?.params))
+    }
+}
+
 /// A name, or the beginning of names where it ends with `*`.
 #[derive(Clone, Copy)]
 struct Name<'n> {
@@ -104,4 +138,8 @@ impl<'n> Name<'n> {
     fn find<'g>(self, count: usize, of: impl Fn(usize) -> &'g str + 'n) -> impl Iterator<Item = usize> + 'n {
         (0..count).filter(move |index| self.is(of(*index)))
     }
+}
+
+fn indices(wanted: &[bool]) -> Vec<usize> {
+    wanted.iter().enumerate().filter(|(_, is_wanted)| **is_wanted).map(|(index, _)| index).collect()
 }

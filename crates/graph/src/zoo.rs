@@ -1,11 +1,11 @@
 //! The built-in networks.
 
+mod builder;
 mod classic;
 mod unet;
 
-use tiled_kernel::Activation;
-
-use crate::{Conv2d, Graph, GraphError, MaxPool2d, Op, ValueId};
+use crate::{Conv2d, Graph, GraphError, MaxPool2d};
+use builder::Builder;
 
 impl Graph {
     /// The same as [`Graph::try_builtin`], where there is sure to be room for its lists.
@@ -82,46 +82,4 @@ fn seed(operators: &str) -> Result<Graph, GraphError> {
         }
     }
     net.finish()
-}
-
-/// A network that grows at its last value.
-#[derive(Debug)]
-struct Builder {
-    graph: Graph,
-    last: ValueId,
-}
-
-impl Builder {
-    fn new(channels: usize) -> Result<Self, GraphError> {
-        let mut graph = Graph::new();
-        let last = graph.add_input("x", channels)?;
-        Ok(Self { graph, last })
-    }
-
-    fn push(&mut self, name: &str, op: Op) -> Result<ValueId, GraphError> {
-        self.last = self.graph.add_node(name, op, &[self.last])?;
-        Ok(self.last)
-    }
-
-    fn join(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId, GraphError> {
-        self.last = self.graph.add_node(name, op, inputs)?;
-        Ok(self.last)
-    }
-
-    fn conv(&mut self, name: &str, conv: Conv2d) -> Result<ValueId, GraphError> {
-        self.push(name, Op::Conv2d(conv))
-    }
-
-    fn max_pool(&mut self, name: &str, pool: MaxPool2d) -> Result<ValueId, GraphError> {
-        self.push(name, Op::MaxPool2d(pool))
-    }
-
-    fn relu(&mut self, name: &str) -> Result<ValueId, GraphError> {
-        self.push(name, Op::Activation(Activation::Relu))
-    }
-
-    fn finish(mut self) -> Result<Graph, GraphError> {
-        self.graph.set_outputs(&[self.last])?;
-        Ok(self.graph)
-    }
 }

@@ -34,7 +34,7 @@ fn wanted(names: &[&str]) -> Result<Vec<String>, PlanError> {
     let wanted = Some(names.iter().map(|name| (*name).to_owned()).collect());
     let objective = Objective { wanted, ..Objective::training(Loss::MeanSquaredError) };
     let specs = params(&graph);
-    Ok(objective.param_grads(&graph)?.into_iter().map(|place| specs[place].name.clone()).collect())
+    Ok(objective.param_grads(&graph)?.into_iter().map(|param| specs[param].name.clone()).collect())
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One random case: the untiled run, the tiled runs, and what must agree.
 
 use tiled::graph::program::Finaliser;
-use tiled::graph::{Hold, Objective, Plan, PlanError, PlanOptions, Planner};
+use tiled::graph::{Hold, Id, Objective, Plan, PlanError, PlanOptions, Planner};
 use tiled::kernel::{Backend, Reduction};
 use tiled::tensor::{Element, Tensor};
 
@@ -240,8 +240,8 @@ impl Check<'_> {
 /// The terms of each sum that a weight gradient is, over all nodes that read the weight; `None` where the sum is exact.
 fn terms(plan: &Plan, param: usize) -> Option<u64> {
     let shares = plan.program.finalisers.iter().filter_map(|(_, finaliser)| match finaliser {
-        Finaliser::ParamGrad { reduction, param: of } if *of == param => Some(*reduction),
-        Finaliser::SharedGrad { param: of, share, .. } if *of == param => Some(share.reduction()),
+        Finaliser::ParamGrad { reduction, param: of } if of.index() == param => Some(*reduction),
+        Finaliser::SharedGrad { param: of, share, .. } if of.index() == param => Some(share.reduction()),
         _ => None,
     });
     let terms = shares.filter_map(|reduction| {

@@ -34,11 +34,11 @@ impl Piece {
         let cols = index(region.cols().len());
         let mut start = 0;
         std::iter::from_fn(move || {
-            let place = self.first + start;
-            let len = (cols - place % cols).min(self.len - start);
+            let element = self.first + start;
+            let len = (cols - element % cols).min(self.len - start);
             let segment = Segment {
-                y: region.rows().begin() + (place / cols).cast_signed() as i64,
-                x: region.cols().begin() + (place % cols).cast_signed() as i64,
+                y: region.rows().begin() + (element / cols).cast_signed() as i64,
+                x: region.cols().begin() + (element % cols).cast_signed() as i64,
                 start,
                 len,
             };
@@ -117,11 +117,11 @@ mod tests {
                 for part in piece.segments(region) {
                     for i in 0..part.len {
                         let [y, x] = [index(part.y), index(part.x) + i];
-                        let place = ((piece.n * channels + piece.c) * height + y) * width + x;
-                        prop_assert_eq!(place as u64, next);
+                        let element = ((piece.n * channels + piece.c) * height + y) * width + x;
+                        prop_assert_eq!(element as u64, next);
                         prop_assert_eq!(next - piece.position, (part.start + i) as u64);
                         next += 1;
-                        seen[place] += 1;
+                        seen[element] += 1;
                     }
                 }
                 prop_assert_eq!(next, piece.position + piece.len as u64);

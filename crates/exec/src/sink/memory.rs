@@ -298,8 +298,8 @@ fn copy<T: Element, M: Memory<T>>(
     let count = (PARTS_PER_THREAD * rayon::current_num_threads()).min(elements / LEAST_SHARED).max(1);
     let parts = count.min(blocks);
     let bands = count.div_ceil(parts).min(height);
-    (0..parts * bands).into_par_iter().for_each(|place| {
-        let (part, band) = (place / bands, place % bands);
+    (0..parts * bands).into_par_iter().for_each(|index| {
+        let (part, band) = (index / bands, index % bands);
         let rows = [band, band + 1].map(|band| i64::try_from(height * band / bands).unwrap_or(i64::MAX));
         let rows = Interval::new(region.rows().begin() + rows[0], region.rows().begin() + rows[1]);
         let band = Region::from_rows_cols(rows, region.cols());

@@ -316,10 +316,10 @@ impl Places {
             && Layout::nchw(self.shape).is_ok_and(|whole| whole == *layout)
     }
 
-    /// The place of an element; `check_len` has shown that no sum leaves the storage.
+    /// The index of an element; `check_len` has shown that no sum leaves the storage.
     fn at(&self, element: [usize; 4]) -> usize {
-        element.iter().zip(self.strides).fold(self.start, |place, (index, stride)| {
-            place.wrapping_add_signed(stride.wrapping_mul(index.cast_signed()))
+        element.iter().zip(self.strides).fold(self.start, |sum, (index, stride)| {
+            sum.wrapping_add_signed(stride.wrapping_mul(index.cast_signed()))
         })
     }
 }

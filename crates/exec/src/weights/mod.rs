@@ -43,8 +43,8 @@ pub fn load_parameters<T: Element>(
     let wrong = |source| IoError::Parameters { path: path.to_path_buf(), source: Box::new(source) };
     let file = WeightsFile::open(path, wants_tensor(specs).map_err(wrong)?)?;
     let names = file.tensors.iter().map(|entry| (entry.name.as_str(), entry.shape.as_slice()));
-    let places = match_params(specs, names).map_err(wrong)?;
-    let tensors = places.into_iter().map(|place| file.tensor(&file.tensors[place]));
+    let order = match_params(specs, names).map_err(wrong)?;
+    let tensors = order.into_iter().map(|index| file.tensor(&file.tensors[index]));
     Parameters::new(specs, tensors.collect::<Result<_, _>>()?).map_err(wrong)
 }
 

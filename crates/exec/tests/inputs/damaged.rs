@@ -149,7 +149,7 @@ fn r14_restarts_out_of_order_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = std::fs::read(data("restarts.jpg")).unwrap();
     let markers: Vec<usize> = (700..bytes.len() - 1)
-        .filter(|place| bytes[*place] == 0xff && (0xd0..0xd8).contains(&bytes[place + 1]))
+        .filter(|index| bytes[*index] == 0xff && (0xd0..0xd8).contains(&bytes[index + 1]))
         .collect();
     let (first, second) = (markers[3] + 1, markers[4] + 1);
     bytes.swap(first, second);

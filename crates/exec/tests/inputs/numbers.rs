@@ -93,7 +93,7 @@ fn r03_few_bits_fill_the_range_or_are_as_they_are() {
 }
 
 #[test]
-fn r02_classes_of_a_png_are_its_gray_or_its_place_in_the_palette() {
+fn r02_classes_of_a_png_are_its_gray_or_its_index_in_the_palette() {
     let folder = tempfile::tempdir().unwrap();
     let palette = [9_u8, 9, 9, 200, 0, 0, 0, 200, 0];
     let cases = [

@@ -15,7 +15,7 @@ const STRIDES: [(usize, [isize; 4], usize); 4] = [
     (209, [-105, -35, -5, -1], 210),                   // from the end
 ];
 
-fn place(start: usize, strides: [isize; 4], element: [usize; 4]) -> usize {
+fn offset(start: usize, strides: [isize; 4], element: [usize; 4]) -> usize {
     let steps = element.iter().zip(strides).map(|(i, stride)| i.cast_signed() * stride);
     start.checked_add_signed(steps.sum()).unwrap()
 }
@@ -26,7 +26,7 @@ fn a_source_of_any_strides_gives_its_elements() {
     for (start, strides, len) in STRIDES {
         let mut data = vec![-1.0; len];
         for (i, value) in tensor.data().iter().enumerate() {
-            data[place(start, strides, [i / 105, i / 35 % 3, i / 5 % 7, i % 5])] = *value;
+            data[offset(start, strides, [i / 105, i / 35 % 3, i / 5 % 7, i % 5])] = *value;
         }
         let source = MemorySource::with_strides(&data, SHAPE, start, strides).unwrap();
         check_source(&source, &tensor, [3, 2]);
@@ -44,8 +44,8 @@ fn a_sink_of_any_strides_takes_its_elements_and_leaves_the_gaps() {
         write_tiles(&sink, &tensor, [2, 4]);
         sink.finish().unwrap();
         for (i, value) in tensor.data().iter().enumerate() {
-            let place = place(start, strides, [i / 105, i / 35 % 3, i / 5 % 7, i % 5]);
-            assert_eq!(std::mem::replace(&mut data[place], -1.0), *value);
+            let offset = offset(start, strides, [i / 105, i / 35 % 3, i / 5 % 7, i % 5]);
+            assert_eq!(std::mem::replace(&mut data[offset], -1.0), *value);
         }
         assert!(data.iter().all(|value| *value == -1.0));
     }

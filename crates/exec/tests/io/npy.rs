@@ -242,8 +242,8 @@ proptest! {
     ) {
         let mut bytes = NpyHeader::format(&[2, 3, 4, 5], DType::F32);
         bytes.extend([0; 480]);
-        for (place, byte) in changes {
-            bytes[place] = byte;
+        for (index, byte) in changes {
+            bytes[index] = byte;
         }
         bytes.splice(at..at + text.len(), text);
         let folder = tempfile::tempdir().unwrap();

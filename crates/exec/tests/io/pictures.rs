@@ -207,9 +207,9 @@ proptest! {
         let picture = image::RgbImage::from_fn(20, 10, |x, y| image::Rgb([0, 1, 2].map(|c| byte(c, y, x))));
         let path = save(folder.path(), if jpeg { "x.jpg" } else { "x.png" }, &picture);
         let mut bytes = std::fs::read(&path).unwrap();
-        for (place, byte) in changes {
-            let place = place % bytes.len();
-            bytes[place] = byte;
+        for (index, byte) in changes {
+            let index = index % bytes.len();
+            bytes[index] = byte;
         }
         std::fs::write(&path, &bytes).unwrap();
         if let Ok(source) = open_source_within::<f32>(&path, 1 << 20) {

@@ -194,9 +194,9 @@ proptest! {
         let path = folder.path().join("w.safetensors");
         save_weights(&path, &weights()).unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
-        for (place, byte) in changes {
-            let place = place % bytes.len();
-            bytes[place] = byte;
+        for (index, byte) in changes {
+            let index = index % bytes.len();
+            bytes[index] = byte;
         }
         std::fs::write(&path, &bytes).unwrap();
         for tensor in load_weights::<f32>(&path).unwrap_or_default() {

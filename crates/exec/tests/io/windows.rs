@@ -85,14 +85,14 @@ pub(crate) fn check_source<T: Element>(source: &dyn Source<T>, expected: &Tensor
                 for c in 0..shape[1] {
                     for y in tile.rows().begin()..tile.rows().end() {
                         for x in tile.cols().begin()..tile.cols().end() {
-                            let place = layout.offset(n, c, y, x);
-                            let (got, want) = (storage[place], expected.view().get(n, c, y, x));
+                            let offset = layout.offset(n, c, y, x);
+                            let (got, want) = (storage[offset], expected.view().get(n, c, y, x));
                             assert_eq!(
                                 got.to_bits_u64(),
                                 want.to_bits_u64(),
                                 "({n},{c},{y},{x}) of {layout:?}: {got}, not {want}"
                             );
-                            storage[place] = garbage();
+                            storage[offset] = garbage();
                             lanes += 1;
                         }
                     }

@@ -4,7 +4,11 @@ use tiled_tensor::with_room;
 
 use super::json::Json;
 use super::names::nearest;
-use crate::{GraphError, Place};
+use crate::error::{GraphError, Place};
+use crate::index::ValueId;
+
+/// Finds the value of a name that stands before the node.
+pub(crate) type Find<'a> = &'a dyn Fn(&str) -> Result<ValueId, GraphError>;
 
 /// An object of the file, and where it stands.
 #[derive(Clone, Debug)]

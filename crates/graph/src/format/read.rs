@@ -5,11 +5,12 @@ use tiled_tensor::{collected, push, with_room};
 use super::fields::Fields;
 use super::json::{self, Json};
 use super::names::{cannot_tile, nearest};
-use crate::op::{FORMATS, Format};
-use crate::{Graph, GraphError, Op, ParamKind, Place, ValueId};
-
-/// Finds the value of a name that stands before the node.
-pub(crate) type Find<'a> = &'a dyn Fn(&str) -> Result<ValueId, GraphError>;
+use crate::error::{GraphError, Place};
+use crate::graph::Graph;
+use crate::index::ValueId;
+use crate::op::operator::{Format, Values};
+use crate::op::{OPERATORS, Read};
+use crate::params::own::ParamKind;
 
 /// Keys of every node.
 const NODE_KEYS: [&str; 3] = ["name", "op", "inputs"];
@@ -58,13 +59,14 @@ fn node(graph: &mut Graph, fields: Fields<'_>, names: &[&str]) -> Result<(), Gra
     let fields = named(fields, unknown_op)?;
     let (name, op) = (fields.text("name")?, fields.text("op")?);
     let place = Place::Node { op: op.into(), name: name.into() };
-    let operator = operator(&place, name, op)?;
+    let (format, read) = operator(&place, name, op)?;
     let fields = fields.at(place);
-    fields.only(&[&NODE_KEYS[..], operator.keys].concat())?;
+    fields.only(&[&NODE_KEYS[..], format.keys].concat())?;
     let find = |input: &str| operand(graph, fields.place(), input, names);
     let inputs = found(&fields.texts("inputs")?, find)?;
-    let op = read(graph, &fields, operator, &inputs, &find)?;
-    graph.add_node_sharing(name, op, &inputs, &shared(&fields, operator)?).map(drop)
+    let op = read(&fields, &find)?;
+    check_channels(graph, &fields, &inputs)?;
+    graph.add_node_sharing(name, op, &inputs, &shared(&fields, format)?).map(drop)
 }
 
 /// Adds the node of this name, operator and operands, whose attributes are a JSON object.
@@ -77,41 +79,34 @@ pub(super) fn attributed(
 ) -> Result<ValueId, GraphError> {
     let place = Place::Node { op: op.into(), name: name.into() };
     let json = json::parse(attributes)?;
-    let operator = operator(&place, name, op)?;
+    let (format, read) = operator(&place, name, op)?;
     let fields = Fields::new(place, &json)?;
-    fields.only(operator.keys)?;
+    fields.only(format.keys)?;
     for input in inputs {
-        graph.check_value(fields.place(), *input)?;
+        graph.check(fields.place(), *input)?;
     }
     let find = |input: &str| operand(graph, fields.place(), input, &[name]);
-    let op = read(graph, &fields, operator, inputs, &find)?;
-    graph.add_node_sharing(name, op, inputs, &shared(&fields, operator)?)
+    let op = read(&fields, &find)?;
+    check_channels(graph, &fields, inputs)?;
+    graph.add_node_sharing(name, op, inputs, &shared(&fields, format)?)
 }
 
 /// The parameters of other nodes that the keys name. A bias may be said to be there instead.
-fn shared<'a>(fields: &Fields<'a>, operator: &Format) -> Result<Vec<(ParamKind, &'a str)>, GraphError> {
+fn shared<'a>(fields: &Fields<'a>, format: &Format) -> Result<Vec<(ParamKind, &'a str)>, GraphError> {
     let mut shared = Vec::new();
     for kind in ParamKind::ALL {
         match fields.get(kind.suffix()) {
             None => {}
             Some(Json::Text(name)) => push(&mut shared, (kind, name.as_str()))?,
-            Some(Json::Bool(_)) if kind == ParamKind::Bias && operator.name != "batch_norm" => {}
+            Some(Json::Bool(_)) if kind == ParamKind::Bias && format.name != "batch_norm" => {}
             Some(other) => return Err(fields.wrong(kind.suffix(), "the name of a parameter", other)),
         }
     }
     Ok(shared)
 }
 
-/// The operator with its attributes.
-fn read(
-    graph: &Graph,
-    fields: &Fields<'_>,
-    operator: &Format,
-    inputs: &[ValueId],
-    find: Find<'_>,
-) -> Result<Op, GraphError> {
-    let op = (operator.read)(fields, find)?;
-    // What PyTorch's modules say of their input is inferred here; where it stands it must be right.
+/// Checks what PyTorch's modules say of their input: it is inferred here, and where it stands it must be right.
+fn check_channels(graph: &Graph, fields: &Fields<'_>, inputs: &[ValueId]) -> Result<(), GraphError> {
     for key in ["in_channels", "num_features", "in_features"] {
         if let (Some(expected), Some(input)) = (fields.count(key)?, inputs.first())
             && graph.channels(*input) != expected
@@ -120,18 +115,18 @@ fn read(
             return Err(GraphError::Channels { place, what: key, expected, got });
         }
     }
-    Ok(op)
+    Ok(())
 }
 
-/// The operator of this name, or why there is none.
-fn operator(place: &Place, node: &str, op: &str) -> Result<&'static Format, GraphError> {
-    if let Some(known) = FORMATS.iter().find(|known| known.name == op) {
-        return Ok(known);
+/// The operator of this name and how it is read, or why there is none.
+fn operator(place: &Place, node: &str, op: &str) -> Result<(&'static Format, Read), GraphError> {
+    if let Some(known) = OPERATORS.iter().find(|(format, _)| format.name == op) {
+        return Ok(*known);
     }
     match cannot_tile(op) {
         Some(reason) => Err(GraphError::CannotTile { place: place.clone(), reason }),
         None => {
-            let nearest = nearest(op, FORMATS.iter().map(|known| known.name));
+            let nearest = nearest(op, OPERATORS.iter().map(|(format, _)| format.name));
             Err(GraphError::UnknownOperator { node: node.to_owned(), op: op.to_owned(), nearest })
         }
     }
@@ -168,13 +163,13 @@ fn values(graph: &Graph) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::op::FORMATS;
+    use crate::op::OPERATORS;
 
     #[test]
     fn the_documentation_has_every_operator_and_key() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/network-format.md");
         let page = std::fs::read_to_string(page).expect("the page is in the repository");
-        for operator in FORMATS {
+        for (operator, _) in OPERATORS {
             for word in [operator.name].iter().chain(operator.keys) {
                 assert!(page.contains(&format!("`{word}`")), "{} lacks `{word}`", operator.name);
             }

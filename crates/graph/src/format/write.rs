@@ -4,20 +4,21 @@ use serde_json::{Value, json};
 use tiled_tensor::{OutOfMemory, refusable};
 
 use super::json::quoted;
-use crate::{Graph, ValueId};
+use crate::graph::Graph;
+use crate::index::ValueId;
 
 /// The text of a network, one input or node a line.
 pub(super) fn graph(graph: &Graph) -> Result<String, OutOfMemory> {
     let mut text = Text(String::new());
     text.add("{\n  \"inputs\": [")?;
-    for (place, input) in graph.inputs().iter().enumerate() {
-        text.line(place)?;
+    for (position, input) in graph.inputs().iter().enumerate() {
+        text.line(position)?;
         text.add(&json!({"name": input.name, "channels": input.channels}).to_string())?;
     }
     text.end(graph.inputs().len())?;
     text.add("],\n  \"nodes\": [")?;
-    for (place, node) in graph.nodes().iter().enumerate() {
-        text.line(place)?;
+    for (position, node) in graph.nodes().iter().enumerate() {
+        text.line(position)?;
         text.add(&format!(
             "{{\"name\":{},\"op\":{},\"inputs\":",
             quoted(&node.name),
@@ -57,8 +58,8 @@ impl Text {
     }
 
     /// Begins the line of an entry of a list.
-    fn line(&mut self, place: usize) -> Result<(), OutOfMemory> {
-        self.add(if place == 0 { "\n    " } else { ",\n    " })
+    fn line(&mut self, position: usize) -> Result<(), OutOfMemory> {
+        self.add(if position == 0 { "\n    " } else { ",\n    " })
     }
 
     /// Ends the last line of a list of so many.
@@ -69,8 +70,8 @@ impl Text {
     /// The names of values as a list.
     fn names(&mut self, graph: &Graph, values: &[ValueId]) -> Result<(), OutOfMemory> {
         self.add("[")?;
-        for (place, value) in values.iter().enumerate() {
-            self.add(if place == 0 { "" } else { "," })?;
+        for (position, value) in values.iter().enumerate() {
+            self.add(if position == 0 { "" } else { "," })?;
             self.add(&quoted(graph.name(*value)))?;
         }
         self.add("]")

@@ -3,38 +3,40 @@
 use tiled_tensor::{push, with_room};
 
 use super::{Graph, Node, Shared};
-use crate::format::nearest;
-use crate::params::{Own, of_node};
-use crate::{GraphError, ParamKind};
+use crate::error::GraphError;
+use crate::format::names::nearest;
+use crate::params::own::{Own, ParamKind};
 
-/// The nodes that these parameters belong to, in the order of the operator's own parameters.
-pub(super) fn resolved(
-    graph: &Graph,
-    node: &Node,
-    named: &[(ParamKind, &str)],
-) -> Result<Vec<Shared>, GraphError> {
-    if named.is_empty() {
-        return Ok(Vec::new());
-    }
-    let own = of_node(graph, node);
-    for (place, (kind, _)) in named.iter().enumerate() {
-        let key = kind.suffix();
-        if named[..place].iter().any(|(other, _)| other == kind) {
-            return Err(GraphError::DuplicateKey { place: node.place(), key: key.to_owned() });
+impl Graph {
+    /// The nodes that these parameters belong to, in the order of the operator's own parameters.
+    pub(super) fn resolved(
+        &self,
+        node: &Node,
+        named: &[(ParamKind, &str)],
+    ) -> Result<Vec<Shared>, GraphError> {
+        if named.is_empty() {
+            return Ok(Vec::new());
         }
-        if !own.iter().any(|param| param.kind == *kind) {
-            return Err(GraphError::NoSuchParameter { place: node.place(), key });
+        let own = self.params_of(node);
+        for (position, (kind, _)) in named.iter().enumerate() {
+            let key = kind.suffix();
+            if named[..position].iter().any(|(other, _)| other == kind) {
+                return Err(GraphError::DuplicateKey { place: node.place(), key: key.to_owned() });
+            }
+            if !own.iter().any(|param| param.kind == *kind) {
+                return Err(GraphError::NoSuchParameter { place: node.place(), key });
+            }
         }
-    }
-    let mut shared = with_room(named.len())?;
-    for Own { kind, shape, .. } in own {
-        if let Some((_, name)) = named.iter().find(|(other, _)| *other == kind) {
-            let owner = owner(graph, node, kind, name)?;
-            check_shape(graph, node, kind, &shape, owner)?;
-            push(&mut shared, Shared { kind, node: owner })?;
+        let mut shared = with_room(named.len())?;
+        for Own { kind, shape, .. } in own {
+            if let Some((_, name)) = named.iter().find(|(other, _)| *other == kind) {
+                let owner = owner(self, node, kind, name)?;
+                check_shape(self, node, kind, &shape, owner)?;
+                push(&mut shared, Shared { kind, node: owner })?;
+            }
         }
+        Ok(shared)
     }
-    Ok(shared)
 }
 
 /// The position of the node that a parameter of this name belongs to.

@@ -1,29 +1,39 @@
 //! Gradient nodes and reductions: the loss, then one loop that accumulates over the rules of operators.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use tiled_kernel::{Kernel, Reduction};
 use tiled_tensor::{OutOfMemory, collected, push};
 
-use super::tape::{Flowing, Tape};
-use super::{Lowering, identity, lossless};
-use crate::program::{Edge, Finaliser, GradShare, NodeId, NodeKind, SinkRole, SourceRole};
-use crate::{Loss, PlanError, ValueId};
+use super::builder::{Flowing, Lowering, Share, Tape, identity, lossless};
+use super::forward::Network;
+use crate::index::ValueId;
+use crate::objective::Loss;
+use crate::plan::error::PlanError;
+use crate::program::{Edge, Finaliser, NodeId, NodeKind, SinkRole, SourceRole};
 
-/// What a node adds to the gradient of a parameter that others read too.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
-    param: usize,
-    of: GradShare,
+impl Network<'_> {
+    /// Adds the gradients that an objective with this loss wants.
+    pub(super) fn backward(&mut self, loss: Loss) -> Result<(), PlanError> {
+        let outputs = self.output_nodes()?;
+        self.lowering.loss(loss, outputs)?;
+        self.lowering.flow_back()?;
+        self.grad_inputs()?;
+        Ok(self.lowering.shared_grads()?)
+    }
+
+    fn grad_inputs(&mut self) -> Result<(), OutOfMemory> {
+        for input in (0..self.wanted.len()).filter(|input| self.wanted[*input]) {
+            let node = self.node_of(ValueId(input));
+            self.lowering.grad_input(input, node)?;
+        }
+        Ok(())
+    }
 }
 
-/// What flows into each node so far, in a fixed order.
-pub(super) type Gradients = BTreeMap<NodeId, Vec<NodeId>>;
-
-impl Lowering<'_> {
-    pub(super) fn backward(&mut self, loss: Loss) -> Result<(), PlanError> {
-        self.loss(loss)?;
+impl Lowering {
+    /// Adds the gradients of nodes, from the last to the first.
+    fn flow_back(&mut self) -> Result<(), OutOfMemory> {
         for tape in std::mem::take(&mut self.tape).into_iter().rev() {
             if !self.wants_grad[tape.output] {
                 continue;
@@ -33,38 +43,22 @@ impl Lowering<'_> {
                 self.rule(tape, gradient)?;
             }
         }
-        self.grad_inputs()?;
-        self.shared_grads()?;
         Ok(())
-    }
-
-    /// The gradient of a parameter is a reduction's result, or a share of the sum over the nodes that read it.
-    pub(crate) fn param_grad(&mut self, param: usize, reduction: usize) -> Result<(), OutOfMemory> {
-        if self.readers[param] > 1 {
-            return self.share(param, GradShare::Whole { reduction });
-        }
-        self.finalise(reduction, Finaliser::ParamGrad { reduction, param })?;
-        push(&mut self.program.param_grads, param)
-    }
-
-    /// Registers what a node adds to the gradient of a parameter that others read too.
-    pub(crate) fn share(&mut self, param: usize, of: GradShare) -> Result<(), OutOfMemory> {
-        push(&mut self.shares, Share { param, of })
     }
 
     /// Sums the shares of each parameter in the order of nodes, after the sweep that the last of them is known in.
     fn shared_grads(&mut self) -> Result<(), OutOfMemory> {
         // the gradients of nodes were made from the last to the first
         let mut order =
-            collected(self.shares.iter().enumerate().map(|(place, share)| (share.param, Reverse(place))))?;
+            collected(self.shares.iter().enumerate().map(|(index, share)| (share.param, Reverse(index))))?;
         order.sort_unstable();
         for shares in order.chunk_by(|(a, _), (b, _)| a == b) {
             let param = shares[0].0;
             let nodes = &self.program.nodes;
             let sweep_of = |share: &Share| nodes[self.program.reductions[share.of.reduction()].node].level;
-            let sweep = shares.iter().map(|(_, Reverse(place))| sweep_of(&self.shares[*place])).max();
-            for (position, (_, Reverse(place))) in shares.iter().enumerate() {
-                let (share, is_first) = (self.shares[*place].of, position == 0);
+            let sweep = shares.iter().map(|(_, Reverse(index))| sweep_of(&self.shares[*index])).max();
+            for (position, (_, Reverse(index))) in shares.iter().enumerate() {
+                let (share, is_first) = (self.shares[*index].of, position == 0);
                 push(
                     &mut self.program.finalisers,
                     (sweep, Finaliser::SharedGrad { param, share, is_first }),
@@ -76,18 +70,17 @@ impl Lowering<'_> {
     }
 
     /// The gradient with respect to the outputs.
-    fn loss(&mut self, loss: Loss) -> Result<(), PlanError> {
-        let outputs = collected(self.graph.outputs().iter().map(|value| self.node_of(*value)))?;
+    fn loss(&mut self, loss: Loss, outputs: Vec<NodeId>) -> Result<(), PlanError> {
         match loss {
             Loss::GradOutput | Loss::GradOutputLater => {
                 if loss == Loss::GradOutputLater {
                     self.program.second_half = Some(self.program.sweeps());
                 }
-                for (place, output) in outputs.into_iter().enumerate() {
+                for (index, output) in outputs.into_iter().enumerate() {
                     let (channels, extents, level) = self.described(output);
                     let level = self.program.second_half.unwrap_or(level);
                     let name = format!("{}.grad", self.program.nodes[output].name);
-                    let node = self.source(name, SourceRole::GradOutput(place), channels, extents, level)?;
+                    let node = self.source(name, SourceRole::GradOutput(index), channels, extents, level)?;
                     push(self.gradients.entry(output).or_default(), node)?;
                 }
             }
@@ -127,7 +120,7 @@ impl Lowering<'_> {
 
     fn pixels(&self, node: NodeId) -> f64 {
         let node = &self.program.nodes[node];
-        let [height, width] = node.extents.map(|extent| lossless(super::extent(extent)));
+        let [height, width] = node.extents.map(|extent| lossless(super::builder::extent(extent)));
         lossless(node.batch) * height * width
     }
 
@@ -159,16 +152,16 @@ impl Lowering<'_> {
         scale: f64,
     ) -> Result<(), OutOfMemory> {
         let (channels, extents, _) = self.described(output);
-        let place =
+        let reduction =
             self.reduce(format!("{name}.loss"), reduction, channels, extents, operands, Vec::new())?;
-        self.finalise(place, Finaliser::Loss { reduction: place, scale })
+        self.finalise(reduction, Finaliser::Loss { reduction, scale })
     }
 
     /// The sum of what flows into a node, from the left.
     fn total(&mut self, name: &str, contributions: &[NodeId]) -> Result<NodeId, OutOfMemory> {
         let mut total = contributions[0];
-        for (place, &next) in contributions.iter().enumerate().skip(1) {
-            total = self.binary(&format!("{name}.grad_sum{place}"), Kernel::Add, total, next)?;
+        for (position, &next) in contributions.iter().enumerate().skip(1) {
+            total = self.binary(&format!("{name}.grad_sum{position}"), Kernel::Add, total, next)?;
         }
         Ok(total)
     }
@@ -182,38 +175,20 @@ impl Lowering<'_> {
         rule(self, &Flowing { name: &name, gradient })
     }
 
-    /// Adds what `make` builds to the gradient of `x`, where one is wanted.
-    pub(crate) fn flow(
-        &mut self,
-        x: NodeId,
-        make: impl FnOnce(&mut Self) -> Result<NodeId, OutOfMemory>,
-    ) -> Result<(), OutOfMemory> {
-        if self.wants_grad[x] {
-            let node = make(self)?;
-            push(self.gradients.entry(x).or_default(), node)?;
-        }
-        Ok(())
-    }
-
-    fn grad_inputs(&mut self) -> Result<(), OutOfMemory> {
-        for input in 0..self.wanted.inputs.len() {
-            if !self.wanted.inputs[input] {
-                continue;
+    /// Writes the gradient of an input, which a node holds.
+    fn grad_input(&mut self, input: usize, node: NodeId) -> Result<(), OutOfMemory> {
+        let role = SinkRole::GradInput(self.program.input_grads.len());
+        push(&mut self.program.input_grads, input)?;
+        let name = format!("{}.grad", self.program.nodes[node].name);
+        let gradient = match self.gradients.remove(&node) {
+            Some(contributions) => self.total(&name, &contributions)?,
+            None => {
+                let (channels, extents, _) = self.described(node);
+                let zero = NodeKind::Compute(Kernel::Fill { value: 0.0 });
+                self.push(format!("{name}.zero"), zero, channels, extents, Vec::new(), Vec::new())?
             }
-            let place = self.program.input_grads.len();
-            push(&mut self.program.input_grads, input)?;
-            let input = self.node_of(ValueId(input));
-            let name = format!("{}.grad", self.program.nodes[input].name);
-            let gradient = match self.gradients.remove(&input) {
-                Some(contributions) => self.total(&name, &contributions)?,
-                None => {
-                    let (channels, extents, _) = self.described(input);
-                    let zero = NodeKind::Compute(Kernel::Fill { value: 0.0 });
-                    self.push(format!("{name}.zero"), zero, channels, extents, Vec::new(), Vec::new())?
-                }
-            };
-            self.sink(name, SinkRole::GradInput(place), gradient)?;
-        }
+        };
+        self.sink(name, role, gradient)?;
         Ok(())
     }
 }

@@ -1,38 +1,37 @@
 //! `relu`, `leaky_relu`, `sigmoid`, `tanh`, `silu`, `gelu`: `y = f(x)`, element by element, with the attributes of [`Activation`].
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tiled_kernel::{Activation, Epilogue, Kernel};
 
-use super::{Applied, Format, Op, Operator};
-use crate::format::{Fields, Find, Value};
-use crate::graph::check::out_of_range;
-use crate::lower::{Lowering, Saved, Site};
-use crate::params::Own;
+use super::check::out_of_range;
+use super::operator::{Applied, Format, Operator, Values};
+use crate::error::{Arity, GraphError};
+use crate::format::fields::Fields;
+use crate::lower::builder::{Lowering, Site};
+use crate::lower::unary::Saved;
+use crate::params::own::Own;
+use crate::plan::error::PlanError;
 use crate::program::{NodeId, NodeKind};
-use crate::{Arity, Graph, GraphError, PlanError, Shapes};
+use crate::shapes::Shapes;
 
-const fn format(
-    name: &'static str,
-    keys: &'static [&'static str],
-    read: fn(&Fields<'_>, Find<'_>) -> Result<Op, GraphError>,
-) -> Format {
-    Format { name, arity: Arity::Exactly(1), keys, read }
+const fn format(name: &'static str, keys: &'static [&'static str]) -> Format {
+    Format { name, arity: Arity::Exactly(1), keys }
 }
 
-pub(super) static RELU: Format = format("relu", &[], |_, _| Ok(Op::Activation(Activation::Relu)));
-pub(super) static LEAKY_RELU: Format = format("leaky_relu", &["negative_slope"], leaky_relu);
-pub(super) static SIGMOID: Format = format("sigmoid", &[], |_, _| Ok(Op::Activation(Activation::Sigmoid)));
-pub(super) static TANH: Format = format("tanh", &[], |_, _| Ok(Op::Activation(Activation::Tanh)));
-pub(super) static SILU: Format = format("silu", &[], |_, _| Ok(Op::Activation(Activation::Silu)));
-pub(super) static GELU: Format = format("gelu", &["approximate"], gelu);
+pub(super) static RELU: Format = format("relu", &[]);
+pub(super) static LEAKY_RELU: Format = format("leaky_relu", &["negative_slope"]);
+pub(super) static SIGMOID: Format = format("sigmoid", &[]);
+pub(super) static TANH: Format = format("tanh", &[]);
+pub(super) static SILU: Format = format("silu", &[]);
+pub(super) static GELU: Format = format("gelu", &["approximate"]);
 
-fn leaky_relu(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
-    Ok(Op::Activation(Activation::LeakyRelu { slope: fields.number("negative_slope", 0.01)? }))
+pub(super) fn read_leaky_relu(fields: &Fields<'_>) -> Result<Activation, GraphError> {
+    Ok(Activation::LeakyRelu { slope: fields.number("negative_slope", 0.01)? })
 }
 
-fn gelu(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
+pub(super) fn read_gelu(fields: &Fields<'_>) -> Result<Activation, GraphError> {
     let choices = [("none", Activation::Gelu), ("tanh", Activation::GeluTanh)];
-    fields.choice("approximate", "\"none\" or \"tanh\"", &choices, Activation::Gelu).map(Op::Activation)
+    fields.choice("approximate", "\"none\" or \"tanh\"", &choices, Activation::Gelu)
 }
 
 impl Operator for Activation {
@@ -47,7 +46,7 @@ impl Operator for Activation {
         }
     }
 
-    fn write(&self, _: &Graph) -> Value {
+    fn write(&self, _: &dyn Values) -> Value {
         match self {
             Self::LeakyRelu { slope } => json!({"negative_slope": slope}),
             Self::Gelu => json!({"approximate": "none"}),
@@ -75,12 +74,10 @@ impl Operator for Activation {
 
     /// Fuses the activation into the node before it where that node serves nothing else, and where it is exact: a
     /// checkpoint between the two, which keeps them apart, must not change a bit.
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let x = site.x();
-        let operand = lowering.graph.operands(site.value)[0];
-        let serves_others = lowering.is_output[operand.0] || lowering.reads[operand.0] > 1;
         let tape = lowering.tape.last_mut().filter(|tape| tape.output == x && tape.activation.is_none());
-        if let (Some(tape), false, Self::Relu) = (tape, serves_others, self)
+        if let (Some(tape), true, Self::Relu) = (tape, site.owns_x, self)
             && let NodeKind::Compute(
                 Kernel::Conv2d { epilogue: Epilogue { activation: fused, .. }, .. }
                 | Kernel::Conv2dBackwardInput { epilogue: Epilogue { activation: fused, .. }, .. }

@@ -1,16 +1,20 @@
 //! `batch_norm`: `y[c] = γ[c]·(x[c] − μ[c])/√(σ²[c] + ε) + β[c]`, μ and σ² running ones or those of the batch.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tiled_kernel::{Kernel, Reduction};
 use tiled_tensor::{OutOfMemory, push};
 
-use super::{Applied, Format, Op, Operator};
-use crate::format::{Fields, Find, Value};
-use crate::graph::check::out_of_range;
-use crate::lower::{Flowing, Lowering, Site, identity, pixels};
-use crate::params::{InputAxis, Own};
-use crate::program::{Finaliser, GradShare, Momentum, NodeId, NodeKind, Norm, Param, Running};
-use crate::{Arity, Graph, GraphError, Init, ParamKind, PlanError, Shapes};
+use super::check::out_of_range;
+use super::operator::{Applied, Format, Operator, Values};
+use crate::error::{Arity, GraphError};
+use crate::format::fields::Fields;
+use crate::lower::builder::{Flowing, Lowering, Site, identity, pixels};
+use crate::params::own::{Init, InputAxis, Own, ParamKind};
+use crate::plan::error::PlanError;
+use crate::program::{
+    DerivedId, Finaliser, GradShare, Momentum, NodeId, NodeKind, Norm, Param, ParamId, ReductionId, Running,
+};
+use crate::shapes::Shapes;
 
 /// Attributes of `batch_norm`.
 ///
@@ -65,17 +69,16 @@ pub(super) static FORMAT: Format = Format {
         "running_var",
         "num_batches_tracked",
     ],
-    read,
 };
 
-fn read(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
+pub(super) fn read(fields: &Fields<'_>) -> Result<BatchNorm, GraphError> {
     let default = BatchNorm::default();
-    Ok(Op::BatchNorm(BatchNorm {
+    Ok(BatchNorm {
         eps: fields.number("eps", default.eps)?,
         momentum: fields.number_or_null("momentum", default.momentum)?,
         affine: fields.flag("affine", default.affine)?,
         track_running_stats: fields.flag("track_running_stats", default.track_running_stats)?,
-    }))
+    })
 }
 
 impl Operator for BatchNorm {
@@ -83,7 +86,7 @@ impl Operator for BatchNorm {
         &FORMAT
     }
 
-    fn write(&self, _: &Graph) -> Value {
+    fn write(&self, _: &dyn Values) -> Value {
         json!({
             "eps": self.eps,
             "momentum": self.momentum,
@@ -124,7 +127,7 @@ impl Operator for BatchNorm {
         .collect()
     }
 
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let (name, x) = (site.name, site.x());
         let (channels, extents, _) = lowering.described(x);
         let norm = Norm {
@@ -138,7 +141,7 @@ impl Operator for BatchNorm {
         };
         let running = self.track_running_stats.then(|| self.running(lowering, name));
         let of_batch = match running {
-            Some(Running { mean, variance, .. }) if !lowering.trains(site.value) => {
+            Some(Running { mean, variance, .. }) if !site.trains => {
                 let running = [mean, variance];
                 push(&mut lowering.program.finalisers, (None, Finaliser::BatchNormEval { norm, running }))?;
                 false
@@ -153,7 +156,7 @@ impl Operator for BatchNorm {
                     vec![operand],
                     Vec::new(),
                 )?;
-                let count = lowering.shapes.batch() as u64 * pixels(extents);
+                let count = lowering.batch as u64 * pixels(extents);
                 lowering
                     .finalise(reduction, Finaliser::BatchNormTrain { norm, reduction, count, running })?;
                 true
@@ -170,7 +173,7 @@ impl Operator for BatchNorm {
 }
 
 impl BatchNorm {
-    fn running(&self, lowering: &Lowering<'_>, name: &str) -> Running {
+    fn running(&self, lowering: &Lowering, name: &str) -> Running {
         Running {
             mean: lowering.param(name, "running_mean"),
             variance: lowering.param(name, "running_var"),
@@ -184,7 +187,7 @@ impl BatchNorm {
 
 /// The gradient flows through the statistics too where they are those of the batch.
 fn backward(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut Lowering,
     at: &Flowing<'_>,
     x: NodeId,
     norm: Norm,
@@ -197,15 +200,15 @@ fn backward(
         let (what, mean) = (at.named("grad_moments"), vec![Param::Derived(norm.mean)]);
         let reduction =
             lowering.reduce(what, Reduction::CentredDot, channels, extents, operands.clone(), mean)?;
-        let count = lowering.shapes.batch() as u64 * pixels(extents);
+        let count = lowering.batch as u64 * pixels(extents);
         let coefficients = if of_batch {
             Some([lowering.derive(channels)?, lowering.derive(channels)?, lowering.derive(channels)?])
         } else {
             None
         };
         param_grads(lowering, norm, reduction, count, coefficients)?;
-        if let Some(places) = coefficients {
-            let params = places.map(Param::Derived).to_vec();
+        if let Some(vectors) = coefficients {
+            let params = vectors.map(Param::Derived).to_vec();
             let kind = NodeKind::Compute(Kernel::ChannelCombine);
             return lowering.flow(x, |lowering| {
                 lowering.push(at.named("grad_input"), kind, channels, extents, operands, params)
@@ -223,20 +226,20 @@ fn backward(
 
 /// The gradients of weight and bias, and the coefficients of that of the input.
 fn param_grads(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut Lowering,
     norm: Norm,
-    reduction: usize,
+    reduction: ReductionId,
     count: u64,
-    coefficients: Option<[usize; 3]>,
+    coefficients: Option<[DerivedId; 3]>,
 ) -> Result<(), OutOfMemory> {
-    let alone = |param: &usize| lowering.readers[*param] == 1;
+    let alone = |param: &ParamId| !lowering.is_shared(*param);
     let own = Norm { weight: norm.weight.filter(alone), bias: norm.bias.filter(alone), ..norm };
     lowering
         .finalise(reduction, Finaliser::BatchNormBackward { norm: own, reduction, count, coefficients })?;
     let weight = GradShare::NormWeight { reduction, inverse_std: norm.inverse_std };
     for (param, of) in [(norm.weight, weight), (norm.bias, GradShare::NormBias { reduction })] {
-        let Some(param) = param.filter(|param| lowering.wanted.params[*param]) else { continue };
-        if lowering.readers[param] > 1 {
+        let Some(param) = param.filter(|param| lowering.wants(*param)) else { continue };
+        if lowering.is_shared(param) {
             lowering.share(param, of)?;
         } else {
             push(&mut lowering.program.param_grads, param)?;

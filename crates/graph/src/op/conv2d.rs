@@ -1,19 +1,22 @@
 //! `conv2d`: `y[o, i, j] = b[o] + Σ w[o, c, u, v]·x[c, i·s + u·d − p, j·s + v·d − p]`, c over the channels of o's group.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tiled_geometry::{AxisMap, GeometryError, PadMode, Padding, Window};
 use tiled_kernel::{Conv, Epilogue, Kernel, Reduction};
 use tiled_tensor::OutOfMemory;
 
+use super::check::count;
+use super::operator::{Applied, Format, Operator, Values};
 use super::windowed::{check_groups, check_padding, located, outputs, read_padding, windows, write_padding};
-use super::{Applied, Format, Op, Operator};
-use crate::format::{Fields, Find, Json, Value};
-use crate::graph::check::count;
-use crate::infer::per_axis;
-use crate::lower::{Flowing, Lowering, Site, Unary, edge, identity};
-use crate::params::{InputAxis, Own, weight_and_bias};
-use crate::program::{Edge, NodeId, NodeKind, Param};
-use crate::{Arity, Graph, GraphError, PlanError, Shapes};
+use crate::error::{Arity, GraphError};
+use crate::format::fields::Fields;
+use crate::format::json::Json;
+use crate::lower::builder::{Flowing, Lowering, Site, edge, identity};
+use crate::lower::unary::Unary;
+use crate::params::own::{InputAxis, Own, weight_and_bias};
+use crate::plan::error::PlanError;
+use crate::program::{Edge, NodeId, NodeKind, Param, ParamId};
+use crate::shapes::Shapes;
 
 /// Attributes of `conv2d`.
 ///
@@ -136,10 +139,9 @@ pub(super) static FORMAT: Format = Format {
         "bias",
         "padding_mode",
     ],
-    read,
 };
 
-fn read(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
+pub(super) fn read(fields: &Fields<'_>) -> Result<Conv2d, GraphError> {
     let default = Conv2d::new(fields.required_count("out_channels")?, fields.required_pair("kernel_size")?);
     let modes = [PaddingMode::Zeros, PaddingMode::Reflect, PaddingMode::Replicate].map(|m| (m.name(), m));
     let expected = "\"zeros\", \"reflect\" or \"replicate\"";
@@ -155,7 +157,7 @@ fn read(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
         None => default.padding,
         Some(json) => padding(fields, &conv, json)?,
     };
-    Ok(Op::Conv2d(Conv2d { padding, ..conv }))
+    Ok(Conv2d { padding, ..conv })
 }
 
 /// Padding as a number, a pair, two pairs of before and after, `"valid"` or `"same"`.
@@ -184,7 +186,7 @@ impl Operator for Conv2d {
         &FORMAT
     }
 
-    fn write(&self, _: &Graph) -> Value {
+    fn write(&self, _: &dyn Values) -> Value {
         json!({
             "out_channels": self.out_channels,
             "kernel_size": self.kernel_size,
@@ -208,7 +210,7 @@ impl Operator for Conv2d {
     }
 
     fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {
-        per_axis(at, known, |axis, input| {
+        at.per_axis(known, |axis, input| {
             let [before, after] = self.padding[axis];
             if let Some(mode) = self.padding_mode.pad_mode() {
                 located(&at.place, Padding::new(mode, input, before, after))?;
@@ -228,7 +230,7 @@ impl Operator for Conv2d {
         )
     }
 
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let mut x = site.x();
         let mut before = self.padding.map(|[before, _]| before);
         if let Some(mode) = self.padding_mode.pad_mode()
@@ -256,7 +258,7 @@ pub(super) fn kernel_extent(kernel: i64) -> usize {
 
 /// Padding that shows the tensor is an operator of its own.
 fn pad(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut Lowering,
     name: &str,
     mode: PadMode,
     padding: [[i64; 2]; 2],
@@ -299,7 +301,7 @@ impl Direction {
     /// Adds it over `x`, with the weight of the node of this name, and its bias where it has one.
     pub(super) fn lower(
         self,
-        lowering: &mut Lowering<'_>,
+        lowering: &mut Lowering,
         name: &str,
         conv: Conv,
         x: NodeId,
@@ -319,12 +321,12 @@ impl Direction {
 
     fn backward(
         self,
-        lowering: &mut Lowering<'_>,
+        lowering: &mut Lowering,
         at: &Flowing<'_>,
         conv: Conv,
         x: NodeId,
-        weight: usize,
-        bias: Option<usize>,
+        weight: ParamId,
+        bias: Option<ParamId>,
     ) -> Result<(), OutOfMemory> {
         lowering.flow(x, |lowering| {
             let other = if self == Self::Forward { Self::Transposed } else { Self::Forward };
@@ -332,22 +334,22 @@ impl Direction {
             let (kind, params) = (NodeKind::Compute(kernel), vec![Param::Network(weight)]);
             lowering.push(at.named("grad_input"), kind, channels, extents, vec![operand], params)
         })?;
-        if lowering.wanted.params[weight] {
+        if lowering.wants(weight) {
             // the transposed convolution reads its gradient where the convolution reads its input
             let (wide, narrow) = if self == Self::Forward { (x, at.gradient) } else { (at.gradient, x) };
             let window = edge(wide, conv.windows.map(AxisMap::Window), conv.input);
             let operands = vec![window, identity(narrow, conv.output)];
             let (name, reduction) = (at.named("grad_weight"), Reduction::ConvWeight(conv));
-            let place =
+            let reduction =
                 lowering.reduce(name, reduction, conv.out_channels, conv.output, operands, Vec::new())?;
-            lowering.param_grad(weight, place)?;
+            lowering.param_grad(weight, reduction)?;
         }
-        if let Some(bias) = bias.filter(|bias| lowering.wanted.params[*bias]) {
+        if let Some(bias) = bias.filter(|bias| lowering.wants(*bias)) {
             let (channels, extents, _) = lowering.described(at.gradient);
             let (name, operands) = (at.named("grad_bias"), vec![identity(at.gradient, extents)]);
-            let place =
+            let reduction =
                 lowering.reduce(name, Reduction::ChannelSum, channels, extents, operands, Vec::new())?;
-            lowering.param_grad(bias, place)?;
+            lowering.param_grad(bias, reduction)?;
         }
         Ok(())
     }

@@ -1,20 +1,21 @@
 //! `conv_transpose2d`: `y[o, i·s + u·d − p, j·s + v·d − p] += w[c, o, u, v]·x[c, i, j]` from y = b, c over the channels of o's
 //! group: the gradient of the convolution with input and output swapped.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tiled_geometry::{GeometryError, Window};
 use tiled_kernel::Conv;
 
+use super::check::count;
 use super::conv2d::{Direction, kernel_extent};
+use super::operator::{Applied, Format, Operator, Values};
 use super::windowed::{check_groups, check_padding, located, windows};
-use super::{Applied, Format, Op, Operator};
-use crate::format::{Fields, Find, Value};
-use crate::graph::check::count;
-use crate::infer::per_axis;
-use crate::lower::{Lowering, Site};
-use crate::params::{InputAxis, Own, weight_and_bias};
+use crate::error::{Arity, GraphError};
+use crate::format::fields::Fields;
+use crate::lower::builder::{Lowering, Site};
+use crate::params::own::{InputAxis, Own, weight_and_bias};
+use crate::plan::error::PlanError;
 use crate::program::NodeId;
-use crate::{Arity, Graph, GraphError, PlanError, Shapes};
+use crate::shapes::Shapes;
 
 /// Attributes of `conv_transpose2d`. Weights are `[in_channels, out_channels/groups, kh, kw]`.
 ///
@@ -83,13 +84,12 @@ pub(super) static FORMAT: Format = Format {
         "bias",
         "dilation",
     ],
-    read,
 };
 
-fn read(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
+pub(super) fn read(fields: &Fields<'_>) -> Result<ConvTranspose2d, GraphError> {
     let default =
         ConvTranspose2d::new(fields.required_count("out_channels")?, fields.required_pair("kernel_size")?);
-    Ok(Op::ConvTranspose2d(ConvTranspose2d {
+    Ok(ConvTranspose2d {
         stride: fields.pair("stride")?.unwrap_or(default.stride),
         padding: fields.pair("padding")?.unwrap_or(default.padding),
         output_padding: fields.pair("output_padding")?.unwrap_or(default.output_padding),
@@ -97,7 +97,7 @@ fn read(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
         groups: fields.count("groups")?.unwrap_or(default.groups),
         bias: fields.bias(default.bias)?,
         ..default
-    }))
+    })
 }
 
 impl Operator for ConvTranspose2d {
@@ -105,7 +105,7 @@ impl Operator for ConvTranspose2d {
         &FORMAT
     }
 
-    fn write(&self, _: &Graph) -> Value {
+    fn write(&self, _: &dyn Values) -> Value {
         json!({
             "out_channels": self.out_channels,
             "kernel_size": self.kernel_size,
@@ -136,7 +136,7 @@ impl Operator for ConvTranspose2d {
 
     /// `(n − 1)·s − 2p + d·(k − 1) + output_padding + 1`.
     fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {
-        per_axis(at, known, |axis, input| {
+        at.per_axis(known, |axis, input| {
             let window = located(&at.place, self.windows())?[axis];
             // no product here exceeds 2^30·2^20, so nothing overflows
             let whole = (input - 1) * window.stride() + window.extent() + 1;
@@ -150,7 +150,7 @@ impl Operator for ConvTranspose2d {
         weight_and_bias(weight, InputAxis { axis: 0, groups: 1 }, self.bias.then_some(self.out_channels))
     }
 
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let (channels, extents, _) = lowering.described(site.x());
         let conv = Conv {
             in_channels: site.channels,

@@ -1,15 +1,17 @@
-//! `dropout`: `y = x/(1 − p)` with probability 1 − p, else 0, by the seed and the place of the element; identity in evaluation.
+//! `dropout`: `y = x/(1 − p)` with probability 1 − p, else 0, by the seed and the position of the element; identity in evaluation.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tiled_kernel::Kernel;
 
-use super::{Applied, Format, Op, Operator};
-use crate::format::{Fields, Find, Value};
-use crate::graph::check::out_of_range;
-use crate::lower::{Lowering, Site};
-use crate::params::Own;
+use super::check::out_of_range;
+use super::operator::{Applied, Format, Operator, Values};
+use crate::error::{Arity, GraphError};
+use crate::format::fields::Fields;
+use crate::lower::builder::{Lowering, Site};
+use crate::params::own::Own;
+use crate::plan::error::PlanError;
 use crate::program::NodeId;
-use crate::{Arity, Graph, GraphError, PlanError, Shapes};
+use crate::shapes::Shapes;
 
 /// Attributes of `dropout`.
 ///
@@ -29,10 +31,10 @@ impl Default for Dropout {
     }
 }
 
-pub(super) static FORMAT: Format = Format { name: "dropout", arity: Arity::Exactly(1), keys: &["p"], read };
+pub(super) static FORMAT: Format = Format { name: "dropout", arity: Arity::Exactly(1), keys: &["p"] };
 
-fn read(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
-    Ok(Op::Dropout(Dropout { p: fields.number("p", Dropout::default().p)? }))
+pub(super) fn read(fields: &Fields<'_>) -> Result<Dropout, GraphError> {
+    Ok(Dropout { p: fields.number("p", Dropout::default().p)? })
 }
 
 impl Operator for Dropout {
@@ -40,7 +42,7 @@ impl Operator for Dropout {
         &FORMAT
     }
 
-    fn write(&self, _: &Graph) -> Value {
+    fn write(&self, _: &dyn Values) -> Value {
         json!({"p": self.p})
     }
 
@@ -59,11 +61,11 @@ impl Operator for Dropout {
         Vec::new()
     }
 
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
-        if !lowering.trains(site.value) || self.p == 0.0 {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
+        if !site.trains || self.p == 0.0 {
             return Ok(site.x());
         }
-        let seed = lowering.objective.seed ^ (site.value.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let seed = lowering.seed ^ (site.value.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let kernel = Kernel::Dropout { probability: self.p, seed };
         Ok(lowering.pointwise(site, kernel, kernel, None)?)
     }

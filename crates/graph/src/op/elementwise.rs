@@ -1,14 +1,16 @@
 //! `add`: `y = x₁ + x₂ + …`; `mul`: `y = x₁·x₂·…`, from the left.
 
+use serde_json::Value;
 use tiled_kernel::Kernel;
 use tiled_tensor::OutOfMemory;
 
-use super::{Applied, Format, Op, Operator};
-use crate::format::Value;
-use crate::lower::{Lowering, Site};
-use crate::params::Own;
+use super::operator::{Applied, Format, Operator, Values};
+use crate::error::{Arity, GraphError};
+use crate::lower::builder::{Lowering, Site};
+use crate::params::own::Own;
+use crate::plan::error::PlanError;
 use crate::program::NodeId;
-use crate::{Arity, Graph, GraphError, PlanError, Shapes};
+use crate::shapes::Shapes;
 
 /// A sum or a product; neither has attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +19,9 @@ pub(super) enum Elementwise {
     Mul,
 }
 
-pub(super) static ADD: Format =
-    Format { name: "add", arity: Arity::AtLeast(2), keys: &[], read: |_, _| Ok(Op::Add) };
+pub(super) static ADD: Format = Format { name: "add", arity: Arity::AtLeast(2), keys: &[] };
 
-pub(super) static MUL: Format =
-    Format { name: "mul", arity: Arity::AtLeast(2), keys: &[], read: |_, _| Ok(Op::Mul) };
+pub(super) static MUL: Format = Format { name: "mul", arity: Arity::AtLeast(2), keys: &[] };
 
 impl Operator for Elementwise {
     fn format(&self) -> &'static Format {
@@ -31,12 +31,12 @@ impl Operator for Elementwise {
         }
     }
 
-    fn write(&self, _: &Graph) -> Value {
+    fn write(&self, _: &dyn Values) -> Value {
         Value::Null
     }
 
     fn check(&self, at: &Applied<'_>) -> Result<usize, GraphError> {
-        let (graph, first) = (at.graph, at.operands[0]);
+        let (graph, first) = (at.values, at.operands[0]);
         match at.operands.iter().find(|other| graph.channels(**other) != graph.channels(first)) {
             None => Ok(at.channels()),
             Some(other) => Err(GraphError::OperandChannels {
@@ -57,11 +57,11 @@ impl Operator for Elementwise {
         Vec::new()
     }
 
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let mut total = site.x();
-        for (place, &next) in site.operands.iter().enumerate().skip(1) {
-            let last = place + 1 == site.operands.len();
-            let name = if last { site.name.to_owned() } else { format!("{}.{place}", site.name) };
+        for (position, &next) in site.operands.iter().enumerate().skip(1) {
+            let last = position + 1 == site.operands.len();
+            let name = if last { site.name.to_owned() } else { format!("{}.{position}", site.name) };
             total = self.pair(lowering, &name, total, next)?;
         }
         Ok(total)
@@ -69,13 +69,7 @@ impl Operator for Elementwise {
 }
 
 impl Elementwise {
-    fn pair(
-        self,
-        lowering: &mut Lowering<'_>,
-        name: &str,
-        a: NodeId,
-        b: NodeId,
-    ) -> Result<NodeId, OutOfMemory> {
+    fn pair(self, lowering: &mut Lowering, name: &str, a: NodeId, b: NodeId) -> Result<NodeId, OutOfMemory> {
         let kernel = match self {
             Self::Add => Kernel::Add,
             Self::Mul => Kernel::Mul,
@@ -85,8 +79,8 @@ impl Elementwise {
             Self::Add => {
                 [a, b].into_iter().try_for_each(|operand| lowering.flow(operand, |_| Ok(at.gradient)))
             }
-            Self::Mul => [(0, a, b), (1, b, a)].into_iter().try_for_each(|(place, operand, other)| {
-                let name = at.named(&format!("grad_input{place}"));
+            Self::Mul => [(0, a, b), (1, b, a)].into_iter().try_for_each(|(position, operand, other)| {
+                let name = at.named(&format!("grad_input{position}"));
                 lowering.flow(operand, |lowering| lowering.binary(&name, Kernel::Mul, at.gradient, other))
             }),
         })?;
@@ -101,9 +95,9 @@ pub(super) fn equal_extents(at: &Applied<'_>, known: &Shapes) -> Result<[usize; 
         None => Ok(known.extents(first)),
         Some(other) => Err(GraphError::OperandExtents {
             place: at.place.clone(),
-            first: at.graph.name(first).into(),
+            first: at.values.name(first).into(),
             expected: known.extents(first),
-            other: at.graph.name(*other).into(),
+            other: at.values.name(*other).into(),
             got: known.extents(*other),
         }),
     }

@@ -1,15 +1,18 @@
 //! `global_avg_pool`: `y = Σ x[i, j]/(h·w)`; `global_max_pool`: `y = max x[i, j]`, over the image.
 
+use serde_json::Value;
 use tiled_geometry::AxisMap;
 use tiled_kernel::{Kernel, Reduction};
-use tiled_tensor::{OutOfMemory, push};
+use tiled_tensor::OutOfMemory;
 
-use super::{Applied, Format, Op, Operator};
-use crate::format::{Fields, Value};
-use crate::lower::{Flowing, Lowering, Site, edge, extent, identity, lossless, pixels};
-use crate::params::Own;
-use crate::program::{Finaliser, NodeId, NodeKind, Param, SourceRole};
-use crate::{Arity, Graph, GraphError, PlanError, Shapes};
+use super::operator::{Applied, Format, Operator, Values};
+use crate::error::{Arity, GraphError};
+use crate::format::fields::Fields;
+use crate::lower::builder::{Flowing, Lowering, Site, edge, extent, identity, lossless, pixels};
+use crate::params::own::Own;
+use crate::plan::error::PlanError;
+use crate::program::{Finaliser, NodeId, NodeKind, Param, PixelId, ReductionId, SourceRole};
+use crate::shapes::Shapes;
 
 /// What it makes of an image; neither has attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,39 +21,22 @@ pub(super) enum GlobalPool {
     Max,
 }
 
-pub(super) static AVG: Format = Format {
-    name: "global_avg_pool",
-    arity: Arity::Exactly(1),
-    keys: &[],
-    read: |_, _| Ok(Op::GlobalAvgPool),
-};
+pub(super) static AVG: Format = Format { name: "global_avg_pool", arity: Arity::Exactly(1), keys: &[] };
 
-pub(super) static MAX: Format = Format {
-    name: "global_max_pool",
-    arity: Arity::Exactly(1),
-    keys: &[],
-    read: |_, _| Ok(Op::GlobalMaxPool),
-};
+pub(super) static MAX: Format = Format { name: "global_max_pool", arity: Arity::Exactly(1), keys: &[] };
 
 /// What PyTorch calls the first.
-pub(super) static ADAPTIVE_AVG: Format = Format {
-    name: "adaptive_avg_pool2d",
-    arity: Arity::Exactly(1),
-    keys: &["output_size"],
-    read: |fields, _| adaptive(fields, Op::GlobalAvgPool),
-};
+pub(super) static ADAPTIVE_AVG: Format =
+    Format { name: "adaptive_avg_pool2d", arity: Arity::Exactly(1), keys: &["output_size"] };
 
 /// What PyTorch calls the second.
-pub(super) static ADAPTIVE_MAX: Format = Format {
-    name: "adaptive_max_pool2d",
-    arity: Arity::Exactly(1),
-    keys: &["output_size"],
-    read: |fields, _| adaptive(fields, Op::GlobalMaxPool),
-};
+pub(super) static ADAPTIVE_MAX: Format =
+    Format { name: "adaptive_max_pool2d", arity: Arity::Exactly(1), keys: &["output_size"] };
 
-fn adaptive(fields: &Fields<'_>, global: Op) -> Result<Op, GraphError> {
+/// Checks that a pooling to a given size is one over the whole image.
+pub(super) fn adaptive(fields: &Fields<'_>) -> Result<(), GraphError> {
     if fields.required_pair("output_size")? == [1, 1] {
-        return Ok(global);
+        return Ok(());
     }
     let reason = "its windows grow with the image, unless output_size is 1";
     Err(GraphError::CannotTile { place: fields.place().clone(), reason })
@@ -64,7 +50,7 @@ impl Operator for GlobalPool {
         }
     }
 
-    fn write(&self, _: &Graph) -> Value {
+    fn write(&self, _: &dyn Values) -> Value {
         Value::Null
     }
 
@@ -80,7 +66,7 @@ impl Operator for GlobalPool {
         Vec::new()
     }
 
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let (name, x) = (site.name, site.x());
         match self {
             Self::Mean => {
@@ -93,8 +79,7 @@ impl Operator for GlobalPool {
             }
             Self::Max => {
                 let (reduction, pixel) = reduce(lowering, name, Reduction::ImageMax, x)?;
-                let positions =
-                    lowering.derive(4 * lowering.shapes.batch() * lowering.program.nodes[x].channels)?;
+                let positions = lowering.derive(4 * lowering.batch * lowering.program.nodes[x].channels)?;
                 lowering.finalise(reduction, Finaliser::GlobalMax { reduction, pixel, positions })?;
                 let node = source(lowering, name, x, reduction, pixel)?;
                 lowering.record(name, node, move |lowering, at| {
@@ -106,27 +91,26 @@ impl Operator for GlobalPool {
     }
 }
 
-/// Adds a reduction over the image; returns its place and that of the value of one pixel that it becomes.
+/// Adds a reduction over the image; returns it and the value of one pixel that it becomes.
 fn reduce(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut Lowering,
     name: &str,
     reduction: Reduction,
     x: NodeId,
-) -> Result<(usize, usize), OutOfMemory> {
+) -> Result<(ReductionId, PixelId), OutOfMemory> {
     let (channels, extents, _) = lowering.described(x);
     let (what, operand) = (format!("{name}.{}", reduction.name()), identity(x, extents));
-    let place = lowering.reduce(what, reduction, channels, extents, vec![operand], Vec::new())?;
-    push(&mut lowering.program.pixels, [lowering.shapes.batch(), channels])?;
-    Ok((place, lowering.program.pixels.len() - 1))
+    let id = lowering.reduce(what, reduction, channels, extents, vec![operand], Vec::new())?;
+    Ok((id, lowering.program.pixels.push([lowering.batch, channels])?))
 }
 
 /// The source of a value of one pixel that a reduction becomes.
 fn source(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut Lowering,
     name: &str,
     x: NodeId,
-    reduction: usize,
-    pixel: usize,
+    reduction: ReductionId,
+    pixel: PixelId,
 ) -> Result<NodeId, OutOfMemory> {
     let channels = lowering.program.nodes[x].channels;
     let level = lowering.program.nodes[lowering.program.reductions[reduction].node].level + 1;
@@ -135,7 +119,7 @@ fn source(
     Ok(node)
 }
 
-fn mean_backward(lowering: &mut Lowering<'_>, at: &Flowing<'_>, x: NodeId) -> Result<(), OutOfMemory> {
+fn mean_backward(lowering: &mut Lowering, at: &Flowing<'_>, x: NodeId) -> Result<(), OutOfMemory> {
     let (_, extents, _) = lowering.described(x);
     let [height, width] = extents.map(|side| lossless(extent(side)));
     spread(lowering, at, x, Kernel::Broadcast { scale: 1.0 / (height * width) }, Vec::new())
@@ -143,7 +127,7 @@ fn mean_backward(lowering: &mut Lowering<'_>, at: &Flowing<'_>, x: NodeId) -> Re
 
 /// Every pixel of the operand's gradient reads the one of the result's.
 fn spread(
-    lowering: &mut Lowering<'_>,
+    lowering: &mut Lowering,
     at: &Flowing<'_>,
     x: NodeId,
     kernel: Kernel,

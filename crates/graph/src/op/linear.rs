@@ -1,17 +1,19 @@
 //! `linear`: `y[o] = b[o] + Σ w[o, c]·x[c]` over the channels of a value of one pixel, a 1×1 convolution with the same weights.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tiled_geometry::Window;
 use tiled_kernel::Conv;
 
+use super::check::count;
 use super::conv2d::Direction;
-use super::{Applied, Format, Op, Operator};
-use crate::format::{Fields, Find, Value};
-use crate::graph::check::count;
-use crate::lower::{Lowering, Site};
-use crate::params::{InputAxis, Own, weight_and_bias};
+use super::operator::{Applied, Format, Operator, Values};
+use crate::error::{Arity, GraphError};
+use crate::format::fields::Fields;
+use crate::lower::builder::{Lowering, Site};
+use crate::params::own::{InputAxis, Own, weight_and_bias};
+use crate::plan::error::PlanError;
 use crate::program::NodeId;
-use crate::{Arity, Graph, GraphError, PlanError, Shapes};
+use crate::shapes::Shapes;
 
 /// Attributes of `linear`. Weights are `[out_features, in_features]`.
 ///
@@ -38,12 +40,11 @@ pub(super) static FORMAT: Format = Format {
     name: "linear",
     arity: Arity::Exactly(1),
     keys: &["in_features", "out_features", "weight", "bias"],
-    read,
 };
 
-fn read(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
+pub(super) fn read(fields: &Fields<'_>) -> Result<Linear, GraphError> {
     let default = Linear::new(fields.required_count("out_features")?);
-    Ok(Op::Linear(Linear { bias: fields.bias(default.bias)?, ..default }))
+    Ok(Linear { bias: fields.bias(default.bias)?, ..default })
 }
 
 impl Operator for Linear {
@@ -51,7 +52,7 @@ impl Operator for Linear {
         &FORMAT
     }
 
-    fn write(&self, _: &Graph) -> Value {
+    fn write(&self, _: &dyn Values) -> Value {
         json!({"out_features": self.out_features, "bias": self.bias})
     }
 
@@ -71,7 +72,7 @@ impl Operator for Linear {
         weight_and_bias(weight, InputAxis { axis: 1, groups: 1 }, self.bias.then_some(self.out_features))
     }
 
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let (channels, extents, _) = lowering.described(site.x());
         let conv = Conv {
             in_channels: channels,

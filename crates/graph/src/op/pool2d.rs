@@ -1,18 +1,19 @@
 //! `max_pool2d`: `y[i, j] = max x[i·s + u·d − p, j·s + v·d − p]`; `avg_pool2d`: the sum of these over their number.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tiled_geometry::{AxisMap, GeometryError, Window};
 use tiled_kernel::{Kernel, Pool};
 
+use super::operator::{Applied, Format, Operator, Values};
 use super::windowed::{check_padding, located, outputs, read_padding, windows, write_padding};
-use super::{Applied, Format, Op, Operator};
-use crate::error::Axis;
-use crate::format::{Fields, Find, Value};
-use crate::infer::per_axis;
-use crate::lower::{Lowering, Saved, Site, Unary};
-use crate::params::Own;
+use crate::error::{Arity, Axis, GraphError, Place};
+use crate::format::fields::Fields;
+use crate::lower::builder::{Lowering, Site};
+use crate::lower::unary::{Saved, Unary};
+use crate::params::own::Own;
+use crate::plan::error::PlanError;
 use crate::program::NodeId;
-use crate::{Arity, Graph, GraphError, Place, PlanError, Shapes};
+use crate::shapes::Shapes;
 
 /// Attributes of `max_pool2d`.
 ///
@@ -108,36 +109,34 @@ pub(super) static MAX: Format = Format {
     name: "max_pool2d",
     arity: Arity::Exactly(1),
     keys: &["kernel_size", "stride", "padding", "dilation", "ceil_mode"],
-    read: read_max,
 };
 
 pub(super) static AVG: Format = Format {
     name: "avg_pool2d",
     arity: Arity::Exactly(1),
     keys: &["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"],
-    read: read_avg,
 };
 
-fn read_max(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
+pub(super) fn read_max(fields: &Fields<'_>) -> Result<MaxPool2d, GraphError> {
     let default = MaxPool2d::new(fields.required_pair("kernel_size")?);
-    Ok(Op::MaxPool2d(MaxPool2d {
+    Ok(MaxPool2d {
         stride: fields.pair("stride")?.unwrap_or(default.stride),
         padding: padding(fields)?.unwrap_or(default.padding),
         dilation: fields.pair("dilation")?.unwrap_or(default.dilation),
         ceil_mode: fields.flag("ceil_mode", default.ceil_mode)?,
         ..default
-    }))
+    })
 }
 
-fn read_avg(fields: &Fields<'_>, _: Find<'_>) -> Result<Op, GraphError> {
+pub(super) fn read_avg(fields: &Fields<'_>) -> Result<AvgPool2d, GraphError> {
     let default = AvgPool2d::new(fields.required_pair("kernel_size")?);
-    Ok(Op::AvgPool2d(AvgPool2d {
+    Ok(AvgPool2d {
         stride: fields.pair("stride")?.unwrap_or(default.stride),
         padding: padding(fields)?.unwrap_or(default.padding),
         ceil_mode: fields.flag("ceil_mode", default.ceil_mode)?,
         count_include_pad: fields.flag("count_include_pad", default.count_include_pad)?,
         ..default
-    }))
+    })
 }
 
 fn padding(fields: &Fields<'_>) -> Result<Option<[[i64; 2]; 2]>, GraphError> {
@@ -151,7 +150,7 @@ impl Operator for MaxPool2d {
         &MAX
     }
 
-    fn write(&self, _: &Graph) -> Value {
+    fn write(&self, _: &dyn Values) -> Value {
         json!({
             "kernel_size": self.kernel_size,
             "stride": self.stride,
@@ -167,7 +166,7 @@ impl Operator for MaxPool2d {
     }
 
     fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {
-        per_axis(at, known, |axis, extent| {
+        at.per_axis(known, |axis, extent| {
             let window = located(&at.place, self.windows())?[axis];
             let count = outputs(&at.place, axis, window, extent, self.padding[axis][1], self.ceil_mode)?;
             // Padding is at most half the kernel, so only a window that starts before the input can jump over all of it.
@@ -188,7 +187,7 @@ impl Operator for MaxPool2d {
         Vec::new()
     }
 
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let (channels, input, _) = lowering.described(site.x());
         let pool = Pool {
             windows: self.windows()?,
@@ -212,7 +211,7 @@ impl Operator for AvgPool2d {
         &AVG
     }
 
-    fn write(&self, _: &Graph) -> Value {
+    fn write(&self, _: &dyn Values) -> Value {
         json!({
             "kernel_size": self.kernel_size,
             "stride": self.stride,
@@ -228,7 +227,7 @@ impl Operator for AvgPool2d {
     }
 
     fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {
-        per_axis(at, known, |axis, extent| {
+        at.per_axis(known, |axis, extent| {
             let window = located(&at.place, self.windows())?[axis];
             outputs(&at.place, axis, window, extent, self.padding[axis][1], self.ceil_mode)
         })
@@ -238,7 +237,7 @@ impl Operator for AvgPool2d {
         Vec::new()
     }
 
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let (channels, input, _) = lowering.described(site.x());
         let pool = Pool {
             windows: self.windows()?,

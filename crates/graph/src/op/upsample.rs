@@ -1,17 +1,21 @@
 //! `upsample`: `y[i, j] = Σ wᵢ[u]·wⱼ[v]·x[u, v]`, with one tap an axis for nearest and two for bilinear.
 
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use tiled_geometry::{AxisMap, Resize, ResizeMode};
 use tiled_kernel::Kernel;
 
-use super::{Applied, Format, Op, Operator};
-use crate::format::{Fields, Find, Json, Value};
-use crate::graph::check::out_of_range;
-use crate::infer::per_axis;
-use crate::lower::{Lowering, Site, Unary};
-use crate::params::Own;
+use super::check::out_of_range;
+use super::operator::{Applied, Format, Operator, Values};
+use crate::error::{Arity, GraphError};
+use crate::format::fields::{Fields, Find};
+use crate::format::json::Json;
+use crate::index::ValueId;
+use crate::lower::builder::{Lowering, Site};
+use crate::lower::unary::Unary;
+use crate::params::own::Own;
+use crate::plan::error::PlanError;
 use crate::program::NodeId;
-use crate::{Arity, Graph, GraphError, PlanError, Shapes, ValueId};
+use crate::shapes::Shapes;
 
 /// Attributes of `upsample`.
 ///
@@ -81,10 +85,9 @@ pub(super) static FORMAT: Format = Format {
     name: "upsample",
     arity: Arity::Exactly(1),
     keys: &["size", "scale_factor", "like", "mode", "align_corners"],
-    read,
 };
 
-fn read(fields: &Fields<'_>, find: Find<'_>) -> Result<Op, GraphError> {
+pub(super) fn read(fields: &Fields<'_>, find: Find<'_>) -> Result<Upsample, GraphError> {
     const TARGETS: [&str; 3] = ["size", "scale_factor", "like"];
     let targets: Vec<&str> = TARGETS.into_iter().filter(|key| fields.get(key).is_some()).collect();
     let to = match targets.as_slice() {
@@ -114,7 +117,7 @@ fn read(fields: &Fields<'_>, find: Find<'_>) -> Result<Op, GraphError> {
         }
         (false, _) => UpsampleMode::Nearest,
     };
-    Ok(Op::Upsample(Upsample { mode, to }))
+    Ok(Upsample { mode, to })
 }
 
 impl Operator for Upsample {
@@ -122,11 +125,11 @@ impl Operator for Upsample {
         &FORMAT
     }
 
-    fn write(&self, graph: &Graph) -> Value {
+    fn write(&self, values: &dyn Values) -> Value {
         let (key, target) = match self.to {
             UpsampleTo::Size(size) => ("size", json!(size)),
             UpsampleTo::Scale(scale) => ("scale_factor", json!(scale)),
-            UpsampleTo::Like(value) => ("like", json!(graph.name(value))),
+            UpsampleTo::Like(value) => ("like", json!(values.name(value))),
         };
         let mut object = Map::new();
         object.insert(key.to_owned(), target);
@@ -139,7 +142,7 @@ impl Operator for Upsample {
 
     fn check(&self, at: &Applied<'_>) -> Result<usize, GraphError> {
         let (key, pair) = match self.to {
-            UpsampleTo::Like(value) => return at.graph.check_value(&at.place, value).map(|()| at.channels()),
+            UpsampleTo::Like(value) => return at.values.check(&at.place, value).map(|()| at.channels()),
             UpsampleTo::Size(size) => ("size", size),
             UpsampleTo::Scale(scale) => ("scale_factor", scale),
         };
@@ -152,8 +155,8 @@ impl Operator for Upsample {
     fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {
         match self.to {
             UpsampleTo::Like(value) => Ok(known.extents(value)),
-            UpsampleTo::Size(size) => per_axis(at, known, |axis, _| Ok(Some(size[axis]))),
-            UpsampleTo::Scale(scale) => per_axis(at, known, |axis, input| Ok(input.checked_mul(scale[axis]))),
+            UpsampleTo::Size(size) => at.per_axis(known, |axis, _| Ok(Some(size[axis]))),
+            UpsampleTo::Scale(scale) => at.per_axis(known, |axis, input| Ok(input.checked_mul(scale[axis]))),
         }
     }
 
@@ -161,7 +164,7 @@ impl Operator for Upsample {
         Vec::new()
     }
 
-    fn lower(&self, lowering: &mut Lowering<'_>, site: &Site<'_>) -> Result<NodeId, PlanError> {
+    fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let mode = match self.mode {
             UpsampleMode::Nearest => ResizeMode::Nearest,
             UpsampleMode::Bilinear { align_corners: false } => ResizeMode::Linear,

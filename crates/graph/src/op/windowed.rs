@@ -1,11 +1,12 @@
 //! What operators with windows share: a kernel k, a stride s, a dilation d and a padding p for each axis.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tiled_geometry::{GeometryError, MAX_WINDOW, Window};
 
-use crate::format::{Json, Value, both, pair};
-use crate::graph::check::count;
-use crate::{Axis, GraphError, Place};
+use super::check::count;
+use crate::error::{Axis, GraphError, Place};
+use crate::format::fields::{both, pair};
+use crate::format::json::Json;
 
 /// The windows of height and width.
 pub(super) fn windows(

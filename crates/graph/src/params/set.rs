@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, refusable, with_room};
 
-use super::{Init, InputAxis, ParamKind, ParamSpec, Rng};
-use crate::GraphError;
-use crate::error::Extent;
-use crate::format::nearest;
+use super::own::{Init, InputAxis, ParamKind};
+use super::{ParamSpec, Rng};
+use crate::error::{Extent, GraphError};
+use crate::format::names::nearest;
 
 /// A named tensor, flat in row-major order.
 ///
@@ -99,11 +99,11 @@ impl<T: Element> Parameters<T> {
     pub fn new(specs: &[ParamSpec], mut tensors: Vec<ParamTensor<T>>) -> Result<Self, GraphError> {
         let is_wanted = wants_tensor(specs)?;
         tensors.retain(|tensor| is_wanted(&tensor.name));
-        let places = match_params(specs, tensors.iter().map(ParamTensor::name_and_shape))?;
+        let order = match_params(specs, tensors.iter().map(ParamTensor::name_and_shape))?;
         tensors.iter().try_for_each(ParamTensor::check_length)?;
         let mut tensors: Vec<_> = collected(tensors.into_iter().map(Some)).map_err(refused(LIST))?;
-        // every specification has a place, and every tensor stands in one
-        let ordered = places.iter().filter_map(|place| tensors[*place].take());
+        // every specification has a tensor, and every tensor belongs to one
+        let ordered = order.iter().filter_map(|tensor| tensors[*tensor].take());
         Self::of_tensors(collected(ordered).map_err(refused(LIST))?)
     }
 
@@ -335,21 +335,21 @@ pub fn match_params<'t>(
     refusable(|| wanted.try_reserve(specs.len()))
         .map_err(|_| refused(LIST)(OutOfMemory::of::<(&str, usize)>(specs.len())))?;
     wanted.extend(specs.iter().enumerate().map(|(position, spec)| (spec.name.as_str(), position)));
-    let mut places: Vec<Option<usize>> = filled(specs.len(), None).map_err(refused(LIST))?;
-    for (place, (name, shape)) in tensors.into_iter().enumerate() {
+    let mut found: Vec<Option<usize>> = filled(specs.len(), None).map_err(refused(LIST))?;
+    for (index, (name, shape)) in tensors.into_iter().enumerate() {
         let Some(position) = wanted.get(name) else {
             let nearest = nearest(name, specs.iter().map(|spec| spec.name.as_str()));
             return Err(GraphError::UnknownParameter { name: name.to_owned(), got: shape.to_vec(), nearest });
         };
-        if places[*position].is_some() {
+        if found[*position].is_some() {
             return Err(GraphError::DuplicateParameter { name: name.to_owned() });
         }
         check_shape(&specs[*position], shape)?;
-        places[*position] = Some(place);
+        found[*position] = Some(index);
     }
     let mut all = with_room(specs.len()).map_err(refused(LIST))?;
-    for (place, spec) in places.into_iter().zip(specs) {
-        all.push(place.ok_or_else(|| GraphError::MissingParameter {
+    for (tensor, spec) in found.into_iter().zip(specs) {
+        all.push(tensor.ok_or_else(|| GraphError::MissingParameter {
             place: spec.place.clone(),
             name: spec.name.clone(),
             expected: spec.shape.clone(),

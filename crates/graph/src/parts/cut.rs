@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tiled_geometry::{Grid, Interval};
 use tiled_tensor::{OutOfMemory, collected, with_room};
 
-use super::Part;
+use super::part::Part;
 use crate::demand::Demand;
 use crate::flow::{Flow, FlowNode};
 use crate::index::IndexVec;

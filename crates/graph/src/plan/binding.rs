@@ -8,7 +8,7 @@ use tiled_kernel::Support;
 use tiled_tensor::{OutOfMemory, with_room};
 
 use crate::index::IndexVec;
-use crate::program::{NodeId, NodeKind, Program, SinkRole, SourceRole};
+use crate::program::{NodeId, NodeKind, PixelId, Program, SinkRole, SourceRole, StoreId};
 use crate::sweep::{Action, Sweep, SweepNode, SweepNodeId};
 
 /// The tensors of the caller that lie in memory, in the order NCHW without gaps: kernels may read and write them there. What a run
@@ -67,10 +67,10 @@ impl InMemory {
 pub enum Binding {
     /// In a window of a lane.
     Window,
-    /// In a value kept whole in memory, by its index in `Program::stores`, where kernels read it.
-    Store(usize),
-    /// In a value of one pixel, by its index in `Program::pixels`, where kernels read it.
-    Pixel(usize),
+    /// In a value kept whole in memory, where kernels read it.
+    Store(StoreId),
+    /// In a value of one pixel, where kernels read it.
+    Pixel(PixelId),
     /// In a tensor of the caller, where kernels read it.
     Source(SourceRole),
     /// In a tensor of the caller, where the kernel writes it.

@@ -77,25 +77,6 @@ impl Budget {
     /// No limit.
     pub(super) const UNLIMITED: Self = Self { bytes: UNLIMITED, source: BudgetSource::Unlimited };
 
-    /// What can be had now by a process that runs on so many threads, less a reserve: an eighth, 16 MiB for what a plan does
-    /// not count, and 1 MiB for each thread.
-    ///
-    /// On Linux it is the least of the memory that is free or can be freed, of what the control groups of the process (version
-    /// 1 and 2, up to the root) have left, and of what `ulimit -v` and `ulimit -d` leave; where the machine promises no more
-    /// than it has, of what it may still promise too. A limit of addresses has to hold the addresses that each thread takes for
-    /// its stack and its part of the heap as well, though hardly any memory lies there: they go off too, up to a half. On
-    /// other systems it is 4 GiB.
-    ///
-    /// ```
-    /// use tiled_graph::Budget;
-    /// assert!(Budget::available(1).bytes < 1 << 60);
-    /// ```
-    #[must_use]
-    pub fn available(threads: usize) -> Self {
-        system::available(&|path| std::fs::read_to_string(path).ok(), threads)
-            .unwrap_or(Self { bytes: ASSUMED_BYTES, source: BudgetSource::Assumed })
-    }
-
     /// The most bytes; `None` for any.
     #[must_use]
     pub const fn limit(&self) -> Option<u64> {
@@ -123,6 +104,3 @@ impl PlanOptions {
         }
     }
 }
-
-/// The budget where the system does not say what is free: what hardly any machine for images lacks.
-const ASSUMED_BYTES: u64 = 4 << 30;

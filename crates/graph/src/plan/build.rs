@@ -3,13 +3,13 @@
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Backend, Support, Work};
-use tiled_tensor::{Element, Layout, OutOfMemory, collected, make_room, with_room};
+use tiled_tensor::{Element, Layout, OutOfMemory, collected, with_room};
 
 use super::binding::{Binding, Given, bindings};
 use super::{Memory, PlanError, PlanOptions};
 use crate::flow::Flow;
 use crate::index::IndexVec;
-use crate::program::{Finaliser, NodeId, Program, Store};
+use crate::program::{Finaliser, NodeId, Program, Store, StoreId};
 use crate::sweep::{Action, Sweep, SweepNode, SweepNodeId};
 
 /// A lowered program, and what its nodes are to the backend.
@@ -43,8 +43,8 @@ pub(super) struct NodeFacts {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) program: Program,
-    /// The nodes whose values are kept, each with the index of its store.
-    pub(super) nodes: Vec<(NodeId, usize)>,
+    /// The nodes whose values are kept, each with its store.
+    pub(super) nodes: Vec<(NodeId, StoreId)>,
     /// Bytes that do not depend on the tiling.
     pub(super) memory: Memory,
     /// Those of one lane's partial sums.
@@ -133,13 +133,11 @@ impl Lowered {
     ) -> Result<Kept, PlanError> {
         let mut program = self.program.try_clone()?;
         let mut kept = with_room(nodes.len())?;
-        make_room(&mut program.stores, nodes.len())?;
         for id in nodes {
             let node = &program.nodes[*id];
             let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
             let store = Store { name: node.name.clone(), shape: [node.batch, node.channels, height, width] };
-            kept.push((*id, program.stores.len()));
-            program.stores.push(store);
+            kept.push((*id, program.stores.push(store)?));
         }
         let mut memory = self.memory;
         if !in_files {

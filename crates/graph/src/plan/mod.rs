@@ -5,7 +5,7 @@ mod bound;
 mod budget;
 mod build;
 mod cost;
-mod error;
+pub(crate) mod error;
 mod lanes;
 mod measure;
 mod memory;

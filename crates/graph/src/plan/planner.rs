@@ -133,13 +133,12 @@ impl<'a, T: Element> Planner<'a, T> {
         let mut sets = vec![Vec::new()];
         let is_free = options.hold != Hold::Materialise && options.memory_bytes.is_some();
         if self.objective.loss.is_some() && is_free {
-            let inputs = self.graph.inputs().len();
             let mut outputs = copied(self.graph.outputs())?;
             outputs.sort_unstable();
             let nodes = self.graph.nodes().iter().enumerate();
             let pools = nodes
                 .filter(|(_, node)| matches!(node.op, Op::MaxPool2d(_) | Op::AvgPool2d(_)))
-                .map(|(place, _)| ValueId(inputs + place))
+                .map(|(position, _)| self.graph.node_value(position))
                 .filter(|value| outputs.binary_search(value).is_err());
             let pools: Vec<ValueId> = collected(pools)?;
             for stride in [2, 1] {

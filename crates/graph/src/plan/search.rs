@@ -142,11 +142,11 @@ impl<'s, T: Element> Search<'s, T> {
             return self.refined();
         }
         let beyond = std::mem::take(&mut self.beyond);
-        // the places keep those of as many bytes in their order, where a stable sort would take memory unasked
-        let mut order = collected((0..beyond.len()).map(|place| (beyond[place].0, place)))?;
+        // the indices keep those of as many bytes in their order, where a stable sort would take memory unasked
+        let mut order = collected((0..beyond.len()).map(|index| (beyond[index].0, index)))?;
         order.sort_unstable();
-        for (least, place) in order {
-            let choice = beyond[place].1;
+        for (least, index) in order {
+            let choice = beyond[index].1;
             if least >= self.smallest {
                 break;
             }
@@ -350,7 +350,7 @@ fn price(seconds: f64, peak_bytes: u64) -> f64 {
     seconds.ln() + 0.01 * (peak_bytes.max(1) as f64).log2()
 }
 
-/// A tiling and a band, by their places.
+/// A tiling and a band, by their indices.
 type At = [usize; 2];
 
 /// The bytes and, where it fits, the price of what was measured; `None` where it has no numbers.
@@ -430,12 +430,12 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
     fn lines(&mut self, pieces: [usize; 2]) -> Result<(), PlanError> {
         // these differ in their strips alone
         let mut lines: BTreeMap<i64, Vec<usize>> = BTreeMap::new();
-        for (place, (counts, _)) in self.shapes.iter().enumerate() {
+        for (shape, (counts, _)) in self.shapes.iter().enumerate() {
             let rows = match counts {
                 Counts::Of([rows, cols]) if rows != cols || *rows == 1 => *rows,
                 _ => 0,
             };
-            push(lines.entry(rows).or_default(), place)?;
+            push(lines.entry(rows).or_default(), shape)?;
         }
         for line in lines.values() {
             self.line(line, pieces)?;
@@ -471,30 +471,30 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
                 coarse.push([strip * last / strips, band * (bands - 1) / pieces]);
             }
         }
-        for place in coarse {
-            let rank = self.rank(at(place))?;
+        for point in coarse {
+            let rank = self.rank(at(point))?;
             if start.is_none_or(|(best, _)| rank < best) {
-                start = Some((rank, place));
+                start = Some((rank, point));
             }
         }
-        let Some((mut rank, mut place)) = start else { return Ok(()) };
+        let Some((mut rank, mut point)) = start else { return Ok(()) };
         // strips first: they cost nothing to walk; then bands; then both
         loop {
-            let before = place;
+            let before = point;
             for directions in
                 [&[[1, 0], [-1, 0]][..], &[[0, 1], [0, -1]], &[[1, 1], [1, -1], [-1, 1], [-1, -1]]]
             {
                 for direction in directions {
-                    while let Some(next) = step(place, *direction, [last, bands - 1]) {
+                    while let Some(next) = step(point, *direction, [last, bands - 1]) {
                         let next_rank = self.rank(at(next))?;
                         if next_rank >= rank {
                             break;
                         }
-                        (rank, place) = (next_rank, next);
+                        (rank, point) = (next_rank, next);
                     }
                 }
             }
-            if place == before {
+            if point == before {
                 return Ok(());
             }
         }
@@ -573,9 +573,9 @@ enum Rank {
     Unknown,
 }
 
-fn step(place: At, direction: [i64; 2], last: At) -> Option<At> {
+fn step(point: At, direction: [i64; 2], last: At) -> Option<At> {
     let along = |axis: usize| {
-        let next = place[axis].checked_add_signed(isize::try_from(direction[axis]).ok()?)?;
+        let next = point[axis].checked_add_signed(isize::try_from(direction[axis]).ok()?)?;
         (next <= last[axis]).then_some(next)
     };
     Some([along(0)?, along(1)?])

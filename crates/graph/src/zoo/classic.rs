@@ -2,7 +2,7 @@
 
 use tiled_kernel::Activation;
 
-use super::Builder;
+use super::builder::Builder;
 use crate::{BatchNorm, Conv2d, Graph, GraphError, Linear, MaxPool2d, Op, ValueId};
 
 /// The trunk of a VGG: per stage 3×3 convolutions of these channels with ReLU, then a 2×2 max pooling.

@@ -1,6 +1,6 @@
 //! A U-Net for every size of image.
 
-use super::Builder;
+use super::builder::Builder;
 use crate::{Conv2d, Graph, GraphError, MaxPool2d, Op, Upsample, UpsampleMode, UpsampleTo};
 
 /// A U-Net: down with two convolutions a level and max pooling between, up with bilinear upsampling to the extents of

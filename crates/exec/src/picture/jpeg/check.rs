@@ -33,7 +33,7 @@ struct Tables {
 
 /// The header of a scan (T.81, B.2.3).
 struct Scan {
-    /// The places of the components and of their tables.
+    /// The indices of the components and of their tables.
     parts: Vec<[usize; 3]>,
     /// The first and last coefficient.
     band: [usize; 2],
@@ -114,12 +114,12 @@ impl Check {
     pub(super) fn finish(self) -> Result<File, PictureProblem> {
         let Self { mut bits, mut frame, first, mut tables, .. } = self;
         if frame.is_progressive {
-            for place in 0..frame.components.len() {
-                let blocks = frame.stored(&frame.components[place]).iter().product();
+            for component in 0..frame.components.len() {
+                let blocks = frame.stored(&frame.components[component]).iter().product();
                 let mut nonzero = Vec::new();
                 nonzero.try_reserve_exact(blocks).map_err(|_| out_of_memory(blocks))?;
                 nonzero.resize(blocks, 0);
-                frame.components[place].nonzero = nonzero;
+                frame.components[component].nonzero = nonzero;
             }
         }
         let mut row = None;
@@ -163,8 +163,8 @@ impl From<JpegDamage> for Failure {
 }
 
 impl Failure {
-    fn at(self, byte: u64, place: Option<[usize; 2]>) -> PictureProblem {
-        match (self, place) {
+    fn at(self, byte: u64, row: Option<[usize; 2]>) -> PictureProblem {
+        match (self, row) {
             (Self::Problem(problem), _) => problem,
             (Self::Stop(Stop::Read(source)), _) => PictureProblem::Read(source),
             (Self::Stop(Stop::Damage(damage)), None) => PictureProblem::JpegHeader { byte, damage },
@@ -212,12 +212,12 @@ impl Tables {
 
     fn codes(&mut self, mut segment: &[u8]) -> Result<(), JpegDamage> {
         let marker = 0xc4;
-        while let Some((&place, rest)) = segment.split_first() {
+        while let Some((&table, rest)) = segment.split_first() {
             let (counts, rest) = rest.split_first_chunk::<16>().ok_or(JpegDamage::Length { marker })?;
             let count = counts.iter().map(|count| usize::from(*count)).sum();
             let (symbols, rest) = rest.split_at_checked(count).ok_or(JpegDamage::Length { marker })?;
-            let (kind, place) = (usize::from(place >> 4), usize::from(place & 15));
-            let table = self.codes.get_mut(kind).and_then(|tables| tables.get_mut(place));
+            let (kind, number) = (usize::from(table >> 4), usize::from(table & 15));
+            let table = self.codes.get_mut(kind).and_then(|tables| tables.get_mut(number));
             let table = table.filter(|_| count <= 256).ok_or(JpegDamage::Value { marker })?;
             *table = Some(Table::new(counts, symbols.to_vec()).ok_or(JpegDamage::Value { marker })?);
             segment = rest;
@@ -227,8 +227,8 @@ impl Tables {
 
     fn steps(&mut self, mut segment: &[u8]) -> Result<(), JpegDamage> {
         let marker = 0xdb;
-        while let Some((&place, rest)) = segment.split_first() {
-            let size = match place >> 4 {
+        while let Some((&table, rest)) = segment.split_first() {
+            let size = match table >> 4 {
                 0 => 1,
                 1 => 2,
                 _ => return Err(JpegDamage::Value { marker }),
@@ -236,7 +236,7 @@ impl Tables {
             let (values, rest) = rest.split_at_checked(64 * size).ok_or(JpegDamage::Length { marker })?;
             let first =
                 if size == 1 { u16::from(values[0]) } else { u16::from_be_bytes([values[0], values[1]]) };
-            let step = self.steps.get_mut(usize::from(place & 15)).ok_or(JpegDamage::Value { marker })?;
+            let step = self.steps.get_mut(usize::from(table & 15)).ok_or(JpegDamage::Value { marker })?;
             *step = Some(first);
             segment = rest;
         }
@@ -252,13 +252,13 @@ impl Scan {
         let (parts, rest) = rest.split_at_checked(2 * usize::from(*count)).ok_or(length)?;
         let &[first, last, precision] = rest else { return Err(length) };
         let (parts, _) = parts.as_chunks::<2>();
-        let place = |&[id, tables]: &[u8; 2]| {
-            let place = frame.components.iter().position(|component| component.id == id)?;
+        let found = |&[id, tables]: &[u8; 2]| {
+            let component = frame.components.iter().position(|component| component.id == id)?;
             let tables = [tables >> 4, tables & 15].map(usize::from);
-            tables.iter().all(|table| *table < 4).then_some([place, tables[0], tables[1]])
+            tables.iter().all(|table| *table < 4).then_some([component, tables[0], tables[1]])
         };
-        let parts: Vec<[usize; 3]> = parts.iter().map(place).collect::<Option<_>>().ok_or(value)?;
-        let is_twice = |place: usize| parts[..place].iter().any(|part| part[0] == parts[place][0]);
+        let parts: Vec<[usize; 3]> = parts.iter().map(found).collect::<Option<_>>().ok_or(value)?;
+        let is_twice = |last: usize| parts[..last].iter().any(|part| part[0] == parts[last][0]);
         if parts.is_empty() || (1..parts.len()).any(is_twice) {
             return Err(value);
         }
@@ -350,8 +350,8 @@ fn data(
                 let component = &mut frame.components[part[0]];
                 let [down, across] = if is_alone { [1, 1] } else { component.blocks };
                 for (block_y, block_x) in (0..down).flat_map(|y| (0..across).map(move |x| (y, x))) {
-                    let place = (y * down + block_y) * widths[part[0]] + x * across + block_x;
-                    block(bits, component, place, scan, mode, [part[1], part[2]], tables, &mut run)?;
+                    let index = (y * down + block_y) * widths[part[0]] + x * across + block_x;
+                    block(bits, component, index, scan, mode, [part[1], part[2]], tables, &mut run)?;
                 }
             }
         }
@@ -398,14 +398,14 @@ impl Restarts {
 fn block(
     bits: &mut Bits,
     component: &mut Component,
-    place: usize,
+    index: usize,
     scan: &Scan,
     mode: Mode,
     [mean, others]: [usize; 2],
     tables: &Tables,
     run: &mut u32,
 ) -> Result<(), Stop> {
-    let code = |kind: usize, place: usize| tables.codes[kind][place].as_ref().ok_or(JpegDamage::Table);
+    let code = |kind: usize, number: usize| tables.codes[kind][number].as_ref().ok_or(JpegDamage::Table);
     match mode {
         Mode::Whole => {
             mean_of(bits, component, code(0, mean)?, tables, 0)?;
@@ -417,8 +417,8 @@ fn block(
             *run -= 1;
             Ok(())
         }
-        Mode::Others => band(bits, code(1, others)?, scan.band, &mut component.nonzero[place], run),
-        Mode::OthersBit => refine(bits, code(1, others)?, scan.band, &mut component.nonzero[place], run),
+        Mode::Others => band(bits, code(1, others)?, scan.band, &mut component.nonzero[index], run),
+        Mode::OthersBit => refine(bits, code(1, others)?, scan.band, &mut component.nonzero[index], run),
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Component {
     pub(super) id: u8,
     /// Its blocks in one unit: rows, columns.
     pub(super) blocks: [usize; 2],
-    /// The place of its table of steps.
+    /// The index of its table of steps.
     pub(super) steps: usize,
     pub(super) has_data: bool,
     /// Which coefficients of each block are not zero, the first one in the lowest bit; where the frame is progressive.

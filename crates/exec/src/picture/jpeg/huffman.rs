@@ -6,7 +6,7 @@ pub(super) struct Table {
     quick: Vec<[u8; 2]>,
     /// By length: one more than the last code, left-aligned in 16 bits; zero where there is none.
     ends: [u32; 17],
-    /// By length: what a code lacks to the place of its symbol.
+    /// By length: what a code lacks to the index of its symbol.
     offsets: [i32; 17],
     symbols: Vec<u8>,
     /// The symbol whose code is nothing but zeros.
@@ -20,11 +20,11 @@ impl Table {
     pub(super) fn new(counts: &[u8; 16], symbols: Vec<u8>) -> Option<Self> {
         let mut quick = vec![[0; 2]; 1 << QUICK_BITS];
         let (mut ends, mut offsets) = ([0; 17], [0; 17]);
-        let (mut code, mut place) = (0_u32, 0_usize);
+        let (mut code, mut next) = (0_u32, 0_usize);
         for (len, count) in (1..=16_usize).zip(counts) {
             let count = usize::from(*count);
-            offsets[len] = i32::try_from(place).ok()? - i32::try_from(code).ok()?;
-            for symbol in &symbols[place..place + count] {
+            offsets[len] = i32::try_from(next).ok()? - i32::try_from(code).ok()?;
+            for symbol in &symbols[next..next + count] {
                 if len <= QUICK_BITS {
                     let first = (code as usize) << (QUICK_BITS - len);
                     let codes = quick.get_mut(first..first + (1 << (QUICK_BITS - len)))?;
@@ -35,7 +35,7 @@ impl Table {
             if code > 1 << len {
                 return None;
             }
-            place += count;
+            next += count;
             ends[len] = if count > 0 { code << (16 - len) } else { 0 };
             code <<= 1;
         }
@@ -52,8 +52,8 @@ impl Table {
         }
         let len = (QUICK_BITS + 1..=16).find(|len| u32::from(bits) < self.ends[*len])?;
         let code = i32::from(bits) >> (16 - len);
-        let place = usize::try_from(code + self.offsets[len]).ok()?;
-        Some([u8::try_from(len).ok()?, *self.symbols.get(place)?])
+        let index = usize::try_from(code + self.offsets[len]).ok()?;
+        Some([u8::try_from(len).ok()?, *self.symbols.get(index)?])
     }
 }
 

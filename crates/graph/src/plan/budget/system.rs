@@ -4,11 +4,35 @@ use std::path::{Path, PathBuf};
 
 use super::{Budget, BudgetSource};
 
+impl Budget {
+    /// What can be had now by a process that runs on so many threads, less a reserve: an eighth, 16 MiB for what a plan does
+    /// not count, and 1 MiB for each thread.
+    ///
+    /// On Linux it is the least of the memory that is free or can be freed, of what the control groups of the process (version
+    /// 1 and 2, up to the root) have left, and of what `ulimit -v` and `ulimit -d` leave; where the machine promises no more
+    /// than it has, of what it may still promise too. A limit of addresses has to hold the addresses that each thread takes for
+    /// its stack and its part of the heap as well, though hardly any memory lies there: they go off too, up to a half. On
+    /// other systems it is 4 GiB.
+    ///
+    /// ```
+    /// use tiled_graph::Budget;
+    /// assert!(Budget::available(1).bytes < 1 << 60);
+    /// ```
+    #[must_use]
+    pub fn available(threads: usize) -> Self {
+        available(&|path| std::fs::read_to_string(path).ok(), threads)
+            .unwrap_or(Self { bytes: ASSUMED_BYTES, source: BudgetSource::Assumed })
+    }
+}
+
+/// The budget where the system does not say what is free: what hardly any machine for images lacks.
+const ASSUMED_BYTES: u64 = 4 << 30;
+
 /// How a file is read; `None` where it cannot be.
-pub(super) type Read<'a> = &'a dyn Fn(&Path) -> Option<String>;
+type Read<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
 /// The least of what the system's limits leave, less a reserve; `None` where the system says nothing.
-pub(super) fn available(read: Read<'_>, threads: usize) -> Option<Budget> {
+fn available(read: Read<'_>, threads: usize) -> Option<Budget> {
     let threads = threads.max(1) as u64;
     let usable = |(left, source): (u64, BudgetSource)| {
         let mut reserve = left / 8 + FIXED_RESERVE_BYTES + threads * THREAD_RESERVE_BYTES;

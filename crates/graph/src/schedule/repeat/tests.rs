@@ -5,7 +5,7 @@ use tiled_geometry::Grid;
 use super::*;
 use crate::index::Id;
 use crate::parts::{Cuts, Parts};
-use crate::program::NodeId;
+use crate::program::{NodeId, Store, StoreId};
 use crate::schedule::{Bands, bands_of, least_calls};
 use crate::sweep::{shared_between_sweeps, sweeps};
 use crate::{
@@ -114,14 +114,15 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
         Objective { grad_inputs: below(rng, 2) == 0, ..Objective::training(Loss::Sum) }
     };
     let program = lower(graph, &shapes, &objective, &[]).expect("a program");
-    let kept: Vec<(NodeId, usize)> = match below(rng, 2) {
+    let kept: Vec<(NodeId, StoreId)> = match below(rng, 2) {
         0 => Vec::new(),
-        _ => shared_between_sweeps(&program).expect("there is room").into_iter().zip(0..).collect(),
+        _ => {
+            let shared = shared_between_sweeps(&program).expect("there is room");
+            shared.into_iter().zip((0..).map(StoreId::new)).collect()
+        }
     };
     let mut with_stores = program.clone();
-    with_stores
-        .stores
-        .resize_with(kept.len(), || crate::program::Store { name: String::new(), shape: [1; 4] });
+    with_stores.stores = vec![Store { name: String::new(), shape: [1; 4] }; kept.len()].into();
     for sweep in sweeps(&with_stores, &kept) {
         let flow = Flow::new(&with_stores, &sweep, 0).expect("there is room");
         let rows = among(rng, &[1, 1, 2, 3, 20]).min(program.anchor[0].max(1));

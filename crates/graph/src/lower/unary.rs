@@ -1,42 +1,11 @@
-//! What the backward pass must know of each forward node.
+//! Nodes of one operand with their gradients, and nodes of two.
 
 use tiled_geometry::{AxisMap, Chain};
-use tiled_kernel::{Activation, Kernel};
-use tiled_tensor::{OutOfMemory, push};
+use tiled_kernel::Kernel;
+use tiled_tensor::OutOfMemory;
 
-use super::{Lowering, Site, edge, identity};
+use super::builder::{Flowing, Lowering, Site, edge, identity};
 use crate::program::{Edge, NodeId, NodeKind};
-
-/// A forward node and how its gradient flows.
-pub(crate) struct Tape {
-    /// The name of the network's node.
-    pub(super) name: String,
-    /// The node that holds the result.
-    pub(crate) output: NodeId,
-    /// The activation fused into it, if any.
-    pub(crate) activation: Option<Activation>,
-    /// The rule.
-    pub(super) rule: Box<Rule>,
-}
-
-/// Adds the gradients of operands ([`Lowering::flow`]) and parameters ([`Lowering::param_grad`]), given that of the result.
-pub(super) type Rule = dyn FnOnce(&mut Lowering<'_>, &Flowing<'_>) -> Result<(), OutOfMemory>;
-
-/// A gradient that has come to a node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Flowing<'a> {
-    /// The name of the network's node.
-    pub(super) name: &'a str,
-    /// The gradient with respect to the node's result.
-    pub(crate) gradient: NodeId,
-}
-
-impl Flowing<'_> {
-    /// The name of a node of the gradient: `c1.grad_input`.
-    pub(crate) fn named(&self, what: &str) -> String {
-        format!("{}.{what}", self.name)
-    }
-}
 
 /// An operator of one operand, and the kernel of its gradient, which takes `gy` and perhaps a saved value.
 #[derive(Clone, Copy, Debug)]
@@ -57,17 +26,7 @@ pub(crate) enum Saved {
     Operand,
 }
 
-impl Lowering<'_> {
-    /// Records how the gradient of a node flows.
-    pub(crate) fn record(
-        &mut self,
-        name: &str,
-        output: NodeId,
-        rule: impl FnOnce(&mut Lowering<'_>, &Flowing<'_>) -> Result<(), OutOfMemory> + 'static,
-    ) -> Result<(), OutOfMemory> {
-        push(&mut self.tape, Tape { name: name.to_owned(), output, activation: None, rule: Box::new(rule) })
-    }
-
+impl Lowering {
     /// Adds a node of one operand of the same shape.
     pub(crate) fn pointwise(
         &mut self,
