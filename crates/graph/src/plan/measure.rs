@@ -20,7 +20,7 @@ use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
-use crate::schedule::Bands;
+use crate::schedule::{Bands, Course};
 use crate::schedule::repeat::Stop;
 use crate::sweep::SweepNodeId;
 
@@ -229,6 +229,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 slot_elements,
                 calls,
                 steps,
+                course: Course::new(&kept.program, &prepared.sweeps[sweep], bands)?,
             });
         }
         Ok(Plan {

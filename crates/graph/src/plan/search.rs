@@ -15,11 +15,11 @@ use tiled_tensor::{Element, collected, push, refusable};
 
 use super::bound::least_seconds;
 use super::build::{Kept, Lowered, Prepared};
-use super::lanes::{Share, cores, shares_to_try};
+use super::lanes::{Share, cores, has_ordered_sums, shares_to_try};
 use super::measure::{Measure, Numbers, Unmeasured, Walked};
 use super::tilings::{Counts, WHOLE, shapes_to_try};
-use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
-use crate::program::NodeId;
+use super::{Hold, Plan, PlanError, PlanOptions, Tiling, stays_on_caller};
+use crate::program::{NodeId, Program};
 use crate::schedule::Bands;
 use crate::sweep::Action;
 
@@ -266,7 +266,7 @@ impl<'s, T: Element> Search<'s, T> {
                     Err(error) => return Err(PlanError::from(error)),
                 };
             let takes = numbers.memory.total_bytes();
-            let price = price(numbers.seconds, takes);
+            let price = price(seconds(prepared.program(), &numbers), takes);
             let before = better.as_ref().map_or(best.price, |(price, ..)| *price);
             if memory_bytes.is_some_and(|budget| takes > budget) || price >= before {
                 return Ok(false);
@@ -341,6 +341,18 @@ impl From<Unmeasured> for PlanError {
             Unmeasured::TooLong => Self::TooLarge,
             Unmeasured::Refused(error) => error.into(),
         }
+    }
+}
+
+/// The time that a candidate is judged by. A run of little to do stays on the caller's thread, which then does the work of all, one
+/// lane after another; where sums depend on lanes, these are the same wherever the plan is made.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+fn seconds(program: &Program, numbers: &Numbers) -> f64 {
+    let shared = numbers.seconds - numbers.meeting_seconds;
+    if stays_on_caller(shared) && !has_ordered_sums(program) {
+        shared * numbers.share.threads as f64
+    } else {
+        numbers.seconds
     }
 }
 
@@ -544,7 +556,7 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
             if self.budget.is_some_and(|budget| takes > budget) {
                 continue;
             }
-            let price = price(numbers.seconds, takes);
+            let price = price(seconds(self.measure.prepared.program(), &numbers), takes);
             cheapest = Some(cheapest.map_or(price, |cheapest| cheapest.min(price)));
             if self.best.is_none_or(|best| price < best.price) {
                 self.best = Some(Found { price, at, numbers });
