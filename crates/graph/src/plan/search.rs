@@ -324,14 +324,18 @@ fn planned<T: Element>(
 }
 
 /// What may be measured and walked where a choice is searched further.
-const MORE_MEASURED: usize = 1_500_000;
+const MORE_MEASURED: usize = 1_000_000;
 const MORE_CALLS: u64 = 2_000_000;
 
 /// So many choices share the work of four.
 const FEW_CHOICES: usize = 8;
 
-/// The candidates that are measured of the largest networks.
-const LEAST_MEASURED: usize = 11;
+/// The candidates that are measured of the largest networks, without those that are known to take too long to walk: these cost
+/// nothing.
+const LEAST_MEASURED: usize = 8;
+
+/// Where fewer may be measured, each line of tilings is first looked at in fewer places.
+const FEW_MEASURED: usize = 22;
 
 impl From<Unmeasured> for PlanError {
     fn from(unmeasured: Unmeasured) -> Self {
@@ -418,7 +422,7 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
         if self.candidates() <= self.left || self.options.tiling != Tiling::Auto {
             return self.all();
         }
-        let pieces = if self.left < 2 * LEAST_MEASURED { [2, 2] } else { [3, 3] };
+        let pieces = if self.left < FEW_MEASURED { [2, 2] } else { [3, 3] };
         self.lines(pieces)?;
         if self.best.is_none() { Ok(()) } else { self.further() }
     }
@@ -527,11 +531,15 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
         if self.known.contains_key(&at) {
             return Ok(());
         }
+        let (grid, bands) = self.tiling(at)?;
+        if self.measure.takes_too_long(&grid, bands) {
+            self.known.insert(at, None);
+            return Ok(()); // nothing is measured
+        }
         if self.options.tiling == Tiling::Auto {
             let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
             self.left = left;
         }
-        let (grid, bands) = self.tiling(at)?;
         let cores = cores(self.measure.prepared.program(), self.options, self.backend);
         let shares = shares_to_try(grid.len(), self.options, cores);
         let numbers = match self.measure.numbers::<T>(self.backend, &grid, bands, &shares, self.budget) {
