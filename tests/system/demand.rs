@@ -86,7 +86,7 @@ fn every_row_that_a_tile_needs_is_computed_once() {
                 for row in 0..sweep.rows.len() {
                     let mut calls = IndexVec::<SweepNodeId, _>::from(vec![Vec::new(); sweep.nodes.len()]);
                     let mut steps = 0;
-                    let ran = sweep.schedule(&plan.program, row).expect("memory").run(
+                    let ran = sweep.schedule(row).expect("memory").run(
                         |call: Call| {
                             calls[call.node].push(call);
                             Ok::<(), ()>(())
@@ -166,7 +166,7 @@ fn a_band_is_one_call_of_each_node_of_a_deep_network() {
             calls.set(calls.get() + 1);
             Ok::<(), ()>(())
         };
-        let ran = sweep.schedule(&plan.program, 0).expect("memory").run(count, || {
+        let ran = sweep.schedule(0).expect("memory").run(count, || {
             steps.push(calls.take());
             Ok(())
         });

@@ -16,7 +16,7 @@ use crate::io::{Io, check};
 use crate::labels::{Ignoring, take_census};
 use crate::source::is_worth_sharing;
 use crate::state::{State, Sweeps};
-use crate::{ExecError, Pool, Progress, Sink, Source};
+use crate::{ExecError, Pool, Progress, Sink};
 
 /// What a run did.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -333,12 +333,12 @@ impl<'b, T: Element> Executor<'b, T> {
         }
         check(&self.plan, sweeps.clone(), io)?;
         let ignored = self.census(state, io)?;
-        let target = ignored.as_ref().map(|labels| labels as &dyn Source<T>).or(io.target);
+        let with_labels = ignored.as_ref().map(|labels| io.with_target(labels));
         let mut run = Sweeps {
             plan: &self.plan,
             pool: &self.pool,
             params,
-            io: &io.with_target(target),
+            io: with_labels.as_ref().unwrap_or(io),
             gradients: &mut self.gradients,
             progress,
         };

@@ -215,6 +215,9 @@ pub(crate) fn moved_statistics<T: Element>(
             allocated(push(&mut training, (norm.mean, *reduction, *count, *running)))?;
         }
     }
+    if training.is_empty() {
+        return Ok(Vec::new());
+    }
     // in the order of nodes, which what is derived for them was numbered in
     training.sort_unstable_by_key(|(derived, ..)| *derived);
     let latest = allocated(IndexVec::filled(params.tensors().len(), None))?;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
-use tiled_graph::{Action, Binding, IndexVec, Plan, SweepPlan};
+use tiled_graph::program::{SinkRole, SourceRole};
+use tiled_graph::{Action, Binding, Plan, SweepPlan};
 use tiled_tensor::{Element, Layout, View, with_room};
 
 use crate::error::refused;
@@ -67,13 +67,13 @@ impl<'a, T: Element> Io<'a, T> {
     }
 
     /// The same with another target, for as long as that lives.
-    pub(crate) fn with_target<'b>(&self, target: Option<&'b dyn Source<T>>) -> Io<'b, T>
+    pub(crate) fn with_target<'b>(&self, target: &'b dyn Source<T>) -> Io<'b, T>
     where
         'a: 'b,
     {
         Io {
             inputs: self.inputs.clone(),
-            target,
+            target: Some(target),
             grad_outputs: self.grad_outputs.clone(),
             outputs: self.outputs.clone(),
             grad_inputs: self.grad_inputs.clone(),
@@ -106,31 +106,26 @@ fn in_memory<T: Element>(source: &dyn Source<T>) -> Option<View<'_, T>> {
 /// Everything that can be wrong with what the caller gave for these sweeps, before any work.
 pub(crate) fn check<T: Element>(plan: &Plan, sweeps: Range<usize>, io: &Io<'_, T>) -> Result<(), ExecError> {
     let program = &plan.program;
-    let mut runs = IndexVec::filled(program.nodes.len(), false).map_err(refused("the nodes of a run"))?;
-    let nodes =
-        || plan.sweeps[sweeps.clone()].iter().flat_map(|sweep| sweep.nodes.iter().zip(&sweep.bindings));
-    for (node, _) in nodes() {
-        runs[node.node] = true;
-    }
-    for (node, _) in program.nodes.iter().zip(&runs).filter(|(_, runs)| **runs) {
+    let nodes = || plan.sweeps[sweeps.clone()].iter().flat_map(|sweep| &sweep.nodes);
+    for node in nodes() {
+        let got = match node.action {
+            Action::Load(SourceRole::Store(_) | SourceRole::Pixel(_))
+            | Action::Write(SinkRole::Store(_))
+            | Action::Compute
+            | Action::Reduce(_) => continue,
+            Action::Load(role) => io.source(role).map(Source::shape),
+            Action::Write(role) => io.sink(role).map(Sink::shape),
+        };
+        let node = &program.nodes[node.node];
         let [height, width] = node.extents.map(|extent| usize::try_from(extent).unwrap_or(usize::MAX));
         let expected = [node.batch, node.channels, height, width];
-        let got = match &node.kind {
-            NodeKind::Source(SourceRole::Store(_) | SourceRole::Pixel(_))
-            | NodeKind::Sink(SinkRole::Store(_)) => {
-                continue;
-            }
-            NodeKind::Source(role) => io.source(*role).map(Source::shape),
-            NodeKind::Sink(role) => io.sink(*role).map(Sink::shape),
-            NodeKind::Compute(_) | NodeKind::Reduce(_) => continue,
-        };
         let name = || node.name.clone();
         let got = got.ok_or_else(|| ExecError::Missing { name: name() })?;
         if got != expected {
             return Err(ExecError::Shape { name: name(), expected, got });
         }
     }
-    for (node, _) in nodes() {
+    for node in nodes() {
         let ends = match node.action {
             Action::Load(role) => io.source(role).map(|end| (in_memory(end).is_some(), end.transfer_bytes())),
             Action::Write(role) => io.sink(role).map(|end| (end.in_memory().is_some(), end.transfer_bytes())),

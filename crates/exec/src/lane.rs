@@ -98,7 +98,7 @@ impl<'a, T: Element> Lane<'a, T> {
         }
         self.held.fill(Interval::EMPTY);
         sweep
-            .schedule(&context.plan.program, tile[0])
+            .schedule(tile[0])
             .map_err(refused("the schedule of a tile"))?
             .run(|call| self.call(context, call), || (context.step)())
     }

@@ -73,7 +73,7 @@ pub(super) fn visit<E>(
     let mut number = 0;
     let [rows, cols] = sweep.grid.counts();
     for tile in (0..rows).flat_map(|row| (0..cols).map(move |col| [row, col])) {
-        let walked = visit_bands(plan, sweep, tile[0], |bands| {
+        let walked = visit_bands(sweep, tile[0], |bands| {
             if number == limit {
                 return Err(Stop::Enough);
             }
@@ -92,12 +92,11 @@ pub(super) fn visit<E>(
 
 /// Visits the steps of a row of tiles: for each node the band computed, if any.
 pub(super) fn visit_bands<E>(
-    plan: &Plan,
     sweep: &SweepPlan,
     row: usize,
     mut visitor: impl FnMut(&IndexVec<SweepNodeId, Option<Band>>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let schedule = sweep.schedule(&plan.program, row).unwrap_or_else(|error| panic!("a schedule: {error}"));
+    let schedule = sweep.schedule(row).unwrap_or_else(|error| panic!("a schedule: {error}"));
     let steps = schedule.steps();
     let mut bands = IndexVec::from(vec![None; sweep.nodes.len()]);
     let mut visited = 0;

@@ -36,7 +36,7 @@ impl Demand {
 
     /// The same over a sweep that was made ready.
     pub(crate) fn of_flow(
-        flow: &Flow<'_>,
+        flow: &Flow,
         mut share: impl FnMut(SweepNodeId, i64) -> Interval,
     ) -> Result<Self, OutOfMemory> {
         let [demand] = Self::of_shares(flow, |terminal, extent, _| share(terminal, extent))?;
@@ -45,7 +45,7 @@ impl Demand {
 
     /// Those of several shares, whose number is the last that `share` is given, in one walk over the edges.
     pub(crate) fn of_shares<const N: usize>(
-        flow: &Flow<'_>,
+        flow: &Flow,
         mut share: impl FnMut(SweepNodeId, i64, usize) -> Interval,
     ) -> Result<[Self; N], OutOfMemory> {
         let mut bounds = IndexVec::filled(flow.len(), Bounds::<N>::EMPTY)?;

@@ -12,10 +12,10 @@ use crate::sweep::{Action, Sweep, SweepNodeId};
 
 /// The nodes and edges of a sweep along one axis.
 #[derive(Clone, Debug)]
-pub(crate) struct Flow<'a> {
+pub(crate) struct Flow {
     pub(crate) nodes: IndexVec<SweepNodeId, FlowNode>,
     /// The operands of each node, the last one first.
-    links: Vec<Link<'a>>,
+    links: Vec<Link>,
     /// The readers of each node: who, and through which of `links`.
     readers: Vec<(SweepNodeId, u32)>,
     /// The rates of the nodes, each once.
@@ -41,26 +41,26 @@ pub(crate) struct FlowNode {
 }
 
 /// An operand.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Link<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
     pub(crate) operand: SweepNodeId,
-    pub(crate) reach: Reach<'a>,
+    pub(crate) reach: Reach,
 }
 
 /// What wanted coordinates need of an operand: an [`Edge`](crate::program::Edge) along one axis.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Reach<'a> {
+#[derive(Clone, Debug)]
+pub(crate) enum Reach {
     /// `[a·s − before, (b − 1)·s + after)`. With a stride of one nearly everything else is one of these too: it is worth
     /// more that there is one formula than that it is short.
     Window { stride: i64, before: i64, after: i64, extent: i64 },
     /// `[ceil((a − before)/s), floor((b − 1 + after)/s) + 1)`, with a stride above one.
     Touched { stride: i64, before: i64, after: i64, extent: i64 },
     /// Any chain.
-    Maps(&'a Chain),
+    Maps(Chain),
 }
 
-impl<'a> Flow<'a> {
-    pub(crate) fn new(program: &'a Program, sweep: &Sweep, axis: usize) -> Result<Self, OutOfMemory> {
+impl Flow {
+    pub(crate) fn new(program: &Program, sweep: &Sweep, axis: usize) -> Result<Self, OutOfMemory> {
         let count = sweep.len();
         let edges = sweep.iter().map(|node| node.operands.len()).sum();
         let most = sweep.iter().map(|node| node.operands.len()).max().unwrap_or(0);
@@ -158,13 +158,13 @@ impl<'a> Flow<'a> {
         self.rates[self.nodes[node].rate as usize]
     }
 
-    pub(crate) fn links(&self, node: SweepNodeId) -> &[Link<'a>] {
+    pub(crate) fn links(&self, node: SweepNodeId) -> &[Link] {
         let [begin, end] = self.nodes[node].links;
         &self.links[begin as usize..end as usize]
     }
 
     /// The readers of a node, each with what it needs of it.
-    pub(crate) fn readers(&self, node: SweepNodeId) -> impl Iterator<Item = (SweepNodeId, &Reach<'a>)> {
+    pub(crate) fn readers(&self, node: SweepNodeId) -> impl Iterator<Item = (SweepNodeId, &Reach)> {
         let [begin, end] = self.nodes[node].readers;
         let readers = &self.readers[begin as usize..end as usize];
         readers.iter().map(|(reader, link)| (*reader, &self.links[*link as usize].reach))
@@ -194,8 +194,8 @@ impl FlowNode {
     }
 }
 
-impl<'a> Reach<'a> {
-    fn of(chain: &'a Chain) -> Self {
+impl Reach {
+    fn of(chain: &Chain) -> Self {
         match *chain.maps() {
             [(AxisMap::Identity, extent)] => Self::same(extent),
             [(AxisMap::Window(window), extent)] => Self::Window {
@@ -211,7 +211,7 @@ impl<'a> Reach<'a> {
                     stride => Self::Touched { stride, before, after, extent },
                 }
             }
-            _ => Self::Maps(chain),
+            _ => Self::Maps(chain.clone()),
         }
     }
 
@@ -243,7 +243,7 @@ impl<'a> Reach<'a> {
                 div_ceil(wanted.begin() - before, stride).max(0),
                 (div_floor(wanted.end() - 1 + after, stride) + 1).min(extent),
             ),
-            Self::Maps(chain) => chain.needed(wanted),
+            Self::Maps(ref chain) => chain.needed(wanted),
         }
     }
 
@@ -272,7 +272,7 @@ impl<'a> Reach<'a> {
     /// Calls `visit` with each map, the coordinates wanted of it and the extent of what it reads.
     pub(crate) fn walk(&self, wanted: Interval, mut visit: impl FnMut(Stage, Interval)) -> Interval {
         let stages = match *self {
-            Self::Maps(chain) => {
+            Self::Maps(ref chain) => {
                 return chain.walk(wanted, |map, extent, wanted| visit(Stage::of(map, extent), wanted));
             }
             Self::Window { stride, before, after, extent } => Stage::window(stride, before, after, extent),
@@ -295,7 +295,7 @@ impl<'a> Reach<'a> {
     pub(crate) fn gap(&self) -> i64 {
         match *self {
             Self::Touched { stride, .. } => stride,
-            Self::Maps(chain) => {
+            Self::Maps(ref chain) => {
                 let scale = chain.maps().first().and_then(|(map, _)| rate::scale(*map));
                 scale.map_or(1, |[per, of]| div_ceil(of, per.max(1)))
             }
@@ -310,7 +310,7 @@ impl<'a> Reach<'a> {
         match *self {
             Self::Window { stride, .. } => shift.checked_mul(stride).map(Some),
             Self::Touched { stride, .. } => (shift % stride == 0).then_some(Some(shift / stride)),
-            Self::Maps(chain) => shifted(chain.maps(), shift),
+            Self::Maps(ref chain) => shifted(chain.maps(), shift),
         }
     }
 }
@@ -354,7 +354,7 @@ impl<const N: usize> Bounds<N> {
 
     /// The hull of these and of what `wanted` needs through a reach: [`Reach::needed`] for each part.
     #[inline]
-    pub(crate) fn take_in(&mut self, reach: &Reach<'_>, wanted: &Self) {
+    pub(crate) fn take_in(&mut self, reach: &Reach, wanted: &Self) {
         match *reach {
             Reach::Window { stride, before, after, extent } => self.hull(wanted, |begin, end| {
                 [(begin * stride - before).max(0), ((end - 1) * stride + after).min(extent)]

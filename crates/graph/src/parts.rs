@@ -29,11 +29,7 @@ pub struct Parts {
 
 impl Parts {
     /// The demands of the parts of a grid; `None` where more than `most` of them differ.
-    pub(crate) fn new(
-        flow: &Flow<'_>,
-        cuts: &mut Cuts<'_>,
-        most: usize,
-    ) -> Result<Option<Self>, OutOfMemory> {
+    pub(crate) fn new(flow: &Flow, cuts: &mut Cuts<'_>, most: usize) -> Result<Option<Self>, OutOfMemory> {
         let count = cuts.count();
         let mut cutter = Cutter::new(flow, cuts)?;
         let turn = cutter.turn()?;

@@ -13,8 +13,6 @@
 
 pub(crate) mod repeat;
 
-use std::borrow::Cow;
-
 use tiled_geometry::{Interval, MAX_COORDINATE};
 use tiled_tensor::{OutOfMemory, collected, with_room};
 
@@ -52,19 +50,26 @@ pub(crate) struct Band {
     pub(crate) least: i64,
 }
 
+/// What the schedules of all tiles of a sweep have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Course {
+    flow: Flow,
+    bands: IndexVec<SweepNodeId, Band>,
+}
+
 /// Runs the rows of one tile in order.
 #[derive(Clone, Debug)]
 pub struct Schedule<'a> {
-    flow: Cow<'a, Flow<'a>>,
-    stream: Stream,
+    flow: &'a Flow,
+    stream: Stream<'a>,
 }
 
 /// How far each node of a tile has come.
 #[derive(Clone, Debug)]
-struct Stream {
+struct Stream<'b> {
     /// The rows that each node owns.
     rows: IndexVec<SweepNodeId, Interval>,
-    bands: IndexVec<SweepNodeId, Band>,
+    bands: &'b IndexVec<SweepNodeId, Band>,
     done: IndexVec<SweepNodeId, i64>,
     driver: Option<SweepNodeId>,
     /// The other terminals, each with its rows for one of the driver's.
@@ -92,31 +97,22 @@ struct Ask {
     operand: usize,
 }
 
-impl<'a> Schedule<'a> {
-    /// The schedule of a tile whose nodes need `rows`, in these bands.
-    ///
-    /// # Errors
-    /// Where memory is refused.
-    pub(crate) fn new(
-        program: &'a Program,
-        sweep: &Sweep,
-        rows: Part<'_>,
-        bands: Bands,
-    ) -> Result<Self, OutOfMemory> {
-        let rows = collected(sweep.ids().map(|node| rows.interval(node)))?.into();
-        Self::of_flow(Cow::Owned(Flow::new(program, sweep, 0)?), rows, bands)
-    }
-
-    fn of_flow(
-        flow: Cow<'a, Flow<'a>>,
-        rows: IndexVec<SweepNodeId, Interval>,
-        bands: Bands,
-    ) -> Result<Self, OutOfMemory> {
+impl Course {
+    /// That of a sweep in these bands.
+    pub(crate) fn new(program: &Program, sweep: &Sweep, bands: Bands) -> Result<Self, OutOfMemory> {
+        let flow = Flow::new(program, sweep, 0)?;
         let bands = bands_of(&flow, bands)?;
-        let stream = Stream::new(&flow, rows, bands)?;
-        Ok(Self { flow, stream })
+        Ok(Self { flow, bands })
     }
 
+    /// The schedule of a tile whose nodes need `rows`.
+    pub(crate) fn schedule(&self, rows: Part<'_>) -> Result<Schedule<'_>, OutOfMemory> {
+        let rows = collected(self.flow.nodes.ids().map(|node| rows.interval(node)))?.into();
+        Ok(Schedule { flow: &self.flow, stream: Stream::new(&self.flow, rows, &self.bands)? })
+    }
+}
+
+impl Schedule<'_> {
     /// The number of steps: bands of the driver.
     #[must_use]
     pub fn steps(&self) -> u64 {
@@ -132,7 +128,7 @@ impl<'a> Schedule<'a> {
         mut call: impl FnMut(Call) -> Result<(), E>,
         mut step: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        let flow = &*self.flow;
+        let flow = self.flow;
         while self.stream.step(flow, &mut call)? {
             step()?;
         }
@@ -140,11 +136,11 @@ impl<'a> Schedule<'a> {
     }
 }
 
-impl Stream {
+impl<'b> Stream<'b> {
     fn new(
-        flow: &Flow<'_>,
+        flow: &Flow,
         rows: IndexVec<SweepNodeId, Interval>,
-        bands: IndexVec<SweepNodeId, Band>,
+        bands: &'b IndexVec<SweepNodeId, Band>,
     ) -> Result<Self, OutOfMemory> {
         let done = collected(rows.iter().map(|rows| rows.begin()))?.into();
         let driver = driver(flow, &rows);
@@ -165,7 +161,7 @@ impl Stream {
     }
 
     /// Advances the driver by a band, and the others with it; false where the driver has all its rows.
-    fn step<E>(&mut self, flow: &Flow<'_>, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<bool, E> {
+    fn step<E>(&mut self, flow: &Flow, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<bool, E> {
         let Some(driver) = self.driver else { return Ok(false) };
         let whole = self.rows[driver];
         if self.done[driver] >= whole.end() {
@@ -182,7 +178,7 @@ impl Stream {
     }
 
     /// The rows of terminals that the driver's last step left.
-    fn finish<E>(&mut self, flow: &Flow<'_>, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<(), E> {
+    fn finish<E>(&mut self, flow: &Flow, call: &mut impl FnMut(Call) -> Result<(), E>) -> Result<(), E> {
         for other in 0..self.others.len() {
             let (terminal, _) = self.others[other];
             self.advance(flow, terminal, self.rows[terminal].end(), call)?;
@@ -193,7 +189,7 @@ impl Stream {
     /// Computes the rows of a node up to `target`, a band at a time, each with what it needs.
     fn advance<E>(
         &mut self,
-        flow: &Flow<'_>,
+        flow: &Flow,
         node: SweepNodeId,
         target: i64,
         call: &mut impl FnMut(Call) -> Result<(), E>,
@@ -238,7 +234,7 @@ impl Stream {
     }
 
     #[inline]
-    fn ask(&mut self, flow: &Flow<'_>, node: SweepNodeId, target: i64) {
+    fn ask(&mut self, flow: &Flow, node: SweepNodeId, target: i64) {
         let begin = self.done[node];
         if target <= begin {
             return;
@@ -253,7 +249,7 @@ impl Stream {
     #[inline]
     fn emit<E>(
         &mut self,
-        flow: &Flow<'_>,
+        flow: &Flow,
         node: SweepNodeId,
         rows: Interval,
         call: &mut impl FnMut(Call) -> Result<(), E>,
@@ -267,7 +263,7 @@ impl Stream {
     /// Lets a terminal take whole bands (or its last rows) that its operands already hold.
     fn take_available<E>(
         &mut self,
-        flow: &Flow<'_>,
+        flow: &Flow,
         node: SweepNodeId,
         call: &mut impl FnMut(Call) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -288,7 +284,7 @@ impl Stream {
 
     /// The first row that a consumer still needs; the rows done where none does.
     #[inline]
-    fn low(&self, flow: &Flow<'_>, node: SweepNodeId) -> i64 {
+    fn low(&self, flow: &Flow, node: SweepNodeId) -> i64 {
         let mut low = i64::MAX;
         for (reader, reach) in flow.readers(node) {
             let rest = Interval::new(self.done[reader], self.rows[reader].end());
@@ -309,7 +305,7 @@ impl Ask {
 impl Pace {
     /// The ratio that two terminals keep over the whole image; where they have none, that of the rows they own here.
     fn of(
-        flow: &Flow<'_>,
+        flow: &Flow,
         rows: &IndexVec<SweepNodeId, Interval>,
         terminal: SweepNodeId,
         driver: SweepNodeId,
@@ -326,18 +322,18 @@ impl Pace {
     }
 }
 
-fn terminals(flow: &Flow<'_>) -> impl Iterator<Item = SweepNodeId> {
+fn terminals(flow: &Flow) -> impl Iterator<Item = SweepNodeId> {
     flow.nodes.entries().filter(|(_, node)| node.is_terminal).map(|(id, _)| id)
 }
 
 /// The terminal of the most rows, the last one of several.
-fn driver(flow: &Flow<'_>, rows: &IndexVec<SweepNodeId, Interval>) -> Option<SweepNodeId> {
+fn driver(flow: &Flow, rows: &IndexVec<SweepNodeId, Interval>) -> Option<SweepNodeId> {
     terminals(flow).max_by_key(|terminal| (rows[*terminal].end() - rows[*terminal].begin(), *terminal))
 }
 
 /// The bands of each node: those of the tallest one have its rows, the others as many rows of theirs, but one at least; those of nodes
 /// that read weights have the least rows too.
-pub(crate) fn bands_of(flow: &Flow<'_>, bands: Bands) -> Result<IndexVec<SweepNodeId, Band>, OutOfMemory> {
+pub(crate) fn bands_of(flow: &Flow, bands: Bands) -> Result<IndexVec<SweepNodeId, Band>, OutOfMemory> {
     let tallest = flow.nodes.iter().map(|node| node.extent).max().unwrap_or(1).max(1);
     let scaled = |extent: i64| {
         let scaled = i128::from(bands.rows) * i128::from(extent) / i128::from(tallest);
@@ -358,7 +354,7 @@ pub(crate) fn bands_of(flow: &Flow<'_>, bands: Bands) -> Result<IndexVec<SweepNo
 /// A number of calls that the schedule of a tile takes at least, which no period shortens: before the driver ends its first
 /// band, every node computes what that needs.
 pub(crate) fn least_calls(
-    flow: &Flow<'_>,
+    flow: &Flow,
     rows: &IndexVec<SweepNodeId, Interval>,
     bands: &IndexVec<SweepNodeId, Band>,
 ) -> Result<u64, OutOfMemory> {

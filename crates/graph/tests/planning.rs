@@ -100,7 +100,7 @@ fn r08_a_chain_of_a_hundred_thousand_convolutions_is_planned_walked_and_dropped(
             let plan = plan(&graph, [4, 4], &objective, &PlanOptions::default()).expect("a plan");
             let mut calls = 0;
             let sweep = &plan.sweeps[0];
-            let ran = sweep.schedule(&plan.program, 0).expect("memory").run(
+            let ran = sweep.schedule(0).expect("memory").run(
                 |_| {
                     calls += 1;
                     Ok::<(), ()>(())

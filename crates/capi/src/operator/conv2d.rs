@@ -147,8 +147,8 @@ pub unsafe extern "C" fn tiled_conv2d_forward(
         if let Some(bias) = &bias {
             require("bias shape", &bias.shape, &[1, attributes.out_channels, 1, 1])?;
         }
-        let read: Vec<&Memory> = [&input, &weight].into_iter().chain(&bias).collect();
-        output.require_apart(&read)?;
+        output.require_apart(&[&input, &weight])?;
+        bias.iter().try_for_each(|bias| output.require_apart(&[bias]))?;
         let options = options.checked()?;
         handle::exclusive(engine, "engine", |engine| {
             with_element!(output.dtype, T => {

@@ -44,7 +44,7 @@ impl FileSink {
         header: &[u8],
         create: impl FnOnce(&Path, u64) -> Result<PartialFile, IoError>,
     ) -> Result<Self, IoError> {
-        let written = Written::new(path, shape)?;
+        let written = Written::new(path.to_owned(), shape)?;
         let element = ElementType::from(dtype);
         let offset_bytes = header.len() as u64;
         let file = create(path, size_bytes(path, shape, element)?.saturating_add(offset_bytes))?;

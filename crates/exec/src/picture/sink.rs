@@ -111,7 +111,7 @@ impl PictureSink {
     /// Where the shape is another, and where the file cannot be made.
     pub fn create(path: impl AsRef<Path>, shape: [usize; 4]) -> Result<Self, IoError> {
         let path = path.as_ref();
-        let written = Written::new(path, shape)?;
+        let written = Written::new(path.to_owned(), shape)?;
         let fits = |extent: usize| extent > 0 && i32::try_from(extent).is_ok();
         if !matches!(shape, [1, 1 | 3, height, width] if fits(height) && fits(width)) {
             return Err(IoError::PictureShape { path: path.to_path_buf(), got: shape });

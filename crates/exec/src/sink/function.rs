@@ -1,5 +1,7 @@
 //! Functions as sinks.
 
+use std::path::PathBuf;
+
 use tiled_geometry::Region;
 use tiled_tensor::{Element, View};
 
@@ -23,7 +25,7 @@ impl<F> FnSink<F> {
     where
         F: Fn(Region<2>, &View<'_, T>) -> Result<(), IoError> + Send + Sync,
     {
-        Ok(Self { written: Written::new(name, shape)?, function })
+        Ok(Self { written: Written::new(PathBuf::from(name), shape)?, function })
     }
 }
 

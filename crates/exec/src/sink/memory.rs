@@ -1,6 +1,7 @@
 //! Tensors in memory as sinks.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -38,7 +39,7 @@ impl<T: Element> MemorySink<T> {
     /// # Errors
     /// Where the size of the shape overflows.
     pub fn new(shape: [usize; 4]) -> Result<Self, IoError> {
-        let written = Written::new(NAME, shape)?;
+        let written = Written::new(Path::new(NAME), shape)?;
         let places = Places::contiguous(shape)?;
         let tensor = Tensor::zeros(shape).map_err(|error| match error {
             TensorError::OutOfMemory(OutOfMemory { bytes }) => {
@@ -132,7 +133,7 @@ impl<'a, T: Element> SliceSink<'a, T> {
     fn with_places(data: &'a mut [T], places: Places) -> Result<Self, IoError> {
         places.check_len(data.len())?;
         places.check_disjoint()?;
-        let written = Written::new(NAME, places.shape())?;
+        let written = Written::new(Path::new(NAME), places.shape())?;
         let memory = match (places.contiguous_range(), Layout::nchw(places.shape())) {
             (Some(range), Ok(layout)) => Elements::Tensor(ViewMut::new(&mut data[range], layout).into()),
             _ => Elements::Strided(Parts::new(data, if places.is_in_rows() { PARTS } else { 1 })),

@@ -1,6 +1,7 @@
 //! What every sink counts.
 
-use std::path::{Path, PathBuf};
+use std::borrow::Cow;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tiled_geometry::Region;
@@ -12,7 +13,7 @@ use crate::source::{check_access, count};
 /// The shape of a sink, how much of it is written, and whether it is still open.
 #[derive(Debug)]
 pub(crate) struct Written {
-    path: PathBuf,
+    path: Cow<'static, Path>,
     shape: [usize; 4],
     expected: u64,
     elements: AtomicU64,
@@ -20,7 +21,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    pub(crate) fn new(path: impl Into<PathBuf>, shape: [usize; 4]) -> Result<Self, IoError> {
+    pub(crate) fn new(path: impl Into<Cow<'static, Path>>, shape: [usize; 4]) -> Result<Self, IoError> {
         let path = path.into();
         let expected = count(&path, shape)? as u64;
         Ok(Self { path, shape, expected, elements: AtomicU64::new(0), closed: AtomicBool::new(false) })
@@ -37,7 +38,7 @@ impl Written {
     /// Checks a write before it happens.
     pub(crate) fn check(&self, region: Region<2>, layout: &Layout) -> Result<(), IoError> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(IoError::Closed { path: self.path.clone() });
+            return Err(IoError::Closed { path: self.path.to_path_buf() });
         }
         check_access(&self.path, self.shape, region, layout)
     }
@@ -51,11 +52,11 @@ impl Written {
     /// Closes the sink; an error where it is closed already or not every element is written.
     pub(crate) fn close(&self) -> Result<(), IoError> {
         if self.closed.swap(true, Ordering::AcqRel) {
-            return Err(IoError::Closed { path: self.path.clone() });
+            return Err(IoError::Closed { path: self.path.to_path_buf() });
         }
         let got = self.elements.load(Ordering::Acquire);
         if got != self.expected {
-            return Err(IoError::Incomplete { path: self.path.clone(), expected: self.expected, got });
+            return Err(IoError::Incomplete { path: self.path.to_path_buf(), expected: self.expected, got });
         }
         Ok(())
     }

@@ -275,16 +275,11 @@ impl Places {
 
     /// Checks that no two elements share a place: sorted by stride, each axis steps over all the axes before it.
     pub(crate) fn check_disjoint(&self) -> Result<(), IoError> {
-        let mut axes: Vec<(i128, i128)> = self
-            .shape
-            .iter()
-            .zip(self.strides)
-            .filter(|(extent, _)| **extent > 1)
-            .map(|(extent, stride)| (i128::from(stride as i64).abs(), *extent as i128))
-            .collect();
+        let mut axes =
+            [0, 1, 2, 3].map(|axis| (i128::from(self.strides[axis] as i64).abs(), self.shape[axis] as i128));
         axes.sort_unstable();
         let mut reach = 0;
-        for (stride, extent) in axes {
+        for (stride, extent) in axes.into_iter().filter(|(_, extent)| *extent > 1) {
             if stride <= reach {
                 return Err(IoError::Overlap { path: NAME.into(), got: self.strides });
             }

@@ -39,7 +39,7 @@ impl Moment {
     pub(super) fn of(plan: &Plan, sweep: &SweepPlan) -> Self {
         let [rows, cols] = sweep.grid.counts();
         let tile = [rows / 2, cols / 2];
-        let schedule = sweep.schedule(&plan.program, tile[0]);
+        let schedule = sweep.schedule(tile[0]);
         let steps = schedule.unwrap_or_else(|error| panic!("a schedule: {error}")).steps();
         let nodes = sweep.nodes.entries();
         let states: Vec<State> = nodes
@@ -54,7 +54,7 @@ impl Moment {
         let mut states = IndexVec::from(states);
         let mut busiest = (0, 0, states.clone());
         let mut step = 0;
-        let visited = visit_bands(plan, sweep, tile[0], |bands| {
+        let visited = visit_bands(sweep, tile[0], |bands| {
             for (state, band) in states.iter_mut().zip(bands) {
                 state.now = Interval::EMPTY;
                 if let Some(band) = band {

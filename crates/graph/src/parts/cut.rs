@@ -84,8 +84,8 @@ impl<'g> Cuts<'g> {
 }
 
 /// Cuts the domains of the terminals of a sweep.
-pub(super) struct Cutter<'f, 'a, 'g> {
-    flow: &'f Flow<'a>,
+pub(super) struct Cutter<'f, 'g> {
+    flow: &'f Flow,
     cuts: &'f mut Cuts<'g>,
     /// Of each rate of the sweep: its coordinates for one of the anchor's, where they keep that ratio. None where parts
     /// are few.
@@ -93,8 +93,8 @@ pub(super) struct Cutter<'f, 'a, 'g> {
     is_exact: bool,
 }
 
-impl<'f, 'a, 'g> Cutter<'f, 'a, 'g> {
-    pub(super) fn new(flow: &'f Flow<'a>, cuts: &'f mut Cuts<'g>) -> Result<Self, OutOfMemory> {
+impl<'f, 'g> Cutter<'f, 'g> {
+    pub(super) fn new(flow: &'f Flow, cuts: &'f mut Cuts<'g>) -> Result<Self, OutOfMemory> {
         if cuts.count() <= FEW {
             return Ok(Self { flow, cuts, ratios: Vec::new(), is_exact: false });
         }
@@ -189,16 +189,16 @@ enum Side {
 }
 
 /// The demands of parts as they are found, a few in one walk over the edges.
-pub(super) struct DemandFinder<'c, 'f, 'a, 'g> {
-    cutter: &'c Cutter<'f, 'a, 'g>,
+pub(super) struct DemandFinder<'c, 'f, 'g> {
+    cutter: &'c Cutter<'f, 'g>,
     turn: Option<&'c Turn>,
     demands: BTreeMap<usize, Demand>,
     /// Whether what each node asks for moves on by whole turns.
     moves: Vec<bool>,
 }
 
-impl<'c, 'f, 'a, 'g> DemandFinder<'c, 'f, 'a, 'g> {
-    pub(super) fn new(cutter: &'c Cutter<'f, 'a, 'g>, turn: Option<&'c Turn>) -> Result<Self, OutOfMemory> {
+impl<'c, 'f, 'g> DemandFinder<'c, 'f, 'g> {
+    pub(super) fn new(cutter: &'c Cutter<'f, 'g>, turn: Option<&'c Turn>) -> Result<Self, OutOfMemory> {
         let moves = turn.map_or(Ok(Vec::new()), |turn| moves(cutter.flow, &turn.moved))?;
         Ok(Self { cutter, turn, demands: BTreeMap::new(), moves })
     }
@@ -315,7 +315,7 @@ impl<'c, 'f, 'a, 'g> DemandFinder<'c, 'f, 'a, 'g> {
 }
 
 /// Whether what each node asks for moves on by whole turns.
-fn moves(flow: &Flow<'_>, turn: &IndexVec<SweepNodeId, i64>) -> Result<Vec<bool>, OutOfMemory> {
+fn moves(flow: &Flow, turn: &IndexVec<SweepNodeId, i64>) -> Result<Vec<bool>, OutOfMemory> {
     let mut moves = with_room(flow.len())?;
     for (id, node) in flow.nodes.entries() {
         let moves_on = turn[id] % node.grain == 0

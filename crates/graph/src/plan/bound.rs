@@ -46,7 +46,7 @@ pub(super) fn least_seconds<T: Element>(
 }
 
 /// So many coordinates of each node are computed at least, in all tiles together.
-fn least_extents(flow: &Flow<'_>) -> Result<IndexVec<SweepNodeId, i64>, OutOfMemory> {
+fn least_extents(flow: &Flow) -> Result<IndexVec<SweepNodeId, i64>, OutOfMemory> {
     let mut covered = IndexVec::filled(flow.len(), Interval::EMPTY)?;
     for (id, node) in flow.nodes.entries().rev() {
         if node.is_terminal {

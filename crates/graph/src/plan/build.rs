@@ -63,7 +63,7 @@ pub(super) struct Prepared<'p> {
     pub(super) kept: &'p Kept,
     pub(super) sweeps: Vec<Sweep>,
     /// The rows and columns of each sweep.
-    pub(super) flows: Vec<[Flow<'p>; 2]>,
+    pub(super) flows: Vec<[Flow; 2]>,
     /// The nodes of all sweeps together.
     pub(super) nodes: usize,
     /// The bytes that the sources and sinks of a sweep may hold for a lane.

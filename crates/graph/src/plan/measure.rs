@@ -20,8 +20,8 @@ use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
-use crate::schedule::Bands;
 use crate::schedule::repeat::Stop;
+use crate::schedule::{Bands, Course};
 use crate::sweep::SweepNodeId;
 
 /// Why a candidate has no numbers.
@@ -229,6 +229,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 slot_elements,
                 calls,
                 steps,
+                course: Course::new(&kept.program, &prepared.sweeps[sweep], bands)?,
             });
         }
         Ok(Plan {
@@ -268,8 +269,9 @@ impl<'m, 'p> Measure<'m, 'p> {
 
     /// Where the windows of each sweep lie.
     fn stored(&mut self, grid: &Grid<2>, bands: Bands) -> Result<Vec<Stored>, Unmeasured> {
-        let widths = self.axis(grid, 1)?;
+        // those of rows that took too long to walk are not asked for
         let rows = self.rows(grid, bands)?;
+        let widths = self.axis(grid, 1)?;
         let most = rows.iter().map(|rows| rows.rings.len()).max().unwrap_or(0);
         let mut sizes = with_room(most)?;
         let mut all = with_room(rows.len())?;
@@ -392,16 +394,24 @@ impl<'m, 'p> Measure<'m, 'p> {
         Ok(())
     }
 
+    /// Whether a walk of the rows of these tiles is known to take too long.
+    pub(super) fn takes_too_long(&self, grid: &Grid<2>, bands: Bands) -> bool {
+        let key = (grid.counts()[0], bands);
+        if let Some(known) = self.walked.rows.get(&key) {
+            return known.is_none();
+        }
+        // lower bands take more calls than one that took too many
+        let mut lower = self.walked.rows.range(key..=(key.0, Bands { rows: i64::MAX, ..bands }));
+        lower.any(|(_, rows)| rows.is_none())
+    }
+
     /// Walks the rows of the tiles of all sweeps.
     fn rows(&mut self, grid: &Grid<2>, bands: Bands) -> Result<Rc<Vec<Rows>>, Unmeasured> {
         let key = (grid.counts()[0], bands);
         if let Some(known) = self.walked.rows.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
-        // lower bands take more calls than one that took too many
-        let mut lower = self.walked.rows.range(key..=(key.0, Bands { rows: i64::MAX, ..bands }));
-        if lower.any(|(_, rows)| rows.is_none()) {
-            self.walked.rows.insert(key, None);
+        if self.takes_too_long(grid, bands) {
             return Err(Unmeasured::TooLong);
         }
         let heights = self.heights(grid)?;

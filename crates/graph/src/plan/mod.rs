@@ -31,7 +31,7 @@ use tiled_tensor::{DType, Layout, LayoutError, OutOfMemory};
 use crate::index::IndexVec;
 use crate::parts::Parts;
 use crate::program::{NodeId, Program};
-use crate::schedule::{Bands, Schedule};
+use crate::schedule::{Course, Schedule};
 use crate::sweep::{Sweep, SweepNodeId};
 
 /// What a run will do: sweeps over the image in tiles, with the memory and the arithmetic that they take.
@@ -102,6 +102,8 @@ pub struct SweepPlan {
     pub calls: u64,
     /// The steps: bands of all tiles.
     pub steps: u64,
+    /// What the schedules of all tiles have in common: a run of little to do would take longer to find it than to compute.
+    pub(crate) course: Course,
 }
 
 impl Plan {
@@ -114,7 +116,7 @@ impl Plan {
     /// Whether the run stays on the thread of the caller: to wake another one would take longer than it saves.
     #[must_use]
     pub fn stays_on_caller(&self) -> bool {
-        self.predicted_seconds - self.meeting_seconds < WORTH_SHARING_SECONDS
+        stays_on_caller(self.predicted_seconds - self.meeting_seconds)
     }
 
     /// The first sweep of the second half, which waits for the gradients of the outputs; `None` where the objective has none
@@ -206,9 +208,8 @@ impl SweepPlan {
     ///
     /// # Panics
     /// Where `row` is not a row of the grid.
-    pub fn schedule<'a>(&'a self, program: &'a Program, row: usize) -> Result<Schedule<'a>, OutOfMemory> {
-        let bands = Bands { rows: self.band, least_rows: self.least_rows };
-        Schedule::new(program, &self.nodes, self.rows.part(row), bands)
+    pub fn schedule(&self, row: usize) -> Result<Schedule<'_>, OutOfMemory> {
+        self.course.schedule(self.rows.part(row))
     }
 
     /// Whether a node has a window.
@@ -216,6 +217,11 @@ impl SweepPlan {
     pub fn has_window(&self, node: SweepNodeId) -> bool {
         self.bindings[node] == Binding::Window
     }
+}
+
+/// Whether a run that takes so long, without the time that threads take to meet, is not worth waking them.
+fn stays_on_caller(seconds: f64) -> bool {
+    seconds < WORTH_SHARING_SECONDS
 }
 
 pub(crate) fn layout(

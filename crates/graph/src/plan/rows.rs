@@ -26,7 +26,7 @@ impl Rows {
     /// Walks the rows of the tiles of all sweeps in these bands, and counts the calls that it
     /// takes down from those that it may.
     pub(super) fn walk(
-        flows: &[[Flow<'_>; 2]],
+        flows: &[[Flow; 2]],
         heights: &[Parts],
         bands: Bands,
         calls_left: &mut u64,
@@ -53,7 +53,7 @@ impl Rows {
 
     /// Those of one sweep, where at least `rest` calls are to be left.
     fn of(
-        flow: &Flow<'_>,
+        flow: &Flow,
         parts: &Parts,
         own: &IndexVec<SweepNodeId, Band>,
         calls_left: &mut u64,
@@ -88,7 +88,7 @@ impl Rows {
 }
 
 /// A number of calls that the walks of a sweep take at least.
-fn least(flow: &Flow<'_>, parts: &Parts, bands: &IndexVec<SweepNodeId, Band>) -> Result<u64, OutOfMemory> {
+fn least(flow: &Flow, parts: &Parts, bands: &IndexVec<SweepNodeId, Band>) -> Result<u64, OutOfMemory> {
     let mut calls = 0_u64;
     for (demand, _) in parts.classes()? {
         calls = calls.saturating_add(least_calls(flow, demand.intervals(), bands)?);

@@ -15,11 +15,11 @@ use tiled_tensor::{Element, collected, push, refusable};
 
 use super::bound::least_seconds;
 use super::build::{Kept, Lowered, Prepared};
-use super::lanes::{Share, cores, shares_to_try};
+use super::lanes::{Share, cores, has_ordered_sums, shares_to_try};
 use super::measure::{Measure, Numbers, Unmeasured, Walked};
 use super::tilings::{Counts, WHOLE, shapes_to_try};
-use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
-use crate::program::NodeId;
+use super::{Hold, Plan, PlanError, PlanOptions, Tiling, stays_on_caller};
+use crate::program::{NodeId, Program};
 use crate::schedule::Bands;
 use crate::sweep::Action;
 
@@ -266,7 +266,7 @@ impl<'s, T: Element> Search<'s, T> {
                     Err(error) => return Err(PlanError::from(error)),
                 };
             let takes = numbers.memory.total_bytes();
-            let price = price(numbers.seconds, takes);
+            let price = price(seconds(prepared.program(), &numbers), takes);
             let before = better.as_ref().map_or(best.price, |(price, ..)| *price);
             if memory_bytes.is_some_and(|budget| takes > budget) || price >= before {
                 return Ok(false);
@@ -324,14 +324,18 @@ fn planned<T: Element>(
 }
 
 /// What may be measured and walked where a choice is searched further.
-const MORE_MEASURED: usize = 1_500_000;
+const MORE_MEASURED: usize = 1_000_000;
 const MORE_CALLS: u64 = 2_000_000;
 
 /// So many choices share the work of four.
 const FEW_CHOICES: usize = 8;
 
-/// The candidates that are measured of the largest networks.
-const LEAST_MEASURED: usize = 11;
+/// The candidates that are measured of the largest networks, without those that are known to take too long to walk: these cost
+/// nothing.
+const LEAST_MEASURED: usize = 8;
+
+/// Where fewer may be measured, each line of tilings is first looked at in fewer places.
+const FEW_MEASURED: usize = 22;
 
 impl From<Unmeasured> for PlanError {
     fn from(unmeasured: Unmeasured) -> Self {
@@ -341,6 +345,18 @@ impl From<Unmeasured> for PlanError {
             Unmeasured::TooLong => Self::TooLarge,
             Unmeasured::Refused(error) => error.into(),
         }
+    }
+}
+
+/// The time that a candidate is judged by. A run of little to do stays on the caller's thread, which then does the work of all, one
+/// lane after another; where sums depend on lanes, these are the same wherever the plan is made.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+fn seconds(program: &Program, numbers: &Numbers) -> f64 {
+    let shared = numbers.seconds - numbers.meeting_seconds;
+    if stays_on_caller(shared) && !has_ordered_sums(program) {
+        shared * numbers.share.threads as f64
+    } else {
+        numbers.seconds
     }
 }
 
@@ -406,7 +422,7 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
         if self.candidates() <= self.left || self.options.tiling != Tiling::Auto {
             return self.all();
         }
-        let pieces = if self.left < 2 * LEAST_MEASURED { [2, 2] } else { [3, 3] };
+        let pieces = if self.left < FEW_MEASURED { [2, 2] } else { [3, 3] };
         self.lines(pieces)?;
         if self.best.is_none() { Ok(()) } else { self.further() }
     }
@@ -515,11 +531,15 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
         if self.known.contains_key(&at) {
             return Ok(());
         }
+        let (grid, bands) = self.tiling(at)?;
+        if self.measure.takes_too_long(&grid, bands) {
+            self.known.insert(at, None);
+            return Ok(()); // nothing is measured
+        }
         if self.options.tiling == Tiling::Auto {
             let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
             self.left = left;
         }
-        let (grid, bands) = self.tiling(at)?;
         let cores = cores(self.measure.prepared.program(), self.options, self.backend);
         let shares = shares_to_try(grid.len(), self.options, cores);
         let numbers = match self.measure.numbers::<T>(self.backend, &grid, bands, &shares, self.budget) {
@@ -544,7 +564,7 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
             if self.budget.is_some_and(|budget| takes > budget) {
                 continue;
             }
-            let price = price(numbers.seconds, takes);
+            let price = price(seconds(self.measure.prepared.program(), &numbers), takes);
             cheapest = Some(cheapest.map_or(price, |cheapest| cheapest.min(price)));
             if self.best.is_none_or(|best| price < best.price) {
                 self.best = Some(Found { price, at, numbers });

@@ -69,12 +69,12 @@ const POLL: u64 = 1 << 14;
 impl Walk {
     /// Walks the schedule of a tile whose nodes need `rows`, in these bands.
     pub(crate) fn of(
-        flow: &Flow<'_>,
+        flow: &Flow,
         rows: &Demand,
         bands: &IndexVec<SweepNodeId, Band>,
         walker: Walker<'_>,
     ) -> Result<Self, Stop> {
-        let mut stream = Stream::new(flow, rows.intervals().copied()?, bands.copied()?)?;
+        let mut stream = Stream::new(flow, rows.intervals().copied()?, bands)?;
         let count = flow.len();
         let mut walk = Self {
             rings: IndexVec::filled(count, 0)?,
@@ -138,7 +138,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn new(flow: &Flow<'_>, stream: &Stream, skips: bool) -> Result<Self, OutOfMemory> {
+    fn new(flow: &Flow, stream: &Stream<'_>, skips: bool) -> Result<Self, OutOfMemory> {
         let stride = stream.driver.filter(|_| skips).and_then(|driver| stride(flow, stream, driver));
         Ok(Self {
             done: stream.done.copied()?,
@@ -152,7 +152,7 @@ impl Seen {
 
     /// The periods that can be skipped now and the calls of each, where the state has returned. The state that is compared
     /// with moves on at powers of two (Brent, "An improved Monte Carlo factorization algorithm", 1980).
-    fn period(&mut self, flow: &Flow<'_>, stream: &Stream, calls: u64) -> Option<(i64, u64)> {
+    fn period(&mut self, flow: &Flow, stream: &Stream<'_>, calls: u64) -> Option<(i64, u64)> {
         let driver = stream.driver.filter(|_| !self.is_over)?;
         if (stream.done[driver] - stream.rows[driver].begin()) % self.stride != 0 {
             return None;
@@ -175,7 +175,7 @@ impl Seen {
     }
 
     /// Where all nodes have moved together since the state that was seen and met no border: how often they can do so again.
-    fn returned(&self, flow: &Flow<'_>, stream: &Stream) -> Option<i64> {
+    fn returned(&self, flow: &Flow, stream: &Stream<'_>) -> Option<i64> {
         let moved = |node: SweepNodeId| stream.done[node] - self.done[node];
         let driver = stream.driver?;
         let rest = |node: SweepNodeId| stream.rows[node].end() - stream.done[node];
@@ -247,7 +247,7 @@ const fn times(room: i64, shift: i64) -> Option<i64> {
 }
 
 /// The rows of the driver in which every node moves by whole rows and cells, where all keep a ratio to it.
-fn stride(flow: &Flow<'_>, stream: &Stream, driver: SweepNodeId) -> Option<i64> {
+fn stride(flow: &Flow, stream: &Stream<'_>, driver: SweepNodeId) -> Option<i64> {
     let measure = flow.rate(driver);
     let most = stream.rows[driver].len();
     let mut stride = 1_i64;
