@@ -4,8 +4,8 @@ use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
 use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Pool};
 use tiled_tensor::{Element, Tensor};
 
-use super::case::map_tensor;
-use super::{Case, Rng};
+use super::case::{Case, map_tensor};
+use super::rng::Rng;
 
 const ACTIVATIONS: [Activation; 8] = [
     Activation::Relu,

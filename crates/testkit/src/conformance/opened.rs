@@ -7,13 +7,10 @@ use tiled_kernel::{
 };
 use tiled_tensor::{Element, Layout};
 
-use super::window::{Held, extents};
+use super::window::{Held, MOST_SPARE_ROWS, extents};
 
 /// The lanes whose sums a case keeps apart.
 const LANES: usize = 2;
-
-/// The most rows that a window stores beside those that it holds.
-pub(super) const MOST_SPARE_ROWS: usize = 3;
 
 /// The memory of a case: a kernel's parameters or a reduction's sums, and windows as large as the tensors.
 #[derive(Debug)]

@@ -4,8 +4,10 @@ use tiled_geometry::{AxisMap, Interval, Region};
 use tiled_kernel::Kernel;
 use tiled_tensor::{Element, Layout, Tensor, View, ViewMut};
 
-use super::Rng;
-use super::opened::MOST_SPARE_ROWS;
+use super::rng::Rng;
+
+/// The most rows that a window stores beside those that it holds.
+pub(super) const MOST_SPARE_ROWS: usize = 3;
 
 /// Storage of a window with its layout.
 #[derive(Clone, Debug)]
