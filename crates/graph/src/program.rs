@@ -57,13 +57,15 @@ impl Edge {
     }
 }
 
-/// A vector of numbers that a kernel takes beside its operands.
+/// What a kernel takes beside its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Param {
     /// A parameter of the network, by its index in [`crate::params`].
     Network(usize),
     /// A vector computed by a [`Finaliser`], or of zeros, by its index in [`Program::derived`].
     Derived(usize),
+    /// What a [`Reduction::ImageMax`] has found, by its index in [`Program::reductions`]: read where it lies, never packed.
+    Extrema(usize),
 }
 
 /// Where a source node reads.
@@ -148,6 +150,15 @@ impl ProgramNode {
         }
     }
 
+    /// The reduction whose extrema its kernel reads, if it does.
+    #[must_use]
+    pub fn extrema(&self) -> Option<usize> {
+        self.params.iter().find_map(|param| match param {
+            Param::Extrema(reduction) => Some(*reduction),
+            Param::Network(_) | Param::Derived(_) => None,
+        })
+    }
+
     /// Whether it ends a flow of data: a reduction or a sink.
     #[must_use]
     pub const fn is_terminal(&self) -> bool {
@@ -202,8 +213,6 @@ pub enum Finaliser {
         reduction: usize,
         /// The value it becomes, in [`Program::pixels`].
         pixel: usize,
-        /// Where the positions go, as parameter of [`Kernel::Scatter`].
-        positions: usize,
     },
     /// A gradient with respect to a parameter: the reduction's result as it is.
     ParamGrad {
@@ -484,11 +493,12 @@ impl Program {
         let len = |param: &Param| match param {
             Param::Network(_) => 1,
             Param::Derived(vector) => self.derived[*vector],
+            Param::Extrema(_) => 0,
         };
         params.iter().map(len).sum()
     }
 
-    /// The lengths of a node's parameters.
+    /// The lengths of a node's parameters that are packed.
     ///
     /// # Panics
     /// Where a parameter is not of this program.
@@ -496,9 +506,10 @@ impl Program {
     pub fn param_lens(&self, params: &[Param]) -> Vec<usize> {
         params
             .iter()
-            .map(|param| match param {
-                Param::Network(param) => self.params[*param],
-                Param::Derived(vector) => self.derived[*vector],
+            .filter_map(|param| match param {
+                Param::Network(param) => Some(self.params[*param]),
+                Param::Derived(vector) => Some(self.derived[*vector]),
+                Param::Extrema(_) => None,
             })
             .collect()
     }

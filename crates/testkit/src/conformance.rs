@@ -15,6 +15,7 @@ mod generate;
 mod opened;
 mod reductions;
 mod rng;
+mod scatter;
 mod window;
 
 use tiled_kernel::Backend;
@@ -23,6 +24,7 @@ use tiled_tensor::Element;
 pub use case::Case;
 pub use reductions::{check_conv2d_backward_weight, check_reductions};
 pub use rng::Rng;
+pub use scatter::check_scatter;
 
 /// Checks every kernel and reduction of a backend, `cases` times each.
 ///
@@ -37,6 +39,7 @@ pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usi
     check_pool(backend, seed, cases);
     check_activation(backend, seed, cases);
     check_elementwise(backend, seed, cases);
+    check_scatter(backend, seed, cases);
     check_norm(backend, seed, cases);
     check_resize(backend, seed, cases);
     check_pad(backend, seed, cases);

@@ -46,6 +46,15 @@ impl<T: Element> Held<T> {
         visit(batch, channels, region, |n, c, y, x| to.set(n, c, y, x, source.get(n, c, y, x)));
     }
 
+    /// Sets every element that it holds, by image, channel and position.
+    pub(super) fn fill(&mut self, mut value: impl FnMut(usize, usize, [i64; 2]) -> f64) {
+        let layout = self.layout;
+        let mut to = ViewMut::new(&mut self.data, layout);
+        visit(layout.batch(), layout.channels(), layout.region(), |n, c, y, x| {
+            to.set(n, c, y, x, T::from_f64(value(n, c, [y, x])));
+        });
+    }
+
     pub(super) fn view(&self) -> View<'_, T> {
         View::new(&self.data, self.layout)
     }
