@@ -1114,6 +1114,11 @@ typedef struct tiled_optimizer {
  */
 #define TILED_STATUS_NOT_FINITE 20
 
+/**
+ * A device did not do what it was asked; the message has what it says.
+ */
+#define TILED_STATUS_DEVICE 21
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
