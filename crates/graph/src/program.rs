@@ -310,7 +310,8 @@ pub struct Running {
 pub enum Momentum {
     /// The same at every step.
     Fixed(f64),
-    /// `1/n` for the n-th batch, so that running statistics are means over all batches; this parameter counts them.
+    /// `1/n` for the n-th batch, so that running statistics are means over all batches; this parameter counts them, as far as
+    /// [`crate::ParamKind::NumBatchesTracked`] says.
     Mean {
         /// The parameter.
         batches: usize,
