@@ -1114,6 +1114,11 @@ typedef struct tiled_optimizer {
  */
 #define TILED_STATUS_NOT_FINITE 20
 
+/**
+ * A device did not do what it was asked; the message has what it says.
+ */
+#define TILED_STATUS_DEVICE 21
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1856,8 +1861,10 @@ tiled_status tiled_weights_new(const struct tiled_graph *graph,
 /**
  * Reads the parameters of a network from a `.safetensors` file, converted to `dtype`.
  *
- * The handle is the caller's, to be freed with `tiled_weights_free`. On failure (a parameter is missing, unknown or
- * misshapen; the file cannot be read) `weights` is untouched. Threads: any.
+ * A parameter that several nodes read may stand under any of its names, or under several with the same bits.
+ *
+ * The handle is the caller's, to be freed with `tiled_weights_free`. On failure (a parameter is missing, unknown,
+ * misshapen, or differs between two of its names; the file cannot be read) `weights` is untouched. Threads: any.
  *
  * Safety:
  * `path` is NULL or a text ended by a NUL; `weights` is NULL or can be written.

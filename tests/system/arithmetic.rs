@@ -10,7 +10,7 @@ use tiled::graph::{
     Action, Graph, Hold, Linear, Loss, Mode, Objective, Op, Plan, PlanError, PlanOptions, Planner, ValueId,
     infer,
 };
-use tiled::kernel::{Backend, Host, Kernel, Partial, Reduction, Reference, Workspace, forward};
+use tiled::kernel::{Backend, Host, Kernel, Params, Partial, Reduction, Reference, Workspace, forward};
 use tiled::tensor::{Element, View, ViewMut};
 use tiled_tests::{Job, recompute, slide, whole};
 
@@ -209,7 +209,7 @@ impl<T: Element> Host<T> for Counting {
     fn compute(
         &self,
         kernel: &Kernel,
-        packed: &[T],
+        params: Params<'_, T>,
         inputs: &[View<'_, T>],
         output: ViewMut<'_, T>,
         region: Region<2>,
@@ -217,7 +217,7 @@ impl<T: Element> Host<T> for Counting {
     ) {
         let layout = *output.layout();
         self.add(kernel.flops_per_element(), layout.batch(), layout.channels(), region);
-        Reference.compute(kernel, packed, inputs, output, region, workspace);
+        Reference.compute(kernel, params, inputs, output, region, workspace);
     }
 
     fn reduce(

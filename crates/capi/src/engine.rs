@@ -11,7 +11,7 @@ use tiled::tensor::Element;
 
 use crate::guard::guard;
 use crate::handle::{self, Opaque};
-use crate::log;
+use crate::logger;
 use crate::pointer::{Extensible, Output, TextOutput, extensible_or_initial, text, write_extensible};
 use crate::status::{Failure, Fallible, TILED_STATUS_OUT_OF_MEMORY, tiled_status};
 
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn tiled_engine_new(
             Some(unsafe { text(options.isa, "isa")? })
         };
         let made = Engine::new(isa, options.threads)?;
-        log::info(|| format!("engine {} with {} threads", made.name(), made.threads()));
+        logger::info(|| format!("engine {} with {} threads", made.name(), made.threads()));
         engine.set(handle::insert(made)?);
         Ok(())
     })

@@ -11,7 +11,7 @@ use crate::engine::{Real, tiled_engine};
 use crate::guard::guard;
 use crate::handle::{self, Opaque};
 use crate::io::{Tensors, tiled_io};
-use crate::log;
+use crate::logger;
 use crate::plan::tiled_plan;
 use crate::pointer::{Extensible, Output, check_size, write_extensible};
 use crate::status::{
@@ -92,7 +92,7 @@ pub(crate) fn make(engine: *const tiled_engine, plan: *const tiled_plan) -> Fall
             DType::F64 => AnyExecutor::F64(Executor::new(plan, f64::backend(engine), engine.threads())?),
         })
     })?;
-    log::info(|| format!("executor of {bytes} bytes"));
+    logger::info(|| format!("executor of {bytes} bytes"));
     Ok(made)
 }
 

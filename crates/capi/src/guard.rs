@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
-use crate::log;
+use crate::logger;
 use crate::status::{Failure, Fallible, TILED_STATUS_OK, TILED_STATUS_PANIC, keep, kept, tiled_status};
 
 /// Runs the body of an exported function.
@@ -31,7 +31,7 @@ pub(crate) fn guard(body: impl FnOnce() -> Fallible) -> tiled_status {
         Ok(Err(failure)) => failure,
         Err(payload) => Failure::new(TILED_STATUS_PANIC, format!("internal error: {}", text(&*payload))),
     };
-    log::error(&failure.message);
+    logger::error(&failure.message);
     keep(failure.message);
     failure.status
 }

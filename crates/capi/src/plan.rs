@@ -15,7 +15,7 @@ use crate::graph::{shapes, tiled_graph};
 use crate::grid::tile_index;
 use crate::guard::guard;
 use crate::handle::{self, Opaque};
-use crate::log;
+use crate::logger;
 use crate::objective::tiled_objective;
 use crate::pointer::{Extensible, Output, TextOutput, extensible_or_initial, write_extensible};
 use crate::status::{Failure, Fallible, tiled_status};
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn tiled_plan_new(
                 })
             })
         })?;
-        log::info(|| format!("plan of {} bytes, {:.3e} operations", made.peak_bytes(), made.flops));
+        logger::info(|| format!("plan of {} bytes, {:.3e} operations", made.peak_bytes(), made.flops));
         plan.set(handle::insert(made)?);
         Ok(())
     })

@@ -8,6 +8,7 @@ use tiled::cpu::IsaError;
 use tiled::exec::{ExecError, IoError, OptimError};
 use tiled::geometry::GeometryError;
 use tiled::graph::{GraphError, PlanError};
+use tiled::kernel::DeviceError;
 use tiled::tensor::{LayoutError, OutOfMemory};
 
 /// What a call came to. Numbers are never reused; treat one that you do not know as a failure.
@@ -55,6 +56,8 @@ pub const TILED_STATUS_NETWORK: tiled_status = 18;
 pub const TILED_STATUS_NOT_FOUND: tiled_status = 19;
 /// A training step whose loss, gradients or parameters would not be finite; the parameters are as before it.
 pub const TILED_STATUS_NOT_FINITE: tiled_status = 20;
+/// A device did not do what it was asked; the message has what it says.
+pub const TILED_STATUS_DEVICE: tiled_status = 21;
 
 /// A status and the message that goes with it.
 #[derive(Debug)]
@@ -191,6 +194,8 @@ impl From<ExecError> for Failure {
             | ExecError::NoSecondHalf
             | ExecError::OtherPlan
             | ExecError::ParameterChanged { .. } => TILED_STATUS_INVALID_ARGUMENT,
+            ExecError::Device { source: DeviceError::OutOfMemory { .. } } => TILED_STATUS_OUT_OF_MEMORY,
+            ExecError::Device { .. } => TILED_STATUS_DEVICE,
             ExecError::NotFinite { .. } => TILED_STATUS_NOT_FINITE,
             ExecError::Cancelled => TILED_STATUS_CANCELLED,
             _ => TILED_STATUS_INVALID_ARGUMENT,
@@ -271,7 +276,25 @@ pub extern "C" fn tiled_status_name(status: tiled_status) -> *const c_char {
         TILED_STATUS_NETWORK => c"TILED_STATUS_NETWORK",
         TILED_STATUS_NOT_FOUND => c"TILED_STATUS_NOT_FOUND",
         TILED_STATUS_NOT_FINITE => c"TILED_STATUS_NOT_FINITE",
+        TILED_STATUS_DEVICE => c"TILED_STATUS_DEVICE",
         _ => c"unknown",
     };
     name.as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_fails_is_told_from_arguments_and_from_memory() {
+        let failed = DeviceError::Failed { call: "launch".to_owned(), message: "it is gone".to_owned() };
+        let failure = Failure::from(ExecError::from(failed));
+        assert_eq!((failure.status, failure.message.as_str()), (TILED_STATUS_DEVICE, "launch: it is gone"));
+        let refused = DeviceError::OutOfMemory { what: "the windows".to_owned(), bytes: 8 };
+        let source = refused.clone();
+        for error in [ExecError::from(refused), ExecError::Device { source }] {
+            assert_eq!(Failure::from(error).status, TILED_STATUS_OUT_OF_MEMORY);
+        }
+    }
 }

@@ -53,8 +53,10 @@ pub unsafe extern "C" fn tiled_weights_new(
 
 /// Reads the parameters of a network from a `.safetensors` file, converted to `dtype`.
 ///
-/// The handle is the caller's, to be freed with `tiled_weights_free`. On failure (a parameter is missing, unknown or
-/// misshapen; the file cannot be read) `weights` is untouched. Threads: any.
+/// A parameter that several nodes read may stand under any of its names, or under several with the same bits.
+///
+/// The handle is the caller's, to be freed with `tiled_weights_free`. On failure (a parameter is missing, unknown,
+/// misshapen, or differs between two of its names; the file cannot be read) `weights` is untouched. Threads: any.
 ///
 /// # Safety
 /// `path` is NULL or a text ended by a NUL; `weights` is NULL or can be written.

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 /// The nouns, in the order in which a reader of the header wants them; the parts of a noun follow its `mod.rs`.
-const SOURCES: [&str; 18] = [
+const SOURCES: [&str; 19] = [
     "version",
     "status",
+    "logger",
     "log",
     "allocator",
     "geometry",

@@ -16,7 +16,9 @@ use std::time::Instant;
 use rayon::ThreadPoolBuilder;
 use tiled_cpu::{CpuBackend, Isa};
 use tiled_geometry::{Interval, Region, Window};
-use tiled_kernel::{Activation, Algorithm, Backend, Conv, Epilogue, Host, Kernel, Reduction, Workspace};
+use tiled_kernel::{
+    Activation, Algorithm, Backend, Conv, Epilogue, Host, Kernel, Params, Reduction, Workspace,
+};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 struct Case {
@@ -142,7 +144,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
         speed(work, || {
             backend.compute(
                 &kernel,
-                &packed,
+                Params::Packed(&packed),
                 &[View::new(&x, x_layout)],
                 ViewMut::new(&mut y, y_layout),
                 share,
@@ -176,7 +178,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
         speed(work, || {
             backend.compute(
                 &kernel,
-                &packed,
+                Params::Packed(&packed),
                 &[View::new(&gy, from)],
                 ViewMut::new(&mut gx, to),
                 region,

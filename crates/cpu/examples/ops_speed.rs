@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tiled_cpu::CpuBackend;
 use tiled_geometry::{PadMode, Padding, Region, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Backend, Host, Kernel, Partial, Pool, Reduction, Workspace};
+use tiled_kernel::{Activation, Backend, Host, Kernel, Params, Partial, Pool, Reduction, Workspace};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 /// A window of one image.
@@ -195,7 +195,7 @@ fn speed(backend: CpuBackend, case: &Case, channels: usize, block: usize) -> f64
                     Kernel::ChannelAffine { .. } => &params[..2 * channels],
                     _ => &params[..3 * channels],
                 };
-                backend.compute(kernel, params, &views, view, region, &Workspace::NONE);
+                backend.compute(kernel, Params::Packed(params), &views, view, region, &Workspace::NONE);
             });
             bytes(read + layout.len()) / seconds / 1e9
         }

@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 
 use tiled_geometry::Region;
-use tiled_kernel::{Kernel, Partial, Reduction, Workspace};
+use tiled_kernel::{Kernel, Params, Partial, Reduction, Workspace};
 use tiled_tensor::{ByElement, Element, PartMut, View};
 
 use crate::vector::Lane;
@@ -17,7 +17,7 @@ use crate::{Isa, conv, is_convolution, ops};
 pub(crate) struct Compute<'a, T: Element> {
     pub(crate) isa: Isa,
     pub(crate) kernel: &'a Kernel,
-    pub(crate) packed: &'a [T],
+    pub(crate) params: Params<'a, T>,
     pub(crate) inputs: &'a [View<'a, T>],
     pub(crate) output: PartMut<'a, T>,
     pub(crate) region: Region<2>,
@@ -79,11 +79,11 @@ impl<'a> ByElement for Reducing<'a> {
 }
 
 fn compute<T: Lane>(call: Compute<'_, T>) {
-    let Compute { isa, kernel, packed, inputs, mut output, region, workspace } = call;
+    let Compute { isa, kernel, params, inputs, mut output, region, workspace } = call;
     if is_convolution(kernel) {
-        conv::compute(isa, kernel, packed, inputs, output.reborrow(), region, workspace);
+        conv::compute(isa, kernel, params.packed(), inputs, output.reborrow(), region, workspace);
     } else {
-        ops::compute(isa, kernel, packed, inputs, output.reborrow(), region);
+        ops::compute(isa, kernel, params, inputs, output.reborrow(), region);
     }
     if isa == Isa::Portable && ops::nan::is_mixed(kernel) {
         ops::nan::unite(output, region);

@@ -37,8 +37,8 @@ pub use isa::{Isa, IsaError};
 use concrete::{Compute, Reduce};
 use tiled_geometry::Region;
 use tiled_kernel::{
-    Backend, Context, DeviceError, Host, Kernel, Load, Needs, Operands, Partial, Reduction, Support, Task,
-    Work, Workspace, open, pack_plainly,
+    Backend, Context, DeviceError, Host, Kernel, Load, Needs, Operands, Params, Partial, Reduction, Support,
+    Task, Work, Workspace, open, pack_plainly,
 };
 use tiled_tensor::{Element, PartMut, View, ViewMut};
 
@@ -111,7 +111,7 @@ impl<T: Element> Host<T> for CpuBackend {
     fn compute(
         &self,
         kernel: &Kernel,
-        packed: &[T],
+        params: Params<'_, T>,
         inputs: &[View<'_, T>],
         output: ViewMut<'_, T>,
         region: Region<2>,
@@ -121,13 +121,13 @@ impl<T: Element> Host<T> for CpuBackend {
             return;
         }
         let (isa, output) = (self.isa, output.into());
-        Compute { isa, kernel, packed, inputs, output, region, workspace }.run();
+        Compute { isa, kernel, params, inputs, output, region, workspace }.run();
     }
 
     fn compute_part(
         &self,
         kernel: &Kernel,
-        packed: &[T],
+        params: Params<'_, T>,
         inputs: &[View<'_, T>],
         output: PartMut<'_, T>,
         region: Region<2>,
@@ -136,7 +136,7 @@ impl<T: Element> Host<T> for CpuBackend {
         if region.is_empty() {
             return;
         }
-        Compute { isa: self.isa, kernel, packed, inputs, output, region, workspace }.run();
+        Compute { isa: self.isa, kernel, params, inputs, output, region, workspace }.run();
     }
 
     fn reduce(

@@ -130,6 +130,7 @@ suite! {
     pools: check_pool, 40;
     activations: check_activation, 20;
     elements: check_elementwise, 40;
+    scatters: check_scatter, 12;
     norms: check_norm, 20;
     resizes: check_resize, 30;
     paddings: check_pad, 20;

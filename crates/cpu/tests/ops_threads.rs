@@ -2,7 +2,7 @@
 
 use tiled_cpu::{CpuBackend, Isa};
 use tiled_geometry::{PadMode, Padding, Region, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Host, Kernel, Partial, Pool, Reduction, Workspace};
+use tiled_kernel::{Activation, Host, Kernel, Params, Partial, Pool, Reduction, Workspace};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 /// Large enough that every kernel is shared among threads.
@@ -89,7 +89,14 @@ fn kernels_give_the_same_bits_on_one_two_and_three_threads() {
                     with_threads(threads, || {
                         let mut out = Held::new(CHANNELS, block, *output, 99);
                         let view = ViewMut::new(&mut out.data, out.layout);
-                        backend.compute(kernel, &[], &views, view, Region::whole(*output), &Workspace::NONE);
+                        backend.compute(
+                            kernel,
+                            Params::Packed(&[]),
+                            &views,
+                            view,
+                            Region::whole(*output),
+                            &Workspace::NONE,
+                        );
                         bits(&out.data)
                     })
                 };

@@ -48,9 +48,7 @@ impl<T: Element> State<'_, T> {
                 values.zip(means).for_each(|(value, mean)| *value = T::from_f64(mean));
                 Ok(())
             }
-            Finaliser::GlobalMax { reduction, pixel, positions } => {
-                self.global_max(*reduction, *pixel, *positions)
-            }
+            Finaliser::GlobalMax { reduction, pixel } => self.global_max(*reduction, *pixel),
             Finaliser::ParamGrad { reduction, param } => self.param_grad(*reduction, *param),
             Finaliser::SharedGrad { param, share, is_first } => self.shared_grad(*param, *share, *is_first),
             Finaliser::Loss { reduction, scale } => {
@@ -116,28 +114,13 @@ impl<T: Element> State<'_, T> {
         Ok(())
     }
 
-    fn global_max(
-        &mut self,
-        reduction: ReductionId,
-        pixel: PixelId,
-        positions: DerivedId,
-    ) -> Result<(), ExecError> {
+    fn global_max(&mut self, reduction: ReductionId, pixel: PixelId) -> Result<(), ExecError> {
         self.context.merge(reduction.index())?;
         let Partial::Extrema(extrema) = self.context.partial(reduction.index())? else {
             unreachable!("invariant: a global maximum reads extrema")
         };
         let values = self.stores.pixel_mut(pixel);
-        for ((value, position), extremum) in
-            values.zip(self.derived[positions].chunks_exact_mut(4)).zip(extrema)
-        {
-            *value = extremum.value;
-            // two parts of twenty bits each are exact in every element type
-            let [y, x] = extremum.position.unwrap_or([0, 0]);
-            let parts = [y >> 20, y & 0xf_ffff, x >> 20, x & 0xf_ffff];
-            for (number, part) in position.iter_mut().zip(parts) {
-                *number = T::from_f64(lossless(part.unsigned_abs()));
-            }
-        }
+        values.zip(extrema).for_each(|(value, extremum)| *value = extremum.value);
         Ok(())
     }
 
@@ -291,7 +274,7 @@ fn store<T: Element>(to: &mut [T], from: &[f64]) {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of elements and positions are far below 2^53")]
+#[expect(clippy::cast_precision_loss, reason = "counts of elements are far below 2^53")]
 fn lossless(count: u64) -> f64 {
     count as f64
 }

@@ -197,7 +197,9 @@ impl<'a, T: Element> Lane<'a, T> {
         for (param, vector) in program_node.params.iter().zip(&mut vectors) {
             *vector = match param {
                 Param::Derived(derived) => derived.index(),
-                Param::Network(_) => unreachable!("invariant: reductions take derived vectors alone"),
+                Param::Network(_) | Param::Extrema(_) => {
+                    unreachable!("invariant: reductions take derived vectors alone")
+                }
             };
         }
         let (inputs, count) = self.inputs(context, node);

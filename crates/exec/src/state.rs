@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 use tiled_graph::program::{DerivedId, NodeId, NodeKind, Param, ParamId, ProgramNode, ReductionId};
 use tiled_graph::{Action, Id, IndexVec, Parameters, Plan};
-use tiled_kernel::{Backend, Context, Kernel, Needs, NodeNeeds, ReductionNeeds, StoreNeeds, SweepNeeds};
+use tiled_kernel::{
+    Backend, Context, Kernel, Needs, NodeNeeds, ParamNeeds, ReductionNeeds, StoreNeeds, SweepNeeds,
+};
 use tiled_tensor::{Element, collected, with_room, zeros};
 
 use crate::error::refused;
@@ -34,6 +36,7 @@ impl Stamp {
             let (version, values) = match param {
                 Param::Network(param) => (Some(params.version(param.index())), &[][..]),
                 Param::Derived(vector) => (None, derived[*vector].as_slice()),
+                Param::Extrema(_) => (None, &[][..]), // never packed
             };
             version.into_iter().chain(values.iter().map(|value| value.to_bits_u64()))
         })
@@ -230,7 +233,8 @@ impl<'b, T: Element> State<'b, T> {
     fn pack(&mut self, plan: &Plan, sweep: usize, params: &Parameters<T>) -> Result<(), ExecError> {
         for node in &plan.sweeps[sweep].nodes {
             let program_node = &plan.program.nodes[node.node];
-            if node.action != Action::Compute || program_node.params.is_empty() {
+            let is_packed = !program_node.params.is_empty() && program_node.extrema().is_none();
+            if node.action != Action::Compute || !is_packed {
                 continue;
             }
             let Some(kernel) = &self.kernels[node.node] else { continue };
@@ -245,6 +249,7 @@ impl<'b, T: Element> State<'b, T> {
                 .map(|param| match param {
                     Param::Network(param) => params.tensors()[param.index()].data.as_slice(),
                     Param::Derived(vector) => self.derived[*vector].as_slice(),
+                    Param::Extrema(_) => unreachable!("invariant: extrema are not packed"),
                 })
                 .collect();
             self.context.pack(node.node.index(), kernel, &values)?;
@@ -265,8 +270,12 @@ fn open<'b, T: Element>(
     let mut nodes = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
     for (id, node) in program.nodes.entries() {
         let support = support(id).filter(|_| !node.params.is_empty());
-        let packed_bytes = support.map_or(0, |support| support.packed_bytes);
-        nodes.push(NodeNeeds { name: &node.name, packed_bytes });
+        let bytes = support.map_or(0, |support| support.packed_bytes);
+        let params = match node.extrema() {
+            Some(reduction) => ParamNeeds::Extrema { reduction: reduction.index() },
+            None => ParamNeeds::Packed { bytes },
+        };
+        nodes.push(NodeNeeds { name: &node.name, params });
     }
     let mut reductions = with_room(program.reductions.len()).map_err(refused("the partial sums"))?;
     for reduction in &program.reductions {

@@ -369,6 +369,22 @@ pub enum GraphError {
         /// The names of the network that are closest.
         nearest: Vec<String>,
     },
+    /// A parameter that several nodes read was given under the names of two of them, with different elements.
+    #[error("parameters `{name}` and `{other}` are one in this network, but differ at element {index}")]
+    SharedElements {
+        /// One of the names given.
+        name: Box<str>,
+        /// The other.
+        other: Box<str>,
+        /// The first element, in row-major order, whose bits differ.
+        index: usize,
+    },
+    /// The parameters are those of a network that lists them otherwise.
+    #[error("parameter `{name}` does not stand where this network has it")]
+    ParameterPlace {
+        /// The first that stands elsewhere.
+        name: String,
+    },
     /// A parameter was given twice.
     #[error("parameter `{name}` is given twice")]
     DuplicateParameter {

@@ -63,8 +63,8 @@ pub use op::{
     UpsampleMode, UpsampleTo,
 };
 pub use params::{
-    Init, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, is_counter, match_params, params,
-    try_params, wants_tensor,
+    Init, MatchedParams, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, is_counter,
+    match_params, params, try_params, wants_tensor,
 };
 pub use parts::{Part, Parts};
 pub use plan::{

@@ -6,7 +6,7 @@ mod set;
 
 pub use own::{Init, ParamKind};
 pub use random::Rng;
-pub use set::{ParamTensor, Parameters, initialise, is_counter, match_params, wants_tensor};
+pub use set::{MatchedParams, ParamTensor, Parameters, initialise, is_counter, match_params, wants_tensor};
 
 use tiled_tensor::{OutOfMemory, push, with_room};
 
@@ -30,6 +30,8 @@ use own::{InputAxis, Own};
 pub struct ParamSpec {
     /// `<node>.` and the [`ParamKind::suffix`]: `conv1.weight`.
     pub name: String,
+    /// The same of the other nodes that read it, in their order.
+    pub other_names: Vec<String>,
     /// The position of the node.
     pub node: usize,
     /// Where an error of this parameter lies.
@@ -45,6 +47,11 @@ pub struct ParamSpec {
 }
 
 impl ParamSpec {
+    /// All of its names, its own first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.name).chain(&self.other_names).map(String::as_str)
+    }
+
     /// The number of elements.
     #[must_use]
     pub fn elements(&self) -> usize {
@@ -94,11 +101,18 @@ pub fn try_params(graph: &Graph) -> Result<Vec<ParamSpec>, GraphError> {
     let mut specs = Vec::new();
     for (position, node) in graph.nodes().iter().enumerate() {
         for Own { kind, shape, init, input } in graph.params_of(node) {
-            if graph.owner(position, kind) != position {
+            let name = format!("{}.{}", node.name, kind.suffix());
+            let owner = graph.owner(position, kind);
+            // that of an earlier node, where it has been listed
+            let first = specs.partition_point(|spec: &ParamSpec| spec.node < owner);
+            let mut owned = specs[first..].iter_mut().take_while(|spec| spec.node == owner);
+            if let Some(shared) = owned.find(|spec| spec.kind == kind) {
+                push(&mut shared.other_names, name)?;
                 continue;
             }
             let spec = ParamSpec {
-                name: format!("{}.{}", node.name, kind.suffix()),
+                name,
+                other_names: Vec::new(),
                 node: position,
                 place: node.place(),
                 kind,

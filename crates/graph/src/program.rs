@@ -82,13 +82,15 @@ impl Edge {
     }
 }
 
-/// A vector of numbers that a kernel takes beside its operands.
+/// What a kernel takes beside its operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Param {
     /// A parameter of the network.
     Network(ParamId),
     /// A vector computed by a [`Finaliser`], or of zeros.
     Derived(DerivedId),
+    /// What a [`Reduction::ImageMax`] has found: read where it lies, never packed.
+    Extrema(ReductionId),
 }
 
 /// Where a source node reads.
@@ -173,6 +175,15 @@ impl ProgramNode {
         }
     }
 
+    /// The reduction whose extrema its kernel reads, if it does.
+    #[must_use]
+    pub fn extrema(&self) -> Option<ReductionId> {
+        self.params.iter().find_map(|param| match param {
+            Param::Extrema(reduction) => Some(*reduction),
+            Param::Network(_) | Param::Derived(_) => None,
+        })
+    }
+
     /// Whether it ends a flow of data: a reduction or a sink.
     #[must_use]
     pub const fn is_terminal(&self) -> bool {
@@ -227,8 +238,6 @@ pub enum Finaliser {
         reduction: ReductionId,
         /// The value it becomes.
         pixel: PixelId,
-        /// Where the positions go, as parameter of [`Kernel::Scatter`].
-        positions: DerivedId,
     },
     /// A gradient with respect to a parameter: the reduction's result as it is.
     ParamGrad {
@@ -326,7 +335,8 @@ pub struct Running {
 pub enum Momentum {
     /// The same at every step.
     Fixed(f64),
-    /// `1/n` for the n-th batch, so that running statistics are means over all batches; this parameter counts them.
+    /// `1/n` for the n-th batch, so that running statistics are means over all batches; this parameter counts them, as far as
+    /// [`crate::ParamKind::NumBatchesTracked`] says.
     Mean {
         /// The parameter.
         batches: ParamId,
@@ -509,11 +519,12 @@ impl Program {
         let len = |param: &Param| match param {
             Param::Network(_) => 1,
             Param::Derived(vector) => self.derived[*vector],
+            Param::Extrema(_) => 0,
         };
         params.iter().map(len).sum()
     }
 
-    /// The lengths of a node's parameters.
+    /// The lengths of a node's parameters that are packed.
     ///
     /// # Panics
     /// Where a parameter is not of this program.
@@ -521,9 +532,10 @@ impl Program {
     pub fn param_lens(&self, params: &[Param]) -> Vec<usize> {
         params
             .iter()
-            .map(|param| match param {
-                Param::Network(param) => self.params[*param],
-                Param::Derived(vector) => self.derived[*vector],
+            .filter_map(|param| match param {
+                Param::Network(param) => Some(self.params[*param]),
+                Param::Derived(vector) => Some(self.derived[*vector]),
+                Param::Extrema(_) => None,
             })
             .collect()
     }

@@ -2,8 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
 use tiled_graph::{
-    Activation, BatchNorm, Conv2d, ConvTranspose2d, Graph, Op, ParamKind, Parameters, ValueId, initialise,
-    params,
+    Activation, BatchNorm, Conv2d, ConvTranspose2d, Graph, Op, ParamKind, ParamTensor, Parameters, ValueId,
+    initialise, params,
 };
 
 use ParamKind::{Bias, NumBatchesTracked, RunningMean, RunningVar, Weight};
@@ -48,6 +48,41 @@ fn a_shared_parameter_is_listed_once() {
     assert_eq!(initialise::<f32>(&specs, 1).get("a.weight"), initialise::<f32>(&alone, 1).get("a.weight"));
     let given = initialise::<f32>(&specs, 1).into_tensors();
     Parameters::new(&specs, given).unwrap();
+}
+
+#[test]
+fn a_shared_parameter_may_be_given_under_any_of_its_names_or_several_that_agree() {
+    let (mut graph, a) = start();
+    let b = graph.add_node_sharing("b", conv(4), &[a], &[(Weight, "a.weight")]).unwrap();
+    graph.set_outputs(&[b]).unwrap();
+    let specs = params(&graph);
+    assert_eq!(specs[0].names().collect::<Vec<_>>(), ["a.weight", "b.weight"]);
+    let whole = initialise::<f32>(&specs, 1);
+    let mut given = whole.clone().into_tensors();
+    given[0].name = "b.weight".to_owned();
+    assert_eq!(Parameters::new(&specs, given.clone()).unwrap(), whole);
+    given.push(ParamTensor { name: "a.weight".to_owned(), ..given[0].clone() });
+    assert_eq!(Parameters::new(&specs, given.clone()).unwrap(), whole);
+    // zeros of two signs are equal and have other bits
+    let copy = given.len() - 1;
+    (given[0].data[17], given[copy].data[17]) = (0.0, -0.0);
+    let error = Parameters::new(&specs, given.clone()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "parameters `b.weight` and `a.weight` are one in this network, but differ at element 17"
+    );
+    given[copy].name = "b.weight".to_owned();
+    let error = Parameters::new(&specs, given).unwrap_err();
+    assert_eq!(error.to_string(), "parameter `b.weight` is given twice");
+}
+
+#[test]
+fn parameters_of_a_network_that_lists_them_otherwise_are_not_taken_for_its_own() {
+    let specs = params(&start().0);
+    let mut reversed = specs.clone();
+    reversed.reverse();
+    let error = initialise::<f32>(&reversed, 1).check(&specs).unwrap_err();
+    assert_eq!(error.to_string(), "parameter `wide.bias` does not stand where this network has it");
 }
 
 #[test]

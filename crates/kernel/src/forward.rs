@@ -5,7 +5,7 @@
 ///
 /// ```
 /// use tiled_geometry::Region;
-/// use tiled_kernel::{Backend, Host, Kernel, Reference, Workspace, forward};
+/// use tiled_kernel::{Backend, Host, Kernel, Params, Reference, Workspace, forward};
 /// use tiled_tensor::{View, ViewMut};
 ///
 /// /// The reference, with a log of what it computes.
@@ -22,14 +22,14 @@
 ///     fn compute(
 ///         &self,
 ///         kernel: &Kernel,
-///         packed: &[f32],
+///         params: Params<'_, f32>,
 ///         inputs: &[View<'_, f32>],
 ///         output: ViewMut<'_, f32>,
 ///         region: Region<2>,
 ///         workspace: &Workspace<f32>,
 ///     ) {
 ///         println!("{} {region}", kernel.name());
-///         self.0.compute(kernel, packed, inputs, output, region, workspace);
+///         self.0.compute(kernel, params, inputs, output, region, workspace);
 ///     }
 /// }
 /// ```
@@ -100,28 +100,28 @@ macro_rules! forward {
         fn compute(
             &self,
             kernel: &$crate::Kernel,
-            packed: &[$element],
+            params: $crate::Params<'_, $element>,
             inputs: &[$crate::forward::View<'_, $element>],
             output: $crate::forward::ViewMut<'_, $element>,
             region: $crate::forward::Region<2>,
             workspace: &$crate::Workspace<$element>,
         ) {
             let $this = self;
-            $crate::Host::<$element>::compute($to, kernel, packed, inputs, output, region, workspace);
+            $crate::Host::<$element>::compute($to, kernel, params, inputs, output, region, workspace);
         }
     };
     (@compute_part $element:ty, $this:ident, $to:expr) => {
         fn compute_part(
             &self,
             kernel: &$crate::Kernel,
-            packed: &[$element],
+            params: $crate::Params<'_, $element>,
             inputs: &[$crate::forward::View<'_, $element>],
             output: $crate::forward::PartMut<'_, $element>,
             region: $crate::forward::Region<2>,
             workspace: &$crate::Workspace<$element>,
         ) {
             let $this = self;
-            $crate::Host::<$element>::compute_part($to, kernel, packed, inputs, output, region, workspace);
+            $crate::Host::<$element>::compute_part($to, kernel, params, inputs, output, region, workspace);
         }
     };
     (@reduce $element:ty, $this:ident, $to:expr) => {

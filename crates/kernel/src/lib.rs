@@ -19,7 +19,7 @@
 //!
 //! ```
 //! use tiled_geometry::{Interval, Region, Window};
-//! use tiled_kernel::{Algorithm, Conv, Epilogue, Host, Kernel, Reference, Workspace};
+//! use tiled_kernel::{Algorithm, Conv, Epilogue, Host, Kernel, Params, Reference, Workspace};
 //! use tiled_tensor::Tensor;
 //!
 //! let windows = [Window::new(3, 1, 1, 1).expect("a small window"); 2];
@@ -31,7 +31,8 @@
 //!
 //! let compute = |region| -> Result<Tensor<f32>, tiled_tensor::TensorError> {
 //!     let mut output = Tensor::zeros([1, 1, 8, 8])?;
-//!     Reference.compute(&kernel, &[0.3; 9], &[image.view()], output.view_mut(), region, &Workspace::NONE);
+//!     let weights = Params::Packed(&[0.3; 9]);
+//!     Reference.compute(&kernel, weights, &[image.view()], output.view_mut(), region, &Workspace::NONE);
 //!     Ok(output)
 //! };
 //! let whole = compute(Region::whole([8, 8]))?;
@@ -60,12 +61,12 @@ mod support;
 pub use backend::{Backend, MAX_INPUTS};
 pub use costs::{Costs, Load, Task, WORTH_SHARING_SECONDS};
 pub use exact::ExactSum;
-pub use host::{Host, Workspace, copy_region, open, pack_plainly};
+pub use host::{Host, Params, Workspace, copy_region, open, pack_plainly};
 pub use lanes::LaneSums;
 pub use partial::{Extremum, Partial};
 pub use queue::{
-    Buffer, Context, DeviceError, Needs, NodeNeeds, Place, Queue, ReductionNeeds, StoreNeeds, SweepNeeds,
-    Ticket,
+    Buffer, Context, DeviceError, Needs, NodeNeeds, ParamNeeds, Place, Queue, ReductionNeeds, StoreNeeds,
+    SweepNeeds, Ticket,
 };
 pub use reference::Reference;
 pub use spec::{Activation, Algorithm, Conv, Epilogue, Kernel, Operands, Pool, Reduction, Work};

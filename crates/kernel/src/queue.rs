@@ -19,7 +19,7 @@ use crate::{Kernel, Partial, Reduction};
 /// What a [`Context`] makes room for when it is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs<'n> {
-    /// Each node with the bytes of its packed parameters, none for most.
+    /// Each node with what its parameters need.
     pub nodes: &'n [NodeNeeds<'n>],
     /// What is gathered of the whole image.
     pub reductions: &'n [ReductionNeeds<'n>],
@@ -42,8 +42,24 @@ pub struct Needs<'n> {
 pub struct NodeNeeds<'n> {
     /// Its name, for messages.
     pub name: &'n str,
-    /// The bytes of its packed parameters.
-    pub packed_bytes: usize,
+    /// What its kernel reads beside its inputs.
+    pub params: ParamNeeds,
+}
+
+/// Where the parameters of a node lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ParamNeeds {
+    /// In memory of their own, of so many bytes, where [`Context::pack`] arranges them; none for most.
+    Packed {
+        /// As [`crate::Support::packed_bytes`].
+        bytes: usize,
+    },
+    /// Where a reduction of the same run has found them: its [`Partial::Extrema`] after [`Context::merge`], in a later sweep. They are
+    /// not packed, and none of them goes through the host.
+    Extrema {
+        /// The reduction, by its place in [`Needs::reductions`].
+        reduction: usize,
+    },
 }
 
 /// What a reduction needs.
@@ -110,7 +126,7 @@ pub struct Ticket(pub u64);
 /// The memory of a run on a device: packed parameters, stores, partial sums of every lane, and room for the windows of all queues.
 /// It is given back when the drop returns.
 pub trait Context<T: Element>: Send + Sync + Debug {
-    /// Arranges the parameters of a node for its calls.
+    /// Arranges the parameters of a node for its calls, where they are [`ParamNeeds::Packed`].
     ///
     /// # Errors
     /// Where the device fails.

@@ -58,7 +58,8 @@ suite! {
     check_conv2d_backward_weight: 15;
     check_pool: 40;
     check_activation: 32;
-    check_elementwise: 45;
+    check_elementwise: 40;
+    check_scatter: 20;
     check_norm: 16;
     check_resize: 30;
     check_pad: 24;

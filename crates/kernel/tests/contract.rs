@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tiled_geometry::{Interval, Region, Window};
 use tiled_kernel::{
-    Conv, Epilogue, ExactSum, Extremum, Host, Kernel, Partial, Pool, Reduction, Reference, Workspace,
+    Conv, Epilogue, ExactSum, Extremum, Host, Kernel, Params, Partial, Pool, Reduction, Reference, Workspace,
 };
 use tiled_tensor::{Layout, Tensor, View, ViewMut};
 use tiled_testkit::conformance::Case;
@@ -42,7 +42,14 @@ fn windows_that_hold_too_little_are_refused() {
         let held = Layout::new(1, 1, 1, Region::new([rows, Interval::whole(8)]), 8).expect("small");
         let (input, mut output) = (View::new(&data, held), Tensor::zeros([1, 1, 8, 8]).expect("small"));
         let region = Region::new([Interval::new(2, 4), Interval::whole(8)]);
-        Reference.compute(&kernel, &weights, &[input], output.view_mut(), region, &Workspace::NONE);
+        Reference.compute(
+            &kernel,
+            Params::Packed(&weights),
+            &[input],
+            output.view_mut(),
+            region,
+            &Workspace::NONE,
+        );
     };
     assert!(!panics(|| run(Interval::new(1, 5))), "rows 1 to 4 are what rows 2 and 3 read");
     assert!(panics(|| run(Interval::new(2, 5))));
@@ -58,7 +65,7 @@ fn region_outside_the_output_window_is_refused() {
     assert!(panics(|| {
         Reference.compute(
             &Kernel::Fill { value: 1.0 },
-            &[],
+            Params::Packed(&[]),
             &[],
             ViewMut::new(&mut data, held),
             region,

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Backend, Host, Kernel, Partial, Reduction, Reference, Workspace, forward};
+use tiled_kernel::{Backend, Host, Kernel, Params, Partial, Reduction, Reference, Workspace, forward};
 use tiled_tensor::{Element, View, ViewMut};
 use tiled_testkit::conformance;
 
@@ -49,7 +49,7 @@ impl Host<f32> for Faulty {
     fn compute(
         &self,
         kernel: &Kernel,
-        packed: &[f32],
+        params: Params<'_, f32>,
         inputs: &[View<'_, f32>],
         mut output: ViewMut<'_, f32>,
         region: Region<2>,
@@ -61,7 +61,7 @@ impl Host<f32> for Faulty {
         } else {
             region
         };
-        Reference.compute(kernel, packed, inputs, output.reborrow(), asked, workspace);
+        Reference.compute(kernel, params, inputs, output.reborrow(), asked, workspace);
         if region.is_empty() {
             return;
         }

@@ -4,7 +4,9 @@
 //! `ε·|L|/h`; with `h = 1e-4` and values of order one both stay below 1e-6.
 
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Conv, Epilogue, Host, Kernel, Partial, Pool, Reduction, Reference};
+use tiled_kernel::{
+    Activation, Conv, Epilogue, Host, Kernel, Params, Partial, Pool, Reduction, Reference, Workspace,
+};
 use tiled_tensor::Tensor;
 use tiled_testkit::conformance::{Case, Rng};
 
@@ -307,19 +309,11 @@ fn dropout_and_global_pools_have_the_gradient_of_their_input() {
         Partial::Extrema(extrema) => extrema,
         _ => panic!("maxima expected"),
     };
-    let positions: Vec<f64> = maxima(&x)
-        .iter()
-        .flat_map(|extremum| {
-            let [y, x] = extremum.position.expect("not empty");
-            [
-                0.0,
-                f64::from(i32::try_from(y).expect("small")),
-                0.0,
-                f64::from(i32::try_from(x).expect("small")),
-            ]
-        })
-        .collect();
-    let gradient = run(Kernel::Scatter, &[&positions], &[&gy], X);
+    let found = maxima(&x);
+    let mut gradient = Tensor::zeros(X).expect("a small tensor");
+    let (params, output) = (Params::Extrema(&found), gradient.view_mut());
+    let region = output.region();
+    Reference.compute(&Kernel::Scatter, params, &[gy.view()], output, region, &Workspace::NONE);
     assert_gradient("scatter", x.data(), gradient.data(), |values| {
         let mut moved = x.clone();
         moved.data_mut().copy_from_slice(values);

@@ -9,20 +9,22 @@
 //!   wherever nothing may be read;
 //! - nothing outside the region is written.
 
-mod case;
+pub(crate) mod case;
+mod check;
 mod generate;
 mod opened;
 mod reductions;
 mod rng;
+mod scatter;
 mod window;
 
 use tiled_kernel::Backend;
 use tiled_tensor::Element;
 
 pub use case::Case;
-pub(crate) use case::map_tensor;
 pub use reductions::{check_conv2d_backward_weight, check_reductions};
 pub use rng::Rng;
+pub use scatter::check_scatter;
 
 /// Checks every kernel and reduction of a backend, `cases` times each.
 ///
@@ -37,6 +39,7 @@ pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usi
     check_pool(backend, seed, cases);
     check_activation(backend, seed, cases);
     check_elementwise(backend, seed, cases);
+    check_scatter(backend, seed, cases);
     check_norm(backend, seed, cases);
     check_resize(backend, seed, cases);
     check_pad(backend, seed, cases);
@@ -53,7 +56,7 @@ macro_rules! checks {
             /// Where a check fails.
             pub fn $name<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
                 for index in 0..cases {
-                    let mut rng = case_rng(stringify!($name), seed, index);
+                    let mut rng = Rng::of_case(stringify!($name), seed, index);
                     generate::$generate(&mut rng, index).check(backend, &mut rng);
                 }
             }
@@ -91,19 +94,11 @@ checks! {
 /// Where a check fails.
 pub fn check_conv2d_epilogue<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
     for index in 0..cases {
-        let mut rng = case_rng("check_conv2d_epilogue", seed, index);
+        let mut rng = Rng::of_case("check_conv2d_epilogue", seed, index);
         let case: Case<T> = generate::conv2d_epilogue(&mut rng, index);
         if case.is_supported(backend) {
             case.check_steps(backend);
             case.check(backend, &mut rng);
         }
     }
-}
-
-/// The generator of one case, printed so that a failure names it.
-fn case_rng(check: &str, seed: u64, index: usize) -> Rng {
-    eprintln!("{check}: seed {seed}, case {index}");
-    let mut rng = Rng::new(seed);
-    let base = rng.next_u64();
-    Rng::new(base ^ (index as u64).wrapping_mul(0x2545_f491_4f6c_dd1d))
 }

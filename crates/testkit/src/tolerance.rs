@@ -11,8 +11,7 @@ mod winograd;
 use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Pool, Reference};
 use tiled_tensor::{DType, Element, Tensor};
 
-use crate::conformance::Case;
-use crate::conformance::map_tensor;
+use crate::conformance::case::{Case, map_tensor};
 
 /// How a result is compared.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use tiled::cpu::CpuBackend;
 use tiled::exec::NoProgress;
 use tiled::geometry::{Interval, Region};
-use tiled::kernel::{Backend, Host, Kernel, Partial, Reduction, Workspace, forward};
+use tiled::kernel::{Backend, Host, Kernel, Params, Partial, Reduction, Workspace, forward};
 use tiled::tensor::{Element, View, ViewMut};
 
 use super::{Subject, VerifyOptions, VerifyReport, verify_on};
@@ -38,13 +38,13 @@ impl<T: Element> Host<T> for Faulty {
     fn compute(
         &self,
         kernel: &Kernel,
-        packed: &[T],
+        params: Params<'_, T>,
         inputs: &[View<'_, T>],
         mut output: ViewMut<'_, T>,
         region: Region<2>,
         workspace: &Workspace<T>,
     ) {
-        self.backend.compute(kernel, packed, inputs, output.reborrow(), region, workspace);
+        self.backend.compute(kernel, params, inputs, output.reborrow(), region, workspace);
         let is_hit = match self.fault {
             Fault::OutputDependsOnRegion => matches!(kernel, Kernel::Conv2d { .. }),
             Fault::GradientDependsOnRegion => {

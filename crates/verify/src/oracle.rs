@@ -6,7 +6,7 @@ use tiled::cpu::CpuBackend;
 use tiled::exec::NoProgress;
 use tiled::geometry::Region;
 use tiled::kernel::{
-    Backend, Host, Kernel, Operands, Partial, Reduction, Reference, Support, Work, Workspace, forward,
+    Backend, Host, Kernel, Operands, Params, Partial, Reduction, Reference, Support, Work, Workspace, forward,
 };
 use tiled::tensor::{AlignedBuffer, Element, View, ViewMut};
 
@@ -64,22 +64,31 @@ impl<T: Element> Host<T> for Shadowed {
     fn compute(
         &self,
         kernel: &Kernel,
-        packed: &[T],
+        params: Params<'_, T>,
         inputs: &[View<'_, T>],
         mut output: ViewMut<'_, T>,
         region: Region<2>,
         workspace: &Workspace<T>,
     ) {
         let backend: &dyn Host<T> = &self.backend;
-        let plain = plain_len(kernel, packed.len(), |params| backend.packed_len(kernel, params));
-        let (packed, plain) = packed.split_at(packed.len() - plain);
-        self.backend.compute(kernel, packed, inputs, output.reborrow(), region, workspace);
+        let (own, plain) = match params {
+            Params::Packed(packed) => {
+                let plain = plain_len(kernel, packed.len(), |params| backend.packed_len(kernel, params));
+                let (own, plain) = packed.split_at(packed.len() - plain);
+                (Params::Packed(own), Params::Packed(plain))
+            }
+            Params::Extrema(_) => (params, params),
+        };
+        self.backend.compute(kernel, own, inputs, output.reborrow(), region, workspace);
         let layout = *output.layout();
         let mut expected = AlignedBuffer::new(layout.len());
         Reference.compute(kernel, plain, inputs, ViewMut::new(&mut expected, layout), region, workspace);
         let (got, expected) = (output.as_view(), View::new(&expected, layout));
         let largest = inputs.iter().map(|input| largest(input)).fold(1.0, f64::max);
-        let weights = plain.iter().map(|value| value.to_f64().abs()).fold(1.0, f64::max);
+        let weights = match plain {
+            Params::Packed(plain) => plain.iter().map(|value| value.to_f64().abs()).fold(1.0, f64::max),
+            Params::Extrema(_) => 1.0,
+        };
         let is_scaled = kernel.epilogue().is_some_and(|epilogue| epilogue.affine);
         let scale = if is_scaled { weights } else { 1.0 };
         let bound = 64.0 * T::EPSILON.to_f64() * terms(kernel) * weights * scale * largest * largest;

@@ -1,7 +1,7 @@
 //! Activations that are not fused in registers: the kernel of their own, on what tiles have written.
 
 use tiled_geometry::Region;
-use tiled_kernel::{Activation, Kernel};
+use tiled_kernel::{Activation, Kernel, Params};
 use tiled_tensor::{Layout, View, ViewMut};
 
 use super::class::signed;
@@ -41,7 +41,8 @@ pub(super) fn apply<E: Lane>(isa: Isa, activation: Activation, values: &mut [E])
     let layout = Layout::nchw([1, 1, 1, values.len()]).expect("invariant: a chunk fits");
     let region = Region::whole([1, signed(values.len())]);
     let output = ViewMut::new(values, layout).into();
-    ops::compute(isa, &Kernel::Activation(activation), &[], &[View::new(copy, layout)], output, region);
+    let (kernel, none) = (Kernel::Activation(activation), Params::Packed(&[]));
+    ops::compute(isa, &kernel, none, &[View::new(copy, layout)], output, region);
 }
 
 /// Values that are activated at once.

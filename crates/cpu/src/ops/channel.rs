@@ -1,7 +1,7 @@
 //! Kernels with parameters per channel, constants, and masks that depend on the position.
 
 use tiled_geometry::Region;
-use tiled_kernel::Activation;
+use tiled_kernel::{Activation, Extremum};
 use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{Band, extent, for_bands};
@@ -135,7 +135,7 @@ pub(crate) fn fill<T: Element>(value: f64, output: PartMut<'_, T>, region: Regio
 
 /// `v[n,c,0,0]` at one position of each channel and zero elsewhere.
 pub(crate) fn scatter<T: Element>(
-    packed: &[T],
+    extrema: &[Extremum<T>],
     inputs: &[View<'_, T>],
     output: PartMut<'_, T>,
     region: Region<2>,
@@ -148,19 +148,15 @@ pub(crate) fn scatter<T: Element>(
         let (n, lanes) = (band.n(), band.lanes());
         for lane in 0..band.real_lanes() {
             let channel = band.first_channel() + lane;
-            let at = 4 * (n * band.channels() + channel);
-            let [y, x] = [0, 2].map(|axis| whole(packed[at + axis]) << 20 | whole(packed[at + axis + 1]));
-            if band.rows().contains(y) && band.cols().contains(x) {
+            if let Some([y, x]) = extrema[n * band.channels() + channel].position
+                && band.rows().contains(y)
+                && band.cols().contains(x)
+            {
                 let col = extent(tiled_geometry::Interval::new(band.cols().begin(), x));
                 band.row(y)[col * lanes + lane] = v.get(n, channel, 0, 0);
             }
         }
     });
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "coordinates are whole numbers below 2^20")]
-fn whole<T: Element>(value: T) -> i64 {
-    value.to_f64() as i64
 }
 
 /// What decides which elements of a row are kept.

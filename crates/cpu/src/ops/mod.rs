@@ -20,7 +20,7 @@ mod runs;
 mod stamp;
 
 use tiled_geometry::Region;
-use tiled_kernel::{Kernel, Partial, Reduction};
+use tiled_kernel::{Kernel, Params, Partial, Reduction};
 use tiled_tensor::{Element, PartMut, View};
 
 use crate::Isa;
@@ -30,7 +30,7 @@ use crate::vector::Lane;
 pub(crate) fn compute<T: Lane>(
     isa: Isa,
     kernel: &Kernel,
-    packed: &[T],
+    params: Params<'_, T>,
     inputs: &[View<'_, T>],
     output: PartMut<'_, T>,
     region: Region<2>,
@@ -59,11 +59,11 @@ pub(crate) fn compute<T: Lane>(
         Kernel::Pad(padding) => movement::pad(padding, inputs, output, region),
         Kernel::PadBackward(padding) => movement::pad_backward(isa, padding, inputs, output, region),
         Kernel::ChannelAffine { activation } => {
-            channel::channel_affine(isa, *activation, packed, inputs, output, region);
+            channel::channel_affine(isa, *activation, params.packed(), inputs, output, region);
         }
-        Kernel::ChannelCombine => channel::channel_combine(isa, packed, inputs, output, region),
+        Kernel::ChannelCombine => channel::channel_combine(isa, params.packed(), inputs, output, region),
         Kernel::Broadcast { scale } => channel::broadcast(isa, *scale, inputs, output, region),
-        Kernel::Scatter => channel::scatter(packed, inputs, output, region),
+        Kernel::Scatter => channel::scatter(params.extrema(), inputs, output, region),
         Kernel::Dropout { probability, seed } => {
             channel::dropout(isa, *probability, *seed, inputs, output, region);
         }

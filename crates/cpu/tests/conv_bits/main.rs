@@ -8,7 +8,9 @@ mod weights;
 use rayon::ThreadPoolBuilder;
 use tiled_cpu::CpuBackend;
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{Activation, Backend, Epilogue, Host, Kernel, Partial, Reduction, Reference, Workspace};
+use tiled_kernel::{
+    Activation, Backend, Epilogue, Host, Kernel, Params, Partial, Reduction, Reference, Workspace,
+};
 use tiled_tensor::{AlignedBuffer, Element, Layout, Tensor, View, ViewMut};
 
 use cases::{Case, Whole, case, cases, extents, for_each_product, isas, random, same};
@@ -21,7 +23,7 @@ fn activate(activation: Activation, values: Vec<f64>) -> Vec<f64> {
     let input = View::new(&values, Layout::nchw(shape).unwrap());
     Reference.compute(
         &Kernel::Activation(activation),
-        &[],
+        Params::Packed(&[]),
         &[input],
         output.view_mut(),
         region,
@@ -168,7 +170,8 @@ fn compute<T: Element>(
     let mut data = AlignedBuffer::new(layout.len());
     let untouched = T::from_f64(-77.25);
     data.fill(untouched);
-    backend.compute(kernel, packed, &[input], ViewMut::new(&mut data, layout), region, &Workspace::NONE);
+    let (params, output) = (Params::Packed(packed), ViewMut::new(&mut data, layout));
+    backend.compute(kernel, params, &[input], output, region, &Workspace::NONE);
     let mut whole = vec![untouched; shape.iter().product()];
     for n in 0..shape[0] {
         for c in 0..shape[1] {

@@ -31,7 +31,8 @@ pub fn load_weights<T: Element>(path: impl AsRef<Path>) -> Result<Vec<ParamTenso
 /// Reads the parameters of a network from a `.safetensors` file, as [`load_weights`] does.
 ///
 /// Names, shapes and types are checked before any element is read. Counters that the network has no use for
-/// ([`wants_tensor`]) are left out.
+/// ([`wants_tensor`]) are left out. A parameter that several nodes read may stand under any of its names, as PyTorch saves such
+/// modules, or under several with the same bits in `T`; one of these at a time is held while it is compared.
 ///
 /// # Errors
 /// As [`load_weights`], and where the tensors are not those of the network: as [`Parameters::new`].
@@ -43,9 +44,13 @@ pub fn load_parameters<T: Element>(
     let wrong = |source| IoError::Parameters { path: path.to_path_buf(), source: Box::new(source) };
     let file = WeightsFile::open(path, wants_tensor(specs).map_err(wrong)?)?;
     let names = file.tensors.iter().map(|entry| (entry.name.as_str(), entry.shape.as_slice()));
-    let order = match_params(specs, names).map_err(wrong)?;
-    let tensors = order.into_iter().map(|index| file.tensor(&file.tensors[index]));
-    Parameters::new(specs, tensors.collect::<Result<_, _>>()?).map_err(wrong)
+    let matched = match_params(specs, names).map_err(wrong)?;
+    let tensors = matched.indices.into_iter().map(|index| file.tensor(&file.tensors[index]));
+    let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
+    for (param, copy) in matched.copies {
+        tensors[param].check_copy(&file.tensor(&file.tensors[copy])?).map_err(wrong)?;
+    }
+    Parameters::new(specs, tensors).map_err(wrong)
 }
 
 /// A tensor to be saved, which somebody else holds.

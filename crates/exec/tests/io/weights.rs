@@ -148,6 +148,34 @@ fn counters_are_taken_up_where_the_network_counts() {
 }
 
 #[test]
+fn a_shared_parameter_is_read_from_a_file_that_has_it_under_two_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let graph = r#"{"inputs": [{"name": "x", "channels": 2}], "outputs": ["b"], "nodes": [
+        {"name": "a", "op": "conv2d", "inputs": ["x"], "out_channels": 2, "kernel_size": 1, "bias": false},
+        {"name": "b", "op": "conv2d", "inputs": ["a"], "out_channels": 2, "kernel_size": 1, "bias": false, "weight": "a.weight"}]}"#;
+    let specs = params(&Graph::from_json(graph).unwrap());
+    let named = |name: &str, last: f64| tensor(name, &[2, 2, 1, 1], vec![1.0, 2.0, 3.0, last]);
+    let expected = Parameters::new(&specs, vec![named("a.weight", 4.0)]).unwrap();
+    for tensors in [
+        vec![named("a.weight", 4.0), named("b.weight", 4.0)],
+        vec![named("b.weight", 4.0)],
+        vec![named("a.weight", 4.0)],
+    ] {
+        save_weights(&path, &tensors).unwrap();
+        assert_eq!(load_parameters::<f64>(&path, &specs).unwrap(), expected);
+    }
+    save_weights(&path, &[named("a.weight", 4.0), named("b.weight", 5.0)]).unwrap();
+    let error = load_parameters::<f64>(&path, &specs).unwrap_err().to_string();
+    assert!(
+        error.ends_with(
+            "parameters `a.weight` and `b.weight` are one in this network, but differ at element 3"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
 fn weights_that_cannot_be_stored_leave_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");

@@ -159,6 +159,7 @@ impl Lowering {
         match param {
             Param::Network(_) => 0,
             Param::Derived(derived) => self.derived_levels[derived],
+            Param::Extrema(reduction) => self.known_after(reduction) + 1,
         }
     }
 
@@ -207,11 +208,16 @@ impl Lowering {
         reduction: ReductionId,
         finaliser: Finaliser,
     ) -> Result<(), OutOfMemory> {
-        let sweep = self.program.nodes[self.program.reductions[reduction].node].level;
+        let sweep = self.known_after(reduction);
         for derived in derived_by(&finaliser) {
             self.derived_levels[derived] = sweep + 1;
         }
         push(&mut self.program.finalisers, (Some(sweep), finaliser))
+    }
+
+    /// The sweep after which a reduction is known.
+    fn known_after(&self, reduction: ReductionId) -> usize {
+        self.program.nodes[self.program.reductions[reduction].node].level
     }
 
     /// A vector of zeros: a derived one that no finaliser writes.
@@ -283,8 +289,8 @@ fn derived_by(finaliser: &Finaliser) -> Vec<DerivedId> {
             vec![norm.mean, norm.inverse_std, norm.scale, norm.shift]
         }
         Finaliser::BatchNormBackward { coefficients, .. } => coefficients.iter().flatten().copied().collect(),
-        Finaliser::GlobalMax { positions, .. } => vec![*positions],
         Finaliser::GlobalMean { .. }
+        | Finaliser::GlobalMax { .. }
         | Finaliser::ParamGrad { .. }
         | Finaliser::SharedGrad { .. }
         | Finaliser::Loss { .. } => Vec::new(),

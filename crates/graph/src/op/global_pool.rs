@@ -79,11 +79,10 @@ impl Operator for GlobalPool {
             }
             Self::Max => {
                 let (reduction, pixel) = reduce(lowering, name, Reduction::ImageMax, x)?;
-                let positions = lowering.derive(4 * lowering.batch * lowering.program.nodes[x].channels)?;
-                lowering.finalise(reduction, Finaliser::GlobalMax { reduction, pixel, positions })?;
+                lowering.finalise(reduction, Finaliser::GlobalMax { reduction, pixel })?;
                 let node = source(lowering, name, x, reduction, pixel)?;
                 lowering.record(name, node, move |lowering, at| {
-                    spread(lowering, at, x, Kernel::Scatter, vec![Param::Derived(positions)])
+                    spread(lowering, at, x, Kernel::Scatter, vec![Param::Extrema(reduction)])
                 })?;
                 Ok(node)
             }

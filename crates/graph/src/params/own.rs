@@ -16,7 +16,9 @@ pub enum ParamKind {
     RunningMean,
     /// `running_var` of batch normalisation.
     RunningVar,
-    /// `num_batches_tracked` of batch normalisation whose running statistics are means: how many batches they are of.
+    /// `num_batches_tracked` of batch normalisation whose running statistics are means: how many batches they are of. It counts in
+    /// the element type of all parameters, so in `f32` to 2²⁴, where it stays: each later batch weighs 2⁻²⁴, half the ε of the type
+    /// in which the statistics lie.
     NumBatchesTracked,
 }
 

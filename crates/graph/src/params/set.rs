@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, refusable, with_room};
+use tiled_tensor::{Element, OutOfMemory, collected, copied, filled, push, refusable, with_room};
 
 use super::own::{Init, InputAxis, ParamKind};
 use super::{ParamSpec, Rng};
@@ -36,6 +36,24 @@ impl<T> ParamTensor<T> {
     pub fn new(name: &str, shape: Vec<usize>, data: Vec<T>) -> Result<Self, GraphError> {
         let tensor = Self { name: name.to_owned(), shape, data };
         tensor.check_length().map(|()| tensor)
+    }
+
+    /// Checks that another tensor, of the same parameter under another of its names, has the same bits.
+    ///
+    /// # Errors
+    /// Where it has not, with the first element that differs.
+    pub fn check_copy(&self, other: &Self) -> Result<(), GraphError>
+    where
+        T: Element,
+    {
+        let mut pairs = self.data.iter().zip(&other.data);
+        match pairs.position(|(a, b)| a.to_bits_u64() != b.to_bits_u64()) {
+            None => Ok(()),
+            Some(index) => {
+                let (name, other) = (self.name.as_str().into(), other.name.as_str().into());
+                Err(GraphError::SharedElements { name, other, index })
+            }
+        }
     }
 
     fn name_and_shape(&self) -> (&str, &[usize]) {
@@ -81,10 +99,10 @@ fn new_version() -> u64 {
 
 impl<T: Element> Parameters<T> {
     /// The parameters of these tensors, given in any order. Counters of batches that the network has no use for ([`wants_tensor`])
-    /// are left out.
+    /// are left out. One that several nodes read may be given under any of its names, or under several with the same bits.
     ///
     /// # Errors
-    /// Where one is missing, given twice, misshapen or unknown. A convolution whose weights differ in their input
+    /// Where one is missing, given twice, misshapen or unknown, or under two of its names with different bits. A convolution whose weights differ in their input
     /// channels alone is told so: "conv2d `stem`: input has 4 channels, weight wants 3".
     ///
     /// ```
@@ -99,12 +117,17 @@ impl<T: Element> Parameters<T> {
     pub fn new(specs: &[ParamSpec], mut tensors: Vec<ParamTensor<T>>) -> Result<Self, GraphError> {
         let is_wanted = wants_tensor(specs)?;
         tensors.retain(|tensor| is_wanted(&tensor.name));
-        let order = match_params(specs, tensors.iter().map(ParamTensor::name_and_shape))?;
+        let matched = match_params(specs, tensors.iter().map(ParamTensor::name_and_shape))?;
         tensors.iter().try_for_each(ParamTensor::check_length)?;
+        for (param, copy) in &matched.copies {
+            tensors[matched.indices[*param]].check_copy(&tensors[*copy])?;
+        }
         let mut tensors: Vec<_> = collected(tensors.into_iter().map(Some)).map_err(refused(LIST))?;
-        // every specification has a tensor, and every tensor belongs to one
-        let ordered = order.iter().filter_map(|tensor| tensors[*tensor].take());
-        Self::of_tensors(collected(ordered).map_err(refused(LIST))?)
+        // every specification has a place of its own
+        let taken = matched.indices.iter().zip(specs).filter_map(|(index, spec)| {
+            tensors[*index].take().map(|tensor| ParamTensor { name: spec.name.clone(), ..tensor })
+        });
+        Self::of_tensors(collected(taken).map_err(refused(LIST))?)
     }
 
     fn of_tensors(tensors: Vec<ParamTensor<T>>) -> Result<Self, GraphError> {
@@ -227,13 +250,17 @@ impl<T: Element> Parameters<T> {
     /// Checks that these are the parameters of a network, in its order.
     ///
     /// # Errors
-    /// As [`Parameters::new`].
+    /// As [`Parameters::new`], and where the network has them in another order or under other names.
     pub fn check(&self, specs: &[ParamSpec]) -> Result<(), GraphError> {
-        for (tensor, spec) in self.tensors.iter().zip(specs) {
-            if tensor.name != spec.name {
-                return self.match_all(specs);
+        let mut specs_left = specs.iter();
+        for tensor in &self.tensors {
+            match specs_left.next() {
+                Some(spec) if spec.name == tensor.name => check_shape(spec, &tensor.shape)?,
+                _ => {
+                    self.match_all(specs)?;
+                    return Err(GraphError::ParameterPlace { name: tensor.name.clone() });
+                }
             }
-            check_shape(spec, &tensor.shape)?;
         }
         if self.tensors.len() == specs.len() { Ok(()) } else { self.match_all(specs) }
     }
@@ -309,9 +336,19 @@ pub fn is_counter(name: &str) -> bool {
 /// ```
 pub fn wants_tensor(specs: &[ParamSpec]) -> Result<impl Fn(&str) -> bool, GraphError> {
     let counters = specs.iter().filter(|spec| spec.kind == ParamKind::NumBatchesTracked);
-    let mut counters = collected(counters.map(|spec| spec.name.as_str())).map_err(refused(LIST))?;
+    let mut counters = collected(counters.flat_map(ParamSpec::names)).map_err(refused(LIST))?;
     counters.sort_unstable();
     Ok(move |name: &str| !is_counter(name) || counters.binary_search(&name).is_ok())
+}
+
+/// Where the parameters of a network stand among tensors.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MatchedParams {
+    /// The tensor of each parameter.
+    pub indices: Vec<usize>,
+    /// Parameters that several nodes read, with tensors that stand for them under others of their names. They must have the
+    /// same bits ([`ParamTensor::check_copy`]).
+    pub copies: Vec<(usize, usize)>,
 }
 
 /// Where the tensor of each parameter stands among tensors of these names and shapes, given in any order: what
@@ -324,38 +361,50 @@ pub fn wants_tensor(specs: &[ParamSpec]) -> Result<impl Fn(&str) -> bool, GraphE
 /// use tiled_graph::{Graph, match_params, params};
 /// let specs = params(&Graph::builtin("seed-001").expect("it is built in"));
 /// let given = [("conv2.weight", &[1, 1, 3, 3][..]), ("conv1.weight", &[1, 1, 3, 3])];
-/// assert_eq!(match_params(&specs, given)?, [1, 0]);
+/// assert_eq!(match_params(&specs, given)?.indices, [1, 0]);
 /// # Ok::<(), tiled_graph::GraphError>(())
 /// ```
 pub fn match_params<'t>(
     specs: &[ParamSpec],
     tensors: impl IntoIterator<Item = (&'t str, &'t [usize])>,
-) -> Result<Vec<usize>, GraphError> {
-    let mut wanted: HashMap<&str, usize> = HashMap::new();
-    refusable(|| wanted.try_reserve(specs.len()))
-        .map_err(|_| refused(LIST)(OutOfMemory::of::<(&str, usize)>(specs.len())))?;
-    wanted.extend(specs.iter().enumerate().map(|(position, spec)| (spec.name.as_str(), position)));
-    let mut found: Vec<Option<usize>> = filled(specs.len(), None).map_err(refused(LIST))?;
+) -> Result<MatchedParams, GraphError> {
+    /// A name of a parameter.
+    struct Name {
+        param: usize,
+        is_given: bool,
+    }
+    let mut names: HashMap<&str, Name> = HashMap::new();
+    let count = specs.iter().map(|spec| 1 + spec.other_names.len()).sum();
+    refusable(|| names.try_reserve(count))
+        .map_err(|_| refused(LIST)(OutOfMemory::of::<(&str, Name)>(count)))?;
+    for (param, spec) in specs.iter().enumerate() {
+        names.extend(spec.names().map(|name| (name, Name { param, is_given: false })));
+    }
+    let mut indices: Vec<Option<usize>> = filled(specs.len(), None).map_err(refused(LIST))?;
+    let mut copies = Vec::new();
     for (index, (name, shape)) in tensors.into_iter().enumerate() {
-        let Some(position) = wanted.get(name) else {
+        let Some(Name { param, is_given }) = names.get_mut(name) else {
             let nearest = nearest(name, specs.iter().map(|spec| spec.name.as_str()));
             return Err(GraphError::UnknownParameter { name: name.to_owned(), got: shape.to_vec(), nearest });
         };
-        if found[*position].is_some() {
+        if std::mem::replace(is_given, true) {
             return Err(GraphError::DuplicateParameter { name: name.to_owned() });
         }
-        check_shape(&specs[*position], shape)?;
-        found[*position] = Some(index);
+        check_shape(&specs[*param], shape)?;
+        match &mut indices[*param] {
+            Some(_) => push(&mut copies, (*param, index)).map_err(refused(LIST))?,
+            first => *first = Some(index),
+        }
     }
     let mut all = with_room(specs.len()).map_err(refused(LIST))?;
-    for (tensor, spec) in found.into_iter().zip(specs) {
+    for (tensor, spec) in indices.into_iter().zip(specs) {
         all.push(tensor.ok_or_else(|| GraphError::MissingParameter {
             place: spec.place.clone(),
             name: spec.name.clone(),
             expected: spec.shape.clone(),
         })?);
     }
-    Ok(all)
+    Ok(MatchedParams { indices: all, copies })
 }
 
 fn check_shape(spec: &ParamSpec, got: &[usize]) -> Result<(), GraphError> {

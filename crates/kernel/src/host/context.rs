@@ -1,13 +1,13 @@
 //! The memory of a run on the host.
 
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
 use tiled_tensor::{AlignedBuffer, Element, OutOfMemory, collected, with_room};
 
 use super::queue::HostQueue;
-use super::shared::{Shared, Store};
+use super::shared::{NodeParams, Shared, Store};
 use super::{Host, Workspace};
-use crate::{Context, DeviceError, Kernel, Needs, Partial, Queue, SweepNeeds};
+use crate::{Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, SweepNeeds};
 
 /// The memory of a run of a backend whose kernels work on the host's: what its [`crate::Backend::open`] gives.
 ///
@@ -26,7 +26,7 @@ pub fn open<'b, T: Element>(
         arena,
         shared: Shared {
             host,
-            packed: packed(needs)?,
+            params: params(needs)?,
             reductions: reductions.map_err(DeviceError::refused("the partial sums"))?,
             partials: partials(needs)?,
             stores: stores(needs)?,
@@ -44,19 +44,24 @@ struct HostContext<'b, T: Element> {
     shared: Shared<'b, T>,
 }
 
-fn packed<T: Element>(needs: &Needs<'_>) -> Result<Vec<AlignedBuffer<T>>, DeviceError> {
+fn params<T: Element>(needs: &Needs<'_>) -> Result<Vec<NodeParams<T>>, DeviceError> {
     let refused = || DeviceError::refused("the packed parameters");
-    let mut packed = with_room(needs.nodes.len()).map_err(refused())?;
+    let mut params = with_room(needs.nodes.len()).map_err(refused())?;
     for node in needs.nodes {
-        let buffer = AlignedBuffer::try_new(node.packed_bytes / size_of::<T>());
-        let refused =
-            |error| DeviceError::refused(format!("the packed parameters of `{}`", node.name))(error);
-        packed.push(buffer.map_err(refused)?);
+        params.push(match node.params {
+            ParamNeeds::Extrema { reduction } => NodeParams::Extrema { reduction },
+            ParamNeeds::Packed { bytes } => {
+                let buffer = AlignedBuffer::try_new(bytes / size_of::<T>());
+                let refused =
+                    |error| DeviceError::refused(format!("the packed parameters of `{}`", node.name))(error);
+                NodeParams::Packed(buffer.map_err(refused)?)
+            }
+        });
     }
-    Ok(packed)
+    Ok(params)
 }
 
-fn partials<T: Element>(needs: &Needs<'_>) -> Result<Vec<Vec<Mutex<Partial<T>>>>, DeviceError> {
+fn partials<T: Element>(needs: &Needs<'_>) -> Result<Vec<Vec<RwLock<Partial<T>>>>, DeviceError> {
     let refused = || DeviceError::refused("the partial sums");
     let mut lanes = with_room(needs.lanes).map_err(refused())?;
     for _ in 0..needs.lanes {
@@ -65,7 +70,7 @@ fn partials<T: Element>(needs: &Needs<'_>) -> Result<Vec<Vec<Mutex<Partial<T>>>>
             let partial = Partial::new(&needs.reduction, needs.batch, needs.channels, needs.partial_bytes);
             let refused =
                 |error| DeviceError::refused(format!("the partial sums of `{}`", needs.name))(error);
-            partials.push(Mutex::new(partial.map_err(refused)?));
+            partials.push(RwLock::new(partial.map_err(refused)?));
         }
         lanes.push(partials);
     }
@@ -98,7 +103,10 @@ impl<T: Element> HostContext<'_, T> {
 
 impl<T: Element> Context<T> for HostContext<'_, T> {
     fn pack(&mut self, node: usize, kernel: &Kernel, params: &[&[T]]) -> Result<(), DeviceError> {
-        self.shared.host.pack(kernel, params, &mut self.shared.packed[node]);
+        match &mut self.shared.params[node] {
+            NodeParams::Packed(packed) => self.shared.host.pack(kernel, params, packed),
+            NodeParams::Extrema { .. } => unreachable!("invariant: extrema are not packed"),
+        }
         Ok(())
     }
 

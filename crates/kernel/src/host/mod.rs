@@ -4,6 +4,7 @@
 
 mod context;
 mod copy;
+mod params;
 mod queue;
 mod shared;
 mod workspace;
@@ -13,6 +14,7 @@ use tiled_tensor::{AlignedBuffer, Element, OutOfMemory, PartMut, View, ViewMut, 
 
 pub use context::open;
 pub use copy::copy_region;
+pub use params::Params;
 pub use workspace::Workspace;
 
 use crate::{Backend, ExactSum, Extremum, Kernel, Operands, Partial, Reduction, Work};
@@ -36,7 +38,7 @@ pub trait Host<T: Element>: Backend<T> {
     fn compute(
         &self,
         kernel: &Kernel,
-        packed: &[T],
+        params: Params<'_, T>,
         inputs: &[View<'_, T>],
         output: ViewMut<'_, T>,
         region: Region<2>,
@@ -51,7 +53,7 @@ pub trait Host<T: Element>: Backend<T> {
     fn compute_part(
         &self,
         kernel: &Kernel,
-        packed: &[T],
+        params: Params<'_, T>,
         inputs: &[View<'_, T>],
         output: PartMut<'_, T>,
         region: Region<2>,

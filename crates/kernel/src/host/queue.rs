@@ -6,8 +6,8 @@ use tiled_geometry::Region;
 use tiled_tensor::{AlignedBuffer, Element, Layout, PartMut, View, ViewMut};
 
 use super::copy::copy_region;
-use super::shared::Shared;
-use crate::{Buffer, DeviceError, Kernel, MAX_INPUTS, Place, Queue, SweepNeeds, Ticket};
+use super::shared::{NodeParams, Shared};
+use crate::{Buffer, DeviceError, Kernel, MAX_INPUTS, Params, Partial, Place, Queue, SweepNeeds, Ticket};
 
 /// Calls that have run when they return, on windows that are the host's memory.
 pub(super) struct HostQueue<'q, T: Element> {
@@ -66,6 +66,20 @@ impl<'q, T: Element> HostQueue<'q, T> {
         read(&views[..buffers.len()])
     }
 
+    /// Calls `read` with the parameters of a node.
+    fn with_params<R>(&self, node: usize, read: impl FnOnce(Params<'_, T>) -> R) -> R {
+        match &self.shared.params[node] {
+            NodeParams::Packed(packed) => read(Params::Packed(packed)),
+            NodeParams::Extrema { reduction } => {
+                let merged = &self.shared.partials[0][*reduction];
+                match &*merged.read().unwrap_or_else(PoisonError::into_inner) {
+                    Partial::Extrema(extrema) => read(Params::Extrema(extrema)),
+                    _ => unreachable!("invariant: kernels read extrema alone"),
+                }
+            }
+        }
+    }
+
     /// Takes the slot of a window out, so that others can be read while it is written.
     fn with_output<R>(
         &mut self,
@@ -91,9 +105,11 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
         region: Region<2>,
     ) -> Result<(), DeviceError> {
         self.with_output(output, |queue, window| {
-            let Shared { host, packed, workspace, .. } = queue.shared;
-            queue.with_views(inputs, |views| {
-                host.compute(kernel, &packed[node], views, window.reborrow(), region, workspace);
+            let Shared { host, workspace, .. } = queue.shared;
+            queue.with_params(node, |params| {
+                queue.with_views(inputs, |views| {
+                    host.compute(kernel, params, views, window.reborrow(), region, workspace);
+                });
             });
         });
         Ok(())
@@ -107,9 +123,11 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
         output: PartMut<'_, T>,
         region: Region<2>,
     ) -> Result<(), DeviceError> {
-        let Shared { host, packed, workspace, .. } = self.shared;
-        self.with_views(inputs, |views| {
-            host.compute_part(kernel, &packed[node], views, output, region, workspace);
+        let Shared { host, workspace, .. } = self.shared;
+        self.with_params(node, |params| {
+            self.with_views(inputs, |views| {
+                host.compute_part(kernel, params, views, output, region, workspace);
+            });
         });
         Ok(())
     }
@@ -127,7 +145,7 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
             *param = &self.sweep.vectors[*vector];
         }
         let mut partial =
-            self.shared.partials[lane][reduction].lock().unwrap_or_else(PoisonError::into_inner);
+            self.shared.partials[lane][reduction].write().unwrap_or_else(PoisonError::into_inner);
         let spec = &self.shared.reductions[reduction];
         self.with_views(inputs, |views| {
             self.shared.host.reduce(spec, &params[..vectors.len()], views, share, &mut partial);

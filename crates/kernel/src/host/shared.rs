@@ -1,6 +1,6 @@
 //! What the queues of a run share.
 
-use std::sync::{Mutex, RwLock};
+use std::sync::RwLock;
 
 use tiled_tensor::{AlignedBuffer, Element, Layout};
 
@@ -12,10 +12,11 @@ use crate::{Partial, Reduction};
 pub(super) struct Shared<'b, T: Element> {
     pub(super) host: &'b dyn Host<T>,
     /// By nodes.
-    pub(super) packed: Vec<AlignedBuffer<T>>,
+    pub(super) params: Vec<NodeParams<T>>,
     pub(super) reductions: Vec<Reduction>,
-    /// By lanes, then by reductions. Nobody ever waits for one: a lane is in one queue.
-    pub(super) partials: Vec<Vec<Mutex<Partial<T>>>>,
+    /// By lanes, then by reductions. Nobody ever waits for one: a lane is in one queue, and what kernels read is not written in that
+    /// sweep.
+    pub(super) partials: Vec<Vec<RwLock<Partial<T>>>>,
     pub(super) stores: Vec<Option<Store<T>>>,
     pub(super) workspace: Workspace<T>,
 }
@@ -24,6 +25,16 @@ impl<T: Element> Shared<'_, T> {
     pub(super) fn store(&self, store: usize) -> &Store<T> {
         self.stores[store].as_ref().expect("invariant: stores that are read or written exist")
     }
+}
+
+/// The parameters of a node.
+#[derive(Debug)]
+pub(super) enum NodeParams<T: Element> {
+    Packed(AlignedBuffer<T>),
+    /// In the first lane's state of this reduction.
+    Extrema {
+        reduction: usize,
+    },
 }
 
 /// A whole tensor.

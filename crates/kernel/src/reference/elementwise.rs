@@ -4,7 +4,7 @@ use tiled_geometry::Region;
 use tiled_tensor::{Element, View, ViewMut};
 
 use super::{activation, fill, require};
-use crate::{Activation, Kernel};
+use crate::{Activation, Extremum, Kernel};
 
 pub(super) fn activation<T: Element>(
     function: Activation,
@@ -76,17 +76,17 @@ pub(super) fn broadcast<T: Element>(
 }
 
 pub(super) fn scatter<T: Element>(
-    positions: &[T],
+    extrema: &[Extremum<T>],
     value: View<'_, T>,
     output: &mut ViewMut<'_, T>,
     region: Region<2>,
 ) {
     require(value.region(), Region::whole([1, 1]));
     let channels = output.layout().channels();
-    assert_eq!(positions.len(), 4 * channels * output.layout().batch(), "four numbers for each channel");
+    assert_eq!(extrema.len(), channels * output.layout().batch(), "one for each channel");
     fill(output, region, |n, c, y, x| {
-        let at = 4 * (n * channels + c);
-        if position(&positions[at..]) == [y, x] { value.get(n, c, 0, 0) } else { T::ZERO }
+        let is_there = extrema[n * channels + c].position == Some([y, x]);
+        if is_there { value.get(n, c, 0, 0) } else { T::ZERO }
     });
 }
 
@@ -102,11 +102,4 @@ pub(super) fn dropout<T: Element>(
     fill(output, region, |n, c, y, x| {
         if Kernel::keeps(seed, probability, [n, c], [y, x]) { input.get(n, c, y, x) * scale } else { T::ZERO }
     });
-}
-
-/// The row and column of `[y div 2^20, y mod 2^20, x div 2^20, x mod 2^20]`.
-fn position<T: Element>(digits: &[T]) -> [i64; 2] {
-    #[expect(clippy::cast_possible_truncation, reason = "whole numbers below 2^20")]
-    let digit = |i: usize| digits[i].to_f64() as i64;
-    [(digit(0) << 20) + digit(1), (digit(2) << 20) + digit(3)]
 }

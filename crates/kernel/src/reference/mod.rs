@@ -15,8 +15,8 @@ use tiled_tensor::{Element, PartMut, View, ViewMut};
 
 use crate::host::{open, pack_plainly};
 use crate::{
-    Backend, Context, Costs, DeviceError, Host, Kernel, Load, Needs, Operands, Partial, Reduction, Support,
-    Task, Work, Workspace,
+    Backend, Context, Costs, DeviceError, Host, Kernel, Load, Needs, Operands, Params, Partial, Reduction,
+    Support, Task, Work, Workspace,
 };
 
 /// Naive loops over [`View::get`] and [`ViewMut::set`]: the oracle of every other backend.
@@ -76,7 +76,7 @@ impl<T: Element> Host<T> for Reference {
     fn compute(
         &self,
         kernel: &Kernel,
-        packed: &[T],
+        params: Params<'_, T>,
         inputs: &[View<'_, T>],
         mut output: ViewMut<'_, T>,
         region: Region<2>,
@@ -89,12 +89,12 @@ impl<T: Element> Host<T> for Reference {
         let out = &mut output;
         match *kernel {
             Kernel::Conv2d { conv, epilogue, .. } => {
-                let params = conv2d::Params::new(&conv, conv.out_channels, packed, epilogue);
-                conv2d::forward(&params, inputs, out, region);
+                let sums = conv2d::Params::new(&conv, conv.out_channels, params.packed(), epilogue);
+                conv2d::forward(&sums, inputs, out, region);
             }
             Kernel::Conv2dBackwardInput { conv, epilogue } => {
-                let params = conv2d::Params::new(&conv, conv.in_channels, packed, epilogue);
-                conv2d::backward_input(&params, inputs, out, region);
+                let sums = conv2d::Params::new(&conv, conv.in_channels, params.packed(), epilogue);
+                conv2d::backward_input(&sums, inputs, out, region);
             }
             Kernel::MaxPool2d(pool) => pool2d::max(&pool, inputs[0], out, region),
             Kernel::MaxPool2dBackward(pool) => {
@@ -115,11 +115,13 @@ impl<T: Element> Host<T> for Reference {
             Kernel::Pad(padding) => pad::forward(padding, inputs[0], out, region),
             Kernel::PadBackward(padding) => pad::backward(padding, inputs[0], out, region),
             Kernel::ChannelAffine { activation } => {
-                norm::channel_affine(packed, activation, inputs[0], out, region);
+                norm::channel_affine(params.packed(), activation, inputs[0], out, region);
             }
-            Kernel::ChannelCombine => norm::channel_combine(packed, inputs[0], inputs[1], out, region),
+            Kernel::ChannelCombine => {
+                norm::channel_combine(params.packed(), inputs[0], inputs[1], out, region)
+            }
             Kernel::Broadcast { scale } => elementwise::broadcast(scale, inputs[0], out, region),
-            Kernel::Scatter => elementwise::scatter(packed, inputs[0], out, region),
+            Kernel::Scatter => elementwise::scatter(params.extrema(), inputs[0], out, region),
             Kernel::Dropout { probability, seed } => {
                 elementwise::dropout(probability, seed, inputs[0], out, region);
             }
@@ -137,7 +139,7 @@ impl<T: Element> Host<T> for Reference {
     fn compute_part(
         &self,
         kernel: &Kernel,
-        _packed: &[T],
+        _params: Params<'_, T>,
         _inputs: &[View<'_, T>],
         _output: PartMut<'_, T>,
         _region: Region<2>,

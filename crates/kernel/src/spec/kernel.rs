@@ -6,7 +6,7 @@ use super::{Activation, Algorithm, Conv, Epilogue, Pool};
 
 /// A computation of one output from at most [`crate::MAX_INPUTS`] inputs, element by element in global coordinates.
 ///
-/// Inputs and parameters are listed in order; parameters are slices in the layouts named here.
+/// Inputs and parameters are listed in order; parameters are vectors in the layouts named here, but for those of [`Kernel::Scatter`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum Kernel {
@@ -78,8 +78,8 @@ pub enum Kernel {
         /// The factor.
         scale: f64,
     },
-    /// `v[n,c,0,0]` at one position of each channel and zero elsewhere, of `[v]` with one pixel; parameter:
-    /// positions `[n][c][4]` as `y div 2^20, y mod 2^20, x div 2^20, x mod 2^20`. Gradient of a global maximum.
+    /// `v[n,c,0,0]` at one position of each channel and zero elsewhere, of `[v]` with one pixel; parameter: the extrema
+    /// `[n][c]` that [`crate::Reduction::ImageMax`] has found. Gradient of a global maximum.
     Scatter,
     /// `[x]` with each element zeroed with this probability and scaled by `1/(1−p)` otherwise. Which ones
     /// depends on the seed and the global position alone, through [`crate::Kernel::keeps`].

@@ -6,7 +6,9 @@ mod fixture;
 
 use fixture::{Fixture, compute, each, extents, reduce, sums};
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Conv, Epilogue, Kernel, Partial, Pool, Reduction};
+use tiled_kernel::{
+    Activation, Conv, Epilogue, Host, Kernel, Params, Partial, Pool, Reduction, Reference, Workspace,
+};
 use tiled_tensor::Tensor;
 
 #[test]
@@ -104,15 +106,11 @@ fn check_global_maximum(fixture: &Fixture) {
         panic!("maxima expected")
     };
     fixture.check_output(&extrema.iter().map(|extremum| extremum.value).collect::<Vec<_>>());
-    let positions: Vec<f64> = extrema
-        .iter()
-        .flat_map(|extremum| {
-            let [y, x] = extremum.position.expect("the image is not empty");
-            let digit = |part: i64| f64::from(i32::try_from(part).expect("below 2^20"));
-            [digit(y >> 20), digit(y & 0xf_ffff), digit(x >> 20), digit(x & 0xf_ffff)]
-        })
-        .collect();
-    fixture.check_gradient("x", compute(Kernel::Scatter, &[&positions], &[&gy], x.shape()).data());
+    let mut gradient = Tensor::zeros(x.shape()).expect("a small tensor");
+    let (params, output) = (Params::Extrema(&extrema), gradient.view_mut());
+    let region = output.region();
+    Reference.compute(&Kernel::Scatter, params, &[gy.view()], output, region, &Workspace::NONE);
+    fixture.check_gradient("x", gradient.data());
 }
 
 #[test]

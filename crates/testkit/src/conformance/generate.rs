@@ -4,8 +4,8 @@ use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
 use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Pool};
 use tiled_tensor::{Element, Tensor};
 
-use super::case::map_tensor;
-use super::{Case, Rng};
+use super::case::{Case, map_tensor};
+use super::rng::Rng;
 
 const ACTIVATIONS: [Activation; 8] = [
     Activation::Relu,
@@ -129,8 +129,7 @@ pub(super) fn activation<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 pub(super) fn elementwise<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
     let output = plain_shape(rng);
     let [batch, channels, height, width] = output;
-    let mut params = Vec::new();
-    let (kernel, inputs) = match index % 9 {
+    let (kernel, inputs) = match index % 8 {
         0 => (Kernel::Add, vec![tensor(output, rng), tensor(output, rng)]),
         1 => (Kernel::Mul, vec![tensor(output, rng), tensor(output, rng)]),
         2 => return concat(rng),
@@ -141,29 +140,16 @@ pub(super) fn elementwise<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         }
         4 => (Kernel::Broadcast { scale: 1.0 / 3.0 }, vec![tensor([batch, channels, 1, 1], rng)]),
         5 => {
-            let at = |size: usize, rng: &mut Rng| {
-                let position = rng.index(0, size - 1);
-                [position >> 20, position & 0xf_ffff]
-            };
-            let mut positions = Vec::new();
-            for _ in 0..batch * channels {
-                let digits = [at(height, rng), at(width, rng)].concat();
-                positions.extend(digits.iter().map(|digit| T::from_f64(crate::tolerance::count(*digit))));
-            }
-            params.push(positions);
-            (Kernel::Scatter, vec![tensor([batch, channels, 1, 1], rng)])
-        }
-        6 => {
             let kernel = Kernel::Dropout { probability: rng.pick(&[0.0, 0.3, 0.9]), seed: rng.next_u64() };
             (kernel, vec![tensor(output, rng)])
         }
-        7 => {
+        6 => {
             let kernel = Kernel::DifferenceScaled { scale: rng.uniform(-2.0, 2.0) };
             (kernel, vec![tensor(output, rng), tensor(output, rng)])
         }
         _ => (Kernel::Fill { value: rng.uniform(-2.0, 2.0) }, Vec::new()),
     };
-    Case { kernel, params, inputs, output }
+    Case { kernel, params: Vec::new(), inputs, output }
 }
 
 fn concat<T: Element>(rng: &mut Rng) -> Case<T> {

@@ -2,20 +2,17 @@
 
 use tiled_geometry::Region;
 use tiled_kernel::{
-    Backend, Buffer, Context, Kernel, Needs, NodeNeeds, Operands, Partial, Place, Queue, Reduction,
-    ReductionNeeds, SweepNeeds, Work,
+    Backend, Buffer, Context, Kernel, Needs, NodeNeeds, Operands, ParamNeeds, Partial, Place, Queue,
+    Reduction, ReductionNeeds, SweepNeeds, Work,
 };
 use tiled_tensor::{Element, Layout};
 
-use super::window::{Held, extents};
+use super::window::{Held, MOST_SPARE_ROWS, extents};
 
 /// The lanes whose sums a case keeps apart.
 const LANES: usize = 2;
 
-/// The most rows that a window stores beside those that it holds.
-pub(super) const MOST_SPARE_ROWS: usize = 3;
-
-/// The memory of a case: a kernel's parameters or a reduction's sums, and windows as large as the tensors.
+/// The memory of a case: a kernel's parameters, a reduction's sums or both, and windows as large as the tensors.
 #[derive(Debug)]
 pub(super) struct Opened<'b, T: Element> {
     context: Box<dyn Context<T> + 'b>,
@@ -36,7 +33,8 @@ impl<'b, T: Element> Opened<'b, T> {
         let lens: Vec<usize> = params.iter().map(Vec::len).collect();
         let operands = Operands { batch: output[0], inputs: &channels, params: &lens, channels: output[1] };
         let support = backend.support(&Work::Map(*kernel), &operands).expect("a supported kernel");
-        let nodes = [NodeNeeds { name: "the case", packed_bytes: support.packed_bytes }];
+        let packed = ParamNeeds::Packed { bytes: support.packed_bytes };
+        let nodes = [NodeNeeds { name: "the case", params: packed }];
         let needs =
             Needs { nodes: &nodes, workspace_bytes: support.workspace_bytes, ..needs(backend, shapes) };
         let mut context = backend.open(&needs).expect("memory for a small case");
@@ -67,6 +65,24 @@ impl<'b, T: Element> Opened<'b, T> {
         let mut context = backend.open(&needs).expect("memory for a small case");
         context.clear().expect("a device that works");
         Self { context, vectors: params.to_vec() }
+    }
+
+    /// For shares of an image of this shape into its maxima, then calls of a kernel that reads them.
+    pub(super) fn for_extrema(backend: &'b dyn Backend<T>, kernel: &Kernel, shape: [usize; 4]) -> Self {
+        let ([batch, channels, ..], reduction) = (shape, Reduction::ImageMax);
+        let operands = Operands { batch, inputs: &[channels], params: &[], channels };
+        let support = |work| backend.support(&work, &operands).expect("supported work");
+        let (map, gather) = (support(Work::Map(*kernel)), support(Work::Reduce(reduction)));
+        let partial_bytes = gather.partial_bytes;
+        let needs = Needs {
+            nodes: &[NodeNeeds { name: "the case", params: ParamNeeds::Extrema { reduction: 0 } }],
+            reductions: &[ReductionNeeds { name: "the case", reduction, batch, channels, partial_bytes }],
+            workspace_bytes: map.workspace_bytes.max(gather.workspace_bytes),
+            ..needs(backend, &[[batch, channels, 1, 1], shape])
+        };
+        let mut context = backend.open(&needs).expect("memory for a small case");
+        context.clear().expect("a device that works");
+        Self { context, vectors: Vec::new() }
     }
 
     /// Computes a region of the window `output`.

@@ -5,9 +5,10 @@ use tiled_kernel::{Backend, Conv, Partial, Reduction, Reference};
 use tiled_tensor::{Element, Tensor};
 
 use super::case::map_tensor;
+use super::generate;
 use super::opened::Opened;
+use super::rng::Rng;
 use super::window::{Held, extents};
-use super::{Rng, case_rng, generate};
 use crate::tolerance::count;
 
 /// A reduction with its operands, whole.
@@ -28,7 +29,7 @@ struct Case<T: Element> {
 /// Where a check fails.
 pub fn check_conv2d_backward_weight<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
     for index in 0..cases {
-        let mut rng = case_rng("check_conv2d_backward_weight", seed, index);
+        let mut rng = Rng::of_case("check_conv2d_backward_weight", seed, index);
         let (conv, batch) = generate::conv(&mut rng);
         let case: Case<T> = Case {
             reduction: Reduction::ConvWeight(conv),
@@ -51,7 +52,7 @@ pub fn check_conv2d_backward_weight<T: Element>(backend: &dyn Backend<T>, seed: 
 /// Where a check fails.
 pub fn check_reductions<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
     for index in 0..cases {
-        let mut rng = case_rng("check_reductions", seed, index);
+        let mut rng = Rng::of_case("check_reductions", seed, index);
         let case: Case<T> = exact_case(&mut rng, index);
         case.check_exact(backend, &mut rng);
     }

@@ -13,6 +13,13 @@ impl Rng {
         Self { state: seed }
     }
 
+    /// The generator of one case of a check, printed so that a failure names it.
+    pub(super) fn of_case(check: &str, seed: u64, index: usize) -> Self {
+        eprintln!("{check}: seed {seed}, case {index}");
+        let base = Self::new(seed).next_u64();
+        Self::new(base ^ (index as u64).wrapping_mul(0x2545_f491_4f6c_dd1d))
+    }
+
     /// The next 64 bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);

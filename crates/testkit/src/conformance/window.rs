@@ -4,8 +4,10 @@ use tiled_geometry::{AxisMap, Interval, Region};
 use tiled_kernel::Kernel;
 use tiled_tensor::{Element, Layout, Tensor, View, ViewMut};
 
-use super::Rng;
-use super::opened::MOST_SPARE_ROWS;
+use super::rng::Rng;
+
+/// The most rows that a window stores beside those that it holds.
+pub(super) const MOST_SPARE_ROWS: usize = 3;
 
 /// Storage of a window with its layout.
 #[derive(Clone, Debug)]
@@ -42,6 +44,15 @@ impl<T: Element> Held<T> {
         let [batch, channels, ..] = tensor.shape();
         let (source, mut to) = (tensor.view(), ViewMut::new(&mut self.data, self.layout));
         visit(batch, channels, region, |n, c, y, x| to.set(n, c, y, x, source.get(n, c, y, x)));
+    }
+
+    /// Sets every element that it holds, by image, channel and position.
+    pub(super) fn fill(&mut self, mut value: impl FnMut(usize, usize, [i64; 2]) -> f64) {
+        let layout = self.layout;
+        let mut to = ViewMut::new(&mut self.data, layout);
+        visit(layout.batch(), layout.channels(), layout.region(), |n, c, y, x| {
+            to.set(n, c, y, x, T::from_f64(value(n, c, [y, x])));
+        });
     }
 
     pub(super) fn view(&self) -> View<'_, T> {
