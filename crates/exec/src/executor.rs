@@ -164,7 +164,7 @@ impl<'b, T: Element> Executor<'b, T> {
         for param in &program.param_grads {
             let gradient = zeros(program.params[*param]);
             gradients[*param] =
-                Some(gradient.map_err(refused(format!("the gradient of parameter {param:?}")))?);
+                Some(gradient.map_err(refused(format!("the gradient of parameter {}", param.index())))?);
         }
         Ok(Self {
             backend,
