@@ -41,7 +41,7 @@ pub(super) struct Search<'s, T> {
     smallest: u64,
     /// Why a candidate has no numbers at all, where no other had.
     too_large: Option<PlanError>,
-    /// What was searched and came closest.
+    /// What was searched and promises the most of a longer search.
     closest: Option<Tried<'s>>,
     /// Choices that cannot fit whatever the tiling, with the bytes that they take at least.
     beyond: Vec<(u64, Choice<'s>)>,
@@ -61,8 +61,8 @@ struct Best<'c> {
 /// A choice that was searched and does not fit, and how to go on from there.
 struct Tried<'c> {
     choice: Choice<'c>,
-    /// The fewest bytes that were found.
-    bytes: u64,
+    /// Halfway from the fewest bytes that were found to those that it takes at least: a longer search may find as few.
+    promised: u64,
     walked: Walked,
     known: Known,
     left: usize,
@@ -153,7 +153,7 @@ impl<'s, T: Element> Search<'s, T> {
             let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
             self.explore(choice, &kept, Some(0))?;
         }
-        // what came closest is searched further, and may fit then
+        // what promises the most is searched further, and may fit then
         if let Some(closest) = self.closest.take() {
             self.explore_further(closest)?;
             if self.best.is_some() {
@@ -191,9 +191,11 @@ impl<'s, T: Element> Search<'s, T> {
         explorer.left = (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED);
         let explored = explorer.explore();
         self.take(choice, &mut explorer, explored)?;
-        if explorer.smallest < self.closest.as_ref().map_or(u64::MAX, |closest| closest.bytes) {
-            let Explorer { smallest: bytes, known, left, measure, .. } = explorer;
-            self.closest = Some(Tried { choice, bytes, walked: measure.into_walked(), known, left });
+        let promised = explorer.smallest.midpoint(kept.least_bytes());
+        let is_found = explorer.smallest < u64::MAX;
+        if is_found && self.closest.as_ref().is_none_or(|closest| promised < closest.promised) {
+            let Explorer { known, left, measure, .. } = explorer;
+            self.closest = Some(Tried { choice, promised, walked: measure.into_walked(), known, left });
         }
         Ok(())
     }
@@ -324,7 +326,7 @@ fn planned<T: Element>(
 }
 
 /// What may be measured and walked where a choice is searched further.
-const MORE_MEASURED: usize = 1_000_000;
+const MORE_MEASURED: usize = 1_500_000;
 const MORE_CALLS: u64 = 2_000_000;
 
 /// So many choices share the work of four.
@@ -332,7 +334,7 @@ const FEW_CHOICES: usize = 8;
 
 /// The candidates that are measured of the largest networks, without those that are known to take too long to walk: these cost
 /// nothing.
-const LEAST_MEASURED: usize = 8;
+const LEAST_MEASURED: usize = 6;
 
 /// Where fewer may be measured, each line of tilings is first looked at in fewer places.
 const FEW_MEASURED: usize = 22;
