@@ -219,9 +219,10 @@ impl SweepPlan {
     }
 }
 
-/// Whether a run that takes so long, without the time that threads take to meet, is not worth waking them.
+/// Whether a run that takes so long, without the time that threads take to meet, is not worth handing over to them: that wakes
+/// one of them, and at the end the caller.
 fn stays_on_caller(seconds: f64) -> bool {
-    seconds < WORTH_SHARING_SECONDS
+    seconds < 2.0 * WORTH_SHARING_SECONDS
 }
 
 pub(crate) fn layout(
