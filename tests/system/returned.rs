@@ -1,10 +1,9 @@
 //! What an executor took is back when its drop returns, by an allocator that counts what is held.
 //!
-//! One test at a time, so that nothing else in the process allocates meanwhile.
+//! Nothing else in the process allocates meanwhile.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use tiled::cpu::CpuBackend;
 use tiled::exec::{Executor, Io, MemorySink, MemorySource, NoProgress};
@@ -55,12 +54,14 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Held by the test that runs.
-static ALONE: Mutex<()> = Mutex::new(());
-
+/// One test alone: where another ends, the harness takes memory at the same time.
 #[test]
-fn r05_the_memory_of_an_executor_is_back_when_its_drop_returns() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn r05_memory_is_back_when_a_drop_returns_and_whichever_call_of_a_run_failed() {
+    of_an_executor_when_its_drop_returns();
+    of_a_run_whichever_of_its_calls_failed();
+}
+
+fn of_an_executor_when_its_drop_returns() {
     let backend = CpuBackend::new().expect("an instruction set");
     let graph = || Graph::builtin("unet").expect("built in");
     let job = Job::<f32>::random(graph(), 1, [96, 80], Objective::inference(), 1);
@@ -87,9 +88,7 @@ fn r05_the_memory_of_an_executor_is_back_when_its_drop_returns() {
     }
 }
 
-#[test]
-fn the_memory_of_a_run_is_back_whichever_of_its_calls_failed() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+fn of_a_run_whichever_of_its_calls_failed() {
     let backend = CpuBackend::new().expect("an instruction set");
     let graph = Graph::builtin("seed-002").expect("built in");
     let objective = Objective { outputs: true, ..Objective::training(Loss::MeanSquaredError) };
