@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   geometry ← tensor ← kernel ← cpu, cuda, graph, autograd
-//!   graph ← explain, exec;   autograd ← exec;   exec ← ops
-//!   explain + exec + ops + cpu + [cuda] ← tiled ← verify, capi, cli
+//!   graph ← onnx, explain, exec;   autograd ← exec;   exec ← ops
+//!   explain + exec + ops + cpu + [cuda] + [onnx] ← tiled ← verify, capi, cli
 //!   verify ← cli;   capi ← capi-oracle                  testkit, capi-oracle: tests alone
 //! ```
 #![cfg(feature = "networks")]
@@ -22,6 +22,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("tiled-cpu", KERNELS),
     ("tiled-cuda", KERNELS),
     ("tiled-graph", KERNELS),
+    ("tiled-onnx", &["tiled-tensor", "tiled-graph"]),
     ("tiled-explain", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph"]),
     ("tiled-autograd", KERNELS),
     ("tiled-exec", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph", "tiled-autograd"]),
@@ -44,6 +45,7 @@ const EVERYTHING_BELOW: &[&str] = &[
     "tiled-cpu",
     "tiled-cuda",
     "tiled-graph",
+    "tiled-onnx",
     "tiled-explain",
     "tiled-autograd",
     "tiled-exec",

@@ -1,6 +1,5 @@
 //! Weights in `.safetensors` files, read and written tensor by tensor through 64 KiB.
 
-mod half;
 mod header;
 
 use std::fs::File;
@@ -8,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 
 use tiled_graph::{ParamSpec, ParamTensor, Parameters, is_counter, match_params, wants_tensor};
-use tiled_tensor::{DType, Element, OutOfMemory, with_room};
+use tiled_tensor::{DType, Element, OutOfMemory, bf16_to_f64, f16_to_f64, with_room};
 
 use self::header::{Entry, Info, Shape, dtype_name};
 use crate::file::{PartialFile, Positioned, PositionedFile};
@@ -207,8 +206,8 @@ impl Format {
             }
             (Self::F64, _) => convert(bytes, data, f64::from_le_bytes),
             (Self::F32, _) => convert(bytes, data, |element| f32::from_le_bytes(element).into()),
-            (Self::F16, _) => convert(bytes, data, |element| half::f16_to_f64(u16::from_le_bytes(element))),
-            (Self::Bf16, _) => convert(bytes, data, |element| half::bf16_to_f64(u16::from_le_bytes(element))),
+            (Self::F16, _) => convert(bytes, data, |element| f16_to_f64(u16::from_le_bytes(element))),
+            (Self::Bf16, _) => convert(bytes, data, |element| bf16_to_f64(u16::from_le_bytes(element))),
             (Self::I64, _) => convert(bytes, data, |element| lossy(i64::from_le_bytes(element))),
         }
     }

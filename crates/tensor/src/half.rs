@@ -1,7 +1,12 @@
 //! The 16-bit formats of numbers, which are read only.
 
 /// IEEE 754 binary16 as `f64`, exact.
-pub(super) fn f16_to_f64(bits: u16) -> f64 {
+///
+/// ```
+/// assert_eq!(tiled_tensor::f16_to_f64(0x3c00), 1.0);
+/// ```
+#[must_use]
+pub fn f16_to_f64(bits: u16) -> f64 {
     let exponent = i32::from(bits >> 10 & 0x1f);
     let fraction = f64::from(bits & 0x3ff);
     let magnitude = match exponent {
@@ -14,7 +19,12 @@ pub(super) fn f16_to_f64(bits: u16) -> f64 {
 }
 
 /// The upper half of an IEEE 754 binary32 as `f64`, exact.
-pub(super) fn bf16_to_f64(bits: u16) -> f64 {
+///
+/// ```
+/// assert_eq!(tiled_tensor::bf16_to_f64(0xc040), -3.0);
+/// ```
+#[must_use]
+pub fn bf16_to_f64(bits: u16) -> f64 {
     f32::from_bits(u32::from(bits) << 16).into()
 }
 

@@ -1,0 +1,229 @@
+//! Functions of one value that exporters write out as arithmetic: `x·(1 + erf(x/√2))/2`, `x·sigmoid(x)`.
+//!
+//! A form is `p(x) + q(x)·f(r(x))` with polynomials p, q, r and one function f. Sums and products of forms are forms, in
+//! whatever order an exporter has them, and a few of them are activations.
+
+use std::rc::Rc;
+
+use tiled_graph::Activation;
+
+/// A polynomial, by its coefficients from the constant one on.
+type Polynomial = [f64; 4];
+
+/// `p(x) + q(x)·f(r(x))`.
+#[derive(Clone, Debug)]
+pub(crate) struct Form {
+    /// The number of x among what is planned; `None` of a number.
+    x: Option<usize>,
+    p: Polynomial,
+    q: Polynomial,
+    function: Option<(Function, Polynomial)>,
+    /// Whether x has no height and width in the model.
+    pub(crate) flat: bool,
+    /// The operator and the name of the node that made it, for errors.
+    pub(crate) operator: Rc<str>,
+    pub(crate) node: Rc<str>,
+}
+
+/// A function that is no polynomial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Function {
+    Erf,
+    Tanh,
+    Sigmoid,
+}
+
+/// What a form is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Recognised {
+    /// The value itself.
+    Itself,
+    Activation(Activation),
+}
+
+const ZERO: Polynomial = [0.0; 4];
+const ONE: Polynomial = [1.0, 0.0, 0.0, 0.0];
+const X: Polynomial = [0.0, 1.0, 0.0, 0.0];
+const HALF_X: Polynomial = [0.0, 0.5, 0.0, 0.0];
+
+impl Form {
+    fn new(x: Option<usize>, p: Polynomial, flat: bool) -> Self {
+        Self { x, p, q: ZERO, function: None, flat, operator: "".into(), node: "".into() }
+    }
+
+    /// A value itself.
+    pub(crate) fn of_value(plan: usize, flat: bool) -> Self {
+        Self::new(Some(plan), X, flat)
+    }
+
+    /// A number.
+    pub(crate) fn of_number(value: f64) -> Self {
+        Self::new(None, [value, 0.0, 0.0, 0.0], false)
+    }
+
+    /// The same, made by a node.
+    pub(crate) fn made_by(self, operator: &str, node: &str) -> Self {
+        Self { operator: operator.into(), node: node.into(), ..self }
+    }
+
+    /// The number of x.
+    pub(crate) const fn x(&self) -> Option<usize> {
+        self.x
+    }
+
+    /// The number that it is.
+    pub(crate) fn number(&self) -> Option<f64> {
+        self.x.is_none().then_some(self.p[0])
+    }
+
+    /// What it is; numbers of files have as few digits as those of `float16`.
+    pub(crate) fn recognised(&self) -> Option<Recognised> {
+        let root = std::f64::consts::FRAC_1_SQRT_2;
+        let slope = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * root / 2.0; // √(2/π)
+        let cubic = [0.0, slope, 0.0, 0.044_715 * slope];
+        let known = [
+            (ZERO, X, Function::Sigmoid, X, Activation::Silu),
+            (HALF_X, HALF_X, Function::Erf, [0.0, root, 0.0, 0.0], Activation::Gelu),
+            (HALF_X, HALF_X, Function::Tanh, cubic, Activation::GeluTanh),
+        ];
+        let Some((function, inner)) = &self.function else {
+            return is_close(&self.p, &X).then_some(Recognised::Itself);
+        };
+        let is = |(p, q, of, r, _): &(Polynomial, Polynomial, Function, Polynomial, Activation)| {
+            of == function && is_close(&self.p, p) && is_close(&self.q, q) && is_close(inner, r)
+        };
+        known.iter().find(|known| is(known)).map(|(.., activation)| Recognised::Activation(*activation))
+    }
+
+    /// The sum.
+    pub(crate) fn plus(&self, other: &Self) -> Option<Self> {
+        let function = self.common(other)?;
+        Some(Self {
+            x: self.x.or(other.x),
+            p: sum(&self.p, &other.p),
+            q: sum(&self.q, &other.q),
+            function,
+            flat: self.flat || other.flat,
+            ..self.clone()
+        })
+    }
+
+    /// The product; `None` of two functions, and where a power is above the third.
+    pub(crate) fn times(&self, other: &Self) -> Option<Self> {
+        let function = self.common(other)?;
+        if self.function.is_some() && other.function.is_some() {
+            return None;
+        }
+        Some(Self {
+            x: self.x.or(other.x),
+            p: product(&self.p, &other.p)?,
+            q: sum(&product(&self.p, &other.q)?, &product(&self.q, &other.p)?),
+            function,
+            flat: self.flat || other.flat,
+            ..self.clone()
+        })
+    }
+
+    /// Every coefficient times this.
+    pub(crate) fn scaled(&self, factor: f64) -> Self {
+        let scaled = |polynomial: &Polynomial| polynomial.map(|coefficient| coefficient * factor);
+        Self { p: scaled(&self.p), q: scaled(&self.q), ..self.clone() }
+    }
+
+    /// A function of it; `None` where it has one already.
+    pub(crate) fn under(&self, function: Function) -> Option<Self> {
+        if self.function.is_some() {
+            return None;
+        }
+        Some(Self { p: ZERO, q: ONE, function: Some((function, self.p)), ..self.clone() })
+    }
+
+    /// The function of either, where both have one x and not two functions.
+    fn common(&self, other: &Self) -> Option<Option<(Function, Polynomial)>> {
+        let has_one_x = self.x.is_none() || other.x.is_none() || self.x == other.x;
+        match (&self.function, &other.function) {
+            _ if !has_one_x => None,
+            (Some(a), Some(b)) => (a == b).then_some(Some(*a)),
+            (a, b) => Some((*a).or(*b)),
+        }
+    }
+}
+
+fn sum(a: &Polynomial, b: &Polynomial) -> Polynomial {
+    std::array::from_fn(|power| a[power] + b[power])
+}
+
+fn product(a: &Polynomial, b: &Polynomial) -> Option<Polynomial> {
+    let mut product = ZERO;
+    for (power, coefficient) in a.iter().enumerate().filter(|(_, coefficient)| **coefficient != 0.0) {
+        for (other, factor) in b.iter().enumerate().filter(|(_, factor)| **factor != 0.0) {
+            *product.get_mut(power + other)? += coefficient * factor;
+        }
+    }
+    Some(product)
+}
+
+/// Within three roundings to `float16`, whose ε is 2⁻¹⁰.
+fn is_close(a: &Polynomial, b: &Polynomial) -> bool {
+    a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1.5e-3 * b.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn x() -> Form {
+        Form::of_value(0, false)
+    }
+
+    fn number(value: f64) -> Form {
+        Form::of_number(value)
+    }
+
+    #[test]
+    fn gelu_is_recognised_in_any_order() {
+        let erf = |scaled: Form| scaled.under(Function::Erf).unwrap().plus(&number(1.0)).unwrap();
+        // as float16 has it, and as float32
+        let inner = [
+            x().scaled(1.0 / 1.414_062_5),
+            x().times(&number(std::f32::consts::FRAC_1_SQRT_2.into())).unwrap(),
+        ];
+        for inner in inner {
+            let halves = [
+                x().times(&erf(inner.clone())).unwrap().scaled(0.5),
+                x().scaled(0.5).times(&erf(inner.clone())).unwrap(),
+                number(0.5).times(&erf(inner)).unwrap().times(&x()).unwrap(),
+            ];
+            for form in halves {
+                assert_eq!(form.recognised(), Some(Recognised::Activation(Activation::Gelu)), "{form:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn gelu_by_tanh_is_recognised() {
+        let cube = x().times(&x()).unwrap().times(&x()).unwrap();
+        let inner = x().plus(&cube.scaled(0.044_715)).unwrap().scaled(0.797_884_56);
+        let form = inner.under(Function::Tanh).unwrap().plus(&number(1.0)).unwrap();
+        let form = form.times(&x().scaled(0.5)).unwrap();
+        assert_eq!(form.recognised(), Some(Recognised::Activation(Activation::GeluTanh)));
+    }
+
+    #[test]
+    fn what_is_no_activation_is_not_taken_for_one() {
+        let quick = x().times(&x().scaled(1.702).under(Function::Sigmoid).unwrap()).unwrap();
+        assert_eq!(quick.recognised(), None);
+        assert_eq!(x().scaled(2.0).recognised(), None);
+        let of_another = Form::of_value(1, false).under(Function::Sigmoid).unwrap();
+        assert!(x().times(&of_another).is_none());
+        let cube = x().times(&x()).unwrap().times(&x()).unwrap();
+        assert!(cube.times(&x()).is_none(), "the fourth power");
+    }
+
+    #[test]
+    fn silu_and_the_value_itself_are_recognised() {
+        let silu = x().under(Function::Sigmoid).unwrap().times(&x()).unwrap();
+        assert_eq!(silu.recognised(), Some(Recognised::Activation(Activation::Silu)));
+        assert_eq!(x().scaled(2.0).scaled(0.5).recognised(), Some(Recognised::Itself));
+    }
+}

@@ -1,0 +1,83 @@
+//! What a name of a model stands for while it is imported.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tiled_graph::PaddingMode;
+
+use super::form::Form;
+use super::numbers::Numbers;
+
+/// What a name of a model stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// A value of the network.
+    Image(Image),
+    /// An initialiser that nobody has looked at.
+    Initialiser(usize),
+    /// A constant.
+    Constant(Constant),
+    /// Sizes, and what is computed of them.
+    Numbers(Rc<Numbers>),
+    /// Arithmetic with numbers that is no operator yet.
+    Form(Rc<Form>),
+    /// A value with padding that a convolution takes over.
+    Padded(Rc<Padded>),
+    /// A second result of a node, which is refused where it is read; its position.
+    Second(usize),
+    /// The result of something that was refused.
+    Refused,
+}
+
+impl Value {
+    /// What it is, for an error.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Image(Image { flat: false, .. }) => "a batch of images".to_owned(),
+            Self::Image(Image { flat: true, .. }) => "a value of two axes".to_owned(),
+            Self::Constant(constant) => format!("a constant of shape {:?}", constant.shape),
+            Self::Numbers(_) => "computed sizes".to_owned(),
+            Self::Form(form) => {
+                format!("arithmetic that is no operator ({} `{}`)", form.operator, form.node)
+            }
+            Self::Padded(_) => "a padded value, which convolutions alone take".to_owned(),
+            Self::Initialiser(_) | Self::Second(_) | Self::Refused => "nothing".to_owned(),
+        }
+    }
+}
+
+/// A value of the network: N×C×H×W, or N×C where it has one pixel and its axes were dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Image {
+    /// Its number among what is planned.
+    pub(crate) plan: usize,
+    /// Whether the model sees it without height and width.
+    pub(crate) flat: bool,
+}
+
+/// A constant as the model sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Constant {
+    /// Its number among the tensors of the model.
+    pub(crate) tensor: usize,
+    /// The shape as it is seen.
+    pub(crate) shape: Arc<[usize]>,
+    /// Whether the tensor is a matrix whose rows are the columns that are seen.
+    pub(crate) transposed: bool,
+}
+
+impl Constant {
+    /// The same elements in the same order, seen in another shape; `None` of a transposed matrix.
+    pub(crate) fn reshaped(&self, shape: &[usize]) -> Option<Self> {
+        (!self.transposed).then(|| Self { shape: shape.into(), ..self.clone() })
+    }
+}
+
+/// A value with padding around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Padded {
+    pub(crate) plan: usize,
+    /// Before and after, of height and width.
+    pub(crate) padding: [[i64; 2]; 2],
+    pub(crate) mode: PaddingMode,
+}

@@ -1,0 +1,87 @@
+//! What a model file holds: a network, and the constants that its parameters are.
+
+use std::fmt;
+
+use tiled_graph::{Graph, ParamSpec, ParamTensor, Parameters};
+use tiled_tensor::{Element, transpose, with_room, zeros};
+
+use crate::OnnxError;
+use crate::import::plan::Weight;
+use crate::tensor::Tensors;
+
+/// A network with its weights.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Model {
+    /// The network.
+    pub graph: Graph,
+    /// Its weights.
+    pub weights: Weights,
+    /// Its inputs as the model declares them, in the order of the network.
+    pub inputs: Vec<DeclaredInput>,
+    /// What the model calls the outputs, in the order of the network.
+    pub outputs: Vec<String>,
+}
+
+/// An input as a model declares it.
+///
+/// ```
+/// use tiled_onnx::DeclaredInput;
+/// let input = DeclaredInput { name: "x".into(), given: "x".into(), shape: [None, Some(3), None, None] };
+/// assert_eq!(input.shape[1], Some(3));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredInput {
+    /// The name in the network.
+    pub name: String,
+    /// The name in the model.
+    pub given: String,
+    /// Batch, channels, height and width, where the model fixes them.
+    pub shape: [Option<usize>; 4],
+}
+
+/// The weights of a network, which stay in the bytes of the file and in the files beside it until they are asked for.
+pub struct Weights {
+    specs: Vec<ParamSpec>,
+    /// In any order.
+    weights: Vec<Weight>,
+    tensors: Tensors,
+}
+
+impl Weights {
+    pub(crate) const fn new(specs: Vec<ParamSpec>, weights: Vec<Weight>, tensors: Tensors) -> Self {
+        Self { specs, weights, tensors }
+    }
+
+    /// The parameters of the network, converted to the nearest of `T`.
+    ///
+    /// # Errors
+    /// Where a file beside the model cannot be read any more, or memory is refused.
+    pub fn parameters<T: Element>(&self) -> Result<Parameters<T>, OnnxError> {
+        let mut tensors = with_room(self.weights.len())?;
+        for Weight { name, constant } in &self.weights {
+            let failed = |problem| {
+                let name = self.tensors.name(constant.tensor).to_owned();
+                OnnxError::Tensor { name, problem }
+            };
+            let values: Vec<T> = self.tensors.values(constant.tensor).map_err(failed)?;
+            let data = match *constant.shape {
+                [rows, columns] if constant.transposed => {
+                    let mut turned = zeros(values.len())?;
+                    transpose(&values, rows, &mut turned, columns, [columns, rows]);
+                    turned
+                }
+                _ => values,
+            };
+            tensors.push(ParamTensor::new(name, constant.shape.to_vec(), data)?);
+        }
+        Ok(Parameters::new(&self.specs, tensors)?)
+    }
+}
+
+impl fmt::Debug for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // the elements are not worth reading
+        f.debug_struct("Weights").field("specs", &self.specs).finish_non_exhaustive()
+    }
+}

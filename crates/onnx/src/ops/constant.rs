@@ -1,0 +1,116 @@
+//! Constants, and operators that leave what they read as it is.
+
+use std::rc::Rc;
+
+use crate::Reason;
+use crate::import::numbers::{MAX_NUMBERS, Num, Numbers, whole};
+use crate::import::site::{Site, node_name};
+use crate::import::value::Value;
+use crate::tensor::{is_float, of_floats, of_ints, type_name};
+
+pub(super) const CONSTANT: &[&str] = &["value", "value_float", "value_floats", "value_int", "value_ints"];
+
+pub(super) fn constant(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let name = node_name(site.node).to_owned();
+    let [given] = site.node.attribute.as_slice() else {
+        let got = format!("one of {} attributes", site.node.attribute.len());
+        return Err(Reason::Attribute { name: "value", expected: "the only one", got });
+    };
+    let len = |len: usize| vec![i64::try_from(len).unwrap_or(i64::MAX)];
+    let proto = match given.name() {
+        "value_float" => of_floats(&name, Vec::new(), given.f.into_iter().collect()),
+        "value_int" => of_ints(&name, Vec::new(), given.i.into_iter().collect()),
+        "value_floats" => of_floats(&name, len(given.floats.len()), given.floats.clone()),
+        "value_ints" => of_ints(&name, len(given.ints.len()), given.ints.clone()),
+        _ => match &given.t {
+            Some(tensor) => {
+                let mut tensor = (**tensor).clone();
+                tensor.name.get_or_insert(name);
+                tensor
+            }
+            None => {
+                let got = "of another type".to_owned();
+                return Err(Reason::Attribute { name: "value", expected: "a tensor", got });
+            }
+        },
+    };
+    site.new_constant(proto)
+}
+
+pub(super) fn identity(site: &mut Site<'_>) -> Result<Value, Reason> {
+    site.operand(0).cloned()
+}
+
+/// Identity in evaluation, which a model is exported for.
+pub(super) fn dropout(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if site.has(2) && site.number(2)? != 0.0 {
+        return site.wrong(2, "no training mode");
+    }
+    site.operand(0).cloned()
+}
+
+/// Types of elements are those of a run: casts between floats leave nothing.
+pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let to = i32::try_from(site.int("to", 0)?).unwrap_or_default();
+    let is_integer = matches!(to, 2..=7 | 12 | 13);
+    let tensor = match site.operand(0)? {
+        Value::Constant(constant) => Some(constant.tensor),
+        _ => None,
+    };
+    let is_float_constant =
+        tensor.is_some_and(|tensor| site.tensors.check(tensor).is_ok_and(|stored| !stored.is_integer()));
+    if site.is_numbers(0) && !(is_float_constant && is_float(to)) {
+        if !is_integer && !is_float(to) {
+            let got = type_name(to).to_owned();
+            return Err(Reason::Attribute { name: "to", expected: "a type of numbers", got });
+        }
+        let numbers = site.numbers(0)?;
+        let rule = if is_integer { f64::trunc } else { std::convert::identity };
+        let items = numbers.items.iter().map(|item| item.rounded(rule)).collect();
+        return Ok(Value::Numbers(Rc::new(Numbers { items, is_integer, ..*numbers })));
+    }
+    if is_float(to) {
+        return site.operand(0).cloned();
+    }
+    Err(Reason::Attribute { name: "to", expected: "a type of floats", got: type_name(to).to_owned() })
+}
+
+/// A list of one number.
+pub(super) fn constant_of_shape(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let len = match site.whole(0)?.as_slice() {
+        [] => None,
+        [len] => Some(*len),
+        _ => return site.wrong(0, "one extent"),
+    };
+    let (value, is_integer) = match site.attribute("value").and_then(|attribute| attribute.t.clone()) {
+        None => (0.0, false),
+        Some(tensor) => {
+            let constant = site.new_constant(*tensor)?;
+            site.operands.push(Some(constant));
+            let position = site.operands.len() - 1;
+            (site.number(position)?, site.numbers(position)?.is_integer)
+        }
+    };
+    let is_scalar = len.is_none();
+    match usize::try_from(len.unwrap_or(1)) {
+        Ok(len) if len <= MAX_NUMBERS => {
+            let items = vec![Num::Known(value); len];
+            Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar, is_integer })))
+        }
+        _ => site.wrong(0, "a few numbers"),
+    }
+}
+
+/// `start, start + step, …` below the limit.
+pub(super) fn range(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let (start, limit, step) = (site.number(0)?, site.number(1)?, site.number(2)?);
+    let is_integer = (0..3).all(|position| site.numbers(position).is_ok_and(|numbers| numbers.is_integer));
+    let len = whole(((limit - start) / step).ceil().max(0.0)).and_then(|len| usize::try_from(len).ok());
+    match len {
+        Some(len) if len <= MAX_NUMBERS && step != 0.0 => {
+            let items = (0..len).map(|place| Num::Known(start + place as f64 * step)).collect();
+            Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer })))
+        }
+        _ => site.wrong(1, "a limit that gives a few numbers"),
+    }
+}

@@ -1,0 +1,163 @@
+//! Convolutions, transposed convolutions, and padding, which the convolution behind it takes over.
+
+use std::rc::Rc;
+
+use tiled_graph::{Conv2d, ConvTranspose2d, Op, PaddingMode, ParamKind};
+
+use super::window::{Odd, Pads, Windows, signed, windows};
+use crate::Reason;
+use crate::import::site::{Site, is_small};
+use crate::import::value::{Constant, Image, Padded, Value};
+
+pub(super) const CONV: &[&str] = &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
+
+pub(super) const CONV_TRANSPOSE: &[&str] =
+    &["auto_pad", "dilations", "group", "kernel_shape", "output_padding", "output_shape", "pads", "strides"];
+
+pub(super) fn conv(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let padded = match site.operand(0)? {
+        Value::Padded(padded) => Padded::clone(padded),
+        _ => Padded { plan: site.image(0)?, padding: [[0; 2]; 2], mode: PaddingMode::Zeros },
+    };
+    let (weight, [out_channels, _, height, width]) = site.constant_of::<4>(1, WEIGHT)?;
+    let windows = windows(site, Some([height, width]))?;
+    let extents = site.plans.get(padded.plan).extents.map(|extents| with_padding(extents, padded.padding));
+    let own = windows.padding(extents)?;
+    if padded.mode != PaddingMode::Zeros && own != [[0; 2]; 2] {
+        return site.wrong(0, "a value without such padding, as the convolution pads with zeros");
+    }
+    let total = |axis: usize, side: usize| own[axis][side].saturating_add(padded.padding[axis][side]);
+    let op = Conv2d {
+        out_channels,
+        kernel_size: windows.kernel,
+        stride: windows.stride,
+        padding: [[total(0, 0), total(0, 1)], [total(1, 0), total(1, 1)]],
+        dilation: windows.dilation,
+        groups: group(site)?,
+        bias: site.has(2),
+        padding_mode: padded.mode,
+    };
+    weighted(site, Op::Conv2d(op), padded.plan, weight)
+}
+
+/// What ONNX pads or cuts unevenly is one padding and rows added behind.
+pub(super) fn conv_transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let plan = site.image(0)?;
+    let (weight, [_, of_group, height, width]) = site.constant_of::<4>(1, WEIGHT)?;
+    let windows = windows(site, Some([height, width]))?;
+    let added = site.pair("output_padding")?.unwrap_or([0, 0]);
+    let cut = cut(site, plan, windows, added)?;
+    let output_padding =
+        [0, 1].map(|axis| added[axis].saturating_add(cut[axis][0]).saturating_sub(cut[axis][1]));
+    if output_padding.iter().any(|rows| *rows < 0) {
+        let (expected, got) = ("no more after than before with the output padding", format!("{cut:?}"));
+        return Err(Reason::Attribute { name: "pads", expected, got });
+    }
+    let groups = group(site)?;
+    let op = ConvTranspose2d {
+        out_channels: of_group.saturating_mul(groups),
+        kernel_size: windows.kernel,
+        stride: windows.stride,
+        padding: cut.map(|[before, _]| before),
+        output_padding,
+        dilation: windows.dilation,
+        groups,
+        bias: site.has(2),
+    };
+    weighted(site, Op::ConvTranspose2d(op), plan, weight)
+}
+
+/// Rows and columns that are cut before and after the whole output `s·(n − 1) + d·(k − 1) + 1`, to which `added` come.
+fn cut(site: &Site<'_>, plan: usize, windows: Windows, added: [i64; 2]) -> Result<[[i64; 2]; 2], Reason> {
+    let wanted = site.pair("output_shape")?;
+    let odd = match (windows.pads, wanted) {
+        (Pads::Given(padding), None) => return Ok(padding),
+        (Pads::Same(odd), _) => odd,
+        // the larger half lies before, unless it is said to lie behind
+        (Pads::Given(_), Some(_)) => Odd::Before,
+    };
+    let mut cut = [[0; 2]; 2];
+    for axis in 0..2 {
+        let stride = windows.stride[axis];
+        let reach = windows.dilation[axis].saturating_mul(windows.kernel[axis] - 1);
+        let extent = site.plans.get(plan).extents.map(|extents| signed(extents)[axis]);
+        let total = match (wanted, extent) {
+            // n·s are wanted, whatever n is
+            (None, _) => reach.saturating_add(1 + added[axis]).saturating_sub(stride),
+            (Some(wanted), Some(extent)) => {
+                let whole = stride
+                    .saturating_mul(extent.saturating_sub(1))
+                    .saturating_add(reach + 1)
+                    .saturating_add(added[axis]);
+                whole.saturating_sub(wanted[axis])
+            }
+            (Some(_), None) => return Err(Reason::OpenSize { what: "the padding of output_shape" }),
+        };
+        cut[axis] = odd.halves(total);
+    }
+    Ok(cut)
+}
+
+/// Padding that no node does: it waits for a convolution.
+pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let mode = match site.text("mode", "constant")?.as_str() {
+        "constant" => PaddingMode::Zeros,
+        "reflect" => PaddingMode::Reflect,
+        "edge" => PaddingMode::Replicate,
+        got => {
+            let expected = "constant, reflect or edge";
+            return Err(Reason::Attribute { name: "mode", expected, got: got.to_owned() });
+        }
+    };
+    let value = if site.has(2) { site.number(2)? } else { site.float("value", 0.0)? };
+    if mode == PaddingMode::Zeros && value != 0.0 {
+        return Err(Reason::Attribute { name: "value", expected: "0", got: value.to_string() });
+    }
+    let Image { plan, flat } = site.value(0)?;
+    let pads = if site.has(1) { site.whole(1)? } else { site.ints("pads")?.unwrap_or_default() };
+    if pads.iter().all(|side| *side == 0) {
+        return Ok(Value::Image(Image { plan, flat }));
+    }
+    let axes = if site.has(3) { site.whole(3)? } else { vec![0, 1, 2, 3] };
+    let wrong = |got: &[i64]| {
+        let expected = "before and after of height and width alone";
+        Err(Reason::Attribute { name: "pads", expected, got: format!("{got:?}") })
+    };
+    if flat || pads.len() != 2 * axes.len() || !pads.iter().all(|side| is_small(*side)) {
+        return wrong(&pads);
+    }
+    let mut padding = [[0; 2]; 2];
+    for (place, axis) in axes.iter().enumerate() {
+        let sides = [pads[place], pads[place + axes.len()]];
+        match axis {
+            2 | -2 => padding[0] = sides,
+            3 | -1 => padding[1] = sides,
+            _ if sides == [0, 0] => {}
+            _ => return wrong(&pads),
+        }
+    }
+    Ok(Value::Padded(Rc::new(Padded { plan, padding, mode })))
+}
+
+fn group(site: &Site<'_>) -> Result<usize, Reason> {
+    let got = site.int("group", 1)?;
+    let wrong = |_| Reason::Attribute { name: "group", expected: "at least 1", got: got.to_string() };
+    usize::try_from(got).map_err(wrong)
+}
+
+/// The operator with its weight and, where there is one, its bias.
+fn weighted(site: &mut Site<'_>, op: Op, plan: usize, weight: Constant) -> Result<Value, Reason> {
+    let mut params = vec![(ParamKind::Weight, weight)];
+    if site.has(2) {
+        params.push((ParamKind::Bias, site.constant(2)?));
+    }
+    let plan = site.add_with(op, plan, params)?;
+    Ok(Value::Image(Image { plan, flat: false }))
+}
+
+fn with_padding(extents: [usize; 2], padding: [[i64; 2]; 2]) -> [usize; 2] {
+    let padded = |axis: usize| signed(extents)[axis].saturating_add(padding[axis].iter().sum());
+    [0, 1].map(|axis| usize::try_from(padded(axis)).unwrap_or_default())
+}
+
+const WEIGHT: &str = "a constant of four axes: convolutions are of images";

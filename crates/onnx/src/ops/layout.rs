@@ -1,0 +1,238 @@
+//! Axes that are joined, dropped and added: of values of one pixel, of constants and of sizes they leave no node.
+
+use std::rc::Rc;
+
+use tiled_graph::Op;
+
+use crate::Reason;
+use crate::import::numbers::{Extent, Extents, MAX_NUMBERS, Num, Numbers};
+use crate::import::site::Site;
+use crate::import::value::{Constant, Image, Value};
+
+/// Of values along the channels, of sizes along their one axis.
+pub(super) fn concat(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let axis = site.int("axis", 0)?;
+    let count = site.operands.len();
+    if (0..count).all(|position| site.is_numbers(position)) && matches!(axis, 0 | -1) {
+        let parts = (0..count).map(|position| site.numbers(position)).collect::<Result<Vec<_>, _>>()?;
+        if parts.iter().map(|part| part.items.len()).sum::<usize>() > MAX_NUMBERS {
+            return site.wrong(0, "a few numbers");
+        }
+        let items = parts.iter().flat_map(|part| part.items.iter().copied()).collect();
+        let is_integer = parts.iter().all(|part| part.is_integer);
+        return Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer })));
+    }
+    let values = (0..count).map(|position| site.value(position)).collect::<Result<Vec<Image>, _>>()?;
+    let flat = values.first().is_some_and(|value| value.flat);
+    if let Some(position) = values.iter().position(|value| value.flat != flat) {
+        return site.wrong(position, "of as many axes as the others");
+    }
+    let rank = if flat { 2 } else { 4 };
+    if axis != 1 && axis != 1 - rank {
+        return Err(Reason::Attribute { name: "axis", expected: "1, the channels", got: axis.to_string() });
+    }
+    if let [one] = values.as_slice() {
+        return Ok(Value::Image(*one));
+    }
+    let plan = site.add(Op::Concat, values.iter().map(|value| value.plan).collect())?;
+    Ok(Value::Image(Image { plan, flat }))
+}
+
+/// Drops height and width of one pixel.
+pub(super) fn flatten(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let axis = site.int("axis", 1)?;
+    if axis != 1 && axis != -3 {
+        return Err(Reason::Attribute { name: "axis", expected: "1, the channels", got: axis.to_string() });
+    }
+    let Image { plan, .. } = site.value(0)?;
+    of_pixel(site, plan)?;
+    Ok(Value::Image(Image { plan, flat: true }))
+}
+
+/// To the batch and the channels of one pixel, with or without height and width; of sizes to a list or a number.
+pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Value::Constant(constant) = site.operand(0)? {
+        let constant = constant.clone();
+        let shape = site.whole(1)?;
+        return match target(&constant, &shape) {
+            Some(shaped) => Ok(Value::Constant(shaped)),
+            None => site.wrong(1, "a shape of as many elements"),
+        };
+    }
+    if site.is_numbers(0) {
+        let numbers = site.numbers(0)?;
+        let is_scalar = match site.whole(1)?.as_slice() {
+            [] if numbers.items.len() == 1 => true,
+            [-1] => false,
+            [len] if usize::try_from(*len) == Ok(numbers.items.len()) => false,
+            _ => return site.wrong(1, "a shape of one axis"),
+        };
+        return Ok(Value::Numbers(Rc::new(Numbers { is_scalar, ..Numbers::clone(&numbers) })));
+    }
+    let Image { plan, flat } = site.value(0)?;
+    let shape = site.numbers(1)?;
+    let channels = site.plans.get(plan).channels as f64;
+    let is_kept = |item: &Num, axis: usize| {
+        let itself = Extent { plan, axis, times: 1 };
+        matches!(item, Num::Known(0.0))
+            || matches!(item, Num::Extent(extent) if extent.times == 1 && site.plans.are_same(*extent, itself))
+    };
+    let is_batch = |item: &Num| {
+        // one image is a batch whatever its size, where the model leaves that open
+        let batch = site.plans.batch.unwrap_or(1) as f64;
+        is_kept(item, 0) || *item == Num::Known(-1.0) || *item == Num::Known(batch)
+    };
+    let is_channels = |item: &Num| matches!(item, Num::Known(0.0 | -1.0)) || *item == Num::Known(channels);
+    let is_one =
+        |item: &Num| matches!(item, Num::Known(-1.0 | 1.0)) || matches!(item, Num::Known(0.0) if !flat);
+    let open = shape.items.iter().filter(|item| **item == Num::Known(-1.0)).count();
+    match shape.items.as_slice() {
+        _ if open > 1 => site.wrong(1, "a shape with one -1"),
+        [batch, now] if is_batch(batch) && is_channels(now) => {
+            of_pixel(site, plan)?;
+            Ok(Value::Image(Image { plan, flat: true }))
+        }
+        [batch, now, height, width]
+            if !flat && is_batch(batch) && is_channels(now) && is_kept(height, 2) && is_kept(width, 3) =>
+        {
+            Ok(Value::Image(Image { plan, flat }))
+        }
+        [batch, now, height, width]
+            if is_batch(batch) && is_channels(now) && is_one(height) && is_one(width) =>
+        {
+            of_pixel(site, plan)?;
+            Ok(Value::Image(Image { plan, flat: false }))
+        }
+        _ => site.wrong(1, "the batch, the channels, and one pixel or none"),
+    }
+}
+
+/// Drops height and width of one pixel; of a list of one number its axis.
+pub(super) fn squeeze(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let axes = axes(site)?;
+    if site.is_numbers(0) {
+        let numbers = site.numbers(0)?;
+        return match (axes.as_deref(), numbers.items.len()) {
+            (None | Some([0 | -1]), 1) => {
+                Ok(Value::Numbers(Rc::new(Numbers { is_scalar: true, ..Numbers::clone(&numbers) })))
+            }
+            _ => site.wrong(0, "one size"),
+        };
+    }
+    let plan = site.image(0)?;
+    match axes.as_deref() {
+        Some([2 | -2, 3 | -1] | [3 | -1, 2 | -2]) => {
+            of_pixel(site, plan)?;
+            Ok(Value::Image(Image { plan, flat: true }))
+        }
+        _ => Err(wrong_axes(axes.as_deref())),
+    }
+}
+
+/// Adds height and width of one pixel; to a number an axis.
+pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let axes = axes(site)?;
+    if let Value::Constant(constant) = site.operand(0)? {
+        let shape = axes.as_deref().and_then(|axes| with_axes(&constant.shape, axes));
+        return match shape.and_then(|shape| constant.reshaped(&shape)) {
+            Some(constant) => Ok(Value::Constant(constant)),
+            None => Err(wrong_axes(axes.as_deref())),
+        };
+    }
+    if site.is_numbers(0) {
+        let numbers = site.numbers(0)?;
+        return match (axes.as_deref(), numbers.is_scalar) {
+            (Some([0 | -1]), true) => {
+                Ok(Value::Numbers(Rc::new(Numbers { is_scalar: false, ..Numbers::clone(&numbers) })))
+            }
+            _ => site.wrong(0, "one size"),
+        };
+    }
+    match (site.value(0)?, axes.as_deref()) {
+        (Image { plan, flat: true }, Some([2 | -2, 3 | -1] | [3 | -1, 2 | -2])) => {
+            Ok(Value::Image(Image { plan, flat: false }))
+        }
+        _ => Err(wrong_axes(axes.as_deref())),
+    }
+}
+
+/// Of constants of two axes, and where nothing moves.
+pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let order = site.ints("perm")?;
+    let is_sorted = order.as_ref().is_some_and(|order| order.is_sorted());
+    match site.operand(0)? {
+        Value::Constant(constant) => match (constant.shape.as_ref(), order.as_deref()) {
+            ([rows, columns], None | Some([1, 0])) => Ok(Value::Constant(Constant {
+                shape: [*columns, *rows].into(),
+                transposed: !constant.transposed,
+                ..*constant
+            })),
+            _ if is_sorted => Ok(Value::Constant(constant.clone())),
+            _ => site.wrong(0, "a constant of two axes"),
+        },
+        value @ Value::Image(_) if is_sorted => Ok(value.clone()),
+        _ => {
+            let got = order.map_or("missing".to_owned(), |order| format!("{order:?}"));
+            Err(Reason::Attribute { name: "perm", expected: "the axes as they are", got })
+        }
+    }
+}
+
+/// Attributes before version 13, an operand since.
+fn axes(site: &mut Site<'_>) -> Result<Option<Vec<i64>>, Reason> {
+    if site.has(1) { site.whole(1).map(Some) } else { site.ints("axes") }
+}
+
+fn wrong_axes(axes: Option<&[i64]>) -> Reason {
+    let got = axes.map_or("missing".to_owned(), |axes| format!("{axes:?}"));
+    Reason::Attribute { name: "axes", expected: "height and width, 2 and 3", got }
+}
+
+fn of_pixel(site: &Site<'_>, plan: usize) -> Result<(), Reason> {
+    match site.plans.get(plan).extents {
+        Some([1, 1]) => Ok(()),
+        Some([height, width]) => {
+            let got = format!("an image of {height}×{width}");
+            Err(Reason::Operand { position: 0, expected: "a value of one pixel", got })
+        }
+        None => Err(Reason::OpenSize { what: "the number of features" }),
+    }
+}
+
+/// A constant in a shape with at most one extent left open.
+fn target(constant: &Constant, shape: &[i64]) -> Option<Constant> {
+    let elements: usize = constant.shape.iter().product();
+    let extent = |(place, extent): (usize, &i64)| match extent {
+        0 => constant.shape.get(place).copied(),
+        -1 => Some(1),
+        extent => usize::try_from(*extent).ok(),
+    };
+    let mut target: Vec<usize> = shape.iter().enumerate().map(extent).collect::<Option<_>>()?;
+    let known = target.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent))?;
+    let mut open = (0..shape.len()).filter(|place| shape[*place] == -1);
+    if let Some(place) = open.next() {
+        target[place] = elements.checked_div(known)?;
+    }
+    let product = target.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent))?;
+    if open.next().is_some() || product != elements {
+        return None;
+    }
+    constant.reshaped(&target)
+}
+
+/// A shape with axes of one added.
+fn with_axes(shape: &[usize], axes: &[i64]) -> Option<Vec<usize>> {
+    let rank = shape.len() + axes.len();
+    let signed = i64::try_from(rank).ok().filter(|rank| *rank <= 8)?;
+    let place = |axis: &i64| usize::try_from(if *axis < 0 { axis + signed } else { *axis }).ok();
+    let mut places: Vec<usize> = axes.iter().map(place).collect::<Option<_>>()?;
+    places.sort_unstable();
+    let mut target = shape.to_vec();
+    for place in places {
+        if place > target.len() {
+            return None;
+        }
+        target.insert(place, 1);
+    }
+    Some(target)
+}

@@ -1,0 +1,67 @@
+//! Linear layers over values of one pixel: `Gemm`, and `MatMul`, whose sum with numbers is its bias.
+
+use tiled_graph::{Linear, Op, ParamKind};
+
+use crate::Reason;
+use crate::import::site::Site;
+use crate::import::value::{Constant, Image, Value};
+
+/// `x·W + b`, or `x·Wᵀ + b`.
+pub(super) fn gemm(site: &mut Site<'_>) -> Result<Value, Reason> {
+    for name in ["alpha", "beta"] {
+        let factor = site.float(name, 1.0)?;
+        if factor != 1.0 && (name == "alpha" || site.has(2)) {
+            return Err(Reason::Attribute { name, expected: "1", got: factor.to_string() });
+        }
+    }
+    site.only("transA", 0, 0, "0")?;
+    let is_transposed = site.flag("transB", false)?;
+    let plan = flat(site)?;
+    let weight = weight(site, is_transposed)?;
+    let bias = if site.has(2) { Some(bias(site, weight.shape[0])?) } else { None };
+    linear(site, plan, weight, bias)
+}
+
+pub(super) fn mat_mul(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let plan = flat(site)?;
+    let weight = weight(site, false)?;
+    linear(site, plan, weight, None)
+}
+
+fn linear(
+    site: &mut Site<'_>,
+    plan: usize,
+    weight: Constant,
+    bias: Option<Constant>,
+) -> Result<Value, Reason> {
+    let op = Op::Linear(Linear { out_features: weight.shape[0], bias: bias.is_some() });
+    let bias = bias.map(|bias| (ParamKind::Bias, bias));
+    let params = std::iter::once((ParamKind::Weight, weight)).chain(bias).collect();
+    let plan = site.add_with(op, plan, params)?;
+    Ok(Value::Image(Image { plan, flat: true }))
+}
+
+fn flat(site: &mut Site<'_>) -> Result<usize, Reason> {
+    match site.value(0)? {
+        Image { plan, flat: true } => Ok(plan),
+        Image { flat: false, .. } => site.wrong(0, "a value of two axes, N×C"),
+    }
+}
+
+/// A network's weight has a row for each output; ONNX's a column, unless it is transposed.
+fn weight(site: &Site<'_>, is_transposed: bool) -> Result<Constant, Reason> {
+    let (constant, [rows, columns]) = site.constant_of::<2>(1, "a constant of two axes")?;
+    if is_transposed {
+        return Ok(constant);
+    }
+    Ok(Constant { shape: [columns, rows].into(), transposed: !constant.transposed, ..constant })
+}
+
+/// A number for each output.
+fn bias(site: &Site<'_>, outputs: usize) -> Result<Constant, Reason> {
+    let constant = site.constant(2)?;
+    match (constant.shape.as_ref(), constant.reshaped(&[outputs])) {
+        ([len], Some(bias)) | ([1, len], Some(bias)) if *len == outputs => Ok(bias),
+        _ => site.wrong(2, "a constant with a number for each output"),
+    }
+}

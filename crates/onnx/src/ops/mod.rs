@@ -1,0 +1,114 @@
+//! The operators of ONNX that a network has, or that leave no node in it: a function for each, and one table.
+//!
+//! A rule reads the operands and attributes of its [`Site`] and returns what the node's first output stands for. To add an
+//! operator, write its rule in the file of its family and name it in the table.
+
+mod activation;
+mod arithmetic;
+mod constant;
+mod conv;
+mod layout;
+mod linear;
+mod norm;
+mod pool;
+mod resize;
+mod sizes;
+mod window;
+
+use crate::Reason;
+use crate::import::site::Site;
+use crate::import::value::Value;
+
+/// What makes of a node what its output stands for.
+type Rule = fn(&mut Site<'_>) -> Result<Value, Reason>;
+
+/// An operator of ONNX.
+#[derive(Debug)]
+pub(crate) struct Operator {
+    name: &'static str,
+    /// The attributes that its rule knows; others are refused.
+    pub(crate) attributes: &'static [&'static str],
+    pub(crate) rule: Rule,
+}
+
+const fn operator(name: &'static str, attributes: &'static [&'static str], rule: Rule) -> Operator {
+    Operator { name, attributes, rule }
+}
+
+/// All operators that are read, by name in order.
+static OPERATORS: [Operator; 44] = [
+    operator("Add", &[], arithmetic::add),
+    operator("AveragePool", pool::AVERAGE, pool::average),
+    operator("BatchNormalization", norm::BATCH_NORM, norm::batch_norm),
+    operator("Cast", &["to", "saturate", "round_mode"], constant::cast),
+    operator("Ceil", &[], sizes::ceil),
+    operator("Concat", &["axis"], layout::concat),
+    operator("Constant", constant::CONSTANT, constant::constant),
+    operator("ConstantOfShape", &["value"], constant::constant_of_shape),
+    operator("Conv", conv::CONV, conv::conv),
+    operator("ConvTranspose", conv::CONV_TRANSPOSE, conv::conv_transpose),
+    operator("Div", &[], arithmetic::div),
+    operator("Dropout", &["ratio", "seed"], constant::dropout),
+    operator("Erf", &[], activation::erf),
+    operator("Flatten", &["axis"], layout::flatten),
+    operator("Floor", &[], sizes::floor),
+    operator("Gather", &["axis"], sizes::gather),
+    operator("Gelu", &["approximate"], activation::gelu),
+    operator("Gemm", &["alpha", "beta", "transA", "transB"], linear::gemm),
+    operator("GlobalAveragePool", &[], pool::global_average),
+    operator("GlobalMaxPool", &[], pool::global_max),
+    operator("Identity", &[], constant::identity),
+    operator("LeakyRelu", &["alpha"], activation::leaky_relu),
+    operator("MatMul", &[], linear::mat_mul),
+    operator("MaxPool", pool::MAX, pool::max),
+    operator("Mul", &[], arithmetic::mul),
+    operator("Pad", &["mode", "pads", "value"], conv::pad),
+    operator("Pow", &[], arithmetic::pow),
+    operator("Range", &["stash_type"], constant::range),
+    operator("ReduceMax", pool::REDUCE, pool::reduce_max),
+    operator("ReduceMean", pool::REDUCE, pool::reduce_mean),
+    operator("Relu", &[], activation::relu),
+    operator("Reshape", &["allowzero"], layout::reshape),
+    operator("Resize", resize::RESIZE, resize::resize),
+    operator("Shape", &["start", "end"], sizes::shape),
+    operator("Sigmoid", &[], activation::sigmoid),
+    operator("Slice", &["axes", "ends", "starts"], sizes::slice),
+    operator("Squeeze", &["axes"], layout::squeeze),
+    operator("Sub", &[], arithmetic::sub),
+    operator("Sum", &[], arithmetic::sum),
+    operator("Swish", &["alpha"], activation::swish),
+    operator("Tanh", &[], activation::tanh),
+    operator("Transpose", &["perm"], layout::transpose),
+    operator("Unsqueeze", &["axes"], layout::unsqueeze),
+    operator("Upsample", &["height_scale", "mode", "scales", "width_scale"], resize::upsample),
+];
+
+/// The operator of this name.
+pub(crate) fn find(name: &str) -> Option<&'static Operator> {
+    OPERATORS.binary_search_by(|operator| operator.name.cmp(name)).ok().map(|place| &OPERATORS[place])
+}
+
+/// Whether an operator is one of quantised networks, of whatever domain.
+pub(crate) fn is_quantised(name: &str) -> bool {
+    const PREFIXES: [&str; 4] = ["QLinear", "QGemm", "QAttention", "QMoE"];
+    const NAMES: [&str; 5] =
+        ["QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"];
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || NAMES.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_order() {
+        assert!(OPERATORS.is_sorted_by(|a, b| a.name < b.name));
+        assert!(find("Conv").is_some() && find("Softmax").is_none() && find("conv").is_none());
+    }
+
+    #[test]
+    fn quantised_operators_are_told_by_name() {
+        assert!(["QLinearConv", "DequantizeLinear", "ConvInteger"].into_iter().all(is_quantised));
+        assert!(!is_quantised("Conv"));
+    }
+}

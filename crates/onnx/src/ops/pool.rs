@@ -1,0 +1,86 @@
+//! Pooling, over windows and over the whole image.
+
+use tiled_graph::{AvgPool2d, MaxPool2d, Op};
+
+use super::window::windows;
+use crate::Reason;
+use crate::import::site::Site;
+use crate::import::value::{Image, Value};
+
+pub(super) const MAX: &[&str] =
+    &["auto_pad", "ceil_mode", "dilations", "kernel_shape", "pads", "storage_order", "strides"];
+
+pub(super) const AVERAGE: &[&str] =
+    &["auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"];
+
+pub(super) const REDUCE: &[&str] = &["axes", "keepdims", "noop_with_empty_axes"];
+
+/// `storage_order` is about the positions of the maxima, which nobody can read.
+pub(super) fn max(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let plan = site.image(0)?;
+    let windows = windows(site, None)?;
+    let op = MaxPool2d {
+        kernel_size: windows.kernel,
+        stride: windows.stride,
+        padding: windows.padding(site.plans.get(plan).extents)?,
+        dilation: windows.dilation,
+        ceil_mode: site.flag("ceil_mode", false)?,
+    };
+    unary(site, Op::MaxPool2d(op), plan, false)
+}
+
+pub(super) fn average(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let plan = site.image(0)?;
+    let windows = windows(site, None)?;
+    if windows.dilation != [1, 1] {
+        let got = format!("{:?}", windows.dilation);
+        return Err(Reason::Attribute { name: "dilations", expected: "1, of averages", got });
+    }
+    let op = AvgPool2d {
+        kernel_size: windows.kernel,
+        stride: windows.stride,
+        padding: windows.padding(site.plans.get(plan).extents)?,
+        ceil_mode: site.flag("ceil_mode", false)?,
+        count_include_pad: site.flag("count_include_pad", false)?,
+    };
+    unary(site, Op::AvgPool2d(op), plan, false)
+}
+
+pub(super) fn global_average(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let plan = site.image(0)?;
+    unary(site, Op::GlobalAvgPool, plan, false)
+}
+
+pub(super) fn global_max(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let plan = site.image(0)?;
+    unary(site, Op::GlobalMaxPool, plan, false)
+}
+
+pub(super) fn reduce_mean(site: &mut Site<'_>) -> Result<Value, Reason> {
+    reduce(site, Op::GlobalAvgPool)
+}
+
+pub(super) fn reduce_max(site: &mut Site<'_>) -> Result<Value, Reason> {
+    reduce(site, Op::GlobalMaxPool)
+}
+
+/// Over height and width; axes are attributes at first and operands later.
+fn reduce(site: &mut Site<'_>, op: Op) -> Result<Value, Reason> {
+    let plan = site.image(0)?;
+    let mut axes = if site.has(1) { site.whole(1)? } else { site.ints("axes")?.unwrap_or_default() };
+    for axis in axes.iter_mut().filter(|axis| **axis < 0) {
+        *axis += 4;
+    }
+    axes.sort_unstable();
+    if axes != [2, 3] {
+        let (expected, got) = ("height and width, 2 and 3", format!("{axes:?}"));
+        return Err(Reason::Attribute { name: "axes", expected, got });
+    }
+    let keeps = site.flag("keepdims", true)?;
+    unary(site, op, plan, !keeps)
+}
+
+fn unary(site: &mut Site<'_>, op: Op, plan: usize, flat: bool) -> Result<Value, Reason> {
+    let plan = site.add(op, vec![plan])?;
+    Ok(Value::Image(Image { plan, flat }))
+}

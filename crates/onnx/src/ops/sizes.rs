@@ -1,0 +1,98 @@
+//! Sizes of values and what is picked from them: they leave no node.
+
+use std::rc::Rc;
+
+use crate::Reason;
+use crate::import::numbers::{Extent, Num, Numbers};
+use crate::import::site::Site;
+use crate::import::value::{Image, Value};
+
+/// The extents of a value: batch, channels, height, width.
+pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let of = |plan, axis| Num::Extent(Extent { plan, axis, times: 1 });
+    let items = match site.operand(0)? {
+        Value::Constant(constant) => constant.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
+        Value::Numbers(numbers) if numbers.is_scalar => Vec::new(),
+        Value::Numbers(numbers) => vec![Num::Known(numbers.items.len() as f64)],
+        _ => {
+            let Image { plan, flat } = match site.operand(0)? {
+                Value::Form(form) => match form.x() {
+                    Some(plan) => Image { plan, flat: form.flat },
+                    None => return site.wrong(0, "a value of the network"),
+                },
+                _ => site.value(0)?,
+            };
+            let channels = Num::Known(site.plans.get(plan).channels as f64);
+            let mut items = vec![of(plan, 0), channels];
+            if !flat {
+                items.extend([of(plan, 2), of(plan, 3)]);
+            }
+            items
+        }
+    };
+    let rank = signed(items.len());
+    let start = bounded(site.int("start", 0)?, rank);
+    let end = bounded(site.int("end", rank)?, rank);
+    let items = items.get(start..end).unwrap_or_default().to_vec();
+    Ok(Value::Numbers(Rc::new(Numbers::whole(items))))
+}
+
+pub(super) fn gather(site: &mut Site<'_>) -> Result<Value, Reason> {
+    site.only("axis", 0, 0, "0, of sizes")?;
+    let (from, which) = (site.numbers(0)?, site.numbers(1)?);
+    let len = signed(from.items.len());
+    let mut items = Vec::new();
+    for index in site.whole(1)? {
+        let index = if index < 0 { index.saturating_add(len) } else { index };
+        match usize::try_from(index).ok().and_then(|index| from.items.get(index)) {
+            Some(item) => items.push(*item),
+            None => return site.wrong(1, "indices of the sizes that there are"),
+        }
+    }
+    Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: which.is_scalar, is_integer: from.is_integer })))
+}
+
+/// Attributes before version 10, operands since.
+pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let from = site.numbers(0)?;
+    let given = |site: &mut Site<'_>, position: usize, name: &'static str| {
+        if site.has(position) { site.whole(position).map(Some) } else { site.ints(name) }
+    };
+    let axes = given(site, 3, "axes")?.unwrap_or_else(|| vec![0]);
+    let steps = if site.has(4) { site.whole(4)? } else { vec![1] };
+    let (starts, ends) = (given(site, 1, "starts")?, given(site, 2, "ends")?);
+    let len = signed(from.items.len());
+    match (starts.as_deref(), ends.as_deref(), axes.as_slice(), steps.as_slice()) {
+        (Some([start]), Some([end]), [0 | -1], [step]) if *step > 0 => {
+            let step = usize::try_from(*step).unwrap_or(usize::MAX);
+            let part = from.items.get(bounded(*start, len)..bounded(*end, len)).unwrap_or_default();
+            let items = part.iter().step_by(step).copied().collect();
+            Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer: from.is_integer })))
+        }
+        _ => site.wrong(0, "sizes that are cut along their one axis, forward"),
+    }
+}
+
+pub(super) fn floor(site: &mut Site<'_>) -> Result<Value, Reason> {
+    rounded(site, f64::floor)
+}
+
+pub(super) fn ceil(site: &mut Site<'_>) -> Result<Value, Reason> {
+    rounded(site, f64::ceil)
+}
+
+fn rounded(site: &mut Site<'_>, rule: fn(f64) -> f64) -> Result<Value, Reason> {
+    let numbers = site.numbers(0)?;
+    let items = numbers.items.iter().map(|item| item.rounded(rule)).collect();
+    Ok(Value::Numbers(Rc::new(Numbers { items, ..*numbers })))
+}
+
+/// A place from the start or, below zero, from the end, within the list.
+fn bounded(place: i64, len: i64) -> usize {
+    let place = if place < 0 { place.saturating_add(len) } else { place };
+    usize::try_from(place.clamp(0, len)).unwrap_or_default()
+}
+
+fn signed(len: usize) -> i64 {
+    i64::try_from(len).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,328 @@
+//! The constants of a model: their types, where their elements lie, and their elements as another type.
+
+use std::path::Path;
+
+use prost::bytes::Bytes;
+use tiled_tensor::{DType, Element, bf16_to_f64, f16_to_f64, with_room};
+
+use crate::TensorProblem;
+use crate::external::Folder;
+use crate::proto::TensorProto;
+
+/// The constants of a model, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Tensors {
+    all: Vec<TensorProto>,
+    /// What [`Tensors::check`] found.
+    checked: Vec<Option<Stored>>,
+    folder: Folder,
+}
+
+/// A constant whose elements are where they should be.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) shape: Vec<usize>,
+    pub(crate) elements: usize,
+    kind: Kind,
+    place: Place,
+}
+
+impl Stored {
+    /// Whether its elements are whole numbers.
+    pub(crate) const fn is_integer(&self) -> bool {
+        !matches!(self.kind, Kind::F32 | Kind::F64 | Kind::F16 | Kind::Bf16)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// `raw_data`.
+    Raw,
+    /// One of the lists of numbers.
+    Listed,
+    External {
+        file: usize,
+        offset: u64,
+    },
+}
+
+impl Tensors {
+    pub(crate) fn new(folder: Option<&Path>) -> std::io::Result<Self> {
+        Ok(Self { folder: Folder::new(folder)?, ..Self::default() })
+    }
+
+    pub(crate) fn push(&mut self, tensor: TensorProto) -> usize {
+        self.all.push(tensor);
+        self.checked.push(None);
+        self.all.len() - 1
+    }
+
+    pub(crate) fn name(&self, tensor: usize) -> &str {
+        self.all[tensor].name()
+    }
+
+    /// Checks type, shape and the bytes that there are, without reading any element.
+    pub(crate) fn check(&mut self, tensor: usize) -> Result<&Stored, TensorProblem> {
+        if self.checked[tensor].is_none() {
+            let stored = stored(&self.all[tensor], &mut self.folder)?;
+            self.checked[tensor] = Some(stored);
+        }
+        Ok(self.checked[tensor].as_ref().expect("invariant: checked above"))
+    }
+
+    /// The elements of a constant that was checked.
+    pub(crate) fn values<T: Element>(&self, tensor: usize) -> Result<Vec<T>, TensorProblem> {
+        let stored = self.checked[tensor].as_ref().expect("invariant: who asks for elements has checked");
+        let proto = &self.all[tensor];
+        let mut values = with_room(stored.elements)?;
+        match stored.place {
+            Place::Raw => extend(&mut values, stored.kind, proto.raw_data.as_deref().unwrap_or_default()),
+            Place::Listed => extend_listed(&mut values, stored.kind, proto),
+            Place::External { file, mut offset } => {
+                let mut bytes = [0; PIECE_BYTES];
+                let mut left = stored.elements * stored.kind.size_bytes();
+                while left > 0 {
+                    let piece = &mut bytes[..left.min(PIECE_BYTES)];
+                    self.folder.file(file).read_at(piece, offset)?;
+                    extend(&mut values, stored.kind, piece);
+                    offset += piece.len() as u64;
+                    left -= piece.len();
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// A tensor of numbers that an attribute holds, or that an operator makes of few.
+pub(crate) fn of_floats(name: &str, dims: Vec<i64>, values: Vec<f32>) -> TensorProto {
+    TensorProto {
+        name: Some(name.to_owned()),
+        dims,
+        data_type: Some(1),
+        float_data: values,
+        ..TensorProto::default()
+    }
+}
+
+/// The same of whole numbers.
+pub(crate) fn of_ints(name: &str, dims: Vec<i64>, values: Vec<i64>) -> TensorProto {
+    TensorProto {
+        name: Some(name.to_owned()),
+        dims,
+        data_type: Some(7),
+        int64_data: values,
+        ..TensorProto::default()
+    }
+}
+
+fn stored(proto: &TensorProto, folder: &mut Folder) -> Result<Stored, TensorProblem> {
+    let kind = Kind::of(proto.data_type())?;
+    let impossible = || TensorProblem::Shape { got: proto.dims.clone() };
+    let extents = proto.dims.iter().map(|extent| usize::try_from(*extent).ok());
+    let shape: Vec<usize> = extents.collect::<Option<_>>().ok_or_else(impossible)?;
+    let elements = shape
+        .iter()
+        .try_fold(1_usize, |product, extent| product.checked_mul(*extent))
+        .ok_or_else(impossible)?;
+    let expected = elements
+        .checked_mul(kind.size_bytes().max(size_of::<f64>()))
+        .filter(|bytes| isize::try_from(*bytes).is_ok())
+        .map(|_| (elements * kind.size_bytes()) as u64)
+        .ok_or_else(impossible)?;
+    let fits = |got: u64| {
+        if got == expected { Ok(()) } else { Err(TensorProblem::Length { expected, got }) }
+    };
+    let place = if proto.data_location() == EXTERNAL {
+        external(proto, expected, folder)?
+    } else if let Some(raw) = &proto.raw_data {
+        fits(raw.len() as u64)?;
+        Place::Raw
+    } else {
+        fits((listed(kind, proto) * kind.size_bytes()) as u64)?;
+        Place::Listed
+    };
+    Ok(Stored { shape, elements, kind, place })
+}
+
+/// Where elements lie in another file, which was checked to hold them.
+fn external(proto: &TensorProto, expected: u64, folder: &mut Folder) -> Result<Place, TensorProblem> {
+    let value =
+        |key: &str| proto.external_data.iter().find(|entry| entry.key() == key).map(|entry| entry.value());
+    let number = |key: &'static str| {
+        let wrong = |got: &str| {
+            let expected = "a whole number of bytes";
+            TensorProblem::External { key, expected, got: got.to_owned() }
+        };
+        value(key).map(|text| text.parse::<u64>().map_err(|_| wrong(text))).transpose()
+    };
+    let location = value("location").ok_or_else(|| TensorProblem::External {
+        key: "location",
+        expected: "a file",
+        got: String::new(),
+    })?;
+    let offset = number("offset")?.unwrap_or(0);
+    if let Some(got) = number("length")?
+        && got != expected
+    {
+        return Err(TensorProblem::Length { expected, got });
+    }
+    let file = folder.open(location)?;
+    folder.file(file).check(offset, expected)?;
+    Ok(Place::External { file, offset })
+}
+
+/// The type of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    F32,
+    U8,
+    I8,
+    U16,
+    I16,
+    I32,
+    I64,
+    Bool,
+    F16,
+    F64,
+    U32,
+    U64,
+    Bf16,
+}
+
+impl Kind {
+    const fn of(number: i32) -> Result<Self, TensorProblem> {
+        Ok(match number {
+            1 => Self::F32,
+            2 => Self::U8,
+            3 => Self::I8,
+            4 => Self::U16,
+            5 => Self::I16,
+            6 => Self::I32,
+            7 => Self::I64,
+            9 => Self::Bool,
+            10 => Self::F16,
+            11 => Self::F64,
+            12 => Self::U32,
+            13 => Self::U64,
+            16 => Self::Bf16,
+            _ => return Err(TensorProblem::Type { got: type_name(number) }),
+        })
+    }
+
+    const fn size_bytes(self) -> usize {
+        match self {
+            Self::U8 | Self::I8 | Self::Bool => 1,
+            Self::U16 | Self::I16 | Self::F16 | Self::Bf16 => 2,
+            Self::F32 | Self::I32 | Self::U32 => 4,
+            Self::F64 | Self::I64 | Self::U64 => 8,
+        }
+    }
+
+    /// The value of one element's little-endian bytes.
+    fn value(self, bytes: &[u8]) -> f64 {
+        let mut eight = [0; 8];
+        eight[..bytes.len()].copy_from_slice(bytes);
+        let [a, b, c, d, ..] = eight;
+        let (two, four) = ([a, b], [a, b, c, d]);
+        match self {
+            Self::F32 => f32::from_le_bytes(four).into(),
+            Self::F64 => f64::from_le_bytes(eight),
+            Self::F16 => f16_to_f64(u16::from_le_bytes(two)),
+            Self::Bf16 => bf16_to_f64(u16::from_le_bytes(two)),
+            Self::U8 | Self::Bool => a.into(),
+            Self::I8 => i8::from_le_bytes([a]).into(),
+            Self::U16 => u16::from_le_bytes(two).into(),
+            Self::I16 => i16::from_le_bytes(two).into(),
+            Self::I32 => i32::from_le_bytes(four).into(),
+            Self::U32 => u32::from_le_bytes(four).into(),
+            Self::I64 => i64::from_le_bytes(eight) as f64,
+            Self::U64 => u64::from_le_bytes(eight) as f64,
+        }
+    }
+}
+
+/// Whether elements of this type can be the values of an image.
+pub(crate) const fn is_float(number: i32) -> bool {
+    matches!(number, 1 | 10 | 11 | 16)
+}
+
+/// The name of an element type of ONNX.
+pub(crate) const fn type_name(number: i32) -> &'static str {
+    match number {
+        1 => "float",
+        2 => "uint8",
+        3 => "int8",
+        4 => "uint16",
+        5 => "int16",
+        6 => "int32",
+        7 => "int64",
+        8 => "string",
+        9 => "bool",
+        10 => "float16",
+        11 => "double",
+        12 => "uint32",
+        13 => "uint64",
+        14 => "complex64",
+        15 => "complex128",
+        16 => "bfloat16",
+        17 => "float8e4m3fn",
+        18 => "float8e4m3fnuz",
+        19 => "float8e5m2",
+        20 => "float8e5m2fnuz",
+        21 => "uint4",
+        22 => "int4",
+        23 => "float4e2m1",
+        24 => "float8e8m0",
+        _ => "an unknown one",
+    }
+}
+
+/// Appends elements of little-endian bytes.
+fn extend<T: Element>(values: &mut Vec<T>, kind: Kind, bytes: &[u8]) {
+    let elements = bytes.chunks_exact(kind.size_bytes());
+    // the bits of a NaN stay where the type does
+    if matches!((kind, T::DTYPE), (Kind::F32, DType::F32) | (Kind::F64, DType::F64)) {
+        values.extend(elements.map(T::from_le_bytes));
+    } else {
+        values.extend(elements.map(|element| T::from_f64(kind.value(element))));
+    }
+}
+
+/// How many elements the list of this type has.
+fn listed(kind: Kind, proto: &TensorProto) -> usize {
+    match kind {
+        Kind::F32 => proto.float_data.len(),
+        Kind::F64 => proto.double_data.len(),
+        Kind::I64 => proto.int64_data.len(),
+        Kind::U32 | Kind::U64 => proto.uint64_data.len(),
+        _ => proto.int32_data.len(),
+    }
+}
+
+fn extend_listed<T: Element>(values: &mut Vec<T>, kind: Kind, proto: &TensorProto) {
+    match kind {
+        Kind::F32 => values.extend(proto.float_data.iter().map(|value| T::from_f64((*value).into()))),
+        Kind::F64 => values.extend(proto.double_data.iter().map(|value| T::from_f64(*value))),
+        Kind::I64 => values.extend(proto.int64_data.iter().map(|value| T::from_f64(*value as f64))),
+        Kind::U32 | Kind::U64 => {
+            values.extend(proto.uint64_data.iter().map(|value| T::from_f64(*value as f64)));
+        }
+        // each element in a number of its own: its bits where it is a float, else its value
+        _ => values.extend(proto.int32_data.iter().map(|value| {
+            let bytes = value.to_le_bytes();
+            T::from_f64(kind.value(&bytes[..kind.size_bytes()]))
+        })),
+    }
+}
+
+/// The text of bytes that should be text.
+pub(crate) fn text(bytes: Option<&Bytes>) -> String {
+    String::from_utf8_lossy(bytes.map_or(&[], |bytes| bytes)).into_owned()
+}
+
+/// `TensorProto.EXTERNAL`.
+const EXTERNAL: i32 = 1;
+
+/// The bytes that are read at a time: whole elements of every type.
+const PIECE_BYTES: usize = 64 << 10;

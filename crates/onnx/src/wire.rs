@@ -1,0 +1,159 @@
+//! What the messages of a file take in memory, counted on its bytes before they are made.
+//!
+//! An empty message is two bytes of a file and some hundred in memory, so that a small file could ask for more memory than there
+//! is, and in the middle of reading nobody can refuse. Elements of tensors do not count: their bytes stay where they are.
+//!
+//! Source: Protocol Buffers, "Encoding", 2025.
+
+use tiled_tensor::with_room;
+
+use crate::OnnxError;
+use crate::proto::{
+    AttributeProto, DimensionProto, FunctionProto, GraphProto, NodeProto, OperatorSetIdProto,
+    SparseTensorProto, StringStringEntryProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto,
+    ValueInfoProto,
+};
+
+/// Checks that the messages of a file take no more than [`MOST_TIMES`] its size, and that so much can be had.
+pub(crate) fn check(bytes: &[u8]) -> Result<(), OnnxError> {
+    let got = size(bytes, Kind::Model);
+    let expected = bytes.len().saturating_mul(MOST_TIMES).saturating_add(ALWAYS_BYTES);
+    if got > expected {
+        return Err(OnnxError::Messages { expected: expected as u64, got: got as u64 });
+    }
+    with_room::<u8>(got)?;
+    Ok(())
+}
+
+/// The attributes of a model, whose names are short, take about twenty times their bytes.
+const MOST_TIMES: usize = 32;
+
+const ALWAYS_BYTES: usize = 64 << 10;
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Model,
+    OperatorSet,
+    Function,
+    Graph,
+    Node,
+    Attribute,
+    Tensor,
+    Sparse,
+    Entry,
+    ValueInfo,
+    Type,
+    TensorType,
+    Shape,
+    Dimension,
+    /// A text of a list.
+    Text,
+}
+
+impl Kind {
+    /// What the field of this number holds, where that is a message or a text of a list.
+    const fn field(self, number: u64) -> Option<Self> {
+        Some(match (self, number) {
+            (Self::Model, 7) => Self::Graph,
+            (Self::Model, 8) => Self::OperatorSet,
+            (Self::Model, 25) => Self::Function,
+            (Self::Graph, 1) => Self::Node,
+            (Self::Graph, 5) | (Self::Attribute, 5) | (Self::Sparse, 1) => Self::Tensor,
+            (Self::Graph, 11 | 12) => Self::ValueInfo,
+            (Self::Graph, 15) => Self::Sparse,
+            (Self::Node, 1 | 2) => Self::Text,
+            (Self::Node, 5) => Self::Attribute,
+            (Self::Tensor, 13) => Self::Entry,
+            (Self::ValueInfo, 2) => Self::Type,
+            (Self::Type, 1) => Self::TensorType,
+            (Self::TensorType, 2) => Self::Shape,
+            (Self::Shape, 1) => Self::Dimension,
+            _ => return None,
+        })
+    }
+
+    const fn size_bytes(self) -> usize {
+        match self {
+            Self::Model => 0,
+            Self::OperatorSet => size_of::<OperatorSetIdProto>(),
+            Self::Function => size_of::<FunctionProto>(),
+            Self::Graph => size_of::<GraphProto>(),
+            Self::Node => size_of::<NodeProto>(),
+            Self::Attribute => size_of::<AttributeProto>(),
+            Self::Tensor => size_of::<TensorProto>(),
+            Self::Sparse => size_of::<SparseTensorProto>(),
+            Self::Entry => size_of::<StringStringEntryProto>(),
+            Self::ValueInfo => size_of::<ValueInfoProto>(),
+            Self::Type => size_of::<TypeProto>(),
+            Self::TensorType => size_of::<TensorTypeProto>(),
+            Self::Shape => size_of::<TensorShapeProto>(),
+            Self::Dimension => size_of::<DimensionProto>(),
+            Self::Text => size_of::<String>(),
+        }
+    }
+}
+
+/// The size of a message with all that is in it; what is malformed ends the count, and is refused by the reader. No message of
+/// these is within one of its kind, so this is at most eight calls deep.
+fn size(mut bytes: &[u8], kind: Kind) -> usize {
+    let mut total = kind.size_bytes();
+    while let Some(tag) = varint(&mut bytes) {
+        let skipped = match tag & 7 {
+            0 => varint(&mut bytes).map(|_| 0),
+            1 => Some(8),
+            2 => varint(&mut bytes).and_then(|len| usize::try_from(len).ok()),
+            5 => Some(4),
+            _ => None,
+        };
+        let Some((content, rest)) = skipped.and_then(|len| bytes.split_at_checked(len)) else { break };
+        bytes = rest;
+        if let (2, Some(inner)) = (tag & 7, kind.field(tag >> 3)) {
+            total = total.saturating_add(size(content, inner));
+        }
+    }
+    total
+}
+
+/// The number at the start of `bytes`, seven bits a byte, which goes.
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (first, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_empty_messages_is_refused() {
+        // nodes without anything in a graph
+        let nodes = [0x0a, 0x00].repeat(100_000);
+        let mut file = vec![0x3a];
+        prost::encoding::encode_varint(nodes.len() as u64, &mut file);
+        file.extend(nodes);
+        let text = check(&file).expect_err("100000 nodes in 200 kB").to_string();
+        assert!(text.starts_with("its messages take "), "{text}");
+        // as many bytes of elements
+        let mut raw = vec![0x4a];
+        prost::encoding::encode_varint(200_000, &mut raw);
+        raw.resize(raw.len() + 200_000, 0);
+        assert!(check(&raw).is_ok());
+    }
+
+    #[test]
+    fn what_is_malformed_ends_the_count() {
+        for bytes in [&[0x80; 20][..], &[0x3a, 0xff], &[0x3b], &[0x39, 0]] {
+            assert!(check(bytes).is_ok(), "{bytes:?}");
+        }
+        assert_eq!(varint(&mut &[0x96, 0x01][..]), Some(150));
+    }
+}

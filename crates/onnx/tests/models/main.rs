@@ -1,0 +1,8 @@
+//! Models built of messages: what they become, what they compute, and what is refused.
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
+
+mod build;
+mod external;
+mod import;
+mod refused;
+mod runs;
