@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use tiled::exec::{ExecError, IoError, OptimError};
 use tiled::graph::{GraphError, PlanError};
+use tiled::onnx::OnnxError;
 use tiled::tensor::TensorError;
 use tiled_verify::VerifyError;
 
@@ -16,12 +17,16 @@ use crate::text::{escape, one_line};
 /// Why a subcommand failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    #[error("unknown network `{name}`: built in are {known}, a file ends in .json")]
+    #[error("unknown network `{name}`: built in are {known}, a file ends in .json or .onnx")]
     UnknownNetwork { name: String, known: String },
     #[error("`{}`: cannot read: {source}", path.display())]
     ReadNetwork { path: PathBuf, source: io::Error },
     #[error("`{}`: {source}", path.display())]
     Network { path: PathBuf, source: Box<GraphError> },
+    #[error("`{}`: {source}", path.display())]
+    Model { path: PathBuf, source: Box<OnnxError> },
+    #[error("network `{name}` has no weights of its own: give --weights")]
+    NoWeights { name: String },
     #[error("--{option} is given {got} times, network wants {expected}")]
     Count { option: &'static str, expected: usize, got: usize },
     #[error(
@@ -74,6 +79,8 @@ impl CliError {
             Self::UnknownNetwork { .. }
             | Self::ReadNetwork { .. }
             | Self::Network { .. }
+            | Self::Model { .. }
+            | Self::NoWeights { .. }
             | Self::Count { .. }
             | Self::NoResult
             | Self::RawShape { .. }
@@ -111,6 +118,7 @@ impl CliError {
             Self::Optim(error) => of_optim(error),
             Self::Tensor(error) => matches!(error, TensorError::OutOfMemory(_)),
             Self::Network { source, .. } => of_graph(source),
+            Self::Model { source, .. } => source.is_refused_memory(),
             Self::Exec(ExecError::Graph(error)) => of_graph(error),
             Self::Exec(ExecError::Plan(error)) => of_plan(error),
             Self::Exec(ExecError::Io(error)) => of_io(error),

@@ -97,14 +97,23 @@ impl Identity {
 }
 
 /// The formats that an extension names.
-const FORMATS: [&[&str]; 7] =
-    [&["npy"], &["raw", "bin"], &["png"], &["jpg", "jpeg"], &["safetensors"], &["svg"], &["json", "jsonl"]];
+const FORMATS: [&[&str]; 8] = [
+    &["onnx"],
+    &["npy"],
+    &["raw", "bin"],
+    &["png"],
+    &["jpg", "jpeg"],
+    &["safetensors"],
+    &["svg"],
+    &["json", "jsonl"],
+];
 
 /// Refuses an extension that names another format than the option writes. Tensors are left to the library, which chooses
 /// by it; elsewhere any name will do that names no format.
 fn check_extension(option: &str, path: &Path) -> Result<(), IoError> {
     let expected = match option {
-        "save" | "grad-weights" => "safetensors",
+        "save" | "grad-weights" | "weights" => "safetensors",
+        "net" => "json",
         "svg" | "loss-curve" => "svg",
         "log" => "jsonl",
         _ => return Ok(()),

@@ -7,19 +7,23 @@ use tiled::cpu::CpuBackend;
 use tiled::exec::{Reservation, Sink, Source, create_sink};
 use tiled::graph::{Graph, Objective, ParamSpec, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw};
 use tiled::kernel::Backend;
+use tiled::onnx::Weights;
 use tiled::tensor::Element;
 
 use crate::args::{NetworkArgs, PlanArgs};
+use crate::bytes;
 use crate::error::CliError;
+use crate::network::{self, Network};
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::text::escape;
-use crate::weights::WeightsArg;
-use crate::{bytes, network};
+use crate::weights::{WeightsArg, of_file};
 
 /// A network with everything that a run of it reads but the weights, which training changes.
 pub(crate) struct Job<T: Element> {
     pub(crate) graph: Graph,
+    /// The weights that the network's file holds.
+    own_weights: Option<Weights>,
     pub(crate) shapes: Shapes,
     pub(crate) inputs: Vec<Box<dyn Source<T>>>,
     /// The files that were opened, and what opening them took.
@@ -30,7 +34,7 @@ pub(crate) struct Job<T: Element> {
 impl<T: Element> Job<T> {
     /// Opens the inputs; nothing is computed yet.
     pub(crate) fn open(args: &NetworkArgs, plan: &PlanArgs) -> Result<Self, CliError> {
-        let graph = network::load(&args.net)?;
+        let Network { graph, weights: own_weights } = network::load(&args.net)?;
         check_count("input", graph.inputs().len(), args.input.len())?;
         let mut files = OpenedFiles::new(plan);
         let mut inputs: Vec<Box<dyn Source<T>>> = Vec::new();
@@ -39,12 +43,26 @@ impl<T: Element> Job<T> {
         }
         let given: Vec<[usize; 4]> = inputs.iter().map(Source::shape).collect();
         let shapes = infer_nchw(&graph, &given)?;
-        Ok(Self { graph, shapes, inputs, files, backend: CpuBackend::new()? })
+        Ok(Self { graph, own_weights, shapes, inputs, files, backend: CpuBackend::new()? })
+    }
+
+    /// Whether the network's file holds weights.
+    pub(crate) fn has_weights(&self) -> bool {
+        self.own_weights.is_some()
     }
 
     /// The weights. They count in a plan, so that they are read when there is one: what can be had is what is free before.
-    pub(crate) fn parameters(&self, weights: &WeightsArg) -> Result<Parameters<T>, CliError> {
-        weights.load(&self.graph)
+    /// Those of the network's file go with this call.
+    pub(crate) fn parameters(
+        &mut self,
+        args: &NetworkArgs,
+        weights: Option<&WeightsArg>,
+    ) -> Result<Parameters<T>, CliError> {
+        match (weights, self.own_weights.take()) {
+            (Some(weights), _) => weights.load(&self.graph),
+            (None, Some(own)) => of_file(&own, Path::new(&args.net)),
+            (None, None) => Err(CliError::NoWeights { name: args.net.clone() }),
+        }
     }
 
     /// The shapes of the outputs.

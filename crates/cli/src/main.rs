@@ -53,5 +53,6 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Verify(args) => command::verify::run(&args, &session),
         Command::Bench(args) => command::bench::run(&args, &session),
         Command::Net(args) => command::net::run(&args),
+        Command::Convert(args) => command::convert::run(&args),
     }
 }

@@ -5,25 +5,49 @@ use std::path::Path;
 
 use tiled::exec::open_regular;
 use tiled::graph::{Graph, builtin_names};
+use tiled::onnx::{self, Weights};
 
 use crate::error::CliError;
 
-/// The built-in network of this name, or the one in this JSON file.
-pub(crate) fn load(name: &str) -> Result<Graph, CliError> {
+/// A network, and the weights that its file holds with it.
+#[derive(Debug)]
+pub(crate) struct Network {
+    pub(crate) graph: Graph,
+    pub(crate) weights: Option<Weights>,
+}
+
+/// The built-in network of this name, or the one in this file, of JSON or ONNX.
+pub(crate) fn load(name: &str) -> Result<Network, CliError> {
+    let alone = |graph| Network { graph, weights: None };
     if let Some(graph) = Graph::try_builtin(name)? {
-        return Ok(graph);
+        return Ok(alone(graph));
     }
     let path = Path::new(name);
-    let is_file = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-    if !is_file && !path.exists() {
+    let is_of = |kind| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(kind));
+    if is_of("onnx") {
+        return model(path);
+    }
+    if !is_of("json") && !path.exists() {
         let known = builtin_names().collect::<Vec<_>>().join(", ");
         return Err(CliError::UnknownNetwork { name: name.to_owned(), known });
     }
     let mut text = String::new();
     let read = open_regular(path)?.read_to_string(&mut text);
     read.map_err(|source| CliError::ReadNetwork { path: path.to_path_buf(), source })?;
-    Graph::from_json(&text)
-        .map_err(|source| CliError::Network { path: path.to_path_buf(), source: source.into() })
+    let read = Graph::from_json(&text);
+    read.map(alone).map_err(|source| CliError::Network { path: path.to_path_buf(), source: source.into() })
+}
+
+/// The network and the weights of an ONNX file.
+pub(crate) fn model(path: &Path) -> Result<Network, CliError> {
+    let read = onnx::read(path);
+    let onnx::Model { graph, weights, .. } = read.map_err(|source| of_model(path, source))?;
+    Ok(Network { graph, weights: Some(weights) })
+}
+
+/// An error of this model.
+pub(crate) fn of_model(path: &Path, source: onnx::OnnxError) -> CliError {
+    CliError::Model { path: path.to_path_buf(), source: source.into() }
 }
 
 /// The file that holds a network, where it is none of the built-in ones.

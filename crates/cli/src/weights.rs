@@ -1,13 +1,15 @@
 //! Weights by file or by seed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use tiled::exec::load_parameters;
 use tiled::graph::{Graph, ParamSpec, Parameters, try_params};
+use tiled::onnx::Weights;
 use tiled::tensor::Element;
 
 use crate::error::CliError;
+use crate::network::of_model;
 
 /// Where weights come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +43,11 @@ impl WeightsArg {
             Self::File(path) => Ok(load_parameters(path, &specs)?),
         }
     }
+}
+
+/// The parameters that a network file holds, converted.
+pub(crate) fn of_file<T: Element>(weights: &Weights, net: &Path) -> Result<Parameters<T>, CliError> {
+    weights.parameters().map_err(|source| of_model(net, source))
 }
 
 #[cfg(test)]

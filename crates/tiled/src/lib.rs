@@ -2,7 +2,7 @@
 //!
 //! Give a network, an image and a memory budget in bytes; get the exact output, the exact gradients or a
 //! trained network. This crate is the paved path over the others: each is re-exported whole under its own name,
-//! and [`prelude`] holds what most programs need.
+//! and [`prelude`] holds what most programs need. The feature `onnx` adds networks and weights from ONNX files.
 //!
 //! It is not a general tensor library, and it does not approximate: there is no blending of overlapping tiles,
 //! and an operator that cannot be cut into tiles is refused by name.
@@ -44,6 +44,8 @@ pub use tiled_explain as explain;
 pub use tiled_geometry as geometry;
 pub use tiled_graph as graph;
 pub use tiled_kernel as kernel;
+#[cfg(feature = "onnx")]
+pub use tiled_onnx as onnx;
 pub use tiled_ops as ops;
 pub use tiled_tensor as tensor;
 

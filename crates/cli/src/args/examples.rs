@@ -17,6 +17,7 @@ pub(super) const RUN: &str = "\
 Examples:
   tiled run --net unet --weights unet.safetensors --input photo.jpg --output mask.png --memory 256MiB
   tiled run --net net.json --weights random:1 --input x.npy --output y.npy --tile 512x512 --hold recompute
+  tiled run --net model.onnx --input photo.jpg --output mask.png
   tiled run --net two_inputs.json --weights w.safetensors --input a.npy --input b.npy --output y.npy";
 
 pub(super) const GRAD: &str = "\
@@ -42,6 +43,10 @@ pub(super) const NET: &str = "\
 Examples:
   tiled net
   tiled net unet > net.json";
+
+pub(super) const CONVERT: &str = "\
+Examples:
+  tiled convert model.onnx --net net.json --weights w.safetensors";
 
 pub(super) const BENCH: &str = "\
 Examples:

@@ -55,6 +55,9 @@ pub(crate) enum Command {
     /// Lists the built-in networks, or prints one in the network format.
     #[command(after_help = examples::NET)]
     Net(NetArgs),
+    /// Writes the network and the weights of an ONNX file as JSON and .safetensors.
+    #[command(after_help = examples::CONVERT)]
+    Convert(ConvertArgs),
 }
 
 /// How a run is planned; the same for every subcommand.
@@ -124,7 +127,7 @@ impl WantedArgs {
 #[derive(Debug, Args)]
 #[command(mut_arg("only", |arg| arg.requires("train")), mut_arg("eval", |arg| arg.requires("train")))]
 pub(crate) struct PlanCommandArgs {
-    /// A built-in network or a JSON file.
+    /// A built-in network, or a .json or .onnx file.
     #[arg(long, value_name = "N")]
     pub(crate) net: String,
     /// Each input of the network: a file as `run` takes it, or a shape CxHxW or NxCxHxW.
@@ -173,7 +176,7 @@ pub(crate) struct PlanCommandArgs {
 /// The network with its weights and inputs.
 #[derive(Debug, Args)]
 pub(crate) struct NetworkArgs {
-    /// A built-in network or a JSON file.
+    /// A built-in network, or a .json or .onnx file.
     #[arg(long, value_name = "N")]
     pub(crate) net: String,
     /// Each input of the network: .npy (NCHW, CHW or HW), .png, .jpg, or .raw as FILE.raw:CxHxW, with :u8, :f64 or the
@@ -189,9 +192,9 @@ pub(crate) struct NetworkArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
-    /// The weights: a .safetensors file or `random:SEED`.
+    /// The weights: a .safetensors file or `random:SEED`; those of an .onnx network where not given.
     #[arg(long, value_name = "W")]
-    pub(crate) weights: WeightsArg,
+    pub(crate) weights: Option<WeightsArg>,
     /// Each output of the network: .npy, .raw, or .png for one or three channels.
     #[arg(long, value_name = "Y", required = true)]
     pub(crate) output: Vec<PathBuf>,
@@ -203,9 +206,9 @@ pub(crate) struct RunArgs {
 pub(crate) struct GradArgs {
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
-    /// The weights: a .safetensors file or `random:SEED`.
+    /// The weights: a .safetensors file or `random:SEED`; those of an .onnx network where not given.
     #[arg(long, value_name = "W")]
-    pub(crate) weights: WeightsArg,
+    pub(crate) weights: Option<WeightsArg>,
     /// The gradient with respect to each output: a file as for `--input`, or `ones`.
     #[arg(
         long,
@@ -237,9 +240,10 @@ pub(crate) struct TrainArgs {
     /// The class number whose pixels `cross-entropy` leaves out, such as 255 or -100.
     #[arg(long, value_name = "CLASS", allow_negative_numbers = true)]
     pub(crate) ignore_index: Option<i64>,
-    /// The weights to start with: a .safetensors file or `random:SEED`.
-    #[arg(long, value_name = "W", default_value = "random:0")]
-    pub(crate) weights: WeightsArg,
+    /// The weights to start with: a .safetensors file or `random:SEED`; those of an .onnx network, else `random:0`, where
+    /// not given.
+    #[arg(long, value_name = "W")]
+    pub(crate) weights: Option<WeightsArg>,
     /// The loss.
     #[arg(long, value_enum, default_value_t = LossArg::Mse)]
     pub(crate) loss: LossArg,
@@ -338,17 +342,33 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct NetArgs {
-    /// A built-in network or a JSON file; all that are built in where not given.
+    /// A built-in network, or a .json or .onnx file; all that are built in where not given.
     #[arg(value_name = "N")]
     pub(crate) net: Option<String>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ConvertArgs {
+    /// The model: .onnx.
+    #[arg(value_name = "MODEL")]
+    pub(crate) model: PathBuf,
+    /// Where the network goes: .json.
+    #[arg(long, value_name = "N")]
+    pub(crate) net: PathBuf,
+    /// Where the weights go: .safetensors.
+    #[arg(long, value_name = "W")]
+    pub(crate) weights: PathBuf,
+    /// The element type of the weights.
+    #[arg(long, value_enum, default_value_t = DTypeArg::F32)]
+    pub(crate) dtype: DTypeArg,
+}
+
 impl NetworkArgs {
     /// Adds the files that are read for a network with weights.
-    pub(crate) fn reads<'a>(&'a self, files: Files<'a>, weights: &'a WeightsArg) -> Files<'a> {
+    pub(crate) fn reads<'a>(&'a self, files: Files<'a>, weights: Option<&'a WeightsArg>) -> Files<'a> {
         let weights = match weights {
-            WeightsArg::File(path) => Some(path.as_path()),
-            WeightsArg::Random(_) => None,
+            Some(WeightsArg::File(path)) => Some(path.as_path()),
+            Some(WeightsArg::Random(_)) | None => None,
         };
         let files = files.reads("net", network::file(&self.net)).reads("weights", weights);
         files.reads("input", self.input.iter().map(|file| file.path.as_path()))

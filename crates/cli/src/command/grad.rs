@@ -30,7 +30,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
         args.grad_output.iter().map(|file| file.path.as_path()).filter(|path| path.as_os_str() != "ones");
     let files = Files::default().reads("grad-output", given);
     let files = files.writes("grad-input", &args.grad_input).writes("grad-weights", &args.grad_weights);
-    args.network.reads(files, &args.weights).check()?;
+    args.network.reads(files, args.weights.as_ref()).check()?;
     let mut job = Job::<T>::open(&args.network, &args.plan)?;
     let shapes = job.outputs();
     let numbers = args.network.numbers.into();
@@ -52,7 +52,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let bytes = weights_bytes(trained.map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
     let place = args.grad_weights.as_ref().map(|path| Reservation::new(path, bytes)).transpose()?;
     let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
-    let mut parameters = job.parameters(&args.weights)?;
+    let mut parameters = job.parameters(&args.network, args.weights.as_ref())?;
     let mut executor = args.plan.executor(plan, &job.backend)?;
     let io = Io {
         inputs: job.sources(),

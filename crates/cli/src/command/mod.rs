@@ -1,6 +1,7 @@
 //! The subcommands.
 
 pub(crate) mod bench;
+pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod grad;
 pub(crate) mod net;

@@ -10,7 +10,7 @@ use crate::text::escape_json;
 
 pub(crate) fn run(args: &NetArgs) -> Result<(), CliError> {
     match &args.net {
-        Some(name) => print(escape_json(&network::load(name)?.try_to_json()?).trim_end()),
+        Some(name) => print(escape_json(&network::load(name)?.graph.try_to_json()?).trim_end()),
         None => builtin_names().filter_map(|name| Some((name, Graph::builtin(name)?))).try_for_each(list),
     }
 }

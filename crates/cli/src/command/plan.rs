@@ -73,7 +73,7 @@ struct Report<'a> {
 const LISTED_STEPS: u64 = 4096;
 
 fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Planning, CliError> {
-    let graph = network::load(&args.net)?;
+    let graph = network::load(&args.net)?.graph;
     check_count("input", graph.inputs().len(), args.input.len())?;
     let mut files = OpenedFiles::new(&args.plan);
     let mut given = Vec::new();

@@ -20,14 +20,14 @@ pub(crate) fn run(args: &RunArgs, session: &Session) -> Result<(), CliError> {
 }
 
 fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError> {
-    args.network.reads(Files::default().writes("output", &args.output), &args.weights).check()?;
-    let job = Job::<T>::open(&args.network, &args.plan)?;
+    args.network.reads(Files::default().writes("output", &args.output), args.weights.as_ref()).check()?;
+    let mut job = Job::<T>::open(&args.network, &args.plan)?;
     let shapes = job.outputs();
     let sinks = create_sinks::<T>("output", &args.output, &shapes)?;
     let objective = Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() };
     let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + sink_bytes(&sinks)), session)?;
     let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
-    let mut parameters = job.parameters(&args.weights)?;
+    let mut parameters = job.parameters(&args.network, args.weights.as_ref())?;
     let mut executor = args.plan.executor(plan, &job.backend)?;
     let io =
         Io { inputs: job.sources(), outputs: sinks.iter().map(AsRef::as_ref).collect(), ..Io::default() };

@@ -19,6 +19,7 @@ use crate::job::{Job, changed, changed_json, create_sinks, kept_bytes, reserve_s
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
+use crate::weights::WeightsArg;
 
 pub(crate) fn run(args: &TrainArgs, session: &Session) -> Result<(), CliError> {
     match args.plan.dtype {
@@ -51,7 +52,7 @@ fn train<T: Element, O: Optimizer<T>>(
     let files = Files::default().reads("target", [&*args.target.path]).resume("weights", "save");
     let files = files.writes("save", &args.save).writes("prediction", &args.prediction);
     let files = files.writes("loss-curve", &args.loss_curve).writes("log", &args.log);
-    args.network.reads(files, &args.weights).check()?;
+    args.network.reads(files, args.weights.as_ref()).check()?;
     let mut job = Job::<T>::open(&args.network, &args.plan)?;
     let target = target::open(args, &mut job)?;
     let loss = match args.loss {
@@ -72,7 +73,9 @@ fn train<T: Element, O: Optimizer<T>>(
     let place = args.save.as_ref().map(|path| Reservation::new(path, saved_bytes)).transpose()?;
     let curve = args.loss_curve.as_ref().map(|path| Reservation::new(path, CURVE_BYTES)).transpose()?;
     let prediction = reserve_sinks::<T>("prediction", args.prediction.as_slice(), &job.outputs())?;
-    let mut parameters = job.parameters(&args.weights)?;
+    let own = job.has_weights() || args.weights.is_some();
+    let weights = if own { args.weights.clone() } else { Some(WeightsArg::Random(0)) };
+    let mut parameters = job.parameters(&args.network, weights.as_ref())?;
     let kept = args.save.as_ref().map(|_| parameters.try_clone()).transpose()?;
     let step = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
     let mut steps =

@@ -1,0 +1,38 @@
+//! `tiled convert`: the network and the weights of an ONNX file, as files of their own.
+
+use std::path::Path;
+
+use tiled::exec::{save_weights, write_whole};
+use tiled::graph::try_params;
+use tiled::onnx;
+use tiled::tensor::Element;
+
+use crate::args::{ConvertArgs, DTypeArg};
+use crate::error::CliError;
+use crate::files::Files;
+use crate::job::wrote;
+use crate::network::of_model;
+use crate::report::print;
+use crate::text::escape_json;
+use crate::weights::of_file;
+
+pub(crate) fn run(args: &ConvertArgs) -> Result<(), CliError> {
+    let files = Files::default().reads("model", [args.model.as_path()]);
+    files.writes("net", [&args.net]).writes("weights", [&args.weights]).check()?;
+    match args.dtype {
+        DTypeArg::F32 => run_as::<f32>(args),
+        DTypeArg::F64 => run_as::<f64>(args),
+    }
+}
+
+fn run_as<T: Element>(args: &ConvertArgs) -> Result<(), CliError> {
+    let model = onnx::read(&args.model).map_err(|source| of_model(&args.model, source))?;
+    let parameters = of_file::<T>(&model.weights, &args.model)?;
+    save_weights(&args.weights, parameters.tensors())?;
+    write_whole(&args.net, escape_json(&model.graph.try_to_json()?).as_bytes())?;
+    let elements: usize = try_params(&model.graph)?.iter().map(|spec| spec.elements()).sum();
+    let line = |path: &Path| print(&wrote(path, &[]));
+    print(&format!("{} nodes, {elements} parameters", model.graph.nodes().len()))?;
+    line(&args.net)?;
+    line(&args.weights)
+}

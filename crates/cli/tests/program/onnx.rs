@@ -1,0 +1,109 @@
+//! Networks and weights from ONNX files.
+
+use prost::Message;
+use tiled::onnx::proto::{
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+};
+
+use crate::bed::{Bed, CONV_NET};
+
+/// The network of [`CONV_NET`] with weights: `c1`, three channels to four, then this operator.
+fn model(last: &str) -> Vec<u8> {
+    let text = |text: &str| Some(text.to_owned());
+    let tensor = |name: &str, dims: &[i64]| TensorProto {
+        name: text(name),
+        dims: dims.to_vec(),
+        data_type: Some(1),
+        float_data: (0..dims.iter().product::<i64>()).map(|place| place as f32 / 64.0 - 0.5).collect(),
+        ..TensorProto::default()
+    };
+    let dim = [None, Some(3), None, None].map(|dim_value| DimensionProto { dim_value, dim_param: None });
+    let tensor_type =
+        Some(TensorTypeProto { elem_type: Some(1), shape: Some(TensorShapeProto { dim: dim.to_vec() }) });
+    let pads = AttributeProto { name: text("pads"), ints: vec![1; 4], ..AttributeProto::default() };
+    let node = |op: &str, input: &[&str], output: &str, attribute| NodeProto {
+        input: input.iter().map(|name| (*name).to_owned()).collect(),
+        output: vec![output.to_owned()],
+        op_type: text(op),
+        attribute,
+        ..NodeProto::default()
+    };
+    let graph = GraphProto {
+        node: vec![
+            node("Conv", &["x", "c1.weight", "c1.bias"], "c", vec![pads]),
+            node(last, &["c"], "y", Vec::new()),
+        ],
+        initializer: vec![tensor("c1.weight", &[4, 3, 3, 3]), tensor("c1.bias", &[4])],
+        input: vec![ValueInfoProto { name: text("x"), r#type: Some(TypeProto { tensor_type }) }],
+        output: vec![ValueInfoProto { name: text("y"), r#type: None }],
+        ..GraphProto::default()
+    };
+    let opset_import = vec![OperatorSetIdProto { domain: None, version: Some(17) }];
+    ModelProto { graph: Some(graph), opset_import, ..ModelProto::default() }.encode_to_vec()
+}
+
+#[test]
+fn a_model_runs_with_its_weights_as_what_it_is_converted_to() {
+    let bed = Bed::new();
+    bed.write("m.onnx", &model("Relu"));
+    bed.random_npy("x.npy", &[3, 20, 30]);
+    bed.succeeds(&["run", "--net", "m.onnx", "--input", "x.npy", "--output", "a.npy", "--grid", "2x3"]);
+    let told = bed.says(&["convert", "m.onnx", "--net", "n.json", "--weights", "w.safetensors"]);
+    assert!(told.starts_with("2 nodes, 112 parameters\n"), "{told}");
+    let run =
+        ["run", "--net", "n.json", "--weights", "w.safetensors", "--input", "x.npy", "--output", "b.npy"];
+    bed.succeeds(&run);
+    assert!(bed.read("a.npy") == bed.read("b.npy"));
+    // the names are those of the modules: other weights fit too
+    bed.succeeds(&[
+        "run",
+        "--net",
+        "m.onnx",
+        "--weights",
+        "random:1",
+        "--input",
+        "x.npy",
+        "--output",
+        "c.npy",
+    ]);
+    assert!(bed.read("a.npy") != bed.read("c.npy"));
+}
+
+#[test]
+fn a_model_is_planned_printed_differentiated_and_trained() {
+    let bed = Bed::new();
+    bed.write("m.onnx", &model("Sigmoid"));
+    bed.random_npy("x.npy", &[3, 20, 30]);
+    bed.random_npy("t.npy", &[4, 20, 30]);
+    bed.succeeds(&["plan", "--net", "m.onnx", "--input", "3x20x30"]);
+    assert!(bed.says(&["net", "m.onnx"]).contains("\"sigmoid\""));
+    bed.succeeds(&["grad", "--net", "m.onnx", "--input", "x.npy", "--grad-weights", "g.safetensors"]);
+    // training begins with the weights of the model
+    let train = ["train", "--net", "m.onnx", "--input", "x.npy", "--target", "t.npy", "--steps", "1"];
+    let own = bed.json(&[&train[..], &["--save", "w.safetensors"]].concat());
+    bed.succeeds(&["convert", "m.onnx", "--net", "n.json", "--weights", "v.safetensors"]);
+    let given = bed.json(&[&train[..], &["--weights", "v.safetensors", "--save", "u.safetensors"]].concat());
+    assert_eq!(own["losses"], given["losses"]);
+    assert!(bed.read("w.safetensors") == bed.read("u.safetensors"));
+}
+
+#[test]
+fn models_that_are_not_read_are_told_by_file_and_node() {
+    let bed = Bed::new();
+    let plan = ["plan", "--net", "m.onnx", "--input", "3x20x30"];
+    bed.fails("missing_model", &plan, 2);
+    bed.write("m.onnx", b"no model");
+    bed.fails("no_model", &plan, 2);
+    bed.write("m.onnx", &model("Softmax"));
+    bed.fails("unknown_onnx_operator", &plan, 2);
+    bed.fails("convert_to_one_file", &["convert", "m.onnx", "--net", "a", "--weights", "a"], 2);
+    bed.fails("convert_to_another_format", &["convert", "m.onnx", "--net", "a.npy", "--weights", "w"], 2);
+}
+
+#[test]
+fn a_network_without_weights_wants_them() {
+    let bed = Bed::with_network();
+    bed.write("net.json", CONV_NET.as_bytes());
+    bed.fails("no_weights", &["run", "--net", "net.json", "--input", "x.npy", "--output", "y.npy"], 2);
+}
