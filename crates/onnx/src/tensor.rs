@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use half::{bf16, f16};
 use prost::bytes::Bytes;
-use tiled_tensor::{DType, Element, bf16_to_f64, f16_to_f64, with_room};
+use tiled_tensor::{DType, Element, with_room};
 
 use crate::TensorProblem;
 use crate::external::Folder;
@@ -228,8 +229,8 @@ impl Kind {
         match self {
             Self::F32 => f32::from_le_bytes(four).into(),
             Self::F64 => f64::from_le_bytes(eight),
-            Self::F16 => f16_to_f64(u16::from_le_bytes(two)),
-            Self::Bf16 => bf16_to_f64(u16::from_le_bytes(two)),
+            Self::F16 => f16::from_le_bytes(two).to_f64(),
+            Self::Bf16 => bf16::from_le_bytes(two).to_f64(),
             Self::U8 | Self::Bool => a.into(),
             Self::I8 => i8::from_le_bytes([a]).into(),
             Self::U16 => u16::from_le_bytes(two).into(),

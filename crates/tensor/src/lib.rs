@@ -33,7 +33,6 @@
 
 mod buffer;
 mod element;
-mod half;
 mod large_pages;
 mod layout;
 mod memory;
@@ -44,7 +43,6 @@ mod view;
 
 pub use buffer::AlignedBuffer;
 pub use element::{ByElement, DType, Element};
-pub use half::{bf16_to_f64, f16_to_f64};
 pub use layout::{Layout, LayoutError};
 pub use memory::{
     OutOfMemory, collected, copied, filled, grow, make_room, may_refuse, push, refusable, with_room,

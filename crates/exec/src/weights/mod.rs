@@ -6,8 +6,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use half::{bf16, f16};
 use tiled_graph::{ParamSpec, ParamTensor, Parameters, is_counter, match_params, wants_tensor};
-use tiled_tensor::{DType, Element, OutOfMemory, bf16_to_f64, f16_to_f64, with_room};
+use tiled_tensor::{DType, Element, OutOfMemory, with_room};
 
 use self::header::{Entry, Info, Shape, dtype_name};
 use crate::file::{PartialFile, Positioned, PositionedFile};
@@ -206,8 +207,8 @@ impl Format {
             }
             (Self::F64, _) => convert(bytes, data, f64::from_le_bytes),
             (Self::F32, _) => convert(bytes, data, |element| f32::from_le_bytes(element).into()),
-            (Self::F16, _) => convert(bytes, data, |element| f16_to_f64(u16::from_le_bytes(element))),
-            (Self::Bf16, _) => convert(bytes, data, |element| bf16_to_f64(u16::from_le_bytes(element))),
+            (Self::F16, _) => convert(bytes, data, |element| f16::from_le_bytes(element).to_f64()),
+            (Self::Bf16, _) => convert(bytes, data, |element| bf16::from_le_bytes(element).to_f64()),
             (Self::I64, _) => convert(bytes, data, |element| lossy(i64::from_le_bytes(element))),
         }
     }
