@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 use tiled::cpu::CpuBackend;
-use tiled::exec::{Reservation, Sink, Source, create_sink};
+use tiled::exec::{
+    DecidedSink, Normalization, NormalizedSource, Reservation, Sink, Source, create_sink, create_sink_with,
+};
 use tiled::graph::{Graph, Objective, ParamSpec, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw};
 use tiled::kernel::Backend;
 use tiled::onnx::Weights;
 use tiled::tensor::Element;
 
-use crate::args::{NetworkArgs, PlanArgs};
+use crate::args::{NetworkArgs, OutputArgs, PlanArgs};
 use crate::bytes;
 use crate::error::CliError;
 use crate::network::{self, Network};
@@ -39,7 +41,8 @@ impl<T: Element> Job<T> {
         let mut files = OpenedFiles::new(plan);
         let mut inputs: Vec<Box<dyn Source<T>>> = Vec::new();
         for (input, file) in graph.inputs().iter().zip(&args.input) {
-            inputs.push(files.open(&format!("input {}", input.name), file, args.numbers.into())?);
+            let source = files.open(&format!("input {}", input.name), file, args.numbers.into())?;
+            inputs.push(normalized(source, &input.name, &(&args.normalization).into())?);
         }
         let given: Vec<[usize; 4]> = inputs.iter().map(Source::shape).collect();
         let shapes = infer_nchw(&graph, &given)?;
@@ -93,6 +96,36 @@ impl<T: Element> Job<T> {
     }
 }
 
+/// An input as the network wants it.
+fn normalized<T: Element>(
+    source: Box<dyn Source<T>>,
+    name: &str,
+    to: &Normalization,
+) -> Result<Box<dyn Source<T>>, CliError> {
+    if to.is_none() {
+        return Ok(source);
+    }
+    Ok(Box::new(NormalizedSource::new(name, source, to)?))
+}
+
+/// Files that become the outputs of `run`, of these shapes.
+pub(crate) fn output_sinks<T: Element>(
+    paths: &[PathBuf],
+    shapes: &[[usize; 4]],
+    args: &OutputArgs,
+    limit_bytes: u64,
+) -> Result<Vec<Box<dyn Sink<T>>>, CliError> {
+    check_count("output", shapes.len(), paths.len())?;
+    let sinks = paths.iter().zip(shapes).map(|(path, shape)| -> Result<Box<dyn Sink<T>>, CliError> {
+        let options = args.sink(shape[1], limit_bytes);
+        let Some(decision) = args.decision() else { return Ok(create_sink_with(path, *shape, &options)?) };
+        decision.check(&path.display().to_string(), *shape)?;
+        let sink = create_sink_with(path, decision.shape(*shape), &options)?;
+        Ok(Box::new(DecidedSink::new::<T>(sink, *shape, decision)?))
+    });
+    sinks.collect()
+}
+
 /// Files that become tensors of these shapes.
 pub(crate) fn create_sinks<T: Element>(
     option: &'static str,
@@ -138,22 +171,23 @@ pub(crate) fn check_count(option: &'static str, expected: usize, got: usize) -> 
     if expected == got { Ok(()) } else { Err(CliError::Count { option, expected, got }) }
 }
 
-/// What pictures do not hold as it was, a line of text for each that there is something to say of.
+/// What files do not hold as it was, a line of text for each that there is something to say of.
 pub(crate) fn changed<T: Element>(paths: &[PathBuf], sinks: &[Box<dyn Sink<T>>]) -> Vec<String> {
-    let changes = paths.iter().zip(sinks).filter_map(|(path, sink)| Some((path, sink.picture_changes()?)));
+    let changes = paths.iter().zip(sinks).filter_map(|(path, sink)| Some((path, sink.changes()?)));
     changes
         .filter(|(_, changes)| !changes.is_none())
         .map(|(path, changes)| format!("{}: {changes}", path.display()))
         .collect()
 }
 
-/// The same for JSON, for each picture.
+/// The same for JSON, for each picture and file of integers or 16 bits.
 pub(crate) fn changed_json<T: Element>(paths: &[PathBuf], sinks: &[Box<dyn Sink<T>>]) -> Value {
-    let changes = paths.iter().zip(sinks).filter_map(|(path, sink)| Some((path, sink.picture_changes()?)));
+    let changes = paths.iter().zip(sinks).filter_map(|(path, sink)| Some((path, sink.changes()?)));
     changes
         .map(|(path, changes)| {
             let mut object = Map::new();
             object.insert("path".into(), json!(path.to_string_lossy()));
+            object.insert("element".into(), json!(changes.element.name()));
             object.insert("values".into(), json!(changes.values));
             object.insert("cut".into(), json!(changes.cut));
             object.insert("least".into(), json!(changes.least));

@@ -1,9 +1,11 @@
 //! The files that tensors are read from: opened within the memory of the run, and told.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 use tiled::exec::{
-    ElementType, Numbers, PICTURE_LIMIT_BYTES, RawFormat, Source, SourceFacts, SourceOptions, inspect_source,
-    open_source_with,
+    ElementType, IoError, Numbers, PICTURE_LIMIT_BYTES, RawFormat, Source, SourceFacts, SourceOptions,
+    inspect_source, open_source_with,
 };
 use tiled::tensor::{DType, Element};
 
@@ -14,7 +16,11 @@ use crate::error::CliError;
 #[derive(Debug)]
 pub(crate) struct OpenedFiles {
     dtype: DTypeArg,
+    /// The memory of the run.
     limit_bytes: u64,
+    /// What pictures may take of it where they can lie in files.
+    picture_bytes: u64,
+    folder: PathBuf,
     resident_bytes: u64,
     opening_bytes: u64,
     opened: Vec<Opened>,
@@ -24,7 +30,7 @@ pub(crate) struct OpenedFiles {
 struct Opened {
     /// What it is for: `input x`, `target`.
     name: String,
-    path: std::path::PathBuf,
+    path: PathBuf,
     facts: SourceFacts,
     is_classes: bool,
 }
@@ -32,8 +38,15 @@ struct Opened {
 impl OpenedFiles {
     /// No files yet, which may take as much memory as the run.
     pub(crate) fn new(plan: &PlanArgs) -> Self {
-        let limit_bytes = plan.memory.unwrap_or(PICTURE_LIMIT_BYTES);
-        Self { dtype: plan.dtype, limit_bytes, resident_bytes: 0, opening_bytes: 0, opened: Vec::new() }
+        Self {
+            dtype: plan.dtype,
+            limit_bytes: plan.memory.unwrap_or(PICTURE_LIMIT_BYTES),
+            picture_bytes: plan.picture_bytes(),
+            folder: plan.scratch.clone().unwrap_or_else(std::env::temp_dir),
+            resident_bytes: 0,
+            opening_bytes: 0,
+            opened: Vec::new(),
+        }
     }
 
     /// What a file holds, from its header alone.
@@ -96,6 +109,7 @@ impl OpenedFiles {
                 "shape": file.facts.shape,
                 "element": file.facts.element.name(),
                 "scaled": file.facts.is_scaled,
+                "temporary_bytes": file.facts.temporary_bytes,
             })
         };
         self.opened.iter().map(object).collect()
@@ -116,7 +130,13 @@ impl OpenedFiles {
         }
         let raw =
             file.raw.map(|(shape, element)| RawFormat { shape, element: element.unwrap_or(dtype.into()) });
-        let limit_bytes = self.limit_bytes.saturating_sub(self.resident_bytes);
-        Ok(SourceOptions { numbers, limit_bytes, raw })
+        let left = |bytes: u64| bytes.saturating_sub(self.resident_bytes);
+        let options = |limit_bytes, folder| SourceOptions { numbers, limit_bytes, folder, raw };
+        let filed = options(left(self.picture_bytes), Some(self.folder.clone()));
+        // what can only be decoded in memory may take more of it
+        Ok(match inspect_source(&file.path, &filed) {
+            Err(IoError::PictureSize { .. }) => options(left(self.limit_bytes), None),
+            _ => filed,
+        })
     }
 }

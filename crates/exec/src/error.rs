@@ -256,6 +256,56 @@ pub enum IoError {
         /// The shape of the tensor, NCHW.
         got: [usize; 4],
     },
+    /// A picture of elements that its format does not hold.
+    #[error("`{}`: a picture holds u8 or u16, not {got}", path.display())]
+    PictureType {
+        /// The file.
+        path: PathBuf,
+        /// The type of the elements.
+        got: &'static str,
+    },
+    /// Factors of channels, of which there are as many as channels or one for all.
+    #[error("`{}`: {got} values of {what} for {expected} channels", path.display())]
+    Factors {
+        /// The name.
+        path: PathBuf,
+        /// Which factors: `mean`, `std`.
+        what: &'static str,
+        /// The channels.
+        expected: usize,
+        /// How many values there are.
+        got: usize,
+    },
+    /// A factor that makes no numbers: a deviation of zero, infinity.
+    #[error("`{}`: {what} is {got}, wants {expected}", path.display())]
+    Factor {
+        /// The name.
+        path: PathBuf,
+        /// Which factor.
+        what: &'static str,
+        /// What it may be.
+        expected: &'static str,
+        /// Its value.
+        got: f64,
+    },
+    /// The largest of one score, which tells nothing.
+    #[error("`{}`: the largest of {got} channel is wanted, of at least 2 expected; one channel wants a threshold", path.display())]
+    DecisionChannels {
+        /// The name.
+        path: PathBuf,
+        /// The channels.
+        got: usize,
+    },
+    /// A sink of another shape than that of what is decided.
+    #[error("`{}`: decisions have shape {expected:?}, the sink for them has {got:?}", path.display())]
+    DecisionShape {
+        /// The name.
+        path: PathBuf,
+        /// The shape of the decisions, NCHW.
+        expected: [usize; 4],
+        /// The shape of the sink, NCHW.
+        got: [usize; 4],
+    },
     /// A function that stands for a source or a sink fails.
     #[error("`{}`: {source}", path.display())]
     Function {
@@ -445,11 +495,17 @@ pub enum NpyProblem {
     },
     /// An element type that is not read.
     #[error(
-        "npy type `{got}` is not read, known are `<f4`, `<f8`, `|u1`, `|i1`, `<u2`, `<i2`, `<u4`, `<i4`, `<u8`, `<i8`"
+        "npy type `{got}` is not read, known are `<f2`, `<f4`, `<f8`, `|u1`, `|i1`, `<u2`, `<i2`, `<u4`, `<i4`, `<u8`, `<i8`"
     )]
     Type {
         /// The type.
         got: String,
+    },
+    /// An element type that the format has no name for.
+    #[error("npy has no type for {got} elements")]
+    Unnamed {
+        /// The type.
+        got: &'static str,
     },
     /// Big-endian elements.
     #[error("npy type `{got}` is big-endian, only little-endian is read")]

@@ -1,7 +1,7 @@
 //! Runs and trains a plan on a backend.
 //!
 //! An [`Executor`] allocates what the plan promised and carries out its calls; a [`Trainer`] adds an optimiser.
-//! Tensors come from a [`Source`] and go to a [`Sink`]: memory, `.npy` and raw files, pictures, functions. A
+//! Tensors come from a [`Source`] and go to a [`Sink`]: memory of any element type, `.npy` and raw files, pictures, functions. A
 //! [`Progress`] hears of every step and may stop the run.
 //!
 //! It decides nothing: tiles, bands, lanes and memory are the plan's.
@@ -34,6 +34,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod changes;
 mod error;
 mod executor;
 mod file;
@@ -52,25 +53,34 @@ mod sink;
 mod source;
 mod state;
 mod store;
+mod stored;
 mod trainer;
 mod weights;
 
+pub use changes::Changes;
 pub use error::{ExecError, IoError, NotFinite, NpyProblem, WeightsProblem};
 pub use executor::{Executor, Pending, RunReport};
 pub use file::{
-    ElementType, FileSink, FileSource, PICTURE_LIMIT_BYTES, RawFormat, Reservation, SourceFacts,
-    SourceOptions, create_sink, inspect_source, open_regular, open_source, open_source_with,
-    open_source_within, remove_partial_files, write_whole,
+    ElementType, FileSink, FileSource, PICTURE_LIMIT_BYTES, RawFormat, Reservation, SinkOptions, SourceFacts,
+    SourceOptions, create_sink, create_sink_with, inspect_source, open_regular, open_source,
+    open_source_with, open_source_within, remove_partial_files, write_whole,
 };
+pub use half::{bf16, f16};
 pub use io::Io;
 pub use labels::{LabelCensus, Labels};
 pub use npy::NpyHeader;
 pub use numbers::Numbers;
 pub use optim::{AdamW, AdamWOptions, OptimError, Optimizer, Sgd, SgdOptions};
-pub use picture::{JpegDamage, PictureChanges, PictureProblem, PictureSink, PictureSource};
+pub use picture::{JpegDamage, PictureProblem, PictureSink, PictureSource};
 pub use pool::Pool;
 pub use progress::{Cancel, NoProgress, Progress, peak_rss_bytes, reset_peak_rss};
-pub use sink::{FnSink, MemorySink, Sink, SinkInMemory, SliceSink, sink_resident_bytes};
-pub use source::{ConstantSource, FnSource, MemorySource, PointSource, Source};
+pub use sink::{
+    DecidedSink, Decision, FnSink, MemorySink, Sink, SinkInMemory, SliceSink, StoredSink, sink_resident_bytes,
+};
+pub use source::{
+    ConstantSource, FnSource, MemorySource, Normalization, NormalizedSource, PointSource, Source,
+    StoredSource,
+};
+pub use stored::Stored;
 pub use trainer::Trainer;
 pub use weights::{WeightRef, load_parameters, load_weights, save_weights};

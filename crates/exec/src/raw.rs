@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
-use tiled_tensor::DType;
-
 use crate::file::{FileSink, FileSource, len_bytes, size_bytes};
 use crate::{ElementType, IoError};
 
 impl FileSource {
-    /// Opens a file that holds nothing but the little-endian elements of a tensor of shape NCHW, of a [`DType`] or any
+    /// Opens a file that holds nothing but the little-endian elements of a tensor of shape NCHW, of a [`DType`](tiled_tensor::DType) or any
     /// other [`ElementType`].
     ///
     /// # Errors
@@ -31,11 +29,16 @@ impl FileSource {
 }
 
 impl FileSink {
-    /// Creates a file of nothing but the little-endian elements of a tensor of shape NCHW.
+    /// Creates a file of nothing but the little-endian elements of a tensor of shape NCHW, of a [`DType`](tiled_tensor::DType) or
+    /// any other [`ElementType`].
     ///
     /// # Errors
     /// Where the shape overflows, the file cannot be made, or the disk is too small.
-    pub fn create_raw(path: impl AsRef<Path>, shape: [usize; 4], dtype: DType) -> Result<Self, IoError> {
-        Self::create(path.as_ref(), shape, dtype, &[])
+    pub fn create_raw(
+        path: impl AsRef<Path>,
+        shape: [usize; 4],
+        element: impl Into<ElementType>,
+    ) -> Result<Self, IoError> {
+        Self::create(path.as_ref(), shape, element.into(), &[])
     }
 }

@@ -7,14 +7,17 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
-use tiled::exec::{ExecError, Executor};
+use tiled::exec::{
+    Decision, ElementType, ExecError, Executor, Normalization, Numbers, PICTURE_LIMIT_BYTES, SinkOptions,
+};
 use tiled::explain::StepDetail;
 use tiled::graph::{Mode, Objective, Plan, PlanOptions, Tiling};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
 pub(crate) use self::values::{
-    DTypeArg, FileArg, HoldArg, LossArg, ModeArg, NumbersArg, OptimizerArg, Pair, PlanLossArg, Planned,
+    DTypeArg, ElementArg, FileArg, HoldArg, LossArg, ModeArg, NumbersArg, OptimizerArg, Pair, PlanLossArg,
+    Planned,
 };
 use self::values::{pair, planned, steps};
 use crate::files::Files;
@@ -78,7 +81,8 @@ pub(crate) struct PlanArgs {
     /// tiles independent, `materialise` is the untiled run.
     #[arg(long, value_enum, default_value_t = HoldArg::Auto)]
     pub(crate) hold: HoldArg,
-    /// Lets values that are kept between sweeps lie in unnamed files in this folder where the memory does not hold them.
+    /// Lets values that are kept between sweeps lie in unnamed files in this folder where the memory does not hold them; decoded
+    /// pictures over a quarter of the memory lie there too, or in the system's folder of temporary files where not given.
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
     /// Runs 3×3 convolutions of stride one with 16 channels and more by Winograd's filtering: up to three times as fast, the
@@ -136,9 +140,11 @@ pub(crate) struct PlanCommandArgs {
     /// What integers in files stand for, as in `run`; class numbers are always as they are.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) numbers: NumbersArg,
-    /// Each output of the network as `run` takes it: a picture is held whole. Nothing is written.
+    /// Each output of the network as `run` takes it: a picture may be held whole. Nothing is written.
     #[arg(long, value_name = "Y", conflicts_with = "train")]
     pub(crate) output: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) written: OutputArgs,
     /// Plans a training step instead of inference.
     #[arg(long)]
     pub(crate) train: bool,
@@ -186,6 +192,68 @@ pub(crate) struct NetworkArgs {
     /// What integers in files of inputs, targets of `mse` and gradients stand for; class numbers are always as they are.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) numbers: NumbersArg,
+    #[command(flatten)]
+    pub(crate) normalization: NormalizationArgs,
+}
+
+/// What is done to the values of inputs as they are read: `(scale·v − mean)/std`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct NormalizationArgs {
+    /// What every value of an input is multiplied by, after `--numbers`.
+    #[arg(long, value_name = "S", default_value_t = 1.0, allow_negative_numbers = true)]
+    pub(crate) scale: f64,
+    /// What is then subtracted, one number or one for each channel, as in `0.485,0.456,0.406`.
+    #[arg(long, value_name = "M", value_delimiter = ',', allow_negative_numbers = true)]
+    pub(crate) mean: Vec<f64>,
+    /// What is then divided by, one number or one for each channel, as in `0.229,0.224,0.225`.
+    #[arg(long, value_name = "D", value_delimiter = ',')]
+    pub(crate) std: Vec<f64>,
+}
+
+impl From<&NormalizationArgs> for Normalization {
+    fn from(args: &NormalizationArgs) -> Self {
+        Self { scale: args.scale, mean: args.mean.clone(), std: args.std.clone() }
+    }
+}
+
+/// What becomes of the outputs as they are written.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// The type of the elements of outputs: that of the computation where not given, in a .png u8, or u16 for 16 bits.
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub(crate) output_type: Option<ElementArg>,
+    /// What the integers of outputs stand for: u8 and u16 hold `round(255·v)` and `round(65535·v)`, or whole numbers as they
+    /// are. What does not fit is cut, and told.
+    #[arg(long, value_enum, value_name = "NUMBERS", default_value_t)]
+    pub(crate) output_numbers: NumbersArg,
+    /// Writes for each pixel the number of the channel with the largest value, as it is: u8, or u16 where there are more than
+    /// 256 channels.
+    #[arg(long, conflicts_with_all = ["threshold", "output_numbers"])]
+    pub(crate) argmax: bool,
+    /// Writes 1 where a value is above this, else 0; in a .png white and black.
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    pub(crate) threshold: Option<f64>,
+}
+
+impl OutputArgs {
+    /// What is decided of the values, where not they themselves are written.
+    pub(crate) fn decision(&self) -> Option<Decision> {
+        if self.argmax { Some(Decision::ArgMax) } else { self.threshold.map(Decision::Above) }
+    }
+
+    /// How a tensor of so many channels is written, where a picture may take so much memory.
+    pub(crate) fn sink(&self, channels: usize, limit_bytes: u64) -> SinkOptions {
+        let element = self.output_type.map(ElementType::from);
+        if self.argmax {
+            let classes = if channels > 256 { ElementType::U16 } else { ElementType::U8 };
+            return SinkOptions {
+                element: element.or(Some(classes)),
+                numbers: Numbers::Classes,
+                limit_bytes,
+            };
+        }
+        SinkOptions { element, numbers: self.output_numbers.into(), limit_bytes }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -198,6 +266,8 @@ pub(crate) struct RunArgs {
     /// Each output of the network: .npy, .raw, or .png for one or three channels.
     #[arg(long, value_name = "Y", required = true)]
     pub(crate) output: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) written: OutputArgs,
     #[command(flatten)]
     pub(crate) plan: PlanArgs,
 }
@@ -410,6 +480,11 @@ impl PlanArgs {
 
     pub(crate) fn threads(&self) -> usize {
         threads(self.threads)
+    }
+
+    /// The memory that pictures may take, decoded: a quarter of the run's.
+    pub(crate) fn picture_bytes(&self) -> u64 {
+        self.memory.map_or(PICTURE_LIMIT_BYTES, |bytes| (bytes / 4).min(PICTURE_LIMIT_BYTES))
     }
 
     pub(crate) fn mode(&self, default: Mode) -> Mode {

@@ -77,6 +77,42 @@ impl From<NumbersArg> for Numbers {
     }
 }
 
+/// The type of the elements of a file that is written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ElementArg {
+    U8,
+    I8,
+    U16,
+    I16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F16,
+    Bf16,
+    F32,
+    F64,
+}
+
+impl From<ElementArg> for ElementType {
+    fn from(element: ElementArg) -> Self {
+        match element {
+            ElementArg::U8 => Self::U8,
+            ElementArg::I8 => Self::I8,
+            ElementArg::U16 => Self::U16,
+            ElementArg::I16 => Self::I16,
+            ElementArg::U32 => Self::U32,
+            ElementArg::I32 => Self::I32,
+            ElementArg::U64 => Self::U64,
+            ElementArg::I64 => Self::I64,
+            ElementArg::F16 => Self::F16,
+            ElementArg::Bf16 => Self::Bf16,
+            ElementArg::F32 => Self::F32,
+            ElementArg::F64 => Self::F64,
+        }
+    }
+}
+
 /// A file that is read: a path, of a raw file with what it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileArg {

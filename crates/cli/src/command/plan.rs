@@ -101,7 +101,9 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
     if !args.output.is_empty() {
         check_count("output", outputs.len(), args.output.len())?;
         for (path, shape) in args.output.iter().zip(&outputs) {
-            resident += sink_resident_bytes(path, *shape)?;
+            let decided = args.written.decision().map_or(*shape, |decision| decision.shape(*shape));
+            let options = args.written.sink(shape[1], args.plan.picture_bytes());
+            resident += sink_resident_bytes(path, decided, &options)?;
         }
     }
     if args.train {

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 use tiled::exec::Io;
-use tiled::graph::{Mode, Objective};
+use tiled::graph::{Mode, Objective, PlanOptions};
 use tiled::tensor::Element;
 
 use crate::args::{DTypeArg, RunArgs};
 use crate::error::CliError;
 use crate::files::Files;
-use crate::job::{Job, changed, changed_json, create_sinks, sink_bytes, wrote};
+use crate::job::{Job, changed, changed_json, output_sinks, sink_bytes, wrote};
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
 
@@ -23,9 +23,12 @@ fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError>
     args.network.reads(Files::default().writes("output", &args.output), args.weights.as_ref()).check()?;
     let mut job = Job::<T>::open(&args.network, &args.plan)?;
     let shapes = job.outputs();
-    let sinks = create_sinks::<T>("output", &args.output, &shapes)?;
+    let sinks = output_sinks::<T>(&args.output, &shapes, &args.written, args.plan.picture_bytes())?;
     let objective = Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() };
-    let plan = job.plan(&objective, &args.plan.options(job.input_bytes() + sink_bytes(&sinks)), session)?;
+    let options = args.plan.options(job.input_bytes() + sink_bytes(&sinks));
+    let transfer_bytes =
+        sinks.iter().map(|sink| sink.transfer_bytes()).fold(options.transfer_bytes, u64::max);
+    let plan = job.plan(&objective, &PlanOptions { transfer_bytes, ..options }, session)?;
     let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
     let mut parameters = job.parameters(&args.network, args.weights.as_ref())?;
     let mut executor = args.plan.executor(plan, &job.backend)?;
@@ -37,11 +40,13 @@ fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError>
         let mut object = figures.json();
         object.insert("inputs".into(), job.files.json());
         object.insert("outputs".into(), json!(shapes));
-        object.insert("pictures".into(), changed_json(&args.output, &sinks));
+        object.insert("changed".into(), changed_json(&args.output, &sinks));
         return print_json(object);
     }
     job.files.lines().iter().try_for_each(|line| print(line))?;
     print(&figures.text())?;
-    args.output.iter().zip(&shapes).try_for_each(|(path, shape)| print(&wrote(path, shape)))?;
+    let written =
+        |shape: &[usize; 4]| args.written.decision().map_or(*shape, |decided| decided.shape(*shape));
+    args.output.iter().zip(&shapes).try_for_each(|(path, shape)| print(&wrote(path, &written(shape))))?;
     changed(&args.output, &sinks).iter().try_for_each(|line| print(line))
 }

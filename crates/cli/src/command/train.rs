@@ -133,7 +133,7 @@ fn report(
         object.insert("steps".into(), json!(losses.len()));
         object.insert("losses".into(), json!(losses));
         object.insert("inputs".into(), files.json());
-        object.insert("pictures".into(), pictures.json);
+        object.insert("changed".into(), pictures.json);
         return print_json(object);
     }
     files.lines().iter().try_for_each(|line| print(line))?;

@@ -122,8 +122,8 @@ fn r03_run_says_what_numbers_mean() {
     assert!(text.contains("input x: x.png, 3×36×48, u8 scaled to 0…1\n"), "{text}");
     let scaled = bed.read("y.npy");
     let report = bed.json(&RUN);
-    let input =
-        json!({"name": "input x", "path": "x.png", "shape": [1, 3, 36, 48], "element": "u8", "scaled": true});
+    let input = json!({"name": "input x", "path": "x.png", "shape": [1, 3, 36, 48], "element": "u8", "scaled": true,
+            "temporary_bytes": 0});
     assert_eq!(report["inputs"], json!([input]));
     let text = bed.says(&[&RUN[..], &["--numbers", "as-is"]].concat());
     assert!(text.contains("input x: x.png, 3×36×48, u8\n"), "{text}");
@@ -152,10 +152,10 @@ fn r03_values_that_a_picture_cannot_hold_are_told() {
         "{line}"
     );
     let report = bed.json(&run);
-    let picture = &report["pictures"][0];
+    let picture = &report["changed"][0];
     assert_eq!((&picture["path"], &picture["values"]), (&json!("y.png"), &json!(5184)));
     assert!(picture["cut"].as_u64() > Some(0) && picture["least"].as_f64() < Some(0.0), "{picture}");
-    assert_eq!(bed.json(&RUN)["pictures"], json!([]));
+    assert_eq!(bed.json(&RUN)["changed"], json!([]));
 }
 
 #[test]
@@ -177,10 +177,12 @@ fn r07_raw_files_are_read_as_they_are_written() {
 }
 
 #[test]
-fn r10_a_picture_larger_than_the_memory_is_refused_by_its_header() {
+fn r10_a_picture_that_must_be_held_and_is_larger_than_the_memory_is_refused_by_its_header() {
     let bed = classifier([0, 1, 2]);
     let mut promise = bed.read("x.png");
     promise[16..24].copy_from_slice(&[18_000_u32.to_be_bytes(), 18_000_u32.to_be_bytes()].concat());
+    // interlaced: its rows do not come one after another, so that it must be held
+    promise[28] = 1;
     let sum = crc(&promise[12..29]);
     promise[29..33].copy_from_slice(&sum.to_be_bytes());
     bed.write("x.png", &promise);

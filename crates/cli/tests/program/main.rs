@@ -15,4 +15,5 @@ mod refused;
 mod signals;
 mod threads;
 mod training;
+mod values;
 mod wanted;

@@ -1,8 +1,9 @@
 //! Elements as bytes.
 
+use half::{bf16, f16};
 use tiled_tensor::{DType, Element};
 
-use crate::Numbers;
+use crate::{Changes, Numbers, Stored, with_stored};
 
 /// The bytes that pass through the stack of the calling thread at a time.
 pub(super) const BUFFER_BYTES: usize = 64 * 1024;
@@ -26,6 +27,10 @@ pub enum ElementType {
     U64,
     /// Integers of 64 bits.
     I64,
+    /// IEEE 754 binary16.
+    F16,
+    /// The upper half of an IEEE 754 binary32.
+    Bf16,
     /// IEEE 754 binary32.
     F32,
     /// IEEE 754 binary64.
@@ -34,7 +39,7 @@ pub enum ElementType {
 
 impl ElementType {
     /// Every type.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::U8,
         Self::I8,
         Self::U16,
@@ -43,6 +48,8 @@ impl ElementType {
         Self::I32,
         Self::U64,
         Self::I64,
+        Self::F16,
+        Self::Bf16,
         Self::F32,
         Self::F64,
     ];
@@ -52,7 +59,7 @@ impl ElementType {
     pub const fn size_bytes(self) -> usize {
         match self {
             Self::U8 | Self::I8 => 1,
-            Self::U16 | Self::I16 => 2,
+            Self::U16 | Self::I16 | Self::F16 | Self::Bf16 => 2,
             Self::U32 | Self::I32 | Self::F32 => 4,
             Self::U64 | Self::I64 | Self::F64 => 8,
         }
@@ -70,6 +77,8 @@ impl ElementType {
             Self::I32 => "i32",
             Self::U64 => "u64",
             Self::I64 => "i64",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
             Self::F32 => "f32",
             Self::F64 => "f64",
         }
@@ -85,6 +94,32 @@ impl ElementType {
         }
     }
 
+    /// The least and the largest finite number of the type.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "the ends of 64-bit integers round to powers of two")]
+    pub const fn range(self) -> [f64; 2] {
+        match self {
+            Self::U8 => [0.0, u8::MAX as f64],
+            Self::I8 => [i8::MIN as f64, i8::MAX as f64],
+            Self::U16 => [0.0, u16::MAX as f64],
+            Self::I16 => [i16::MIN as f64, i16::MAX as f64],
+            Self::U32 => [0.0, u32::MAX as f64],
+            Self::I32 => [i32::MIN as f64, i32::MAX as f64],
+            Self::U64 => [0.0, u64::MAX as f64],
+            Self::I64 => [i64::MIN as f64, i64::MAX as f64],
+            Self::F16 => [f16::MIN.to_f64_const(), f16::MAX.to_f64_const()],
+            Self::Bf16 => [bf16::MIN.to_f64_const(), bf16::MAX.to_f64_const()],
+            Self::F32 => [f32::MIN as f64, f32::MAX as f64],
+            Self::F64 => [f64::MIN, f64::MAX],
+        }
+    }
+
+    /// Whether all numbers of the computation's types are stored as they are, or to the nearest of `f32`.
+    #[must_use]
+    pub(crate) const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64)
+    }
+
     /// Whether elements of this type are scaled under `numbers`.
     #[must_use]
     pub const fn is_scaled(self, numbers: Numbers) -> bool {
@@ -93,63 +128,19 @@ impl ElementType {
 
     /// Writes the elements in `bytes` to every `step`-th place of `output`.
     pub(super) fn decode<T: Element>(self, numbers: Numbers, bytes: &[u8], output: &mut [T], step: usize) {
-        match self {
-            Self::F32 if T::DTYPE == DType::F32 => {
-                decode::<T, 4>(bytes, output, step, |b| T::from_le_bytes(&b))
-            }
-            Self::F64 if T::DTYPE == DType::F64 => {
-                decode::<T, 8>(bytes, output, step, |b| T::from_le_bytes(&b))
-            }
-            Self::F32 => {
-                decode::<T, 4>(bytes, output, step, |b| T::from_f64(f64::from(f32::from_le_bytes(b))));
-            }
-            Self::F64 => decode::<T, 8>(bytes, output, step, |b| T::from_f64(f64::from_le_bytes(b))),
-            Self::U8 if numbers == Numbers::Scaled => {
-                decode::<T, 1>(bytes, output, step, |[b]| share(u16::from(b), u16::from(u8::MAX)));
-            }
-            Self::U16 if numbers == Numbers::Scaled => {
-                decode::<T, 2>(bytes, output, step, |b| share(u16::from_le_bytes(b), u16::MAX));
-            }
-            Self::U8 => decode::<T, 1>(bytes, output, step, |[b]| T::from_f64(f64::from(b))),
-            Self::I8 => {
-                decode::<T, 1>(bytes, output, step, |b| T::from_f64(f64::from(i8::from_le_bytes(b))));
-            }
-            Self::U16 => {
-                decode::<T, 2>(bytes, output, step, |b| T::from_f64(f64::from(u16::from_le_bytes(b))));
-            }
-            Self::I16 => {
-                decode::<T, 2>(bytes, output, step, |b| T::from_f64(f64::from(i16::from_le_bytes(b))));
-            }
-            Self::U32 => {
-                decode::<T, 4>(bytes, output, step, |b| T::from_f64(f64::from(u32::from_le_bytes(b))));
-            }
-            Self::I32 => {
-                decode::<T, 4>(bytes, output, step, |b| T::from_f64(f64::from(i32::from_le_bytes(b))));
-            }
-            Self::U64 => decode::<T, 8>(bytes, output, step, |b| nearest_u64(u64::from_le_bytes(b))),
-            Self::I64 => decode::<T, 8>(bytes, output, step, |b| nearest_i64(i64::from_le_bytes(b))),
-        }
+        with_stored!(self, S => decode::<T, S>(numbers, bytes, output, step));
     }
 
-    /// Writes every `step`-th element of `input` to `bytes`.
-    ///
-    /// # Panics
-    /// For integers, which are only read.
-    pub(super) fn encode<T: Element>(self, input: &[T], step: usize, bytes: &mut [u8]) {
-        match self {
-            Self::F32 => encode::<T, 4>(input, step, bytes, |v| {
-                // The bits where the type is the same, so that signalling NaNs pass too.
-                match T::DTYPE {
-                    DType::F32 => low_bytes(v.to_bits_u64()),
-                    DType::F64 => f32::from_f64(v.to_f64()).to_le_bytes(),
-                }
-            }),
-            Self::F64 => encode::<T, 8>(input, step, bytes, |v| match T::DTYPE {
-                DType::F64 => v.to_bits_u64().to_le_bytes(),
-                DType::F32 => v.to_f64().to_le_bytes(),
-            }),
-            _ => unreachable!("sinks store f32 or f64"),
-        }
+    /// Writes every `step`-th element of `input` to `bytes`, and counts in `changes`, which are of this type, what is not stored
+    /// as it is.
+    pub(super) fn encode<T: Element>(
+        self,
+        input: &[T],
+        step: usize,
+        bytes: &mut [u8],
+        changes: &mut Changes,
+    ) {
+        with_stored!(self, S => encode::<T, S>(input, step, bytes, changes));
     }
 }
 
@@ -167,59 +158,29 @@ pub(crate) fn share<T: Element>(value: u16, full: u16) -> T {
     T::from_f64(f64::from(value)) / T::from_f64(f64::from(full))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "the nearest number is what is wanted")]
-fn nearest_u64<T: Element>(value: u64) -> T {
-    match T::DTYPE {
-        // not by way of f64, which would round twice
-        DType::F32 => T::from_f64(f64::from(value as f32)),
-        DType::F64 => T::from_f64(value as f64),
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "the nearest number is what is wanted")]
-fn nearest_i64<T: Element>(value: i64) -> T {
-    match T::DTYPE {
-        DType::F32 => T::from_f64(f64::from(value as f32)),
-        DType::F64 => T::from_f64(value as f64),
-    }
-}
-fn decode<T: Element, const SIZE: usize>(
-    bytes: &[u8],
-    output: &mut [T],
-    step: usize,
-    value: impl Fn([u8; SIZE]) -> T,
-) {
-    let (elements, _) = bytes.as_chunks::<SIZE>();
+fn decode<T: Element, S: Stored>(numbers: Numbers, bytes: &[u8], output: &mut [T], step: usize) {
+    let elements = bytes.chunks_exact(size_of::<S>());
+    // a loop of its own where places follow one another: it is vectorised
     if step == 1 {
         for (output, element) in output.iter_mut().zip(elements) {
-            *output = value(*element);
+            *output = S::from_le(element).load(numbers);
         }
     } else {
         for (output, element) in output.iter_mut().step_by(step).zip(elements) {
-            *output = value(*element);
+            *output = S::from_le(element).load(numbers);
         }
     }
 }
 
-fn encode<T: Element, const SIZE: usize>(
-    input: &[T],
-    step: usize,
-    bytes: &mut [u8],
-    value: impl Fn(T) -> [u8; SIZE],
-) {
-    let (elements, _) = bytes.as_chunks_mut::<SIZE>();
+fn encode<T: Element, S: Stored>(input: &[T], step: usize, bytes: &mut [u8], changes: &mut Changes) {
+    let elements = bytes.chunks_exact_mut(size_of::<S>());
     if step == 1 {
-        for (element, input) in elements.iter_mut().zip(input) {
-            *element = value(*input);
+        for (element, value) in elements.zip(input) {
+            S::store(*value, changes).to_le(element);
         }
     } else {
-        for (element, input) in elements.iter_mut().zip(input.iter().step_by(step)) {
-            *element = value(*input);
+        for (element, value) in elements.zip(input.iter().step_by(step)) {
+            S::store(*value, changes).to_le(element);
         }
     }
-}
-
-fn low_bytes(bits: u64) -> [u8; 4] {
-    let [a, b, c, d, ..] = bits.to_le_bytes();
-    [a, b, c, d]
 }

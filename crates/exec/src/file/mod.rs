@@ -21,8 +21,8 @@ use crate::IoError;
 pub use codec::ElementType;
 pub(crate) use codec::share;
 pub use open::{
-    PICTURE_LIMIT_BYTES, RawFormat, SourceFacts, SourceOptions, create_sink, inspect_source, open_source,
-    open_source_with, open_source_within,
+    PICTURE_LIMIT_BYTES, RawFormat, SinkOptions, SourceFacts, SourceOptions, create_sink, create_sink_with,
+    inspect_source, open_source, open_source_with, open_source_within,
 };
 pub(crate) use partial::PartialFile;
 pub use partial::remove_partial_files;
@@ -32,7 +32,7 @@ pub use reservation::{Reservation, write_whole};
 pub use sink::FileSink;
 pub use source::FileSource;
 pub(crate) use source::len_bytes;
-pub(crate) use temporary::TemporaryFile;
+pub(crate) use temporary::{TemporaryFile, temporary_file};
 
 /// The bytes of a tensor, where they fit 63 bits.
 pub(crate) fn size_bytes(path: &Path, shape: [usize; 4], element: ElementType) -> Result<u64, IoError> {

@@ -1,7 +1,7 @@
 //! Tensors by the names of their files.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tiled_tensor::Element;
 
@@ -9,23 +9,26 @@ use super::{ElementType, FileSink, FileSource};
 use crate::picture::{PictureSink, PictureSource};
 use crate::{IoError, Numbers, Sink, Source};
 
-/// The memory that [`open_source`] lets a picture take, decoded: 1 GiB.
+/// The memory that [`open_source`] and [`create_sink`] let a picture take, decoded: 1 GiB.
 pub const PICTURE_LIMIT_BYTES: u64 = 1 << 30;
 
 /// How a file is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceOptions {
     /// What integers stand for.
     pub numbers: Numbers,
     /// The memory that a picture may take, with what decoding it takes.
     pub limit_bytes: u64,
+    /// Where the pixels of a PNG that takes more lie, in a file without a name. Without a folder such a picture is an error, and so
+    /// is always a JPEG or an interlaced PNG, whose rows do not come one after another.
+    pub folder: Option<PathBuf>,
     /// What a raw file holds, which it does not say itself.
     pub raw: Option<RawFormat>,
 }
 
 impl Default for SourceOptions {
     fn default() -> Self {
-        Self { numbers: Numbers::Scaled, limit_bytes: PICTURE_LIMIT_BYTES, raw: None }
+        Self { numbers: Numbers::Scaled, limit_bytes: PICTURE_LIMIT_BYTES, folder: None, raw: None }
     }
 }
 
@@ -49,6 +52,7 @@ pub struct RawFormat {
 ///     is_scaled: true,
 ///     resident_bytes: 43_740_000,
 ///     opening_bytes: 43_740_000,
+///     temporary_bytes: 0,
 /// };
 /// assert_eq!(facts.to_string(), "3×2700×5400, u8 scaled to 0…1");
 /// ```
@@ -64,6 +68,8 @@ pub struct SourceFacts {
     pub resident_bytes: u64,
     /// The most bytes that are held while it is opened, those that it keeps included.
     pub opening_bytes: u64,
+    /// The bytes of the temporary file that it keeps: a decoded picture over the limit of memory.
+    pub temporary_bytes: u64,
 }
 
 impl fmt::Display for SourceFacts {
@@ -71,7 +77,10 @@ impl fmt::Display for SourceFacts {
         let batch = usize::from(self.shape[0] == 1);
         let shape: Vec<String> = self.shape[batch..].iter().map(usize::to_string).collect();
         write!(f, "{}, {}", shape.join("×"), self.element.name())?;
-        if self.is_scaled { f.write_str(" scaled to 0…1") } else { Ok(()) }
+        if self.is_scaled {
+            f.write_str(" scaled to 0…1")?;
+        }
+        if self.temporary_bytes > 0 { f.write_str(", decoded to a temporary file") } else { Ok(()) }
     }
 }
 
@@ -105,9 +114,7 @@ pub fn open_source_with<T: Element>(
 ) -> Result<Box<dyn Source<T>>, IoError> {
     let path = path.as_ref();
     match Format::of(path)? {
-        Format::Picture => {
-            Ok(Box::new(PictureSource::open_with(path, options.numbers, options.limit_bytes)?))
-        }
+        Format::Picture => Ok(Box::new(PictureSource::open_with(path, options)?)),
         Format::Npy | Format::Raw => Ok(Box::new(open_file(path, options)?)),
     }
 }
@@ -120,7 +127,7 @@ pub fn open_source_with<T: Element>(
 pub fn inspect_source(path: impl AsRef<Path>, options: &SourceOptions) -> Result<SourceFacts, IoError> {
     let path = path.as_ref();
     match Format::of(path)? {
-        Format::Picture => PictureSource::inspect(path, options.numbers, options.limit_bytes),
+        Format::Picture => PictureSource::inspect(path, options),
         Format::Npy | Format::Raw => {
             let source = open_file(path, options)?;
             let element = source.element();
@@ -130,14 +137,41 @@ pub fn inspect_source(path: impl AsRef<Path>, options: &SourceOptions) -> Result
                 is_scaled: element.is_scaled(options.numbers),
                 resident_bytes: 0,
                 opening_bytes: 0,
+                temporary_bytes: 0,
             })
         }
     }
 }
 
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SinkOptions {
+    /// The type of the elements: by default that of the computation, in a picture `u8`.
+    pub element: Option<ElementType>,
+    /// What integers stand for.
+    pub numbers: Numbers,
+    /// The memory that a picture may take; the pixels of a larger one lie in a file without a name beside it.
+    pub limit_bytes: u64,
+}
+
+impl Default for SinkOptions {
+    fn default() -> Self {
+        Self { element: None, numbers: Numbers::Scaled, limit_bytes: PICTURE_LIMIT_BYTES }
+    }
+}
+
+impl SinkOptions {
+    /// The type of the elements of a file of this name, where the computation has that of `T`.
+    #[must_use]
+    pub fn element<T: Element>(&self, path: &Path) -> ElementType {
+        let own = if extension(path) == "png" { ElementType::U8 } else { T::DTYPE.into() };
+        self.element.unwrap_or(own)
+    }
+}
+
 /// Creates the file of a tensor by its extension: `.npy`, `.raw` and `.bin` (elements alone), `.png`.
 ///
-/// Elements are stored as `T`. The file stands under `path` only after [`Sink::finish`].
+/// Elements are stored as `T`, in a picture as 8 bits. The file stands under `path` only after [`Sink::finish`].
 ///
 /// # Errors
 /// Where the extension is another, the shape does not fit the format, the file cannot be made, or the disk is
@@ -146,11 +180,25 @@ pub fn create_sink<T: Element>(
     path: impl AsRef<Path>,
     shape: [usize; 4],
 ) -> Result<Box<dyn Sink<T>>, IoError> {
+    create_sink_with(path, shape, &SinkOptions::default())
+}
+
+/// The same with elements of another type: integers are rounded and, as 16-bit floating point, cut to their range, which
+/// [`Sink::changes`] counts.
+///
+/// # Errors
+/// As [`create_sink`], and where the format has no such elements.
+pub fn create_sink_with<T: Element>(
+    path: impl AsRef<Path>,
+    shape: [usize; 4],
+    options: &SinkOptions,
+) -> Result<Box<dyn Sink<T>>, IoError> {
     let path = path.as_ref();
+    let (element, numbers) = (options.element::<T>(path), options.numbers);
     match extension(path).as_str() {
-        "npy" => Ok(Box::new(FileSink::create_npy(path, shape, T::DTYPE)?)),
-        "raw" | "bin" => Ok(Box::new(FileSink::create_raw(path, shape, T::DTYPE)?)),
-        "png" => Ok(Box::new(PictureSink::create(path, shape)?)),
+        "npy" => Ok(Box::new(FileSink::create_npy(path, shape, element)?.with_numbers(numbers))),
+        "raw" | "bin" => Ok(Box::new(FileSink::create_raw(path, shape, element)?.with_numbers(numbers))),
+        "png" => Ok(Box::new(PictureSink::create_with(path, shape, options)?)),
         _ => Err(unknown(path, "npy, raw, bin, png")),
     }
 }

@@ -1,5 +1,6 @@
 //! Tensors that live in a file without a name, for as long as a run needs them.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use tiled_geometry::Region;
@@ -8,7 +9,15 @@ use tiled_tensor::{Element, View, ViewMut};
 use super::positioned::{Positioned, PositionedFile};
 use super::sink::encode_region;
 use super::{ElementType, FileSource, size_bytes};
-use crate::{IoError, Source};
+use crate::{Changes, IoError, Numbers, Source};
+
+/// A file without a name in a folder, with room for so many bytes.
+pub(crate) fn temporary_file(folder: &Path, bytes: u64) -> Result<File, IoError> {
+    let file = tempfile::tempfile_in(folder)
+        .map_err(|source| IoError::Create { path: folder.to_path_buf(), source })?;
+    super::partial::reserve(folder, &file, bytes)?;
+    Ok(file)
+}
 
 /// A tensor in a temporary file of a folder, written and read in place. The file has no name: it is gone when
 /// this is dropped, and when the process dies.
@@ -24,18 +33,18 @@ pub(crate) struct TemporaryFile {
 impl TemporaryFile {
     /// A file in `folder` with room for a tensor.
     pub(crate) fn create<T: Element>(folder: &Path, shape: [usize; 4]) -> Result<Self, IoError> {
-        let fail = |source| IoError::Create { path: folder.to_path_buf(), source };
         let element = ElementType::from(T::DTYPE);
-        let file = tempfile::tempfile_in(folder).map_err(fail)?;
-        super::partial::reserve(folder, &file, size_bytes(folder, shape, element)?)?;
-        let reader = file.try_clone().map_err(fail)?;
+        let file = temporary_file(folder, size_bytes(folder, shape, element)?)?;
+        let reader =
+            file.try_clone().map_err(|source| IoError::Create { path: folder.to_path_buf(), source })?;
         let source = FileSource::new(folder, reader, element, shape, 0)?;
         Ok(Self { folder: folder.to_path_buf(), shape, element, writer: PositionedFile::new(file), source })
     }
 
     /// Writes a region from the window.
     pub(crate) fn write<T: Element>(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
-        encode_region(self.shape, self.element, region, input, |bytes, position| {
+        let mut changes = Changes::new(self.element, Numbers::AsIs);
+        encode_region(self.shape, &mut changes, region, input, |bytes, position| {
             let written = self.writer.write_at(bytes, position);
             written.map_err(|source| IoError::from_write(&self.folder, source))
         })

@@ -1,7 +1,5 @@
 //! The header of an `.npy` file.
 
-use tiled_tensor::DType;
-
 use crate::{ElementType, NpyProblem};
 
 /// What the header of an `.npy` file says.
@@ -9,7 +7,7 @@ use crate::{ElementType, NpyProblem};
 /// ```
 /// # use tiled_exec::NpyHeader;
 /// # use tiled_tensor::DType;
-/// let bytes = NpyHeader::format(&[3, 512, 640], DType::F32);
+/// let bytes = NpyHeader::format(&[3, 512, 640], DType::F32).unwrap();
 /// let header = NpyHeader::parse(&bytes).unwrap();
 /// assert_eq!(header.shape(), [3, 512, 640]);
 /// assert_eq!(header.nchw(), Ok([1, 3, 512, 640]));
@@ -56,18 +54,19 @@ impl NpyHeader {
         Ok(Self { element, shape, len_bytes })
     }
 
-    /// The bytes of the header, version 1.0, of an array of little-endian `dtype` in C order.
+    /// The bytes of the header, version 1.0, of an array of little-endian elements in C order.
     ///
     /// Its length is a multiple of 64, so that the elements are aligned.
     ///
+    /// # Errors
+    /// Where the format has no name for the type: `bf16`.
+    ///
     /// # Panics
     /// Where the shape has thousands of axes.
-    #[must_use]
-    pub fn format(shape: &[usize], dtype: DType) -> Vec<u8> {
-        let descr = match dtype {
-            DType::F32 => "<f4",
-            DType::F64 => "<f8",
-        };
+    pub fn format(shape: &[usize], element: impl Into<ElementType>) -> Result<Vec<u8>, NpyProblem> {
+        let element = element.into();
+        let named = TYPES.iter().find(|(_, known)| *known == element);
+        let (descr, _) = named.ok_or(NpyProblem::Unnamed { got: element.name() })?;
         let shape = match shape {
             [extent] => format!("({extent},)"),
             axes => format!("({})", axes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
@@ -81,7 +80,7 @@ impl NpyHeader {
         bytes.extend([1, 0]);
         bytes.extend(text_len.to_le_bytes());
         bytes.extend(text.as_bytes());
-        bytes
+        Ok(bytes)
     }
 
     /// The extents, as many as the array has axes.
@@ -117,6 +116,21 @@ impl NpyHeader {
 }
 
 const MAGIC: [u8; 6] = *b"\x93NUMPY";
+
+/// What NumPy calls the types of elements.
+const TYPES: [(&str, ElementType); 11] = [
+    ("<f2", ElementType::F16),
+    ("<f4", ElementType::F32),
+    ("<f8", ElementType::F64),
+    ("|u1", ElementType::U8),
+    ("|i1", ElementType::I8),
+    ("<u2", ElementType::U16),
+    ("<i2", ElementType::I16),
+    ("<u4", ElementType::U32),
+    ("<i4", ElementType::I32),
+    ("<u8", ElementType::U64),
+    ("<i8", ElementType::I64),
+];
 
 /// No array has more; bounds what a header can make the parser keep.
 const MAX_AXES: usize = 64;
@@ -173,19 +187,10 @@ impl Parser<'_> {
             return Err(NpyProblem::Type { got: "structured".to_owned() });
         }
         let got = self.string("a type")?;
-        match got.as_str() {
-            "<f4" => Ok(ElementType::F32),
-            "<f8" => Ok(ElementType::F64),
-            "|u1" => Ok(ElementType::U8),
-            "|i1" => Ok(ElementType::I8),
-            "<u2" => Ok(ElementType::U16),
-            "<i2" => Ok(ElementType::I16),
-            "<u4" => Ok(ElementType::U32),
-            "<i4" => Ok(ElementType::I32),
-            "<u8" => Ok(ElementType::U64),
-            "<i8" => Ok(ElementType::I64),
-            _ if got.starts_with('>') => Err(NpyProblem::BigEndian { got }),
-            _ => Err(NpyProblem::Type { got }),
+        match TYPES.iter().find(|(name, _)| *name == got) {
+            Some((_, element)) => Ok(*element),
+            None if got.starts_with('>') => Err(NpyProblem::BigEndian { got }),
+            None => Err(NpyProblem::Type { got }),
         }
     }
 

@@ -13,17 +13,15 @@ mod header;
 use std::io::Read;
 use std::path::Path;
 
-use tiled_tensor::DType;
-
 use crate::file::{FileSink, FileSource, len_bytes, size_bytes};
-use crate::{IoError, NpyProblem};
+use crate::{ElementType, IoError, NpyProblem};
 
 pub use header::NpyHeader;
 
 impl FileSource {
     /// Opens an `.npy` file of NCHW, CHW or HW.
     ///
-    /// Elements are `<f4`, `<f8`, or integers of 8 to 64 bits, little-endian; `|u1` and `<u2` are scaled to 0 to 1, as
+    /// Elements are `<f2`, `<f4`, `<f8`, or integers of 8 to 64 bits, little-endian; `|u1` and `<u2` are scaled to 0 to 1, as
     /// in pictures, where [`FileSource::with_numbers`] does not say another thing.
     ///
     /// # Errors
@@ -54,11 +52,18 @@ impl FileSource {
 }
 
 impl FileSink {
-    /// Creates an `.npy` file of shape NCHW, version 1.0.
+    /// Creates an `.npy` file of shape NCHW, version 1.0, of a [`tiled_tensor::DType`] or any other [`ElementType`] but `bf16`.
     ///
     /// # Errors
-    /// Where the shape overflows, the file cannot be made, or the disk is too small.
-    pub fn create_npy(path: impl AsRef<Path>, shape: [usize; 4], dtype: DType) -> Result<Self, IoError> {
-        Self::create(path.as_ref(), shape, dtype, &NpyHeader::format(&shape, dtype))
+    /// Where the format has no such type, the shape overflows, the file cannot be made, or the disk is too small.
+    pub fn create_npy(
+        path: impl AsRef<Path>,
+        shape: [usize; 4],
+        element: impl Into<ElementType>,
+    ) -> Result<Self, IoError> {
+        let (path, element) = (path.as_ref(), element.into());
+        let header = NpyHeader::format(&shape, element)
+            .map_err(|problem| IoError::Npy { path: path.to_path_buf(), problem })?;
+        Self::create(path, shape, element, &header)
     }
 }

@@ -7,11 +7,12 @@
 
 mod form;
 mod jpeg;
+mod pixels;
 mod png;
 mod problem;
 mod sink;
 mod source;
 
 pub use problem::{JpegDamage, PictureProblem};
-pub use sink::{PictureChanges, PictureSink};
+pub use sink::PictureSink;
 pub use source::PictureSource;

@@ -6,6 +6,7 @@ use png::{BitDepth, ColorType, DecodeOptions, Decoder, DecodingError, Limits, Re
 
 use super::PictureProblem;
 use super::form::{File, Form, UNCOUNTED_BYTES};
+use super::pixels::Pixels;
 use crate::Numbers;
 
 /// A PNG whose header was read.
@@ -58,9 +59,18 @@ impl Picture {
         Ok(Self { form, decoder, packed_bits, is_interlaced })
     }
 
-    /// Writes rows of pixels of channels, without alpha.
-    pub(super) fn decode(self, pixels: &mut [u8]) -> Result<(), PictureProblem> {
+    /// Whether its rows come one after another, so that it need not be held.
+    pub(super) const fn comes_in_rows(&self) -> bool {
+        !self.is_interlaced
+    }
+
+    /// Writes rows of pixels of channels, without alpha; the rows of an interlaced picture only into memory.
+    pub(super) fn decode(self, pixels: &mut Pixels) -> Result<(), PictureProblem> {
         let Self { form, decoder, packed_bits, is_interlaced } = self;
+        let mut filed = match pixels {
+            Pixels::Held(_) => Vec::new(),
+            Pixels::Filed(_) => vec![0; form.width * form.channels * form.sample_bytes()],
+        };
         let mut reader = decoder.read_info().map_err(|source| PictureProblem::PngHeader { source })?;
         let mut row =
             reader.output_line_size(reader.info().width).map(|bytes| vec![0; bytes]).unwrap_or_default();
@@ -76,11 +86,17 @@ impl Picture {
                 let fail = |source| PictureProblem::PngRow { row: y, rows: form.height, source };
                 read_row(&mut reader, &mut row).map_err(fail)?;
                 let start = (y * form.width + pass.begin[1]) * form.channels * form.sample_bytes();
-                let places = &mut pixels[start..];
+                let places = match pixels {
+                    Pixels::Held(held) => &mut held[start..],
+                    Pixels::Filed(_) => &mut filed[..],
+                };
                 if packed_bits < 8 {
                     unpack(&row, packed_bits, places, pass.step[1], cols);
                 } else {
                     place(&form, samples, &row, places, pass.step[1], cols);
+                }
+                if !filed.is_empty() {
+                    pixels.write(start as u64, &filed).map_err(PictureProblem::Write)?;
                 }
             }
         }

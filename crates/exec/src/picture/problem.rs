@@ -10,6 +10,9 @@ pub enum PictureProblem {
     /// The file cannot be read any further.
     #[error("cannot read: {0}")]
     Read(#[source] std::io::Error),
+    /// The decoded pixels cannot be written to their temporary file.
+    #[error("cannot write its pixels to a temporary file: {0}")]
+    Write(#[source] std::io::Error),
     /// A PNG is damaged before its first row.
     #[error("png is damaged before its first row: {source}")]
     PngHeader {

@@ -1,23 +1,25 @@
 //! Writing pictures.
 
-use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tiled_geometry::Region;
-use tiled_tensor::{Element, OutOfMemory, View, zero_bytes};
+use tiled_tensor::{Element, View};
 
-use crate::file::{PartialFile, share};
+use super::pixels::Pixels;
+use crate::file::{PartialFile, size_bytes};
 use crate::sink::Written;
 use crate::source::{Lanes, index};
-use crate::{IoError, Sink};
+use crate::{Changes, ElementType, IoError, Sink, SinkOptions};
 
-/// A tensor that becomes a PNG picture, 8 bits a channel: `round(255·v)`, where v is cut to 0 to 1 and NaN is 0. What is
-/// changed so is counted: [`Sink::picture_changes`].
+/// A tensor that becomes a PNG picture of 8 or 16 bits a channel: `round(255·v)` or `round(65535·v)`, where v is cut to 0 to 1
+/// and NaN is 0; or, by [`PictureSink::create_with`], the whole numbers nearest to the values. What is changed so is counted:
+/// [`Sink::changes`].
 ///
 /// PNG is compressed from the first row to the last and regions come in any order, so that the whole picture
-/// is held, one byte a channel: [`Sink::resident_bytes`] says how much.
+/// is kept: in memory, of which [`Sink::resident_bytes`] says how much, or where that is more than
+/// [`SinkOptions::limit_bytes`] in a file without a name beside the picture.
 #[derive(Debug)]
 pub struct PictureSink {
     written: Written,
@@ -27,98 +29,48 @@ pub struct PictureSink {
 
 #[derive(Debug)]
 struct Picture {
-    /// Rows of pixels of channels.
-    pixels: Vec<u8>,
-    changes: PictureChanges,
-}
-
-/// What of a tensor a picture does not hold as it is.
-///
-/// ```
-/// use tiled_exec::PictureChanges;
-///
-/// let changes = PictureChanges { values: 40, cut: 9, least: -3.2, largest: 7.9, nan: 3, rounded: 0 };
-/// assert_eq!(changes.to_string(), "9 of 40 values cut to 0…1 (least -3.2, largest 7.9), 3 NaN written as 0");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PictureChanges {
-    /// The values written so far.
-    pub values: u64,
-    /// Those below 0 or above 1.
-    pub cut: u64,
-    /// The least of all; infinity where there is none.
-    pub least: f64,
-    /// The largest of all; minus infinity where there is none.
-    pub largest: f64,
-    /// Those that are no number, written as 0.
-    pub nan: u64,
-    /// Those between 0 and 1 that are read back as another number, at most 1/510 away.
-    pub rounded: u64,
-}
-
-impl Default for PictureChanges {
-    fn default() -> Self {
-        Self { values: 0, cut: 0, least: f64::INFINITY, largest: f64::NEG_INFINITY, nan: 0, rounded: 0 }
-    }
-}
-
-impl PictureChanges {
-    /// Whether every value is read back as it was written.
-    #[must_use]
-    pub const fn is_none(&self) -> bool {
-        self.cut == 0 && self.nan == 0 && self.rounded == 0
-    }
-
-    /// Takes a value, and gives it as the picture has it.
-    fn take<T: Element>(&mut self, value: T) -> u8 {
-        let number = value.to_f64();
-        let byte = byte(number);
-        self.values += 1;
-        self.least = self.least.min(number);
-        self.largest = self.largest.max(number);
-        if number.is_nan() {
-            self.nan += 1;
-        } else if !(0.0..=1.0).contains(&number) {
-            self.cut += 1;
-        } else if share::<T>(u16::from(byte), u16::from(u8::MAX)) != value {
-            self.rounded += 1;
-        }
-        byte
-    }
-}
-
-impl fmt::Display for PictureChanges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { values, cut, least, largest, nan, rounded } = self;
-        let mut parts = Vec::new();
-        if *cut > 0 {
-            parts.push(format!("{cut} of {values} values cut to 0…1 (least {least}, largest {largest})"));
-        }
-        if *nan > 0 {
-            parts.push(format!("{nan} NaN written as 0"));
-        }
-        if *rounded > 0 {
-            parts.push(format!("{rounded} of {values} values rounded to a 255th"));
-        }
-        f.write_str(&if parts.is_empty() { "no value changed".to_owned() } else { parts.join(", ") })
-    }
+    /// Of one byte a channel, or of two, the high one first.
+    pixels: Pixels,
+    /// Its type and numbers are those of the picture.
+    changes: Changes,
 }
 
 impl PictureSink {
-    /// A picture of shape `1×1×H×W` (gray) or `1×3×H×W` (red, green, blue).
+    /// A picture of shape `1×1×H×W` (gray) or `1×3×H×W` (red, green, blue), of 8 bits a channel.
     ///
     /// # Errors
     /// Where the shape is another, and where the file cannot be made.
     pub fn create(path: impl AsRef<Path>, shape: [usize; 4]) -> Result<Self, IoError> {
+        Self::create_with(path, shape, &SinkOptions::default())
+    }
+
+    /// The same of `u8` or `u16`, with what integers stand for and a limit of memory.
+    ///
+    /// # Errors
+    /// As [`PictureSink::create`], where the elements are others, and where the disk is too small for a picture over the limit.
+    pub fn create_with(
+        path: impl AsRef<Path>,
+        shape: [usize; 4],
+        options: &SinkOptions,
+    ) -> Result<Self, IoError> {
         let path = path.as_ref();
+        let (element, numbers) = (options.element.unwrap_or(ElementType::U8), options.numbers);
+        if !matches!(element, ElementType::U8 | ElementType::U16) {
+            return Err(IoError::PictureType { path: path.to_path_buf(), got: element.name() });
+        }
         let written = Written::new(path.to_owned(), shape)?;
         let fits = |extent: usize| extent > 0 && i32::try_from(extent).is_ok();
         if !matches!(shape, [1, 1 | 3, height, width] if fits(height) && fits(width)) {
             return Err(IoError::PictureShape { path: path.to_path_buf(), got: shape });
         }
-        let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: path.to_path_buf(), bytes };
-        let pixels = zero_bytes(shape.iter().product()).map_err(refused)?;
-        let picture = Mutex::new(Picture { pixels, changes: PictureChanges::default() });
+        let bytes = size_bytes(path, shape, element)?;
+        let pixels = if bytes > options.limit_bytes {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            Pixels::file(folder.unwrap_or(Path::new(".")), bytes)?
+        } else {
+            Pixels::hold(path, bytes)?
+        };
+        let picture = Mutex::new(Picture { pixels, changes: Changes::new(element, numbers) });
         Ok(Self { file: PartialFile::create(path, 0)?, written, picture })
     }
 
@@ -132,11 +84,18 @@ impl PictureSink {
         let mut stream = BufWriter::with_capacity(BUFFER_BYTES, self.file.stream());
         let mut encoder = png::Encoder::new(&mut stream, width, height);
         encoder.set_color(if channels == 1 { png::ColorType::Grayscale } else { png::ColorType::Rgb });
-        encoder.set_depth(png::BitDepth::Eight);
+        let is_wide = self.picture().changes.element == ElementType::U16;
+        encoder.set_depth(if is_wide { png::BitDepth::Sixteen } else { png::BitDepth::Eight });
         encoder.set_compression(png::Compression::Fast);
         let mut writer = encoder.write_header()?;
         let mut rows = writer.stream_writer_with_size(BUFFER_BYTES)?;
-        rows.write_all(&self.picture().pixels)?;
+        let picture = self.picture();
+        let bytes = self.written.elements() * picture.changes.element.size_bytes() as u64;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        for start in (0..bytes).step_by(BUFFER_BYTES) {
+            let len = usize::try_from(bytes - start).unwrap_or(usize::MAX).min(BUFFER_BYTES);
+            rows.write_all(picture.pixels.read(start, len, &mut buffer)?)?;
+        }
         rows.finish()?;
         writer.finish()?;
         stream.flush()?;
@@ -158,14 +117,32 @@ impl<T: Element> Sink<T> for PictureSink {
         let [cols, first] = [region.cols().len(), region.cols().begin()].map(index);
         let mut picture = self.picture();
         let Picture { pixels, changes } = &mut *picture;
-        for c in 0..channels {
-            for y in region.rows().begin()..region.rows().end() {
-                let lanes = Lanes::new(input.layout(), region, 0, c, y);
-                let start = (index(y) * width + first) * channels + c;
-                let places = pixels[start..].iter_mut().step_by(channels).take(cols);
-                for (place, value) in places.zip(input.data()[lanes.start..].iter().step_by(lanes.step)) {
-                    *place = changes.take(*value);
+        let size = changes.element.size_bytes();
+        let mut buffer = [0; BUFFER_BYTES];
+        let most = (BUFFER_BYTES / (channels * size)).min(cols);
+        for y in region.rows().begin()..region.rows().end() {
+            for from in (0..cols).step_by(most) {
+                let len = most.min(cols - from);
+                let bytes = &mut buffer[..len * channels * size];
+                for c in 0..channels {
+                    let lanes = Lanes::new(input.layout(), region, 0, c, y);
+                    let values = input.data()[lanes.start + from * lanes.step..].iter().step_by(lanes.step);
+                    let samples = bytes.chunks_exact_mut(size).skip(c).step_by(channels);
+                    for (sample, value) in samples.zip(values) {
+                        #[expect(
+                            clippy::cast_possible_truncation,
+                            clippy::cast_sign_loss,
+                            reason = "a whole number within the range of the type"
+                        )]
+                        let whole = changes.whole(*value) as u16;
+                        sample.copy_from_slice(&whole.to_be_bytes()[2 - size..]);
+                    }
                 }
+                let start =
+                    (index(y) as u64 * width as u64 + (first + from) as u64) * (channels * size) as u64;
+                pixels
+                    .write(start, bytes)
+                    .map_err(|error| IoError::from_write(self.written.path(), error))?;
             }
         }
         drop(picture);
@@ -201,21 +178,12 @@ impl<T: Element> Sink<T> for PictureSink {
     }
 
     fn resident_bytes(&self) -> u64 {
-        self.picture().pixels.len() as u64
+        self.picture().pixels.resident_bytes()
     }
 
-    fn picture_changes(&self) -> Option<PictureChanges> {
+    fn changes(&self) -> Option<Changes> {
         Some(self.picture().changes)
     }
 }
 
 const BUFFER_BYTES: usize = 64 * 1024;
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "cut to 0 to 255 before; NaN becomes 0"
-)]
-fn byte(value: f64) -> u8 {
-    (value.clamp(0.0, 1.0) * 255.0).round() as u8
-}

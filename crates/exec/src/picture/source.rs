@@ -4,18 +4,20 @@ use std::io::{BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use tiled_geometry::Region;
-use tiled_tensor::{Element, OutOfMemory, ViewMut, zero_bytes};
+use tiled_tensor::{Element, ViewMut};
 
 use super::form::Form;
+use super::pixels::Pixels;
 use super::{PictureProblem, jpeg, png};
 use crate::file::share;
 use crate::source::{Lanes, check_access, index};
-use crate::{ElementType, FileSource, IoError, Numbers, Source, SourceFacts};
+use crate::{ElementType, FileSource, IoError, Numbers, Source, SourceFacts, SourceOptions};
 
 /// A PNG or JPEG picture.
 ///
-/// Formats of pictures are decoded from the first row to the last, so that the whole picture is held, as 8 or
-/// 16 bits a channel: [`Source::resident_bytes`] says how much. The file passes through a small buffer; while a
+/// Formats of pictures are decoded from the first row to the last, so that the whole picture is kept, as 8 or
+/// 16 bits a channel: in memory, of which [`Source::resident_bytes`] says how much, or where that is too much in a temporary
+/// file, see [`SourceOptions::folder`]. The file passes through a small buffer; while a
 /// progressive JPEG is decoded, its coefficients are held too, 2 bytes each: [`PictureSource::inspect`] says how much that
 /// is, from the header alone. Alpha is dropped; colour profiles, texts and an orientation in the metadata are not read.
 ///
@@ -23,8 +25,8 @@ use crate::{ElementType, FileSource, IoError, Numbers, Source, SourceFacts};
 #[derive(Debug)]
 pub struct PictureSource {
     path: PathBuf,
-    /// Rows of pixels of channels, of one byte or of two in the byte order of this machine.
-    pixels: Vec<u8>,
+    /// Of one byte a channel, or of two in the byte order of this machine.
+    pixels: Pixels,
     form: Form,
     numbers: Numbers,
 }
@@ -58,19 +60,43 @@ impl Header {
         }
     }
 
-    /// The bytes held afterwards, and the most that are held until then.
-    fn bytes(&self, path: &Path, limit_bytes: u64) -> Result<[u64; 2], IoError> {
+    /// Whether the format can be decoded without holding the picture.
+    const fn comes_in_rows(&self) -> bool {
+        match self {
+            Self::Png(picture) => picture.comes_in_rows(),
+            Self::Jpeg(_) => false,
+        }
+    }
+
+    /// Where the pixels are going to lie.
+    fn room(&self, path: &Path, options: &SourceOptions) -> Result<Room, IoError> {
         let form = self.form();
         let overflow = || IoError::Overflow { path: path.to_path_buf(), got: form.shape().to_vec() };
-        let resident = form.resident_bytes().filter(|bytes| isize::try_from(*bytes).is_ok());
-        let resident = resident.ok_or_else(overflow)?;
-        let opening = resident.saturating_add(form.transient_bytes);
-        if opening > limit_bytes {
-            let (expected, got) = (limit_bytes, opening);
+        let bytes = form.resident_bytes().filter(|bytes| isize::try_from(*bytes).is_ok());
+        let bytes = bytes.ok_or_else(overflow)?;
+        let held = bytes.saturating_add(form.transient_bytes);
+        // a row of its own on the way to the file
+        let filed = form.row_bytes().saturating_add(form.transient_bytes);
+        let (resident_bytes, opening_bytes) = match options.folder {
+            Some(_) if held > options.limit_bytes && self.comes_in_rows() => (0, filed),
+            _ => (bytes, held),
+        };
+        if opening_bytes > options.limit_bytes {
+            let (expected, got) = (options.limit_bytes, opening_bytes);
             return Err(IoError::PictureSize { path: path.to_path_buf(), expected, got });
         }
-        Ok([resident, opening])
+        Ok(Room { bytes, resident_bytes, opening_bytes })
     }
+}
+
+/// The bytes of a picture.
+struct Room {
+    /// Those of its pixels.
+    bytes: u64,
+    /// Those held in memory afterwards.
+    resident_bytes: u64,
+    /// The most that are held until then.
+    opening_bytes: u64,
 }
 
 impl PictureSource {
@@ -79,48 +105,51 @@ impl PictureSource {
     /// # Errors
     /// Where the picture takes more, is malformed, damaged or cut off, and where the file cannot be read.
     pub fn open(path: impl AsRef<Path>, limit_bytes: u64) -> Result<Self, IoError> {
-        Self::open_with(path, Numbers::Scaled, limit_bytes)
+        Self::open_with(path, &SourceOptions { limit_bytes, ..SourceOptions::default() })
     }
 
-    /// The same where integers stand for `numbers`.
+    /// The same with what integers stand for, and a folder for the pixels of a larger picture.
     ///
     /// # Errors
-    /// As [`PictureSource::open`], and where class numbers are wanted of a JPEG or of colours.
-    pub fn open_with(path: impl AsRef<Path>, numbers: Numbers, limit_bytes: u64) -> Result<Self, IoError> {
+    /// As [`PictureSource::open`], where class numbers are wanted of a JPEG or of colours, and where the temporary file cannot be
+    /// made or the disk is too small.
+    pub fn open_with(path: impl AsRef<Path>, options: &SourceOptions) -> Result<Self, IoError> {
         let path = path.as_ref();
-        let header = Header::read(path, numbers)?;
-        let [resident, _] = header.bytes(path, limit_bytes)?;
+        let header = Header::read(path, options.numbers)?;
+        let room = header.room(path, options)?;
         let form = *header.form();
-        let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: path.to_path_buf(), bytes };
-        let mut pixels = zero_bytes(usize::try_from(resident).unwrap_or(usize::MAX)).map_err(refused)?;
-        let decoded = match header {
-            Header::Png(picture) => picture.decode(&mut pixels),
-            Header::Jpeg(picture) => picture.decode(&mut pixels),
+        let mut pixels = match &options.folder {
+            Some(folder) if room.resident_bytes == 0 => Pixels::file(folder, room.bytes)?,
+            _ => Pixels::hold(path, room.bytes)?,
+        };
+        let decoded = match (header, &mut pixels) {
+            (Header::Png(picture), pixels) => picture.decode(pixels),
+            (Header::Jpeg(picture), Pixels::Held(held)) => picture.decode(held),
+            (Header::Jpeg(_), Pixels::Filed(_)) => {
+                unreachable!("only rows that come one after another are filed")
+            }
         };
         decoded.map_err(|problem| IoError::Picture { path: path.to_path_buf(), problem })?;
-        Ok(Self { path: path.to_path_buf(), pixels, form, numbers })
+        Ok(Self { path: path.to_path_buf(), pixels, form, numbers: options.numbers })
     }
 
     /// What [`PictureSource::open_with`] would hold, from the header alone.
     ///
     /// # Errors
-    /// Where the header is malformed or cut off, where decoding takes more than `limit_bytes`, and where the file cannot be
+    /// Where the header is malformed or cut off, where decoding takes more than the limit, and where the file cannot be
     /// read.
-    pub fn inspect(
-        path: impl AsRef<Path>,
-        numbers: Numbers,
-        limit_bytes: u64,
-    ) -> Result<SourceFacts, IoError> {
+    pub fn inspect(path: impl AsRef<Path>, options: &SourceOptions) -> Result<SourceFacts, IoError> {
         let path = path.as_ref();
-        let header = Header::read(path, numbers)?;
-        let [resident_bytes, opening_bytes] = header.bytes(path, limit_bytes)?;
+        let header = Header::read(path, options.numbers)?;
+        let room = header.room(path, options)?;
         let form = header.form();
         Ok(SourceFacts {
             shape: form.shape(),
             element: if form.is_wide { ElementType::U16 } else { ElementType::U8 },
-            is_scaled: numbers == Numbers::Scaled,
-            resident_bytes,
-            opening_bytes,
+            is_scaled: options.numbers == Numbers::Scaled,
+            resident_bytes: room.resident_bytes,
+            opening_bytes: room.opening_bytes,
+            temporary_bytes: room.bytes - room.resident_bytes,
         })
     }
 }
@@ -143,19 +172,29 @@ impl<T: Element> Source<T> for PictureSource {
             Numbers::Scaled => share(value, full),
             Numbers::AsIs | Numbers::Classes => T::from_f64(f64::from(value)),
         };
-        for c in 0..channels {
-            for y in region.rows().begin()..region.rows().end() {
-                let lanes = Lanes::new(&layout, region, 0, c, y);
-                let output = output.data_mut()[lanes.start..].iter_mut().step_by(lanes.step).take(cols);
-                let start = (index(y) * self.form.width + first) * channels + c;
-                if self.form.is_wide {
-                    let (pairs, _) = self.pixels.as_chunks::<2>();
-                    for (output, pair) in output.zip(pairs[start..].iter().step_by(channels)) {
-                        *output = number(u16::from_ne_bytes(*pair));
-                    }
-                } else {
-                    for (output, byte) in output.zip(self.pixels[start..].iter().step_by(channels)) {
-                        *output = number(u16::from(*byte));
+        let size = self.form.sample_bytes();
+        let mut buffer = [0; BUFFER_BYTES];
+        let most = (BUFFER_BYTES / (channels * size)).min(cols);
+        for y in region.rows().begin()..region.rows().end() {
+            for from in (0..cols).step_by(most) {
+                let len = most.min(cols - from);
+                let start = (index(y) as u64 * self.form.width as u64 + (first + from) as u64)
+                    * (channels * size) as u64;
+                let bytes = self.pixels.read(start, len * channels * size, &mut buffer);
+                let bytes = bytes.map_err(|source| IoError::Read { path: self.path.clone(), source })?;
+                for c in 0..channels {
+                    let lanes = Lanes::new(&layout, region, 0, c, y);
+                    let output = &mut output.data_mut()[lanes.start + from * lanes.step..];
+                    let output = output.iter_mut().step_by(lanes.step).take(len);
+                    if self.form.is_wide {
+                        let (pairs, _) = bytes.as_chunks::<2>();
+                        for (output, pair) in output.zip(pairs[c..].iter().step_by(channels)) {
+                            *output = number(u16::from_ne_bytes(*pair));
+                        }
+                    } else {
+                        for (output, byte) in output.zip(bytes[c..].iter().step_by(channels)) {
+                            *output = number(u16::from(*byte));
+                        }
                     }
                 }
             }
@@ -164,7 +203,7 @@ impl<T: Element> Source<T> for PictureSource {
     }
 
     fn resident_bytes(&self) -> u64 {
-        self.pixels.len() as u64
+        self.pixels.resident_bytes()
     }
 }
 

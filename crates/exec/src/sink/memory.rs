@@ -136,7 +136,7 @@ impl<'a, T: Element> SliceSink<'a, T> {
         let written = Written::new(Path::new(NAME), places.shape())?;
         let memory = match (places.contiguous_range(), Layout::nchw(places.shape())) {
             (Some(range), Ok(layout)) => Elements::Tensor(ViewMut::new(&mut data[range], layout).into()),
-            _ => Elements::Strided(Parts::new(data, if places.is_in_rows() { PARTS } else { 1 })),
+            _ => Elements::Strided(Parts::new(data, &places)),
         };
         Ok(Self { written, places, memory })
     }
@@ -216,17 +216,39 @@ fn lock<D>(mutex: &Mutex<D>) -> MutexGuard<'_, D> {
 /// The parts of memory that threads lock apart.
 const PARTS: usize = 64;
 
-/// Memory that several threads write at once, a lock for each part of it.
+/// Memory that several threads write at once, a lock for each part of it; one where neighbouring columns lie apart.
 #[derive(Debug)]
-struct Parts<'a, T> {
+pub(super) struct Parts<'a, S> {
     len: usize,
-    parts: Vec<Mutex<&'a mut [T]>>,
+    parts: Vec<Mutex<&'a mut [S]>>,
 }
 
-impl<'a, T: Element> Parts<'a, T> {
-    fn new(data: &'a mut [T], count: usize) -> Self {
+impl<'a, S> Parts<'a, S> {
+    pub(super) fn new(data: &'a mut [S], places: &Places) -> Self {
+        let count = if places.is_in_rows() { PARTS } else { 1 };
         let len = data.len().div_ceil(count).max(1);
         Self { len, parts: data.chunks_mut(len).map(Mutex::new).collect() }
+    }
+
+    /// Writes a stretch of elements.
+    pub(super) fn write(&self, stretch: Stretch, mut values: impl Iterator<Item = S>) {
+        if self.parts.len() == 1 {
+            let mut data = lock(&self.parts[0]);
+            for (i, value) in (0..stretch.len).zip(values) {
+                data[stretch.at(i)] = value;
+            }
+            return;
+        }
+        let (mut start, end) = (stretch.start, stretch.start + stretch.len);
+        while start < end {
+            let offset = start % self.len;
+            let count = (end - start).min(self.len - offset);
+            let mut data = lock(&self.parts[start / self.len]);
+            for (place, value) in data[offset..offset + count].iter_mut().zip(values.by_ref()) {
+                *place = value;
+            }
+            start += count;
+        }
     }
 }
 
@@ -262,11 +284,7 @@ impl<T: Element> Memory<T> for &Parts<'_, T> {
     }
 
     fn write_stretch(&mut self, stretch: Stretch, values: impl Iterator<Item = T>) {
-        // a sink whose elements lie apart has one part, see `SliceSink::with_places`
-        let mut data = lock(&self.parts[0]);
-        for (i, value) in values.enumerate() {
-            data[stretch.at(i)] = value;
-        }
+        Parts::write(self, stretch, values);
     }
 }
 

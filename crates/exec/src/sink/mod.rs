@@ -1,8 +1,10 @@
 //! Where the executor writes a tensor to.
 
+mod decided;
 mod function;
 mod memory;
 mod resident;
+mod stored;
 mod written;
 
 use std::sync::Arc;
@@ -11,11 +13,13 @@ use tiled_geometry::Region;
 use tiled_graph::TRANSFER_BYTES;
 use tiled_tensor::{Element, PartMut, View};
 
-use crate::{IoError, PictureChanges};
+use crate::{Changes, IoError};
 
+pub use decided::{DecidedSink, Decision};
 pub use function::FnSink;
 pub use memory::{MemorySink, SliceSink};
 pub use resident::sink_resident_bytes;
+pub use stored::StoredSink;
 pub(crate) use written::Written;
 
 /// A tensor in memory that is written region by region, from several threads at once.
@@ -71,8 +75,8 @@ pub trait Sink<T: Element>: Send + Sync {
         TRANSFER_BYTES
     }
 
-    /// What of the values written so far a picture does not hold as it is; nothing where the sink is no picture.
-    fn picture_changes(&self) -> Option<PictureChanges> {
+    /// What of the values written so far is not stored as it is; nothing where the sink stores floating point of 32 or 64 bits.
+    fn changes(&self) -> Option<Changes> {
         None
     }
 }
@@ -101,8 +105,8 @@ macro_rules! forward {
             fn resident_bytes(&self) -> u64 {
                 (**self).resident_bytes()
             }
-            fn picture_changes(&self) -> Option<PictureChanges> {
-                (**self).picture_changes()
+            fn changes(&self) -> Option<Changes> {
+                (**self).changes()
             }
         }
     )*};

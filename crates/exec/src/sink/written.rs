@@ -35,6 +35,11 @@ impl Written {
         self.shape
     }
 
+    /// The elements of the tensor.
+    pub(crate) const fn elements(&self) -> u64 {
+        self.expected
+    }
+
     /// Checks a write before it happens.
     pub(crate) fn check(&self, region: Region<2>, layout: &Layout) -> Result<(), IoError> {
         if self.closed.load(Ordering::Acquire) {

@@ -3,6 +3,8 @@
 mod constant;
 mod function;
 mod memory;
+mod normalized;
+mod stored;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +19,8 @@ pub use constant::ConstantSource;
 pub use function::{FnSource, PointSource};
 pub use memory::MemorySource;
 pub(crate) use memory::{LEAST_SHARED, Places, Stretch, is_worth_sharing, shares_work};
+pub use normalized::{Normalization, NormalizedSource};
+pub use stored::StoredSource;
 
 /// An `NCHW` tensor that is read region by region, from several threads at once.
 pub trait Source<T: Element>: Send + Sync {

@@ -162,7 +162,7 @@ fn r07_what_is_written_raw_is_read_raw() {
     assert_eq!(read(&*open_source_with(&path, &options).unwrap()), tensor.data());
     for shape in [[1, 3, 4, 5], [2, 3, 4, 6]] {
         let raw = RawFormat { shape, ..raw };
-        let options = SourceOptions { raw: Some(raw), ..options };
+        let options = SourceOptions { raw: Some(raw), ..options.clone() };
         let error = open_source_with::<f64>(&path, &options).map(drop).unwrap_err().to_string();
         assert!(error.contains("960 bytes found"), "{error}");
     }

@@ -64,9 +64,13 @@ fn r10_profiles_and_texts_are_passed_over() {
     }
     bytes.extend(&whole[33..]);
     let path = write(folder.path(), "x.png", &bytes);
-    let facts = PictureSource::inspect(&path, Numbers::AsIs, 2).unwrap();
+    let facts = PictureSource::inspect(&path, &as_is(2)).unwrap();
     assert_eq!((facts.resident_bytes, facts.opening_bytes), (2, 2));
     PictureSource::open(&path, 2).unwrap();
+}
+
+fn as_is(limit_bytes: u64) -> SourceOptions {
+    SourceOptions { numbers: Numbers::AsIs, limit_bytes, ..SourceOptions::default() }
 }
 
 #[test]
@@ -106,7 +110,10 @@ fn r10_interlaced_pictures_are_read_in_place() {
         bytes.extend(crc(&chunk).to_be_bytes());
     }
     let path = write(folder.path(), "x.png", &bytes);
-    let source = PictureSource::open_with(&path, Numbers::AsIs, 1000).unwrap();
+    let source = PictureSource::open_with(&path, &as_is(1000)).unwrap();
     let expected: Vec<f64> = (0..3).flat_map(|y| (0..5).map(move |x| f64::from(value(y, x)))).collect();
     assert_eq!(crate::read(&source), expected);
+    let options = SourceOptions { folder: Some(folder.path().to_owned()), ..as_is(14) };
+    let error = PictureSource::open_with(&path, &options).map(drop).unwrap_err();
+    assert!(matches!(error, IoError::PictureSize { .. }), "its rows come several times: {error}");
 }

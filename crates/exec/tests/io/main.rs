@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "the functions that tests share are tests too")]
 
 mod atomic;
+mod decided;
 mod errors;
 mod formats;
 mod functions;
@@ -11,6 +12,7 @@ mod optim;
 mod pictures;
 mod places;
 mod resident;
+mod stored;
 mod training;
 mod weights;
 mod weights_files;

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use tiled_exec::{IoError, PictureSource, Sink, Source, create_sink, open_source, open_source_within};
+use tiled_exec::{
+    ElementType, IoError, PictureSource, Sink, SinkOptions, Source, SourceOptions, create_sink,
+    create_sink_with, inspect_source, open_source, open_source_with, open_source_within,
+};
 use tiled_tensor::Tensor;
 
 use crate::windows::{check_source, numbered, read_all, tiles, whole, write_tiles};
@@ -230,5 +233,45 @@ fn numbers_of_a_wide_range_are_a_picture_of_zeros_and_ones() {
     sink.finish().unwrap();
     for (got, value) in read_all(&*open_source::<f32>(&path).unwrap()).data().iter().zip(tensor.data()) {
         assert!((got - value.clamp(0.0, 1.0)).abs() <= 0.5 / 255.0 + f32::EPSILON, "{got} for {value}");
+    }
+}
+
+#[test]
+fn pictures_over_the_limit_lie_in_files_without_names_and_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    for (channels, element) in [(1, ElementType::U8), (3, ElementType::U8), (3, ElementType::U16)] {
+        let shape = [1, channels, 37, 53];
+        let mut next = 0.0;
+        let tensor = Tensor::<f64>::from_fn(shape, |_| {
+            next = (next + 0.377) % 1.0;
+            next
+        })
+        .unwrap();
+        let [held, filed] = [("held.png", u64::MAX), ("filed.png", 1000)].map(|(name, limit_bytes)| {
+            let path = folder.path().join(name);
+            let options = SinkOptions { element: Some(element), limit_bytes, ..SinkOptions::default() };
+            let sink = create_sink_with::<f64>(&path, shape, &options).unwrap();
+            let pixels = (channels * 37 * 53 * element.size_bytes()) as u64;
+            assert_eq!(sink.resident_bytes(), if name == "held.png" { pixels } else { 0 });
+            write_tiles(&*sink, &tensor, [10, 17]);
+            sink.finish().unwrap();
+            path
+        });
+        assert_eq!(std::fs::read(&held).unwrap(), std::fs::read(&filed).unwrap());
+
+        let expected = read_all(&*open_source::<f64>(&held).unwrap());
+        let options = SourceOptions {
+            limit_bytes: 1500,
+            folder: Some(folder.path().into()),
+            ..SourceOptions::default()
+        };
+        let facts = inspect_source(&held, &options).unwrap();
+        let pixels = (channels * 37 * 53 * element.size_bytes()) as u64;
+        assert_eq!((facts.resident_bytes, facts.temporary_bytes), (0, pixels));
+        assert!(facts.to_string().ends_with(", decoded to a temporary file"), "{facts}");
+        let source = open_source_with::<f64>(&held, &options).unwrap();
+        assert_eq!(source.resident_bytes(), 0);
+        check_source(&*source, &expected, [8, 13]);
+        assert_eq!(folder.path().read_dir().unwrap().count(), 2, "the temporary file has no name");
     }
 }

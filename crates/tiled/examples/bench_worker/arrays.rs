@@ -32,7 +32,7 @@ pub(crate) fn read(path: &Path) -> Result<(AlignedBuffer<f32>, [usize; 4]), Fail
 /// Writes an array of f32.
 pub(crate) fn write(path: &Path, shape: &[usize], data: &[f32]) -> Result<(), Failure> {
     let mut file = BufWriter::new(File::create(path)?);
-    file.write_all(&NpyHeader::format(shape, DType::F32))?;
+    file.write_all(&NpyHeader::format(shape, DType::F32)?)?;
     let mut bytes = Vec::new();
     for part in data.chunks(1 << 16) {
         bytes.clear();

@@ -41,7 +41,7 @@ fn sink(path: &Path, room: u64, full: io::ErrorKind, fail_sync: bool) -> Result<
     let quota = |file: File| -> Box<dyn Positioned> {
         Box::new(Quota { file: PositionedFile::new(file), room: room.into(), full, fail_sync })
     };
-    FileSink::create_with(path, SHAPE, DType::F32, &[7; 64], |path, len| {
+    FileSink::create_with(path, SHAPE, ElementType::F32, &[7; 64], |path, len| {
         PartialFile::create_with(path, len, quota)
     })
 }
