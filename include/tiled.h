@@ -64,6 +64,56 @@
 #define TILED_DTYPE_F64 2
 
 /**
+ * Integers of 8 bits without a sign; this and all that follow only in sources and sinks of runs that lie in memory.
+ */
+#define TILED_DTYPE_U8 3
+
+/**
+ * Integers of 8 bits.
+ */
+#define TILED_DTYPE_I8 4
+
+/**
+ * Integers of 16 bits without a sign.
+ */
+#define TILED_DTYPE_U16 5
+
+/**
+ * Integers of 16 bits.
+ */
+#define TILED_DTYPE_I16 6
+
+/**
+ * Integers of 32 bits without a sign.
+ */
+#define TILED_DTYPE_U32 7
+
+/**
+ * Integers of 32 bits.
+ */
+#define TILED_DTYPE_I32 8
+
+/**
+ * Integers of 64 bits without a sign.
+ */
+#define TILED_DTYPE_U64 9
+
+/**
+ * Integers of 64 bits.
+ */
+#define TILED_DTYPE_I64 10
+
+/**
+ * IEEE 754 binary16.
+ */
+#define TILED_DTYPE_F16 11
+
+/**
+ * The upper half of an IEEE 754 binary32.
+ */
+#define TILED_DTYPE_BF16 12
+
+/**
  * No activation.
  */
 #define TILED_ACTIVATION_NONE 0
@@ -252,6 +302,31 @@
  * The gradients of all inputs.
  */
 #define TILED_IN_MEMORY_GRAD_INPUTS 16
+
+/**
+ * The values themselves are written.
+ */
+#define TILED_DECISION_NONE 0
+
+/**
+ * The number of the channel with the largest value is written, from 0 on, the first of equal ones; NaN wins.
+ */
+#define TILED_DECISION_ARGMAX 1
+
+/**
+ * For each channel 1 is written where the value is above the threshold, else 0; NaN stays.
+ */
+#define TILED_DECISION_ABOVE 2
+
+/**
+ * Integers of 8 and 16 bits without a sign stand for 0 to 1; others are the numbers that they are.
+ */
+#define TILED_NUMBERS_SCALED 0
+
+/**
+ * Integers are the numbers that they are: so class numbers are read and written.
+ */
+#define TILED_NUMBERS_AS_IS 1
 
 /**
  * Stochastic gradient descent, as `torch.optim.SGD`.
@@ -448,7 +523,7 @@ typedef struct tiled_tensor {
      */
     uint32_t struct_size;
     /**
-     * `TILED_DTYPE_F32` or `TILED_DTYPE_F64`.
+     * `TILED_DTYPE_F32` or `TILED_DTYPE_F64`; in sources and sinks of runs any `TILED_DTYPE_…`.
      */
     int32_t dtype;
     /**
@@ -803,6 +878,34 @@ typedef struct tiled_source {
      * Given back to `read`.
      */
     void *user;
+    /**
+     * What integers stand for, `TILED_NUMBERS_…`.
+     */
+    int32_t numbers;
+    /**
+     * Zero.
+     */
+    int32_t reserved;
+    /**
+     * Each value v becomes `(scale·v − mean)/std`, each step rounded to the type of the computation.
+     */
+    double scale;
+    /**
+     * One mean, or one for each channel, read during the call; NULL for none.
+     */
+    const double *mean;
+    /**
+     * 0, 1, or as many as channels.
+     */
+    size_t mean_count;
+    /**
+     * One deviation, or one for each channel, read during the call; NULL for none.
+     */
+    const double *std;
+    /**
+     * 0, 1, or as many as channels.
+     */
+    size_t std_count;
 } tiled_source;
 
 /**
@@ -824,6 +927,44 @@ typedef int32_t (*tiled_write_fn)(void *user, struct tiled_region region, const 
  * anything is read. A result other than 0 ends the run with `TILED_STATUS_CALLBACK`.
  */
 typedef int32_t (*tiled_end_fn)(void *user, int32_t is_complete);
+
+/**
+ * What memory of integers or 16 bits does not hold as it was. Values out of range become the nearer end of it.
+ */
+typedef struct tiled_changes {
+    /**
+     * The size of the struct, as `tiled_changes_init` sets it.
+     */
+    uint32_t struct_size;
+    /**
+     * The element type of the memory.
+     */
+    int32_t dtype;
+    /**
+     * The values written; 0 where the memory has the type of the computation.
+     */
+    uint64_t values;
+    /**
+     * Those out of range.
+     */
+    uint64_t cut;
+    /**
+     * Those that are no number, which integers hold as 0.
+     */
+    uint64_t nan;
+    /**
+     * Those in range that integers round, so that they are read back as another number.
+     */
+    uint64_t rounded;
+    /**
+     * The least of all.
+     */
+    double least;
+    /**
+     * The largest of all.
+     */
+    double largest;
+} tiled_changes;
 
 /**
  * Where a run writes a tensor to: memory, or where `write` is not NULL a function.
@@ -853,6 +994,26 @@ typedef struct tiled_sink {
      * Given back to `write` and `end`.
      */
     void *user;
+    /**
+     * What integers stand for, `TILED_NUMBERS_…`.
+     */
+    int32_t numbers;
+    /**
+     * What is written: the values, or what is decided of them, `TILED_DECISION_…`.
+     */
+    int32_t decision;
+    /**
+     * The channels of the values that are decided of; the tensor itself has one where the largest is wanted, as many where not.
+     */
+    int64_t channels;
+    /**
+     * The threshold of `TILED_DECISION_ABOVE`.
+     */
+    double threshold;
+    /**
+     * Where memory of integers or 16 bits tells what it does not hold as it was, when it is whole; or NULL.
+     */
+    struct tiled_changes *changes;
 } tiled_sink;
 
 /**
@@ -2103,6 +2264,14 @@ tiled_status tiled_io_init(struct tiled_io *io, uint32_t struct_size);
  * `progress` is NULL or has room for `struct_size` bytes.
  */
 tiled_status tiled_progress_init(struct tiled_progress *progress, uint32_t struct_size);
+
+/**
+ * Sets every field to zero but the size. `struct_size` is `sizeof(tiled_changes)`.
+ *
+ * Safety:
+ * `changes` is NULL or has room for `struct_size` bytes.
+ */
+tiled_status tiled_changes_init(struct tiled_changes *changes, uint32_t struct_size);
 
 /**
  * Sets every field to its default: no memory, no function. `struct_size` is `sizeof(tiled_sink)`.

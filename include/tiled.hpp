@@ -197,8 +197,18 @@ template <class Struct> Struct initialised(tiled_status (*init)(Struct *, uint32
 
 template <class T> constexpr int32_t dtype_of() noexcept {
     using element = std::remove_cv_t<T>;
-    static_assert(std::is_same_v<element, float> || std::is_same_v<element, double>, "tensors hold float or double");
-    return std::is_same_v<element, float> ? TILED_DTYPE_F32 : TILED_DTYPE_F64;
+    static_assert(std::is_same_v<element, float> || std::is_same_v<element, double> ||
+                      (std::is_integral_v<element> && !std::is_same_v<element, bool>),
+                  "tensors hold float, double or integers");
+    if constexpr (std::is_same_v<element, float>) {
+        return TILED_DTYPE_F32;
+    } else if constexpr (std::is_same_v<element, double>) {
+        return TILED_DTYPE_F64;
+    } else {
+        constexpr int32_t is_signed = std::is_signed_v<element> ? 1 : 0;
+        // U8, I8, U16, I16 and so on follow one another
+        return TILED_DTYPE_U8 + is_signed + (sizeof(element) == 1 ? 0 : sizeof(element) == 2 ? 2 : sizeof(element) == 4 ? 4 : 6);
+    }
 }
 
 /** Makes an owner of what a `_new` gives out. */
@@ -231,6 +241,9 @@ inline tiled_engine_options engine_options() noexcept { return detail::initialis
 inline tiled_plan_options plan_options() noexcept { return detail::initialised(tiled_plan_options_init); }
 inline tiled_objective objective() noexcept { return detail::initialised(tiled_objective_init); }
 inline tiled_optimizer optimizer() noexcept { return detail::initialised(tiled_optimizer_init); }
+inline tiled_source source() noexcept { return detail::initialised(tiled_source_init); }
+inline tiled_sink sink() noexcept { return detail::initialised(tiled_sink_init); }
+inline tiled_changes changes() noexcept { return detail::initialised(tiled_changes_init); }
 inline tiled_allocator allocator() noexcept { return detail::initialised(tiled_allocator_init); }
 inline tiled_logger logger() noexcept { return detail::initialised(tiled_logger_init); }
 
@@ -240,7 +253,7 @@ inline result<void> allocator_set() { return detail::done(tiled_allocator_set(nu
 inline result<void> logger_set(const tiled_logger &value) { return detail::done(tiled_logger_set(&value)); }
 inline result<void> logger_set() { return detail::done(tiled_logger_set(nullptr)); }
 
-/** An NCHW tensor in memory of the caller, contiguous or strided; owns nothing. */
+/** An NCHW tensor in memory of the caller, contiguous or strided; owns nothing. Integers are for runs alone. */
 class tensor {
 public:
     template <class T> tensor(T *data, const shape &extents) : tensor(data, extents, contiguous(extents)) {}
@@ -627,6 +640,13 @@ public:
     io &output(const tensor &memory) { return add(outputs_, memory); }
     io &grad_input(const tensor &memory) { return add(grad_inputs_, memory); }
 
+    /** Memory whose values are read as `how` says: `numbers`, `scale`, `mean` and `std` of `source()`, which stay until the
+     *  run is over. */
+    io &input(const tensor &memory, const tiled_source &how) { return add(inputs_, memory, how); }
+    io &target(const tensor &memory, const tiled_source &how) { return add(target_, memory, how); }
+    /** Memory that is written as `how` says: `numbers`, `decision`, `channels`, `threshold` and `changes` of `sink()`. */
+    io &output(const tensor &memory, const tiled_sink &how) { return add(outputs_, memory, how); }
+
     /** `read(region, block<T>)` fills the block, and is called by several threads at once unless `serial`. */
     template <class T, class Read> io &input(const shape &extents, Read read, bool serial = false) {
         return add_source<T>(inputs_, extents, std::move(read), serial);
@@ -720,13 +740,13 @@ private:
         held_.push_back(std::move(made));
         return raw;
     }
-    io &add(std::vector<tiled_source> &to, const tensor &memory) {
-        to.push_back(detail::initialised(tiled_source_init));
+    io &add(std::vector<tiled_source> &to, const tensor &memory, const tiled_source &how = source()) {
+        to.push_back(how);
         to.back().tensor = memory.value();
         return *this;
     }
-    io &add(std::vector<tiled_sink> &to, const tensor &memory) {
-        to.push_back(detail::initialised(tiled_sink_init));
+    io &add(std::vector<tiled_sink> &to, const tensor &memory, const tiled_sink &how = sink()) {
+        to.push_back(how);
         to.back().tensor = memory.value();
         return *this;
     }

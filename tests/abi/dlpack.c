@@ -65,6 +65,8 @@ int main(void) {
     EXPECT(tiled_tensor_from_dlpack(&old, &back, sizeof back) == TILED_STATUS_UNSUPPORTED);
     old.tensor.where.device_type = 1;
     old.tensor.dtype.bits = 16;
+    EXPECT(tiled_tensor_from_dlpack(&old, &back, sizeof back) == TILED_STATUS_OK && back.dtype == TILED_DTYPE_F16);
+    old.tensor.dtype.bits = 8;
     EXPECT(tiled_tensor_from_dlpack(&old, &back, sizeof back) == TILED_STATUS_DTYPE);
     return 0;
 }

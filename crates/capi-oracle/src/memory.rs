@@ -163,7 +163,7 @@ impl State<'_> {
             1 => tensor.struct_size = u32::from(self.bytes.below(80)),
             2 => tensor.struct_size = self.bytes.choose(&[4097, u32::MAX]),
             3 => tensor.data = tensor.data.wrapping_byte_add(1),
-            4 => tensor.dtype = self.bytes.choose(&[0, 3, -1, i32::MIN]),
+            4 => tensor.dtype = self.bytes.choose(&[0, 13, -1, i32::MIN]),
             5 if tensor.shape[axis] > 1 => tensor.strides[axis] = self.bytes.choose(&[i64::MAX, i64::MIN]),
             6 if tensor.shape[axis] > 1 && role == Role::Written => tensor.strides[axis] = 0,
             _ => {
@@ -180,7 +180,7 @@ impl State<'_> {
             21..=30 => TILED_DTYPE_F64,
             _ => {
                 self.flaws.is_wrong = true;
-                self.bytes.choose(&[0, 3, -1, i32::MAX])
+                self.bytes.choose(&[0, 13, -1, i32::MAX])
             }
         }
     }

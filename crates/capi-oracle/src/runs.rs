@@ -47,6 +47,13 @@ impl Tensors {
         sinks.filter(|sink| sink.write.is_none()).map(|sink| sink.tensor).collect()
     }
 
+    fn has_callbacks(&self) -> bool {
+        let sources = self.inputs.iter().chain(&self.target).chain(&self.grad_outputs);
+        let sinks = self.outputs.iter().chain(&self.grad_inputs);
+        sources.into_iter().any(|source| source.read.is_some())
+            || sinks.into_iter().any(|sink| sink.write.is_some())
+    }
+
     fn hears_ends(&self) -> u32 {
         let sinks = self.outputs.iter().chain(&self.grad_inputs);
         u32::try_from(sinks.filter(|sink| sink.end.is_some()).count()).unwrap_or(0)
@@ -195,8 +202,8 @@ impl State<'_> {
 
     fn tensors(&mut self, heard: &Heard, planned: &Planned) -> Tensors {
         let (dtype, objective) = (planned.dtype, planned.objective);
-        let wrong = self.bytes.once_in(24);
-        let dtype = if wrong { TILED_DTYPE_F32 + TILED_DTYPE_F64 - dtype } else { dtype };
+        let is_other = self.bytes.once_in(24);
+        let dtype = if is_other { TILED_DTYPE_F32 + TILED_DTYPE_F64 - dtype } else { dtype };
         let each = |shapes: &[[i64; 4]], wanted: bool| if wanted { shapes.to_vec() } else { Vec::new() };
         let inputs = each(&planned.inputs, !self.bytes.once_in(32));
         let grads = each(&planned.outputs, objective.loss == TILED_LOSS_GRAD_OUTPUT);
@@ -230,9 +237,8 @@ impl State<'_> {
                 ..Extensible::initial()
             }),
         };
-        // a plan that computes nothing takes nothing, of any type
-        let io = tensors.io();
-        self.flaws.is_wrong |= wrong && (io.input_count + io.grad_output_count + tensors.written().len() > 0);
+        // memory of another type is converted, callbacks have that of the computation
+        self.flaws.is_wrong |= is_other && tensors.has_callbacks();
         tensors
     }
 

@@ -174,11 +174,11 @@ macro_rules! inits {
     };
 }
 
-const INITS: [(Init, usize); 14] = inits![
+const INITS: [(Init, usize); 15] = inits![
     tiled_logger_init tiled_logger, tiled_allocator_init tiled_allocator,
     tiled_engine_options_init tiled_engine_options, tiled_operator_options_init tiled_operator_options,
     tiled_conv2d_init tiled_conv2d, tiled_pool2d_init tiled_pool2d, tiled_objective_init tiled_objective,
     tiled_plan_options_init tiled_plan_options, tiled_tensor_init tiled_tensor, tiled_source_init tiled_source,
-    tiled_sink_init tiled_sink, tiled_progress_init tiled_progress, tiled_io_init tiled_io,
+    tiled_changes_init tiled_changes, tiled_sink_init tiled_sink, tiled_progress_init tiled_progress, tiled_io_init tiled_io,
     tiled_optimizer_init tiled_optimizer,
 ];

@@ -2,14 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 
-use tiled::tensor::DType;
+use tiled::exec::ElementType;
 
 use crate::guard::guard;
 use crate::pointer::{Extensible, Output, array, extensible, input, write_extensible};
 use crate::status::{
     Failure, Fallible, TILED_STATUS_DTYPE, TILED_STATUS_SHAPE, TILED_STATUS_UNSUPPORTED, tiled_status,
 };
-use crate::tensor::{TILED_DTYPE_F32, TILED_DTYPE_F64, tiled_tensor};
+use crate::tensor::{element_number, tiled_tensor};
 
 /// The struct of this name of `dlpack.h`, before version 1.
 #[derive(Debug)]
@@ -136,7 +136,7 @@ impl<M: Manages> Offered<M> {
             data: tensor.data,
             device: Device { kind: CPU, id: 0 },
             axes: 4,
-            dtype: data_type(memory.dtype),
+            dtype: data_type(memory.element()),
             shape: std::ptr::null_mut(),
             strides: std::ptr::null_mut(),
             byte_offset: 0,
@@ -208,15 +208,13 @@ unsafe fn describe(tensor: &Tensor) -> Fallible<tiled_tensor> {
         let message = format!("managed: {} axes, wanted are one to four", tensor.axes);
         return Err(Failure::new(TILED_STATUS_SHAPE, message));
     };
-    let dtype = match (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes) {
-        (FLOAT, 32, 1) => TILED_DTYPE_F32,
-        (FLOAT, 64, 1) => TILED_DTYPE_F64,
-        (code, bits, lanes) => {
-            let message =
-                format!("managed: type of code {code}, {bits} bits, {lanes} lanes is neither f32 nor f64");
-            return Err(Failure::new(TILED_STATUS_DTYPE, message));
-        }
-    };
+    let DataType { code, bits, lanes } = tensor.dtype;
+    let known = ElementType::ALL.into_iter().find(|element| data_type(*element) == tensor.dtype);
+    let dtype = known.map(element_number).ok_or_else(|| {
+        let message =
+            format!("managed: type of code {code}, {bits} bits, {lanes} lanes is no type that is read");
+        Failure::new(TILED_STATUS_DTYPE, message)
+    })?;
     let mut described = tiled_tensor { dtype, shape: [1; 4], ..tiled_tensor::initial() };
     // SAFETY: the caller's promise
     described.shape[4 - axes..].copy_from_slice(unsafe { array(tensor.shape, axes, "managed: shape")? });
@@ -242,20 +240,33 @@ unsafe fn describe(tensor: &Tensor) -> Fallible<tiled_tensor> {
     Ok(described)
 }
 
-const fn data_type(dtype: DType) -> DataType {
-    let bits = match dtype {
-        DType::F32 => 32,
-        DType::F64 => 64,
+const fn data_type(element: ElementType) -> DataType {
+    let (code, bits) = match element {
+        ElementType::I8 => (INT, 8),
+        ElementType::I16 => (INT, 16),
+        ElementType::I32 => (INT, 32),
+        ElementType::I64 => (INT, 64),
+        ElementType::U8 => (UINT, 8),
+        ElementType::U16 => (UINT, 16),
+        ElementType::U32 => (UINT, 32),
+        ElementType::U64 => (UINT, 64),
+        ElementType::F16 => (FLOAT, 16),
+        ElementType::F32 => (FLOAT, 32),
+        ElementType::F64 => (FLOAT, 64),
+        ElementType::Bf16 => (BFLOAT, 16),
     };
-    DataType { code: FLOAT, bits, lanes: 1 }
+    DataType { code, bits, lanes: 1 }
 }
 
 const DLPACK_MAJOR: u32 = 1;
 const DLPACK_MINOR: u32 = 3;
 /// `kDLCPU`.
 const CPU: c_int = 1;
-/// `kDLFloat`.
+/// `kDLInt`, `kDLUInt`, `kDLFloat`, `kDLBfloat`.
+const INT: u8 = 0;
+const UINT: u8 = 1;
 const FLOAT: u8 = 2;
+const BFLOAT: u8 = 4;
 
 #[repr(C)]
 struct Device {
@@ -264,6 +275,7 @@ struct Device {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct DataType {
     code: u8,
     bits: u8,

@@ -166,10 +166,13 @@ impl From<IoError> for Failure {
             IoError::Overflow { .. } | IoError::Class { .. } | IoError::AllIgnored { .. } => {
                 TILED_STATUS_OUT_OF_RANGE
             }
-            IoError::Elements { .. } | IoError::Window { .. } | IoError::ClassChannels { .. } => {
-                TILED_STATUS_SHAPE
-            }
-            IoError::Overlap { .. } => TILED_STATUS_INVALID_ARGUMENT,
+            IoError::Elements { .. }
+            | IoError::Window { .. }
+            | IoError::ClassChannels { .. }
+            | IoError::Factors { .. }
+            | IoError::DecisionChannels { .. }
+            | IoError::DecisionShape { .. } => TILED_STATUS_SHAPE,
+            IoError::Overlap { .. } | IoError::Factor { .. } => TILED_STATUS_INVALID_ARGUMENT,
             IoError::Parameters { .. } => TILED_STATUS_NETWORK,
             _ => TILED_STATUS_IO,
         };

@@ -2,7 +2,9 @@
 
 use std::ffi::c_void;
 
-use tiled::exec::{MemorySource, SliceSink};
+use tiled::exec::{
+    ElementType, MemorySource, Numbers, Sink, SliceSink, Source, StoredSink, StoredSource, with_stored,
+};
 use tiled::tensor::{DType, Element};
 
 use crate::guard::guard;
@@ -13,6 +15,26 @@ use crate::status::{Failure, Fallible, TILED_STATUS_DTYPE, TILED_STATUS_NULL_POI
 pub const TILED_DTYPE_F32: i32 = 1;
 /// IEEE 754 binary64, `double`.
 pub const TILED_DTYPE_F64: i32 = 2;
+/// Integers of 8 bits without a sign; this and all that follow only in sources and sinks of runs that lie in memory.
+pub const TILED_DTYPE_U8: i32 = 3;
+/// Integers of 8 bits.
+pub const TILED_DTYPE_I8: i32 = 4;
+/// Integers of 16 bits without a sign.
+pub const TILED_DTYPE_U16: i32 = 5;
+/// Integers of 16 bits.
+pub const TILED_DTYPE_I16: i32 = 6;
+/// Integers of 32 bits without a sign.
+pub const TILED_DTYPE_U32: i32 = 7;
+/// Integers of 32 bits.
+pub const TILED_DTYPE_I32: i32 = 8;
+/// Integers of 64 bits without a sign.
+pub const TILED_DTYPE_U64: i32 = 9;
+/// Integers of 64 bits.
+pub const TILED_DTYPE_I64: i32 = 10;
+/// IEEE 754 binary16.
+pub const TILED_DTYPE_F16: i32 = 11;
+/// The upper half of an IEEE 754 binary32.
+pub const TILED_DTYPE_BF16: i32 = 12;
 
 /// An NCHW tensor in memory of the caller, on the CPU.
 ///
@@ -25,7 +47,7 @@ pub const TILED_DTYPE_F64: i32 = 2;
 pub struct tiled_tensor {
     /// The size of the struct, as `tiled_tensor_init` sets it.
     pub struct_size: u32,
-    /// `TILED_DTYPE_F32` or `TILED_DTYPE_F64`.
+    /// `TILED_DTYPE_F32` or `TILED_DTYPE_F64`; in sources and sinks of runs any `TILED_DTYPE_…`.
     pub dtype: i32,
     /// Element (0, 0, 0, 0), aligned to the element's size.
     pub data: *mut c_void,
@@ -127,6 +149,36 @@ pub(crate) fn dtype(number: i32) -> Fallible<DType> {
     }
 }
 
+/// The type that elements are stored as, of a number of the header.
+pub(crate) fn element(number: i32) -> Fallible<ElementType> {
+    match NUMBERS.iter().find(|(known, _)| *known == number) {
+        Some((_, element)) => Ok(*element),
+        None => {
+            Err(Failure::new(TILED_STATUS_DTYPE, format!("dtype {number} is none of 1 (f32) to 12 (bf16)")))
+        }
+    }
+}
+
+/// The number of the header for a type that elements are stored as.
+pub(crate) fn element_number(element: ElementType) -> i32 {
+    NUMBERS.iter().find(|(_, known)| *known == element).map_or(0, |(number, _)| *number)
+}
+
+const NUMBERS: [(i32, ElementType); 12] = [
+    (TILED_DTYPE_F32, ElementType::F32),
+    (TILED_DTYPE_F64, ElementType::F64),
+    (TILED_DTYPE_U8, ElementType::U8),
+    (TILED_DTYPE_I8, ElementType::I8),
+    (TILED_DTYPE_U16, ElementType::U16),
+    (TILED_DTYPE_I16, ElementType::I16),
+    (TILED_DTYPE_U32, ElementType::U32),
+    (TILED_DTYPE_I32, ElementType::I32),
+    (TILED_DTYPE_U64, ElementType::U64),
+    (TILED_DTYPE_I64, ElementType::I64),
+    (TILED_DTYPE_F16, ElementType::F16),
+    (TILED_DTYPE_BF16, ElementType::Bf16),
+];
+
 pub(crate) const fn dtype_number(dtype: DType) -> i32 {
     match dtype {
         DType::F32 => TILED_DTYPE_F32,
@@ -155,7 +207,7 @@ pub(crate) use with_element;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     name: &'static str,
-    pub(crate) dtype: DType,
+    element: ElementType,
     /// The lowest element.
     lowest: *mut c_void,
     /// The elements from the lowest to the highest.
@@ -180,13 +232,13 @@ impl tiled_tensor {
 
     /// Checks the description.
     pub(crate) fn checked(&self, name: &'static str) -> Fallible<Memory> {
-        let dtype = dtype(self.dtype)?;
+        let element = element(self.dtype)?;
         let shape = sizes(self.shape, name)?;
         if self.data.is_null() {
             return Err(Failure::new(TILED_STATUS_NULL_POINTER, format!("{name}: data is NULL")));
         }
-        if !self.data.addr().is_multiple_of(dtype.size_bytes()) {
-            let bytes = dtype.size_bytes();
+        if !self.data.addr().is_multiple_of(element.size_bytes()) {
+            let bytes = element.size_bytes();
             return Err(Failure::invalid(format!("{name}: data is not aligned to {bytes} bytes")));
         }
         let (mut first, mut last) = (0_i128, 0_i128);
@@ -195,7 +247,7 @@ impl tiled_tensor {
             first += reach.min(0);
             last += reach.max(0);
         }
-        let size = i128::try_from(dtype.size_bytes()).unwrap_or(8);
+        let size = i128::try_from(element.size_bytes()).unwrap_or(8);
         let low = i128::try_from(self.data.addr()).unwrap_or(i128::MAX) + first * size;
         let high = low + (last - first + 1) * size;
         let bytes = isize::try_from((last - first + 1) * size).ok();
@@ -208,9 +260,9 @@ impl tiled_tensor {
             let strides = self.strides;
             return Err(Failure::range(format!("{name}: strides {strides:?} leave the address space")));
         };
-        let lowest = self.data.wrapping_byte_sub(start * dtype.size_bytes());
+        let lowest = self.data.wrapping_byte_sub(start * element.size_bytes());
         let strides = self.strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX));
-        Ok(Memory { name, dtype, lowest, len, start, shape, strides })
+        Ok(Memory { name, element, lowest, len, start, shape, strides })
     }
 }
 
@@ -224,25 +276,49 @@ impl Memory {
         unsafe { extensible(tensor, name)? }.checked(name)
     }
 
+    /// The element type, where it is one that computations have.
+    pub(crate) fn dtype(&self) -> Fallible<DType> {
+        match self.element {
+            ElementType::F32 => Ok(DType::F32),
+            ElementType::F64 => Ok(DType::F64),
+            other => {
+                let (name, got) = (self.name, other.name());
+                let message = format!("{name}: elements are {got}, wanted are f32 or f64");
+                Err(Failure::new(TILED_STATUS_DTYPE, message))
+            }
+        }
+    }
+
+    /// The type that its elements are stored as.
+    pub(crate) const fn element(&self) -> ElementType {
+        self.element
+    }
+
     /// Checks the element type.
     pub(crate) fn require(&self, dtype: DType) -> Fallible {
-        if self.dtype == dtype {
+        if self.element == ElementType::from(dtype) {
             return Ok(());
         }
-        let (name, got, wanted) = (self.name, self.dtype.name(), dtype.name());
+        let (name, got, wanted) = (self.name, self.element.name(), dtype.name());
         Err(Failure::new(TILED_STATUS_DTYPE, format!("{name}: elements are {got}, wanted are {wanted}")))
     }
 
-    /// Checks that `others` have the same element type, and that the memory, which is written, shares no byte with
-    /// theirs.
+    /// Checks that `others` have the same element type, one that computations have, and that the memory, which is written,
+    /// shares no byte with theirs.
+    pub(crate) fn require_alike_and_apart(&self, others: &[&Self]) -> Fallible {
+        let dtype = self.dtype()?;
+        others.iter().try_for_each(|other| other.require(dtype))?;
+        self.require_apart(others)
+    }
+
+    /// Checks that the memory, which is written, shares no byte with that of `others`.
     pub(crate) fn require_apart(&self, others: &[&Self]) -> Fallible {
         let range = |memory: &Self| {
             let low = memory.lowest.addr();
-            low..low + memory.len * memory.dtype.size_bytes()
+            low..low + memory.len * memory.element.size_bytes()
         };
         let mine = range(self);
         for other in others {
-            other.require(self.dtype)?;
             let theirs = range(other);
             if mine.start < theirs.end && theirs.start < mine.end {
                 let message = format!("{} and {} overlap in memory", self.name, other.name);
@@ -250,6 +326,46 @@ impl Memory {
             }
         }
         Ok(())
+    }
+
+    /// The tensor of elements of any type, to be read.
+    ///
+    /// # Safety
+    /// As [`Memory::source`].
+    pub(crate) unsafe fn stored_source<'a, T: Element>(
+        &self,
+        numbers: Numbers,
+    ) -> Fallible<Box<dyn Source<T> + 'a>> {
+        if self.element == ElementType::from(T::DTYPE) {
+            // SAFETY: the caller's promise
+            return Ok(Box::new(unsafe { self.source::<T>()? }));
+        }
+        with_stored!(self.element, S => {
+            // SAFETY: as in `source`, for elements of the type that the memory was checked for
+            let data = unsafe { std::slice::from_raw_parts(self.lowest.cast_const().cast::<S>(), self.len) };
+            let source = StoredSource::with_strides(data, self.shape, self.start, self.strides)?;
+            Ok(Box::new(source.with_numbers(numbers)))
+        })
+    }
+
+    /// The tensor of elements of any type, to be written.
+    ///
+    /// # Safety
+    /// As [`Memory::sink`].
+    pub(crate) unsafe fn stored_sink<'a, T: Element>(
+        &self,
+        numbers: Numbers,
+    ) -> Fallible<Box<dyn Sink<T> + 'a>> {
+        if self.element == ElementType::from(T::DTYPE) {
+            // SAFETY: the caller's promise
+            return Ok(Box::new(unsafe { self.sink::<T>()? }));
+        }
+        with_stored!(self.element, S => {
+            // SAFETY: as in `sink`, for elements of the type that the memory was checked for
+            let data = unsafe { std::slice::from_raw_parts_mut(self.lowest.cast::<S>(), self.len) };
+            let sink = StoredSink::with_strides(data, self.shape, self.start, self.strides)?;
+            Ok(Box::new(sink.with_numbers(numbers)))
+        })
     }
 
     /// The tensor, to be read.

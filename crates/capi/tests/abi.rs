@@ -112,8 +112,11 @@ layouts! {
         struct_size, dtype, peak_bytes, windows_bytes, stores_bytes, parameters_bytes, flops, redundant_flops,
         predicted_seconds, sweeps, steps, lanes, budget_bytes, budget_source, reserved,
     }
-    tiled_source { struct_size, is_serial, tensor, read, user }
-    tiled_sink { struct_size, is_serial, tensor, write, end, user }
+    tiled_source { struct_size, is_serial, tensor, read, user, numbers, reserved, scale, mean, mean_count, std, std_count }
+    tiled_changes { struct_size, dtype, values, cut, nan, rounded, least, largest }
+    tiled_sink {
+        struct_size, is_serial, tensor, write, end, user, numbers, decision, channels, threshold, changes,
+    }
     tiled_progress { struct_size, reserved, step, user }
     tiled_io {
         struct_size, reserved, inputs, input_count, target, grad_outputs, grad_output_count, outputs,

@@ -101,17 +101,25 @@ impl Tensors {
         let tensors = unsafe {
             let io = extensible(io, "io")?;
             Self {
-                inputs: each(io.inputs, io.input_count, "io: inputs", CheckedSource::of)?,
-                target: each(io.target, usize::from(!io.target.is_null()), "io: target", CheckedSource::of)?
-                    .pop(),
+                inputs: each(io.inputs, io.input_count, "io: inputs", |one, name| {
+                    CheckedSource::of(one, name)
+                })?,
+                target: each(io.target, usize::from(!io.target.is_null()), "io: target", |one, name| {
+                    CheckedSource::of(one, name)
+                })?
+                .pop(),
                 grad_outputs: each(
                     io.grad_outputs,
                     io.grad_output_count,
                     "io: grad_outputs",
-                    CheckedSource::of,
+                    |one, name| CheckedSource::of(one, name),
                 )?,
-                outputs: each(io.outputs, io.output_count, "io: outputs", CheckedSink::of)?,
-                grad_inputs: each(io.grad_inputs, io.grad_input_count, "io: grad_inputs", CheckedSink::of)?,
+                outputs: each(io.outputs, io.output_count, "io: outputs", |one, name| {
+                    CheckedSink::of(one, name)
+                })?,
+                grad_inputs: each(io.grad_inputs, io.grad_input_count, "io: grad_inputs", |one, name| {
+                    CheckedSink::of(one, name)
+                })?,
                 progress: CallbackProgress::of(io.progress)?,
             }
         };

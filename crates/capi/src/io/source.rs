@@ -3,14 +3,14 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-use tiled::exec::{FnSource, IoError, Source};
+use tiled::exec::{FnSource, IoError, Normalization, NormalizedSource, Numbers, Source};
 use tiled::geometry::Region;
-use tiled::tensor::{Element, ViewMut};
+use tiled::tensor::{Element, ViewMut, collected};
 
 use super::{bands, for_each_lane, returned, stage};
 use crate::geometry::tiled_region;
 use crate::guard::guard;
-use crate::pointer::{Extensible, write_extensible};
+use crate::pointer::{Extensible, array, write_extensible};
 use crate::status::{Failure, Fallible, tiled_status};
 use crate::tensor::{Memory, describe, dtype, sizes, tiled_tensor};
 
@@ -38,13 +38,41 @@ pub struct tiled_source {
     pub read: tiled_read_fn,
     /// Given back to `read`.
     pub user: *mut c_void,
+    /// What integers stand for, `TILED_NUMBERS_…`.
+    pub numbers: i32,
+    /// Zero.
+    pub reserved: i32,
+    /// Each value v becomes `(scale·v − mean)/std`, each step rounded to the type of the computation.
+    pub scale: f64,
+    /// One mean, or one for each channel, read during the call; NULL for none.
+    pub mean: *const f64,
+    /// 0, 1, or as many as channels.
+    pub mean_count: usize,
+    /// One deviation, or one for each channel, read during the call; NULL for none.
+    pub std: *const f64,
+    /// 0, 1, or as many as channels.
+    pub std_count: usize,
+}
+
+/// Integers of 8 and 16 bits without a sign stand for 0 to 1; others are the numbers that they are.
+pub const TILED_NUMBERS_SCALED: i32 = 0;
+/// Integers are the numbers that they are: so class numbers are read and written.
+pub const TILED_NUMBERS_AS_IS: i32 = 1;
+
+/// What integers stand for, of a number of the header.
+pub(crate) fn numbers(number: i32, name: &str) -> Fallible<Numbers> {
+    match number {
+        TILED_NUMBERS_SCALED => Ok(Numbers::Scaled),
+        TILED_NUMBERS_AS_IS => Ok(Numbers::AsIs),
+        _ => Err(Failure::invalid(format!("{name}: numbers {number} are neither scaled (0) nor as is (1)"))),
+    }
 }
 
 // SAFETY: repr(C), the size first, and integers, pointers and an optional function pointer, which take any bits
 // that C can put there
 unsafe impl Extensible for tiled_source {
     const NAME: &'static str = "tiled_source";
-    const FIRST_SIZE: usize = size_of::<Self>();
+    const FIRST_SIZE: usize = std::mem::offset_of!(Self, numbers);
 
     fn initial() -> Self {
         Self {
@@ -53,6 +81,13 @@ unsafe impl Extensible for tiled_source {
             tensor: tiled_tensor::initial(),
             read: None,
             user: std::ptr::null_mut(),
+            numbers: TILED_NUMBERS_SCALED,
+            reserved: 0,
+            scale: 1.0,
+            mean: std::ptr::null(),
+            mean_count: 0,
+            std: std::ptr::null(),
+            std_count: 0,
         }
     }
 }
@@ -68,7 +103,15 @@ pub unsafe extern "C" fn tiled_source_init(source: *mut tiled_source, struct_siz
 }
 
 /// A source whose description makes sense.
-pub(crate) enum CheckedSource {
+pub(crate) struct CheckedSource {
+    name: &'static str,
+    from: From,
+    numbers: Numbers,
+    normalization: Normalization,
+}
+
+/// Where its elements come from.
+enum From {
     Memory(Memory),
     Function(ReadFunction),
 }
@@ -90,26 +133,42 @@ unsafe impl Send for ReadFunction {}
 unsafe impl Sync for ReadFunction {}
 
 impl CheckedSource {
-    pub(crate) fn of(source: &tiled_source, name: &'static str) -> Fallible<Self> {
+    /// Checks a description.
+    ///
+    /// # Safety
+    /// `mean` and `std` are NULL or as many numbers as they say can be read from them.
+    pub(crate) unsafe fn of(source: &tiled_source, name: &'static str) -> Fallible<Self> {
         source.tensor.require_initialised(name)?;
-        let Some(read) = source.read else {
-            return Ok(Self::Memory(source.tensor.checked(name)?));
+        let numbers = numbers(source.numbers, name)?;
+        // SAFETY: the caller's promise
+        let normalization = unsafe {
+            Normalization {
+                scale: source.scale,
+                mean: factors(source.mean, source.mean_count, name)?,
+                std: factors(source.std, source.std_count, name)?,
+            }
         };
-        dtype(source.tensor.dtype)?;
-        Ok(Self::Function(ReadFunction {
-            name,
-            dtype: source.tensor.dtype,
-            shape: sizes(source.tensor.shape, name)?,
-            is_serial: source.is_serial != 0,
-            read,
-            user: source.user,
-        }))
+        let from = match source.read {
+            None => From::Memory(source.tensor.checked(name)?),
+            Some(read) => {
+                dtype(source.tensor.dtype)?;
+                From::Function(ReadFunction {
+                    name,
+                    dtype: source.tensor.dtype,
+                    shape: sizes(source.tensor.shape, name)?,
+                    is_serial: source.is_serial != 0,
+                    read,
+                    user: source.user,
+                })
+            }
+        };
+        Ok(Self { name, from, numbers, normalization })
     }
 
     pub(crate) const fn memory(&self) -> Option<&Memory> {
-        match self {
-            Self::Memory(memory) => Some(memory),
-            Self::Function(_) => None,
+        match &self.from {
+            From::Memory(memory) => Some(memory),
+            From::Function(_) => None,
         }
     }
 
@@ -118,12 +177,29 @@ impl CheckedSource {
     /// # Safety
     /// Memory can be read, and nothing writes it, for as long as the source is used.
     pub(crate) unsafe fn open<T: Element>(&self) -> Fallible<Box<dyn Source<T>>> {
-        match self {
+        let source = match &self.from {
             // SAFETY: the caller's promise
-            Self::Memory(memory) => Ok(Box::new(unsafe { memory.source::<T>()? })),
-            Self::Function(function) => function.open::<T>(),
+            From::Memory(memory) => unsafe { memory.stored_source::<T>(self.numbers)? },
+            From::Function(function) => function.open::<T>()?,
+        };
+        if self.normalization.is_none() {
+            return Ok(source);
         }
+        Ok(Box::new(NormalizedSource::new(self.name, source, &self.normalization)?))
     }
+}
+
+/// Numbers of the caller.
+///
+/// # Safety
+/// `pointer` is NULL or `count` numbers can be read from it.
+unsafe fn factors(pointer: *const f64, count: usize, name: &str) -> Fallible<Vec<f64>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    // SAFETY: the caller's promise
+    let factors = unsafe { array(pointer, count, name)? };
+    Ok(collected(factors.iter().copied())?)
 }
 
 impl ReadFunction {

@@ -147,11 +147,11 @@ pub unsafe extern "C" fn tiled_conv2d_forward(
         if let Some(bias) = &bias {
             require("bias shape", &bias.shape, &[1, attributes.out_channels, 1, 1])?;
         }
-        output.require_apart(&[&input, &weight])?;
-        bias.iter().try_for_each(|bias| output.require_apart(&[bias]))?;
+        output.require_alike_and_apart(&[&input, &weight])?;
+        bias.iter().try_for_each(|bias| output.require_alike_and_apart(&[bias]))?;
         let options = options.checked()?;
         handle::exclusive(engine, "engine", |engine| {
-            with_element!(output.dtype, T => {
+            with_element!(output.dtype()?, T => {
                 // SAFETY: the tensors describe memory of the caller, which `output` shares with no other
                 let (input, weight, bias, output) = unsafe {
                     let bias = bias.map(|bias| bias.source::<T>()).transpose()?;
@@ -193,10 +193,10 @@ pub unsafe extern "C" fn tiled_conv2d_backward_input(
             )
         };
         let (attributes, _) = conv.attributes(grad_input.shape, weight.shape, Some(grad_output.shape))?;
-        grad_input.require_apart(&[&grad_output, &weight])?;
+        grad_input.require_alike_and_apart(&[&grad_output, &weight])?;
         let options = options.checked()?;
         handle::exclusive(engine, "engine", |engine| {
-            with_element!(grad_input.dtype, T => {
+            with_element!(grad_input.dtype()?, T => {
                 // SAFETY: the tensors describe memory of the caller, which `grad_input` shares with no other
                 let (grad_output, weight, grad_input) =
                     unsafe { (grad_output.source::<T>()?, weight.source::<T>()?, grad_input.sink::<T>()?) };
@@ -237,14 +237,14 @@ pub unsafe extern "C" fn tiled_conv2d_backward_weight(
             )
         };
         let (attributes, _) = conv.attributes(input.shape, grad_weight.shape, Some(grad_output.shape))?;
-        grad_weight.require_apart(&[&input, &grad_output])?;
+        grad_weight.require_alike_and_apart(&[&input, &grad_output])?;
         if let Some(bias) = &grad_bias {
             require("grad_bias shape", &bias.shape, &[1, attributes.out_channels, 1, 1])?;
-            bias.require_apart(&[&input, &grad_output, &grad_weight])?;
+            bias.require_alike_and_apart(&[&input, &grad_output, &grad_weight])?;
         }
         let options = options.checked()?;
         handle::exclusive(engine, "engine", |engine| {
-            with_element!(grad_weight.dtype, T => {
+            with_element!(grad_weight.dtype()?, T => {
                 // SAFETY: the tensors describe memory of the caller, which the gradients share with no other
                 let (input, grad_output, weight, bias) = unsafe {
                     let bias = grad_bias.map(|bias| bias.sink::<T>()).transpose()?;

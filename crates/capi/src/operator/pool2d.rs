@@ -203,10 +203,10 @@ unsafe fn forward(
     };
     pool.checked(input.shape, Some(output.shape))?;
     pool.check_dilation(kind)?;
-    output.require_apart(&[&input])?;
+    output.require_alike_and_apart(&[&input])?;
     let options = options.checked()?;
     handle::exclusive(engine, "engine", |engine| {
-        with_element!(output.dtype, T => {
+        with_element!(output.dtype()?, T => {
             // SAFETY: the tensors describe memory of the caller, which `output` shares with no other
             let (input, output) = unsafe { (input.source::<T>()?, output.sink::<T>()?) };
             let operators = T::operators(engine, &options);
@@ -246,10 +246,10 @@ unsafe fn backward(
     }
     pool.check_dilation(if input.is_some() { Kind::Maximum } else { Kind::Average })?;
     let read: Vec<&Memory> = [&grad_output].into_iter().chain(&input).collect();
-    grad_input.require_apart(&read)?;
+    grad_input.require_alike_and_apart(&read)?;
     let options = options.checked()?;
     handle::exclusive(engine, "engine", |engine| {
-        with_element!(grad_input.dtype, T => {
+        with_element!(grad_input.dtype()?, T => {
             // SAFETY: the tensors describe memory of the caller, which `grad_input` shares with no other
             let (grad_output, input, grad_input) = unsafe {
                 let input = input.map(|input| input.source::<T>()).transpose()?;
