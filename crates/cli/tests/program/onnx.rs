@@ -10,6 +10,11 @@ use crate::bed::{Bed, CONV_NET};
 
 /// The network of [`CONV_NET`] with weights: `c1`, three channels to four, then this operator.
 fn model(last: &str) -> Vec<u8> {
+    model_of(last, 4)
+}
+
+/// The same with so many channels.
+fn model_of(last: &str, channels: i64) -> Vec<u8> {
     let text = |text: &str| Some(text.to_owned());
     let tensor = |name: &str, dims: &[i64]| TensorProto {
         name: text(name),
@@ -34,7 +39,7 @@ fn model(last: &str) -> Vec<u8> {
             node("Conv", &["x", "c1.weight", "c1.bias"], "c", vec![pads]),
             node(last, &["c"], "y", Vec::new()),
         ],
-        initializer: vec![tensor("c1.weight", &[4, 3, 3, 3]), tensor("c1.bias", &[4])],
+        initializer: vec![tensor("c1.weight", &[channels, 3, 3, 3]), tensor("c1.bias", &[channels])],
         input: vec![ValueInfoProto { name: text("x"), r#type: Some(TypeProto { tensor_type }) }],
         output: vec![ValueInfoProto { name: text("y"), r#type: None }],
         ..GraphProto::default()
@@ -68,6 +73,27 @@ fn a_model_runs_with_its_weights_as_what_it_is_converted_to() {
         "c.npy",
     ]);
     assert!(bed.read("a.npy") != bed.read("c.npy"));
+}
+
+#[test]
+fn the_commands_of_the_page_your_model_run_as_they_stand() {
+    let bed = Bed::new();
+    bed.write("model.onnx", &model_of("Sigmoid", 3));
+    let photo = image::RgbImage::from_fn(50, 37, |x, y| {
+        image::Rgb([x * 5, y * 6, x + y].map(|value| u8::try_from(value).expect("a byte")))
+    });
+    photo.save(bed.path("photo.jpg")).expect("the folder is writable");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/your-model.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let commands = page.lines().filter_map(|line| line.strip_prefix("    tiled "));
+    let commands: Vec<Vec<&str>> = commands.map(|command| command.split_whitespace().collect()).collect();
+    assert!(commands.len() >= 4, "{commands:?}");
+    for command in &commands {
+        bed.succeeds(command);
+    }
+    for name in ["mask.png", "classes.png", "net.json", "weights.safetensors"] {
+        assert!(bed.names().iter().any(|made| made == name), "{name} is not there");
+    }
 }
 
 #[test]
