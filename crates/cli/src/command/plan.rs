@@ -10,7 +10,10 @@ use tiled::exec::{
     AdamW, AdamWOptions, Numbers, Optimizer, Sgd, SgdOptions, sink_resident_bytes, write_whole,
 };
 use tiled::explain::{Description, Explain, StepDetail};
-use tiled::graph::{BudgetSource, Graph, Loss, Mode, Objective, Plan, Planner, infer_nchw, try_params};
+use tiled::graph::{
+    BudgetSource, Graph, Loss, Mode, Objective, Plan, PlanOptions, Planner, TRANSFER_BYTES, infer_nchw,
+    try_params,
+};
 use tiled::kernel::Backend;
 use tiled::tensor::Element;
 
@@ -97,10 +100,14 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
     } else {
         Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() }
     };
-    let mut resident = files.resident_bytes();
+    let (mut resident, mut transfer_bytes) = (files.resident_bytes(), TRANSFER_BYTES);
     if !args.output.is_empty() {
         check_count("output", outputs.len(), args.output.len())?;
         for (path, shape) in args.output.iter().zip(&outputs) {
+            if let Some(decision) = args.written.decision() {
+                decision.check(&path.display().to_string(), *shape)?;
+                transfer_bytes = transfer_bytes.max(TRANSFER_BYTES + decision.buffer_bytes::<T>(*shape));
+            }
             let decided = args.written.decision().map_or(*shape, |decision| decision.shape(*shape));
             let options = args.written.sink(shape[1], args.plan.picture_bytes());
             resident += sink_resident_bytes(path, decided, &options)?;
@@ -113,15 +120,18 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
     let backend = CpuBackend::new()?;
     let backend: &dyn Backend<T> = &backend;
     let planner = Planner::new(&graph, &shapes, &objective, backend);
-    let plan = planner.plan_unless(&args.plan.options(resident), &|| session.is_cancelled())?;
-    let mut notes = files.lines();
+    let options = PlanOptions { transfer_bytes, ..args.plan.options(resident) };
+    let plan = planner.plan_unless(&options, &|| session.is_cancelled())?;
+    let (mut notes, limit_bytes) = (files.lines(), args.plan.picture_bytes());
     let shapes_alone = args.input.iter().filter_map(|planned| match planned {
-        Planned::Shape(shape) => picture_note("an input", "a .png or .jpg of 8 bits", *shape),
+        Planned::Shape(shape) => picture_note("an input", "a .png of 8 bits", *shape, limit_bytes),
         Planned::File(_) => None,
     });
     notes.extend(shapes_alone);
     if args.output.is_empty() && !args.train {
-        notes.extend(outputs.iter().filter_map(|shape| picture_note("an output", ".png", *shape)));
+        notes.extend(
+            outputs.iter().filter_map(|shape| picture_note("an output", ".png", *shape, limit_bytes)),
+        );
     }
     Ok(Planning { plan, notes, files })
 }
@@ -162,12 +172,13 @@ fn target_shape(
     shape_of(files, "target", target, numbers)
 }
 
-/// What a tensor adds that is a picture: one byte for each element.
-fn picture_note(what: &str, kind: &str, shape: [usize; 4]) -> Option<String> {
+/// What a tensor adds that is a picture: one byte for each element, in memory up to a limit.
+fn picture_note(what: &str, kind: &str, shape: [usize; 4], limit_bytes: u64) -> Option<String> {
     let [1, 1 | 3, ..] = shape else { return None };
     let held = shape.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent as u64))?;
     let extents = shape[1..].iter().map(usize::to_string).collect::<Vec<_>>().join("×");
-    Some(format!("memory: {what} of {extents} in {kind} adds {}", bytes::show(held)))
+    let adds = if held > limit_bytes { "takes a temporary file of" } else { "adds" };
+    Some(format!("memory: {what} of {extents} in {kind} {adds} {}", bytes::show(held)))
 }
 
 /// What the optimiser keeps between steps.

@@ -134,6 +134,13 @@ fn pictures_over_a_quarter_of_the_memory_lie_in_a_temporary_file() {
     let text = bed.says(&run("z.npy", &["--memory", "4MiB", "--scratch", "."]));
     assert!(text.contains("x.png, 3×1003×1201, u8 scaled to 0…1, decoded to a temporary file\n"), "{text}");
     assert!(bed.read("y.npy") == bed.read("z.npy"), "held and from a file");
+    // a plan of the same files states the same peak
+    let more = ["--memory", "4MiB", "--argmax"];
+    let planned = run("c.png", &more).into_iter().map(|word| if word == "run" { "plan" } else { word });
+    let planned: Vec<&str> = planned.filter(|word| !["--weights", "random:3"].contains(word)).collect();
+    let peak = |report: &serde_json::Value| report["plan_peak_bytes"].as_u64().expect("bytes");
+    assert_eq!(peak(&bed.json(&planned)), peak(&bed.json(&run("c.png", &more))));
+    std::fs::remove_file(bed.path("c.png")).expect("it was written");
     let names = bed.names();
     bed.succeeds(&run("c.png", &["--memory", "4MiB", "--argmax"]));
     assert_eq!(bed.names().len(), names.len() + 1, "nothing else is left");

@@ -36,6 +36,15 @@ impl Decision {
         }
     }
 
+    /// The bytes that a lane holds while it decides of a tensor of shape NCHW, beside what the sink of the decisions holds.
+    #[must_use]
+    pub fn buffer_bytes<T: Element>(self, shape: [usize; 4]) -> u64 {
+        let [batch, channels, ..] = self.shape(shape);
+        // a pixel of all images and channels at least, with the scores that were the largest so far
+        let elements = DECIDED.max(batch.saturating_mul(channels)).saturating_mul(2);
+        elements.saturating_mul(size_of::<T>()) as u64
+    }
+
     /// Checks that it can be taken of a tensor of shape NCHW; `name` stands in errors.
     ///
     /// # Errors
@@ -138,10 +147,7 @@ impl<T: Element, S: Sink<T>> Sink<T> for DecidedSink<S> {
     }
 
     fn transfer_bytes(&self) -> u64 {
-        let [batch, channels, ..] = self.decision.shape(self.shape);
-        // a pixel of all images and channels at least, with the scores that were the largest so far
-        let elements = DECIDED.max(batch.saturating_mul(channels)).saturating_mul(2);
-        self.inner.transfer_bytes().saturating_add((elements.saturating_mul(size_of::<T>())) as u64)
+        self.inner.transfer_bytes().saturating_add(self.decision.buffer_bytes::<T>(self.shape))
     }
 
     fn changes(&self) -> Option<Changes> {
