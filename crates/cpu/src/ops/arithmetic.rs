@@ -90,26 +90,31 @@ pub(crate) fn arithmetic<T: Element>(
 /// What is computed of a piece of a row.
 type Piece<'f, T> = &'f (dyn Fn([&[T]; 3], &mut [T]) + Sync);
 
-/// The operands of a function, each with its input.
+/// An operand, with its input where it is one.
+type Slot<'a, 'v, T> = (Spread, Option<&'a View<'v, T>>);
+
+/// The operands of a function.
 struct Operands<'a, 'v, T: Element> {
-    slots: Vec<(Spread, Option<&'a View<'v, T>>)>,
+    /// Two or three.
+    slots: [Option<Slot<'a, 'v, T>>; 3],
     param: &'a [T],
 }
 
 impl<'a, 'v, T: Element> Operands<'a, 'v, T> {
     fn new(operands: &[Spread], param: &'a [T], inputs: &'a [View<'v, T>]) -> Self {
-        let mut inputs = inputs.iter();
-        let view = |operand: &Spread| {
+        let (mut inputs, mut slots) = (inputs.iter(), [None; 3]);
+        for (slot, operand) in slots.iter_mut().zip(operands) {
             let input = operand.is_input().then(|| inputs.next());
-            (*operand, input.map(|input| input.expect("an input for each operand that is one")))
-        };
-        Self { slots: operands.iter().map(view).collect(), param }
+            *slot =
+                Some((*operand, input.map(|input| input.expect("an input for each operand that is one"))));
+        }
+        Self { slots, param }
     }
 
     fn run(&self, output: PartMut<'_, T>, region: Region<2>, piece: Piece<'_, T>) {
         for_bands(output, region, 1, |band| {
             let mut spread = [[T::ZERO; PIECE]; 3];
-            for (slot, values) in self.slots.iter().zip(&mut spread) {
+            for (slot, values) in self.slots.iter().flatten().zip(&mut spread) {
                 self.repeat(*slot, band, values);
             }
             for y in band.rows().begin()..band.rows().end() {
@@ -144,7 +149,7 @@ impl<'a, 'v, T: Element> Operands<'a, 'v, T> {
             for (place, out) in out.chunks_mut(PIECE).enumerate() {
                 let cols = Interval::new(column, column + signed(out.len() / lanes));
                 let mut taken: [&[T]; 3] = [&[]; 3];
-                let operands = self.slots.iter().zip(values).zip(spread.iter_mut());
+                let operands = self.slots.iter().flatten().zip(values).zip(spread.iter_mut());
                 for (taken, (((operand, view), values), spread)) in taken.iter_mut().zip(operands) {
                     *taken = match (operand, view) {
                         (Spread::Whole, _) => &values[place * PIECE..][..out.len()],
@@ -162,8 +167,8 @@ impl<'a, 'v, T: Element> Operands<'a, 'v, T> {
                 column = cols.end();
             }
         };
-        let whole = |slot: usize| match self.slots.get(slot) {
-            Some((Spread::Whole, view)) => *view,
+        let whole = |slot: usize| match self.slots[slot] {
+            Some((Spread::Whole, view)) => view,
             _ => None,
         };
         // an operand that is not read there stands for one that is

@@ -101,12 +101,15 @@ impl Lowering {
             Term::Node(node) => self.flow(node, |lowering| {
                 let name = at.named(&format!("grad_input{position}"));
                 let shape = lowering.shape(node);
-                let gradient = lowering.term_gradient(&name, at.gradient, function, operands, position)?;
+                let is_spread = shape != lowering.shape(at.gradient);
+                let terms = if is_spread { format!("{name}.terms") } else { name.clone() };
+                let gradient = lowering.term_gradient(terms, at.gradient, function, operands, position)?;
                 lowering.gathered(&name, gradient, shape)
             }),
             Term::Param(param) if self.wants(param) => {
                 let name = at.named("grad_weight");
-                let gradient = self.term_gradient(&name, at.gradient, function, operands, position)?;
+                let terms = format!("{name}.terms");
+                let gradient = self.term_gradient(terms, at.gradient, function, operands, position)?;
                 let (channels, extents) = self.shape(gradient);
                 let reduction = match self.program.params[param] {
                     1 => Reduction::Sum,
@@ -123,14 +126,13 @@ impl Lowering {
     /// The gradient with respect to an operand as if it had the shape of the result.
     fn term_gradient(
         &mut self,
-        name: &str,
+        name: String,
         gradient: NodeId,
         function: Arithmetic,
         [a, b]: [Term; 2],
         position: usize,
     ) -> Result<NodeId, OutOfMemory> {
         let (shape, g) = (self.shape(gradient), Term::Node(gradient));
-        let name = format!("{name}.terms");
         let (function, operands) = match (function, position) {
             (Arithmetic::Add, _) | (Arithmetic::Sub, 0) => return Ok(gradient),
             (Arithmetic::Sub, _) => {
