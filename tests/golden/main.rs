@@ -2,6 +2,7 @@
 //! numbers of its runs.
 
 mod data;
+mod elementwise;
 mod modules;
 mod padding;
 mod regions;

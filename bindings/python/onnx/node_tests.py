@@ -29,16 +29,22 @@ PACKAGES = ["numpy", "onnx"]
 
 # the operators of crates/onnx/src/ops whose result can be a value of a network; casts leave nothing of it
 OPERATORS = set(
-    "Add AveragePool BatchNormalization Concat Conv ConvTranspose Dropout Flatten Gelu Gemm GlobalAveragePool "
-    "GlobalMaxPool Identity LeakyRelu MatMul MaxPool Mul Pad ReduceMax ReduceMean Relu Reshape Resize Sigmoid Squeeze "
-    "Sum Swish Tanh Transpose Unsqueeze Upsample".split()
+    "Abs Add AveragePool BatchNormalization Celu Clip Concat Conv ConvTranspose Div Dropout Elu Exp Flatten Gelu Gemm "
+    "GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Identity LeakyRelu Log MatMul Max MaxPool Mean Min Mish Mul "
+    "Neg PRelu Pad Pow Reciprocal ReduceMax ReduceMean Relu Reshape Resize Selu Sigmoid Softplus Softsign Sqrt Squeeze "
+    "Sub Sum Swish Tanh ThresholdedRelu Transpose Unsqueeze Upsample".split()
 )
 # those of which every operand is a value
-OF_VALUES = {"Add", "Concat", "Mul", "Sum"}
+OF_VALUES = {"Add", "Concat", "Div", "Max", "Mean", "Min", "Mul", "Sub", "Sum"}
 # those of features: rows of a matrix are images of one pixel
 OF_PIXELS = {"Gemm", "MatMul"}
+# those whose first operand alone is a value
+OF_ONE = {"Clip", "Dropout", "Pow"}
 # those that look at each element alone, so that arrays of other axes are images of one row, channel or batch
-OF_ELEMENTS = set("Add Dropout Gelu Identity LeakyRelu Mul Relu Sigmoid Sum Swish Tanh".split())
+OF_ELEMENTS = set(
+    "Abs Add Celu Clip Div Dropout Elu Exp Gelu HardSigmoid HardSwish Identity LeakyRelu Log Max Mean Min Mish Mul Neg "
+    "Pow Reciprocal Relu Selu Sigmoid Softplus Softsign Sqrt Sub Sum Swish Tanh ThresholdedRelu".split()
+)
 
 
 def main() -> None:
@@ -129,10 +135,10 @@ def run(program: Path, folder: Path, case: Any) -> tuple[str, str]:
     model.CopyFrom(case.model)
     operator = model.graph.node[0].op_type
     expected = np.asarray(wanted[0])
-    shapes = {np.shape(data) for data in (given[:1] if operator == "Dropout" else given) if is_numeric(data)}
+    shapes = {np.shape(data) for data in (given[:1] if operator in OF_ONE else given) if is_numeric(data)}
     if operator in OF_ELEMENTS and shapes == {expected.shape} and expected.ndim < 4:
         expected = lifted(expected)
-        count = 1 if operator == "Dropout" else len(given)
+        count = 1 if operator in OF_ONE else len(given)
         given = [*map(lifted, given[:count]), *given[count:]]
         for info in list(model.graph.input)[:count]:
             reshape(info, expected.shape)

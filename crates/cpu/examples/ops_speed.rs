@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tiled_cpu::CpuBackend;
 use tiled_geometry::{PadMode, Padding, Region, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Backend, Host, Kernel, Params, Partial, Pool, Reduction, Workspace};
+use tiled_kernel::{Activation, Backend, Dropped, Host, Kernel, Params, Partial, Pool, Reduction, Workspace};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 /// A window of one image.
@@ -74,7 +74,12 @@ fn cases([height, width]: [i64; 2]) -> Vec<Case> {
         kernel("fill", Kernel::Fill { value: 1.0 }, vec![], whole),
         kernel("concat", Kernel::Concat, vec![whole], whole),
         kernel("slice", Kernel::Slice { begin: 0 }, vec![whole], whole),
-        kernel("dropout", Kernel::Dropout { probability: 0.5, seed: 1 }, vec![whole], whole),
+        kernel(
+            "dropout",
+            Kernel::Dropout { probability: 0.5, seed: 1, dropped: Dropped::Elements },
+            vec![whole],
+            whole,
+        ),
         kernel("mse backward", Kernel::DifferenceScaled { scale: 0.5 }, vec![whole; 2], whole),
         kernel("cross-entropy backward", Kernel::CrossEntropyBackward { scale: 0.5 }, vec![whole; 2], whole),
         kernel("channel affine", Kernel::ChannelAffine { activation: None }, vec![whole], whole),

@@ -2,7 +2,7 @@
 
 use tiled_cpu::{CpuBackend, Isa};
 use tiled_geometry::{PadMode, Padding, Region, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Host, Kernel, Params, Partial, Pool, Reduction, Workspace};
+use tiled_kernel::{Activation, Dropped, Host, Kernel, Params, Partial, Pool, Reduction, Workspace};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 /// Large enough that every kernel is shared among threads.
@@ -62,7 +62,7 @@ fn kernels_give_the_same_bits_on_one_two_and_three_threads() {
         (Kernel::Add, vec![whole; 2], whole),
         (Kernel::Activation(Activation::Gelu), vec![whole], whole),
         (Kernel::ActivationBackward(Activation::Silu), vec![whole; 2], whole),
-        (Kernel::Dropout { probability: 0.4, seed: 7 }, vec![whole], whole),
+        (Kernel::Dropout { probability: 0.4, seed: 7, dropped: Dropped::Elements }, vec![whole], whole),
         (Kernel::CrossEntropyBackward { scale: 0.5 }, vec![whole; 2], whole),
         (Kernel::Resize(resize), vec![whole], [2 * SIZE; 2]),
         (Kernel::ResizeBackward(resize), vec![[2 * SIZE; 2]], whole),

@@ -153,7 +153,7 @@ pub enum GraphError {
         /// The stride.
         stride: i64,
     },
-    /// Operands of `add` or `mul` have different channels.
+    /// Operands of elementwise arithmetic have different channels, none of them one.
     #[error("{place}: `{first}` has {expected} channels, `{other}` has {got}")]
     OperandChannels {
         /// The node.

@@ -9,21 +9,26 @@ pub(crate) mod check;
 mod concat;
 mod conv2d;
 mod conv_transpose2d;
+mod drop_whole;
 mod dropout;
 mod elementwise;
 mod global_pool;
 mod linear;
 pub(crate) mod operator;
 mod pool2d;
+mod prelu;
 mod upsample;
 mod windowed;
 
 pub use batch_norm::BatchNorm;
 pub use conv_transpose2d::ConvTranspose2d;
 pub use conv2d::{Conv2d, PaddingMode};
+pub use drop_whole::{Dropout2d, StochasticDepth, StochasticDepthMode};
 pub use dropout::Dropout;
+pub use elementwise::{Elementwise, Operand, WithOperand};
 pub use linear::Linear;
 pub use pool2d::{AvgPool2d, MaxPool2d};
+pub use prelu::Prelu;
 pub use upsample::{Upsample, UpsampleMode, UpsampleTo};
 
 use tiled_kernel::Activation;
@@ -31,7 +36,6 @@ use tiled_kernel::Activation;
 use crate::error::{Arity, GraphError};
 use crate::format::fields::{Fields, Find};
 use concat::Concat;
-use elementwise::Elementwise;
 use global_pool::GlobalPool;
 use operator::{Format, Operator};
 
@@ -55,12 +59,24 @@ pub enum Op {
     AvgPool2d(AvgPool2d),
     /// `batch_norm`.
     BatchNorm(BatchNorm),
-    /// `relu`, `leaky_relu`, `sigmoid`, `tanh`, `silu`, `gelu`.
+    /// `relu`, `gelu`, `clamp`, `pow` and the other functions of one element.
     Activation(Activation),
-    /// `add` of two or more values of the same shape.
+    /// `prelu`.
+    Prelu(Prelu),
+    /// `add` of two or more values.
     Add,
-    /// `mul` of two or more values of the same shape.
+    /// `mul` of two or more values.
     Mul,
+    /// `sub` of two values.
+    Sub,
+    /// `div` of two values.
+    Div,
+    /// `minimum` of two or more values.
+    Minimum,
+    /// `maximum` of two or more values.
+    Maximum,
+    /// `add`, `mul`, `sub`, `div`, `minimum` or `maximum` of a value and a number or a parameter.
+    WithOperand(WithOperand),
     /// `concat` of two or more values along the channels.
     Concat,
     /// `upsample`.
@@ -73,6 +89,10 @@ pub enum Op {
     Linear(Linear),
     /// `dropout`: identity in evaluation.
     Dropout(Dropout),
+    /// `dropout2d`: identity in evaluation.
+    Dropout2d(Dropout2d),
+    /// `stochastic_depth`: identity in evaluation.
+    StochasticDepth(StochasticDepth),
 }
 
 impl Op {
@@ -96,14 +116,22 @@ impl Op {
             Self::AvgPool2d(pool) => pool,
             Self::BatchNorm(norm) => norm,
             Self::Activation(activation) => activation,
+            Self::Prelu(prelu) => prelu,
             Self::Add => &Elementwise::Add,
             Self::Mul => &Elementwise::Mul,
+            Self::Sub => &Elementwise::Sub,
+            Self::Div => &Elementwise::Div,
+            Self::Minimum => &Elementwise::Minimum,
+            Self::Maximum => &Elementwise::Maximum,
+            Self::WithOperand(with) => with,
             Self::Concat => &Concat,
             Self::Upsample(upsample) => upsample,
             Self::GlobalAvgPool => &GlobalPool::Mean,
             Self::GlobalMaxPool => &GlobalPool::Max,
             Self::Linear(linear) => linear,
             Self::Dropout(dropout) => dropout,
+            Self::Dropout2d(dropout) => dropout,
+            Self::StochasticDepth(depth) => depth,
         }
     }
 }
@@ -112,7 +140,7 @@ impl Op {
 pub(crate) type Read = fn(&Fields<'_>, Find<'_>) -> Result<Op, GraphError>;
 
 /// All operators of the network format.
-pub(crate) static OPERATORS: [(&Format, Read); 21] = [
+pub(crate) static OPERATORS: [(&Format, Read); 48] = [
     (&conv2d::FORMAT, |fields, _| conv2d::read(fields).map(Op::Conv2d)),
     (&conv_transpose2d::FORMAT, |fields, _| conv_transpose2d::read(fields).map(Op::ConvTranspose2d)),
     (&pool2d::MAX, |fields, _| pool2d::read_max(fields).map(Op::MaxPool2d)),
@@ -124,14 +152,48 @@ pub(crate) static OPERATORS: [(&Format, Read); 21] = [
     (&activation::TANH, |_, _| Ok(Op::Activation(Activation::Tanh))),
     (&activation::SILU, |_, _| Ok(Op::Activation(Activation::Silu))),
     (&activation::GELU, |fields, _| activation::read_gelu(fields).map(Op::Activation)),
-    (&elementwise::ADD, |_, _| Ok(Op::Add)),
-    (&elementwise::MUL, |_, _| Ok(Op::Mul)),
+    (&activation::RELU6, |_, _| Ok(Op::Activation(activation::OF_RELU6))),
+    (&activation::CLAMP, |fields, _| activation::read_clamp(fields).map(Op::Activation)),
+    (&activation::HARDTANH, |fields, _| activation::read_hardtanh(fields).map(Op::Activation)),
+    (&activation::THRESHOLD, |fields, _| activation::read_threshold(fields).map(Op::Activation)),
+    (&activation::ELU, |fields, _| activation::read_elu(fields).map(Op::Activation)),
+    (&activation::SELU, |_, _| Ok(Op::Activation(Activation::Selu))),
+    (&activation::CELU, |fields, _| activation::read_celu(fields).map(Op::Activation)),
+    (&activation::SOFTPLUS, |fields, _| activation::read_softplus(fields).map(Op::Activation)),
+    (&activation::SOFTSIGN, |_, _| Ok(Op::Activation(Activation::Softsign))),
+    (&activation::HARDSIGMOID, |_, _| Ok(Op::Activation(Activation::HardSigmoid))),
+    (&activation::HARDSWISH, |_, _| Ok(Op::Activation(Activation::HardSwish))),
+    (&activation::MISH, |_, _| Ok(Op::Activation(Activation::Mish))),
+    (&activation::LOGSIGMOID, |_, _| Ok(Op::Activation(Activation::LogSigmoid))),
+    (&activation::EXP, |_, _| Ok(Op::Activation(Activation::Exp))),
+    (&activation::LOG, |_, _| Ok(Op::Activation(Activation::Log))),
+    (&activation::SQRT, |_, _| Ok(Op::Activation(Activation::Sqrt))),
+    (&activation::ABS, |_, _| Ok(Op::Activation(Activation::Abs))),
+    (&activation::NEG, |_, _| Ok(Op::Activation(Activation::Neg))),
+    (&activation::RECIPROCAL, |_, _| Ok(Op::Activation(Activation::Reciprocal))),
+    (&activation::POW, |fields, _| activation::read_pow(fields).map(Op::Activation)),
+    (&prelu::FORMAT, |fields, _| prelu::read(fields).map(Op::Prelu)),
+    (&elementwise::ADD, |fields, _| arithmetic(fields, Elementwise::Add, Op::Add)),
+    (&elementwise::MUL, |fields, _| arithmetic(fields, Elementwise::Mul, Op::Mul)),
+    (&elementwise::SUB, |fields, _| arithmetic(fields, Elementwise::Sub, Op::Sub)),
+    (&elementwise::DIV, |fields, _| arithmetic(fields, Elementwise::Div, Op::Div)),
+    (&elementwise::MINIMUM, |fields, _| arithmetic(fields, Elementwise::Minimum, Op::Minimum)),
+    (&elementwise::MAXIMUM, |fields, _| arithmetic(fields, Elementwise::Maximum, Op::Maximum)),
     (&concat::FORMAT, |_, _| Ok(Op::Concat)),
     (&upsample::FORMAT, |fields, find| upsample::read(fields, find).map(Op::Upsample)),
     (&global_pool::AVG, |_, _| Ok(Op::GlobalAvgPool)),
     (&global_pool::MAX, |_, _| Ok(Op::GlobalMaxPool)),
     (&linear::FORMAT, |fields, _| linear::read(fields).map(Op::Linear)),
     (&dropout::FORMAT, |fields, _| dropout::read(fields).map(Op::Dropout)),
+    (&drop_whole::DROPOUT2D, |fields, _| drop_whole::read_dropout2d(fields).map(Op::Dropout2d)),
+    (&drop_whole::STOCHASTIC_DEPTH, |fields, _| {
+        drop_whole::read_stochastic_depth(fields).map(Op::StochasticDepth)
+    }),
     (&global_pool::ADAPTIVE_AVG, |fields, _| global_pool::adaptive(fields).map(|()| Op::GlobalAvgPool)),
     (&global_pool::ADAPTIVE_MAX, |fields, _| global_pool::adaptive(fields).map(|()| Op::GlobalMaxPool)),
 ];
+
+/// Arithmetic of the operands alone, or of the only one and what the keys say.
+fn arithmetic(fields: &Fields<'_>, function: Elementwise, alone: Op) -> Result<Op, GraphError> {
+    Ok(elementwise::read(fields, function)?.map_or(alone, Op::WithOperand))
+}

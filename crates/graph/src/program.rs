@@ -223,11 +223,11 @@ pub enum Finaliser {
         /// Where the coefficients of [`Kernel::ChannelCombine`] go (training statistics only).
         coefficients: Option<[DerivedId; 3]>,
     },
-    /// A global mean, from [`Reduction::ImageSum`].
+    /// A global mean, or the sum where the count is one, from [`Reduction::ImageSum`].
     GlobalMean {
         /// The sums.
         reduction: ReductionId,
-        /// The pixels of an image.
+        /// What the sums are divided by: the pixels of an image.
         count: u64,
         /// The value it becomes.
         pixel: PixelId,

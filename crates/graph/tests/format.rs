@@ -6,8 +6,8 @@ mod format_networks;
 use format_networks::network;
 use proptest::prelude::*;
 use tiled_graph::{
-    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Graph, GraphError, Linear, MaxPool2d,
-    Op, PaddingMode, Upsample, UpsampleMode, UpsampleTo,
+    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Graph, GraphError, Linear,
+    MaxPool2d, Op, PaddingMode, Prelu, Upsample, UpsampleMode, UpsampleTo,
 };
 
 /// A network of one node over an input `x` of 4 channels.
@@ -97,12 +97,40 @@ fn operators_without_attributes_are_read_by_name() {
         ("sigmoid", Op::Activation(Activation::Sigmoid)),
         ("tanh", Op::Activation(Activation::Tanh)),
         ("silu", Op::Activation(Activation::Silu)),
+        ("relu6", Op::Activation(Activation::Clamp { min: 0.0, max: 6.0 })),
+        ("hardtanh", Op::Activation(Activation::Clamp { min: -1.0, max: 1.0 })),
+        ("clamp", Op::Activation(Activation::Clamp { min: f64::NEG_INFINITY, max: f64::INFINITY })),
+        ("elu", Op::Activation(Activation::Elu { alpha: 1.0 })),
+        ("selu", Op::Activation(Activation::Selu)),
+        ("celu", Op::Activation(Activation::Celu { alpha: 1.0 })),
+        ("softplus", Op::Activation(Activation::Softplus { beta: 1.0, threshold: 20.0 })),
+        ("softsign", Op::Activation(Activation::Softsign)),
+        ("hardsigmoid", Op::Activation(Activation::HardSigmoid)),
+        ("hardswish", Op::Activation(Activation::HardSwish)),
+        ("mish", Op::Activation(Activation::Mish)),
+        ("logsigmoid", Op::Activation(Activation::LogSigmoid)),
+        ("exp", Op::Activation(Activation::Exp)),
+        ("log", Op::Activation(Activation::Log)),
+        ("sqrt", Op::Activation(Activation::Sqrt)),
+        ("abs", Op::Activation(Activation::Abs)),
+        ("neg", Op::Activation(Activation::Neg)),
+        ("reciprocal", Op::Activation(Activation::Reciprocal)),
+        ("prelu", Op::Prelu(Prelu { num_parameters: 1, init: 0.25 })),
+        ("dropout2d", Op::Dropout2d(Dropout2d { p: 0.5 })),
         ("global_avg_pool", Op::GlobalAvgPool),
         ("global_max_pool", Op::GlobalMaxPool),
     ] {
         assert_eq!(op(&format!(r#""op": "{name}", "inputs": ["x"]"#)), wanted, "{name}");
     }
-    for (name, wanted) in [("add", Op::Add), ("mul", Op::Mul), ("concat", Op::Concat)] {
+    for (name, wanted) in [
+        ("add", Op::Add),
+        ("mul", Op::Mul),
+        ("sub", Op::Sub),
+        ("div", Op::Div),
+        ("minimum", Op::Minimum),
+        ("maximum", Op::Maximum),
+        ("concat", Op::Concat),
+    ] {
         assert_eq!(op(&format!(r#""op": "{name}", "inputs": ["x", "x"]"#)), wanted, "{name}");
     }
 }
@@ -384,11 +412,11 @@ fn every_operator_occurs_in_the_generated_networks() {
     use std::collections::BTreeSet;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = BTreeSet::new();
-    for _ in 0..200 {
+    for _ in 0..600 {
         let graph = network().new_tree(&mut runner).unwrap().current();
         seen.extend(graph.nodes().iter().map(|node| node.op.name()));
     }
-    assert_eq!(seen.len(), 19, "{seen:?}");
+    assert_eq!(seen.len(), 45, "{seen:?}");
 }
 
 proptest! {

@@ -69,5 +69,8 @@ pub use queue::{
     SweepNeeds, Ticket,
 };
 pub use reference::Reference;
-pub use spec::{Activation, Algorithm, Conv, Epilogue, Kernel, Operands, Pool, Reduction, Work};
+pub use spec::{
+    Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, Exponential, Kernel, Operands, Pool,
+    Reduction, Spread, Work,
+};
 pub use support::Support;

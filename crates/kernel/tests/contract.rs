@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tiled_geometry::{Interval, Region, Window};
 use tiled_kernel::{
-    Conv, Epilogue, ExactSum, Extremum, Host, Kernel, Params, Partial, Pool, Reduction, Reference, Workspace,
+    Conv, Dropped, Epilogue, ExactSum, Extremum, Host, Kernel, Params, Partial, Pool, Reduction, Reference,
+    Workspace,
 };
 use tiled_tensor::{Layout, Tensor, View, ViewMut};
 use tiled_testkit::conformance::Case;
@@ -182,7 +183,7 @@ fn ignored_pixels_have_no_loss_and_foreign_classes_are_not_hidden() {
 #[test]
 fn dropout_keeps_its_share_and_its_scale() {
     let ones = Tensor::from_fn([2, 8, 64, 64], |_| 1.0_f32).expect("a tensor");
-    let kernel = Kernel::Dropout { probability: 0.25, seed: 7 };
+    let kernel = Kernel::Dropout { probability: 0.25, seed: 7, dropped: Dropped::Elements };
     let output = compute(kernel, vec![ones], [2, 8, 64, 64]);
     let scale = 1.0 / 0.75;
     assert!(output.iter().all(|value| *value == 0.0 || *value == scale));

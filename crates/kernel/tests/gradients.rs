@@ -5,7 +5,7 @@
 
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
 use tiled_kernel::{
-    Activation, Conv, Epilogue, Host, Kernel, Params, Partial, Pool, Reduction, Reference, Workspace,
+    Activation, Conv, Dropped, Epilogue, Host, Kernel, Params, Partial, Pool, Reduction, Reference, Workspace,
 };
 use tiled_tensor::Tensor;
 use tiled_testkit::conformance::{Case, Rng};
@@ -187,6 +187,21 @@ fn activations_have_the_gradient_of_their_input() {
         Activation::Silu,
         Activation::Gelu,
         Activation::GeluTanh,
+        Activation::Clamp { min: -1.5, max: 2.0 },
+        Activation::Threshold { threshold: 0.0, value: 0.5 },
+        Activation::Elu { alpha: 1.5 },
+        Activation::Selu,
+        Activation::Celu { alpha: 0.75 },
+        Activation::Softplus { beta: 1.5, threshold: 20.0 },
+        Activation::Softsign,
+        Activation::HardSigmoid,
+        Activation::HardSwish,
+        Activation::Mish,
+        Activation::LogSigmoid,
+        Activation::Exp,
+        Activation::Abs,
+        Activation::Neg,
+        Activation::Pow { exponent: 3.0 },
     ] {
         let mut rng = Rng::new(5);
         // away from the kink of the rectifiers
@@ -293,7 +308,7 @@ fn losses_have_the_gradient_of_their_prediction() {
 fn dropout_and_global_pools_have_the_gradient_of_their_input() {
     let mut rng = Rng::new(9);
     let x = random(X, &mut rng);
-    let dropout = Kernel::Dropout { probability: 0.4, seed: 5 };
+    let dropout = Kernel::Dropout { probability: 0.4, seed: 5, dropped: Dropped::Elements };
     assert_input_gradient(&dropout, &[], &x, X, |gy| run(dropout, &[], &[gy], X));
 
     // a global mean is Σ/n, so its gradient broadcasts with the scale 1/n, and a maximum's scatters

@@ -39,6 +39,7 @@ pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usi
     check_pool(backend, seed, cases);
     check_activation(backend, seed, cases);
     check_elementwise(backend, seed, cases);
+    check_arithmetic(backend, seed, cases);
     check_scatter(backend, seed, cases);
     check_norm(backend, seed, cases);
     check_resize(backend, seed, cases);
@@ -77,6 +78,8 @@ checks! {
     check_activation: activation;
     /// Checks sums, products, moves between channels, broadcasts, dropout and fills.
     check_elementwise: elementwise;
+    /// Checks [`tiled_kernel::Kernel::Arithmetic`].
+    check_arithmetic: arithmetic;
     /// Checks [`tiled_kernel::Kernel::ChannelAffine`] and [`tiled_kernel::Kernel::ChannelCombine`].
     check_norm: norm;
     /// Checks resampling and its gradient.

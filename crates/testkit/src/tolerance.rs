@@ -81,6 +81,7 @@ pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
             let readers = count(usize::try_from(readers).expect("positive"));
             everywhere(readers * (readers + 8.0) * eps * largest(&wide.inputs[0]))
         }
+        Kernel::SumChannels => sum_of(wide.inputs[0].shape()[1], &absolute(&wide, case.kernel)),
         Kernel::PadBackward(padding) => {
             let shown: i64 = padding.map(|axis| axis.before() + axis.after() + 1).iter().product();
             sum_of(usize::try_from(shown).expect("positive"), &absolute(&wide, case.kernel))
@@ -169,6 +170,8 @@ fn through_activation<T: Element>(
             Activation::Relu | Activation::Tanh => 1.0,
             // the largest slopes are 1.0998 and 1.1290
             Activation::Silu | Activation::Gelu | Activation::GeluTanh => 1.13,
+            // these follow nothing that errs
+            _ => 0.0,
         };
         let own = match activation {
             Activation::Relu => 0.0,
@@ -178,9 +181,38 @@ fn through_activation<T: Element>(
             Activation::Sigmoid | Activation::Tanh | Activation::Silu => 8.0 * eps * y.abs() + tiny,
             // 1 + erf and 1 + tanh may cancel: relative to x, not to the result
             Activation::Gelu | Activation::GeluTanh => 8.0 * eps * x.abs() + tiny,
+            other => own_error::<T>(other, x, y),
         };
         lipschitz * before + own
     })
+}
+
+/// The error of a function of an exact argument.
+fn own_error<T: Element>(activation: Activation, x: f64, y: f64) -> f64 {
+    let (eps, tiny) = (T::EPSILON.to_f64(), tiny::<T>());
+    match activation {
+        // one of its constants or its argument
+        Activation::Clamp { .. } | Activation::Threshold { .. } | Activation::Abs | Activation::Neg => {
+            eps * y.abs()
+        }
+        // the sum with three is rounded: half an ε of at most six
+        Activation::HardSigmoid => 4.0 * eps,
+        Activation::HardSwish => 4.0 * eps * x.abs(),
+        // the rounding of the rate changes the exponent by ε of itself, whose exponential is below one over it
+        Activation::Elu { .. } | Activation::Selu | Activation::Celu { .. } => {
+            let low = activation.exponential().map_or(1.0, |parts| parts.low.abs());
+            8.0 * eps * (y.abs() + low * x.abs().min(1.0))
+        }
+        Activation::Pow { exponent } => power_error::<T>(exponent, x, y) + tiny,
+        // a few roundings, and logarithms and exponentials good to three ulps
+        _ => 8.0 * eps * y.abs() + tiny,
+    }
+}
+
+/// A whole power n takes |n| roundings and one for the inverse, another y a logarithm whose error it multiplies.
+fn power_error<T: Element>(exponent: f64, x: f64, y: f64) -> f64 {
+    let logarithm = if x == 0.0 || x.is_infinite() { 0.0 } else { x.abs().ln().abs() };
+    (8.0 + exponent.abs() * (2.0 + 2.0 * logarithm)) * T::EPSILON.to_f64() * y.abs()
 }
 
 /// `gy` times a derivative of order one, made of a few terms no larger than `1 + |saved|`.
@@ -192,7 +224,29 @@ fn activation_gradient<T: Element>(activation: Activation, wide: &Case<f64>) -> 
             Activation::LeakyRelu { slope } => 2.0 * slope.abs(),
             Activation::Sigmoid => 4.0 * saved.abs() * (1.0 + saved.abs()),
             Activation::Tanh => 4.0 * (1.0 + saved * saved),
-            Activation::Silu | Activation::Gelu | Activation::GeluTanh => 16.0 * (1.0 + saved.abs()),
+            Activation::Silu | Activation::Gelu | Activation::GeluTanh | Activation::Mish => {
+                16.0 * (1.0 + saved.abs())
+            }
+            // nothing is rounded
+            Activation::Clamp { .. } | Activation::Threshold { .. } => 0.0,
+            Activation::HardSigmoid => 1.0,
+            Activation::HardSwish => 8.0,
+            Activation::Elu { .. } | Activation::Selu | Activation::Celu { .. } => {
+                let parts = activation.exponential().expect("it is one");
+                // of the exponential, whose exponent errs by ε of itself
+                16.0 * (parts.high.abs() + (parts.low * parts.rate).abs())
+            }
+            Activation::Softplus { beta, .. } => 8.0 * (1.0 + (beta * saved).abs()),
+            Activation::Softsign | Activation::LogSigmoid => 8.0,
+            Activation::Exp => saved.abs(),
+            Activation::Log => 2.0 / saved.abs(),
+            Activation::Sqrt => 2.0 / saved.abs(),
+            Activation::Abs | Activation::Neg => 1.0,
+            Activation::Reciprocal => 4.0 * saved * saved,
+            Activation::Pow { exponent } => {
+                let slope = exponent * saved.powf(exponent - 1.0);
+                return 2.0 * gy.abs() * power_error::<T>(exponent - 1.0, saved, slope) + tiny;
+            }
         };
         if size == 0.0 { 0.0 } else { size * eps * gy.abs() + tiny }
     })

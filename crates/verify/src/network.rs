@@ -1,8 +1,9 @@
 //! Random networks over every operator.
 
 use tiled::graph::{
-    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Graph, Linear, MaxPool2d, Op,
-    PaddingMode, ParamKind, Shapes, Upsample, UpsampleMode, UpsampleTo, ValueId, infer, params,
+    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Elementwise, Graph,
+    Linear, MaxPool2d, Op, Operand, PaddingMode, ParamKind, Prelu, Shapes, StochasticDepth,
+    StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo, ValueId, WithOperand, infer, params,
 };
 
 use super::draw::Draw;
@@ -89,7 +90,7 @@ impl<'d> Growing<'d> {
     fn node(&mut self, limit: usize) -> Option<ValueId> {
         let x = self.operand();
         let channels = self.graph.channels(x);
-        let op = match self.draw.below(28) {
+        let op = match self.draw.below(36) {
             0..=4 => Op::Conv2d(self.conv2d(channels)),
             5..=6 => Op::ConvTranspose2d(self.conv_transpose2d(channels)),
             7..=8 => Op::MaxPool2d(self.max_pool2d()),
@@ -105,6 +106,14 @@ impl<'d> Growing<'d> {
             }
             20..=21 => return self.residual(x, limit),
             26..=27 => return self.again(),
+            28..=29 => return self.arithmetic(x),
+            30..=31 => Op::WithOperand(self.with_operand()),
+            32 => {
+                let num_parameters = if self.draw.chance(50) { channels } else { 1 };
+                Op::Prelu(Prelu { num_parameters, init: self.draw.pick(&[0.25, -0.5]) })
+            }
+            33 => self.drop_whole(),
+            34..=35 => return self.bounded(x, limit),
             kind => return self.join(x, kind),
         };
         self.push(op, &[x])
@@ -147,6 +156,74 @@ impl<'d> Growing<'d> {
         self.push(op, &operands)
     }
 
+    /// A function of `x` and another value, either of which may stand for the channels or pixels of the other.
+    fn arithmetic(&mut self, x: ValueId) -> Option<ValueId> {
+        let [_, channels, height, width] = self.shapes[x.0];
+        let fits = |[_, c, h, w]: &[usize; 4]| {
+            (*c == channels || *c == 1 || channels == 1)
+                && ([*h, *w] == [height, width] || [*h, *w] == [1, 1] || [height, width] == [1, 1])
+        };
+        let others: Vec<ValueId> =
+            (0..self.shapes.len()).filter(|value| fits(&self.shapes[*value])).map(ValueId).collect();
+        let is_spread = |value: &ValueId| self.shapes[value.0] != self.shapes[x.0];
+        let spread: Vec<ValueId> = others.iter().copied().filter(is_spread).collect();
+        let from = if spread.is_empty() || self.draw.chance(30) { &others } else { &spread };
+        let other = self.draw.pick(from);
+        let op = match self.draw.below(6) {
+            0 => Op::Add,
+            1 => Op::Mul,
+            2 => Op::Minimum,
+            3 => Op::Maximum,
+            _ => Op::Sub,
+        };
+        let operands = if self.draw.chance(50) { [x, other] } else { [other, x] };
+        self.push(op, &operands)
+    }
+
+    /// A function of a value and a number or a parameter; divisors are numbers away from zero.
+    fn with_operand(&mut self) -> WithOperand {
+        use Elementwise::{Add, Div, Maximum, Minimum, Mul, Sub};
+        let function = self.draw.pick(&[Add, Mul, Sub, Div, Minimum, Maximum]);
+        let number = Operand::Number(self.draw.pick(&[0.75, -1.5, 2.0]));
+        let operand = if self.draw.chance(50) && function != Div { Operand::Weight } else { number };
+        WithOperand { function, operand, reversed: function != Div && self.draw.chance(40) }
+    }
+
+    fn drop_whole(&mut self) -> Op {
+        let p = self.draw.pick(&[0.2, 0.5]);
+        match self.draw.below(3) {
+            0 => Op::StochasticDepth(StochasticDepth { p, mode: StochasticDepthMode::Row }),
+            1 => Op::StochasticDepth(StochasticDepth { p, mode: StochasticDepthMode::Batch }),
+            _ => Op::Dropout2d(Dropout2d { p }),
+        }
+    }
+
+    /// Functions that are steep somewhere, or not defined, of values between 0.5 and 1.5.
+    fn bounded(&mut self, x: ValueId, limit: usize) -> Option<ValueId> {
+        if self.graph.nodes().len() + 3 > limit {
+            return None;
+        }
+        let between = self.push(Op::Activation(Activation::Sigmoid), &[x])?;
+        let (function, operand) = (Elementwise::Add, Operand::Number(0.5));
+        let above = Op::WithOperand(WithOperand { function, operand, reversed: false });
+        let above = self.push(above, &[between])?;
+        let function = Elementwise::Div;
+        let op = match self.draw.below(12) {
+            0 => return self.push(Op::Div, &[x, above]),
+            1 => Op::WithOperand(WithOperand { function, operand, reversed: true }),
+            2 => Op::WithOperand(WithOperand { function, operand: Operand::Weight, reversed: true }),
+            3 => Op::Activation(Activation::Exp),
+            4 => Op::Activation(Activation::Log),
+            5 => Op::Activation(Activation::Sqrt),
+            6 => Op::Activation(Activation::Reciprocal),
+            _ => {
+                let exponent = self.draw.pick(&[-2.0, 3.0, 1.5, -0.5]);
+                Op::Activation(Activation::Pow { exponent })
+            }
+        };
+        self.push(op, &[above])
+    }
+
     /// A branch that keeps the shape, and the sum or product with what it starts from.
     fn residual(&mut self, x: ValueId, limit: usize) -> Option<ValueId> {
         if self.graph.nodes().len() + 2 > limit {
@@ -160,6 +237,9 @@ impl<'d> Growing<'d> {
                     return None;
                 }
                 let pooled = self.push(Op::GlobalAvgPool, &[x])?;
+                if self.draw.chance(50) {
+                    return self.push(Op::Mul, &[x, pooled]);
+                }
                 let like = Upsample { mode: UpsampleMode::Nearest, to: UpsampleTo::Like(x) };
                 let wide = self.push(Op::Upsample(like), &[pooled])?;
                 return self.push(Op::Mul, &[x, wide]);
@@ -262,6 +342,21 @@ impl<'d> Growing<'d> {
             Activation::Silu,
             Activation::Gelu,
             Activation::GeluTanh,
+            Activation::Clamp { min: 0.0, max: 6.0 },
+            Activation::Clamp { min: -0.5, max: f64::INFINITY },
+            Activation::Threshold { threshold: 0.25, value: -0.5 },
+            Activation::Elu { alpha: 0.75 },
+            Activation::Selu,
+            Activation::Celu { alpha: 1.5 },
+            Activation::Softplus { beta: 2.0, threshold: 20.0 },
+            Activation::Softsign,
+            Activation::HardSigmoid,
+            Activation::HardSwish,
+            Activation::Mish,
+            Activation::LogSigmoid,
+            Activation::Abs,
+            Activation::Neg,
+            Activation::Pow { exponent: 2.0 },
         ])
     }
 
@@ -426,6 +521,16 @@ mod tests {
                 note(norm.counts_batches(), "batch_norm that counts batches");
                 note(!norm.track_running_stats, "batch_norm without running statistics");
             }
+            Op::WithOperand(with) => {
+                note(with.operand == Operand::Weight, "arithmetic with a weight");
+                note(with.operand != Operand::Weight, "arithmetic with a number");
+                note(with.reversed, "arithmetic reversed");
+            }
+            Op::Prelu(prelu) => note(prelu.num_parameters > 1, "prelu per channel"),
+            Op::StochasticDepth(depth) => {
+                note(depth.mode == StochasticDepthMode::Row, "stochastic_depth of images");
+                note(depth.mode == StochasticDepthMode::Batch, "stochastic_depth of batches");
+            }
             Op::Upsample(upsample) => {
                 note(upsample.mode == UpsampleMode::Nearest, "nearest");
                 note(upsample.mode == UpsampleMode::Bilinear { align_corners: false }, "bilinear");
@@ -464,6 +569,17 @@ mod tests {
             note(shares(ParamKind::Weight), "shared weights");
             note(shares(ParamKind::Bias), "shared biases");
             note(shares(ParamKind::RunningVar), "shared running statistics");
+            let spreads = |values: &[ValueId], channels: bool| {
+                let of = |value: &ValueId| network.shapes.shape(*value);
+                let differs = |a: [usize; 4], b: [usize; 4]| {
+                    if channels { a[1] != b[1] } else { a[2..] != b[2..] }
+                };
+                values.iter().any(|value| differs(of(value), of(&values[0])))
+            };
+            for node in graph.nodes().iter().filter(|node| !matches!(node.op, Op::Concat)) {
+                note(spreads(&node.inputs, true), "planes that are spread");
+                note(spreads(&node.inputs, false), "pixels that are spread");
+            }
             for node in graph.nodes() {
                 features(&node.op).into_iter().for_each(|name| note(true, name));
             }

@@ -6,6 +6,7 @@ mod bed;
 mod budget;
 mod commands;
 mod deep;
+mod elementwise;
 mod inputs;
 mod onnx;
 mod outputs;

@@ -1,7 +1,7 @@
 //! Kernels with parameters per channel, constants, and masks that depend on the position.
 
 use tiled_geometry::Region;
-use tiled_kernel::{Activation, Extremum};
+use tiled_kernel::{Activation, Dropped, Extremum, Kernel};
 use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{Band, extent, for_bands};
@@ -192,7 +192,7 @@ per_isa! {
     }
 }
 
-/// The finaliser of [`tiled_kernel::Kernel::keeps`].
+/// The finaliser of [`Kernel::keeps`].
 #[inline(always)]
 const fn mix(z: u64) -> u64 {
     let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -203,7 +203,7 @@ const fn mix(z: u64) -> u64 {
 
 /// `[x]` with each element zeroed with the probability and scaled by `1/(1 − p)` otherwise.
 ///
-/// The same elements as [`tiled_kernel::Kernel::keeps`], whose uniform number is a multiple of `2^−53`.
+/// The same elements as [`Kernel::keeps`], whose uniform number is a multiple of `2^−53`.
 pub(crate) fn dropout<T: Element>(
     isa: Isa,
     probability: f64,
@@ -237,6 +237,41 @@ pub(crate) fn dropout<T: Element>(
                 mask(isa, &kept, column, scale, x, out);
                 column = column.wrapping_add((out.len() / lanes) as u64);
             });
+        }
+    });
+}
+
+per_isa! {
+    /// `out = x·scale` in the lanes that are kept, else zero.
+    fn keep<T: Element>(kept: &[bool; PERIOD], scale: T, x: &[T], out: &mut [T]) {
+        for (out, x) in out.chunks_mut(PERIOD).zip(x.chunks(PERIOD)) {
+            for ((out, x), kept) in out.iter_mut().zip(x).zip(kept) {
+                *out = if *kept { *x * scale } else { T::ZERO };
+            }
+        }
+    }
+}
+
+/// [`dropout`] of whole channels, images or the batch.
+pub(crate) fn dropout_channels<T: Element>(
+    isa: Isa,
+    probability: f64,
+    seed: u64,
+    dropped: Dropped,
+    inputs: &[View<'_, T>],
+    output: PartMut<'_, T>,
+    region: Region<2>,
+) {
+    let x = &inputs[0];
+    let scale = T::from_f64(1.0 / (1.0 - probability));
+    for_bands(output, region, 1, |band| {
+        let kept: [bool; PERIOD] = std::array::from_fn(|lane| {
+            let channel = band.first_channel() + lane % band.lanes();
+            let (plane, pixel) = dropped.decider([band.n(), channel], [0, 0]);
+            Kernel::keeps(seed, probability, plane, pixel)
+        });
+        for y in band.rows().begin()..band.rows().end() {
+            zip_row([x], band, y, |[x], out| keep(isa, &kept, scale, x, out));
         }
     });
 }

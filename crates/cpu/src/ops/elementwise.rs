@@ -4,14 +4,26 @@ use tiled_geometry::Region;
 use tiled_kernel::Activation;
 use tiled_tensor::{Element, PartMut, View};
 
+use super::activations::{
+    Abs, AbsBackward, Clamp, ClampBackward, Elu, EluBackward, Exp, HardSigmoid, HardSigmoidBackward,
+    HardSwish, HardSwishBackward, Log, LogSigmoid, LogSigmoidBackward, Mish, MishBackward, Neg, NegBackward,
+    NoGradient, PowerBackward, Reciprocal, ReciprocalBackward, Softplus, SoftplusBackward, Softsign,
+    SoftsignBackward, Sqrt, SqrtBackward, Threshold, ThresholdBackward,
+};
+use super::arithmetic::Quotient;
 use super::band::for_bands;
 use super::gather::zip_row;
 use super::math;
+use super::powers::Power;
 use super::stamp::per_isa;
 use crate::Isa;
 
 /// Cost of an element where a polynomial is evaluated, in copies of an element.
 const POLYNOMIAL: usize = 6;
+
+/// Elements that are activated at once where they lie: one more function for each activation would do without the copy, which
+/// stays in the first cache.
+const COPIED: usize = 1024;
 
 /// A function of one element.
 pub(crate) trait Unary<T>: Copy + Sync {
@@ -35,17 +47,17 @@ per_isa! {
 }
 
 per_isa! {
-    /// `x[i] = f(x[i])`.
-    fn map_in_place<T: Element, F: Unary<T>>(f: F, x: &mut [T]) {
+    /// `x[i] = max(x[i], 0)`.
+    fn relu_in_place<T: Element>(x: &mut [T]) {
         for x in x {
-            *x = f.apply::<FUSED>(*x);
+            *x = Relu.apply::<FUSED>(*x);
         }
     }
 }
 
 per_isa! {
     /// `out[i] = f(a[i], b[i])`.
-    fn map2<T: Element, F: Binary<T>>(f: F, a: &[T], b: &[T], out: &mut [T]) {
+    pub(super) fn map2<T: Element, F: Binary<T>>(f: F, a: &[T], b: &[T], out: &mut [T]) {
         for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
             *out = f.apply::<FUSED>(*a, *b);
         }
@@ -85,10 +97,10 @@ pub(crate) fn binary<T: Element, F: Binary<T>>(
     });
 }
 
-/// Defines functions of one or two elements, with one parameter or none.
+/// Defines functions of one, two or three elements, with parameters or none.
 macro_rules! functions {
-    ($($(#[$meta:meta])* $name:ident $(($field:ident))?: $trait:ident |$self:ident, $($arg:ident),+| $value:expr;)*) => {
-        $(functions!(@one [$(#[$meta])*] $name $(($field))?: $trait |$self, $($arg),+| $value);)*
+    ($($(#[$meta:meta])* $name:ident $(($($field:ident),+))?: $trait:ident |$self:ident, $($arg:ident),+| $value:expr;)*) => {
+        $(functions!(@one [$(#[$meta])*] $name $(($($field),+))?: $trait |$self, $($arg),+| $value);)*
     };
     (@one [$($meta:tt)*] $name:ident: $trait:ident |$self:ident, $($arg:ident),+| $value:expr) => {
         $($meta)*
@@ -99,12 +111,14 @@ macro_rules! functions {
             fn apply<const FUSED: bool>($self, $($arg: T),+) -> T { $value }
         }
     };
-    (@one [$($meta:tt)*] $name:ident($field:ident): $trait:ident |$self:ident, $($arg:ident),+| $value:expr) => {
+    (@one [$($meta:tt)*] $name:ident($($field:ident),+): $trait:ident |$self:ident, $($arg:ident),+| $value:expr) => {
         $($meta)*
         #[derive(Clone, Copy)]
         pub(crate) struct $name<T> {
-            /// The factor.
-            pub(crate) $field: T,
+            $(
+                /// A constant of the function.
+                pub(crate) $field: T,
+            )+
         }
         impl<T: Element> $trait<T> for $name<T> {
             #[inline(always)]
@@ -112,6 +126,7 @@ macro_rules! functions {
         }
     };
 }
+pub(super) use functions;
 
 functions! {
     Relu: Unary |self, x| if x <= T::ZERO { T::ZERO } else { x };
@@ -153,6 +168,31 @@ macro_rules! with_activation {
             Activation::Silu => each!(Silu, POLYNOMIAL),
             Activation::Gelu => each!(Gelu, 4 * POLYNOMIAL),
             Activation::GeluTanh => each!(GeluTanh, 4 * POLYNOMIAL),
+            Activation::Clamp { min, max } => {
+                each!(Clamp { min: <$T>::from_f64(min), max: <$T>::from_f64(max) }, 1)
+            }
+            Activation::Threshold { threshold, value } => {
+                each!(Threshold { threshold: <$T>::from_f64(threshold), value: <$T>::from_f64(value) }, 1)
+            }
+            Activation::Elu { .. } | Activation::Selu | Activation::Celu { .. } => {
+                each!(Elu::of($activation), POLYNOMIAL)
+            }
+            Activation::Softplus { beta, threshold } => each!(Softplus { beta, threshold }, 4 * POLYNOMIAL),
+            Activation::Softsign => each!(Softsign, 2),
+            Activation::HardSigmoid => each!(HardSigmoid, 2),
+            Activation::HardSwish => each!(HardSwish, 2),
+            Activation::Mish => each!(Mish, POLYNOMIAL),
+            Activation::LogSigmoid => each!(LogSigmoid, 4 * POLYNOMIAL),
+            Activation::Exp => each!(Exp, POLYNOMIAL),
+            Activation::Log => each!(Log, 2 * POLYNOMIAL),
+            Activation::Sqrt => each!(Sqrt, 2),
+            Activation::Abs => each!(Abs, 1),
+            Activation::Neg => each!(Neg, 1),
+            Activation::Reciprocal => each!(Reciprocal, 2),
+            Activation::Pow { exponent } => match Power::of(exponent) {
+                Power::Whole(power) => each!(power, 4),
+                Power::Real(power) => each!(power, 4 * POLYNOMIAL),
+            },
         }
     }};
 }
@@ -170,7 +210,15 @@ pub(crate) fn activation<T: Element>(
 
 /// Applies the activation to elements in place.
 pub(crate) fn activate<T: Element>(isa: Isa, activation: Activation, values: &mut [T]) {
-    with_activation!(activation, T, |function, _weight| map_in_place(isa, function, values));
+    if activation == Activation::Relu {
+        return relu_in_place(isa, values);
+    }
+    let mut copy = [T::ZERO; COPIED];
+    for values in values.chunks_mut(COPIED) {
+        let copy = &mut copy[..values.len()];
+        copy.copy_from_slice(values);
+        with_activation!(activation, T, |function, _weight| map(isa, function, copy, values));
+    }
 }
 
 /// `gy` times the derivative, of `[gy, saved]`.
@@ -192,5 +240,41 @@ pub(crate) fn activation_backward<T: Element>(
         Activation::Silu => binary(isa, SiluBackward, POLYNOMIAL, inputs, output, region),
         Activation::Gelu => binary(isa, GeluBackward, 4 * POLYNOMIAL, inputs, output, region),
         Activation::GeluTanh => binary(isa, GeluTanhBackward, 4 * POLYNOMIAL, inputs, output, region),
+        Activation::Clamp { min, max } => {
+            let (min, max) = (T::from_f64(min), T::from_f64(max));
+            binary(isa, ClampBackward { min, max }, 1, inputs, output, region);
+        }
+        Activation::Threshold { threshold, .. } => {
+            let threshold = T::from_f64(threshold);
+            binary(isa, ThresholdBackward { threshold }, 1, inputs, output, region);
+        }
+        Activation::Elu { .. } | Activation::Selu | Activation::Celu { .. } => {
+            binary(isa, EluBackward(Elu::of(activation)), POLYNOMIAL, inputs, output, region);
+        }
+        Activation::Softplus { beta, threshold } => {
+            let (beta, threshold) = (T::from_f64(beta), T::from_f64(threshold));
+            binary(isa, SoftplusBackward { beta, threshold }, POLYNOMIAL, inputs, output, region);
+        }
+        Activation::Softsign => binary(isa, SoftsignBackward, 2, inputs, output, region),
+        Activation::HardSigmoid => binary(isa, HardSigmoidBackward, 2, inputs, output, region),
+        Activation::HardSwish => binary(isa, HardSwishBackward, 2, inputs, output, region),
+        Activation::Mish => binary(isa, MishBackward, POLYNOMIAL, inputs, output, region),
+        Activation::LogSigmoid => binary(isa, LogSigmoidBackward, POLYNOMIAL, inputs, output, region),
+        Activation::Exp => binary(isa, Product, 1, inputs, output, region),
+        Activation::Log => binary(isa, Quotient, 2, inputs, output, region),
+        Activation::Sqrt => binary(isa, SqrtBackward, 2, inputs, output, region),
+        Activation::Abs => binary(isa, AbsBackward, 1, inputs, output, region),
+        Activation::Neg => binary(isa, NegBackward, 1, inputs, output, region),
+        Activation::Reciprocal => binary(isa, ReciprocalBackward, 1, inputs, output, region),
+        Activation::Pow { exponent } => match Power::of(exponent - 1.0) {
+            _ if exponent == 0.0 => binary(isa, NoGradient, 1, inputs, output, region),
+            Power::Whole(power) => {
+                binary(isa, PowerBackward { exponent, power }, 4, inputs, output, region);
+            }
+            Power::Real(power) => {
+                let power = PowerBackward { exponent, power };
+                binary(isa, power, 4 * POLYNOMIAL, inputs, output, region);
+            }
+        },
     }
 }

@@ -191,9 +191,19 @@ const ERFCX_25: [f64; 25] = [
 /// Range reduction by ln 2 and a polynomial of degree 7 (Moshier, Cephes 2.8, `expf`, 2000).
 #[inline(always)]
 fn exp_f32<const FUSED: bool>(x: f32) -> f32 {
-    const ROUND: f32 = 12_582_912.0; // 1.5·2^23: the sum's low bits are the rounded integer
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
+    let (k, above_one) = reduced_f32::<FUSED>(x);
+    let y = above_one + 1.0;
+    // 2^k in two steps, so that results below the least normal number are rounded once
+    let half = k >> 1;
+    y * power_f32(half) * power_f32(k.wrapping_sub(half))
+}
+
+/// k and `e^r − 1` where `x = k·ln 2 + r`, for x between −104 and 89.
+#[inline(always)]
+pub(super) fn reduced_f32<const FUSED: bool>(x: f32) -> (i32, f32) {
+    const ROUND: f32 = 12_582_912.0; // 1.5·2^23: the sum's low bits are the rounded integer
     let rounded = fma::<f32, FUSED>(x, std::f32::consts::LOG2_E, ROUND);
     let k = rounded - ROUND;
     let r = fma::<f32, FUSED>(k, -0.693_359_4, x);
@@ -209,20 +219,31 @@ fn exp_f32<const FUSED: bool>(x: f32) -> f32 {
             0.500_000_012_01,
         ],
     );
-    let y = fma::<f32, FUSED>(p, r * r, r) + 1.0;
-    // 2^k in two steps, so that results below the least normal number are rounded once
     let k = rounded.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed();
-    let half = k >> 1;
-    let power = |k: i32| f32::from_bits((k.wrapping_add(127) << 23).cast_unsigned());
-    y * power(half) * power(k.wrapping_sub(half))
+    (k, fma::<f32, FUSED>(p, r * r, r))
+}
+
+/// `2^k`, a normal number.
+#[inline(always)]
+pub(super) fn power_f32(k: i32) -> f32 {
+    f32::from_bits((k.wrapping_add(127) << 23).cast_unsigned())
 }
 
 /// Range reduction by ln 2 (its two parts as in fdlibm) and the Taylor polynomial of degree 13.
 #[inline(always)]
-fn exp_f64<const FUSED: bool>(x: f64) -> f64 {
-    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5·2^52
+pub(super) fn exp_f64<const FUSED: bool>(x: f64) -> f64 {
     let x = if x > 710.0 { 710.0 } else { x };
     let x = if x < -746.0 { -746.0 } else { x };
+    let (k, above_one) = reduced_f64::<FUSED>(x);
+    let y = above_one + 1.0;
+    let half = k >> 1;
+    y * power_f64(half) * power_f64(k.wrapping_sub(half))
+}
+
+/// k and `e^r − 1` where `x = k·ln 2 + r`, for x between −746 and 710.
+#[inline(always)]
+pub(super) fn reduced_f64<const FUSED: bool>(x: f64) -> (i64, f64) {
+    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5·2^52
     let rounded = fma::<f64, FUSED>(x, std::f64::consts::LOG2_E, ROUND);
     let k = rounded - ROUND;
     let r = fma::<f64, FUSED>(k, -0.693_147_180_369_123_8, x);
@@ -244,11 +265,14 @@ fn exp_f64<const FUSED: bool>(x: f64) -> f64 {
             0.5,
         ],
     );
-    let y = fma::<f64, FUSED>(p, r * r, r) + 1.0;
     let k = rounded.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed();
-    let half = k >> 1;
-    let power = |k: i64| f64::from_bits((k.wrapping_add(1023) << 52).cast_unsigned());
-    y * power(half) * power(k.wrapping_sub(half))
+    (k, fma::<f64, FUSED>(p, r * r, r))
+}
+
+/// `2^k`, a normal number.
+#[inline(always)]
+pub(super) fn power_f64(k: i64) -> f64 {
+    f64::from_bits((k.wrapping_add(1023) << 52).cast_unsigned())
 }
 
 /// `a·b + c`: one instruction where there is one, else two.
@@ -259,7 +283,7 @@ pub(crate) fn fma<T: Element, const FUSED: bool>(a: T, b: T, c: T) -> T {
 
 /// Horner's rule, the highest power first.
 #[inline(always)]
-fn polynomial<T: Element, const N: usize, const FUSED: bool>(x: T, coefficients: [f64; N]) -> T {
+pub(super) fn polynomial<T: Element, const N: usize, const FUSED: bool>(x: T, coefficients: [f64; N]) -> T {
     let mut sum = T::from_f64(coefficients[0]);
     let mut i = 1;
     while i < N {
@@ -272,12 +296,12 @@ fn polynomial<T: Element, const N: usize, const FUSED: bool>(x: T, coefficients:
 /// The same value as `f32`, for `T = f32`: the round trip through `f64` is exact and compiles to nothing.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "called for f32 alone, where it is exact")]
-fn narrow<T: Element>(x: T) -> f32 {
+pub(super) fn narrow<T: Element>(x: T) -> f32 {
     x.to_f64() as f32
 }
 
 #[inline(always)]
-fn widen<T: Element>(x: f32) -> T {
+pub(super) fn widen<T: Element>(x: f32) -> T {
     T::from_f64(f64::from(x))
 }
 

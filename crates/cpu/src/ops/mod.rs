@@ -5,6 +5,8 @@
 //! a channel block that lie apart are taken as vectors ([`crate::vector`]). Windows whose channel
 //! blocks differ are regrouped on the way ([`gather`], [`runs`]).
 
+mod activations;
+mod arithmetic;
 mod band;
 mod channel;
 mod elementwise;
@@ -14,13 +16,14 @@ mod math;
 mod movement;
 pub(crate) mod nan;
 mod pool;
+mod powers;
 mod reduce;
 mod resize;
 mod runs;
 mod stamp;
 
 use tiled_geometry::Region;
-use tiled_kernel::{Kernel, Params, Partial, Reduction};
+use tiled_kernel::{Dropped, Kernel, Params, Partial, Reduction};
 use tiled_tensor::{Element, PartMut, View};
 
 use crate::Isa;
@@ -48,6 +51,10 @@ pub(crate) fn compute<T: Lane>(
         }
         Kernel::Add => elementwise::binary(isa, elementwise::Sum, 1, inputs, output, region),
         Kernel::Mul => elementwise::binary(isa, elementwise::Product, 1, inputs, output, region),
+        Kernel::Arithmetic { function, operands } => {
+            arithmetic::arithmetic(isa, *function, operands, params.packed(), inputs, output, region);
+        }
+        Kernel::SumChannels => arithmetic::sum_channels(isa, inputs, output, region),
         Kernel::DifferenceScaled { scale } => {
             let difference = elementwise::DifferenceScaled { scale: T::from_f64(*scale) };
             elementwise::binary(isa, difference, 1, inputs, output, region);
@@ -64,8 +71,11 @@ pub(crate) fn compute<T: Lane>(
         Kernel::ChannelCombine => channel::channel_combine(isa, params.packed(), inputs, output, region),
         Kernel::Broadcast { scale } => channel::broadcast(isa, *scale, inputs, output, region),
         Kernel::Scatter => channel::scatter(params.extrema(), inputs, output, region),
-        Kernel::Dropout { probability, seed } => {
+        Kernel::Dropout { probability, seed, dropped: Dropped::Elements } => {
             channel::dropout(isa, *probability, *seed, inputs, output, region);
+        }
+        Kernel::Dropout { probability, seed, dropped } => {
+            channel::dropout_channels(isa, *probability, *seed, *dropped, inputs, output, region);
         }
         Kernel::CrossEntropyBackward { scale } => {
             loss::cross_entropy_backward(isa, *scale, inputs, output, region);

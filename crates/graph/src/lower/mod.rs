@@ -1,5 +1,6 @@
 //! From a network to a [`Program`]: operators become kernels, training becomes more nodes.
 
+pub(crate) mod arithmetic;
 mod backward;
 pub(crate) mod builder;
 mod forward;

@@ -1,9 +1,9 @@
 //! `dropout`: `y = x/(1 − p)` with probability 1 − p, else 0, by the seed and the position of the element; identity in evaluation.
 
 use serde_json::{Value, json};
-use tiled_kernel::Kernel;
+use tiled_kernel::Dropped;
 
-use super::check::out_of_range;
+use super::drop_whole::{check, drop};
 use super::operator::{Applied, Format, Operator, Values};
 use crate::error::{Arity, GraphError};
 use crate::format::fields::Fields;
@@ -47,10 +47,7 @@ impl Operator for Dropout {
     }
 
     fn check(&self, at: &Applied<'_>) -> Result<usize, GraphError> {
-        if (0.0..1.0).contains(&self.p) {
-            return Ok(at.channels());
-        }
-        Err(out_of_range(&at.place, "p", "at least 0 and below 1", self.p))
+        check(at, self.p)
     }
 
     fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {
@@ -62,11 +59,6 @@ impl Operator for Dropout {
     }
 
     fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
-        if !site.trains || self.p == 0.0 {
-            return Ok(site.x());
-        }
-        let seed = lowering.seed ^ (site.value.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let kernel = Kernel::Dropout { probability: self.p, seed };
-        Ok(lowering.pointwise(site, kernel, kernel, None)?)
+        drop(lowering, site, self.p, Dropped::Elements)
     }
 }

@@ -2,8 +2,9 @@
 
 use proptest::prelude::*;
 use tiled_graph::{
-    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Graph, Linear, MaxPool2d, Op,
-    PaddingMode, Upsample, UpsampleMode, UpsampleTo, ValueId,
+    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Elementwise, Graph,
+    Linear, MaxPool2d, Op, Operand, PaddingMode, Prelu, StochasticDepth, StochasticDepthMode, Upsample,
+    UpsampleMode, UpsampleTo, ValueId, WithOperand,
 };
 
 /// A network of one or two inputs and up to 12 nodes.
@@ -49,7 +50,8 @@ fn fitted(graph: &Graph, op: Op, picked: &[ValueId]) -> (Op, Vec<ValueId>) {
         Op::Upsample(Upsample { mode, to: UpsampleTo::Like(_) }) => {
             (Op::Upsample(Upsample { mode, to: UpsampleTo::Like(picked[1]) }), vec![first])
         }
-        Op::Add | Op::Mul => (op, vec![first; 3]),
+        Op::Add | Op::Mul | Op::Minimum | Op::Maximum => (op, vec![first; 3]),
+        Op::Sub | Op::Div => (op, vec![first; 2]),
         Op::Concat => (op, picked.to_vec()),
         op => (op, vec![first]),
     }
@@ -64,8 +66,43 @@ fn operator() -> impl Strategy<Value = Op> {
         Just(Activation::Silu),
         Just(Activation::Gelu),
         Just(Activation::GeluTanh),
+        (-2.0..2.0_f64, -2.0..2.0_f64).prop_map(|(min, max)| Activation::Clamp { min, max }),
+        Just(Activation::Clamp { min: 0.0, max: f64::INFINITY }),
+        Just(Activation::Clamp { min: 0.0, max: 6.0 }),
+        (-2.0..2.0_f64, -2.0..2.0_f64)
+            .prop_map(|(threshold, value)| Activation::Threshold { threshold, value }),
+        (0.1..2.0_f64).prop_map(|alpha| Activation::Celu { alpha }),
+        (-2.0..2.0_f64).prop_map(|alpha| Activation::Elu { alpha }),
+        (0.1..2.0_f64, 1.0..30.0_f64).prop_map(|(beta, threshold)| Activation::Softplus { beta, threshold }),
+        (-3.0..3.0_f64).prop_map(|exponent| Activation::Pow { exponent }),
+        prop::sample::select(vec![
+            Activation::Selu,
+            Activation::Softsign,
+            Activation::HardSigmoid,
+            Activation::HardSwish,
+            Activation::Mish,
+            Activation::LogSigmoid,
+            Activation::Exp,
+            Activation::Log,
+            Activation::Sqrt,
+            Activation::Abs,
+            Activation::Neg,
+            Activation::Reciprocal,
+        ]),
     ];
-    let joins = prop::sample::select(vec![Op::Add, Op::Mul, Op::Concat]);
+    let joins =
+        prop::sample::select(vec![Op::Add, Op::Mul, Op::Sub, Op::Div, Op::Minimum, Op::Maximum, Op::Concat]);
+    let functions = prop::sample::select(vec![Elementwise::Sub, Elementwise::Mul, Elementwise::Maximum]);
+    let operand = prop_oneof![(-2.0..2.0_f64).prop_map(Operand::Number), Just(Operand::Weight)];
+    let with = (functions, operand, any::<bool>()).prop_map(|(function, operand, reversed)| {
+        Op::WithOperand(WithOperand { function, operand, reversed })
+    });
+    let dropped = prop_oneof![
+        (0.0..1.0_f64).prop_map(|p| Op::Dropout2d(Dropout2d { p })),
+        (0.0..1.0_f64, prop::sample::select(vec![StochasticDepthMode::Row, StochasticDepthMode::Batch]))
+            .prop_map(|(p, mode)| Op::StochasticDepth(StochasticDepth { p, mode })),
+        (-1.0..1.0_f64).prop_map(|init| Op::Prelu(Prelu { num_parameters: 1, init })),
+    ];
     let heads = prop::sample::select(vec![Op::GlobalAvgPool, Op::GlobalMaxPool]);
     prop_oneof![
         3 => convolution(),
@@ -75,8 +112,10 @@ fn operator() -> impl Strategy<Value = Op> {
             .prop_map(|(eps, momentum, affine, track_running_stats)| {
                 Op::BatchNorm(BatchNorm { eps, momentum, affine, track_running_stats })
             }),
-        3 => activation.prop_map(Op::Activation),
+        6 => activation.prop_map(Op::Activation),
         3 => joins,
+        1 => with,
+        1 => dropped,
         2 => upsampling(),
         1 => heads,
         1 => (1..9_usize, any::<bool>()).prop_map(|(out_features, bias)| Op::Linear(Linear { out_features, bias })),

@@ -4,16 +4,38 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 
 use tiled_tensor::Element;
 
-use crate::Activation;
+use crate::{Activation, Exponential};
 
 /// The function of `x`.
 pub(super) fn value<T: Element>(activation: Activation, x: T) -> T {
-    T::from_f64(evaluate(activation, x.to_f64()))
+    T::from_f64(evaluate(rounded::<T>(activation), x.to_f64()))
 }
 
 /// `gy` times the derivative, where `saved` is what [`Activation::differentiates_from_output`] says.
 pub(super) fn gradient<T: Element>(activation: Activation, gy: T, saved: T) -> T {
-    T::from_f64(gy.to_f64() * derivative(activation, saved.to_f64()))
+    let (activation, gy, saved) = (rounded::<T>(activation), gy.to_f64(), saved.to_f64());
+    T::from_f64(match slope(activation, saved) {
+        Slope::None => 0.0,
+        Slope::Of(slope) => gy * slope,
+    })
+}
+
+/// A derivative. Where there is none, no gradient passes, not even one that is infinite.
+enum Slope {
+    None,
+    Of(f64),
+}
+
+/// The function with the bounds that values of the type are compared with.
+fn rounded<T: Element>(activation: Activation) -> Activation {
+    let round = |bound: f64| T::from_f64(bound).to_f64();
+    match activation {
+        Activation::Clamp { min, max } => Activation::Clamp { min: round(min), max: round(max) },
+        Activation::Threshold { threshold, value } => {
+            Activation::Threshold { threshold: round(threshold), value }
+        }
+        other => other,
+    }
 }
 
 fn evaluate(activation: Activation, x: f64) -> f64 {
@@ -38,7 +60,50 @@ fn evaluate(activation: Activation, x: f64) -> f64 {
         Activation::Silu => x * sigmoid(x),
         Activation::Gelu => x * normal_cdf(x),
         Activation::GeluTanh => 0.5 * x * (1.0 + tanh_argument(x).tanh()),
+        Activation::Clamp { min, max } => clamp(x, min, max),
+        Activation::Threshold { threshold, value } => {
+            if x <= threshold {
+                value
+            } else {
+                x
+            }
+        }
+        Activation::Elu { .. } | Activation::Selu | Activation::Celu { .. } => {
+            let Exponential { high, low, rate } = parts(activation);
+            if x > 0.0 { high * x } else { low * (rate * x).exp_m1() }
+        }
+        Activation::Softplus { beta, threshold } => {
+            if beta * x > threshold {
+                x
+            } else {
+                softplus(beta * x) / beta
+            }
+        }
+        Activation::Softsign => x / (1.0 + x.abs()),
+        Activation::HardSigmoid => clamp(x + 3.0, 0.0, 6.0) / 6.0,
+        Activation::HardSwish => x * clamp(x + 3.0, 0.0, 6.0) / 6.0,
+        Activation::Mish => x * softplus(x).tanh(),
+        Activation::LogSigmoid => -softplus(-x),
+        Activation::Exp => x.exp(),
+        Activation::Log => x.ln(),
+        Activation::Sqrt => x.sqrt(),
+        Activation::Abs => x.abs(),
+        Activation::Neg => -x,
+        Activation::Reciprocal => 1.0 / x,
+        Activation::Pow { exponent } => x.powf(exponent),
     }
+}
+
+fn slope(activation: Activation, saved: f64) -> Slope {
+    let is_shut = match activation {
+        Activation::Clamp { min, max } => saved <= min || saved >= max,
+        Activation::Threshold { threshold, .. } => saved <= threshold,
+        Activation::HardSigmoid => saved <= -3.0 || saved >= 3.0,
+        Activation::HardSwish => saved <= -3.0,
+        Activation::Pow { exponent } => exponent == 0.0,
+        _ => false,
+    };
+    if is_shut { Slope::None } else { Slope::Of(derivative(activation, saved)) }
 }
 
 fn derivative(activation: Activation, saved: f64) -> f64 {
@@ -69,7 +134,62 @@ fn derivative(activation: Activation, saved: f64) -> f64 {
             let slope = (2.0 / PI).sqrt() * (1.0 + 3.0 * CUBIC * saved * saved);
             0.5 * (1.0 + t) + 0.5 * saved * (1.0 - t * t) * slope
         }
+        Activation::Clamp { .. } | Activation::Threshold { .. } => 1.0,
+        Activation::Elu { .. } | Activation::Selu | Activation::Celu { .. } => {
+            let Exponential { high, low, rate } = parts(activation);
+            if saved > 0.0 { high } else { low * rate * (rate * saved).exp() }
+        }
+        Activation::Softplus { beta, threshold } => {
+            if beta * saved > threshold {
+                1.0
+            } else {
+                sigmoid(beta * saved)
+            }
+        }
+        Activation::Softsign => (1.0 + saved.abs()).powi(-2),
+        Activation::HardSigmoid => 1.0 / 6.0,
+        Activation::HardSwish => {
+            if saved >= 3.0 {
+                1.0
+            } else {
+                saved / 3.0 + 0.5
+            }
+        }
+        Activation::Mish => {
+            let t = softplus(saved).tanh();
+            t + saved * (1.0 - t * t) * sigmoid(saved)
+        }
+        Activation::LogSigmoid => sigmoid(-saved),
+        Activation::Exp => saved,
+        Activation::Log => 1.0 / saved,
+        Activation::Sqrt => 0.5 / saved,
+        Activation::Abs => {
+            if saved == 0.0 {
+                0.0
+            } else {
+                saved.signum()
+            }
+        }
+        Activation::Neg => -1.0,
+        Activation::Reciprocal => -saved * saved,
+        Activation::Pow { exponent } => exponent * saved.powf(exponent - 1.0),
     }
+}
+
+fn parts(activation: Activation) -> Exponential {
+    activation.exponential().expect("invariant: it is one of those that are made of one")
+}
+
+/// NaN stays, and the larger bound wins where they cross.
+fn clamp(x: f64, min: f64, max: f64) -> f64 {
+    let x = if x < min { min } else { x };
+    if x > max { max } else { x }
+}
+
+/// `ln(1 + e^x)`, without overflow.
+fn softplus(x: f64) -> f64 {
+    let above = if x > 0.0 { x } else { 0.0 };
+    if x.is_nan() { x } else { above + (-x.abs()).exp().ln_1p() }
 }
 
 const CUBIC: f64 = 0.044_715;

@@ -4,7 +4,7 @@ use tiled_geometry::Region;
 use tiled_tensor::{Element, View, ViewMut};
 
 use super::{activation, fill, require};
-use crate::{Activation, Extremum, Kernel};
+use crate::{Activation, Dropped, Extremum, Kernel};
 
 pub(super) fn activation<T: Element>(
     function: Activation,
@@ -93,6 +93,7 @@ pub(super) fn scatter<T: Element>(
 pub(super) fn dropout<T: Element>(
     probability: f64,
     seed: u64,
+    dropped: Dropped,
     input: View<'_, T>,
     output: &mut ViewMut<'_, T>,
     region: Region<2>,
@@ -100,6 +101,7 @@ pub(super) fn dropout<T: Element>(
     require(input.region(), region);
     let scale = T::from_f64(1.0 / (1.0 - probability));
     fill(output, region, |n, c, y, x| {
-        if Kernel::keeps(seed, probability, [n, c], [y, x]) { input.get(n, c, y, x) * scale } else { T::ZERO }
+        let (plane, pixel) = dropped.decider([n, c], [y, x]);
+        if Kernel::keeps(seed, probability, plane, pixel) { input.get(n, c, y, x) * scale } else { T::ZERO }
     });
 }

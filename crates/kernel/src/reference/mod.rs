@@ -1,6 +1,7 @@
 //! The reference backend: naive loops, every operator, every element type.
 
 mod activation;
+mod arithmetic;
 mod conv2d;
 mod elementwise;
 mod loss;
@@ -108,6 +109,10 @@ impl<T: Element> Host<T> for Reference {
             }
             Kernel::Add => elementwise::zip(inputs[0], inputs[1], out, region, |a, b| a + b),
             Kernel::Mul => elementwise::zip(inputs[0], inputs[1], out, region, |a, b| a * b),
+            Kernel::Arithmetic { function, operands } => {
+                arithmetic::arithmetic(function, operands, params.packed(), inputs, out, region);
+            }
+            Kernel::SumChannels => arithmetic::sum_channels(inputs[0], out, region),
             Kernel::Concat => elementwise::concat(inputs, out, region),
             Kernel::Slice { begin } => elementwise::slice(begin, inputs[0], out, region),
             Kernel::Resize(resize) => resize::forward(resize, inputs[0], out, region),
@@ -122,8 +127,8 @@ impl<T: Element> Host<T> for Reference {
             }
             Kernel::Broadcast { scale } => elementwise::broadcast(scale, inputs[0], out, region),
             Kernel::Scatter => elementwise::scatter(params.extrema(), inputs[0], out, region),
-            Kernel::Dropout { probability, seed } => {
-                elementwise::dropout(probability, seed, inputs[0], out, region);
+            Kernel::Dropout { probability, seed, dropped } => {
+                elementwise::dropout(probability, seed, dropped, inputs[0], out, region);
             }
             Kernel::DifferenceScaled { scale } => {
                 let scale = T::from_f64(scale);

@@ -20,6 +20,79 @@ pub enum Activation {
     Gelu,
     /// `0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`.
     GeluTanh,
+    /// `min(max(x, min), max)`; no gradient passes at the bounds. An infinite bound is none.
+    Clamp {
+        /// The least value.
+        min: f64,
+        /// The largest value, which wins where it is below the least.
+        max: f64,
+    },
+    /// `x` where `x > threshold`, else `value`.
+    Threshold {
+        /// What x must exceed.
+        threshold: f64,
+        /// What takes its place elsewhere.
+        value: f64,
+    },
+    /// `x` where `x > 0`, else `α·(e^x − 1)`.
+    Elu {
+        /// α.
+        alpha: f64,
+    },
+    /// `s·x` where `x > 0`, else `s·α·(e^x − 1)`, with the constants of Klambauer et al., "Self-normalizing neural
+    /// networks" (2017).
+    Selu,
+    /// `x` where `x > 0`, else `α·(e^(x/α) − 1)`.
+    Celu {
+        /// α, not zero.
+        alpha: f64,
+    },
+    /// `ln(1 + e^(β·x))/β`; `x` where `β·x > threshold`.
+    Softplus {
+        /// β, not zero.
+        beta: f64,
+        /// What `β·x` must exceed for the line itself.
+        threshold: f64,
+    },
+    /// `x/(1 + |x|)`.
+    Softsign,
+    /// `min(max(x + 3, 0), 6)/6`; no gradient passes at the bounds.
+    HardSigmoid,
+    /// `x·min(max(x + 3, 0), 6)/6`.
+    HardSwish,
+    /// `x·tanh(ln(1 + e^x))`.
+    Mish,
+    /// `−ln(1 + e^(−x))`.
+    LogSigmoid,
+    /// `e^x`.
+    Exp,
+    /// The natural logarithm; NaN below zero.
+    Log,
+    /// `√x`; NaN below zero.
+    Sqrt,
+    /// `|x|`; the gradient at zero is zero.
+    Abs,
+    /// `−x`.
+    Neg,
+    /// `1/x`.
+    Reciprocal,
+    /// `x^y`, one where `y` is zero; of a negative x NaN where `y` is not whole.
+    Pow {
+        /// y, a finite number.
+        exponent: f64,
+    },
+}
+
+/// `y = high·x` where `x > 0`, else `low·(e^(rate·x) − 1)`: what [`Activation::Elu`], [`Activation::Selu`] and
+/// [`Activation::Celu`] are.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Exponential {
+    /// The slope of the line.
+    pub high: f64,
+    /// The factor of the exponential.
+    pub low: f64,
+    /// The factor of x in its exponent.
+    pub rate: f64,
 }
 
 impl Activation {
@@ -31,7 +104,21 @@ impl Activation {
         match self {
             Self::Relu | Self::Sigmoid | Self::Tanh => true,
             Self::LeakyRelu { slope } => slope > 0.0,
-            Self::Silu | Self::Gelu | Self::GeluTanh => false,
+            Self::Clamp { .. } | Self::Exp | Self::Sqrt | Self::Reciprocal => true,
+            _ => false,
+        }
+    }
+
+    /// The line and the exponential that it is made of, where it is.
+    #[must_use]
+    pub fn exponential(self) -> Option<Exponential> {
+        const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+        const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+        match self {
+            Self::Elu { alpha } => Some(Exponential { high: 1.0, low: alpha, rate: 1.0 }),
+            Self::Selu => Some(Exponential { high: SELU_SCALE, low: SELU_SCALE * SELU_ALPHA, rate: 1.0 }),
+            Self::Celu { alpha } => Some(Exponential { high: 1.0, low: alpha, rate: 1.0 / alpha }),
+            _ => None,
         }
     }
 }

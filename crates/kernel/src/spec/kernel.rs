@@ -2,7 +2,7 @@
 
 use tiled_geometry::{Padding, Resize};
 
-use super::{Activation, Algorithm, Conv, Epilogue, Pool};
+use super::{Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, Pool, Spread};
 
 /// A computation of one output from at most [`crate::MAX_INPUTS`] inputs, element by element in global coordinates.
 ///
@@ -48,6 +48,16 @@ pub enum Kernel {
     Add,
     /// `[a, b]`: the product.
     Mul,
+    /// The function of the operands, in this order; those that are inputs in the order of the inputs. A function of
+    /// two leaves the third out.
+    Arithmetic {
+        /// The function.
+        function: Arithmetic,
+        /// Where the values of each operand come from.
+        operands: [Spread; 3],
+    },
+    /// The sum over the channels of `[x]`, in one order for each number of channels: one channel.
+    SumChannels,
     /// The inputs one after another along the channels.
     Concat,
     /// The channels `begin ..` of `[x]`, as many as the output has.
@@ -88,6 +98,8 @@ pub enum Kernel {
         probability: f64,
         /// The seed.
         seed: u64,
+        /// What is zeroed as one.
+        dropped: Dropped,
     },
     /// `(p − t)·scale` of `[p, t]`: gradient of the squared error with `scale` twice the weight of an element.
     DifferenceScaled {
@@ -113,6 +125,12 @@ impl Kernel {
     #[must_use]
     pub const fn conv2d(conv: Conv, epilogue: Epilogue) -> Self {
         Self::Conv2d { conv, algorithm: Algorithm::Direct, epilogue }
+    }
+
+    /// A function of two operands.
+    #[must_use]
+    pub const fn arithmetic(function: Arithmetic, [a, b]: [Spread; 2]) -> Self {
+        Self::Arithmetic { function, operands: [a, b, Spread::Whole] }
     }
 
     /// What follows its sums in the same call; `None` where it has no sums.
@@ -149,6 +167,8 @@ impl Kernel {
             Self::ActivationBackward(_) => "activation_backward",
             Self::Add => "add",
             Self::Mul => "mul",
+            Self::Arithmetic { function, .. } => function.name(),
+            Self::SumChannels => "sum_channels",
             Self::Concat => "concat",
             Self::Slice { .. } => "slice",
             Self::Resize(_) => "upsample",

@@ -1,6 +1,7 @@
 //! The operators as data.
 
 mod activation;
+mod arithmetic;
 mod conv;
 mod epilogue;
 mod kernel;
@@ -8,7 +9,8 @@ mod pool;
 mod reduction;
 mod work;
 
-pub use activation::Activation;
+pub use activation::{Activation, Exponential};
+pub use arithmetic::{Arithmetic, Dropped, Spread};
 pub use conv::{Algorithm, Conv};
 pub use epilogue::Epilogue;
 pub use kernel::Kernel;

@@ -37,8 +37,8 @@ pub(crate) struct Planned {
     pub(crate) extents: Option<[usize; 2]>,
     /// The first that has the same height and width whatever the image.
     same_as: usize,
-    /// What it is of another value.
-    pub(crate) form: Option<Form>,
+    /// What it is of other values, the nearest first.
+    pub(crate) forms: Vec<Form>,
 }
 
 /// A parameter of the network, and the constant that it is.
@@ -61,7 +61,7 @@ impl Plans {
     ) -> Result<usize, Reason> {
         let (name, same_as) = (self.names.take(name), self.all.len());
         let (inputs, params) = (Vec::new(), Vec::new());
-        let input = Planned { name, op: None, inputs, params, channels, extents, same_as, form: None };
+        let input = Planned { name, op: None, inputs, params, channels, extents, same_as, forms: Vec::new() };
         Graph::new().add_input(&input.name, channels)?;
         push(&mut self.all, input)?;
         Ok(same_as)
@@ -75,7 +75,6 @@ impl Plans {
         inputs: Vec<usize>,
         params: Vec<(ParamKind, Constant)>,
     ) -> Result<usize, Reason> {
-        self.check_one_size(&op, &inputs)?;
         let name = self.names.take(name);
         let mut places = HashMap::new();
         let mut graph = Graph::new();
@@ -99,7 +98,8 @@ impl Plans {
         let plan = self.all.len();
         let same_as = self.same_extents(&op, &inputs).unwrap_or(plan);
         let channels = graph.channels(value);
-        let node = Planned { name, op: Some(op), inputs, params, channels, extents, same_as, form: None };
+        let node =
+            Planned { name, op: Some(op), inputs, params, channels, extents, same_as, forms: Vec::new() };
         push(&mut self.all, node)?;
         Ok(plan)
     }
@@ -110,8 +110,10 @@ impl Plans {
         self.all[plan].name = std::mem::replace(&mut self.all[from].name, spare);
     }
 
-    pub(crate) fn set_form(&mut self, plan: usize, form: Option<Form>) {
-        self.all[plan].form = form;
+    /// Keeps what a node is of other values: of the nearest few, as many as an activation is written out in.
+    pub(crate) fn set_forms(&mut self, plan: usize, mut forms: Vec<Form>) {
+        forms.truncate(8);
+        self.all[plan].forms = forms;
     }
 
     /// The network of what these outputs need, and the constants that its parameters are.
@@ -157,19 +159,6 @@ impl Plans {
         Ok((graph, weights))
     }
 
-    /// Refuses an image with a value of one pixel where a model would repeat that.
-    fn check_one_size(&self, op: &Op, inputs: &[usize]) -> Result<(), Reason> {
-        let is_pixel = |input: &usize| self.all[*input].extents == Some([1, 1]);
-        if !matches!(op, Op::Add | Op::Mul)
-            || inputs.iter().all(|input| is_pixel(input) == is_pixel(&inputs[0]))
-        {
-            return Ok(());
-        }
-        let position = inputs.iter().position(is_pixel).unwrap_or_default();
-        let (expected, got) = ("operands of one size", "a value of one pixel".to_owned());
-        Err(Reason::Operand { position, expected, got })
-    }
-
     /// The first value with the extents of this node, where they are those of an operand whatever the image.
     fn same_extents(&self, op: &Op, inputs: &[usize]) -> Option<usize> {
         let keeps = |kernel: [i64; 2], stride: [i64; 2], dilation: [i64; 2], padding: [[i64; 2]; 2]| {
@@ -177,8 +166,16 @@ impl Plans {
                 && (0..2).all(|axis| padding[axis].iter().sum::<i64>() == dilation[axis] * (kernel[axis] - 1))
         };
         let same = match op {
-            Op::Activation(_) | Op::BatchNorm(_) | Op::Dropout(_) | Op::Add | Op::Mul | Op::Concat => {
-                inputs[0]
+            Op::Activation(_)
+            | Op::BatchNorm(_)
+            | Op::Dropout(_)
+            | Op::Prelu(_)
+            | Op::WithOperand(_)
+            | Op::Concat => inputs[0],
+            // a value of one pixel stands for all pixels of the others
+            Op::Add | Op::Mul | Op::Sub | Op::Div | Op::Minimum | Op::Maximum => {
+                let is_image = |input: &&usize| self.all[**input].extents != Some([1, 1]);
+                *inputs.iter().find(is_image).unwrap_or(&inputs[0])
             }
             Op::Conv2d(conv) if keeps(conv.kernel_size, conv.stride, conv.dilation, conv.padding) => {
                 inputs[0]

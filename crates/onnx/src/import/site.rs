@@ -55,10 +55,13 @@ impl Site<'_> {
     pub(crate) fn value(&mut self, position: usize) -> Result<Image, Reason> {
         match self.operand(position)? {
             Value::Image(image) => Ok(*image),
-            Value::Form(form) => match (form.recognised(), form.x()) {
-                (Some(Recognised::Itself), Some(plan)) => Ok(Image { plan, flat: form.flat }),
-                _ => self.wrong(position, "a value of the network"),
-            },
+            Value::Form(forms) => {
+                let is_itself = |form: &&Form| form.recognised() == Some(Recognised::Itself);
+                match forms.iter().find(is_itself).and_then(|form| Some((form.x()?, form.flat))) {
+                    Some((plan, flat)) => Ok(Image { plan, flat }),
+                    None => self.wrong(position, "a value of the network"),
+                }
+            }
             _ => self.wrong(position, "a value of the network"),
         }
     }
@@ -157,10 +160,10 @@ impl Site<'_> {
         }
         Ok(match self.operand(position)? {
             Value::Image(Image { plan, flat }) => {
-                let made = self.plans.get(*plan).form.clone();
+                let made = self.plans.get(*plan).forms.iter().cloned();
                 std::iter::once(Form::of_value(*plan, *flat)).chain(made).collect()
             }
-            Value::Form(form) => vec![Form::clone(form)],
+            Value::Form(forms) => forms.to_vec(),
             _ => Vec::new(),
         })
     }

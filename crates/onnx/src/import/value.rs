@@ -19,8 +19,8 @@ pub(crate) enum Value {
     Constant(Constant),
     /// Sizes, and what is computed of them.
     Numbers(Rc<Numbers>),
-    /// Arithmetic with numbers that is no operator yet.
-    Form(Rc<Form>),
+    /// Arithmetic that is no operator yet, in the ways that it is a function of one value; at least one.
+    Form(Rc<[Form]>),
     /// A value with padding that a convolution takes over.
     Padded(Rc<Padded>),
     /// A second result of a node, which is refused where it is read; its position.
@@ -37,9 +37,12 @@ impl Value {
             Self::Image(Image { flat: true, .. }) => "a value of two axes".to_owned(),
             Self::Constant(constant) => format!("a constant of shape {:?}", constant.shape),
             Self::Numbers(_) => "computed sizes".to_owned(),
-            Self::Form(form) => {
-                format!("arithmetic that is no operator ({} `{}`)", form.operator, form.node)
-            }
+            Self::Form(forms) => match forms.first() {
+                Some(Form { operator, node, .. }) => {
+                    format!("arithmetic that is no operator ({operator} `{node}`)")
+                }
+                None => "nothing".to_owned(),
+            },
             Self::Padded(_) => "a padded value, which convolutions alone take".to_owned(),
             Self::Initialiser(_) | Self::Second(_) | Self::Refused => "nothing".to_owned(),
         }
@@ -67,6 +70,14 @@ pub(crate) struct Constant {
 }
 
 impl Constant {
+    /// Whether it is a number for each of these channels of a value of four axes, or of two.
+    pub(crate) fn is_per_channel(&self, channels: usize, flat: bool) -> bool {
+        match (&*self.shape, flat) {
+            ([c] | [1, c], true) | ([c, 1, 1] | [1, c, 1, 1], false) => *c == channels,
+            _ => false,
+        }
+    }
+
     /// The same elements in the same order, seen in another shape; `None` of a transposed matrix.
     pub(crate) fn reshaped(&self, shape: &[usize]) -> Option<Self> {
         (!self.transposed).then(|| Self { shape: shape.into(), ..self.clone() })

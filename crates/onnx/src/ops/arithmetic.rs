@@ -3,9 +3,9 @@
 
 use std::rc::Rc;
 
-use tiled_graph::{Op, ParamKind};
+use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, WithOperand};
 
-use super::activation::of_form;
+use super::activation::{activation, formed, of_forms};
 use crate::Reason;
 use crate::import::form::Form;
 use crate::import::numbers::Binary;
@@ -31,32 +31,69 @@ pub(super) fn div(site: &mut Site<'_>) -> Result<Value, Reason> {
     binary(site, Binary::Div)
 }
 
-/// `x²` and `x³` as forms.
+/// A power by a number; `x²` and `x³` are forms too.
 pub(super) fn pow(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let power = site.number(1)?;
-    for form in site.forms(0)?.iter().filter(|form| form.x().is_some()) {
-        let square = form.times(form);
-        let made = match power {
-            2.0 => square,
-            3.0 => square.and_then(|square| square.times(form)),
-            _ => None,
-        };
-        if let Some(made) = made {
-            return of_form(site, made);
+    let exponent = site.number(1)?;
+    let power = |form: &Form| match exponent {
+        2.0 => form.times(form),
+        3.0 => form.times(form).and_then(|square| square.times(form)),
+        _ => None,
+    };
+    let forms: Vec<Form> =
+        site.forms(0)?.iter().filter_map(power).filter(|form| form.x().is_some()).collect();
+    match site.operand(0)? {
+        Value::Image(_) => {
+            let made = activation(site, Activation::Pow { exponent })?;
+            Ok(formed(site, made, forms))
         }
+        _ if forms.is_empty() => site.wrong(0, "a value of the network"),
+        _ => of_forms(site, forms),
     }
-    Err(Reason::Operator)
 }
 
 /// A sum of several values; one alone is itself.
 pub(super) fn sum(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let values: Vec<Image> =
-        (0..site.operands.len()).map(|place| site.value(place)).collect::<Result<_, _>>()?;
-    match values.as_slice() {
-        [] => site.operand(0).cloned(),
-        [one] => Ok(Value::Image(*one)),
-        all => of_values(site, Op::Add, all),
+    several(site, Elementwise::Add)
+}
+
+pub(super) fn min(site: &mut Site<'_>) -> Result<Value, Reason> {
+    several(site, Elementwise::Minimum)
+}
+
+pub(super) fn max(site: &mut Site<'_>) -> Result<Value, Reason> {
+    several(site, Elementwise::Maximum)
+}
+
+/// The sum, divided by how many there are.
+pub(super) fn mean(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let made = several(site, Elementwise::Add)?;
+    match (made, site.operands.len()) {
+        (made, 0 | 1) => Ok(made),
+        (Value::Image(sum), count) => {
+            let count = u32::try_from(count).map_or(f64::INFINITY, f64::from);
+            of_number(site, Elementwise::Div, sum, count, false)
+        }
+        _ => site.wrong(0, "a value of the network"),
     }
+}
+
+/// A function of values, numbers and a number for each channel, from the left.
+fn several(site: &mut Site<'_>, function: Elementwise) -> Result<Value, Reason> {
+    let is_image = |operand: &Option<Value>| matches!(operand, Some(Value::Image(_)));
+    if site.operands.len() > 1 && site.operands.iter().all(is_image) {
+        let values: Vec<Image> =
+            (0..site.operands.len()).map(|place| site.value(place)).collect::<Result<_, _>>()?;
+        return of_values(site, function, &values);
+    }
+    let mut total = site.operand(0)?.clone();
+    for position in 1..site.operands.len() {
+        let next = site.operand(position)?.clone();
+        total = match pair(site, function, [(0, &total), (position, &next)])? {
+            Some(made) => made,
+            None => return site.wrong(position, "a value of the network, a number or one for each channel"),
+        };
+    }
+    Ok(total)
 }
 
 fn binary(site: &mut Site<'_>, binary: Binary) -> Result<Value, Reason> {
@@ -67,33 +104,75 @@ fn binary(site: &mut Site<'_>, binary: Binary) -> Result<Value, Reason> {
             None => site.wrong(1, "as many numbers as the other"),
         };
     }
-    let form = combined(&site.forms(0)?, binary, &site.forms(1)?);
-    let op = match binary {
-        Binary::Add => Some(Op::Add),
-        Binary::Mul => Some(Op::Mul),
-        Binary::Sub | Binary::Div => None,
+    let forms = combined(&site.forms(0)?, binary, &site.forms(1)?);
+    if forms.iter().any(|form| form.recognised().is_some()) {
+        return of_forms(site, forms);
+    }
+    let function = match binary {
+        Binary::Add => Elementwise::Add,
+        Binary::Sub => Elementwise::Sub,
+        Binary::Mul => Elementwise::Mul,
+        Binary::Div => Elementwise::Div,
     };
-    match (op, site.operand(0)?, site.operand(1)?, form) {
-        (Some(op), Value::Image(a), Value::Image(b), form)
-            if form.as_ref().is_none_or(|form| form.recognised().is_none()) =>
-        {
-            let made = of_values(site, op, &[*a, *b])?;
-            if let Value::Image(Image { plan, .. }) = made {
-                site.plans.set_form(plan, form);
-            }
-            Ok(made)
+    let (a, b) = (site.operand(0)?.clone(), site.operand(1)?.clone());
+    match pair(site, function, [(0, &a), (1, &b)])? {
+        Some(made) => Ok(formed(site, made, forms)),
+        None if forms.is_empty() => {
+            let position = usize::from(matches!(a, Value::Image(_)));
+            site.wrong(position, "a value of the network, a number or one for each channel")
         }
-        (.., Some(form)) => of_form(site, form),
-        (None, ..) => Err(Reason::Operator),
-        _ => {
-            let position = usize::from(matches!(site.operand(0)?, Value::Image(_)));
-            site.wrong(position, "a value of the network")
-        }
+        None => of_forms(site, forms),
     }
 }
 
+/// A function of a value and a value, a number or a number for each channel, by their positions; `None` of anything else.
+fn pair(
+    site: &mut Site<'_>,
+    function: Elementwise,
+    [(place, a), (other, b)]: [(usize, &Value); 2],
+) -> Result<Option<Value>, Reason> {
+    let (image, position, constant, reversed) = match (a, b) {
+        (Value::Image(a), Value::Image(b)) => return of_values(site, function, &[*a, *b]).map(Some),
+        (Value::Image(image), constant) => (*image, other, constant, false),
+        (constant, Value::Image(image)) => (*image, place, constant, true),
+        _ => return Ok(None),
+    };
+    if let Some(number) = site.scalar(position)? {
+        return of_number(site, function, image, number, reversed).map(Some);
+    }
+    let Value::Constant(constant) = constant else { return Ok(None) };
+    let channels = site.plans.get(image.plan).channels;
+    if !constant.is_per_channel(channels, image.flat) {
+        return Ok(None);
+    }
+    let Some(weight) = constant.reshaped(&[channels]) else { return Ok(None) };
+    let op = Op::WithOperand(WithOperand { function, operand: Operand::Weight, reversed });
+    let plan = site.add_with(op, image.plan, vec![(ParamKind::Weight, weight)])?;
+    Ok(Some(Value::Image(Image { plan, ..image })))
+}
+
+fn of_number(
+    site: &mut Site<'_>,
+    function: Elementwise,
+    image: Image,
+    number: f64,
+    reversed: bool,
+) -> Result<Value, Reason> {
+    let op = Op::WithOperand(WithOperand { function, operand: Operand::Number(number), reversed });
+    let plan = site.add(op, vec![image.plan])?;
+    Ok(Value::Image(Image { plan, ..image }))
+}
+
 /// An operator over values that all have four axes, or all two.
-fn of_values(site: &mut Site<'_>, op: Op, values: &[Image]) -> Result<Value, Reason> {
+fn of_values(site: &mut Site<'_>, function: Elementwise, values: &[Image]) -> Result<Value, Reason> {
+    let op = match function {
+        Elementwise::Add => Op::Add,
+        Elementwise::Mul => Op::Mul,
+        Elementwise::Sub => Op::Sub,
+        Elementwise::Div => Op::Div,
+        Elementwise::Minimum => Op::Minimum,
+        Elementwise::Maximum => Op::Maximum,
+    };
     let flat = values[0].flat;
     if let Some(position) = values.iter().position(|value| value.flat != flat) {
         return site.wrong(position, "of as many axes as the others");
@@ -102,25 +181,16 @@ fn of_values(site: &mut Site<'_>, op: Op, values: &[Image]) -> Result<Value, Rea
     Ok(Value::Image(Image { plan, flat }))
 }
 
-/// The first combination of forms that is an activation, else the first of any.
-fn combined(a: &[Form], binary: Binary, b: &[Form]) -> Option<Form> {
-    let mut first = None;
-    for (a, b) in a.iter().flat_map(|a| b.iter().map(move |b| (a, b))) {
-        let made = match binary {
-            Binary::Add => a.plus(b),
-            Binary::Sub => a.plus(&b.scaled(-1.0)),
-            Binary::Mul => a.times(b),
-            Binary::Div => {
-                b.number().filter(|divisor| *divisor != 0.0).map(|divisor| a.scaled(1.0 / divisor))
-            }
-        };
-        let Some(made) = made.filter(|made| made.x().is_some()) else { continue };
-        if made.recognised().is_some() {
-            return Some(made);
-        }
-        first = first.or(Some(made));
-    }
-    first
+/// The combinations of forms that are functions of one value.
+fn combined(a: &[Form], binary: Binary, b: &[Form]) -> Vec<Form> {
+    let pairs = a.iter().flat_map(|a| b.iter().map(move |b| (a, b)));
+    let made = pairs.filter_map(|(a, b)| match binary {
+        Binary::Add => a.plus(b),
+        Binary::Sub => a.plus(&b.scaled(-1.0)),
+        Binary::Mul => a.times(b),
+        Binary::Div => b.number().filter(|divisor| *divisor != 0.0).map(|divisor| a.scaled(1.0 / divisor)),
+    });
+    made.filter(|made| made.x().is_some()).collect()
 }
 
 /// The sum of a convolution or linear layer without bias and a number for each of its channels: its bias.
@@ -132,12 +202,7 @@ fn with_bias(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     };
     let planned = site.plans.get(value.plan);
     let channels = planned.channels;
-    let shape: &[usize] = &constant.shape;
-    let is_bias = if value.flat {
-        shape == [channels] || shape == [1, channels]
-    } else {
-        shape == [channels, 1, 1] || shape == [1, channels, 1, 1]
-    };
+    let is_bias = constant.is_per_channel(channels, value.flat);
     let op = match &planned.op {
         Some(Op::Conv2d(conv)) if !conv.bias => {
             Op::Conv2d(tiled_graph::Conv2d { bias: true, ..conv.clone() })

@@ -16,8 +16,8 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
         Value::Numbers(numbers) => vec![Num::Known(numbers.items.len() as f64)],
         _ => {
             let Image { plan, flat } = match site.operand(0)? {
-                Value::Form(form) => match form.x() {
-                    Some(plan) => Image { plan, flat: form.flat },
+                Value::Form(forms) => match forms.first().and_then(|form| Some((form.x()?, form.flat))) {
+                    Some((plan, flat)) => Image { plan, flat },
                     None => return site.wrong(0, "a value of the network"),
                 },
                 _ => site.value(0)?,

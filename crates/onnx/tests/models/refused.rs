@@ -199,11 +199,22 @@ fn what_a_network_refuses_is_told_in_its_words() {
     sizes.graph().input[0] = value("x", 1, &[None, Some(3), Some(8), Some(8)]);
     let sizes = sizes.input("z", &[None, Some(3), Some(8), Some(9)]);
     assert!(only(&sizes).starts_with("add `n_y`: "), "{}", only(&sizes));
-    let pixel = Builder::new(17, 3)
-        .node("GlobalMaxPool", &["x"], "a", &[])
+    let channels = Builder::new(17, 3)
+        .floats("w", &[2, 3, 1, 1])
+        .node("Conv", &["x", "w"], "a", &[])
         .node("Mul", &["x", "a"], "y", &[])
         .output("y");
-    assert_eq!(only(&pixel), "input 1 is a value of one pixel, wants operands of one size");
+    assert_eq!(only(&channels), "mul `n_y`: `x` has 3 channels, `n_a` has 2");
+    let slopes = Builder::new(17, 3).floats("s", &[2]).node("PRelu", &["x", "s"], "y", &[]).output("y");
+    assert_eq!(only(&slopes), "input 1 is a constant of shape [2], wants one slope, or one for each channel");
+    let rows = Builder::new(17, 3).floats("c", &[1, 1, 4]).node("Sub", &["x", "c"], "y", &[]).output("y");
+    assert_eq!(
+        only(&rows),
+        "input 1 is a constant of shape [1, 1, 4], wants a value of the network, a number or one for each channel"
+    );
+    let celu = [("alpha", Attribute::Float(0.0))];
+    let celu = Builder::new(17, 3).node("Celu", &["x"], "y", &celu).output("y");
+    assert_eq!(only(&celu), "celu `n_y`: alpha is 0, must be a finite number above 0");
 }
 
 #[test]

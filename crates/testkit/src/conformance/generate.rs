@@ -1,7 +1,7 @@
 //! Random computations of each kind.
 
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Pool};
+use tiled_kernel::{Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, Kernel, Pool, Spread};
 use tiled_tensor::{Element, Tensor};
 
 use super::case::{Case, map_tensor};
@@ -16,6 +16,54 @@ const ACTIVATIONS: [Activation; 8] = [
     Activation::Silu,
     Activation::Gelu,
     Activation::GeluTanh,
+];
+
+/// Functions that follow no convolution: an error before them may be as large after as one likes.
+const FUNCTIONS: [Activation; 29] = [
+    Activation::Clamp { min: -1.5, max: 2.25 },
+    Activation::Clamp { min: 0.0, max: f64::INFINITY },
+    Activation::Clamp { min: 1.0, max: -1.0 },
+    Activation::Clamp { min: 0.0, max: 6.0 },
+    Activation::Clamp { min: -1.0, max: 1.0 },
+    Activation::Threshold { threshold: 0.5, value: -3.0 },
+    Activation::Elu { alpha: 1.0 },
+    Activation::Elu { alpha: -0.75 },
+    Activation::Selu,
+    Activation::Celu { alpha: 1.5 },
+    Activation::Softplus { beta: 1.0, threshold: 20.0 },
+    Activation::Softplus { beta: -0.5, threshold: 3.0 },
+    Activation::Softsign,
+    Activation::HardSigmoid,
+    Activation::HardSwish,
+    Activation::Mish,
+    Activation::LogSigmoid,
+    Activation::Exp,
+    Activation::Log,
+    Activation::Sqrt,
+    Activation::Abs,
+    Activation::Neg,
+    Activation::Reciprocal,
+    Activation::Pow { exponent: 0.0 },
+    Activation::Pow { exponent: 2.0 },
+    Activation::Pow { exponent: -3.0 },
+    Activation::Pow { exponent: 0.5 },
+    Activation::Pow { exponent: 2.75 },
+    Activation::Pow { exponent: 33.0 },
+];
+
+const ARITHMETIC: [Arithmetic; 12] = [
+    Arithmetic::Add,
+    Arithmetic::Sub,
+    Arithmetic::Mul,
+    Arithmetic::Div,
+    Arithmetic::Minimum,
+    Arithmetic::Maximum,
+    Arithmetic::Prelu,
+    Arithmetic::DivisorBackward,
+    Arithmetic::MinimumBackward,
+    Arithmetic::MaximumBackward,
+    Arithmetic::PreluBackward,
+    Arithmetic::PreluSlope,
 ];
 
 /// Multiply-adds of a case, so that naive loops take milliseconds.
@@ -108,7 +156,11 @@ pub(super) fn pool<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 }
 
 pub(super) fn activation<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
-    let function = ACTIVATIONS[index / 2 % ACTIVATIONS.len()];
+    let all = ACTIVATIONS.len() + FUNCTIONS.len();
+    let function = match index / 2 % all {
+        index if index < ACTIVATIONS.len() => ACTIVATIONS[index],
+        index => FUNCTIONS[index - ACTIVATIONS.len()],
+    };
     let shape = plain_shape(rng);
     let argument = wide_tensor(shape, rng);
     let (kernel, inputs) = if index.is_multiple_of(2) {
@@ -129,7 +181,7 @@ pub(super) fn activation<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 pub(super) fn elementwise<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
     let output = plain_shape(rng);
     let [batch, channels, height, width] = output;
-    let (kernel, inputs) = match index % 8 {
+    let (kernel, inputs) = match index % 10 {
         0 => (Kernel::Add, vec![tensor(output, rng), tensor(output, rng)]),
         1 => (Kernel::Mul, vec![tensor(output, rng), tensor(output, rng)]),
         2 => return concat(rng),
@@ -140,8 +192,25 @@ pub(super) fn elementwise<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         }
         4 => (Kernel::Broadcast { scale: 1.0 / 3.0 }, vec![tensor([batch, channels, 1, 1], rng)]),
         5 => {
-            let kernel = Kernel::Dropout { probability: rng.pick(&[0.0, 0.3, 0.9]), seed: rng.next_u64() };
+            let kernel = Kernel::Dropout {
+                probability: rng.pick(&[0.0, 0.3, 0.9]),
+                seed: rng.next_u64(),
+                dropped: Dropped::Elements,
+            };
             (kernel, vec![tensor(output, rng)])
+        }
+        8 => {
+            let kernel = Kernel::Dropout {
+                probability: rng.pick(&[0.3, 0.6]),
+                seed: rng.next_u64(),
+                dropped: rng.pick(&[Dropped::Channels, Dropped::Images, Dropped::Batch]),
+            };
+            (kernel, vec![tensor(output, rng)])
+        }
+        9 => {
+            let input = tensor(output, rng);
+            let output = [batch, 1, height, width];
+            return Case { kernel: Kernel::SumChannels, params: Vec::new(), inputs: vec![input], output };
         }
         6 => {
             let kernel = Kernel::DifferenceScaled { scale: rng.uniform(-2.0, 2.0) };
@@ -150,6 +219,42 @@ pub(super) fn elementwise<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         _ => (Kernel::Fill { value: rng.uniform(-2.0, 2.0) }, Vec::new()),
     };
     Case { kernel, params: Vec::new(), inputs, output }
+}
+
+/// A function of operands that are spread in every way.
+pub(super) fn arithmetic<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let function = ARITHMETIC[index % ARITHMETIC.len()];
+    let output = plain_shape(rng);
+    let [batch, channels, height, width] = output;
+    let (mut params, mut inputs) = (Vec::new(), Vec::new());
+    // few different numbers, so that there are ties
+    let values = |shape: [usize; 4], rng: &mut Rng| {
+        if rng.chance(50) { tensor(shape, rng) } else { with_ties(shape, rng) }
+    };
+    let operands = [0, 1, 2].map(|place| {
+        if place >= function.arity() {
+            return Spread::Whole;
+        }
+        let spread = match rng.index(0, 9) {
+            0..=3 => Spread::Whole,
+            4 | 5 => Spread::Pixel,
+            6 | 7 => Spread::Plane,
+            8 if params.is_empty() => Spread::Channel,
+            _ => Spread::Number(rng.pick(&[-1.75, 0.5, 3.0])),
+        };
+        match spread {
+            Spread::Whole => inputs.push(values(output, rng)),
+            Spread::Pixel => {
+                let channels = if rng.chance(80) { channels } else { 1 };
+                inputs.push(values([batch, channels, 1, 1], rng));
+            }
+            Spread::Plane => inputs.push(values([batch, 1, height, width], rng)),
+            Spread::Channel => params.push(numbers(if rng.chance(70) { channels } else { 1 }, rng)),
+            Spread::Number(_) => {}
+        }
+        spread
+    });
+    Case { kernel: Kernel::Arithmetic { function, operands }, params, inputs, output }
 }
 
 fn concat<T: Element>(rng: &mut Rng) -> Case<T> {

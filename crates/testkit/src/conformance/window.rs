@@ -1,7 +1,7 @@
 //! Windows as an executor makes them: a part of a tensor, blocked, in a ring of rows, with foreign values around.
 
 use tiled_geometry::{AxisMap, Interval, Region};
-use tiled_kernel::Kernel;
+use tiled_kernel::{Kernel, Spread};
 use tiled_tensor::{Element, Layout, Tensor, View, ViewMut};
 
 use super::rng::Rng;
@@ -126,6 +126,13 @@ pub(super) fn needed(kernel: &Kernel, index: usize, extents: [i64; 2], region: R
         Kernel::PadBackward(padding) => through(padding.map(AxisMap::PaddingTouched), extents, region),
         Kernel::Broadcast { .. } | Kernel::Scatter => {
             through([AxisMap::Whole(1), AxisMap::Whole(1)], extents, region)
+        }
+        Kernel::Arithmetic { operands, .. } => {
+            let mut inputs = operands.iter().filter(|operand| operand.is_input());
+            match inputs.nth(index) {
+                Some(Spread::Pixel) => through([AxisMap::Whole(1); 2], extents, region),
+                _ => region,
+            }
         }
         _ => region,
     }
