@@ -69,5 +69,7 @@ pub use queue::{
     SweepNeeds, Ticket,
 };
 pub use reference::Reference;
-pub use spec::{Activation, Algorithm, Conv, Epilogue, Kernel, Operands, Pool, Reduction, Work};
+pub use spec::{
+    Activation, Algorithm, Conv, Epilogue, Kernel, LocalResponse, Operands, PixelNorm, Pool, Reduction, Work,
+};
 pub use support::Support;
