@@ -59,8 +59,8 @@ pub use infer::{infer, infer_nchw};
 pub use lower::lower;
 pub use objective::{Loss, Mode, Objective};
 pub use op::{
-    AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Linear, MaxPool2d, Op, PaddingMode, Upsample,
-    UpsampleMode, UpsampleTo,
+    AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, GroupNorm, InstanceNorm, LayerNorm, Linear,
+    LocalResponseNorm, MaxPool2d, Op, PaddingMode, RmsNorm, Upsample, UpsampleMode, UpsampleTo,
 };
 pub use params::{
     Init, MatchedParams, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, is_counter,
