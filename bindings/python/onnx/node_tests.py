@@ -30,13 +30,14 @@ PACKAGES = ["numpy", "onnx"]
 # the operators of crates/onnx/src/ops whose result can be a value of a network; casts leave nothing of it
 OPERATORS = set(
     "Add AveragePool BatchNormalization Concat Conv ConvTranspose Dropout Flatten Gelu Gemm GlobalAveragePool "
-    "GlobalMaxPool Identity LeakyRelu MatMul MaxPool Mul Pad ReduceMax ReduceMean Relu Reshape Resize Sigmoid Squeeze "
-    "Sum Swish Tanh Transpose Unsqueeze Upsample".split()
+    "GlobalMaxPool GroupNormalization Identity InstanceNormalization LRN LayerNormalization LeakyRelu LogSoftmax MatMul "
+    "MaxPool Mul Pad RMSNormalization ReduceMax ReduceMean Relu Reshape Resize Sigmoid Softmax Squeeze Sum Swish Tanh "
+    "Transpose Unsqueeze Upsample".split()
 )
 # those of which every operand is a value
 OF_VALUES = {"Add", "Concat", "Mul", "Sum"}
 # those of features: rows of a matrix are images of one pixel
-OF_PIXELS = {"Gemm", "MatMul"}
+OF_PIXELS = set("Gemm LayerNormalization LogSoftmax MatMul RMSNormalization Softmax".split())
 # those that look at each element alone, so that arrays of other axes are images of one row, channel or batch
 OF_ELEMENTS = set("Add Dropout Gelu Identity LeakyRelu Mul Relu Sigmoid Sum Swish Tanh".split())
 

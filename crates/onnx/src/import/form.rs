@@ -38,12 +38,15 @@ pub(crate) enum Function {
 pub(crate) enum Recognised {
     /// The value itself.
     Itself,
+    /// Its square, which is no operator.
+    Square,
     Activation(Activation),
 }
 
 const ZERO: Polynomial = [0.0; 4];
 const ONE: Polynomial = [1.0, 0.0, 0.0, 0.0];
 const X: Polynomial = [0.0, 1.0, 0.0, 0.0];
+const SQUARE: Polynomial = [0.0, 0.0, 1.0, 0.0];
 const HALF_X: Polynomial = [0.0, 0.5, 0.0, 0.0];
 
 impl Form {
@@ -87,7 +90,8 @@ impl Form {
             (HALF_X, HALF_X, Function::Tanh, cubic, Activation::GeluTanh),
         ];
         let Some((function, inner)) = &self.function else {
-            return is_close(&self.p, &X).then_some(Recognised::Itself);
+            let square = || (self.p == SQUARE).then_some(Recognised::Square);
+            return is_close(&self.p, &X).then_some(Recognised::Itself).or_else(square);
         };
         let is = |(p, q, of, r, _): &(Polynomial, Polynomial, Function, Polynomial, Activation)| {
             of == function && is_close(&self.p, p) && is_close(&self.q, q) && is_close(inner, r)

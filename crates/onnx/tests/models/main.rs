@@ -4,5 +4,6 @@
 mod build;
 mod external;
 mod import;
+mod norms;
 mod refused;
 mod runs;

@@ -7,7 +7,7 @@ use tiled_kernel::Reference;
 use crate::build::{Attribute, Builder, float_tensor, ints};
 
 /// The output of a model for an image.
-fn run(model: &Builder, shape: [usize; 4], image: &[f64]) -> (Vec<f64>, [usize; 4]) {
+pub(crate) fn run(model: &Builder, shape: [usize; 4], image: &[f64]) -> (Vec<f64>, [usize; 4]) {
     let read = model.read().unwrap_or_else(|error| panic!("{error}"));
     let shapes = infer_nchw(&read.graph, &[shape]).unwrap();
     let objective = Objective::inference();
