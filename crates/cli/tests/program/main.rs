@@ -7,6 +7,7 @@ mod budget;
 mod commands;
 mod deep;
 mod inputs;
+mod norms;
 mod onnx;
 mod outputs;
 mod peak;
