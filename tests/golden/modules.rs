@@ -1,4 +1,4 @@
-//! Networks that PyTorch trains for a few steps (`torch/modules.json`), trained in tiles.
+//! Networks that PyTorch trains for a few steps (`torch/modules.json`, `torch/norm_modules.json`), trained in tiles.
 
 use serde_json::Value;
 use tiled::cpu::CpuBackend;
@@ -24,7 +24,11 @@ struct Trained<T: Element> {
 }
 
 fn cases() -> Vec<Value> {
-    let path = format!("{}/golden/torch/modules.json", env!("CARGO_MANIFEST_DIR"));
+    ["modules", "norm_modules"].into_iter().flat_map(cases_of).collect()
+}
+
+fn cases_of(file: &str) -> Vec<Value> {
+    let path = format!("{}/golden/torch/{file}.json", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut file: Value = serde_json::from_str(&text).expect("the file is JSON");
     match file["cases"].take() {

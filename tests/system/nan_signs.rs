@@ -7,8 +7,8 @@ use tiled::tensor::{Element, Tensor};
 use tiled_tests::{Job, differing, whole};
 
 /// Every family of kernels: convolutions of many and few channels, strided, dilated, grouped and depthwise, transposed;
-/// poolings, activations, batch norm, resizing, sums and products.
-const NETWORKS: [(&str, &str); 4] = [
+/// poolings, activations, norms, softmax, resizing, sums and products.
+const NETWORKS: [(&str, &str); 5] = [
     (
         "convolutions",
         r#"{"inputs": [{"name": "x", "channels": 3}],
@@ -51,6 +51,20 @@ const NETWORKS: [(&str, &str); 4] = [
             {"name": "c2", "op": "conv2d", "inputs": ["n1"], "out_channels": 6, "kernel_size": 3, "padding": 1},
             {"name": "h", "op": "add", "inputs": ["c1", "c2"]}],
   "outputs": ["h"]}"#,
+    ),
+    (
+        "norms of images and pixels",
+        r#"{"inputs": [{"name": "x", "channels": 3}],
+  "nodes": [{"name": "c1", "op": "conv2d", "inputs": ["x"], "out_channels": 6, "kernel_size": 3, "padding": 1},
+            {"name": "n1", "op": "instance_norm", "inputs": ["c1"], "affine": true},
+            {"name": "l1", "op": "layer_norm", "inputs": ["c1"]},
+            {"name": "l2", "op": "local_response_norm", "inputs": ["l1"], "size": 3},
+            {"name": "s1", "op": "softmax", "inputs": ["l2"]},
+            {"name": "s2", "op": "log_softmax", "inputs": ["c1"]},
+            {"name": "r1", "op": "rms_norm", "inputs": ["s2"]},
+            {"name": "n2", "op": "group_norm", "inputs": ["x"], "num_groups": 1},
+            {"name": "h", "op": "add", "inputs": ["n1", "s1", "r1"]}],
+  "outputs": ["h", "n2"]}"#,
     ),
 ];
 

@@ -29,15 +29,16 @@ PACKAGES = ["numpy", "onnx"]
 
 # the operators of crates/onnx/src/ops whose result can be a value of a network; casts leave nothing of it
 OPERATORS = set(
-    "Abs Add AveragePool BatchNormalization Celu Clip Concat Conv ConvTranspose Div Dropout Elu Exp Flatten Gelu Gemm "
-    "GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Identity LeakyRelu Log MatMul Max MaxPool Mean Min Mish Mul "
-    "Neg PRelu Pad Pow Reciprocal ReduceMax ReduceMean Relu Reshape Resize Selu Sigmoid Softplus Softsign Sqrt Squeeze "
-    "Sub Sum Swish Tanh ThresholdedRelu Transpose Unsqueeze Upsample".split()
+    "Abs Add AveragePool BatchNormalization Celu Clip Concat Conv ConvTranspose Div Dropout Elu Exp Flatten Gelu "
+    "Gemm GlobalAveragePool GlobalMaxPool GroupNormalization HardSigmoid HardSwish Identity InstanceNormalization "
+    "LRN LayerNormalization LeakyRelu Log LogSoftmax MatMul Max MaxPool Mean Min Mish Mul Neg PRelu Pad Pow "
+    "RMSNormalization Reciprocal ReduceMax ReduceMean Relu Reshape Resize Selu Sigmoid Softmax Softplus Softsign "
+    "Sqrt Squeeze Sub Sum Swish Tanh ThresholdedRelu Transpose Unsqueeze Upsample".split()
 )
 # those of which every operand is a value
 OF_VALUES = {"Add", "Concat", "Div", "Max", "Mean", "Min", "Mul", "Sub", "Sum"}
 # those of features: rows of a matrix are images of one pixel
-OF_PIXELS = {"Gemm", "MatMul"}
+OF_PIXELS = set("Gemm LayerNormalization LogSoftmax MatMul RMSNormalization Softmax".split())
 # those whose first operand alone is a value
 OF_ONE = {"Clip", "Dropout", "Pow"}
 # those that look at each element alone, so that arrays of other axes are images of one row, channel or batch

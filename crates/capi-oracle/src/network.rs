@@ -293,7 +293,7 @@ pub(super) fn flat(dtype: i32, data: *mut c_void, count: usize) -> tiled_tensor 
 }
 
 /// Operators with attributes that fit.
-const OPERATORS: [(&std::ffi::CStr, &std::ffi::CStr); 16] = [
+const OPERATORS: [(&std::ffi::CStr, &std::ffi::CStr); 20] = [
     (c"conv2d", c"{\"out_channels\": 2, \"kernel_size\": 3, \"padding\": 1}"),
     (c"conv2d", c"{\"out_channels\": 3, \"kernel_size\": [1, 2], \"stride\": 2, \"bias\": false}"),
     (
@@ -311,6 +311,10 @@ const OPERATORS: [(&std::ffi::CStr, &std::ffi::CStr); 16] = [
     (c"avg_pool2d", c"{\"kernel_size\": 3, \"stride\": 2, \"padding\": 1}"),
     (c"upsample", c"{\"scale_factor\": 2}"),
     (c"batch_norm", c"{}"),
+    (c"instance_norm", c"{\"affine\": true}"),
+    (c"group_norm", c"{\"num_groups\": 1}"),
+    (c"layer_norm", c"{}"),
+    (c"softmax", c"{}"),
     (c"global_avg_pool", c"{}"),
     (c"dropout", c"{\"p\": 0.5}"),
 ];

@@ -132,6 +132,7 @@ suite! {
     elements: check_elementwise, 40;
     scatters: check_scatter, 12;
     norms: check_norm, 20;
+    pixels: check_pixel, 32;
     resizes: check_resize, 30;
     paddings: check_pad, 20;
     losses: check_loss, 20;

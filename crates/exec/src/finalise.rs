@@ -2,9 +2,10 @@
 
 use tiled_graph::program::{
     DerivedId, Finaliser, GradShare, Momentum, Norm, ParamId, PixelId, Program, ReductionId, Running,
+    Statistics,
 };
 use tiled_graph::{Id, IndexVec, Parameters};
-use tiled_kernel::{Context, Partial, Reduction, batch_norm};
+use tiled_kernel::{Context, ExactSum, Partial, Reduction, batch_norm};
 use tiled_tensor::{Element, OutOfMemory, collected, make_room, push, zeros};
 
 use crate::ExecError;
@@ -27,19 +28,23 @@ pub(crate) struct State<'a, T: Element> {
 impl<T: Element> State<'_, T> {
     pub(crate) fn apply(&mut self, finaliser: &Finaliser) -> Result<(), ExecError> {
         match finaliser {
-            Finaliser::BatchNormEval { norm, running: [mean, variance] } => {
+            Finaliser::NormEval { norm, running: [mean, variance] } => {
                 let mean = allocated(doubles(self.param(*mean)))?;
                 let variance = allocated(doubles(self.param(*variance)))?;
                 self.normalise(norm, &mean, &variance)
             }
-            Finaliser::BatchNormTrain { norm, reduction, count, running: _ } => {
+            Finaliser::NormTrain { norm, reduction, count, running: _ } => {
                 self.context.merge(reduction.index())?;
+                let partial = self.context.partial(reduction.index())?;
+                let statistics = allocated(moments(partial, norm.over, lossless(*count)))?;
+                let group = norm.over.group();
                 let [mean, variance] =
-                    allocated(moments(self.context.partial(reduction.index())?, lossless(*count)))?;
+                    statistics.map(|values| allocated(batch_norm::ungrouped(&values, group)));
+                let (mean, variance) = (mean?, variance?);
                 self.normalise(norm, &mean, &variance)
             }
-            Finaliser::BatchNormBackward { norm, reduction, count, coefficients } => {
-                self.batch_norm_backward(norm, *reduction, lossless(*count), *coefficients)
+            Finaliser::NormBackward { norm, reduction, count, coefficients } => {
+                self.norm_backward(norm, *reduction, lossless(*count), *coefficients)
             }
             Finaliser::GlobalMean { reduction, count, pixel } => {
                 let mut means = self.sums(*reduction)?;
@@ -74,7 +79,7 @@ impl<T: Element> State<'_, T> {
         allocated(exact(self.context.partial(reduction.index())?))
     }
 
-    /// Derives `scale` and `shift` of a batch normalisation from its statistics.
+    /// Derives `scale` and `shift` of a normalisation from its statistics.
     fn normalise(&mut self, norm: &Norm, mean: &[f64], variance: &[f64]) -> Result<(), ExecError> {
         let list = |param: Option<ParamId>| param.map(|param| doubles(self.param(param))).transpose();
         let (weight, bias) = (allocated(list(norm.weight))?, allocated(list(norm.bias))?);
@@ -88,7 +93,7 @@ impl<T: Element> State<'_, T> {
     }
 
     /// Gradients of weight and bias, and the coefficients of the gradient for the input.
-    fn batch_norm_backward(
+    fn norm_backward(
         &mut self,
         norm: &Norm,
         reduction: ReductionId,
@@ -99,15 +104,18 @@ impl<T: Element> State<'_, T> {
         let (sums, dots) = sums.split_at(sums.len() / 2);
         let inverse_std = allocated(doubles(&self.derived[norm.inverse_std]))?;
         if let Some(gradient) = norm.weight.and_then(|param| self.gradients[param].as_mut()) {
-            store(gradient, &allocated(batch_norm::weight_gradient(dots, &inverse_std))?);
+            let shares = allocated(batch_norm::weight_gradient(dots, &inverse_std))?;
+            allocated(store_over_images(gradient, &shares))?;
         }
         if let Some(gradient) = norm.bias.and_then(|param| self.gradients[param].as_mut()) {
-            store(gradient, sums);
+            allocated(store_over_images(gradient, sums))?;
         }
         let Some([a, b, d]) = coefficients else { return Ok(()) };
         let scale = allocated(doubles(&self.derived[norm.scale]))?;
         let mean = allocated(doubles(&self.derived[norm.mean]))?;
-        let factors = allocated(batch_norm::input_gradient(sums, dots, count, &mean, &inverse_std, &scale))?;
+        let group = norm.over.group();
+        let factors = batch_norm::input_gradient(sums, dots, count, &mean, &inverse_std, &scale, group);
+        let factors = allocated(factors)?;
         store(&mut self.derived[a], &factors.a);
         store(&mut self.derived[b], &factors.b);
         store(&mut self.derived[d], &factors.d);
@@ -149,13 +157,12 @@ impl<T: Element> State<'_, T> {
             GradShare::NormWeight { reduction, inverse_std } => {
                 let sums = allocated(exact(self.context.partial(reduction.index())?))?;
                 let inverse = allocated(doubles(&self.derived[inverse_std]))?;
-                store(
-                    &mut values,
-                    &allocated(batch_norm::weight_gradient(&sums[inverse.len()..], &inverse))?,
-                );
+                let shares = allocated(batch_norm::weight_gradient(&sums[inverse.len()..], &inverse))?;
+                allocated(store_over_images(&mut values, &shares))?;
             }
             GradShare::NormBias { reduction } => {
-                store(&mut values, &allocated(exact(self.context.partial(reduction.index())?))?);
+                let sums = allocated(exact(self.context.partial(reduction.index())?))?;
+                allocated(store_over_images(&mut values, &sums[..sums.len() / 2]))?;
             }
         }
         let gradient = self.gradients[param].as_mut().expect(STORED);
@@ -194,7 +201,7 @@ pub(crate) fn moved_statistics<T: Element>(
 ) -> Result<Moved<T>, ExecError> {
     let mut training = Vec::new();
     for (_, finaliser) in &program.finalisers {
-        if let Finaliser::BatchNormTrain { norm, reduction, count, running: Some(running) } = finaliser {
+        if let Finaliser::NormTrain { norm, reduction, count, running: Some(running) } = finaliser {
             allocated(push(&mut training, (norm.mean, *reduction, *count, *running)))?;
         }
     }
@@ -220,9 +227,10 @@ struct Moving<'p, T: Element> {
 }
 
 impl<T: Element> Moving<'_, T> {
-    /// Moves towards mean and unbiased variance of a batch.
+    /// Moves towards mean and unbiased variance of a batch, or the means of those of its images.
     fn towards(&mut self, running: Running, batch: &Partial<T>, count: f64) -> Result<(), OutOfMemory> {
-        let [mean, variance] = moments(batch, count)?;
+        // running statistics are of one channel each
+        let [mean, variance] = moments(batch, Statistics::Batch, count)?;
         let momentum = match running.momentum {
             Momentum::Fixed(momentum) => momentum,
             Momentum::Mean { batches } => {
@@ -233,7 +241,11 @@ impl<T: Element> Moving<'_, T> {
         };
         let variance = batch_norm::unbiased(&variance, count)?;
         for (param, new) in [(running.mean, mean), (running.variance, variance)] {
-            let moved = batch_norm::moved(&self.values(param)?, &new, momentum)?;
+            let old = self.values(param)?;
+            let images = lossless((new.len() / old.len().max(1)).max(1) as u64);
+            let mut new = batch_norm::over_images(&new, old.len())?;
+            new.iter_mut().for_each(|sum| *sum /= images);
+            let moved = batch_norm::moved(&old, &new, momentum)?;
             self.set(param, &moved)?;
         }
         Ok(())
@@ -253,19 +265,40 @@ impl<T: Element> Moving<'_, T> {
     }
 }
 
-/// Mean and biased variance of every channel.
-fn moments<T: Element>(partial: &Partial<T>, count: f64) -> Result<[Vec<f64>; 2], OutOfMemory> {
-    let sums = exact(partial)?;
+/// Mean and biased variance of everything that shares them.
+fn moments<T: Element>(
+    partial: &Partial<T>,
+    over: Statistics,
+    count: f64,
+) -> Result<[Vec<f64>; 2], OutOfMemory> {
+    let sums = exact_of_groups(partial, over.group())?;
     let (sums, squares) = sums.split_at(sums.len() / 2);
     batch_norm::moments(sums, squares, count)
 }
 
 /// The sums of an exact reduction that are all in, each rounded once.
 fn exact<T: Element>(partial: &Partial<T>) -> Result<Vec<f64>, OutOfMemory> {
+    exact_of_groups(partial, 1)
+}
+
+/// The same where so many consecutive sums are one.
+fn exact_of_groups<T: Element>(partial: &Partial<T>, group: usize) -> Result<Vec<f64>, OutOfMemory> {
+    let total = |group: &[ExactSum]| {
+        let mut total = ExactSum::default();
+        group.iter().for_each(|sum| total.merge(sum));
+        total.value()
+    };
     match partial {
-        Partial::Exact(sums) => collected(sums.iter().map(|sum| sum.value())),
+        Partial::Exact(sums) => collected(sums.chunks(group).map(total)),
         _ => unreachable!("invariant: this finaliser reads an exact reduction"),
     }
+}
+
+/// Stores the sums over images of values of images and channels.
+fn store_over_images<T: Element>(to: &mut [T], from: &[f64]) -> Result<(), OutOfMemory> {
+    let sums = batch_norm::over_images(from, to.len())?;
+    store(to, &sums);
+    Ok(())
 }
 
 fn store<T: Element>(to: &mut [T], from: &[f64]) {

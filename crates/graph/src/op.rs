@@ -13,10 +13,16 @@ mod drop_whole;
 mod dropout;
 mod elementwise;
 mod global_pool;
+mod group_norm;
+mod instance_norm;
+mod layer_norm;
 mod linear;
+mod local_response_norm;
+mod norm;
 pub(crate) mod operator;
 mod pool2d;
 mod prelu;
+mod softmax;
 mod upsample;
 mod windowed;
 
@@ -26,7 +32,11 @@ pub use conv2d::{Conv2d, PaddingMode};
 pub use drop_whole::{Dropout2d, StochasticDepth, StochasticDepthMode};
 pub use dropout::Dropout;
 pub use elementwise::{Elementwise, Operand, WithOperand};
+pub use group_norm::GroupNorm;
+pub use instance_norm::InstanceNorm;
+pub use layer_norm::{LayerNorm, RmsNorm};
 pub use linear::Linear;
+pub use local_response_norm::LocalResponseNorm;
 pub use pool2d::{AvgPool2d, MaxPool2d};
 pub use prelu::Prelu;
 pub use upsample::{Upsample, UpsampleMode, UpsampleTo};
@@ -38,6 +48,7 @@ use crate::format::fields::{Fields, Find};
 use concat::Concat;
 use global_pool::GlobalPool;
 use operator::{Format, Operator};
+use softmax::Softmax;
 
 /// An operator with its attributes. Pairs are height, then width.
 ///
@@ -59,6 +70,20 @@ pub enum Op {
     AvgPool2d(AvgPool2d),
     /// `batch_norm`.
     BatchNorm(BatchNorm),
+    /// `instance_norm`.
+    InstanceNorm(InstanceNorm),
+    /// `group_norm`.
+    GroupNorm(GroupNorm),
+    /// `layer_norm` over the channels of each pixel.
+    LayerNorm(LayerNorm),
+    /// `rms_norm` over the channels of each pixel.
+    RmsNorm(RmsNorm),
+    /// `local_response_norm`.
+    LocalResponseNorm(LocalResponseNorm),
+    /// `softmax` over the channels of each pixel.
+    Softmax,
+    /// `log_softmax` over the channels of each pixel.
+    LogSoftmax,
     /// `relu`, `gelu`, `clamp`, `pow` and the other functions of one element.
     Activation(Activation),
     /// `prelu`.
@@ -115,6 +140,13 @@ impl Op {
             Self::MaxPool2d(pool) => pool,
             Self::AvgPool2d(pool) => pool,
             Self::BatchNorm(norm) => norm,
+            Self::InstanceNorm(norm) => norm,
+            Self::GroupNorm(norm) => norm,
+            Self::LayerNorm(norm) => norm,
+            Self::RmsNorm(norm) => norm,
+            Self::LocalResponseNorm(norm) => norm,
+            Self::Softmax => &Softmax::Plain,
+            Self::LogSoftmax => &Softmax::Log,
             Self::Activation(activation) => activation,
             Self::Prelu(prelu) => prelu,
             Self::Add => &Elementwise::Add,
@@ -140,12 +172,19 @@ impl Op {
 pub(crate) type Read = fn(&Fields<'_>, Find<'_>) -> Result<Op, GraphError>;
 
 /// All operators of the network format.
-pub(crate) static OPERATORS: [(&Format, Read); 48] = [
+pub(crate) static OPERATORS: [(&Format, Read); 55] = [
     (&conv2d::FORMAT, |fields, _| conv2d::read(fields).map(Op::Conv2d)),
     (&conv_transpose2d::FORMAT, |fields, _| conv_transpose2d::read(fields).map(Op::ConvTranspose2d)),
     (&pool2d::MAX, |fields, _| pool2d::read_max(fields).map(Op::MaxPool2d)),
     (&pool2d::AVG, |fields, _| pool2d::read_avg(fields).map(Op::AvgPool2d)),
     (&batch_norm::FORMAT, |fields, _| batch_norm::read(fields).map(Op::BatchNorm)),
+    (&instance_norm::FORMAT, |fields, _| instance_norm::read(fields).map(Op::InstanceNorm)),
+    (&group_norm::FORMAT, |fields, _| group_norm::read(fields).map(Op::GroupNorm)),
+    (&layer_norm::LAYER, |fields, _| layer_norm::read(fields).map(Op::LayerNorm)),
+    (&layer_norm::RMS, |fields, _| layer_norm::read_rms(fields).map(Op::RmsNorm)),
+    (&local_response_norm::FORMAT, |fields, _| local_response_norm::read(fields).map(Op::LocalResponseNorm)),
+    (&softmax::PLAIN, |fields, _| softmax::check_dim(fields).map(|()| Op::Softmax)),
+    (&softmax::LOG, |fields, _| softmax::check_dim(fields).map(|()| Op::LogSoftmax)),
     (&activation::RELU, |_, _| Ok(Op::Activation(Activation::Relu))),
     (&activation::LEAKY_RELU, |fields, _| activation::read_leaky_relu(fields).map(Op::Activation)),
     (&activation::SIGMOID, |_, _| Ok(Op::Activation(Activation::Sigmoid))),

@@ -81,9 +81,9 @@ pub fn params(graph: &Graph) -> Vec<ParamSpec> {
 /// | `conv2d` | `[O, I/G, kh, kw]` | `[O]` | uniform, bound `1/√(I/G·kh·kw)` |
 /// | `conv_transpose2d` | `[I, O/G, kh, kw]` | `[O]` | uniform, bound `1/√(O/G·kh·kw)` |
 /// | `linear` | `[O, I]` | `[O]` | uniform, bound `1/√I` |
-/// | `batch_norm` | `[C]` | `[C]` | ones and zeros; running mean zeros, running variance ones, both `[C]` |
+/// | norms | `[C]` | `[C]` | ones and zeros; running mean zeros, running variance ones, both `[C]` |
 ///
-/// A batch norm that keeps no running statistics has none of these; one without momentum has a number of batches, `[]`, from zero.
+/// A norm that keeps no running statistics has none of these; one without momentum has a number of batches, `[]`, from zero.
 ///
 /// The bounds are those of PyTorch: `kaiming_uniform_(a=√5)` with its fan-in, for weights and biases alike
 /// (He, Zhang, Ren, Sun, "Delving deep into rectifiers", 2015).

@@ -194,31 +194,31 @@ impl ProgramNode {
 /// What a finished reduction becomes. Finalisers of a sweep run in order after it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finaliser {
-    /// Batch normalisation from running statistics, before the first sweep.
-    BatchNormEval {
+    /// Normalisation from running statistics, before the first sweep.
+    NormEval {
         /// Its parameters.
         norm: Norm,
         /// The parameters that are the running mean and variance.
         running: [ParamId; 2],
     },
-    /// Batch normalisation from the statistics of the batch, which are sums of [`Reduction::Moments`].
-    BatchNormTrain {
+    /// Normalisation from statistics of the images at hand, from sums of [`Reduction::Moments`] or [`Reduction::ImageMoments`].
+    NormTrain {
         /// Its parameters.
         norm: Norm,
         /// The moments.
         reduction: ReductionId,
-        /// The elements per channel.
+        /// The elements that share their statistics.
         count: u64,
         /// The running statistics that move once towards those of the batch, if any.
         running: Option<Running>,
     },
-    /// Gradients of batch normalisation from [`Reduction::CentredDot`].
-    BatchNormBackward {
+    /// Gradients of normalisation from [`Reduction::CentredDot`] or [`Reduction::ImageCentredDot`].
+    NormBackward {
         /// Its parameters; weight and bias where it alone reads them.
         norm: Norm,
         /// The sums.
         reduction: ReductionId,
-        /// The elements per channel.
+        /// The elements that share their statistics.
         count: u64,
         /// Where the coefficients of [`Kernel::ChannelCombine`] go (training statistics only).
         coefficients: Option<[DerivedId; 3]>,
@@ -274,9 +274,9 @@ pub enum GradShare {
         /// The reduction.
         reduction: ReductionId,
     },
-    /// For the weight of a batch normalisation, from [`Reduction::CentredDot`].
+    /// For the weight of a normalisation, from [`Reduction::CentredDot`] or [`Reduction::ImageCentredDot`].
     NormWeight {
-        /// The reduction, which [`Finaliser::BatchNormBackward`] has read before.
+        /// The reduction, which [`Finaliser::NormBackward`] has read before.
         reduction: ReductionId,
         /// Derived: `1/√(var + eps)`.
         inverse_std: DerivedId,
@@ -300,9 +300,34 @@ impl GradShare {
     }
 }
 
-/// Where the parameters and derived vectors of one batch normalisation lie.
+/// Which elements share a mean and a variance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistics {
+    /// Those of a channel, of all images.
+    Batch,
+    /// Those of an image, of so many consecutive channels. Derived vectors are then of images and channels, `[n][c]`.
+    Image {
+        /// The channels.
+        group: usize,
+    },
+}
+
+impl Statistics {
+    /// The consecutive channels whose statistics are one.
+    #[must_use]
+    pub const fn group(self) -> usize {
+        match self {
+            Self::Batch => 1,
+            Self::Image { group } => group,
+        }
+    }
+}
+
+/// Where the parameters and derived vectors of one normalisation lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
+    /// Which elements share their statistics.
+    pub over: Statistics,
     /// Added to the variance.
     pub eps: f64,
     /// The weight γ, if any.
@@ -319,7 +344,7 @@ pub struct Norm {
     pub shift: DerivedId,
 }
 
-/// Where the running statistics of one batch normalisation lie, and how far they move.
+/// Where the running statistics of one normalisation lie, and how far they move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Running {
     /// The parameter that is the running mean.
@@ -447,7 +472,7 @@ impl Program {
         self.nodes.iter().map(|node| node.level + 1).max().unwrap_or(0)
     }
 
-    /// Which parameters of the network nodes read, and batch norms as their weight and bias.
+    /// Which parameters of the network nodes read, and norms as their weight and bias.
     ///
     /// # Errors
     /// Where memory is refused.
@@ -459,8 +484,7 @@ impl Program {
             }
         }
         for (_, finaliser) in &self.finalisers {
-            if let Finaliser::BatchNormEval { norm, .. } | Finaliser::BatchNormTrain { norm, .. } = finaliser
-            {
+            if let Finaliser::NormEval { norm, .. } | Finaliser::NormTrain { norm, .. } = finaliser {
                 for param in [norm.weight, norm.bias].into_iter().flatten() {
                     are_read[param] = true;
                 }

@@ -77,9 +77,14 @@ fn convolution_before(
         is_one && is_whole && readers[edge.node] == 1 && before.level == node.level
     };
     match (node.kernel()?, node.operands.as_slice()) {
-        (Kernel::ChannelAffine { .. } | Kernel::Activation(_), [x]) if is_convolution(x) => {
+        // factors of channels, not of the channels of each image
+        (Kernel::ChannelAffine { .. }, [x])
+            if is_convolution(x)
+                && program.param_lens(&node.params).iter().all(|len| *len == node.channels) =>
+        {
             Some((x.node, None))
         }
+        (Kernel::Activation(_), [x]) if is_convolution(x) => Some((x.node, None)),
         (Kernel::ActivationBackward(_), [gradient, saved]) if is_convolution(gradient) => {
             Some((gradient.node, Some(saved.clone())))
         }

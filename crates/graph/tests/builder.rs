@@ -2,8 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
 use tiled_graph::{
-    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Graph, GraphError, Linear, MaxPool2d,
-    Op, Upsample, UpsampleMode, UpsampleTo, ValueId,
+    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Graph, GraphError, GroupNorm,
+    InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, RmsNorm, Upsample, UpsampleMode,
+    UpsampleTo, ValueId,
 };
 
 const RELU: Op = Op::Activation(Activation::Relu);
@@ -192,6 +193,36 @@ fn numbers_are_in_their_ranges() {
         (
             Op::BatchNorm(BatchNorm { momentum: Some(1.5), ..BatchNorm::default() }),
             "batch_norm `n`: momentum is 1.5, must be at least 0 and at most 1",
+        ),
+        (
+            Op::InstanceNorm(InstanceNorm { eps: f64::NAN, ..InstanceNorm::default() }),
+            "instance_norm `n`: eps is NaN, must be a finite number above 0",
+        ),
+        (
+            Op::InstanceNorm(InstanceNorm { momentum: -0.5, ..InstanceNorm::default() }),
+            "instance_norm `n`: momentum is -0.5, must be at least 0 and at most 1",
+        ),
+        (Op::GroupNorm(GroupNorm::new(0)), "group_norm `n`: num_groups is 0, must be at least 1"),
+        (Op::GroupNorm(GroupNorm::new(4)), "group_norm `n`: 6 input channels do not divide into 4 groups"),
+        (
+            Op::LayerNorm(LayerNorm { eps: -1.0, ..LayerNorm::default() }),
+            "layer_norm `n`: eps is -1, must be a finite number above 0",
+        ),
+        (
+            Op::RmsNorm(RmsNorm { eps: 0.0, ..RmsNorm::default() }),
+            "rms_norm `n`: eps is 0, must be a finite number above 0",
+        ),
+        (
+            Op::LocalResponseNorm(LocalResponseNorm::new(0)),
+            "local_response_norm `n`: size is 0, must be at least 1",
+        ),
+        (
+            Op::LocalResponseNorm(LocalResponseNorm { alpha: -1.0, ..LocalResponseNorm::new(5) }),
+            "local_response_norm `n`: alpha is -1, must be a finite number of at least 0",
+        ),
+        (
+            Op::LocalResponseNorm(LocalResponseNorm { k: 0.0, ..LocalResponseNorm::new(5) }),
+            "local_response_norm `n`: k is 0, must be a finite number above 0",
         ),
         (
             Op::Activation(Activation::LeakyRelu { slope: f64::INFINITY }),

@@ -6,8 +6,9 @@ mod format_networks;
 use format_networks::network;
 use proptest::prelude::*;
 use tiled_graph::{
-    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Graph, GraphError, Linear,
-    MaxPool2d, Op, PaddingMode, Prelu, Upsample, UpsampleMode, UpsampleTo,
+    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Graph, GraphError,
+    GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, PaddingMode, Prelu,
+    RmsNorm, Upsample, UpsampleMode, UpsampleTo,
 };
 
 /// A network of one node over an input `x` of 4 channels.
@@ -70,6 +71,21 @@ fn attributes_default_as_in_pytorch() {
     assert_eq!(op(&format!(r#""op": "avg_pool2d", {pooled}"#)), Op::AvgPool2d(avg));
     let norm = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track_running_stats: true };
     assert_eq!(op(r#""op": "batch_norm", "inputs": ["x"]"#), Op::BatchNorm(norm.clone()));
+    assert_eq!(op(r#""op": "instance_norm", "inputs": ["x"]"#), Op::InstanceNorm(InstanceNorm::default()));
+    assert_eq!(
+        op(r#""op": "group_norm", "inputs": ["x"], "num_groups": 2"#),
+        Op::GroupNorm(GroupNorm::new(2))
+    );
+    assert_eq!(op(r#""op": "layer_norm", "inputs": ["x"]"#), Op::LayerNorm(LayerNorm::default()));
+    assert_eq!(
+        op(r#""op": "layer_norm", "inputs": ["x"], "normalized_shape": [4]"#),
+        Op::LayerNorm(LayerNorm::default())
+    );
+    assert_eq!(op(r#""op": "rms_norm", "inputs": ["x"]"#), Op::RmsNorm(RmsNorm::default()));
+    assert_eq!(op(r#""op": "softmax", "inputs": ["x"], "dim": -3"#), Op::Softmax);
+    assert_eq!(op(r#""op": "log_softmax", "inputs": ["x"]"#), Op::LogSoftmax);
+    let local = Op::LocalResponseNorm(LocalResponseNorm::new(5));
+    assert_eq!(op(r#""op": "local_response_norm", "inputs": ["x"], "size": 5"#), local);
     let means = r#""op": "batch_norm", "inputs": ["x"], "momentum": null, "track_running_stats": false"#;
     assert_eq!(op(means), Op::BatchNorm(BatchNorm { momentum: None, track_running_stats: false, ..norm }));
     for (key, wanted, got) in
@@ -192,6 +208,26 @@ fn numbers_of_input_channels_are_checked_where_they_stand() {
         error(&one(r#""op": "batch_norm", "inputs": ["x"], "num_features": 8"#)),
         "batch_norm `n`: input has 4 channels, num_features wants 8"
     );
+    for (attributes, message) in [
+        (
+            r#""op": "instance_norm", "num_features": 5"#,
+            "instance_norm `n`: input has 4 channels, num_features wants 5",
+        ),
+        (
+            r#""op": "group_norm", "num_groups": 2, "num_channels": 6"#,
+            "group_norm `n`: input has 4 channels, num_channels wants 6",
+        ),
+        (
+            r#""op": "layer_norm", "normalized_shape": 3"#,
+            "layer_norm `n`: input has 4 channels, normalized_shape wants 3",
+        ),
+        (
+            r#""op": "rms_norm", "normalized_shape": [3]"#,
+            "rms_norm `n`: input has 4 channels, normalized_shape wants 3",
+        ),
+    ] {
+        assert_eq!(error(&one(&format!(r#"{attributes}, "inputs": ["x"]"#))), message);
+    }
     assert_eq!(
         error(&one(r#""op": "linear", "inputs": ["x"], "out_features": 8, "in_features": 9"#)),
         "linear `n`: input has 4 channels, in_features wants 9"
@@ -232,10 +268,6 @@ fn unknown_names_are_named_with_the_nearest_known_ones() {
 #[test]
 fn operators_that_cannot_be_tiled_say_so_by_name() {
     for name in [
-        "softmax",
-        "layer_norm",
-        "group_norm",
-        "instance_norm",
         "scaled_dot_product_attention",
         "MultiheadAttention",
         "flatten",
@@ -248,11 +280,20 @@ fn operators_that_cannot_be_tiled_say_so_by_name() {
         let start = format!("{name} `n` cannot be tiled: ");
         assert!(message.starts_with(&start) && message.len() > start.len() + 10, "{message}");
     }
-    assert_eq!(
-        error(&one(r#""op": "group_norm", "inputs": ["x"], "num_groups": 2"#)),
-        "group_norm `n` cannot be tiled: its statistics are of the image at hand, in evaluation too, so no tile \
-         can be normalised alone"
-    );
+    for (attributes, reason) in [
+        (
+            r#""op": "softmax", "inputs": ["x"], "dim": -1"#,
+            "softmax `n` cannot be tiled: along other axes than the channels, dim 1, every pixel reads the sum over \
+             its row, its column or the batch",
+        ),
+        (
+            r#""op": "layer_norm", "inputs": ["x"], "normalized_shape": [4, 8, 8]"#,
+            "layer_norm `n` cannot be tiled: over height and width it has a weight for each pixel; over the channels \
+             it is one number, and `group_norm` with one group has statistics of the whole image",
+        ),
+    ] {
+        assert_eq!(error(&one(attributes)), reason);
+    }
 }
 
 #[test]
@@ -416,7 +457,7 @@ fn every_operator_occurs_in_the_generated_networks() {
         let graph = network().new_tree(&mut runner).unwrap().current();
         seen.extend(graph.nodes().iter().map(|node| node.op.name()));
     }
-    assert_eq!(seen.len(), 45, "{seen:?}");
+    assert_eq!(seen.len(), 52, "{seen:?}");
 }
 
 proptest! {

@@ -1,4 +1,7 @@
-//! Batch normalisation between its two sweeps: a few numbers per channel, in `f64`.
+//! Normalisation over the whole image between its two sweeps: a few numbers per channel, in `f64`.
+//!
+//! What stands here of a channel holds of the channel of each image as well, where statistics are of one image alone: then lists go
+//! over images and channels, `[n][c]`, and M is the number of elements that share their statistics.
 //!
 //! What touches the image is work of a backend: [`crate::Reduction::Moments`] leaves `Σx` and `Σx²`,
 //! [`crate::Reduction::CentredDot`] `Σg` and `Σg·(x − μ)`; [`crate::Kernel::ChannelAffine`] and
@@ -6,7 +9,8 @@
 //! batch, N·H·W; x̂ is `(x − μ)/σ`.
 //!
 //! Source: Ioffe and Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate
-//! Shift" (2015), algorithm 1 and the gradients of section 3; PyTorch's `BatchNorm2d` for the running statistics.
+//! Shift" (2015), algorithm 1 and the gradients of section 3; PyTorch's `BatchNorm2d` for the running statistics. Wu and He, "Group
+//! Normalization" (2018), for groups of channels.
 
 use tiled_tensor::{OutOfMemory, collected};
 
@@ -32,7 +36,7 @@ pub struct Factors {
 ///
 /// ```
 /// use tiled_kernel::batch_norm::input_gradient;
-/// let gradient = input_gradient(&[8.0], &[16.0], 4.0, &[1.0], &[0.5], &[2.0])?;
+/// let gradient = input_gradient(&[8.0], &[16.0], 4.0, &[1.0], &[0.5], &[2.0], 1)?;
 /// assert_eq!((gradient.a[0], gradient.b[0], gradient.d[0]), (2.0, -2.0, -2.0));
 /// # Ok::<(), tiled_tensor::OutOfMemory>(())
 /// ```
@@ -40,9 +44,9 @@ pub struct Factors {
 pub struct InputGradient {
     /// The factor of the gradient after, `γ/σ`.
     pub a: Vec<f64>,
-    /// The factor of the input, `−γ/σ³·Σg·(x − μ)/M`.
+    /// The factor of the input, `−Σ γ/σ³·Σg·(x − μ)/M`.
     pub b: Vec<f64>,
-    /// What is added, `−γ/σ·Σg/M − b·μ`.
+    /// What is added, `−Σ γ/σ·Σg/M − b·μ`.
     pub d: Vec<f64>,
 }
 
@@ -67,13 +71,14 @@ pub fn moments(sums: &[f64], squares: &[f64], count: f64) -> Result<[Vec<f64>; 2
     Ok([mean, variance])
 }
 
-/// The normalisation of these statistics; without a weight γ is one, without a bias β is zero.
+/// The normalisation of these statistics; without a weight γ is one, without a bias β is zero. Where there are statistics of
+/// several images, each has the weights and biases from the first on.
 ///
 /// # Errors
 /// Where memory is refused.
 ///
 /// # Panics
-/// Where a weight or a bias has fewer channels than the statistics.
+/// Where there are a weight or a bias of no channels.
 ///
 /// ```
 /// use tiled_kernel::batch_norm::factors;
@@ -88,8 +93,9 @@ pub fn factors(
     weight: Option<&[f64]>,
     bias: Option<&[f64]>,
 ) -> Result<Factors, OutOfMemory> {
-    let of =
-        |values: Option<&[f64]>, channel: usize, default| values.map_or(default, |values| values[channel]);
+    let of = |values: Option<&[f64]>, place: usize, default| {
+        values.map_or(default, |values| values[place % values.len()])
+    };
     let inverse_std = collected(variance.iter().map(|variance| 1.0 / (variance + eps).sqrt()))?;
     let scale = inverse_std.iter().enumerate().map(|(channel, inverse)| inverse * of(weight, channel, 1.0));
     let scale = collected(scale)?;
@@ -114,18 +120,19 @@ pub fn weight_gradient(dots: &[f64], inverse_std: &[f64]) -> Result<Vec<f64>, Ou
 /// The gradient for the input, `dx = γ/σ·(g − Σg/M − x̂·Σg·x̂/M)`, as a factor of `g`, one of `x` and a
 /// constant.
 ///
-/// `sums` are `Σg`, `dots` are `Σg·(x − μ)`, `scale` is `γ/σ`.
+/// `sums` are `Σg`, `dots` are `Σg·(x − μ)`, `scale` is `γ/σ`; `group` consecutive channels share their statistics, and what
+/// their elements sum up to.
 ///
 /// # Errors
 /// Where memory is refused.
 ///
 /// # Panics
-/// Where a list has fewer channels than `scale`.
+/// Where a list has fewer channels than `scale`, or `group` is zero.
 ///
 /// ```
 /// use tiled_kernel::batch_norm::input_gradient;
 /// // a gradient that is the same everywhere moves nothing
-/// let gradient = input_gradient(&[4.0], &[0.0], 4.0, &[7.0], &[0.5], &[0.5])?;
+/// let gradient = input_gradient(&[4.0], &[0.0], 4.0, &[7.0], &[0.5], &[0.5], 1)?;
 /// assert_eq!(gradient.a[0] * 1.0 + gradient.b[0] * 9.0 + gradient.d[0], 0.0);
 /// # Ok::<(), tiled_tensor::OutOfMemory>(())
 /// ```
@@ -136,13 +143,55 @@ pub fn input_gradient(
     mean: &[f64],
     inverse_std: &[f64],
     scale: &[f64],
+    group: usize,
 ) -> Result<InputGradient, OutOfMemory> {
     let channels = 0..scale.len();
-    let b = channels.clone().map(|c| -scale[c] * inverse_std[c] * inverse_std[c] * dots[c] / count);
-    let b = collected(b)?;
-    let d = collected(channels.map(|c| -scale[c] * sums[c] / count - b[c] * mean[c]))?;
+    let b = channels.clone().map(|c| -scale[c] * inverse_std[c] * inverse_std[c] * dots[c]);
+    let b = shared(&collected(b)?, group, count)?;
+    let shift = shared(&collected(channels.clone().map(|c| -scale[c] * sums[c]))?, group, count)?;
+    let d = collected(channels.map(|c| shift[c] - b[c] * mean[c]))?;
     let a = collected(scale.iter().copied())?;
     Ok(InputGradient { a, b, d })
+}
+
+/// For each channel the sum over its group, from the first on, divided by the count.
+fn shared(values: &[f64], group: usize, count: f64) -> Result<Vec<f64>, OutOfMemory> {
+    let sums = values.chunks(group).flat_map(|group| {
+        let sum = group.iter().copied().reduce(|sum, value| sum + value).unwrap_or_default();
+        std::iter::repeat_n(sum / count, group.len())
+    });
+    collected(sums)
+}
+
+/// Values of groups of channels as values of channels.
+///
+/// # Errors
+/// Where memory is refused.
+///
+/// ```
+/// assert_eq!(tiled_kernel::batch_norm::ungrouped(&[1.0, 2.0], 2)?, [1.0, 1.0, 2.0, 2.0]);
+/// # Ok::<(), tiled_tensor::OutOfMemory>(())
+/// ```
+pub fn ungrouped(values: &[f64], group: usize) -> Result<Vec<f64>, OutOfMemory> {
+    collected(values.iter().flat_map(|value| std::iter::repeat_n(*value, group)))
+}
+
+/// The sums over images of values of images and channels, `[n][c]`, from the first on.
+///
+/// # Errors
+/// Where memory is refused.
+///
+/// ```
+/// assert_eq!(tiled_kernel::batch_norm::over_images(&[1.0, 2.0, 3.0, 5.0], 2)?, [4.0, 7.0]);
+/// # Ok::<(), tiled_tensor::OutOfMemory>(())
+/// ```
+pub fn over_images(values: &[f64], channels: usize) -> Result<Vec<f64>, OutOfMemory> {
+    let mut images = values.chunks(channels.max(1));
+    let mut sums = collected(images.next().unwrap_or_default().iter().copied())?;
+    for image in images {
+        sums.iter_mut().zip(image).for_each(|(sum, value)| *sum += value);
+    }
+    Ok(sums)
 }
 
 /// The variance without bias, `σ²·M/(M − 1)`, as running statistics take it; that of one element stays as it is.

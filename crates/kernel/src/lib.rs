@@ -70,7 +70,7 @@ pub use queue::{
 };
 pub use reference::Reference;
 pub use spec::{
-    Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, Exponential, Kernel, Operands, Pool,
-    Reduction, Spread, Work,
+    Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, Exponential, Kernel, LocalResponse, Operands,
+    PixelNorm, Pool, Reduction, Spread, Work,
 };
 pub use support::Support;

@@ -130,7 +130,7 @@ fn gradients_are_those_of_the_chain_rule() {
         let want: Vec<f64> = naive.iter().map(|(_, dot)| *dot).collect();
         assert_near("dγ", size, &toward_weight, &want);
 
-        let got = input_gradient(&sums(&g), &dots, count, &mean, &factors.inverse_std, &factors.scale);
+        let got = input_gradient(&sums(&g), &dots, count, &mean, &factors.inverse_std, &factors.scale, 1);
         let got = got.expect("memory");
         for (c, (want, _)) in naive.iter().enumerate() {
             let dx = x[c].iter().zip(&g[c]).map(|(x, g)| got.a[c] * g + (got.b[c] * x + got.d[c]));

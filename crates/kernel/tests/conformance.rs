@@ -61,6 +61,7 @@ suite! {
     check_elementwise: 40;
     check_scatter: 20;
     check_norm: 16;
+    check_pixel: 32;
     check_resize: 30;
     check_pad: 24;
     check_loss: 12;

@@ -125,13 +125,14 @@ fn finds(fault: Fault, check: Check) -> bool {
 
 #[test]
 fn suite_finds_faults_of_kernels() {
-    let checks: [(&str, Check); 6] = [
+    let checks: [(&str, Check); 7] = [
         ("conv2d", conformance::check_conv2d),
         ("conv2d_backward_input", conformance::check_conv2d_backward_input),
         ("pool", conformance::check_pool),
         ("elementwise", conformance::check_elementwise),
         ("resize", conformance::check_resize),
         ("norm", conformance::check_norm),
+        ("pixel", conformance::check_pixel),
     ];
     for (name, check) in checks {
         assert!(!finds(Fault::None, check), "{name}: a correct backend passes");

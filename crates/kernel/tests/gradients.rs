@@ -5,7 +5,8 @@
 
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
 use tiled_kernel::{
-    Activation, Conv, Dropped, Epilogue, Host, Kernel, Params, Partial, Pool, Reduction, Reference, Workspace,
+    Activation, Conv, Dropped, Epilogue, Host, Kernel, LocalResponse, Params, Partial, PixelNorm, Pool,
+    Reduction, Reference, Workspace,
 };
 use tiled_tensor::Tensor;
 use tiled_testkit::conformance::{Case, Rng};
@@ -300,6 +301,31 @@ fn losses_have_the_gradient_of_their_prediction() {
             let mut moved = x.clone();
             moved.data_mut().copy_from_slice(values);
             sums(&reduce(reduction, &[], &[&moved, target]))[0]
+        });
+    }
+}
+
+#[test]
+fn what_is_computed_of_each_pixel_has_the_gradient_of_its_input() {
+    let mut rng = Rng::new(12);
+    let x = random(X, &mut rng);
+    for log in [false, true] {
+        let kernel = Kernel::Softmax { log };
+        let y = run(kernel, &[], &[&x], X);
+        assert_input_gradient(&kernel, &[], &x, X, |gy| {
+            run(Kernel::SoftmaxBackward { log }, &[], &[gy, &y], X)
+        });
+    }
+    for centred in [false, true] {
+        let norm = PixelNorm { eps: 0.1, centred };
+        assert_input_gradient(&Kernel::PixelNorm(norm), &[], &x, X, |gy| {
+            run(Kernel::PixelNormBackward(norm), &[], &[gy, &x], X)
+        });
+    }
+    for size in [1, 2, 3, 9] {
+        let local = LocalResponse { size, alpha: 1.5, beta: 0.75, k: 0.5 };
+        assert_input_gradient(&Kernel::LocalResponse(local), &[], &x, X, |gy| {
+            run(Kernel::LocalResponseBackward(local), &[], &[gy, &x], X)
         });
     }
 }

@@ -66,7 +66,7 @@ impl Weights {
             };
             let values: Vec<T> = self.tensors.values(constant.tensor).map_err(failed)?;
             let data = match *constant.shape {
-                [rows, columns] if constant.transposed => {
+                [rows, columns] | [rows, columns, 1, 1] if constant.transposed => {
                     let mut turned = zeros(values.len())?;
                     transpose(&values, rows, &mut turned, columns, [columns, rows]);
                     turned

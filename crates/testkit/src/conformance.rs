@@ -42,10 +42,11 @@ pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usi
     check_arithmetic(backend, seed, cases);
     check_scatter(backend, seed, cases);
     check_norm(backend, seed, cases);
+    check_pixel(backend, seed, cases.max(8));
     check_resize(backend, seed, cases);
     check_pad(backend, seed, cases);
     check_loss(backend, seed, cases);
-    check_reductions(backend, seed, cases);
+    check_reductions(backend, seed, cases.max(11));
 }
 
 macro_rules! checks {
@@ -82,6 +83,8 @@ checks! {
     check_arithmetic: arithmetic;
     /// Checks [`tiled_kernel::Kernel::ChannelAffine`] and [`tiled_kernel::Kernel::ChannelCombine`].
     check_norm: norm;
+    /// Checks what is computed of each pixel over its channels: softmax, its logarithm and norms, and their gradients.
+    check_pixel: pixel;
     /// Checks resampling and its gradient.
     check_resize: resize;
     /// Checks padding and its gradient.

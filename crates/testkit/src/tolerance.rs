@@ -6,6 +6,7 @@
 //! here allow `(n+2)·ε·Σ|a·b|`: twice as much, which covers the oracle's own error where the type is `f64`.
 //! `Σ|a·b|` comes from the same kernel on absolute values.
 
+mod pixel;
 mod winograd;
 
 use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Pool, Reference};
@@ -95,6 +96,12 @@ pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
         Kernel::CrossEntropyBackward { scale } => {
             everywhere((count(wide.inputs[0].shape()[1]) + 64.0) * eps * scale.abs())
         }
+        Kernel::Softmax { .. }
+        | Kernel::SoftmaxBackward { .. }
+        | Kernel::PixelNorm(_)
+        | Kernel::PixelNormBackward(_)
+        | Kernel::LocalResponse(_)
+        | Kernel::LocalResponseBackward(_) => pixel::bound::<T>(&wide),
         _ => return Tolerance::Exact,
     };
     Tolerance::Bound(bound)

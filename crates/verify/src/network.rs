@@ -2,8 +2,9 @@
 
 use tiled::graph::{
     Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Elementwise, Graph,
-    Linear, MaxPool2d, Op, Operand, PaddingMode, ParamKind, Prelu, Shapes, StochasticDepth,
-    StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo, ValueId, WithOperand, infer, params,
+    GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, Operand, PaddingMode,
+    ParamKind, Prelu, RmsNorm, Shapes, StochasticDepth, StochasticDepthMode, Upsample, UpsampleMode,
+    UpsampleTo, ValueId, WithOperand, infer, params,
 };
 
 use super::draw::Draw;
@@ -90,7 +91,7 @@ impl<'d> Growing<'d> {
     fn node(&mut self, limit: usize) -> Option<ValueId> {
         let x = self.operand();
         let channels = self.graph.channels(x);
-        let op = match self.draw.below(36) {
+        let op = match self.draw.below(41) {
             0..=4 => Op::Conv2d(self.conv2d(channels)),
             5..=6 => Op::ConvTranspose2d(self.conv_transpose2d(channels)),
             7..=8 => Op::MaxPool2d(self.max_pool2d()),
@@ -114,6 +115,10 @@ impl<'d> Growing<'d> {
             }
             33 => self.drop_whole(),
             34..=35 => return self.bounded(x, limit),
+            36..=38 => self.norm(channels),
+            39 if self.draw.chance(50) => Op::Softmax,
+            39 => Op::LogSoftmax,
+            40 => Op::LocalResponseNorm(self.local_response_norm()),
             kind => return self.join(x, kind),
         };
         self.push(op, &[x])
@@ -331,6 +336,37 @@ impl<'d> Growing<'d> {
         }
     }
 
+    /// A norm of each image, or of each pixel.
+    fn norm(&mut self, channels: usize) -> Op {
+        let draw = &mut *self.draw;
+        let eps = draw.pick(&[1e-5, 1e-3]);
+        match draw.below(4) {
+            0 => Op::InstanceNorm(InstanceNorm {
+                eps,
+                momentum: draw.pick(&[0.1, 0.3]),
+                affine: draw.chance(50),
+                track_running_stats: draw.chance(40),
+            }),
+            1 => {
+                let divisors: Vec<usize> =
+                    (1..=channels).filter(|groups| channels.is_multiple_of(*groups)).collect();
+                let num_groups = draw.pick(&divisors);
+                Op::GroupNorm(GroupNorm { num_groups, eps, affine: draw.chance(70) })
+            }
+            2 => Op::LayerNorm(LayerNorm { eps, elementwise_affine: draw.chance(75), bias: draw.chance(75) }),
+            _ => Op::RmsNorm(RmsNorm { eps, elementwise_affine: draw.chance(70) }),
+        }
+    }
+
+    fn local_response_norm(&mut self) -> LocalResponseNorm {
+        LocalResponseNorm {
+            size: self.draw.pick(&[1, 2, 3, 5, 5]),
+            alpha: self.draw.pick(&[1e-4, 0.5, 2.0]),
+            beta: self.draw.pick(&[0.5, 0.75, 1.5]),
+            k: self.draw.pick(&[1.0, 2.0]),
+        }
+    }
+
     fn activation(&mut self) -> Activation {
         self.draw.pick(&[
             Activation::Relu,
@@ -531,6 +567,22 @@ mod tests {
                 note(depth.mode == StochasticDepthMode::Row, "stochastic_depth of images");
                 note(depth.mode == StochasticDepthMode::Batch, "stochastic_depth of batches");
             }
+            Op::InstanceNorm(norm) => {
+                note(norm.affine, "instance_norm with weights");
+                note(norm.track_running_stats, "instance_norm with running statistics");
+            }
+            Op::GroupNorm(norm) => {
+                note(norm.num_groups > 1, "group_norm of several groups");
+                note(!norm.affine, "group_norm without weights");
+            }
+            Op::LayerNorm(norm) => {
+                note(!norm.elementwise_affine, "layer_norm without weights");
+                note(norm.elementwise_affine && !norm.bias, "layer_norm without bias");
+            }
+            Op::RmsNorm(norm) => note(!norm.elementwise_affine, "rms_norm without weights"),
+            Op::LocalResponseNorm(norm) => {
+                note(norm.size.is_multiple_of(2), "local_response_norm of even size");
+            }
             Op::Upsample(upsample) => {
                 note(upsample.mode == UpsampleMode::Nearest, "nearest");
                 note(upsample.mode == UpsampleMode::Bilinear { align_corners: false }, "bilinear");
@@ -547,7 +599,7 @@ mod tests {
     #[test]
     fn networks_use_every_operator_and_attribute() {
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-        for case in 0..500 {
+        for case in 0..700 {
             let network = network(&mut Draw::new(1, &format!("case {case}")));
             let graph = &network.graph;
             assert!((1..=MAX_NODES).contains(&graph.nodes().len()), "case {case}");
@@ -587,6 +639,6 @@ mod tests {
         eprintln!("{seen:#?}");
         let rare: Vec<_> = seen.iter().filter(|(_, times)| **times < 10).collect();
         assert!(rare.is_empty(), "drawn fewer than ten times: {rare:?}");
-        assert!(seen.len() >= 56, "{} features seen", seen.len());
+        assert!(seen.len() >= 71, "{} features seen", seen.len());
     }
 }

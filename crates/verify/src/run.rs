@@ -68,7 +68,11 @@ fn parameters<T: Element>(draw: &mut Draw, network: &Network) -> Parameters<T> {
     let specs = params(&network.graph);
     let mut parameters = initialise(&specs, draw.seed());
     for (place, spec) in specs.iter().enumerate() {
-        if matches!(network.graph.nodes()[spec.node].op, Op::BatchNorm(_)) {
+        let is_norm = matches!(
+            network.graph.nodes()[spec.node].op,
+            Op::BatchNorm(_) | Op::InstanceNorm(_) | Op::GroupNorm(_) | Op::LayerNorm(_) | Op::RmsNorm(_)
+        );
+        if is_norm {
             let (least, most) = norm_range(spec.kind);
             for value in parameters.data_mut(place).into_iter().flatten() {
                 *value = T::from_f64(least + (most - least) * draw.uniform());

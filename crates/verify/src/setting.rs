@@ -129,7 +129,7 @@ fn checkpoints(draw: &mut Draw, network: &Network) -> Vec<ValueId> {
     values
 }
 
-/// The values that a parameter of batch normalisation is drawn from: those it starts with would hide mistakes.
+/// The values that a parameter of a normalisation is drawn from: those it starts with would hide mistakes.
 pub(super) const fn norm_range(kind: ParamKind) -> (f64, f64) {
     match kind {
         ParamKind::Weight | ParamKind::RunningVar => (0.5, 1.5),

@@ -8,6 +8,7 @@ mod commands;
 mod deep;
 mod elementwise;
 mod inputs;
+mod norms;
 mod onnx;
 mod outputs;
 mod peak;

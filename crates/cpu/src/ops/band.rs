@@ -6,7 +6,7 @@ use tiled_geometry::{Interval, Region};
 use tiled_tensor::{Element, Layout, PartMut, View};
 
 /// Elements of a copy that are worth a task of their own, about 25 µs.
-const TASK_ELEMENTS: usize = 1 << 15;
+pub(super) const TASK_ELEMENTS: usize = 1 << 15;
 
 /// Tasks per thread, so that threads that finish early find more to do.
 const TASKS_PER_THREAD: usize = 2;

@@ -28,6 +28,11 @@ fn pattern<T: Element>(band: &Band<'_, T>, value: impl Fn(usize) -> T) -> [T; PE
     pattern
 }
 
+/// Where the values of a band's image begin among so many: those of channels serve every image.
+fn of_image<T: Element>(band: &Band<'_, T>, len: usize) -> usize {
+    if len > band.channels() { band.n() * band.channels() } else { 0 }
+}
+
 per_isa! {
     /// `out = x·a + b` with one rounding.
     fn affine<T: Element>(a: &[T; PERIOD], b: &[T; PERIOD], x: &[T], out: &mut [T]) {
@@ -69,11 +74,13 @@ pub(crate) fn channel_affine<T: Element>(
     output: PartMut<'_, T>,
     region: Region<2>,
 ) {
-    let (a, b) = packed.split_at(output.layout().channels());
+    let (a, b) = packed.split_at(packed.len() / 2);
     let x = &inputs[0];
     let weight = if activation.is_some_and(|activation| activation != Activation::Relu) { 8 } else { 1 };
     for_bands(output, region, weight, |band| {
-        let (a, b) = (pattern(band, |channel| a[channel]), pattern(band, |channel| b[channel]));
+        let image = of_image(band, a.len());
+        let (a, b) =
+            (pattern(band, |channel| a[image + channel]), pattern(band, |channel| b[image + channel]));
         for y in band.rows().begin()..band.rows().end() {
             zip_row([x], band, y, |[x], out| {
                 for (x, out) in x.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
@@ -95,10 +102,11 @@ pub(crate) fn channel_combine<T: Element>(
     output: PartMut<'_, T>,
     region: Region<2>,
 ) {
-    let channels = output.layout().channels();
+    let len = packed.len() / 3;
     let (g, x) = (&inputs[0], &inputs[1]);
     for_bands(output, region, 1, |band| {
-        let [a, b, d] = [0, 1, 2].map(|part| pattern(band, |channel| packed[part * channels + channel]));
+        let image = of_image(band, len);
+        let [a, b, d] = [0, 1, 2].map(|part| pattern(band, |channel| packed[part * len + image + channel]));
         for y in band.rows().begin()..band.rows().end() {
             zip_row([g, x], band, y, |[g, x], out| combine(isa, [&a, &b, &d], g, x, out));
         }

@@ -275,6 +275,48 @@ pub(super) fn power_f64(k: i64) -> f64 {
     f64::from_bits((k.wrapping_add(1023) << 52).cast_unsigned())
 }
 
+/// `x^y` for x above the least normal number; where x is infinite or not a number, so is its logarithm here.
+#[inline(always)]
+pub(crate) fn power<const FUSED: bool>(x: f64, y: f64) -> f64 {
+    exp_f64::<FUSED>(y * ln::<FUSED>(x))
+}
+
+/// The natural logarithm of a normal number above zero.
+///
+/// `x = 2^k·m` with m in `[√½, √2)`; `ln m = 2·artanh(t)`, `t = (m − 1)/(m + 1)`, by the series of artanh to `t^21`, whose
+/// remainder is below 2⁻⁵⁹ of it.
+#[inline(always)]
+fn ln<const FUSED: bool>(x: f64) -> f64 {
+    // the exponent and mantissa of x/√½, so that m is around one
+    const ROOT: u64 = 0x3fe6_a09e_667f_3bcd;
+    const MAGIC: u64 = 0x4330_0000_0000_0000; // 2^52: its low bits hold a whole number
+    let shifted = x.to_bits().wrapping_sub(ROOT);
+    let m = f64::from_bits((shifted & 0x000f_ffff_ffff_ffff).wrapping_add(ROOT));
+    let biased = (shifted >> 52).wrapping_add(1023) & 0x7ff;
+    let k = f64::from_bits(MAGIC | biased) - f64::from_bits(MAGIC) - 1023.0;
+    let t = (m - 1.0) / (m + 1.0);
+    let square = t * t;
+    let series = polynomial::<f64, 11, FUSED>(
+        square,
+        [
+            2.0 / 21.0,
+            2.0 / 19.0,
+            2.0 / 17.0,
+            2.0 / 15.0,
+            2.0 / 13.0,
+            2.0 / 11.0,
+            2.0 / 9.0,
+            2.0 / 7.0,
+            2.0 / 5.0,
+            2.0 / 3.0,
+            2.0,
+        ],
+    );
+    let near = fma::<f64, FUSED>(k, 1.908_214_929_270_587_7e-10, t * series);
+    let value = fma::<f64, FUSED>(k, 0.693_147_180_369_123_8, near);
+    if x < f64::INFINITY { value } else { x }
+}
+
 /// `a·b + c`: one instruction where there is one, else two.
 #[inline(always)]
 pub(crate) fn fma<T: Element, const FUSED: bool>(a: T, b: T, c: T) -> T {

@@ -11,15 +11,19 @@ mod band;
 mod channel;
 mod elementwise;
 mod gather;
+mod local_response;
 mod loss;
 mod math;
 mod movement;
 pub(crate) mod nan;
+mod pixel;
+mod pixel_norm;
 mod pool;
 mod powers;
 mod reduce;
 mod resize;
 mod runs;
+mod softmax;
 mod stamp;
 
 use tiled_geometry::Region;
@@ -69,6 +73,14 @@ pub(crate) fn compute<T: Lane>(
             channel::channel_affine(isa, *activation, params.packed(), inputs, output, region);
         }
         Kernel::ChannelCombine => channel::channel_combine(isa, params.packed(), inputs, output, region),
+        Kernel::Softmax { log } => softmax::forward(isa, *log, inputs, output, region),
+        Kernel::SoftmaxBackward { log } => softmax::backward(isa, *log, inputs, output, region),
+        Kernel::PixelNorm(norm) => pixel_norm::forward(isa, norm, inputs, output, region),
+        Kernel::PixelNormBackward(norm) => pixel_norm::backward(isa, norm, inputs, output, region),
+        Kernel::LocalResponse(local) => local_response::forward(isa, local, inputs, output, region),
+        Kernel::LocalResponseBackward(local) => {
+            local_response::backward(isa, local, inputs, output, region);
+        }
         Kernel::Broadcast { scale } => channel::broadcast(isa, *scale, inputs, output, region),
         Kernel::Scatter => channel::scatter(params.extrema(), inputs, output, region),
         Kernel::Dropout { probability, seed, dropped: Dropped::Elements } => {

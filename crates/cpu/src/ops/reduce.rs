@@ -28,6 +28,8 @@ enum Terms<'a, T> {
     Moments,
     /// `g` and `g·(x − mean)`.
     CentredDot(&'a [T]),
+    /// `g·x`.
+    Product,
     /// `(p − t)²`.
     SquaredError,
 }
@@ -64,6 +66,14 @@ per_isa! {
         for (g, x) in pixels::<T, L>(g).zip(pixels::<T, L>(x)) {
             sums.add(g.map(T::to_f64));
             dots.add(std::array::from_fn(|i| (g[i] * (x[i] - mean[i])).to_f64()));
+        }
+    }
+}
+
+per_isa! {
+    fn add_products<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, g: &[T], x: &[T]) {
+        for (g, x) in pixels::<T, L>(g).zip(pixels::<T, L>(x)) {
+            sums.add(std::array::from_fn(|i| (g[i] * x[i]).to_f64()));
         }
     }
 }
@@ -140,9 +150,13 @@ impl<T: Element> Pass<'_, '_, T> {
         let mut second = LaneSums::<L>::new(second);
         let mut mean = [T::ZERO; L];
         if let Terms::CentredDot(means) = self.terms {
+            let channels = self.inputs[0].layout().channels();
+            // means of one image follow those of the one before it, where there are several
+            let image = if means.len() > channels { place.n * channels } else { 0 };
             for (lane, mean) in mean.iter_mut().enumerate() {
                 let channel = if place.lanes == 1 { place.first } else { place.first + lane };
-                *mean = means.get(channel).copied().unwrap_or(T::ZERO);
+                let channel = if channel < channels { means.get(image + channel) } else { None };
+                *mean = channel.copied().unwrap_or(T::ZERO);
             }
         }
         let [a, b] = self.inputs;
@@ -157,6 +171,9 @@ impl<T: Element> Pass<'_, '_, T> {
                 Terms::CentredDot(_) => read([a, b], place, y, self.cols, |_, [g, x]| {
                     add_centred(self.isa, &mut first, &mut second, &mean, g, x);
                 }),
+                Terms::Product => {
+                    read([a, b], place, y, self.cols, |_, [g, x]| add_products(self.isa, &mut first, g, x));
+                }
                 Terms::SquaredError => {
                     read([a, b], place, y, self.cols, |_, [p, t]| add_squared(self.isa, &mut first, p, t));
                 }
@@ -178,8 +195,9 @@ pub(crate) fn exact<T: Element>(
     let (batch, channels) = (a.layout().batch(), a.layout().channels());
     assert_eq!(sums.len(), reduction.slots(batch, channels), "the state belongs to the reduction");
     let terms = match reduction {
-        Reduction::Moments => Terms::Moments,
-        Reduction::CentredDot => Terms::CentredDot(params[0]),
+        Reduction::Moments | Reduction::ImageMoments => Terms::Moments,
+        Reduction::CentredDot | Reduction::ImageCentredDot => Terms::CentredDot(params[0]),
+        Reduction::ChannelDot => Terms::Product,
         Reduction::SquaredError => Terms::SquaredError,
         Reduction::CrossEntropy => return losses(isa, [a, &inputs[1]], share, sums),
         _ => Terms::Value,
@@ -221,11 +239,18 @@ struct Slots {
 impl Slots {
     /// The sums of the terms and of the second terms; one where the reduction has one for all channels.
     fn of<'s>(&self, sums: &'s mut [ExactSum], Place { n, first, lanes }: Place) -> [&'s mut [ExactSum]; 2] {
-        let begin = if self.reduction == Reduction::ImageSum { n * self.channels } else { 0 } + first;
+        let is_of_images = matches!(
+            self.reduction,
+            Reduction::ImageSum | Reduction::ImageMoments | Reduction::ImageCentredDot
+        );
+        let begin = if is_of_images { n * self.channels } else { 0 } + first;
         let range = begin..begin + lanes.min(self.channels - first);
         match self.reduction {
-            Reduction::Moments | Reduction::CentredDot => {
-                let (sums, second) = sums.split_at_mut(self.channels);
+            Reduction::Moments
+            | Reduction::CentredDot
+            | Reduction::ImageMoments
+            | Reduction::ImageCentredDot => {
+                let (sums, second) = sums.split_at_mut(sums.len() / 2);
                 [&mut sums[range.clone()], &mut second[range]]
             }
             Reduction::Sum | Reduction::SquaredError => [sums, &mut []],

@@ -156,10 +156,14 @@ impl<'a> Fields<'a> {
 
     /// A number of channels, features or groups, if it is there.
     pub(crate) fn count(&self, key: &'static str) -> Result<Option<usize>, GraphError> {
-        let Some(value) = self.get(key) else { return Ok(None) };
+        self.get(key).map(|value| self.count_of(key, value)).transpose()
+    }
+
+    /// The number of channels, features or groups that a key has somewhere in its value.
+    pub(crate) fn count_of(&self, key: &'static str, value: &Json) -> Result<usize, GraphError> {
         let expected = "a whole number of at least 1";
         let count = whole(value).and_then(|count| usize::try_from(count).ok());
-        count.map(Some).ok_or_else(|| self.wrong(key, expected, value))
+        count.ok_or_else(|| self.wrong(key, expected, value))
     }
 
     /// A number of channels or features that must be there.

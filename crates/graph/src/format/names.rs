@@ -2,8 +2,6 @@
 
 /// Why an operator of PyTorch cannot be tiled; `None` where it is not known to be one of those.
 pub(super) fn cannot_tile(op: &str) -> Option<&'static str> {
-    const STATISTICS: &str =
-        "its statistics are of the image at hand, in evaluation too, so no tile can be normalised alone";
     const ALL_PAIRS: &str = "every pixel reads every other";
     const POSITIONS: &str = "which pixels it reads is known from the data alone";
     const RECURRENCE: &str = "every position reads all before it";
@@ -11,10 +9,6 @@ pub(super) fn cannot_tile(op: &str) -> Option<&'static str> {
         "it makes one row of the whole image; use a global pooling, which `linear` reads without it";
     const REORDERS: &str = "it moves pixels across the whole image";
     Some(match plain(op).as_str() {
-        "softmax" | "logsoftmax" | "softmax2d" | "softmin" => {
-            "over the image every pixel reads the sum of all; per pixel it is part of the cross-entropy loss"
-        }
-        "layernorm" | "groupnorm" | "instancenorm" | "instancenorm2d" | "rmsnorm" => STATISTICS,
         "attention"
         | "multiheadattention"
         | "scaleddotproductattention"

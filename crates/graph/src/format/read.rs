@@ -98,17 +98,29 @@ fn shared<'a>(fields: &Fields<'a>, format: &Format) -> Result<Vec<(ParamKind, &'
         match fields.get(kind.suffix()) {
             None => {}
             Some(Json::Text(name)) => push(&mut shared, (kind, name.as_str()))?,
-            Some(Json::Bool(_)) if kind == ParamKind::Bias && format.name != "batch_norm" => {}
+            Some(Json::Bool(_)) if kind == ParamKind::Bias && !is_norm(format) => {}
             Some(other) => return Err(fields.wrong(kind.suffix(), "the name of a parameter", other)),
         }
     }
     Ok(shared)
 }
 
+/// Whether `bias` names a parameter alone: whether there is one is said by another key.
+fn is_norm(format: &Format) -> bool {
+    ["batch_norm", "instance_norm", "group_norm"].contains(&format.name)
+}
+
 /// Checks what PyTorch's modules say of their input: it is inferred here, and where it stands it must be right.
 fn check_channels(graph: &Graph, fields: &Fields<'_>, inputs: &[ValueId]) -> Result<(), GraphError> {
-    for key in ["in_channels", "num_features", "in_features"] {
-        if let (Some(expected), Some(input)) = (fields.count(key)?, inputs.first())
+    for key in ["in_channels", "num_features", "in_features", "num_channels", "normalized_shape"] {
+        let count = match fields.get(key) {
+            // a shape of one axis
+            Some(Json::List(axes)) if key == "normalized_shape" => {
+                axes.first().map_or(Ok(None), |axis| fields.count_of(key, axis).map(Some))?
+            }
+            _ => fields.count(key)?,
+        };
+        if let (Some(expected), Some(input)) = (count, inputs.first())
             && graph.channels(*input) != expected
         {
             let (place, got) = (fields.place().clone(), graph.channels(*input));

@@ -285,10 +285,10 @@ impl Lowering {
 /// The derived vectors that a finaliser computes.
 fn derived_by(finaliser: &Finaliser) -> Vec<DerivedId> {
     match finaliser {
-        Finaliser::BatchNormEval { norm, .. } | Finaliser::BatchNormTrain { norm, .. } => {
+        Finaliser::NormEval { norm, .. } | Finaliser::NormTrain { norm, .. } => {
             vec![norm.mean, norm.inverse_std, norm.scale, norm.shift]
         }
-        Finaliser::BatchNormBackward { coefficients, .. } => coefficients.iter().flatten().copied().collect(),
+        Finaliser::NormBackward { coefficients, .. } => coefficients.iter().flatten().copied().collect(),
         Finaliser::GlobalMean { .. }
         | Finaliser::GlobalMax { .. }
         | Finaliser::ParamGrad { .. }

@@ -1,19 +1,15 @@
 //! `batch_norm`: `y[c] = γ[c]·(x[c] − μ[c])/√(σ²[c] + ε) + β[c]`, μ and σ² running ones or those of the batch.
 
 use serde_json::{Value, json};
-use tiled_kernel::{Kernel, Reduction};
-use tiled_tensor::{OutOfMemory, push};
 
-use super::check::out_of_range;
+use super::norm::{Normalisation, check_eps, check_momentum, per_channel};
 use super::operator::{Applied, Format, Operator, Values};
 use crate::error::{Arity, GraphError};
 use crate::format::fields::Fields;
-use crate::lower::builder::{Flowing, Lowering, Site, identity, pixels};
-use crate::params::own::{Init, InputAxis, Own, ParamKind};
+use crate::lower::builder::{Lowering, Site};
+use crate::params::own::{Init, Own, ParamKind};
 use crate::plan::error::PlanError;
-use crate::program::{
-    DerivedId, Finaliser, GradShare, Momentum, NodeId, NodeKind, Norm, Param, ParamId, ReductionId, Running,
-};
+use crate::program::{Momentum, NodeId, Running, Statistics};
 use crate::shapes::Shapes;
 
 /// Attributes of `batch_norm`.
@@ -96,15 +92,9 @@ impl Operator for BatchNorm {
     }
 
     fn check(&self, at: &Applied<'_>) -> Result<usize, GraphError> {
-        if !(self.eps.is_finite() && self.eps > 0.0) {
-            return Err(out_of_range(&at.place, "eps", "a finite number above 0", self.eps));
-        }
-        match self.momentum {
-            Some(momentum) if !(0.0..=1.0).contains(&momentum) => {
-                Err(out_of_range(&at.place, "momentum", "at least 0 and at most 1", momentum))
-            }
-            _ => Ok(at.channels()),
-        }
+        check_eps(&at.place, self.eps)?;
+        self.momentum.map_or(Ok(()), |momentum| check_momentum(&at.place, momentum))?;
+        Ok(at.channels())
     }
 
     fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {
@@ -112,138 +102,24 @@ impl Operator for BatchNorm {
     }
 
     fn params(&self, channels: usize) -> Vec<Own> {
-        let all = [
-            (self.affine, ParamKind::Weight, vec![channels], 1.0),
-            (self.affine, ParamKind::Bias, vec![channels], 0.0),
-            (self.track_running_stats, ParamKind::RunningMean, vec![channels], 0.0),
-            (self.track_running_stats, ParamKind::RunningVar, vec![channels], 1.0),
-            (self.counts_batches(), ParamKind::NumBatchesTracked, Vec::new(), 0.0),
-        ];
-        let kept = all.into_iter().filter(|(is_there, ..)| *is_there);
-        kept.map(|(_, kind, shape, value)| {
-            let input = (kind == ParamKind::Weight).then_some(InputAxis { axis: 0, groups: 1 });
-            Own { kind, shape, init: Init::Constant(value), input }
-        })
-        .collect()
+        let mut all = per_channel(channels, self.affine, self.affine, self.track_running_stats);
+        if self.counts_batches() {
+            let kind = ParamKind::NumBatchesTracked;
+            all.push(Own { kind, shape: Vec::new(), init: Init::Constant(0.0), input: None });
+        }
+        all
     }
 
     fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
-        let (name, x) = (site.name, site.x());
-        let (channels, extents, _) = lowering.described(x);
-        let norm = Norm {
-            eps: self.eps,
-            weight: self.affine.then(|| lowering.param(name, "weight")),
-            bias: self.affine.then(|| lowering.param(name, "bias")),
-            mean: lowering.derive(channels)?,
-            inverse_std: lowering.derive(channels)?,
-            scale: lowering.derive(channels)?,
-            shift: lowering.derive(channels)?,
-        };
-        let running = self.track_running_stats.then(|| self.running(lowering, name));
-        let of_batch = match running {
-            Some(Running { mean, variance, .. }) if !site.trains => {
-                let running = [mean, variance];
-                push(&mut lowering.program.finalisers, (None, Finaliser::BatchNormEval { norm, running }))?;
-                false
-            }
-            running => {
-                let (what, operand) = (format!("{name}.moments"), identity(x, extents));
-                let reduction = lowering.reduce(
-                    what,
-                    Reduction::Moments,
-                    channels,
-                    extents,
-                    vec![operand],
-                    Vec::new(),
-                )?;
-                let count = lowering.batch as u64 * pixels(extents);
-                lowering
-                    .finalise(reduction, Finaliser::BatchNormTrain { norm, reduction, count, running })?;
-                true
-            }
-        };
-        let kind = NodeKind::Compute(Kernel::ChannelAffine { activation: None });
-        let params = vec![Param::Derived(norm.scale), Param::Derived(norm.shift)];
-        let operand = identity(x, extents);
-        let node = lowering.push(name.to_owned(), kind, channels, extents, vec![operand], params)?;
-        lowering.wants_grad[node] |= lowering.wants_any([norm.weight, norm.bias]);
-        lowering.record(name, node, move |lowering, at| backward(lowering, at, x, norm, of_batch))?;
-        Ok(node)
-    }
-}
-
-impl BatchNorm {
-    fn running(&self, lowering: &Lowering, name: &str) -> Running {
-        Running {
-            mean: lowering.param(name, "running_mean"),
-            variance: lowering.param(name, "running_var"),
+        let running = self.track_running_stats.then(|| Running {
+            mean: lowering.param(site.name, "running_mean"),
+            variance: lowering.param(site.name, "running_var"),
             momentum: match self.momentum {
                 Some(momentum) => Momentum::Fixed(momentum),
-                None => Momentum::Mean { batches: lowering.param(name, "num_batches_tracked") },
+                None => Momentum::Mean { batches: lowering.param(site.name, "num_batches_tracked") },
             },
-        }
+        });
+        let norm = Normalisation { eps: self.eps, affine: self.affine, running, over: Statistics::Batch };
+        norm.lower(lowering, site)
     }
-}
-
-/// The gradient flows through the statistics too where they are those of the batch.
-fn backward(
-    lowering: &mut Lowering,
-    at: &Flowing<'_>,
-    x: NodeId,
-    norm: Norm,
-    of_batch: bool,
-) -> Result<(), OutOfMemory> {
-    let (channels, extents, _) = lowering.described(x);
-    let operands = vec![identity(at.gradient, extents), identity(x, extents)];
-    let wants_params = lowering.wants_any([norm.weight, norm.bias]);
-    if wants_params || (of_batch && lowering.wants_grad[x]) {
-        let (what, mean) = (at.named("grad_moments"), vec![Param::Derived(norm.mean)]);
-        let reduction =
-            lowering.reduce(what, Reduction::CentredDot, channels, extents, operands.clone(), mean)?;
-        let count = lowering.batch as u64 * pixels(extents);
-        let coefficients = if of_batch {
-            Some([lowering.derive(channels)?, lowering.derive(channels)?, lowering.derive(channels)?])
-        } else {
-            None
-        };
-        param_grads(lowering, norm, reduction, count, coefficients)?;
-        if let Some(vectors) = coefficients {
-            let params = vectors.map(Param::Derived).to_vec();
-            let kind = NodeKind::Compute(Kernel::ChannelCombine);
-            return lowering.flow(x, |lowering| {
-                lowering.push(at.named("grad_input"), kind, channels, extents, operands, params)
-            });
-        }
-    }
-    let zero = lowering.zeros(channels)?;
-    let kind = NodeKind::Compute(Kernel::ChannelAffine { activation: None });
-    let params = vec![Param::Derived(norm.scale), Param::Derived(zero)];
-    let operand = identity(at.gradient, extents);
-    lowering.flow(x, |lowering| {
-        lowering.push(at.named("grad_input"), kind, channels, extents, vec![operand], params)
-    })
-}
-
-/// The gradients of weight and bias, and the coefficients of that of the input.
-fn param_grads(
-    lowering: &mut Lowering,
-    norm: Norm,
-    reduction: ReductionId,
-    count: u64,
-    coefficients: Option<[DerivedId; 3]>,
-) -> Result<(), OutOfMemory> {
-    let alone = |param: &ParamId| !lowering.is_shared(*param);
-    let own = Norm { weight: norm.weight.filter(alone), bias: norm.bias.filter(alone), ..norm };
-    lowering
-        .finalise(reduction, Finaliser::BatchNormBackward { norm: own, reduction, count, coefficients })?;
-    let weight = GradShare::NormWeight { reduction, inverse_std: norm.inverse_std };
-    for (param, of) in [(norm.weight, weight), (norm.bias, GradShare::NormBias { reduction })] {
-        let Some(param) = param.filter(|param| lowering.wants(*param)) else { continue };
-        if lowering.is_shared(param) {
-            lowering.share(param, of)?;
-        } else {
-            push(&mut lowering.program.param_grads, param)?;
-        }
-    }
-    Ok(())
 }

@@ -12,9 +12,9 @@ pub enum ParamKind {
     Weight,
     /// `bias`.
     Bias,
-    /// `running_mean` of batch normalisation.
+    /// `running_mean` of batch or instance normalisation.
     RunningMean,
-    /// `running_var` of batch normalisation.
+    /// `running_var` of batch or instance normalisation.
     RunningVar,
     /// `num_batches_tracked` of batch normalisation whose running statistics are means: how many batches they are of. It counts in
     /// the element type of all parameters, so in `f32` to 2²⁴, where it stays: each later batch weighs 2⁻²⁴, half the ε of the type

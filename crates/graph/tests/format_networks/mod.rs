@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use tiled_graph::{
     Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Elementwise, Graph,
-    Linear, MaxPool2d, Op, Operand, PaddingMode, Prelu, StochasticDepth, StochasticDepthMode, Upsample,
-    UpsampleMode, UpsampleTo, ValueId, WithOperand,
+    GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, Operand, PaddingMode,
+    Prelu, RmsNorm, StochasticDepth, StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo, ValueId,
+    WithOperand,
 };
 
 /// A network of one or two inputs and up to 12 nodes.
@@ -53,8 +54,33 @@ fn fitted(graph: &Graph, op: Op, picked: &[ValueId]) -> (Op, Vec<ValueId>) {
         Op::Add | Op::Mul | Op::Minimum | Op::Maximum => (op, vec![first; 3]),
         Op::Sub | Op::Div => (op, vec![first; 2]),
         Op::Concat => (op, picked.to_vec()),
+        Op::GroupNorm(norm) => {
+            let num_groups = dividing(norm.num_groups);
+            (Op::GroupNorm(GroupNorm { num_groups, ..norm }), vec![first])
+        }
         op => (op, vec![first]),
     }
+}
+
+fn norm() -> impl Strategy<Value = Op> {
+    let flags = any::<(bool, bool)>();
+    prop_oneof![
+        (1e-9..1.0_f64, 0.0..=1.0_f64, flags).prop_map(|(eps, momentum, (affine, track_running_stats))| {
+            Op::InstanceNorm(InstanceNorm { eps, momentum, affine, track_running_stats })
+        }),
+        (1..4_usize, 1e-9..1.0_f64, any::<bool>())
+            .prop_map(|(num_groups, eps, affine)| { Op::GroupNorm(GroupNorm { num_groups, eps, affine }) }),
+        (1e-9..1.0_f64, any::<(bool, bool)>()).prop_map(|(eps, (elementwise_affine, bias))| {
+            Op::LayerNorm(LayerNorm { eps, elementwise_affine, bias })
+        }),
+        (1e-9..1.0_f64, any::<bool>())
+            .prop_map(|(eps, elementwise_affine)| Op::RmsNorm(RmsNorm { eps, elementwise_affine })),
+        (1..9_usize, 0.0..2.0_f64, 0.1..2.0_f64, 0.5..2.0_f64).prop_map(|(size, alpha, beta, k)| {
+            Op::LocalResponseNorm(LocalResponseNorm { size, alpha, beta, k })
+        }),
+        Just(Op::Softmax),
+        Just(Op::LogSoftmax),
+    ]
 }
 
 fn operator() -> impl Strategy<Value = Op> {
@@ -112,6 +138,7 @@ fn operator() -> impl Strategy<Value = Op> {
             .prop_map(|(eps, momentum, affine, track_running_stats)| {
                 Op::BatchNorm(BatchNorm { eps, momentum, affine, track_running_stats })
             }),
+        2 => norm(),
         6 => activation.prop_map(Op::Activation),
         3 => joins,
         1 => with,

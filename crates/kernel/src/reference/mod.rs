@@ -7,6 +7,7 @@ mod elementwise;
 mod loss;
 mod norm;
 mod pad;
+mod pixel;
 mod pool2d;
 mod reduce;
 mod resize;
@@ -125,6 +126,18 @@ impl<T: Element> Host<T> for Reference {
             Kernel::ChannelCombine => {
                 norm::channel_combine(params.packed(), inputs[0], inputs[1], out, region)
             }
+            Kernel::Softmax { log } => pixel::softmax(log, inputs[0], out, region),
+            Kernel::SoftmaxBackward { log } => {
+                pixel::softmax_backward(log, inputs[0], inputs[1], out, region)
+            }
+            Kernel::PixelNorm(norm) => pixel::norm(&norm, inputs[0], out, region),
+            Kernel::PixelNormBackward(norm) => {
+                pixel::norm_backward(&norm, inputs[0], inputs[1], out, region);
+            }
+            Kernel::LocalResponse(local) => pixel::local_response(&local, inputs[0], out, region),
+            Kernel::LocalResponseBackward(local) => {
+                pixel::local_response_backward(&local, inputs[0], inputs[1], out, region);
+            }
             Kernel::Broadcast { scale } => elementwise::broadcast(scale, inputs[0], out, region),
             Kernel::Scatter => elementwise::scatter(params.extrema(), inputs[0], out, region),
             Kernel::Dropout { probability, seed, dropped } => {
@@ -176,6 +189,11 @@ impl<T: Element> Host<T> for Reference {
                 Reduction::ImageSum => reduce::image_sum(inputs[0], share, sums),
                 Reduction::Moments => reduce::moments(inputs[0], share, sums),
                 Reduction::CentredDot => reduce::centred_dot(params[0], inputs[0], inputs[1], share, sums),
+                Reduction::ChannelDot => reduce::channel_dot(inputs[0], inputs[1], share, sums),
+                Reduction::ImageMoments => reduce::image_moments(inputs[0], share, sums),
+                Reduction::ImageCentredDot => {
+                    reduce::image_centred_dot(params[0], inputs[0], inputs[1], share, sums);
+                }
                 Reduction::Sum => reduce::sum(inputs[0], share, sums),
                 Reduction::SquaredError => reduce::squared_error(inputs[0], inputs[1], share, sums),
                 Reduction::CrossEntropy => loss::cross_entropy(inputs[0], inputs[1], share, sums),

@@ -1,4 +1,4 @@
-//! Batch normalisation once its statistics are known.
+//! Normalisation once its statistics are known.
 
 use tiled_geometry::Region;
 use tiled_tensor::{Element, View, ViewMut};
@@ -14,9 +14,11 @@ pub(super) fn channel_affine<T: Element>(
     region: Region<2>,
 ) {
     require(input.region(), region);
-    let (a, b) = params.split_at(output.layout().channels());
+    let (a, b) = params.split_at(params.len() / 2);
+    let channels = output.layout().channels();
     fill(output, region, |n, c, y, x| {
-        let value = input.get(n, c, y, x).mul_add(a[c], b[c]);
+        let place = (n * channels + c) % a.len();
+        let value = input.get(n, c, y, x).mul_add(a[place], b[place]);
         function.map_or(value, |function| activation::value(function, value))
     });
 }
@@ -31,10 +33,11 @@ pub(super) fn channel_combine<T: Element>(
     require(gradient.region(), region);
     require(input.region(), region);
     let channels = output.layout().channels();
-    let (a, rest) = params.split_at(channels);
-    let (b, d) = rest.split_at(channels);
+    let (a, rest) = params.split_at(params.len() / 3);
+    let (b, d) = rest.split_at(rest.len() / 2);
     fill(output, region, |n, c, y, x| {
-        let shift = input.get(n, c, y, x).mul_add(b[c], d[c]);
-        gradient.get(n, c, y, x).mul_add(a[c], shift)
+        let place = (n * channels + c) % a.len();
+        let shift = input.get(n, c, y, x).mul_add(b[place], d[place]);
+        gradient.get(n, c, y, x).mul_add(a[place], shift)
     });
 }

@@ -40,6 +40,43 @@ pub(super) fn centred_dot<T: Element>(
     });
 }
 
+pub(super) fn channel_dot<T: Element>(
+    gradient: View<'_, T>,
+    input: View<'_, T>,
+    share: Region<2>,
+    sums: &mut [ExactSum],
+) {
+    require(input.region(), share);
+    each(gradient, share, |n, c, [y, x], g| sums[c].add((g * input.get(n, c, y, x)).to_f64()));
+}
+
+pub(super) fn image_moments<T: Element>(input: View<'_, T>, share: Region<2>, sums: &mut [ExactSum]) {
+    let channels = input.layout().channels();
+    let (sums, squares) = sums.split_at_mut(sums.len() / 2);
+    each(input, share, |n, c, _, value| {
+        let value = value.to_f64();
+        sums[n * channels + c].add(value);
+        squares[n * channels + c].add_product(value, value);
+    });
+}
+
+pub(super) fn image_centred_dot<T: Element>(
+    mean: &[T],
+    gradient: View<'_, T>,
+    input: View<'_, T>,
+    share: Region<2>,
+    sums: &mut [ExactSum],
+) {
+    require(input.region(), share);
+    let channels = input.layout().channels();
+    let (sums, dots) = sums.split_at_mut(sums.len() / 2);
+    each(gradient, share, |n, c, [y, x], g| {
+        let place = n * channels + c;
+        sums[place].add(g.to_f64());
+        dots[place].add((g * (input.get(n, c, y, x) - mean[place])).to_f64());
+    });
+}
+
 pub(super) fn image_max<T: Element>(input: View<'_, T>, share: Region<2>, extrema: &mut [Extremum<T>]) {
     let channels = input.layout().channels();
     each(input, share, |n, c, position, value| extrema[n * channels + c].offer(value, position));

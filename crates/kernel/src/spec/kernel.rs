@@ -2,7 +2,9 @@
 
 use tiled_geometry::{Padding, Resize};
 
-use super::{Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, Pool, Spread};
+use super::{
+    Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, LocalResponse, PixelNorm, Pool, Spread,
+};
 
 /// A computation of one output from at most [`crate::MAX_INPUTS`] inputs, element by element in global coordinates.
 ///
@@ -75,14 +77,34 @@ pub enum Kernel {
     Pad([Padding; 2]),
     /// Gradient of padding, from `[gy]`: each input sums, in row-major order, what showed it.
     PadBackward([Padding; 2]),
-    /// `x·a[c] + b[c]` of `[x]` (one rounding); parameters a, b. Batch normalisation once its statistics are known.
+    /// `x·a[c] + b[c]` of `[x]` (one rounding); parameters a, b: for each channel, or `[n][c]`, for each channel of each image.
+    /// Normalisation once its statistics are known.
     ChannelAffine {
         /// What is applied to the result.
         activation: Option<Activation>,
     },
-    /// `g·a[c] + (x·b[c] + d[c])` of `[g, x]` (one rounding each); parameters a, b, d. Gradient of batch
-    /// normalisation in training.
+    /// `g·a[c] + (x·b[c] + d[c])` of `[g, x]` (one rounding each); parameters a, b, d, as many as of
+    /// [`Kernel::ChannelAffine`]. Gradient of normalisation by the statistics of its input.
     ChannelCombine,
+    /// Of `[x]`, `e^x[c]/Σe^x[i]` over the channels i of each pixel, or its logarithm.
+    Softmax {
+        /// Whether it is the logarithm.
+        log: bool,
+    },
+    /// From `[gy, y]`: `y[c]·(gy[c] − Σ gy[i]·y[i])`, of the logarithm `gy[c] − e^y[c]·Σ gy[i]`. Gradient of softmax.
+    SoftmaxBackward {
+        /// Whether y is the logarithm.
+        log: bool,
+    },
+    /// `(x[c] − μ)/√(σ² + ε)` of `[x]`, statistics over the channels of each pixel.
+    PixelNorm(PixelNorm),
+    /// From `[gy, x]`, with `x̂` what the norm makes of x: `(gy[c] − Σgy/C − x̂[c]·Σ(gy·x̂)/C)/√(σ² + ε)`, without the first sum
+    /// where it is not centred.
+    PixelNormBackward(PixelNorm),
+    /// `x[c]·s[c]^(−β)` of `[x]`.
+    LocalResponse(LocalResponse),
+    /// From `[gy, x]`: `gy[c]·s[c]^(−β) − 2αβ/size·x[c]·Σ gy[i]·x[i]·s[i]^(−β−1)` over the channels i whose sums read c.
+    LocalResponseBackward(LocalResponse),
     /// `scale·v[n,c,0,0]` everywhere, of `[v]` with one pixel: gradient of a global mean.
     Broadcast {
         /// The factor.
@@ -177,6 +199,14 @@ impl Kernel {
             Self::PadBackward(_) => "pad_backward",
             Self::ChannelAffine { .. } => "channel_affine",
             Self::ChannelCombine => "channel_combine",
+            Self::Softmax { log: false } => "softmax",
+            Self::Softmax { log: true } => "log_softmax",
+            Self::SoftmaxBackward { log: false } => "softmax_backward",
+            Self::SoftmaxBackward { log: true } => "log_softmax_backward",
+            Self::PixelNorm(_) => "pixel_norm",
+            Self::PixelNormBackward(_) => "pixel_norm_backward",
+            Self::LocalResponse(_) => "local_response",
+            Self::LocalResponseBackward(_) => "local_response_backward",
             Self::Broadcast { .. } => "broadcast",
             Self::Scatter => "scatter",
             Self::Dropout { .. } => "dropout",
@@ -222,6 +252,11 @@ impl Kernel {
             Self::Resize(_) | Self::ResizeBackward(_) => 8.0,
             Self::ChannelAffine { .. } | Self::DifferenceScaled { .. } => 2.0,
             Self::ChannelCombine | Self::CrossEntropyBackward { .. } => 4.0,
+            Self::Softmax { .. } | Self::SoftmaxBackward { .. } => 4.0,
+            Self::PixelNorm(_) => 6.0,
+            Self::PixelNormBackward(_) => 12.0,
+            Self::LocalResponse(local) => 2.0 * local.size as f64 + 4.0,
+            Self::LocalResponseBackward(local) => 6.0 * local.size as f64 + 12.0,
             Self::Concat | Self::Slice { .. } | Self::Pad(_) | Self::Fill { .. } => 0.0,
             _ => 1.0,
         }

@@ -21,6 +21,12 @@ pub enum Reduction {
     /// From `[g, x]`; parameter mean `[C]`: `Σ g` and `Σ g·(x − mean[c])` per channel (difference and product
     /// each rounded to the element type). Slots: C, then C.
     CentredDot,
+    /// From `[g, x]`: `Σ g·x` per channel, the product rounded to the element type. Slots: C.
+    ChannelDot,
+    /// [`Reduction::Moments`] per image and channel. Slots: N·C sums, then N·C sums of squares.
+    ImageMoments,
+    /// [`Reduction::CentredDot`] per image and channel; parameter mean `[n][c]`. Slots: N·C, then N·C.
+    ImageCentredDot,
     /// From `[x]`: the maximum per image and channel with its first position in row-major order; NaN wins.
     ImageMax,
     /// From `[v]`: `Σ v`, one slot.
@@ -44,6 +50,9 @@ impl Reduction {
             Self::ImageSum => "image_sum",
             Self::Moments => "moments",
             Self::CentredDot => "centred_dot",
+            Self::ChannelDot => "channel_dot",
+            Self::ImageMoments => "image_moments",
+            Self::ImageCentredDot => "image_centred_dot",
             Self::ImageMax => "image_max",
             Self::Sum => "sum",
             Self::SquaredError => "squared_error",
@@ -57,9 +66,10 @@ impl Reduction {
     pub const fn slots(&self, batch: usize, channels: usize) -> usize {
         match self {
             Self::ConvWeight(_) | Self::ImageMax => 0,
-            Self::ChannelSum => channels,
+            Self::ChannelSum | Self::ChannelDot => channels,
             Self::ImageSum => batch * channels,
             Self::Moments | Self::CentredDot => 2 * channels,
+            Self::ImageMoments | Self::ImageCentredDot => 2 * batch * channels,
             Self::Sum | Self::SquaredError => 1,
             Self::CrossEntropy => 2,
         }
@@ -75,8 +85,9 @@ impl Reduction {
         match self {
             Self::ConvWeight(conv) => 2.0 * conv.weight_len() as f64 / conv.out_channels as f64,
             Self::ChannelSum | Self::ImageSum | Self::ImageMax | Self::Sum => 1.0,
-            Self::Moments | Self::SquaredError => 3.0,
-            Self::CentredDot | Self::CrossEntropy => 4.0,
+            Self::ChannelDot => 2.0,
+            Self::Moments | Self::ImageMoments | Self::SquaredError => 3.0,
+            Self::CentredDot | Self::ImageCentredDot | Self::CrossEntropy => 4.0,
         }
     }
 }

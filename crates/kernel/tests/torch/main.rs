@@ -3,6 +3,7 @@
 //! `bindings/python/fixtures/torch_fixtures.py` wrote the fixtures.
 
 mod fixture;
+mod norms;
 
 use fixture::{Fixture, compute, each, extents, reduce, sums};
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};

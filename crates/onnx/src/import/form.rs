@@ -44,6 +44,7 @@ pub(crate) enum Recognised {
 const ZERO: Polynomial = [0.0; 4];
 const ONE: Polynomial = [1.0, 0.0, 0.0, 0.0];
 const X: Polynomial = [0.0, 1.0, 0.0, 0.0];
+const SQUARE: Polynomial = [0.0, 0.0, 1.0, 0.0];
 const HALF_X: Polynomial = [0.0, 0.5, 0.0, 0.0];
 
 impl Form {
@@ -74,6 +75,11 @@ impl Form {
     /// The number that it is.
     pub(crate) fn number(&self) -> Option<f64> {
         self.x.is_none().then_some(self.p[0])
+    }
+
+    /// Whether it is the square of a value.
+    pub(crate) fn is_square(&self) -> bool {
+        self.function.is_none() && self.p == SQUARE
     }
 
     /// What it is; numbers of files have as few digits as those of `float16`.

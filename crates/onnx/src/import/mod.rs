@@ -249,7 +249,7 @@ impl Import {
             return Err(Reason::UnknownAttribute { name: unknown.name().to_owned() });
         }
         let (plans, tensors) = (&mut self.plans, &mut self.tensors);
-        (operator.rule)(&mut Site { node, opset: self.opset, operands, plans, tensors })
+        ops::made(operator, &mut Site { node, opset: self.opset, operands, plans, tensors })
     }
 
     /// The rule of a node.

@@ -168,6 +168,13 @@ impl Plans {
         let same = match op {
             Op::Activation(_)
             | Op::BatchNorm(_)
+            | Op::InstanceNorm(_)
+            | Op::GroupNorm(_)
+            | Op::LayerNorm(_)
+            | Op::RmsNorm(_)
+            | Op::LocalResponseNorm(_)
+            | Op::Softmax
+            | Op::LogSoftmax
             | Op::Dropout(_)
             | Op::Prelu(_)
             | Op::WithOperand(_)

@@ -187,6 +187,21 @@ impl Site<'_> {
         self.plans.node(&name, op, vec![input], params)
     }
 
+    /// The elements of a constant that is no transposed matrix.
+    pub(crate) fn values(&mut self, constant: &Constant) -> Result<Vec<f64>, Reason> {
+        let tensor = constant.tensor;
+        self.with_tensor(tensor, |tensors| tensors.values(tensor))
+    }
+
+    /// A constant of these numbers.
+    pub(crate) fn new_vector(&mut self, values: Vec<f64>) -> Result<Constant, Reason> {
+        let dims = vec![i64::try_from(values.len()).unwrap_or(i64::MAX)];
+        let proto =
+            TensorProto { dims, data_type: Some(DOUBLE), double_data: values, ..TensorProto::default() };
+        let tensor = self.tensors.push(proto);
+        constant(self.tensors, tensor)
+    }
+
     /// The constant that a tensor is.
     pub(crate) fn new_constant(&mut self, proto: TensorProto) -> Result<Value, Reason> {
         let tensor = self.tensors.push(proto);
@@ -323,6 +338,9 @@ fn wrong_type(name: &'static str, expected: &'static str, attribute: &AttributeP
     };
     Reason::Attribute { name, expected, got: got.to_owned() }
 }
+
+/// `TensorProto.DOUBLE`.
+const DOUBLE: i32 = 11;
 
 /// `AttributeProto.INTS`.
 const INTS: i32 = 7;

@@ -23,6 +23,12 @@ pub(crate) enum Value {
     Form(Rc<[Form]>),
     /// A value with padding that a convolution takes over.
     Padded(Rc<Padded>),
+    /// A value whose channels stand last in the model, N×H×W×C: what it is with its channels first.
+    Last(Rc<Value>),
+    /// A value in three axes whose channels were joined to groups.
+    Grouped(Grouped),
+    /// A step of a norm that a model writes out.
+    Norming(Norming),
     /// A second result of a node, which is refused where it is read; its position.
     Second(usize),
     /// The result of something that was refused.
@@ -44,6 +50,9 @@ impl Value {
                 None => "nothing".to_owned(),
             },
             Self::Padded(_) => "a padded value, which convolutions alone take".to_owned(),
+            Self::Last(_) => "a value whose channels are last".to_owned(),
+            Self::Grouped(Grouped { groups, .. }) => format!("a value of {groups} groups of channels"),
+            Self::Norming(_) => "a step of a norm over channels".to_owned(),
             Self::Initialiser(_) | Self::Second(_) | Self::Refused => "nothing".to_owned(),
         }
     }
@@ -82,6 +91,40 @@ impl Constant {
     pub(crate) fn reshaped(&self, shape: &[usize]) -> Option<Self> {
         (!self.transposed).then(|| Self { shape: shape.into(), ..self.clone() })
     }
+}
+
+/// A value in three axes, N×G×(C/G·H·W).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grouped {
+    pub(crate) plan: usize,
+    pub(crate) groups: usize,
+}
+
+/// A step towards a norm over the channels of a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Norming {
+    /// The value x.
+    pub(crate) plan: usize,
+    pub(crate) step: Step,
+}
+
+/// How far a norm has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// The mean of x.
+    Mean,
+    /// x without it.
+    Centred,
+    /// The squares of that.
+    Squares,
+    /// Their mean.
+    Variance,
+    /// The mean of x².
+    MeanSquare,
+    /// One of the two with this added.
+    Guarded { eps: f64, is_centred: bool },
+    /// The root of that.
+    Root { eps: f64, is_centred: bool },
 }
 
 /// A value with padding around it.

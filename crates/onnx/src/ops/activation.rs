@@ -114,10 +114,6 @@ pub(super) fn softsign(site: &mut Site<'_>) -> Result<Value, Reason> {
     activation(site, Activation::Softsign)
 }
 
-pub(super) fn sqrt(site: &mut Site<'_>) -> Result<Value, Reason> {
-    activation(site, Activation::Sqrt)
-}
-
 pub(super) fn thresholded_relu(site: &mut Site<'_>) -> Result<Value, Reason> {
     let threshold = site.float("alpha", 1.0)?;
     activation(site, Activation::Threshold { threshold, value: 0.0 })

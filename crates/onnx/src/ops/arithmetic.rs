@@ -6,6 +6,7 @@ use std::rc::Rc;
 use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, WithOperand};
 
 use super::activation::{activation, formed, of_forms};
+use super::{norm, norming};
 use crate::Reason;
 use crate::import::form::Form;
 use crate::import::numbers::Binary;
@@ -13,26 +14,43 @@ use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
 
 pub(super) fn add(site: &mut Site<'_>) -> Result<Value, Reason> {
-    if let Some(made) = with_bias(site)? {
-        return Ok(made);
+    for rule in [with_bias, norm::shifted, norming::sum] {
+        if let Some(made) = rule(site)? {
+            return Ok(made);
+        }
     }
     binary(site, Binary::Add)
 }
 
 pub(super) fn sub(site: &mut Site<'_>) -> Result<Value, Reason> {
-    binary(site, Binary::Sub)
+    match norming::difference(site)? {
+        Some(made) => Ok(made),
+        None => binary(site, Binary::Sub),
+    }
 }
 
 pub(super) fn mul(site: &mut Site<'_>) -> Result<Value, Reason> {
-    binary(site, Binary::Mul)
+    if let Some(made) = norming::product(site)? {
+        return Ok(made);
+    }
+    match norm::scaled(site)? {
+        Some(made) => Ok(made),
+        None => binary(site, Binary::Mul),
+    }
 }
 
 pub(super) fn div(site: &mut Site<'_>) -> Result<Value, Reason> {
-    binary(site, Binary::Div)
+    match norming::quotient(site)? {
+        Some(made) => Ok(made),
+        None => binary(site, Binary::Div),
+    }
 }
 
 /// A power by a number; `x²` and `x³` are forms too.
 pub(super) fn pow(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Some(made) = norming::power(site)? {
+        return Ok(made);
+    }
     let exponent = site.number(1)?;
     let power = |form: &Form| match exponent {
         2.0 => form.times(form),

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
+use super::{groups, last};
 use crate::Reason;
 use crate::import::numbers::{Extent, Extents, MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
@@ -58,6 +59,9 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
             Some(shaped) => Ok(Value::Constant(shaped)),
             None => site.wrong(1, "a shape of as many elements"),
         };
+    }
+    if let Some(made) = groups::reshape(site)? {
+        return Ok(made);
     }
     if site.is_numbers(0) {
         let numbers = site.numbers(0)?;
@@ -156,7 +160,7 @@ pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
 }
 
-/// Of constants of two axes, and where nothing moves.
+/// Of constants of two axes, of channels to the end and back, and where nothing moves.
 pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
     let order = site.ints("perm")?;
     let is_sorted = order.as_ref().is_some_and(|order| order.is_sorted());
@@ -171,9 +175,17 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
             _ => site.wrong(0, "a constant of two axes"),
         },
         value @ Value::Image(_) if is_sorted => Ok(value.clone()),
+        Value::Image(Image { plan, flat: false }) if order.as_deref() == Some(&[0, 2, 3, 1]) => {
+            Ok(last::of_image(*plan))
+        }
+        Value::Last(value) if order.as_deref() == Some(&[0, 3, 1, 2]) => Ok(Value::clone(value)),
         _ => {
             let got = order.map_or("missing".to_owned(), |order| format!("{order:?}"));
-            Err(Reason::Attribute { name: "perm", expected: "the axes as they are", got })
+            Err(Reason::Attribute {
+                name: "perm",
+                expected: "the axes as they are, or the channels last and back",
+                got,
+            })
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Linear layers over values of one pixel: `Gemm`, and `MatMul`, whose sum with numbers is its bias.
 
-use tiled_graph::{Linear, Op, ParamKind};
+use tiled_graph::{Conv2d, Linear, Op, ParamKind};
 
+use super::last;
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
@@ -23,9 +24,22 @@ pub(super) fn gemm(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn mat_mul(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Some(plan) = last::image(site, 0)? {
+        return pointwise(site, plan);
+    }
     let plan = flat(site)?;
     let weight = weight(site, false)?;
     linear(site, plan, weight, None)
+}
+
+/// Over the channels of every pixel: a convolution of one tap.
+fn pointwise(site: &mut Site<'_>, plan: usize) -> Result<Value, Reason> {
+    let weight = weight(site, false)?;
+    let [outputs, inputs] = [weight.shape[0], weight.shape[1]];
+    let op = Op::Conv2d(Conv2d { bias: false, ..Conv2d::new(outputs, [1, 1]) });
+    let weight = Constant { shape: [outputs, inputs, 1, 1].into(), ..weight };
+    let plan = site.add_with(op, plan, vec![(ParamKind::Weight, weight)])?;
+    Ok(last::of_image(plan))
 }
 
 fn linear(

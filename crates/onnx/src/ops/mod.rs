@@ -7,9 +7,12 @@ mod activation;
 mod arithmetic;
 mod constant;
 mod conv;
+mod groups;
+mod last;
 mod layout;
 mod linear;
 mod norm;
+mod norming;
 mod pool;
 mod resize;
 mod sizes;
@@ -18,6 +21,8 @@ mod window;
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::Value;
+
+pub(crate) use self::last::made;
 
 /// What makes of a node what its output stands for.
 type Rule = fn(&mut Site<'_>) -> Result<Value, Reason>;
@@ -28,7 +33,7 @@ pub(crate) struct Operator {
     name: &'static str,
     /// The attributes that its rule knows; others are refused.
     pub(crate) attributes: &'static [&'static str],
-    pub(crate) rule: Rule,
+    rule: Rule,
 }
 
 const fn operator(name: &'static str, attributes: &'static [&'static str], rule: Rule) -> Operator {
@@ -36,7 +41,7 @@ const fn operator(name: &'static str, attributes: &'static [&'static str], rule:
 }
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 64] = [
+static OPERATORS: [Operator; 71] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("AveragePool", pool::AVERAGE, pool::average),
@@ -62,11 +67,16 @@ static OPERATORS: [Operator; 64] = [
     operator("Gemm", &["alpha", "beta", "transA", "transB"], linear::gemm),
     operator("GlobalAveragePool", &[], pool::global_average),
     operator("GlobalMaxPool", &[], pool::global_max),
+    operator("GroupNormalization", groups::GROUP_NORM, groups::group_norm),
     operator("HardSigmoid", &["alpha", "beta"], activation::hard_sigmoid),
     operator("HardSwish", &[], activation::hard_swish),
     operator("Identity", &[], constant::identity),
+    operator("InstanceNormalization", &["epsilon"], groups::instance_norm),
+    operator("LRN", &["alpha", "beta", "bias", "size"], norm::local_response),
+    operator("LayerNormalization", norm::LAYER_NORM, norm::layer_norm),
     operator("LeakyRelu", &["alpha"], activation::leaky_relu),
     operator("Log", &[], activation::log),
+    operator("LogSoftmax", &["axis"], norm::log_softmax),
     operator("MatMul", &[], linear::mat_mul),
     operator("Max", &[], arithmetic::max),
     operator("MaxPool", pool::MAX, pool::max),
@@ -78,6 +88,7 @@ static OPERATORS: [Operator; 64] = [
     operator("PRelu", &[], activation::prelu),
     operator("Pad", &["mode", "pads", "value"], conv::pad),
     operator("Pow", &[], arithmetic::pow),
+    operator("RMSNormalization", norm::LAYER_NORM, norm::rms_norm),
     operator("Range", &["stash_type"], constant::range),
     operator("Reciprocal", &[], activation::reciprocal),
     operator("ReduceMax", pool::REDUCE, pool::reduce_max),
@@ -89,9 +100,10 @@ static OPERATORS: [Operator; 64] = [
     operator("Shape", &["start", "end"], sizes::shape),
     operator("Sigmoid", &[], activation::sigmoid),
     operator("Slice", &["axes", "ends", "starts"], sizes::slice),
+    operator("Softmax", &["axis"], norm::softmax),
     operator("Softplus", &[], activation::softplus),
     operator("Softsign", &[], activation::softsign),
-    operator("Sqrt", &[], activation::sqrt),
+    operator("Sqrt", &[], norming::sqrt),
     operator("Squeeze", &["axes"], layout::squeeze),
     operator("Sub", &[], arithmetic::sub),
     operator("Sum", &[], arithmetic::sum),
@@ -123,7 +135,7 @@ mod tests {
     #[test]
     fn the_table_is_in_order() {
         assert!(OPERATORS.is_sorted_by(|a, b| a.name < b.name));
-        assert!(find("Conv").is_some() && find("Softmax").is_none() && find("conv").is_none());
+        assert!(find("Conv").is_some() && find("NonZero").is_none() && find("conv").is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use tiled_graph::{AvgPool2d, MaxPool2d, Op};
 
+use super::norming;
 use super::window::windows;
 use crate::Reason;
 use crate::import::site::Site;
@@ -57,7 +58,10 @@ pub(super) fn global_max(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn reduce_mean(site: &mut Site<'_>) -> Result<Value, Reason> {
-    reduce(site, Op::GlobalAvgPool)
+    match norming::mean(site)? {
+        Some(made) => Ok(made),
+        None => reduce(site, Op::GlobalAvgPool),
+    }
 }
 
 pub(super) fn reduce_max(site: &mut Site<'_>) -> Result<Value, Reason> {

@@ -168,10 +168,13 @@ fn a_mean_over_height_and_width_is_global_pooling() {
         .node("ReduceMean", &["x", "axes"], "y", &[])
         .output("y");
     assert_eq!(only(&by_operand), Op::GlobalAvgPool);
-    let of_channels =
-        Builder::new(13, 2).node("ReduceMean", &["x"], "y", &[("axes", ints(&[1]))]).output("y");
-    let text = "ReduceMean `n_y` (opset 13): attribute `axes` is [1], wants height and width, 2 and 3";
-    assert_eq!(of_channels.refusals(), [text]);
+    let of =
+        |axis| Builder::new(13, 2).node("ReduceMean", &["x"], "y", &[("axes", ints(&[axis]))]).output("y");
+    let text = "ReduceMean `n_y` (opset 13): attribute `axes` is [3], wants height and width, 2 and 3";
+    assert_eq!(of(3).refusals(), [text]);
+    // of channels it may become a norm
+    let text = "output `y`: is a step of a norm over channels, wants a value of the network";
+    assert_eq!(of(1).refusals(), [text]);
 }
 
 #[test]
@@ -435,7 +438,7 @@ fn what_does_nothing_leaves_no_node() {
         .node("Cast", &["b"], "c", &[("to", Attribute::Int(10))])
         .node("Transpose", &["c"], "d", &[("perm", ints(&[0, 1, 2, 3]))])
         .node("Relu", &["d"], "y", &[])
-        .node("Softmax", &["y"], "unused", &[])
+        .node("NonZero", &["y"], "unused", &[])
         .output("y");
     assert_eq!(ops(&model), ["relu"]);
 }

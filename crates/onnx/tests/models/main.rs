@@ -5,5 +5,6 @@ mod build;
 mod elementwise;
 mod external;
 mod import;
+mod norms;
 mod refused;
 mod runs;

@@ -1,7 +1,10 @@
 //! Random computations of each kind.
 
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, Kernel, Pool, Spread};
+use tiled_kernel::{
+    Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, Kernel, LocalResponse, PixelNorm, Pool,
+    Spread,
+};
 use tiled_tensor::{Element, Tensor};
 
 use super::case::{Case, map_tensor};
@@ -267,7 +270,9 @@ fn concat<T: Element>(rng: &mut Rng) -> Case<T> {
 
 pub(super) fn norm<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
     let shape = plain_shape(rng);
-    let mut param = || numbers(shape[1], rng);
+    // for each channel, or for each of each image
+    let len = if rng.chance(50) { shape[1] } else { shape[0] * shape[1] };
+    let mut param = || numbers(len, rng);
     if index.is_multiple_of(2) {
         let params = vec![param(), param()];
         let activation = some_activation(rng);
@@ -278,6 +283,33 @@ pub(super) fn norm<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         let inputs = vec![tensor(shape, rng), tensor(shape, rng)];
         Case { kernel: Kernel::ChannelCombine, params, inputs, output: shape }
     }
+}
+
+pub(super) fn pixel<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let shape = plain_shape(rng);
+    let log = index % 16 >= 8;
+    let norm = PixelNorm { eps: rng.pick(&[1e-5, 1e-2]), centred: rng.chance(60) };
+    let local = LocalResponse {
+        size: rng.pick(&[1, 2, 3, 4, 5, 5, 9, 40]),
+        alpha: rng.pick(&[0.0, 1e-4, 1.0, 3.0]),
+        beta: rng.pick(&[0.5, 0.75, 0.75, 1.0, 2.3]),
+        k: rng.pick(&[1.0, 2.0, 0.25]),
+    };
+    let (kernel, inputs) = match index % 8 {
+        0 => (Kernel::Softmax { log }, vec![wide_tensor(shape, rng)]),
+        1 => {
+            let argument = wide_tensor(shape, rng);
+            let forward = Kernel::Softmax { log };
+            let saved = Case { kernel: forward, params: Vec::new(), inputs: vec![argument], output: shape }
+                .whole(&tiled_kernel::Reference);
+            (Kernel::SoftmaxBackward { log }, vec![tensor(shape, rng), saved])
+        }
+        2 | 3 => (Kernel::PixelNorm(norm), vec![tensor(shape, rng)]),
+        4 | 5 => (Kernel::PixelNormBackward(norm), vec![tensor(shape, rng), tensor(shape, rng)]),
+        6 => (Kernel::LocalResponse(local), vec![wide_tensor(shape, rng)]),
+        _ => (Kernel::LocalResponseBackward(local), vec![tensor(shape, rng), wide_tensor(shape, rng)]),
+    };
+    Case { kernel, params: Vec::new(), inputs, output: shape }
 }
 
 pub(super) fn resize<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {

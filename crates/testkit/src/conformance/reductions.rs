@@ -63,7 +63,7 @@ fn exact_case<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
     let [batch, channels, height, width] = shape;
     let mut params = Vec::new();
     let mut inputs = vec![generate::tensor(shape, rng)];
-    let reduction = match index % 8 {
+    let reduction = match index % 11 {
         0 => Reduction::ChannelSum,
         1 => Reduction::ImageSum,
         2 => {
@@ -86,6 +86,16 @@ fn exact_case<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         6 => {
             inputs.push(generate::tensor(shape, rng));
             Reduction::SquaredError
+        }
+        7 => Reduction::ImageMoments,
+        8 => {
+            inputs.push(generate::tensor(shape, rng));
+            params.push((0..batch * channels).map(|_| T::from_f64(rng.uniform(-1.0, 1.0))).collect());
+            Reduction::ImageCentredDot
+        }
+        9 => {
+            inputs.push(generate::tensor(shape, rng));
+            Reduction::ChannelDot
         }
         _ => {
             inputs.push(generate::target(shape, rng));
