@@ -30,9 +30,9 @@ PACKAGES = ["numpy", "onnx"]
 # the operators of crates/onnx/src/ops whose result can be a value of a network; casts leave nothing of it
 OPERATORS = set(
     "Add AveragePool BatchNormalization Concat Conv ConvTranspose Dropout Flatten Gelu Gemm GlobalAveragePool "
-    "GlobalMaxPool GroupNormalization Identity InstanceNormalization LRN LayerNormalization LeakyRelu LogSoftmax MatMul "
-    "MaxPool Mul Pad RMSNormalization ReduceMax ReduceMean Relu Reshape Resize Sigmoid Softmax Squeeze Sum Swish Tanh "
-    "Transpose Unsqueeze Upsample".split()
+    "GlobalMaxPool GroupNormalization Identity InstanceNormalization LRN LayerNormalization LeakyRelu LogSoftmax "
+    "MatMul MaxPool Mul Pad RMSNormalization ReduceMax ReduceMean Relu Reshape Resize Sigmoid Softmax Squeeze Sum Swish "
+    "Tanh Transpose Unsqueeze Upsample".split()
 )
 # those of which every operand is a value
 OF_VALUES = {"Add", "Concat", "Mul", "Sum"}
