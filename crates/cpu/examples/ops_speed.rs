@@ -9,7 +9,10 @@ use std::time::Instant;
 
 use tiled_cpu::CpuBackend;
 use tiled_geometry::{PadMode, Padding, Region, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Backend, Dropped, Host, Kernel, Params, Partial, Pool, Reduction, Workspace};
+use tiled_kernel::{
+    Activation, Backend, Dropped, Host, Kernel, LocalResponse, Params, Partial, PixelNorm, Pool, Reduction,
+    Workspace,
+};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 /// A window of one image.
@@ -68,6 +71,8 @@ fn cases([height, width]: [i64; 2]) -> Vec<Case> {
         work: Work::Kernel(kernel, output),
         inputs,
     };
+    let norm = PixelNorm { eps: 1e-5, centred: true };
+    let local = LocalResponse { size: 5, alpha: 1e-4, beta: 0.75, k: 1.0 };
     let mut cases = vec![
         kernel("add", Kernel::Add, vec![whole; 2], whole),
         kernel("mul", Kernel::Mul, vec![whole; 2], whole),
@@ -90,6 +95,12 @@ fn cases([height, width]: [i64; 2]) -> Vec<Case> {
             whole,
         ),
         kernel("channel combine", Kernel::ChannelCombine, vec![whole; 2], whole),
+        kernel("softmax", Kernel::Softmax { log: false }, vec![whole], whole),
+        kernel("softmax backward", Kernel::SoftmaxBackward { log: false }, vec![whole; 2], whole),
+        kernel("pixel norm", Kernel::PixelNorm(norm), vec![whole], whole),
+        kernel("pixel norm backward", Kernel::PixelNormBackward(norm), vec![whole; 2], whole),
+        kernel("local response", Kernel::LocalResponse(local), vec![whole], whole),
+        kernel("local response backward", Kernel::LocalResponseBackward(local), vec![whole; 2], whole),
         kernel("pad reflect 1", Kernel::Pad(padding), vec![whole], padded),
         kernel("pad backward", Kernel::PadBackward(padding), vec![padded], whole),
         kernel("nearest x2", Kernel::Resize(resize(ResizeMode::Nearest)), vec![whole], twice),
@@ -130,6 +141,9 @@ fn cases([height, width]: [i64; 2]) -> Vec<Case> {
         (Reduction::ImageSum, 1),
         (Reduction::Moments, 1),
         (Reduction::CentredDot, 2),
+        (Reduction::ChannelDot, 2),
+        (Reduction::ImageMoments, 1),
+        (Reduction::ImageCentredDot, 2),
         (Reduction::Sum, 1),
         (Reduction::SquaredError, 2),
         (Reduction::CrossEntropy, 2),

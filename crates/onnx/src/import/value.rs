@@ -23,8 +23,8 @@ pub(crate) enum Value {
     Form(Rc<[Form]>),
     /// A value with padding that a convolution takes over.
     Padded(Rc<Padded>),
-    /// A value whose channels stand last in the model, N×H×W×C: what it is with its channels first.
-    Last(Rc<Value>),
+    /// A value whose channels stand last in the model.
+    Last(Last),
     /// A value in three axes whose channels were joined to groups.
     Grouped(Grouped),
     /// A step of a norm that a model writes out.
@@ -91,6 +91,15 @@ impl Constant {
     pub(crate) fn reshaped(&self, shape: &[usize]) -> Option<Self> {
         (!self.transposed).then(|| Self { shape: shape.into(), ..self.clone() })
     }
+}
+
+/// A value whose channels stand last in the model, N×H×W×C.
+#[derive(Clone, Debug)]
+pub(crate) struct Last {
+    /// What it is with its channels first.
+    pub(crate) value: Rc<Value>,
+    /// Whether the width stands before the height.
+    pub(crate) is_turned: bool,
 }
 
 /// A value in three axes, N×G×(C/G·H·W).

@@ -175,18 +175,14 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
             _ => site.wrong(0, "a constant of two axes"),
         },
         value @ Value::Image(_) if is_sorted => Ok(value.clone()),
-        Value::Image(Image { plan, flat: false }) if order.as_deref() == Some(&[0, 2, 3, 1]) => {
-            Ok(last::of_image(*plan))
-        }
-        Value::Last(value) if order.as_deref() == Some(&[0, 3, 1, 2]) => Ok(Value::clone(value)),
-        _ => {
-            let got = order.map_or("missing".to_owned(), |order| format!("{order:?}"));
-            Err(Reason::Attribute {
-                name: "perm",
-                expected: "the axes as they are, or the channels last and back",
-                got,
-            })
-        }
+        value => last::transposed(value, order.as_deref()).ok_or_else(|| {
+            let (name, expected) = ("perm", "the axes as they are, or the channels last and back");
+            Reason::Attribute {
+                name,
+                expected,
+                got: order.map_or("missing".to_owned(), |order| format!("{order:?}")),
+            }
+        }),
     }
 }
 

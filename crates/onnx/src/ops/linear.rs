@@ -24,8 +24,8 @@ pub(super) fn gemm(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn mat_mul(site: &mut Site<'_>) -> Result<Value, Reason> {
-    if let Some(plan) = last::image(site, 0)? {
-        return pointwise(site, plan);
+    if let Some((plan, is_turned)) = last::image(site, 0)? {
+        return Ok(last::of_image(pointwise(site, plan)?, is_turned));
     }
     let plan = flat(site)?;
     let weight = weight(site, false)?;
@@ -33,13 +33,12 @@ pub(super) fn mat_mul(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 /// Over the channels of every pixel: a convolution of one tap.
-fn pointwise(site: &mut Site<'_>, plan: usize) -> Result<Value, Reason> {
+fn pointwise(site: &mut Site<'_>, plan: usize) -> Result<usize, Reason> {
     let weight = weight(site, false)?;
     let [outputs, inputs] = [weight.shape[0], weight.shape[1]];
     let op = Op::Conv2d(Conv2d { bias: false, ..Conv2d::new(outputs, [1, 1]) });
     let weight = Constant { shape: [outputs, inputs, 1, 1].into(), ..weight };
-    let plan = site.add_with(op, plan, vec![(ParamKind::Weight, weight)])?;
-    Ok(last::of_image(plan))
+    site.add_with(op, plan, vec![(ParamKind::Weight, weight)])
 }
 
 fn linear(

@@ -52,7 +52,7 @@ fn over_last_axis(site: &mut Site<'_>, op: Op, bias: Option<Constant>) -> Result
     let rank = if last.is_some() { 4 } else { 2 };
     let axis = site.int("axis", -1)?;
     let plan = match last {
-        Some(plan) => plan,
+        Some((plan, _)) => plan,
         None => match site.value(0)? {
             Image { plan, flat: true } => plan,
             _ => return site.wrong(0, "a value whose channels are last"),
@@ -65,7 +65,10 @@ fn over_last_axis(site: &mut Site<'_>, op: Op, bias: Option<Constant>) -> Result
     let weight = (ParamKind::Weight, site.constant(1)?);
     let params = std::iter::once(weight).chain(bias.map(|bias| (ParamKind::Bias, bias))).collect();
     let plan = site.add_with(op, plan, params)?;
-    Ok(if last.is_some() { last::of_image(plan) } else { Value::Image(Image { plan, flat: true }) })
+    Ok(match last {
+        Some((_, is_turned)) => last::of_image(plan, is_turned),
+        None => Value::Image(Image { plan, flat: true }),
+    })
 }
 
 /// Of an odd number of channels, half of them before: of an even one PyTorch has one more before, ONNX behind.
@@ -100,11 +103,12 @@ fn over_channels(site: &mut Site<'_>, op: Op) -> Result<Value, Reason> {
     let is_joining = site.opset < 13;
     let axis = site.int("axis", if is_joining { 1 } else { -1 })?;
     let wrong = || Reason::Attribute { name: "axis", expected: "the channels", got: axis.to_string() };
-    if let Some(plan) = last::image(site, 0)? {
+    if let Some((plan, is_turned)) = last::image(site, 0)? {
+        // the last axis alone, also before version 13
         if axis != -1 && axis != 3 {
             return Err(wrong());
         }
-        return Ok(last::of_image(site.add(op, vec![plan])?));
+        return Ok(last::of_image(site.add(op, vec![plan])?, is_turned));
     }
     let Image { plan, flat } = site.value(0)?;
     if axis != 1 && axis != if flat { -1 } else { -3 } {

@@ -4,19 +4,19 @@
 use tiled_graph::{Activation, LayerNorm, Op, RmsNorm};
 
 use super::activation::activation;
+use super::last;
 use crate::Reason;
 use crate::import::form::Form;
 use crate::import::site::Site;
-use crate::import::value::{Image, Norming, Step, Value};
+use crate::import::value::{Image, Last, Norming, Step, Value};
 
 /// The mean over the channels of a value, or of squares. They are axis 1, and the last of a value whose channels stand last.
 pub(super) fn mean(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let square = |form: &Form| form.is_square().then(|| form.x()).flatten().filter(|_| !form.flat);
-    let (value, channels) = match site.operand(0)? {
-        Value::Last(value) => (Value::clone(value), [3, -1]),
-        value => (value.clone(), [1, -3]),
+    let (value, channels, turned) = match site.operand(0)? {
+        Value::Last(Last { value, is_turned }) => (Value::clone(value), [3, -1], Some(*is_turned)),
+        value => (value.clone(), [1, -3], None),
     };
-    let is_last = channels[0] == 3;
     let axes = if site.has(1) { site.whole(1)? } else { site.ints("axes")?.unwrap_or_default() };
     if !matches!(axes.as_slice(), [axis] if channels.contains(axis)) || !site.flag("keepdims", true)? {
         return Ok(None);
@@ -36,7 +36,10 @@ pub(super) fn mean(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
         _ => return Ok(None),
     };
     let made = Value::Norming(made);
-    Ok(Some(if is_last { Value::Last(made.into()) } else { made }))
+    Ok(Some(match turned {
+        Some(is_turned) => last::with_channels_last(made, is_turned),
+        None => made,
+    }))
 }
 
 /// A value without its mean.

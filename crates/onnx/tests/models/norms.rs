@@ -242,6 +242,18 @@ fn softmax_is_along_the_channels() {
     }
     let last = there(Builder::new(13, 3), "x", "l").node("Softmax", &["l"], "s", &[]);
     assert_eq!(nodes(&back(last, "s", "y").output("y")), [Op::Softmax]);
+    // as exporters have it before version 13: channels and width change places
+    let turn = [("perm", ints(&[0, 3, 2, 1]))];
+    let turned = Builder::new(11, 3).node("Transpose", &["x"], "l", &turn);
+    let turned = turned.node("Softmax", &["l"], "s", &[("axis", Attribute::Int(3))]);
+    assert_eq!(nodes(&turned.clone().node("Transpose", &["s"], "y", &turn).output("y")), [Op::Softmax]);
+    assert_eq!(
+        back(turned, "s", "y").output("y").refusals(),
+        [
+            "Transpose `n_y` (opset 11): attribute `perm` is [0, 3, 1, 2], wants the axes as they are, or the channels \
+             last and back"
+        ]
+    );
 }
 
 #[test]
@@ -255,5 +267,19 @@ fn a_local_response_of_an_even_size_is_refused() {
     assert_eq!(
         model(4).refusals(),
         ["LRN `n_y` (opset 13): attribute `size` is 4, wants an odd number of channels"]
+    );
+}
+
+#[test]
+fn numbers_of_rows_are_no_numbers_of_channels() {
+    // three rows, or three channels: with the channels last the constant is of the first
+    let model = Builder::new(13, 3).floats("w", &[3, 1, 1]);
+    let model = back(there(model, "x", "l").node("Mul", &["l", "w"], "m", &[]), "m", "y").output("y");
+    assert_eq!(
+        model.refusals(),
+        [
+            "Mul `n_m` (opset 13): input 1 is a constant of shape [3, 1, 1], wants a value whose axes are those of the \
+             others, or a number for each channel"
+        ]
     );
 }
