@@ -91,13 +91,13 @@ impl<'d> Growing<'d> {
     fn node(&mut self, limit: usize) -> Option<ValueId> {
         let x = self.operand();
         let channels = self.graph.channels(x);
-        let op = match self.draw.below(41) {
+        let op = match self.draw.below(50) {
             0..=4 => Op::Conv2d(self.conv2d(channels)),
             5..=6 => Op::ConvTranspose2d(self.conv_transpose2d(channels)),
             7..=8 => Op::MaxPool2d(self.max_pool2d()),
             9..=10 => Op::AvgPool2d(self.avg_pool2d()),
             11..=12 => Op::BatchNorm(self.batch_norm()),
-            13..=15 => Op::Activation(self.activation()),
+            13..=15 | 36..=41 => Op::Activation(self.activation()),
             16 => Op::Dropout(Dropout { p: self.draw.pick(&[0.0, 0.2, 0.5, 0.9]) }),
             17..=18 => Op::Upsample(self.upsample(x)),
             19 if self.draw.chance(50) => Op::GlobalAvgPool,
@@ -106,7 +106,7 @@ impl<'d> Growing<'d> {
                 Op::Linear(Linear { out_features: 1 + self.draw.below(6), bias: self.draw.chance(70) })
             }
             20..=21 => return self.residual(x, limit),
-            26..=27 => return self.again(),
+            26..=27 | 42..=43 => return self.again(),
             28..=29 => return self.arithmetic(x),
             30..=31 => Op::WithOperand(self.with_operand()),
             32 => {
@@ -115,10 +115,10 @@ impl<'d> Growing<'d> {
             }
             33 => self.drop_whole(),
             34..=35 => return self.bounded(x, limit),
-            36..=38 => self.norm(channels),
-            39 if self.draw.chance(50) => Op::Softmax,
-            39 => Op::LogSoftmax,
-            40 => Op::LocalResponseNorm(self.local_response_norm()),
+            44..=47 => self.norm(channels),
+            48 if self.draw.chance(50) => Op::Softmax,
+            48 => Op::LogSoftmax,
+            49 => Op::LocalResponseNorm(self.local_response_norm()),
             kind => return self.join(x, kind),
         };
         self.push(op, &[x])
@@ -217,8 +217,8 @@ impl<'d> Growing<'d> {
             0 => return self.push(Op::Div, &[x, above]),
             1 => Op::WithOperand(WithOperand { function, operand, reversed: true }),
             2 => Op::WithOperand(WithOperand { function, operand: Operand::Weight, reversed: true }),
-            3 => Op::Activation(Activation::Exp),
-            4 => Op::Activation(Activation::Log),
+            3 | 7 => Op::Activation(Activation::Exp),
+            4 | 8 => Op::Activation(Activation::Log),
             5 => Op::Activation(Activation::Sqrt),
             6 => Op::Activation(Activation::Reciprocal),
             _ => {
