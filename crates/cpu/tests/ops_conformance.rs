@@ -133,7 +133,8 @@ suite! {
     scatters: check_scatter, 12;
     norms: check_norm, 20;
     resizes: check_resize, 30;
-    paddings: check_pad, 20;
+    paddings: check_pad, 30;
+    movements: check_movement, 36;
     losses: check_loss, 20;
     reductions: check_reductions, 30;
 }

@@ -63,6 +63,7 @@ suite! {
     check_norm: 16;
     check_resize: 30;
     check_pad: 24;
+    check_movement: 36;
     check_loss: 12;
     check_reductions: 40;
 }

@@ -5,6 +5,7 @@
 //! a channel block that lie apart are taken as vectors ([`crate::vector`]). Windows whose channel
 //! blocks differ are regrouped on the way ([`gather`], [`runs`]).
 
+mod arg;
 mod band;
 mod channel;
 mod elementwise;
@@ -17,6 +18,7 @@ mod pool;
 mod reduce;
 mod resize;
 mod runs;
+mod shuffle;
 mod stamp;
 
 use tiled_geometry::Region;
@@ -54,10 +56,18 @@ pub(crate) fn compute<T: Lane>(
         }
         Kernel::Concat => movement::concat(inputs, output, region),
         Kernel::Slice { begin } => movement::slice(*begin, inputs, output, region),
+        Kernel::SliceBackward { begin } => movement::slice_backward(*begin, inputs, output, region),
+        Kernel::ChannelShuffle { groups } => shuffle::channels(*groups, inputs, output, region),
+        Kernel::PixelShuffle { factor } => shuffle::to_pixels(*factor, inputs, output, region),
+        Kernel::PixelUnshuffle { factor } => shuffle::to_channels(*factor, inputs, output, region),
+        Kernel::ArgMax => arg::max(isa, inputs, output, region),
         Kernel::Resize(resize) => resize::forward(isa, *resize, inputs, output, region),
         Kernel::ResizeBackward(resize) => resize::backward(isa, *resize, inputs, output, region),
         Kernel::Pad(padding) => movement::pad(padding, inputs, output, region),
         Kernel::PadBackward(padding) => movement::pad_backward(isa, padding, inputs, output, region),
+        Kernel::PadConstant { before, input, value } => {
+            movement::pad_constant(*before, *input, *value, inputs, output, region);
+        }
         Kernel::ChannelAffine { activation } => {
             channel::channel_affine(isa, *activation, params.packed(), inputs, output, region);
         }
