@@ -29,9 +29,9 @@ PACKAGES = ["numpy", "onnx"]
 
 # the operators of crates/onnx/src/ops whose result can be a value of a network; casts leave nothing of it
 OPERATORS = set(
-    "Add AveragePool BatchNormalization Concat Conv ConvTranspose Dropout Flatten Gelu Gemm GlobalAveragePool "
-    "GlobalMaxPool Identity LeakyRelu MatMul MaxPool Mul Pad ReduceMax ReduceMean Relu Reshape Resize Sigmoid Squeeze "
-    "Sum Swish Tanh Transpose Unsqueeze Upsample".split()
+    "Add ArgMax AveragePool BatchNormalization Concat Conv ConvTranspose DepthToSpace Dropout Flatten Gelu Gemm "
+    "GlobalAveragePool GlobalMaxPool Identity LeakyRelu MatMul MaxPool Mul Pad ReduceMax ReduceMean Relu Reshape Resize "
+    "Sigmoid Slice SpaceToDepth Split Squeeze Sum Swish Tanh Transpose Unsqueeze Upsample".split()
 )
 # those of which every operand is a value
 OF_VALUES = {"Add", "Concat", "Mul", "Sum"}

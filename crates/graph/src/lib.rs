@@ -59,8 +59,9 @@ pub use infer::{infer, infer_nchw};
 pub use lower::lower;
 pub use objective::{Loss, Mode, Objective};
 pub use op::{
-    AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Linear, MaxPool2d, Op, PaddingMode, Upsample,
-    UpsampleMode, UpsampleTo,
+    AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Dropout, Linear, MaxPool2d, Op, Pad,
+    PadWith, PaddingMode, PixelShuffle, PixelUnshuffle, Slice, Split, SplitSize, Upsample, UpsampleMode,
+    UpsampleTo,
 };
 pub use params::{
     Init, MatchedParams, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, is_counter,

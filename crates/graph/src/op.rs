@@ -4,6 +4,7 @@
 //! gradient, in this order. [`Op`] is one of them all: it stands above their files, and none of them reads it.
 
 mod activation;
+mod arg_max;
 mod batch_norm;
 pub(crate) mod check;
 mod concat;
@@ -14,7 +15,10 @@ mod elementwise;
 mod global_pool;
 mod linear;
 pub(crate) mod operator;
+mod pad;
 mod pool2d;
+mod shuffle;
+mod slice;
 mod upsample;
 mod windowed;
 
@@ -23,13 +27,17 @@ pub use conv_transpose2d::ConvTranspose2d;
 pub use conv2d::{Conv2d, PaddingMode};
 pub use dropout::Dropout;
 pub use linear::Linear;
+pub use pad::{Pad, PadWith};
 pub use pool2d::{AvgPool2d, MaxPool2d};
+pub use shuffle::{ChannelShuffle, PixelShuffle, PixelUnshuffle};
+pub use slice::{Slice, Split, SplitSize};
 pub use upsample::{Upsample, UpsampleMode, UpsampleTo};
 
 use tiled_kernel::Activation;
 
 use crate::error::{Arity, GraphError};
 use crate::format::fields::{Fields, Find};
+use arg_max::ArgMax;
 use concat::Concat;
 use elementwise::Elementwise;
 use global_pool::GlobalPool;
@@ -63,13 +71,27 @@ pub enum Op {
     Mul,
     /// `concat` of two or more values along the channels.
     Concat,
+    /// `slice`: some of the channels.
+    Slice(Slice),
+    /// `split`: one part of the channels.
+    Split(Split),
+    /// `channel_shuffle`.
+    ChannelShuffle(ChannelShuffle),
+    /// `pixel_shuffle`.
+    PixelShuffle(PixelShuffle),
+    /// `pixel_unshuffle`.
+    PixelUnshuffle(PixelUnshuffle),
+    /// `pad`: rows and columns added, or removed.
+    Pad(Pad),
+    /// `argmax` over the channels: one channel, the number of the largest. It has no gradient.
+    ArgMax,
     /// `upsample`.
     Upsample(Upsample),
     /// `global_avg_pool`: mean over the image, N×C×1×1.
     GlobalAvgPool,
     /// `global_max_pool`: maximum over the image, N×C×1×1.
     GlobalMaxPool,
-    /// `linear` over the channels of a value of one pixel.
+    /// `linear` over all of a value of known size.
     Linear(Linear),
     /// `dropout`: identity in evaluation.
     Dropout(Dropout),
@@ -99,6 +121,13 @@ impl Op {
             Self::Add => &Elementwise::Add,
             Self::Mul => &Elementwise::Mul,
             Self::Concat => &Concat,
+            Self::Slice(slice) => slice,
+            Self::Split(split) => split,
+            Self::ChannelShuffle(shuffle) => shuffle,
+            Self::PixelShuffle(shuffle) => shuffle,
+            Self::PixelUnshuffle(shuffle) => shuffle,
+            Self::Pad(pad) => pad,
+            Self::ArgMax => &ArgMax,
             Self::Upsample(upsample) => upsample,
             Self::GlobalAvgPool => &GlobalPool::Mean,
             Self::GlobalMaxPool => &GlobalPool::Max,
@@ -112,7 +141,7 @@ impl Op {
 pub(crate) type Read = fn(&Fields<'_>, Find<'_>) -> Result<Op, GraphError>;
 
 /// All operators of the network format.
-pub(crate) static OPERATORS: [(&Format, Read); 21] = [
+pub(crate) static OPERATORS: [(&Format, Read); 28] = [
     (&conv2d::FORMAT, |fields, _| conv2d::read(fields).map(Op::Conv2d)),
     (&conv_transpose2d::FORMAT, |fields, _| conv_transpose2d::read(fields).map(Op::ConvTranspose2d)),
     (&pool2d::MAX, |fields, _| pool2d::read_max(fields).map(Op::MaxPool2d)),
@@ -127,6 +156,13 @@ pub(crate) static OPERATORS: [(&Format, Read); 21] = [
     (&elementwise::ADD, |_, _| Ok(Op::Add)),
     (&elementwise::MUL, |_, _| Ok(Op::Mul)),
     (&concat::FORMAT, |_, _| Ok(Op::Concat)),
+    (&slice::SLICE, |fields, _| slice::read_slice(fields).map(Op::Slice)),
+    (&slice::SPLIT, |fields, _| slice::read_split(fields).map(Op::Split)),
+    (&shuffle::CHANNEL_SHUFFLE, |fields, _| shuffle::read_channel_shuffle(fields).map(Op::ChannelShuffle)),
+    (&shuffle::PIXEL_SHUFFLE, |fields, _| shuffle::read_pixel_shuffle(fields).map(Op::PixelShuffle)),
+    (&shuffle::PIXEL_UNSHUFFLE, |fields, _| shuffle::read_pixel_unshuffle(fields).map(Op::PixelUnshuffle)),
+    (&pad::FORMAT, |fields, _| pad::read(fields).map(Op::Pad)),
+    (&arg_max::FORMAT, |_, _| Ok(Op::ArgMax)),
     (&upsample::FORMAT, |fields, find| upsample::read(fields, find).map(Op::Upsample)),
     (&global_pool::AVG, |_, _| Ok(Op::GlobalAvgPool)),
     (&global_pool::MAX, |_, _| Ok(Op::GlobalMaxPool)),

@@ -10,6 +10,7 @@ mod inputs;
 mod onnx;
 mod outputs;
 mod peak;
+mod rearranged;
 mod refused;
 #[cfg(unix)]
 mod signals;

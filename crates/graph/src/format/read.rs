@@ -107,7 +107,7 @@ fn shared<'a>(fields: &Fields<'a>, format: &Format) -> Result<Vec<(ParamKind, &'
 
 /// Checks what PyTorch's modules say of their input: it is inferred here, and where it stands it must be right.
 fn check_channels(graph: &Graph, fields: &Fields<'_>, inputs: &[ValueId]) -> Result<(), GraphError> {
-    for key in ["in_channels", "num_features", "in_features"] {
+    for key in ["in_channels", "num_features"] {
         if let (Some(expected), Some(input)) = (fields.count(key)?, inputs.first())
             && graph.channels(*input) != expected
         {

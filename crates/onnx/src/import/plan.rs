@@ -177,9 +177,16 @@ impl Plans {
                 && (0..2).all(|axis| padding[axis].iter().sum::<i64>() == dilation[axis] * (kernel[axis] - 1))
         };
         let same = match op {
-            Op::Activation(_) | Op::BatchNorm(_) | Op::Dropout(_) | Op::Add | Op::Mul | Op::Concat => {
-                inputs[0]
-            }
+            Op::Activation(_)
+            | Op::BatchNorm(_)
+            | Op::Dropout(_)
+            | Op::Add
+            | Op::Mul
+            | Op::Concat
+            | Op::Slice(_)
+            | Op::Split(_)
+            | Op::ChannelShuffle(_)
+            | Op::ArgMax => inputs[0],
             Op::Conv2d(conv) if keeps(conv.kernel_size, conv.stride, conv.dilation, conv.padding) => {
                 inputs[0]
             }

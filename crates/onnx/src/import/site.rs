@@ -59,6 +59,10 @@ impl Site<'_> {
                 (Some(Recognised::Itself), Some(plan)) => Ok(Image { plan, flat: form.flat }),
                 _ => self.wrong(position, "a value of the network"),
             },
+            Value::Padded(padded) => {
+                let padded = Rc::clone(padded);
+                Ok(Image { plan: padded.node(self.plans)?, flat: false })
+            }
             _ => self.wrong(position, "a value of the network"),
         }
     }

@@ -10,8 +10,10 @@ mod conv;
 mod layout;
 mod linear;
 mod norm;
+mod part;
 mod pool;
 mod resize;
+pub(crate) mod shuffle;
 mod sizes;
 mod window;
 
@@ -36,8 +38,9 @@ const fn operator(name: &'static str, attributes: &'static [&'static str], rule:
 }
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 44] = [
+static OPERATORS: [Operator; 48] = [
     operator("Add", &[], arithmetic::add),
+    operator("ArgMax", &["axis", "keepdims", "select_last_index"], part::arg_max),
     operator("AveragePool", pool::AVERAGE, pool::average),
     operator("BatchNormalization", norm::BATCH_NORM, norm::batch_norm),
     operator("Cast", &["to", "saturate", "round_mode"], constant::cast),
@@ -47,6 +50,7 @@ static OPERATORS: [Operator; 44] = [
     operator("ConstantOfShape", &["value"], constant::constant_of_shape),
     operator("Conv", conv::CONV, conv::conv),
     operator("ConvTranspose", conv::CONV_TRANSPOSE, conv::conv_transpose),
+    operator("DepthToSpace", &["blocksize", "mode"], shuffle::depth_to_space),
     operator("Div", &[], arithmetic::div),
     operator("Dropout", &["ratio", "seed"], constant::dropout),
     operator("Erf", &[], activation::erf),
@@ -73,6 +77,8 @@ static OPERATORS: [Operator; 44] = [
     operator("Shape", &["start", "end"], sizes::shape),
     operator("Sigmoid", &[], activation::sigmoid),
     operator("Slice", &["axes", "ends", "starts"], sizes::slice),
+    operator("SpaceToDepth", &["blocksize", "mode"], shuffle::space_to_depth),
+    operator("Split", &["axis", "num_outputs", "split"], part::split),
     operator("Squeeze", &["axes"], layout::squeeze),
     operator("Sub", &[], arithmetic::sub),
     operator("Sum", &[], arithmetic::sum),
@@ -86,6 +92,11 @@ static OPERATORS: [Operator; 44] = [
 /// The operator of this name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {
     OPERATORS.binary_search_by(|operator| operator.name.cmp(name)).ok().map(|place| &OPERATORS[place])
+}
+
+/// Whether an operator takes padding over, or hands it on to what may.
+pub(crate) fn leaves_padding(name: &str) -> bool {
+    matches!(name, "Cast" | "Conv" | "Dropout" | "Identity")
 }
 
 /// Whether an operator is one of quantised networks, of whatever domain.

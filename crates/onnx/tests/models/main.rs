@@ -4,5 +4,6 @@
 mod build;
 mod external;
 mod import;
+mod rearranged;
 mod refused;
 mod runs;
