@@ -29,11 +29,12 @@ PACKAGES = ["numpy", "onnx"]
 
 # the operators of crates/onnx/src/ops whose result can be a value of a network; casts leave nothing of it
 OPERATORS = set(
-    "Abs Add AveragePool BatchNormalization Celu Clip Concat Conv ConvTranspose Div Dropout Elu Exp Flatten Gelu "
-    "Gemm GlobalAveragePool GlobalMaxPool GroupNormalization HardSigmoid HardSwish Identity InstanceNormalization "
-    "LRN LayerNormalization LeakyRelu Log LogSoftmax MatMul Max MaxPool Mean Min Mish Mul Neg PRelu Pad Pow "
-    "RMSNormalization Reciprocal ReduceMax ReduceMean Relu Reshape Resize Selu Sigmoid Softmax Softplus Softsign "
-    "Sqrt Squeeze Sub Sum Swish Tanh ThresholdedRelu Transpose Unsqueeze Upsample".split()
+    "Abs Add ArgMax AveragePool BatchNormalization Celu Clip Concat Conv ConvTranspose DepthToSpace Div Dropout "
+    "Elu Exp Flatten Gelu Gemm GlobalAveragePool GlobalMaxPool GroupNormalization HardSigmoid HardSwish Identity "
+    "InstanceNormalization LRN LayerNormalization LeakyRelu Log LogSoftmax MatMul Max MaxPool Mean Min Mish Mul "
+    "Neg PRelu Pad Pow RMSNormalization Reciprocal ReduceMax ReduceMean Relu Reshape Resize Selu Sigmoid Slice "
+    "Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tanh ThresholdedRelu Transpose "
+    "Unsqueeze Upsample".split()
 )
 # those of which every operand is a value
 OF_VALUES = {"Add", "Concat", "Div", "Max", "Mean", "Min", "Mul", "Sub", "Sum"}

@@ -134,7 +134,8 @@ suite! {
     norms: check_norm, 20;
     pixels: check_pixel, 32;
     resizes: check_resize, 30;
-    paddings: check_pad, 20;
+    paddings: check_pad, 30;
+    movements: check_movement, 36;
     losses: check_loss, 20;
     reductions: check_reductions, 30;
 }

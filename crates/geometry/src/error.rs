@@ -43,6 +43,13 @@ pub enum GeometryError {
         /// The extent of the tensor; the padding must be smaller.
         extent: i64,
     },
+    /// Padding in `circular` mode goes round the tensor more than once.
+    CircularTooWide {
+        /// The padding of one side.
+        padding: i64,
+        /// The extent of the tensor; the padding must not be larger.
+        extent: i64,
+    },
     /// A composed window or the number of tiles leaves the range that the crate computes with.
     Overflow,
     /// The bounds of the tiles of a grid find no room.
@@ -60,6 +67,9 @@ impl std::fmt::Display for GeometryError {
             Self::TooLarge { what, got, max } => write!(f, "{what} is {got}, must be at most {max}"),
             Self::ReflectTooWide { padding, extent } => {
                 write!(f, "reflect padding of {padding} must be smaller than the extent {extent}")
+            }
+            Self::CircularTooWide { padding, extent } => {
+                write!(f, "circular padding of {padding} must be at most the extent {extent}")
             }
             Self::Overflow => write!(f, "composed window or tile count overflows the range of coordinates"),
             Self::OutOfMemory { bytes } => write!(f, "{bytes} bytes could not be had"),

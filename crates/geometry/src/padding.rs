@@ -13,6 +13,7 @@ use crate::{GeometryError, Interval, MAX_COORDINATE, MAX_WINDOW};
 /// };
 /// assert_eq!(shown(PadMode::Reflect), [2, 1, 0, 1, 2, 3, 2]);
 /// assert_eq!(shown(PadMode::Replicate), [0, 0, 0, 1, 2, 3, 3]);
+/// assert_eq!(shown(PadMode::Circular), [2, 3, 0, 1, 2, 3, 0]);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum PadMode {
@@ -20,6 +21,8 @@ pub enum PadMode {
     Reflect,
     /// The first and the last coordinate, repeated.
     Replicate,
+    /// The other end of the tensor, as if it were a ring. The hull of what a tile at one end needs is the whole axis.
+    Circular,
 }
 
 /// Padding of an axis of `extent` coordinates: padded coordinate `o` is input `o − before`, folded back inside.
@@ -48,7 +51,7 @@ impl Padding {
     ///
     /// # Errors
     /// Where the extent is not positive or above [`MAX_COORDINATE`], a side is negative or above
-    /// [`MAX_WINDOW`], or reflection reaches past the tensor.
+    /// [`MAX_WINDOW`], or reflection or a ring reaches past the tensor.
     ///
     /// ```
     /// use tiled_geometry::{GeometryError, PadMode, Padding};
@@ -58,6 +61,11 @@ impl Padding {
     ///     Err(GeometryError::ReflectTooWide { padding: 4, extent: 4 }),
     /// );
     /// assert!(Padding::new(PadMode::Replicate, 4, 9, 0).is_ok());
+    /// assert!(Padding::new(PadMode::Circular, 4, 4, 0).is_ok());
+    /// assert_eq!(
+    ///     Padding::new(PadMode::Circular, 4, 5, 0),
+    ///     Err(GeometryError::CircularTooWide { padding: 5, extent: 4 }),
+    /// );
     /// ```
     pub const fn new(mode: PadMode, extent: i64, before: i64, after: i64) -> Result<Self, GeometryError> {
         if let Err(error) = check_size("input extent", extent, Least::One, MAX_COORDINATE) {
@@ -71,6 +79,9 @@ impl Padding {
             }
             if matches!(mode, PadMode::Reflect) && sides[i] >= extent {
                 return Err(GeometryError::ReflectTooWide { padding: sides[i], extent });
+            }
+            if matches!(mode, PadMode::Circular) && sides[i] > extent {
+                return Err(GeometryError::CircularTooWide { padding: sides[i], extent });
             }
             i += 1;
         }
@@ -135,7 +146,7 @@ impl Padding {
     /// The input that padded coordinate `o` shows.
     ///
     /// With `x = o − before` and n the extent: replicate `min(max(x, 0), n − 1)`; reflect `−x` before the
-    /// tensor, `2·(n − 1) − x` behind it, and `x` inside.
+    /// tensor, `2·(n − 1) − x` behind it, and `x` inside; circular `x mod n`.
     ///
     /// # Panics
     /// Where `o` is not a padded coordinate.
@@ -154,6 +165,7 @@ impl Padding {
             PadMode::Reflect if x < 0 => -x,
             PadMode::Reflect if x >= self.extent => 2 * (self.extent - 1) - x,
             PadMode::Reflect => x,
+            PadMode::Circular => x.rem_euclid(self.extent),
         }
     }
 
@@ -185,8 +197,8 @@ impl Padding {
 
     /// Padded coordinates that show any of the inputs `[a,b)` (their hull); inputs outside are ignored.
     ///
-    /// `[a + before, b + before)`, with its mirror images (reflect) or the whole padding of a side whose last
-    /// coordinate is among the inputs (replicate).
+    /// `[a + before, b + before)`, with its mirror images (reflect), its copies (circular) or the whole padding of a side whose
+    /// last coordinate is among the inputs (replicate).
     ///
     /// Law: the smallest interval that holds every `o` whose `source(o)` lies in `[a,b)`.
     ///
@@ -217,6 +229,10 @@ impl Padding {
                     Interval::new(self.before - b + 1, self.before - a + 1).intersect(head),
                     Interval::new(mirror - b + 1 + self.before, mirror - a + 1 + self.before).intersect(tail),
                 )
+            }
+            PadMode::Circular => {
+                let copy = |turn: i64| Interval::new(inside.begin() + turn, inside.end() + turn);
+                (copy(-self.extent).intersect(head), copy(self.extent).intersect(tail))
             }
         };
         inside.hull(folded_before).hull(folded_after)

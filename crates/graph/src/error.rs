@@ -121,6 +121,71 @@ pub enum GraphError {
         /// The groups.
         groups: usize,
     },
+    /// Channels do not become pixels of blocks of this factor.
+    #[error("{place}: {channels} input channels do not divide by the square of {factor}")]
+    ShuffledChannels {
+        /// The node.
+        place: Place,
+        /// The channels.
+        channels: usize,
+        /// The factor of height and of width.
+        factor: i64,
+    },
+    /// An image does not divide into blocks.
+    #[error("{place}: input {axis} {extent} does not divide by {factor}")]
+    Indivisible {
+        /// The node.
+        place: Place,
+        /// The axis.
+        axis: Axis,
+        /// The extent of the input.
+        extent: i64,
+        /// What should divide it.
+        factor: i64,
+    },
+    /// A slice has no channels, or some that there are not.
+    #[error(
+        "{place}: channels {begin} to {} are no part of the {channels} of the input",
+        end.map_or("the end".to_owned(), |end| end.to_string())
+    )]
+    ChannelRange {
+        /// The node.
+        place: Place,
+        /// The first channel, counted from the end where it is below zero.
+        begin: i64,
+        /// The channel behind the last, alike; `None` of the end.
+        end: Option<i64>,
+        /// The channels of the input.
+        channels: usize,
+    },
+    /// A split has fewer parts.
+    #[error("{place}: index {index} is none of the {parts} parts")]
+    NoSuchPart {
+        /// The node.
+        place: Place,
+        /// The part that is wanted, from zero.
+        index: usize,
+        /// How many there are.
+        parts: usize,
+    },
+    /// A crop leaves nothing of the image.
+    #[error("{place}: {removed} are removed of input {axis} {extent}")]
+    CroppedAway {
+        /// The node.
+        place: Place,
+        /// The axis.
+        axis: Axis,
+        /// The extent of the input.
+        extent: i64,
+        /// Rows or columns that are removed on both sides.
+        removed: i64,
+    },
+    /// A gradient is wanted of what an operator without one reads.
+    #[error("{place}: has no gradient, and one is wanted of what it reads")]
+    NoGradient {
+        /// The node.
+        place: Place,
+    },
     /// The padding of a pooling is more than half its kernel.
     #[error("{place}: padding of {padding} is more than half of kernel size {kernel}")]
     PoolPadding {
@@ -280,6 +345,19 @@ pub enum GraphError {
         place: Place,
         /// Height and width.
         got: [usize; 2],
+    },
+    /// A linear layer is given an image of another size than its weight was made for.
+    #[error(
+        "{place}: input has {}×{}×{} features, in_features wants {expected}",
+        got[0], got[1], got[2]
+    )]
+    Features {
+        /// The node.
+        place: Place,
+        /// The features wanted.
+        expected: usize,
+        /// Channels, height and width.
+        got: [usize; 3],
     },
     /// A parameter was not given.
     #[error("{place}: parameter `{name}` of shape {expected:?} is missing")]

@@ -59,9 +59,10 @@ pub use infer::{infer, infer_nchw};
 pub use lower::lower;
 pub use objective::{Loss, Mode, Objective};
 pub use op::{
-    AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Elementwise, GroupNorm, InstanceNorm,
-    LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, Operand, PaddingMode, Prelu, RmsNorm,
-    StochasticDepth, StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo, WithOperand,
+    AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Elementwise,
+    GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, Operand, Pad, PadWith,
+    PaddingMode, PixelShuffle, PixelUnshuffle, Prelu, RmsNorm, Slice, Split, SplitSize, StochasticDepth,
+    StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo, WithOperand,
 };
 pub use params::{
     Init, MatchedParams, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, is_counter,

@@ -4,6 +4,7 @@
 //! gradient, in this order. [`Op`] is one of them all: it stands above their files, and none of them reads it.
 
 mod activation;
+mod arg_max;
 mod batch_norm;
 pub(crate) mod check;
 mod concat;
@@ -20,8 +21,11 @@ mod linear;
 mod local_response_norm;
 mod norm;
 pub(crate) mod operator;
+mod pad;
 mod pool2d;
 mod prelu;
+mod shuffle;
+mod slice;
 mod softmax;
 mod upsample;
 mod windowed;
@@ -37,14 +41,18 @@ pub use instance_norm::InstanceNorm;
 pub use layer_norm::{LayerNorm, RmsNorm};
 pub use linear::Linear;
 pub use local_response_norm::LocalResponseNorm;
+pub use pad::{Pad, PadWith};
 pub use pool2d::{AvgPool2d, MaxPool2d};
 pub use prelu::Prelu;
+pub use shuffle::{ChannelShuffle, PixelShuffle, PixelUnshuffle};
+pub use slice::{Slice, Split, SplitSize};
 pub use upsample::{Upsample, UpsampleMode, UpsampleTo};
 
 use tiled_kernel::Activation;
 
 use crate::error::{Arity, GraphError};
 use crate::format::fields::{Fields, Find};
+use arg_max::ArgMax;
 use concat::Concat;
 use global_pool::GlobalPool;
 use operator::{Format, Operator};
@@ -104,13 +112,27 @@ pub enum Op {
     WithOperand(WithOperand),
     /// `concat` of two or more values along the channels.
     Concat,
+    /// `slice`: some of the channels.
+    Slice(Slice),
+    /// `split`: one part of the channels.
+    Split(Split),
+    /// `channel_shuffle`.
+    ChannelShuffle(ChannelShuffle),
+    /// `pixel_shuffle`.
+    PixelShuffle(PixelShuffle),
+    /// `pixel_unshuffle`.
+    PixelUnshuffle(PixelUnshuffle),
+    /// `pad`: rows and columns added, or removed.
+    Pad(Pad),
+    /// `argmax` over the channels: one channel, the number of the largest. It has no gradient.
+    ArgMax,
     /// `upsample`.
     Upsample(Upsample),
     /// `global_avg_pool`: mean over the image, N×C×1×1.
     GlobalAvgPool,
     /// `global_max_pool`: maximum over the image, N×C×1×1.
     GlobalMaxPool,
-    /// `linear` over the channels of a value of one pixel.
+    /// `linear` over all of a value of known size.
     Linear(Linear),
     /// `dropout`: identity in evaluation.
     Dropout(Dropout),
@@ -157,6 +179,13 @@ impl Op {
             Self::Maximum => &Elementwise::Maximum,
             Self::WithOperand(with) => with,
             Self::Concat => &Concat,
+            Self::Slice(slice) => slice,
+            Self::Split(split) => split,
+            Self::ChannelShuffle(shuffle) => shuffle,
+            Self::PixelShuffle(shuffle) => shuffle,
+            Self::PixelUnshuffle(shuffle) => shuffle,
+            Self::Pad(pad) => pad,
+            Self::ArgMax => &ArgMax,
             Self::Upsample(upsample) => upsample,
             Self::GlobalAvgPool => &GlobalPool::Mean,
             Self::GlobalMaxPool => &GlobalPool::Max,
@@ -172,7 +201,7 @@ impl Op {
 pub(crate) type Read = fn(&Fields<'_>, Find<'_>) -> Result<Op, GraphError>;
 
 /// All operators of the network format.
-pub(crate) static OPERATORS: [(&Format, Read); 55] = [
+pub(crate) static OPERATORS: [(&Format, Read); 62] = [
     (&conv2d::FORMAT, |fields, _| conv2d::read(fields).map(Op::Conv2d)),
     (&conv_transpose2d::FORMAT, |fields, _| conv_transpose2d::read(fields).map(Op::ConvTranspose2d)),
     (&pool2d::MAX, |fields, _| pool2d::read_max(fields).map(Op::MaxPool2d)),
@@ -219,6 +248,13 @@ pub(crate) static OPERATORS: [(&Format, Read); 55] = [
     (&elementwise::MINIMUM, |fields, _| arithmetic(fields, Elementwise::Minimum, Op::Minimum)),
     (&elementwise::MAXIMUM, |fields, _| arithmetic(fields, Elementwise::Maximum, Op::Maximum)),
     (&concat::FORMAT, |_, _| Ok(Op::Concat)),
+    (&slice::SLICE, |fields, _| slice::read_slice(fields).map(Op::Slice)),
+    (&slice::SPLIT, |fields, _| slice::read_split(fields).map(Op::Split)),
+    (&shuffle::CHANNEL_SHUFFLE, |fields, _| shuffle::read_channel_shuffle(fields).map(Op::ChannelShuffle)),
+    (&shuffle::PIXEL_SHUFFLE, |fields, _| shuffle::read_pixel_shuffle(fields).map(Op::PixelShuffle)),
+    (&shuffle::PIXEL_UNSHUFFLE, |fields, _| shuffle::read_pixel_unshuffle(fields).map(Op::PixelUnshuffle)),
+    (&pad::FORMAT, |fields, _| pad::read(fields).map(Op::Pad)),
+    (&arg_max::FORMAT, |_, _| Ok(Op::ArgMax)),
     (&upsample::FORMAT, |fields, find| upsample::read(fields, find).map(Op::Upsample)),
     (&global_pool::AVG, |_, _| Ok(Op::GlobalAvgPool)),
     (&global_pool::MAX, |_, _| Ok(Op::GlobalMaxPool)),

@@ -99,7 +99,7 @@ fn attributes_default_as_in_pytorch() {
     let leaky = Activation::LeakyRelu { slope: 0.01 };
     assert_eq!(op(r#""op": "leaky_relu", "inputs": ["x"]"#), Op::Activation(leaky));
     assert_eq!(op(r#""op": "gelu", "inputs": ["x"]"#), Op::Activation(Activation::Gelu));
-    let linear = Linear { out_features: 5, bias: true };
+    let linear = Linear { out_features: 5, in_features: None, bias: true };
     assert_eq!(op(r#""op": "linear", "inputs": ["x"], "out_features": 5"#), Op::Linear(linear));
     assert_eq!(op(r#""op": "dropout", "inputs": ["x"]"#), Op::Dropout(Dropout { p: 0.5 }));
     let twice = Upsample { mode: UpsampleMode::Nearest, to: UpsampleTo::Scale([2, 2]) };
@@ -457,7 +457,7 @@ fn every_operator_occurs_in_the_generated_networks() {
         let graph = network().new_tree(&mut runner).unwrap().current();
         seen.extend(graph.nodes().iter().map(|node| node.op.name()));
     }
-    assert_eq!(seen.len(), 52, "{seen:?}");
+    assert_eq!(seen.len(), 59, "{seen:?}");
 }
 
 proptest! {

@@ -64,6 +64,7 @@ suite! {
     check_pixel: 32;
     check_resize: 30;
     check_pad: 24;
+    check_movement: 36;
     check_loss: 12;
     check_reductions: 40;
 }

@@ -232,7 +232,7 @@ fn resampling_and_padding_have_the_gradient_of_their_input() {
             });
         }
     }
-    for (mode, most) in [(PadMode::Reflect, 4), (PadMode::Replicate, 7)] {
+    for (mode, most) in [(PadMode::Reflect, 4), (PadMode::Replicate, 7), (PadMode::Circular, 5)] {
         let padding = [
             Padding::new(mode, 5, most, 1).expect("fits the mode"),
             Padding::new(mode, 6, 0, most).expect("fits the mode"),
@@ -241,6 +241,34 @@ fn resampling_and_padding_have_the_gradient_of_their_input() {
             run(Kernel::PadBackward(padding), &[], &[gy], X)
         });
     }
+}
+
+#[test]
+fn moves_have_the_gradient_of_their_input() {
+    let mut rng = Rng::new(16);
+    let x = random(X, &mut rng);
+    assert_input_gradient(&Kernel::Slice { begin: 1 }, &[], &x, [X[0], 2, X[2], X[3]], |gy| {
+        run(Kernel::SliceBackward { begin: 1 }, &[], &[gy], X)
+    });
+    assert_input_gradient(&Kernel::ChannelShuffle { groups: 2 }, &[], &x, X, |gy| {
+        run(Kernel::ChannelShuffle { groups: X[1] / 2 }, &[], &[gy], X)
+    });
+    assert_input_gradient(
+        &Kernel::PixelShuffle { factor: 2 },
+        &[],
+        &x,
+        [X[0], 1, 2 * X[2], 2 * X[3]],
+        |gy| run(Kernel::PixelUnshuffle { factor: 2 }, &[], &[gy], X),
+    );
+    let wide = random([2, 3, 4, 6], &mut rng);
+    assert_input_gradient(&Kernel::PixelUnshuffle { factor: 2 }, &[], &wide, [2, 12, 2, 3], |gy| {
+        run(Kernel::PixelShuffle { factor: 2 }, &[], &[gy], wide.shape())
+    });
+    let (before, input) = ([2, -1], [5, 6]);
+    let output = [9, 4];
+    let forward = Kernel::PadConstant { before, input, value: 0.5 };
+    let backward = Kernel::PadConstant { before: before.map(|rows| -rows), input: output, value: 0.0 };
+    assert_input_gradient(&forward, &[], &x, shape(4, output), |gy| run(backward, &[], &[gy], X));
 }
 
 #[test]

@@ -45,6 +45,7 @@ pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usi
     check_pixel(backend, seed, cases.max(8));
     check_resize(backend, seed, cases);
     check_pad(backend, seed, cases);
+    check_movement(backend, seed, cases);
     check_loss(backend, seed, cases);
     check_reductions(backend, seed, cases.max(11));
 }
@@ -89,6 +90,8 @@ checks! {
     check_resize: resize;
     /// Checks padding and its gradient.
     check_pad: pad;
+    /// Checks moves between channels and pixels, padding with a constant and the largest channel.
+    check_movement: movement;
     /// Checks the gradients of losses.
     check_loss: loss;
 }

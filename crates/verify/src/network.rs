@@ -1,10 +1,11 @@
 //! Random networks over every operator.
 
 use tiled::graph::{
-    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Elementwise, Graph,
-    GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, Operand, PaddingMode,
-    ParamKind, Prelu, RmsNorm, Shapes, StochasticDepth, StochasticDepthMode, Upsample, UpsampleMode,
-    UpsampleTo, ValueId, WithOperand, infer, params,
+    Activation, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Dropout, Dropout2d,
+    Elementwise, Graph, GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op,
+    Operand, Pad, PadWith, PaddingMode, ParamKind, PixelShuffle, PixelUnshuffle, Prelu, RmsNorm, Shapes,
+    Slice, Split, SplitSize, StochasticDepth, StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo,
+    ValueId, WithOperand, infer, params,
 };
 
 use super::draw::Draw;
@@ -83,7 +84,7 @@ impl<'d> Growing<'d> {
         let of = (0..self.graph.values()).rev().find(|value| self.shapes[*value][2..] != [1, 1])?;
         let pool = if self.draw.chance(70) { Op::GlobalAvgPool } else { Op::GlobalMaxPool };
         let pooled = self.push(pool, &[ValueId(of)])?;
-        let linear = Linear { out_features: 2 + self.draw.below(5), bias: self.draw.chance(70) };
+        let linear = Linear { bias: self.draw.chance(70), ..Linear::new(2 + self.draw.below(5)) };
         self.push(Op::Linear(linear), &[pooled])
     }
 
@@ -91,7 +92,7 @@ impl<'d> Growing<'d> {
     fn node(&mut self, limit: usize) -> Option<ValueId> {
         let x = self.operand();
         let channels = self.graph.channels(x);
-        let op = match self.draw.below(50) {
+        let op = match self.draw.below(58) {
             0..=4 => Op::Conv2d(self.conv2d(channels)),
             5..=6 => Op::ConvTranspose2d(self.conv_transpose2d(channels)),
             7..=8 => Op::MaxPool2d(self.max_pool2d()),
@@ -103,8 +104,9 @@ impl<'d> Growing<'d> {
             19 if self.draw.chance(50) => Op::GlobalAvgPool,
             19 => Op::GlobalMaxPool,
             20 if self.shapes[x.0][2..] == [1, 1] => {
-                Op::Linear(Linear { out_features: 1 + self.draw.below(6), bias: self.draw.chance(70) })
+                Op::Linear(Linear { bias: self.draw.chance(70), ..Linear::new(1 + self.draw.below(6)) })
             }
+            20 if self.draw.chance(30) => Op::Linear(self.linear_of_image(x)?),
             20..=21 => return self.residual(x, limit),
             26..=27 | 42..=43 => return self.again(),
             28..=29 => return self.arithmetic(x),
@@ -119,6 +121,11 @@ impl<'d> Growing<'d> {
             48 if self.draw.chance(50) => Op::Softmax,
             48 => Op::LogSoftmax,
             49 => Op::LocalResponseNorm(self.local_response_norm()),
+            50..=51 => self.part(channels)?,
+            52..=54 => self.shuffle(x)?,
+            55..=56 => Op::Pad(self.pad(x)),
+            57 if self.draw.chance(25) => Op::ArgMax,
+            57 => Op::Pad(self.pad(x)),
             kind => return self.join(x, kind),
         };
         self.push(op, &[x])
@@ -414,6 +421,83 @@ impl<'d> Growing<'d> {
         Upsample { mode, to }
     }
 
+    /// A linear layer over all features of a small image.
+    fn linear_of_image(&mut self, x: ValueId) -> Option<Linear> {
+        let features: usize = self.shapes[x.0][1..].iter().product();
+        let bias = self.draw.chance(70);
+        let out_features = 1 + self.draw.below(6);
+        (features <= 6000).then_some(Linear { out_features, in_features: Some(features), bias })
+    }
+
+    /// Some of the channels.
+    fn part(&mut self, channels: usize) -> Option<Op> {
+        let count = i64::try_from(channels).ok()?;
+        Some(match self.draw.below(3) {
+            0 => {
+                let begin = self.draw.between(0, count - 1);
+                let end = self.draw.between(begin + 1, count);
+                let is_last = end == count;
+                let begin = if self.draw.chance(30) { begin - count } else { begin };
+                Op::Slice(Slice { begin, end: (!is_last).then_some(end) })
+            }
+            1 => {
+                let size = 1 + self.draw.below(channels);
+                let index = self.draw.below(channels.div_ceil(size));
+                Op::Split(Split { split_size: SplitSize::Every(size), index })
+            }
+            _ => {
+                let first = 1 + self.draw.below(channels);
+                let sizes = if first == channels { vec![first] } else { vec![first, channels - first] };
+                let index = self.draw.below(sizes.len());
+                Op::Split(Split { split_size: SplitSize::Each(sizes), index })
+            }
+        })
+    }
+
+    /// Channels to channels, to pixels, or pixels to channels, where they divide.
+    fn shuffle(&mut self, x: ValueId) -> Option<Op> {
+        let [_, channels, height, width] = self.shapes[x.0];
+        let to_pixels: Vec<i64> = [(2, 4), (3, 9), (4, 16)]
+            .into_iter()
+            .filter(|(_, square)| channels.is_multiple_of(*square))
+            .map(|(factor, _)| factor)
+            .collect();
+        let to_channels: Vec<i64> = [(1, 1), (2, 2), (3, 3)]
+            .into_iter()
+            .filter(|(_, factor)| height.is_multiple_of(*factor) && width.is_multiple_of(*factor))
+            .map(|(factor, _)| factor)
+            .collect();
+        let kind = if to_pixels.is_empty() { 1 + self.draw.below(2) } else { self.draw.below(3) };
+        Some(match kind {
+            0 => Op::PixelShuffle(PixelShuffle { upscale_factor: self.draw.pick(&to_pixels) }),
+            1 => Op::PixelUnshuffle(PixelUnshuffle { downscale_factor: self.draw.pick(&to_channels) }),
+            _ => {
+                let groups: Vec<usize> =
+                    (1..=channels).filter(|groups| channels.is_multiple_of(*groups)).collect();
+                Op::ChannelShuffle(ChannelShuffle { groups: self.draw.pick(&groups) })
+            }
+        })
+    }
+
+    /// Rows and columns added or removed.
+    fn pad(&mut self, x: ValueId) -> Pad {
+        let [_, _, height, width] = self.shapes[x.0];
+        let with = self.draw.pick(&[
+            PadWith::Constant(0.0),
+            PadWith::Constant(-0.75),
+            PadWith::Reflect,
+            PadWith::Replicate,
+            PadWith::Circular,
+        ]);
+        let crops = self.draw.chance(40);
+        let padding = [height, width].map(|extent| {
+            let extent = i64::try_from(extent).unwrap_or(1);
+            let least = if crops { -((extent - 1) / 2).min(4) } else { 0 };
+            [self.draw.between(least, 3), self.draw.between(least, 3)]
+        });
+        Pad { padding, with }
+    }
+
     /// An operator that stands in the network once more, over all or some of its parameters.
     fn again(&mut self) -> Option<ValueId> {
         let specs = params(&self.graph);
@@ -590,6 +674,14 @@ mod tests {
                 note(matches!(upsample.to, UpsampleTo::Size(_)), "size");
                 note(matches!(upsample.to, UpsampleTo::Scale(_)), "scale_factor");
                 note(matches!(upsample.to, UpsampleTo::Like(_)), "like");
+            }
+            Op::Slice(slice) => note(slice.begin < 0, "slice from the end"),
+            Op::Split(split) => note(matches!(split.split_size, SplitSize::Each(_)), "split of sizes"),
+            Op::Linear(linear) => note(linear.in_features.is_some(), "linear of an image"),
+            Op::Pad(pad) => {
+                note(true, pad.with.name());
+                note(pad.padding.iter().flatten().any(|side| *side < 0), "crop");
+                note(pad.with == PadWith::Constant(-0.75), "pad with a number");
             }
             _ => {}
         }

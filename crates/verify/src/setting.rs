@@ -1,7 +1,7 @@
 //! What a case computes of its network, and how.
 
 use tiled::graph::{
-    Hold, InMemory, Loss, Mode, Objective, ParamKind, PlanOptions, Tiling, ValueId, lower, params,
+    Hold, InMemory, Loss, Mode, Objective, Op, ParamKind, PlanOptions, Tiling, ValueId, lower, params,
 };
 
 use super::draw::Draw;
@@ -10,7 +10,10 @@ use super::network::Network;
 /// Draws the objective: no loss, or one of every loss that fits.
 pub(super) fn objective(draw: &mut Draw, network: &Network) -> Objective {
     let classes = network.graph.channels(network.graph.outputs()[0]);
+    // what the largest channel is has no gradient
+    let is_flat = network.graph.nodes().iter().any(|node| node.op == Op::ArgMax);
     let loss = match draw.below(8) {
+        _ if is_flat => None,
         0 => None,
         1 => Some(Loss::Sum),
         2 => Some(Loss::GradOutput),

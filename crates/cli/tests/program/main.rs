@@ -12,6 +12,7 @@ mod norms;
 mod onnx;
 mod outputs;
 mod peak;
+mod rearranged;
 mod refused;
 #[cfg(unix)]
 mod signals;

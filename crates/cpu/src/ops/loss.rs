@@ -10,7 +10,7 @@ use super::stamp::per_isa;
 use crate::Isa;
 
 /// Pixels that are treated at a time.
-const PIXELS: usize = 64;
+pub(super) const PIXELS: usize = 64;
 
 /// A target that counts for nothing.
 const IGNORED: i64 = -1;
@@ -39,7 +39,13 @@ impl Softmax {
 }
 
 /// One channel of a run of pixels; zero past the end of the run.
-fn channel<T: Element>(view: &View<'_, T>, n: usize, c: usize, y: i64, cols: Interval) -> [T; PIXELS] {
+pub(super) fn channel<T: Element>(
+    view: &View<'_, T>,
+    n: usize,
+    c: usize,
+    y: i64,
+    cols: Interval,
+) -> [T; PIXELS] {
     let block = view.layout().block();
     let values = &span(view, [n, c / block], y, cols)[c % block..];
     let mut pixels = [T::ZERO; PIXELS];

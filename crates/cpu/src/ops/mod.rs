@@ -6,6 +6,7 @@
 //! blocks differ are regrouped on the way ([`gather`], [`runs`]).
 
 mod activations;
+mod arg;
 mod arithmetic;
 mod band;
 mod channel;
@@ -23,6 +24,7 @@ mod powers;
 mod reduce;
 mod resize;
 mod runs;
+mod shuffle;
 mod softmax;
 mod stamp;
 
@@ -65,10 +67,18 @@ pub(crate) fn compute<T: Lane>(
         }
         Kernel::Concat => movement::concat(inputs, output, region),
         Kernel::Slice { begin } => movement::slice(*begin, inputs, output, region),
+        Kernel::SliceBackward { begin } => movement::slice_backward(*begin, inputs, output, region),
+        Kernel::ChannelShuffle { groups } => shuffle::channels(*groups, inputs, output, region),
+        Kernel::PixelShuffle { factor } => shuffle::to_pixels(*factor, inputs, output, region),
+        Kernel::PixelUnshuffle { factor } => shuffle::to_channels(*factor, inputs, output, region),
+        Kernel::ArgMax => arg::max(isa, inputs, output, region),
         Kernel::Resize(resize) => resize::forward(isa, *resize, inputs, output, region),
         Kernel::ResizeBackward(resize) => resize::backward(isa, *resize, inputs, output, region),
         Kernel::Pad(padding) => movement::pad(padding, inputs, output, region),
         Kernel::PadBackward(padding) => movement::pad_backward(isa, padding, inputs, output, region),
+        Kernel::PadConstant { before, input, value } => {
+            movement::pad_constant(*before, *input, *value, inputs, output, region);
+        }
         Kernel::ChannelAffine { activation } => {
             channel::channel_affine(isa, *activation, params.packed(), inputs, output, region);
         }

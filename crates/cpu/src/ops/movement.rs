@@ -1,4 +1,4 @@
-//! Kernels that move elements: concatenation, slices of the channels, padding with values of the tensor.
+//! Kernels that move elements: concatenation, slices of the channels, padding and crops.
 
 use tiled_geometry::{Interval, Padding, Region};
 use tiled_tensor::{Element, PartMut, View};
@@ -57,6 +57,29 @@ pub(crate) fn slice<T: Element>(
     });
 }
 
+/// Gradient of a slice: the channels `begin ..` are those of `[gy]`, the others zero.
+pub(crate) fn slice_backward<T: Element>(
+    begin: usize,
+    inputs: &[View<'_, T>],
+    output: PartMut<'_, T>,
+    region: Region<2>,
+) {
+    let gy = &inputs[0];
+    let end = begin + gy.layout().channels();
+    for_bands(output, region, 1, |band| {
+        let (n, lanes, cols) = (band.n(), band.lanes(), band.cols());
+        let first = band.first_channel();
+        for y in band.rows().begin()..band.rows().end() {
+            let row = band.row(y);
+            row.fill(T::ZERO);
+            if first < end && begin < first + lanes {
+                let lane = begin.saturating_sub(first);
+                copy_lanes(gy, n, first.saturating_sub(begin), [lane, lanes], y, cols, row);
+            }
+        }
+    });
+}
+
 /// Writes the channels `from ..` of `x` to the lanes `lane .. lanes` of a row, as many as there are.
 fn copy_lanes<T: Element>(
     x: &View<'_, T>,
@@ -85,7 +108,7 @@ fn copy_lanes<T: Element>(
     }
 }
 
-/// Reflect or replicate padding of `[x]`.
+/// Reflect, replicate or circular padding of `[x]`.
 pub(crate) fn pad<T: Element>(
     padding: &[Padding; 2],
     inputs: &[View<'_, T>],
@@ -112,6 +135,37 @@ pub(crate) fn pad<T: Element>(
                     row[at..at + lanes].copy_from_slice(values);
                 });
             }
+        }
+    });
+}
+
+/// `[x]` moved by `before` rows and columns, and `value` where it does not reach.
+pub(crate) fn pad_constant<T: Element>(
+    before: [i64; 2],
+    extents: [i64; 2],
+    value: f64,
+    inputs: &[View<'_, T>],
+    output: PartMut<'_, T>,
+    region: Region<2>,
+) {
+    let (x, value) = (&inputs[0], T::from_f64(value));
+    let [height, width] = extents.map(Interval::whole);
+    for_bands(output, region, 1, |band| {
+        let (place, lanes, cols) = (Place::of(band), band.lanes(), band.cols());
+        let shown = Interval::new(cols.begin() - before[1], cols.end() - before[1]).intersect(width);
+        for y in band.rows().begin()..band.rows().end() {
+            let (row, from) = (band.row(y), y - before[0]);
+            if shown.is_empty() || !height.contains(from) {
+                row.fill(value);
+                continue;
+            }
+            let start = index(shown.begin() + before[1] - cols.begin()) * lanes;
+            let end = index(shown.end() + before[1] - cols.begin()) * lanes;
+            row[..start].fill(value);
+            row[end..].fill(value);
+            read([x], place, from, shown, |skip, [values]| {
+                row[start + skip..start + skip + values.len()].copy_from_slice(values);
+            });
         }
     });
 }

@@ -15,7 +15,17 @@ use super::band::for_bands;
 pub(crate) const fn is_mixed(kernel: &Kernel) -> bool {
     !matches!(
         kernel,
-        Kernel::Concat | Kernel::Slice { .. } | Kernel::Pad(_) | Kernel::Fill { .. } | Kernel::MaxPool2d(_)
+        Kernel::Concat
+            | Kernel::Slice { .. }
+            | Kernel::SliceBackward { .. }
+            | Kernel::ChannelShuffle { .. }
+            | Kernel::PixelShuffle { .. }
+            | Kernel::PixelUnshuffle { .. }
+            | Kernel::ArgMax
+            | Kernel::Pad(_)
+            | Kernel::PadConstant { .. }
+            | Kernel::Fill { .. }
+            | Kernel::MaxPool2d(_)
     )
 }
 

@@ -20,7 +20,7 @@ pub(super) fn cannot_tile(op: &str) -> Option<&'static str> {
         | "transformerdecoderlayer" => ALL_PAIRS,
         "flatten" | "view" | "reshape" | "unflatten" => FORGETS,
         "permute" | "transpose" | "roll" | "flip" | "rot90" => REORDERS,
-        "gridsample" | "maxunpool2d" | "gather" | "scatter" | "sort" | "topk" | "argmax" => POSITIONS,
+        "gridsample" | "maxunpool2d" | "gather" | "scatter" | "sort" | "topk" => POSITIONS,
         "rnn" | "lstm" | "gru" | "cumsum" | "cumprod" => RECURRENCE,
         "fft" | "fft2" | "rfft2" | "ifft2" => "every output reads every pixel",
         _ => return None,

@@ -112,7 +112,7 @@ fn is_norm(format: &Format) -> bool {
 
 /// Checks what PyTorch's modules say of their input: it is inferred here, and where it stands it must be right.
 fn check_channels(graph: &Graph, fields: &Fields<'_>, inputs: &[ValueId]) -> Result<(), GraphError> {
-    for key in ["in_channels", "num_features", "in_features", "num_channels", "normalized_shape"] {
+    for key in ["in_channels", "num_features", "num_channels", "normalized_shape"] {
         let count = match fields.get(key) {
             // a shape of one axis
             Some(Json::List(axes)) if key == "normalized_shape" => {

@@ -236,7 +236,7 @@ impl Operator for Conv2d {
         if let Some(mode) = self.padding_mode.pad_mode()
             && self.padding.iter().flatten().any(|side| *side > 0)
         {
-            x = pad(lowering, &format!("{}.pad", site.name), mode, self.padding, x)?;
+            x = padded(lowering, &format!("{}.pad", site.name), mode, self.padding, x)?;
             before = [0, 0];
         }
         let (in_channels, input, _) = lowering.described(x);
@@ -257,7 +257,7 @@ pub(super) fn kernel_extent(kernel: i64) -> usize {
 }
 
 /// Padding that shows the tensor is an operator of its own.
-fn pad(
+pub(super) fn padded(
     lowering: &mut Lowering,
     name: &str,
     mode: PadMode,

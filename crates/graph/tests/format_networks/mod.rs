@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use tiled_graph::{
-    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Elementwise, Graph,
-    GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, Operand, PaddingMode,
-    Prelu, RmsNorm, StochasticDepth, StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo, ValueId,
+    Activation, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Dropout, Dropout2d,
+    Elementwise, Graph, GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op,
+    Operand, Pad, PadWith, PaddingMode, PixelShuffle, PixelUnshuffle, Prelu, RmsNorm, Slice, Split,
+    SplitSize, StochasticDepth, StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo, ValueId,
     WithOperand,
 };
 
@@ -58,6 +59,30 @@ fn fitted(graph: &Graph, op: Op, picked: &[ValueId]) -> (Op, Vec<ValueId>) {
             let num_groups = dividing(norm.num_groups);
             (Op::GroupNorm(GroupNorm { num_groups, ..norm }), vec![first])
         }
+        Op::Slice(slice) => (Op::Slice(fitted_slice(&slice, channels)), vec![first]),
+        Op::Split(split) => {
+            let split_size = match split.split_size {
+                SplitSize::Every(size) => SplitSize::Every(size),
+                SplitSize::Each(_) if channels > 1 => SplitSize::Each(vec![1, channels - 1]),
+                SplitSize::Each(_) => SplitSize::Each(vec![1]),
+            };
+            let parts = match &split_size {
+                SplitSize::Every(size) => channels.div_ceil(*size),
+                SplitSize::Each(sizes) => sizes.len(),
+            };
+            (Op::Split(Split { index: split.index % parts, split_size }), vec![first])
+        }
+        Op::ChannelShuffle(shuffle) => {
+            (Op::ChannelShuffle(ChannelShuffle { groups: dividing(shuffle.groups) }), vec![first])
+        }
+        Op::PixelShuffle(shuffle) => {
+            let upscale_factor = if channels.is_multiple_of(4) { shuffle.upscale_factor } else { 1 };
+            (Op::PixelShuffle(PixelShuffle { upscale_factor }), vec![first])
+        }
+        Op::Linear(linear) => {
+            let in_features = linear.in_features.map(|pixels| pixels * channels);
+            (Op::Linear(Linear { in_features, ..linear }), vec![first])
+        }
         op => (op, vec![first]),
     }
 }
@@ -81,6 +106,14 @@ fn norm() -> impl Strategy<Value = Op> {
         Just(Op::Softmax),
         Just(Op::LogSoftmax),
     ]
+}
+
+/// The same ends where there are channels between them, else all channels.
+fn fitted_slice(slice: &Slice, channels: usize) -> Slice {
+    let count = i64::try_from(channels).unwrap();
+    let place = |place: i64| if place < 0 { place + count } else { place };
+    let (begin, end) = (place(slice.begin), slice.end.map_or(count, place));
+    if 0 <= begin && begin < end && end <= count { slice.clone() } else { Slice { begin: 0, end: None } }
 }
 
 fn operator() -> impl Strategy<Value = Op> {
@@ -145,7 +178,10 @@ fn operator() -> impl Strategy<Value = Op> {
         1 => dropped,
         2 => upsampling(),
         1 => heads,
-        1 => (1..9_usize, any::<bool>()).prop_map(|(out_features, bias)| Op::Linear(Linear { out_features, bias })),
+        1 => (1..9_usize, prop::option::of(1..40_usize), any::<bool>()).prop_map(
+            |(out_features, in_features, bias)| Op::Linear(Linear { out_features, in_features, bias })
+        ),
+        3 => rearranging(),
         1 => (0.0..1.0_f64).prop_map(|p| Op::Dropout(Dropout { p })),
     ]
 }
@@ -204,6 +240,28 @@ fn pooling() -> impl Strategy<Value = Op> {
             }
         },
     )
+}
+
+fn rearranging() -> impl Strategy<Value = Op> {
+    let with = prop_oneof![
+        (-2.0..2.0_f64).prop_map(PadWith::Constant),
+        Just(PadWith::Reflect),
+        Just(PadWith::Replicate),
+        Just(PadWith::Circular),
+    ];
+    let sizes = prop_oneof![
+        (1..5_usize).prop_map(SplitSize::Every),
+        prop::collection::vec(1..4_usize, 1..4).prop_map(SplitSize::Each),
+    ];
+    prop_oneof![
+        (-4..4_i64, prop::option::of(-3..5_i64)).prop_map(|(begin, end)| Op::Slice(Slice { begin, end })),
+        (sizes, 0..3_usize).prop_map(|(split_size, index)| Op::Split(Split { split_size, index })),
+        (1..4_usize).prop_map(|groups| Op::ChannelShuffle(ChannelShuffle { groups })),
+        (1..3_i64).prop_map(|upscale_factor| Op::PixelShuffle(PixelShuffle { upscale_factor })),
+        (1..3_i64).prop_map(|downscale_factor| Op::PixelUnshuffle(PixelUnshuffle { downscale_factor })),
+        ([pair(-3..5), pair(-3..5)], with).prop_map(|(padding, with)| Op::Pad(Pad { padding, with })),
+        Just(Op::ArgMax),
+    ]
 }
 
 fn upsampling() -> impl Strategy<Value = Op> {

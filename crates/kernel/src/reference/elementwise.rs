@@ -64,6 +64,22 @@ pub(super) fn slice<T: Element>(
     fill(output, region, |n, c, y, x| input.get(n, begin + c, y, x));
 }
 
+/// The first channel with the maximum; the first NaN wins.
+pub(super) fn arg_max<T: Element>(input: View<'_, T>, output: &mut ViewMut<'_, T>, region: Region<2>) {
+    require(input.region(), region);
+    fill(output, region, |n, _, y, x| {
+        let mut largest = 0;
+        for c in 1..input.layout().channels() {
+            let (value, before) = (input.get(n, c, y, x), input.get(n, largest, y, x));
+            if value > before || (value.is_nan() && !before.is_nan()) {
+                largest = c;
+            }
+        }
+        #[expect(clippy::cast_precision_loss, reason = "channels are far below 2^53")]
+        T::from_f64(largest as f64)
+    });
+}
+
 pub(super) fn broadcast<T: Element>(
     scale: f64,
     value: View<'_, T>,

@@ -5,6 +5,7 @@ mod arithmetic;
 mod conv2d;
 mod elementwise;
 mod loss;
+mod movement;
 mod norm;
 mod pad;
 mod pixel;
@@ -116,10 +117,18 @@ impl<T: Element> Host<T> for Reference {
             Kernel::SumChannels => arithmetic::sum_channels(inputs[0], out, region),
             Kernel::Concat => elementwise::concat(inputs, out, region),
             Kernel::Slice { begin } => elementwise::slice(begin, inputs[0], out, region),
+            Kernel::SliceBackward { begin } => movement::slice_backward(begin, inputs[0], out, region),
+            Kernel::ChannelShuffle { groups } => movement::channel_shuffle(groups, inputs[0], out, region),
+            Kernel::PixelShuffle { factor } => movement::pixel_shuffle(factor, inputs[0], out, region),
+            Kernel::PixelUnshuffle { factor } => movement::pixel_unshuffle(factor, inputs[0], out, region),
+            Kernel::ArgMax => elementwise::arg_max(inputs[0], out, region),
             Kernel::Resize(resize) => resize::forward(resize, inputs[0], out, region),
             Kernel::ResizeBackward(resize) => resize::backward(resize, inputs[0], out, region),
             Kernel::Pad(padding) => pad::forward(padding, inputs[0], out, region),
             Kernel::PadBackward(padding) => pad::backward(padding, inputs[0], out, region),
+            Kernel::PadConstant { before, input, value } => {
+                movement::pad_constant(before, input, value, inputs[0], out, region);
+            }
             Kernel::ChannelAffine { activation } => {
                 norm::channel_affine(params.packed(), activation, inputs[0], out, region);
             }

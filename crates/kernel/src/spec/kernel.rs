@@ -67,16 +67,49 @@ pub enum Kernel {
         /// The first channel.
         begin: usize,
     },
+    /// Gradient of a slice, from `[gy]`: the channels `begin ..` are those of `gy`, the others zero.
+    SliceBackward {
+        /// The first channel.
+        begin: usize,
+    },
+    /// The channel of a group and the group change places: `y[k·groups + g] = x[g·(channels/groups) + k]` of `[x]`. Its
+    /// gradient is the same over `channels/groups` groups.
+    ChannelShuffle {
+        /// The groups, which divide the channels.
+        groups: usize,
+    },
+    /// Channels become pixels: `y[c, i·r + u, j·r + v] = x[c·r² + u·r + v, i, j]` of `[x]`, where `r` is the factor.
+    PixelShuffle {
+        /// The factor of height and of width.
+        factor: i64,
+    },
+    /// Pixels become channels, the inverse of [`Kernel::PixelShuffle`] and its gradient, as it is of this.
+    PixelUnshuffle {
+        /// The factor of height and of width.
+        factor: i64,
+    },
+    /// The channel with the largest of `[x]` at each pixel, as a number: the first maximum; the first NaN wins. One channel.
+    ArgMax,
     /// Resampling of `[x]`, height and width. Linear: `(1 − λ)·x[low] + λ·x[high]` along each axis, where λ is the
     /// fraction of [`Resize::source`] rounded once to the type and `low`, `high` are [`Resize::taps`]; where
     /// both taps are one its weight is one.
     Resize([Resize; 2]),
     /// Gradient of resampling, from `[gy]`.
     ResizeBackward([Resize; 2]),
-    /// Reflect or replicate padding of `[x]`, height and width.
+    /// Reflect, replicate or circular padding of `[x]`, height and width.
     Pad([Padding; 2]),
     /// Gradient of padding, from `[gy]`: each input sums, in row-major order, what showed it.
     PadBackward([Padding; 2]),
+    /// `[x]` moved by `before` rows and columns, and a constant where it does not reach: padding where the numbers are above
+    /// zero, a crop where they are below. Its gradient moves back, with zeros.
+    PadConstant {
+        /// Rows and columns added before; below zero, as many removed.
+        before: [i64; 2],
+        /// Height and width of `x`.
+        input: [i64; 2],
+        /// The constant.
+        value: f64,
+    },
     /// `x·a[c] + b[c]` of `[x]` (one rounding); parameters a, b: for each channel, or `[n][c]`, for each channel of each image.
     /// Normalisation once its statistics are known.
     ChannelAffine {
@@ -193,10 +226,16 @@ impl Kernel {
             Self::SumChannels => "sum_channels",
             Self::Concat => "concat",
             Self::Slice { .. } => "slice",
+            Self::SliceBackward { .. } => "slice_backward",
+            Self::ChannelShuffle { .. } => "channel_shuffle",
+            Self::PixelShuffle { .. } => "pixel_shuffle",
+            Self::PixelUnshuffle { .. } => "pixel_unshuffle",
+            Self::ArgMax => "argmax",
             Self::Resize(_) => "upsample",
             Self::ResizeBackward(_) => "upsample_backward",
             Self::Pad(_) => "pad",
             Self::PadBackward(_) => "pad_backward",
+            Self::PadConstant { .. } => "pad_constant",
             Self::ChannelAffine { .. } => "channel_affine",
             Self::ChannelCombine => "channel_combine",
             Self::Softmax { log: false } => "softmax",
@@ -257,7 +296,15 @@ impl Kernel {
             Self::PixelNormBackward(_) => 12.0,
             Self::LocalResponse(local) => 2.0 * local.size as f64 + 4.0,
             Self::LocalResponseBackward(local) => 6.0 * local.size as f64 + 12.0,
-            Self::Concat | Self::Slice { .. } | Self::Pad(_) | Self::Fill { .. } => 0.0,
+            Self::Concat
+            | Self::Slice { .. }
+            | Self::SliceBackward { .. }
+            | Self::ChannelShuffle { .. }
+            | Self::PixelShuffle { .. }
+            | Self::PixelUnshuffle { .. }
+            | Self::Pad(_)
+            | Self::PadConstant { .. }
+            | Self::Fill { .. } => 0.0,
             _ => 1.0,
         }
     }

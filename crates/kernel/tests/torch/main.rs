@@ -235,6 +235,94 @@ fn heads_and_losses_agree() {
     });
 }
 
+#[test]
+fn moves_agree() {
+    each("rearrange", |fixture| {
+        let x = fixture.operand("x");
+        let number = |name: &str| fixture.attribute(name).as_i64().expect("a whole number");
+        let count = |name: &str| usize::try_from(number(name)).expect("not negative");
+        let (forward, backward) = match fixture.op() {
+            "pixel_shuffle" => {
+                let factor = number("factor");
+                (Kernel::PixelShuffle { factor }, Kernel::PixelUnshuffle { factor })
+            }
+            "pixel_unshuffle" => {
+                let factor = number("factor");
+                (Kernel::PixelUnshuffle { factor }, Kernel::PixelShuffle { factor })
+            }
+            "channel_shuffle" => {
+                let groups = count("groups");
+                let back = x.shape()[1] / groups;
+                (Kernel::ChannelShuffle { groups }, Kernel::ChannelShuffle { groups: back })
+            }
+            "slice" => {
+                let begin = count("begin");
+                (Kernel::Slice { begin }, Kernel::SliceBackward { begin })
+            }
+            "argmax" => {
+                let output = fixture.output();
+                return fixture.check_output(compute(Kernel::ArgMax, &[], &[&x], output.shape()).data());
+            }
+            "pad" => return check_padding(fixture),
+            _ => return check_linear_of_image(fixture),
+        };
+        let gy = fixture.output_gradient();
+        fixture.check_output(compute(forward, &[], &[&x], gy.shape()).data());
+        fixture.check_gradient("x", compute(backward, &[], &[&gy], x.shape()).data());
+    });
+}
+
+/// What is below zero is cropped first, then the rest is padded.
+fn check_padding(fixture: &Fixture) {
+    let [top, bottom, left, right] = fixture.numbers("padding")[..] else { panic!("four sides") };
+    let (x, gy) = (fixture.operand("x"), fixture.output_gradient());
+    let sides = [[top, bottom], [left, right]];
+    let moved = |from: &Tensor<f64>, to: [usize; 4], before: [i64; 2], value: f64| {
+        compute(Kernel::PadConstant { before, input: extents(from.shape()), value }, &[], &[from], to)
+    };
+    let mode = match fixture.attribute("mode").as_str().expect("a mode") {
+        "reflect" => PadMode::Reflect,
+        "replicate" => PadMode::Replicate,
+        "circular" => PadMode::Circular,
+        _ => {
+            let before = sides.map(|[before, _]| before);
+            let value = fixture.attribute("value").as_f64().expect("a number");
+            fixture.check_output(moved(&x, gy.shape(), before, value).data());
+            let back = moved(&gy, x.shape(), before.map(|rows| -rows), 0.0);
+            return fixture.check_gradient("x", back.data());
+        }
+    };
+    let crop = sides.map(|sides| sides.map(|side| side.min(0)));
+    let from = extents(x.shape());
+    let cropped = with_extents(x.shape(), [0, 1].map(|axis| from[axis] + crop[axis][0] + crop[axis][1]));
+    let padding = pads(mode, extents(cropped), sides.map(|sides| sides.map(|side| side.max(0))));
+    let inner = moved(&x, cropped, crop.map(|[before, _]| before), 0.0);
+    fixture.check_output(compute(Kernel::Pad(padding), &[], &[&inner], gy.shape()).data());
+    let inner = compute(Kernel::PadBackward(padding), &[], &[&gy], cropped);
+    fixture.check_gradient("x", moved(&inner, x.shape(), crop.map(|[before, _]| -before), 0.0).data());
+}
+
+/// A linear layer over an image is a convolution as large as that.
+fn check_linear_of_image(fixture: &Fixture) {
+    let (x, weight, bias) = (fixture.operand("x"), fixture.operand("weight"), fixture.param("bias"));
+    let gy = fixture.output_gradient();
+    let input = extents(x.shape());
+    let conv = Conv {
+        in_channels: x.shape()[1],
+        out_channels: weight.shape()[0],
+        groups: 1,
+        windows: input.map(|extent| Window::new(extent, 1, 1, 0).expect("a small image")),
+        input,
+        output: [1, 1],
+    };
+    let forward = Kernel::conv2d(conv, Epilogue::of_bias(true));
+    fixture.check_output(compute(forward, &[weight.data(), &bias], &[&x], gy.shape()).data());
+    let backward = Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::NONE };
+    fixture.check_gradient("x", compute(backward, &[weight.data()], &[&gy], x.shape()).data());
+    fixture.check_gradient("weight", &weight_gradient(conv, &x, &gy));
+    fixture.check_gradient("bias", &sums(&reduce(Reduction::ChannelSum, &[], &[&gy], gy.shape())));
+}
+
 /// A linear layer is a convolution of one pixel.
 fn check_linear(fixture: &Fixture) {
     let (x, weight, bias) = (fixture.operand("x"), fixture.operand("weight"), fixture.param("bias"));

@@ -219,8 +219,9 @@ impl Import {
         };
         let is_refused = matches!(made, Value::Refused);
         for (place, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
-            let value = match place {
-                0 => made.clone(),
+            let value = match (place, &made) {
+                (_, Value::Several(values)) => values.get(place).cloned().unwrap_or(Value::Second(place)),
+                (0, _) => made.clone(),
                 _ if is_refused => Value::Refused,
                 // refused where something reads it
                 _ => Value::Second(place),
@@ -238,7 +239,14 @@ impl Import {
         let operator = self.operator(node)?;
         let mut operands = Vec::with_capacity(node.input.len());
         for name in &node.input {
-            operands.push(if name.is_empty() { None } else { Some(self.value(name, position, makers)?) });
+            let operand = if name.is_empty() { None } else { Some(self.value(name, position, makers)?) };
+            operands.push(match operand {
+                Some(Value::Padded(padded)) if !ops::leaves_padding(node.op_type()) => {
+                    let plan = padded.node(&mut self.plans)?;
+                    Some(Value::Image(Image { plan, flat: false }))
+                }
+                other => other,
+            });
         }
         if operands.iter().flatten().any(|operand| matches!(operand, Value::Refused)) {
             return Ok(Value::Refused);
@@ -286,13 +294,27 @@ impl Import {
         }
     }
 
+    /// What an output stands for: padding that nothing took over is a node.
+    fn result(&mut self, name: &str, makers: &HashMap<&str, usize>) -> Result<Value, Reason> {
+        let plan = match self.value(name, usize::MAX, makers)? {
+            Value::Padded(padded) => padded.node(&mut self.plans)?,
+            Value::Classes(plan) => plan,
+            Value::Image(Image { plan, flat: true }) if self.plans.get(plan).extents != Some([1, 1]) => {
+                let expected = "a value of one pixel, or of four axes";
+                return Err(Reason::Value { expected, got: "all features of an image".to_owned() });
+            }
+            other => return Ok(other),
+        };
+        Ok(Value::Image(Image { plan, flat: false }))
+    }
+
     /// The names of the outputs, and which values they are.
     fn outputs(&mut self, given: &[ValueInfoProto], makers: &HashMap<&str, usize>) -> Vec<(String, usize)> {
         let mut outputs: Vec<(String, usize)> = Vec::new();
         let mut seen = HashSet::new();
         for info in given {
             let name = info.name().to_owned();
-            let refused = match self.value(&name, usize::MAX, makers) {
+            let refused = match self.result(&name, makers) {
                 Ok(Value::Image(Image { plan, .. })) if seen.insert(plan) => {
                     outputs.push((name, plan));
                     continue;

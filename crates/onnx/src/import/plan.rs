@@ -178,7 +178,11 @@ impl Plans {
             | Op::Dropout(_)
             | Op::Prelu(_)
             | Op::WithOperand(_)
-            | Op::Concat => inputs[0],
+            | Op::Concat
+            | Op::Slice(_)
+            | Op::Split(_)
+            | Op::ChannelShuffle(_)
+            | Op::ArgMax => inputs[0],
             // a value of one pixel stands for all pixels of the others
             Op::Add | Op::Mul | Op::Sub | Op::Div | Op::Minimum | Op::Maximum => {
                 let is_image = |input: &&usize| self.all[**input].extents != Some([1, 1]);

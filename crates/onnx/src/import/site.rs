@@ -62,6 +62,10 @@ impl Site<'_> {
                     None => self.wrong(position, "a value of the network"),
                 }
             }
+            Value::Padded(padded) => {
+                let padded = Rc::clone(padded);
+                Ok(Image { plan: padded.node(self.plans)?, flat: false })
+            }
             _ => self.wrong(position, "a value of the network"),
         }
     }

@@ -1,12 +1,16 @@
 //! What a name of a model stands for while it is imported.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tiled_graph::PaddingMode;
+use tiled_graph::{Op, Pad};
 
 use super::form::Form;
 use super::numbers::Numbers;
+use super::plan::Plans;
+use crate::Reason;
+use crate::ops::shuffle::Folded;
 
 /// What a name of a model stands for.
 #[derive(Clone, Debug)]
@@ -21,14 +25,20 @@ pub(crate) enum Value {
     Numbers(Rc<Numbers>),
     /// Arithmetic that is no operator yet, in the ways that it is a function of one value; at least one.
     Form(Rc<[Form]>),
-    /// A value with padding that a convolution takes over.
-    Padded(Rc<Padded>),
     /// A value whose channels stand last in the model.
     Last(Last),
     /// A value in three axes whose channels were joined to groups.
     Grouped(Grouped),
     /// A step of a norm that a model writes out.
     Norming(Norming),
+    /// A value with padding that a convolution may take over.
+    Padded(Rc<Padded>),
+    /// A value whose axes are taken apart for a shuffle.
+    Folded(Rc<Folded>),
+    /// The number of the largest channel, without the axis of the channels.
+    Classes(usize),
+    /// The results of a node of several.
+    Several(Rc<[Value]>),
     /// A second result of a node, which is refused where it is read; its position.
     Second(usize),
     /// The result of something that was refused.
@@ -49,11 +59,13 @@ impl Value {
                 }
                 None => "nothing".to_owned(),
             },
-            Self::Padded(_) => "a padded value, which convolutions alone take".to_owned(),
             Self::Last(_) => "a value whose channels are last".to_owned(),
             Self::Grouped(Grouped { groups, .. }) => format!("a value of {groups} groups of channels"),
             Self::Norming(_) => "a step of a norm over channels".to_owned(),
-            Self::Initialiser(_) | Self::Second(_) | Self::Refused => "nothing".to_owned(),
+            Self::Padded(_) => "a padded value".to_owned(),
+            Self::Folded(_) => "a value of more than four axes".to_owned(),
+            Self::Classes(_) => "class numbers of three axes".to_owned(),
+            Self::Initialiser(_) | Self::Second(_) | Self::Several(_) | Self::Refused => "nothing".to_owned(),
         }
     }
 }
@@ -140,7 +152,21 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Padded {
     pub(crate) plan: usize,
-    /// Before and after, of height and width.
-    pub(crate) padding: [[i64; 2]; 2],
-    pub(crate) mode: PaddingMode,
+    pub(crate) pad: Pad,
+    /// The node of the model.
+    pub(crate) name: String,
+    /// The node that pads, once something other than a convolution reads it.
+    pub(crate) made: Cell<Option<usize>>,
+}
+
+impl Padded {
+    /// A node of its own that pads.
+    pub(crate) fn node(&self, plans: &mut Plans) -> Result<usize, Reason> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let made = plans.node(&self.name, Op::Pad(self.pad), vec![self.plan], Vec::new())?;
+        self.made.set(Some(made));
+        Ok(made)
+    }
 }

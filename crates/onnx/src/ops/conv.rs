@@ -1,12 +1,13 @@
-//! Convolutions, transposed convolutions, and padding, which the convolution behind it takes over.
+//! Convolutions, transposed convolutions, and padding, which the convolution behind it takes over where it can.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use tiled_graph::{Conv2d, ConvTranspose2d, Op, PaddingMode, ParamKind};
+use tiled_graph::{Conv2d, ConvTranspose2d, Op, Pad, PadWith, PaddingMode, ParamKind};
 
 use super::window::{Odd, Pads, Windows, signed, windows};
 use crate::Reason;
-use crate::import::site::{Site, is_small};
+use crate::import::site::{Site, is_small, node_name};
 use crate::import::value::{Constant, Image, Padded, Value};
 
 pub(super) const CONV: &[&str] = &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
@@ -15,18 +16,25 @@ pub(super) const CONV_TRANSPOSE: &[&str] =
     &["auto_pad", "dilations", "group", "kernel_shape", "output_padding", "output_shape", "pads", "strides"];
 
 pub(super) fn conv(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let padded = match site.operand(0)? {
-        Value::Padded(padded) => Padded::clone(padded),
-        _ => Padded { plan: site.image(0)?, padding: [[0; 2]; 2], mode: PaddingMode::Zeros },
-    };
     let (weight, [out_channels, _, height, width]) = site.constant_of::<4>(1, WEIGHT)?;
     let windows = windows(site, Some([height, width]))?;
-    let extents = site.plans.get(padded.plan).extents.map(|extents| with_padding(extents, padded.padding));
-    let own = windows.padding(extents)?;
-    if padded.mode != PaddingMode::Zeros && own != [[0; 2]; 2] {
-        return site.wrong(0, "a value without such padding, as the convolution pads with zeros");
-    }
-    let total = |axis: usize, side: usize| own[axis][side].saturating_add(padded.padding[axis][side]);
+    let before = match site.operand(0)? {
+        Value::Padded(padded) => taken_over(padded).map(|mode| (padded.plan, padded.pad.padding, mode)),
+        _ => None,
+    };
+    let own = |site: &Site<'_>, plan: usize, padding: [[i64; 2]; 2]| {
+        windows.padding(site.plans.get(plan).extents.map(|extents| with_padding(extents, padding)))
+    };
+    let (plan, padding, mode) = match before {
+        Some((plan, padding, mode))
+            if mode == PaddingMode::Zeros || own(site, plan, padding)? == [[0; 2]; 2] =>
+        {
+            (plan, padding, mode)
+        }
+        _ => (site.image(0)?, [[0; 2]; 2], PaddingMode::Zeros),
+    };
+    let own = own(site, plan, padding)?;
+    let total = |axis: usize, side: usize| own[axis][side].saturating_add(padding[axis][side]);
     let op = Conv2d {
         out_channels,
         kernel_size: windows.kernel,
@@ -35,9 +43,9 @@ pub(super) fn conv(site: &mut Site<'_>) -> Result<Value, Reason> {
         dilation: windows.dilation,
         groups: group(site)?,
         bias: site.has(2),
-        padding_mode: padded.mode,
+        padding_mode: mode,
     };
-    weighted(site, Op::Conv2d(op), padded.plan, weight)
+    weighted(site, Op::Conv2d(op), plan, weight)
 }
 
 /// What ONNX pads or cuts unevenly is one padding and rows added behind.
@@ -98,21 +106,30 @@ fn cut(site: &Site<'_>, plan: usize, windows: Windows, added: [i64; 2]) -> Resul
     Ok(cut)
 }
 
-/// Padding that no node does: it waits for a convolution.
+/// How a convolution pads the same; `None` where it cannot.
+fn taken_over(padded: &Padded) -> Option<PaddingMode> {
+    let mode = match padded.pad.with {
+        PadWith::Constant(0.0) => PaddingMode::Zeros,
+        PadWith::Reflect => PaddingMode::Reflect,
+        PadWith::Replicate => PaddingMode::Replicate,
+        PadWith::Constant(_) | PadWith::Circular => return None,
+    };
+    padded.pad.padding.iter().flatten().all(|side| *side >= 0).then_some(mode)
+}
+
+/// Padding waits for a convolution, or becomes a node where something else reads it.
 pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let mode = match site.text("mode", "constant")?.as_str() {
-        "constant" => PaddingMode::Zeros,
-        "reflect" => PaddingMode::Reflect,
-        "edge" => PaddingMode::Replicate,
+    let value = if site.has(2) { site.number(2)? } else { site.float("value", 0.0)? };
+    let with = match site.text("mode", "constant")?.as_str() {
+        "constant" => PadWith::Constant(value),
+        "reflect" => PadWith::Reflect,
+        "edge" => PadWith::Replicate,
+        "wrap" => PadWith::Circular,
         got => {
-            let expected = "constant, reflect or edge";
+            let expected = "constant, reflect, edge or wrap";
             return Err(Reason::Attribute { name: "mode", expected, got: got.to_owned() });
         }
     };
-    let value = if site.has(2) { site.number(2)? } else { site.float("value", 0.0)? };
-    if mode == PaddingMode::Zeros && value != 0.0 {
-        return Err(Reason::Attribute { name: "value", expected: "0", got: value.to_string() });
-    }
     let Image { plan, flat } = site.value(0)?;
     let pads = if site.has(1) { site.whole(1)? } else { site.ints("pads")?.unwrap_or_default() };
     if pads.iter().all(|side| *side == 0) {
@@ -136,7 +153,9 @@ pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
             _ => return wrong(&pads),
         }
     }
-    Ok(Value::Padded(Rc::new(Padded { plan, padding, mode })))
+    let name = node_name(site.node).to_owned();
+    let pad = Pad { padding, with };
+    Ok(Value::Padded(Rc::new(Padded { plan, pad, name, made: Cell::new(None) })))
 }
 
 fn group(site: &Site<'_>) -> Result<usize, Reason> {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::{groups, last};
+use super::{groups, last, shuffle};
 use crate::Reason;
 use crate::import::numbers::{Extent, Extents, MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
@@ -39,18 +39,19 @@ pub(super) fn concat(site: &mut Site<'_>) -> Result<Value, Reason> {
     Ok(Value::Image(Image { plan, flat }))
 }
 
-/// Drops height and width of one pixel.
+/// Drops height and width, whose pixels become features.
 pub(super) fn flatten(site: &mut Site<'_>) -> Result<Value, Reason> {
     let axis = site.int("axis", 1)?;
     if axis != 1 && axis != -3 {
         return Err(Reason::Attribute { name: "axis", expected: "1, the channels", got: axis.to_string() });
     }
     let Image { plan, .. } = site.value(0)?;
-    of_pixel(site, plan)?;
+    features(site, plan)?;
     Ok(Value::Image(Image { plan, flat: true }))
 }
 
-/// To the batch and the channels of one pixel, with or without height and width; of sizes to a list or a number.
+/// To the batch and the features, with or without height and width of one pixel; of sizes to a list or a number. To more axes it
+/// is the first half of a shuffle, and from those the second.
 pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Value::Constant(constant) = site.operand(0)? {
         let constant = constant.clone();
@@ -73,8 +74,15 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
         };
         return Ok(Value::Numbers(Rc::new(Numbers { is_scalar, ..Numbers::clone(&numbers) })));
     }
+    if let Value::Folded(folded) = site.operand(0)? {
+        let folded = Rc::clone(folded);
+        return shuffle::unfolded(site, &folded);
+    }
     let Image { plan, flat } = site.value(0)?;
     let shape = site.numbers(1)?;
+    if !flat && shape.items.len() > 4 {
+        return shuffle::folded(site, plan, &shape);
+    }
     let channels = site.plans.get(plan).channels as f64;
     let is_kept = |item: &Num, axis: usize| {
         let itself = Extent { plan, axis, times: 1 };
@@ -92,9 +100,16 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
     let open = shape.items.iter().filter(|item| **item == Num::Known(-1.0)).count();
     match shape.items.as_slice() {
         _ if open > 1 => site.wrong(1, "a shape with one -1"),
-        [batch, now] if is_batch(batch) && is_channels(now) => {
-            of_pixel(site, plan)?;
-            Ok(Value::Image(Image { plan, flat: true }))
+        [batch, now] if is_batch(batch) => {
+            let all = features(site, plan)? as f64;
+            let is_all = match now {
+                Num::Known(0.0) => all == channels,
+                now => *now == Num::Known(-1.0) || now.known(site.plans) == Some(all),
+            };
+            if is_all {
+                return Ok(Value::Image(Image { plan, flat: true }));
+            }
+            site.wrong(1, "the batch and all features")
         }
         [batch, now, height, width]
             if !flat && is_batch(batch) && is_channels(now) && is_kept(height, 2) && is_kept(width, 3) =>
@@ -154,13 +169,14 @@ pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
     match (site.value(0)?, axes.as_deref()) {
         (Image { plan, flat: true }, Some([2 | -2, 3 | -1] | [3 | -1, 2 | -2])) => {
+            of_pixel(site, plan)?;
             Ok(Value::Image(Image { plan, flat: false }))
         }
         _ => Err(wrong_axes(axes.as_deref())),
     }
 }
 
-/// Of constants of two axes, of channels to the end and back, and where nothing moves.
+/// Of constants of two axes, of folded ones in a shuffle, of channels to the end and back, and where nothing moves.
 pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
     let order = site.ints("perm")?;
     let is_sorted = order.as_ref().is_some_and(|order| order.is_sorted());
@@ -175,6 +191,10 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
             _ => site.wrong(0, "a constant of two axes"),
         },
         value @ Value::Image(_) if is_sorted => Ok(value.clone()),
+        Value::Folded(folded) => match order.as_deref().and_then(|order| folded.permuted(order)) {
+            Some(folded) => Ok(Value::Folded(Rc::new(folded))),
+            None => site.wrong(0, "an order of its axes that leaves the batch first"),
+        },
         value => last::transposed(value, order.as_deref()).ok_or_else(|| {
             let (name, expected) = ("perm", "the axes as they are, or the channels last and back");
             Reason::Attribute {
@@ -194,6 +214,16 @@ fn axes(site: &mut Site<'_>) -> Result<Option<Vec<i64>>, Reason> {
 fn wrong_axes(axes: Option<&[i64]>) -> Reason {
     let got = axes.map_or("missing".to_owned(), |axes| format!("{axes:?}"));
     Reason::Attribute { name: "axes", expected: "height and width, 2 and 3", got }
+}
+
+/// Channels times pixels.
+fn features(site: &Site<'_>, plan: usize) -> Result<usize, Reason> {
+    let planned = site.plans.get(plan);
+    let Some([height, width]) = planned.extents else {
+        return Err(Reason::OpenSize { what: "the number of features" });
+    };
+    let features = height.checked_mul(width).and_then(|pixels| pixels.checked_mul(planned.channels));
+    features.ok_or(Reason::OpenSize { what: "the number of features" })
 }
 
 fn of_pixel(site: &Site<'_>, plan: usize) -> Result<(), Reason> {

@@ -1,4 +1,4 @@
-//! Linear layers over values of one pixel: `Gemm`, and `MatMul`, whose sum with numbers is its bias.
+//! Linear layers over values of two axes, also over all features of an image of known size: `Gemm`, and `MatMul`, whose sum with numbers is its bias.
 
 use tiled_graph::{Conv2d, Linear, Op, ParamKind};
 
@@ -47,7 +47,9 @@ fn linear(
     weight: Constant,
     bias: Option<Constant>,
 ) -> Result<Value, Reason> {
-    let op = Op::Linear(Linear { out_features: weight.shape[0], bias: bias.is_some() });
+    let is_pixel = site.plans.get(plan).extents == Some([1, 1]);
+    let in_features = (!is_pixel).then(|| weight.shape[1]);
+    let op = Op::Linear(Linear { out_features: weight.shape[0], in_features, bias: bias.is_some() });
     let bias = bias.map(|bias| (ParamKind::Bias, bias));
     let params = std::iter::once((ParamKind::Weight, weight)).chain(bias).collect();
     let plan = site.add_with(op, plan, params)?;

@@ -13,8 +13,10 @@ mod layout;
 mod linear;
 mod norm;
 mod norming;
+mod part;
 mod pool;
 mod resize;
+pub(crate) mod shuffle;
 mod sizes;
 mod window;
 
@@ -41,9 +43,10 @@ const fn operator(name: &'static str, attributes: &'static [&'static str], rule:
 }
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 71] = [
+static OPERATORS: [Operator; 75] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
+    operator("ArgMax", &["axis", "keepdims", "select_last_index"], part::arg_max),
     operator("AveragePool", pool::AVERAGE, pool::average),
     operator("BatchNormalization", norm::BATCH_NORM, norm::batch_norm),
     operator("Cast", &["to", "saturate", "round_mode"], constant::cast),
@@ -55,6 +58,7 @@ static OPERATORS: [Operator; 71] = [
     operator("ConstantOfShape", &["value"], constant::constant_of_shape),
     operator("Conv", conv::CONV, conv::conv),
     operator("ConvTranspose", conv::CONV_TRANSPOSE, conv::conv_transpose),
+    operator("DepthToSpace", &["blocksize", "mode"], shuffle::depth_to_space),
     operator("Div", &[], arithmetic::div),
     operator("Dropout", &["ratio", "seed"], constant::dropout),
     operator("Elu", &["alpha"], activation::elu),
@@ -103,6 +107,8 @@ static OPERATORS: [Operator; 71] = [
     operator("Softmax", &["axis"], norm::softmax),
     operator("Softplus", &[], activation::softplus),
     operator("Softsign", &[], activation::softsign),
+    operator("SpaceToDepth", &["blocksize", "mode"], shuffle::space_to_depth),
+    operator("Split", &["axis", "num_outputs", "split"], part::split),
     operator("Sqrt", &[], norming::sqrt),
     operator("Squeeze", &["axes"], layout::squeeze),
     operator("Sub", &[], arithmetic::sub),
@@ -118,6 +124,11 @@ static OPERATORS: [Operator; 71] = [
 /// The operator of this name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {
     OPERATORS.binary_search_by(|operator| operator.name.cmp(name)).ok().map(|place| &OPERATORS[place])
+}
+
+/// Whether an operator takes padding over, or hands it on to what may.
+pub(crate) fn leaves_padding(name: &str) -> bool {
+    matches!(name, "Cast" | "Conv" | "Dropout" | "Identity")
 }
 
 /// Whether an operator is one of quantised networks, of whatever domain.

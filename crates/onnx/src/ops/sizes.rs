@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::part;
 use crate::Reason;
 use crate::import::numbers::{Extent, Num, Numbers};
 use crate::import::site::Site;
@@ -22,8 +23,12 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
                 },
                 _ => site.value(0)?,
             };
-            let channels = Num::Known(site.plans.get(plan).channels as f64);
-            let mut items = vec![of(plan, 0), channels];
+            let planned = site.plans.get(plan);
+            let features = match planned.extents {
+                Some([height, width]) if flat => planned.channels as f64 * height as f64 * width as f64,
+                _ => planned.channels as f64,
+            };
+            let mut items = vec![of(plan, 0), Num::Known(features)];
             if !flat {
                 items.extend([of(plan, 2), of(plan, 3)]);
             }
@@ -54,6 +59,9 @@ pub(super) fn gather(site: &mut Site<'_>) -> Result<Value, Reason> {
 
 /// Attributes before version 10, operands since.
 pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if matches!(site.operand(0)?, Value::Image(_) | Value::Form(_)) {
+        return part::slice(site);
+    }
     let from = site.numbers(0)?;
     let given = |site: &mut Site<'_>, position: usize, name: &'static str| {
         if site.has(position) { site.whole(position).map(Some) } else { site.ints(name) }

@@ -6,5 +6,6 @@ mod elementwise;
 mod external;
 mod import;
 mod norms;
+mod rearranged;
 mod refused;
 mod runs;

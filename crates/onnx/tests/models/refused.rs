@@ -224,9 +224,17 @@ fn features_of_an_image_are_refused_as_they_depend_on_its_size() {
         only(&flat),
         "the number of features depends on the size of the image, which the model leaves open"
     );
-    let mut declared = flat;
+    // of a size that is declared they are known, but make no pixel
+    let mut declared = Builder::new(17, 3)
+        .ints("axes", &[2], &[2, 3])
+        .node("Flatten", &["x"], "f", &[])
+        .node("Unsqueeze", &["f", "axes"], "y", &[])
+        .output("y");
     declared.graph().input[0] = value("x", 1, &[None, Some(3), Some(7), Some(7)]);
     assert_eq!(only(&declared), "input 0 is an image of 7×7, wants a value of one pixel");
+    declared.graph().output[0].name = Some("f".to_owned());
+    let refusals = declared.refusals();
+    assert!(refusals[0].contains("wants a value of one pixel, or of four axes"), "{refusals:?}");
 }
 
 #[test]

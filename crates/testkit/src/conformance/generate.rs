@@ -9,6 +9,7 @@ use tiled_tensor::{Element, Tensor};
 
 use super::case::{Case, map_tensor};
 use super::rng::Rng;
+use super::window::extents;
 
 const ACTIVATIONS: [Activation; 8] = [
     Activation::Relu,
@@ -332,10 +333,14 @@ pub(super) fn resize<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 }
 
 pub(super) fn pad<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
-    let mode = [PadMode::Reflect, PadMode::Replicate][index / 2 % 2];
+    let mode = [PadMode::Reflect, PadMode::Replicate, PadMode::Circular][index / 2 % 3];
     let padding = [(); 2].map(|()| {
         let extent = rng.range(1, 14);
-        let most = if mode == PadMode::Reflect { (extent - 1).min(5) } else { 5 };
+        let most = match mode {
+            PadMode::Reflect => (extent - 1).min(5),
+            PadMode::Replicate => 5,
+            PadMode::Circular => extent.min(5),
+        };
         Padding::new(mode, extent, rng.range(0, most), rng.range(0, most)).expect("fits the mode")
     });
     let (batch, channels) = (batch(rng), channels(rng));
@@ -347,6 +352,48 @@ pub(super) fn pad<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         (Kernel::PadBackward(padding), large, small)
     };
     Case { kernel, params: Vec::new(), inputs: vec![tensor(input, rng)], output }
+}
+
+/// Moves between channels and pixels, with their gradients, padding with a constant, crops, and the largest channel.
+pub(super) fn movement<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let [batch, channels, height, width] = plain_shape(rng);
+    let factor = rng.range(1, 4);
+    let r = usize::try_from(factor).expect("a small factor");
+    let (kernel, input, output) = match index % 6 {
+        0 => {
+            let begin = rng.index(0, 17);
+            let wide = [batch, begin + channels + rng.index(0, 9), height, width];
+            (Kernel::SliceBackward { begin }, tensor([batch, channels, height, width], rng), wide)
+        }
+        1 => {
+            let groups = rng.index(1, 6);
+            let shape = [batch, groups * rng.index(1, 7), height, width];
+            (Kernel::ChannelShuffle { groups }, tensor(shape, rng), shape)
+        }
+        2 | 3 => {
+            let each = rng.index(1, 9);
+            let (many, large) =
+                ([batch, each * r * r, height, width.min(9)], [batch, each, height * r, width.min(9) * r]);
+            match index % 6 {
+                2 => (Kernel::PixelShuffle { factor }, tensor(many, rng), large),
+                _ => (Kernel::PixelUnshuffle { factor }, tensor(large, rng), many),
+            }
+        }
+        4 => {
+            let shape = [batch, channels, height, width];
+            let input = extents(shape);
+            let (before, after) =
+                ([rng.range(-4, 4), rng.range(-9, 9)], [rng.range(-4, 4), rng.range(-9, 9)]);
+            let output = [0, 1].map(|axis| (input[axis] + before[axis] + after[axis]).max(1));
+            let kernel = Kernel::PadConstant { before, input, value: rng.uniform(-2.0, 2.0) };
+            (kernel, tensor(shape, rng), self::shape(batch, channels, output))
+        }
+        _ => {
+            let shape = [batch, channels, height, width];
+            (Kernel::ArgMax, with_ties(shape, rng), [batch, 1, height, width])
+        }
+    };
+    Case { kernel, params: Vec::new(), inputs: vec![input], output }
 }
 
 pub(super) fn loss<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {

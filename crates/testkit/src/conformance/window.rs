@@ -1,6 +1,6 @@
 //! Windows as an executor makes them: a part of a tensor, blocked, in a ring of rows, with foreign values around.
 
-use tiled_geometry::{AxisMap, Interval, Region};
+use tiled_geometry::{AxisMap, Interval, Region, Window};
 use tiled_kernel::{Kernel, Spread};
 use tiled_tensor::{Element, Layout, Tensor, View, ViewMut};
 
@@ -124,6 +124,14 @@ pub(super) fn needed(kernel: &Kernel, index: usize, extents: [i64; 2], region: R
         Kernel::ResizeBackward(resize) => through(resize.map(AxisMap::ResizeTouched), extents, region),
         Kernel::Pad(padding) => through(padding.map(AxisMap::Padding), extents, region),
         Kernel::PadBackward(padding) => through(padding.map(AxisMap::PaddingTouched), extents, region),
+        Kernel::PixelShuffle { factor } => through([AxisMap::Touched(block(*factor)); 2], extents, region),
+        Kernel::PixelUnshuffle { factor } => through([AxisMap::Window(block(*factor)); 2], extents, region),
+        Kernel::PadConstant { before, .. } => {
+            let moved =
+                |axis: Interval, before: i64| Interval::new(axis.begin() - before, axis.end() - before);
+            let [rows, cols] = region.axes();
+            Region::new([moved(rows, before[0]), moved(cols, before[1])]).intersect(Region::whole(extents))
+        }
         Kernel::Broadcast { .. } | Kernel::Scatter => {
             through([AxisMap::Whole(1), AxisMap::Whole(1)], extents, region)
         }
@@ -136,4 +144,9 @@ pub(super) fn needed(kernel: &Kernel, index: usize, extents: [i64; 2], region: R
         }
         _ => region,
     }
+}
+
+/// Blocks of so many pixels, side by side.
+fn block(factor: i64) -> Window {
+    Window::new(factor, factor, 1, 0).expect("a positive factor")
 }

@@ -20,9 +20,12 @@ pub fn small_map(kind: u8, bytes: [u8; 4]) -> AxisMap {
     let resize_mode =
         [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::LinearAlignCorners][usize::from(bytes[2] % 3)];
     let resize = Resize::new(resize_mode, from, to).expect("extents are in range");
-    // reflection stays inside the tensor, replication may reach past it
-    let (pad_mode, side) =
-        if bytes[1].is_multiple_of(2) { (PadMode::Reflect, from) } else { (PadMode::Replicate, 10) };
+    // reflection stays inside the tensor, a ring goes round once, replication may reach past it
+    let (pad_mode, side) = match bytes[1] % 4 {
+        0 | 2 => (PadMode::Reflect, from),
+        1 => (PadMode::Replicate, 10),
+        _ => (PadMode::Circular, from + 1),
+    };
     let padding = Padding::new(pad_mode, from, c % side, d % side).expect("sizes are in range");
     match kind % 8 {
         0 => AxisMap::Identity,
@@ -115,6 +118,7 @@ fn shows(padding: Padding, o: i64) -> Option<i64> {
         PadMode::Replicate => {
             ((0..padding.before()).map(|_| 0).collect(), (0..padding.after()).map(|_| extent - 1).collect())
         }
+        PadMode::Circular => ((extent - padding.before()..extent).collect(), (0..padding.after()).collect()),
     };
     let axis: Vec<i64> = head.into_iter().chain(0..extent).chain(tail).collect();
     usize::try_from(o).ok().and_then(|o| axis.get(o).copied())

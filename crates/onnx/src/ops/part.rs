@@ -1,0 +1,141 @@
+//! Parts of values: slices of channels, rows and columns, splits, and which channel is the largest.
+
+use tiled_graph::{Op, Pad, PadWith, Slice};
+
+use crate::Reason;
+use crate::import::site::{Site, is_small};
+use crate::import::value::{Image, Value};
+
+/// Cuts channels, rows and columns at known places, forward and without gaps.
+pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let given = |site: &mut Site<'_>, position: usize, name: &'static str| {
+        if site.has(position) { site.whole(position).map(Some) } else { site.ints(name) }
+    };
+    let starts = given(site, 1, "starts")?.unwrap_or_default();
+    let ends = given(site, 2, "ends")?.unwrap_or_default();
+    let axes = given(site, 3, "axes")?.unwrap_or_else(|| (0..).take(starts.len()).collect());
+    if ends.len() != starts.len() || axes.len() != starts.len() {
+        return site.wrong(0, "a start and an end for each axis");
+    }
+    if site.has(4) && site.whole(4)?.iter().any(|step| *step != 1) {
+        return site.wrong(4, "steps of 1");
+    }
+    let Image { mut plan, flat } = site.value(0)?;
+    if flat && site.plans.get(plan).extents != Some([1, 1]) {
+        return site.wrong(0, "a value of one pixel or of four axes");
+    }
+    let rank = if flat { 2 } else { 4 };
+    let mut padding = [[0_i64; 2]; 2];
+    for ((start, end), axis) in starts.into_iter().zip(ends).zip(axes) {
+        let axis = if axis < 0 { axis + rank } else { axis };
+        match axis {
+            1 => plan = of_channels(site, plan, start, end)?,
+            2 | 3 if !flat => {
+                let axis = if axis == 2 { 0 } else { 1 };
+                let extent = site.plans.get(plan).extents.map(|extents| signed(extents[axis]));
+                padding[axis] = cut(start, end, extent)?;
+            }
+            _ if start == 0 && end == i64::MAX => {}
+            got => {
+                let (expected, got) = ("channels, rows or columns, 1 to 3", got.to_string());
+                return Err(Reason::Attribute { name: "axes", expected, got });
+            }
+        }
+    }
+    if padding != [[0; 2]; 2] {
+        plan = site.add(Op::Pad(Pad { padding, with: PadWith::Constant(0.0) }), vec![plan])?;
+    }
+    Ok(Value::Image(Image { plan, flat }))
+}
+
+/// The channels from `start` to `end`, which are cut to those that there are.
+fn of_channels(site: &mut Site<'_>, plan: usize, start: i64, end: i64) -> Result<usize, Reason> {
+    let channels = signed(site.plans.get(plan).channels);
+    let place =
+        |place: i64| (if place < 0 { place.saturating_add(channels) } else { place }).clamp(0, channels);
+    match [place(start), place(end)] {
+        [0, end] if end == channels => Ok(plan),
+        [begin, end] => site.add(Op::Slice(Slice { begin, end: Some(end) }), vec![plan]),
+    }
+}
+
+/// What is removed before and after an axis, as numbers not above zero.
+fn cut(start: i64, end: i64, extent: Option<i64>) -> Result<[i64; 2], Reason> {
+    let open = Reason::OpenSize { what: "what is cut" };
+    let before = match (start, extent) {
+        (0.., None) if is_small(start) => start,
+        (..0, None) | (_, None) => return Err(open),
+        (start, Some(extent)) => {
+            (if start < 0 { start.saturating_add(extent) } else { start }).clamp(0, extent)
+        }
+    };
+    let after = match (end, extent) {
+        (_, Some(extent)) => {
+            extent - (if end < 0 { end.saturating_add(extent) } else { end }).clamp(0, extent)
+        }
+        // exporters write the end of an axis as one of these
+        (i64::MAX | 0x7fff_ffff, None) => 0,
+        (..0, None) if is_small(end) => -end,
+        (_, None) => return Err(open),
+    };
+    Ok([-before, -after])
+}
+
+/// Parts of the channels: as many as there are results, or of the sizes that are given.
+pub(super) fn split(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let Image { plan, flat } = site.value(0)?;
+    let axis = site.int("axis", 0)?;
+    let rank = if flat { 2 } else { 4 };
+    if axis != 1 && axis != 1 - rank {
+        return Err(Reason::Attribute { name: "axis", expected: "1, the channels", got: axis.to_string() });
+    }
+    if flat && site.plans.get(plan).extents != Some([1, 1]) {
+        return site.wrong(0, "a value of one pixel or of four axes");
+    }
+    let channels = signed(site.plans.get(plan).channels);
+    let names: Vec<String> = site.node.output.clone();
+    let parts = site.int("num_outputs", signed(names.len()))?;
+    let given = if site.has(1) { Some(site.whole(1)?) } else { site.ints("split")? };
+    let sizes = match given {
+        Some(sizes) => sizes,
+        None if parts == signed(names.len()) && parts > 0 => {
+            let size = channels.saturating_add(parts - 1) / parts;
+            (0..parts).map(|part| size.min(channels - part * size)).collect()
+        }
+        None => {
+            let (expected, got) = ("as many as there are results", parts.to_string());
+            return Err(Reason::Attribute { name: "num_outputs", expected, got });
+        }
+    };
+    let sum = sizes.iter().try_fold(0_i64, |sum, size| sum.checked_add(*size));
+    if sum != Some(channels) || sizes.len() != names.len() || sizes.iter().any(|size| *size < 1) {
+        let (expected, got) =
+            ("sizes of at least 1, one for each result, that sum to the channels", format!("{sizes:?}"));
+        return Err(Reason::Attribute { name: "split", expected, got });
+    }
+    let (mut values, mut begin) = (Vec::with_capacity(sizes.len()), 0);
+    for (size, name) in sizes.into_iter().zip(names) {
+        let op = Op::Slice(Slice { begin, end: Some(begin + size) });
+        let plan = site.plans.node(&name, op, vec![plan], Vec::new())?;
+        values.push(Value::Image(Image { plan, flat }));
+        begin += size;
+    }
+    Ok(Value::Several(values.into()))
+}
+
+/// Class numbers, with an axis of one channel or without.
+pub(super) fn arg_max(site: &mut Site<'_>) -> Result<Value, Reason> {
+    site.only("select_last_index", 0, 0, "0, the first maximum")?;
+    let plan = site.image(0)?;
+    let axis = site.int("axis", 0)?;
+    if axis != 1 && axis != -3 {
+        return Err(Reason::Attribute { name: "axis", expected: "1, the channels", got: axis.to_string() });
+    }
+    let keeps = site.flag("keepdims", true)?;
+    let plan = site.add(Op::ArgMax, vec![plan])?;
+    Ok(if keeps { Value::Image(Image { plan, flat: false }) } else { Value::Classes(plan) })
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,246 @@
+//! Shuffles of channels and pixels: operators of their own, and the three that exporters write for one.
+//!
+//! `Reshape` takes axes apart, `Transpose` moves the parts, and another `Reshape` joins them:
+//!
+//! | shuffle | apart | moved |
+//! |---|---|---|
+//! | channels | n, g, c/g, h, w | n, c/g, g, h, w |
+//! | to pixels | n, c, r, r, h, w | n, c, h, r, w, r |
+//! | to pixels, depth first | n, r, r, c, h, w | n, c, h, r, w, r |
+//! | to channels | n, c, h, r, w, r | n, c, r, r, h, w |
+//! | to channels, depth first | n, c, h, r, w, r | n, r, r, c, h, w |
+
+use std::rc::Rc;
+
+use tiled_graph::{ChannelShuffle, Op, PixelShuffle, PixelUnshuffle};
+
+use crate::Reason;
+use crate::import::numbers::{Extent, Extents, Num, Numbers, whole};
+use crate::import::site::{Site, node_name};
+use crate::import::value::{Image, Value};
+
+/// A value whose axes are taken apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Folded {
+    plan: usize,
+    /// The axes behind the batch.
+    parts: Vec<Part>,
+}
+
+/// A part of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// The axis: 1 to 3.
+    axis: usize,
+    /// The place among the parts of its axis.
+    place: usize,
+    /// Its extent; `None` of a whole height or width.
+    extent: Option<i64>,
+}
+
+impl Folded {
+    /// The same in another order that leaves the batch first.
+    pub(crate) fn permuted(&self, order: &[i64]) -> Option<Self> {
+        let mut places: Vec<usize> =
+            order.iter().map(|axis| usize::try_from(*axis).ok()).collect::<Option<_>>()?;
+        let parts = places.iter().skip(1).map(|place| self.parts.get(place.checked_sub(1)?).copied());
+        let parts: Vec<Part> = parts.collect::<Option<_>>()?;
+        let is_first = places.first() == Some(&0);
+        places.sort_unstable();
+        let is_order = places.iter().copied().eq(0..=self.parts.len());
+        (is_first && is_order).then_some(Self { plan: self.plan, parts })
+    }
+
+    fn order(&self) -> Vec<(usize, usize)> {
+        self.parts.iter().map(|part| (part.axis, part.place)).collect()
+    }
+
+    /// The extents of the parts of an axis, in their order.
+    fn extents(&self, axis: usize) -> Vec<i64> {
+        let mut parts: Vec<Part> = self.parts.iter().copied().filter(|part| part.axis == axis).collect();
+        parts.sort_unstable_by_key(|part| part.place);
+        parts.iter().filter_map(|part| part.extent).collect()
+    }
+}
+
+/// The first `Reshape`.
+pub(super) fn folded(site: &mut Site<'_>, plan: usize, shape: &Numbers) -> Result<Value, Reason> {
+    const EXPECTED: &str = "a shape that takes channels apart, or height and width into blocks";
+    let planned = site.plans.get(plan);
+    let (channels, extents) = (signed(planned.channels), planned.extents.map(|extents| extents.map(signed)));
+    let batch = site.plans.batch.unwrap_or(1) as f64;
+    let known: Vec<Option<i64>> =
+        shape.items.iter().map(|item| item.known(site.plans).and_then(whole)).collect();
+    let own = |axis| Extent { plan, axis, times: 1 };
+    let is_kept = |item: &Num, axis: usize| match item {
+        Num::Extent(extent) => extent.times == 1 && site.plans.are_same(*extent, own(axis)),
+        Num::Known(value) => extents.is_some_and(|extents| *value == extents[axis - 2] as f64),
+        Num::Open => false,
+    };
+    let items = shape.items.as_slice();
+    let is_batch = match items.first() {
+        Some(Num::Known(value)) => *value == 0.0 || *value == -1.0 || *value == batch,
+        Some(Num::Extent(extent)) => extent.times == 1 && site.plans.are_same(*extent, own(0)),
+        _ => false,
+    };
+    let part = |axis, place, extent| Part { axis, place, extent };
+    let blocks = || -> Option<Vec<Part>> {
+        let [_, Some(c), Some(h), Some(r), Some(w), Some(s)] = known.as_slice() else { return None };
+        let whole = [h.checked_mul(*r)?, w.checked_mul(*s)?];
+        (*c == channels && *r == *s && extents == Some(whole)).then(|| {
+            vec![
+                part(1, 0, Some(*c)),
+                part(2, 0, Some(*h)),
+                part(2, 1, Some(*r)),
+                part(3, 0, Some(*w)),
+                part(3, 1, Some(*s)),
+            ]
+        })
+    };
+    let of_channels = || -> Option<Vec<Part>> {
+        let [_, factors @ .., height, width] = items else { return None };
+        if factors.len() > 3 || !is_kept(height, 2) || !is_kept(width, 3) {
+            return None;
+        }
+        let mut factors: Vec<i64> = known[1..=factors.len()].iter().copied().collect::<Option<_>>()?;
+        let mut product = factors.iter().filter(|factor| **factor != -1);
+        let product = product.try_fold(1_i64, |product, factor| product.checked_mul(*factor))?;
+        if let Some(open) = factors.iter_mut().find(|factor| **factor == -1) {
+            *open = channels.checked_div(product)?;
+        }
+        let all = factors.iter().try_fold(1_i64, |product, factor| product.checked_mul(*factor));
+        let is_all = all == Some(channels) && factors.iter().all(|factor| *factor > 0);
+        let parts = factors.into_iter().enumerate().map(|(place, factor)| part(1, place, Some(factor)));
+        is_all.then(|| parts.chain([part(2, 0, None), part(3, 0, None)]).collect())
+    };
+    match of_channels().or_else(blocks) {
+        Some(parts) if is_batch => Ok(Value::Folded(Rc::new(Folded { plan, parts }))),
+        _ => site.wrong(1, EXPECTED),
+    }
+}
+
+/// The second `Reshape`.
+pub(super) fn unfolded(site: &mut Site<'_>, folded: &Folded) -> Result<Value, Reason> {
+    let shape = site.numbers(1)?;
+    let channels = folded.extents(1);
+    let ops = match (folded.order().as_slice(), channels.as_slice()) {
+        ([(1, 1), (1, 0), (2, 0), (3, 0)], [groups, _]) => channel_shuffle(*groups).into_iter().collect(),
+        ([(1, 0), (2, 0), (1, 1), (3, 0), (1, 2)], [_, r, s]) if r == s => vec![to_pixels(*r)],
+        ([(1, 2), (2, 0), (1, 0), (3, 0), (1, 1)], [r, s, _]) if r == s => {
+            channel_shuffle(r * s).into_iter().chain([to_pixels(*r)]).collect()
+        }
+        ([(1, 0), (2, 1), (3, 1), (2, 0), (3, 0)], [_]) => vec![to_channels(folded.extents(2)[1])],
+        ([(2, 1), (3, 1), (1, 0), (2, 0), (3, 0)], [channels]) => {
+            let factor = folded.extents(2)[1];
+            std::iter::once(to_channels(factor)).chain(channel_shuffle(*channels)).collect()
+        }
+        _ => return site.wrong(0, "axes in the order of a shuffle of channels or pixels"),
+    };
+    let plan = added(site, folded.plan, ops)?;
+    if !is_shape_of(site, plan, folded.plan, &shape) {
+        return site.wrong(1, "the shape of the shuffled value");
+    }
+    Ok(Value::Image(Image { plan, flat: false }))
+}
+
+/// Whether these four numbers are the extents of a value, which are known or multiples of those of another.
+fn is_shape_of(site: &Site<'_>, plan: usize, of: usize, shape: &Numbers) -> bool {
+    let planned = site.plans.get(plan);
+    let times = match planned.op {
+        Some(Op::PixelShuffle(PixelShuffle { upscale_factor })) => upscale_factor,
+        _ => 1,
+    };
+    let is_open = |item: &Num| *item == Num::Known(-1.0);
+    let is_extent = |item: &Num, axis: usize| match item {
+        Num::Extent(extent) => {
+            site.plans.are_same(*extent, Extent { plan: of, axis, times }) && extent.times == times
+        }
+        item => {
+            is_open(item)
+                || planned
+                    .extents
+                    .is_some_and(|extents| item.known(site.plans) == Some(extents[axis - 2] as f64))
+        }
+    };
+    let batch = site.plans.batch.unwrap_or(1) as f64;
+    let is_batch = |item: &Num| match item {
+        Num::Extent(extent) => extent.times == 1 && extent.axis == 0,
+        item => is_open(item) || *item == Num::Known(0.0) || *item == Num::Known(batch),
+    };
+    match shape.items.as_slice() {
+        [n, c, h, w] => {
+            let open = shape.items.iter().filter(|item| is_open(item)).count();
+            let is_channels = is_open(c) || c.known(site.plans) == Some(planned.channels as f64);
+            open <= 1 && is_batch(n) && is_channels && is_extent(h, 2) && is_extent(w, 3)
+        }
+        _ => false,
+    }
+}
+
+/// Depth first, or column, row and depth as of PyTorch's shuffle.
+pub(super) fn depth_to_space(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let plan = site.image(0)?;
+    let factor = blocksize(site)?;
+    let ops = match site.text("mode", "DCR")?.as_str() {
+        "DCR" => channel_shuffle(factor * factor).into_iter().chain([to_pixels(factor)]).collect(),
+        "CRD" => vec![to_pixels(factor)],
+        got => {
+            return Err(Reason::Attribute { name: "mode", expected: "DCR or CRD", got: got.to_owned() });
+        }
+    };
+    let plan = added(site, plan, ops)?;
+    Ok(Value::Image(Image { plan, flat: false }))
+}
+
+pub(super) fn space_to_depth(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let plan = site.image(0)?;
+    let channels = signed(site.plans.get(plan).channels);
+    let ops = match site.text("mode", "DCR")?.as_str() {
+        "DCR" => std::iter::once(to_channels(blocksize(site)?)).chain(channel_shuffle(channels)).collect(),
+        "CRD" => vec![to_channels(blocksize(site)?)],
+        got => {
+            return Err(Reason::Attribute { name: "mode", expected: "DCR or CRD", got: got.to_owned() });
+        }
+    };
+    let plan = added(site, plan, ops)?;
+    Ok(Value::Image(Image { plan, flat: false }))
+}
+
+fn blocksize(site: &Site<'_>) -> Result<i64, Reason> {
+    match site.int("blocksize", 0)? {
+        factor @ 1..=0x10_0000 => Ok(factor),
+        got => {
+            let (expected, got) = ("from 1 to 2^20", got.to_string());
+            Err(Reason::Attribute { name: "blocksize", expected, got })
+        }
+    }
+}
+
+/// One after another over a value; the last has the name of the node.
+fn added(site: &mut Site<'_>, plan: usize, ops: Vec<Op>) -> Result<usize, Reason> {
+    let (name, last) = (node_name(site.node).to_owned(), ops.len().saturating_sub(1));
+    let mut plan = plan;
+    for (place, op) in ops.into_iter().enumerate() {
+        let name = if place == last { name.clone() } else { format!("{name}.shuffle") };
+        plan = site.plans.node(&name, op, vec![plan], Vec::new())?;
+    }
+    Ok(plan)
+}
+
+/// `None` of groups that leave the channels as they are.
+fn channel_shuffle(groups: i64) -> Option<Op> {
+    let groups = usize::try_from(groups).ok().filter(|groups| *groups > 1)?;
+    Some(Op::ChannelShuffle(ChannelShuffle { groups }))
+}
+
+const fn to_pixels(upscale_factor: i64) -> Op {
+    Op::PixelShuffle(PixelShuffle { upscale_factor })
+}
+
+const fn to_channels(downscale_factor: i64) -> Op {
+    Op::PixelUnshuffle(PixelUnshuffle { downscale_factor })
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

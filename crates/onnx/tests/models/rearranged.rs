@@ -1,0 +1,186 @@
+//! Slices, splits, shuffles, padding and heads over images: what models of them become.
+
+use tiled_graph::{ChannelShuffle, Linear, Op, Pad, PadWith, PixelShuffle, PixelUnshuffle, Slice};
+
+use crate::build::{Attribute, Builder, ints, value};
+
+fn ops(model: &Builder) -> Vec<Op> {
+    let read = model.read().unwrap_or_else(|error| panic!("{error}"));
+    read.graph.nodes().iter().map(|node| node.op.clone()).collect()
+}
+
+fn refusal(model: &Builder) -> String {
+    let refusals = model.refusals();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    refusals[0].clone()
+}
+
+/// A model whose image has this size.
+fn sized(opset: i64, [channels, height, width]: [i64; 3]) -> Builder {
+    let mut model = Builder::new(opset, channels);
+    model.graph().input[0] = value("x", 1, &[Some(1), Some(channels), Some(height), Some(width)]);
+    model
+}
+
+#[test]
+fn features_of_an_image_of_known_size_go_to_a_linear_layer() {
+    for shape in [None, Some([1, -1]), Some([0, 24]), Some([-1, 24])] {
+        let model = sized(17, [2, 3, 4]).floats("w", &[5, 24]).floats("b", &[5]);
+        let model = match shape {
+            None => model.node("Flatten", &["x"], "f", &[]),
+            Some(shape) => model.ints("s", &[2], &shape).node("Reshape", &["x", "s"], "f", &[]),
+        };
+        let model = model.node("Gemm", &["f", "w", "b"], "y", &[("transB", Attribute::Int(1))]).output("y");
+        assert_eq!(ops(&model), [Op::Linear(Linear { in_features: Some(24), ..Linear::new(5) })]);
+    }
+    let wrong = sized(17, [2, 3, 4]).floats("w", &[26, 5]);
+    let wrong = wrong.node("Flatten", &["x"], "f", &[]).node("MatMul", &["f", "w"], "y", &[]).output("y");
+    assert!(
+        refusal(&wrong).ends_with("input has 2×3×4 features, in_features wants 26"),
+        "{}",
+        refusal(&wrong)
+    );
+}
+
+#[test]
+fn slices_cut_channels_rows_and_columns() {
+    let slice = |model: Builder, starts: &[i64], ends: &[i64], axes: &[i64]| {
+        let len = [i64::try_from(starts.len()).unwrap()];
+        model
+            .ints("s", &len, starts)
+            .ints("e", &len, ends)
+            .ints("a", &len, axes)
+            .node("Slice", &["x", "s", "e", "a"], "y", &[])
+            .output("y")
+    };
+    let cropped = |padding| Op::Pad(Pad { padding, with: PadWith::Constant(0.0) });
+    let channels = |begin, end| Op::Slice(Slice { begin, end: Some(end) });
+    assert_eq!(ops(&slice(Builder::new(17, 8), &[2], &[i64::MAX], &[1])), [channels(2, 8)]);
+    assert_eq!(ops(&slice(Builder::new(17, 8), &[-3], &[-1], &[-3])), [channels(5, 7)]);
+    assert_eq!(
+        ops(&slice(Builder::new(17, 8), &[1, 0, 2], &[3, -2, i64::MAX], &[1, 2, 3])),
+        [channels(1, 3), cropped([[0, -2], [-2, 0]])]
+    );
+    assert_eq!(
+        ops(&slice(sized(17, [8, 6, 9]), &[-4, 1], &[5, 100], &[2, 3])),
+        [cropped([[-2, -1], [-1, 0]])]
+    );
+    let open = slice(Builder::new(17, 8), &[0], &[5], &[2]);
+    assert!(refusal(&open).contains("what is cut depends on the size of the image"), "{}", refusal(&open));
+    let step = slice(Builder::new(17, 8), &[0], &[5], &[1]).ints("t", &[1], &[2]);
+    let mut step = step;
+    step.graph().node[0].input.push("t".to_owned());
+    assert!(refusal(&step).contains("steps of 1"), "{}", refusal(&step));
+}
+
+#[test]
+fn splits_are_a_slice_for_each_result() {
+    let mut model = Builder::new(17, 8).node("Split", &["x"], "a", &[("axis", Attribute::Int(1))]);
+    model.graph().node[0].output.push("b".to_owned());
+    let model = model.node("Mul", &["a", "b"], "y", &[]).output("y");
+    let part = |begin, end| Op::Slice(Slice { begin, end: Some(end) });
+    assert_eq!(ops(&model), [part(0, 4), part(4, 8), Op::Mul]);
+    let mut sizes = Builder::new(17, 8).ints("s", &[2], &[3, 5]);
+    sizes = sizes.node("Split", &["x", "s"], "a", &[("axis", Attribute::Int(1))]);
+    sizes.graph().node[0].output.push("b".to_owned());
+    assert_eq!(ops(&sizes.clone().output("b")), [part(3, 8)]);
+    let mut wrong = sizes.output("b");
+    wrong.graph().initializer.clear();
+    let wrong = wrong.ints("s", &[2], &[3, 4]);
+    assert!(refusal(&wrong).contains("sum to the channels"), "{}", refusal(&wrong));
+}
+
+#[test]
+fn padding_that_no_convolution_takes_over_is_a_node() {
+    let padded = |mode: &'static str, pads: &[i64]| {
+        Builder::new(13, 3).ints("pads", &[8], pads).node(
+            "Pad",
+            &["x", "pads"],
+            "p",
+            &[("mode", Attribute::Text(mode))],
+        )
+    };
+    let pads = [0, 0, 1, 0, 0, 0, 1, 2];
+    let pad = |with| Op::Pad(Pad { padding: [[1, 1], [0, 2]], with });
+    for (mode, with) in [
+        ("constant", PadWith::Constant(0.0)),
+        ("reflect", PadWith::Reflect),
+        ("edge", PadWith::Replicate),
+        ("wrap", PadWith::Circular),
+    ] {
+        assert_eq!(ops(&padded(mode, &pads).output("p")), [pad(with)]);
+        let twice = padded(mode, &pads).node("Relu", &["p"], "r", &[]).node("Mul", &["r", "p"], "y", &[]);
+        let twice = ops(&twice.output("y"));
+        assert_eq!((twice.len(), &twice[0]), (3, &pad(with)));
+    }
+    let wrapped = padded("wrap", &pads).floats("w", &[4, 3, 3, 3]);
+    let wrapped = ops(&wrapped.node("Conv", &["p", "w"], "y", &[]).output("y"));
+    assert_eq!((wrapped.len(), &wrapped[0]), (2, &pad(PadWith::Circular)));
+    let cropped = padded("constant", &[0, 0, -1, 0, 0, 0, 2, 0]).floats("w", &[4, 3, 3, 3]);
+    assert_eq!(ops(&cropped.node("Conv", &["p", "w"], "y", &[]).output("y")).len(), 2);
+}
+
+#[test]
+fn shuffles_are_recognised_in_three_nodes() {
+    let three = |from: [i64; 3], apart: &[i64], order: &[i64], joined: &[i64]| {
+        let len = |list: &[i64]| [i64::try_from(list.len()).unwrap()];
+        sized(17, from)
+            .ints("s", &len(apart), apart)
+            .ints("t", &len(joined), joined)
+            .node("Reshape", &["x", "s"], "a", &[])
+            .node("Transpose", &["a"], "b", &[("perm", ints(order))])
+            .node("Reshape", &["b", "t"], "y", &[])
+            .output("y")
+    };
+    let to_pixels = Op::PixelShuffle(PixelShuffle { upscale_factor: 2 });
+    let to_channels = Op::PixelUnshuffle(PixelUnshuffle { downscale_factor: 2 });
+    let shuffle = |groups| Op::ChannelShuffle(ChannelShuffle { groups });
+    let groups = three([12, 4, 6], &[1, 3, 4, 4, 6], &[0, 2, 1, 3, 4], &[1, 12, 4, 6]);
+    assert_eq!(ops(&groups), [shuffle(3)]);
+    let groups = three([12, 4, 6], &[1, 3, -1, 4, 6], &[0, 2, 1, 3, 4], &[1, -1, 4, 6]);
+    assert_eq!(ops(&groups), [shuffle(3)]);
+    let pixels = three([12, 4, 6], &[1, 3, 2, 2, 4, 6], &[0, 1, 4, 2, 5, 3], &[1, 3, 8, 12]);
+    assert_eq!(ops(&pixels), std::slice::from_ref(&to_pixels));
+    let depth_first = three([12, 4, 6], &[1, 2, 2, 3, 4, 6], &[0, 3, 4, 1, 5, 2], &[1, 3, 8, 12]);
+    assert_eq!(ops(&depth_first), [shuffle(4), to_pixels]);
+    let channels = three([3, 4, 6], &[1, 3, 2, 2, 3, 2], &[0, 1, 3, 5, 2, 4], &[1, 12, 2, 3]);
+    assert_eq!(ops(&channels), std::slice::from_ref(&to_channels));
+    let depth_first = three([3, 4, 6], &[1, 3, 2, 2, 3, 2], &[0, 3, 5, 1, 2, 4], &[1, 12, 2, 3]);
+    assert_eq!(ops(&depth_first), [to_channels, shuffle(3)]);
+
+    let order = three([12, 4, 6], &[1, 3, 4, 4, 6], &[0, 1, 3, 2, 4], &[1, 12, 4, 6]);
+    assert!(refusal(&order).contains("the order of a shuffle"), "{}", refusal(&order));
+    let joined = three([12, 4, 6], &[1, 3, 4, 4, 6], &[0, 2, 1, 3, 4], &[1, 12, 6, 4]);
+    assert!(refusal(&joined).contains("the shape of the shuffled value"), "{}", refusal(&joined));
+}
+
+#[test]
+fn shuffles_of_their_own_are_one_or_two_nodes() {
+    let size = ("blocksize", Attribute::Int(2));
+    let to_pixels = Op::PixelShuffle(PixelShuffle { upscale_factor: 2 });
+    let shuffle = |groups| Op::ChannelShuffle(ChannelShuffle { groups });
+    let crd = [size.clone(), ("mode", Attribute::Text("CRD"))];
+    let model = Builder::new(13, 12).node("DepthToSpace", &["x"], "y", &crd).output("y");
+    assert_eq!(ops(&model), std::slice::from_ref(&to_pixels));
+    let model =
+        Builder::new(13, 12).node("DepthToSpace", &["x"], "y", std::slice::from_ref(&size)).output("y");
+    assert_eq!(ops(&model), [shuffle(4), to_pixels]);
+    let to_channels = Op::PixelUnshuffle(PixelUnshuffle { downscale_factor: 2 });
+    let crd = [size.clone(), ("mode", Attribute::Text("CRD"))];
+    let model = Builder::new(28, 3).node("SpaceToDepth", &["x"], "y", &crd).output("y");
+    assert_eq!(ops(&model), std::slice::from_ref(&to_channels));
+    let model = Builder::new(13, 3).node("SpaceToDepth", &["x"], "y", &[size]).output("y");
+    assert_eq!(ops(&model), [to_channels, shuffle(3)]);
+}
+
+#[test]
+fn class_numbers_are_an_output_with_or_without_their_axis() {
+    for keeps in [0, 1] {
+        let attributes = [("axis", Attribute::Int(1)), ("keepdims", Attribute::Int(keeps))];
+        let model = Builder::new(13, 4).node("ArgMax", &["x"], "y", &attributes).output("y");
+        assert_eq!(ops(&model), [Op::ArgMax]);
+    }
+    let last = [("axis", Attribute::Int(1)), ("select_last_index", Attribute::Int(1))];
+    let model = Builder::new(13, 4).node("ArgMax", &["x"], "y", &last).output("y");
+    assert!(refusal(&model).contains("select_last_index"), "{}", refusal(&model));
+}
