@@ -220,14 +220,14 @@ impl<'d> Growing<'d> {
         let above = Op::WithOperand(WithOperand { function, operand, reversed: false });
         let above = self.push(above, &[between])?;
         let function = Elementwise::Div;
-        let op = match self.draw.below(12) {
+        let op = match self.draw.below(14) {
             0 => return self.push(Op::Div, &[x, above]),
             1 => Op::WithOperand(WithOperand { function, operand, reversed: true }),
             2 => Op::WithOperand(WithOperand { function, operand: Operand::Weight, reversed: true }),
             3 | 7 => Op::Activation(Activation::Exp),
             4 | 8 => Op::Activation(Activation::Log),
-            5 => Op::Activation(Activation::Sqrt),
-            6 => Op::Activation(Activation::Reciprocal),
+            5 | 9 | 10 => Op::Activation(Activation::Sqrt),
+            6 | 11 => Op::Activation(Activation::Reciprocal),
             _ => {
                 let exponent = self.draw.pick(&[-2.0, 3.0, 1.5, -0.5]);
                 Op::Activation(Activation::Pow { exponent })
@@ -691,7 +691,7 @@ mod tests {
     #[test]
     fn networks_use_every_operator_and_attribute() {
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-        for case in 0..700 {
+        for case in 0..1000 {
             let network = network(&mut Draw::new(1, &format!("case {case}")));
             let graph = &network.graph;
             assert!((1..=MAX_NODES).contains(&graph.nodes().len()), "case {case}");

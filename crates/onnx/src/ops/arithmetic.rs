@@ -155,6 +155,7 @@ fn pair(
         (constant, Value::Image(image)) => (*image, place, constant, true),
         _ => return Ok(None),
     };
+    let reversed = reversed && matches!(function, Elementwise::Sub | Elementwise::Div);
     if let Some(number) = site.scalar(position)? {
         return of_number(site, function, image, number, reversed).map(Some);
     }

@@ -1,6 +1,9 @@
 //! Norms and softmax: as operators, as exporters write them out, and between two transpositions.
 
-use tiled_graph::{Activation, Conv2d, GroupNorm, InstanceNorm, LayerNorm, LocalResponseNorm, Op, RmsNorm};
+use tiled_graph::{
+    Activation, Conv2d, Elementwise, GroupNorm, InstanceNorm, LayerNorm, LocalResponseNorm, Op, Operand,
+    RmsNorm, WithOperand,
+};
 use tiled_onnx::proto::TensorProto;
 
 use crate::build::{Attribute, Builder, float_tensor, ints};
@@ -196,13 +199,13 @@ fn a_block_whose_layers_are_linear_over_channels_is_convolutions_of_one_tap() {
     let model =
         back(model, "v", "z").node("Mul", &["scale", "z"], "s", &[]).node("Add", &["s", "x"], "y", &[]);
     let model = model.output("y");
-    let scale = Conv2d { groups: 2, bias: false, ..Conv2d::new(2, [1, 1]) };
+    let scale = WithOperand { function: Elementwise::Mul, operand: Operand::Weight, reversed: false };
     let expected = [
         LAYERED,
         Op::Conv2d(Conv2d::new(3, [1, 1])),
         Op::Activation(Activation::Gelu),
         Op::Conv2d(Conv2d::new(2, [1, 1])),
-        Op::Conv2d(scale),
+        Op::WithOperand(scale),
         Op::Add,
     ];
     assert_eq!(nodes(&model), expected);
