@@ -39,6 +39,7 @@ mod error;
 mod executor;
 mod file;
 mod finalise;
+mod instances;
 mod io;
 mod labels;
 mod lane;
@@ -66,6 +67,8 @@ pub use file::{
     open_source_with, open_source_within, remove_partial_files, write_whole,
 };
 pub use half::{bf16, f16};
+#[doc(hidden)]
+pub use instances::instances;
 pub use io::Io;
 pub use labels::{LabelCensus, Labels};
 pub use npy::NpyHeader;

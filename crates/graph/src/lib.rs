@@ -36,6 +36,7 @@ mod format;
 mod graph;
 mod index;
 mod infer;
+mod instances;
 mod lower;
 mod objective;
 mod op;
@@ -56,6 +57,8 @@ pub use error::{Arity, Axis, Extent, GraphError, Place};
 pub use graph::{Graph, Input, Node, Shared};
 pub use index::{Id, IndexVec, ValueId};
 pub use infer::{infer, infer_nchw};
+#[doc(hidden)]
+pub use instances::instances;
 pub use lower::lower;
 pub use objective::{Loss, Mode, Objective};
 pub use op::{
