@@ -47,7 +47,7 @@ pub trait Dense<T: Element>: Send + Sync + std::fmt::Debug {
     /// `x = f(x)` for each element.
     fn map_in_place(&self, f: Unary, x: ArrayViewMutD<'_, T>);
 
-    /// `dx = dy·f'(x)`, where `saved` is what [`Unary::saves`] names: x, or y = f(x).
+    /// `dx = dy·f'(x)`, where `saved` is what [`Unary::saves`] names: x, or y = f(x). Where that is nothing, it is not looked at.
     ///
     /// # Panics
     /// Where the shapes differ.
@@ -80,8 +80,8 @@ pub trait Dense<T: Element>: Send + Sync + std::fmt::Debug {
     fn zip_in_place(&self, f: Binary, a: ArrayViewMutD<'_, T>, b: ArrayViewD<'_, T>);
 
     /// The gradient of [`Dense::zip`] for one of its operands: `dx = dy·∂f/∂side`. An axis of which `dx` has extent 1 and dy more is
-    /// summed over, as broadcasting repeated the operand there. Operands whose values the derivative does not need
-    /// ([`Binary::saves`]) are `None`.
+    /// summed over, as broadcasting repeated the operand there. Operands have the shape of dy; those whose values the derivative does
+    /// not need ([`Binary::saves`]) may be `None`.
     ///
     /// # Panics
     /// Where shapes do not fit, or an operand that is needed is missing.
@@ -108,7 +108,8 @@ pub trait Dense<T: Element>: Send + Sync + std::fmt::Debug {
         update: Update,
     );
 
-    /// `y = scale · fold(x)` over the axes of which y has extent 1 and x more.
+    /// `y = scale · fold(x)` over the axes of which y has extent 1 and x another: of no elements the sum is zero, the largest −∞, the
+    /// smallest ∞.
     ///
     /// # Panics
     /// Where shapes do not fit.
@@ -218,7 +219,9 @@ pub trait Dense<T: Element>: Send + Sync + std::fmt::Debug {
         weights: ArrayViewMutD<'_, T>,
     );
 
-    /// The loss of each row, not yet averaged, and the logarithm of its sum of exponentials: `−Σ w·t·log softmax(x)` with the targets t smoothed. Returns the sum of weights that a mean divides by.
+    /// The loss of each row, not yet averaged, and the logarithm of its sum of exponentials: `−Σ w·t·log softmax(x)` with the targets t
+    /// smoothed, `(1 − s)·t + s/classes`; zero where the class is the one to ignore. Returns the sum of weights that a mean divides by: those of the classes that are not
+    /// ignored, or the number of rows where targets are probabilities.
     ///
     /// # Errors
     /// Where a class is not one of the columns, nor the one to ignore.
@@ -234,17 +237,17 @@ pub trait Dense<T: Element>: Send + Sync + std::fmt::Debug {
         log_sums: ArrayViewMut1<'_, T>,
     ) -> Result<T, IndexError>;
 
-    /// The gradient of [`Dense::cross_entropy`] for x, given that of each row's loss.
+    /// The gradient of [`Dense::cross_entropy`] for x, given two values of each row: the logarithm that was kept, and the gradient of
+    /// its loss.
     ///
     /// # Panics
-    /// Where extents do not fit.
+    /// Where extents do not fit, or a class is out of range.
     fn cross_entropy_backward(
         &self,
         spec: &CrossEntropy<'_, T>,
         x: ArrayView2<'_, T>,
         targets: &Targets<'_, T>,
-        log_sums: ArrayView1<'_, T>,
-        d_losses: ArrayView1<'_, T>,
+        of_rows: [ArrayView1<'_, T>; 2],
         dx: ArrayViewMut2<'_, T>,
         update: Update,
     );

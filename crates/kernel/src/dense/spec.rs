@@ -36,7 +36,7 @@ pub enum Unary {
     Activation(Activation),
     /// `1/√x`.
     Rsqrt,
-    /// `factor·x + summand`, rounded once.
+    /// `factor·x + summand` with both numbers rounded to the type of x; a fused multiply-add where the instruction set has one.
     Affine {
         /// The factor.
         factor: f64,
