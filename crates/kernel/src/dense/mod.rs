@@ -14,6 +14,7 @@
 //! - Extents are checked once, by assertions: to call with shapes that do not fit is a mistake of the caller, who has checked them
 //!   and told the user. Indices are values, not shapes: one out of range is returned as an error before anything is written.
 
+mod reference;
 mod spec;
 
 pub use spec::{
