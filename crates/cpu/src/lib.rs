@@ -29,6 +29,7 @@ mod conv;
 mod costs;
 mod isa;
 mod ops;
+mod share;
 mod support;
 mod vector;
 
