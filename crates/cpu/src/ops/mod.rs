@@ -28,6 +28,7 @@ mod shuffle;
 mod softmax;
 mod stamp;
 
+pub(crate) use elementwise::activate;
 use tiled_geometry::Region;
 use tiled_kernel::{Dropped, Kernel, Params, Partial, Reduction};
 use tiled_tensor::{Element, PartMut, View};

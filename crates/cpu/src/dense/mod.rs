@@ -1,0 +1,234 @@
+//! Dense work: products by tiles in registers, what treats elements alone by pieces, what treats rows by rows.
+
+mod concrete;
+mod matrix;
+mod product;
+
+use ndarray::{ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut1, ArrayViewMut2, ArrayViewMutD};
+use tiled_kernel::Reference;
+use tiled_kernel::dense::{
+    Attention, Binary, CrossEntropy, Dense, Direction, Extreme, Fold, IndexError, LayerNorm, Product, Side,
+    Softmax, Targets, Unary, Update,
+};
+use tiled_tensor::Element;
+
+use crate::CpuBackend;
+
+impl<T: Element> Dense<T> for CpuBackend {
+    fn name(&self) -> String {
+        format!("cpu-{}", self.isa)
+    }
+
+    fn product(&self, product: &Product<'_, T>, c: ArrayViewMutD<'_, T>, update: Update) {
+        concrete::product(self.isa, product.clone(), c, update);
+    }
+
+    fn map(&self, f: Unary, x: ArrayViewD<'_, T>, y: ArrayViewMutD<'_, T>, update: Update) {
+        Reference.map(f, x, y, update);
+    }
+
+    fn map_in_place(&self, f: Unary, x: ArrayViewMutD<'_, T>) {
+        Reference.map_in_place(f, x);
+    }
+
+    fn map_backward(
+        &self,
+        f: Unary,
+        saved: ArrayViewD<'_, T>,
+        dy: ArrayViewD<'_, T>,
+        dx: ArrayViewMutD<'_, T>,
+        update: Update,
+    ) {
+        Reference.map_backward(f, saved, dy, dx, update);
+    }
+
+    fn zip(
+        &self,
+        f: Binary,
+        a: ArrayViewD<'_, T>,
+        b: ArrayViewD<'_, T>,
+        y: ArrayViewMutD<'_, T>,
+        update: Update,
+    ) {
+        Reference.zip(f, a, b, y, update);
+    }
+
+    fn zip_in_place(&self, f: Binary, a: ArrayViewMutD<'_, T>, b: ArrayViewD<'_, T>) {
+        Reference.zip_in_place(f, a, b);
+    }
+
+    fn zip_backward(
+        &self,
+        f: Binary,
+        side: Side,
+        operands: [Option<ArrayViewD<'_, T>>; 2],
+        dy: ArrayViewD<'_, T>,
+        dx: ArrayViewMutD<'_, T>,
+        update: Update,
+    ) {
+        Reference.zip_backward(f, side, operands, dy, dx, update);
+    }
+
+    fn select(
+        &self,
+        mask: ArrayViewD<'_, bool>,
+        a: ArrayViewD<'_, T>,
+        b: ArrayViewD<'_, T>,
+        y: ArrayViewMutD<'_, T>,
+        update: Update,
+    ) {
+        Reference.select(mask, a, b, y, update);
+    }
+
+    fn reduce(&self, fold: Fold, x: ArrayViewD<'_, T>, scale: T, y: ArrayViewMutD<'_, T>, update: Update) {
+        Reference.reduce(fold, x, scale, y, update);
+    }
+
+    fn arg(&self, extreme: Extreme, x: ArrayViewD<'_, T>, axis: usize, y: ArrayViewMutD<'_, i64>) {
+        Reference.arg(extreme, x, axis, y);
+    }
+
+    fn cumulate(
+        &self,
+        x: ArrayViewD<'_, T>,
+        axis: usize,
+        direction: Direction,
+        y: ArrayViewMutD<'_, T>,
+        update: Update,
+    ) {
+        Reference.cumulate(x, axis, direction, y, update);
+    }
+
+    fn softmax(&self, kind: Softmax, x: ArrayViewD<'_, T>, axis: usize, y: ArrayViewMutD<'_, T>) {
+        Reference.softmax(kind, x, axis, y);
+    }
+
+    fn softmax_backward(
+        &self,
+        kind: Softmax,
+        y: ArrayViewD<'_, T>,
+        dy: ArrayViewD<'_, T>,
+        axis: usize,
+        dx: ArrayViewMutD<'_, T>,
+        update: Update,
+    ) {
+        Reference.softmax_backward(kind, y, dy, axis, dx, update);
+    }
+
+    fn layer_norm(
+        &self,
+        norm: &LayerNorm<'_, T>,
+        x: ArrayView2<'_, T>,
+        y: ArrayViewMut2<'_, T>,
+        statistics: [ArrayViewMut1<'_, T>; 2],
+    ) {
+        Reference.layer_norm(norm, x, y, statistics);
+    }
+
+    fn layer_norm_backward(
+        &self,
+        norm: &LayerNorm<'_, T>,
+        x: ArrayView2<'_, T>,
+        statistics: [ArrayView1<'_, T>; 2],
+        dy: ArrayView2<'_, T>,
+        dx: Option<(ArrayViewMut2<'_, T>, Update)>,
+        parameters: [Option<ArrayViewMut1<'_, T>>; 2],
+    ) {
+        Reference.layer_norm_backward(norm, x, statistics, dy, dx, parameters);
+    }
+
+    fn attention(
+        &self,
+        attention: &Attention<'_, T>,
+        qkv: [ArrayViewD<'_, T>; 3],
+        y: ArrayViewMutD<'_, T>,
+        log_sums: ArrayViewMut2<'_, T>,
+    ) {
+        Reference.attention(attention, qkv, y, log_sums);
+    }
+
+    fn attention_backward(
+        &self,
+        attention: &Attention<'_, T>,
+        qkv: [ArrayViewD<'_, T>; 3],
+        y: ArrayViewD<'_, T>,
+        log_sums: ArrayView2<'_, T>,
+        dy: ArrayViewD<'_, T>,
+        gradients: [Option<(ArrayViewMutD<'_, T>, Update)>; 3],
+    ) {
+        Reference.attention_backward(attention, qkv, y, log_sums, dy, gradients);
+    }
+
+    fn attention_weights(
+        &self,
+        attention: &Attention<'_, T>,
+        qk: [ArrayViewD<'_, T>; 2],
+        log_sums: ArrayView2<'_, T>,
+        weights: ArrayViewMutD<'_, T>,
+    ) {
+        Reference.attention_weights(attention, qk, log_sums, weights);
+    }
+
+    fn cross_entropy(
+        &self,
+        spec: &CrossEntropy<'_, T>,
+        x: ArrayView2<'_, T>,
+        targets: &Targets<'_, T>,
+        losses: ArrayViewMut1<'_, T>,
+        log_sums: ArrayViewMut1<'_, T>,
+    ) -> Result<T, IndexError> {
+        Reference.cross_entropy(spec, x, targets, losses, log_sums)
+    }
+
+    fn cross_entropy_backward(
+        &self,
+        spec: &CrossEntropy<'_, T>,
+        x: ArrayView2<'_, T>,
+        targets: &Targets<'_, T>,
+        of_rows: [ArrayView1<'_, T>; 2],
+        dx: ArrayViewMut2<'_, T>,
+        update: Update,
+    ) {
+        Reference.cross_entropy_backward(spec, x, targets, of_rows, dx, update);
+    }
+
+    fn take(
+        &self,
+        x: ArrayViewD<'_, T>,
+        axis: usize,
+        index: ArrayView1<'_, i64>,
+        y: ArrayViewMutD<'_, T>,
+    ) -> Result<(), IndexError> {
+        Reference.take(x, axis, index, y)
+    }
+
+    fn put_add(
+        &self,
+        y: ArrayViewD<'_, T>,
+        axis: usize,
+        index: ArrayView1<'_, i64>,
+        x: ArrayViewMutD<'_, T>,
+    ) -> Result<(), IndexError> {
+        Reference.put_add(y, axis, index, x)
+    }
+
+    fn gather(
+        &self,
+        x: ArrayViewD<'_, T>,
+        axis: usize,
+        index: ArrayViewD<'_, i64>,
+        y: ArrayViewMutD<'_, T>,
+    ) -> Result<(), IndexError> {
+        Reference.gather(x, axis, index, y)
+    }
+
+    fn scatter_add(
+        &self,
+        y: ArrayViewD<'_, T>,
+        axis: usize,
+        index: ArrayViewD<'_, i64>,
+        x: ArrayViewMutD<'_, T>,
+    ) -> Result<(), IndexError> {
+        Reference.scatter_add(y, axis, index, x)
+    }
+}
