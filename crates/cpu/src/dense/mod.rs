@@ -1,8 +1,15 @@
 //! Dense work: products by tiles in registers, what treats elements alone by pieces, what treats rows by rows.
 
 mod concrete;
+mod elementwise;
+mod fold;
+mod loss;
 mod matrix;
+mod norm;
 mod product;
+mod row;
+mod softmax;
+mod stream;
 
 use ndarray::{ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut1, ArrayViewMut2, ArrayViewMutD};
 use tiled_kernel::Reference;
@@ -24,11 +31,11 @@ impl<T: Element> Dense<T> for CpuBackend {
     }
 
     fn map(&self, f: Unary, x: ArrayViewD<'_, T>, y: ArrayViewMutD<'_, T>, update: Update) {
-        Reference.map(f, x, y, update);
+        concrete::map(self.isa, f, x, y, update);
     }
 
     fn map_in_place(&self, f: Unary, x: ArrayViewMutD<'_, T>) {
-        Reference.map_in_place(f, x);
+        concrete::map_in_place(self.isa, f, x);
     }
 
     fn map_backward(
@@ -39,7 +46,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         dx: ArrayViewMutD<'_, T>,
         update: Update,
     ) {
-        Reference.map_backward(f, saved, dy, dx, update);
+        concrete::map_backward(self.isa, f, saved, dy, dx, update);
     }
 
     fn zip(
@@ -50,11 +57,11 @@ impl<T: Element> Dense<T> for CpuBackend {
         y: ArrayViewMutD<'_, T>,
         update: Update,
     ) {
-        Reference.zip(f, a, b, y, update);
+        concrete::zip(self.isa, f, a, b, y, update);
     }
 
     fn zip_in_place(&self, f: Binary, a: ArrayViewMutD<'_, T>, b: ArrayViewD<'_, T>) {
-        Reference.zip_in_place(f, a, b);
+        concrete::zip_in_place(self.isa, f, a, b);
     }
 
     fn zip_backward(
@@ -66,7 +73,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         dx: ArrayViewMutD<'_, T>,
         update: Update,
     ) {
-        Reference.zip_backward(f, side, operands, dy, dx, update);
+        concrete::zip_backward(self.isa, f, side, operands, dy, dx, update);
     }
 
     fn select(
@@ -77,11 +84,11 @@ impl<T: Element> Dense<T> for CpuBackend {
         y: ArrayViewMutD<'_, T>,
         update: Update,
     ) {
-        Reference.select(mask, a, b, y, update);
+        concrete::select(self.isa, mask, a, b, y, update);
     }
 
     fn reduce(&self, fold: Fold, x: ArrayViewD<'_, T>, scale: T, y: ArrayViewMutD<'_, T>, update: Update) {
-        Reference.reduce(fold, x, scale, y, update);
+        concrete::reduce(self.isa, fold, x, scale, y, update);
     }
 
     fn arg(&self, extreme: Extreme, x: ArrayViewD<'_, T>, axis: usize, y: ArrayViewMutD<'_, i64>) {
@@ -100,7 +107,7 @@ impl<T: Element> Dense<T> for CpuBackend {
     }
 
     fn softmax(&self, kind: Softmax, x: ArrayViewD<'_, T>, axis: usize, y: ArrayViewMutD<'_, T>) {
-        Reference.softmax(kind, x, axis, y);
+        concrete::softmax(self.isa, kind, x, axis, y);
     }
 
     fn softmax_backward(
@@ -112,7 +119,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         dx: ArrayViewMutD<'_, T>,
         update: Update,
     ) {
-        Reference.softmax_backward(kind, y, dy, axis, dx, update);
+        concrete::softmax_backward(self.isa, kind, y, dy, axis, dx, update);
     }
 
     fn layer_norm(
@@ -122,7 +129,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         y: ArrayViewMut2<'_, T>,
         statistics: [ArrayViewMut1<'_, T>; 2],
     ) {
-        Reference.layer_norm(norm, x, y, statistics);
+        concrete::layer_norm(self.isa, *norm, x, y, statistics);
     }
 
     fn layer_norm_backward(
@@ -134,7 +141,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         dx: Option<(ArrayViewMut2<'_, T>, Update)>,
         parameters: [Option<ArrayViewMut1<'_, T>>; 2],
     ) {
-        Reference.layer_norm_backward(norm, x, statistics, dy, dx, parameters);
+        concrete::layer_norm_backward(self.isa, *norm, x, statistics, dy, dx, parameters);
     }
 
     fn attention(
@@ -177,7 +184,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         losses: ArrayViewMut1<'_, T>,
         log_sums: ArrayViewMut1<'_, T>,
     ) -> Result<T, IndexError> {
-        Reference.cross_entropy(spec, x, targets, losses, log_sums)
+        concrete::cross_entropy(self.isa, *spec, x, *targets, losses, log_sums).map(T::from_f64)
     }
 
     fn cross_entropy_backward(
@@ -189,7 +196,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         dx: ArrayViewMut2<'_, T>,
         update: Update,
     ) {
-        Reference.cross_entropy_backward(spec, x, targets, of_rows, dx, update);
+        concrete::cross_entropy_backward(self.isa, *spec, x, *targets, of_rows, dx, update);
     }
 
     fn take(

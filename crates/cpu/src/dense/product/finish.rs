@@ -68,7 +68,7 @@ impl<E: Element> Micro<E> for Finish<E> {
                 self.add_bias(simd, &bias);
             }
             if let Some(activation) = self.activation {
-                ops::activate(S::ISA, activation, std::slice::from_raw_parts_mut(sums, len));
+                ops::elementwise::activate(S::ISA, activation, std::slice::from_raw_parts_mut(sums, len));
             }
             match c.strides {
                 [_, 1] => {
