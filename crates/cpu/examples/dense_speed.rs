@@ -1,4 +1,5 @@
-//! The speed of dense work: products as shares of what a loop of multiply-adds reaches in the same run, the rest in microseconds.
+//! The speed of dense work: products as shares of what a loop of multiply-adds reaches in the same run, the rest in microseconds
+//! forward and backward.
 //!
 //! ```text
 //! TILED_ISA=avx512 cargo run --release -p tiled-cpu --example dense_speed -- [threads] [filter]
@@ -12,10 +13,10 @@
 
 use std::time::Instant;
 
-use ndarray::{ArrayD, ArrayViewD, IxDyn};
+use ndarray::{Array1, Array2, ArrayD, ArrayViewD, Ix2, IxDyn};
 use rayon::ThreadPoolBuilder;
 use tiled_cpu::CpuBackend;
-use tiled_kernel::dense::{Dense, Product, Update};
+use tiled_kernel::dense::{Attention, Dense, LayerNorm, Product, Softmax, Update};
 
 #[path = "peak/mod.rs"]
 mod peak;
@@ -53,6 +54,58 @@ fn product(dense: &dyn Dense<f32>, [m, n, k]: [usize; 3], layout: Layout) -> f64
     let update = if layout == Layout::First { Update::Add } else { Update::Replace };
     let product = Product { a: view(&a), b: view(&b), bias: None, activation: None };
     seconds(|| dense.product(&product, c.view_mut(), update))
+}
+
+/// Forward and backward, the gradient of a sum added to what is there.
+fn softmax(dense: &dyn Dense<f32>, shape: [usize; 2]) -> [f64; 2] {
+    let (x, mut y, mut dx) = (values(&shape), ArrayD::zeros(&shape[..]), ArrayD::zeros(&shape[..]));
+    let one = ArrayD::ones(&[1, 1][..]);
+    let dy = one.broadcast(&shape[..]).expect("one for all");
+    let kind = Softmax::Probabilities;
+    let forward = seconds(|| dense.softmax(kind, x.view(), 1, y.view_mut()));
+    let backward =
+        seconds(|| dense.softmax_backward(kind, y.view(), dy.view(), 1, dx.view_mut(), Update::Add));
+    [forward, backward]
+}
+
+fn layer_norm(dense: &dyn Dense<f32>, shape: [usize; 2]) -> [f64; 2] {
+    let [rows, cols] = shape;
+    let x = values(&shape).into_dimensionality::<Ix2>().expect("two axes");
+    let (dy, mut y, mut dx) = (x.clone(), Array2::zeros(shape), Array2::zeros(shape));
+    let (gamma, beta) = (Array1::ones(cols), Array1::zeros(cols));
+    let (mut mean, mut rstd) = (Array1::zeros(rows), Array1::zeros(rows));
+    let (mut d_gamma, mut d_beta) = (Array1::zeros(cols), Array1::zeros(cols));
+    let norm = LayerNorm { epsilon: 1e-5, gamma: Some(gamma.view()), beta: Some(beta.view()) };
+    let forward = seconds(|| {
+        dense.layer_norm(&norm, x.view(), y.view_mut(), [mean.view_mut(), rstd.view_mut()]);
+    });
+    let backward = seconds(|| {
+        let to = Some((dx.view_mut(), Update::Replace));
+        let parameters = [Some(d_gamma.view_mut()), Some(d_beta.view_mut())];
+        dense.layer_norm_backward(&norm, x.view(), [mean.view(), rstd.view()], dy.view(), to, parameters);
+    });
+    [forward, backward]
+}
+
+/// Heads as they lie in one projection: images, keys, three times the heads side by side.
+fn attention(dense: &dyn Dense<f32>, [batch, keys, heads, depth]: [usize; 4], causal: bool) -> [f64; 2] {
+    let qkv = values(&[batch, keys, 3, heads, depth]).permuted_axes(IxDyn(&[2, 0, 3, 1, 4]));
+    let part = |which| qkv.index_axis(ndarray::Axis(0), which);
+    let plain = [batch, keys, heads, depth];
+    let mut y = ArrayD::zeros(&plain[..]).permuted_axes(IxDyn(&[0, 2, 1, 3]));
+    let dy = values(&plain).permuted_axes(IxDyn(&[0, 2, 1, 3]));
+    let mut gradients = [(); 3].map(|()| ArrayD::zeros(part(0).raw_dim()));
+    let mut log_sums = Array2::zeros([batch * heads, keys]);
+    let attention = Attention { scale: 1.0 / (depth as f64).sqrt(), causal, mask: None };
+    let forward = seconds(|| {
+        dense.attention(&attention, [part(0), part(1), part(2)], y.view_mut(), log_sums.view_mut());
+    });
+    let backward = seconds(|| {
+        let to = gradients.each_mut().map(|gradient| Some((gradient.view_mut(), Update::Replace)));
+        let qkv = [part(0), part(1), part(2)];
+        dense.attention_backward(&attention, qkv, y.view(), log_sums.view(), dy.view(), to);
+    });
+    [forward, backward]
 }
 
 /// The seconds of a call: of one thread those that it ran, where the system says so, else of the fastest of several. Other work on the
@@ -104,6 +157,25 @@ fn main() {
                 format!("{:>18}", format!("{:.1} ({:3.0} %)", 1e6 * seconds, 100.0 * share))
             });
             println!("{name:18} {}", cells.join(" "));
+        }
+        println!("{:32} {:>12} {:>12}", "", "forward", "backward");
+        let print = |name: String, measure: &dyn Fn() -> [f64; 2]| {
+            if name.contains(&filter) {
+                let [forward, backward] = measure().map(|seconds| 1e6 * seconds);
+                println!("{name:32} {forward:>12.1} {backward:>12.1}");
+            }
+        };
+        for shape in [[128, 64], [512, 256], [1024, 512]] {
+            print(format!("softmax {}×{}", shape[0], shape[1]), &|| softmax(&backend, shape));
+            print(format!("layer norm {}×{}", shape[0], shape[1]), &|| layer_norm(&backend, shape));
+        }
+        for shape in [[32, 16, 4, 16], [64, 32, 8, 16], [128, 32, 8, 32], [32, 1024, 8, 32]] {
+            for causal in [false, true] {
+                let name = if causal { "causal attention" } else { "attention" };
+                let [batch, keys, heads, depth] = shape;
+                let name = format!("{name} {batch}×{keys}×{heads}×{depth}");
+                print(name, &|| attention(&backend, shape, causal));
+            }
         }
     });
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use tiled_cpu::Isa;
 
 /// What a loop of multiply-adds in registers reaches, in GFLOP/s; all threads together.
-pub fn gflops(isa: Isa, tries: usize) -> f64 {
+pub(crate) fn gflops(isa: Isa, tries: usize) -> f64 {
     let lanes = match isa {
         Isa::Avx512 => 16,
         Isa::Avx2 => 8,

@@ -4,11 +4,12 @@ use std::marker::PhantomData;
 
 use ndarray::{ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut1, ArrayViewMut2, ArrayViewMutD};
 use tiled_kernel::dense::{
-    Binary, CrossEntropy, Fold, IndexError, LayerNorm, Product, Side, Softmax, Targets, Unary, Update,
+    Attention, Binary, CrossEntropy, Direction, Extreme, Fold, IndexError, LayerNorm, Product, Side, Softmax,
+    Targets, Unary, Update,
 };
 use tiled_tensor::{ByElement, Element};
 
-use super::{elementwise, loss, norm, product, softmax};
+use super::{attention, elementwise, indexing, loss, norm, product, softmax};
 use crate::Isa;
 
 /// Functions for any element, of the same ones for those that have vectors.
@@ -119,4 +120,61 @@ by_element! {
         y: ArrayViewMutD<'y, T>,
         update: Update,
     ) = elementwise::reduce;
+    fn attention<'a, 'i, 'y, 's>(
+        attention: Attention<'a, T>,
+        qkv: [ArrayViewD<'i, T>; 3],
+        y: ArrayViewMutD<'y, T>,
+        log_sums: ArrayViewMut2<'s, T>,
+    ) = attention::forward;
+    fn attention_backward<'a, 'i, 'y, 's, 'd, 'g>(
+        attention: Attention<'a, T>,
+        qkv: [ArrayViewD<'i, T>; 3],
+        y: ArrayViewD<'y, T>,
+        log_sums: ArrayView2<'s, T>,
+        dy: ArrayViewD<'d, T>,
+        gradients: [Option<(ArrayViewMutD<'g, T>, Update)>; 3],
+    ) = attention::backward;
+    fn attention_weights<'a, 'i, 's, 'w>(
+        attention: Attention<'a, T>,
+        qk: [ArrayViewD<'i, T>; 2],
+        log_sums: ArrayView2<'s, T>,
+        weights: ArrayViewMutD<'w, T>,
+    ) = attention::weights;
+    fn take<'x, 'i, 'y>(
+        x: ArrayViewD<'x, T>,
+        axis: usize,
+        index: ArrayView1<'i, i64>,
+        y: ArrayViewMutD<'y, T>,
+    ) -> Result<(), IndexError> = indexing::take;
+    fn put_add<'y, 'i, 'x>(
+        y: ArrayViewD<'y, T>,
+        axis: usize,
+        index: ArrayView1<'i, i64>,
+        x: ArrayViewMutD<'x, T>,
+    ) -> Result<(), IndexError> = indexing::put_add;
+    fn gather<'x, 'i, 'y>(
+        x: ArrayViewD<'x, T>,
+        axis: usize,
+        index: ArrayViewD<'i, i64>,
+        y: ArrayViewMutD<'y, T>,
+    ) -> Result<(), IndexError> = indexing::gather;
+    fn scatter_add<'y, 'i, 'x>(
+        y: ArrayViewD<'y, T>,
+        axis: usize,
+        index: ArrayViewD<'i, i64>,
+        x: ArrayViewMutD<'x, T>,
+    ) -> Result<(), IndexError> = indexing::scatter_add;
+    fn arg<'x, 'y>(
+        extreme: Extreme,
+        x: ArrayViewD<'x, T>,
+        axis: usize,
+        y: ArrayViewMutD<'y, i64>,
+    ) = indexing::arg;
+    fn cumulate<'x, 'y>(
+        x: ArrayViewD<'x, T>,
+        axis: usize,
+        direction: Direction,
+        y: ArrayViewMutD<'y, T>,
+        update: Update,
+    ) = indexing::cumulate;
 }

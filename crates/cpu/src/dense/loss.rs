@@ -3,9 +3,9 @@
 use ndarray::{ArrayView1, ArrayView2, ArrayViewMut1, ArrayViewMut2};
 use tiled_kernel::dense::{CrossEntropy, IndexError, Targets, Update};
 
+use super::lines::for_rows;
 use super::matrix::{Shared, require, with_scratch};
 use super::row;
-use super::softmax::for_rows;
 use crate::Isa;
 use crate::vector::Lane;
 

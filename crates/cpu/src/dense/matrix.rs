@@ -41,6 +41,11 @@ impl<E> Matrix<*mut E> {
     pub(super) const fn from(self, row: usize, col: usize) -> Self {
         Self { start: self.at(row, col), ..self }
     }
+
+    /// The same, for reading.
+    pub(super) const fn read(self) -> Matrix<*const E> {
+        Matrix { start: self.start.cast_const(), strides: self.strides }
+    }
 }
 
 const fn offset(strides: [isize; 2], [row, col]: [usize; 2]) -> isize {

@@ -1,8 +1,11 @@
 //! Dense work: products by tiles in registers, what treats elements alone by pieces, what treats rows by rows.
 
+mod attention;
 mod concrete;
 mod elementwise;
 mod fold;
+mod indexing;
+mod lines;
 mod loss;
 mod matrix;
 mod norm;
@@ -12,7 +15,6 @@ mod softmax;
 mod stream;
 
 use ndarray::{ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut1, ArrayViewMut2, ArrayViewMutD};
-use tiled_kernel::Reference;
 use tiled_kernel::dense::{
     Attention, Binary, CrossEntropy, Dense, Direction, Extreme, Fold, IndexError, LayerNorm, Product, Side,
     Softmax, Targets, Unary, Update,
@@ -92,7 +94,7 @@ impl<T: Element> Dense<T> for CpuBackend {
     }
 
     fn arg(&self, extreme: Extreme, x: ArrayViewD<'_, T>, axis: usize, y: ArrayViewMutD<'_, i64>) {
-        Reference.arg(extreme, x, axis, y);
+        concrete::arg(self.isa, extreme, x, axis, y);
     }
 
     fn cumulate(
@@ -103,7 +105,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         y: ArrayViewMutD<'_, T>,
         update: Update,
     ) {
-        Reference.cumulate(x, axis, direction, y, update);
+        concrete::cumulate(self.isa, x, axis, direction, y, update);
     }
 
     fn softmax(&self, kind: Softmax, x: ArrayViewD<'_, T>, axis: usize, y: ArrayViewMutD<'_, T>) {
@@ -151,7 +153,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         y: ArrayViewMutD<'_, T>,
         log_sums: ArrayViewMut2<'_, T>,
     ) {
-        Reference.attention(attention, qkv, y, log_sums);
+        concrete::attention(self.isa, attention.clone(), qkv, y, log_sums);
     }
 
     fn attention_backward(
@@ -163,7 +165,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         dy: ArrayViewD<'_, T>,
         gradients: [Option<(ArrayViewMutD<'_, T>, Update)>; 3],
     ) {
-        Reference.attention_backward(attention, qkv, y, log_sums, dy, gradients);
+        concrete::attention_backward(self.isa, attention.clone(), qkv, y, log_sums, dy, gradients);
     }
 
     fn attention_weights(
@@ -173,7 +175,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         log_sums: ArrayView2<'_, T>,
         weights: ArrayViewMutD<'_, T>,
     ) {
-        Reference.attention_weights(attention, qk, log_sums, weights);
+        concrete::attention_weights(self.isa, attention.clone(), qk, log_sums, weights);
     }
 
     fn cross_entropy(
@@ -206,7 +208,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         index: ArrayView1<'_, i64>,
         y: ArrayViewMutD<'_, T>,
     ) -> Result<(), IndexError> {
-        Reference.take(x, axis, index, y)
+        concrete::take(self.isa, x, axis, index, y)
     }
 
     fn put_add(
@@ -216,7 +218,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         index: ArrayView1<'_, i64>,
         x: ArrayViewMutD<'_, T>,
     ) -> Result<(), IndexError> {
-        Reference.put_add(y, axis, index, x)
+        concrete::put_add(self.isa, y, axis, index, x)
     }
 
     fn gather(
@@ -226,7 +228,7 @@ impl<T: Element> Dense<T> for CpuBackend {
         index: ArrayViewD<'_, i64>,
         y: ArrayViewMutD<'_, T>,
     ) -> Result<(), IndexError> {
-        Reference.gather(x, axis, index, y)
+        concrete::gather(self.isa, x, axis, index, y)
     }
 
     fn scatter_add(
@@ -236,6 +238,6 @@ impl<T: Element> Dense<T> for CpuBackend {
         index: ArrayViewD<'_, i64>,
         x: ArrayViewMutD<'_, T>,
     ) -> Result<(), IndexError> {
-        Reference.scatter_add(y, axis, index, x)
+        concrete::scatter_add(self.isa, y, axis, index, x)
     }
 }

@@ -217,6 +217,24 @@ per_isa! {
     }
 }
 
+per_isa! {
+    /// `x = e^(x − largest)`.
+    pub(super) fn soften<T: Element>(x: &mut [T], largest: T) {
+        for x in x {
+            *x = math::exp::<T, FUSED>(*x - largest);
+        }
+    }
+}
+
+per_isa! {
+    /// `ds = scale·(p·(ds − own))`.
+    pub(super) fn score_slopes<T: Element>(p: &[T], own: T, scale: T, ds: &mut [T]) {
+        for (ds, p) in ds.iter_mut().zip(p) {
+            *ds = scale * (*p * (*ds - own));
+        }
+    }
+}
+
 /// The elements of a row, a stride apart, side by side: where they lie, or copied into `buffer`.
 ///
 /// # Safety

@@ -3,10 +3,10 @@
 use ndarray::{ArrayViewD, ArrayViewMutD};
 use tiled_kernel::dense::{Softmax, Update};
 
-use super::matrix::{Axes, Shared, require, with_scratch};
+use super::lines::Lines;
+use super::matrix::{Shared, require, with_scratch};
 use super::row;
 use crate::Isa;
-use crate::share;
 use crate::vector::Lane;
 
 /// Operations that an exponential counts for.
@@ -14,47 +14,6 @@ const EXPONENTIAL: usize = 60;
 
 /// Operations that an element counts for where there is none: what it takes to read and write it.
 const PLAIN: usize = 20;
-
-/// The rows along one axis of arrays of one shape.
-struct Lines<const N: usize> {
-    others: Axes<N>,
-    count: usize,
-    extent: usize,
-    strides: [isize; N],
-}
-
-impl<const N: usize> Lines<N> {
-    fn new(shape: &[usize], strides: [&[isize]; N], axis: usize) -> Self {
-        let without =
-            |of: &[usize]| of.iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, x)| *x).product();
-        // the axis of the rows counts for one element of the others
-        let mut other = shape.to_vec();
-        let extent = std::mem::replace(&mut other[axis], 1);
-        Self {
-            others: Axes::new(&other, strides),
-            count: without(shape),
-            extent,
-            strides: strides.map(|strides| strides[axis]),
-        }
-    }
-
-    /// Runs `body` with the offsets of each row, in units that threads share.
-    fn for_each(&self, cost: usize, body: impl Fn([isize; N]) + Sync + Send) {
-        let axes = self.others.all().len();
-        for_rows(self.count, self.extent * cost, |index| body(self.others.offsets(axes, index)));
-    }
-}
-
-/// Runs `body` for each row, where a row takes as many operations.
-pub(super) fn for_rows(count: usize, operations: usize, body: impl Fn(usize) + Sync + Send) {
-    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    let (each, all) = (operations.max(1) as f64, count as f64 * operations as f64);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few rows")]
-    let of_unit = ((share::WORTH_A_UNIT / each) as usize).clamp(1, count.max(1));
-    share::for_units(share::threads(all), count.div_ceil(of_unit), |unit| {
-        (unit * of_unit..((unit + 1) * of_unit).min(count)).for_each(&body);
-    });
-}
 
 /// Softmax as the contract has it.
 pub(super) fn forward<E: Lane>(

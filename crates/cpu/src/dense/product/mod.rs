@@ -296,6 +296,25 @@ unsafe fn compute<S: Simd>(simd: S, job: &Job<S::E>, ranges: &[Range<usize>; 2],
     }
 }
 
+/// Elements of memory that [`serial`] needs for a product of these extents.
+pub(super) fn serial_len<S: Simd>([m, n, k]: [usize; 3]) -> usize {
+    let of = |extents: [usize; 3], side: bool| Scratch::new::<S>(extents, side).end;
+    of([m, n, k], false).max(of([n, m, k], false)).max(of([m, n, k], true)).max(of([n, m, k], true))
+}
+
+/// Computes a small product on this thread.
+///
+/// # Safety
+/// The job is as [`Job`] asks; the scratch has as many elements as [`serial_len`] says.
+pub(super) unsafe fn serial<S: Simd>(simd: S, job: Job<S::E>, scratch: *mut S::E) {
+    let job = if job.turns() { job.transposed() } else { job };
+    let [m, n, _] = job.extents;
+    if m > 0 && n > 0 {
+        // SAFETY: passed on to the caller.
+        unsafe { compute(simd, &job, &[0..m, 0..n], scratch) }
+    }
+}
+
 /// Computes products at places, each at the offsets of a, b and c that it is given.
 ///
 /// # Safety
