@@ -128,7 +128,8 @@ pub(super) fn forward<E: Lane>(
                 *at(log_sums, of_rows[1], r).cast_mut() = E::from_f64(largest.to_f64() + log);
                 let buffer = std::slice::from_raw_parts_mut(part(2), classes);
                 let loss = weights.with(isa, r, buffer, |weights, _, _| {
-                    E::from_f64(row::losses(isa, x, weights, largest, E::from_f64(log), named))
+                    let sum = if named { row::named_losses } else { row::losses };
+                    E::from_f64(sum(isa, x, weights, largest, E::from_f64(log)))
                 });
                 *at(losses, of_rows[0], r).cast_mut() = loss.unwrap_or(E::ZERO);
             }

@@ -119,8 +119,9 @@ pub(super) fn backward<E: Lane>(
                     let x = row::read(at(from_x, of_x, r, 0), of_x[1], cols, scratch);
                     let dy = row::read(at(from_dy, of_dy, r, 0), of_dy[1], cols, scratch.wrapping_add(cols));
                     if let Some((to, strides, update)) = to {
-                        let means = row::norm_sums(isa, x, dy, statistics, &gamma)
-                            .map(|sum| E::from_f64(sum / count(cols)));
+                        let [mean, rstd] = statistics;
+                        let sums = [row::dot(isa, dy, &gamma), row::norm_dot(isa, x, dy, &gamma, mean, rstd)];
+                        let means = sums.map(|sum| E::from_f64(sum / count(cols)));
                         let to = at(to, strides, r, 0).cast_mut();
                         row::write(isa, to, strides[1], cols, scratch.wrapping_add(2 * cols), update, |dx| {
                             row::norm_slopes(isa, x, dy, statistics, &gamma, means, dx);

@@ -1,78 +1,134 @@
 //! Rows that lie somewhere in memory, and loops over contiguous ones.
 
+use std::marker::PhantomData;
+
 use tiled_kernel::dense::Update;
 use tiled_tensor::Element;
 
 use crate::Isa;
 use crate::ops::math;
-use crate::ops::stamp::per_isa;
+use crate::ops::stamp::{per_isa, per_simd};
+use crate::vector::{Lane, MAX_LANES, Simd};
 
 /// Elements whose sum is taken in the element type, by lanes; sums of pieces are added in `f64`.
 pub(super) const PIECE: usize = 1024;
 
-/// The lanes of a sum, whatever the vectors.
+/// Lanes of the largest, whatever the vectors.
 const LANES: usize = 32;
 
-/// The sum of lanes: halves, and halves of them.
+/// The vectors of a sum that are added side by side.
+const SIDE: usize = 4;
+
+/// What is summed of the elements of some slices at each place.
+trait Term<S: Simd, const N: usize>: Copy {
+    fn of(self, simd: S, values: [S::V; N]) -> S::V;
+}
+
+/// The sum of a term, by lanes within a piece.
 #[inline(always)]
-fn tree<T: Element>(mut lanes: [T; LANES]) -> f64 {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for i in 0..half {
-            lanes[i] += lanes[i + half];
-        }
-        half /= 2;
-    }
-    lanes[0].to_f64()
-}
-
-/// The sum of `term(i)` for `i` below `len`, of which there are at most [`PIECE`] a piece.
-macro_rules! sum_by_lanes {
-    ($T:ident, $len:expr, |$i:ident| $term:expr) => {{
-        let len = $len;
-        let mut total = 0.0;
-        let mut piece = 0;
-        while piece < len {
-            let end = len.min(piece + PIECE);
-            let mut lanes = [$T::ZERO; LANES];
-            let mut first = piece;
-            while first + LANES <= end {
-                for (lane, sum) in lanes.iter_mut().enumerate() {
-                    let $i = first + lane;
-                    *sum += $term;
+fn by_lanes<S: Simd, const N: usize>(simd: S, slices: [&[S::E]; N], term: impl Term<S, N>) -> f64 {
+    let (len, zero) = (slices[0].len(), simd.splat(S::E::ZERO));
+    let mut total = 0.0;
+    let mut at = 0;
+    while at < len {
+        let end = len.min(at + PIECE);
+        let mut sums = [zero; SIDE];
+        while at + SIDE * S::LANES <= end {
+            for (side, sum) in sums.iter_mut().enumerate() {
+                let mut values = [zero; N];
+                for (value, slice) in values.iter_mut().zip(slices) {
+                    *value = simd.read(&slice[at + side * S::LANES..]);
                 }
-                first += LANES;
+                *sum = simd.add(*sum, term.of(simd, values));
             }
-            for (lane, $i) in (first..end).enumerate() {
-                lanes[lane] += $term;
-            }
-            total += tree(lanes);
-            piece = end;
+            at += SIDE * S::LANES;
         }
-        total
-    }};
+        while at < end {
+            let count = S::LANES.min(end - at);
+            let mut values = [zero; N];
+            for (value, slice) in values.iter_mut().zip(slices) {
+                let mut rest = [S::E::ZERO; MAX_LANES];
+                rest[..count].copy_from_slice(&slice[at..at + count]);
+                *value = simd.read(&rest);
+            }
+            let own = simd.select(simd.first(count), term.of(simd, values), zero);
+            sums[0] = simd.add(sums[0], own);
+            at += count;
+        }
+        let [a, b, c, d] = simd.sums(sums);
+        total += (a + b + (c + d)).to_f64();
+    }
+    total
 }
 
-per_isa! {
+/// Defines sums over slices of one length, each with the vectors of an instruction set.
+macro_rules! sums {
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident / $to:ident / $term:ident([$($slice:ident),+] $(, $given:ident)*)
+            |$simd:ident, $own:ident, [$($value:ident),+]| $body:expr;
+    )*) => {$(
+        #[derive(Clone, Copy)]
+        struct $term<T> {
+            $($given: T,)*
+            element: PhantomData<T>,
+        }
+
+        impl<S: Simd> Term<S, { [$(stringify!($slice)),+].len() }> for $term<S::E> {
+            #[inline(always)]
+            fn of(self, $simd: S, [$($value),+]: [S::V; { [$(stringify!($slice)),+].len() }]) -> S::V {
+                let $own = self;
+                $body
+            }
+        }
+
+        per_simd! {
+            fn $to<T: Lane, S: Simd>(simd, _scalar, slices: [&[T]; { [$(stringify!($slice)),+].len() }], term: $term<T>, total: &mut f64) {
+                *total = by_lanes(simd, slices, term);
+            }
+        }
+
+        $(#[$meta])*
+        pub(super) fn $name<T: Lane>(isa: Isa, $($slice: &[T],)+ $($given: T,)*) -> f64 {
+            let mut total = 0.0;
+            $to(isa, [$($slice),+], $term { $($given,)* element: PhantomData }, &mut total);
+            total
+        }
+    )*};
+}
+
+sums! {
     /// The sum.
-    pub(super) fn sum<T: Element>(x: &[T]) -> f64 {
-        sum_by_lanes!(T, x.len(), |i| x[i])
-    }
-}
-
-per_isa! {
+    fn sum/sum_to/Plain([x]) |simd, own, [x]| {
+        let _ = (simd, own.element);
+        x
+    };
     /// The sum of products.
-    pub(super) fn dot<T: Element>(x: &[T], y: &[T]) -> f64 {
-        let y = &y[..x.len()];
-        sum_by_lanes!(T, x.len(), |i| x[i] * y[i])
-    }
-}
-
-per_isa! {
+    fn dot/dot_to/Dot([x, y]) |simd, own, [x, y]| {
+        let _ = own.element;
+        simd.mul(x, y)
+    };
     /// The sum of squares of what is left without `mean`.
-    pub(super) fn squares<T: Element>(x: &[T], mean: T) -> f64 {
-        sum_by_lanes!(T, x.len(), |i| (x[i] - mean) * (x[i] - mean))
-    }
+    fn squares/squares_to/Squares([x], mean) |simd, own, [x]| {
+        let rest = simd.sub(x, simd.splat(own.mean));
+        simd.mul(rest, rest)
+    };
+    /// `Σ dy·gamma·(x − mean)·rstd`.
+    fn norm_dot/norm_dot_to/NormDot([x, dy, gamma], mean, rstd) |simd, own, [x, dy, gamma]| {
+        let normal = simd.mul(simd.sub(x, simd.splat(own.mean)), simd.splat(own.rstd));
+        simd.mul(simd.mul(dy, gamma), normal)
+    };
+    /// `Σ weight·(log − (x − largest))`.
+    fn losses/losses_to/Losses([x, weights], largest, log) |simd, own, [x, weight]| {
+        let log = simd.sub(simd.splat(own.log), simd.sub(x, simd.splat(own.largest)));
+        simd.mul(weight, log)
+    };
+    /// The same without what has no weight, whatever its logarithm.
+    fn named_losses/named_losses_to/NamedLosses([x, weights], largest, log) |simd, own, [x, weight]| {
+        let log = simd.sub(simd.splat(own.log), simd.sub(x, simd.splat(own.largest)));
+        let zero = simd.splat(S::E::ZERO);
+        simd.select(simd.equals(weight, zero), zero, simd.mul(weight, log))
+    };
 }
 
 per_isa! {
@@ -85,8 +141,10 @@ per_isa! {
                 *held = if *x > *held { *x } else { *held };
             }
         }
-        for (held, x) in lanes.iter_mut().zip(rest) {
-            *held = if *x > *held { *x } else { *held };
+        let mut last = [T::NEG_INFINITY; LANES];
+        last[..rest.len()].copy_from_slice(rest);
+        for (held, x) in lanes.iter_mut().zip(last) {
+            *held = if x > *held { x } else { *held };
         }
         lanes.into_iter().fold(T::NEG_INFINITY, |held, x| if x > held { x } else { held })
     }
@@ -157,17 +215,6 @@ per_isa! {
 }
 
 per_isa! {
-    /// `Σ dy·gamma` and `Σ dy·gamma·(x − mean)·rstd`.
-    pub(super) fn norm_sums<T: Element>(x: &[T], dy: &[T], statistics: [T; 2], gamma: &[T]) -> [f64; 2] {
-        let ([mean, rstd], dy, gamma) = (statistics, &dy[..x.len()], &gamma[..x.len()]);
-        [
-            sum_by_lanes!(T, x.len(), |i| dy[i] * gamma[i]),
-            sum_by_lanes!(T, x.len(), |i| (dy[i] * gamma[i]) * ((x[i] - mean) * rstd)),
-        ]
-    }
-}
-
-per_isa! {
     /// `dx = rstd·(dy·gamma − means[0] − (x − mean)·rstd·means[1])`.
     pub(super) fn norm_slopes<T: Element>(x: &[T], dy: &[T], statistics: [T; 2], gamma: &[T], means: [T; 2], dx: &mut [T]) {
         let [mean, rstd] = statistics;
@@ -185,17 +232,6 @@ per_isa! {
             *gamma += (*dy * ((*x - mean) * rstd)).to_f64();
             *beta += dy.to_f64();
         }
-    }
-}
-
-per_isa! {
-    /// `Σ weight·(log − (x − largest))`; where `named`, what has no weight is left out.
-    pub(super) fn losses<T: Element>(x: &[T], weights: &[T], largest: T, log: T, named: bool) -> f64 {
-        let weights = &weights[..x.len()];
-        sum_by_lanes!(T, x.len(), |i| {
-            let term = weights[i] * (log - (x[i] - largest));
-            if named & (weights[i] == T::ZERO) { T::ZERO } else { term }
-        })
     }
 }
 
