@@ -46,6 +46,7 @@
 mod backend;
 pub mod batch_norm;
 mod costs;
+pub mod dense;
 mod exact;
 #[doc(hidden)]
 pub mod forward;

@@ -7,12 +7,12 @@ use tiled_tensor::Element;
 use crate::{Activation, Exponential};
 
 /// The function of `x`.
-pub(super) fn value<T: Element>(activation: Activation, x: T) -> T {
+pub(crate) fn value<T: Element>(activation: Activation, x: T) -> T {
     T::from_f64(evaluate(rounded::<T>(activation), x.to_f64()))
 }
 
 /// `gy` times the derivative, where `saved` is what [`Activation::differentiates_from_output`] says.
-pub(super) fn gradient<T: Element>(activation: Activation, gy: T, saved: T) -> T {
+pub(crate) fn gradient<T: Element>(activation: Activation, gy: T, saved: T) -> T {
     let (activation, gy, saved) = (rounded::<T>(activation), gy.to_f64(), saved.to_f64());
     T::from_f64(match slope(activation, saved) {
         Slope::None => 0.0,

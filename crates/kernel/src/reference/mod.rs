@@ -1,6 +1,6 @@
 //! The reference backend: naive loops, every operator, every element type.
 
-mod activation;
+pub(crate) mod activation;
 mod arithmetic;
 mod conv2d;
 mod elementwise;
