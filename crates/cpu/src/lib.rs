@@ -9,7 +9,8 @@
 //! ```text
 //!   CpuBackend ─ Isa ─► vector: portable, AVX2, AVX-512        one trait, compiled once for each
 //!       ├─ conv: convolution, its gradients                    by classes of pixels, weights packed once
-//!       └─ ops: everything else                                loops over rows
+//!       ├─ ops: everything else of windows                     loops over rows
+//!       └─ dense: arrays of any number of axes                 products by tiles in registers, the rest by pieces and rows
 //! ```
 //!
 //! # Example
@@ -27,8 +28,10 @@
 mod concrete;
 mod conv;
 mod costs;
+mod dense;
 mod isa;
 mod ops;
+mod share;
 mod support;
 mod vector;
 

@@ -9,6 +9,8 @@
 pub mod conformance;
 #[cfg(feature = "kernels")]
 pub mod deferred;
+#[cfg(feature = "kernels")]
+pub mod dense;
 pub mod geometry_laws;
 #[cfg(feature = "kernels")]
 pub mod tolerance;

@@ -14,11 +14,11 @@ use super::dot;
 use super::lanes::{self, Groups};
 use super::planar;
 use super::problem::{Path, Problem};
-use super::share::{self, SharedOutput};
 use super::source::{AHEAD_ROWS, Ahead, EDGE_COLUMNS, MAX_SPAN, Reading, Source, Target};
 use super::tail::{self, Tail, Written};
 use super::tile::Tile;
 use crate::Isa;
+use crate::share::{self, SharedOutput};
 use crate::vector::{self, Lane, MAX_LANES, Routine, Simd};
 
 /// Computes `region` of the output of `problem`.

@@ -13,7 +13,6 @@ mod loops;
 mod planar;
 mod problem;
 mod rows;
-mod share;
 mod source;
 mod tail;
 mod tile;

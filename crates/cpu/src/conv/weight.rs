@@ -15,9 +15,9 @@ use super::problem::{Path, Problem};
 use super::rows::{
     LaneRow, Line, PixelRow, Rows, SequenceRows, height, run_rows, run_sequence, sequence_height,
 };
-use super::share;
 use super::tile::Tile;
 use crate::Isa;
+use crate::share;
 use crate::vector::{self, Lane, MAX_LANES, Routine, Simd};
 
 /// Takes `share` of the domain of `gy` into `values`; inputs are `[x, gy]`.

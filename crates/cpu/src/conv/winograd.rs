@@ -19,10 +19,10 @@ use tiled_tensor::{Element, PartMut, View};
 use super::activate;
 use super::class::{index, signed};
 use super::cut::WIDTHS;
-use super::share::{self, SharedOutput};
 use super::tail::{self, Tail, Written};
 use super::tile::Tile;
 use crate::Isa;
+use crate::share::{self, SharedOutput};
 use crate::vector::{self, Lane, MAX_LANES, Routine, Simd};
 use transform::{Corner, Patch, Sums};
 

@@ -43,7 +43,7 @@ functions! {
 
 per_isa! {
     /// `out[i] = f(a[i], b[i], c[i])`.
-    fn map3<T: Element, F: Ternary<T>>(f: F, a: &[T], b: &[T], c: &[T], out: &mut [T]) {
+    pub(crate) fn map3<T: Element, F: Ternary<T>>(f: F, a: &[T], b: &[T], c: &[T], out: &mut [T]) {
         for (((out, a), b), c) in out.iter_mut().zip(a).zip(b).zip(c) {
             *out = f.apply::<FUSED>(*a, *b, *c);
         }

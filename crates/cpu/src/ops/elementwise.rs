@@ -39,7 +39,7 @@ pub(crate) trait Binary<T>: Copy + Sync {
 
 per_isa! {
     /// `out[i] = f(x[i])`.
-    fn map<T: Element, F: Unary<T>>(f: F, x: &[T], out: &mut [T]) {
+    pub(crate) fn map<T: Element, F: Unary<T>>(f: F, x: &[T], out: &mut [T]) {
         for (out, x) in out.iter_mut().zip(x) {
             *out = f.apply::<FUSED>(*x);
         }
@@ -57,7 +57,7 @@ per_isa! {
 
 per_isa! {
     /// `out[i] = f(a[i], b[i])`.
-    pub(super) fn map2<T: Element, F: Binary<T>>(f: F, a: &[T], b: &[T], out: &mut [T]) {
+    pub(crate) fn map2<T: Element, F: Binary<T>>(f: F, a: &[T], b: &[T], out: &mut [T]) {
         for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
             *out = f.apply::<FUSED>(*a, *b);
         }
@@ -126,7 +126,7 @@ macro_rules! functions {
         }
     };
 }
-pub(super) use functions;
+pub(crate) use functions;
 
 functions! {
     Relu: Unary |self, x| if x <= T::ZERO { T::ZERO } else { x };
@@ -221,6 +221,66 @@ pub(crate) fn activate<T: Element>(isa: Isa, activation: Activation, values: &mu
     }
 }
 
+/// Evaluates the body with the function whose value at `(gy, saved)` is the gradient of an activation.
+macro_rules! with_activation_backward {
+    ($activation:expr, $T:ty, |$function:ident, $weight:ident| $body:expr) => {{
+        macro_rules! each {
+            ($value:expr, $cost:expr) => {{
+                let ($function, $weight) = ($value, $cost);
+                $body
+            }};
+        }
+        match $activation {
+            Activation::Relu => each!(ReluBackward, 1),
+            Activation::LeakyRelu { slope } => {
+                let slope = <$T>::from_f64(slope);
+                each!(LeakyReluBackward { slope }, 1);
+            }
+            Activation::Sigmoid => each!(SigmoidBackward, 1),
+            Activation::Tanh => each!(TanhBackward, 1),
+            Activation::Silu => each!(SiluBackward, POLYNOMIAL),
+            Activation::Gelu => each!(GeluBackward, 4 * POLYNOMIAL),
+            Activation::GeluTanh => each!(GeluTanhBackward, 4 * POLYNOMIAL),
+            Activation::Clamp { min, max } => {
+                let (min, max) = (<$T>::from_f64(min), <$T>::from_f64(max));
+                each!(ClampBackward { min, max }, 1);
+            }
+            Activation::Threshold { threshold, .. } => {
+                let threshold = <$T>::from_f64(threshold);
+                each!(ThresholdBackward { threshold }, 1);
+            }
+            Activation::Elu { .. } | Activation::Selu | Activation::Celu { .. } => {
+                each!(EluBackward(Elu::of($activation)), POLYNOMIAL);
+            }
+            Activation::Softplus { beta, threshold } => {
+                let (beta, threshold) = (<$T>::from_f64(beta), <$T>::from_f64(threshold));
+                each!(SoftplusBackward { beta, threshold }, POLYNOMIAL);
+            }
+            Activation::Softsign => each!(SoftsignBackward, 2),
+            Activation::HardSigmoid => each!(HardSigmoidBackward, 2),
+            Activation::HardSwish => each!(HardSwishBackward, 2),
+            Activation::Mish => each!(MishBackward, POLYNOMIAL),
+            Activation::LogSigmoid => each!(LogSigmoidBackward, POLYNOMIAL),
+            Activation::Exp => each!(Product, 1),
+            Activation::Log => each!(Quotient, 2),
+            Activation::Sqrt => each!(SqrtBackward, 2),
+            Activation::Abs => each!(AbsBackward, 1),
+            Activation::Neg => each!(NegBackward, 1),
+            Activation::Reciprocal => each!(ReciprocalBackward, 1),
+            Activation::Pow { exponent } => match Power::of(exponent - 1.0) {
+                _ if exponent == 0.0 => each!(NoGradient, 1),
+                Power::Whole(power) => {
+                    each!(PowerBackward { exponent, power }, 4);
+                }
+                Power::Real(power) => {
+                    let power = PowerBackward { exponent, power };
+                    each!(power, 4 * POLYNOMIAL);
+                }
+            },
+        }
+    }};
+}
+
 /// `gy` times the derivative, of `[gy, saved]`.
 pub(crate) fn activation_backward<T: Element>(
     isa: Isa,
@@ -229,52 +289,23 @@ pub(crate) fn activation_backward<T: Element>(
     output: PartMut<'_, T>,
     region: Region<2>,
 ) {
-    match activation {
-        Activation::Relu => binary(isa, ReluBackward, 1, inputs, output, region),
-        Activation::LeakyRelu { slope } => {
-            let slope = T::from_f64(slope);
-            binary(isa, LeakyReluBackward { slope }, 1, inputs, output, region);
-        }
-        Activation::Sigmoid => binary(isa, SigmoidBackward, 1, inputs, output, region),
-        Activation::Tanh => binary(isa, TanhBackward, 1, inputs, output, region),
-        Activation::Silu => binary(isa, SiluBackward, POLYNOMIAL, inputs, output, region),
-        Activation::Gelu => binary(isa, GeluBackward, 4 * POLYNOMIAL, inputs, output, region),
-        Activation::GeluTanh => binary(isa, GeluTanhBackward, 4 * POLYNOMIAL, inputs, output, region),
-        Activation::Clamp { min, max } => {
-            let (min, max) = (T::from_f64(min), T::from_f64(max));
-            binary(isa, ClampBackward { min, max }, 1, inputs, output, region);
-        }
-        Activation::Threshold { threshold, .. } => {
-            let threshold = T::from_f64(threshold);
-            binary(isa, ThresholdBackward { threshold }, 1, inputs, output, region);
-        }
-        Activation::Elu { .. } | Activation::Selu | Activation::Celu { .. } => {
-            binary(isa, EluBackward(Elu::of(activation)), POLYNOMIAL, inputs, output, region);
-        }
-        Activation::Softplus { beta, threshold } => {
-            let (beta, threshold) = (T::from_f64(beta), T::from_f64(threshold));
-            binary(isa, SoftplusBackward { beta, threshold }, POLYNOMIAL, inputs, output, region);
-        }
-        Activation::Softsign => binary(isa, SoftsignBackward, 2, inputs, output, region),
-        Activation::HardSigmoid => binary(isa, HardSigmoidBackward, 2, inputs, output, region),
-        Activation::HardSwish => binary(isa, HardSwishBackward, 2, inputs, output, region),
-        Activation::Mish => binary(isa, MishBackward, POLYNOMIAL, inputs, output, region),
-        Activation::LogSigmoid => binary(isa, LogSigmoidBackward, POLYNOMIAL, inputs, output, region),
-        Activation::Exp => binary(isa, Product, 1, inputs, output, region),
-        Activation::Log => binary(isa, Quotient, 2, inputs, output, region),
-        Activation::Sqrt => binary(isa, SqrtBackward, 2, inputs, output, region),
-        Activation::Abs => binary(isa, AbsBackward, 1, inputs, output, region),
-        Activation::Neg => binary(isa, NegBackward, 1, inputs, output, region),
-        Activation::Reciprocal => binary(isa, ReciprocalBackward, 1, inputs, output, region),
-        Activation::Pow { exponent } => match Power::of(exponent - 1.0) {
-            _ if exponent == 0.0 => binary(isa, NoGradient, 1, inputs, output, region),
-            Power::Whole(power) => {
-                binary(isa, PowerBackward { exponent, power }, 4, inputs, output, region);
-            }
-            Power::Real(power) => {
-                let power = PowerBackward { exponent, power };
-                binary(isa, power, 4 * POLYNOMIAL, inputs, output, region);
-            }
-        },
-    }
+    with_activation_backward!(activation, T, |function, weight| {
+        binary(isa, function, weight, inputs, output, region);
+    });
+}
+
+/// The activation of each element of a slice.
+pub(crate) fn apply<T: Element>(isa: Isa, activation: Activation, x: &[T], out: &mut [T]) {
+    with_activation!(activation, T, |function, _weight| map(isa, function, x, out));
+}
+
+/// `gy` times the derivative for each element of slices.
+pub(crate) fn apply_backward<T: Element>(
+    isa: Isa,
+    activation: Activation,
+    gy: &[T],
+    saved: &[T],
+    out: &mut [T],
+) {
+    with_activation_backward!(activation, T, |function, _weight| map2(isa, function, gy, saved, out));
 }

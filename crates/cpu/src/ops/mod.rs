@@ -7,26 +7,26 @@
 
 mod activations;
 mod arg;
-mod arithmetic;
+pub(crate) mod arithmetic;
 mod band;
 mod channel;
-mod elementwise;
+pub(crate) mod elementwise;
 mod gather;
 mod local_response;
 mod loss;
-mod math;
+pub(crate) mod math;
 mod movement;
 pub(crate) mod nan;
 mod pixel;
 mod pixel_norm;
 mod pool;
-mod powers;
+pub(crate) mod powers;
 mod reduce;
 mod resize;
 mod runs;
 mod shuffle;
 mod softmax;
-mod stamp;
+pub(crate) mod stamp;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Dropped, Kernel, Params, Partial, Reduction};

@@ -14,7 +14,7 @@ impl Rng {
     }
 
     /// The generator of one case of a check, printed so that a failure names it.
-    pub(super) fn of_case(check: &str, seed: u64, index: usize) -> Self {
+    pub(crate) fn of_case(check: &str, seed: u64, index: usize) -> Self {
         eprintln!("{check}: seed {seed}, case {index}");
         let base = Self::new(seed).next_u64();
         Self::new(base ^ (index as u64).wrapping_mul(0x2545_f491_4f6c_dd1d))

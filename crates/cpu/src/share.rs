@@ -15,7 +15,7 @@ const OPERATIONS_PER_SECOND: f64 = 160e9;
 const WORTH_SHARING: f64 = WORTH_SHARING_SECONDS * OPERATIONS_PER_SECOND;
 
 /// The operations that are worth a unit, of which threads take one after another.
-pub(super) const WORTH_A_UNIT: f64 = WORTH_SHARING / 4.0;
+pub(crate) const WORTH_A_UNIT: f64 = WORTH_SHARING / 4.0;
 
 /// The most parts that units are divided into; more threads than this take turns at them.
 const MOST_PARTS: usize = 64;
@@ -23,7 +23,7 @@ const MOST_PARTS: usize = 64;
 /// The threads that share a call: one outside a pool, and where there is little to do.
 ///
 /// The global pool of rayon is never used.
-pub(super) fn threads(operations: f64) -> usize {
+pub(crate) fn threads(operations: f64) -> usize {
     match rayon::current_thread_index() {
         Some(_) if operations >= WORTH_SHARING => rayon::current_num_threads(),
         _ => 1,
@@ -31,7 +31,7 @@ pub(super) fn threads(operations: f64) -> usize {
 }
 
 /// Runs `body` for each piece, in parallel; in order on a thread outside a pool.
-pub(super) fn for_pieces(pieces: usize, body: impl Fn(usize) + Sync + Send) {
+pub(crate) fn for_pieces(pieces: usize, body: impl Fn(usize) + Sync + Send) {
     if pieces <= 1 {
         return body(0);
     }
@@ -44,7 +44,7 @@ pub(super) fn for_pieces(pieces: usize, body: impl Fn(usize) + Sync + Send) {
 /// Runs `body` for each of `units`, in parallel. A thread takes its part of them one after another, then parts that no
 /// thread has taken, and then the last ones of the others' parts, so that a thread that was held up does not hold up
 /// the call.
-pub(super) fn for_units(threads: usize, units: usize, body: impl Fn(usize) + Sync + Send) {
+pub(crate) fn for_units(threads: usize, units: usize, body: impl Fn(usize) + Sync + Send) {
     if threads <= 1 {
         return (0..units).for_each(body);
     }
@@ -80,23 +80,23 @@ struct Part {
 
 /// A part of a window that several threads write at once, each its own elements.
 #[derive(Clone, Copy)]
-pub(super) struct SharedOutput<'a, T> {
+pub(crate) struct SharedOutput<'a, T> {
     start: *mut T,
     layout: Layout,
     borrow: PhantomData<&'a mut [T]>,
 }
 
 impl<'a, T: Element> SharedOutput<'a, T> {
-    pub(super) fn new(part: &'a mut PartMut<'_, T>) -> Self {
+    pub(crate) fn new(part: &'a mut PartMut<'_, T>) -> Self {
         Self { start: part.as_mut_ptr(), layout: *part.layout(), borrow: PhantomData }
     }
 
-    pub(super) fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// The element at `offset`; `offset` may be at most the length of the layout.
-    pub(super) fn at(&self, offset: usize) -> *mut T {
+    pub(crate) fn at(&self, offset: usize) -> *mut T {
         assert!(offset <= self.layout.len(), "offset {offset} in a window of {}", self.layout.len());
         // SAFETY: `start` is valid for the length of the layout, as the view asserts.
         unsafe { self.start.add(offset) }

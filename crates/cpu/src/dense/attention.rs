@@ -1,0 +1,538 @@
+//! Attention by blocks of queries and keys: a block of scores lies in the second cache, no matrix of queries by keys is ever held.
+//!
+//! Where keys are in one block a row is softened at once, else with the largest score and the sum so far. Blocks depend on the
+//! shapes alone. Backward makes the probabilities again from the logarithms of sums.
+
+use ndarray::{ArrayView2, ArrayViewD, ArrayViewMut2, ArrayViewMutD};
+use tiled_kernel::dense::{Attention, Update};
+use tiled_tensor::Element;
+
+use super::matrix::{Matrix, Shared, require, with_scratch};
+use super::product::{Job, serial, serial_len};
+use super::row;
+use crate::Isa;
+use crate::share;
+use crate::vector::{self, Lane, Routine, Simd};
+
+/// Queries and keys of a block.
+const QUERIES: usize = 128;
+const KEYS: usize = 256;
+
+/// Operations that a score counts for beside the products: an exponential, and what it takes to read and write it.
+const SCORE: usize = 80;
+
+/// N×H matrices.
+#[derive(Clone, Copy)]
+struct Heads<P> {
+    start: P,
+    strides: [isize; 4],
+}
+
+impl<P: Copy> Heads<P> {
+    const fn offset(&self, [n, h]: [usize; 2], row: usize) -> isize {
+        let [of_n, of_h, of_row, _] = self.strides;
+        n.cast_signed() * of_n + h.cast_signed() * of_h + row.cast_signed() * of_row
+    }
+
+    const fn inner(&self) -> [isize; 2] {
+        [self.strides[2], self.strides[3]]
+    }
+}
+
+impl<E> Heads<*const E> {
+    fn new(view: &ArrayViewD<'_, E>) -> Self {
+        Self { start: view.as_ptr(), strides: four(view.strides()) }
+    }
+
+    /// The matrix of a head, from a row on.
+    const fn matrix(&self, head: [usize; 2], row: usize) -> Matrix<*const E> {
+        Matrix { start: self.start.wrapping_offset(self.offset(head, row)), strides: self.inner() }
+    }
+}
+
+impl<E: Element> Heads<*mut E> {
+    fn new_mut(view: &mut ArrayViewMutD<'_, E>) -> Self {
+        Self { start: view.as_mut_ptr(), strides: four(view.strides()) }
+    }
+
+    /// Writes rows of a head from contiguous ones, times `factor(row)`.
+    ///
+    /// # Safety
+    /// They are rows of it that nothing else uses; `from` is readable for them, `buffer` writable for one.
+    unsafe fn put(
+        &self,
+        isa: Isa,
+        head: [usize; 2],
+        rows: std::ops::Range<usize>,
+        (from, width): (*const E, usize),
+        buffer: *mut E,
+        update: Update,
+    ) {
+        for (i, row) in rows.enumerate() {
+            let to = self.start.wrapping_offset(self.offset(head, row));
+            // SAFETY: passed on to the caller.
+            unsafe {
+                let values = std::slice::from_raw_parts(from.add(i * width), width);
+                row::write(isa, to, self.strides[3], width, buffer, update, |to| to.copy_from_slice(values));
+            }
+        }
+    }
+}
+
+fn four(strides: &[isize]) -> [isize; 4] {
+    [strides[0], strides[1], strides[2], strides[3]]
+}
+
+/// What all calls have: queries, keys, and which of them see each other.
+#[derive(Clone, Copy)]
+struct Scores<E> {
+    batch: usize,
+    heads: usize,
+    queries: usize,
+    keys: usize,
+    depth: usize,
+    q: Heads<*const E>,
+    k: Heads<*const E>,
+    mask: Option<Heads<*const E>>,
+    causal: bool,
+    scale: E,
+}
+
+impl<E: Lane> Scores<E> {
+    fn new(
+        attention: &Attention<'_, E>,
+        q: &ArrayViewD<'_, E>,
+        k: &ArrayViewD<'_, E>,
+        log_sums: &[usize],
+    ) -> Self {
+        let &[batch, heads, queries, depth] = q.shape() else {
+            panic!("queries of shape {:?}, where there are four axes", q.shape())
+        };
+        assert_eq!(k.ndim(), 4, "keys of shape {:?}, where there are four axes", k.shape());
+        let keys = k.shape()[2];
+        require("k", k.shape(), &[batch, heads, keys, depth]);
+        require("log_sums", log_sums, &[batch * heads, queries]);
+        if let Some(mask) = &attention.mask {
+            require("mask", mask.shape(), &[batch, heads, queries, keys]);
+        }
+        let (scale, causal) = (E::from_f64(attention.scale), attention.causal);
+        let (mask, q, k) = (attention.mask.as_ref().map(Heads::new), Heads::new(q), Heads::new(k));
+        Self { batch, heads, queries, keys, depth, q, k, mask, causal, scale }
+    }
+
+    /// The keys that some query of a block may see.
+    fn seen(&self, queries: &std::ops::Range<usize>) -> usize {
+        if self.causal { self.keys.min(queries.end) } else { self.keys }
+    }
+
+    /// The keys of a block that a query may see.
+    fn seen_by(&self, query: usize, first: usize, count: usize) -> usize {
+        if self.causal { (query + 1).saturating_sub(first).min(count) } else { count }
+    }
+
+    /// The block of queries and keys of one head: `q·kᵀ`, scaled and masked, −∞ where a query may not see a key.
+    ///
+    /// # Safety
+    /// The block is one of those that are there; `to` is writable for it, the scratch as long as [`serial_len`] says and a block of keys.
+    unsafe fn compute<S: Simd<E = E>>(
+        &self,
+        simd: S,
+        head: [usize; 2],
+        queries: &std::ops::Range<usize>,
+        (first, count): (usize, usize),
+        to: *mut E,
+        scratch: *mut E,
+    ) {
+        let job = Job {
+            extents: [queries.len(), count, self.depth],
+            a: self.q.matrix(head, queries.start),
+            b: self.k.matrix(head, first).transposed(),
+            c: Matrix { start: to, strides: [count.cast_signed(), 1] },
+            bias: None,
+            activation: None,
+            update: Update::Replace,
+        };
+        // SAFETY: passed on to the caller.
+        unsafe {
+            serial(simd, job, scratch);
+            for (i, query) in queries.clone().enumerate() {
+                let row = std::slice::from_raw_parts_mut(to.add(i * count), count);
+                row::scale(S::ISA, row, self.scale);
+                if let Some(mask) = self.mask {
+                    let from = mask.matrix(head, query);
+                    row::add(S::ISA, row::read(from.at(0, first), from.strides[1], count, scratch), row);
+                }
+                row[self.seen_by(query, first, count)..].fill(E::NEG_INFINITY);
+            }
+        }
+    }
+
+    /// The same as probabilities.
+    ///
+    /// # Safety
+    /// The same; `log_sums` are those of the queries.
+    unsafe fn probabilities<S: Simd<E = E>>(
+        &self,
+        simd: S,
+        head: [usize; 2],
+        queries: &std::ops::Range<usize>,
+        keys: (usize, usize),
+        log_sum: impl Fn(usize) -> E,
+        (to, scratch): (*mut E, *mut E),
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.compute(simd, head, queries, keys, to, scratch);
+            for (i, query) in queries.clone().enumerate() {
+                let row = std::slice::from_raw_parts_mut(to.add(i * keys.1), keys.1);
+                row::soften(S::ISA, row, log_sum(query));
+                row[self.seen_by(query, keys.0, keys.1)..].fill(E::ZERO);
+            }
+        }
+    }
+
+    fn head(&self, index: usize) -> [usize; 2] {
+        [index / self.heads, index % self.heads]
+    }
+
+    /// The longest scratch of the products of blocks, and of a row of keys.
+    fn product_len<S: Simd>(&self, width: usize) -> usize {
+        let (queries, keys) = (self.queries.min(QUERIES), self.keys.min(KEYS));
+        let widest = self.depth.max(width);
+        let all = [[queries, keys, widest], [queries, widest, keys], [keys, widest, queries]];
+        all.map(serial_len::<S>).into_iter().fold(keys, usize::max)
+    }
+}
+
+/// Blocks of so many of `count`.
+fn blocks(count: usize, of_block: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).step_by(of_block).map(move |first| (first, of_block.min(count - first)))
+}
+
+fn for_units(units: usize, operations: usize, body: impl Fn(usize) + Sync + Send) {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    share::for_units(share::threads((units * operations) as f64), units, body);
+}
+
+struct Forward<E> {
+    scores: Scores<E>,
+    width: usize,
+    v: Heads<*const E>,
+    y: Heads<*mut E>,
+    log_sums: Matrix<*mut E>,
+}
+
+impl<E: Lane> Routine<E> for Forward<E> {
+    fn run<S: Simd<E = E>>(self, simd: S) {
+        let Scores { batch, heads, queries, keys, depth, .. } = self.scores;
+        let of_head = queries.div_ceil(QUERIES);
+        let (block, width) = (queries.min(QUERIES), self.width);
+        let product = self.scores.product_len::<S>(width);
+        let parts = [block * keys.min(KEYS), block * width, width, 2 * block, product];
+        let operations = block * keys * (2 * depth + 2 * width + SCORE);
+        let shared = Shared((self.scores, self.v, self.y, self.log_sums));
+        for_units(batch * heads * of_head, operations, |unit| {
+            let (scores, v, y, log_sums) = shared.get();
+            let (index, first) = (unit / of_head, unit % of_head * QUERIES);
+            let (head, rows) = (scores.head(index), first..queries.min(first + QUERIES));
+            with_scratch(parts.iter().sum(), |scratch: *mut E| {
+                let mut at = scratch;
+                let [block, sums, row, state, product] = parts.map(|len| {
+                    let part = at;
+                    at = at.wrapping_add(len);
+                    part
+                });
+                // SAFETY: no other unit has these queries of this head; the parts of the scratch are as long as they are used.
+                unsafe {
+                    let state = std::slice::from_raw_parts_mut(state, 2 * rows.len());
+                    let (largest, total) = state.split_at_mut(rows.len());
+                    largest.fill(E::NEG_INFINITY);
+                    total.fill(E::ZERO);
+                    std::slice::from_raw_parts_mut(sums, rows.len() * width).fill(E::ZERO);
+                    for keys in blocks(scores.seen(&rows), KEYS) {
+                        scores.compute(simd, head, &rows, keys, block, product);
+                        for i in 0..rows.len() {
+                            let p = std::slice::from_raw_parts_mut(block.add(i * keys.1), keys.1);
+                            let (held, own) = (largest[i], row::largest(S::ISA, p));
+                            let most = if own > held { own } else { held };
+                            if most == E::NEG_INFINITY {
+                                // all are hidden, so far
+                                p.fill(E::ZERO);
+                                continue;
+                            }
+                            row::soften(S::ISA, p, most);
+                            let factor = (held - most).exp();
+                            total[i] = total[i] * factor + E::from_f64(row::sum(S::ISA, p));
+                            largest[i] = most;
+                            if keys.0 > 0 {
+                                let sums = std::slice::from_raw_parts_mut(sums.add(i * width), width);
+                                row::scale(S::ISA, sums, factor);
+                            }
+                        }
+                        let job = Job {
+                            extents: [rows.len(), width, keys.1],
+                            a: Matrix { start: block.cast_const(), strides: [keys.1.cast_signed(), 1] },
+                            b: v.matrix(head, keys.0),
+                            c: Matrix { start: sums, strides: [width.cast_signed(), 1] },
+                            bias: None,
+                            activation: None,
+                            update: if keys.0 == 0 { Update::Replace } else { Update::Add },
+                        };
+                        serial(simd, job, product);
+                    }
+                    for (i, query) in rows.clone().enumerate() {
+                        let sums = std::slice::from_raw_parts_mut(sums.add(i * width), width);
+                        row::scale(S::ISA, sums, E::ONE / total[i]);
+                        let log = largest[i] + total[i].ln();
+                        let hidden = largest[i] == E::NEG_INFINITY;
+                        *log_sums.at(index, query) = if hidden { E::from_f64(f64::NAN) } else { log };
+                    }
+                    y.put(S::ISA, head, rows, (sums.cast_const(), width), row, Update::Replace);
+                }
+            });
+        });
+    }
+}
+
+/// Attention as the contract has it.
+pub(super) fn forward<E: Lane>(
+    isa: Isa,
+    attention: Attention<'_, E>,
+    [q, k, v]: [ArrayViewD<'_, E>; 3],
+    mut y: ArrayViewMutD<'_, E>,
+    mut log_sums: ArrayViewMut2<'_, E>,
+) {
+    let scores = Scores::new(&attention, &q, &k, log_sums.shape());
+    let Scores { batch, heads, queries, keys, .. } = scores;
+    let width = v.shape().last().copied().unwrap_or(0);
+    require("v", v.shape(), &[batch, heads, keys, width]);
+    require("y", y.shape(), &[batch, heads, queries, width]);
+    let of_rows = [log_sums.strides()[0], log_sums.strides()[1]];
+    let log_sums = Matrix { start: log_sums.as_mut_ptr(), strides: of_rows };
+    let (v, y) = (Heads::new(&v), Heads::new_mut(&mut y));
+    vector::run(isa, Forward { scores, width, v, y, log_sums });
+}
+
+/// A gradient that is wanted.
+type To<E> = Option<(Heads<*mut E>, Update)>;
+
+#[derive(Clone, Copy)]
+struct Backward<E> {
+    scores: Scores<E>,
+    width: usize,
+    v: Heads<*const E>,
+    y: Heads<*const E>,
+    dy: Heads<*const E>,
+    log_sums: Matrix<*const E>,
+    to: [To<E>; 3],
+}
+
+impl<E: Lane> Routine<E> for Backward<E> {
+    fn run<S: Simd<E = E>>(self, simd: S) {
+        let Scores { batch, heads, queries, keys, depth, .. } = self.scores;
+        let (block, width) = (queries.min(QUERIES), self.width);
+        let of_block = block * keys.min(KEYS);
+        let product = self.scores.product_len::<S>(width);
+        let parts = [
+            of_block,
+            of_block,
+            block * depth,
+            keys * depth,
+            keys * width,
+            block,
+            2 * depth.max(width),
+            product,
+        ];
+        let operations = queries * keys * (6 * depth + 4 * width + SCORE);
+        let shared = Shared(self);
+        for_units(batch * heads, operations, |index| {
+            let Self { scores, width, v, y, dy, log_sums, to } = shared.get();
+            let (head, width) = (scores.head(index), width);
+            with_scratch(parts.iter().sum(), |scratch: *mut E| {
+                let mut at = scratch;
+                let [p, ds, dq, dk, dv, own, row, product] = parts.map(|len| {
+                    let part = at;
+                    at = at.wrapping_add(len);
+                    part
+                });
+                let plain = |start: *mut E, cols: usize| Matrix { start, strides: [cols.cast_signed(), 1] };
+                let job =
+                    |extents: [usize; 3], a: Matrix<*const E>, b: Matrix<*const E>, c: Matrix<*mut E>| Job {
+                        extents,
+                        a,
+                        b,
+                        c,
+                        bias: None,
+                        activation: None,
+                        update: Update::Add,
+                    };
+                // SAFETY: no other unit has this head; the parts of the scratch are as long as they are used.
+                unsafe {
+                    std::slice::from_raw_parts_mut(dk, keys * depth).fill(E::ZERO);
+                    std::slice::from_raw_parts_mut(dv, keys * width).fill(E::ZERO);
+                    for (first, count) in blocks(queries, QUERIES) {
+                        let rows = first..first + count;
+                        for (i, query) in rows.clone().enumerate() {
+                            let of = |heads: &Heads<*const E>, buffer: *mut E| {
+                                let from = heads.matrix(head, query);
+                                row::read(from.start, from.strides[1], width, buffer)
+                            };
+                            let (y, dy) = (of(&y, row), of(&dy, row.add(width)));
+                            *own.add(i) = E::from_f64(row::dot(S::ISA, y, dy));
+                        }
+                        std::slice::from_raw_parts_mut(dq, count * depth).fill(E::ZERO);
+                        for seen in blocks(scores.seen(&rows), KEYS) {
+                            let (first_key, count_keys) = seen;
+                            let log_sum = |query: usize| *log_sums.at(index, query);
+                            scores.probabilities(simd, head, &rows, seen, log_sum, (p, product));
+                            let (p, ds) = (plain(p, count_keys), plain(ds, count_keys));
+                            let dy = dy.matrix(head, first);
+                            if to[2].is_some() {
+                                let to = plain(dv.add(first_key * width), width);
+                                serial(
+                                    simd,
+                                    job([count_keys, width, count], p.read().transposed(), dy, to),
+                                    product,
+                                );
+                            }
+                            if to[0].is_none() && to[1].is_none() {
+                                continue;
+                            }
+                            let v = v.matrix(head, first_key).transposed();
+                            let of_scores = job([count, count_keys, width], dy, v, ds);
+                            serial(simd, Job { update: Update::Replace, ..of_scores }, product);
+                            for (i, query) in rows.clone().enumerate() {
+                                let of = |matrix: Matrix<*mut E>| {
+                                    std::slice::from_raw_parts_mut(matrix.at(i, 0), count_keys)
+                                };
+                                let (p, ds) = (of(p), of(ds));
+                                row::score_slopes(S::ISA, p, *own.add(i), scores.scale, ds);
+                                ds[scores.seen_by(query, first_key, count_keys)..].fill(E::ZERO);
+                            }
+                            if to[0].is_some() {
+                                let k = scores.k.matrix(head, first_key);
+                                serial(
+                                    simd,
+                                    job([count, depth, count_keys], ds.read(), k, plain(dq, depth)),
+                                    product,
+                                );
+                            }
+                            if to[1].is_some() {
+                                let q = scores.q.matrix(head, first);
+                                let to = plain(dk.add(first_key * depth), depth);
+                                serial(
+                                    simd,
+                                    job([count_keys, depth, count], ds.read().transposed(), q, to),
+                                    product,
+                                );
+                            }
+                        }
+                        if let Some((to, update)) = to[0] {
+                            to.put(S::ISA, head, rows, (dq.cast_const(), depth), row, update);
+                        }
+                    }
+                    if let Some((to, update)) = to[1] {
+                        to.put(S::ISA, head, 0..keys, (dk.cast_const(), depth), row, update);
+                    }
+                    if let Some((to, update)) = to[2] {
+                        to.put(S::ISA, head, 0..keys, (dv.cast_const(), width), row, update);
+                    }
+                }
+            });
+        });
+    }
+}
+
+/// Its gradients.
+pub(super) fn backward<E: Lane>(
+    isa: Isa,
+    attention: Attention<'_, E>,
+    [q, k, v]: [ArrayViewD<'_, E>; 3],
+    y: ArrayViewD<'_, E>,
+    log_sums: ArrayView2<'_, E>,
+    dy: ArrayViewD<'_, E>,
+    mut gradients: [Option<(ArrayViewMutD<'_, E>, Update)>; 3],
+) {
+    let scores = Scores::new(&attention, &q, &k, log_sums.shape());
+    let Scores { batch, heads, queries, keys, .. } = scores;
+    let width = v.shape().last().copied().unwrap_or(0);
+    require("v", v.shape(), &[batch, heads, keys, width]);
+    require("y", y.shape(), &[batch, heads, queries, width]);
+    require("dy", dy.shape(), y.shape());
+    for (gradient, shape) in gradients.iter().zip([q.shape(), k.shape(), v.shape()]) {
+        if let Some((gradient, _)) = gradient {
+            require("a gradient", gradient.shape(), shape);
+        }
+    }
+    let of_rows = [log_sums.strides()[0], log_sums.strides()[1]];
+    let log_sums = Matrix { start: log_sums.as_ptr(), strides: of_rows };
+    let to = gradients
+        .each_mut()
+        .map(|gradient| gradient.as_mut().map(|(gradient, update)| (Heads::new_mut(gradient), *update)));
+    let (v, y, dy) = (Heads::new(&v), Heads::new(&y), Heads::new(&dy));
+    vector::run(isa, Backward { scores, width, v, y, dy, log_sums, to });
+}
+
+#[derive(Clone, Copy)]
+struct Weights<E> {
+    scores: Scores<E>,
+    log_sums: Matrix<*const E>,
+    to: Heads<*mut E>,
+}
+
+impl<E: Lane> Routine<E> for Weights<E> {
+    fn run<S: Simd<E = E>>(self, simd: S) {
+        let Scores { batch, heads, queries, keys, depth, .. } = self.scores;
+        let of_image = queries.div_ceil(QUERIES);
+        let block = queries.min(QUERIES) * keys.min(KEYS);
+        let product = self.scores.product_len::<S>(0);
+        let operations = queries.min(QUERIES) * keys * heads * (2 * depth + SCORE);
+        #[expect(clippy::cast_precision_loss, reason = "heads are far below 2^53")]
+        let share = E::from_f64(1.0 / heads as f64);
+        let shared = Shared(self);
+        for_units(batch * of_image, operations, |unit| {
+            let Self { scores, log_sums, to } = shared.get();
+            let (n, first) = (unit / of_image, unit % of_image * QUERIES);
+            let rows = first..queries.min(first + QUERIES);
+            with_scratch(2 * block + product, |p: *mut E| {
+                let (sums, product) = (p.wrapping_add(block), p.wrapping_add(2 * block));
+                for seen in blocks(keys, KEYS) {
+                    let len = rows.len() * seen.1;
+                    // SAFETY: no other unit has these queries of this image; the scratch has two blocks and what products need.
+                    unsafe {
+                        let sums = std::slice::from_raw_parts_mut(sums, len);
+                        sums.fill(E::ZERO);
+                        for h in 0..heads {
+                            let log_sum = |query: usize| *log_sums.at(n * heads + h, query);
+                            scores.probabilities(simd, [n, h], &rows, seen, log_sum, (p, product));
+                            row::add(S::ISA, std::slice::from_raw_parts(p, len), sums);
+                        }
+                        row::scale(S::ISA, sums, share);
+                        let to = Heads {
+                            start: to.start.wrapping_offset(seen.0.cast_signed() * to.strides[3]),
+                            ..to
+                        };
+                        to.put(S::ISA, [n, 0], rows.clone(), (sums.as_ptr(), seen.1), p, Update::Replace);
+                    }
+                }
+            });
+        });
+    }
+}
+
+/// The mean of its probabilities over heads.
+pub(super) fn weights<E: Lane>(
+    isa: Isa,
+    attention: Attention<'_, E>,
+    [q, k]: [ArrayViewD<'_, E>; 2],
+    log_sums: ArrayView2<'_, E>,
+    mut weights: ArrayViewMutD<'_, E>,
+) {
+    let scores = Scores::new(&attention, &q, &k, log_sums.shape());
+    require("weights", weights.shape(), &[scores.batch, scores.queries, scores.keys]);
+    let of_rows = [log_sums.strides()[0], log_sums.strides()[1]];
+    let log_sums = Matrix { start: log_sums.as_ptr(), strides: of_rows };
+    let &[of_n, of_query, of_key] = weights.strides() else { return };
+    let to = Heads { start: weights.as_mut_ptr(), strides: [of_n, 0, of_query, of_key] };
+    vector::run(isa, Weights { scores, log_sums, to });
+}

@@ -1,0 +1,380 @@
+//! Products of matrices.
+//!
+//! ```text
+//!   C (m×n) in units of rows by columns, shared among threads; for each unit and each block of k
+//!     columns of B packed: panels of two vectors    stay in the second cache
+//!     for each tile of rows: rows of A packed       stay in the first cache
+//!       for each panel: sums in registers, added to those of the blocks before, at last bias, activation, store
+//! ```
+//!
+//! An element is the sum over blocks of k, first to last, of sums over their terms, first to last: whatever the unit, the tile, the lane
+//! and the thread, and also where rows and columns have changed places.
+
+mod finish;
+mod pack;
+mod tile;
+
+use std::ops::Range;
+
+use ndarray::ArrayViewMutD;
+use tiled_kernel::Activation;
+use tiled_kernel::dense::{Product, Update};
+
+use super::matrix::{Axes, Axis, Matrix, Shared, require, with_scratch};
+use crate::Isa;
+use crate::share;
+use crate::vector::{self, Lane, Routine, Simd};
+pub(super) use finish::Bias;
+use finish::Finish;
+use pack::{Cols, Rows, Tiles, is_side, panel_len};
+use tile::{Ahead, Operands, TERM_STEP, VECTORS, ahead_rows, block_terms, height, tile_len};
+
+/// A product of two matrices, or of as many as there are places of each.
+///
+/// # Safety
+/// At each place `a` is readable for m×k, `b` for k×n, and `c` writable for m×n, by this call alone; the bias is readable for what it is of.
+#[derive(Clone, Copy)]
+pub(super) struct Job<E> {
+    /// m, n, k.
+    pub(super) extents: [usize; 3],
+    pub(super) a: Matrix<*const E>,
+    pub(super) b: Matrix<*const E>,
+    pub(super) c: Matrix<*mut E>,
+    pub(super) bias: Option<Bias<E>>,
+    pub(super) activation: Option<Activation>,
+    pub(super) update: Update,
+}
+
+impl<E> Job<E> {
+    /// `Cᵀ = Bᵀ·Aᵀ`.
+    fn transposed(self) -> Self {
+        let [m, n, k] = self.extents;
+        Self {
+            extents: [n, m, k],
+            a: self.b.transposed(),
+            b: self.a.transposed(),
+            c: self.c.transposed(),
+            bias: self.bias.map(|bias| Bias { of_rows: !bias.of_rows, ..bias }),
+            ..self
+        }
+    }
+
+    /// Whether lanes lie along the rows of C rather than along its columns: where the columns of B would have to be transposed and are
+    /// more than the rows of A, or C lies the other way.
+    fn turns(&self) -> bool {
+        let [m, n, _] = self.extents;
+        let is_plain = |strides: [isize; 2]| strides[1] == 1;
+        if is_plain(self.b.strides) {
+            !is_plain(self.c.strides) && is_plain(self.c.transposed().strides) && m >= n
+        } else {
+            is_plain(self.a.transposed().strides) || 2 * m <= n
+        }
+    }
+}
+
+/// The panels of a unit: of 256 columns for vectors of 16.
+const PANELS: usize = 8;
+
+/// The tiles of a unit by the panels of it.
+const TILES_BY_PANELS: usize = 16 * PANELS;
+
+/// Units that each thread finds at least, if tiles are enough.
+const UNITS_OF_A_THREAD: usize = 4;
+
+/// How a product is cut into units.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// Rows and columns of a unit.
+    unit: [usize; 2],
+    /// Units of each.
+    counts: [usize; 2],
+}
+
+impl Cut {
+    fn new<S: Simd>([m, n, _]: [usize; 3], threads: usize) -> Self {
+        let (tiles, panels) = (m.div_ceil(tile::rows::<S>()), n.div_ceil(VECTORS * S::LANES));
+        let of_panels = panels.div_ceil(panels.div_ceil(PANELS).max(1)).max(1);
+        let most = (TILES_BY_PANELS / of_panels).max(1);
+        let col_units = panels.div_ceil(of_panels).max(1);
+        let wanted = if threads == 1 { 1 } else { (UNITS_OF_A_THREAD * threads).div_ceil(col_units) };
+        let row_units = tiles.div_ceil(most).max(wanted.min(tiles)).max(1);
+        let of_tiles = tiles.div_ceil(row_units).max(1);
+        let unit = [of_tiles * tile::rows::<S>(), of_panels * VECTORS * S::LANES];
+        Self { unit, counts: [m.div_ceil(unit[0]), n.div_ceil(unit[1])] }
+    }
+}
+
+/// Products at places that are given by offsets into a, b and c.
+struct Products<'p, E> {
+    job: Job<E>,
+    places: usize,
+    offsets: &'p (dyn Fn(usize) -> [isize; 3] + Sync),
+}
+
+impl<E: Lane> Routine<E> for Products<'_, E> {
+    fn run<S: Simd<E = E>>(self, simd: S) {
+        let Self { job, places, offsets } = self;
+        let turns = job.turns();
+        let job = if turns { job.transposed() } else { job };
+        let [m, n, k] = job.extents;
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let operations = 2.0 * (m * n) as f64 * k.max(1) as f64 * places as f64;
+        let threads = share::threads(operations);
+        let cut = Cut::new::<S>(job.extents, threads.div_ceil(places.max(1)));
+        let of_place = cut.counts[0] * cut.counts[1];
+        let shared = Shared(job);
+        share::for_units(threads, places * of_place, |unit| {
+            let job = shared.get();
+            let [a, b, c] = offsets(unit / of_place);
+            let [a, b] = if turns { [b, a] } else { [a, b] };
+            let job = Job {
+                a: Matrix { start: job.a.start.wrapping_offset(a), ..job.a },
+                b: Matrix { start: job.b.start.wrapping_offset(b), ..job.b },
+                c: Matrix { start: job.c.start.wrapping_offset(c), ..job.c },
+                ..job
+            };
+            let unit = unit % of_place;
+            let range =
+                |index: usize, unit: usize, extent: usize| index * unit..((index + 1) * unit).min(extent);
+            let rows = range(unit / cut.counts[1], cut.unit[0], m);
+            let cols = range(unit % cut.counts[1], cut.unit[1], n);
+            let scratch = Scratch::new::<S>([rows.len(), cols.len(), k], is_side(&job.a));
+            with_scratch(scratch.end, |scratch| {
+                // SAFETY: the job vouches for its matrices; no other unit has these rows and columns of this place.
+                unsafe { compute(simd, &job, &[rows, cols], scratch) }
+            });
+        });
+    }
+}
+
+/// Where the parts of the memory of a unit begin.
+struct Scratch {
+    /// Packed rows, of one tile or of all.
+    rows: usize,
+    /// The sums of a tile.
+    sums: usize,
+    /// Packed columns.
+    cols: usize,
+    /// The totals of all tiles.
+    totals: usize,
+    end: usize,
+}
+
+impl Scratch {
+    fn new<S: Simd>([rows, cols, k]: [usize; 3], side: bool) -> Self {
+        let width = VECTORS * S::LANES;
+        let tiles = if side { 1 } else { rows.div_ceil(tile::rows::<S>()) };
+        let sums = tiles * tile_len::<S::E>();
+        let packed = sums + TERM_STEP * width;
+        let panels = cols.div_ceil(width);
+        let totals = packed + panels * panel_len(block_terms::<S::E>().min(k), width);
+        let kept = if k > block_terms::<S::E>() { rows.next_multiple_of(2) * panels * width } else { 0 };
+        Self { rows: 0, sums, cols: packed, totals, end: totals + kept }
+    }
+}
+
+/// What the next block of k reads, fetched while this one is computed: rows of memory, one after another.
+struct Fetch<E> {
+    left: [(Ahead<E>, usize); 2],
+}
+
+impl<E> Fetch<E> {
+    /// The lines of a block of columns and of the rows of a unit, where these are packed at once.
+    fn new(job: &Job<E>, [rows, cols]: &[Range<usize>; 2], terms: Range<usize>) -> Self {
+        let of = |matrix: Matrix<*const E>, others: &Range<usize>| {
+            // rows of memory are those of the matrix, or its columns
+            let [step, other] = matrix.strides;
+            let lies = |step: isize, count: usize| (Ahead { start: matrix.start, step }, count);
+            if other == 1 { lies(step, terms.len()) } else { lies(other, others.len()) }
+        };
+        let none = |matrix: Matrix<*const E>| (Ahead { start: matrix.start, step: 0 }, 0);
+        let (a, b) = (job.a.from(rows.start, terms.start), job.b.from(terms.start, cols.start));
+        let of_b = if terms.is_empty() { none(b) } else { of(b, cols) };
+        let of_a = if terms.is_empty() || is_side(&a) { none(a) } else { of(a.transposed(), rows) };
+        Self { left: [of_b, of_a] }
+    }
+
+    /// As many rows as a tile fetches; the same again where none are left.
+    fn next(&mut self) -> Ahead<E> {
+        let [first, second] = &mut self.left;
+        let (ahead, left) = if first.1 > 0 { first } else { second };
+        let now = Ahead { ..*ahead };
+        if *left > 0 {
+            let rows = ahead_rows::<E>().min(*left);
+            *left -= rows;
+            ahead.start = ahead.start.wrapping_offset(rows.cast_signed().wrapping_mul(ahead.step));
+        } else {
+            ahead.step = 0;
+        }
+        now
+    }
+}
+
+/// Computes rows and columns of C.
+///
+/// # Safety
+/// The job is as [`Job`] asks; nothing else writes these rows and columns. The scratch has as many elements as [`Scratch`] says.
+unsafe fn compute<S: Simd>(simd: S, job: &Job<S::E>, ranges: &[Range<usize>; 2], scratch: *mut S::E) {
+    let [rows, cols] = ranges;
+    let k = job.extents[2];
+    let width = VECTORS * S::LANES;
+    let side = is_side(&job.a);
+    let parts = Scratch::new::<S>([rows.len(), cols.len(), k], side);
+    let at = |part: usize| scratch.wrapping_add(part);
+    let (sums, packed_cols) = (at(parts.sums), at(parts.cols));
+    let blocks = k.div_ceil(block_terms::<S::E>()).max(1);
+    let most_terms = k.div_ceil(blocks);
+    // one tile reads the columns once: then they are read where they lie
+    let is_direct = rows.len() <= tile::rows::<S>() && job.b.strides[1] == 1 && job.b.strides[0] >= 0;
+    let packed_from = if is_direct { cols.start + cols.len() / width * width } else { cols.start };
+    for block in 0..blocks {
+        let first = block * most_terms;
+        let terms = most_terms.min(k - first);
+        let (is_first, more) = (block == 0, block + 1 < blocks);
+        let from = job.b.from(first, packed_from);
+        let pack = Cols { from, terms, cols: cols.end - packed_from, width, to: packed_cols };
+        // SAFETY: the columns are those of B, and the scratch has room for them.
+        unsafe { simd.call(pack) };
+        if !side {
+            let from = job.a.from(rows.start, first);
+            let of_tile = tile::rows::<S>();
+            let pack = Tiles { from, rows: rows.len(), of_tile, terms, to: at(parts.rows) };
+            // SAFETY: the rows are those of A, and the scratch has room for the tiles of all.
+            unsafe { simd.call(pack) };
+        }
+        let after = first + terms;
+        let mut fetch = Fetch::new(job, ranges, after..(after + most_terms).min(k));
+        let mut total = at(parts.totals);
+        for (index, row) in rows.clone().step_by(tile::rows::<S>()).enumerate() {
+            let tile_rows = tile::rows::<S>().min(rows.end - row);
+            let height = height(tile_rows);
+            let packed_rows = at(parts.rows + if side { 0 } else { index * tile_len::<S::E>() });
+            if side {
+                let from = job.a.from(row, first);
+                let pack = Rows { from, rows: tile_rows, height, terms, to: packed_rows };
+                // SAFETY: the rows are those of A, and the scratch has room for a tile.
+                unsafe { simd.call(pack) };
+            }
+            for col in cols.clone().step_by(width) {
+                let tile_cols = width.min(cols.end - col);
+                let vectors = tile_cols.div_ceil(S::LANES);
+                let (b, b_step) = if col < packed_from {
+                    (job.b.at(first, col), job.b.strides[0].cast_unsigned())
+                } else {
+                    let panel = (col - packed_from) / width;
+                    (packed_cols.wrapping_add(panel * panel_len(terms, width)).cast_const(), width)
+                };
+                let ahead = if side && col == cols.start {
+                    Ahead { start: job.a.at(row + tile_rows, first), step: job.a.strides[0] }
+                } else {
+                    fetch.next()
+                };
+                let to = if is_first && more { total } else { sums };
+                let operands = Operands { a: packed_rows, b, b_step, terms, sums: to, ahead };
+                // SAFETY: what is packed is as long as the terms; the sums have room for a tile, and so have the totals of one.
+                unsafe { tile::run(simd, operands, [height, vectors], side) };
+                if !(is_first && more) {
+                    let finish = Finish {
+                        sums,
+                        totals: (!is_first).then_some(total),
+                        more,
+                        height,
+                        vectors,
+                        rows: tile_rows,
+                        cols: tile_cols,
+                        bias: job.bias.map(|bias| bias.from(row, col)),
+                        activation: job.activation,
+                        update: job.update,
+                        c: job.c.from(row, col),
+                    };
+                    // SAFETY: the job vouches for C and the bias.
+                    unsafe { simd.call(finish) };
+                }
+                total = total.wrapping_add(height * vectors * S::LANES);
+            }
+        }
+    }
+}
+
+/// Elements of memory that [`serial`] needs for a product of these extents.
+pub(super) fn serial_len<S: Simd>([m, n, k]: [usize; 3]) -> usize {
+    let of = |extents: [usize; 3], side: bool| Scratch::new::<S>(extents, side).end;
+    of([m, n, k], false).max(of([n, m, k], false)).max(of([m, n, k], true)).max(of([n, m, k], true))
+}
+
+/// Computes a small product on this thread.
+///
+/// # Safety
+/// The job is as [`Job`] asks; the scratch has as many elements as [`serial_len`] says.
+pub(super) unsafe fn serial<S: Simd>(simd: S, job: Job<S::E>, scratch: *mut S::E) {
+    let job = if job.turns() { job.transposed() } else { job };
+    let [m, n, _] = job.extents;
+    if m > 0 && n > 0 {
+        // SAFETY: passed on to the caller.
+        unsafe { compute(simd, &job, &[0..m, 0..n], scratch) }
+    }
+}
+
+/// Computes products at places, each at the offsets of a, b and c that it is given.
+///
+/// # Safety
+/// Each is a job as [`Job`] asks, and no two write the same element.
+pub(super) unsafe fn products<E: Lane>(
+    isa: Isa,
+    job: Job<E>,
+    places: usize,
+    offsets: &(dyn Fn(usize) -> [isize; 3] + Sync),
+) {
+    let [m, n, _] = job.extents;
+    if m > 0 && n > 0 && places > 0 {
+        vector::run(isa, Products { job, places, offsets });
+    }
+}
+
+/// A product as the contract has it.
+pub(super) fn product<E: Lane>(
+    isa: Isa,
+    product: Product<'_, E>,
+    mut c: ArrayViewMutD<'_, E>,
+    update: Update,
+) {
+    let Product { a, b, bias, activation } = product;
+    let axes = c.ndim();
+    let fits = axes >= 2 && a.ndim() == axes && b.ndim() == axes;
+    assert!(fits, "a product of {:?} and {:?} into {:?}", a.shape(), b.shape(), c.shape());
+    let batch = axes - 2;
+    let [m, n, k] = [c.shape()[batch], c.shape()[batch + 1], a.shape()[batch + 1]];
+    require("the batch of a", &a.shape()[..batch], &c.shape()[..batch]);
+    require("the batch of b", &b.shape()[..batch], &c.shape()[..batch]);
+    require("a", &a.shape()[batch..], &[m, k]);
+    require("b", &b.shape()[batch..], &[k, n]);
+    if let Some(bias) = &bias {
+        require("bias", bias.shape(), &[n]);
+    }
+    let strides = |strides: &[isize]| [strides[batch], strides[batch + 1]];
+    let places =
+        Axes::new(&c.shape()[..batch], [&a.strides()[..batch], &b.strides()[..batch], &c.strides()[..batch]]);
+    let mut job = Job {
+        extents: [m, n, k],
+        a: Matrix { start: a.as_ptr(), strides: strides(a.strides()) },
+        b: Matrix { start: b.as_ptr(), strides: strides(b.strides()) },
+        c: Matrix { strides: strides(c.strides()), start: c.as_mut_ptr() },
+        bias: bias.map(|bias| Bias { start: bias.as_ptr(), stride: bias.strides()[0], of_rows: false }),
+        activation,
+        update,
+    };
+    let mut outer = places.all();
+    // rows of matrices that share their other operand are rows of one matrix
+    while let [rest @ .., Axis { extent, strides: [of_a, of_b, of_c] }] = outer {
+        let rows = job.extents[0].cast_signed();
+        if *of_b != 0 || *of_a != rows * job.a.strides[0] || *of_c != rows * job.c.strides[0] {
+            break;
+        }
+        job.extents[0] *= extent;
+        outer = rest;
+    }
+    let count = outer.iter().map(|axis| axis.extent).product();
+    let axes = outer.len();
+    // SAFETY: the views have the extents that were checked, c is borrowed for this call alone, and its elements are different ones.
+    unsafe { products(isa, job, count, &|place| places.offsets(axes, place)) }
+}
