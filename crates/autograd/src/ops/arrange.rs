@@ -329,7 +329,7 @@ pub fn concat<T: Element>(tensors: &[&Tensor<T>], axis: isize) -> Result<Tensor<
 /// Tensors of one shape one after the other along a new axis.
 ///
 /// # Errors
-/// As [`concat`].
+/// As [`concat()`].
 pub fn stack<T: Element>(tensors: &[&Tensor<T>], axis: isize) -> Result<Tensor<T>> {
     let unsqueezed = tensors.iter().map(|tensor| tensor.unsqueeze(axis)).collect::<Result<Vec<_>>>()?;
     concat(&unsqueezed.iter().collect::<Vec<_>>(), axis)
