@@ -1,9 +1,9 @@
 //! The crates depend on each other in the directions of `docs/src/architecture.md`, and no others.
 //!
 //! ```text
-//!   geometry ← tensor ← kernel ← cpu, cuda, graph, autograd
-//!   graph ← onnx, explain, exec;   autograd ← exec;   exec ← ops
-//!   explain + exec + ops + cpu + [cuda] + [onnx] ← tiled ← verify, capi, cli
+//!   geometry ← tensor ← kernel ← cpu, cuda, graph
+//!   graph ← onnx, explain, exec;   exec ← ops, autograd
+//!   explain + exec + ops + autograd + cpu + [cuda] + [onnx] ← tiled ← verify, capi, cli
 //!   verify ← cli;   capi ← capi-oracle                  testkit, capi-oracle: tests alone
 //! ```
 #![cfg(feature = "networks")]
@@ -24,8 +24,8 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("tiled-graph", KERNELS),
     ("tiled-onnx", &["tiled-tensor", "tiled-graph"]),
     ("tiled-explain", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph"]),
-    ("tiled-autograd", KERNELS),
-    ("tiled-exec", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph", "tiled-autograd"]),
+    ("tiled-autograd", &["tiled-tensor", "tiled-kernel", "tiled-graph", "tiled-exec"]),
+    ("tiled-exec", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph"]),
     ("tiled-ops", &["tiled-geometry", "tiled-tensor", "tiled-kernel", "tiled-graph", "tiled-exec"]),
     ("tiled", EVERYTHING_BELOW),
     ("tiled-verify", &["tiled"]),

@@ -2,7 +2,8 @@
 //!
 //! Give a network, an image and a memory budget in bytes; get the exact output, the exact gradients or a
 //! trained network. This crate is the paved path over the others: each is re-exported whole under its own name,
-//! and [`prelude`] holds what most programs need. The feature `onnx` adds networks and weights from ONNX files.
+//! and [`prelude`] holds what most programs need. The feature `onnx` adds networks and weights from ONNX files,
+//! `autograd` tensors with gradients, modules and training.
 //!
 //! It is not a general tensor library, and it does not approximate: there is no blending of overlapping tiles,
 //! and an operator that cannot be cut into tiles is refused by name.
@@ -38,6 +39,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "autograd")]
+pub use tiled_autograd as autograd;
 pub use tiled_cpu as cpu;
 pub use tiled_exec as exec;
 pub use tiled_explain as explain;

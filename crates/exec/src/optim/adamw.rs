@@ -2,7 +2,7 @@
 
 use tiled_tensor::Element;
 
-use super::{OptimError, Optimizer, check_finite, check_grads, check_option, prepare};
+use super::{OptimError, OptimState, Optimizer, check_finite, check_grads, check_option, prepare};
 
 /// The options of [`AdamW`], with PyTorch's names and defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,6 +45,8 @@ impl Default for AdamWOptions {
 #[derive(Debug, Clone)]
 pub struct AdamW<T> {
     options: AdamWOptions,
+    /// Whether the decay is a penalty in the gradient.
+    is_coupled: bool,
     steps: i32,
     averages: Vec<Vec<T>>,
     squares: Vec<Vec<T>>,
@@ -66,7 +68,40 @@ impl<T: Element> AdamW<T> {
                 return Err(OptimError::Option { optimizer: NAME, option, expected, got });
             }
         }
-        Ok(Self { options, steps: 0, averages: Vec::new(), squares: Vec::new() })
+        Ok(Self { options, is_coupled: false, steps: 0, averages: Vec::new(), squares: Vec::new() })
+    }
+
+    /// Adam as it first was, `torch.optim.Adam`: `g ← g + λ·p` in place of the decay of p.
+    ///
+    /// # Errors
+    /// As [`AdamW::new`].
+    ///
+    /// ```
+    /// # use tiled_exec::{AdamW, AdamWOptions, Optimizer};
+    /// let mut adam = AdamW::coupled(AdamWOptions { lr: 0.1, weight_decay: 1.0, ..AdamWOptions::default() }).unwrap();
+    /// let mut weight = [1.0_f64];
+    /// adam.step(&mut [&mut weight], &[&[-1.0]]).unwrap();
+    /// assert_eq!(weight, [1.0]); // the penalty takes the gradient away
+    /// ```
+    ///
+    /// Source: D. Kingma, J. Ba, "Adam: A Method for Stochastic Optimization", algorithm 1, 2015.
+    pub fn coupled(options: AdamWOptions) -> Result<Self, OptimError> {
+        Ok(Self { is_coupled: true, ..Self::new(options)? })
+    }
+
+    /// What it keeps between steps.
+    #[must_use]
+    pub fn state(&self) -> OptimState<'_, T> {
+        let tensors = vec![("averages", self.averages.as_slice()), ("squares", self.squares.as_slice())];
+        OptimState { steps: self.steps, tensors }
+    }
+
+    /// Goes on from what [`AdamW::state`] gave, in its order. State of other parameters is found by the next step.
+    pub fn set_state(&mut self, steps: i32, tensors: Vec<Vec<Vec<T>>>) {
+        let mut tensors = tensors.into_iter();
+        self.steps = steps;
+        self.averages = tensors.next().unwrap_or_default();
+        self.squares = tensors.next().unwrap_or_default();
     }
 }
 
@@ -75,7 +110,7 @@ impl<T: Element> Optimizer<T> for AdamW<T> {
         check_grads(params, grads)?;
         let is_first = self.averages.is_empty();
         let steps = self.steps.saturating_add(1);
-        let rule = Rule::new(&self.options, steps);
+        let rule = Rule::new(&self.options, self.is_coupled, steps);
         if is_first {
             // what fails before the first step leaves nothing to keep
             for (index, (param, grad)) in params.iter().zip(grads).enumerate() {
@@ -125,6 +160,7 @@ impl<T: Element> Optimizer<T> for AdamW<T> {
 /// A step's numbers, rounded to the type of the parameters.
 struct Rule<T> {
     keep: T,
+    penalty: Option<T>,
     share1: T,
     keep2: T,
     share2: T,
@@ -134,18 +170,20 @@ struct Rule<T> {
 }
 
 impl<T: Element> Rule<T> {
-    fn new(options: &AdamWOptions, steps: i32) -> Self {
+    fn new(options: &AdamWOptions, is_coupled: bool, steps: i32) -> Self {
         let &AdamWOptions { lr, betas: [beta1, beta2], eps, weight_decay } = options;
         let [correction1, correction2] = [beta1, beta2].map(|beta| 1.0 - beta.powi(steps));
-        let keep = T::from_f64(1.0 - lr * weight_decay);
+        let keep = if is_coupled { T::ONE } else { T::from_f64(1.0 - lr * weight_decay) };
+        let penalty = (is_coupled && weight_decay != 0.0).then(|| T::from_f64(weight_decay));
         let [share1, keep2, share2] = [1.0 - beta1, beta2, 1.0 - beta2].map(T::from_f64);
         let [step, root, eps] = [lr / correction1, correction2.sqrt(), eps].map(T::from_f64);
-        Self { keep, share1, keep2, share2, step, root, eps }
+        Self { keep, penalty, share1, keep2, share2, step, root, eps }
     }
 
     /// The parameter and both averages after a step.
     #[inline(always)]
     fn after(&self, param: T, grad: T, [average, square]: [T; 2]) -> [T; 3] {
+        let grad = self.penalty.map_or(grad, |penalty| grad + penalty * param);
         let average = average + self.share1 * (grad - average);
         let square = self.keep2 * square + self.share2 * grad * grad;
         [param * self.keep - self.step * average / (square.sqrt() / self.root + self.eps), average, square]

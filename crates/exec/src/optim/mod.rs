@@ -32,6 +32,15 @@ pub trait Optimizer<T: Element>: Send + std::fmt::Debug {
     fn state_bytes(&self, elements: usize) -> u64;
 }
 
+/// What an optimiser keeps between steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OptimState<'a, T> {
+    /// The steps that it has made, where it counts them; else one where it has made any.
+    pub steps: i32,
+    /// What it keeps, by name: a list of the parameters' each, empty before the first step.
+    pub tensors: Vec<(&'static str, &'a [Vec<T>])>,
+}
+
 /// An optimiser that cannot do what is asked.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]

@@ -2,7 +2,7 @@
 
 use tiled_tensor::Element;
 
-use super::{OptimError, Optimizer, check_finite, check_grads, check_option, prepare};
+use super::{OptimError, OptimState, Optimizer, check_finite, check_grads, check_option, prepare};
 
 /// The options of [`Sgd`], with PyTorch's names; all but the learning rate default to off.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -73,6 +73,26 @@ impl<T: Element> Sgd<T> {
             return Err(OptimError::Nesterov { momentum, dampening });
         }
         Ok(Self { options, momentum: Vec::new() })
+    }
+
+    /// What it keeps between steps: nothing without momentum.
+    ///
+    /// ```
+    /// # use tiled_exec::{Optimizer, Sgd, SgdOptions};
+    /// let mut sgd = Sgd::new(SgdOptions { momentum: 0.5, ..SgdOptions::default() }).unwrap();
+    /// sgd.step(&mut [&mut [1.0_f32]], &[&[2.0]]).unwrap();
+    /// assert_eq!(sgd.state().tensors[0], ("momentum", [vec![2.0]].as_slice()));
+    /// ```
+    #[must_use]
+    pub fn state(&self) -> OptimState<'_, T> {
+        let has_momentum = self.options.momentum != 0.0;
+        let tensors = if has_momentum { vec![("momentum", self.momentum.as_slice())] } else { Vec::new() };
+        OptimState { steps: i32::from(!self.momentum.is_empty()), tensors }
+    }
+
+    /// Goes on from what [`Sgd::state`] gave, in its order. State of other parameters is found by the next step.
+    pub fn set_state(&mut self, tensors: Vec<Vec<Vec<T>>>) {
+        self.momentum = tensors.into_iter().next().unwrap_or_default();
     }
 }
 

@@ -39,6 +39,25 @@ impl Rng {
         Self::new(splitmix64(&mut counter) ^ hash)
     }
 
+    /// What the numbers to come depend on, to be kept beside what they are drawn for.
+    ///
+    /// ```
+    /// use tiled_graph::Rng;
+    /// let mut rng = Rng::new(3);
+    /// let mut again = Rng::from_state(rng.state());
+    /// assert_eq!(rng.next_u64(), again.next_u64());
+    /// ```
+    #[must_use]
+    pub const fn state(&self) -> [u64; 4] {
+        self.state
+    }
+
+    /// The generator that goes on from a state. All zeros, from which only zeros follow, stand for the seed zero.
+    #[must_use]
+    pub fn from_state(state: [u64; 4]) -> Self {
+        if state == [0; 4] { Self::new(0) } else { Self { state } }
+    }
+
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = self.state;

@@ -1,0 +1,13 @@
+//! Networks on the tape: single operators, and whole ones in a budget of bytes.
+//!
+//! Both are the same function: a network, planned for the shapes of its inputs and run in two halves by the engine. A single operator is a
+//! network of one node.
+
+mod calls;
+mod operators;
+mod run;
+mod tiled;
+
+pub(crate) use calls::Calls;
+pub use operators::{BatchNormOptions, Interpolation, Padding};
+pub use tiled::Tiled;

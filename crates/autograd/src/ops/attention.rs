@@ -1,0 +1,175 @@
+//! Attention by blocks of keys.
+
+use ndarray::{ArrayD, Ix2};
+use tiled_kernel::dense;
+use tiled_tensor::Element;
+
+use crate::error::{Result, TapeError};
+use crate::layout::broadcast;
+use crate::rules::{Attention, Kept, Op};
+use crate::tape::Step;
+use crate::tensor::{ReadAll, Tensor, Values};
+
+/// What attention does with products of queries and keys. The default neither hides a key nor drops any.
+#[derive(Clone, Debug, Default)]
+pub struct AttentionOptions<T: Element> {
+    /// Which keys a query sees: false hides one. It broadcasts to …×L×S.
+    pub mask: Option<ArrayD<bool>>,
+    /// Summands of the products, which broadcast to …×L×S; −∞ hides a key. They have no gradient.
+    pub summands: Option<Tensor<T>>,
+    /// Whether query i sees keys 0 to i alone.
+    pub causal: bool,
+    /// The factor of the products; `1/√E` where not given.
+    pub scale: Option<f64>,
+    /// The share of probabilities that are dropped.
+    pub dropout: f64,
+}
+
+const OPERATOR: &str = "scaled_dot_product_attention";
+
+/// `softmax(scale·q·kᵀ + mask)·v`: q is …×L×E, k …×S×E, v …×S×F, the result …×L×F. At most two axes before the last two.
+///
+/// # Errors
+/// Where shapes do not fit, where the mask needs a gradient, and where memory is refused.
+pub fn scaled_dot_product_attention<T: Element>(
+    [q, k, v]: [&Tensor<T>; 3],
+    options: &AttentionOptions<T>,
+) -> Result<Tensor<T>> {
+    attend([q, k, v], options, false).map(|(result, _)| result)
+}
+
+/// The same with the probabilities, the mean over the second axis of four, where they are wanted: N×L×S, without a gradient.
+pub(crate) fn attend<T: Element>(
+    qkv: [&Tensor<T>; 3],
+    options: &AttentionOptions<T>,
+    wants_weights: bool,
+) -> Result<(Tensor<T>, Option<Tensor<T>>)> {
+    let [q, k, v] = qkv;
+    let axes = q.axes();
+    let fits = (2..=4).contains(&axes)
+        && k.axes() == axes
+        && v.axes() == axes
+        && q.shape()[axes - 1] == k.shape()[axes - 1]
+        && k.shape()[axes - 2] == v.shape()[axes - 2];
+    if !fits {
+        let first = if k.axes() == axes { k } else { q };
+        let other = if std::ptr::eq(first, k) && k.axes() == v.axes() && q.axes() == axes { v } else { k };
+        let (a, b) = (q.shape().last().copied().unwrap_or(0), other.shape().last().copied().unwrap_or(0));
+        return Err(TapeError::Inner {
+            operator: OPERATOR,
+            a,
+            b,
+            first: q.shape().into(),
+            second: other.shape().into(),
+        });
+    }
+    let batch = |x: &Tensor<T>| x.shape()[..axes - 2].to_vec();
+    let lead = broadcast(OPERATOR, &broadcast(OPERATOR, &batch(q), &batch(k))?, &batch(v))?;
+    let four: Vec<usize> = std::iter::repeat_n(1, 2 - lead.len()).chain(lead.iter().copied()).collect();
+    let lift = |x: &Tensor<T>| -> Result<Tensor<T>> {
+        let shape = [four.as_slice(), &x.shape()[axes - 2..]].concat();
+        let own = [vec![1; 4 - axes], x.shape().to_vec()].concat();
+        let lifted = x.reshape(&own)?;
+        if lifted.shape() == shape { Ok(lifted) } else { lifted.expand(&shape) }
+    };
+    let [q, k, v] = [lift(q)?, lift(k)?, lift(v)?];
+    let (queries, keys, width) = (q.shape()[2], k.shape()[2], v.shape()[3]);
+    let shape = [four[0], four[1], queries, keys];
+    let mask = summands(&q, options, &shape)?;
+    #[expect(clippy::cast_precision_loss, reason = "heads are narrow")]
+    let scale = options.scale.unwrap_or_else(|| 1.0 / (q.shape()[3] as f64).sqrt());
+    let (y, weights) = if options.dropout > 0.0 {
+        apart([&q, &k, &v], scale, options, mask.as_ref(), wants_weights)?
+    } else {
+        let spec = Attention { scale, causal: options.causal, mask };
+        fused([&q, &k, &v], spec, wants_weights)?
+    };
+    Ok((y.reshape(&[lead.as_slice(), &[queries, width]].concat())?, weights))
+}
+
+/// Both masks as summands, repeated to the shape of the products.
+fn summands<T: Element>(
+    q: &Tensor<T>,
+    options: &AttentionOptions<T>,
+    shape: &[usize; 4],
+) -> Result<Option<Tensor<T>>> {
+    let context = q.context();
+    let mut sum = match &options.summands {
+        Some(summands) if summands.requires_grad() => {
+            return Err(TapeError::NoGradient { operator: OPERATOR, what: "the mask" });
+        }
+        summands => summands.clone(),
+    };
+    if let Some(mask) = &options.mask {
+        let hidden = context.full(&[], f64::NEG_INFINITY)?;
+        let other = if let Some(sum) = sum { sum } else { context.zeros(&[])? };
+        sum = Some(other.where_mask(mask, &hidden)?);
+    }
+    sum.map(|sum| sum.expand(shape)).transpose()
+}
+
+fn fused<T: Element>(
+    qkv: [&Tensor<T>; 3],
+    attention: Attention<T>,
+    wants_weights: bool,
+) -> Result<(Tensor<T>, Option<Tensor<T>>)> {
+    let operands: &[&Tensor<T>] = &qkv;
+    let step = Step::begin(OPERATOR, operands)?;
+    let [q, k, v] = qkv;
+    let context = q.context();
+    let [n, h, l, _] = *q.shape() else { unreachable!("invariant: it was lifted to four axes") };
+    let (s, width) = (k.shape()[2], v.shape()[3]);
+    let log_sums = context.empty(OPERATOR, &[n * h, l])?;
+    let y = context.empty(OPERATOR, &[n, h, l, width])?;
+    let weights = if wants_weights { Some(context.empty(OPERATOR, &[n, l, s])?) } else { None };
+    {
+        let mask = attention.mask.as_ref().map(Tensor::values);
+        let spec = dense::Attention {
+            scale: attention.scale,
+            causal: attention.causal,
+            mask: mask.as_ref().map(Values::view),
+        };
+        let read = ReadAll::of(qkv);
+        let mut memories = [y.storage().write(), log_sums.storage().write()];
+        let [y_memory, sums_memory] = &mut memories;
+        let to = y.layout().view_mut(y_memory);
+        let two = "invariant: it has two axes";
+        let sums = log_sums.layout().view_mut(sums_memory).into_dimensionality::<Ix2>().expect(two);
+        let work = n.saturating_mul(h).saturating_mul(l).saturating_mul(s).saturating_mul(width) / 16;
+        context.share(work, || {
+            context.dense().attention(&spec, [read.view(0), read.view(1), read.view(2)], to, sums);
+        });
+        if let Some(weights) = &weights {
+            let mut memory = weights.storage().write();
+            let to = weights.layout().view_mut(&mut memory);
+            let sums = log_sums.layout().view(&memories[1]).into_dimensionality::<Ix2>().expect(two);
+            context.share(work, || {
+                context.dense().attention_weights(&spec, [read.view(0), read.view(1)], sums, to);
+            });
+        }
+    }
+    let y = step.finish_keeping(|| (Op::Attention(attention), Kept::Tensors(vec![log_sums])), y);
+    Ok((y, weights))
+}
+
+/// The same from its parts, whose probabilities can be dropped.
+fn apart<T: Element>(
+    [q, k, v]: [&Tensor<T>; 3],
+    scale: f64,
+    options: &AttentionOptions<T>,
+    mask: Option<&Tensor<T>>,
+    wants_weights: bool,
+) -> Result<(Tensor<T>, Option<Tensor<T>>)> {
+    let mut scores = (q * scale)?.matmul(&k.transpose(-1, -2)?)?;
+    if let Some(mask) = mask {
+        scores = (&scores + mask)?;
+    }
+    if options.causal {
+        let (l, s) = (q.shape()[2], k.shape()[2]);
+        let hidden = ArrayD::from_shape_fn(vec![l, s], |at| at[1] > at[0]);
+        scores = scores.masked_fill(&hidden, f64::NEG_INFINITY)?;
+    }
+    let probabilities = scores.softmax(-1)?.dropout(options.dropout, true)?;
+    let weights = if wants_weights { Some(probabilities.mean(&[1], false)?) } else { None };
+    Ok((probabilities.matmul(v)?, weights))
+}

@@ -1,0 +1,135 @@
+//! Changes in place.
+
+use tiled_kernel::dense::{Binary, Unary};
+use tiled_tensor::Element;
+
+use crate::error::{Result, TapeError};
+use crate::layout::broadcast;
+use crate::rules::{Op, binary_name, unary_name};
+use crate::tape::{History, Step};
+use crate::tensor::Tensor;
+
+impl<T: Element> Tensor<T> {
+    /// Replaces each element by a function of it. Other tensors in the same memory see the change, and those with a history are stale
+    /// from then on.
+    ///
+    /// # Errors
+    /// Where this is a leaf that needs a gradient while operations are recorded, a view that repeats elements, or stale.
+    pub fn map_in_place(&mut self, f: Unary) -> Result<()> {
+        let operator = unary_name(f);
+        let before = self.clone();
+        let operands = [&before];
+        let step = Step::begin(operator, &operands)?;
+        self.check_changeable(operator)?;
+        if step.is_recorded() && f.saves() == tiled_kernel::dense::Saves::Input {
+            return self.refuse(operator);
+        }
+        {
+            let mut memory = self.storage().write();
+            let (x, context) = (self.layout().view_mut(&mut memory), self.context());
+            context.share(x.len(), || context.dense().map_in_place(f, x));
+        }
+        self.record(step, Op::Map(f));
+        Ok(())
+    }
+
+    /// Replaces each element by a function of it and of another, which is repeated to this shape.
+    ///
+    /// # Errors
+    /// As [`Tensor::map_in_place`], and where the other does not broadcast to this shape.
+    #[expect(clippy::missing_panics_doc, reason = "what is expected is an invariant")]
+    pub fn zip_in_place(&mut self, f: Binary, other: &Self) -> Result<()> {
+        let operator = binary_name(f);
+        let before = self.clone();
+        let operands = [&before, other];
+        let step = Step::begin(operator, &operands)?;
+        self.check_changeable(operator)?;
+        let shape = broadcast(operator, self.shape(), other.shape())?;
+        if shape != self.shape() {
+            let (a, b) = (self.shape().into(), other.shape().into());
+            return Err(TapeError::Broadcast { operator, a, b });
+        }
+        // a rule that reads what is about to change would find something else there
+        let sides = [tiled_kernel::dense::Side::First, tiled_kernel::dense::Side::Second];
+        let reads = |operand: usize| (0..2).any(|side| step.wants(side) && f.saves(sides[side])[operand]);
+        if reads(0) || reads(1) && other.shares_memory(self) {
+            return self.refuse(operator);
+        }
+        let context = self.context().clone();
+        let copy = if other.shares_memory(self) {
+            Some(context.copied(operator, other.values().view())?)
+        } else {
+            None
+        };
+        {
+            let from = copy.as_ref().unwrap_or(other);
+            let layout = from.layout().expanded(self.shape()).expect("invariant: the shapes were broadcast");
+            let guard = from.storage().read();
+            let mut memory = self.storage().write();
+            let (a, b) = (self.layout().view_mut(&mut memory), layout.view(&guard));
+            context.share(b.len(), || context.dense().zip_in_place(f, a, b));
+        }
+        self.record(step, Op::Zip(f));
+        Ok(())
+    }
+
+    /// `self += other`.
+    ///
+    /// # Errors
+    /// As [`Tensor::zip_in_place`].
+    pub fn add_in_place(&mut self, other: &Self) -> Result<()> {
+        self.zip_in_place(Binary::Add, other)
+    }
+
+    /// `self -= other`.
+    ///
+    /// # Errors
+    /// As [`Tensor::zip_in_place`].
+    pub fn sub_in_place(&mut self, other: &Self) -> Result<()> {
+        self.zip_in_place(Binary::Sub, other)
+    }
+
+    /// `self *= other`.
+    ///
+    /// # Errors
+    /// As [`Tensor::zip_in_place`]; where the other needs a gradient, which reads what would change.
+    pub fn mul_in_place(&mut self, other: &Self) -> Result<()> {
+        self.zip_in_place(Binary::Mul, other)
+    }
+
+    /// `self /= other`.
+    ///
+    /// # Errors
+    /// As [`Tensor::zip_in_place`]; where the other needs a gradient, which reads what would change.
+    pub fn div_in_place(&mut self, other: &Self) -> Result<()> {
+        self.zip_in_place(Binary::Div, other)
+    }
+
+    /// `self = factor·self + summand`.
+    ///
+    /// # Errors
+    /// As [`Tensor::map_in_place`].
+    pub fn affine_in_place(&mut self, factor: f64, summand: f64) -> Result<()> {
+        self.map_in_place(Unary::Affine { factor, summand })
+    }
+
+    fn refuse(&self, operator: &'static str) -> Result<()> {
+        let what = "a value that its gradient reads";
+        Err(TapeError::InPlace { operator, what, shape: self.shape().into() })
+    }
+
+    /// Puts a change that has happened onto the tape.
+    fn record(&mut self, step: Step<'_, T>, op: Op<T>) {
+        let is_recorded = step.is_recorded();
+        if !is_recorded {
+            let history = self.history().clone();
+            self.move_on(history, false);
+            return;
+        }
+        // the version moves before what is saved of the result is noted
+        self.move_on(History::None, true);
+        let result = step.finish(|| op, self.seen_as(*self.layout()));
+        let history = result.history().clone();
+        *self = self.seen_as(*self.layout()).with_history(history);
+    }
+}

@@ -1,0 +1,21 @@
+//! The operators, by family: each checks its operands, computes, and goes onto the tape.
+
+mod arrange;
+mod attention;
+mod compare;
+mod elementwise;
+mod in_place;
+mod index;
+mod loss;
+mod norm;
+mod product;
+mod reduce;
+
+pub use arrange::{concat, stack};
+pub(crate) use attention::attend;
+pub use attention::{AttentionOptions, scaled_dot_product_attention};
+pub use index::embedding;
+pub use loss::{
+    CrossEntropyOptions, Reduction, Target, bce_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss,
+    smooth_l1_loss,
+};

@@ -1,0 +1,170 @@
+//! Rules of what is computed in one pass over rows: softmax, layer norm, attention, cross-entropy.
+
+use ndarray::{Ix1, Ix2};
+use tiled_kernel::dense;
+use tiled_kernel::dense::Update;
+use tiled_tensor::Element;
+
+use super::arrange::reshaped;
+use super::product::matrix;
+use super::{CrossEntropy, Kept, Op, Targets};
+use crate::error::Result;
+use crate::tape::Flow;
+use crate::tensor::{ReadAll, Tensor, Values};
+
+pub(super) fn softmax<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
+    let &Op::Softmax { kind, axis } = flow.op() else { unreachable!("invariant: the table pairs them") };
+    let (y, dy) = (flow.result()?, flow.dy()?);
+    let context = dy.context();
+    let read = ReadAll::of([&y, dy]);
+    flow.write(0, |dx, update| {
+        let (y, dy) = (read.view(0), read.view(1));
+        context.share(dy.len(), || context.dense().softmax_backward(kind, y, dy, axis, dx, update));
+        Ok(())
+    })
+}
+
+/// What an operator has kept.
+fn kept<T: Element, const N: usize>(flow: &mut Flow<'_, T>) -> [Tensor<T>; N] {
+    match flow.kept() {
+        Kept::Tensors(tensors) => std::array::from_fn(|at| tensors[at].clone()),
+        _ => unreachable!("invariant: the operator keeps them"),
+    }
+}
+
+pub(super) fn layer_norm<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
+    let &Op::LayerNorm { epsilon, has } = flow.op() else { unreachable!("invariant: the table pairs them") };
+    let context = flow.dy()?.context();
+    let [mean, deviation] = kept(flow);
+    let rows = mean.elements();
+    let columns = flow.shape(0).iter().product::<usize>().checked_div(rows).unwrap_or(0);
+    let x = reshaped(&flow.operand(0)?, &[rows, columns])?;
+    let dy = reshaped(flow.dy()?, &[rows, columns])?;
+    let gamma = if has[0] { Some(reshaped(&flow.operand(1)?, &[columns])?) } else { None };
+    // γ and β stand behind x, as far as there are any
+    let places = [has[0].then_some(1), has[1].then(|| 1 + usize::from(has[0]))];
+    let mut sums: [Option<Tensor<T>>; 2] = [None, None];
+    for (sum, place) in sums.iter_mut().zip(places) {
+        if place.is_some_and(|place| flow.wants(place)) {
+            *sum = Some(context.zeros(&[columns])?);
+        }
+    }
+    {
+        let read = ReadAll::of([&x, &dy, &mean, &deviation]);
+        let gamma_values = gamma.as_ref().map(Tensor::values);
+        let norm = dense::LayerNorm { epsilon, gamma: gamma_values.as_ref().map(vector), beta: None };
+        let mut guards = sums.each_ref().map(|sum| sum.as_ref().map(|sum| (sum, sum.storage().write())));
+        let parameters = guards.each_mut().map(|guard| {
+            guard.as_mut().map(|(sum, memory)| {
+                let view = sum.layout().view_mut(memory);
+                view.into_dimensionality::<Ix1>().expect("invariant: it has one axis")
+            })
+        });
+        let statistics =
+            [2, 3].map(|at| read.view(at).into_dimensionality::<Ix1>().expect("invariant: one axis"));
+        let run = |dx: Option<(ndarray::ArrayViewMut2<'_, T>, Update)>, parameters| {
+            let (x, dy) = (matrix(read.view(0)), matrix(read.view(1)));
+            let work = || context.dense().layer_norm_backward(&norm, x, statistics, dy, dx, parameters);
+            context.share(rows * columns, work);
+        };
+        if flow.wants(0) {
+            flow.write(0, |dx, update| {
+                let dx =
+                    dx.into_shape_with_order((rows, columns)).expect("invariant: a gradient has no gaps");
+                run(Some((dx, update)), parameters);
+                Ok(())
+            })?;
+        } else {
+            run(None, parameters);
+        }
+    }
+    for (sum, place) in sums.into_iter().zip(places) {
+        if let (Some(sum), Some(place)) = (sum, place) {
+            let layout = sum
+                .layout()
+                .reshaped(flow.shape(place))
+                .expect("invariant: without gaps any shape is a view");
+            flow.pass(place, sum.into_seen_as(layout))?;
+        }
+    }
+    Ok(())
+}
+
+/// The elements of a tensor of one axis.
+pub(crate) fn vector<'a, T: Element>(values: &'a Values<'_, T>) -> ndarray::ArrayView1<'a, T> {
+    values.view().into_dimensionality::<Ix1>().expect("invariant: it has one axis")
+}
+
+pub(super) fn attention<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
+    let Op::Attention(attention) = flow.op() else { unreachable!("invariant: the table pairs them") };
+    let dy = flow.dy()?;
+    let context = dy.context();
+    let [log_sums] = kept(flow);
+    let (q, k, v, y) = (flow.operand(0)?, flow.operand(1)?, flow.operand(2)?, flow.result()?);
+    let destinations = [flow.destination(0)?, flow.destination(1)?, flow.destination(2)?];
+    {
+        let read = ReadAll::of([&q, &k, &v, &y, dy, &log_sums]);
+        let mask = attention.mask.as_ref().map(Tensor::values);
+        let mut guards = destinations
+            .each_ref()
+            .map(|to| to.as_ref().map(|(to, update)| (to, to.storage().write(), *update)));
+        let gradients = guards
+            .each_mut()
+            .map(|guard| guard.as_mut().map(|(to, memory, update)| (to.layout().view_mut(memory), *update)));
+        let spec = dense::Attention {
+            scale: attention.scale,
+            causal: attention.causal,
+            mask: mask.as_ref().map(Values::view),
+        };
+        let log_sums = read.view(5).into_dimensionality::<Ix2>().expect("invariant: it has two axes");
+        let qkv = [read.view(0), read.view(1), read.view(2)];
+        let work = || {
+            context.dense().attention_backward(&spec, qkv, read.view(3), log_sums, read.view(4), gradients)
+        };
+        context.share(usize::MAX, work);
+    }
+    for (operand, destination) in destinations.into_iter().enumerate() {
+        flow.settle(operand, destination)?;
+    }
+    Ok(())
+}
+
+pub(super) fn cross_entropy<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
+    let Op::CrossEntropy(of) = flow.op() else { unreachable!("invariant: the table pairs them") };
+    let dy = flow.dy()?;
+    let context = dy.context();
+    let [log_sums] = kept(flow);
+    let x = flow.operand(0)?;
+    let read = ReadAll::of([&x, &log_sums, dy]);
+    flow.write(0, |dx, update| {
+        let (rows, dx) = (read.view(0), dx.into_dimensionality::<Ix2>().expect("invariant: it has two axes"));
+        let of_rows =
+            [1, 2].map(|at| read.view(at).into_dimensionality::<Ix1>().expect("invariant: one axis"));
+        with_targets(of, |spec, targets| {
+            let x = matrix(rows);
+            let work = || context.dense().cross_entropy_backward(spec, x, targets, of_rows, dx, update);
+            context.share(dy.elements().saturating_mul(16), work);
+        });
+        Ok(())
+    })
+}
+
+/// Runs something with weights and targets as the kernels read them.
+pub(crate) fn with_targets<T: Element, R>(
+    of: &CrossEntropy<T>,
+    run: impl FnOnce(&dense::CrossEntropy<'_, T>, &dense::Targets<'_, T>) -> R,
+) -> R {
+    let weights = of.weights.as_ref().map(Tensor::values);
+    let spec = dense::CrossEntropy {
+        ignore: of.ignore,
+        smoothing: of.smoothing,
+        weights: weights.as_ref().map(vector),
+    };
+    match &of.targets {
+        Targets::Classes(classes) => run(&spec, &dense::Targets::Classes(classes.view())),
+        Targets::Probabilities(probabilities) => {
+            let values = probabilities.values();
+            run(&spec, &dense::Targets::Probabilities(matrix(values.view())))
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Training: optimisers over groups of parameters, schedules, clipping, checkpoints, batches.
+
+mod batches;
+mod checkpoint;
+mod clip;
+mod optimizer;
+mod schedule;
+
+pub use batches::Batches;
+pub use checkpoint::{load_checkpoint, save_checkpoint};
+pub use clip::{clip_norm, clip_value};
+pub use optimizer::{Method, Optimizer};
+pub use schedule::Schedule;

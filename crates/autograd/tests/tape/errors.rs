@@ -1,0 +1,97 @@
+//! Bad input: each text stands in `tests/ui`.
+
+use std::path::Path;
+
+use ndarray::{Array1, array};
+use tiled_autograd::{
+    AttentionOptions, Context, CrossEntropyOptions, Result, Target, Tensor, concat, cross_entropy, embedding,
+    grad, scaled_dot_product_attention,
+};
+use tiled_graph::Conv2d;
+use tiled_kernel::Reference;
+
+use crate::{context, leaf};
+
+/// What is wrong, as it stands in the file of this name; `BLESS=1` writes it.
+fn check<R>(name: &str, result: Result<R>) {
+    let Err(error) = result else { panic!("{name}: no error") };
+    let got = format!("{error}\n");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/ui/tape_{name}.txt"));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &got).expect("the file can be written");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(got, expected, "{name}");
+}
+
+#[test]
+fn bad_input_is_an_error_that_says_what_is_wrong() -> Result<()> {
+    let context = context();
+    let x = leaf(&context, 1, &[2, 3]);
+    let before = x.to_vec();
+    check("broadcast", &x + &leaf(&context, 2, &[2]));
+    check("inner", x.matmul(&leaf(&context, 2, &[2, 3])));
+    check("inner_of_linear", x.linear(&leaf(&context, 2, &[4, 2]), None));
+    check("bias_of_linear", x.linear(&leaf(&context, 2, &[4, 3]), Some(&leaf(&context, 2, &[3]))));
+    check("axis", x.sum(&[2], false));
+    check("axis_twice", x.sum(&[1, -1], false));
+    check("reshape", x.reshape(&[4, 2]));
+    check("expand", x.expand(&[4, 3]));
+    check("slice", x.slice(1, 2, 5));
+    check("permute", x.permute(&[0]));
+    check("concat", concat(&[&x, &leaf(&context, 2, &[2, 3, 1])], 0));
+    check("index", x.index_select(0, &Array1::from(vec![0, 2])));
+    check("embedding", embedding(&array![0_i64, -1].into_dyn(), &x, None));
+    check("max_of_none", context.zeros(&[0, 3])?.max(&[0], false));
+    check("too_many_axes", context.zeros(&[1; 9]));
+    check("too_large", context.zeros(&[usize::MAX, 2]));
+    check("scale", x.powf(f64::NAN));
+    let classes = array![0_i64, 3].into_dyn();
+    let options = CrossEntropyOptions::default();
+    check("class", cross_entropy(&x, &Target::Classes(&classes), &options));
+    let smooth = CrossEntropyOptions { label_smoothing: 1.5, ..CrossEntropyOptions::default() };
+    check("smoothing", cross_entropy(&x, &Target::Classes(&array![0_i64, 1].into_dyn()), &smooth));
+    check("target_needs_gradient", cross_entropy(&x, &Target::Probabilities(&x), &options));
+    let y = leaf(&context, 3, &[2, 4]);
+    check("attention", scaled_dot_product_attention([&x, &y, &y], &AttentionOptions::default()));
+    let image = leaf(&context, 1, &[1, 4, 8, 8]);
+    check("conv2d_channels", image.conv2d(&Conv2d::new(1, [1, 1]), &leaf(&context, 2, &[2, 3, 3, 3]), None));
+    check("conv2d_axes", x.conv2d(&Conv2d::new(1, [1, 1]), &leaf(&context, 2, &[2, 3, 3, 3]), None));
+    check("dropout", x.dropout(1.5, true));
+    let other = Context::<f64>::new(&Reference, 1)?;
+    check("contexts", &x + &other.ones(&[3])?);
+    assert_eq!(x.to_vec(), before);
+    Ok(())
+}
+
+#[test]
+fn a_backward_that_cannot_be_is_an_error() -> Result<()> {
+    let context = context();
+    let x = leaf(&context, 1, &[2, 3]);
+    let y = (&x * &x)?;
+    check("not_scalar", y.backward());
+    let upstream = context.ones(&[2])?;
+    check("upstream", y.backward_with(Some(&upstream), Default::default()));
+    let sum = y.sum(&[], false)?;
+    sum.backward()?;
+    check("twice", sum.backward());
+    check("freed", (&y * 2.0)?.sum(&[], false)?.backward());
+    let gradient = x.grad().expect("it needs one");
+    check("double", gradient.sum(&[], false)?.backward());
+    check("no_history", grad(&[&x.sum(&[], false)?], &[&context.ones(&[1])?]));
+    let mut z = (&x * 1.0)?;
+    let kept = z.exp()?;
+    let mut kept_too = kept.clone();
+    kept_too.affine_in_place(1.0, 1.0)?;
+    check("saved_value_changed", kept_too.sum(&[], false)?.backward());
+    check("stale", &kept * 2.0);
+    z.affine_in_place(2.0, 0.0)?;
+    check("leaf_in_place", x.clone().affine_in_place(2.0, 0.0));
+    check("needed_in_place", {
+        let mut held: Tensor<f64> = (&x * 1.0)?;
+        held.mul_in_place(&x)
+    });
+    context.set_limit_bytes(Some(context.live_bytes()));
+    check("limit", x.exp());
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! Changes in place.
+
+use tiled_autograd::{Result, TapeError, no_grad};
+
+use crate::{context, leaf};
+
+#[test]
+fn a_recorded_change_has_the_gradient_of_the_operation() -> Result<()> {
+    let context = context();
+    let (x, b) = (leaf(&context, 1, &[2, 3]), leaf(&context, 2, &[3]));
+    let mut y = (&x * 2.0)?;
+    y.add_in_place(&b)?;
+    y.affine_in_place(3.0, 1.0)?;
+    y.sum(&[], false)?.backward()?;
+    assert_eq!(x.grad().expect("it needs one").to_vec(), [6.0; 6]);
+    assert_eq!(b.grad().expect("it needs one").to_vec(), [6.0; 3]);
+    Ok(())
+}
+
+#[test]
+fn a_view_and_what_it_shows_change_together() -> Result<()> {
+    let context = context();
+    let x = context.zeros(&[2, 3])?;
+    let mut column = x.select(1, 1)?;
+    column.affine_in_place(1.0, 5.0)?;
+    assert_eq!(x.to_vec(), [0.0, 5.0, 0.0, 0.0, 5.0, 0.0]);
+    let mut same = x.clone();
+    same.add_in_place(&x.flip(&[1])?)?;
+    assert_eq!(x.to_vec(), [0.0, 10.0, 0.0, 0.0, 10.0, 0.0]);
+    assert_eq!(x.version(), 2);
+    Ok(())
+}
+
+#[test]
+fn what_a_rule_has_saved_may_not_change() -> Result<()> {
+    let context = context();
+    let x = leaf(&context, 1, &[3]);
+    let mut y = (&x * 1.0)?;
+    let z = y.exp()?;
+    let kept = (&y * &z)?;
+    y.affine_in_place(1.0, 1.0)?;
+    let error = kept.sum(&[], false)?.backward().expect_err("its operand has changed");
+    assert!(matches!(error, TapeError::Changed { operator: "mul", .. }), "{error}");
+    assert!(x.grad().is_none(), "nothing is added where something has changed");
+    z.sum(&[], false)?.backward()
+}
+
+#[test]
+fn a_stale_history_is_an_error_and_not_a_wrong_gradient() -> Result<()> {
+    let context = context();
+    let (x, w) = (context.ones(&[3])?, leaf(&context, 1, &[3]));
+    let mut changed = x.clone();
+    changed.add_in_place(&w)?;
+    let error = (&x * 2.0).expect_err("its memory has another history now");
+    assert!(matches!(error, TapeError::Changed { .. }), "{error}");
+    (&changed * 2.0)?.sum(&[], false)?.backward()?;
+    assert_eq!(w.grad().expect("it needs one").to_vec(), [2.0; 3]);
+    Ok(())
+}
+
+#[test]
+fn leaves_change_outside_the_tape_alone() -> Result<()> {
+    let context = context();
+    let mut x = leaf(&context, 1, &[3]);
+    let error = x.affine_in_place(2.0, 0.0).expect_err("it is a leaf");
+    assert!(matches!(error, TapeError::InPlace { .. }), "{error}");
+    {
+        let _guard = no_grad();
+        x.affine_in_place(0.0, 4.0)?;
+    }
+    assert_eq!(x.to_vec(), [4.0; 3]);
+    assert!(x.is_leaf());
+    x.assign(&context.full(&[1], 2.0)?)?;
+    (&x * &x)?.sum(&[], false)?.backward()?;
+    assert_eq!(x.grad().expect("it needs one").to_vec(), [4.0; 3]);
+    let mut repeated = context.ones(&[1])?.expand(&[3])?;
+    let error = repeated.affine_in_place(2.0, 0.0).expect_err("one element stands for three");
+    assert!(matches!(error, TapeError::InPlace { .. }), "{error}");
+    Ok(())
+}
