@@ -304,6 +304,21 @@
 #define TILED_IN_MEMORY_GRAD_INPUTS 16
 
 /**
+ * As `source` of `tiled_chunks`: an input of the network.
+ */
+#define TILED_CHUNKS_INPUT 0
+
+/**
+ * The target of the loss, where it is not of class numbers.
+ */
+#define TILED_CHUNKS_TARGET 1
+
+/**
+ * The gradient with respect to an output.
+ */
+#define TILED_CHUNKS_GRAD_OUTPUT 2
+
+/**
  * The values themselves are written.
  */
 #define TILED_DECISION_NONE 0
@@ -730,6 +745,28 @@ typedef struct tiled_objective {
 } tiled_objective;
 
 /**
+ * A source that a run reads in chunks.
+ */
+typedef struct tiled_chunks {
+    /**
+     * Which source it is, `TILED_CHUNKS_…`.
+     */
+    int32_t source;
+    /**
+     * The type of its elements, `TILED_DTYPE_…`.
+     */
+    int32_t dtype;
+    /**
+     * The number of the input or output, from 0.
+     */
+    size_t index;
+    /**
+     * Rows and columns of a chunk.
+     */
+    int64_t shape[2];
+} tiled_chunks;
+
+/**
  * What may be asked of a plan.
  */
 typedef struct tiled_plan_options {
@@ -775,6 +812,15 @@ typedef struct tiled_plan_options {
      * no windows for them. What a run is given has to lie so.
      */
     uint32_t in_memory;
+    /**
+     * The sources that are read in chunks, read during the call; NULL for none. The plan has memory for decoded chunks, and what a
+     * run is given has these.
+     */
+    const struct tiled_chunks *chunks;
+    /**
+     * As many.
+     */
+    size_t chunk_count;
 } tiled_plan_options;
 
 /**
@@ -841,6 +887,14 @@ typedef struct tiled_plan_summary {
      * Zero.
      */
     int32_t reserved;
+    /**
+     * The part of the peak for decoded chunks.
+     */
+    uint64_t chunks_bytes;
+    /**
+     * How often chunks are read, at most.
+     */
+    uint64_t chunk_reads;
 } tiled_plan_summary;
 
 /**
@@ -855,7 +909,19 @@ typedef struct tiled_plan_summary {
 typedef int32_t (*tiled_read_fn)(void *user, struct tiled_region region, const struct tiled_tensor *window);
 
 /**
- * Where a run reads a tensor from: memory, or where `read` is not NULL a function.
+ * Fills `chunk`, contiguous memory of the library of the source's dtype, with the elements of the chunk in this row and column of
+ * chunks, of every image and channel.
+ *
+ * Its shape is N×C×`chunk_shape`, also where it reaches beyond the tensor: what lies there is never looked at. Returns 0, or
+ * another number to end the run with `TILED_STATUS_CALLBACK`. Threads and calls of the library are those of `tiled_read_fn`.
+ */
+typedef int32_t (*tiled_read_chunk_fn)(void *user,
+                                       int64_t row,
+                                       int64_t column,
+                                       const struct tiled_tensor *chunk);
+
+/**
+ * Where a run reads a tensor from: memory, or where `read` or `read_chunk` is not NULL a function.
  */
 typedef struct tiled_source {
     /**
@@ -906,6 +972,15 @@ typedef struct tiled_source {
      * 0, 1, or as many as channels.
      */
     size_t std_count;
+    /**
+     * Fills a chunk, or NULL; then `read` is NULL, and of `tensor` the dtype, which may be any, and the shape count. Called from the plan's
+     * memory for chunks, which `chunks` of `tiled_plan_options` asks for.
+     */
+    tiled_read_chunk_fn read_chunk;
+    /**
+     * Rows and columns of a chunk.
+     */
+    int64_t chunk_shape[2];
 } tiled_source;
 
 /**

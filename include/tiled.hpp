@@ -657,6 +657,23 @@ public:
     template <class T, class Read> io &grad_output(const shape &extents, Read read, bool serial = false) {
         return add_source<T>(grad_outputs_, extents, std::move(read), serial);
     }
+    /** An input in chunks of `rows` and `columns` of T, which the plan's options know of: `read(row, column, block<T>)` fills the block with
+     *  the chunk in this row and column of chunks. */
+    template <class T, class Read>
+    io &input_in_chunks(const shape &extents, int64_t rows, int64_t columns, Read read, bool serial = false,
+                        const tiled_source &how = source()) {
+        using signature = void(int64_t, int64_t, block<T>);
+        add(inputs_, tensor(static_cast<T *>(nullptr), extents), how);
+        tiled_source &made = inputs_.back();
+        made.is_serial = serial ? 1 : 0;
+        made.chunk_shape[0] = rows, made.chunk_shape[1] = columns;
+        made.user = keep(std::function<signature>(std::move(read)));
+        made.read_chunk = [](void *user, int64_t row, int64_t column, const tiled_tensor *view) -> int32_t {
+            auto *self = static_cast<callback<signature> *>(user);
+            return self->guarded([&] { self->function(row, column, block<T>(view)); });
+        };
+        return *this;
+    }
     /** `write(region, block<const T>)` takes the block, and is called by several threads at once unless `serial`.
      *  `end(is_complete)`, where there is one, hears once how the run ended. */
     template <class T, class Write>

@@ -3,6 +3,7 @@
 mod arithmetic;
 mod backends;
 mod batch_norm;
+mod chunks;
 mod deferred;
 mod demand;
 mod fused;

@@ -38,7 +38,7 @@ extensible! {
     tiled_conv2d tiled_conv2d_init,
     tiled_pool2d tiled_pool2d_init,
     tiled_objective tiled_objective_init from offset_of!(tiled_objective, ignore_index),
-    tiled_plan_options tiled_plan_options_init,
+    tiled_plan_options tiled_plan_options_init from offset_of!(tiled_plan_options, chunks),
     tiled_tensor tiled_tensor_init,
     tiled_source tiled_source_init from offset_of!(tiled_source, numbers),
     tiled_changes tiled_changes_init,

@@ -2,7 +2,10 @@
 
 use std::ffi::c_void;
 
-use tiled_capi::{TILED_DTYPE_F32, TILED_DTYPE_F64, tiled_tensor};
+use tiled_capi::{
+    TILED_DTYPE_BF16, TILED_DTYPE_F16, TILED_DTYPE_F32, TILED_DTYPE_F64, TILED_DTYPE_I8, TILED_DTYPE_I16,
+    TILED_DTYPE_I32, TILED_DTYPE_U8, TILED_DTYPE_U16, TILED_DTYPE_U32, tiled_tensor,
+};
 
 use super::State;
 use super::header::Extensible;
@@ -70,22 +73,31 @@ impl Arena {
         if self.write == self.before {
             return;
         }
-        let mut may_change = vec![false; WORDS * 2];
+        let mut may_change = vec![false; WORDS * 8];
         for tensor in tensors {
-            let start = (tensor.data.addr() - self.write.as_ptr().addr()) / 4;
+            let start = tensor.data.addr() - self.write.as_ptr().addr();
+            let size = element_bytes(tensor.dtype);
             for_each_place(tensor, |place| {
-                let halves = if tensor.dtype == TILED_DTYPE_F32 { 1_usize } else { 2 };
-                let first = start.wrapping_add_signed(place * halves.cast_signed());
-                may_change[first..first + halves].fill(true);
+                let first = start.wrapping_add_signed(place * size.cast_signed());
+                may_change[first..first + size].fill(true);
             });
         }
         let words = self.write.iter().zip(&self.before).enumerate();
         for (word, (after, before)) in words.filter(|(_, (after, before))| after != before) {
-            for half in 0..2 {
-                let is_changed = (after ^ before) >> (32 * half) & 0xffff_ffff != 0;
-                assert!(!is_changed || may_change[2 * word + half], "word {word} was written");
+            for (byte, (after, before)) in after.to_ne_bytes().iter().zip(before.to_ne_bytes()).enumerate() {
+                assert!(*after == before || may_change[8 * word + byte], "word {word} was written");
             }
         }
+    }
+}
+
+/// The bytes of an element of a type that memory of a run may have.
+fn element_bytes(dtype: i32) -> usize {
+    match dtype {
+        TILED_DTYPE_U8 | TILED_DTYPE_I8 => 1,
+        TILED_DTYPE_U16 | TILED_DTYPE_I16 | TILED_DTYPE_F16 | TILED_DTYPE_BF16 => 2,
+        TILED_DTYPE_F32 | TILED_DTYPE_U32 | TILED_DTYPE_I32 => 4,
+        _ => 8,
     }
 }
 
@@ -162,7 +174,7 @@ impl State<'_> {
             0 => tensor.shape[axis] = self.bytes.choose(&[0, -1, i64::MIN, i64::MAX]),
             1 => tensor.struct_size = u32::from(self.bytes.below(80)),
             2 => tensor.struct_size = self.bytes.choose(&[4097, u32::MAX]),
-            3 => tensor.data = tensor.data.wrapping_byte_add(1),
+            3 if element_bytes(tensor.dtype) > 1 => tensor.data = tensor.data.wrapping_byte_add(1),
             4 => tensor.dtype = self.bytes.choose(&[0, 13, -1, i32::MIN]),
             5 if tensor.shape[axis] > 1 => tensor.strides[axis] = self.bytes.choose(&[i64::MAX, i64::MIN]),
             6 if tensor.shape[axis] > 1 && role == Role::Written => tensor.strides[axis] = 0,
@@ -183,6 +195,11 @@ impl State<'_> {
                 self.bytes.choose(&[0, 13, -1, i32::MAX])
             }
         }
+    }
+
+    /// The type of memory that a run reads or writes: mostly that of the computation.
+    pub(super) fn stored_dtype(&mut self, dtype: i32) -> i32 {
+        if self.bytes.once_in(3) { i32::from(self.bytes.below(12)) + TILED_DTYPE_F32 } else { dtype }
     }
 
     /// Puts something else than a small number where inputs are read.

@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, c_char, c_void};
 use std::ptr::null;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tiled_capi::*;
 
@@ -235,7 +236,11 @@ impl State<'_> {
         let flaws = std::mem::take(&mut self.flaws);
         let (graph, dtype) = (self.handle::<tiled_graph>(), self.dtype());
         let loading = std::mem::replace(&mut self.flaws, flaws);
-        let path = std::env::temp_dir().join(format!("tiled-calls-{}.safetensors", std::process::id()));
+        // several threads may be at it, and one after another
+        static FILES: AtomicU64 = AtomicU64::new(0);
+        let file = FILES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tiled-calls-{}-{file}.safetensors", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let path = CString::new(path.to_string_lossy().as_bytes()).unwrap_or_default();
         // SAFETY: the path is ended by a NUL
         self.judged(|| unsafe { tiled_weights_save(weights, path.as_ptr()) });

@@ -175,7 +175,9 @@ impl State<'_> {
     fn source(&mut self, heard: &Heard, dtype: i32, shape: [i64; 4], word: usize) -> tiled_source {
         let mut source: tiled_source = Extensible::initial();
         if self.bytes.either() {
-            source.tensor = self.tensor(Role::Read, dtype, shape, word);
+            let stored = self.stored_dtype(dtype);
+            source.tensor = self.tensor(Role::Read, stored, shape, word);
+            source.numbers = i32::from(self.bytes.once_in(4));
             return source;
         }
         source.tensor = tiled_tensor { dtype, shape, ..Extensible::initial() };
@@ -189,7 +191,9 @@ impl State<'_> {
     fn sink(&mut self, heard: Option<&Heard>, dtype: i32, shape: [i64; 4], word: usize) -> tiled_sink {
         let mut sink: tiled_sink = Extensible::initial();
         let Some(heard) = heard.filter(|_| self.bytes.either()) else {
-            sink.tensor = self.tensor(Role::Written, dtype, shape, word);
+            let stored = self.stored_dtype(dtype);
+            sink.tensor = self.tensor(Role::Written, stored, shape, word);
+            sink.numbers = i32::from(self.bytes.once_in(4));
             return sink;
         };
         sink.tensor = tiled_tensor { dtype, shape, ..Extensible::initial() };

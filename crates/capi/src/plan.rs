@@ -5,9 +5,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tiled::explain::{Explain, StepDetail};
+use tiled::graph::program::SourceRole;
 use tiled::graph::{
-    BudgetSource, Hold, Id, InMemory, Plan, PlanOptions, Planner, SweepNodeId, Tiling, infer_nchw,
+    BudgetSource, Chunks, Hold, Id, InMemory, Plan, PlanOptions, Planner, SweepNodeId, Tiling, infer_nchw,
 };
+use tiled::tensor::with_room;
 
 use crate::engine::{Engine, Real, tiled_engine};
 use crate::geometry::tiled_region;
@@ -15,9 +17,10 @@ use crate::graph::{shapes, tiled_graph};
 use crate::grid::tile_index;
 use crate::guard::guard;
 use crate::handle::{self, Opaque};
+use crate::io::chunk_shape;
 use crate::logger;
 use crate::objective::tiled_objective;
-use crate::pointer::{Extensible, Output, TextOutput, extensible_or_initial, write_extensible};
+use crate::pointer::{Extensible, Output, TextOutput, array, extensible_or_initial, write_extensible};
 use crate::status::{Failure, Fallible, tiled_status};
 use crate::tensor::with_element;
 
@@ -82,6 +85,27 @@ pub const TILED_IN_MEMORY_OUTPUTS: u32 = 8;
 /// The gradients of all inputs.
 pub const TILED_IN_MEMORY_GRAD_INPUTS: u32 = 16;
 
+/// As `source` of `tiled_chunks`: an input of the network.
+pub const TILED_CHUNKS_INPUT: i32 = 0;
+/// The target of the loss, where it is not of class numbers.
+pub const TILED_CHUNKS_TARGET: i32 = 1;
+/// The gradient with respect to an output.
+pub const TILED_CHUNKS_GRAD_OUTPUT: i32 = 2;
+
+/// A source that a run reads in chunks.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct tiled_chunks {
+    /// Which source it is, `TILED_CHUNKS_…`.
+    pub source: i32,
+    /// The type of its elements, `TILED_DTYPE_…`.
+    pub dtype: i32,
+    /// The number of the input or output, from 0.
+    pub index: usize,
+    /// Rows and columns of a chunk.
+    pub shape: [i64; 2],
+}
+
 /// What may be asked of a plan.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -108,12 +132,17 @@ pub struct tiled_plan_options {
     /// The tensors that lie in memory without gaps, `TILED_IN_MEMORY_…` added up: kernels may read and write them there, and the plan then holds
     /// no windows for them. What a run is given has to lie so.
     pub in_memory: u32,
+    /// The sources that are read in chunks, read during the call; NULL for none. The plan has memory for decoded chunks, and what a
+    /// run is given has these.
+    pub chunks: *const tiled_chunks,
+    /// As many.
+    pub chunk_count: usize,
 }
 
-// SAFETY: repr(C), the size first, and integers
+// SAFETY: repr(C), the size first, and integers and a pointer, which take any bits
 unsafe impl Extensible for tiled_plan_options {
     const NAME: &'static str = "tiled_plan_options";
-    const FIRST_SIZE: usize = size_of::<Self>();
+    const FIRST_SIZE: usize = std::mem::offset_of!(Self, chunks);
 
     fn initial() -> Self {
         Self {
@@ -127,6 +156,8 @@ unsafe impl Extensible for tiled_plan_options {
             resident_bytes: 0,
             winograd: 0,
             in_memory: 0,
+            chunks: std::ptr::null(),
+            chunk_count: 0,
         }
     }
 }
@@ -165,6 +196,10 @@ pub struct tiled_plan_summary {
     pub budget_source: i32,
     /// Zero.
     pub reserved: i32,
+    /// The part of the peak for decoded chunks.
+    pub chunks_bytes: u64,
+    /// How often chunks are read, at most.
+    pub chunk_reads: u64,
 }
 
 // SAFETY: repr(C), the size first, and numbers
@@ -189,6 +224,8 @@ unsafe impl Extensible for tiled_plan_summary {
             budget_bytes: 0,
             budget_source: 0,
             reserved: 0,
+            chunks_bytes: 0,
+            chunk_reads: 0,
         }
     }
 }
@@ -241,7 +278,8 @@ pub unsafe extern "C" fn tiled_plan_new(
         // SAFETY: the caller's promise: names that the objective lists can be read
         let objective = unsafe { objective.checked()? };
         let made = handle::shared(engine, "engine", |engine| {
-            let options = options.checked(engine.threads())?;
+            // SAFETY: the caller's promise: chunks that the options list can be read
+            let options = unsafe { options.checked(engine.threads())? };
             handle::shared(graph, "graph", |graph| {
                 let shapes = infer_nchw(graph, &inputs)?;
                 with_element!(dtype, T => {
@@ -294,6 +332,8 @@ pub unsafe extern "C" fn tiled_plan_summarise(
                 budget_bytes: plan.budget.bytes,
                 budget_source: budget_source(plan.budget.source),
                 reserved: 0,
+                chunks_bytes: memory.chunks_bytes,
+                chunk_reads: plan.chunk_reads()[0],
             })
         })?;
         // SAFETY: the caller's promise
@@ -460,8 +500,34 @@ fn require_node(node: usize, count: usize) -> Fallible {
     Err(Failure::range(format!("node is {node}, the sweep has {count}")))
 }
 
+impl tiled_chunks {
+    fn checked(&self) -> Fallible<(SourceRole, Chunks)> {
+        let role = match self.source {
+            TILED_CHUNKS_INPUT => SourceRole::Input(self.index),
+            TILED_CHUNKS_TARGET => SourceRole::Target,
+            TILED_CHUNKS_GRAD_OUTPUT => SourceRole::GradOutput(self.index),
+            source => {
+                return Err(Failure::invalid(format!("options: chunks of source {source}, which is none")));
+            }
+        };
+        let shape = chunk_shape(self.shape, "options")?;
+        let chunks = Chunks::new(shape, crate::tensor::element(self.dtype)?.size_bytes());
+        Ok((role, chunks.expect("invariant: neither is 0")))
+    }
+}
+
 impl tiled_plan_options {
-    fn checked(&self, threads: usize) -> Fallible<PlanOptions> {
+    /// The options.
+    ///
+    /// # Safety
+    /// `chunks` is NULL or as many can be read from it as it says.
+    unsafe fn checked(&self, threads: usize) -> Fallible<PlanOptions> {
+        // SAFETY: the caller's promise
+        let listed = unsafe { array(self.chunks, self.chunk_count, "options.chunks")? };
+        let mut chunks = with_room(listed.len())?;
+        for source in listed {
+            chunks.push(source.checked()?);
+        }
         let hold = match self.hold {
             TILED_HOLD_AUTO => Hold::Auto,
             TILED_HOLD_SLIDE => Hold::Slide,
@@ -507,6 +573,7 @@ impl tiled_plan_options {
             parallelism: if self.parallelism > 0 { self.parallelism as usize } else { threads },
             resident_bytes: self.resident_bytes,
             winograd: self.winograd != 0,
+            chunks,
             ..PlanOptions::default()
         })
     }

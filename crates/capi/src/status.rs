@@ -167,6 +167,7 @@ impl From<IoError> for Failure {
                 TILED_STATUS_OUT_OF_RANGE
             }
             IoError::Elements { .. }
+            | IoError::Chunk { .. }
             | IoError::Window { .. }
             | IoError::ClassChannels { .. }
             | IoError::Factors { .. }
@@ -194,6 +195,7 @@ impl From<ExecError> for Failure {
                 TILED_STATUS_SHAPE
             }
             ExecError::NotInMemory { .. }
+            | ExecError::Chunks { .. }
             | ExecError::NoSecondHalf
             | ExecError::OtherPlan
             | ExecError::ParameterChanged { .. } => TILED_STATUS_INVALID_ARGUMENT,

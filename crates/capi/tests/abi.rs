@@ -106,13 +106,19 @@ layouts! {
     tiled_objective { struct_size, mode, loss, outputs, grad_inputs, grad_params, target_channels, seed, ignore_index,
         wanted, wanted_count, evaluated, evaluated_count }
     tiled_plan_options {
-        struct_size, hold, memory_bytes, tile, grid, lanes, parallelism, resident_bytes, winograd, in_memory,
+        struct_size, hold, memory_bytes, tile, grid, lanes, parallelism, resident_bytes, winograd, in_memory, chunks,
+        chunk_count,
     }
     tiled_plan_summary {
         struct_size, dtype, peak_bytes, windows_bytes, stores_bytes, parameters_bytes, flops, redundant_flops,
-        predicted_seconds, sweeps, steps, lanes, budget_bytes, budget_source, reserved,
+        predicted_seconds, sweeps, steps, lanes, budget_bytes, budget_source, reserved, chunks_bytes,
+        chunk_reads,
     }
-    tiled_source { struct_size, is_serial, tensor, read, user, numbers, reserved, scale, mean, mean_count, std, std_count }
+    tiled_source {
+        struct_size, is_serial, tensor, read, user, numbers, reserved, scale, mean, mean_count, std, std_count,
+        read_chunk, chunk_shape,
+    }
+    tiled_chunks { source, dtype, index, shape }
     tiled_changes { struct_size, dtype, values, cut, nan, rounded, least, largest }
     tiled_sink {
         struct_size, is_serial, tensor, write, end, user, numbers, decision, channels, threshold, changes,

@@ -2,7 +2,9 @@
 
 mod plain;
 
+use std::ffi::c_void;
 use std::ptr::null;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plain::{initial, made, message, ok, source};
 use tiled_capi::*;
@@ -15,11 +17,21 @@ const CHANNELS_LAST: [i64; 4] = [21 * 34 * 3, 1, 34 * 3, 3];
 
 /// Runs a convolution to five channels in tiles.
 fn run(input: &tiled_source, output: &tiled_sink) -> tiled_status {
+    run_planned(input, output, &[])
+}
+
+/// The same with a plan that knows of chunks.
+fn run_planned(input: &tiled_source, output: &tiled_sink, chunks: &[tiled_chunks]) -> tiled_status {
     let json = br#"{"inputs": [{"name": "x", "channels": 3}],
         "nodes": [{"name": "c", "op": "conv2d", "inputs": ["x"], "out_channels": 5, "kernel_size": 3, "padding": 1}],
         "outputs": ["c"]}"#;
     let options = tiled_engine_options { threads: 1, ..initial(tiled_engine_options_init) };
-    let tiles = tiled_plan_options { tile: [8, 9], ..initial(tiled_plan_options_init) };
+    let tiles = tiled_plan_options {
+        tile: [8, 9],
+        chunks: chunks.as_ptr(),
+        chunk_count: chunks.len(),
+        ..initial(tiled_plan_options_init)
+    };
     // SAFETY: every pointer is to a live value of its type
     unsafe {
         let engine = made(|out| tiled_engine_new(&raw const options, out));
@@ -176,4 +188,77 @@ fn operators_compute_on_floating_point_alone() {
         assert_eq!(message(), "output: elements are u8, wanted are f32 or f64");
         ok(tiled_engine_free(engine));
     }
+}
+
+/// What `read_chunk` reads from, and how often it did.
+struct Chunked {
+    bytes: Vec<u8>,
+    reads: [AtomicUsize; 6],
+    fails: bool,
+}
+
+/// Rows and columns of a chunk: three by two of them, of which the last ones reach beyond the image.
+const CHUNK: [i64; 2] = [8, 20];
+
+unsafe extern "C" fn read_chunk(user: *mut c_void, row: i64, column: i64, chunk: *const tiled_tensor) -> i32 {
+    // SAFETY: `user` is what the source was given, and the view is of all of a chunk
+    let (chunked, view) = unsafe { (&*user.cast::<Chunked>(), &*chunk) };
+    assert_eq!((view.dtype, view.shape), (TILED_DTYPE_U8, [1, 3, CHUNK[0], CHUNK[1]]));
+    let index = |number: i64| usize::try_from(number).expect("not negative");
+    chunked.reads[index(2 * row + column)].fetch_add(1, Ordering::Relaxed);
+    if chunked.fails {
+        return 7;
+    }
+    let [rows, cols] = CHUNK.map(index);
+    // SAFETY: as above
+    let to = unsafe { std::slice::from_raw_parts_mut(view.data.cast::<u8>(), 3 * rows * cols) };
+    for c in 0..3 {
+        for y in 0..rows.min(21 - index(row) * rows) {
+            for x in 0..cols.min(34 - index(column) * cols) {
+                let pixel = (index(row) * rows + y) * 34 + index(column) * cols + x;
+                to[(c * rows + y) * cols + x] = chunked.bytes[3 * pixel + c];
+            }
+        }
+    }
+    0
+}
+
+#[test]
+fn a_source_in_chunks_reads_each_once_and_has_the_bits_of_memory() {
+    let expected = scores();
+    let mut chunked = Chunked { bytes: photo(), reads: Default::default(), fails: false };
+    let mut input = initial(tiled_source_init);
+    (input.tensor.dtype, input.tensor.shape) = (TILED_DTYPE_U8, IMAGE);
+    input.read_chunk = Some(read_chunk);
+    input.chunk_shape = CHUNK;
+    (input.mean, input.mean_count, input.std, input.std_count) = (MEAN.as_ptr(), 3, STD.as_ptr(), 3);
+    let chunks = tiled_chunks { source: TILED_CHUNKS_INPUT, dtype: TILED_DTYPE_U8, index: 0, shape: CHUNK };
+    for is_serial in [0, 1] {
+        (input.user, input.is_serial) = ((&raw mut chunked).cast(), is_serial);
+        let mut got = vec![0.0_f32; 5 * PIXELS];
+        ok(run_planned(&input, &sink(&mut got, TILED_DTYPE_F32, SCORES), &[chunks]));
+        assert!(got == expected, "bits of chunks");
+        let reads = chunked.reads.each_mut().map(|reads| std::mem::take(reads.get_mut()));
+        assert_eq!(reads, [1; 6]);
+    }
+    // the plan has other chunks
+    let other = tiled_chunks { shape: [8, 19], ..chunks };
+    let mut got = vec![0.0_f32; 5 * PIXELS];
+    let output = sink(&mut got, TILED_DTYPE_F32, SCORES);
+    assert_eq!(run_planned(&input, &output, &[other]), TILED_STATUS_INVALID_ARGUMENT);
+    assert!(message().contains("chunks of 8×20"), "{}", message());
+    // the callback fails
+    chunked.fails = true;
+    input.user = (&raw mut chunked).cast();
+    assert_eq!(run_planned(&input, &output, &[chunks]), TILED_STATUS_CALLBACK);
+    // descriptions without a meaning
+    input.chunk_shape = [8, 0];
+    assert_eq!(run_planned(&input, &output, &[chunks]), TILED_STATUS_OUT_OF_RANGE);
+    input.chunk_shape = CHUNK;
+    input.read = Some(never);
+    assert_eq!(run_planned(&input, &output, &[chunks]), TILED_STATUS_INVALID_ARGUMENT);
+}
+
+unsafe extern "C" fn never(_: *mut c_void, _: tiled_region, _: *const tiled_tensor) -> i32 {
+    1
 }

@@ -159,6 +159,14 @@ pub enum IoError {
         /// Batch and channels of the window.
         got: [usize; 2],
     },
+    /// Chunks without elements.
+    #[error("`{}`: chunks of {}×{} have no elements", path.display(), got[0], got[1])]
+    Chunk {
+        /// The name.
+        path: PathBuf,
+        /// The rows and columns of a chunk.
+        got: [usize; 2],
+    },
     /// Memory is refused.
     #[error("`{}`: {bytes} bytes could not be had", path.display())]
     OutOfMemory {

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use tiled_graph::program::{SinkRole, SourceRole};
-use tiled_graph::{Action, Binding, Plan, SweepPlan};
+use tiled_graph::{Action, Binding, Plan, SweepNode, SweepPlan};
 use tiled_tensor::{Element, Layout, View, with_room};
 
 use crate::error::refused;
 use crate::store::Stores;
-use crate::{ExecError, Sink, Source};
+use crate::{Chunked, ExecError, Sink, Source};
 
 /// The tensors that a run reads and writes, in the order of the network.
 pub struct Io<'a, T: Element> {
@@ -125,7 +125,20 @@ pub(crate) fn check<T: Element>(plan: &Plan, sweeps: Range<usize>, io: &Io<'_, T
             return Err(ExecError::Shape { name: name(), expected, got });
         }
     }
-    for node in nodes() {
+    for sweep in &plan.sweeps[sweeps.clone()] {
+        for cache in &sweep.chunks {
+            let got = io.source(cache.role).and_then(|source| source.chunked()).map(Chunked::chunks);
+            if got != Some(cache.chunks) {
+                let name = program.nodes[sweep.nodes[cache.node].node].name.clone();
+                return Err(ExecError::Chunks { name, expected: cache.chunks, got });
+            }
+        }
+    }
+    let is_chunked = |node: &&SweepNode| {
+        let mut caches = plan.sweeps[sweeps.clone()].iter().flat_map(|sweep| &sweep.chunks);
+        caches.any(|cache| node.action == Action::Load(cache.role))
+    };
+    for node in nodes().filter(|node| !is_chunked(node)) {
         let ends = match node.action {
             Action::Load(role) => io.source(role).map(|end| (in_memory(end).is_some(), end.transfer_bytes())),
             Action::Write(role) => io.sink(role).map(|end| (end.in_memory().is_some(), end.transfer_bytes())),

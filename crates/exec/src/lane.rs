@@ -9,6 +9,7 @@ use tiled_graph::{Action, Binding, Call, Id, IndexVec, Plan, SweepNodeId, SweepP
 use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket, copy_region};
 use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, with_room};
 
+use crate::chunks::HeldChunks;
 use crate::error::refused;
 use crate::store::Stores;
 use crate::{ExecError, Io};
@@ -20,6 +21,8 @@ pub(crate) struct SweepContext<'a, T: Element> {
     pub(crate) kernels: &'a IndexVec<NodeId, Option<Kernel>>,
     pub(crate) stores: &'a Stores<T>,
     pub(crate) io: &'a Io<'a, T>,
+    /// Those of the sources that are read in chunks.
+    pub(crate) chunks: &'a [HeldChunks<'a, T>],
     pub(crate) step: &'a (dyn Fn() -> Result<(), ExecError> + Sync),
     /// The lanes that have not begun.
     pub(crate) waiting: Waiting,
@@ -55,6 +58,8 @@ pub(crate) struct Lane<'a, T: Element> {
     queue: Box<dyn Queue<T> + 'a>,
     /// Its number.
     lane: usize,
+    /// The tile that it is at.
+    tile: [usize; 2],
     layouts: IndexVec<SweepNodeId, Layout>,
     held: IndexVec<SweepNodeId, Interval>,
     /// What was fetched and not yet taken, in order.
@@ -69,6 +74,7 @@ impl<'a, T: Element> Lane<'a, T> {
             fetched: with_room(queue.depth() + 1)?.into(),
             queue,
             lane: 0,
+            tile: [0, 0],
             layouts: with_room(count)?.into(),
             held: IndexVec::filled(count, Interval::EMPTY)?,
         })
@@ -91,6 +97,7 @@ impl<'a, T: Element> Lane<'a, T> {
     /// Runs one tile; allocates only before its first step.
     fn run_tile(&mut self, context: &SweepContext<'_, T>, tile: [usize; 2]) -> Result<(), ExecError> {
         let sweep = context.sweep;
+        self.tile = tile;
         self.layouts.clear();
         for node in sweep.nodes.ids() {
             let layout = sweep.layout(context.plan, node, tile)?;
@@ -150,7 +157,10 @@ impl<'a, T: Element> Lane<'a, T> {
                 file.read(region, &mut staged)?;
             }
             (SourceRole::Pixel(pixel), _) => copy_region(&context.stores.pixel(pixel), &mut staged, region),
-            (_, Some(source)) => source.read(region, &mut staged)?,
+            (_, Some(source)) => match context.chunks.iter().find(|chunks| chunks.node() == node) {
+                Some(chunks) => chunks.read(self.tile, region, &mut staged)?,
+                None => source.read(region, &mut staged)?,
+            },
             (_, None) => unreachable!("invariant: sources were checked before the run"),
         }
         Ok(self.queue.push(&window, region)?)

@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+mod chunks;
 mod error;
 mod executor;
 mod file;
@@ -81,8 +82,8 @@ pub use sink::{
     DecidedSink, Decision, FnSink, MemorySink, Sink, SinkInMemory, SliceSink, StoredSink, sink_resident_bytes,
 };
 pub use source::{
-    ConstantSource, FnSource, MemorySource, Normalization, NormalizedSource, PointSource, Source,
-    StoredSource,
+    ChunkPart, ChunkSlots, Chunked, ChunkedSource, ConstantSource, FnSource, MemorySource, Normalization,
+    NormalizedSource, PointSource, Source, StoredSource,
 };
 pub use stored::Stored;
 pub use trainer::Trainer;

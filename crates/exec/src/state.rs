@@ -12,6 +12,7 @@ use tiled_kernel::{
 };
 use tiled_tensor::{Element, collected, with_room, zeros};
 
+use crate::chunks::HeldChunks;
 use crate::error::refused;
 use crate::finalise::{self, Moved};
 use crate::io::adopted;
@@ -165,12 +166,14 @@ impl<'b, T: Element> State<'b, T> {
             self.pack(plan, index, run.params)?;
             let sweep = &plan.sweeps[index];
             let adopted = adopted(sweep, io, &self.stores)?;
+            let chunks = HeldChunks::of_sweep(sweep, io, plan.in_flight == 1)?;
             let context = SweepContext {
                 plan,
                 sweep,
                 kernels: &self.kernels,
                 stores: &self.stores,
                 io,
+                chunks: &chunks,
                 step: &|| {
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     progress.step(done, total, "steps");

@@ -2,7 +2,7 @@
 
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
 use serde::{Serialize, Serializer};
-use tiled_graph::{Memory, SweepPlan};
+use tiled_graph::{ChunkCache, Memory, SweepPlan};
 
 use super::facts::{Facts, Holding, band_rows};
 use super::{Description, steps};
@@ -64,7 +64,7 @@ impl Serialize for OneSweep<'_> {
         let (plan, sweep) = (self.description.plan, self.sweep);
         let bytes = |elements: &usize| (elements * plan.dtype.size_bytes()) as u64;
         let nodes = Facts::all(plan, sweep);
-        let mut map = serializer.serialize_struct("Sweep", 9)?;
+        let mut map = serializer.serialize_struct("Sweep", 10)?;
         map.serialize_field("hold", &Holding::of(sweep))?;
         map.serialize_field("grid", &Tiles { extents: sweep.grid.extents(), counts: sweep.grid.counts() })?;
         map.serialize_field("band_rows", &band_rows(plan, sweep))?;
@@ -72,9 +72,39 @@ impl Serialize for OneSweep<'_> {
         map.serialize_field("calls", &sweep.calls)?;
         map.serialize_field("step_count", &sweep.steps)?;
         map.serialize_field("slot_bytes", &sweep.slot_elements.iter().map(bytes).collect::<Vec<u64>>())?;
+        map.serialize_field("chunks", &Caches { description: self.description, sweep })?;
         map.serialize_field("nodes", &nodes)?;
         map.serialize_field("steps", &Steps { description: self.description, sweep })?;
         map.end()
+    }
+}
+
+/// The sources that are read in chunks.
+struct Caches<'a> {
+    description: Description<'a>,
+    sweep: &'a SweepPlan,
+}
+
+/// What a sweep holds of a source in chunks, and how often it reads one.
+#[derive(Serialize)]
+struct Cache<'a> {
+    name: &'a str,
+    shape: [usize; 2],
+    held: usize,
+    reads: u64,
+    count: u64,
+}
+
+impl Serialize for Caches<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.sweep.chunks.len()))?;
+        for cache in &self.sweep.chunks {
+            let name = &self.description.plan.program.nodes[self.sweep.nodes[cache.node].node].name;
+            let shape = cache.chunks.shape();
+            let ChunkCache { slots: held, reads, count, .. } = *cache;
+            list.serialize_element(&Cache { name, shape, held, reads, count })?;
+        }
+        list.end()
     }
 }
 

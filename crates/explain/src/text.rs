@@ -60,6 +60,17 @@ fn write_sweep(out: &mut String, plan: &Plan, sweep: &SweepPlan, index: usize) -
         bytes(windows as u64),
         counted(sweep.slot_elements.len(), "slot"),
     )?;
+    for cache in &sweep.chunks {
+        let [rows, cols] = cache.chunks.shape();
+        writeln!(
+            out,
+            "  `{}` in chunks of {rows}×{cols}: {} held, {} of {}",
+            plan.program.nodes[sweep.nodes[cache.node].node].name,
+            grouped(cache.slots as u64),
+            counted(cache.reads, "read"),
+            grouped(cache.count),
+        )?;
+    }
     let header =
         ["  node", "kernel", "channels", "height×width", "window", "bytes", "slot", "times", "flops"];
     let mut rows = vec![header.map(str::to_owned)];

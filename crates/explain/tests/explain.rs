@@ -4,8 +4,9 @@ mod explain_xml;
 
 use serde_json::Value;
 use tiled_explain::{Explain, StepDetail};
+use tiled_graph::program::SourceRole;
 use tiled_graph::{
-    Graph, Hold, Id, Loss, Objective, Plan, PlanOptions, Planner, SweepNodeId, Tiling, ValueId, infer,
+    Chunks, Graph, Hold, Id, Loss, Objective, Plan, PlanOptions, Planner, SweepNodeId, Tiling, ValueId, infer,
 };
 use tiled_kernel::Reference;
 
@@ -286,4 +287,23 @@ fn the_book_shows_the_text_of_a_plan_as_it_is() {
         let line = line.split("; predicted").next().unwrap_or(line);
         assert!(page.contains(line), "not in the book: {line}");
     }
+}
+
+#[test]
+fn chunks_of_a_source_are_told_with_their_bytes_and_reads() {
+    let chunks = vec![(SourceRole::Input(0), Chunks::new([8, 16], 1).expect("not empty"))];
+    let plan = plan(
+        "seed-001",
+        [64, 64],
+        &Objective::inference(),
+        &PlanOptions { chunks, ..options(Hold::Slide, [8, 2]) },
+    );
+    let text = plan.to_text();
+    assert!(text.contains("`x` in chunks of 8×16: "), "{text}");
+    assert!(text.contains(" held, 32 reads of 32\n"), "{text}");
+    assert!(text.contains("\nchunks "), "{text}");
+    let json = plan.to_json(StepDetail::None);
+    assert_eq!(json["memory"]["chunks_bytes"], plan.memory.chunks_bytes);
+    let cache = &json["sweeps"][0]["chunks"][0];
+    assert_eq!((&cache["name"], &cache["reads"], &cache["count"]), (&"x".into(), &32.into(), &32.into()));
 }

@@ -50,6 +50,15 @@ pub enum GeometryError {
         /// The extent of the tensor; the padding must not be larger.
         extent: i64,
     },
+    /// A bound of the tiles of a grid before the one before it, or outside the box.
+    Bound {
+        /// The bound given.
+        got: i64,
+        /// The least value that it may have.
+        least: i64,
+        /// The largest.
+        most: i64,
+    },
     /// A composed window or the number of tiles leaves the range that the crate computes with.
     Overflow,
     /// The bounds of the tiles of a grid find no room.
@@ -70,6 +79,9 @@ impl std::fmt::Display for GeometryError {
             }
             Self::CircularTooWide { padding, extent } => {
                 write!(f, "circular padding of {padding} must be at most the extent {extent}")
+            }
+            Self::Bound { got, least, most } => {
+                write!(f, "bound of a tile is {got}, must be from {least} to {most}")
             }
             Self::Overflow => write!(f, "composed window or tile count overflows the range of coordinates"),
             Self::OutOfMemory { bytes } => write!(f, "{bytes} bytes could not be had"),

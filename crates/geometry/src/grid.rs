@@ -91,6 +91,42 @@ impl<const N: usize> Grid<N> {
         Ok(Self { extents, bounds: all(lists)? })
     }
 
+    /// The grid whose tiles begin and end at these bounds, along each axis.
+    ///
+    /// Law: the first bound of an axis is 0, the last its extent, and none is below the one before it; so the tiles partition
+    /// the whole.
+    ///
+    /// # Errors
+    /// Where an extent is negative or above [`MAX_COORDINATE`], where bounds break the law, where there are none or
+    /// more than [`MAX_TILES`] tiles along an axis, or their product overflows.
+    ///
+    /// ```
+    /// use tiled_geometry::{Grid, Interval};
+    /// let grid = Grid::from_bounds([7], [vec![0, 4, 5, 7]])?;
+    /// assert_eq!(grid.tile([1]).axis(0), Interval::new(4, 5));
+    /// assert!(Grid::from_bounds([7], [vec![0, 5, 4, 7]]).is_err());
+    /// # Ok::<(), tiled_geometry::GeometryError>(())
+    /// ```
+    pub fn from_bounds(extents: [i64; N], bounds: [Vec<i64>; N]) -> Result<Self, GeometryError> {
+        check_extents(extents)?;
+        check_counts::<N>(std::array::from_fn(|axis| {
+            i64::try_from(bounds[axis].len()).unwrap_or(i64::MAX) - 1
+        }))?;
+        for (extent, bounds) in extents.into_iter().zip(&bounds) {
+            let last = bounds.len() - 1;
+            let mut before = 0;
+            for (number, bound) in bounds.iter().enumerate() {
+                let least = if number == last { extent } else { before };
+                let most = if number == 0 { 0 } else { extent };
+                if *bound < least || *bound > most {
+                    return Err(GeometryError::Bound { got: *bound, least, most });
+                }
+                before = *bound;
+            }
+        }
+        Ok(Self { extents, bounds })
+    }
+
     /// The same tiles carried over to a tensor of other extents: boundary `b` becomes `floor(b·to/from)`.
     ///
     /// Law: still a partition, of as many tiles; tiles of a smaller tensor can be empty. Of an empty axis the

@@ -1,10 +1,11 @@
 //! A network: a directed acyclic graph of operators.
 
+mod names;
 mod share;
 
-use std::collections::HashMap;
+use tiled_tensor::{copied, filled, grow, make_room};
 
-use tiled_tensor::{OutOfMemory, copied, filled, grow, refusable};
+use self::names::NameIndex;
 
 use crate::error::{GraphError, Place};
 use crate::index::ValueId;
@@ -104,8 +105,7 @@ pub struct Graph {
     nodes: Vec<Node>,
     outputs: Vec<ValueId>,
     node_channels: Vec<usize>,
-    /// The values by their names.
-    names: HashMap<String, ValueId>,
+    names: NameIndex,
 }
 
 impl Graph {
@@ -113,6 +113,23 @@ impl Graph {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Makes room for so many nodes more, so that a long network does not grow by copies of itself.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    ///
+    /// ```
+    /// let mut graph = tiled_graph::Graph::new();
+    /// graph.reserve(1000)?;
+    /// assert_eq!(graph.values(), 0);
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
+    pub fn reserve(&mut self, nodes: usize) -> Result<(), GraphError> {
+        make_room(&mut self.nodes, nodes)?;
+        make_room(&mut self.node_channels, nodes)?;
+        Ok(self.names.reserve(nodes)?)
     }
 
     /// Adds an input. Inputs come before nodes, so that a value keeps its number.
@@ -137,7 +154,7 @@ impl Graph {
         }
         count(&place, "channels", channels)?;
         grow(&mut self.inputs, 1)?;
-        self.room_for_name()?;
+        self.names.reserve(1)?;
         self.inputs.push(Input { name: name.to_owned(), channels });
         Ok(self.name_last(name))
     }
@@ -194,7 +211,7 @@ impl Graph {
         node.shared = self.resolved(&node, shared)?;
         grow(&mut self.nodes, 1)?;
         grow(&mut self.node_channels, 1)?;
-        self.room_for_name()?;
+        self.names.reserve(1)?;
         self.nodes.push(node);
         self.node_channels.push(channels);
         Ok(self.name_last(name))
@@ -263,7 +280,7 @@ impl Graph {
     /// ```
     #[must_use]
     pub fn value(&self, name: &str) -> Option<ValueId> {
-        self.names.get(name).copied()
+        self.names.find(name, |value| self.name(value) == name)
     }
 
     /// The value that the node at this position makes.
@@ -369,15 +386,10 @@ impl Graph {
         }
     }
 
-    fn room_for_name(&mut self) -> Result<(), OutOfMemory> {
-        let wanted = (self.names.len() + 1).next_power_of_two();
-        refusable(|| self.names.try_reserve(1)).map_err(|_| OutOfMemory::of::<(String, ValueId)>(wanted))
-    }
-
     /// Enters the last value under its name, for which there is room.
     fn name_last(&mut self, name: &str) -> ValueId {
         let value = ValueId(self.values() - 1);
-        self.names.insert(name.to_owned(), value);
+        self.names.insert(name, value);
         value
     }
 

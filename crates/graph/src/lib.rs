@@ -73,8 +73,8 @@ pub use params::{
 };
 pub use parts::{Part, Parts};
 pub use plan::{
-    Binding, Budget, BudgetSource, Hold, InMemory, Memory, Plan, PlanError, PlanOptions, Planner, SlotId,
-    SweepPlan, TRANSFER_BYTES, Tiling, UNLIMITED,
+    Binding, Budget, BudgetSource, ChunkCache, Chunks, Hold, InMemory, Memory, Plan, PlanError, PlanOptions,
+    Planner, SlotId, SweepPlan, TRANSFER_BYTES, Tiling, UNLIMITED,
 };
 pub use program::Program;
 pub use schedule::{Call, Schedule};

@@ -39,6 +39,14 @@ pub enum OnnxError {
         /// The bytes that they take.
         got: u64,
     },
+    /// The model has more nodes or constants than are numbered.
+    #[error("has {got} nodes or constants, at most {expected} are read")]
+    TooManyNodes {
+        /// As many are read.
+        expected: usize,
+        /// As many there are.
+        got: usize,
+    },
     /// The model has no network.
     #[error("has no graph")]
     NoGraph,

@@ -109,7 +109,6 @@ pub fn read(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
 pub fn from_bytes(bytes: impl Into<Bytes>, folder: Option<&Path>) -> Result<Model, OnnxError> {
     let bytes = bytes.into();
     wire::check(&bytes)?;
-    let model =
-        proto::ModelProto::decode(bytes).map_err(|error| OnnxError::Syntax { reason: error.to_string() })?;
+    let model = proto::ModelFile::decode(bytes).map_err(import::syntax)?;
     import::import(model, folder)
 }

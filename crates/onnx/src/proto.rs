@@ -6,6 +6,32 @@
 use prost::Message;
 use prost::bytes::Bytes;
 
+/// A file as it is read: [`ModelProto`] with the nodes as bytes of the file, each a message of its own when its turn comes.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ModelFile {
+    #[prost(message, optional, tag = "7")]
+    pub(crate) graph: Option<GraphFile>,
+    #[prost(message, repeated, tag = "8")]
+    pub(crate) opset_import: Vec<OperatorSetIdProto>,
+    #[prost(message, repeated, tag = "25")]
+    pub(crate) functions: Vec<FunctionProto>,
+}
+
+/// The network of a [`ModelFile`].
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct GraphFile {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub(crate) node: Vec<Bytes>,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) initializer: Vec<TensorProto>,
+    #[prost(message, repeated, tag = "11")]
+    pub(crate) input: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "12")]
+    pub(crate) output: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "15")]
+    pub(crate) sparse_initializer: Vec<SparseTensorProto>,
+}
+
 /// A file.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelProto {

@@ -5,6 +5,7 @@
 //!
 //! Source: Protocol Buffers, "Encoding", 2025.
 
+use prost::bytes::Bytes;
 use tiled_tensor::with_room;
 
 use crate::OnnxError;
@@ -16,7 +17,9 @@ use crate::proto::{
 
 /// Checks that the messages of a file take no more than [`MOST_TIMES`] its size, and that so much can be had.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), OnnxError> {
-    let got = size(bytes, Kind::Model);
+    // nodes are made one at a time
+    let mut largest = 0;
+    let got = size(bytes, Kind::Model, &mut largest).saturating_add(largest);
     let expected = bytes.len().saturating_mul(MOST_TIMES).saturating_add(ALWAYS_BYTES);
     if got > expected {
         return Err(OnnxError::Messages { expected: expected as u64, got: got as u64 });
@@ -96,23 +99,46 @@ impl Kind {
 
 /// The size of a message with all that is in it; what is malformed ends the count, and is refused by the reader. No message of
 /// these is within one of its kind, so this is at most eight calls deep.
-fn size(mut bytes: &[u8], kind: Kind) -> usize {
+fn size(bytes: &[u8], kind: Kind, largest_node: &mut usize) -> usize {
     let mut total = kind.size_bytes();
-    while let Some(tag) = varint(&mut bytes) {
-        let skipped = match tag & 7 {
-            0 => varint(&mut bytes).map(|_| 0),
-            1 => Some(8),
-            2 => varint(&mut bytes).and_then(|len| usize::try_from(len).ok()),
-            5 => Some(4),
-            _ => None,
-        };
-        let Some((content, rest)) = skipped.and_then(|len| bytes.split_at_checked(len)) else { break };
-        bytes = rest;
-        if let (2, Some(inner)) = (tag & 7, kind.field(tag >> 3)) {
-            total = total.saturating_add(size(content, inner));
+    for (field, content) in fields(bytes) {
+        let Some(inner) = kind.field(field) else { continue };
+        let mut size = size(content, inner, largest_node);
+        if matches!(inner, Kind::Node) {
+            *largest_node = size.max(*largest_node);
+            size = size_of::<Bytes>();
         }
+        total = total.saturating_add(size);
     }
     total
+}
+
+/// The messages, texts and lists of a message, each with the number of its field; they end before what is malformed.
+pub(crate) fn fields(mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    std::iter::from_fn(move || {
+        loop {
+            let tag = varint(&mut bytes)?;
+            let skipped = match tag & 7 {
+                0 => varint(&mut bytes).map(|_| 0),
+                1 => Some(8),
+                2 => varint(&mut bytes).and_then(|len| usize::try_from(len).ok()),
+                5 => Some(4),
+                _ => None,
+            };
+            let (content, rest) = bytes.split_at_checked(skipped?)?;
+            bytes = rest;
+            if tag & 7 == 2 {
+                return Some((tag >> 3, content));
+            }
+        }
+    })
+}
+
+/// The names of the values that a node reads (field 1), or makes (field 2).
+pub(crate) fn names_of_node(node: &[u8], field: u64) -> impl Iterator<Item = &str> {
+    let names = fields(node).filter(move |(number, _)| *number == field);
+    // one that is no text ends the reading of the node
+    names.filter_map(|(_, name)| std::str::from_utf8(name).ok())
 }
 
 /// The number at the start of `bytes`, seven bits a byte, which goes.
@@ -135,12 +161,12 @@ mod tests {
 
     #[test]
     fn a_file_of_empty_messages_is_refused() {
-        // nodes without anything in a graph
-        let nodes = [0x0a, 0x00].repeat(100_000);
+        // initialisers without anything in a graph
+        let tensors = [0x2a, 0x00].repeat(100_000);
         let mut file = vec![0x3a];
-        prost::encoding::encode_varint(nodes.len() as u64, &mut file);
-        file.extend(nodes);
-        let text = check(&file).expect_err("100000 nodes in 200 kB").to_string();
+        prost::encoding::encode_varint(tensors.len() as u64, &mut file);
+        file.extend(tensors);
+        let text = check(&file).expect_err("100000 tensors in 200 kB").to_string();
         assert!(text.starts_with("its messages take "), "{text}");
         // as many bytes of elements
         let mut raw = vec![0x4a];

@@ -8,6 +8,8 @@ pub use progress::*;
 pub use sink::*;
 pub use source::*;
 
+pub(crate) use source::chunk_shape;
+
 use tiled::exec::{Io, IoError, Sink, Source};
 use tiled::geometry::Region;
 use tiled::tensor::{Element, Layout, OutOfMemory, collected, make_room, with_room};

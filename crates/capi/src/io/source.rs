@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-use tiled::exec::{FnSource, IoError, Normalization, NormalizedSource, Numbers, Source};
+use tiled::exec::{
+    ChunkedSource, FnSource, IoError, Normalization, NormalizedSource, Numbers, Source, Stored, with_stored,
+};
 use tiled::geometry::Region;
 use tiled::tensor::{Element, ViewMut, collected};
 
@@ -12,7 +14,7 @@ use crate::geometry::tiled_region;
 use crate::guard::guard;
 use crate::pointer::{Extensible, array, write_extensible};
 use crate::status::{Failure, Fallible, tiled_status};
-use crate::tensor::{Memory, describe, dtype, sizes, tiled_tensor};
+use crate::tensor::{Memory, describe, dtype, element, sizes, tiled_tensor};
 
 /// Fills `window`, contiguous memory of the library, with the elements of `region` of every image and channel.
 ///
@@ -24,7 +26,15 @@ use crate::tensor::{Memory, describe, dtype, sizes, tiled_tensor};
 pub type tiled_read_fn =
     Option<unsafe extern "C" fn(user: *mut c_void, region: tiled_region, window: *const tiled_tensor) -> i32>;
 
-/// Where a run reads a tensor from: memory, or where `read` is not NULL a function.
+/// Fills `chunk`, contiguous memory of the library of the source's dtype, with the elements of the chunk in this row and column of
+/// chunks, of every image and channel.
+///
+/// Its shape is N×C×`chunk_shape`, also where it reaches beyond the tensor: what lies there is never looked at. Returns 0, or
+/// another number to end the run with `TILED_STATUS_CALLBACK`. Threads and calls of the library are those of `tiled_read_fn`.
+pub type tiled_read_chunk_fn =
+    Option<unsafe extern "C" fn(user: *mut c_void, row: i64, column: i64, chunk: *const tiled_tensor) -> i32>;
+
+/// Where a run reads a tensor from: memory, or where `read` or `read_chunk` is not NULL a function.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tiled_source {
@@ -52,6 +62,11 @@ pub struct tiled_source {
     pub std: *const f64,
     /// 0, 1, or as many as channels.
     pub std_count: usize,
+    /// Fills a chunk, or NULL; then `read` is NULL, and of `tensor` the dtype, which may be any, and the shape count. Called from the plan's
+    /// memory for chunks, which `chunks` of `tiled_plan_options` asks for.
+    pub read_chunk: tiled_read_chunk_fn,
+    /// Rows and columns of a chunk.
+    pub chunk_shape: [i64; 2],
 }
 
 /// Integers of 8 and 16 bits without a sign stand for 0 to 1; others are the numbers that they are.
@@ -88,6 +103,8 @@ unsafe impl Extensible for tiled_source {
             mean_count: 0,
             std: std::ptr::null(),
             std_count: 0,
+            read_chunk: None,
+            chunk_shape: [0, 0],
         }
     }
 }
@@ -114,7 +131,25 @@ pub(crate) struct CheckedSource {
 enum From {
     Memory(Memory),
     Function(ReadFunction),
+    Chunks(ChunkFunction),
 }
+
+/// A function of the caller that fills chunks.
+#[derive(Clone, Copy)]
+pub(crate) struct ChunkFunction {
+    name: &'static str,
+    dtype: i32,
+    shape: [usize; 4],
+    chunk: [usize; 2],
+    is_serial: bool,
+    read: unsafe extern "C" fn(*mut c_void, i64, i64, *const tiled_tensor) -> i32,
+    user: *mut c_void,
+}
+
+// SAFETY: the function and `user` may be used from any thread, by the promise of the exported functions that take it
+unsafe impl Send for ChunkFunction {}
+// SAFETY: as above
+unsafe impl Sync for ChunkFunction {}
 
 /// A function of the caller.
 #[derive(Clone, Copy)]
@@ -148,9 +183,24 @@ impl CheckedSource {
                 std: factors(source.std, source.std_count, name)?,
             }
         };
-        let from = match source.read {
-            None => From::Memory(source.tensor.checked(name)?),
-            Some(read) => {
+        let from = match (source.read, source.read_chunk) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::invalid(format!("{name}: both read and read_chunk are given")));
+            }
+            (None, None) => From::Memory(source.tensor.checked(name)?),
+            (None, Some(read)) => {
+                element(source.tensor.dtype)?;
+                From::Chunks(ChunkFunction {
+                    name,
+                    dtype: source.tensor.dtype,
+                    shape: sizes(source.tensor.shape, name)?,
+                    chunk: chunk_shape(source.chunk_shape, name)?,
+                    is_serial: source.is_serial != 0,
+                    read,
+                    user: source.user,
+                })
+            }
+            (Some(read), None) => {
                 dtype(source.tensor.dtype)?;
                 From::Function(ReadFunction {
                     name,
@@ -168,7 +218,7 @@ impl CheckedSource {
     pub(crate) const fn memory(&self) -> Option<&Memory> {
         match &self.from {
             From::Memory(memory) => Some(memory),
-            From::Function(_) => None,
+            From::Function(_) | From::Chunks(_) => None,
         }
     }
 
@@ -181,6 +231,9 @@ impl CheckedSource {
             // SAFETY: the caller's promise
             From::Memory(memory) => unsafe { memory.stored_source::<T>(self.numbers)? },
             From::Function(function) => function.open::<T>()?,
+            From::Chunks(function) => {
+                with_stored!(element(function.dtype)?, S => function.open::<S, T>(self.numbers)?)
+            }
         };
         if self.normalization.is_none() {
             return Ok(source);
@@ -200,6 +253,43 @@ unsafe fn factors(pointer: *const f64, count: usize, name: &str) -> Fallible<Vec
     // SAFETY: the caller's promise
     let factors = unsafe { array(pointer, count, name)? };
     Ok(collected(factors.iter().copied())?)
+}
+
+/// Rows and columns of a chunk, neither of them 0.
+pub(crate) fn chunk_shape(shape: [i64; 2], name: &str) -> Fallible<[usize; 2]> {
+    match shape.map(usize::try_from) {
+        [Ok(rows @ 1..), Ok(cols @ 1..)] => Ok([rows, cols]),
+        _ => {
+            Err(Failure::range(format!("{name}: chunks are {}×{}, wanted is 1 and more", shape[0], shape[1])))
+        }
+    }
+}
+
+impl ChunkFunction {
+    fn open<S: Stored, T: Element>(self, numbers: Numbers) -> Fallible<Box<dyn Source<T>>> {
+        let serial = Mutex::new(());
+        let source =
+            ChunkedSource::new(self.name, self.shape, self.chunk, move |at: [usize; 2], data: &mut [S]| {
+                let _turn = self.is_serial.then(|| serial.lock().unwrap_or_else(PoisonError::into_inner));
+                self.fill(at, data)
+            })?;
+        Ok(Box::new(source.with_numbers(numbers)))
+    }
+
+    fn fill<S>(&self, at: [usize; 2], data: &mut [S]) -> Result<(), IoError> {
+        let number = |size: usize| i64::try_from(size).unwrap_or(i64::MAX);
+        let ([batch, channels, ..], [rows, cols]) = (self.shape.map(number), self.chunk.map(number));
+        let view = tiled_tensor {
+            dtype: self.dtype,
+            data: data.as_mut_ptr().cast(),
+            shape: [batch, channels, rows, cols],
+            strides: [channels * rows * cols, rows * cols, cols, 1],
+            ..tiled_tensor::initial()
+        };
+        // SAFETY: the view describes all of `data`, whose type is that of `dtype`; the function may be called from any thread, by
+        // the promise of the exported functions that take it
+        returned(self.name, unsafe { (self.read)(self.user, number(at[0]), number(at[1]), &raw const view) })
+    }
 }
 
 impl ReadFunction {

@@ -1,6 +1,6 @@
 //! What can go wrong in a run or a training step.
 
-use tiled_graph::GraphError;
+use tiled_graph::{Chunks, GraphError};
 use tiled_kernel::DeviceError;
 use tiled_tensor::OutOfMemory;
 
@@ -134,6 +134,16 @@ pub enum ExecError {
         /// The bytes that it may hold.
         got: u64,
     },
+    /// A source that is not read in the chunks that the plan has memory for.
+    #[error("`{name}` is read in {}, the plan has memory for {}", chunks_text(*got), chunks_text(Some(*expected)))]
+    Chunks {
+        /// The input, target or gradient.
+        name: String,
+        /// The plan's.
+        expected: Chunks,
+        /// The source's; `None` where it has none.
+        got: Option<Chunks>,
+    },
     /// The optimiser refuses.
     #[error(transparent)]
     Optim(#[from] crate::OptimError),
@@ -190,4 +200,14 @@ impl From<DeviceError> for ExecError {
 /// The error of memory that was refused for something.
 pub(crate) fn refused(what: impl Into<String>) -> impl FnOnce(OutOfMemory) -> ExecError {
     move |OutOfMemory { bytes }| ExecError::OutOfMemory { what: what.into(), bytes }
+}
+
+fn chunks_text(chunks: Option<Chunks>) -> String {
+    chunks.map_or_else(
+        || "no chunks".to_owned(),
+        |chunks| {
+            let ([rows, cols], bytes) = (chunks.shape(), chunks.element_bytes());
+            format!("chunks of {rows}×{cols} elements of {bytes} bytes")
+        },
+    )
 }

@@ -1,5 +1,6 @@
 //! Where the executor reads a tensor from.
 
+mod chunked;
 mod constant;
 mod function;
 mod memory;
@@ -15,6 +16,8 @@ use tiled_tensor::{Element, Layout, ViewMut};
 
 use crate::{IoError, LabelCensus};
 
+pub use chunked::{ChunkPart, ChunkSlots, Chunked, ChunkedSource};
+pub(crate) use chunked::{copy_chunk, part_of, whole_chunk};
 pub use constant::ConstantSource;
 pub use function::{FnSource, PointSource};
 pub use memory::MemorySource;
@@ -51,6 +54,11 @@ pub trait Source<T: Element>: Send + Sync {
         TRANSFER_BYTES
     }
 
+    /// How it is read in chunks, where it is stored so: a plan that knows of them reads each as seldom as its memory allows.
+    fn chunked(&self) -> Option<&dyn Chunked<T>> {
+        None
+    }
+
     /// The count of class numbers, where they were counted and checked before: see [`crate::Labels`].
     fn label_census(&self) -> Option<LabelCensus> {
         None
@@ -74,6 +82,9 @@ macro_rules! forward {
             }
             fn transfer_bytes(&self) -> u64 {
                 (**self).transfer_bytes()
+            }
+            fn chunked(&self) -> Option<&dyn Chunked<T>> {
+                (**self).chunked()
             }
             fn label_census(&self) -> Option<LabelCensus> {
                 (**self).label_census()

@@ -1,9 +1,10 @@
 //! Sources whose channels are brought to a common mean and deviation.
 
 use tiled_geometry::Region;
+use tiled_graph::Chunks;
 use tiled_tensor::{Element, ViewMut};
 
-use super::{Source, index};
+use super::{ChunkPart, ChunkSlots, Chunked, Source, index};
 use crate::IoError;
 
 /// Factors that every network wants of its input as it was trained: `(scale·v − mean[c])/std[c]`.
@@ -105,11 +106,7 @@ impl<T: Element, S: Source<T>> Source<T> for NormalizedSource<T, S> {
                     }
                     let start = layout.offset(n, place * block, y, region.cols().begin());
                     let row = &mut output.data_mut()[start..start + cols * block];
-                    for pixel in row.chunks_exact_mut(block) {
-                        for (value, [mean, std]) in pixel.iter_mut().zip(of) {
-                            *value = (*value * self.scale - *mean) / *std;
-                        }
-                    }
+                    normalize(row, block, self.scale, of);
                 }
             }
         }
@@ -122,5 +119,54 @@ impl<T: Element, S: Source<T>> Source<T> for NormalizedSource<T, S> {
 
     fn transfer_bytes(&self) -> u64 {
         self.inner.transfer_bytes()
+    }
+
+    fn chunked(&self) -> Option<&dyn Chunked<T>> {
+        self.inner.chunked().map(|_| self as &dyn Chunked<T>)
+    }
+}
+
+/// Where those of what it normalises are read in chunks.
+impl<T: Element, S: Source<T>> Chunked<T> for NormalizedSource<T, S> {
+    fn chunks(&self) -> Chunks {
+        self.inner().chunks()
+    }
+
+    fn slots(&self, count: usize) -> Result<Box<dyn ChunkSlots<T> + '_>, IoError> {
+        let inner = self.inner().slots(count)?;
+        Ok(Box::new(NormalizedSlots { inner, scale: self.scale, channels: &self.channels }))
+    }
+}
+
+impl<T: Element, S: Source<T>> NormalizedSource<T, S> {
+    fn inner(&self) -> &dyn Chunked<T> {
+        self.inner.chunked().expect("invariant: `chunked` gives this where there are chunks")
+    }
+}
+
+/// Decoded chunks whose values are normalised as they are converted.
+struct NormalizedSlots<'a, T> {
+    inner: Box<dyn ChunkSlots<T> + 'a>,
+    scale: T,
+    channels: &'a [[T; 2]],
+}
+
+impl<T: Element> ChunkSlots<T> for NormalizedSlots<'_, T> {
+    fn read(&self, slot: usize, chunk: [usize; 2]) -> Result<(), IoError> {
+        self.inner.read(slot, chunk)
+    }
+
+    fn convert(&self, slot: usize, part: &ChunkPart, block: usize, output: &mut [T]) {
+        self.inner.convert(slot, part, block, output);
+        normalize(output, block, self.scale, &self.channels[part.channels.clone()]);
+    }
+}
+
+/// Normalises a row of a block of channels.
+fn normalize<T: Element>(row: &mut [T], block: usize, scale: T, channels: &[[T; 2]]) {
+    for pixel in row.chunks_exact_mut(block) {
+        for (value, [mean, std]) in pixel.iter_mut().zip(channels) {
+            *value = (*value * scale - *mean) / *std;
+        }
     }
 }

@@ -6,10 +6,12 @@ use tiled_kernel::{Backend, Support, Work};
 use tiled_tensor::{Element, Layout, OutOfMemory, collected, with_room};
 
 use super::binding::{Binding, Given, bindings};
-use super::{Memory, PlanError, PlanOptions};
+use super::chunks::{Alignment, Chunked};
+use super::{Chunks, Memory, PlanError, PlanOptions};
+use crate::demand::Demand;
 use crate::flow::Flow;
 use crate::index::IndexVec;
-use crate::program::{Finaliser, NodeId, Program, Store, StoreId};
+use crate::program::{Finaliser, NodeId, Program, SourceRole, Store, StoreId};
 use crate::sweep::{Action, Sweep, SweepNode, SweepNodeId};
 
 /// A lowered program, and what its nodes are to the backend.
@@ -68,6 +70,8 @@ pub(super) struct Prepared<'p> {
     pub(super) nodes: usize,
     /// The bytes that the sources and sinks of a sweep may hold for a lane.
     pub(super) transfer_bytes: u64,
+    /// The sources of each sweep that are read in chunks.
+    pub(super) chunked: Vec<Vec<Chunked>>,
     /// Where the values of each sweep lie.
     pub(super) bindings: Vec<IndexVec<SweepNodeId, Binding>>,
     /// What the windows of each sweep depend on beside rows and columns.
@@ -170,7 +174,7 @@ impl<'p> Prepared<'p> {
         kept: &'p Kept,
         options: &PlanOptions,
         most: usize,
-    ) -> Result<Option<Self>, OutOfMemory> {
+    ) -> Result<Option<Self>, PlanError> {
         let program = &kept.program;
         let Some(sweeps) = crate::sweep::sweeps_within(program, &kept.nodes, most)? else { return Ok(None) };
         let mut flows = with_room(sweeps.len())?;
@@ -194,8 +198,15 @@ impl<'p> Prepared<'p> {
             readings.push(Readings::of(sweep, &bindings)?);
             bound.push(bindings);
         }
+        let mut chunked = with_room(sweeps.len())?;
+        for (readings, sweep) in readings.iter().zip(&sweeps) {
+            chunked.push(chunked_sources(program, options, readings, sweep)?);
+        }
         let converts = |(reading, node): &(&Reading, &SweepNode)| {
-            reading.moves && !reading.is_idle && !options.in_memory.holds(node.action, program)
+            reading.moves
+                && !reading.is_idle
+                && !options.in_memory.holds(node.action, program)
+                && chunks_of(program, options, node.action).is_none()
         };
         let transfers = readings.iter().zip(&sweeps).map(|(readings, sweep): (&Readings, _)| {
             readings.nodes.iter().zip(sweep).filter(converts).count() as u64
@@ -208,10 +219,36 @@ impl<'p> Prepared<'p> {
             flows,
             nodes,
             transfer_bytes,
+            chunked,
             bindings: bound,
             windows,
             readings,
         }))
+    }
+
+    /// Where tiles are best cut along an axis for the source of the largest chunks, if any.
+    pub(super) fn alignment(&self, axis: usize) -> Result<Option<Alignment>, OutOfMemory> {
+        let all = self.chunked.iter().enumerate();
+        let all = all.flat_map(|(sweep, sources)| sources.iter().map(move |source| (sweep, source)));
+        let Some((sweep, source)) = all.max_by_key(|(_, source)| source.slot_bytes) else { return Ok(None) };
+        let program = self.program();
+        let whole = program.anchor[axis];
+        let extent = program.nodes[self.sweeps[sweep][source.node].node].extents[axis];
+        if whole == 0 || extent == 0 {
+            return Ok(None);
+        }
+        let scaled = |bound: i64, to: i64| {
+            i64::try_from(i128::from(bound) * i128::from(to) / i128::from(whole)).unwrap_or(i64::MAX)
+        };
+        // what one coordinate in the middle needs
+        let middle = |extent: i64| {
+            let begin = scaled(whole / 2, extent);
+            Interval::new(begin, scaled(whole / 2 + 1, extent).max(begin + 1).min(extent.max(begin)))
+        };
+        let demand = Demand::of_flow(&self.flows[sweep][axis], |_, extent| middle(extent))?;
+        let needed = demand.interval(source.node);
+        let chunk = source.chunks.shape()[axis];
+        Ok((!needed.is_empty()).then(|| Alignment::new(chunk, extent, middle(extent), needed)))
     }
 
     pub(super) fn program(&self) -> &'p Program {
@@ -227,6 +264,37 @@ impl<'p> Prepared<'p> {
             0.0
         }
     }
+}
+
+/// The chunks that what a node loads is read in, if any.
+fn chunks_of(program: &Program, options: &PlanOptions, action: Action) -> Option<(SourceRole, Chunks)> {
+    let Action::Load(role) = action else { return None };
+    // class numbers are counted before the run, in another order
+    if options.in_memory.holds(action, program)
+        || (role == SourceRole::Target && program.target_classes().is_some())
+    {
+        return None;
+    }
+    options.chunks.iter().find(|(of, _)| *of == role).copied()
+}
+
+/// The sources of a sweep that are read in chunks.
+fn chunked_sources(
+    program: &Program,
+    options: &PlanOptions,
+    readings: &Readings,
+    sweep: &Sweep,
+) -> Result<Vec<Chunked>, PlanError> {
+    let of = |(reading, node): (&Reading, &SweepNode)| {
+        if reading.is_idle { None } else { chunks_of(program, options, node.action) }
+    };
+    let mut sources = with_room(readings.nodes.iter().zip(sweep).filter_map(of).count())?;
+    for ((id, reading), node) in readings.nodes.entries().zip(sweep) {
+        if let Some((role, chunks)) = of((reading, node)) {
+            sources.push(Chunked::new(id, role, chunks, &program.nodes[node.node])?);
+        }
+    }
+    Ok(sources)
 }
 
 impl Window {

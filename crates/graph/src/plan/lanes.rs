@@ -22,6 +22,13 @@ pub(super) struct Share {
     pub(super) threads: usize,
 }
 
+impl Share {
+    /// The lane of a tile, one of so many.
+    pub(super) const fn lane_of(self, tile: usize, tiles: usize) -> usize {
+        tile * self.lanes / tiles
+    }
+}
+
 /// The cores that a plan is chosen for where its sums depend on its lanes.
 const CORES: usize = 2;
 

@@ -7,16 +7,17 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tiled_geometry::Grid;
+use tiled_geometry::{Grid, Interval};
 use tiled_kernel::Backend;
 use tiled_tensor::{Element, OutOfMemory, collected, refusable, with_room};
 
 use super::build::Prepared;
+use super::chunks::ChunkUse;
 use super::cost::{self, SweepFigures};
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::rows::Rows;
 use super::slots::Stored;
-use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
+use super::{Budget, ChunkCache, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
@@ -50,6 +51,8 @@ pub(super) struct Numbers {
     pub(super) memory: Memory,
     pub(super) seconds: f64,
     pub(super) meeting_seconds: f64,
+    /// The reads of chunks, for one of each chunk that a sweep needs.
+    pub(super) chunk_reads: f64,
 }
 
 /// What the parts of one axis of a sweep need.
@@ -59,6 +62,8 @@ struct Axis {
     sums: IndexVec<SweepNodeId, i64>,
     /// The most in one part.
     widest: IndexVec<SweepNodeId, i64>,
+    /// The chunks that each part needs of each source that is read in chunks.
+    chunks: Vec<Vec<Interval>>,
 }
 
 /// Measures the candidates of one program.
@@ -130,8 +135,14 @@ impl<'m, 'p> Measure<'m, 'p> {
             .map(|(_, slot_elements)| window_bytes::<T>(slot_elements))
             .try_fold(0, |most, bytes| bytes.map(|bytes| most.max(bytes)))
             .map_err(Unmeasured::TooLarge)?;
-        let memory = shares.iter().map(|share| self.memory(windows, *share));
-        let memory: Vec<Memory> = memory.collect::<Result<_, _>>().map_err(Unmeasured::TooLarge)?;
+        let mut memory = with_room(shares.len())?;
+        let mut reads = with_room(shares.len())?;
+        for share in shares {
+            let chunks = self.chunks(grid, *share)?;
+            let bytes = self.memory(windows, *share, &chunks, budget).map_err(Unmeasured::TooLarge)?;
+            reads.push(chunks.reads_for_one(bytes.chunks_bytes));
+            memory.push(bytes);
+        }
         let fits = |memory: &Memory| budget.is_none_or(|budget| memory.total_bytes() <= budget);
         let mut seconds = vec![[0.0; 2]; shares.len()];
         if memory.iter().any(fits) {
@@ -145,8 +156,13 @@ impl<'m, 'p> Measure<'m, 'p> {
                 }
             })?;
         }
-        let numbers = shares.iter().zip(memory).zip(seconds).map(|((share, memory), [work, meetings])| {
-            Numbers { share: *share, memory, seconds: work + meetings, meeting_seconds: meetings }
+        let numbers = shares.iter().zip(memory).zip(reads).zip(seconds);
+        let numbers = numbers.map(|(((share, memory), chunk_reads), [work, meetings])| Numbers {
+            share: *share,
+            memory,
+            seconds: work + meetings,
+            meeting_seconds: meetings,
+            chunk_reads,
         });
         Ok(numbers.collect())
     }
@@ -170,17 +186,26 @@ impl<'m, 'p> Measure<'m, 'p> {
             lanes = further_lanes(lanes, grid.len(), partial_bytes, numbers.memory.total_bytes(), budget);
         }
         let windows = numbers.memory.windows_bytes / numbers.share.in_flight as u64;
-        let fits = |in_flight, threads| {
-            let memory = self.memory(windows, Share { lanes, in_flight, threads });
-            memory.is_ok_and(|memory| budget.is_none_or(|budget| memory.total_bytes() <= budget))
-        };
         let most = backend.workers(self.options.parallelism.max(1)).max(1);
-        let in_flight = (1..=lanes.min(most)).rev().find(|count| fits(*count, 1)).unwrap_or(1);
-        let threads = (1..=most).rev().find(|count| fits(in_flight, *count)).unwrap_or(1);
+        let mut fits = |in_flight, threads| {
+            let share = Share { lanes, in_flight, threads };
+            let chunks = self.chunks(grid, share)?;
+            let memory = self.memory(windows, share, &chunks, budget);
+            let fits = memory.is_ok_and(|memory| budget.is_none_or(|budget| memory.total_bytes() <= budget));
+            Ok::<_, Unmeasured>(fits)
+        };
+        let (mut in_flight, mut threads) = (lanes.min(most), most);
+        while in_flight > 1 && !fits(in_flight, 1)? {
+            in_flight -= 1;
+        }
+        while threads > 1 && !fits(in_flight, threads)? {
+            threads -= 1;
+        }
         let share = Share { lanes, in_flight: in_flight.min(threads), threads };
-        // what was chosen is within the budget, whatever it is told to be
         let shares = [share, Share { threads: share.in_flight, ..share }];
-        let numbers = self.numbers::<T>(backend, grid, bands, &shares, None)?;
+        // what was chosen is within the budget, whatever it is told to be
+        let limit = budget.filter(|_| !self.prepared.chunked.iter().all(Vec::is_empty));
+        let numbers = self.numbers::<T>(backend, grid, bands, &shares, limit)?;
         let (mut on_all, alone) = (numbers[0], numbers[1]);
         // threads without a lane share the calls that are worth it, and leave the others to those that have one
         if alone.seconds < on_all.seconds {
@@ -202,6 +227,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let mut counts = with_room(prepared.sweeps.len())?;
         let rows = self.rows(grid, bands)?;
         let stored = self.stored(grid, bands)?;
+        let chunks = self.chunks(grid, numbers.share)?;
         self.visit(grid, bands, &stored, |figures| {
             let sweep = figures.sweep;
             for node in prepared.sweeps[sweep].ids() {
@@ -227,6 +253,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 bindings: prepared.bindings[sweep].copied()?,
                 slots,
                 slot_elements,
+                chunks: chunks.caches(prepared, sweep, numbers.memory.chunks_bytes)?,
                 calls,
                 steps,
                 course: Course::new(&kept.program, &prepared.sweeps[sweep], bands)?,
@@ -254,8 +281,14 @@ impl<'m, 'p> Measure<'m, 'p> {
         })
     }
 
-    /// The memory of a run with windows of so many bytes a lane.
-    fn memory(&self, windows: u64, share: Share) -> Result<Memory, PlanError> {
+    /// The memory of a run with windows of so many bytes a lane, where chunks are kept if the budget holds them.
+    fn memory(
+        &self,
+        windows: u64,
+        share: Share,
+        chunks: &ChunkUses,
+        budget: Option<u64>,
+    ) -> Result<Memory, PlanError> {
         let times = |bytes: u64, count: usize| bytes.checked_mul(count as u64).ok_or(PlanError::TooLarge);
         let Share { lanes, in_flight, threads } = share;
         let kept = self.prepared.kept;
@@ -264,7 +297,28 @@ impl<'m, 'p> Measure<'m, 'p> {
         memory.reductions_bytes += times(kept.partial_bytes, lanes)?;
         memory.transfer_bytes = times(self.prepared.transfer_bytes, in_flight)?;
         memory.scratch_bytes = times(kept.scratch_bytes, threads)?;
+        let left = budget.map_or(u64::MAX, |budget| budget.saturating_sub(memory.total_bytes()));
+        memory.chunks_bytes = chunks.bytes(left)?;
         Ok(memory)
+    }
+
+    /// What the chunks of the sources take in each sweep.
+    fn chunks(&mut self, grid: &Grid<2>, share: Share) -> Result<ChunkUses, Unmeasured> {
+        let prepared = self.prepared;
+        if prepared.chunked.iter().all(Vec::is_empty) {
+            return Ok(ChunkUses { sweeps: Vec::new() });
+        }
+        let axes = [self.axis(grid, 0)?, self.axis(grid, 1)?];
+        let mut sweeps = with_room(prepared.chunked.len())?;
+        for (sweep, sources) in prepared.chunked.iter().enumerate() {
+            let mut uses = with_room(sources.len())?;
+            for (source, chunked) in sources.iter().enumerate() {
+                let ranges = [0, 1].map(|axis| axes[axis][sweep].chunks[source].as_slice());
+                uses.push(ChunkUse::of(chunked, ranges, share).map_err(Unmeasured::TooLarge)?);
+            }
+            sweeps.push(uses);
+        }
+        Ok(ChunkUses { sweeps })
     }
 
     /// Where the windows of each sweep lie.
@@ -332,9 +386,15 @@ impl<'m, 'p> Measure<'m, 'p> {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
         let mut axes = with_room(self.prepared.flows.len())?;
+        let chunked = &self.prepared.chunked;
         let mut take = |parts: &Parts| {
             let [sums, widest] = parts.extents()?;
-            axes.push(Axis { sums, widest });
+            let sources = &chunked[axes.len()];
+            let mut chunks = with_room(sources.len())?;
+            for source in sources {
+                chunks.push(source.ranges(axis, parts)?);
+            }
+            axes.push(Axis { sums, widest, chunks });
             Ok::<_, OutOfMemory>(())
         };
         let found = if axis == 0 {
@@ -436,6 +496,56 @@ impl<'m, 'p> Measure<'m, 'p> {
             }
         }
     }
+}
+
+/// What the chunks of the sources take in each sweep; nothing where there are none.
+struct ChunkUses {
+    sweeps: Vec<Vec<ChunkUse>>,
+}
+
+impl ChunkUses {
+    /// The bytes of the sweep that takes the most, where each reads its chunks once if that takes no more than `left`.
+    fn bytes(&self, left: u64) -> Result<u64, PlanError> {
+        let mut most = 0;
+        for uses in &self.sweeps {
+            most = most.max(ChunkUse::bytes(uses, reads_once(uses, left)?)?);
+        }
+        Ok(most)
+    }
+
+    /// The reads of the whole run for one of each chunk that a sweep needs, in so many bytes.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+    fn reads_for_one(&self, bytes: u64) -> f64 {
+        let (mut reads, mut count) = (0.0, 0.0);
+        for uses in &self.sweeps {
+            let once = reads_once(uses, bytes).unwrap_or(false);
+            reads += uses.iter().map(|of| of.choose(once).1 as f64).sum::<f64>();
+            count += uses.iter().map(|of| of.count as f64).sum::<f64>();
+        }
+        if count > 0.0 { reads / count } else { 1.0 }
+    }
+
+    /// What a sweep holds in so many bytes.
+    fn caches(
+        &self,
+        prepared: &Prepared<'_>,
+        sweep: usize,
+        bytes: u64,
+    ) -> Result<Vec<ChunkCache>, Unmeasured> {
+        let Some(uses) = self.sweeps.get(sweep) else { return Ok(Vec::new()) };
+        let once = reads_once(uses, bytes).map_err(Unmeasured::TooLarge)?;
+        let caches = prepared.chunked[sweep].iter().zip(uses).map(|(chunked, of)| {
+            let (slots, reads) = of.choose(once);
+            let super::chunks::Chunked { node, role, chunks, .. } = *chunked;
+            ChunkCache { node, role, chunks, slots, count: of.count, reads }
+        });
+        Ok(collected(caches)?)
+    }
+}
+
+/// Whether a sweep may hold what it takes to read each chunk once.
+fn reads_once(uses: &[ChunkUse], left: u64) -> Result<bool, PlanError> {
+    Ok(ChunkUse::bytes(uses, true)? <= left)
 }
 
 fn window_bytes<T>(slot_elements: &[usize]) -> Result<u64, PlanError> {

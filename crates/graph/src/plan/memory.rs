@@ -15,6 +15,8 @@ pub struct Memory {
     pub reductions_bytes: u64,
     /// Buffers of sources and sinks, of each lane in flight.
     pub transfer_bytes: u64,
+    /// Decoded chunks of sources that are read in chunks.
+    pub chunks_bytes: u64,
     /// What kernels need beside the windows, of each thread.
     pub scratch_bytes: u64,
     /// What the caller holds beside the run.
@@ -31,6 +33,7 @@ impl Memory {
             .saturating_add(self.gradients_bytes)
             .saturating_add(self.reductions_bytes)
             .saturating_add(self.transfer_bytes)
+            .saturating_add(self.chunks_bytes)
             .saturating_add(self.scratch_bytes)
             .saturating_add(self.resident_bytes)
     }
@@ -45,6 +48,7 @@ impl Memory {
             ("gradients", self.gradients_bytes),
             ("reductions", self.reductions_bytes),
             ("transfer", self.transfer_bytes),
+            ("chunks", self.chunks_bytes),
             ("scratch", self.scratch_bytes),
             ("resident", self.resident_bytes),
         ];

@@ -4,6 +4,7 @@ mod binding;
 mod bound;
 mod budget;
 mod build;
+mod chunks;
 mod cost;
 pub(crate) mod error;
 mod lanes;
@@ -18,6 +19,7 @@ mod tilings;
 
 pub use binding::{Binding, InMemory};
 pub use budget::{Budget, BudgetSource, UNLIMITED};
+pub use chunks::{ChunkCache, Chunks};
 pub use error::PlanError;
 pub use memory::Memory;
 pub use options::{Hold, PlanOptions, TRANSFER_BYTES, Tiling};
@@ -98,6 +100,8 @@ pub struct SweepPlan {
     pub slots: IndexVec<SweepNodeId, Option<SlotId>>,
     /// The elements of each slot.
     pub slot_elements: IndexVec<SlotId, usize>,
+    /// The decoded chunks of the sources that are read in chunks.
+    pub chunks: Vec<ChunkCache>,
     /// The calls of kernels, sources and sinks.
     pub calls: u64,
     /// The steps: bands of all tiles.
@@ -142,8 +146,8 @@ impl Plan {
     #[must_use]
     pub fn state_bytes(&self) -> u64 {
         let given = (self.program.params.iter().sum::<usize>() * self.dtype.size_bytes()) as u64;
-        let Memory { gradients_bytes, transfer_bytes, resident_bytes, .. } = self.memory;
-        let others = [given, gradients_bytes, transfer_bytes, resident_bytes];
+        let Memory { gradients_bytes, transfer_bytes, chunks_bytes, resident_bytes, .. } = self.memory;
+        let others = [given, gradients_bytes, transfer_bytes, chunks_bytes, resident_bytes];
         others.into_iter().fold(self.memory.total_bytes(), u64::saturating_sub)
     }
 
@@ -151,6 +155,14 @@ impl Plan {
     #[must_use]
     pub fn window_elements(&self) -> usize {
         self.sweeps.iter().map(|sweep| sweep.slot_elements.iter().sum()).max().unwrap_or(0)
+    }
+
+    /// How often the run reads chunks of its sources, at most, and how many chunks that would be if each sweep read each of its
+    /// own once.
+    #[must_use]
+    pub fn chunk_reads(&self) -> [u64; 2] {
+        let caches = self.sweeps.iter().flat_map(|sweep| &sweep.chunks);
+        caches.fold([0, 0], |[reads, chunks], cache| [reads + cache.reads, chunks + cache.count])
     }
 
     /// The tiles of the sweep with the most, or the bands where it slides.

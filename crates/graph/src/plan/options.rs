@@ -2,8 +2,9 @@
 
 use tiled_tensor::{OutOfMemory, copied};
 
-use super::InMemory;
+use super::{Chunks, InMemory};
 use crate::ValueId;
+use crate::program::SourceRole;
 
 /// How the values of a sweep are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -64,6 +65,9 @@ pub struct PlanOptions {
     pub in_memory: InMemory,
     /// The most bytes that one of the other sources and sinks may hold for each lane in flight; [`TRANSFER_BYTES`] by default.
     pub transfer_bytes: u64,
+    /// The sources that are read in chunks: inputs, gradients of outputs, and a target that is not of class numbers. What a run is then
+    /// given has these chunks.
+    pub chunks: Vec<(SourceRole, Chunks)>,
     /// Whether values that are kept between sweeps may lie in temporary files where memory does not hold them.
     pub temporary_files: bool,
     /// Whether convolutions that [`Conv::suits_winograd`](tiled_kernel::Conv::suits_winograd) run as
@@ -78,6 +82,7 @@ impl PlanOptions {
     /// The same, of another memory.
     pub(super) fn within(&self, memory_bytes: Option<u64>) -> Result<Self, OutOfMemory> {
         let checkpoints = self.checkpoints.as_deref().map(copied).transpose()?;
+        let chunks = copied(&self.chunks)?;
         let Self {
             tiling,
             hold,
@@ -103,6 +108,7 @@ impl PlanOptions {
             resident_bytes,
             in_memory,
             transfer_bytes,
+            chunks,
             temporary_files,
             winograd,
             checkpoints,
@@ -123,6 +129,7 @@ impl Default for PlanOptions {
             resident_bytes: 0,
             in_memory: InMemory::default(),
             transfer_bytes: TRANSFER_BYTES,
+            chunks: Vec::new(),
             temporary_files: false,
             winograd: false,
             checkpoints: None,

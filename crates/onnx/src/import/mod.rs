@@ -1,6 +1,7 @@
 //! A model becomes a network: its nodes in their order, each by the rule of its operator.
 //!
-//! Nodes that no output needs are passed over. A rule that refuses does not end the import: what reads its result is passed over
+//! A model of a million nodes is held as the bytes that it was read from: a node is a message while it is looked at, and what a
+//! name stands for goes when the last node has read it. Nodes that no output needs are passed over. A rule that refuses does not end the import: what reads its result is passed over
 //! too, and everything else is looked at, so that all refusals come at once.
 
 pub(crate) mod form;
@@ -13,18 +14,22 @@ pub(crate) mod value;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use prost::bytes::Bytes;
+use prost::{DecodeError, Message};
 use tiled_graph::try_params;
+use tiled_tensor::{collected, filled, push};
 
 use self::plan::Plans;
 use self::site::{Site, constant, node_name};
 use self::value::{Image, Value};
 use crate::ops;
-use crate::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use crate::proto::{GraphFile, ModelFile, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto};
 use crate::tensor::{Tensors, is_float, type_name};
+use crate::wire::names_of_node;
 use crate::{DeclaredInput, Model, OnnxError, OnnxPlace, Reason, Refusal, Weights};
 
 /// Imports a model; files of elements lie in this folder.
-pub(crate) fn import(model: ModelProto, folder: Option<&Path>) -> Result<Model, OnnxError> {
+pub(crate) fn import(model: ModelFile, folder: Option<&Path>) -> Result<Model, OnnxError> {
     let opset = opset(&model)?;
     let functions: HashSet<(String, String)> = model
         .functions
@@ -33,32 +38,58 @@ pub(crate) fn import(model: ModelProto, folder: Option<&Path>) -> Result<Model, 
         .collect();
     let Some(mut graph) = model.graph else { return Err(OnnxError::NoGraph) };
     let tensors = Tensors::new(folder).map_err(|source| OnnxError::Read { source })?;
+    let initialisers = std::mem::take(&mut graph.initializer);
+    // a node makes a few nodes of the network and a few constants at most, and all of them have numbers of 32 bits
+    let got = graph.node.len().max(initialisers.len());
+    if got > MOST_NODES {
+        return Err(OnnxError::TooManyNodes { expected: MOST_NODES, got });
+    }
+    let names = collected(initialisers.iter().map(|tensor| tensor.name().to_owned()))?;
     let mut import = Import {
         opset,
         functions,
         plans: Plans::default(),
         tensors,
-        values: HashMap::new(),
+        names: HashMap::new(),
+        values: Vec::new(),
         refusals: Vec::new(),
     };
-    import.initialisers(&mut graph);
-    let inputs = import.inputs(&graph.input);
-    let (makers, is_needed) = import.needed(&graph);
+    import.initialisers(&names, initialisers)?;
+    import.sparse_initialisers(&graph.sparse_initializer)?;
+    let inputs = import.inputs(&graph.input)?;
+    let is_needed = import.needed(&graph)?;
     for (position, node) in graph.node.iter().enumerate().filter(|(position, _)| is_needed[*position]) {
-        import.node(position, node, &makers);
+        let node = decoded(node)?;
+        import.node(position, &node);
+        import.release(&node);
     }
-    let outputs = import.outputs(&graph.output, &makers);
+    let outputs = import.outputs(&graph.output);
     if !import.refusals.is_empty() {
         return Err(OnnxError::Refused { refusals: import.refusals });
     }
-    let (graph, weights) = import.plans.build(&outputs.iter().map(|(_, plan)| *plan).collect::<Vec<_>>())?;
+    let Import { plans, tensors, names: numbers, values, .. } = import;
+    drop((numbers, values));
+    // the nodes, and the bytes of the file where no weight lies there
+    drop((graph, is_needed, names));
+    let (graph, weights) = plans.build(&outputs.iter().map(|(_, plan)| *plan).collect::<Vec<_>>())?;
     let outputs = outputs.into_iter().map(|(name, _)| name).collect();
-    let weights = Weights::new(try_params(&graph)?, weights, import.tensors);
+    let weights = Weights::new(try_params(&graph)?, weights, tensors);
     Ok(Model { graph, weights, inputs, outputs })
 }
 
+/// A node of a file.
+fn decoded(node: &Bytes) -> Result<NodeProto, OnnxError> {
+    NodeProto::decode(node.clone()).map_err(syntax)
+}
+
+/// What is malformed.
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` gives")]
+pub(crate) fn syntax(error: DecodeError) -> OnnxError {
+    OnnxError::Syntax { reason: error.to_string() }
+}
+
 /// The version of ONNX's own operators.
-fn opset(model: &ModelProto) -> Result<i64, OnnxError> {
+fn opset(model: &ModelFile) -> Result<i64, OnnxError> {
     let own = model.opset_import.iter().find(|set| domain(set.domain()).is_empty());
     match own.map_or(0, |set| set.version()) {
         known @ 7..=28 => Ok(known),
@@ -71,45 +102,109 @@ fn domain(name: &str) -> &str {
     if name == "ai.onnx" { "" } else { name }
 }
 
-struct Import {
+struct Import<'a> {
     opset: i64,
     functions: HashSet<(String, String)>,
     plans: Plans,
     tensors: Tensors,
-    values: HashMap<String, Value>,
+    /// The numbers of the names of the model.
+    names: HashMap<&'a str, u32>,
+    /// What they stand for, by number.
+    values: Vec<Named>,
     refusals: Vec<Refusal>,
 }
 
-impl Import {
+/// What a name of the model stands for.
+#[derive(Debug)]
+struct Named {
+    /// Nothing before it is made, and once nobody reads it any more.
+    value: Option<Box<Value>>,
+    /// The node that makes it.
+    maker: u32,
+    /// How often it is read still.
+    reads: u32,
+}
+
+/// Far more than a network has.
+const MOST_NODES: usize = 1 << 26;
+
+/// The maker of what no node makes.
+const NOBODY: u32 = u32::MAX;
+
+impl<'a> Import<'a> {
     fn refuse(&mut self, place: OnnxPlace, reason: impl Into<Reason>) {
         self.refusals.push(Refusal { place, reason: reason.into() });
     }
 
-    /// Enters the initialisers, whose elements nobody looks at before a node reads them.
-    fn initialisers(&mut self, graph: &mut GraphProto) {
-        for proto in std::mem::take(&mut graph.initializer) {
-            let name = proto.name().to_owned();
-            let tensor = self.tensors.push(proto);
-            if self.values.insert(name.clone(), Value::Initialiser(tensor)).is_some() {
-                self.values.insert(name.clone(), Value::Refused);
-                let place = OnnxPlace::Tensor { name: name.clone() };
-                self.refuse(place, Reason::MadeTwice { name });
-            }
+    /// The number of a name.
+    fn number(&mut self, name: &'a str) -> Result<usize, OnnxError> {
+        let next = self.values.len();
+        let number = *self.names.entry(name).or_insert(u32::try_from(next).unwrap_or(NOBODY));
+        if number as usize == next {
+            push(&mut self.values, Named { value: None, maker: NOBODY, reads: 0 })?;
         }
-        for sparse in &graph.sparse_initializer {
-            let name = sparse.values.as_ref().map_or("", |values| values.name()).to_owned();
-            let place = OnnxPlace::Tensor { name: name.clone() };
-            self.values.insert(name, Value::Refused);
-            self.refuse(place, Reason::Value { expected: "a dense tensor", got: "a sparse one".to_owned() });
+        Ok(number as usize)
+    }
+
+    fn set(&mut self, number: usize, value: Value) {
+        for_each_plan(&value, &mut |plan| self.plans.hold(plan));
+        self.unset(number);
+        self.values[number].value = Some(Box::new(value));
+    }
+
+    fn unset(&mut self, number: usize) {
+        if let Some(value) = self.values[number].value.take() {
+            for_each_plan(&value, &mut |plan| self.plans.release(plan));
         }
     }
 
+    /// Forgets what a node was the last to read.
+    fn release(&mut self, node: &NodeProto) {
+        for name in &node.input {
+            if let Some(number) = self.names.get(name.as_str()).map(|number| *number as usize) {
+                let named = &mut self.values[number];
+                named.reads = named.reads.saturating_sub(1);
+                if named.reads == 0 {
+                    self.unset(number);
+                }
+            }
+        }
+    }
+
+    /// Enters the initialisers, whose elements nobody looks at before a node reads them.
+    fn initialisers(&mut self, names: &'a [String], protos: Vec<TensorProto>) -> Result<(), OnnxError> {
+        for (name, proto) in names.iter().zip(protos) {
+            let tensor = self.tensors.push(proto);
+            let number = self.number(name)?;
+            if self.values[number].value.is_some() {
+                self.set(number, Value::Refused);
+                let place = OnnxPlace::Tensor { name: name.clone() };
+                self.refuse(place, Reason::MadeTwice { name: name.clone() });
+            } else {
+                self.set(number, Value::Initialiser(tensor));
+            }
+        }
+        Ok(())
+    }
+
+    fn sparse_initialisers(&mut self, all: &'a [SparseTensorProto]) -> Result<(), OnnxError> {
+        for sparse in all {
+            let name = sparse.values.as_ref().map_or("", |values| values.name());
+            let number = self.number(name)?;
+            self.set(number, Value::Refused);
+            let place = OnnxPlace::Tensor { name: name.to_owned() };
+            self.refuse(place, Reason::Value { expected: "a dense tensor", got: "a sparse one".to_owned() });
+        }
+        Ok(())
+    }
+
     /// Enters the inputs that are no initialisers.
-    fn inputs(&mut self, given: &[ValueInfoProto]) -> Vec<DeclaredInput> {
+    fn inputs(&mut self, given: &'a [ValueInfoProto]) -> Result<Vec<DeclaredInput>, OnnxError> {
         let mut inputs = Vec::new();
         for info in given {
             let name = info.name().to_owned();
-            match self.values.get(&name) {
+            let number = self.number(info.name())?;
+            match self.values[number].value.as_deref() {
                 Some(Value::Initialiser(_)) => continue,
                 Some(_) => {
                     let place = OnnxPlace::Input { name: name.clone() };
@@ -124,13 +219,13 @@ impl Import {
                     Value::Image(Image { plan, flat: false })
                 }
                 Err(reason) => {
-                    self.refuse(OnnxPlace::Input { name: name.clone() }, reason);
+                    self.refuse(OnnxPlace::Input { name }, reason);
                     Value::Refused
                 }
             };
-            self.values.insert(name, value);
+            self.set(number, value);
         }
-        inputs
+        Ok(inputs)
     }
 
     fn input(&mut self, info: &ValueInfoProto) -> Result<(DeclaredInput, usize), Reason> {
@@ -163,7 +258,7 @@ impl Import {
         let declared = height.zip(width).map(|(height, width)| [height, width]);
         let plan = self.plans.input(info.name(), channels, declared)?;
         self.plans.batch = self.plans.batch.or(batch.and_then(|batch| i64::try_from(batch).ok()));
-        let name = self.plans.get(plan).name.clone();
+        let name = self.plans.get(plan).name.to_string();
         Ok((
             DeclaredInput {
                 name,
@@ -174,27 +269,48 @@ impl Import {
         ))
     }
 
-    /// Which node makes each value, and which nodes the outputs need.
-    fn needed<'a>(&mut self, graph: &'a GraphProto) -> (HashMap<&'a str, usize>, Vec<bool>) {
-        let mut makers = HashMap::new();
-        for (position, node) in graph.node.iter().enumerate() {
-            for name in node.output.iter().filter(|name| !name.is_empty()) {
-                if self.values.contains_key(name) || makers.insert(name.as_str(), position).is_some() {
-                    let place = self.place(node);
-                    self.refuse(place, Reason::MadeTwice { name: name.clone() });
+    /// Finds which node makes each value and how often each is read; says which nodes the outputs need.
+    fn needed(&mut self, graph: &'a GraphFile) -> Result<Vec<bool>, OnnxError> {
+        for (position, bytes) in graph.node.iter().enumerate() {
+            let node = decoded(bytes)?; // that it can be, whether or not it is needed
+            for name in names_of_node(bytes, MADE).filter(|name| !name.is_empty()) {
+                let number = self.number(name)?;
+                let named = &mut self.values[number];
+                let is_made = named.value.is_some() || named.maker != NOBODY;
+                if named.value.is_none() {
+                    named.maker = u32::try_from(position).unwrap_or(NOBODY);
+                }
+                if is_made {
+                    let place = self.place(&node);
+                    self.refuse(place, Reason::MadeTwice { name: name.to_owned() });
                 }
             }
         }
-        let mut is_needed = vec![false; graph.node.len()];
-        let mut left: Vec<&str> = graph.output.iter().map(ValueInfoProto::name).collect();
-        while let Some(name) = left.pop() {
-            if let Some(maker) = makers.get(name)
-                && !std::mem::replace(&mut is_needed[*maker], true)
-            {
-                left.extend(graph.node[*maker].input.iter().map(String::as_str));
+        let mut is_needed = filled(graph.node.len(), false)?;
+        let mut left = Vec::new();
+        for output in &graph.output {
+            self.read(output.name(), &mut left)?;
+        }
+        while let Some(maker) = left.pop() {
+            if !std::mem::replace(&mut is_needed[maker as usize], true) {
+                for name in names_of_node(&graph.node[maker as usize], READ) {
+                    self.read(name, &mut left)?;
+                }
             }
         }
-        (makers, is_needed)
+        Ok(is_needed)
+    }
+
+    /// Counts one more that reads a name, and leaves the node that makes it to be looked at.
+    fn read(&mut self, name: &str, left: &mut Vec<u32>) -> Result<(), OnnxError> {
+        if let Some(number) = self.names.get(name) {
+            let named = &mut self.values[*number as usize];
+            named.reads = named.reads.saturating_add(1);
+            if named.maker != NOBODY {
+                push(left, named.maker)?;
+            }
+        }
+        Ok(())
     }
 
     fn place(&self, node: &NodeProto) -> OnnxPlace {
@@ -208,8 +324,8 @@ impl Import {
     }
 
     /// Imports a node, whose results are refused where its rule does or where what it reads was.
-    fn node(&mut self, position: usize, node: &NodeProto, makers: &HashMap<&str, usize>) {
-        let made = match self.made(position, node, makers) {
+    fn node(&mut self, position: usize, node: &NodeProto) {
+        let made = match self.made(position, node) {
             Ok(made) => made,
             Err(reason) => {
                 let place = self.place(node);
@@ -226,20 +342,19 @@ impl Import {
                 // refused where something reads it
                 _ => Value::Second(place),
             };
-            self.values.insert(name.clone(), value);
+            if let Some(number) = self.names.get(name.as_str()).map(|number| *number as usize)
+                && self.values[number].reads > 0
+            {
+                self.set(number, value);
+            }
         }
     }
 
-    fn made(
-        &mut self,
-        position: usize,
-        node: &NodeProto,
-        makers: &HashMap<&str, usize>,
-    ) -> Result<Value, Reason> {
+    fn made(&mut self, position: usize, node: &NodeProto) -> Result<Value, Reason> {
         let operator = self.operator(node)?;
         let mut operands = Vec::with_capacity(node.input.len());
         for name in &node.input {
-            let operand = if name.is_empty() { None } else { Some(self.value(name, position, makers)?) };
+            let operand = if name.is_empty() { None } else { Some(self.value(name, position)?) };
             operands.push(match operand {
                 Some(Value::Padded(padded)) if !ops::leaves_padding(node.op_type()) => {
                     let plan = padded.node(&mut self.plans)?;
@@ -276,27 +391,30 @@ impl Import {
     }
 
     /// What a name stands for where the node at this position reads it.
-    fn value(&mut self, name: &str, position: usize, makers: &HashMap<&str, usize>) -> Result<Value, Reason> {
-        match self.values.get(name) {
+    fn value(&mut self, name: &str, position: usize) -> Result<Value, Reason> {
+        let missing = || Reason::MissingValue { name: name.to_owned() };
+        let number = *self.names.get(name).ok_or_else(missing)? as usize;
+        let Named { value, maker, .. } = &self.values[number];
+        match value.as_deref() {
             Some(Value::Initialiser(tensor)) => {
                 let value = Value::Constant(constant(&mut self.tensors, *tensor)?);
-                self.values.insert(name.to_owned(), value.clone());
+                self.set(number, value.clone());
                 Ok(value)
             }
             Some(Value::Second(position)) => {
                 Err(Reason::Second { name: name.to_owned(), position: *position })
             }
             Some(value) => Ok(value.clone()),
-            None if makers.get(name).is_some_and(|maker| *maker >= position) => {
+            None if *maker != NOBODY && *maker as usize >= position => {
                 Err(Reason::LaterValue { name: name.to_owned() })
             }
-            None => Err(Reason::MissingValue { name: name.to_owned() }),
+            None => Err(missing()),
         }
     }
 
     /// What an output stands for: padding that nothing took over is a node.
-    fn result(&mut self, name: &str, makers: &HashMap<&str, usize>) -> Result<Value, Reason> {
-        let plan = match self.value(name, usize::MAX, makers)? {
+    fn result(&mut self, name: &str) -> Result<Value, Reason> {
+        let plan = match self.value(name, usize::MAX)? {
             Value::Padded(padded) => padded.node(&mut self.plans)?,
             Value::Classes(plan) => plan,
             Value::Image(Image { plan, flat: true }) if self.plans.get(plan).extents != Some([1, 1]) => {
@@ -309,12 +427,12 @@ impl Import {
     }
 
     /// The names of the outputs, and which values they are.
-    fn outputs(&mut self, given: &[ValueInfoProto], makers: &HashMap<&str, usize>) -> Vec<(String, usize)> {
+    fn outputs(&mut self, given: &[ValueInfoProto]) -> Vec<(String, usize)> {
         let mut outputs: Vec<(String, usize)> = Vec::new();
         let mut seen = HashSet::new();
         for info in given {
             let name = info.name().to_owned();
-            let refused = match self.result(&name, makers) {
+            let refused = match self.result(&name) {
                 Ok(Value::Image(Image { plan, .. })) if seen.insert(plan) => {
                     outputs.push((name, plan));
                     continue;
@@ -332,3 +450,17 @@ impl Import {
         outputs
     }
 }
+
+/// The values of the network that a value of the model is, where it is some.
+fn for_each_plan(value: &Value, visit: &mut dyn FnMut(usize)) {
+    match value {
+        Value::Image(Image { plan, .. }) => visit(*plan),
+        Value::Last(last) => for_each_plan(&last.value, visit),
+        Value::Several(values) => values.iter().for_each(|value| for_each_plan(value, visit)),
+        _ => {}
+    }
+}
+
+/// The fields of a node for the values that it reads and those that it makes.
+const READ: u64 = 1;
+const MADE: u64 = 2;

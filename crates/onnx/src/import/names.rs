@@ -1,34 +1,37 @@
 //! Names of a model as names of a network: parts between dots, each with a name, none of them twice.
 
 use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher;
 
 use tiled_graph::ParamKind;
 
-/// The names that are taken.
+/// The names that are taken, by their hashes: one whose hash another has is numbered, as if it were the same.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
+    hasher: RandomState,
     /// The number to try next behind each.
-    taken: HashMap<String, usize>,
+    taken: HashMap<u64, u32>,
 }
 
 impl Names {
     /// The name of a network that is nearest to one of a model; numbered where that is taken.
     pub(crate) fn take(&mut self, given: &str) -> String {
         let name = valid(given);
-        if !self.taken.contains_key(&name) {
-            self.taken.insert(name.clone(), 2);
+        let hash = self.hasher.hash_one(&name);
+        let Some(mut number) = self.taken.get(&hash).copied() else {
+            self.taken.insert(hash, 2);
             return name;
-        }
-        let mut number = self.taken[&name];
+        };
         let numbered = loop {
             let numbered = format!("{name}_{number}");
-            number += 1;
-            if !self.taken.contains_key(&numbered) {
+            number = number.saturating_add(1);
+            if let Entry::Vacant(place) = self.taken.entry(self.hasher.hash_one(&numbered)) {
+                place.insert(2);
                 break numbered;
             }
         };
-        self.taken.insert(name, number);
-        self.taken.insert(numbered.clone(), 2);
+        self.taken.insert(hash, number);
         numbered
     }
 }

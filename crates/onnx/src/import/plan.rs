@@ -3,11 +3,13 @@
 //! Each is tried in a network of its own, so that what a network refuses is refused here, with its words, and channels, extents
 //! and the shapes of parameters are inferred by the rules that hold there, and by no copy of them.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::ops::{Index, IndexMut};
+use std::rc::Rc;
 
 use tiled_graph::{Graph, Op, ParamKind, Upsample, UpsampleTo, ValueId, infer, try_params};
-use tiled_tensor::push;
+use tiled_tensor::{OutOfMemory, push, with_room};
 
 use super::form::Form;
 use super::names::Names;
@@ -18,27 +20,106 @@ use crate::Reason;
 /// Inputs and nodes, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Plans {
-    all: Vec<Planned>,
+    all: Pieces,
     names: Names,
+    /// The last operators that differ: most nodes of a network have one of few.
+    recent: VecDeque<Rc<Op>>,
     /// The batch size that the inputs declare.
     pub(crate) batch: Option<i64>,
+}
+
+/// A long list in pieces of [`PIECE`], which are given back one by one as it is used up.
+#[derive(Debug, Default)]
+struct Pieces {
+    pieces: Vec<Vec<Planned>>,
+}
+
+const PIECE: usize = 1 << 12;
+
+impl Pieces {
+    fn len(&self) -> usize {
+        self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len())
+    }
+
+    fn push(&mut self, planned: Planned) -> Result<(), OutOfMemory> {
+        if self.pieces.last().is_none_or(|last| last.len() == PIECE) {
+            push(&mut self.pieces, Vec::new())?;
+        }
+        let last = self.pieces.last_mut().expect("invariant: there is one with room");
+        push(last, planned)
+    }
+}
+
+impl Index<usize> for Pieces {
+    type Output = Planned;
+
+    fn index(&self, plan: usize) -> &Planned {
+        &self.pieces[plan / PIECE][plan % PIECE]
+    }
+}
+
+impl IndexMut<usize> for Pieces {
+    fn index_mut(&mut self, plan: usize) -> &mut Planned {
+        &mut self.pieces[plan / PIECE][plan % PIECE]
+    }
 }
 
 /// An input or a node.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    pub(crate) name: String,
+    pub(crate) name: Box<str>,
     /// `None` of an input. What it upsamples to is a number among what is planned.
-    pub(crate) op: Option<Op>,
-    pub(crate) inputs: Vec<usize>,
-    pub(crate) params: Vec<(ParamKind, Constant)>,
+    pub(crate) op: Option<Rc<Op>>,
+    pub(crate) inputs: Operands,
+    pub(crate) params: Box<[(ParamKind, Constant)]>,
     pub(crate) channels: usize,
     /// Height and width, where the inputs declare theirs or the operator gives them.
     pub(crate) extents: Option<[usize; 2]>,
     /// The first that has the same height and width whatever the image.
-    same_as: usize,
-    /// What it is of other values, the nearest first.
-    pub(crate) forms: Vec<Form>,
+    same_as: u32,
+    /// The names of the model that stand for it.
+    held: u32,
+    /// What it is of other values, the nearest first; nothing once no name stands for it any more.
+    pub(crate) forms: Box<[Form]>,
+}
+
+/// The numbers of a few operands, mostly one or two.
+#[derive(Debug)]
+pub(crate) enum Operands {
+    /// Two at most; [`NONE`](Self::NONE) where there are fewer.
+    Few([u32; 2]),
+    Many(Box<[u32]>),
+}
+
+impl Operands {
+    const NONE: u32 = u32::MAX;
+
+    fn new(operands: &[usize]) -> Self {
+        match *operands {
+            [] => Self::Few([Self::NONE; 2]),
+            [a] => Self::Few([number(a), Self::NONE]),
+            [a, b] => Self::Few([number(a), number(b)]),
+            _ => Self::Many(operands.iter().map(|operand| number(*operand)).collect()),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        let all = match self {
+            Self::Few(few) => &few[..few.iter().take_while(|operand| **operand != Self::NONE).count()],
+            Self::Many(many) => many,
+        };
+        all.iter().map(|operand| *operand as usize)
+    }
+
+    /// The first, which every operator has.
+    pub(crate) fn first(&self) -> usize {
+        self.iter().next().expect("invariant: every operator has an operand")
+    }
+}
+
+/// A number among what is planned; a model has fewer nodes than there are of these, which is checked.
+fn number(plan: usize) -> u32 {
+    u32::try_from(plan).unwrap_or(u32::MAX)
 }
 
 /// A parameter of the network, and the constant that it is.
@@ -60,10 +141,19 @@ impl Plans {
         extents: Option<[usize; 2]>,
     ) -> Result<usize, Reason> {
         let (name, same_as) = (self.names.take(name), self.all.len());
-        let (inputs, params) = (Vec::new(), Vec::new());
-        let input = Planned { name, op: None, inputs, params, channels, extents, same_as, forms: Vec::new() };
+        let input = Planned {
+            name: name.into(),
+            op: None,
+            inputs: Operands::new(&[]),
+            params: Box::default(),
+            channels,
+            extents,
+            same_as: number(same_as),
+            held: 0,
+            forms: Box::default(),
+        };
         Graph::new().add_input(&input.name, channels)?;
-        push(&mut self.all, input)?;
+        self.all.push(input)?;
         Ok(same_as)
     }
 
@@ -78,13 +168,13 @@ impl Plans {
         let name = self.names.take(name);
         let mut places = HashMap::new();
         let mut graph = Graph::new();
-        for plan in reads(&op, &inputs) {
+        for plan in reads(&op, inputs.iter().copied()) {
             if let Entry::Vacant(place) = places.entry(plan) {
                 place.insert(graph.add_input(&self.all[plan].name, self.all[plan].channels)?);
             }
         }
         let operands: Vec<ValueId> = inputs.iter().map(|input| places[input]).collect();
-        let value = graph.add_node(&name, mapped(&op, &places), &operands)?;
+        let value = graph.add_node(&name, mapped(&op, |like| places[&like]), &operands)?;
         graph.set_outputs(&[value])?;
         check_parameters(&graph, &params)?;
         let mut extents: Vec<(ValueId, Option<[usize; 2]>)> =
@@ -96,12 +186,34 @@ impl Plans {
             None => given_extents(&op),
         };
         let plan = self.all.len();
-        let same_as = self.same_extents(&op, &inputs).unwrap_or(plan);
+        let same_as = self.same_extents(&op, &inputs).unwrap_or(number(plan));
         let channels = graph.channels(value);
-        let node =
-            Planned { name, op: Some(op), inputs, params, channels, extents, same_as, forms: Vec::new() };
-        push(&mut self.all, node)?;
+        let node = Planned {
+            name: name.into(),
+            op: Some(self.shared(op)),
+            inputs: Operands::new(&inputs),
+            params: params.into(),
+            channels,
+            extents,
+            same_as,
+            held: 0,
+            forms: Box::default(),
+        };
+        self.all.push(node)?;
         Ok(plan)
+    }
+
+    /// The operator, as one of the last nodes has it where one does.
+    fn shared(&mut self, op: Op) -> Rc<Op> {
+        if let Some(known) = self.recent.iter().find(|known| ***known == op) {
+            return Rc::clone(known);
+        }
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        let op = Rc::new(op);
+        self.recent.push_back(Rc::clone(&op));
+        op
     }
 
     /// Lets a node take the name of another, which gets a new one.
@@ -113,7 +225,21 @@ impl Plans {
     /// Keeps what a node is of other values: of the nearest few, as many as an activation is written out in.
     pub(crate) fn set_forms(&mut self, plan: usize, mut forms: Vec<Form>) {
         forms.truncate(8);
-        self.all[plan].forms = forms;
+        self.all[plan].forms = forms.into();
+    }
+
+    /// Says that one more name of the model stands for it.
+    pub(crate) fn hold(&mut self, plan: usize) {
+        self.all[plan].held += 1;
+    }
+
+    /// Says that a name of the model that stood for it is not read any more.
+    pub(crate) fn release(&mut self, plan: usize) {
+        let planned = &mut self.all[plan];
+        planned.held = planned.held.saturating_sub(1);
+        if planned.held == 0 {
+            planned.forms = Box::default();
+        }
     }
 
     /// The network of what these outputs need, and the constants that its parameters are.
@@ -124,16 +250,22 @@ impl Plans {
         }
         for plan in (0..self.all.len()).rev().filter(|plan| self.all[*plan].op.is_some()) {
             if let (true, Some(op)) = (is_needed[plan], &self.all[plan].op) {
-                reads(op, &self.all[plan].inputs).for_each(|read| is_needed[read] = true);
+                reads(op, self.all[plan].inputs.iter()).for_each(|read| is_needed[read] = true);
             }
         }
         let (mut graph, mut weights) = (Graph::new(), Vec::new());
-        let mut places = HashMap::new();
+        graph.reserve(is_needed.iter().filter(|is_needed| **is_needed).count())?;
+        let mut places = with_room(self.all.len())?;
         let mut owners: HashMap<(ParamKind, Constant), String> = HashMap::new();
-        for (plan, planned) in self.all.into_iter().enumerate() {
+        let Self { all, names, .. } = self;
+        drop(names);
+        for (plan, planned) in all.pieces.into_iter().flatten().enumerate() {
             let value = match &planned.op {
                 None => graph.add_input(&planned.name, planned.channels)?,
-                Some(_) if !is_needed[plan] => continue,
+                Some(_) if !is_needed[plan] => {
+                    places.push(NOWHERE);
+                    continue;
+                }
                 Some(op) => {
                     let operands: Vec<ValueId> = planned.inputs.iter().map(|input| places[input]).collect();
                     let mut shared = Vec::new();
@@ -149,18 +281,23 @@ impl Plans {
                     }
                     let shared: Vec<(ParamKind, &str)> =
                         shared.iter().map(|(kind, owner)| (*kind, owner.as_str())).collect();
-                    graph.add_node_sharing(&planned.name, mapped(op, &places), &operands, &shared)?
+                    graph.add_node_sharing(
+                        &planned.name,
+                        mapped(op, |like| places[like]),
+                        &operands,
+                        &shared,
+                    )?
                 }
             };
-            places.insert(plan, value);
+            places.push(value);
         }
-        let outputs: Vec<ValueId> = outputs.iter().map(|output| places[output]).collect();
+        let outputs: Vec<ValueId> = outputs.iter().map(|output| places[*output]).collect();
         graph.set_outputs(&outputs)?;
         Ok((graph, weights))
     }
 
     /// The first value with the extents of this node, where they are those of an operand whatever the image.
-    fn same_extents(&self, op: &Op, inputs: &[usize]) -> Option<usize> {
+    fn same_extents(&self, op: &Op, inputs: &[usize]) -> Option<u32> {
         let keeps = |kernel: [i64; 2], stride: [i64; 2], dilation: [i64; 2], padding: [[i64; 2]; 2]| {
             stride == [1, 1]
                 && (0..2).all(|axis| padding[axis].iter().sum::<i64>() == dilation[axis] * (kernel[axis] - 1))
@@ -216,20 +353,26 @@ impl Extents for Plans {
     }
 }
 
+/// The operators that are compared with the next one.
+const RECENT: usize = 32;
+
+/// The place of what no output needs.
+const NOWHERE: ValueId = ValueId(usize::MAX);
+
 /// What an operator reads: its operands, and the value whose extents it takes.
-fn reads(op: &Op, inputs: &[usize]) -> impl Iterator<Item = usize> {
+fn reads(op: &Op, inputs: impl Iterator<Item = usize>) -> impl Iterator<Item = usize> {
     let like = match op {
         Op::Upsample(Upsample { to: UpsampleTo::Like(ValueId(like)), .. }) => Some(*like),
         _ => None,
     };
-    inputs.iter().copied().chain(like)
+    inputs.chain(like)
 }
 
 /// The operator in a network where what it reads has these places.
-fn mapped(op: &Op, places: &HashMap<usize, ValueId>) -> Op {
+fn mapped(op: &Op, place: impl Fn(usize) -> ValueId) -> Op {
     match op {
         Op::Upsample(Upsample { mode, to: UpsampleTo::Like(ValueId(like)) }) => {
-            Op::Upsample(Upsample { mode: *mode, to: UpsampleTo::Like(places[like]) })
+            Op::Upsample(Upsample { mode: *mode, to: UpsampleTo::Like(place(*like)) })
         }
         other => other.clone(),
     }

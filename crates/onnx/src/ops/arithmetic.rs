@@ -222,7 +222,7 @@ fn with_bias(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let planned = site.plans.get(value.plan);
     let channels = planned.channels;
     let is_bias = constant.is_per_channel(channels, value.flat);
-    let op = match &planned.op {
+    let op = match planned.op.as_deref() {
         Some(Op::Conv2d(conv)) if !conv.bias => {
             Op::Conv2d(tiled_graph::Conv2d { bias: true, ..conv.clone() })
         }
@@ -235,10 +235,10 @@ fn with_bias(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
         _ => return Ok(None),
     };
     let Some(bias) = constant.reshaped(&[channels]).filter(|_| is_bias) else { return Ok(None) };
-    let inputs = planned.inputs.clone();
+    let input = planned.inputs.first();
     let params: Vec<(ParamKind, Constant)> =
         planned.params.iter().cloned().chain([(ParamKind::Bias, bias)]).collect();
-    let plan = site.add_with(op, inputs[0], params)?;
+    let plan = site.add_with(op, input, params)?;
     // the layer without its bias is there for whoever else reads it
     site.plans.rename(plan, value.plan);
     Ok(Some(Value::Image(Image { plan, ..value })))

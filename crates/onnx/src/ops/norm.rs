@@ -128,7 +128,7 @@ fn over_channels(site: &mut Site<'_>, op: Op) -> Result<Value, Reason> {
 pub(super) fn scaled(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let Some((plan, weight)) = of_channels(site)? else { return Ok(None) };
     let channels = site.plans.get(plan).channels;
-    let Some(op) = site.plans.get(plan).op.clone() else { return Ok(None) };
+    let Some(op) = site.plans.get(plan).op.as_deref().cloned() else { return Ok(None) };
     let (op, bias) = match op {
         Op::LayerNorm(norm) if !norm.elementwise_affine => {
             (Op::LayerNorm(LayerNorm { elementwise_affine: true, bias: false, ..norm }), None)
@@ -150,7 +150,7 @@ pub(super) fn shifted(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let planned = site.plans.get(plan);
     let weight = planned.params.iter().find(|(kind, _)| *kind == ParamKind::Weight);
     let (channels, weight) = (planned.channels, weight.map(|(_, weight)| weight.clone()));
-    let op = match planned.op.clone() {
+    let op = match planned.op.as_deref().cloned() {
         Some(Op::LayerNorm(norm)) if !(norm.elementwise_affine && norm.bias) => {
             Op::LayerNorm(LayerNorm { elementwise_affine: true, bias: true, ..norm })
         }
@@ -227,7 +227,7 @@ fn again(
     weight: Constant,
     bias: Option<Constant>,
 ) -> Result<Value, Reason> {
-    let input = site.plans.get(plan).inputs[0];
+    let input = site.plans.get(plan).inputs.first();
     let bias = bias.map(|bias| (ParamKind::Bias, bias));
     let params = std::iter::once((ParamKind::Weight, weight)).chain(bias).collect();
     let plan = site.add_with(op, input, params)?;

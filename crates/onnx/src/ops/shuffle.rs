@@ -146,8 +146,8 @@ pub(super) fn unfolded(site: &mut Site<'_>, folded: &Folded) -> Result<Value, Re
 /// Whether these four numbers are the extents of a value, which are known or multiples of those of another.
 fn is_shape_of(site: &Site<'_>, plan: usize, of: usize, shape: &Numbers) -> bool {
     let planned = site.plans.get(plan);
-    let times = match planned.op {
-        Some(Op::PixelShuffle(PixelShuffle { upscale_factor })) => upscale_factor,
+    let times = match planned.op.as_deref() {
+        Some(Op::PixelShuffle(PixelShuffle { upscale_factor })) => *upscale_factor,
         _ => 1,
     };
     let is_open = |item: &Num| *item == Num::Known(-1.0);
