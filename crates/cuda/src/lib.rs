@@ -1,30 +1,52 @@
 //! The kernel contract on NVIDIA GPUs: kernels as CUDA C++, built for the device that is found, over a small driver trait.
 //!
 //! The same kernels run on a simulated device, on any host with a C++ compiler: that is what tests run on, and where a kernel's bits, launches,
-//! streams and errors are held against the contract.
+//! streams and errors are held against the contract. An output is one chain of fused multiply-adds whose order the operator fixes, so the
+//! bits are the same on both, whatever the tiles of a plan or of a kernel.
+//!
+//! It plans nothing, and it knows nothing of networks.
 //!
 //! ```text
-//!   Driver: memory, streams, events, launches
-//!      │
-//!   Simulated     kernels/*.cu by a C++ compiler, threads as fibers
+//!   CudaBackend ── open ──► Context ── queues ──► Queue      one allocation, a stream for each lane
+//!                                                  │
+//!                                                lower       work as launches
+//!                                                  │
+//!                              Driver: memory, streams, events, launches
+//!                                                  │
+//!                                              Simulated     kernels/*.cu by a C++ compiler, threads as fibers
 //! ```
 //!
 //! # Example
 //!
 //! ```
+//! use std::sync::Arc;
+//! use tiled_cuda::driver::Facts;
 //! use tiled_cuda::driver::simulated::{Order, Simulated};
-//! use tiled_cuda::driver::{Driver, Facts};
+//! use tiled_cuda::CudaBackend;
+//! use tiled_kernel::Backend;
 //!
 //! match Simulated::new(Facts::h200(), Order::Forward) {
 //!     Ok(device) => {
-//!         let memory = device.allocate(1 << 20)?;
-//!         assert_eq!(device.allocated(), 1 << 20);
-//!         device.free(memory);
+//!         let backend = CudaBackend::new(Arc::new(device));
+//!         assert_eq!(Backend::<f32>::name(&backend), "cuda (NVIDIA H200, simulated)");
 //!     }
 //!     Err(reason) => println!("skipped: {reason}"),
 //! }
-//! # Ok::<(), tiled_cuda::driver::DriverError>(())
 //! ```
 
+mod args;
+mod backend;
+mod context;
 pub mod driver;
+mod lower;
+mod memory;
+mod queue;
+mod support;
 pub mod units;
+
+pub use backend::CudaBackend;
+
+/// The channel block of windows: that of a step of the dense kernels, and none for the few channels of a picture.
+const fn block(channels: usize) -> usize {
+    if channels <= 4 { 1 } else { 8 }
+}
