@@ -8,8 +8,9 @@
 // A call of its own: what is rare, or large.
 #define OUTLINED static __device__ __noinline__
 #define RESTRICT __restrict__
+// A kernel takes the registers that it needs: one block of threads at a time is enough.
 #define KERNEL(name, Args, threads) \
-    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Args args)
+    extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Args args)
 #define SHARED(Type, name)                                        \
     __shared__ __align__(128) unsigned char name##_bytes[sizeof(Type)]; \
     Type& name = *reinterpret_cast<Type*>(name##_bytes)

@@ -84,59 +84,67 @@ DEVICE void maximum(const PoolArgs& args, const View& in, int n, int block, int 
 template <typename T, int N>
 DEVICE void pool(const PoolArgs& args) {
     for_lanes<N>(args.out, args.part, [&](int n, int block, i64 y, i64 x, int lane) {
-        typedef Vec<T, N> V;
-        V sum;
-        int place[N];
-        for (int i = 0; i < N; ++i) sum.at[i] = T(0);
-        auto load = [&](const View& in, i64 row, i64 col) {
-            return *reinterpret_cast<const V*>(pixel<T>(in, n, block, row, col) + lane);
-        };
+        Vec<T, N> result;
         if (args.op == MAX) {
-            maximum<T, N>(args, args.in[0], n, block, lane, y, x, sum, place);
-        } else if (args.op == AVERAGE) {
+            int place[N];
+            maximum<T, N>(args, args.in[0], n, block, lane, y, x, result, place);
+        } else {
+            for (int i = 0; i < N; ++i) result.at[i] = T(0);
             int top, bottom, left, right;
             inside(args.axes[0], y, top, bottom);
             inside(args.axes[1], x, left, right);
             for (int u = top; u < bottom; ++u) {
+                const i64 row =
+                    y * args.axes[0].stride - args.axes[0].padding + static_cast<i64>(u) * args.axes[0].dilation;
                 for (int v = left; v < right; ++v) {
-                    const V taken = load(
-                        args.in[0],
-                        y * args.axes[0].stride - args.axes[0].padding + static_cast<i64>(u) * args.axes[0].dilation,
-                        x * args.axes[1].stride - args.axes[1].padding + static_cast<i64>(v) * args.axes[1].dilation);
-                    for (int i = 0; i < N; ++i) sum.at[i] += taken.at[i];
+                    const i64 col =
+                        x * args.axes[1].stride - args.axes[1].padding + static_cast<i64>(v) * args.axes[1].dilation;
+                    const Vec<T, N> taken =
+                        *reinterpret_cast<const Vec<T, N>*>(pixel<T>(args.in[0], n, block, row, col) + lane);
+                    for (int i = 0; i < N; ++i) result.at[i] += taken.at[i];
                 }
             }
             if (top < bottom && left < right) {
                 const T by = divisor<T>(args, y, x);
-                for (int i = 0; i < N; ++i) sum.at[i] = sum.at[i] / by;
+                for (int i = 0; i < N; ++i) result.at[i] = result.at[i] / by;
             }
-        } else {
-            i64 row0, row1, col0, col1;
-            readers(args.axes[0], y, row0, row1);
-            readers(args.axes[1], x, col0, col1);
-            for (i64 row = row0; row < row1; ++row) {
-                if (!reads(args.axes[0], row, y)) continue;
-                for (i64 col = col0; col < col1; ++col) {
-                    if (!reads(args.axes[1], col, x)) continue;
-                    const V taken = load(args.in[0], row, col);
-                    if (args.op == AVERAGE_BACKWARD) {
-                        const T by = divisor<T>(args, row, col);
-                        for (int i = 0; i < N; ++i) sum.at[i] += taken.at[i] / by;
-                        continue;
-                    }
-                    V value;
-                    maximum<T, N>(args, args.in[1], n, block, lane, row, col, value, place);
-                    const int u = static_cast<int>((y + args.axes[0].padding - row * args.axes[0].stride) /
-                                                   args.axes[0].dilation);
-                    const int v = static_cast<int>((x + args.axes[1].padding - col * args.axes[1].stride) /
-                                                   args.axes[1].dilation);
-                    for (int i = 0; i < N; ++i) {
-                        if (place[i] == u * args.axes[1].kernel + v) sum.at[i] += taken.at[i];
-                    }
+        }
+        *reinterpret_cast<Vec<T, N>*>(pixel<T>(args.out, n, block, y, x) + lane) = result;
+    });
+}
+
+template <typename T, int N>
+DEVICE void pool_back(const PoolArgs& args) {
+    for_lanes<N>(args.out, args.part, [&](int n, int block, i64 y, i64 x, int lane) {
+        Vec<T, N> sum;
+        for (int i = 0; i < N; ++i) sum.at[i] = T(0);
+        i64 row0, row1, col0, col1;
+        readers(args.axes[0], y, row0, row1);
+        readers(args.axes[1], x, col0, col1);
+        for (i64 row = row0; row < row1; ++row) {
+            if (!reads(args.axes[0], row, y)) continue;
+            for (i64 col = col0; col < col1; ++col) {
+                if (!reads(args.axes[1], col, x)) continue;
+                const Vec<T, N> taken =
+                    *reinterpret_cast<const Vec<T, N>*>(pixel<T>(args.in[0], n, block, row, col) + lane);
+                if (args.op == AVERAGE_BACKWARD) {
+                    const T by = divisor<T>(args, row, col);
+                    for (int i = 0; i < N; ++i) sum.at[i] += taken.at[i] / by;
+                    continue;
+                }
+                Vec<T, N> value;
+                int place[N];
+                maximum<T, N>(args, args.in[1], n, block, lane, row, col, value, place);
+                const int u =
+                    static_cast<int>((y + args.axes[0].padding - row * args.axes[0].stride) / args.axes[0].dilation);
+                const int v =
+                    static_cast<int>((x + args.axes[1].padding - col * args.axes[1].stride) / args.axes[1].dilation);
+                for (int i = 0; i < N; ++i) {
+                    if (place[i] == u * args.axes[1].kernel + v) sum.at[i] += taken.at[i];
                 }
             }
         }
-        *reinterpret_cast<V*>(pixel<T>(args.out, n, block, y, x) + lane) = sum;
+        *reinterpret_cast<Vec<T, N>*>(pixel<T>(args.out, n, block, y, x) + lane) = sum;
     });
 }
 
@@ -144,3 +152,8 @@ KERNEL(pool_f32_1, PoolArgs, 256) { pool<float, 1>(args); }
 KERNEL(pool_f32_4, PoolArgs, 256) { pool<float, LANES>(args); }
 KERNEL(pool_f64_1, PoolArgs, 256) { pool<double, 1>(args); }
 KERNEL(pool_f64_4, PoolArgs, 256) { pool<double, LANES>(args); }
+
+KERNEL(pool_back_f32_1, PoolArgs, 256) { pool_back<float, 1>(args); }
+KERNEL(pool_back_f32_4, PoolArgs, 256) { pool_back<float, LANES>(args); }
+KERNEL(pool_back_f64_1, PoolArgs, 256) { pool_back<double, 1>(args); }
+KERNEL(pool_back_f64_4, PoolArgs, 256) { pool_back<double, LANES>(args); }

@@ -13,7 +13,7 @@
 //!                                                  │
 //!                              Driver: memory, streams, events, launches
 //!                                                  │
-//!                                              Simulated     kernels/*.cu by a C++ compiler, threads as fibers
+//!                              Gpu, with NVRTC  ┴  Simulated     kernels/*.cu by a C++ compiler, threads as fibers
 //! ```
 //!
 //! # Example
@@ -36,10 +36,14 @@
 
 mod args;
 mod backend;
+#[cfg(any(feature = "device", all(unix, feature = "simulated")))]
+mod cache;
 mod context;
 pub mod driver;
 mod lower;
 mod memory;
+#[cfg(feature = "device")]
+pub mod nvrtc;
 mod queue;
 mod support;
 pub mod units;

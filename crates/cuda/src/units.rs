@@ -31,7 +31,10 @@ units! {
         arithmetic_f32_1 arithmetic_f32_4 arithmetic_f64_1 arithmetic_f64_4
     ];
     movement: "move.cu" [move_f32 move_f64 resample_f32 resample_f64];
-    pool: "pool.cu" [pool_f32_1 pool_f32_4 pool_f64_1 pool_f64_4];
+    pool: "pool.cu" [
+        pool_f32_1 pool_f32_4 pool_f64_1 pool_f64_4
+        pool_back_f32_1 pool_back_f32_4 pool_back_f64_1 pool_back_f64_4
+    ];
     pixel: "pixel.cu" [pixel_f32 pixel_f64];
     conv: "conv.cu" [
         dense_f32_128 dense_f32_64 dense_f32_32 dense_f32_8

@@ -3,6 +3,8 @@
 //! Handles are plain numbers of one driver. What is done on a stream runs in its order, and later than the call that asks for it; an
 //! error may come with any later call.
 
+#[cfg(feature = "device")]
+pub mod gpu;
 #[cfg(all(unix, feature = "simulated"))]
 pub mod simulated;
 

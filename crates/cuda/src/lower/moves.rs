@@ -147,10 +147,13 @@ pub(super) fn pool(device: &impl Launches, kernel: &Kernel, given: &Given<'_>) -
     for input in given.inputs {
         assert_eq!(input.layout.block(), given.output.layout.block(), "windows with blocks of one size");
     }
-    let (lanes, names) = if given.output.layout.block() >= LANES {
-        (LANES, ["pool_f32_4", "pool_f64_4"])
-    } else {
-        (1, ["pool_f32_1", "pool_f64_1"])
+    let is_blocked = given.output.layout.block() >= LANES;
+    let names = match (op % 2, is_blocked) {
+        (0, true) => ["pool_f32_4", "pool_f64_4"],
+        (0, false) => ["pool_f32_1", "pool_f64_1"],
+        (_, true) => ["pool_back_f32_4", "pool_back_f64_4"],
+        (_, false) => ["pool_back_f32_1", "pool_back_f64_1"],
     };
+    let lanes = if is_blocked { LANES } else { 1 };
     device.launch(typed(given.dtype, names), of_lanes(&given.output.layout, given.region, lanes), &args)
 }

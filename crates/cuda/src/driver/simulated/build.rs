@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::{env, process};
 
 use super::super::DriverError;
+use crate::cache;
 use crate::units::Unit;
 
 /// Runs a kernel over its arguments: a function of the library (see `kernels/sim.h`).
@@ -198,8 +199,8 @@ fn built(unit: &Unit) -> Result<PathBuf, DriverError> {
     let mut key = compiler.version.clone();
     key.extend(compiler.flags.join(" ").as_bytes());
     key.extend(text.as_bytes());
-    let folder = folder();
-    let path = folder.join(format!("{}-{:032x}.so", unit.name, hash(&key)));
+    let folder = cache::folder("cuda-sim");
+    let path = folder.join(format!("{}-{:032x}.so", unit.name, cache::hash(&key)));
     if path.exists() {
         return Ok(path);
     }
@@ -219,20 +220,4 @@ fn built(unit: &Unit) -> Result<PathBuf, DriverError> {
     let _ = fs::remove_file(&source);
     fs::rename(&own, &path).map_err(|error| failed(format!("{}: {error}", path.display())))?;
     Ok(path)
-}
-
-/// Where built kernels are kept.
-fn folder() -> PathBuf {
-    let of = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    of("TILED_CUDA_CACHE").unwrap_or_else(|| {
-        let caches = of("XDG_CACHE_HOME").or_else(|| of("HOME").map(|home| home.join(".cache")));
-        caches.unwrap_or_else(env::temp_dir).join("tiled").join("cuda-sim")
-    })
-}
-
-/// The hash FNV-1a in 128 bits (Fowler, Noll, Vo).
-fn hash(bytes: &[u8]) -> u128 {
-    bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
-        (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
-    })
 }
