@@ -52,6 +52,8 @@ pub(crate) struct CudaQueue<'q, T: Element> {
     /// What was fetched and not yet taken: the chunk, and how it lies there.
     under_way: VecDeque<(Ticket, usize, Layout)>,
     tickets: u64,
+    /// Whether anything was asked for since the last wait.
+    is_busy: bool,
     element: std::marker::PhantomData<T>,
 }
 
@@ -76,6 +78,7 @@ impl<'q, T: Element> CudaQueue<'q, T> {
             next_fetched: 0,
             under_way: VecDeque::new(),
             tickets: 0,
+            is_busy: false,
             element: std::marker::PhantomData,
         }
     }
@@ -157,6 +160,7 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
         if !matches!(output.place, Place::Slot(_)) {
             return Ok(());
         }
+        self.is_busy = true;
         let windows = self.windows(inputs);
         let (params, extrema, name) = self.shared.params::<T>(node);
         let output = self.window(output);
@@ -187,6 +191,7 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
         if share.is_empty() {
             return Ok(());
         }
+        self.is_busy = true;
         let gathered = &self.shared.reductions[reduction];
         let (state, windows) = (gathered.lanes[lane], self.windows(inputs));
         let on = self.on(&gathered.name);
@@ -205,11 +210,13 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
         if !matches!(window.place, Place::Slot(_)) {
             return Ok(());
         }
+        self.is_busy = true;
         let copied = self.copy(Way::Within, &self.shared.store(store), &self.window(window), region);
         copied.map_err(DriverError::doing("a value kept between sweeps"))
     }
 
     fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError> {
+        self.is_busy = true;
         let copied = self.copy(Way::Within, &self.window(window), &self.shared.store(store), region);
         copied.map_err(DriverError::doing("a value kept between sweeps"))
     }
@@ -225,6 +232,7 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
     }
 
     fn push(&mut self, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
+        self.is_busy = true;
         let layout = self.staged.take().expect("invariant: what is pushed was staged");
         let chunk = &self.rings.sent[self.next_sent];
         let from = Window { address: chunk.address(), layout };
@@ -236,6 +244,7 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
     }
 
     fn fetch(&mut self, window: &Buffer, region: Region<2>) -> Result<Ticket, DeviceError> {
+        self.is_busy = true;
         assert!(self.under_way.len() <= DEPTH, "more than {DEPTH} regions are under way");
         let layout = compact(&window.layout, region);
         let index = self.next_fetched;
@@ -270,12 +279,16 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
 
     fn wait(&mut self) -> Result<(), DeviceError> {
         let waited = self.shared.backend.driver().synchronise(self.rings.stream.stream);
+        self.is_busy = waited.is_err();
         waited.map_err(DriverError::doing("the calls of a lane"))
     }
 }
 
 impl<T: Element> Drop for CudaQueue<'_, T> {
     fn drop(&mut self) {
+        if !self.is_busy {
+            return;
+        }
         // what was asked for still uses vectors and windows; its error has no one to go to
         let _ = self.shared.backend.driver().synchronise(self.rings.stream.stream);
     }
