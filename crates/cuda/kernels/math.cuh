@@ -19,8 +19,10 @@ DEVICE T polynomial(T x, const double (&coefficients)[N]) {
 }
 
 // `2^k`, a normal number.
-DEVICE float power_of_two(int k) { return __uint_as_float(static_cast<unsigned>(k + 127) << 23); }
-DEVICE double power_of_two(i64 k) { return __longlong_as_double((k + 1023) << 52); }
+DEVICE float power_of_two(int k) { return __uint_as_float((static_cast<unsigned>(k) + 127u) << 23); }
+DEVICE double power_of_two(i64 k) {
+    return __longlong_as_double(static_cast<i64>((static_cast<u64>(k) + 1023ull) << 52));
+}
 
 // k and `e^r − 1` where `x = k·ln 2 + r`, for x between −104 and 89.
 DEVICE int reduced(float x, float& above_one) {
@@ -46,7 +48,9 @@ DEVICE i64 reduced(double x, double& above_one) {
                                    1.0 / 362880.0,     1.0 / 40320.0,     1.0 / 5040.0,     1.0 / 720.0,
                                    1.0 / 120.0,        1.0 / 24.0,        1.0 / 6.0,        0.5};
     above_one = multiply_add(polynomial(r, coefficients), r * r, r);
-    return __double_as_longlong(rounded) - __double_as_longlong(round);
+    // of what is no number it is any whole number
+    return static_cast<i64>(static_cast<u64>(__double_as_longlong(rounded)) -
+                            static_cast<u64>(__double_as_longlong(round)));
 }
 
 DEVICE float exponential(float x) {
