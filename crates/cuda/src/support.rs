@@ -55,9 +55,8 @@ fn flops<T: Element>(facts: &Facts) -> f64 {
     2.0 * lanes * f64::from(facts.multiprocessors) * facts.clock
 }
 
-/// The seconds that a task takes: the larger of arithmetic and bytes, and its launches.
-///
-/// A call has a few blocks of threads for each multiprocessor at least, or leaves some idle: what counts in whole waves counts as half a wave more.
+/// The seconds that a task takes: the larger of its arithmetic and its bytes. Launches are counted with the calls; multiprocessors that a
+/// small call leaves idle are not.
 pub(crate) fn seconds(facts: &Facts, task: Task<'_>, load: &Load) -> f64 {
     let launches = load.calls * LAUNCH_SECONDS;
     let moved = load.values * load.bytes / facts.memory_bandwidth;
