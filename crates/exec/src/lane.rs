@@ -150,7 +150,7 @@ impl<'a, T: Element> Lane<'a, T> {
         {
             return Ok(self.queue.load(store.index(), &window, region)?);
         }
-        let mut staged = self.queue.stage(&window)?;
+        let mut staged = self.queue.stage(&window, region)?;
         match (role, context.io.source(role)) {
             (SourceRole::Store(store), _) => {
                 let file = context.stores.file(store).expect("invariant: stores that are read were written");

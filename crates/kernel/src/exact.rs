@@ -90,6 +90,29 @@ impl ExactSum {
         self.specials |= other.specials;
     }
 
+    /// Adds `Σ digits[i]·2^(32·i − 2148)`: a sum as a device gathers it, in words that overlap by 32 bits. At most 132 digits are not zero.
+    ///
+    /// ```
+    /// use tiled_kernel::ExactSum;
+    /// let mut digits = [0_i64; 80];
+    /// digits[67] = 1 << 4; // 2^(32·67 − 2148) is 2^-4
+    /// digits[68] = -3; // −3·2^28
+    /// let mut sum = ExactSum::default();
+    /// sum.add_digits(digits);
+    /// assert_eq!(sum.value(), 1.0 - 3.0 * 2f64.powi(28));
+    /// ```
+    ///
+    /// # Panics
+    /// Where there are more digits than a sum has.
+    pub fn add_digits(&mut self, digits: impl IntoIterator<Item = i64>) {
+        for (place, digit) in digits.into_iter().enumerate() {
+            if digit != 0 {
+                let wide = u128::from(digit.unsigned_abs()) << (32 * (place % 2));
+                self.accumulate(place / 2, [low_word(wide), high_word(wide)], digit < 0);
+            }
+        }
+    }
+
     /// The sum, rounded once to the nearest `f64`, ties to even; infinite where it overflows.
     #[must_use]
     pub fn value(&self) -> f64 {

@@ -236,11 +236,12 @@ pub trait Queue<T: Element>: Send {
     /// Where the device fails.
     fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError>;
 
-    /// Memory in which the host writes a region of a window. What else it holds is nothing.
+    /// Memory in which the host writes a region of a window: it holds that region at least, in blocks of the window, in a layout of its own.
+    /// What else it holds is nothing.
     ///
     /// # Errors
     /// Where the device fails.
-    fn stage(&mut self, window: &Buffer) -> Result<ViewMut<'_, T>, DeviceError>;
+    fn stage(&mut self, window: &Buffer, region: Region<2>) -> Result<ViewMut<'_, T>, DeviceError>;
 
     /// Sends a region that the host has written in what the last [`Queue::stage`] gave, of the same window.
     ///
@@ -254,7 +255,7 @@ pub trait Queue<T: Element>: Send {
     /// Where the device fails.
     fn fetch(&mut self, window: &Buffer, region: Region<2>) -> Result<Ticket, DeviceError>;
 
-    /// What was asked for. It is gone with the next call.
+    /// What was asked for: that region at least, in blocks of the window, in a layout of its own. It is gone with the next call.
     ///
     /// # Errors
     /// Where the device fails.

@@ -12,7 +12,7 @@ use tiled_kernel::{
 use tiled_tensor::{Element, Layout, PartMut, View, ViewMut};
 
 /// A backend that carries out another one's calls later. Nothing has happened when a call returns; what the host writes and reads are
-/// copies of the region alone, with NaN around them; several regions are under way at a time.
+/// copies of the region alone, in a layout of their own; several regions are under way at a time.
 #[derive(Debug)]
 pub struct Deferred<'b, T: Element> {
     backend: &'b dyn Backend<T>,
@@ -176,15 +176,17 @@ impl<'q, T: Element> DeferredQueue<'q, T> {
             Call::Load { store, window, region } => queue.load(store, &window, region),
             Call::Save { window, store, region } => queue.save(&window, store, region),
             Call::Push { window, region, data } => {
-                copy_region(&View::new(&data, window.layout), &mut queue.stage(&window)?, region);
+                let data = View::new(&data, compact(&window.layout, region));
+                copy_region(&data, &mut queue.stage(&window, region)?, region);
                 queue.push(&window, region)
             }
             Call::Fetch { ticket, window, region } => {
                 let asked = queue.fetch(&window, region)?;
-                let mut data = nothing(&window.layout);
+                let layout = compact(&window.layout, region);
+                let mut data = nothing(&layout);
                 let view = queue.take(asked)?;
-                copy_region(&view, &mut ViewMut::new(&mut data, window.layout), region);
-                self.came.push_back((ticket, window.layout, data));
+                copy_region(&view, &mut ViewMut::new(&mut data, layout), region);
+                self.came.push_back((ticket, layout, data));
                 Ok(())
             }
         }
@@ -237,9 +239,10 @@ impl<T: Element> Queue<T> for DeferredQueue<'_, T> {
         self.put_off(Call::Save { window: *window, store, region })
     }
 
-    fn stage(&mut self, window: &Buffer) -> Result<ViewMut<'_, T>, DeviceError> {
-        self.staged = nothing(&window.layout);
-        Ok(ViewMut::new(&mut self.staged, window.layout))
+    fn stage(&mut self, window: &Buffer, region: Region<2>) -> Result<ViewMut<'_, T>, DeviceError> {
+        let layout = compact(&window.layout, region);
+        self.staged = nothing(&layout);
+        Ok(ViewMut::new(&mut self.staged, layout))
     }
 
     fn push(&mut self, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
@@ -272,6 +275,12 @@ impl<T: Element> Queue<T> for DeferredQueue<'_, T> {
         assert!(self.came.is_empty(), "{} regions were fetched and not taken", self.came.len());
         self.queue.wait()
     }
+}
+
+/// How a region of a window lies by itself.
+fn compact(of: &Layout, region: Region<2>) -> Layout {
+    let rows = usize::try_from(region.rows().len()).expect("intervals have no negative length");
+    Layout::new(of.batch(), of.channels(), of.block(), region, rows).expect("a part of a window is no larger")
 }
 
 /// Memory of a window in which nothing is.

@@ -30,6 +30,8 @@
 #![forbid(unsafe_code)]
 
 mod case;
+#[cfg(all(test, unix))]
+mod cuda;
 #[cfg(test)]
 mod deferred;
 mod draw;

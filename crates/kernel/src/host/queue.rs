@@ -169,7 +169,7 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
         Ok(())
     }
 
-    fn stage(&mut self, window: &Buffer) -> Result<ViewMut<'_, T>, DeviceError> {
+    fn stage(&mut self, window: &Buffer, _region: Region<2>) -> Result<ViewMut<'_, T>, DeviceError> {
         let Place::Slot(slot) = window.place else { panic!("invariant: what is staged has a slot") };
         Ok(ViewMut::new(&mut *self.slots[slot], window.layout))
     }

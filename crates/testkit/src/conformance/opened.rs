@@ -3,7 +3,7 @@
 use tiled_geometry::Region;
 use tiled_kernel::{
     Backend, Buffer, Context, Kernel, Needs, NodeNeeds, Operands, ParamNeeds, Partial, Place, Queue,
-    Reduction, ReductionNeeds, SweepNeeds, Work,
+    Reduction, ReductionNeeds, SweepNeeds, Work, copy_region,
 };
 use tiled_tensor::{Element, Layout};
 
@@ -161,8 +161,12 @@ fn send<'h, T: Element>(queue: &mut dyn Queue<T>, windows: impl Iterator<Item = 
         let buffer = Buffer { place: Place::Slot(slot), layout: window.layout };
         let region = window.layout.region();
         if !region.is_empty() {
-            let mut staged = queue.stage(&buffer).expect("a device that works");
-            staged.data_mut()[..window.data.len()].copy_from_slice(&window.data);
+            let mut staged = queue.stage(&buffer, region).expect("a device that works");
+            if *staged.layout() == window.layout {
+                staged.data_mut()[..window.data.len()].copy_from_slice(&window.data);
+            } else {
+                copy_region(&window.view(), &mut staged, region);
+            }
             queue.push(&buffer, region).expect("a device that works");
         }
         buffers.push(buffer);

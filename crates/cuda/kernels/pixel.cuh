@@ -1,0 +1,35 @@
+// A pixel with all its channels.
+#pragma once
+#include "math.cuh"
+
+// The channels of a pixel.
+template <typename T>
+struct Channels {
+    T* first;
+    i64 stride;
+    int shift;
+    DEVICE Channels(const View& view, int n, i64 y, i64 x)
+        : first(pixel<T>(view, n, 0, y, x)), stride(view.block_stride), shift(view.shift) {}
+    DEVICE T& operator[](int c) const { return first[(c >> shift) * stride + (c & ((1 << shift) - 1))]; }
+};
+
+// The largest of the channels and `Σ e^(x − largest)`, in their order; not a number loses, and shows in the sum.
+template <typename T>
+DEVICE void softmax_of(const Channels<T>& x, int channels, double& largest, double& sum) {
+    largest = -__longlong_as_double(0x7ff0000000000000ll);
+    for (int c = 0; c < channels; ++c) {
+        const double value = x[c];
+        largest = value > largest ? value : largest;
+    }
+    sum = 0.0;
+    for (int c = 0; c < channels; ++c) sum += exponential(static_cast<double>(x[c]) - largest);
+}
+
+// The class that a target of one channel names: −1 where it counts for nothing, −2 where it is no channel.
+DEVICE int class_of(double value, int channels) {
+    if (value < 0.0) return -1;
+    if (!(value < channels)) return -2;
+    const int of = static_cast<int>(value);
+    return static_cast<double>(of) == value ? of : -2;
+}
+

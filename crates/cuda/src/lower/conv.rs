@@ -1,0 +1,380 @@
+//! Convolution and the gradient for its input.
+//!
+//! Both are one computation over classes of outputs: a convolution has one class, its gradient one for each residue of the stride, of
+//! which each output has the same taps. Which kernel carries it out depends on the channels, its tile on the size of the call; the
+//! bits depend on neither.
+
+use tiled_geometry::{Interval, Region, Window};
+use tiled_kernel::{Activation, Conv, DeviceError, Epilogue, Kernel};
+use tiled_tensor::{DType, Element};
+
+use super::grid::{LANES, count, extent, of_rows};
+use super::maps::{self, Op};
+use super::{Given, Launches, Shape, typed};
+use crate::args::{self, ConvAxis, Function, Part, int, narrow};
+use crate::block;
+
+/// The kernels for a convolution.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Path {
+    /// Channels that are summed over lie in whole blocks.
+    Dense,
+    /// They are few, or groups cut blocks.
+    Gather,
+    /// Each output has one.
+    Depthwise,
+}
+
+/// A convolution, or the gradient for its input, seen alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Problem<'k> {
+    conv: &'k Conv,
+    epilogue: &'k Epilogue,
+    is_backward: bool,
+    pub(crate) path: Path,
+    /// Channels of a group that are summed over, and what their number is padded to.
+    reduced: [usize; 2],
+    /// Output channels of a group, and what their number is padded to.
+    outputs: [usize; 2],
+}
+
+/// The channels of a step of the dense kernels, and of the blocks of windows.
+const STEP: usize = 8;
+
+impl<'k> Problem<'k> {
+    /// The problem of a kernel, if it is one.
+    pub(crate) fn of(kernel: &'k Kernel) -> Option<Self> {
+        let (conv, epilogue, is_backward) = match kernel {
+            Kernel::Conv2d { conv, epilogue, .. } => (conv, epilogue, false),
+            Kernel::Conv2dBackwardInput { conv, epilogue } => (conv, epilogue, true),
+            _ => return None,
+        };
+        let sides = [conv.in_channels, conv.out_channels];
+        let [from, to] = if is_backward { [sides[1], sides[0]] } else { sides };
+        let (reduced, outputs) = (from / conv.groups, to / conv.groups);
+        let path = if reduced == 1 && conv.groups > 1 {
+            Path::Depthwise
+        } else if block(from) == STEP && (conv.groups == 1 || reduced.is_multiple_of(STEP)) {
+            Path::Dense
+        } else {
+            Path::Gather
+        };
+        let reduced_padded = if path == Path::Dense { reduced.next_multiple_of(STEP) } else { reduced };
+        let outputs_padded = if path == Path::Depthwise { to } else { outputs }.next_multiple_of(STEP);
+        Some(Self {
+            conv,
+            epilogue,
+            is_backward,
+            path,
+            reduced: [reduced, reduced_padded],
+            outputs: [outputs, outputs_padded],
+        })
+    }
+
+    const fn channels(&self) -> usize {
+        self.outputs[0] * self.conv.groups
+    }
+
+    fn weight_len(&self) -> usize {
+        let taps: usize = self.conv.kernel().iter().product();
+        match self.path {
+            Path::Depthwise => taps * self.outputs[1],
+            _ => self.conv.groups * taps * self.reduced[1] * self.outputs[1],
+        }
+    }
+
+    /// The elements of its packed parameters: weights, then a bias, factors and what is added to their products, as many as there are.
+    pub(crate) fn packed_len(&self) -> usize {
+        let vectors = usize::from(self.epilogue.bias) + if self.epilogue.affine { 2 } else { 0 };
+        self.weight_len() + vectors * self.channels()
+    }
+
+    /// Arranges the parameters: weights as `[group][tap][reduced channel][output]`, or `[tap][output]` where each has one.
+    pub(crate) fn pack<T: Element>(&self, params: &[&[T]], packed: &mut [T]) {
+        let (weights, mut rest) = packed.split_at_mut(self.weight_len());
+        weights.fill(T::ZERO);
+        let [out_channels, group_in, kh, kw] = self.conv.weight_shape();
+        let (taps, group_out) = (kh * kw, out_channels / self.conv.groups);
+        for o in 0..out_channels {
+            let (group, o_within) = (o / group_out, o % group_out);
+            for c in 0..group_in {
+                let (reduced, output) = if self.is_backward { (o_within, c) } else { (c, o_within) };
+                for tap in 0..taps {
+                    let at = match self.path {
+                        Path::Depthwise => tap * self.outputs[1] + group * self.outputs[0] + output,
+                        _ => ((group * taps + tap) * self.reduced[1] + reduced) * self.outputs[1] + output,
+                    };
+                    weights[at] = params[0][(o * group_in + c) * taps + tap];
+                }
+            }
+        }
+        for param in &params[1..] {
+            let (head, tail) = rest.split_at_mut(param.len());
+            head.copy_from_slice(param);
+            rest = tail;
+        }
+    }
+
+    /// The classes of the outputs along an axis.
+    fn classes(&self, axis: usize, wanted: Interval) -> impl Iterator<Item = Class> + use<> {
+        let window = self.conv.windows[axis];
+        let count = if self.is_backward { window.stride() } else { 1 };
+        let is_backward = self.is_backward;
+        (0..count).filter_map(move |residue| {
+            let first = wanted.begin() + residue;
+            let len = (wanted.end() - first + count - 1) / count;
+            (len > 0).then(|| Class { first, len, taps: Taps::new(window, is_backward, first) })
+        })
+    }
+}
+
+/// Outputs along an axis that have the same taps.
+#[derive(Clone, Copy)]
+struct Class {
+    first: i64,
+    len: i64,
+    taps: Taps,
+}
+
+/// The taps of an output, and what they read: `source + j·step` through the weight `first + j·next`.
+#[derive(Clone, Copy)]
+struct Taps {
+    source: i64,
+    step: i64,
+    count: i64,
+    first: i64,
+    next: i64,
+    /// From an output of a class to the next one, in what is read.
+    stride: i64,
+}
+
+impl Taps {
+    fn new(window: Window, is_backward: bool, at: i64) -> Self {
+        let (kernel, stride, dilation) = (window.kernel(), window.stride(), window.dilation());
+        if !is_backward {
+            let source = at * stride - window.padding();
+            return Self { source, step: dilation, count: kernel, first: 0, next: 1, stride };
+        }
+        // those u with d·u ≡ at + p (mod s), of which each lies s/gcd(d, s) from the next
+        let next = stride / gcd(dilation, stride);
+        let reaches = |u: &i64| (at + window.padding() - dilation * u).rem_euclid(stride) == 0;
+        let Some(first) = (0..kernel.min(next)).find(reaches) else {
+            return Self { source: 0, step: 0, count: 0, first: 0, next: 0, stride: 1 };
+        };
+        Self {
+            source: (at + window.padding() - dilation * first) / stride,
+            step: -(dilation * next / stride),
+            count: (kernel - first + next - 1) / next,
+            first,
+            next,
+            stride: 1,
+        }
+    }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>) -> Result<(), DeviceError> {
+    let problem = Problem::of(kernel).expect("invariant: it is a convolution");
+    let (conv, epilogue) = (problem.conv, problem.epilogue);
+    let bytes = given.dtype.size_bytes() as u64;
+    let channels = problem.channels();
+    let bias = given.params.0 + problem.weight_len() as u64 * bytes;
+    let affine = bias + if epilogue.bias { channels as u64 * bytes } else { 0 };
+    let input = given.input(0);
+    let held = given.inputs[0].layout.region();
+    let extents = if problem.is_backward { conv.output } else { conv.input };
+    let fused = Fused::of(epilogue);
+    let [mut added, mut saved] = [args::View::default(); 2];
+    let mut others = 1;
+    if epilogue.sum {
+        added = given.input(others);
+        others += 1;
+    }
+    if fused.mask != 0 {
+        saved = given.input(others);
+    }
+    let mut args = args::Conv {
+        input,
+        out: given.output.view(),
+        added,
+        saved,
+        kernel_cols: int(conv.kernel()[1]),
+        kernel_taps: int(conv.kernel().iter().product()),
+        groups: int(conv.groups),
+        multiplier: int(problem.outputs[0]),
+        reduced: int(problem.reduced[0]),
+        reduced_padded: int(problem.reduced[1]),
+        outputs: int(if problem.path == Path::Depthwise { channels } else { problem.outputs[0] }),
+        outputs_padded: int(problem.outputs[1]),
+        weights: given.params.0,
+        bias: if epilogue.bias { bias } else { 0 },
+        affine: if epilogue.affine { affine } else { 0 },
+        affine_len: int(channels),
+        sums: i32::from(epilogue.sum),
+        activation: fused.activation,
+        mask: fused.mask,
+        slope: fused.slope,
+        mask_slope: fused.mask_slope,
+        ..args::Conv::default()
+    };
+    if problem.path == Path::Depthwise {
+        args.groups = 1;
+    }
+    let begins = [input.row0(), input.col0()];
+    for rows in problem.classes(0, given.region.rows()) {
+        for cols in problem.classes(1, given.region.cols()) {
+            let classes = [rows, cols];
+            args.axes = [0, 1].map(|axis| {
+                let Class { taps, .. } = classes[axis];
+                // nothing is read of a window that holds nothing
+                let whole = if held.is_empty() { 0 } else { extents[axis] };
+                let relative = |at: i64| at - begins[axis];
+                let clamped = |at: i64| narrow(relative(at).clamp(-(1 << 30), 1 << 30));
+                ConvAxis {
+                    base: if taps.count == 0 { 0 } else { narrow(relative(taps.source)) },
+                    stride: narrow(taps.stride),
+                    step: narrow(taps.step),
+                    taps: narrow(taps.count),
+                    low: clamped(0),
+                    high: clamped(whole),
+                    first: narrow(taps.first),
+                    next: narrow(taps.next),
+                }
+            });
+            let step = if problem.is_backward { conv.windows.map(|w| narrow(w.stride())) } else { [1, 1] };
+            args.step = step;
+            args.part = Part {
+                row0: rows.first,
+                col0: cols.first,
+                rows: narrow(rows.len),
+                cols: narrow(cols.len),
+                images: int(given.images()),
+                unused: 0,
+            };
+            launch(device, &problem, given, &args)?;
+        }
+    }
+    if let Some(function) = fused.function_after {
+        maps::apply(device, given, Op::Apply, function)?;
+    }
+    match fused.mask_after {
+        Some(function) => maps::apply(device, given, Op::ApplyGradient, function),
+        None => Ok(()),
+    }
+}
+
+/// What a kernel does with its sums before it writes them, and what others do after it.
+#[derive(Default)]
+struct Fused {
+    activation: i32,
+    slope: f64,
+    mask: i32,
+    mask_slope: f64,
+    function_after: Option<Function>,
+    mask_after: Option<Function>,
+}
+
+impl Fused {
+    fn of(epilogue: &Epilogue) -> Self {
+        let mut fused = Self::default();
+        match epilogue.activation {
+            None => {}
+            Some(Activation::Relu) => fused.activation = 1,
+            Some(Activation::LeakyRelu { slope }) => (fused.activation, fused.slope) = (2, slope),
+            Some(other) => fused.function_after = Some(Function::of(other)),
+        }
+        match epilogue.mask {
+            None => {}
+            Some(Activation::Relu) if fused.function_after.is_none() => fused.mask = 1,
+            Some(Activation::LeakyRelu { slope }) if fused.function_after.is_none() => {
+                (fused.mask, fused.mask_slope) = (2, slope);
+            }
+            Some(other) => fused.mask_after = Some(Function::gradient_of(other)),
+        }
+        fused
+    }
+}
+
+/// A tile of a kernel: pixels by outputs, and the threads of a block.
+#[derive(Clone, Copy, Debug)]
+struct Tile {
+    kernel: &'static str,
+    pixels: usize,
+    outputs: usize,
+    threads: usize,
+}
+
+/// The tiles of a path, from the largest.
+fn tiles(path: Path, dtype: DType) -> &'static [Tile] {
+    macro_rules! tiles {
+        ($($kernel:literal: $pixels:literal by $outputs:literal, $threads:literal;)*) => {
+            &[$(Tile { kernel: $kernel, pixels: $pixels, outputs: $outputs, threads: $threads }),*]
+        };
+    }
+    match (path, dtype) {
+        (Path::Dense, DType::F32) => tiles! {
+            "dense_f32_128": 128 by 128, 256;
+            "dense_f32_64": 128 by 64, 128;
+            "dense_f32_32": 256 by 32, 128;
+            "dense_f32_8": 256 by 8, 128;
+        },
+        (Path::Dense, DType::F64) => tiles! {
+            "dense_f64_64": 64 by 64, 128;
+            "dense_f64_32": 64 by 32, 64;
+            "dense_f64_8": 64 by 8, 64;
+        },
+        (Path::Gather, DType::F32) => tiles! {
+            "gather_f32_64": 128 by 64, 128;
+            "gather_f32_8": 128 by 8, 128;
+        },
+        (Path::Gather, DType::F64) => tiles! {
+            "gather_f64_32": 64 by 32, 64;
+            "gather_f64_8": 64 by 8, 64;
+        },
+        (Path::Depthwise, _) => &[],
+    }
+}
+
+fn launch(
+    device: &impl Launches,
+    problem: &Problem<'_>,
+    given: &Given<'_>,
+    args: &args::Conv,
+) -> Result<(), DeviceError> {
+    let Part { rows, cols, .. } = args.part;
+    let [rows, cols] = [rows, cols].map(|len| extent(len.into()));
+    let tiles = tiles(problem.path, given.dtype);
+    let Some(largest) = tiles.first() else {
+        let layout = &given.output.layout;
+        let (lanes, names) = if layout.block() >= LANES {
+            (LANES, ["depthwise_f32_4", "depthwise_f64_4"])
+        } else {
+            (1, ["depthwise_f32_1", "depthwise_f64_1"])
+        };
+        let part = Region::from_rows_cols(
+            Interval::new(0, args.part.rows.into()),
+            Interval::new(0, args.part.cols.into()),
+        );
+        let shape = of_rows(part, layout.block() / lanes, layout.batch() * layout.blocks());
+        return device.launch(typed(given.dtype, names), shape, args);
+    };
+    let (pixels, outputs) = (given.images() * rows * cols, problem.outputs[0]);
+    let blocks =
+        |tile: &Tile| pixels.div_ceil(tile.pixels) * outputs.div_ceil(tile.outputs) * problem.conv.groups;
+    // a tile no wider than the outputs, and small enough that every multiprocessor has one, where there are
+    let fits = |tile: &&Tile| {
+        let is_filled = 2 * outputs > tile.outputs;
+        let is_spread = blocks(tile) >= device.facts().multiprocessors as usize;
+        is_filled && (is_spread || tile.outputs <= 32)
+    };
+    let tile = tiles.iter().find(fits).unwrap_or_else(|| tiles.last().unwrap_or(largest));
+    let grid = [
+        count(pixels.div_ceil(tile.pixels)),
+        count(outputs.div_ceil(tile.outputs)),
+        count(problem.conv.groups),
+    ];
+    device.launch(tile.kernel, Shape { grid, block: [count(tile.threads), 1, 1] }, args)
+}

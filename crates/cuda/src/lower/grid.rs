@@ -1,0 +1,50 @@
+//! Threads over regions.
+
+use tiled_geometry::Region;
+use tiled_tensor::Layout;
+
+use super::Shape;
+
+/// The threads of a block.
+pub(super) const THREADS: usize = 256;
+/// The most blocks along y and z.
+const MOST_BLOCKS: usize = 65_535;
+/// Lanes that a thread of a vector kernel has.
+pub(super) const LANES: usize = 4;
+
+/// A thread for some lanes of each pixel of a window.
+pub(super) fn of_lanes(layout: &Layout, region: Region<2>, lanes: usize) -> Shape {
+    let groups = (layout.block() / lanes).max(1);
+    of_rows(region, groups, layout.batch() * layout.blocks())
+}
+
+/// A thread for each pixel of a region, or for each of some groups of its lanes, in each plane.
+pub(super) fn of_rows(region: Region<2>, groups: usize, planes: usize) -> Shape {
+    let width = extent(region.cols().len()) * groups;
+    let height = extent(region.rows().len());
+    let across = width.next_power_of_two().min(THREADS);
+    let down = (THREADS / across).min(height.next_power_of_two());
+    Shape {
+        grid: [
+            count(width.div_ceil(across)),
+            count(height.div_ceil(down).min(MOST_BLOCKS)),
+            count(planes.min(MOST_BLOCKS)),
+        ],
+        block: [count(across), count(down), 1],
+    }
+}
+
+/// A thread for each of so many things, of which each may have several.
+pub(super) fn of_count(things: usize) -> Shape {
+    const MOST: usize = 4096;
+    Shape { grid: [count(things.div_ceil(THREADS).clamp(1, MOST)), 1, 1], block: [count(THREADS), 1, 1] }
+}
+
+pub(super) fn extent(len: i64) -> usize {
+    usize::try_from(len).expect("invariant: intervals have no negative length")
+}
+
+/// A number of blocks or threads.
+pub(super) fn count(number: usize) -> u32 {
+    u32::try_from(number).expect("invariant: blocks of threads are below 2^31")
+}

@@ -1,0 +1,176 @@
+//! Kernels of each position alone.
+
+use tiled_kernel::{Arithmetic, DeviceError, Dropped, Kernel, Spread};
+
+use super::grid::{LANES, of_lanes};
+use super::{Given, Launches, typed};
+use crate::args::{self, Function, Part, int};
+
+/// The numbers of `MapOp` in `kernels/map.cu`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(super) enum Op {
+    Apply,
+    ApplyGradient,
+    Sum,
+    Product,
+    DifferenceScaled,
+    Affine,
+    Combine,
+    Dropout,
+    Fill,
+}
+
+pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>) -> Result<(), DeviceError> {
+    let mut args = args::Map {
+        out: given.output.view(),
+        inputs: [given.input(0), given.input(1)],
+        part: Part::new(given.region, given.images()),
+        input_count: int(given.inputs.len()),
+        params: given.params.0,
+        ..args::Map::default()
+    };
+    let per_image = |factors: usize| i32::from(factors != given.channels());
+    let mut after = None;
+    let op = match *kernel {
+        Kernel::Activation(activation) => {
+            args.function = Function::of(activation);
+            Op::Apply
+        }
+        Kernel::ActivationBackward(activation) => {
+            args.function = Function::gradient_of(activation);
+            Op::ApplyGradient
+        }
+        Kernel::Add => Op::Sum,
+        Kernel::Mul => Op::Product,
+        Kernel::DifferenceScaled { scale } => {
+            args.number = scale;
+            Op::DifferenceScaled
+        }
+        Kernel::ChannelAffine { activation } => {
+            let factors = given.params.1 / 2;
+            (args.factors, args.per_image) = (int(factors), per_image(factors));
+            let function = activation.map(Function::of).unwrap_or_default();
+            if function.is_light() {
+                args.function = function
+            } else {
+                after = Some(function)
+            }
+            Op::Affine
+        }
+        Kernel::ChannelCombine => {
+            let factors = given.params.1 / 3;
+            (args.factors, args.per_image) = (int(factors), per_image(factors));
+            Op::Combine
+        }
+        Kernel::Dropout { probability, seed, dropped } => {
+            (args.number, args.seed) = (probability, seed);
+            args.dropped = match dropped {
+                Dropped::Elements => 0,
+                Dropped::Channels => 1,
+                Dropped::Images => 2,
+                Dropped::Batch => 3,
+            };
+            Op::Dropout
+        }
+        Kernel::Fill { value } => {
+            args.number = value;
+            Op::Fill
+        }
+        _ => unreachable!("invariant: {} is no map", kernel.name()),
+    };
+    args.op = op as i32;
+    let is_function = matches!(op, Op::Apply | Op::ApplyGradient) && !args.function.is_light();
+    if is_function {
+        return function(device, given, &args);
+    }
+    check_blocks(given);
+    let names = if given.output.layout.block() >= LANES {
+        ["map_f32_4", "map_f64_4"]
+    } else {
+        ["map_f32_1", "map_f64_1"]
+    };
+    let lanes = LANES.min(given.output.layout.block());
+    device.launch(typed(given.dtype, names), of_lanes(&given.output.layout, given.region, lanes), &args)?;
+    match after {
+        Some(function) => apply(device, given, Op::Apply, function),
+        None => Ok(()),
+    }
+}
+
+/// Applies a function, or its gradient of what the last input saved, to what the output holds.
+pub(super) fn apply(
+    device: &impl Launches,
+    given: &Given<'_>,
+    op: Op,
+    function: Function,
+) -> Result<(), DeviceError> {
+    let out = given.output.view();
+    let saved = given.inputs.last().map(super::Window::view).unwrap_or_default();
+    let args = args::Map {
+        out,
+        inputs: [out, saved],
+        part: Part::new(given.region, given.images()),
+        op: op as i32,
+        input_count: if op == Op::Apply { 1 } else { 2 },
+        function,
+        ..args::Map::default()
+    };
+    self::function(device, given, &args)
+}
+
+fn function(device: &impl Launches, given: &Given<'_>, args: &args::Map) -> Result<(), DeviceError> {
+    let kernel = typed(given.dtype, ["function_f32", "function_f64"]);
+    device.launch(kernel, of_lanes(&given.output.layout, given.region, 1), args)
+}
+
+/// Elements of one position are read by their place in a block.
+fn check_blocks(given: &Given<'_>) {
+    for input in given.inputs {
+        assert_eq!(input.layout.block(), given.output.layout.block(), "windows with blocks of one size");
+    }
+}
+
+pub(super) fn arithmetic(
+    device: &impl Launches,
+    function: Arithmetic,
+    operands: &[Spread; 3],
+    given: &Given<'_>,
+) -> Result<(), DeviceError> {
+    const NOWHERE: i32 = 5;
+    let layout = &given.output.layout;
+    let mut args = args::Arithmetic {
+        out: given.output.view(),
+        part: Part::new(given.region, given.images()),
+        operation: function as i32,
+        source: [NOWHERE; 3],
+        params: given.params.0,
+        param_len: int(given.params.1),
+        ..args::Arithmetic::default()
+    };
+    let mut inputs = given.inputs.iter();
+    for (place, operand) in operands[..function.arity()].iter().enumerate() {
+        args.source[place] = match operand {
+            Spread::Whole => 0,
+            Spread::Pixel => 1,
+            Spread::Plane => 2,
+            Spread::Channel => 3,
+            Spread::Number(number) => {
+                args.number[place] = *number;
+                4
+            }
+        };
+        if operand.is_input() {
+            let input = inputs.next().expect("invariant: there is an input for each operand that is one");
+            let is_block = *operand != Spread::Whole || input.layout.block() == layout.block();
+            assert!(is_block, "windows with blocks of one size");
+            args.inputs[place] = input.view();
+        }
+    }
+    let (lanes, names) = if layout.block() >= LANES {
+        (LANES, ["arithmetic_f32_4", "arithmetic_f64_4"])
+    } else {
+        (1, ["arithmetic_f32_1", "arithmetic_f64_1"])
+    };
+    device.launch(typed(given.dtype, names), of_lanes(layout, given.region, lanes), &args)
+}

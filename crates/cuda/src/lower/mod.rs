@@ -1,0 +1,180 @@
+//! Work as launches: which kernel, how many threads, which arguments.
+
+mod conv;
+mod grid;
+mod maps;
+mod moves;
+mod needs;
+mod pixels;
+mod reduce;
+mod weight;
+
+use tiled_geometry::Region;
+use tiled_kernel::{DeviceError, Kernel};
+use tiled_tensor::{DType, Layout};
+
+pub(crate) use conv::Problem;
+pub(crate) use reduce::{EXTREMUM_BYTES, SUM_WORDS, Terms, extrema, merge, reduce, sums};
+pub(crate) use weight::Gradient;
+
+use crate::args::{Args, View};
+use crate::driver::Facts;
+
+/// What launches kernels.
+pub(crate) trait Launches {
+    /// What the device is.
+    fn facts(&self) -> &Facts;
+
+    /// Runs a kernel by its name.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn launch<A: Args>(&self, kernel: &'static str, shape: Shape, args: &A) -> Result<(), DeviceError>;
+}
+
+/// Blocks, and threads of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+}
+
+/// A window on the device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    pub(crate) address: u64,
+    pub(crate) layout: Layout,
+}
+
+impl Window {
+    pub(crate) fn view(&self) -> View {
+        View::new(self.address, &self.layout)
+    }
+
+    fn require(&self, needed: Region<2>) {
+        let held = self.layout.region();
+        assert!(held.contains_region(needed), "window holds {held}, needed {needed}");
+    }
+}
+
+/// The operands of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given<'g> {
+    pub(crate) dtype: DType,
+    pub(crate) inputs: &'g [Window],
+    pub(crate) output: Window,
+    pub(crate) region: Region<2>,
+    /// The address of its packed parameters, and their elements.
+    pub(crate) params: (u64, usize),
+    /// The address of extrema.
+    pub(crate) extrema: u64,
+}
+
+impl Given<'_> {
+    /// The view of an input; of one that is not there nothing is read.
+    fn input(&self, index: usize) -> View {
+        self.inputs.get(index).map(Window::view).unwrap_or_default()
+    }
+
+    const fn images(&self) -> usize {
+        self.output.layout.batch()
+    }
+
+    const fn channels(&self) -> usize {
+        self.output.layout.channels()
+    }
+}
+
+/// The one of two kernels that is for the type.
+const fn typed(dtype: DType, [single, double]: [&'static str; 2]) -> &'static str {
+    match dtype {
+        DType::F32 => single,
+        DType::F64 => double,
+    }
+}
+
+/// Computes a region of the output of a kernel.
+///
+/// # Panics
+/// Where a window does not hold what the region needs.
+pub(crate) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>) -> Result<(), DeviceError> {
+    if given.region.is_empty() {
+        return Ok(());
+    }
+    given.output.require(given.region);
+    for (index, input) in given.inputs.iter().enumerate() {
+        input.require(needs::needed(kernel, index, given.region));
+    }
+    match kernel {
+        Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => conv::compute(device, kernel, given),
+        Kernel::MaxPool2d(_)
+        | Kernel::MaxPool2dBackward(_)
+        | Kernel::AvgPool2d(_)
+        | Kernel::AvgPool2dBackward(_) => moves::pool(device, kernel, given),
+        Kernel::Softmax { .. }
+        | Kernel::SoftmaxBackward { .. }
+        | Kernel::PixelNorm(_)
+        | Kernel::PixelNormBackward(_)
+        | Kernel::LocalResponse(_)
+        | Kernel::LocalResponseBackward(_)
+        | Kernel::ArgMax
+        | Kernel::SumChannels
+        | Kernel::CrossEntropyBackward { .. } => pixels::compute(device, kernel, given),
+        Kernel::Arithmetic { function, operands } => maps::arithmetic(device, *function, operands, given),
+        Kernel::Activation(_)
+        | Kernel::ActivationBackward(_)
+        | Kernel::Add
+        | Kernel::Mul
+        | Kernel::DifferenceScaled { .. }
+        | Kernel::ChannelAffine { .. }
+        | Kernel::ChannelCombine
+        | Kernel::Dropout { .. }
+        | Kernel::Fill { .. } => maps::compute(device, kernel, given),
+        _ => moves::compute(device, kernel, given),
+    }
+}
+
+/// Whether a kernel of the contract is carried out here.
+pub(crate) const fn knows(kernel: &Kernel) -> bool {
+    matches!(
+        kernel,
+        Kernel::Conv2d { .. }
+            | Kernel::Conv2dBackwardInput { .. }
+            | Kernel::MaxPool2d(_)
+            | Kernel::MaxPool2dBackward(_)
+            | Kernel::AvgPool2d(_)
+            | Kernel::AvgPool2dBackward(_)
+            | Kernel::Softmax { .. }
+            | Kernel::SoftmaxBackward { .. }
+            | Kernel::PixelNorm(_)
+            | Kernel::PixelNormBackward(_)
+            | Kernel::LocalResponse(_)
+            | Kernel::LocalResponseBackward(_)
+            | Kernel::ArgMax
+            | Kernel::SumChannels
+            | Kernel::CrossEntropyBackward { .. }
+            | Kernel::Arithmetic { .. }
+            | Kernel::Activation(_)
+            | Kernel::ActivationBackward(_)
+            | Kernel::Add
+            | Kernel::Mul
+            | Kernel::DifferenceScaled { .. }
+            | Kernel::ChannelAffine { .. }
+            | Kernel::ChannelCombine
+            | Kernel::Dropout { .. }
+            | Kernel::Fill { .. }
+            | Kernel::Concat
+            | Kernel::Slice { .. }
+            | Kernel::SliceBackward { .. }
+            | Kernel::ChannelShuffle { .. }
+            | Kernel::PixelShuffle { .. }
+            | Kernel::PixelUnshuffle { .. }
+            | Kernel::Pad(_)
+            | Kernel::PadBackward(_)
+            | Kernel::PadConstant { .. }
+            | Kernel::Broadcast { .. }
+            | Kernel::Scatter
+            | Kernel::Resize(_)
+            | Kernel::ResizeBackward(_)
+    )
+}

@@ -1,0 +1,150 @@
+//! Memory, streams and events that are given back when they are dropped.
+
+use std::sync::Arc;
+
+use tiled_tensor::Element;
+
+use crate::driver::{Driver, DriverError, Event, Memory, Pinned, Stream};
+
+/// Memory of the device, by parts that begin at multiples of 256 bytes.
+#[derive(Debug)]
+pub(crate) struct DeviceMemory {
+    driver: Arc<dyn Driver>,
+    memory: Option<Memory>,
+    address: u64,
+    bytes: usize,
+}
+
+impl DeviceMemory {
+    pub(crate) fn new(driver: &Arc<dyn Driver>, bytes: usize) -> Result<Self, DriverError> {
+        let memory = if bytes == 0 { None } else { Some(driver.allocate(bytes)?) };
+        let address = memory.as_ref().map_or(0, |memory| memory.address);
+        Ok(Self { driver: Arc::clone(driver), memory, address, bytes })
+    }
+
+    pub(crate) const fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.driver.free(memory);
+        }
+    }
+}
+
+/// The sizes of parts of one allocation, and where they begin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Parts {
+    bytes: usize,
+}
+
+impl Parts {
+    const ALIGNMENT_BYTES: usize = 256;
+
+    /// Makes room for so many bytes more, and gives where they begin.
+    pub(crate) const fn add(&mut self, bytes: usize) -> usize {
+        let begin = self.bytes;
+        self.bytes = (begin + bytes).next_multiple_of(Self::ALIGNMENT_BYTES);
+        begin
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Memory of the host that a stream reads or writes, and the event that tells when it has.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    driver: Arc<dyn Driver>,
+    pinned: Option<Pinned>,
+    event: Event,
+}
+
+impl Chunk {
+    /// A chunk without memory.
+    pub(crate) fn new(driver: &Arc<dyn Driver>) -> Result<Self, DriverError> {
+        Ok(Self { driver: Arc::clone(driver), pinned: None, event: driver.create_event()? })
+    }
+
+    /// Waits until no stream uses it, then makes room for so many bytes.
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), DriverError> {
+        self.wait()?;
+        if self.bytes() < bytes {
+            self.release();
+            self.pinned = Some(self.driver.allocate_pinned(bytes)?);
+        }
+        Ok(())
+    }
+
+    /// Waits until what was asked of a stream with it has run.
+    pub(crate) fn wait(&self) -> Result<(), DriverError> {
+        self.driver.synchronise_event(self.event)
+    }
+
+    /// Says that a stream uses it until what was asked so far has run.
+    pub(crate) fn use_by(&self, stream: Stream) -> Result<(), DriverError> {
+        self.driver.record(self.event, stream)
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.pinned.as_ref().map_or(0, |pinned| pinned.address)
+    }
+
+    fn bytes(&self) -> usize {
+        self.pinned.as_ref().map_or(0, |pinned| pinned.bytes)
+    }
+
+    /// Its first elements.
+    ///
+    /// # Safety
+    /// No stream uses it: it was waited for after the last [`Chunk::use_by`].
+    pub(crate) unsafe fn elements<T: Element>(&mut self, len: usize) -> &mut [T] {
+        if len == 0 {
+            return &mut [];
+        }
+        assert!(len * size_of::<T>() <= self.bytes(), "{len} elements of {} bytes", self.bytes());
+        // SAFETY: pinned memory is aligned to 64 bytes, so long, and initialised by the driver; any bytes are a float. As no stream
+        // uses it, the borrow of the chunk is the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.address() as *mut T, len) }
+    }
+
+    fn release(&mut self) {
+        if let Some(pinned) = self.pinned.take() {
+            self.driver.free_pinned(pinned);
+        }
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        self.release();
+        self.driver.destroy_event(self.event);
+    }
+}
+
+/// A stream of a lane.
+#[derive(Debug)]
+pub(crate) struct OwnStream {
+    driver: Arc<dyn Driver>,
+    pub(crate) stream: Stream,
+}
+
+impl OwnStream {
+    pub(crate) fn new(driver: &Arc<dyn Driver>) -> Result<Self, DriverError> {
+        Ok(Self { driver: Arc::clone(driver), stream: driver.create_stream()? })
+    }
+}
+
+impl Drop for OwnStream {
+    fn drop(&mut self) {
+        self.driver.destroy_stream(self.stream);
+    }
+}

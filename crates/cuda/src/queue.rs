@@ -1,0 +1,322 @@
+//! The calls of a lane on a stream.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tiled_geometry::{Interval, Region};
+use tiled_kernel::{Buffer, DeviceError, Kernel, MAX_INPUTS, Place, Queue, Reduction, Ticket};
+use tiled_tensor::{Element, Layout, PartMut, View, ViewMut};
+
+use crate::backend::On;
+use crate::context::Shared;
+use crate::driver::{Copy, Driver, DriverError, Rows, Way};
+use crate::lower::{self, Given, Gradient, Window};
+use crate::memory::{Chunk, OwnStream};
+
+/// The regions that are under way to the host at a time.
+const DEPTH: usize = 2;
+/// The regions that are under way to the device while the host writes another.
+const AHEAD: usize = 2;
+
+/// A stream with the pinned memory that regions pass through.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    // before the chunks: what it still runs uses them
+    pub(crate) stream: OwnStream,
+    /// One more than are ahead: the host writes that.
+    sent: Vec<Chunk>,
+    /// One more than are under way: the host reads that.
+    fetched: Vec<Chunk>,
+}
+
+impl Rings {
+    pub(crate) fn new(driver: &Arc<dyn Driver>) -> Result<Self, DriverError> {
+        let chunks = |count: usize| (0..count).map(|_| Chunk::new(driver)).collect::<Result<Vec<_>, _>>();
+        Ok(Self { stream: OwnStream::new(driver)?, sent: chunks(AHEAD + 1)?, fetched: chunks(DEPTH + 1)? })
+    }
+}
+
+/// Calls on a stream, on windows of the device.
+pub(crate) struct CudaQueue<'q, T: Element> {
+    shared: &'q Shared<'q>,
+    rings: &'q mut Rings,
+    /// The addresses of slots and of vectors.
+    slots: Vec<u64>,
+    vectors: Vec<u64>,
+    adopted: Vec<Window>,
+    scratch: u64,
+    /// The chunk that the host writes, and how it lies there.
+    staged: Option<Layout>,
+    next_sent: usize,
+    next_fetched: usize,
+    /// What was fetched and not yet taken: the chunk, and how it lies there.
+    under_way: VecDeque<(Ticket, usize, Layout)>,
+    tickets: u64,
+    /// Whether anything was asked for since the last wait.
+    is_busy: bool,
+    element: std::marker::PhantomData<T>,
+}
+
+impl<'q, T: Element> CudaQueue<'q, T> {
+    pub(crate) fn new(
+        shared: &'q Shared<'q>,
+        rings: &'q mut Rings,
+        slots: Vec<u64>,
+        vectors: Vec<u64>,
+        adopted: Vec<Window>,
+        scratch: u64,
+    ) -> Self {
+        Self {
+            shared,
+            rings,
+            slots,
+            vectors,
+            adopted,
+            scratch,
+            staged: None,
+            next_sent: 0,
+            next_fetched: 0,
+            under_way: VecDeque::new(),
+            tickets: 0,
+            is_busy: false,
+            element: std::marker::PhantomData,
+        }
+    }
+
+    fn window(&self, buffer: &Buffer) -> Window {
+        match buffer.place {
+            Place::Slot(slot) => Window { address: self.slots[slot], layout: buffer.layout },
+            Place::Store(store) => {
+                let Window { address, layout } = self.shared.store(store);
+                Window { address, layout: layout.with_rows(buffer.layout.rows()) }
+            }
+            Place::Adopted(place) => {
+                let Window { address, layout } = self.adopted[place];
+                Window { address, layout: layout.with_rows(buffer.layout.rows()) }
+            }
+            Place::Nowhere => Window { address: 0, layout: nothing(&buffer.layout) },
+        }
+    }
+
+    fn windows(&self, buffers: &[Buffer]) -> [Window; MAX_INPUTS] {
+        let mut windows = [Window { address: 0, layout: empty(0, 0, 1) }; MAX_INPUTS];
+        for (window, buffer) in windows.iter_mut().zip(buffers) {
+            *window = self.window(buffer);
+        }
+        windows
+    }
+
+    const fn on<'s>(&'s self, what: &'s str) -> On<'s> {
+        On { backend: self.shared.backend, stream: self.rings.stream.stream, what }
+    }
+
+    /// Copies a region, in all images and channels, between windows that hold it and have blocks of one size.
+    fn copy(&self, way: Way, from: &Window, to: &Window, region: Region<2>) -> Result<(), DriverError> {
+        if region.is_empty() {
+            return Ok(());
+        }
+        for window in [from, to] {
+            let held = window.layout.region();
+            assert!(held.contains_region(region), "window holds {held}, copied {region}");
+        }
+        let blocks = [from, to].map(|window| window.layout.block());
+        assert_eq!(blocks[0], blocks[1], "windows with blocks of one size");
+        let bytes = extent(region.cols().len()) * blocks[0] * size_of::<T>();
+        let planes = from.layout.batch() * from.layout.blocks();
+        let mut begin = region.rows().begin();
+        while begin < region.rows().end() {
+            // as many rows as neither ring cuts
+            let left = |layout: &Layout| ring(layout) - begin.rem_euclid(ring(layout));
+            let rows = (region.rows().end() - begin).min(left(&from.layout)).min(left(&to.layout));
+            let side = |window: &Window| {
+                let layout = &window.layout;
+                let offset = layout.row_offset(0, 0, begin)
+                    + extent(region.cols().begin() - layout.cols().begin()) * layout.block();
+                Rows {
+                    address: window.address + (offset * size_of::<T>()) as u64,
+                    row_bytes: layout.row_stride() * size_of::<T>(),
+                    plane_bytes: layout.block_stride() * size_of::<T>(),
+                }
+            };
+            let copy = Copy { way, from: side(from), to: side(to), bytes, rows: extent(rows), planes };
+            // SAFETY: both windows hold the region; what is written belongs to this queue, or to a store that no other call of the sweep
+            // writes there, and pinned chunks are waited for before the host touches them again
+            unsafe { self.shared.backend.driver().copy(self.rings.stream.stream, &copy) }?;
+            begin += rows;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Element> Queue<T> for CudaQueue<'_, T> {
+    fn compute(
+        &mut self,
+        node: usize,
+        kernel: &Kernel,
+        inputs: &[Buffer],
+        output: &Buffer,
+        region: Region<2>,
+    ) -> Result<(), DeviceError> {
+        if !matches!(output.place, Place::Slot(_)) {
+            return Ok(());
+        }
+        self.is_busy = true;
+        let windows = self.windows(inputs);
+        let (params, extrema, name) = self.shared.params::<T>(node);
+        let output = self.window(output);
+        let inputs = &windows[..inputs.len()];
+        let given = Given { dtype: T::DTYPE, inputs, output, region, params, extrema };
+        lower::compute(&self.on(name), kernel, &given)
+    }
+
+    fn compute_part(
+        &mut self,
+        _node: usize,
+        kernel: &Kernel,
+        _inputs: &[Buffer],
+        _output: PartMut<'_, T>,
+        _region: Region<2>,
+    ) -> Result<(), DeviceError> {
+        panic!("invariant: {} writes no tensors of the host", kernel.name());
+    }
+
+    fn reduce(
+        &mut self,
+        lane: usize,
+        reduction: usize,
+        vectors: &[usize],
+        inputs: &[Buffer],
+        share: Region<2>,
+    ) -> Result<(), DeviceError> {
+        if share.is_empty() {
+            return Ok(());
+        }
+        self.is_busy = true;
+        let gathered = &self.shared.reductions[reduction];
+        let (state, windows) = (gathered.lanes[lane], self.windows(inputs));
+        let on = self.on(&gathered.name);
+        if let Reduction::ConvWeight(conv) = &gathered.reduction {
+            let gradient = Gradient::new(conv, T::DTYPE);
+            return gradient.reduce(&on, [&windows[0], &windows[1]], share, [self.scratch, state]);
+        }
+        let mean = vectors.first().map_or(0, |vector| self.vectors[*vector]);
+        gathered.with_terms(lane, |terms| {
+            let inputs = &windows[..inputs.len()];
+            lower::reduce(&on, &gathered.reduction, T::DTYPE, inputs, share, mean, state, terms)
+        })
+    }
+
+    fn load(&mut self, store: usize, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
+        if !matches!(window.place, Place::Slot(_)) {
+            return Ok(());
+        }
+        self.is_busy = true;
+        let copied = self.copy(Way::Within, &self.shared.store(store), &self.window(window), region);
+        copied.map_err(DriverError::doing("a value kept between sweeps"))
+    }
+
+    fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError> {
+        self.is_busy = true;
+        let copied = self.copy(Way::Within, &self.window(window), &self.shared.store(store), region);
+        copied.map_err(DriverError::doing("a value kept between sweeps"))
+    }
+
+    fn stage(&mut self, window: &Buffer, region: Region<2>) -> Result<ViewMut<'_, T>, DeviceError> {
+        let layout = compact(&window.layout, region);
+        self.staged = Some(layout);
+        let chunk = &mut self.rings.sent[self.next_sent];
+        let reserved = chunk.reserve(layout.len() * size_of::<T>());
+        reserved.map_err(DriverError::doing("pinned memory for what a source fills"))?;
+        // SAFETY: it was waited for
+        Ok(ViewMut::new(unsafe { chunk.elements(layout.len()) }, layout))
+    }
+
+    fn push(&mut self, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
+        self.is_busy = true;
+        let layout = self.staged.take().expect("invariant: what is pushed was staged");
+        let chunk = &self.rings.sent[self.next_sent];
+        let from = Window { address: chunk.address(), layout };
+        let sent = self
+            .copy(Way::In, &from, &self.window(window), region)
+            .and_then(|()| chunk.use_by(self.rings.stream.stream));
+        self.next_sent = (self.next_sent + 1) % self.rings.sent.len();
+        sent.map_err(DriverError::doing("what a source has filled"))
+    }
+
+    fn fetch(&mut self, window: &Buffer, region: Region<2>) -> Result<Ticket, DeviceError> {
+        self.is_busy = true;
+        assert!(self.under_way.len() <= DEPTH, "more than {DEPTH} regions are under way");
+        let layout = compact(&window.layout, region);
+        let index = self.next_fetched;
+        let reserved = self.rings.fetched[index].reserve(layout.len() * size_of::<T>());
+        let doing = || DriverError::doing("what a sink reads");
+        reserved.map_err(doing())?;
+        let chunk = &self.rings.fetched[index];
+        let to = Window { address: chunk.address(), layout };
+        self.copy(Way::Out, &self.window(window), &to, region)
+            .and_then(|()| chunk.use_by(self.rings.stream.stream))
+            .map_err(doing())?;
+        self.next_fetched = (index + 1) % self.rings.fetched.len();
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.under_way.push_back((ticket, index, layout));
+        Ok(ticket)
+    }
+
+    fn take(&mut self, ticket: Ticket) -> Result<View<'_, T>, DeviceError> {
+        let place = self.under_way.iter().position(|(held, ..)| *held == ticket);
+        let held = place.and_then(|place| self.under_way.remove(place));
+        let (_, index, layout) = held.expect("invariant: what is taken was fetched");
+        let chunk = &mut self.rings.fetched[index];
+        chunk.wait().map_err(DriverError::doing("what a sink reads"))?;
+        // SAFETY: it was waited for, and the next fetch but as many as are under way uses it again
+        Ok(View::new(unsafe { chunk.elements(layout.len()) }, layout))
+    }
+
+    fn depth(&self) -> usize {
+        DEPTH
+    }
+
+    fn wait(&mut self) -> Result<(), DeviceError> {
+        let waited = self.shared.backend.driver().synchronise(self.rings.stream.stream);
+        self.is_busy = waited.is_err();
+        waited.map_err(DriverError::doing("the calls of a lane"))
+    }
+}
+
+impl<T: Element> Drop for CudaQueue<'_, T> {
+    fn drop(&mut self) {
+        if !self.is_busy {
+            return;
+        }
+        // what was asked for still uses vectors and windows; its error has no one to go to
+        let _ = self.shared.backend.driver().synchronise(self.rings.stream.stream);
+    }
+}
+
+/// How a region of a window lies by itself.
+fn compact(of: &Layout, region: Region<2>) -> Layout {
+    if region.is_empty() {
+        return nothing(of);
+    }
+    let rows = extent(region.rows().len());
+    let layout = Layout::new(of.batch(), of.channels(), of.block(), region, rows);
+    layout.expect("invariant: a part of a window is no larger")
+}
+
+fn nothing(of: &Layout) -> Layout {
+    empty(of.batch(), of.channels(), of.block())
+}
+
+fn empty(batch: usize, channels: usize, block: usize) -> Layout {
+    Layout::new(batch, channels, block, Region::new([Interval::EMPTY; 2]), 1)
+        .expect("invariant: an empty layout has no size to overflow")
+}
+
+fn ring(layout: &Layout) -> i64 {
+    i64::try_from(layout.ring()).expect("invariant: layouts have 63-bit sizes")
+}
+
+fn extent(len: i64) -> usize {
+    usize::try_from(len).expect("invariant: the region lies in the window")
+}

@@ -1,0 +1,132 @@
+//! The kernels: one table that drives how they are built, launched and tested.
+
+/// A file of kernels, built as one.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is written as, before what it includes.
+    pub source: &'static str,
+    /// Its kernels.
+    pub kernels: &'static [&'static str],
+}
+
+macro_rules! units {
+    ($($unit:ident: $file:literal [$($kernel:ident)*];)*) => {
+        /// Every file of kernels.
+        pub static UNITS: &[Unit] = &[$(
+            Unit {
+                name: stringify!($unit),
+                source: include_str!(concat!("../kernels/", $file)),
+                kernels: &[$(stringify!($kernel)),*],
+            },
+        )*];
+    };
+}
+
+units! {
+    map: "map.cu" [
+        map_f32_1 map_f32_4 map_f64_1 map_f64_4
+        function_f32 function_f64
+        arithmetic_f32_1 arithmetic_f32_4 arithmetic_f64_1 arithmetic_f64_4
+    ];
+    movement: "move.cu" [move_f32 move_f64 resample_f32 resample_f64];
+    pool: "pool.cu" [
+        pool_f32_1 pool_f32_4 pool_f64_1 pool_f64_4
+        pool_back_f32_1 pool_back_f32_4 pool_back_f64_1 pool_back_f64_4
+    ];
+    pixel: "pixel.cu" [pixel_f32 pixel_f64];
+    conv: "conv.cu" [
+        dense_f32_128 dense_f32_64 dense_f32_32 dense_f32_8
+        dense_f64_64 dense_f64_32 dense_f64_8
+        gather_f32_64 gather_f32_8 gather_f64_32 gather_f64_8
+        depthwise_f32_1 depthwise_f32_4 depthwise_f64_1 depthwise_f64_4
+    ];
+    weight: "weight.cu" [
+        weights_dense_f32_64 weights_dense_f32_32 weights_dense_f64_32
+        weights_gather_f32 weights_gather_f64
+        weights_depthwise_f32 weights_depthwise_f64
+        add_parts_f32 add_parts_f64
+    ];
+    reduce: "reduce.cu" [
+        reduce_f32 reduce_f64 image_max_f32 image_max_f64 merge_sums merge_maxima
+    ];
+}
+
+/// The files that kernels include.
+const HEADERS: &[(&str, &str)] = &[
+    ("sim.h", include_str!("../kernels/sim.h")),
+    ("device.cuh", include_str!("../kernels/device.cuh")),
+    ("ptx.cuh", include_str!("../kernels/ptx.cuh")),
+    ("math.cuh", include_str!("../kernels/math.cuh")),
+    ("function.cuh", include_str!("../kernels/function.cuh")),
+    ("pixel.cuh", include_str!("../kernels/pixel.cuh")),
+];
+
+impl Unit {
+    /// The whole source, with what it includes, each file once: what a compiler gets, and what a cache is keyed by.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut included = Vec::new();
+        expand(self.source, &mut included)
+    }
+
+    /// The file that has a kernel of this name.
+    #[must_use]
+    pub fn of(kernel: &str) -> Option<&'static Self> {
+        UNITS.iter().find(|unit| unit.kernels.contains(&kernel))
+    }
+}
+
+fn expand(source: &str, included: &mut Vec<String>) -> String {
+    let mut text = String::new();
+    for line in source.lines() {
+        let name = line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix('"'));
+        let header = name.and_then(|name| HEADERS.iter().find(|(header, _)| *header == name));
+        match header {
+            Some((name, header)) if !included.iter().any(|seen| seen == name) => {
+                included.push((*name).to_owned());
+                text.push_str(&expand(header, included));
+            }
+            Some(_) => {}
+            None if line == "#pragma once" => {}
+            None => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_of_a_file_is_in_the_table() {
+        for unit in UNITS {
+            let written: Vec<&str> = unit
+                .source
+                .lines()
+                .filter_map(|line| line.strip_prefix("KERNEL(")?.split(',').next())
+                .collect();
+            let mut listed = unit.kernels.to_vec();
+            for name in &written {
+                let place = listed.iter().position(|listed| listed == name);
+                let place = place.unwrap_or_else(|| panic!("`{name}` of {} is not listed", unit.name));
+                listed.swap_remove(place);
+            }
+            assert!(listed.is_empty(), "{}: no kernels {listed:?}", unit.name);
+        }
+    }
+
+    #[test]
+    fn sources_hold_each_header_once() {
+        for unit in UNITS {
+            let text = unit.text();
+            assert_eq!(text.matches("struct View {").count(), 1, "{}", unit.name);
+            assert!(!text.contains("#include \""), "{}", unit.name);
+        }
+    }
+}

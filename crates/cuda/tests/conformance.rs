@@ -1,0 +1,61 @@
+//! The conformance suite on the simulated device.
+#![cfg(all(unix, feature = "simulated"))]
+
+use std::sync::Arc;
+
+use tiled_cuda::CudaBackend;
+use tiled_cuda::driver::Facts;
+use tiled_cuda::driver::simulated::{Order, Simulated};
+use tiled_tensor::Element;
+use tiled_testkit::conformance as suite;
+
+const SEED: u64 = 20_250_131;
+
+/// A backend in each order; none where there is no compiler.
+fn backends() -> Vec<CudaBackend> {
+    let orders = [Order::Forward, Order::Backward, Order::Shuffled(SEED)];
+    let devices = orders.into_iter().map(|order| Simulated::new(Facts::h200(), order));
+    match devices.collect::<Result<Vec<_>, _>>() {
+        Ok(devices) => devices.into_iter().map(|device| CudaBackend::new(Arc::new(device))).collect(),
+        Err(reason) => {
+            eprintln!("skipped: {reason}");
+            Vec::new()
+        }
+    }
+}
+
+macro_rules! checks {
+    ($($name:ident: $cases:literal;)*) => {
+        mod single {
+            $(#[test] fn $name() { super::each::<f32>(super::suite::$name, $cases); })*
+        }
+        mod double {
+            $(#[test] fn $name() { super::each::<f64>(super::suite::$name, $cases); })*
+        }
+    };
+}
+
+fn each<T: Element>(check: fn(&dyn tiled_kernel::Backend<T>, u64, usize), cases: usize) {
+    for (index, backend) in backends().iter().enumerate() {
+        check(backend, SEED + index as u64, cases);
+    }
+}
+
+checks! {
+    check_conv2d: 6;
+    check_conv2d_epilogue: 6;
+    check_conv2d_backward_input: 6;
+    check_conv2d_backward_weight: 6;
+    check_pool: 8;
+    check_activation: 20;
+    check_elementwise: 10;
+    check_arithmetic: 12;
+    check_scatter: 4;
+    check_norm: 6;
+    check_pixel: 16;
+    check_resize: 6;
+    check_pad: 6;
+    check_movement: 6;
+    check_loss: 4;
+    check_reductions: 11;
+}
