@@ -540,3 +540,27 @@ fn elements_of_every_type_are_converted() {
     let parameters = model.read().unwrap().weights.parameters::<f32>().unwrap();
     assert_eq!(parameters.get("n_y.bias").unwrap().data, [1.0, 0.0, 0.0, -2.0]);
 }
+
+#[test]
+fn weights_that_are_one_number_everywhere_are_weights() {
+    let number = |value| ("value", Attribute::Tensor(Box::new(float_tensor("v", &[1], &[value]))));
+    let model = Builder::new(9, 3)
+        .ints("dims", &[4], &[5, 3, 3, 3])
+        .ints("len", &[1], &[5])
+        .node("ConstantOfShape", &["dims"], "w", &[number(0.25)])
+        .node("ConstantOfShape", &["len"], "b", &[number(-1.0)])
+        .node("Conv", &["x", "w", "b"], "y", &[])
+        .output("y")
+        .read()
+        .unwrap();
+    let parameters = model.weights.parameters::<f32>().unwrap();
+    let found: Vec<(Vec<usize>, f32)> = parameters
+        .tensors()
+        .iter()
+        .map(|tensor| {
+            assert!(tensor.data.iter().all(|value| *value == tensor.data[0]));
+            (tensor.shape.clone(), tensor.data[0])
+        })
+        .collect();
+    assert_eq!(found, [(vec![5, 3, 3, 3], 0.25), (vec![5], -1.0)]);
+}
