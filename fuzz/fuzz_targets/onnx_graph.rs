@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-const OPERATORS: [&str; 72] = [
+const OPERATORS: [&str; 73] = [
     "Add",
     "ArgMax",
     "AveragePool",
@@ -67,6 +67,7 @@ const OPERATORS: [&str; 72] = [
     "Range",
     "ReduceMax",
     "ReduceMean",
+    "ReduceSum",
     "Relu",
     "Reshape",
     "Resize",

@@ -1,4 +1,5 @@
-//! Functions of one value and arithmetic of several, with their gradients, against PyTorch (`torch/elementwise.json`).
+//! Functions of one value, arithmetic of several, resampling and adaptive pooling, with their gradients, against PyTorch
+//! (`torch/elementwise.json`, `torch/resize.json`).
 
 use serde_json::Value;
 use tiled::cpu::{CpuBackend, Isa};
@@ -13,8 +14,8 @@ use crate::data::items;
 /// Results have 13 digits, and a power of 33 takes as many roundings.
 const TOLERANCE: f64 = 5e-12;
 
-fn cases() -> Vec<Value> {
-    let path = format!("{}/golden/torch/elementwise.json", env!("CARGO_MANIFEST_DIR"));
+fn cases(family: &str) -> Vec<Value> {
+    let path = format!("{}/golden/torch/{family}.json", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut file: Value = serde_json::from_str(&text).expect("the file is JSON");
     match file["cases"].take() {
@@ -87,6 +88,16 @@ fn assert_same(what: &str, got: &Done<f64>, whole: &Done<f64>) {
 
 #[test]
 fn functions_and_arithmetic_have_the_numbers_and_gradients_of_pytorch() {
+    assert_family("elementwise", 500);
+}
+
+#[test]
+fn resampling_and_adaptive_pooling_have_the_numbers_and_gradients_of_pytorch() {
+    assert_family("resize", 200);
+}
+
+/// Runs every case of a family on every backend, untiled and tiled; more runs than `least` have several tiles.
+fn assert_family(family: &str, least: u32) {
     let cpus: Vec<CpuBackend> = [Isa::Portable, Isa::Avx2, Isa::Avx512]
         .into_iter()
         .filter_map(|isa| CpuBackend::with_isa(isa).ok())
@@ -94,7 +105,7 @@ fn functions_and_arithmetic_have_the_numbers_and_gradients_of_pytorch() {
     let cpus = cpus.iter().map(|cpu| cpu as &dyn Backend<f64>);
     let backends: Vec<&dyn Backend<f64>> = cpus.chain([&Reference as &dyn Backend<f64>]).collect();
     let mut tiled = 0;
-    for case in cases() {
+    for case in cases(family) {
         let job = job(&case);
         for backend in &backends {
             let plan = job.plan(*backend, &whole());
@@ -117,5 +128,5 @@ fn functions_and_arithmetic_have_the_numbers_and_gradients_of_pytorch() {
             }
         }
     }
-    assert!(tiled > 500, "{tiled} runs in more than one tile");
+    assert!(tiled > least, "{tiled} runs in more than one tile");
 }

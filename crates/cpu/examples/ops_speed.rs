@@ -103,15 +103,15 @@ fn cases([height, width]: [i64; 2]) -> Vec<Case> {
         kernel("local response backward", Kernel::LocalResponseBackward(local), vec![whole; 2], whole),
         kernel("pad reflect 1", Kernel::Pad(padding), vec![whole], padded),
         kernel("pad backward", Kernel::PadBackward(padding), vec![padded], whole),
-        kernel("nearest x2", Kernel::Resize(resize(ResizeMode::Nearest)), vec![whole], twice),
+        kernel("nearest x2", Kernel::Resize(resize(ResizeMode::NEAREST)), vec![whole], twice),
         kernel(
             "nearest x2 backward",
-            Kernel::ResizeBackward(resize(ResizeMode::Nearest)),
+            Kernel::ResizeBackward(resize(ResizeMode::NEAREST)),
             vec![twice],
             whole,
         ),
-        kernel("linear x2", Kernel::Resize(resize(ResizeMode::Linear)), vec![whole], twice),
-        kernel("linear x2 backward", Kernel::ResizeBackward(resize(ResizeMode::Linear)), vec![twice], whole),
+        kernel("linear x2", Kernel::Resize(resize(ResizeMode::LINEAR)), vec![whole], twice),
+        kernel("linear x2 backward", Kernel::ResizeBackward(resize(ResizeMode::LINEAR)), vec![twice], whole),
     ];
     for (name, k, s, p) in [("2/2", 2, 2, 0), ("3/2", 3, 2, 1), ("3/1", 3, 1, 1), ("5/1", 5, 1, 2)] {
         let pool = pool(k, s, p);

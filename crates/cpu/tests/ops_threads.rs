@@ -55,7 +55,7 @@ fn kernels_give_the_same_bits_on_one_two_and_three_threads() {
             counts_padding: true,
         }
     };
-    let resize = [Resize::new(ResizeMode::Linear, SIZE, 2 * SIZE).unwrap(); 2];
+    let resize = [Resize::new(ResizeMode::LINEAR, SIZE, 2 * SIZE).unwrap(); 2];
     let padding = [Padding::new(PadMode::Reflect, SIZE, 5, 7).unwrap(); 2];
     let whole = [SIZE; 2];
     let mut cases: Vec<(Kernel, Vec<[i64; 2]>, [i64; 2])> = vec![

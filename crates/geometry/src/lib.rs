@@ -60,6 +60,7 @@ mod map;
 mod padding;
 mod region;
 mod resize;
+mod sampling;
 mod window;
 
 pub use chain::Chain;
@@ -69,7 +70,8 @@ pub use interval::{Interval, MAX_COORDINATE};
 pub use map::AxisMap;
 pub use padding::{PadMode, Padding};
 pub use region::Region;
-pub use resize::{Resize, ResizeMode};
+pub use resize::Resize;
+pub use sampling::{Coordinates, Cubic, Filter, Ratio, ResizeMode, Rounding};
 pub use window::{MAX_WINDOW, Window};
 
 /// Quotient rounded towards negative infinity, for a positive divisor.

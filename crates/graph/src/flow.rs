@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tiled_geometry::{AxisMap, Chain, Interval, Padding, div_ceil, div_floor};
+use tiled_geometry::{AxisMap, Chain, Filter, Interval, Padding, Resize, div_ceil, div_floor};
 use tiled_tensor::{OutOfMemory, filled, make_room, with_room};
 
 use crate::index::{Id, IndexVec};
@@ -391,10 +391,11 @@ pub(crate) struct Stage {
 impl Stage {
     fn of(map: AxisMap, extent: i64) -> Self {
         let scale = rate::scale(map);
-        let resized = |from: i64, to: i64| {
-            // borders are met within one pixel of the coarser side
-            let pixel = div_ceil(from, to.max(1)).max(1) + 1;
-            Self { scale, free: [pixel, from - pixel] }
+        let resized = |resize: Resize, from: i64, to: i64| {
+            // borders are met within as many pixels of the coarser side as are read behind an output
+            let pixels = if matches!(resize.mode().filter, Filter::Cubic(_)) { 2 } else { 1 };
+            let border = pixels * div_ceil(from, to.max(1)).max(1) + 1;
+            Self { scale, free: [border, from - border] }
         };
         match map {
             AxisMap::Identity => Self { scale, free: [0, extent] },
@@ -407,8 +408,8 @@ impl Stage {
             AxisMap::Touched(window) => {
                 Self::touched(window.stride(), window.extent() - window.padding(), window.padding(), extent)
             }
-            AxisMap::Resize(resize) => resized(resize.output(), resize.input()),
-            AxisMap::ResizeTouched(resize) => resized(resize.input(), resize.output()),
+            AxisMap::Resize(resize) => resized(resize, resize.output(), resize.input()),
+            AxisMap::ResizeTouched(resize) => resized(resize, resize.input(), resize.output()),
             AxisMap::Padding(padding) => {
                 Self { scale, free: [padding.before(), padding.before() + padding.input()] }
             }

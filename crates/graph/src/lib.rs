@@ -62,10 +62,10 @@ pub use instances::instances;
 pub use lower::lower;
 pub use objective::{Loss, Mode, Objective};
 pub use op::{
-    AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Elementwise,
-    GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, Operand, Pad, PadWith,
-    PaddingMode, PixelShuffle, PixelUnshuffle, Prelu, RmsNorm, Slice, Split, SplitSize, StochasticDepth,
-    StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo, WithOperand,
+    AdaptivePool2d, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Dropout, Dropout2d,
+    Elementwise, GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, Operand, Pad,
+    PadWith, PaddingMode, PartPooling, PixelShuffle, PixelUnshuffle, Prelu, RmsNorm, Slice, Split, SplitSize,
+    StochasticDepth, StochasticDepthMode, Upsample, UpsampleTo, WithOperand,
 };
 pub use params::{
     Init, MatchedParams, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, is_counter,
@@ -80,5 +80,6 @@ pub use program::Program;
 pub use schedule::{Call, Schedule};
 pub use shapes::{MAX_ELEMENTS, MAX_EXTENT, Shapes};
 pub use sweep::{Action, Sweep, SweepNode, SweepNodeId, sweeps};
+pub use tiled_geometry::{Coordinates, Cubic, Filter, Ratio, ResizeMode, Rounding};
 pub use tiled_kernel::Activation;
 pub use zoo::builtin_names;

@@ -4,6 +4,7 @@
 //! gradient, in this order. [`Op`] is one of them all: it stands above their files, and none of them reads it.
 
 mod activation;
+mod adaptive_pool2d;
 mod arg_max;
 mod batch_norm;
 pub(crate) mod check;
@@ -30,6 +31,7 @@ mod softmax;
 mod upsample;
 mod windowed;
 
+pub use adaptive_pool2d::{AdaptivePool2d, PartPooling};
 pub use batch_norm::BatchNorm;
 pub use conv_transpose2d::ConvTranspose2d;
 pub use conv2d::{Conv2d, PaddingMode};
@@ -46,7 +48,7 @@ pub use pool2d::{AvgPool2d, MaxPool2d};
 pub use prelu::Prelu;
 pub use shuffle::{ChannelShuffle, PixelShuffle, PixelUnshuffle};
 pub use slice::{Slice, Split, SplitSize};
-pub use upsample::{Upsample, UpsampleMode, UpsampleTo};
+pub use upsample::{Upsample, UpsampleTo};
 
 use tiled_kernel::Activation;
 
@@ -76,6 +78,8 @@ pub enum Op {
     MaxPool2d(MaxPool2d),
     /// `avg_pool2d`.
     AvgPool2d(AvgPool2d),
+    /// `adaptive_avg_pool2d` or `adaptive_max_pool2d`.
+    AdaptivePool2d(AdaptivePool2d),
     /// `batch_norm`.
     BatchNorm(BatchNorm),
     /// `instance_norm`.
@@ -161,6 +165,7 @@ impl Op {
             Self::ConvTranspose2d(conv) => conv,
             Self::MaxPool2d(pool) => pool,
             Self::AvgPool2d(pool) => pool,
+            Self::AdaptivePool2d(pool) => pool,
             Self::BatchNorm(norm) => norm,
             Self::InstanceNorm(norm) => norm,
             Self::GroupNorm(norm) => norm,
@@ -206,6 +211,8 @@ pub(crate) static OPERATORS: [(&Format, Read); 62] = [
     (&conv_transpose2d::FORMAT, |fields, _| conv_transpose2d::read(fields).map(Op::ConvTranspose2d)),
     (&pool2d::MAX, |fields, _| pool2d::read_max(fields).map(Op::MaxPool2d)),
     (&pool2d::AVG, |fields, _| pool2d::read_avg(fields).map(Op::AvgPool2d)),
+    (&adaptive_pool2d::AVG, |fields, _| adaptive(fields, PartPooling::Mean, Op::GlobalAvgPool)),
+    (&adaptive_pool2d::MAX, |fields, _| adaptive(fields, PartPooling::Max, Op::GlobalMaxPool)),
     (&batch_norm::FORMAT, |fields, _| batch_norm::read(fields).map(Op::BatchNorm)),
     (&instance_norm::FORMAT, |fields, _| instance_norm::read(fields).map(Op::InstanceNorm)),
     (&group_norm::FORMAT, |fields, _| group_norm::read(fields).map(Op::GroupNorm)),
@@ -264,11 +271,14 @@ pub(crate) static OPERATORS: [(&Format, Read); 62] = [
     (&drop_whole::STOCHASTIC_DEPTH, |fields, _| {
         drop_whole::read_stochastic_depth(fields).map(Op::StochasticDepth)
     }),
-    (&global_pool::ADAPTIVE_AVG, |fields, _| global_pool::adaptive(fields).map(|()| Op::GlobalAvgPool)),
-    (&global_pool::ADAPTIVE_MAX, |fields, _| global_pool::adaptive(fields).map(|()| Op::GlobalMaxPool)),
 ];
 
 /// Arithmetic of the operands alone, or of the only one and what the keys say.
 fn arithmetic(fields: &Fields<'_>, function: Elementwise, alone: Op) -> Result<Op, GraphError> {
     Ok(elementwise::read(fields, function)?.map_or(alone, Op::WithOperand))
+}
+
+/// A pooling to a size, or over the whole image where that is one pixel.
+fn adaptive(fields: &Fields<'_>, pooling: PartPooling, of_image: Op) -> Result<Op, GraphError> {
+    Ok(adaptive_pool2d::read(fields, pooling)?.map_or(of_image, Op::AdaptivePool2d))
 }

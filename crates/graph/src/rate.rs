@@ -8,7 +8,7 @@
 //! nodes are of one group and keep that ratio over the whole image. So a schedule repeats, and tiles of one size are
 //! alike. Ragged resizing (1351 rows to 2701) beside pooling has no such ratio: its group has none.
 
-use tiled_geometry::{AxisMap, ResizeMode};
+use tiled_geometry::AxisMap;
 use tiled_tensor::{OutOfMemory, collected};
 
 use crate::index::{Id, IndexVec};
@@ -76,11 +76,8 @@ fn store(node: &ProgramNode) -> Option<StoreId> {
 /// The coordinates of the operand for each one wanted; `None` where the operand does not move.
 pub(crate) fn scale(map: AxisMap) -> Option<[i64; 2]> {
     let resized = |resize: tiled_geometry::Resize| {
-        let (from, to) = match resize.mode() {
-            ResizeMode::LinearAlignCorners => (resize.input() - 1, resize.output() - 1),
-            _ => (resize.input(), resize.output()),
-        };
-        (resize.input() > 1 && from > 0 && to > 0).then_some([from, to])
+        let step = resize.step();
+        (resize.input() > 1 && step[0] > 0).then_some(step)
     };
     match map {
         AxisMap::Identity | AxisMap::Padding(_) | AxisMap::PaddingTouched(_) => Some([1, 1]),

@@ -3,7 +3,7 @@
 
 use tiled_graph::{
     Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Graph, GraphError, GroupNorm,
-    InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, RmsNorm, Upsample, UpsampleMode,
+    InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, ResizeMode, RmsNorm, Upsample,
     UpsampleTo, ValueId,
 };
 
@@ -69,7 +69,7 @@ fn operands_are_as_many_as_the_operator_takes() {
     ] {
         assert_eq!(graph.add_node("n", op, &operands).unwrap_err().to_string(), message);
     }
-    let like = Upsample { mode: UpsampleMode::Nearest, to: UpsampleTo::Like(ValueId(9)) };
+    let like = Upsample { mode: ResizeMode::NEAREST, to: UpsampleTo::Like(ValueId(9)) };
     assert_eq!(error(Op::Upsample(like)), "upsample `n`: value 9 does not exist, the graph has 2 values");
 }
 
@@ -229,12 +229,20 @@ fn numbers_are_in_their_ranges() {
             "leaky_relu `n`: negative_slope is inf, must be a finite number",
         ),
         (
-            Op::Upsample(Upsample { mode: UpsampleMode::Nearest, to: UpsampleTo::Size([4, 0]) }),
+            Op::Upsample(Upsample { mode: ResizeMode::NEAREST, to: UpsampleTo::Size([4, 0]) }),
             "upsample `n`: size is 0, must be at least 1",
         ),
         (
-            Op::Upsample(Upsample { mode: UpsampleMode::Nearest, to: UpsampleTo::Scale([-1, 1]) }),
-            "upsample `n`: scale_factor is -1, must be at least 1",
+            Op::Upsample(Upsample { mode: ResizeMode::NEAREST, to: UpsampleTo::Scale([-1.0, 1.0]) }),
+            "upsample `n`: scale_factor is -1, must be above 0 and a fraction of numbers up to 2^30",
+        ),
+        (
+            Op::Upsample(Upsample { mode: ResizeMode::NEAREST, to: UpsampleTo::Scale([1e19, 1.0]) }),
+            "upsample `n`: scale_factor is 10000000000000000000, must be above 0 and a fraction of numbers up to 2^30",
+        ),
+        (
+            Op::Upsample(Upsample { mode: ResizeMode::AREA, to: UpsampleTo::Size([2, 2]) }),
+            "upsample `n`: mode is area, must be an interpolation",
         ),
     ] {
         assert_eq!(error(op), message);

@@ -6,9 +6,9 @@ mod format_networks;
 use format_networks::network;
 use proptest::prelude::*;
 use tiled_graph::{
-    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Graph, GraphError,
-    GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, PaddingMode, Prelu,
-    RmsNorm, Upsample, UpsampleMode, UpsampleTo,
+    Activation, AdaptivePool2d, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, Dropout2d, Graph,
+    GraphError, GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, PaddingMode,
+    PartPooling, Prelu, ResizeMode, RmsNorm, Upsample, UpsampleTo,
 };
 
 /// A network of one node over an input `x` of 4 channels.
@@ -102,7 +102,7 @@ fn attributes_default_as_in_pytorch() {
     let linear = Linear { out_features: 5, in_features: None, bias: true };
     assert_eq!(op(r#""op": "linear", "inputs": ["x"], "out_features": 5"#), Op::Linear(linear));
     assert_eq!(op(r#""op": "dropout", "inputs": ["x"]"#), Op::Dropout(Dropout { p: 0.5 }));
-    let twice = Upsample { mode: UpsampleMode::Nearest, to: UpsampleTo::Scale([2, 2]) };
+    let twice = Upsample { mode: ResizeMode::NEAREST, to: UpsampleTo::Scale([2.0, 2.0]) };
     assert_eq!(op(r#""op": "upsample", "inputs": ["x"], "scale_factor": 2"#), Op::Upsample(twice));
 }
 
@@ -178,11 +178,11 @@ fn upsampling_has_three_targets() {
         Op::Upsample(upsample) => (upsample.mode, upsample.to),
         other => panic!("{other:?} is not an upsampling"),
     };
-    let bilinear = |align_corners| UpsampleMode::Bilinear { align_corners };
+    let bilinear = |corners| if corners { ResizeMode::LINEAR_ALIGNED } else { ResizeMode::LINEAR };
     assert_eq!(target(r#""size": [5, 7]"#), (bilinear(false), UpsampleTo::Size([5, 7])));
     assert_eq!(
         target(r#""scale_factor": 3, "align_corners": true"#),
-        (bilinear(true), UpsampleTo::Scale([3, 3]))
+        (bilinear(true), UpsampleTo::Scale([3.0, 3.0]))
     );
     let (mode, to) = target(r#""like": "x", "align_corners": null"#);
     assert_eq!((mode, to), (bilinear(false), UpsampleTo::Like(tiled_graph::ValueId(0))));
@@ -193,9 +193,22 @@ fn adaptive_pools_of_one_pixel_are_the_global_ones() {
     let node = |name: &str, size: &str| format!(r#""op": "{name}", "inputs": ["x"], "output_size": {size}"#);
     assert_eq!(op(&node("adaptive_avg_pool2d", "1")), Op::GlobalAvgPool);
     assert_eq!(op(&node("adaptive_max_pool2d", "[1, 1]")), Op::GlobalMaxPool);
+}
+
+#[test]
+fn adaptive_pools_of_several_pixels_have_a_size_for_each_axis() {
+    let node = |name: &str, size: &str| format!(r#""op": "{name}", "inputs": ["x"], "output_size": {size}"#);
+    let seven = AdaptivePool2d::new(PartPooling::Mean, [7, 7]);
+    assert_eq!(op(&node("adaptive_avg_pool2d", "7")), Op::AdaptivePool2d(seven));
+    let columns = AdaptivePool2d { pooling: PartPooling::Max, output_size: [None, Some(5)] };
+    assert_eq!(op(&node("adaptive_max_pool2d", "[null, 5]")), Op::AdaptivePool2d(columns));
     assert_eq!(
-        error(&one(&node("adaptive_avg_pool2d", "7"))),
-        "adaptive_avg_pool2d `n` cannot be tiled: its windows grow with the image, unless output_size is 1"
+        error(&one(&node("adaptive_avg_pool2d", "[7, 0]"))),
+        "adaptive_avg_pool2d `n`: output_size is 0, must be at least 1"
+    );
+    assert_eq!(
+        error(&one(&node("adaptive_avg_pool2d", "[7]"))),
+        "adaptive_avg_pool2d `n`: `output_size` wants a whole number or null, or a pair [height, width] of them, got [7]"
     );
 }
 
@@ -338,12 +351,12 @@ fn wrong_types_name_the_key_what_was_expected_and_what_was_found() {
             "dropout `n`: `p` wants a number, got {\"a\":[null,false]}",
         ),
         (
-            one(r#""op": "upsample", "inputs": ["x"], "size": 2, "mode": "bicubic""#),
-            "upsample `n`: `mode` wants \"nearest\" or \"bilinear\", got \"bicubic\"",
+            one(r#""op": "upsample", "inputs": ["x"], "size": 2, "mode": "trilinear""#),
+            "upsample `n`: `mode` wants \"nearest\", \"nearest-exact\", \"bilinear\" or \"bicubic\", got \"trilinear\"",
         ),
         (
             one(r#""op": "upsample", "inputs": ["x"], "size": 2, "align_corners": true"#),
-            "upsample `n`: `align_corners` wants mode \"bilinear\", got true",
+            "upsample `n`: `align_corners` wants mode \"bilinear\" or \"bicubic\", got true",
         ),
         ("[1, 2]".to_owned(), "network: `network` wants an object, got [1,2]"),
         (
@@ -457,7 +470,7 @@ fn every_operator_occurs_in_the_generated_networks() {
         let graph = network().new_tree(&mut runner).unwrap().current();
         seen.extend(graph.nodes().iter().map(|node| node.op.name()));
     }
-    assert_eq!(seen.len(), 59, "{seen:?}");
+    assert_eq!(seen.len(), 61, "{seen:?}");
 }
 
 proptest! {

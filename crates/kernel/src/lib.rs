@@ -72,6 +72,6 @@ pub use queue::{
 pub use reference::Reference;
 pub use spec::{
     Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, Exponential, Kernel, LocalResponse, Operands,
-    PixelNorm, Pool, Reduction, Spread, Work,
+    PixelNorm, Pool, Reduction, Spread, Taps, Work,
 };
 pub use support::Support;

@@ -223,7 +223,7 @@ fn activations_have_the_gradient_of_their_input() {
 #[test]
 fn resampling_and_padding_have_the_gradient_of_their_input() {
     let x = random(X, &mut Rng::new(6));
-    for mode in [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::LinearAlignCorners] {
+    for mode in [ResizeMode::NEAREST, ResizeMode::LINEAR, ResizeMode::LINEAR_ALIGNED] {
         for to in [[7, 13], [10, 12], [3, 2], [1, 1]] {
             let resize = [(5, to[0]), (6, to[1])]
                 .map(|(from, to)| Resize::new(mode, from, to).expect("positive extents"));

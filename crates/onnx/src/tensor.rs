@@ -45,6 +45,8 @@ enum Place {
         file: usize,
         offset: u64,
     },
+    /// Nowhere: all are this number.
+    Filled(f64),
 }
 
 impl Tensors {
@@ -56,6 +58,22 @@ impl Tensors {
         self.all.push(tensor);
         self.checked.push(None);
         self.all.len() - 1
+    }
+
+    /// A tensor of floats that are all this number, which takes no memory before its elements are asked for.
+    pub(crate) fn push_filled(
+        &mut self,
+        name: &str,
+        dims: Vec<i64>,
+        value: f64,
+    ) -> Result<usize, TensorProblem> {
+        let (shape, elements) = extents(&dims, Kind::F64)?;
+        if elements > MAX_FILLED {
+            return Err(TensorProblem::Shape { got: dims });
+        }
+        self.all.push(TensorProto { name: Some(name.to_owned()), dims, ..TensorProto::default() });
+        self.checked.push(Some(Stored { shape, elements, kind: Kind::F64, place: Place::Filled(value) }));
+        Ok(self.all.len() - 1)
     }
 
     pub(crate) fn name(&self, tensor: usize) -> &str {
@@ -79,6 +97,7 @@ impl Tensors {
         match stored.place {
             Place::Raw => extend(&mut values, stored.kind, proto.raw_data.as_deref().unwrap_or_default()),
             Place::Listed => extend_listed(&mut values, stored.kind, proto),
+            Place::Filled(value) => values.resize(stored.elements, T::from_f64(value)),
             Place::External { file, mut offset } => {
                 let mut bytes = [0; PIECE_BYTES];
                 let mut left = stored.elements * stored.kind.size_bytes();
@@ -119,18 +138,8 @@ pub(crate) fn of_ints(name: &str, dims: Vec<i64>, values: Vec<i64>) -> TensorPro
 
 fn stored(proto: &TensorProto, folder: &mut Folder) -> Result<Stored, TensorProblem> {
     let kind = Kind::of(proto.data_type())?;
-    let impossible = || TensorProblem::Shape { got: proto.dims.clone() };
-    let extents = proto.dims.iter().map(|extent| usize::try_from(*extent).ok());
-    let shape: Vec<usize> = extents.collect::<Option<_>>().ok_or_else(impossible)?;
-    let elements = shape
-        .iter()
-        .try_fold(1_usize, |product, extent| product.checked_mul(*extent))
-        .ok_or_else(impossible)?;
-    let expected = elements
-        .checked_mul(kind.size_bytes().max(size_of::<f64>()))
-        .filter(|bytes| isize::try_from(*bytes).is_ok())
-        .map(|_| (elements * kind.size_bytes()) as u64)
-        .ok_or_else(impossible)?;
+    let (shape, elements) = extents(&proto.dims, kind)?;
+    let expected = (elements * kind.size_bytes()) as u64;
     let fits = |got: u64| {
         if got == expected { Ok(()) } else { Err(TensorProblem::Length { expected, got }) }
     };
@@ -144,6 +153,22 @@ fn stored(proto: &TensorProto, folder: &mut Folder) -> Result<Stored, TensorProb
         Place::Listed
     };
     Ok(Stored { shape, elements, kind, place })
+}
+
+/// The shape, and how many elements of a type it has: no more than memory has room for, in this type or another.
+fn extents(dims: &[i64], kind: Kind) -> Result<(Vec<usize>, usize), TensorProblem> {
+    let impossible = || TensorProblem::Shape { got: dims.to_vec() };
+    let extents = dims.iter().map(|extent| usize::try_from(*extent).ok());
+    let shape: Vec<usize> = extents.collect::<Option<_>>().ok_or_else(impossible)?;
+    let elements = shape
+        .iter()
+        .try_fold(1_usize, |product, extent| product.checked_mul(*extent))
+        .ok_or_else(impossible)?;
+    let bytes = elements.checked_mul(kind.size_bytes().max(size_of::<f64>()));
+    match bytes.map(isize::try_from) {
+        Some(Ok(_)) => Ok((shape, elements)),
+        _ => Err(impossible()),
+    }
 }
 
 /// Where elements lie in another file, which was checked to hold them.
@@ -324,6 +349,9 @@ pub(crate) fn text(bytes: Option<&Bytes>) -> String {
 
 /// `TensorProto.EXTERNAL`.
 const EXTERNAL: i32 = 1;
+
+/// The most elements of a tensor that a file says in one number: more than those of any layer of VGG.
+const MAX_FILLED: usize = 1 << 27;
 
 /// The bytes that are read at a time: whole elements of every type.
 const PIECE_BYTES: usize = 64 << 10;

@@ -44,6 +44,7 @@ pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usi
     check_norm(backend, seed, cases);
     check_pixel(backend, seed, cases.max(8));
     check_resize(backend, seed, cases);
+    check_adaptive(backend, seed, cases.max(8));
     check_pad(backend, seed, cases);
     check_movement(backend, seed, cases);
     check_loss(backend, seed, cases);
@@ -88,6 +89,8 @@ checks! {
     check_pixel: pixel;
     /// Checks resampling and its gradient.
     check_resize: resize;
+    /// Checks adaptive pooling and its gradients.
+    check_adaptive: adaptive;
     /// Checks padding and its gradient.
     check_pad: pad;
     /// Checks moves between channels and pixels, padding with a constant and the largest channel.

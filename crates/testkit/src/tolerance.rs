@@ -9,6 +9,7 @@
 mod pixel;
 mod winograd;
 
+use tiled_geometry::{Filter, Resize};
 use tiled_kernel::{Activation, Algorithm, Conv, Epilogue, Kernel, Pool, Reference};
 use tiled_tensor::{DType, Element, Tensor};
 
@@ -75,12 +76,29 @@ pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
                 Case { kernel: plain, ..wide }.whole(&Reference)
             })
         }
-        // λ and 1 − λ are each within ε of their exact values and the weights of an output sum to one
-        Kernel::Resize(_) => everywhere(8.0 * eps * largest(&wide.inputs[0])),
+        // λ and 1 − λ are each within ε of their exact values and the weights of an output sum to one; of a cubic mode four of
+        // them, whose magnitudes sum to at most 5/3, and more where those outside are left out
+        Kernel::Resize(resize) => {
+            let roundings = if is_cubic(resize) { 100.0 } else { 8.0 };
+            everywhere(roundings * eps * largest(&wide.inputs[0]))
+        }
         Kernel::ResizeBackward(resize) => {
-            let readers: i64 = resize.map(|axis| axis.output() / axis.input() * 2 + 4).iter().product();
+            let taps = if is_cubic(resize) { 4 } else { 2 };
+            // as many outputs as lie in the span of the taps, and one more on either side
+            let readers = |axis: &Resize| {
+                let [step, unit] = axis.step();
+                if step == 0 { axis.output() } else { (taps * unit / step + 2).min(axis.output()) + 2 }
+            };
+            let readers: i64 = resize.iter().map(readers).product();
             let readers = count(usize::try_from(readers).expect("positive"));
-            everywhere(readers * (readers + 8.0) * eps * largest(&wide.inputs[0]))
+            everywhere(readers * (readers + 16.0) * eps * largest(&wide.inputs[0]))
+        }
+        // which element is the maximum does not change with the sign of the gradient
+        Kernel::AdaptiveMaxPool2dBackward(parts) => {
+            let readers: i64 = parts.iter().map(|part| part.output() / part.input() + 2).product();
+            let mut sizes = wide.clone();
+            sizes.inputs[0] = map_tensor(&wide.inputs[0], f64::abs);
+            sum_of(usize::try_from(readers).expect("positive"), &sizes)
         }
         Kernel::SumChannels => sum_of(wide.inputs[0].shape()[1], &absolute(&wide, case.kernel)),
         Kernel::PadBackward(padding) => {
@@ -272,6 +290,10 @@ fn terms_of_input_gradient(conv: &Conv) -> usize {
 fn taps(pool: &Pool) -> usize {
     let taps: i64 = pool.windows.iter().map(|window| window.kernel()).product();
     usize::try_from(taps).expect("kernels are positive")
+}
+
+fn is_cubic(resize: &[Resize; 2]) -> bool {
+    resize.iter().any(|axis| matches!(axis.mode().filter, Filter::Cubic(_)))
 }
 
 fn largest(tensor: &Tensor<f64>) -> f64 {

@@ -1,11 +1,11 @@
 //! Random networks over every operator.
 
 use tiled::graph::{
-    Activation, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Dropout, Dropout2d,
-    Elementwise, Graph, GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op,
-    Operand, Pad, PadWith, PaddingMode, ParamKind, PixelShuffle, PixelUnshuffle, Prelu, RmsNorm, Shapes,
-    Slice, Split, SplitSize, StochasticDepth, StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo,
-    ValueId, WithOperand, infer, params,
+    Activation, AdaptivePool2d, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Coordinates,
+    Cubic, Dropout, Dropout2d, Elementwise, Filter, Graph, GroupNorm, InstanceNorm, LayerNorm, Linear,
+    LocalResponseNorm, MaxPool2d, Op, Operand, Pad, PadWith, PaddingMode, ParamKind, PartPooling,
+    PixelShuffle, PixelUnshuffle, Prelu, ResizeMode, RmsNorm, Shapes, Slice, Split, SplitSize,
+    StochasticDepth, StochasticDepthMode, Upsample, UpsampleTo, ValueId, WithOperand, infer, params,
 };
 
 use super::draw::Draw;
@@ -92,7 +92,7 @@ impl<'d> Growing<'d> {
     fn node(&mut self, limit: usize) -> Option<ValueId> {
         let x = self.operand();
         let channels = self.graph.channels(x);
-        let op = match self.draw.below(58) {
+        let op = match self.draw.below(60) {
             0..=4 => Op::Conv2d(self.conv2d(channels)),
             5..=6 => Op::ConvTranspose2d(self.conv_transpose2d(channels)),
             7..=8 => Op::MaxPool2d(self.max_pool2d()),
@@ -100,7 +100,8 @@ impl<'d> Growing<'d> {
             11..=12 => Op::BatchNorm(self.batch_norm()),
             13..=15 | 36..=41 => Op::Activation(self.activation()),
             16 => Op::Dropout(Dropout { p: self.draw.pick(&[0.0, 0.2, 0.5, 0.9]) }),
-            17..=18 => Op::Upsample(self.upsample(x)),
+            17..=18 | 58 => Op::Upsample(self.upsample(x)),
+            59 => Op::AdaptivePool2d(self.adaptive_pool2d()),
             19 if self.draw.chance(50) => Op::GlobalAvgPool,
             19 => Op::GlobalMaxPool,
             20 if self.shapes[x.0][2..] == [1, 1] => {
@@ -252,7 +253,7 @@ impl<'d> Growing<'d> {
                 if self.draw.chance(50) {
                     return self.push(Op::Mul, &[x, pooled]);
                 }
-                let like = Upsample { mode: UpsampleMode::Nearest, to: UpsampleTo::Like(x) };
+                let like = Upsample { mode: ResizeMode::NEAREST, to: UpsampleTo::Like(x) };
                 let wide = self.push(Op::Upsample(like), &[pooled])?;
                 return self.push(Op::Mul, &[x, wide]);
             }
@@ -403,15 +404,34 @@ impl<'d> Growing<'d> {
         ])
     }
 
+    fn adaptive_pool2d(&mut self) -> AdaptivePool2d {
+        let pooling = self.draw.pick(&[PartPooling::Mean, PartPooling::Max]);
+        let sizes = [None, Some(1), Some(2), Some(3), Some(7), Some(11)];
+        let output_size = [(); 2].map(|()| self.draw.pick(&sizes));
+        AdaptivePool2d { pooling, output_size }
+    }
+
     fn upsample(&mut self, x: ValueId) -> Upsample {
-        let mode = self.draw.pick(&[
-            UpsampleMode::Nearest,
-            UpsampleMode::Bilinear { align_corners: false },
-            UpsampleMode::Bilinear { align_corners: true },
+        let dropped = Cubic { slope_thousandths: -500, drops_outside: true };
+        let mut mode = self.draw.pick(&[
+            ResizeMode::NEAREST,
+            ResizeMode::NEAREST_EXACT,
+            ResizeMode::LINEAR,
+            ResizeMode::LINEAR_ALIGNED,
+            ResizeMode::CUBIC,
+            ResizeMode::CUBIC_ALIGNED,
+            ResizeMode { filter: Filter::Cubic(dropped), coordinates: Coordinates::HalfPixel },
         ]);
+        if self.draw.chance(20) {
+            mode.coordinates = self.draw.pick(&[
+                Coordinates::Asymmetric,
+                Coordinates::HalfPixelSymmetric,
+                Coordinates::HalfPixelOfSeveral,
+            ]);
+        }
         let [_, _, height, width] = self.shapes[x.0];
         let to = match self.draw.below(3) {
-            0 => UpsampleTo::Scale(self.draw.pair(&[1, 2, 2, 3])),
+            0 => UpsampleTo::Scale([(); 2].map(|()| self.draw.pick(&[0.5, 1.0, 1.3, 1.5, 2.0, 2.0, 3.0]))),
             1 => UpsampleTo::Size([height, width].map(|extent| {
                 let most = i64::try_from(2 * extent + 1).unwrap_or(1);
                 self.draw.between(1, most)
@@ -668,12 +688,20 @@ mod tests {
                 note(norm.size.is_multiple_of(2), "local_response_norm of even size");
             }
             Op::Upsample(upsample) => {
-                note(upsample.mode == UpsampleMode::Nearest, "nearest");
-                note(upsample.mode == UpsampleMode::Bilinear { align_corners: false }, "bilinear");
-                note(upsample.mode == UpsampleMode::Bilinear { align_corners: true }, "align_corners");
+                note(upsample.mode == ResizeMode::NEAREST, "nearest");
+                note(upsample.mode == ResizeMode::LINEAR, "bilinear");
+                note(upsample.mode == ResizeMode::LINEAR_ALIGNED, "align_corners");
+                note(matches!(upsample.mode.filter, Filter::Cubic(_)), "bicubic");
+                let is_plain = upsample.mode.coordinates != Coordinates::Asymmetric;
+                note(upsample.mode != ResizeMode::NEAREST && !is_plain, "asymmetric");
+                let is_whole = |scales: [f64; 2]| scales.iter().all(|scale| scale.fract() == 0.0);
+                note(matches!(upsample.to, UpsampleTo::Scale(scales) if !is_whole(scales)), "fractions");
                 note(matches!(upsample.to, UpsampleTo::Size(_)), "size");
                 note(matches!(upsample.to, UpsampleTo::Scale(_)), "scale_factor");
                 note(matches!(upsample.to, UpsampleTo::Like(_)), "like");
+            }
+            Op::AdaptivePool2d(pool) => {
+                note(pool.output_size.contains(&None), "adaptive pooling of one axis");
             }
             Op::Slice(slice) => note(slice.begin < 0, "slice from the end"),
             Op::Split(split) => note(matches!(split.split_size, SplitSize::Each(_)), "split of sizes"),

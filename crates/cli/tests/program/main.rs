@@ -14,6 +14,7 @@ mod outputs;
 mod peak;
 mod rearranged;
 mod refused;
+mod resampling;
 #[cfg(unix)]
 mod signals;
 mod threads;

@@ -6,6 +6,7 @@
 //! blocks differ are regrouped on the way ([`gather`], [`runs`]).
 
 mod activations;
+mod adaptive;
 mod arg;
 pub(crate) mod arithmetic;
 mod band;
@@ -72,6 +73,12 @@ pub(crate) fn compute<T: Lane>(
         Kernel::PixelShuffle { factor } => shuffle::to_pixels(*factor, inputs, output, region),
         Kernel::PixelUnshuffle { factor } => shuffle::to_channels(*factor, inputs, output, region),
         Kernel::ArgMax => arg::max(isa, inputs, output, region),
+        Kernel::AdaptiveAvgPool2d(parts) => adaptive::average(isa, parts, inputs, output, region),
+        Kernel::AdaptiveAvgPool2dBackward(parts) => adaptive::average_backward(parts, inputs, output, region),
+        Kernel::AdaptiveMaxPool2d(parts) => adaptive::maximum(isa, parts, inputs, output, region),
+        Kernel::AdaptiveMaxPool2dBackward(parts) => {
+            adaptive::maximum_backward(isa, parts, inputs, output, region);
+        }
         Kernel::Resize(resize) => resize::forward(isa, *resize, inputs, output, region),
         Kernel::ResizeBackward(resize) => resize::backward(isa, *resize, inputs, output, region),
         Kernel::Pad(padding) => movement::pad(padding, inputs, output, region),

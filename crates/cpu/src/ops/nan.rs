@@ -26,6 +26,7 @@ pub(crate) const fn is_mixed(kernel: &Kernel) -> bool {
             | Kernel::PadConstant { .. }
             | Kernel::Fill { .. }
             | Kernel::MaxPool2d(_)
+            | Kernel::AdaptiveMaxPool2d(_)
     )
 }
 

@@ -1,6 +1,7 @@
 //! Resampling and its gradient.
 
-use tiled_geometry::{Interval, Region, Resize, ResizeMode};
+use tiled_geometry::{Filter, Interval, Region, Resize};
+use tiled_kernel::Taps;
 use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{extent, for_bands, index, signed};
@@ -20,60 +21,46 @@ const ROWS: usize = 16;
 /// Elements of the output gradient that are treated at a time.
 const PIECE: usize = 1024;
 
-/// The inputs that an output reads, with their weights; one input where `low == high`.
-#[derive(Clone, Copy, Debug)]
-struct Taps<T> {
-    low: i64,
-    high: i64,
-    weights: [T; 2],
+/// The most inputs of an output of a cubic mode along an axis, and of the others.
+const CUBIC: usize = Taps::<f64>::MOST;
+const LINEAR: usize = 2;
+
+/// The taps of the outputs `cols`.
+fn table<T: Element>(resize: Resize, cols: Interval) -> [Taps<T>; COLUMNS] {
+    let mut table = [Taps::ONE; COLUMNS];
+    for (o, taps) in (cols.begin()..cols.end()).zip(&mut table) {
+        *taps = Taps::of(resize, o);
+    }
+    table
 }
 
-impl<T: Lane> Taps<T> {
-    const NONE: Self = Self { low: 0, high: 0, weights: [T::ONE, T::ZERO] };
-
-    fn new(resize: Resize, o: i64) -> Self {
-        let (low, high) = resize.taps(o);
-        if low == high || resize.mode() == ResizeMode::Nearest {
-            return Self { low, high: low, weights: [T::ONE, T::ZERO] };
-        }
-        let (numerator, denominator) = resize.source(o);
-        #[expect(clippy::cast_precision_loss, reason = "the products of extents up to 2^30 round once")]
-        let after = T::from_f64((numerator % denominator) as f64 / denominator as f64);
-        Self { low, high, weights: [T::ONE - after, after] }
-    }
-
-    /// The taps of the outputs `cols`, relative to column `origin` of the input.
-    fn table(resize: Resize, cols: Interval, origin: i64) -> [Self; COLUMNS] {
-        let mut table = [Self::NONE; COLUMNS];
-        for (o, taps) in (cols.begin()..cols.end()).zip(&mut table) {
-            let Self { low, high, weights } = Self::new(resize, o);
-            *taps = Self { low: low - origin, high: high - origin, weights };
-        }
-        table
-    }
-
-    /// The weight that the output gives input `i`.
-    fn weight(&self, i: i64) -> T {
-        if self.low == i {
-            self.weights[0]
-        } else if self.high == i {
-            self.weights[1]
-        } else {
-            T::ZERO
-        }
-    }
-}
-
-/// The two rows that an output row reads, and their weights; one row where there is one.
+/// The rows that an output row reads, and their weights.
 #[derive(Clone, Copy)]
-struct Rows<'a, T> {
-    low: Pixels<'a, T>,
-    high: Option<Pixels<'a, T>>,
-    weights: [T; 2],
+struct Rows<'a, T, const N: usize> {
+    /// Of those past the last one the first again.
+    pixels: [Pixels<'a, T>; N],
+    taps: Taps<T>,
+    /// The column that they begin with.
+    begin: i64,
 }
 
 /// Resampling of `[x]`.
 pub(crate) fn forward<T: Lane>(
+    isa: Isa,
+    resize: [Resize; 2],
+    inputs: &[View<'_, T>],
+    output: PartMut<'_, T>,
+    region: Region<2>,
+) {
+    if resize.iter().any(|axis| matches!(axis.mode().filter, Filter::Cubic(_))) {
+        forward_of::<T, CUBIC>(isa, resize, inputs, output, region);
+    } else {
+        forward_of::<T, LINEAR>(isa, resize, inputs, output, region);
+    }
+}
+
+/// The same of at most so many taps along an axis.
+fn forward_of<T: Lane, const N: usize>(
     isa: Isa,
     [vertical, horizontal]: [Resize; 2],
     inputs: &[View<'_, T>],
@@ -81,24 +68,23 @@ pub(crate) fn forward<T: Lane>(
     region: Region<2>,
 ) {
     let x = &inputs[0];
-    for_bands(output, region, 2, |band| {
+    for_bands(output, region, N, |band| {
         let (place, lanes, cols) = (Place::of(band), band.lanes(), band.cols());
         for (rows, part) in tiles(band.rows(), cols, COLUMNS) {
-            let needed = horizontal.needed(part);
-            let table = Taps::table(horizontal, part, needed.begin());
+            let begin = horizontal.needed(part).begin();
+            let table = table(horizontal, part);
             let table = &table[..extent(part)];
             for y in rows.begin()..rows.end() {
-                let taps = Taps::<T>::new(vertical, y);
+                let taps = Taps::of(vertical, y);
                 let to = index(part.begin() - cols.begin()) * lanes;
                 let row = &mut band.row(y)[to..];
                 for run in runs(x.layout(), place) {
-                    let at = |y| Pixels::of(x, place.n, run, [y, needed.begin()], 1);
-                    let rows = Rows {
-                        low: at(taps.low),
-                        high: (taps.high != taps.low).then(|| at(taps.high)),
-                        weights: taps.weights,
-                    };
-                    interpolate(isa, table, rows, run, &mut row[run.to..], lanes);
+                    let pixels = std::array::from_fn(|k| {
+                        let k = if k < taps.weights().len() { k } else { 0 };
+                        Pixels::of(x, place.n, run, [taps.first + signed(k), begin], 1)
+                    });
+                    let rows = Rows { pixels, taps, begin };
+                    interpolate::<T, N>(isa, table, rows, run, &mut row[run.to..], lanes);
                 }
             }
         }
@@ -119,43 +105,66 @@ fn parts(whole: Interval, len: usize) -> impl Iterator<Item = Interval> {
 }
 
 per_simd! {
-    /// Rows are mixed first, then columns; `(1 − λ)·low + λ·high`.
-    fn interpolate<T: Lane, V: Simd>(
-        simd, scalar, table: &[Taps<T>], rows: Rows<'_, T>, run: Run, out: &mut [T], out_step: usize
+    /// Rows are mixed first, then columns, in order.
+    fn interpolate<T: Lane, V: Simd; const N: usize>(
+        simd,
+        scalar,
+        table: &[Taps<T>],
+        rows: Rows<'_, T, N>,
+        run: Run,
+        out: &mut [T],
+        out_step: usize,
     ) {
         #[inline(always)]
-        fn column<T: Element, V: Simd<E = T>>(simd: V, [a, b]: [V::V; 2], rows: Rows<'_, T>, at: usize) -> V::V {
-            let low = simd.read(&rows.low.values()[at..]);
-            match rows.high {
-                None => low,
-                Some(high) => simd.mul_add(b, simd.read(&high.values()[at..]), simd.mul(a, low)),
+        fn column<T: Element, V: Simd<E = T>, const N: usize>(
+            simd: V, weights: &[V::V; N], rows: &Rows<'_, T, N>, at: usize
+        ) -> V::V {
+            let count = rows.taps.weights().len();
+            let first = simd.read(&rows.pixels[0].values()[at..]);
+            if count == 1 {
+                return first;
             }
+            let mut sum = simd.mul(weights[0], first);
+            for (k, (weight, pixels)) in weights.iter().zip(&rows.pixels).enumerate().skip(1) {
+                if k < count {
+                    sum = simd.mul_add(*weight, simd.read(&pixels.values()[at..]), sum);
+                }
+            }
+            sum
         }
         #[inline(always)]
-        fn all<T: Element, V: Simd<E = T>>(
-            simd: V, table: &[Taps<T>], rows: Rows<'_, T>, run: Run, out: &mut [T], out_step: usize
+        fn all<T: Element, V: Simd<E = T>, const N: usize>(
+            simd: V,
+            table: &[Taps<T>],
+            rows: &Rows<'_, T, N>,
+            run: Run,
+            out: &mut [T],
+            out_step: usize,
         ) {
-            let step = rows.low.step();
-            let [a, b] = rows.weights.map(|weight| simd.splat(weight));
+            let step = rows.pixels[0].step();
+            let of_rows = rows.taps.weights();
+            let of_rows: [V::V; N] =
+                std::array::from_fn(|k| simd.splat(of_rows.get(k).copied().unwrap_or(T::ZERO)));
             for (taps, out) in table.iter().zip(out.chunks_mut(out_step)) {
-                let [c, d] = taps.weights.map(|weight| simd.splat(weight));
-                let (left, right) = (index(taps.low) * step, index(taps.high) * step);
+                let (weights, left) = (taps.weights(), index(taps.first - rows.begin) * step);
                 for lane in (0..run.len).step_by(V::LANES) {
-                    let before = column(simd, [a, b], rows, left + lane);
-                    let value = if left == right {
-                        before
-                    } else {
-                        let after = column(simd, [a, b], rows, right + lane);
-                        simd.mul_add(d, after, simd.mul(c, before))
-                    };
+                    let first = column(simd, &of_rows, rows, left + lane);
+                    let mut value = first;
+                    if weights.len() > 1 {
+                        value = simd.mul(simd.splat(weights[0]), first);
+                        for (k, weight) in weights.iter().enumerate().skip(1) {
+                            let next = column(simd, &of_rows, rows, left + k * step + lane);
+                            value = simd.mul_add(simd.splat(*weight), next, value);
+                        }
+                    }
                     simd.write(&mut out[lane..], value);
                 }
             }
         }
         match run.len {
-            1 => all(scalar, table, rows, Run { len: 1, ..run }, out, out_step),
-            len if len.is_multiple_of(V::LANES) => all(simd, table, rows, run, out, out_step),
-            _ => all(scalar, table, rows, run, out, out_step),
+            1 => all(scalar, table, &rows, Run { len: 1, ..run }, out, out_step),
+            len if len.is_multiple_of(V::LANES) => all(simd, table, &rows, run, out, out_step),
+            _ => all(scalar, table, &rows, run, out, out_step),
         }
     }
 }
@@ -175,19 +184,19 @@ pub(crate) fn backward<T: Lane>(
             band.row(y).fill(T::ZERO);
         }
         for (rows, part) in tiles(band.rows(), horizontal.touched(cols), COLUMNS.min(PIECE / lanes)) {
-            let table = Taps::<T>::table(horizontal, part, cols.begin());
+            let table = table::<T>(horizontal, part);
             let table = &table[..extent(part)];
             for y in rows.begin()..rows.end() {
                 let mut sums = [T::ZERO; PIECE];
                 let sums = &mut sums[..extent(part) * lanes];
                 let touched = vertical.touched(Interval::new(y, y + 1));
                 for oy in touched.begin()..touched.end() {
-                    let weight = Taps::<T>::new(vertical, oy).weight(y);
+                    let weight = Taps::<T>::of(vertical, oy).weight(y);
                     read([gy], place, oy, part, |skip, [values]| {
                         add_scaled(isa, weight, values, &mut sums[skip..skip + values.len()]);
                     });
                 }
-                share(isa, table, sums, band.row(y), lanes);
+                share(isa, table, cols.begin(), sums, band.row(y), lanes);
             }
         }
     });
@@ -203,8 +212,10 @@ per_isa! {
 }
 
 per_simd! {
-    /// Adds each pixel of `sums` to the pixels of the row that it read.
-    fn share<T: Lane, V: Simd>(simd, scalar, table: &[Taps<T>], sums: &[T], row: &mut [T], lanes: usize) {
+    /// Adds each pixel of `sums` to the pixels of the row that it read; `begin` is the first column of the row.
+    fn share<T: Lane, V: Simd>(
+        simd, scalar, table: &[Taps<T>], begin: i64, sums: &[T], row: &mut [T], lanes: usize
+    ) {
         #[inline(always)]
         fn give<T: Element, V: Simd<E = T>>(simd: V, weight: T, values: &[T], row: &mut [T], column: i64) {
             let lanes = values.len();
@@ -217,18 +228,19 @@ per_simd! {
             }
         }
         #[inline(always)]
-        fn all<T: Element, V: Simd<E = T>>(simd: V, table: &[Taps<T>], sums: &[T], row: &mut [T], lanes: usize) {
+        fn all<T: Element, V: Simd<E = T>>(
+            simd: V, table: &[Taps<T>], begin: i64, sums: &[T], row: &mut [T], lanes: usize
+        ) {
             for (taps, values) in table.iter().zip(sums.chunks_exact(lanes)) {
-                give(simd, taps.weights[0], values, row, taps.low);
-                if taps.high != taps.low {
-                    give(simd, taps.weights[1], values, row, taps.high);
+                for (weight, column) in taps.weights().iter().zip(taps.first - begin..) {
+                    give(simd, *weight, values, row, column);
                 }
             }
         }
         match lanes {
-            1 => all(scalar, table, sums, row, 1),
-            _ if lanes.is_multiple_of(V::LANES) => all(simd, table, sums, row, lanes),
-            _ => all(scalar, table, sums, row, lanes),
+            1 => all(scalar, table, begin, sums, row, 1),
+            _ if lanes.is_multiple_of(V::LANES) => all(simd, table, begin, sums, row, lanes),
+            _ => all(scalar, table, begin, sums, row, lanes),
         }
     }
 }

@@ -7,7 +7,6 @@ use tiled_tensor::OutOfMemory;
 
 use super::operator::{Applied, Format, Operator, Values};
 use crate::error::{Arity, GraphError};
-use crate::format::fields::Fields;
 use crate::lower::builder::{Flowing, Lowering, Site, edge, extent, identity, lossless, pixels};
 use crate::params::own::Own;
 use crate::plan::error::PlanError;
@@ -24,23 +23,6 @@ pub(super) enum GlobalPool {
 pub(super) static AVG: Format = Format { name: "global_avg_pool", arity: Arity::Exactly(1), keys: &[] };
 
 pub(super) static MAX: Format = Format { name: "global_max_pool", arity: Arity::Exactly(1), keys: &[] };
-
-/// What PyTorch calls the first.
-pub(super) static ADAPTIVE_AVG: Format =
-    Format { name: "adaptive_avg_pool2d", arity: Arity::Exactly(1), keys: &["output_size"] };
-
-/// What PyTorch calls the second.
-pub(super) static ADAPTIVE_MAX: Format =
-    Format { name: "adaptive_max_pool2d", arity: Arity::Exactly(1), keys: &["output_size"] };
-
-/// Checks that a pooling to a given size is one over the whole image.
-pub(super) fn adaptive(fields: &Fields<'_>) -> Result<(), GraphError> {
-    if fields.required_pair("output_size")? == [1, 1] {
-        return Ok(());
-    }
-    let reason = "its windows grow with the image, unless output_size is 1";
-    Err(GraphError::CannotTile { place: fields.place().clone(), reason })
-}
 
 impl Operator for GlobalPool {
     fn format(&self) -> &'static Format {

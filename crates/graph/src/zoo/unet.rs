@@ -1,7 +1,7 @@
 //! A U-Net for every size of image.
 
 use super::builder::Builder;
-use crate::{Conv2d, Graph, GraphError, MaxPool2d, Op, Upsample, UpsampleMode, UpsampleTo};
+use crate::{Conv2d, Graph, GraphError, MaxPool2d, Op, ResizeMode, Upsample, UpsampleTo};
 
 /// A U-Net: down with two convolutions a level and max pooling between, up with bilinear upsampling to the extents of
 /// the skip, a convolution and the concatenation of both; 1×1 to `out_channels` at the end.
@@ -21,7 +21,7 @@ pub(super) fn unet(levels: &[usize], out_channels: usize) -> Result<Graph, Graph
     }
     skips.pop();
     for (level, channels, skip) in skips.into_iter().rev() {
-        let mode = UpsampleMode::Bilinear { align_corners: false };
+        let mode = ResizeMode::LINEAR;
         net.push(&format!("up{level}"), Op::Upsample(Upsample { mode, to: UpsampleTo::Like(skip) }))?;
         let up = net.conv(&format!("up{level}_conv"), Conv2d::new(channels, [3, 3]).padded([1, 1]))?;
         net.join(&format!("cat{level}"), Op::Concat, &[skip, up])?;

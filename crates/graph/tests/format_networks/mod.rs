@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use tiled_graph::{
-    Activation, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Dropout, Dropout2d,
-    Elementwise, Graph, GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op,
-    Operand, Pad, PadWith, PaddingMode, PixelShuffle, PixelUnshuffle, Prelu, RmsNorm, Slice, Split,
-    SplitSize, StochasticDepth, StochasticDepthMode, Upsample, UpsampleMode, UpsampleTo, ValueId,
-    WithOperand,
+    Activation, AdaptivePool2d, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Coordinates,
+    Cubic, Dropout, Dropout2d, Elementwise, Filter, Graph, GroupNorm, InstanceNorm, LayerNorm, Linear,
+    LocalResponseNorm, MaxPool2d, Op, Operand, Pad, PadWith, PaddingMode, PartPooling, PixelShuffle,
+    PixelUnshuffle, Prelu, ResizeMode, RmsNorm, Rounding, Slice, Split, SplitSize, StochasticDepth,
+    StochasticDepthMode, Upsample, UpsampleTo, ValueId, WithOperand,
 };
 
 /// A network of one or two inputs and up to 12 nodes.
@@ -178,6 +178,7 @@ fn operator() -> impl Strategy<Value = Op> {
         1 => dropped,
         2 => upsampling(),
         1 => heads,
+        1 => adaptive(),
         1 => (1..9_usize, prop::option::of(1..40_usize), any::<bool>()).prop_map(
             |(out_features, in_features, bias)| Op::Linear(Linear { out_features, in_features, bias })
         ),
@@ -242,6 +243,16 @@ fn pooling() -> impl Strategy<Value = Op> {
     )
 }
 
+/// To one pixel it has another name.
+fn adaptive() -> impl Strategy<Value = Op> {
+    (prop::option::of(1..9_i64), prop::option::of(2..9_i64), any::<bool>()).prop_map(
+        |(height, width, is_max)| {
+            let pooling = if is_max { PartPooling::Max } else { PartPooling::Mean };
+            Op::AdaptivePool2d(AdaptivePool2d { pooling, output_size: [height, width] })
+        },
+    )
+}
+
 fn rearranging() -> impl Strategy<Value = Op> {
     let with = prop_oneof![
         (-2.0..2.0_f64).prop_map(PadWith::Constant),
@@ -266,13 +277,38 @@ fn rearranging() -> impl Strategy<Value = Op> {
 
 fn upsampling() -> impl Strategy<Value = Op> {
     let mode = prop_oneof![
-        Just(UpsampleMode::Nearest),
-        any::<bool>().prop_map(|align_corners| UpsampleMode::Bilinear { align_corners }),
+        Just(ResizeMode::NEAREST),
+        Just(ResizeMode::NEAREST_EXACT),
+        Just(ResizeMode::LINEAR),
+        Just(ResizeMode::LINEAR_ALIGNED),
+        Just(ResizeMode::CUBIC),
+        (any_filter(), any_coordinates())
+            .prop_map(|(filter, coordinates)| ResizeMode { filter, coordinates }),
     ];
     let to = prop_oneof![
         pair(1..40).prop_map(UpsampleTo::Size),
-        pair(1..4).prop_map(UpsampleTo::Scale),
+        prop::sample::select(vec![[2.0, 2.0], [1.0, 3.0], [0.5, 1.3], [2.75, 1.0]])
+            .prop_map(UpsampleTo::Scale),
         Just(UpsampleTo::Like(ValueId(0))),
     ];
     (mode, to).prop_map(|(mode, to)| Op::Upsample(Upsample { mode, to }))
+}
+
+fn any_filter() -> impl Strategy<Value = Filter> {
+    let rounding =
+        prop::sample::select(vec![Rounding::Floor, Rounding::Ceil, Rounding::HalfDown, Rounding::HalfUp]);
+    let cubic = (-8000..8000, any::<bool>()).prop_map(|(slope_thousandths, drops_outside)| {
+        Filter::Cubic(Cubic { slope_thousandths, drops_outside })
+    });
+    prop_oneof![rounding.prop_map(Filter::Nearest), Just(Filter::Linear), cubic]
+}
+
+fn any_coordinates() -> impl Strategy<Value = Coordinates> {
+    prop::sample::select(vec![
+        Coordinates::HalfPixel,
+        Coordinates::HalfPixelOfSeveral,
+        Coordinates::HalfPixelSymmetric,
+        Coordinates::AlignCorners,
+        Coordinates::Asymmetric,
+    ])
 }

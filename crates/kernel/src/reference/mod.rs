@@ -1,6 +1,7 @@
 //! The reference backend: naive loops, every operator, every element type.
 
 pub(crate) mod activation;
+mod adaptive;
 mod arithmetic;
 mod conv2d;
 mod elementwise;
@@ -122,6 +123,14 @@ impl<T: Element> Host<T> for Reference {
             Kernel::PixelShuffle { factor } => movement::pixel_shuffle(factor, inputs[0], out, region),
             Kernel::PixelUnshuffle { factor } => movement::pixel_unshuffle(factor, inputs[0], out, region),
             Kernel::ArgMax => elementwise::arg_max(inputs[0], out, region),
+            Kernel::AdaptiveAvgPool2d(parts) => adaptive::average(parts, inputs[0], out, region),
+            Kernel::AdaptiveAvgPool2dBackward(parts) => {
+                adaptive::average_backward(parts, inputs[0], out, region);
+            }
+            Kernel::AdaptiveMaxPool2d(parts) => adaptive::max(parts, inputs[0], out, region),
+            Kernel::AdaptiveMaxPool2dBackward(parts) => {
+                adaptive::max_backward(parts, inputs[0], inputs[1], out, region);
+            }
             Kernel::Resize(resize) => resize::forward(resize, inputs[0], out, region),
             Kernel::ResizeBackward(resize) => resize::backward(resize, inputs[0], out, region),
             Kernel::Pad(padding) => pad::forward(padding, inputs[0], out, region),

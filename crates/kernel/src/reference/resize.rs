@@ -1,9 +1,10 @@
-//! Nearest and linear resampling.
+//! Nearest, linear and cubic resampling.
 
-use tiled_geometry::{Interval, Region, Resize, ResizeMode};
+use tiled_geometry::{Interval, Region, Resize};
 use tiled_tensor::{Element, View, ViewMut};
 
 use super::{fill, map, require};
+use crate::Taps;
 
 pub(super) fn forward<T: Element>(
     [rows, cols]: [Resize; 2],
@@ -38,40 +39,20 @@ pub(super) fn backward<T: Element>(
     });
 }
 
-/// `(1 − λ)·f(low) + λ·f(high)`; `f(low)` alone where both taps are one.
+/// The sum of what an output reads, each by its weight; what it reads where that is one input.
 fn interpolate<T: Element>(resize: Resize, o: i64, f: impl Fn(i64) -> T) -> T {
-    let (low, high) = resize.taps(o);
-    if low == high {
-        return f(low);
+    let taps = Taps::<T>::of(resize, o);
+    match taps.weights() {
+        [_] => f(taps.first),
+        weights => {
+            let products = weights.iter().zip(taps.first..).map(|(weight, i)| *weight * f(i));
+            products.reduce(|sum, product| sum + product).unwrap_or(T::ZERO)
+        }
     }
-    let [before, after]: [T; 2] = weights(resize, o);
-    before * f(low) + after * f(high)
 }
 
 /// Outputs that read input `i`, with the weight they give it.
 fn readers<T: Element>(resize: Resize, i: i64) -> impl Iterator<Item = (i64, T)> {
     let touched = resize.touched(Interval::new(i, i + 1));
-    (touched.begin()..touched.end()).map(move |o| {
-        let (low, high) = resize.taps(o);
-        let [before, after]: [T; 2] = weights(resize, o);
-        let weight = if low == high {
-            T::ONE
-        } else if i == low {
-            before
-        } else {
-            after
-        };
-        (o, weight)
-    })
-}
-
-/// The weights `1 − λ` and `λ` of the two taps, where λ is the fraction of the source position.
-fn weights<T: Element>(resize: Resize, o: i64) -> [T; 2] {
-    if resize.mode() == ResizeMode::Nearest {
-        return [T::ONE, T::ZERO];
-    }
-    let (numerator, denominator) = resize.source(o);
-    #[expect(clippy::cast_precision_loss, reason = "extents are at most 2^30, so both are exact")]
-    let fraction = T::from_f64((numerator % denominator) as f64 / denominator as f64);
-    [T::ONE - fraction, fraction]
+    (touched.begin()..touched.end()).map(move |o| (o, Taps::of(resize, o).weight(i)))
 }

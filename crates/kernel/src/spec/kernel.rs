@@ -90,9 +90,15 @@ pub enum Kernel {
     },
     /// The channel with the largest of `[x]` at each pixel, as a number: the first maximum; the first NaN wins. One channel.
     ArgMax,
-    /// Resampling of `[x]`, height and width. Linear: `(1 − λ)·x[low] + λ·x[high]` along each axis, where λ is the
-    /// fraction of [`Resize::source`] rounded once to the type and `low`, `high` are [`Resize::taps`]; where
-    /// both taps are one its weight is one.
+    /// Mean over a part of `[x]`, height and width, the sum in `f64` and in row-major order.
+    AdaptiveAvgPool2d([Resize; 2]),
+    /// From `[gy]`: each `gy`, divided by the elements of its part, goes to all of it; the sum in `f64` and in row-major order.
+    AdaptiveAvgPool2dBackward([Resize; 2]),
+    /// Maximum over a part of `[x]`, height and width; NaN wins.
+    AdaptiveMaxPool2d([Resize; 2]),
+    /// From `[gy, x]`: each `gy` goes to the first maximum of its part, as in [`Kernel::MaxPool2dBackward`].
+    AdaptiveMaxPool2dBackward([Resize; 2]),
+    /// Resampling of `[x]`, height and width: along each axis the sum of what [`crate::Taps`] says, each by its weight.
     Resize([Resize; 2]),
     /// Gradient of resampling, from `[gy]`.
     ResizeBackward([Resize; 2]),
@@ -231,6 +237,10 @@ impl Kernel {
             Self::PixelShuffle { .. } => "pixel_shuffle",
             Self::PixelUnshuffle { .. } => "pixel_unshuffle",
             Self::ArgMax => "argmax",
+            Self::AdaptiveAvgPool2d(_) => "adaptive_avg_pool2d",
+            Self::AdaptiveAvgPool2dBackward(_) => "adaptive_avg_pool2d_backward",
+            Self::AdaptiveMaxPool2d(_) => "adaptive_max_pool2d",
+            Self::AdaptiveMaxPool2dBackward(_) => "adaptive_max_pool2d_backward",
             Self::Resize(_) => "upsample",
             Self::ResizeBackward(_) => "upsample_backward",
             Self::Pad(_) => "pad",
@@ -273,6 +283,9 @@ impl Kernel {
     )]
     pub fn flops_per_element(&self) -> f64 {
         let taps = |pool: &Pool| pool.windows.iter().map(|w| w.kernel() as f64).product::<f64>();
+        let shrinks = |parts: &[Resize; 2]| {
+            parts.iter().map(|part| part.input() as f64 / part.output() as f64).product::<f64>().max(1.0)
+        };
         match self {
             Self::Conv2d { conv, algorithm, epilogue } => {
                 let sum = 2.0 * conv.weight_len() as f64 / conv.out_channels as f64;
@@ -288,6 +301,9 @@ impl Kernel {
                 let strides: f64 = pool.windows.iter().map(|w| w.stride() as f64).product();
                 2.0 * taps(pool) / strides
             }
+            Self::AdaptiveAvgPool2d(parts) | Self::AdaptiveMaxPool2d(parts) => shrinks(parts),
+            Self::AdaptiveAvgPool2dBackward(_) => 2.0,
+            Self::AdaptiveMaxPool2dBackward(_) => 4.0,
             Self::Resize(_) | Self::ResizeBackward(_) => 8.0,
             Self::ChannelAffine { .. } | Self::DifferenceScaled { .. } => 2.0,
             Self::ChannelCombine | Self::CrossEntropyBackward { .. } => 4.0,

@@ -8,6 +8,7 @@ mod kernel;
 mod pixel;
 mod pool;
 mod reduction;
+mod resize;
 mod work;
 
 pub use activation::{Activation, Exponential};
@@ -18,4 +19,5 @@ pub use kernel::Kernel;
 pub use pixel::{LocalResponse, PixelNorm};
 pub use pool::Pool;
 pub use reduction::Reduction;
+pub use resize::Taps;
 pub use work::{Operands, Work};

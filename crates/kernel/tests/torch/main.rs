@@ -195,9 +195,9 @@ fn resampling_and_padding_agree() {
         } else {
             let corners = fixture.attribute("align_corners").as_bool().expect("a flag");
             let mode = match (mode, corners) {
-                ("nearest", _) => ResizeMode::Nearest,
-                (_, true) => ResizeMode::LinearAlignCorners,
-                (_, false) => ResizeMode::Linear,
+                ("nearest", _) => ResizeMode::NEAREST,
+                (_, true) => ResizeMode::LINEAR_ALIGNED,
+                (_, false) => ResizeMode::LINEAR,
             };
             let (from, to) = (extents(x.shape()), fixture.pair("size"));
             let resize =

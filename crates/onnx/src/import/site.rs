@@ -206,6 +206,15 @@ impl Site<'_> {
         constant(self.tensors, tensor)
     }
 
+    /// A constant whose elements are all this number.
+    pub(crate) fn new_filled(&mut self, dims: Vec<i64>, value: f64) -> Result<Constant, Reason> {
+        let name = node_name(self.node).to_owned();
+        match self.tensors.push_filled(&name, dims, value) {
+            Ok(tensor) => constant(self.tensors, tensor),
+            Err(problem) => Err(Reason::Tensor { name, problem }),
+        }
+    }
+
     /// The constant that a tensor is.
     pub(crate) fn new_constant(&mut self, proto: TensorProto) -> Result<Value, Reason> {
         let tensor = self.tensors.push(proto);

@@ -11,6 +11,7 @@ use super::numbers::Numbers;
 use super::plan::Plans;
 use crate::Reason;
 use crate::ops::shuffle::Folded;
+use crate::ops::table::Table;
 
 /// What a name of a model stands for.
 #[derive(Clone, Debug)]
@@ -33,6 +34,10 @@ pub(crate) enum Value {
     Norming(Norming),
     /// A value with padding that a convolution may take over.
     Padded(Rc<Padded>),
+    /// Sizes in rows.
+    Table(Rc<Table>),
+    /// Values along an axis of their own.
+    Stacked(Rc<Stacked>),
     /// A value whose axes are taken apart for a shuffle.
     Folded(Rc<Folded>),
     /// The number of the largest channel, without the axis of the channels.
@@ -63,6 +68,8 @@ impl Value {
             Self::Grouped(Grouped { groups, .. }) => format!("a value of {groups} groups of channels"),
             Self::Norming(_) => "a step of a norm over channels".to_owned(),
             Self::Padded(_) => "a padded value".to_owned(),
+            Self::Table(_) => "rows of computed sizes".to_owned(),
+            Self::Stacked(stacked) => format!("a stack of {} values", stacked.values.len()),
             Self::Folded(_) => "a value of more than four axes".to_owned(),
             Self::Classes(_) => "class numbers of three axes".to_owned(),
             Self::Initialiser(_) | Self::Second(_) | Self::Several(_) | Self::Refused => "nothing".to_owned(),
@@ -112,6 +119,15 @@ pub(crate) struct Last {
     pub(crate) value: Rc<Value>,
     /// Whether the width stands before the height.
     pub(crate) is_turned: bool,
+}
+
+/// Images along an axis of their own.
+#[derive(Clone, Debug)]
+pub(crate) struct Stacked {
+    /// The place of the axis among the five.
+    pub(crate) axis: i64,
+    /// Their numbers among what is planned; at least one.
+    pub(crate) values: Vec<usize>,
 }
 
 /// A value in three axes, N×G×(C/G·H·W).

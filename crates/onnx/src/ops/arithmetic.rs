@@ -87,12 +87,15 @@ pub(super) fn mean(site: &mut Site<'_>) -> Result<Value, Reason> {
     let made = several(site, Elementwise::Add)?;
     match (made, site.operands.len()) {
         (made, 0 | 1) => Ok(made),
-        (Value::Image(sum), count) => {
-            let count = u32::try_from(count).map_or(f64::INFINITY, f64::from);
-            of_number(site, Elementwise::Div, sum, count, false)
-        }
+        (Value::Image(sum), count) => divided(site, sum, count).map(Value::Image),
         _ => site.wrong(0, "a value of the network"),
     }
+}
+
+/// A sum of so many values, divided by how many there are.
+pub(super) fn divided(site: &mut Site<'_>, sum: Image, count: usize) -> Result<Image, Reason> {
+    let count = u32::try_from(count).map_or(f64::INFINITY, f64::from);
+    of_number(site, Elementwise::Div, sum, count, false)
 }
 
 /// A function of values, numbers and a number for each channel, from the left.
@@ -101,7 +104,7 @@ fn several(site: &mut Site<'_>, function: Elementwise) -> Result<Value, Reason> 
     if site.operands.len() > 1 && site.operands.iter().all(is_image) {
         let values: Vec<Image> =
             (0..site.operands.len()).map(|place| site.value(place)).collect::<Result<_, _>>()?;
-        return of_values(site, function, &values);
+        return of_values(site, function, &values).map(Value::Image);
     }
     let mut total = site.operand(0)?.clone();
     for position in 1..site.operands.len() {
@@ -150,14 +153,16 @@ fn pair(
     [(place, a), (other, b)]: [(usize, &Value); 2],
 ) -> Result<Option<Value>, Reason> {
     let (image, position, constant, reversed) = match (a, b) {
-        (Value::Image(a), Value::Image(b)) => return of_values(site, function, &[*a, *b]).map(Some),
+        (Value::Image(a), Value::Image(b)) => {
+            return of_values(site, function, &[*a, *b]).map(|made| Some(Value::Image(made)));
+        }
         (Value::Image(image), constant) => (*image, other, constant, false),
         (constant, Value::Image(image)) => (*image, place, constant, true),
         _ => return Ok(None),
     };
     let reversed = reversed && matches!(function, Elementwise::Sub | Elementwise::Div);
     if let Some(number) = site.scalar(position)? {
-        return of_number(site, function, image, number, reversed).map(Some);
+        return of_number(site, function, image, number, reversed).map(|made| Some(Value::Image(made)));
     }
     let Value::Constant(constant) = constant else { return Ok(None) };
     let channels = site.plans.get(image.plan).channels;
@@ -176,14 +181,18 @@ fn of_number(
     image: Image,
     number: f64,
     reversed: bool,
-) -> Result<Value, Reason> {
+) -> Result<Image, Reason> {
     let op = Op::WithOperand(WithOperand { function, operand: Operand::Number(number), reversed });
     let plan = site.add(op, vec![image.plan])?;
-    Ok(Value::Image(Image { plan, ..image }))
+    Ok(Image { plan, ..image })
 }
 
 /// An operator over values that all have four axes, or all two.
-fn of_values(site: &mut Site<'_>, function: Elementwise, values: &[Image]) -> Result<Value, Reason> {
+pub(super) fn of_values(
+    site: &mut Site<'_>,
+    function: Elementwise,
+    values: &[Image],
+) -> Result<Image, Reason> {
     let op = match function {
         Elementwise::Add => Op::Add,
         Elementwise::Mul => Op::Mul,
@@ -197,7 +206,7 @@ fn of_values(site: &mut Site<'_>, function: Elementwise, values: &[Image]) -> Re
         return site.wrong(position, "of as many axes as the others");
     }
     let plan = site.add(op, values.iter().map(|value| value.plan).collect())?;
-    Ok(Value::Image(Image { plan, flat }))
+    Ok(Image { plan, flat })
 }
 
 /// The combinations of forms that are functions of one value.

@@ -75,13 +75,9 @@ pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
     Err(Reason::Attribute { name: "to", expected: "a type of floats", got: type_name(to).to_owned() })
 }
 
-/// A list of one number.
+/// A constant of floats that are all one number, or a list of one whole number.
 pub(super) fn constant_of_shape(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let len = match site.whole(0)?.as_slice() {
-        [] => None,
-        [len] => Some(*len),
-        _ => return site.wrong(0, "one extent"),
-    };
+    let dims = site.whole(0)?;
     let (value, is_integer) = match site.attribute("value").and_then(|attribute| attribute.t.clone()) {
         None => (0.0, false),
         Some(tensor) => {
@@ -91,14 +87,19 @@ pub(super) fn constant_of_shape(site: &mut Site<'_>) -> Result<Value, Reason> {
             (site.number(position)?, site.numbers(position)?.is_integer)
         }
     };
-    let is_scalar = len.is_none();
-    match usize::try_from(len.unwrap_or(1)) {
-        Ok(len) if len <= MAX_NUMBERS => {
-            let items = vec![Num::Known(value); len];
-            Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar, is_integer })))
-        }
-        _ => site.wrong(0, "a few numbers"),
+    if !is_integer {
+        return site.new_filled(dims, value).map(Value::Constant);
     }
+    let len = match dims.as_slice() {
+        [] => 1,
+        [len] => usize::try_from(*len).unwrap_or(usize::MAX),
+        _ => return site.wrong(0, "one extent, of whole numbers"),
+    };
+    if len > MAX_NUMBERS {
+        return site.wrong(0, "a few whole numbers");
+    }
+    let items = vec![Num::Known(value); len];
+    Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: dims.is_empty(), is_integer })))
 }
 
 /// `start, start + step, …` below the limit.

@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::{groups, last, shuffle};
+use super::{groups, last, shuffle, stack, table};
 use crate::Reason;
 use crate::import::numbers::{Extent, Extents, MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
 
-/// Of values along the channels, of sizes along their one axis.
+/// Of values along the channels or an axis that they have for it, of sizes along their one axis.
 pub(super) fn concat(site: &mut Site<'_>) -> Result<Value, Reason> {
     let axis = site.int("axis", 0)?;
     let count = site.operands.len();
@@ -22,6 +22,9 @@ pub(super) fn concat(site: &mut Site<'_>) -> Result<Value, Reason> {
         let items = parts.iter().flat_map(|part| part.items.iter().copied()).collect();
         let is_integer = parts.iter().all(|part| part.is_integer);
         return Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer })));
+    }
+    if let Some(made) = stack::joined(site, axis)? {
+        return Ok(made);
     }
     let values = (0..count).map(|position| site.value(position)).collect::<Result<Vec<Image>, _>>()?;
     let flat = values.first().is_some_and(|value| value.flat);
@@ -61,8 +64,10 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
             None => site.wrong(1, "a shape of as many elements"),
         };
     }
-    if let Some(made) = groups::reshape(site)? {
-        return Ok(made);
+    for rule in [groups::reshape, table::reshape] {
+        if let Some(made) = rule(site)? {
+            return Ok(made);
+        }
     }
     if site.is_numbers(0) {
         let numbers = site.numbers(0)?;
@@ -122,6 +127,7 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
             of_pixel(site, plan)?;
             Ok(Value::Image(Image { plan, flat: false }))
         }
+        [batch, now, _] if !flat && is_batch(batch) && is_channels(now) => site.wrong(1, PIXELS_APART),
         _ => site.wrong(1, "the batch, the channels, and one pixel or none"),
     }
 }
@@ -138,6 +144,9 @@ pub(super) fn squeeze(site: &mut Site<'_>) -> Result<Value, Reason> {
             _ => site.wrong(0, "one size"),
         };
     }
+    if let Some(made) = stack::dropped(site, axes.as_deref())? {
+        return Ok(made);
+    }
     let plan = site.image(0)?;
     match axes.as_deref() {
         Some([2 | -2, 3 | -1] | [3 | -1, 2 | -2]) => {
@@ -148,7 +157,7 @@ pub(super) fn squeeze(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
 }
 
-/// Adds height and width of one pixel; to a number an axis.
+/// Adds height and width of one pixel; to a number an axis, to an image one that others are stacked along.
 pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
     let axes = axes(site)?;
     if let Value::Constant(constant) = site.operand(0)? {
@@ -166,6 +175,9 @@ pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
             }
             _ => site.wrong(0, "one size"),
         };
+    }
+    if let Some(made) = stack::alone(site, axes.as_deref())? {
+        return Ok(made);
     }
     match (site.value(0)?, axes.as_deref()) {
         (Image { plan, flat: true }, Some([2 | -2, 3 | -1] | [3 | -1, 2 | -2])) => {
@@ -190,6 +202,10 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
             _ if is_sorted => Ok(Value::Constant(constant.clone())),
             _ => site.wrong(0, "a constant of two axes"),
         },
+        Value::Grouped(_) => site.wrong(0, PIXELS_APART),
+        Value::Table(table) if matches!(order.as_deref(), None | Some([1, 0])) => {
+            Ok(Value::Table(Rc::new(table.transposed())))
+        }
         value @ Value::Image(_) if is_sorted => Ok(value.clone()),
         Value::Folded(folded) => match order.as_deref().and_then(|order| folded.permuted(order)) {
             Some(folded) => Ok(Value::Folded(Rc::new(folded))),
@@ -205,6 +221,10 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
         }),
     }
 }
+
+/// What is wanted where pixels are joined to one axis, as attention between them does.
+const PIXELS_APART: &str =
+    "height and width kept apart: attention, in which every pixel reads every other, cannot be tiled";
 
 /// Attributes before version 13, an operand since.
 fn axes(site: &mut Site<'_>) -> Result<Option<Vec<i64>>, Reason> {

@@ -18,6 +18,8 @@ mod pool;
 mod resize;
 pub(crate) mod shuffle;
 mod sizes;
+mod stack;
+pub(crate) mod table;
 mod window;
 
 use crate::Reason;
@@ -43,7 +45,7 @@ const fn operator(name: &'static str, attributes: &'static [&'static str], rule:
 }
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 75] = [
+static OPERATORS: [Operator; 76] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("ArgMax", &["axis", "keepdims", "select_last_index"], part::arg_max),
@@ -97,6 +99,7 @@ static OPERATORS: [Operator; 75] = [
     operator("Reciprocal", &[], activation::reciprocal),
     operator("ReduceMax", pool::REDUCE, pool::reduce_max),
     operator("ReduceMean", pool::REDUCE, pool::reduce_mean),
+    operator("ReduceSum", pool::REDUCE, pool::reduce_sum),
     operator("Relu", &[], activation::relu),
     operator("Reshape", &["allowzero"], layout::reshape),
     operator("Resize", resize::RESIZE, resize::resize),

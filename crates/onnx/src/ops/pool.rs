@@ -3,6 +3,7 @@
 use tiled_graph::{AvgPool2d, MaxPool2d, Op};
 
 use super::norming;
+use super::stack::{self, Reduced};
 use super::window::windows;
 use crate::Reason;
 use crate::import::site::Site;
@@ -58,6 +59,9 @@ pub(super) fn global_max(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn reduce_mean(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Some(made) = stack::reduced(site, Reduced::Mean)? {
+        return Ok(made);
+    }
     match norming::mean(site)? {
         Some(made) => Ok(made),
         None => reduce(site, Op::GlobalAvgPool),
@@ -65,7 +69,18 @@ pub(super) fn reduce_mean(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn reduce_max(site: &mut Site<'_>) -> Result<Value, Reason> {
-    reduce(site, Op::GlobalMaxPool)
+    match stack::reduced(site, Reduced::Max)? {
+        Some(made) => Ok(made),
+        None => reduce(site, Op::GlobalMaxPool),
+    }
+}
+
+/// Of values in a stack alone.
+pub(super) fn reduce_sum(site: &mut Site<'_>) -> Result<Value, Reason> {
+    match stack::reduced(site, Reduced::Sum)? {
+        Some(made) => Ok(made),
+        None => site.wrong(0, "a stack of values"),
+    }
 }
 
 /// Over height and width; axes are attributes at first and operands later.

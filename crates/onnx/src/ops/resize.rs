@@ -1,17 +1,14 @@
-//! Resampling: the ways to say how large and how to interpolate that upsampling reproduces exactly.
+//! Resampling: nearest, linear and cubic, by scales or to sizes.
 //!
-//! | coordinates | nearest | linear |
-//! |---|---|---|
-//! | `asymmetric` | `floor`; `round_prefer_floor` up to twice | no |
-//! | `half_pixel`, `pytorch_half_pixel`, `half_pixel_symmetric` | `round_prefer_…` by whole factors | yes |
-//! | `tf_half_pixel_for_nn` | `floor` by whole factors | no |
-//! | `align_corners` | no | yes |
+//! | coordinates | of a network |
+//! |---|---|
+//! | `half_pixel`, `half_pixel_symmetric`, `align_corners`, `asymmetric` | the same |
+//! | `pytorch_half_pixel` | `half_pixel`, and zero for a single output |
+//! | `tf_half_pixel_for_nn` | of nearest rounded down: `half_pixel` rounded up in the middle, half a pixel back |
 //!
-//! Whole factors s: `round((o + 1/2)/s − 1/2)` is `floor(o/s)`, as no half lies between two outputs of one input.
-//! `pytorch_half_pixel` has another rule for one output row of several input rows: an extent of 1 that the model fixes is refused,
-//! one that follows another value's is taken, as nobody upsamples to it.
+//! Not read: antialiasing, sizes that keep the aspect ratio, and coordinates of a region.
 
-use tiled_graph::{Op, Upsample, UpsampleMode, UpsampleTo, ValueId};
+use tiled_graph::{Coordinates, Cubic, Filter, Op, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId};
 
 use crate::Reason;
 use crate::import::numbers::{Extent, Extents, Num, whole};
@@ -32,13 +29,6 @@ pub(super) const RESIZE: &[&str] = &[
 
 const COORDINATES: &str = "coordinate_transformation_mode";
 
-/// How outputs find their inputs.
-struct Rule {
-    mode: String,
-    coordinates: String,
-    nearest: String,
-}
-
 /// Version 10 has no more than scales; later ones have scales or sizes.
 pub(super) fn resize(site: &mut Site<'_>) -> Result<Value, Reason> {
     site.only("antialias", 0, 0, "0")?;
@@ -49,17 +39,15 @@ pub(super) fn resize(site: &mut Site<'_>) -> Result<Value, Reason> {
     let before = site.opset < 11;
     let coordinates = if before { "asymmetric" } else { "half_pixel" };
     let nearest = if before { "floor" } else { "round_prefer_floor" };
-    let rule = Rule {
-        mode: site.text("mode", "nearest")?,
-        coordinates: site.text(COORDINATES, coordinates)?,
-        nearest: site.text("nearest_mode", nearest)?,
-    };
+    let coordinates = site.text(COORDINATES, coordinates)?;
+    let nearest = site.text("nearest_mode", nearest)?;
+    let mode = mode(site, &coordinates, &nearest)?;
     let plan = site.image(0)?;
     let (scales, sizes) = if before { (1, 3) } else { (2, 3) };
     let given = if has_numbers(site, sizes) { sizes } else { scales };
     let items = in_order(site, given)?;
-    let to = if given == sizes { to_sizes(site, plan, items) } else { to_scales(site, plan, items, given) };
-    upsampled(site, plan, to?, &rule)
+    let to = if given == sizes { to_sizes(site, plan, items) } else { to_scales(site, items, given) };
+    upsampled(site, plan, to?, mode)
 }
 
 pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -72,9 +60,9 @@ pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
         let (expected, got) = ("four numbers", format!("{} numbers", items.len()));
         Reason::Attribute { name: "scales", expected, got }
     })?;
-    let to = to_scales(site, plan, items, 1)?;
-    let mode = site.text("mode", "nearest")?;
-    upsampled(site, plan, to, &Rule { mode, coordinates: "asymmetric".into(), nearest: "floor".into() })
+    let to = to_scales(site, items, 1)?;
+    let mode = mode(site, "asymmetric", "floor")?;
+    upsampled(site, plan, to, mode)
 }
 
 /// Whether there is a list that is not empty: exporters leave others out by an empty one.
@@ -105,8 +93,8 @@ fn in_order(site: &mut Site<'_>, position: usize) -> Result<[Num; 4], Reason> {
     }
 }
 
-/// Extents by factors: whole ones, or such as give whole extents of an image whose size is known.
-fn to_scales(site: &Site<'_>, plan: usize, items: [Num; 4], position: usize) -> Result<UpsampleTo, Reason> {
+/// Extents by factors.
+fn to_scales(site: &Site<'_>, items: [Num; 4], position: usize) -> Result<UpsampleTo, Reason> {
     let known = |item: &Num| item.known(site.plans);
     if items[..2].iter().any(|item| known(item).is_some_and(|scale| scale != 1.0)) {
         return wrong(position, "scales of 1 for batch and channels", &items);
@@ -114,18 +102,38 @@ fn to_scales(site: &Site<'_>, plan: usize, items: [Num; 4], position: usize) -> 
     let (Some(height), Some(width)) = (known(&items[2]), known(&items[3])) else {
         return Err(Reason::OpenSize { what: "its scale" });
     };
-    let scales = [height, width];
-    if let [Some(height @ 1..), Some(width @ 1..)] = scales.map(whole) {
-        return Ok(UpsampleTo::Scale([height, width]));
+    match [height, width].map(simplest) {
+        [Some(height), Some(width)] => Ok(UpsampleTo::Scale([height, width])),
+        _ => wrong(position, "scales above 0 that are fractions of numbers up to 2^30", &items),
     }
-    let Some(extents) = site.plans.get(plan).extents else {
-        return Err(Reason::OpenSize { what: "its result by a scale that is not whole" });
-    };
-    let sizes = [0, 1].map(|axis| whole(extents[axis] as f64 * scales[axis]));
-    match sizes {
-        [Some(height @ 1..), Some(width @ 1..)] => Ok(UpsampleTo::Size([height, width])),
-        _ => wrong(position, "scales that give whole extents", &items),
+}
+
+/// The simplest fraction that a scale of 32 bits is the nearest number to, as the nearest number of 64 bits.
+fn simplest(scale: f64) -> Option<f64> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "scales of files have 32 bits, or were worked out of extents"
+    )]
+    let narrow = scale as f32;
+    if f64::from(narrow) != scale || narrow <= 0.0 {
+        return (scale > 0.0).then_some(scale);
     }
+    let (mut before, mut now, mut rest) = ([0.0, 1.0], [1.0, 0.0], scale);
+    for _ in 0..40 {
+        let digit = f64::floor(rest);
+        let next = [0, 1].map(|part| digit * now[part] + before[part]);
+        (before, now) = (now, next);
+        if now.iter().any(|part| *part > f64::from(1 << 30)) {
+            return None;
+        }
+        let fraction: f64 = now[0] / now[1];
+        #[expect(clippy::cast_possible_truncation, reason = "rounded to 32 bits as the scale was")]
+        if fraction as f32 == narrow {
+            return Some(fraction);
+        }
+        rest = 1.0 / (rest - digit);
+    }
+    None
 }
 
 /// Extents by themselves: multiples of those of the value, those of another, or numbers.
@@ -140,7 +148,7 @@ fn to_sizes(site: &Site<'_>, plan: usize, items: [Num; 4]) -> Result<UpsampleTo,
         let is_own = |extent: Extent| site.plans.are_same(extent, Extent { plan, ..extent });
         let of_one = site.plans.are_same(height, Extent { plan: width.plan, ..height });
         if is_own(height) && is_own(width) {
-            return Ok(UpsampleTo::Scale([height.times, width.times]));
+            return Ok(UpsampleTo::Scale([height.times as f64, width.times as f64]));
         }
         if of_one && (height.times, width.times) == (1, 1) {
             return Ok(UpsampleTo::Like(ValueId(height.plan)));
@@ -152,69 +160,72 @@ fn to_sizes(site: &Site<'_>, plan: usize, items: [Num; 4]) -> Result<UpsampleTo,
     }
 }
 
-/// The operator, where its interpolation is that of the rule.
-fn upsampled(site: &mut Site<'_>, plan: usize, to: UpsampleTo, rule: &Rule) -> Result<Value, Reason> {
-    let factors = match to {
-        UpsampleTo::Scale(factors) => Some(factors),
-        UpsampleTo::Size(size) => site.plans.get(plan).extents.and_then(|extents| {
-            let factor = |axis: usize| {
-                let extent = i64::try_from(extents[axis]).ok()?;
-                (size[axis] % extent == 0).then(|| size[axis] / extent)
-            };
-            Some([factor(0)?, factor(1)?])
-        }),
-        UpsampleTo::Like(_) => None,
-    };
-    if factors == Some([1, 1]) {
+/// The operator; nothing where the extents stay as they are.
+fn upsampled(site: &mut Site<'_>, plan: usize, to: UpsampleTo, mode: ResizeMode) -> Result<Value, Reason> {
+    let stays =
+        match to {
+            UpsampleTo::Scale(scales) => scales == [1.0, 1.0],
+            UpsampleTo::Size(size) => site.plans.get(plan).extents.is_some_and(|extents| {
+                extents.map(|extent| i64::try_from(extent).unwrap_or(i64::MAX)) == size
+            }),
+            UpsampleTo::Like(_) => false,
+        };
+    // interpolation at its own pixels is the pixels, but for a rounding
+    if stays {
         return Ok(Value::Image(Image { plan, flat: false }));
-    }
-    let mode = rule.mode(factors)?;
-    if let (UpsampleTo::Size([1, _] | [_, 1]), "pytorch_half_pixel") = (to, rule.coordinates.as_str()) {
-        let got = rule.coordinates.clone();
-        return Err(Reason::Attribute { name: COORDINATES, expected: "half_pixel, for an extent of 1", got });
     }
     let plan = site.add(Op::Upsample(Upsample { mode, to }), vec![plan])?;
     Ok(Value::Image(Image { plan, flat: false }))
 }
 
-impl Rule {
-    /// The mode that interpolates the same, by these whole factors where there are such.
-    fn mode(&self, factors: Option<[i64; 2]>) -> Result<UpsampleMode, Reason> {
-        let most = factors.map(|factors| factors[0].max(factors[1]));
-        let coordinates = self.coordinates.as_str();
-        let is_half_pixel =
-            matches!(coordinates, "half_pixel" | "pytorch_half_pixel" | "half_pixel_symmetric");
-        let is_round = matches!(self.nearest.as_str(), "round_prefer_floor" | "round_prefer_ceil");
-        let is_floor = self.nearest == "floor";
-        match self.mode.as_str() {
-            "nearest" => {
-                let is_same = match coordinates {
-                    "asymmetric" => {
-                        is_floor
-                            || (self.nearest == "round_prefer_floor" && most.is_some_and(|most| most <= 2))
-                    }
-                    "tf_half_pixel_for_nn" => is_floor && most.is_some(),
-                    _ => is_half_pixel && is_round && most.is_some(),
-                };
-                if is_same {
-                    return Ok(UpsampleMode::Nearest);
-                }
-                let got = format!("{} with {coordinates} coordinates", self.nearest);
-                let expected = "floor with asymmetric coordinates, or a rule that gives the same by a known whole factor";
-                Err(Reason::Attribute { name: "nearest_mode", expected, got })
+/// How outputs find their inputs.
+fn mode(site: &Site<'_>, coordinates: &str, nearest: &str) -> Result<ResizeMode, Reason> {
+    let mode = site.text("mode", "nearest")?;
+    let filter = match mode.as_str() {
+        "nearest" => Filter::Nearest(match (nearest, coordinates) {
+            ("floor", "tf_half_pixel_for_nn") => Rounding::HalfUp,
+            ("floor", _) => Rounding::Floor,
+            ("ceil", _) => Rounding::Ceil,
+            ("round_prefer_floor", _) => Rounding::HalfDown,
+            ("round_prefer_ceil", _) => Rounding::HalfUp,
+            _ => {
+                let expected = "floor, ceil, round_prefer_floor or round_prefer_ceil";
+                return Err(Reason::Attribute { name: "nearest_mode", expected, got: nearest.to_owned() });
             }
-            "linear" if is_half_pixel => Ok(UpsampleMode::Bilinear { align_corners: false }),
-            "linear" if coordinates == "align_corners" => Ok(UpsampleMode::Bilinear { align_corners: true }),
-            "linear" => {
-                let (expected, got) = ("half_pixel or align_corners", coordinates.to_owned());
-                Err(Reason::Attribute { name: COORDINATES, expected, got })
-            }
-            got => {
-                let expected = "nearest or linear";
-                Err(Reason::Attribute { name: "mode", expected, got: got.to_owned() })
+        }),
+        "linear" => Filter::Linear,
+        "cubic" => {
+            let slope = site.float("cubic_coeff_a", -0.75)?;
+            let thousandths = (slope * 1000.0).round();
+            #[expect(clippy::cast_possible_truncation, reason = "checked to be a few thousand")]
+            if thousandths.abs() <= 8000.0 && (thousandths - slope * 1000.0).abs() < 1e-6 {
+                let drops_outside = site.flag("exclude_outside", false)?;
+                Filter::Cubic(Cubic { slope_thousandths: thousandths as i32, drops_outside })
+            } else {
+                let (name, expected) = ("cubic_coeff_a", "thousandths from -8 to 8");
+                return Err(Reason::Attribute { name, expected, got: slope.to_string() });
             }
         }
-    }
+        got => {
+            let expected = "nearest, linear or cubic";
+            return Err(Reason::Attribute { name: "mode", expected, got: got.to_owned() });
+        }
+    };
+    let coordinates = match coordinates {
+        "half_pixel" => Coordinates::HalfPixel,
+        "pytorch_half_pixel" => Coordinates::HalfPixelOfSeveral,
+        "half_pixel_symmetric" => Coordinates::HalfPixelSymmetric,
+        "align_corners" => Coordinates::AlignCorners,
+        "asymmetric" => Coordinates::Asymmetric,
+        // floor((o + 1/2)/s) is the position of half pixels, half a pixel on, rounded down
+        "tf_half_pixel_for_nn" if mode == "nearest" && nearest == "floor" => Coordinates::HalfPixel,
+        got => {
+            let expected =
+                "half_pixel, pytorch_half_pixel, half_pixel_symmetric, align_corners or asymmetric";
+            return Err(Reason::Attribute { name: COORDINATES, expected, got: got.to_owned() });
+        }
+    };
+    Ok(ResizeMode { filter, coordinates })
 }
 
 fn wrong<V>(position: usize, expected: &'static str, items: &[Num; 4]) -> Result<V, Reason> {

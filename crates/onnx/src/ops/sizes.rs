@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::part;
+use super::{part, table};
 use crate::Reason;
 use crate::import::numbers::{Extent, Num, Numbers};
 use crate::import::site::Site;
@@ -61,6 +61,9 @@ pub(super) fn gather(site: &mut Site<'_>) -> Result<Value, Reason> {
 pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
     if matches!(site.operand(0)?, Value::Image(_) | Value::Form(_)) {
         return part::slice(site);
+    }
+    if let Some(made) = table::reversed(site)? {
+        return Ok(made);
     }
     let from = site.numbers(0)?;
     let given = |site: &mut Site<'_>, position: usize, name: &'static str| {

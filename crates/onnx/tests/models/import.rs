@@ -1,8 +1,8 @@
 //! What models become: nodes, names and parameters, family by family.
 
 use tiled_graph::{
-    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Graph, Linear, MaxPool2d, Op, PaddingMode,
-    Upsample, UpsampleMode, UpsampleTo, ValueId, params,
+    Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Coordinates, Filter, Graph, Linear, MaxPool2d,
+    Op, PaddingMode, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId, params,
 };
 
 use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints};
@@ -339,7 +339,7 @@ fn like_another(opset: i64) -> Builder {
 #[test]
 fn resizing_to_the_size_of_another_value_is_like_that_value() {
     let graph = graph(&like_another(13));
-    let mode = UpsampleMode::Bilinear { align_corners: false };
+    let mode = ResizeMode { filter: Filter::Linear, coordinates: Coordinates::HalfPixelOfSeveral };
     assert_eq!(graph.nodes()[1].op, Op::Upsample(Upsample { mode, to: UpsampleTo::Like(ValueId(0)) }));
 }
 
@@ -364,12 +364,12 @@ fn resizing_by_computed_factors_is_by_these_factors() {
         .node("Concat", &["ones", "factors"], "scales", &[("axis", Attribute::Int(0))])
         .node("Resize", &["x", "scales"], "y", &[])
         .output("y");
-    let to = UpsampleTo::Scale([2, 2]);
-    assert_eq!(only(&model), Op::Upsample(Upsample { mode: UpsampleMode::Nearest, to }));
+    let to = UpsampleTo::Scale([2.0, 2.0]);
+    assert_eq!(only(&model), Op::Upsample(Upsample { mode: ResizeMode::NEAREST, to }));
 }
 
 #[test]
-fn resizing_by_scales_takes_the_modes_that_are_the_same() {
+fn resizing_by_scales_takes_filters_coordinates_and_roundings() {
     let resize = |mode: &'static str, coordinates: &'static str, nearest: &'static str, scale: f32| {
         Builder::new(19, 2)
             .tensor(float_tensor("scales", &[4], &[1.0, 1.0, scale, scale]))
@@ -385,48 +385,36 @@ fn resizing_by_scales_takes_the_modes_that_are_the_same() {
             )
             .output("y")
     };
-    for (mode, coordinates, nearest, scale) in [
-        ("nearest", "asymmetric", "floor", 3.0),
-        ("nearest", "asymmetric", "round_prefer_floor", 2.0),
-        ("nearest", "half_pixel", "round_prefer_floor", 3.0),
-        ("nearest", "half_pixel", "round_prefer_ceil", 4.0),
-        ("linear", "half_pixel", "floor", 3.0),
-        ("linear", "align_corners", "floor", 2.0),
+    let nearest = |rounding, coordinates| ResizeMode { filter: Filter::Nearest(rounding), coordinates };
+    let linear = |coordinates| ResizeMode { filter: Filter::Linear, coordinates };
+    let half = Coordinates::HalfPixel;
+    for (mode, coordinates, rounding, scale, expected) in [
+        ("nearest", "asymmetric", "floor", 3.0, ResizeMode::NEAREST),
+        ("nearest", "half_pixel", "round_prefer_ceil", 1.5, ResizeMode::NEAREST_EXACT),
+        ("nearest", "half_pixel", "round_prefer_floor", 3.0, nearest(Rounding::HalfDown, half)),
+        ("nearest", "align_corners", "ceil", 2.0, nearest(Rounding::Ceil, Coordinates::AlignCorners)),
+        ("nearest", "tf_half_pixel_for_nn", "floor", 2.0, ResizeMode::NEAREST_EXACT),
+        ("linear", "half_pixel", "floor", 0.6, ResizeMode::LINEAR),
+        ("linear", "align_corners", "floor", 2.0, ResizeMode::LINEAR_ALIGNED),
+        ("linear", "asymmetric", "floor", 2.0, linear(Coordinates::Asymmetric)),
+        ("linear", "half_pixel_symmetric", "floor", 1.3, linear(Coordinates::HalfPixelSymmetric)),
+        ("cubic", "half_pixel", "floor", 2.0, ResizeMode::CUBIC),
     ] {
-        assert_eq!(
-            ops(&resize(mode, coordinates, nearest, scale)),
-            ["upsample"],
-            "{mode} {coordinates} {nearest}"
-        );
+        // 0.6 of 32 bits is three fifths
+        let to = UpsampleTo::Scale([(f64::from(scale) * 1e6).round() / 1e6; 2]);
+        let op = only(&resize(mode, coordinates, rounding, scale));
+        assert_eq!(op, Op::Upsample(Upsample { mode: expected, to }), "{mode} {coordinates} {rounding}");
     }
-    for (mode, coordinates, nearest, scale) in [
-        ("nearest", "asymmetric", "round_prefer_floor", 3.0),
-        ("nearest", "half_pixel", "floor", 2.0),
-        ("nearest", "align_corners", "round_prefer_floor", 2.0),
-        ("linear", "asymmetric", "floor", 2.0),
-        ("cubic", "half_pixel", "floor", 2.0),
-        ("nearest", "asymmetric", "floor", 1.5),
+    for (mode, coordinates, rounding, scale) in [
+        ("nearest", "tf_half_pixel_for_nn", "ceil", 2.0),
+        ("nearest", "asymmetric", "round", 2.0),
+        ("linear", "tf_crop_and_resize", "floor", 2.0),
+        ("linear", "tf_half_pixel_for_nn", "floor", 2.0),
+        ("area", "half_pixel", "floor", 2.0),
+        ("linear", "half_pixel", "floor", 0.0),
     ] {
-        assert_eq!(
-            resize(mode, coordinates, nearest, scale).refusals().len(),
-            1,
-            "{mode} {coordinates} {nearest}"
-        );
-    }
-}
-
-/// Nearest by a whole factor s is `floor(o/s)` under each rule that is taken for it.
-#[test]
-fn the_rules_of_nearest_that_are_taken_are_the_same() {
-    let round_down = |x: f64| (x - 0.5).ceil();
-    let round_up = |x: f64| (x + 0.5).floor();
-    for (factor, output) in (1..9).flat_map(|factor| (0..40).map(move |output| (factor, output))) {
-        let (s, o) = (f64::from(factor), f64::from(output));
-        let expected = (o / s).floor();
-        let centre = (o + 0.5) / s - 0.5;
-        assert_eq!((round_down(centre).max(0.0), round_up(centre).max(0.0)), (expected, expected), "{s} {o}");
-        assert_eq!(((o + 0.5) / s).floor(), expected, "{s} {o}");
-        assert!(factor > 2 || round_down(o / s) == expected, "{s} {o}");
+        let refusals = resize(mode, coordinates, rounding, scale).refusals();
+        assert_eq!(refusals.len(), 1, "{mode} {coordinates} {rounding}: {refusals:?}");
     }
 }
 
@@ -551,4 +539,28 @@ fn elements_of_every_type_are_converted() {
     model.graph().node[0].input.push("b".to_owned());
     let parameters = model.read().unwrap().weights.parameters::<f32>().unwrap();
     assert_eq!(parameters.get("n_y.bias").unwrap().data, [1.0, 0.0, 0.0, -2.0]);
+}
+
+#[test]
+fn weights_that_are_one_number_everywhere_are_weights() {
+    let number = |value| ("value", Attribute::Tensor(Box::new(float_tensor("v", &[1], &[value]))));
+    let model = Builder::new(9, 3)
+        .ints("dims", &[4], &[5, 3, 3, 3])
+        .ints("len", &[1], &[5])
+        .node("ConstantOfShape", &["dims"], "w", &[number(0.25)])
+        .node("ConstantOfShape", &["len"], "b", &[number(-1.0)])
+        .node("Conv", &["x", "w", "b"], "y", &[])
+        .output("y")
+        .read()
+        .unwrap();
+    let parameters = model.weights.parameters::<f32>().unwrap();
+    let found: Vec<(Vec<usize>, f32)> = parameters
+        .tensors()
+        .iter()
+        .map(|tensor| {
+            assert!(tensor.data.iter().all(|value| *value == tensor.data[0]));
+            (tensor.shape.clone(), tensor.data[0])
+        })
+        .collect();
+    assert_eq!(found, [(vec![5, 3, 3, 3], 0.25), (vec![5], -1.0)]);
 }

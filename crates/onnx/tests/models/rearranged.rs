@@ -1,8 +1,11 @@
 //! Slices, splits, shuffles, padding and heads over images: what models of them become.
 
-use tiled_graph::{ChannelShuffle, Linear, Op, Pad, PadWith, PixelShuffle, PixelUnshuffle, Slice};
+use tiled_graph::{
+    ChannelShuffle, Elementwise, Linear, Op, Operand, Pad, PadWith, PixelShuffle, PixelUnshuffle, Slice,
+    WithOperand,
+};
 
-use crate::build::{Attribute, Builder, ints, value};
+use crate::build::{Attribute, Builder, int_tensor, ints, value};
 
 fn ops(model: &Builder) -> Vec<Op> {
     let read = model.read().unwrap_or_else(|error| panic!("{error}"));
@@ -183,4 +186,66 @@ fn class_numbers_are_an_output_with_or_without_their_axis() {
     let last = [("axis", Attribute::Int(1)), ("select_last_index", Attribute::Int(1))];
     let model = Builder::new(13, 4).node("ArgMax", &["x"], "y", &last).output("y");
     assert!(refusal(&model).contains("select_last_index"), "{}", refusal(&model));
+}
+
+#[test]
+fn what_is_reduced_over_an_axis_that_values_are_stacked_along_is_arithmetic_of_them() {
+    let stacked = |axis: i64, reduction: &str, keeps: i64| {
+        let model = Builder::new(17, 4).ints("axis", &[1], &[axis]);
+        let model = model.node("Relu", &["x"], "a", &[]).node("Sigmoid", &["x"], "b", &[]);
+        let model = model
+            .node("Unsqueeze", &["a", "axis"], "a5", &[])
+            .node("Unsqueeze", &["b", "axis"], "b5", &[])
+            .node("Unsqueeze", &["x", "axis"], "x5", &[])
+            .node("Concat", &["a5", "b5", "x5"], "all", &[("axis", Attribute::Int(axis))]);
+        let keeps = ("keepdims", Attribute::Int(keeps));
+        if reduction == "ReduceSum" {
+            model.node(reduction, &["all", "axis"], "y", &[keeps])
+        } else {
+            model.node(reduction, &["all"], "y", &[("axes", ints(&[axis])), keeps])
+        }
+    };
+    let last = |model: &Builder| ops(model).split_off(2);
+    let third = WithOperand { function: Elementwise::Div, operand: Operand::Number(3.0), reversed: false };
+    for axis in [0, 1, -1] {
+        assert_eq!(last(&stacked(axis, "ReduceSum", 0).output("y")), [Op::Add]);
+        assert_eq!(last(&stacked(axis, "ReduceMean", 0).output("y")), [Op::Add, Op::WithOperand(third)]);
+        assert_eq!(last(&stacked(axis, "ReduceMax", 0).output("y")), [Op::Maximum]);
+        let kept = stacked(axis, "ReduceSum", 1).node("Squeeze", &["y", "axis"], "z", &[]).output("z");
+        assert_eq!(last(&kept), [Op::Add]);
+    }
+    let whole = stacked(0, "ReduceSum", 0).output("all");
+    assert!(refusal(&whole).contains("a stack of 3 values"), "{}", refusal(&whole));
+    let other = stacked(0, "ReduceSum", 1).ints("two", &[1], &[2]);
+    let other = other.node("ReduceSum", &["all", "two"], "z", &[]).output("z");
+    assert!(refusal(&other).contains("attribute `axes`"), "{}", refusal(&other));
+    let sum = Builder::new(17, 4).node("ReduceSum", &["x"], "y", &[]).output("y");
+    assert!(refusal(&sum).contains("is a batch of images, wants a stack of values"), "{}", refusal(&sum));
+}
+
+#[test]
+fn padding_that_exporters_turn_around_is_worked_out() {
+    // PyTorch's (left 1, right 2, top 3, bottom 4), filled up to four axes
+    let zero = ("value", Attribute::Tensor(Box::new(int_tensor("zero", &[1], &[0]))));
+    let model = Builder::new(11, 4)
+        .ints("sides", &[4], &[1, 2, 3, 4])
+        .ints("four", &[1], &[4])
+        .ints("pairs", &[2], &[-1, 2])
+        .ints("flat", &[1], &[-1])
+        .ints("last", &[1], &[-1])
+        .ints("before", &[1], &[i64::MIN + 1])
+        .ints("rows", &[1], &[0])
+        .node("ConstantOfShape", &["four"], "zeros", &[zero])
+        .node("Concat", &["sides", "zeros"], "all", &[("axis", Attribute::Int(0))])
+        .node("Reshape", &["all", "pairs"], "table", &[])
+        .node("Slice", &["table", "last", "before", "rows", "last"], "reversed", &[])
+        .node("Transpose", &["reversed"], "turned", &[("perm", ints(&[1, 0]))])
+        .node("Reshape", &["turned", "flat"], "list", &[])
+        .node("Cast", &["list"], "pads", &[("to", Attribute::Int(7))])
+        .node("Pad", &["x", "pads"], "y", &[("mode", Attribute::Text("reflect"))]);
+    let expected = Pad { padding: [[3, 4], [1, 2]], with: PadWith::Reflect };
+    assert_eq!(ops(&model.clone().output("y")), [Op::Pad(expected)]);
+    let halved =
+        model.ints("one", &[1], &[1]).node("Slice", &["table", "rows", "one", "rows", "one"], "z", &[]);
+    assert!(refusal(&halved.output("z")).contains("rows that are reversed whole"));
 }

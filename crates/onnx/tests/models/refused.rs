@@ -3,7 +3,7 @@
 use tiled_onnx::proto::{FunctionProto, ModelProto, SparseTensorProto, TensorProto};
 use tiled_onnx::{OnnxError, OnnxPlace, Reason, from_bytes};
 
-use crate::build::{Attribute, Builder, float_tensor, ints, value};
+use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints, value};
 
 /// `y = Conv(x, w)` with 3 channels in and 4 out.
 fn conv(attributes: &[(&str, Attribute)]) -> Builder {
@@ -303,7 +303,11 @@ fn sizes_do_not_grow_without_end() {
         .ints("n", &[1], &[i64::MAX])
         .node("ConstantOfShape", &["n"], "y", &[])
         .output("y");
-    assert_eq!(only(&huge), "input 0 is a constant of shape [1], wants a few numbers");
+    assert_eq!(only(&huge), "tensor `n_y`: shape [9223372036854775807] is not possible");
+    let value = ("value", Attribute::Tensor(Box::new(int_tensor("one", &[1], &[1]))));
+    let whole = Builder::new(17, 3).ints("n", &[1], &[i64::MAX]);
+    let whole = whole.node("ConstantOfShape", &["n"], "y", &[value]).output("y");
+    assert_eq!(only(&whole), "input 0 is a constant of shape [1], wants a few whole numbers");
 }
 
 #[test]
@@ -337,4 +341,17 @@ fn messages_within_messages_end_somewhere() {
     }
     assert!(from_bytes(bytes, None).is_err());
     assert!(ModelProto::default().graph.is_none());
+}
+
+#[test]
+fn attention_between_pixels_is_refused_by_name() {
+    let joined = |shape: &[i64]| {
+        let model = Builder::new(17, 3).ints("s", &[3], shape);
+        let model = model.node("Reshape", &["x", "s"], "r", &[]);
+        model.node("Transpose", &["r"], "y", &[("perm", ints(&[0, 2, 1]))]).output("y")
+    };
+    let words = "cannot be tiled";
+    for shape in [[0, 3, -1], [1, 3, 35]] {
+        assert!(only(&joined(&shape)).ends_with(words), "{}", only(&joined(&shape)));
+    }
 }

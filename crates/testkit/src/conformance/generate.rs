@@ -1,6 +1,8 @@
 //! Random computations of each kind.
 
-use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
+use tiled_geometry::{
+    Coordinates, Cubic, Filter, PadMode, Padding, Ratio, Resize, ResizeMode, Rounding, Window,
+};
 use tiled_kernel::{
     Activation, Algorithm, Arithmetic, Conv, Dropped, Epilogue, Kernel, LocalResponse, PixelNorm, Pool,
     Spread,
@@ -314,12 +316,26 @@ pub(super) fn pixel<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 }
 
 pub(super) fn resize<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
-    const MODES: [ResizeMode; 3] = [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::LinearAlignCorners];
-    let mode = MODES[index / 2 % 3];
+    const COORDINATES: [Coordinates; 5] = [
+        Coordinates::HalfPixel,
+        Coordinates::AlignCorners,
+        Coordinates::Asymmetric,
+        Coordinates::HalfPixelSymmetric,
+        Coordinates::HalfPixelOfSeveral,
+    ];
+    let cubic = Cubic { slope_thousandths: rng.pick(&[-750, -500]), drops_outside: rng.chance(30) };
+    let rounding = rng.pick(&[Rounding::Floor, Rounding::Ceil, Rounding::HalfDown, Rounding::HalfUp]);
+    let filter = [Filter::Nearest(rounding), Filter::Linear, Filter::Cubic(cubic)][index / 2 % 3];
+    let mode = ResizeMode { filter, coordinates: rng.pick(&COORDINATES) };
     let resize = [(); 2].map(|()| {
         let input = rng.range(1, 13);
         let output = if rng.chance(40) { 2 * input } else { rng.range(1, 30) };
-        Resize::new(mode, input, output).expect("positive extents")
+        let scale = Ratio::new(rng.range(1, 12), rng.range(2, 5)).expect("positive numbers");
+        match scale.of(input) {
+            Some(output @ 1..) if rng.chance(30) => Resize::with_scale(mode, input, output, scale),
+            _ => Resize::new(mode, input, output),
+        }
+        .expect("positive extents")
     });
     let (batch, channels) = (batch(rng), channels(rng));
     let small = shape(batch, channels, resize.map(Resize::input));
@@ -330,6 +346,27 @@ pub(super) fn resize<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         (Kernel::ResizeBackward(resize), large, small)
     };
     Case { kernel, params: Vec::new(), inputs: vec![tensor(input, rng)], output }
+}
+
+pub(super) fn adaptive<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let parts = [(); 2].map(|()| {
+        let input = rng.range(1, 30);
+        let output = if rng.chance(20) { input } else { rng.range(1, 9) };
+        Resize::new(ResizeMode::AREA, input, output).expect("positive extents")
+    });
+    let (batch, channels) = (batch(rng), channels(rng));
+    let large = shape(batch, channels, parts.map(Resize::input));
+    let small = shape(batch, channels, parts.map(Resize::output));
+    let (kernel, inputs, output) = match index % 4 {
+        0 => (Kernel::AdaptiveAvgPool2d(parts), vec![tensor(large, rng)], small),
+        1 => (Kernel::AdaptiveAvgPool2dBackward(parts), vec![tensor(small, rng)], large),
+        2 => (Kernel::AdaptiveMaxPool2d(parts), vec![with_ties(large, rng)], small),
+        _ => {
+            let inputs = vec![tensor(small, rng), with_ties(large, rng)];
+            (Kernel::AdaptiveMaxPool2dBackward(parts), inputs, large)
+        }
+    };
+    Case { kernel, params: Vec::new(), inputs, output }
 }
 
 pub(super) fn pad<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {

@@ -1,6 +1,6 @@
 //! Windows as an executor makes them: a part of a tensor, blocked, in a ring of rows, with foreign values around.
 
-use tiled_geometry::{AxisMap, Interval, Region, Window};
+use tiled_geometry::{AxisMap, Interval, Region, Resize, Window};
 use tiled_kernel::{Kernel, Spread};
 use tiled_tensor::{Element, Layout, Tensor, View, ViewMut};
 
@@ -120,8 +120,16 @@ pub(super) fn needed(kernel: &Kernel, index: usize, extents: [i64; 2], region: R
             if index == 0 { outputs } else { through(pool.windows.map(AxisMap::Window), extents, outputs) }
         }
         Kernel::AvgPool2dBackward(pool) => through(pool.windows.map(AxisMap::Touched), extents, region),
-        Kernel::Resize(resize) => through(resize.map(AxisMap::Resize), extents, region),
-        Kernel::ResizeBackward(resize) => through(resize.map(AxisMap::ResizeTouched), extents, region),
+        Kernel::Resize(resize) | Kernel::AdaptiveAvgPool2d(resize) | Kernel::AdaptiveMaxPool2d(resize) => {
+            through(resize.map(AxisMap::Resize), extents, region)
+        }
+        Kernel::AdaptiveMaxPool2dBackward(parts) => {
+            let outputs = through(parts.map(AxisMap::ResizeTouched), parts.map(Resize::output), region);
+            if index == 0 { outputs } else { through(parts.map(AxisMap::Resize), extents, outputs) }
+        }
+        Kernel::ResizeBackward(resize) | Kernel::AdaptiveAvgPool2dBackward(resize) => {
+            through(resize.map(AxisMap::ResizeTouched), extents, region)
+        }
         Kernel::Pad(padding) => through(padding.map(AxisMap::Padding), extents, region),
         Kernel::PadBackward(padding) => through(padding.map(AxisMap::PaddingTouched), extents, region),
         Kernel::PixelShuffle { factor } => through([AxisMap::Touched(block(*factor)); 2], extents, region),

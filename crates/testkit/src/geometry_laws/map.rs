@@ -1,6 +1,8 @@
 //! The laws of the maps along one axis.
 
-use tiled_geometry::{AxisMap, Interval, PadMode, Padding, Resize, ResizeMode};
+use tiled_geometry::{
+    AxisMap, Coordinates, Cubic, Filter, Interval, PadMode, Padding, Ratio, Resize, ResizeMode, Rounding,
+};
 
 use super::window::span;
 use super::{hull_of, small_window};
@@ -17,9 +19,13 @@ pub fn small_map(kind: u8, bytes: [u8; 4]) -> AxisMap {
     let window = small_window(bytes);
     let [a, b, c, d] = bytes.map(i64::from);
     let (from, to) = (1 + a % 24, 1 + b % 24);
-    let resize_mode =
-        [ResizeMode::Nearest, ResizeMode::Linear, ResizeMode::LinearAlignCorners][usize::from(bytes[2] % 3)];
-    let resize = Resize::new(resize_mode, from, to).expect("extents are in range");
+    let mode = small_mode(bytes[2]);
+    let scale = Ratio::new(to * 7 + d % 7, from * 7).expect("positive");
+    let resize = match bytes[3] % 3 {
+        0 => Resize::with_scale(mode, from, to, scale),
+        _ => Resize::new(mode, from, to),
+    };
+    let resize = resize.expect("extents are in range");
     // reflection stays inside the tensor, a ring goes round once, replication may reach past it
     let (pad_mode, side) = match bytes[1] % 4 {
         0 | 2 => (PadMode::Reflect, from),
@@ -37,6 +43,28 @@ pub fn small_map(kind: u8, bytes: [u8; 4]) -> AxisMap {
         6 => AxisMap::PaddingTouched(padding),
         _ => AxisMap::Whole(from),
     }
+}
+
+/// A mode of any kind.
+fn small_mode(byte: u8) -> ResizeMode {
+    const FILTERS: [Filter; 7] = [
+        Filter::Nearest(Rounding::Floor),
+        Filter::Nearest(Rounding::Ceil),
+        Filter::Nearest(Rounding::HalfDown),
+        Filter::Nearest(Rounding::HalfUp),
+        Filter::Linear,
+        Filter::Cubic(Cubic::PYTORCH),
+        Filter::Area,
+    ];
+    const COORDINATES: [Coordinates; 5] = [
+        Coordinates::HalfPixel,
+        Coordinates::HalfPixelOfSeveral,
+        Coordinates::HalfPixelSymmetric,
+        Coordinates::AlignCorners,
+        Coordinates::Asymmetric,
+    ];
+    let byte = usize::from(byte);
+    ResizeMode { filter: FILTERS[byte % 7], coordinates: COORDINATES[byte / 7 % 5] }
 }
 
 /// Law: `needed(Y)` is the hull of all `x` that some `y` in `Y` reads, and the adjoint's `needed(X)` is the
@@ -89,22 +117,55 @@ pub fn reads(map: AxisMap, y: i64, x: i64) -> bool {
     }
 }
 
-/// Whether output `o` reads input `i`: the last input at or before its position or, for linear modes, the
-/// first behind it.
+/// Whether output `o` reads input `i`, by looking for the inputs around its position.
 fn interpolates(resize: Resize, o: i64, i: i64) -> bool {
     let (input, output) = (resize.input(), resize.output());
-    if !(0..output).contains(&o) {
+    if !(0..output).contains(&o) || !(0..input).contains(&i) {
         return false;
     }
-    let (position, unit) = match resize.mode() {
-        ResizeMode::Nearest => (o * input, output),
-        ResizeMode::Linear => (((2 * o + 1) * input - output).max(0), 2 * output),
-        ResizeMode::LinearAlignCorners if output == 1 => (0, 1),
-        ResizeMode::LinearAlignCorners => (o * (input - 1), output - 1),
-    };
-    let at_or_before = (0..input).rev().find(|x| x * unit <= position);
-    let behind = (0..input).find(|x| x * unit > position);
-    Some(i) == at_or_before || (resize.mode() != ResizeMode::Nearest && Some(i) == behind)
+    if resize.mode().filter == Filter::Area {
+        // [i, i + 1) meets [o·in/out, (o + 1)·in/out)
+        return i * output < (o + 1) * input && o * input < (i + 1) * output;
+    }
+    let (position, unit) = position(resize, o);
+    let border = |x: i64| x.clamp(0, input - 1) == i;
+    let below = (-64..64).rev().find(|x| x * unit <= position).expect("a small case");
+    match resize.mode().filter {
+        Filter::Nearest(rounding) => {
+            let above = (-64..64).find(|x| x * unit >= position).expect("a small case");
+            let (down, up) = (position - below * unit, above * unit - position);
+            border(match rounding {
+                Rounding::Floor => below,
+                Rounding::Ceil => above,
+                Rounding::HalfDown if down <= up => below,
+                Rounding::HalfUp if down < up => below,
+                Rounding::HalfDown | Rounding::HalfUp => above,
+            })
+        }
+        Filter::Linear => {
+            let below = below.max(0);
+            border(below) || border(below + 1)
+        }
+        Filter::Cubic(_) => (below - 1..=below + 2).any(border),
+        Filter::Area => false,
+    }
+}
+
+/// The position of output `o` as a fraction, by the definition of its coordinates.
+fn position(resize: Resize, o: i64) -> (i64, i64) {
+    let (input, output) = (resize.input(), resize.output());
+    let (p, q) = (resize.scale().numerator(), resize.scale().denominator());
+    // (o + 1/2)/s − 1/2
+    let half = ((2 * o + 1) * q - p, 2 * p);
+    match resize.mode().coordinates {
+        Coordinates::HalfPixel => half,
+        Coordinates::HalfPixelOfSeveral if output > 1 => half,
+        // in/2 − out/(2s)
+        Coordinates::HalfPixelSymmetric => (half.0 + input * p - output * q, half.1),
+        Coordinates::AlignCorners if output > 1 => (o * (input - 1), output - 1),
+        Coordinates::HalfPixelOfSeveral | Coordinates::AlignCorners => (0, 1),
+        Coordinates::Asymmetric => (o * q, p),
+    }
 }
 
 /// The input that padded coordinate `o` shows, by building the padded axis.

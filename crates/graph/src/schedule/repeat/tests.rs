@@ -10,7 +10,7 @@ use crate::schedule::{Bands, bands_of, least_calls};
 use crate::sweep::{shared_between_sweeps, sweeps};
 use crate::{
     Activation, AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Graph, Loss, MaxPool2d, Mode, Objective, Op,
-    Rng, Upsample, UpsampleMode, UpsampleTo, ValueId, infer, lower,
+    ResizeMode, Rng, Upsample, UpsampleTo, ValueId, infer, lower,
 };
 
 /// A number of `0..count`.
@@ -46,15 +46,8 @@ fn operator(rng: &mut Rng) -> Op {
         }
         5 => Op::AvgPool2d(AvgPool2d::new([among(rng, &[2, 3]), 1])),
         6 => {
-            let mode = among(
-                rng,
-                &[
-                    UpsampleMode::Nearest,
-                    UpsampleMode::Bilinear { align_corners: false },
-                    UpsampleMode::Bilinear { align_corners: true },
-                ],
-            );
-            Op::Upsample(Upsample { to: UpsampleTo::Scale([2, 1]), mode })
+            let mode = among(rng, &[ResizeMode::NEAREST, ResizeMode::LINEAR, ResizeMode::LINEAR_ALIGNED]);
+            Op::Upsample(Upsample { to: UpsampleTo::Scale([2.0, 1.0]), mode })
         }
         7 => Op::BatchNorm(BatchNorm::default()),
         _ => Op::Activation(Activation::Sigmoid),
@@ -73,7 +66,7 @@ pub(crate) fn network(rng: &mut Rng, height: usize) -> Graph {
                 0 if other != last => graph.add_node(&format!("s{number}"), Op::Add, &[last, other]),
                 1 if other != last => {
                     let to = UpsampleTo::Like(other);
-                    let like = Op::Upsample(Upsample { to, mode: UpsampleMode::Nearest });
+                    let like = Op::Upsample(Upsample { to, mode: ResizeMode::NEAREST });
                     graph.add_node(&format!("l{number}"), like, &[last]).and_then(|like| {
                         values.push(like);
                         graph.add_node(&format!("j{number}"), Op::Add, &[like, other])
