@@ -3,7 +3,7 @@
 use tiled_tensor::Element;
 
 use super::tile::Tile;
-use crate::vector::{MAX_LANES, Micro, Simd};
+use crate::vector::{Micro, Simd};
 
 /// Where the inputs and the gradients of a row of the image begin.
 #[derive(Clone, Copy)]
@@ -303,37 +303,6 @@ pub(super) unsafe fn run_sequence<S: Simd>(
         };
     }
     tiles!(1 1, 2 1, 3 1, 4 1, 8 1, 1 2, 2 2, 3 2, 4 2);
-}
-
-/// One vector of sums of permuted inputs times gradients over neighbouring pixels.
-///
-/// # Safety
-/// `x` is readable for a vector at `j·pixel_step`, `gradients` at `j·gradient_step`; `sums` is valid for a vector and
-/// nothing else uses it.
-pub(super) struct LaneRow<'a, E> {
-    pub(super) x: *const E,
-    pub(super) pixel_step: usize,
-    pub(super) lanes: &'a [u8; MAX_LANES],
-    pub(super) gradients: *const E,
-    pub(super) gradient_step: usize,
-    pub(super) pixels: usize,
-    pub(super) sums: *mut E,
-}
-
-impl<E: Element> Micro<E> for LaneRow<'_, E> {
-    #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
-        // SAFETY: as the type asks.
-        unsafe {
-            let lanes = simd.index(self.lanes);
-            let mut sum = simd.load(self.sums);
-            for j in 0..self.pixels {
-                let value = simd.permute(simd.load(self.x.add(j * self.pixel_step)), lanes);
-                sum = simd.mul_add(value, simd.load(self.gradients.add(j * self.gradient_step)), sum);
-            }
-            simd.store(self.sums, sum);
-        }
-    }
 }
 
 /// Dot products of a row of `x` at some neighbouring taps with a row of gradients, pixels as lanes.

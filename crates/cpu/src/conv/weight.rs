@@ -3,6 +3,8 @@
 //! Sums are kept in the layout of packed weights ([`Problem::visit`]). Each takes the pixels of a share in one order
 //! (image, row, column). Threads divide the weights, not the pixels, so the bits do not depend on them.
 
+mod lanes;
+
 use std::mem::MaybeUninit;
 
 use tiled_geometry::{Interval, Region, div_ceil};
@@ -12,9 +14,7 @@ use super::class::{Class, index, signed};
 use super::dense::Sequence;
 use super::dot;
 use super::problem::{Path, Problem};
-use super::rows::{
-    LaneRow, Line, PixelRow, Rows, SequenceRows, height, run_rows, run_sequence, sequence_height,
-};
+use super::rows::{Line, PixelRow, Rows, SequenceRows, height, run_rows, run_sequence, sequence_height};
 use super::share;
 use super::tile::Tile;
 use crate::Isa;
@@ -114,6 +114,9 @@ impl<T: Element> Routine<T> for Reduce<'_, T> {
         let rows = self.items() * self.classes[0].taps * self.inputs();
         share::for_pieces(pieces, |piece| {
             let part = rows * piece / pieces..rows * (piece + 1) / pieces;
+            if self.problem.path == Path::Lanes {
+                return self.lanes(simd, part);
+            }
             let [height, width] = self.share.axes().map(|axis| axis.len());
             let count = index(height) * self.gy.layout().batch();
             let lines = self.lines();
@@ -179,9 +182,9 @@ impl<T: Element> Reduce<'_, T> {
                         self.dense(simd, segments, item, part);
                         break;
                     }
-                    Path::Lanes => self.lanes(simd, segment, item, part.clone()),
                     Path::Dot => self.dot(simd, segment, item, part.clone()),
                     Path::Planar => self.planar(simd, segment, item, part.clone()),
+                    Path::Lanes => unreachable!("invariant: it takes the whole share by itself"),
                 }
             }
             at = end;
@@ -386,54 +389,6 @@ impl<T: Element> Reduce<'_, T> {
             }
         }
         Gradients { start: buffer, step: width, vector_step: S::LANES }
-    }
-
-    fn lanes<S: Simd<E = T>>(&self, simd: S, segment: Segment, item: usize, part: std::ops::Range<usize>) {
-        let problem = self.problem;
-        let [row_class, col_class] = &self.classes;
-        let mut buffer = [MaybeUninit::uninit(); index(SEGMENT) * 2 * MAX_LANES];
-        let mut copy = [MaybeUninit::uninit(); index(SEGMENT) * MAX_LANES];
-        let first = item * S::LANES;
-        let gradients = self.gradients::<S>(&segment, first..problem.outputs(), 1, &mut buffer);
-        let layout = self.x.layout();
-        let source = |output: usize| output / problem.out_group * problem.in_group;
-        let block = source(first) / S::LANES;
-        for at in part {
-            // as in `Problem::visit`, the kernel row varies faster than the input
-            let (c, tap_row) = (at / row_class.taps, at % row_class.taps);
-            let Some(row) = self.input_row(&segment, tap_row) else { continue };
-            let lanes =
-                std::array::from_fn(|l| u8::try_from((source(first + l) + c) % S::LANES).unwrap_or(0));
-            for tap in 0..col_class.taps {
-                let pixels = self.columns(&segment, tap);
-                if pixels.is_empty() {
-                    continue;
-                }
-                let col = self.column(tap, pixels.begin());
-                let skipped = index(pixels.begin() - segment.cols.begin());
-                let mut pixel_step = index(col_class.input_step) * S::LANES;
-                let x: *const T = if layout.block() > 1 {
-                    self.x.data()[layout.offset(segment.n, block * S::LANES, row, col)..].as_ptr()
-                } else {
-                    pixel_step = S::LANES;
-                    self.copy_lanes::<S>(&segment, (block, row, col), index(pixels.len()), &mut copy)
-                };
-                let term = (c * row_class.taps + tap_row) * col_class.taps + tap;
-                let sums = first * problem.terms(&self.classes) + term * S::LANES;
-                // SAFETY: `check` holds the windows; the sums are this thread's own.
-                unsafe {
-                    simd.call(LaneRow {
-                        x,
-                        pixel_step,
-                        lanes: &lanes,
-                        gradients: gradients.start.add(skipped * gradients.step),
-                        gradient_step: gradients.step,
-                        pixels: index(pixels.len()),
-                        sums: self.values.0.add(sums),
-                    });
-                }
-            }
-        }
     }
 
     fn dot<S: Simd<E = T>>(&self, simd: S, segment: Segment, item: usize, part: std::ops::Range<usize>) {
