@@ -305,6 +305,77 @@ pub(super) unsafe fn run_sequence<S: Simd>(
     tiles!(1 1, 2 1, 3 1, 4 1, 8 1, 1 2, 2 2, 3 2, 4 2);
 }
 
+/// Sums of vectors of input channels at some neighbouring taps times gradients of a few output channels, over the pixels of a row.
+///
+/// # Safety
+/// `x` is readable for a vector at `j·pixel_step + t·tap_step`, `gradients` at `j + o·gradient_stride`; `sums` is valid for a vector at
+/// `(t·outputs + o)·S::LANES`, and nothing else uses it.
+#[derive(Clone, Copy)]
+pub(super) struct DotRow<E> {
+    pub(super) x: *const E,
+    pub(super) pixel_step: usize,
+    pub(super) tap_step: usize,
+    pub(super) gradients: *const E,
+    pub(super) gradient_stride: usize,
+    pub(super) pixels: usize,
+    pub(super) sums: *mut E,
+}
+
+/// The taps of a [`DotTile`]: with three outputs nine sums, as many as multiply-adds are under way.
+pub(super) const DOT_TAPS: usize = 3;
+
+/// [`DotRow`] for `O` outputs and [`DOT_TAPS`] taps.
+struct DotTile<E, const O: usize>(DotRow<E>);
+
+impl<E: Element, const O: usize> Micro<E> for DotTile<E, O> {
+    #[inline(always)]
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
+        let row = self.0;
+        // SAFETY: as the type asks.
+        unsafe {
+            let mut sums = [[simd.splat(E::ZERO); O]; DOT_TAPS];
+            for (t, sums) in sums.iter_mut().enumerate() {
+                for (o, sum) in sums.iter_mut().enumerate() {
+                    *sum = simd.load(row.sums.add((t * O + o) * S::LANES));
+                }
+            }
+            let (mut x, mut gradients) = (row.x, row.gradients);
+            for _ in 0..row.pixels {
+                let mut values = [simd.splat(E::ZERO); O];
+                for (o, value) in values.iter_mut().enumerate() {
+                    *value = simd.splat(*gradients.add(o * row.gradient_stride));
+                }
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    let inputs = simd.load(x.add(t * row.tap_step));
+                    for (sum, value) in sums.iter_mut().zip(values) {
+                        *sum = simd.mul_add(value, inputs, *sum);
+                    }
+                }
+                x = x.wrapping_add(row.pixel_step);
+                gradients = gradients.wrapping_add(1);
+            }
+            for (t, sums) in sums.iter().enumerate() {
+                for (o, sum) in sums.iter().enumerate() {
+                    simd.store(row.sums.add((t * O + o) * S::LANES), *sum);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`DotRow`] with this many outputs, at most three.
+pub(super) unsafe fn run_dot<S: Simd>(simd: S, row: DotRow<S::E>, outputs: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match outputs {
+            1 => simd.call(DotTile::<_, 1>(row)),
+            2 => simd.call(DotTile::<_, 2>(row)),
+            _ => simd.call(DotTile::<_, 3>(row)),
+        }
+    }
+}
+
 /// Dot products of a row of `x` at some neighbouring taps with a row of gradients, pixels as lanes.
 ///
 /// # Safety

@@ -14,7 +14,10 @@ use super::class::{Class, index, signed};
 use super::dense::Sequence;
 use super::dot;
 use super::problem::{Path, Problem};
-use super::rows::{Line, PixelRow, Rows, SequenceRows, height, run_rows, run_sequence, sequence_height};
+use super::rows::{
+    DOT_TAPS, DotRow, Line, PixelRow, Rows, SequenceRows, height, run_dot, run_rows, run_sequence,
+    sequence_height,
+};
 use super::share;
 use super::tile::Tile;
 use crate::Isa;
@@ -401,10 +404,16 @@ impl<T: Element> Reduce<'_, T> {
         for at in part {
             let (tap_row, block) = (at / self.inputs(), at % self.inputs());
             let Some(row) = self.input_row(&segment, tap_row) else { continue };
-            for tap in 0..col_class.taps {
-                let pixels = self.columns(&segment, tap);
+            let sums = |tap: usize| {
+                let term = at * col_class.taps + tap;
+                let sums = first * problem.dot_terms(&self.classes) + term * outputs;
+                self.values.0.wrapping_add(sums * S::LANES)
+            };
+            let gradients =
+                |pixel: i64| self.gy.data()[gy.offset(segment.n, first, segment.y, pixel)..].as_ptr();
+            let mut one = |tap: usize, pixels: Interval| {
                 if pixels.is_empty() {
-                    continue;
+                    return;
                 }
                 let col = self.column(tap, pixels.begin());
                 let mut step = index(col_class.input_step) * S::LANES;
@@ -414,11 +423,8 @@ impl<T: Element> Reduce<'_, T> {
                     step = S::LANES;
                     self.copy_lanes::<S>(&segment, (block, row, col), index(pixels.len()), &mut copy)
                 };
-                let gradients = &self.gy.data()[gy.offset(segment.n, first, segment.y, pixels.begin())..];
                 // the parts of inputs and gradients are swapped: gradients are broadcast
-                let line = Line { x: gradients.as_ptr(), gradients: vectors };
-                let term = at * col_class.taps + tap;
-                let sums = first * problem.dot_terms(&self.classes) + term * outputs;
+                let line = Line { x: gradients(pixels.begin()), gradients: vectors };
                 let rows = Rows {
                     lines: &[line],
                     x_offset: 0,
@@ -428,10 +434,40 @@ impl<T: Element> Reduce<'_, T> {
                     gradient_step: step,
                     vector_step: 0,
                     pixels: index(pixels.len()),
-                    sums: self.values.0.wrapping_add(sums * S::LANES),
+                    sums: sums(tap),
                 };
                 // SAFETY: `check` holds the windows; the sums are this thread's own.
                 unsafe { run_rows(simd, rows, [outputs, 1], false) };
+            };
+            let mut tap = 0;
+            while tap < col_class.taps {
+                let taps = tap..col_class.taps.min(tap + DOT_TAPS);
+                tap = taps.end;
+                let all = taps.clone().map(|tap| self.columns(&segment, tap)).reduce(Interval::intersect);
+                let all = all.unwrap_or(Interval::EMPTY);
+                if taps.len() < DOT_TAPS || all.is_empty() || x.block() == 1 {
+                    taps.for_each(|tap| one(tap, self.columns(&segment, tap)));
+                    continue;
+                }
+                // pixels for which only some of the taps read inside the image, before the others and after
+                for tap in taps.clone() {
+                    one(tap, Interval::new(self.columns(&segment, tap).begin(), all.begin()));
+                }
+                let col = self.column(taps.start, all.begin());
+                let dots = DotRow {
+                    x: self.x.data()[x.offset(segment.n, block * S::LANES, row, col)..].as_ptr(),
+                    pixel_step: index(col_class.input_step) * S::LANES,
+                    tap_step: index(col_class.offset_step) * S::LANES,
+                    gradients: gradients(all.begin()),
+                    gradient_stride: gy.block_stride(),
+                    pixels: index(all.len()),
+                    sums: sums(taps.start),
+                };
+                // SAFETY: `check` holds the windows; the sums are this thread's own.
+                unsafe { run_dot(simd, dots, outputs) };
+                for tap in taps {
+                    one(tap, Interval::new(all.end(), self.columns(&segment, tap).end()));
+                }
             }
         }
     }
