@@ -501,3 +501,29 @@ pub(super) fn pairs(problem: &Problem) -> bool {
         && matches!(window.kernel(), 3 | 5 | 7)
         && problem.conv.windows[0].kernel() <= 7
 }
+
+/// The share of the peak that a kernel reaches; medians of the example `conv_speed`.
+pub(super) fn share_of_peak(problem: &Problem) -> f64 {
+    let [rows, cols] = problem.conv.windows;
+    let spelled_out = cols.dilation() == 1 && matches!(cols.kernel(), 3 | 5 | 7) && cols.stride() <= 2;
+    match (cols.stride(), rows.kernel() * cols.kernel()) {
+        _ if !spelled_out => 0.35,
+        (1, ..=9) => 0.72,
+        (1, _) => 0.80,
+        (_, ..=9) if problem.transposed => 0.35,
+        (_, ..=9) => 0.45,
+        _ => 0.60,
+    }
+}
+
+/// The same for the gradient for the weights.
+pub(super) fn weight_share_of_peak(problem: &Problem) -> f64 {
+    let [rows, cols] = problem.conv.windows;
+    let together = cols.dilation() == 1 && matches!(cols.kernel(), 2 | 3 | 5 | 7);
+    match (cols.stride(), rows.kernel() * cols.kernel()) {
+        _ if !together => 0.40,
+        (1, _) => 0.80,
+        (_, ..=9) => 0.48,
+        _ => 0.62,
+    }
+}
