@@ -1,8 +1,11 @@
-//! The speed of the convolution kernels, as shares of what a loop of multiply-adds reaches in the same run.
+//! The speed of the convolution kernels, as shares of what a loop of multiply-adds reaches in turns with them.
 //!
 //! ```text
 //! TILED_ISA=avx512 cargo run --release -p tiled-cpu --example conv_speed -- [threads] [filter]
 //! ```
+//!
+//! The filter is a part of a name, or several with `|` between them. A slice of the loop runs before each call of a kernel, and both
+//! times are those of the fastest tenth: other work on the machine only ever slows them down, and the clock is the same for both.
 
 #![expect(
     clippy::print_stdout,
@@ -10,18 +13,16 @@
     reason = "a program that prints a table of estimates"
 )]
 
+use std::hint::black_box;
 use std::time::Instant;
 
 use rayon::ThreadPoolBuilder;
-use tiled_cpu::CpuBackend;
+use tiled_cpu::{CpuBackend, Isa};
 use tiled_geometry::{Interval, Region, Window};
 use tiled_kernel::{
     Activation, Algorithm, Backend, Conv, Epilogue, Host, Kernel, Params, Reduction, Workspace,
 };
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
-
-#[path = "peak/mod.rs"]
-mod peak;
 
 struct Case {
     name: &'static str,
@@ -82,7 +83,57 @@ const CASES: &[Case] = &[
     Case { width: 64, rows: 64, ..case("512→512 3×3, 64×64", [512, 512], 3) },
     Case { width: 32, rows: 32, ..case("3→16 3×3, 32×32", [3, 16], 3) },
     Case { width: 16, rows: 16, ..case("512→512 3×3, 16×16", [512, 512], 3) },
+    depthwise("64 depthwise 3×3, 8 rows of 128", 64, 3, 1),
+    depthwise("64 depthwise 5×5, 8 rows of 128", 64, 5, 1),
+    depthwise("64 depthwise 7×7, 8 rows of 128", 64, 7, 1),
+    depthwise("192 depthwise 3×3, 8 rows of 64", 192, 3, 1),
+    depthwise("384 depthwise 3×3, 8 rows of 32", 384, 3, 1),
+    depthwise("384 depthwise 5×5, 8 rows of 32", 384, 5, 1),
+    depthwise("384 depthwise 7×7, 8 rows of 32", 384, 7, 1),
+    depthwise("64 depthwise 3×3/2, 4 rows of 64", 64, 3, 2),
+    depthwise("64 depthwise 5×5/2, 4 rows of 64", 64, 5, 2),
+    depthwise("64 depthwise 7×7/2, 4 rows of 64", 64, 7, 2),
+    depthwise("384 depthwise 3×3/2, 4 rows of 16", 384, 3, 2),
+    depthwise("384 depthwise 5×5/2, 4 rows of 16", 384, 5, 2),
+    Case { dilation: 2, ..depthwise("64 depthwise 3×3 dilated 2, 8 rows", 64, 3, 1) },
+    Case { groups: 16, width: 128, rows: 8, ..case("64→64 of 16 groups 3×3, 8 rows", [64, 64], 3) },
+    Case { width: 128, rows: 8, ..case("16→16 1×1", [16, 16], 1) },
+    Case { width: 128, rows: 8, ..case("16→96 1×1", [16, 96], 1) },
+    Case { width: 128, rows: 8, ..case("96→24 1×1", [96, 24], 1) },
+    Case { width: 128, rows: 8, ..case("64→64 1×1", [64, 64], 1) },
+    Case { width: 64, rows: 8, ..case("64→256 1×1", [64, 256], 1) },
+    Case { width: 64, rows: 8, ..case("128→128 1×1", [128, 128], 1) },
+    Case { width: 64, rows: 8, ..case("144→32 1×1", [144, 32], 1) },
+    Case { width: 64, rows: 4, ..case("256→256 1×1", [256, 256], 1) },
+    Case { width: 32, rows: 4, ..case("512→512 1×1", [512, 512], 1) },
+    Case { width: 32, rows: 4, ..case("384→64 1×1", [384, 64], 1) },
+    dilated("32→32 3×3 dilated 2", 32, 2),
+    dilated("32→32 3×3 dilated 4", 32, 4),
+    dilated("32→32 3×3 dilated 8", 32, 8),
+    dilated("32→32 3×3 dilated 16", 32, 16),
+    dilated("64→64 3×3 dilated 2, 128²", 64, 2),
+    dilated("64→64 3×3 dilated 4", 64, 4),
+    dilated("64→64 3×3 dilated 8", 64, 8),
+    dilated("64→64 3×3 dilated 16", 64, 16),
+    Case { width: 128, rows: 8, ..case("16→3 3×3, 8 rows of 128", [16, 3], 3) },
+    Case { width: 128, rows: 8, ..case("3→32 9×9", [3, 32], 9) },
+    Case { width: 128, rows: 8, ..case("32→3 9×9", [32, 3], 9) },
 ];
+
+const fn depthwise(name: &'static str, channels: usize, kernel: i64, stride: i64) -> Case {
+    let width = if channels > 256 {
+        32
+    } else if channels > 128 {
+        64
+    } else {
+        128
+    };
+    Case { groups: channels, stride, width, rows: 8 / stride, ..case(name, [channels, channels], kernel) }
+}
+
+const fn dilated(name: &'static str, channels: usize, dilation: i64) -> Case {
+    Case { dilation, width: 128, rows: 8, ..case(name, [channels, channels], 3) }
+}
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -91,13 +142,14 @@ fn main() {
     let backend = CpuBackend::new().expect("the instruction set named in TILED_ISA");
     let pool = ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads");
     pool.install(|| {
-        let peak = peak::gflops(backend.isa(), 400);
-        println!("{} with {threads} threads, peak {peak:.0} GFLOP/s", Backend::<f32>::name(&backend));
-        println!("{:24} {:>16} {:>16} {:>16} {:>16}", "", "forward", "for input", "for weights", "winograd");
-        for case in CASES.iter().filter(|case| case.name.contains(&filter)) {
-            let cells = measure(&backend, case)
-                .map(|speed| format!("{:>16}", format!("{speed:7.1} ({:3.0} %)", 100.0 * speed / peak)));
-            println!("{:24} {}", case.name, cells.join(" "));
+        println!("{} with {threads} threads, GFLOP/s", Backend::<f32>::name(&backend));
+        println!("{:34} {:>16} {:>16} {:>16} {:>16}", "", "forward", "for input", "for weights", "winograd");
+        let wanted = |case: &&Case| filter.split('|').any(|part| case.name.contains(part));
+        for case in CASES.iter().filter(wanted) {
+            let cells = measure(&backend, case).map(|Speed { flops, share }| {
+                format!("{:>16}", format!("{:7.1} ({:3.0} %)", flops / 1e9, 100.0 * share))
+            });
+            println!("{:34} {}", case.name, cells.join(" "));
         }
     });
 }
@@ -105,11 +157,19 @@ fn main() {
 /// Enough for the transforms of every case.
 const WORKSPACE_ELEMENTS: usize = 4 << 20;
 
-/// Speeds in GFLOP/s, of the multiply-adds of the sums; Winograd's filtering does fewer. Zero where it does not apply.
-fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
+/// Operations a second, and their share of what the loop does.
+#[derive(Clone, Copy, Default)]
+struct Speed {
+    flops: f64,
+    share: f64,
+}
+
+/// Speeds of the multiply-adds of the sums; Winograd's filtering does fewer. Zero where it does not apply.
+fn measure(backend: &CpuBackend, case: &Case) -> [Speed; 4] {
     let padding = case.dilation * (case.kernel / 2);
     let window = Window::new(case.kernel, case.stride, case.dilation, padding).expect("a valid window");
-    let height = (4 * case.rows * case.stride).min(case.width);
+    // room for the taps above and below
+    let height = (4 * case.rows * case.stride).min(case.width).max(case.rows * case.stride + 4 * padding);
     let input = [height, case.width];
     let conv = Conv {
         in_channels: case.channels[0],
@@ -143,7 +203,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
     let mut forward = |kernel: Kernel| {
         let packed = pack(backend, &kernel, &[&weight, &bias]);
         let work = per_pixel * share.volume() as f64;
-        speed(work, || {
+        speed(backend.isa(), work, || {
             backend.compute(
                 &kernel,
                 Params::Packed(&packed),
@@ -163,7 +223,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
             epilogue: Epilogue::of_bias(true).with_activation(activation),
         })
     } else {
-        0.0
+        Speed::default()
     };
     let for_input = {
         let kernel = Kernel::Conv2dBackwardInput { conv, epilogue: Epilogue::NONE };
@@ -177,7 +237,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
         let to = layout(conv.in_channels, region, rows.len());
         let mut gx = AlignedBuffer::<f32>::new(to.len());
         let work = per_pixel * share.volume() as f64;
-        speed(work, || {
+        speed(backend.isa(), work, || {
             backend.compute(
                 &kernel,
                 Params::Packed(&packed),
@@ -194,7 +254,7 @@ fn measure(backend: &CpuBackend, case: &Case) -> [f64; 4] {
             (backend as &dyn Host<f32>).partial(&reduction, 1, conv.in_channels).expect("memory");
         let work = per_pixel * share.volume() as f64;
         y.fill(0.5);
-        speed(work, || {
+        speed(backend.isa(), work, || {
             let inputs = [View::new(&x, x_layout), View::new(&y, y_layout)];
             backend.reduce(&reduction, &[], &inputs, share, &mut partial);
         })
@@ -209,17 +269,90 @@ fn pack(backend: &CpuBackend, kernel: &Kernel, params: &[&[f32]]) -> AlignedBuff
     packed
 }
 
-/// The best speed in a tenth of a second and more: other work on the machine only ever slows it down.
-fn speed(work: f64, mut body: impl FnMut()) -> f64 {
-    body();
-    let mut best = f64::INFINITY;
-    let mut calls = 0;
-    let begin = Instant::now();
-    while begin.elapsed().as_secs_f64() < 0.15 || calls < 5 {
+/// Rounds of a slice of the loop of multiply-adds: about as long as a short call.
+const ROUNDS: u64 = 2_000;
+
+/// The speed of calls in turns with slices of the loop, over a fifth of a second and more.
+fn speed(isa: Isa, work: f64, mut body: impl FnMut()) -> Speed {
+    let seconds = |call: &mut dyn FnMut()| {
         let start = Instant::now();
-        body();
-        best = best.min(start.elapsed().as_secs_f64());
-        calls += 1;
+        call();
+        start.elapsed().as_secs_f64()
+    };
+    let (mut loops, mut calls) = (Vec::new(), Vec::new());
+    body();
+    let begin = Instant::now();
+    while begin.elapsed().as_secs_f64() < 0.2 || calls.len() < 10 {
+        loops.push(seconds(&mut || {
+            rayon::broadcast(|_| fma_loop(isa, ROUNDS));
+        }));
+        calls.push(seconds(&mut body));
     }
-    work / best / 1e9
+    let fast = |seconds: &mut Vec<f64>| {
+        seconds.sort_unstable_by(f64::total_cmp);
+        seconds[seconds.len() / 10]
+    };
+    let lanes = match isa {
+        Isa::Avx512 => 16,
+        Isa::Avx2 => 8,
+        Isa::Portable => 4,
+    };
+    let peak = (ROUNDS * 2 * 24 * lanes) as f64 * rayon::current_num_threads() as f64 / fast(&mut loops);
+    let flops = work / fast(&mut calls);
+    Speed { flops, share: flops / peak }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn fma_loop(isa: Isa, rounds: u64) {
+    use std::arch::x86_64::*;
+    #[target_feature(enable = "avx512f")]
+    fn wide(rounds: u64) {
+        let (a, b) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(0.001)));
+        let mut sums = [a; 24];
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = _mm512_fmadd_ps(*sum, a, b);
+            }
+        }
+        black_box(sums);
+    }
+    #[target_feature(enable = "avx2,fma")]
+    fn narrow(rounds: u64) {
+        let (a, b) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(0.001)));
+        let mut sums = [a; 12];
+        for _ in 0..2 * rounds {
+            for sum in &mut sums {
+                *sum = _mm256_fmadd_ps(*sum, a, b);
+            }
+        }
+        black_box(sums);
+    }
+    match isa {
+        // SAFETY: the backend was made for this instruction set, so the CPU has it.
+        Isa::Avx512 => unsafe { wide(rounds) },
+        // SAFETY: as above.
+        Isa::Avx2 => unsafe { narrow(rounds) },
+        _ => {
+            let (a, b) = (black_box([0.999_f32; 4]), black_box([0.001_f32; 4]));
+            let mut sums = [a; 12];
+            for _ in 0..2 * rounds {
+                for sum in &mut sums {
+                    *sum = std::array::from_fn(|i| sum[i] * a[i] + b[i]);
+                }
+            }
+            black_box(sums);
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn fma_loop(_isa: Isa, rounds: u64) {
+    let (a, b) = (black_box([0.999_f32; 4]), black_box([0.001_f32; 4]));
+    let mut sums = [a; 24];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = std::array::from_fn(|i| sum[i].mul_add(a[i], b[i]));
+        }
+    }
+    black_box(sums);
 }

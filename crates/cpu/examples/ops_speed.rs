@@ -1,8 +1,8 @@
 //! The speed of every kernel and reduction but convolution, beside a copy loop in the same run.
 //!
 //! `cargo run --release -p tiled-cpu --example ops_speed -- [threads] [name]`; `TILED_ISA` chooses the
-//! instruction set. Bytes are those of the inputs and the output, each once. "memory" is an image that leaves
-//! the caches, "cache" one that stays in the second.
+//! instruction set. A name may be several with `|` between them. Bytes are those of the inputs and the
+//! output, each once. "memory" is an image that leaves the caches, "cache" one that stays in the second.
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
 use std::time::Instant;
@@ -131,6 +131,8 @@ fn cases([height, width]: [i64; 2]) -> Vec<Case> {
         ("silu", Activation::Silu),
         ("gelu", Activation::Gelu),
         ("gelu tanh", Activation::GeluTanh),
+        ("hardswish", Activation::HardSwish),
+        ("mish", Activation::Mish),
     ] {
         cases.push(kernel(name, Kernel::Activation(activation), vec![whole], whole));
         let backward = Kernel::ActivationBackward(activation);
@@ -260,7 +262,7 @@ fn main() {
             let mut line = String::new();
             for ((_, channels, block, extents), copy) in settings.iter().zip(copies) {
                 let case = &cases(*extents)[index];
-                if !case.name.contains(&wanted) {
+                if !wanted.split('|').any(|part| case.name.contains(part)) {
                     continue;
                 }
                 if line.is_empty() {

@@ -14,6 +14,15 @@ use crate::{Isa, ops};
 /// # Safety
 /// The target is valid for `pixels` pixels and nothing else uses it.
 pub(super) unsafe fn tiles<E: Lane>(isa: Isa, activation: Activation, target: &Target<E>, pixels: usize) {
+    if target.whole && target.step == target.block {
+        for block in (target.channel..target.channel + target.channels).step_by(target.block) {
+            let start = target.start.wrapping_add(block / target.block * target.block_stride);
+            // SAFETY: vectors are whole blocks, so that the pixels of a block lie side by side.
+            let values = unsafe { std::slice::from_raw_parts_mut(start, pixels * target.block) };
+            values.chunks_mut(CHUNK).for_each(|values| apply(isa, activation, values));
+        }
+        return;
+    }
     let mut values = [E::ZERO; CHUNK];
     for first in (0..pixels).step_by(CHUNK) {
         let values = &mut values[..CHUNK.min(pixels - first)];

@@ -17,8 +17,8 @@ pub(super) const MAX_OUTPUTS: usize = 3;
 ///
 /// # Safety
 /// As for [`super::dense::Tiles`]. `pixels` is at most `P`; where it is less, or inputs are not
-/// `BLOCKED`, the reading is not [`Reading::Direct`].
-pub(super) struct Tiles<'a, E, const P: usize, const O: usize, const BLOCKED: bool> {
+/// `BLOCKED`, the reading is not [`Reading::Direct`]. `FULL` says that every block of inputs has channels for all lanes.
+pub(super) struct Tiles<'a, E, const P: usize, const O: usize, const BLOCKED: bool, const FULL: bool> {
     pub(super) source: &'a Source<E>,
     pub(super) target: &'a Target<E>,
     pub(super) weights: *const E,
@@ -27,8 +27,8 @@ pub(super) struct Tiles<'a, E, const P: usize, const O: usize, const BLOCKED: bo
     pub(super) count: usize,
 }
 
-impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Micro<E>
-    for Tiles<'_, E, P, O, BLOCKED>
+impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool, const FULL: bool> Micro<E>
+    for Tiles<'_, E, P, O, BLOCKED, FULL>
 {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self, simd: S) {
@@ -69,7 +69,9 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Micro<E>
                             }
                             weights = weights.add(O * S::LANES);
                             for (p, sums) in sums.iter_mut().enumerate() {
-                                let value = simd.load_masked(inputs.add(p * step), mask);
+                                // a mask takes the register that AVX2 wants for sums
+                                let from = inputs.add(p * step);
+                                let value = if FULL { simd.load(from) } else { simd.load_masked(from, mask) };
                                 for (sum, vector) in sums.iter_mut().zip(vectors) {
                                     *sum = simd.mul_add(value, vector, *sum);
                                 }
@@ -86,7 +88,9 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Micro<E>
     }
 }
 
-impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool> Tiles<'_, E, P, O, BLOCKED> {
+impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool, const FULL: bool>
+    Tiles<'_, E, P, O, BLOCKED, FULL>
+{
     /// The vectors of a block of channels, from the first tap of the first pixel.
     ///
     /// # Safety
@@ -251,10 +255,12 @@ pub(super) unsafe fn run<S: Simd>(
 ) {
     let Shape { pixels, outputs, blocked, count } = shape;
     macro_rules! tiles {
-        ($pixels:literal, $blocked:literal, $($outputs:literal)*) => {
+        ($pixels:literal, $blocked:literal, $full:literal, $($outputs:literal)*) => {
             match outputs {
                 $($outputs => {
-                    let tiles = Tiles::<_, $pixels, $outputs, $blocked> { source, target, weights, bias, pixels, count };
+                    let tiles = Tiles::<_, $pixels, $outputs, $blocked, $full> {
+                        source, target, weights, bias, pixels, count,
+                    };
                     // SAFETY: passed on to the caller.
                     unsafe { simd.call(tiles) }
                 })*
@@ -262,10 +268,13 @@ pub(super) unsafe fn run<S: Simd>(
             }
         };
     }
-    match blocked {
-        true if const { width::<S>() == 8 } => tiles!(8, true, 1 2 3),
-        false if const { width::<S>() == 8 } => tiles!(8, false, 1 2 3),
-        true => tiles!(4, true, 1 2 3),
-        false => tiles!(4, false, 1 2 3),
+    let full = (source.channels.1 - source.channels.0).is_multiple_of(S::LANES);
+    match (blocked, full) {
+        (true, true) if const { width::<S>() == 8 } => tiles!(8, true, true, 1 2 3),
+        (true, false) if const { width::<S>() == 8 } => tiles!(8, true, false, 1 2 3),
+        (false, _) if const { width::<S>() == 8 } => tiles!(8, false, false, 1 2 3),
+        (true, true) => tiles!(4, true, true, 1 2 3),
+        (true, false) => tiles!(4, true, false, 1 2 3),
+        (false, _) => tiles!(4, false, false, 1 2 3),
     }
 }

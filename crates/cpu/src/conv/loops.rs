@@ -1,6 +1,7 @@
 //! The loops around the kernels: classes, rows, tiles of pixels, output channels; and their sharing.
 
 mod ahead;
+mod lanes;
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::Activation;
@@ -11,7 +12,6 @@ use super::class::{Class, index, signed};
 use super::cut::{self, Cut, SEQUENCE_WIDTHS, SHARED_WIDTHS, WIDTHS};
 use super::dense::{self, Sharing};
 use super::dot;
-use super::lanes::{self, Groups};
 use super::planar;
 use super::problem::{Path, Problem};
 use super::source::{AHEAD_ROWS, Ahead, EDGE_COLUMNS, MAX_SPAN, Reading, Source, Target};
@@ -37,7 +37,11 @@ pub(super) fn compute<T: Lane>(
     if problem.leaves_gaps() {
         fill_bias(isa, problem, tail.activation, packed, &output, region);
     }
-    vector::run::<T>(isa, Call { isa, problem, tail, packed, input, output, region });
+    let call = Call { isa, problem, tail, packed, input, output, region };
+    match problem.path {
+        Path::Lanes => vector::run::<T>(isa, lanes::Lanes(call)),
+        Path::Dense | Path::Dot | Path::Planar => vector::run::<T>(isa, call),
+    }
 }
 
 /// Asserts what the loads and stores of the kernels rely on.
@@ -158,35 +162,21 @@ const UNITS_PER_THREAD: usize = 16;
 /// The classes whose units a call keeps: those of a stride of two.
 const LISTED_CLASSES: usize = 4;
 
+/// Why these loops do not come to [`Path::Lanes`].
+const OTHERS: &str = "invariant: channels of several groups have loops of their own";
+
 /// The weights that a unit goes through should stay in the second level cache, beside the inputs.
 const WEIGHTS_IN_CACHE_BYTES: usize = 512 << 10;
 
 impl<T: Lane> Routine<T> for Call<'_, T> {
     fn run<S: Simd<E = T>>(self, simd: S) {
-        let problem = self.problem;
-        #[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
-        let operations = (self.region.volume() as f64)
-            * (self.input.layout().batch() * 2 * self.problem.conv.weight_len()) as f64
-            / if problem.transposed {
-                self.problem.conv.windows.iter().map(|w| w.stride() as f64).product()
-            } else {
-                1.0
-            };
-        let threads = share::threads(operations);
+        let (threads, wanted) = self.sharing();
         if threads == 1 {
             for units in self.classes::<S>(1) {
                 (0..units.len).for_each(|unit| self.unit(simd, &units, unit));
             }
             return;
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "at most the units of all threads"
-        )]
-        let worth = (operations / share::WORTH_A_UNIT).min((UNITS_PER_THREAD * threads) as f64) as usize;
-        let wanted = worth.max(threads);
         let len = self.classes::<S>(wanted).map(|units| units.len).sum();
         // a list of all classes would be memory that nobody planned: those past the listed are found anew for each unit
         let mut classes = self.classes::<S>(wanted);
@@ -204,6 +194,30 @@ impl<T: Lane> Routine<T> for Call<'_, T> {
 }
 
 impl<T: Lane> Call<'_, T> {
+    /// The threads that share the call, and how many units they want.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "an estimate of the work, and at most the units of all threads"
+    )]
+    fn sharing(&self) -> (usize, usize) {
+        let conv = &self.problem.conv;
+        let operations = (self.region.volume() as f64)
+            * (self.input.layout().batch() * 2 * conv.weight_len()) as f64
+            / if self.problem.transposed {
+                conv.windows.iter().map(|w| w.stride() as f64).product()
+            } else {
+                1.0
+            };
+        let threads = share::threads(operations);
+        if threads == 1 {
+            return (1, 1);
+        }
+        let worth = (operations / share::WORTH_A_UNIT).min((UNITS_PER_THREAD * threads) as f64) as usize;
+        (threads, worth.max(threads))
+    }
+
     /// The units of each class, one after another; of one class about as many as `wanted`, or more.
     fn classes<S: Simd<E = T>>(&self, wanted: usize) -> impl Iterator<Item = Units<'_, T>> {
         let mut rest = &self.packed[self.problem.bias_len()..];
@@ -222,9 +236,9 @@ impl<T: Lane> Call<'_, T> {
         let problem = self.problem;
         match problem.path {
             Path::Dense => problem.groups * problem.vectors().div_ceil(problem.tile_vectors(cols)),
-            Path::Lanes => problem.vectors(),
             Path::Dot => problem.outputs().div_ceil(dot::MAX_OUTPUTS),
             Path::Planar => problem.groups * problem.out_group.div_ceil(planar::MAX_OUTPUTS),
+            Path::Lanes => unreachable!("{OTHERS}"),
         }
     }
 
@@ -247,9 +261,10 @@ impl<T: Lane> Call<'_, T> {
         };
         let cut = match problem.path {
             Path::Dense if sharing != Sharing::None => Cut::even(pixels, widths, S::SHARED_TILES[pairs]),
-            Path::Dense | Path::Lanes => Cut::even(pixels, widths, S::TILE),
+            Path::Dense => Cut::even(pixels, widths, S::TILE),
             Path::Dot => Cut::of_width(pixels, dot::width::<S>()),
             Path::Planar => Cut::of_width(pixels, planar::vectors::<S>() * S::LANES),
+            Path::Lanes => unreachable!("{OTHERS}"),
         };
         let rows = self.input.layout().batch() * index(members[0].len());
         let span = index(classes[1].input_step) * cut.wide;
@@ -336,9 +351,9 @@ impl<T: Lane> Call<'_, T> {
                 };
                 let target = match problem.path {
                     Path::Dense => self.dense(simd, units, &place, item),
-                    Path::Lanes => self.lanes(simd, units, &place, item),
                     Path::Dot => self.dot(simd, units, &place, item),
                     Path::Planar => self.planar(simd, units, &place, item),
+                    Path::Lanes => unreachable!("{OTHERS}"),
                 };
                 if let Some(tail) = &tail {
                     let written = Written {
@@ -359,10 +374,10 @@ impl<T: Lane> Call<'_, T> {
         }
     }
 
-    /// The tiles of a strip, and how each is read. [`Path::Dense`] and [`Path::Lanes`] cut the rest of the last one into
-    /// widths that they are built for.
+    /// The tiles of a strip, and how each is read. [`Path::Dense`] cuts the rest of the last one into widths that it is built
+    /// for.
     fn groups(&self, units: &Units<'_, T>, [first, end]: [usize; 2]) -> impl Iterator<Item = Group> {
-        let exact = matches!(self.problem.path, Path::Dense | Path::Lanes);
+        let exact = self.problem.path == Path::Dense;
         let cols = units.members[1].begin();
         // pixels of the tile that are in a group
         let (mut tile, mut done) = (first, 0);
@@ -402,9 +417,9 @@ impl<T: Lane> Call<'_, T> {
         let whole = pixels == units.cut.wide;
         let direct = match self.problem.path {
             Path::Dense => inside && class.input_step <= 2,
-            Path::Lanes => inside && class.input_step <= 2 && blocked,
             Path::Dot => inside && whole && blocked,
             Path::Planar => inside && whole && class.input_step == 1,
+            Path::Lanes => unreachable!("{OTHERS}"),
         };
         if direct {
             return Reading::Direct;
@@ -471,46 +486,6 @@ impl<T: Lane> Call<'_, T> {
                     },
                     count: place.count,
                 },
-            );
-        }
-        target
-    }
-
-    fn lanes<S: Simd<E = T>>(
-        &self,
-        simd: S,
-        units: &Units<'_, T>,
-        place: &Place<T>,
-        item: usize,
-    ) -> Target<T> {
-        let problem = self.problem;
-        let channel = item * S::LANES;
-        let target = Target {
-            channel,
-            channels: (problem.outputs() - channel).min(S::LANES),
-            whole: place.target.block > 1,
-            ..place.target
-        };
-        let groups = Groups {
-            in_group: problem.in_group,
-            out_group: problem.out_group,
-            rows: units.classes[0].taps,
-            first_row: place.taps_begin,
-            blocked: self.input.layout().block() > 1,
-            inputs: problem.inputs(),
-        };
-        let weights = &units.weights[channel * place.terms..];
-        let bias = &self.packed[channel..];
-        // SAFETY: as in `dense`.
-        unsafe {
-            lanes::run(
-                simd,
-                &place.source,
-                &target,
-                weights.as_ptr(),
-                bias.as_ptr(),
-                [place.pixels, place.count],
-                &groups,
             );
         }
         target

@@ -61,7 +61,8 @@ pub(crate) fn supports<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
             let problem = Problem::of_kernel::<T>(isa, kernel);
             let in_blocks = block::<T>(isa, problem.outputs()) > 1;
             // what no tap reaches is written apart
-            problem.path == Path::Dense && conv.groups == 1 && in_blocks && !problem.leaves_gaps()
+            let whole = problem.path == Path::Lanes || problem.path == Path::Dense && conv.groups == 1;
+            whole && in_blocks && !problem.leaves_gaps()
         }
         Algorithm::Winograd => true,
     };
@@ -238,8 +239,8 @@ pub(crate) fn share_of_peak<T: Element>(isa: Isa, kernel: &Kernel) -> f64 {
     match problem.path {
         Path::Dense if problem.run < 8 => 0.75,
         Path::Dense => 0.93,
-        Path::Dot => 0.42,
-        Path::Lanes => 0.30,
+        Path::Dot => 0.50,
+        Path::Lanes => lanes::share_of_peak(&problem),
         Path::Planar => 0.13,
     }
 }
@@ -250,8 +251,8 @@ pub(crate) fn weight_share_of_peak<T: Element>(isa: Isa, conv: &Conv) -> f64 {
     match problem.path {
         Path::Dense if problem.run < 8 => 0.60,
         Path::Dense => 0.88,
-        Path::Dot => 0.40,
-        Path::Lanes => 0.14,
+        Path::Dot => 0.45,
+        Path::Lanes => lanes::weight_share_of_peak(&problem),
         Path::Planar => 0.04,
     }
 }

@@ -3,7 +3,7 @@
 use tiled_tensor::Element;
 
 use super::tile::Tile;
-use crate::vector::{MAX_LANES, Micro, Simd};
+use crate::vector::{Micro, Simd};
 
 /// Where the inputs and the gradients of a row of the image begin.
 #[derive(Clone, Copy)]
@@ -305,33 +305,73 @@ pub(super) unsafe fn run_sequence<S: Simd>(
     tiles!(1 1, 2 1, 3 1, 4 1, 8 1, 1 2, 2 2, 3 2, 4 2);
 }
 
-/// One vector of sums of permuted inputs times gradients over neighbouring pixels.
+/// Sums of vectors of input channels at some neighbouring taps times gradients of a few output channels, over the pixels of a row.
 ///
 /// # Safety
-/// `x` is readable for a vector at `j·pixel_step`, `gradients` at `j·gradient_step`; `sums` is valid for a vector and
-/// nothing else uses it.
-pub(super) struct LaneRow<'a, E> {
+/// `x` is readable for a vector at `j·pixel_step + t·tap_step`, `gradients` at `j + o·gradient_stride`; `sums` is valid for a vector at
+/// `(t·outputs + o)·S::LANES`, and nothing else uses it.
+#[derive(Clone, Copy)]
+pub(super) struct DotRow<E> {
     pub(super) x: *const E,
     pub(super) pixel_step: usize,
-    pub(super) lanes: &'a [u8; MAX_LANES],
+    pub(super) tap_step: usize,
     pub(super) gradients: *const E,
-    pub(super) gradient_step: usize,
+    pub(super) gradient_stride: usize,
     pub(super) pixels: usize,
     pub(super) sums: *mut E,
 }
 
-impl<E: Element> Micro<E> for LaneRow<'_, E> {
+/// The taps of a [`DotTile`]: with three outputs nine sums, as many as multiply-adds are under way.
+pub(super) const DOT_TAPS: usize = 3;
+
+/// [`DotRow`] for `O` outputs and [`DOT_TAPS`] taps.
+struct DotTile<E, const O: usize>(DotRow<E>);
+
+impl<E: Element, const O: usize> Micro<E> for DotTile<E, O> {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self, simd: S) {
+        let row = self.0;
         // SAFETY: as the type asks.
         unsafe {
-            let lanes = simd.index(self.lanes);
-            let mut sum = simd.load(self.sums);
-            for j in 0..self.pixels {
-                let value = simd.permute(simd.load(self.x.add(j * self.pixel_step)), lanes);
-                sum = simd.mul_add(value, simd.load(self.gradients.add(j * self.gradient_step)), sum);
+            let mut sums = [[simd.splat(E::ZERO); O]; DOT_TAPS];
+            for (t, sums) in sums.iter_mut().enumerate() {
+                for (o, sum) in sums.iter_mut().enumerate() {
+                    *sum = simd.load(row.sums.add((t * O + o) * S::LANES));
+                }
             }
-            simd.store(self.sums, sum);
+            let (mut x, mut gradients) = (row.x, row.gradients);
+            for _ in 0..row.pixels {
+                let mut values = [simd.splat(E::ZERO); O];
+                for (o, value) in values.iter_mut().enumerate() {
+                    *value = simd.splat(*gradients.add(o * row.gradient_stride));
+                }
+                for (t, sums) in sums.iter_mut().enumerate() {
+                    let inputs = simd.load(x.add(t * row.tap_step));
+                    for (sum, value) in sums.iter_mut().zip(values) {
+                        *sum = simd.mul_add(value, inputs, *sum);
+                    }
+                }
+                x = x.wrapping_add(row.pixel_step);
+                gradients = gradients.wrapping_add(1);
+            }
+            for (t, sums) in sums.iter().enumerate() {
+                for (o, sum) in sums.iter().enumerate() {
+                    simd.store(row.sums.add((t * O + o) * S::LANES), *sum);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`DotRow`] with this many outputs, at most three.
+pub(super) unsafe fn run_dot<S: Simd>(simd: S, row: DotRow<S::E>, outputs: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match outputs {
+            1 => simd.call(DotTile::<_, 1>(row)),
+            2 => simd.call(DotTile::<_, 2>(row)),
+            _ => simd.call(DotTile::<_, 3>(row)),
         }
     }
 }

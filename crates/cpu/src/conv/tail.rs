@@ -20,7 +20,7 @@ pub(super) struct Tail<'a, T> {
 
 impl<T: Element> Tail<'_, T> {
     /// Whether there is more than an activation.
-    fn is_long(&self) -> bool {
+    pub(super) fn is_long(&self) -> bool {
         !self.affine.is_empty() || self.sum.is_some() || self.mask.is_some()
     }
 

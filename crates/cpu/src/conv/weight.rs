@@ -3,6 +3,8 @@
 //! Sums are kept in the layout of packed weights ([`Problem::visit`]). Each takes the pixels of a share in one order
 //! (image, row, column). Threads divide the weights, not the pixels, so the bits do not depend on them.
 
+mod lanes;
+
 use std::mem::MaybeUninit;
 
 use tiled_geometry::{Interval, Region, div_ceil};
@@ -13,7 +15,8 @@ use super::dense::Sequence;
 use super::dot;
 use super::problem::{Path, Problem};
 use super::rows::{
-    LaneRow, Line, PixelRow, Rows, SequenceRows, height, run_rows, run_sequence, sequence_height,
+    DOT_TAPS, DotRow, Line, PixelRow, Rows, SequenceRows, height, run_dot, run_rows, run_sequence,
+    sequence_height,
 };
 use super::tile::Tile;
 use crate::Isa;
@@ -114,6 +117,9 @@ impl<T: Element> Routine<T> for Reduce<'_, T> {
         let rows = self.items() * self.classes[0].taps * self.inputs();
         share::for_pieces(pieces, |piece| {
             let part = rows * piece / pieces..rows * (piece + 1) / pieces;
+            if self.problem.path == Path::Lanes {
+                return self.lanes(simd, part);
+            }
             let [height, width] = self.share.axes().map(|axis| axis.len());
             let count = index(height) * self.gy.layout().batch();
             let lines = self.lines();
@@ -179,9 +185,9 @@ impl<T: Element> Reduce<'_, T> {
                         self.dense(simd, segments, item, part);
                         break;
                     }
-                    Path::Lanes => self.lanes(simd, segment, item, part.clone()),
                     Path::Dot => self.dot(simd, segment, item, part.clone()),
                     Path::Planar => self.planar(simd, segment, item, part.clone()),
+                    Path::Lanes => unreachable!("invariant: it takes the whole share by itself"),
                 }
             }
             at = end;
@@ -388,54 +394,6 @@ impl<T: Element> Reduce<'_, T> {
         Gradients { start: buffer, step: width, vector_step: S::LANES }
     }
 
-    fn lanes<S: Simd<E = T>>(&self, simd: S, segment: Segment, item: usize, part: std::ops::Range<usize>) {
-        let problem = self.problem;
-        let [row_class, col_class] = &self.classes;
-        let mut buffer = [MaybeUninit::uninit(); index(SEGMENT) * 2 * MAX_LANES];
-        let mut copy = [MaybeUninit::uninit(); index(SEGMENT) * MAX_LANES];
-        let first = item * S::LANES;
-        let gradients = self.gradients::<S>(&segment, first..problem.outputs(), 1, &mut buffer);
-        let layout = self.x.layout();
-        let source = |output: usize| output / problem.out_group * problem.in_group;
-        let block = source(first) / S::LANES;
-        for at in part {
-            // as in `Problem::visit`, the kernel row varies faster than the input
-            let (c, tap_row) = (at / row_class.taps, at % row_class.taps);
-            let Some(row) = self.input_row(&segment, tap_row) else { continue };
-            let lanes =
-                std::array::from_fn(|l| u8::try_from((source(first + l) + c) % S::LANES).unwrap_or(0));
-            for tap in 0..col_class.taps {
-                let pixels = self.columns(&segment, tap);
-                if pixels.is_empty() {
-                    continue;
-                }
-                let col = self.column(tap, pixels.begin());
-                let skipped = index(pixels.begin() - segment.cols.begin());
-                let mut pixel_step = index(col_class.input_step) * S::LANES;
-                let x: *const T = if layout.block() > 1 {
-                    self.x.data()[layout.offset(segment.n, block * S::LANES, row, col)..].as_ptr()
-                } else {
-                    pixel_step = S::LANES;
-                    self.copy_lanes::<S>(&segment, (block, row, col), index(pixels.len()), &mut copy)
-                };
-                let term = (c * row_class.taps + tap_row) * col_class.taps + tap;
-                let sums = first * problem.terms(&self.classes) + term * S::LANES;
-                // SAFETY: `check` holds the windows; the sums are this thread's own.
-                unsafe {
-                    simd.call(LaneRow {
-                        x,
-                        pixel_step,
-                        lanes: &lanes,
-                        gradients: gradients.start.add(skipped * gradients.step),
-                        gradient_step: gradients.step,
-                        pixels: index(pixels.len()),
-                        sums: self.values.0.add(sums),
-                    });
-                }
-            }
-        }
-    }
-
     fn dot<S: Simd<E = T>>(&self, simd: S, segment: Segment, item: usize, part: std::ops::Range<usize>) {
         let problem = self.problem;
         let [_, col_class] = &self.classes;
@@ -446,10 +404,16 @@ impl<T: Element> Reduce<'_, T> {
         for at in part {
             let (tap_row, block) = (at / self.inputs(), at % self.inputs());
             let Some(row) = self.input_row(&segment, tap_row) else { continue };
-            for tap in 0..col_class.taps {
-                let pixels = self.columns(&segment, tap);
+            let sums = |tap: usize| {
+                let term = at * col_class.taps + tap;
+                let sums = first * problem.dot_terms(&self.classes) + term * outputs;
+                self.values.0.wrapping_add(sums * S::LANES)
+            };
+            let gradients =
+                |pixel: i64| self.gy.data()[gy.offset(segment.n, first, segment.y, pixel)..].as_ptr();
+            let mut one = |tap: usize, pixels: Interval| {
                 if pixels.is_empty() {
-                    continue;
+                    return;
                 }
                 let col = self.column(tap, pixels.begin());
                 let mut step = index(col_class.input_step) * S::LANES;
@@ -459,11 +423,8 @@ impl<T: Element> Reduce<'_, T> {
                     step = S::LANES;
                     self.copy_lanes::<S>(&segment, (block, row, col), index(pixels.len()), &mut copy)
                 };
-                let gradients = &self.gy.data()[gy.offset(segment.n, first, segment.y, pixels.begin())..];
                 // the parts of inputs and gradients are swapped: gradients are broadcast
-                let line = Line { x: gradients.as_ptr(), gradients: vectors };
-                let term = at * col_class.taps + tap;
-                let sums = first * problem.dot_terms(&self.classes) + term * outputs;
+                let line = Line { x: gradients(pixels.begin()), gradients: vectors };
                 let rows = Rows {
                     lines: &[line],
                     x_offset: 0,
@@ -473,10 +434,40 @@ impl<T: Element> Reduce<'_, T> {
                     gradient_step: step,
                     vector_step: 0,
                     pixels: index(pixels.len()),
-                    sums: self.values.0.wrapping_add(sums * S::LANES),
+                    sums: sums(tap),
                 };
                 // SAFETY: `check` holds the windows; the sums are this thread's own.
                 unsafe { run_rows(simd, rows, [outputs, 1], false) };
+            };
+            let mut tap = 0;
+            while tap < col_class.taps {
+                let taps = tap..col_class.taps.min(tap + DOT_TAPS);
+                tap = taps.end;
+                let all = taps.clone().map(|tap| self.columns(&segment, tap)).reduce(Interval::intersect);
+                let all = all.unwrap_or(Interval::EMPTY);
+                if taps.len() < DOT_TAPS || all.is_empty() || x.block() == 1 {
+                    taps.for_each(|tap| one(tap, self.columns(&segment, tap)));
+                    continue;
+                }
+                // pixels for which only some of the taps read inside the image, before the others and after
+                for tap in taps.clone() {
+                    one(tap, Interval::new(self.columns(&segment, tap).begin(), all.begin()));
+                }
+                let col = self.column(taps.start, all.begin());
+                let dots = DotRow {
+                    x: self.x.data()[x.offset(segment.n, block * S::LANES, row, col)..].as_ptr(),
+                    pixel_step: index(col_class.input_step) * S::LANES,
+                    tap_step: index(col_class.offset_step) * S::LANES,
+                    gradients: gradients(all.begin()),
+                    gradient_stride: gy.block_stride(),
+                    pixels: index(all.len()),
+                    sums: sums(taps.start),
+                };
+                // SAFETY: `check` holds the windows; the sums are this thread's own.
+                unsafe { run_dot(simd, dots, outputs) };
+                for tap in taps {
+                    one(tap, Interval::new(all.end(), self.columns(&segment, tap).end()));
+                }
             }
         }
     }

@@ -167,10 +167,34 @@ fn gradient_for_the_weights_is_exact_on_integers_for_every_row_of_pixels() {
 }
 
 #[test]
+fn gradient_for_depthwise_weights_is_exact_on_integers_for_every_row_of_pixels() {
+    let mut seen = 0;
+    for (i, cols) in rows_of_pixels().enumerate() {
+        let [width, kernel, stride, _, before, after] = cols;
+        if width + before + after < kernel {
+            continue;
+        }
+        let rows = if i % 3 == 0 { [9, kernel, stride, 1, before, after] } else { [4, 2, stride, 1, 1, 1] };
+        if rows[0] + rows[4] + rows[5] < rows[1] {
+            continue;
+        }
+        let (channels, groups) = [([16, 16], 16), ([19, 19], 19), ([16, 32], 16), ([32, 32], 8)][i % 4];
+        let case = case(1 + i / 4 % 2, channels, groups, [rows, cols]);
+        let parts = [[1, 1], [2, 1], [1, 3], [3, 2]][i / 4 % 4];
+        check_weight_of_integers::<f32>(&case, parts);
+        if i % 7 == 0 {
+            check_weight_of_integers::<f64>(&case, parts);
+        }
+        seen += 1;
+    }
+    assert!(seen > 800, "{seen} rows");
+}
+
+#[test]
 fn gradient_for_the_weights_of_padding_alone_is_nothing() {
     // the second of three rows of outputs reads the image, its columns in part
-    for channels in [[16, 16], [3, 32], [16, 3]] {
-        let case = case(1, channels, 1, [[1, 2, 3, 1, 3, 4], [9, 3, 1, 1, 2, 2]]);
+    for (channels, groups) in [([16, 16], 1), ([3, 32], 1), ([16, 3], 1), ([16, 16], 16), ([32, 32], 8)] {
+        let case = case(1, channels, groups, [[1, 2, 3, 1, 3, 4], [9, 3, 1, 1, 2, 2]]);
         for parts in [[1, 1], [3, 1], [3, 11]] {
             check_weight_of_integers::<f32>(&case, parts);
         }
