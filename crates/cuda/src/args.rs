@@ -230,7 +230,7 @@ pub(crate) struct Arithmetic {
     pub(crate) unused: i32,
 }
 
-/// `Axis` of padding and resampling.
+/// `Axis` of padding.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Axis {
@@ -254,6 +254,34 @@ pub(crate) struct Move {
     pub(crate) op: i32,
     pub(crate) input_count: i32,
     pub(crate) at: i32,
+    pub(crate) unused: i32,
+}
+
+/// `Resampling`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Resampling {
+    pub(crate) input: i64,
+    pub(crate) output: i64,
+    pub(crate) step: i64,
+    pub(crate) start: i64,
+    pub(crate) unit: i64,
+    pub(crate) slope: f64,
+    pub(crate) filter: i32,
+    pub(crate) rounding: i32,
+    pub(crate) drops_outside: i32,
+    pub(crate) unused: i32,
+}
+
+/// `ResampleArgs`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Resample {
+    pub(crate) out: View,
+    pub(crate) inputs: [View; 2],
+    pub(crate) part: Part,
+    pub(crate) axes: [Resampling; 2],
+    pub(crate) op: i32,
     pub(crate) unused: i32,
 }
 
@@ -426,6 +454,7 @@ args! {
     Map: 3 * 64 + 32 + 24 + 8 + 32 + 16;
     Arithmetic: 4 * 64 + 32 + 16 + 24 + 16;
     Move: 9 * 64 + 32 + 64 + 16 + 16;
+    Resample: 3 * 64 + 32 + 2 * 64 + 8;
     Pool: 3 * 64 + 32 + 80 + 8;
     Pixel: 3 * 64 + 32 + 16 + 32;
     Conv: 4 * 64 + 32 + 64 + 40 + 24 + 16 + 16;

@@ -53,7 +53,8 @@ checks! {
     check_scatter: 4;
     check_norm: 6;
     check_pixel: 16;
-    check_resize: 6;
+    check_resize: 8;
+    check_adaptive: 8;
     check_pad: 6;
     check_movement: 6;
     check_loss: 4;

@@ -142,10 +142,21 @@ fn each<T: Element>() {
     run(Kernel::MaxPool2dBackward(pool), vec![], inputs, SHAPE);
     run(Kernel::AvgPool2dBackward(pool), vec![], vec![numbers(small, &mut rng)], SHAPE);
 
-    let resize = [(9, 21), (23, 40)]
-        .map(|(from, to)| Resize::new(ResizeMode::Linear, from, to).expect("positive extents"));
+    let resampling = |mode, to: [i64; 2]| {
+        [0, 1].map(|axis| Resize::new(mode, input[axis], to[axis]).expect("positive extents"))
+    };
     let large = [SHAPE[0], SHAPE[1], 21, 40];
-    run(Kernel::Resize(resize), vec![], vec![numbers(SHAPE, &mut rng)], large);
+    for mode in [ResizeMode::NEAREST_EXACT, ResizeMode::LINEAR, ResizeMode::LINEAR_ALIGNED, ResizeMode::CUBIC]
+    {
+        let kernel = Kernel::Resize(resampling(mode, [21, 40]));
+        run(kernel, vec![], vec![numbers(SHAPE, &mut rng)], large);
+    }
+    let (parts, few) = (resampling(ResizeMode::AREA, [4, 7]), [SHAPE[0], SHAPE[1], 4, 7]);
+    run(Kernel::AdaptiveAvgPool2d(parts), vec![], vec![numbers(SHAPE, &mut rng)], few);
+    run(Kernel::AdaptiveAvgPool2dBackward(parts), vec![], vec![numbers(few, &mut rng)], SHAPE);
+    run(Kernel::AdaptiveMaxPool2d(parts), vec![], vec![numbers(SHAPE, &mut rng)], few);
+    let inputs = vec![numbers(few, &mut rng), numbers(SHAPE, &mut rng)];
+    run(Kernel::AdaptiveMaxPool2dBackward(parts), vec![], inputs, SHAPE);
     let padding = input.map(|extent| Padding::new(PadMode::Reflect, extent, 2, 1).expect("fits"));
     let padded = [SHAPE[0], SHAPE[1], 12, 26];
     run(Kernel::Pad(padding), vec![], vec![numbers(SHAPE, &mut rng)], padded);

@@ -74,7 +74,13 @@ impl Resize {
     }
 
     /// The numbers `[step, start, unit]` by which the position of output `o` is `(step·o + start)/unit`.
-    const fn line(self) -> [i64; 3] {
+    ///
+    /// ```
+    /// use tiled_geometry::{Resize, ResizeMode};
+    /// assert_eq!(Resize::new(ResizeMode::LINEAR, 8, 16).unwrap().line(), [2, -1, 4]); // o/2 − 1/4
+    /// ```
+    #[must_use]
+    pub const fn line(self) -> [i64; 3] {
         let Self { mode, input, output, scale } = self;
         let (p, q) = (scale.numerator(), scale.denominator());
         match (mode.filter, mode.coordinates) {

@@ -7,6 +7,7 @@ mod moves;
 mod needs;
 mod pixels;
 mod reduce;
+mod resample;
 mod weight;
 
 use tiled_geometry::Region;
@@ -130,6 +131,7 @@ pub(crate) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>
         | Kernel::ChannelCombine
         | Kernel::Dropout { .. }
         | Kernel::Fill { .. } => maps::compute(device, kernel, given),
+        _ if resample::knows(kernel) => resample::compute(device, kernel, given),
         _ => moves::compute(device, kernel, given),
     }
 }
@@ -174,7 +176,5 @@ pub(crate) const fn knows(kernel: &Kernel) -> bool {
             | Kernel::PadConstant { .. }
             | Kernel::Broadcast { .. }
             | Kernel::Scatter
-            | Kernel::Resize(_)
-            | Kernel::ResizeBackward(_)
-    )
+    ) || resample::knows(kernel)
 }

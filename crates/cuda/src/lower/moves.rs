@@ -1,6 +1,6 @@
-//! Moves between positions and channels, resampling, pooling.
+//! Moves between positions and channels, padding, pooling.
 
-use tiled_geometry::{PadMode, Padding, Resize, ResizeMode};
+use tiled_geometry::{PadMode, Padding};
 use tiled_kernel::{DeviceError, Kernel};
 
 use super::grid::{LANES, of_lanes};
@@ -22,8 +22,6 @@ enum Op {
     PadConstant,
     Broadcast,
     Scatter,
-    Resize,
-    ResizeBackward,
 }
 
 pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>) -> Result<(), DeviceError> {
@@ -78,19 +76,11 @@ pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>
             Op::Broadcast
         }
         Kernel::Scatter => Op::Scatter,
-        Kernel::Resize(axes) => {
-            args.axes = axes.map(resize);
-            Op::Resize
-        }
-        Kernel::ResizeBackward(axes) => {
-            args.axes = axes.map(resize);
-            Op::ResizeBackward
-        }
         _ => unreachable!("invariant: {} moves nothing", kernel.name()),
     };
     args.op = op as i32;
     let names = match op {
-        Op::PadBackward | Op::Resize | Op::ResizeBackward => ["resample_f32", "resample_f64"],
+        Op::PadBackward => ["pad_back_f32", "pad_back_f64"],
         _ => ["move_f32", "move_f64"],
     };
     device.launch(typed(given.dtype, names), of_lanes(&given.output.layout, given.region, 1), &args)
@@ -103,15 +93,6 @@ fn padding(axis: Padding) -> Axis {
         PadMode::Circular => 2,
     };
     Axis { input: axis.input(), output: axis.output(), before: axis.before(), mode, unused: 0 }
-}
-
-fn resize(axis: Resize) -> Axis {
-    let mode = match axis.mode() {
-        ResizeMode::Nearest => 0,
-        ResizeMode::Linear => 1,
-        ResizeMode::LinearAlignCorners => 2,
-    };
-    Axis { input: axis.input(), output: axis.output(), before: 0, mode, unused: 0 }
 }
 
 pub(super) fn pool(device: &impl Launches, kernel: &Kernel, given: &Given<'_>) -> Result<(), DeviceError> {

@@ -35,6 +35,16 @@ pub(super) fn needed(kernel: &Kernel, index: usize, region: Region<2>) -> Region
         Kernel::ResizeBackward(axes) => {
             through(axes.map(AxisMap::ResizeTouched), axes.map(|axis| axis.output()), region)
         }
+        Kernel::AdaptiveAvgPool2d(parts) | Kernel::AdaptiveMaxPool2d(parts) => {
+            through(parts.map(AxisMap::Resize), parts.map(|part| part.input()), region)
+        }
+        Kernel::AdaptiveAvgPool2dBackward(parts) | Kernel::AdaptiveMaxPool2dBackward(parts) => {
+            let outputs = through(parts.map(AxisMap::ResizeTouched), parts.map(|part| part.output()), region);
+            match index {
+                0 => outputs,
+                _ => through(parts.map(AxisMap::Resize), parts.map(|part| part.input()), outputs),
+            }
+        }
         Kernel::Pad(axes) => through(axes.map(AxisMap::Padding), axes.map(|axis| axis.input()), region),
         Kernel::PadBackward(axes) => {
             through(axes.map(AxisMap::PaddingTouched), axes.map(|axis| axis.output()), region)
