@@ -5,6 +5,8 @@
 //! the memory of a run ([`Context`]), in whose [`Queue`]s the calls are made. A [`Host`] has kernels for the memory of the host, and
 //! that is all it needs: [`open`] gives it queues. [`Reference`] has naive loops and is the oracle of every other backend.
 //!
+//! [`dense`] is the contract beside it, for whole arrays of any strides: products, norms, attention, functions of elements, folds.
+//!
 //! It is not fast, and it knows nothing of networks: which region is computed when is decided above.
 //!
 //! ```text
