@@ -174,8 +174,23 @@ fn upsampled(site: &mut Site<'_>, plan: usize, to: UpsampleTo, mode: ResizeMode)
     if stays {
         return Ok(Value::Image(Image { plan, flat: false }));
     }
+    if mode.coordinates == Coordinates::AlignCorners && !is_whole(site, plan, to) {
+        let (expected, got) = ("with scales that give whole extents", "align_corners".to_owned());
+        return Err(Reason::Attribute { name: COORDINATES, expected, got });
+    }
     let plan = site.add(Op::Upsample(Upsample { mode, to }), vec![plan])?;
     Ok(Value::Image(Image { plan, flat: false }))
+}
+
+/// Whether scales give whole extents: else the corners of ONNX lie between pixels.
+fn is_whole(site: &Site<'_>, plan: usize, to: UpsampleTo) -> bool {
+    let UpsampleTo::Scale(scales) = to else { return true };
+    let extents = site.plans.get(plan).extents;
+    (0..2).all(|axis| {
+        let extent = extents.map_or(1.0, |extents| extents[axis] as f64);
+        let product = extent * scales[axis];
+        (product - product.round()).abs() < 1e-9 * product
+    })
 }
 
 /// How outputs find their inputs.

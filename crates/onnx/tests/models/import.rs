@@ -412,6 +412,7 @@ fn resizing_by_scales_takes_filters_coordinates_and_roundings() {
         ("linear", "tf_half_pixel_for_nn", "floor", 2.0),
         ("area", "half_pixel", "floor", 2.0),
         ("linear", "half_pixel", "floor", 0.0),
+        ("linear", "align_corners", "floor", 0.7),
     ] {
         let refusals = resize(mode, coordinates, rounding, scale).refusals();
         assert_eq!(refusals.len(), 1, "{mode} {coordinates} {rounding}: {refusals:?}");
