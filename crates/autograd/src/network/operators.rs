@@ -2,7 +2,7 @@
 
 use tiled_graph::{
     AvgPool2d, BatchNorm, Conv2d, ConvTranspose2d, Dropout, GroupNorm, InstanceNorm, MaxPool2d, Mode, Op,
-    Pad, PadWith, Upsample, UpsampleMode, UpsampleTo,
+    Pad, PadWith, ResizeMode, Upsample, UpsampleTo,
 };
 use tiled_tensor::Element;
 
@@ -127,8 +127,9 @@ impl<T: Element> Tensor<T> {
     /// As [`Tensor::conv2d`].
     pub fn interpolate(&self, size: [usize; 2], mode: Interpolation) -> Result<Self> {
         let mode = match mode {
-            Interpolation::Nearest => UpsampleMode::Nearest,
-            Interpolation::Bilinear { align_corners } => UpsampleMode::Bilinear { align_corners },
+            Interpolation::Nearest => ResizeMode::NEAREST,
+            Interpolation::Bilinear { align_corners: false } => ResizeMode::LINEAR,
+            Interpolation::Bilinear { align_corners: true } => ResizeMode::LINEAR_ALIGNED,
         };
         let size = size.map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
         one("interpolate", Op::Upsample(Upsample { mode, to: UpsampleTo::Size(size) }), self, &[])

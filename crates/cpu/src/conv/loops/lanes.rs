@@ -10,10 +10,10 @@ use tiled_geometry::{Interval, Region};
 use super::super::activate;
 use super::super::class::{Class, index, signed};
 use super::super::lanes::{self, Groups, OutputRows, Outputs};
-use super::super::share;
 use super::super::source::{AHEAD_ROWS, Ahead, Reading, Source, Target};
 use super::super::tail::{self, Written};
 use super::Call;
+use crate::share;
 use crate::vector::{Lane, Routine, Simd};
 
 /// A call whose lanes are channels of several groups.
