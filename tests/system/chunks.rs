@@ -272,8 +272,8 @@ fn strips_are_cut_where_few_chunks_lie_on_both_sides() {
 fn every_element_type_has_the_bits_of_its_numbers_in_memory() {
     fn check<S: Stored>(element: ElementType) {
         let (shape, chunk) = ([2, 3, 37, 50], [16, 12]);
-        let below = |number: usize| u8::try_from(number).expect("a remainder of less than 256");
-        let bytes = |i: usize| [below(i * 29 % 251), 3, below(i % 7), 60, 1, 2, 180, 63];
+        let byte = |i: usize| u8::try_from(i % 251).expect("a byte");
+        let bytes = |i: usize| [byte(i * 29), 3, byte(i % 7), 60, 1, 2, 180, 63];
         let data: Vec<S> =
             (0..shape.iter().product()).map(|i| S::from_le(&bytes(i)[8 - size_of::<S>()..])).collect();
         let to =
