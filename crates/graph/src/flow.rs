@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tiled_geometry::{AxisMap, Chain, Filter, Interval, Padding, Resize, div_ceil, div_floor};
+use tiled_geometry::{AxisMap, Chain, Filter, Interval, PadMode, Padding, Resize, div_ceil, div_floor};
 use tiled_tensor::{OutOfMemory, filled, make_room, with_room};
 
 use crate::index::{Id, IndexVec};
@@ -436,9 +436,41 @@ impl Stage {
 
 /// The inputs of a padding that it reads for no pixel outside the image.
 fn inside(padding: Padding) -> [i64; 2] {
-    [padding.before() + 1, padding.input() - padding.after() - 1]
+    match padding.mode() {
+        // the padding of a side shows the other one
+        PadMode::Circular => [padding.after(), padding.input() - padding.before()],
+        PadMode::Reflect | PadMode::Replicate => {
+            [padding.before() + 1, padding.input() - padding.after() - 1]
+        }
+    }
 }
 
 fn index(number: usize) -> u32 {
     u32::try_from(number).expect("invariant: a network of 2^32 nodes does not fit in memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inside_its_borders_the_gradient_of_padding_moves_with_what_is_wanted() {
+        for mode in [PadMode::Reflect, PadMode::Replicate, PadMode::Circular] {
+            for (before, after) in [(0, 0), (0, 5), (5, 0), (2, 6), (6, 1)] {
+                let padding = Padding::new(mode, 23, before, after).expect("less than the extent");
+                let map = AxisMap::PaddingTouched(padding);
+                let [begin, end] = Stage::of(map, padding.output()).free;
+                assert!(begin + 1 < end, "{padding:?} has an inside");
+                for first in begin..end - 1 {
+                    for last in first + 1..end {
+                        // `[first + 1, last + 1)` is inside too
+                        let needed = map.needed(Interval::new(first, last));
+                        let moved = map.needed(Interval::new(first + 1, last + 1));
+                        let by_one = Interval::new(needed.begin() + 1, needed.end() + 1);
+                        assert_eq!(moved, by_one, "{padding:?} [{first}, {last})");
+                    }
+                }
+            }
+        }
+    }
 }
