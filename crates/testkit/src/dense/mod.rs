@@ -1,6 +1,6 @@
 //! One suite for every implementation of dense work: near the reference, and the same bits whatever strides and threads.
 //!
-//! Each case is an [`Operation`] with the values of its operands. What is checked of it:
+//! Each case is an operation with the values of its operands. What is checked of it:
 //!
 //! - its results agree with [`tiled_kernel::Reference`] in `f64` within a tolerance that is derived beside the operation;
 //! - operands that lie otherwise in memory (transposed, with gaps that hold NaN, backward, repeated by strides of zero) and 1, 2 and 4
