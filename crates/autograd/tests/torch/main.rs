@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tiled_autograd::{Context, Result, Tensor};
+use tiled_cpu::CpuBackend;
 use tiled_kernel::Reference;
 use tiled_tensor::Element;
 
@@ -88,8 +89,8 @@ fn apart<T: Element>(name: &str, got: &Tensor<T>, expected: &[f64]) -> f64 {
     apart
 }
 
-fn compare<T: Element>(bound: f64, kernels: &'static dyn tiled_autograd::Kernels<T>) {
-    let context = Context::<T>::new(kernels, 1).expect("a context");
+fn compare<T: Element>(bound: f64, kernels: &'static dyn tiled_autograd::Kernels<T>, threads: usize) {
+    let context = Context::<T>::new(kernels, threads).expect("a context");
     let Fixture { cases, values } = fixture();
     let mut begin = 0;
     let mut next = |count: usize| {
@@ -167,12 +168,20 @@ fn there_are_cases_enough() {
     assert!(fixture().cases.len() >= 600);
 }
 
+/// The fast kernels of the instruction set that this machine, or `TILED_ISA`, has.
+fn cpu() -> &'static CpuBackend {
+    static CPU: OnceLock<CpuBackend> = OnceLock::new();
+    CPU.get_or_init(|| CpuBackend::new().expect("the instruction set is known"))
+}
+
 #[test]
 fn double_precision_agrees_with_torch() {
-    compare::<f64>(1e-12, &Reference);
+    compare::<f64>(1e-12, &Reference, 1);
+    compare::<f64>(1e-12, cpu(), 2);
 }
 
 #[test]
 fn single_precision_agrees_with_torch() {
-    compare::<f32>(1e-5, &Reference);
+    compare::<f32>(1e-5, &Reference, 1);
+    compare::<f32>(1e-5, cpu(), 2);
 }
