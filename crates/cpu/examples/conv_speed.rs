@@ -13,7 +13,9 @@
     reason = "a program that prints a table of estimates"
 )]
 
-use std::hint::black_box;
+#[path = "peak/mod.rs"]
+mod peak;
+
 use std::time::Instant;
 
 use rayon::ThreadPoolBuilder;
@@ -284,7 +286,7 @@ fn speed(isa: Isa, work: f64, mut body: impl FnMut()) -> Speed {
     let begin = Instant::now();
     while begin.elapsed().as_secs_f64() < 0.2 || calls.len() < 10 {
         loops.push(seconds(&mut || {
-            rayon::broadcast(|_| fma_loop(isa, ROUNDS));
+            rayon::broadcast(|_| peak::fma_loop(isa, ROUNDS));
         }));
         calls.push(seconds(&mut body));
     }
@@ -292,67 +294,7 @@ fn speed(isa: Isa, work: f64, mut body: impl FnMut()) -> Speed {
         seconds.sort_unstable_by(f64::total_cmp);
         seconds[seconds.len() / 10]
     };
-    let lanes = match isa {
-        Isa::Avx512 => 16,
-        Isa::Avx2 => 8,
-        Isa::Portable => 4,
-    };
-    let peak = (ROUNDS * 2 * 24 * lanes) as f64 * rayon::current_num_threads() as f64 / fast(&mut loops);
+    let peak = peak::operations(isa, ROUNDS) * rayon::current_num_threads() as f64 / fast(&mut loops);
     let flops = work / fast(&mut calls);
     Speed { flops, share: flops / peak }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn fma_loop(isa: Isa, rounds: u64) {
-    use std::arch::x86_64::*;
-    #[target_feature(enable = "avx512f")]
-    fn wide(rounds: u64) {
-        let (a, b) = (_mm512_set1_ps(black_box(0.999)), _mm512_set1_ps(black_box(0.001)));
-        let mut sums = [a; 24];
-        for _ in 0..rounds {
-            for sum in &mut sums {
-                *sum = _mm512_fmadd_ps(*sum, a, b);
-            }
-        }
-        black_box(sums);
-    }
-    #[target_feature(enable = "avx2,fma")]
-    fn narrow(rounds: u64) {
-        let (a, b) = (_mm256_set1_ps(black_box(0.999)), _mm256_set1_ps(black_box(0.001)));
-        let mut sums = [a; 12];
-        for _ in 0..2 * rounds {
-            for sum in &mut sums {
-                *sum = _mm256_fmadd_ps(*sum, a, b);
-            }
-        }
-        black_box(sums);
-    }
-    match isa {
-        // SAFETY: the backend was made for this instruction set, so the CPU has it.
-        Isa::Avx512 => unsafe { wide(rounds) },
-        // SAFETY: as above.
-        Isa::Avx2 => unsafe { narrow(rounds) },
-        _ => {
-            let (a, b) = (black_box([0.999_f32; 4]), black_box([0.001_f32; 4]));
-            let mut sums = [a; 12];
-            for _ in 0..2 * rounds {
-                for sum in &mut sums {
-                    *sum = std::array::from_fn(|i| sum[i] * a[i] + b[i]);
-                }
-            }
-            black_box(sums);
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn fma_loop(_isa: Isa, rounds: u64) {
-    let (a, b) = (black_box([0.999_f32; 4]), black_box([0.001_f32; 4]));
-    let mut sums = [a; 24];
-    for _ in 0..rounds {
-        for sum in &mut sums {
-            *sum = std::array::from_fn(|i| sum[i].mul_add(a[i], b[i]));
-        }
-    }
-    black_box(sums);
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tiled_graph::program::{NodeKind, SinkRole, SourceRole};
 use tiled_graph::{Action, Id, Plan, SweepNodeId, SweepPlan};
-use tiled_kernel::{Activation, Kernel};
+use tiled_kernel::Kernel;
 
 /// How the values of a sweep are held, as it turned out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -142,10 +142,10 @@ fn kernel(plan: &Plan, sweep: &SweepPlan, node: SweepNodeId) -> String {
 
 fn computed(kernel: &Kernel) -> String {
     match kernel {
-        Kernel::Activation(activation) => activation_name(*activation).to_owned(),
-        Kernel::ActivationBackward(activation) => format!("{}_backward", activation_name(*activation)),
+        Kernel::Activation(activation) => activation.name().to_owned(),
+        Kernel::ActivationBackward(activation) => format!("{}_backward", activation.name()),
         Kernel::ChannelAffine { activation: Some(activation) } => {
-            format!("{}+{}", kernel.name(), activation_name(*activation))
+            format!("{}+{}", kernel.name(), activation.name())
         }
         Kernel::Conv2d { epilogue, .. } | Kernel::Conv2dBackwardInput { epilogue, .. } => {
             let mut text = kernel.name().to_owned();
@@ -154,45 +154,15 @@ fn computed(kernel: &Kernel) -> String {
             }
             if let Some(activation) = epilogue.activation {
                 text.push('+');
-                text.push_str(activation_name(activation));
+                text.push_str(activation.name());
             }
             if let Some(activation) = epilogue.mask {
                 text.push('+');
-                text.push_str(activation_name(activation));
+                text.push_str(activation.name());
                 text.push_str("_backward");
             }
             text
         }
         _ => kernel.name().to_owned(),
-    }
-}
-
-const fn activation_name(activation: Activation) -> &'static str {
-    match activation {
-        Activation::Relu => "relu",
-        Activation::LeakyRelu { .. } => "leaky_relu",
-        Activation::Sigmoid => "sigmoid",
-        Activation::Tanh => "tanh",
-        Activation::Silu => "silu",
-        Activation::Gelu => "gelu",
-        Activation::GeluTanh => "gelu_tanh",
-        Activation::Clamp { .. } => "clamp",
-        Activation::Threshold { .. } => "threshold",
-        Activation::Elu { .. } => "elu",
-        Activation::Selu => "selu",
-        Activation::Celu { .. } => "celu",
-        Activation::Softplus { .. } => "softplus",
-        Activation::Softsign => "softsign",
-        Activation::HardSigmoid => "hardsigmoid",
-        Activation::HardSwish => "hardswish",
-        Activation::Mish => "mish",
-        Activation::LogSigmoid => "logsigmoid",
-        Activation::Exp => "exp",
-        Activation::Log => "log",
-        Activation::Sqrt => "sqrt",
-        Activation::Abs => "abs",
-        Activation::Neg => "neg",
-        Activation::Reciprocal => "reciprocal",
-        Activation::Pow { .. } => "pow",
     }
 }

@@ -301,3 +301,14 @@ fn texts() -> PathBuf {
 }
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tiled");
+
+/// Plans a network of one node `n1` over three channels, which is refused with the text of this name.
+pub(crate) fn refuses_node(text: &str, attributes: &str) {
+    let bed = Bed::new();
+    let network = format!(
+        r#"{{"inputs": [{{"name": "x", "channels": 3}}],
+  "nodes": [{{"name": "n1", "inputs": ["x"], {attributes}}}], "outputs": ["n1"]}}"#
+    );
+    bed.write("net.json", network.as_bytes());
+    bed.fails(text, &["plan", "--net", "net.json", "--input", "3x16x16"], 2);
+}

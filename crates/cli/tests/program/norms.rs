@@ -1,42 +1,31 @@
 //! Norms and softmax that a network cannot have: the text on standard error is that of `tests/ui/<name>.txt`.
 
-use crate::bed::Bed;
-
-/// Plans a network of one node over 3 channels.
-fn refused(text: &str, attributes: &str) {
-    let bed = Bed::new();
-    let network = format!(
-        r#"{{"inputs": [{{"name": "x", "channels": 3}}],
-  "nodes": [{{"name": "n1", "inputs": ["x"], {attributes}}}], "outputs": ["n1"]}}"#
-    );
-    bed.write("net.json", network.as_bytes());
-    bed.fails(text, &["plan", "--net", "net.json", "--input", "3x16x16"], 2);
-}
+use crate::bed::refuses_node;
 
 #[test]
 fn groups_that_do_not_divide_the_channels_are_refused() {
-    refused("group_norm_groups", r#""op": "group_norm", "num_groups": 2"#);
+    refuses_node("group_norm_groups", r#""op": "group_norm", "num_groups": 2"#);
 }
 
 #[test]
 fn a_norm_of_other_channels_is_refused() {
-    refused("instance_norm_channels", r#""op": "instance_norm", "num_features": 4"#);
-    refused("layer_norm_channels", r#""op": "layer_norm", "normalized_shape": [4]"#);
-    refused("rms_norm_channels", r#""op": "rms_norm", "normalized_shape": 4"#);
+    refuses_node("instance_norm_channels", r#""op": "instance_norm", "num_features": 4"#);
+    refuses_node("layer_norm_channels", r#""op": "layer_norm", "normalized_shape": [4]"#);
+    refuses_node("rms_norm_channels", r#""op": "rms_norm", "normalized_shape": 4"#);
 }
 
 #[test]
 fn a_layer_norm_with_weights_of_pixels_is_refused() {
-    refused("layer_norm_of_pixels", r#""op": "layer_norm", "normalized_shape": [3, 16, 16]"#);
+    refuses_node("layer_norm_of_pixels", r#""op": "layer_norm", "normalized_shape": [3, 16, 16]"#);
 }
 
 #[test]
 fn a_softmax_along_the_width_is_refused() {
-    refused("softmax_along_the_width", r#""op": "softmax", "dim": -1"#);
-    refused("log_softmax_along_the_height", r#""op": "log_softmax", "dim": 2"#);
+    refuses_node("softmax_along_the_width", r#""op": "softmax", "dim": -1"#);
+    refuses_node("log_softmax_along_the_height", r#""op": "log_softmax", "dim": 2"#);
 }
 
 #[test]
 fn a_local_response_whose_sums_may_be_zero_is_refused() {
-    refused("local_response_norm_of_zero", r#""op": "local_response_norm", "size": 5, "k": 0"#);
+    refuses_node("local_response_norm_of_zero", r#""op": "local_response_norm", "size": 5, "k": 0"#);
 }

@@ -1,38 +1,27 @@
 //! Resampling and adaptive pooling that a network cannot have: the text on standard error is that of `tests/ui/<name>.txt`.
 
-use crate::bed::Bed;
-
-/// Plans a network of one node over 3 channels.
-fn refused(text: &str, attributes: &str) {
-    let bed = Bed::new();
-    let network = format!(
-        r#"{{"inputs": [{{"name": "x", "channels": 3}}],
-  "nodes": [{{"name": "n1", "inputs": ["x"], {attributes}}}], "outputs": ["n1"]}}"#
-    );
-    bed.write("net.json", network.as_bytes());
-    bed.fails(text, &["plan", "--net", "net.json", "--input", "3x16x16"], 2);
-}
+use crate::bed::refuses_node;
 
 #[test]
 fn a_scale_that_is_no_fraction_is_refused() {
-    refused("upsample_scale", r#""op": "upsample", "scale_factor": [1.5, 0]"#);
+    refuses_node("upsample_scale", r#""op": "upsample", "scale_factor": [1.5, 0]"#);
 }
 
 #[test]
 fn a_scale_that_leaves_nothing_is_refused() {
-    refused("upsample_to_nothing", r#""op": "upsample", "scale_factor": 0.05"#);
+    refuses_node("upsample_to_nothing", r#""op": "upsample", "scale_factor": 0.05"#);
 }
 
 #[test]
 fn attributes_of_another_mode_are_refused() {
-    refused("upsample_corners_of_nearest", r#""op": "upsample", "size": 8, "align_corners": true"#);
-    refused(
+    refuses_node("upsample_corners_of_nearest", r#""op": "upsample", "size": 8, "align_corners": true"#);
+    refuses_node(
         "upsample_rounding_of_bilinear",
         r#""op": "upsample", "size": 8, "mode": "bilinear", "rounding": "ceil""#,
     );
     let both = r#""op": "upsample", "size": 8, "mode": "bilinear", "align_corners": true, "coordinates": "asymmetric""#;
-    refused("upsample_two_coordinates", both);
-    refused(
+    refuses_node("upsample_two_coordinates", both);
+    refuses_node(
         "upsample_cubic_slope",
         r#""op": "upsample", "size": 8, "mode": "bicubic", "cubic_slope": 0.0001"#,
     );
@@ -40,6 +29,6 @@ fn attributes_of_another_mode_are_refused() {
 
 #[test]
 fn an_adaptive_pooling_to_nothing_is_refused() {
-    refused("adaptive_pool_size", r#""op": "adaptive_max_pool2d", "output_size": [7, 0]"#);
-    refused("adaptive_pool_of_text", r#""op": "adaptive_avg_pool2d", "output_size": "7x7""#);
+    refuses_node("adaptive_pool_size", r#""op": "adaptive_max_pool2d", "output_size": [7, 0]"#);
+    refuses_node("adaptive_pool_of_text", r#""op": "adaptive_avg_pool2d", "output_size": "7x7""#);
 }

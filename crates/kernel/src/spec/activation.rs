@@ -96,6 +96,38 @@ pub struct Exponential {
 }
 
 impl Activation {
+    /// The name in `torch.nn.functional`, under which networks, plans and tapes know the function.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Relu => "relu",
+            Self::LeakyRelu { .. } => "leaky_relu",
+            Self::Sigmoid => "sigmoid",
+            Self::Tanh => "tanh",
+            Self::Silu => "silu",
+            Self::Gelu => "gelu",
+            Self::GeluTanh => "gelu_tanh",
+            Self::Clamp { .. } => "clamp",
+            Self::Threshold { .. } => "threshold",
+            Self::Elu { .. } => "elu",
+            Self::Selu => "selu",
+            Self::Celu { .. } => "celu",
+            Self::Softplus { .. } => "softplus",
+            Self::Softsign => "softsign",
+            Self::HardSigmoid => "hardsigmoid",
+            Self::HardSwish => "hardswish",
+            Self::Mish => "mish",
+            Self::LogSigmoid => "logsigmoid",
+            Self::Exp => "exp",
+            Self::Log => "log",
+            Self::Sqrt => "sqrt",
+            Self::Abs => "abs",
+            Self::Neg => "neg",
+            Self::Reciprocal => "reciprocal",
+            Self::Pow { .. } => "pow",
+        }
+    }
+
     /// Whether the derivative is computed from the output rather than from the input.
     ///
     /// Then the input need not be kept for the gradient.
