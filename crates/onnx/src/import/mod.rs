@@ -4,7 +4,9 @@
 //! name stands for goes when the last node has read it. Nodes that no output needs are passed over. A rule that refuses does not end the import: what reads its result is passed over
 //! too, and everything else is looked at, so that all refusals come at once.
 
+pub(crate) mod extents;
 pub(crate) mod form;
+pub(crate) mod formula;
 mod names;
 pub(crate) mod numbers;
 pub(crate) mod plan;
@@ -257,7 +259,9 @@ impl<'a> Import<'a> {
         };
         let declared = height.zip(width).map(|(height, width)| [height, width]);
         let plan = self.plans.input(info.name(), channels, declared)?;
-        self.plans.batch = self.plans.batch.or(batch.and_then(|batch| i64::try_from(batch).ok()));
+        if let Some(batch) = batch.and_then(|batch| i64::try_from(batch).ok()) {
+            self.plans.extents.set_batch(batch);
+        }
         let name = self.plans.get(plan).name.to_string();
         Ok((
             DeclaredInput {

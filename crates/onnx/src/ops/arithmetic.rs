@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, WithOperand};
 
 use super::activation::{activation, formed, of_forms};
-use super::{norm, norming};
+use super::{elements, norm, norming, response};
 use crate::Reason;
 use crate::import::form::Form;
 use crate::import::numbers::Binary;
@@ -14,7 +14,7 @@ use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
 
 pub(super) fn add(site: &mut Site<'_>) -> Result<Value, Reason> {
-    for rule in [with_bias, norm::shifted, norming::sum] {
+    for rule in [with_bias, norm::shifted, norming::sum, response::sum, elements::sum] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
@@ -33,17 +33,21 @@ pub(super) fn mul(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = norming::product(site)? {
         return Ok(made);
     }
-    match norm::scaled(site)? {
-        Some(made) => Ok(made),
-        None => binary(site, Binary::Mul),
+    for rule in [norm::scaled, response::product, elements::product] {
+        if let Some(made) = rule(site)? {
+            return Ok(made);
+        }
     }
+    binary(site, Binary::Mul)
 }
 
 pub(super) fn div(site: &mut Site<'_>) -> Result<Value, Reason> {
-    match norming::quotient(site)? {
-        Some(made) => Ok(made),
-        None => binary(site, Binary::Div),
+    for rule in [norming::quotient, response::quotient] {
+        if let Some(made) = rule(site)? {
+            return Ok(made);
+        }
     }
+    binary(site, Binary::Div)
 }
 
 /// A power by a number; `x²` and `x³` are forms too.
@@ -52,6 +56,9 @@ pub(super) fn pow(site: &mut Site<'_>) -> Result<Value, Reason> {
         return Ok(made);
     }
     let exponent = site.number(1)?;
+    if let Some(made) = response::raised(site, exponent)? {
+        return Ok(made);
+    }
     let power = |form: &Form| match exponent {
         2.0 => form.times(form),
         3.0 => form.times(form).and_then(|square| square.times(form)),
@@ -120,7 +127,7 @@ fn several(site: &mut Site<'_>, function: Elementwise) -> Result<Value, Reason> 
 fn binary(site: &mut Site<'_>, binary: Binary) -> Result<Value, Reason> {
     if site.is_numbers(0) && site.is_numbers(1) {
         let (a, b) = (site.numbers(0)?, site.numbers(1)?);
-        return match a.combined(binary, &b, site.plans) {
+        return match a.combined(binary, &b, &mut site.plans.extents)? {
             Some(made) => Ok(Value::Numbers(Rc::new(made))),
             None => site.wrong(1, "as many numbers as the other"),
         };

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use tiled_graph::{ChannelShuffle, Op, PixelShuffle, PixelUnshuffle};
 
 use crate::Reason;
-use crate::import::numbers::{Extent, Extents, Num, Numbers, whole};
+use crate::import::numbers::{Num, Numbers, whole};
 use crate::import::site::{Site, node_name};
 use crate::import::value::{Image, Value};
 
@@ -68,21 +68,11 @@ pub(super) fn folded(site: &mut Site<'_>, plan: usize, shape: &Numbers) -> Resul
     const EXPECTED: &str = "a shape that takes channels apart, or height and width into blocks";
     let planned = site.plans.get(plan);
     let (channels, extents) = (signed(planned.channels), planned.extents.map(|extents| extents.map(signed)));
-    let batch = site.plans.batch.unwrap_or(1) as f64;
     let known: Vec<Option<i64>> =
-        shape.items.iter().map(|item| item.known(site.plans).and_then(whole)).collect();
-    let own = |axis| Extent { plan, axis, times: 1 };
-    let is_kept = |item: &Num, axis: usize| match item {
-        Num::Extent(extent) => extent.times == 1 && site.plans.are_same(*extent, own(axis)),
-        Num::Known(value) => extents.is_some_and(|extents| *value == extents[axis - 2] as f64),
-        Num::Open => false,
-    };
+        shape.items.iter().map(|item| item.known(&site.plans.extents).and_then(whole)).collect();
+    let is_kept = |item: &Num, axis: usize| site.plans.is_extent(*item, plan, axis);
     let items = shape.items.as_slice();
-    let is_batch = match items.first() {
-        Some(Num::Known(value)) => *value == 0.0 || *value == -1.0 || *value == batch,
-        Some(Num::Extent(extent)) => extent.times == 1 && site.plans.are_same(*extent, own(0)),
-        _ => false,
-    };
+    let is_batch = items.first().is_some_and(|item| *item == Num::Known(-1.0) || site.plans.is_batch(*item));
     let part = |axis, place, extent| Part { axis, place, extent };
     let blocks = || -> Option<Vec<Part>> {
         let [_, Some(c), Some(h), Some(r), Some(w), Some(s)] = known.as_slice() else { return None };
@@ -137,41 +127,23 @@ pub(super) fn unfolded(site: &mut Site<'_>, folded: &Folded) -> Result<Value, Re
         _ => return site.wrong(0, "axes in the order of a shuffle of channels or pixels"),
     };
     let plan = added(site, folded.plan, ops)?;
-    if !is_shape_of(site, plan, folded.plan, &shape) {
+    if !is_shape_of(site, plan, &shape) {
         return site.wrong(1, "the shape of the shuffled value");
     }
     Ok(Value::Image(Image { plan, flat: false }))
 }
 
-/// Whether these four numbers are the extents of a value, which are known or multiples of those of another.
-fn is_shape_of(site: &Site<'_>, plan: usize, of: usize, shape: &Numbers) -> bool {
-    let planned = site.plans.get(plan);
-    let times = match planned.op.as_deref() {
-        Some(Op::PixelShuffle(PixelShuffle { upscale_factor })) => *upscale_factor,
-        _ => 1,
-    };
+/// Whether these four numbers are the extents of a value.
+fn is_shape_of(site: &Site<'_>, plan: usize, shape: &Numbers) -> bool {
     let is_open = |item: &Num| *item == Num::Known(-1.0);
-    let is_extent = |item: &Num, axis: usize| match item {
-        Num::Extent(extent) => {
-            site.plans.are_same(*extent, Extent { plan: of, axis, times }) && extent.times == times
-        }
-        item => {
-            is_open(item)
-                || planned
-                    .extents
-                    .is_some_and(|extents| item.known(site.plans) == Some(extents[axis - 2] as f64))
-        }
-    };
-    let batch = site.plans.batch.unwrap_or(1) as f64;
-    let is_batch = |item: &Num| match item {
-        Num::Extent(extent) => extent.times == 1 && extent.axis == 0,
-        item => is_open(item) || *item == Num::Known(0.0) || *item == Num::Known(batch),
-    };
+    let is_extent = |item: &Num, axis: usize| is_open(item) || site.plans.is_extent(*item, plan, axis);
+    let channels = site.plans.get(plan).channels as f64;
     match shape.items.as_slice() {
         [n, c, h, w] => {
             let open = shape.items.iter().filter(|item| is_open(item)).count();
-            let is_channels = is_open(c) || c.known(site.plans) == Some(planned.channels as f64);
-            open <= 1 && is_batch(n) && is_channels && is_extent(h, 2) && is_extent(w, 3)
+            let is_batch = is_open(n) || site.plans.is_batch(*n);
+            let is_channels = is_open(c) || *c == Num::Known(channels);
+            open <= 1 && is_batch && is_channels && is_extent(h, 2) && is_extent(w, 3)
         }
         _ => false,
     }

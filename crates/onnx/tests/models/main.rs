@@ -4,6 +4,7 @@
 mod build;
 mod elementwise;
 mod external;
+mod formulas;
 mod import;
 mod norms;
 mod rearranged;
