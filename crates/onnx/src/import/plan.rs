@@ -345,6 +345,20 @@ impl Plans {
         item == self.extent(plan, axis) || (known.is_some() && item.known(&self.extents) == known)
     }
 
+    /// Height and width by a divisor, rounded down; `None` where one is no formula.
+    pub(crate) fn parts(&mut self, plan: usize, divisor: i64) -> Result<Option<[Num; 2]>, Reason> {
+        let [height, width] = self.all[plan].formulas;
+        let height = self.extents.linear(height, 1, 0, divisor)?;
+        let width = self.extents.linear(width, 1, 0, divisor)?;
+        Ok(height.zip(width).map(|(height, width)| [height, width].map(|extent| self.extents.num(extent))))
+    }
+
+    /// Whether two values have the same height and width, whatever the image or as the model declares it.
+    pub(crate) fn are_as_large(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.all[a], &self.all[b]);
+        a.formulas == b.formulas || (a.extents.is_some() && a.extents == b.extents)
+    }
+
     /// Whether a number of a shape keeps the batch; that is one image where the model leaves it open.
     pub(crate) fn is_batch(&self, item: Num) -> bool {
         let batch = self.extents.known(Extents::BATCH).unwrap_or(1);

@@ -3,13 +3,14 @@
 
 use std::rc::Rc;
 
-use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, WithOperand};
+use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, ResizeMode, Upsample, WithOperand};
 
 use super::activation::{activation, formed, of_forms};
 use super::{elements, norm, norming, response};
 use crate::Reason;
 use crate::import::form::Form;
 use crate::import::numbers::Binary;
+use crate::import::plan::Plans;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
 
@@ -212,8 +213,25 @@ pub(super) fn of_values(
     if let Some(position) = values.iter().position(|value| value.flat != flat) {
         return site.wrong(position, "of as many axes as the others");
     }
-    let plan = site.add(op, values.iter().map(|value| value.plan).collect())?;
+    let plan = site.add(op, of_pixels(site.plans, values))?;
     Ok(Image { plan, flat })
+}
+
+/// The values, of which those that are one pixel everywhere are that pixel where another has all pixels.
+fn of_pixels(plans: &Plans, values: &[Image]) -> Vec<usize> {
+    let pixel = |plan: usize| match plans.get(plan).op.as_deref() {
+        Some(Op::Upsample(Upsample { mode: ResizeMode::NEAREST, .. })) => {
+            let pixel = plans.get(plan).inputs.first();
+            (plans.get(pixel).extents == Some([1, 1])).then_some(pixel)
+        }
+        _ => None,
+    };
+    let whole = values
+        .iter()
+        .find(|value| pixel(value.plan).is_none() && plans.get(value.plan).extents != Some([1, 1]));
+    let is_as_large = |plan: usize| whole.is_some_and(|whole| plans.are_as_large(plan, whole.plan));
+    let of_pixel = |plan: usize| pixel(plan).filter(|_| is_as_large(plan)).unwrap_or(plan);
+    values.iter().map(|value| of_pixel(value.plan)).collect()
 }
 
 /// The combinations of forms that are functions of one value.

@@ -47,7 +47,7 @@ const fn operator(name: &'static str, attributes: &'static [&'static str], rule:
 }
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 76] = [
+static OPERATORS: [Operator; 77] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("ArgMax", &["axis", "keepdims", "select_last_index"], part::arg_max),
@@ -68,6 +68,7 @@ static OPERATORS: [Operator; 76] = [
     operator("Elu", &["alpha"], activation::elu),
     operator("Erf", &[], activation::erf),
     operator("Exp", &[], activation::exp),
+    operator("Expand", &[], resize::expand),
     operator("Flatten", &["axis"], layout::flatten),
     operator("Floor", &[], sizes::floor),
     operator("Gather", &["axis"], sizes::gather),

@@ -65,6 +65,30 @@ pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
     upsampled(site, plan, to, mode)
 }
 
+/// One pixel for every pixel of another value: what the pixel's value is where that is combined with it by elements.
+pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
+    const EXPECTED: &str = "the shape of a value, of which it has the channels and one pixel";
+    let plan = site.image(0)?;
+    let shape = site.numbers(1)?;
+    let Ok(items) = <[Num; 4]>::try_from(shape.items.as_slice()) else { return site.wrong(1, EXPECTED) };
+    let one = Num::Known(1.0);
+    let planned = site.plans.get(plan);
+    let is_pixel = planned.extents == Some([1, 1]);
+    let keeps = |item: Num, axis| item == one || site.plans.is_extent(item, plan, axis);
+    let is_batch = items[0] == one || site.plans.is_batch(items[0]);
+    if !is_batch || (items[1] != one && items[1] != Num::Known(planned.channels as f64)) {
+        return site.wrong(1, EXPECTED);
+    }
+    if keeps(items[2], 2) && keeps(items[3], 3) {
+        return Ok(Value::Image(Image { plan, flat: false }));
+    }
+    if !is_pixel {
+        return site.wrong(1, EXPECTED);
+    }
+    let to = to_sizes(site, plan, [items[0], Num::Open, items[2], items[3]])?;
+    upsampled(site, plan, to, ResizeMode::NEAREST)
+}
+
 /// Whether there is a list that is not empty: exporters leave others out by an empty one.
 fn has_numbers(site: &mut Site<'_>, position: usize) -> bool {
     site.has(position) && site.numbers(position).is_ok_and(|numbers| !numbers.items.is_empty())

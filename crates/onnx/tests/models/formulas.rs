@@ -80,6 +80,61 @@ fn a_size_that_a_formula_gives_is_like_the_value_that_has_it() {
     assert_eq!(only(&resized(3)), "its size depends on the size of the image, which the model leaves open");
 }
 
+#[test]
+fn blocks_of_an_open_size_become_channels() {
+    let blocks = |divisor| {
+        let model = Builder::new(20, 3).ints("2", &[1], &[2]).ints("3", &[1], &[3]).ints("12", &[1], &[12]);
+        let model = model.ints("divisor", &[1], &[divisor]);
+        let axes = [("n", 0), ("h", 2), ("w", 3)];
+        let model = axes.iter().fold(model, |model, (name, axis)| {
+            let bounds = [("start", Attribute::Int(*axis)), ("end", Attribute::Int(axis + 1))];
+            model.node("Shape", &["x"], name, &bounds)
+        });
+        let along = [("axis", Attribute::Int(0))];
+        model
+            .node("Div", &["h", "divisor"], "rows", &[])
+            .node("Div", &["w", "divisor"], "columns", &[])
+            .node("Concat", &["n", "3", "rows", "2", "columns", "2"], "apart", &along)
+            .node("Concat", &["n", "12", "rows", "columns"], "whole", &along)
+            .node("Reshape", &["x", "apart"], "f", &[])
+            .node("Transpose", &["f"], "t", &[("perm", ints(&[0, 1, 3, 5, 2, 4]))])
+            .node("Reshape", &["t", "whole"], "y", &[])
+            .output("y")
+    };
+    let read = ops(&blocks(2));
+    assert!(matches!(read.as_slice(), [Op::PixelUnshuffle(_)]), "{read:?}");
+    assert!(only(&blocks(4)).ends_with("or height and width into blocks"));
+}
+
+#[test]
+fn a_pixel_that_is_expanded_is_itself_in_arithmetic() {
+    let expanded =
+        || {
+            Builder::new(17, 3)
+                .node("GlobalAveragePool", &["x"], "p", &[])
+                .node("Shape", &["x"], "s", &[])
+                .node("Expand", &["p", "s"], "e", &[])
+        };
+    let scaled = expanded().node("Mul", &["x", "e"], "y", &[]).output("y");
+    let (got, _) = run(&scaled, [1, 3, 1, 2], &[1.0, 3.0, 2.0, 4.0, 0.0, 1.0]);
+    assert_eq!(got, [2.0, 6.0, 6.0, 12.0, 0.0, 0.5]);
+    assert_eq!(ops(&scaled), [Op::GlobalAvgPool, Op::Mul]);
+    // elsewhere it has all pixels
+    let alone = expanded().output("e");
+    assert_eq!(run(&alone, [1, 3, 1, 2], &[1.0, 3.0, 2.0, 4.0, 0.0, 1.0]).0, [2.0, 2.0, 3.0, 3.0, 0.5, 0.5]);
+    // a declared size is no part of the network
+    let fixed = Builder::new(17, 3)
+        .ints("s", &[4], &[1, 3, 4, 5])
+        .node("GlobalAveragePool", &["x"], "p", &[])
+        .node("Expand", &["p", "s"], "e", &[])
+        .node("Mul", &["x", "e"], "y", &[])
+        .output("y");
+    assert_eq!(ops(&declared(fixed, [1, 3, 4, 5])), [Op::GlobalAvgPool, Op::Mul]);
+    let rows =
+        Builder::new(17, 1).ints("s", &[4], &[1, 3, 1, 1]).node("Expand", &["x", "s"], "y", &[]).output("y");
+    assert!(only(&rows).ends_with("wants the shape of a value, of which it has the channels and one pixel"));
+}
+
 /// `x/(k + α·mean)^β` of squares over `size` channels, as PyTorch's exporters write it, padded by so many channels.
 fn response(size: i64, padding: [i64; 2]) -> Builder {
     let pads = [0, 0, padding[0], 0, 0, 0, 0, padding[1], 0, 0];

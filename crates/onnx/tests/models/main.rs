@@ -10,3 +10,4 @@ mod norms;
 mod rearranged;
 mod refused;
 mod runs;
+mod words;
