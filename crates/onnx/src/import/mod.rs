@@ -232,13 +232,13 @@ impl<'a> Import<'a> {
 
     fn input(&mut self, info: &ValueInfoProto) -> Result<(DeclaredInput, usize), Reason> {
         const EXPECTED: &str = "a batch of images, N×C×H×W, with a number of channels";
-        let wrong = |got: String| Reason::Value { expected: EXPECTED, got };
+        let no_images = |got: String| Reason::Value { expected: EXPECTED, got };
         let tensor = info.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
-        let tensor = tensor.ok_or_else(|| wrong("no tensor".to_owned()))?;
+        let tensor = tensor.ok_or_else(|| no_images("no tensor".to_owned()))?;
         if !is_float(tensor.elem_type()) {
-            return Err(wrong(format!("of elements {}", type_name(tensor.elem_type()))));
+            return Err(no_images(format!("of elements {}", type_name(tensor.elem_type()))));
         }
-        let shape = tensor.shape.as_ref().ok_or_else(|| wrong("a tensor without a shape".to_owned()))?;
+        let shape = tensor.shape.as_ref().ok_or_else(|| no_images("a tensor without a shape".to_owned()))?;
         let extents: Vec<Option<usize>> = shape
             .dim
             .iter()
@@ -251,7 +251,7 @@ impl<'a> Import<'a> {
                 .iter()
                 .map(|extent| extent.map_or("?".to_owned(), |extent| extent.to_string()))
                 .collect();
-            wrong(format!("a tensor of shape [{}]", shown.join(", ")))
+            no_images(format!("a tensor of shape [{}]", shown.join(", ")))
         };
         let Ok([batch, Some(channels), height, width]) = <[Option<usize>; 4]>::try_from(extents.as_slice())
         else {

@@ -158,6 +158,7 @@ fn of_values() -> Vec<(&'static str, Builder)> {
         ),
         ("constant_of_nothing", start().node("Constant", &[], "y", &[]).output("y")),
         ("constant_of_text", start().node("Constant", &[], "y", &[("value_string", text("a"))]).output("y")),
+        ("constant_of_another_type", start().node("Constant", &[], "y", &[("value", int(1))]).output("y")),
         ("attribute_of_another_type", conv(&[("group", text("two"))])),
         ("flag_that_is_none", alone("MaxPool", &[("kernel_shape", ints(&[2, 2])), ("ceil_mode", int(2))])),
     ]
@@ -418,7 +419,7 @@ fn of_sizes() -> Vec<(&'static str, Builder)> {
     let one = ("value", Attribute::Tensor(Box::new(int_tensor("one", &[1], &[1]))));
     let filled = |dims: &[i64]| {
         let model = start().ints("n", &[i64::try_from(dims.len()).unwrap()], dims);
-        model.node("ConstantOfShape", &["n"], "y", &[one.clone()]).output("y")
+        model.node("ConstantOfShape", &["n"], "y", std::slice::from_ref(&one)).output("y")
     };
     let gathered = start().node("Shape", &["x"], "s", &[]).ints("i", &[1], &[9]);
     let cut = start()
