@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -15,10 +16,12 @@ import pytest
 sys.dont_write_bytecode = True
 
 ROOT = Path(__file__).resolve().parents[3]
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiled-zoo"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--program", type=Path, help="our program, where it is not to be built")
+    parser.addoption("--cache", type=Path, default=CACHE, help="where exports are kept")
     parser.addoption("--everything", action="store_true", help="every model in all opsets, with fixed and open sizes")
 
 
@@ -26,6 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def program(request: pytest.FixtureRequest) -> Path:
     given = request.config.getoption("--program")
     return given.resolve() if given else built()
+
+
+@pytest.fixture(scope="session")
+def cache(request: pytest.FixtureRequest) -> Path:
+    return request.config.getoption("--cache").resolve()
 
 
 def built() -> Path:

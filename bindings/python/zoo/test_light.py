@@ -5,13 +5,13 @@ Their weights are one number each, their input is that of onnx's own runner, and
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnx.backend.test
 import pytest
+from exports import Exported
 from test_zoo import here
 
 FOLDER = Path(onnx.backend.test.__file__).parent / "data/light"
@@ -32,8 +32,7 @@ def test_network_runs_tiled_as_onnx_says(name: str, program: Path, record_proper
     # as `Runner.generate_dummy_data` has it
     count = int(np.prod(shape))
     x = (np.arange(count).reshape(shape) / count).astype(np.float32)
-    with tempfile.TemporaryDirectory(prefix="tiled-zoo-") as folder:
-        got, words = here(program, path, x, "f32", Path(folder))
-    assert got is not None, words
     wanted = onnx.numpy_helper.to_array(onnx.load_tensor(FOLDER / f"{name}_output_0.pb"))
+    got, words = here(program, Exported(path, x, wanted), "f32")
+    assert got is not None, words
     np.testing.assert_allclose(got.reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-7)

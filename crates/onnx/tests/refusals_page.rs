@@ -151,6 +151,68 @@ fn page() -> String {
     page
 }
 
+/// Words that a text of errors holds in this order, between what is put in for `{…}`.
+fn parts(words: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut rest = words;
+    while let Some((part, after)) = rest.split_once('{') {
+        parts.push(part.to_owned());
+        rest = after.split_once('}').map_or("", |(_, rest)| rest);
+    }
+    parts.push(rest.to_owned());
+    parts
+}
+
+fn holds(text: &str, parts: &[String]) -> bool {
+    let mut rest = text;
+    parts.iter().all(|part| match rest.find(part.as_str()) {
+        Some(at) => {
+            rest = &rest[at + part.len()..];
+            true
+        }
+        None => false,
+    })
+}
+
+/// What no small model can be refused for.
+const WITHOUT_TEXT: [&str; 5] = [
+    // of files of gigabytes, or where memory is short
+    "its messages take {got} bytes in memory, at most {expected} are read of such a file",
+    "has {got} nodes or constants, at most {expected} are read",
+    "{bytes} bytes could not be had",
+    // what tests of names of several kinds and of broken disks have
+    "`{location}`: {source}",
+    "tensor `{name}`: {problem}",
+];
+
+#[test]
+fn every_refusal_has_a_text() {
+    let texts: Vec<String> = std::fs::read_dir(root().join("tests/ui"))
+        .expect("the folder is there")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("onnx_")))
+        .map(|path| std::fs::read_to_string(path).expect("a text"))
+        .collect();
+    let errors = text("crates/onnx/src/error.rs");
+    let mut wanted: Vec<String> = ["OnnxError", "Reason", "TensorProblem"]
+        .iter()
+        .flat_map(|name| variants(&errors, name))
+        .map(|(_, says)| says.trim_matches('`').trim().to_owned())
+        .filter(|says| !says.starts_with("what is said") && !says.starts_with("each of them"))
+        .filter(|says| WITHOUT_TEXT.iter().all(|known| says.trim_matches('`') != known.trim_matches('`')))
+        .collect();
+    for folder in ["crates/onnx/src/ops", "crates/onnx/src/import"] {
+        for entry in std::fs::read_dir(root().join(folder)).expect("the folder is there") {
+            let found = wants(&text(entry.expect("an entry").path()));
+            wanted.extend(found.into_iter().map(|want| format!("wants {want}")));
+        }
+    }
+    let missing: Vec<&String> =
+        wanted.iter().filter(|words| !texts.iter().any(|text| holds(text, &parts(words)))).collect();
+    assert!(missing.is_empty(), "no text in tests/ui/onnx_*.txt holds {missing:#?}");
+    assert!(wanted.len() > 90, "{}", wanted.len());
+}
+
 #[test]
 fn the_page_of_refusals_is_what_the_code_says() {
     let made = page();

@@ -4,7 +4,9 @@
 //! name stands for goes when the last node has read it. Nodes that no output needs are passed over. A rule that refuses does not end the import: what reads its result is passed over
 //! too, and everything else is looked at, so that all refusals come at once.
 
+pub(crate) mod extents;
 pub(crate) mod form;
+pub(crate) mod formula;
 mod names;
 pub(crate) mod numbers;
 pub(crate) mod plan;
@@ -230,13 +232,13 @@ impl<'a> Import<'a> {
 
     fn input(&mut self, info: &ValueInfoProto) -> Result<(DeclaredInput, usize), Reason> {
         const EXPECTED: &str = "a batch of images, N×C×H×W, with a number of channels";
-        let wrong = |got: String| Reason::Value { expected: EXPECTED, got };
+        let no_images = |got: String| Reason::Value { expected: EXPECTED, got };
         let tensor = info.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
-        let tensor = tensor.ok_or_else(|| wrong("no tensor".to_owned()))?;
+        let tensor = tensor.ok_or_else(|| no_images("no tensor".to_owned()))?;
         if !is_float(tensor.elem_type()) {
-            return Err(wrong(format!("of elements {}", type_name(tensor.elem_type()))));
+            return Err(no_images(format!("of elements {}", type_name(tensor.elem_type()))));
         }
-        let shape = tensor.shape.as_ref().ok_or_else(|| wrong("a tensor without a shape".to_owned()))?;
+        let shape = tensor.shape.as_ref().ok_or_else(|| no_images("a tensor without a shape".to_owned()))?;
         let extents: Vec<Option<usize>> = shape
             .dim
             .iter()
@@ -249,7 +251,7 @@ impl<'a> Import<'a> {
                 .iter()
                 .map(|extent| extent.map_or("?".to_owned(), |extent| extent.to_string()))
                 .collect();
-            wrong(format!("a tensor of shape [{}]", shown.join(", ")))
+            no_images(format!("a tensor of shape [{}]", shown.join(", ")))
         };
         let Ok([batch, Some(channels), height, width]) = <[Option<usize>; 4]>::try_from(extents.as_slice())
         else {
@@ -257,7 +259,9 @@ impl<'a> Import<'a> {
         };
         let declared = height.zip(width).map(|(height, width)| [height, width]);
         let plan = self.plans.input(info.name(), channels, declared)?;
-        self.plans.batch = self.plans.batch.or(batch.and_then(|batch| i64::try_from(batch).ok()));
+        if let Some(batch) = batch.and_then(|batch| i64::try_from(batch).ok()) {
+            self.plans.extents.set_batch(batch);
+        }
         let name = self.plans.get(plan).name.to_string();
         Ok((
             DeclaredInput {

@@ -1,7 +1,11 @@
-//! Sizes and what models compute of them: numbers where they are known, else multiples of an extent of a value.
+//! Numbers and what models compute of them: known ones, and extents of values with their formulas.
 //!
 //! `Shape`, `Gather`, `Mul` and their like over sizes run here and leave no node, so that `2·H` of a value stays two times
-//! its height whatever the image. Where an extent is neither a multiple nor known from the inputs, it is open.
+//! its height whatever the image. What is no formula of an extent is worked out where the inputs declare their sizes, else open.
+
+use tiled_tensor::OutOfMemory;
+
+use super::extents::{Extent, Extents};
 
 /// A list of at most [`MAX_NUMBERS`], or one number.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,20 +25,10 @@ pub(crate) const MAX_NUMBERS: usize = 16;
 pub(crate) enum Num {
     /// It is known.
     Known(f64),
-    /// A multiple of an extent.
+    /// An extent of a value, or a formula of one.
     Extent(Extent),
-    /// It depends on the image, and no multiple of an extent is it.
+    /// It depends on the image, and is no formula of an extent.
     Open,
-}
-
-/// A multiple of an extent of a value of the network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// The value, by its number among what is planned.
-    pub(crate) plan: usize,
-    /// Its axis: 0, 2 or 3; the channels are known.
-    pub(crate) axis: usize,
-    pub(crate) times: i64,
 }
 
 /// What two numbers become.
@@ -46,20 +40,12 @@ pub(crate) enum Binary {
     Div,
 }
 
-/// What says more of extents than they do: which are the same, and which are known.
-pub(crate) trait Extents {
-    /// Whether both are multiples of one extent.
-    fn are_same(&self, a: Extent, b: Extent) -> bool;
-    /// The number, where it is known.
-    fn known(&self, extent: Extent) -> Option<f64>;
-}
-
 impl Num {
     /// The number, where it is known.
-    pub(crate) fn known(self, extents: &dyn Extents) -> Option<f64> {
+    pub(crate) fn known(self, extents: &Extents) -> Option<f64> {
         match self {
             Self::Known(value) => Some(value),
-            Self::Extent(extent) => extents.known(extent),
+            Self::Extent(extent) => Some(extents.known(extent)? as f64),
             Self::Open => None,
         }
     }
@@ -70,12 +56,12 @@ impl Num {
         binary: Binary,
         other: Self,
         is_integer: bool,
-        extents: &dyn Extents,
-    ) -> Self {
-        if let Some(exact) = self.multiple(binary, other, extents) {
-            return exact;
+        extents: &mut Extents,
+    ) -> Result<Self, OutOfMemory> {
+        if let Some(exact) = self.formula(binary, other, is_integer, extents)? {
+            return Ok(exact);
         }
-        let (Some(a), Some(b)) = (self.known(extents), other.known(extents)) else { return Self::Open };
+        let (Some(a), Some(b)) = (self.known(extents), other.known(extents)) else { return Ok(Self::Open) };
         let value = match binary {
             Binary::Add => a + b,
             Binary::Sub => a - b,
@@ -83,29 +69,59 @@ impl Num {
             Binary::Div if is_integer => (a / b).trunc(),
             Binary::Div => a / b,
         };
-        if value.is_finite() { Self::Known(value) } else { Self::Open }
+        Ok(if value.is_finite() { Self::Known(value) } else { Self::Open })
     }
 
-    /// A product or quotient that is a multiple of an extent, or of two that are multiples of one.
-    fn multiple(self, binary: Binary, other: Self, extents: &dyn Extents) -> Option<Self> {
-        let of = |extent: Extent, times: Option<i64>| Some(Self::Extent(Extent { times: times?, ..extent }));
-        match (binary, self, other) {
-            (Binary::Mul, Self::Extent(extent), Self::Known(factor))
-            | (Binary::Mul, Self::Known(factor), Self::Extent(extent)) => {
-                of(extent, extent.times.checked_mul(whole(factor)?))
+    /// What is a formula of an extent.
+    fn formula(
+        self,
+        binary: Binary,
+        other: Self,
+        is_integer: bool,
+        extents: &mut Extents,
+    ) -> Result<Option<Self>, OutOfMemory> {
+        let made = match (binary, self, other) {
+            (Binary::Add, Self::Extent(extent), Self::Known(number))
+            | (Binary::Add, Self::Known(number), Self::Extent(extent)) => match whole(number) {
+                Some(number) => extents.linear(extent, 1, number, 1)?,
+                None => None,
+            },
+            (Binary::Sub, Self::Extent(extent), Self::Known(number)) => {
+                match whole(number).and_then(i64::checked_neg) {
+                    Some(number) => extents.linear(extent, 1, number, 1)?,
+                    None => None,
+                }
             }
-            (Binary::Div, Self::Extent(extent), Self::Known(divisor)) => {
-                let divisor = whole(divisor).filter(|divisor| *divisor > 0)?;
-                of(extent, (extent.times % divisor == 0).then(|| extent.times / divisor))
+            (Binary::Sub, Self::Known(number), Self::Extent(extent)) => match whole(number) {
+                Some(number) => extents.linear(extent, -1, number, 1)?,
+                None => None,
+            },
+            (Binary::Mul, Self::Extent(extent), Self::Known(number))
+            | (Binary::Mul, Self::Known(number), Self::Extent(extent)) => match whole(number) {
+                Some(number) => extents.linear(extent, number, 0, 1)?,
+                None => None,
+            },
+            (Binary::Div, Self::Extent(extent), Self::Known(number)) => {
+                match whole(number).filter(|divisor| *divisor > 0) {
+                    // towards zero is down
+                    Some(divisor) if is_integer && extents.least(extent) >= 0 => {
+                        extents.linear(extent, 1, 0, divisor)?
+                    }
+                    Some(divisor) => extents.part(extent, divisor)?,
+                    None => None,
+                }
             }
-            (Binary::Div, Self::Extent(a), Self::Extent(b)) if extents.are_same(a, b) && b.times > 0 => {
-                (a.times % b.times == 0).then(|| Self::Known((a.times / b.times) as f64))
+            (Binary::Div, Self::Extent(a), Self::Extent(b)) => {
+                return Ok(extents.ratio(a, b).map(|ratio| Self::Known(ratio as f64)));
             }
+            (Binary::Add, Self::Extent(a), Self::Extent(b)) => extents.sum(a, 1, b)?,
+            (Binary::Sub, Self::Extent(a), Self::Extent(b)) => extents.sum(a, -1, b)?,
             _ => None,
-        }
+        };
+        Ok(made.map(|extent| extents.num(extent)))
     }
 
-    /// Its rounding by this rule; multiples of extents are whole.
+    /// Its rounding by this rule; extents are whole.
     pub(crate) fn rounded(self, rule: fn(f64) -> f64) -> Self {
         match self {
             Self::Known(value) => Self::Known(rule(value)),
@@ -121,23 +137,30 @@ impl Numbers {
     }
 
     /// All of them, where they are known and whole.
-    pub(crate) fn all_whole(&self, extents: &dyn Extents) -> Option<Vec<i64>> {
+    pub(crate) fn all_whole(&self, extents: &Extents) -> Option<Vec<i64>> {
         self.items.iter().map(|item| whole(item.known(extents)?)).collect()
     }
 
-    /// Element by element; one number goes with each of a list.
-    pub(crate) fn combined(&self, binary: Binary, other: &Self, extents: &dyn Extents) -> Option<Self> {
+    /// Element by element; one number goes with each of a list. `None` of lists that differ in length.
+    pub(crate) fn combined(
+        &self,
+        binary: Binary,
+        other: &Self,
+        extents: &mut Extents,
+    ) -> Result<Option<Self>, OutOfMemory> {
         let len = match (self.items.len(), other.items.len()) {
             (a, b) if a == b => a,
             (a, 1) => a,
             (1, b) => b,
-            _ => return None,
+            _ => return Ok(None),
         };
         let is_integer = self.is_integer && other.is_integer;
         let at = |list: &Self, place: usize| list.items[if list.items.len() == 1 { 0 } else { place }];
-        let item = |place| at(self, place).combined(binary, at(other, place), is_integer, extents);
+        let items: Result<Vec<Num>, OutOfMemory> = (0..len)
+            .map(|place| at(self, place).combined(binary, at(other, place), is_integer, extents))
+            .collect();
         let is_scalar = self.is_scalar && other.is_scalar;
-        Some(Self { items: (0..len).map(item).collect(), is_scalar, is_integer })
+        Ok(Some(Self { items: items?, is_scalar, is_integer }))
     }
 }
 
@@ -151,39 +174,59 @@ pub(crate) fn whole(value: f64) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// One value, whose height is open and whose width is 6.
-    struct One;
-
-    impl Extents for One {
-        fn are_same(&self, a: Extent, b: Extent) -> bool {
-            (a.plan, a.axis) == (b.plan, b.axis)
-        }
-        fn known(&self, extent: Extent) -> Option<f64> {
-            (extent.axis == 3).then_some(6.0 * extent.times as f64)
-        }
-    }
-
-    fn extent(axis: usize, times: i64) -> Num {
-        Num::Extent(Extent { plan: 0, axis, times })
+    /// An open height, and a width of 6.
+    fn extents() -> (Extents, [Num; 2]) {
+        let mut extents = Extents::default();
+        let image = [None, Some(6)].map(|known| Num::Extent(extents.itself(known).unwrap()));
+        (extents, image)
     }
 
     #[test]
-    fn multiples_of_an_extent_stay_multiples() {
-        let combine = |a: Num, binary, b: Num| a.combined(binary, b, true, &One);
-        assert_eq!(combine(extent(2, 2), Binary::Mul, Num::Known(3.0)), extent(2, 6));
-        assert_eq!(combine(extent(2, 6), Binary::Div, Num::Known(3.0)), extent(2, 2));
-        assert_eq!(combine(extent(2, 6), Binary::Div, extent(2, 3)), Num::Known(2.0));
-        assert_eq!(combine(extent(2, 1), Binary::Div, Num::Known(2.0)), Num::Open);
-        assert_eq!(combine(extent(2, 1), Binary::Add, Num::Known(1.0)), Num::Open);
+    fn formulas_of_an_extent_are_one_formula() {
+        let (mut extents, [height, _]) = extents();
+        let mut combine = |a: Num, binary, b: Num| a.combined(binary, b, true, &mut extents).unwrap();
+        let number = |value: i64| Num::Known(value as f64);
+        let twice = combine(height, Binary::Mul, number(2));
+        let six = combine(twice, Binary::Mul, number(3));
+        assert_eq!(combine(six, Binary::Div, number(3)), twice);
+        assert_eq!(combine(six, Binary::Div, twice), number(3));
+        assert_eq!(combine(six, Binary::Div, number(6)), height);
+        let odd = combine(twice, Binary::Add, number(1));
+        assert_eq!(combine(odd, Binary::Sub, twice), number(1));
+        // (h − 1)/2 + 1 is (h + 1)/2, rounded down, and half of it again a quarter
+        let less = combine(height, Binary::Sub, number(1));
+        let half = combine(less, Binary::Div, number(2));
+        let half = combine(half, Binary::Add, number(1));
+        let more = combine(height, Binary::Add, number(1));
+        assert_eq!(half, combine(more, Binary::Div, number(2)));
+        let less_than_half = combine(half, Binary::Sub, number(1));
+        let quarter = combine(less_than_half, Binary::Div, number(2));
+        let at_once = combine(less, Binary::Div, number(4));
+        assert_eq!(quarter, at_once);
+        // two times what was rounded is not what it was
+        let doubled = combine(half, Binary::Mul, number(2));
+        assert_ne!(doubled, more);
+        assert_eq!(combine(doubled, Binary::Div, half), number(2));
+        assert_eq!(combine(doubled, Binary::Div, number(2)), half);
+    }
+
+    #[test]
+    fn what_may_be_below_zero_is_not_rounded_down() {
+        let (mut extents, [height, _]) = extents();
+        let less = height.combined(Binary::Sub, Num::Known(2.0), true, &mut extents).unwrap();
+        assert_eq!(less.combined(Binary::Div, Num::Known(2.0), true, &mut extents), Ok(Num::Open));
     }
 
     #[test]
     fn other_arithmetic_takes_the_number_where_it_is_known() {
-        let half = extent(3, 1).combined(Binary::Div, Num::Known(4.0), true, &One);
-        assert_eq!(half, Num::Known(1.0));
-        let half = extent(3, 1).combined(Binary::Div, Num::Known(4.0), false, &One);
-        assert_eq!(half, Num::Known(1.5));
-        assert_eq!(Num::Known(1.0).combined(Binary::Div, Num::Known(0.0), true, &One), Num::Open);
+        let (mut extents, [height, width]) = extents();
+        let mut combine =
+            |a: Num, b: f64| a.combined(Binary::Div, Num::Known(b), false, &mut extents).unwrap();
+        assert_eq!(combine(width, 4.0), Num::Known(1.5));
+        assert_eq!(combine(height, 4.0), Num::Open);
+        assert_eq!(combine(Num::Known(1.0), 0.0), Num::Open);
+        let quarter = width.combined(Binary::Div, Num::Known(4.0), true, &mut extents).unwrap();
+        assert_eq!(quarter.known(&extents), Some(1.0));
     }
 
     #[test]

@@ -11,9 +11,11 @@ use std::rc::Rc;
 use tiled_graph::{Graph, Op, ParamKind, Upsample, UpsampleTo, ValueId, infer, try_params};
 use tiled_tensor::{OutOfMemory, push, with_room};
 
+use super::extents::{Extent, Extents};
 use super::form::Form;
+use super::formula::{self, Formula};
 use super::names::Names;
-use super::numbers::{Extent, Extents};
+use super::numbers::Num;
 use super::value::Constant;
 use crate::Reason;
 
@@ -24,8 +26,10 @@ pub(crate) struct Plans {
     names: Names,
     /// The last operators that differ: most nodes of a network have one of few.
     recent: VecDeque<Rc<Op>>,
-    /// The batch size that the inputs declare.
-    pub(crate) batch: Option<i64>,
+    /// What is known of extents.
+    pub(crate) extents: Extents,
+    /// The first of each height and width.
+    firsts: HashMap<[Extent; 2], u32>,
 }
 
 /// A long list in pieces of [`PIECE`], which are given back one by one as it is used up.
@@ -75,8 +79,8 @@ pub(crate) struct Planned {
     pub(crate) channels: usize,
     /// Height and width, where the inputs declare theirs or the operator gives them.
     pub(crate) extents: Option<[usize; 2]>,
-    /// The first that has the same height and width whatever the image.
-    same_as: u32,
+    /// Height and width as formulas of those of the inputs, as far as the operators say.
+    formulas: [Extent; 2],
     /// The names of the model that stand for it.
     held: u32,
     /// What it is of other values, the nearest first; nothing once no name stands for it any more.
@@ -140,7 +144,8 @@ impl Plans {
         channels: usize,
         extents: Option<[usize; 2]>,
     ) -> Result<usize, Reason> {
-        let (name, same_as) = (self.names.take(name), self.all.len());
+        let (name, plan) = (self.names.take(name), self.all.len());
+        let formulas = self.opened(extents)?;
         let input = Planned {
             name: name.into(),
             op: None,
@@ -148,13 +153,14 @@ impl Plans {
             params: Box::default(),
             channels,
             extents,
-            same_as: number(same_as),
+            formulas,
             held: 0,
             forms: Box::default(),
         };
         Graph::new().add_input(&input.name, channels)?;
         self.all.push(input)?;
-        Ok(same_as)
+        self.firsts.entry(formulas).or_insert(number(plan));
+        Ok(plan)
     }
 
     /// Adds a node, where a network takes it.
@@ -183,10 +189,13 @@ impl Plans {
         let known: Option<Vec<[usize; 2]>> = extents.into_iter().map(|(_, extents)| extents).collect();
         let extents = match known {
             Some(known) => Some(infer(&graph, 1, &known)?.extents(value)),
-            None => given_extents(&op),
+            None => formula::given(&op),
         };
         let plan = self.all.len();
-        let same_as = self.same_extents(&op, &inputs).unwrap_or(number(plan));
+        let formulas = match self.formulas(&op, &inputs)? {
+            Some(formulas) => formulas,
+            None => self.opened(extents)?,
+        };
         let channels = graph.channels(value);
         let node = Planned {
             name: name.into(),
@@ -195,11 +204,12 @@ impl Plans {
             params: params.into(),
             channels,
             extents,
-            same_as,
+            formulas,
             held: 0,
             forms: Box::default(),
         };
         self.all.push(node)?;
+        self.firsts.entry(formulas).or_insert(number(plan));
         Ok(plan)
     }
 
@@ -296,60 +306,84 @@ impl Plans {
         Ok((graph, weights))
     }
 
-    /// The first value with the extents of this node, where they are those of an operand whatever the image.
-    fn same_extents(&self, op: &Op, inputs: &[usize]) -> Option<u32> {
-        let keeps = |kernel: [i64; 2], stride: [i64; 2], dilation: [i64; 2], padding: [[i64; 2]; 2]| {
-            stride == [1, 1]
-                && (0..2).all(|axis| padding[axis].iter().sum::<i64>() == dilation[axis] * (kernel[axis] - 1))
-        };
-        let same = match op {
-            Op::Activation(_)
-            | Op::BatchNorm(_)
-            | Op::InstanceNorm(_)
-            | Op::GroupNorm(_)
-            | Op::LayerNorm(_)
-            | Op::RmsNorm(_)
-            | Op::LocalResponseNorm(_)
-            | Op::Softmax
-            | Op::LogSoftmax
-            | Op::Dropout(_)
-            | Op::Prelu(_)
-            | Op::WithOperand(_)
-            | Op::Concat
-            | Op::Slice(_)
-            | Op::Split(_)
-            | Op::ChannelShuffle(_)
-            | Op::ArgMax => inputs[0],
-            // a value of one pixel stands for all pixels of the others
-            Op::Add | Op::Mul | Op::Sub | Op::Div | Op::Minimum | Op::Maximum => {
-                let is_image = |input: &&usize| self.all[**input].extents != Some([1, 1]);
-                *inputs.iter().find(is_image).unwrap_or(&inputs[0])
-            }
-            Op::Conv2d(conv) if keeps(conv.kernel_size, conv.stride, conv.dilation, conv.padding) => {
-                inputs[0]
-            }
-            Op::MaxPool2d(pool) if keeps(pool.kernel_size, pool.stride, pool.dilation, pool.padding) => {
-                inputs[0]
-            }
-            Op::AvgPool2d(pool) if keeps(pool.kernel_size, pool.stride, [1, 1], pool.padding) => inputs[0],
-            Op::Upsample(Upsample { to: UpsampleTo::Like(ValueId(like)), .. }) => *like,
-            _ => return None,
-        };
-        Some(self.all[same].same_as)
-    }
-}
-
-impl Extents for Plans {
-    fn are_same(&self, a: Extent, b: Extent) -> bool {
-        a.axis == b.axis && (a.axis == 0 || self.all[a.plan].same_as == self.all[b.plan].same_as)
+    /// Height and width that no formula gives.
+    fn opened(&mut self, extents: Option<[usize; 2]>) -> Result<[Extent; 2], Reason> {
+        let known = |axis: usize| extents.and_then(|extents| i64::try_from(extents[axis]).ok());
+        Ok([self.extents.itself(known(0))?, self.extents.itself(known(1))?])
     }
 
-    fn known(&self, Extent { plan, axis, times }: Extent) -> Option<f64> {
-        let whole = match axis {
-            0 => self.batch?,
-            _ => i64::try_from(self.all[plan].extents?[axis - 2]).ok()?,
+    /// Height and width of a node as formulas of those of its operands.
+    fn formulas(&mut self, op: &Op, inputs: &[usize]) -> Result<Option<[Extent; 2]>, Reason> {
+        // a value of one pixel stands for all pixels of the others
+        let is_image = |input: &&usize| self.all[**input].extents != Some([1, 1]);
+        let of = *inputs.iter().find(is_image).unwrap_or(&inputs[0]);
+        let line = match formula::of(op) {
+            Formula::Like(like) => return Ok(Some(self.all[like].formulas)),
+            Formula::Lines(lines) => lines,
+            Formula::Numbers([height, width]) => {
+                return Ok(Some([self.extents.number(height)?, self.extents.number(width)?]));
+            }
+            Formula::Unknown => return Ok(None),
         };
-        Some(whole.checked_mul(times)? as f64)
+        let [height, width] = self.all[of].formulas;
+        let [height, width] =
+            [line[0].applied(&mut self.extents, height)?, line[1].applied(&mut self.extents, width)?];
+        Ok(height.zip(width).map(|(height, width)| [height, width]))
+    }
+
+    /// Height or width, axis 2 or 3, as a model computes with it; axis 0 is the batch.
+    pub(crate) fn extent(&self, plan: usize, axis: usize) -> Num {
+        match axis {
+            0 => self.extents.num(Extents::BATCH),
+            _ => self.extents.num(self.all[plan].formulas[axis - 2]),
+        }
+    }
+
+    /// Whether a number is the height or width of a value, axis 2 or 3, or what the model declares it to be.
+    pub(crate) fn is_extent(&self, item: Num, plan: usize, axis: usize) -> bool {
+        let known = self.all[plan].extents.map(|extents| extents[axis - 2] as f64);
+        item == self.extent(plan, axis) || (known.is_some() && item.known(&self.extents) == known)
+    }
+
+    /// Height and width by a divisor, rounded down; `None` where one is no formula.
+    pub(crate) fn parts(&mut self, plan: usize, divisor: i64) -> Result<Option<[Num; 2]>, Reason> {
+        let [height, width] = self.all[plan].formulas;
+        let height = self.extents.linear(height, 1, 0, divisor)?;
+        let width = self.extents.linear(width, 1, 0, divisor)?;
+        Ok(height.zip(width).map(|(height, width)| [height, width].map(|extent| self.extents.num(extent))))
+    }
+
+    /// Whether two values have the same height and width, whatever the image or as the model declares it.
+    pub(crate) fn are_as_large(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.all[a], &self.all[b]);
+        a.formulas == b.formulas || (a.extents.is_some() && a.extents == b.extents)
+    }
+
+    /// Whether a number of a shape keeps the batch; that is one image where the model leaves it open.
+    pub(crate) fn is_batch(&self, item: Num) -> bool {
+        let batch = self.extents.known(Extents::BATCH).unwrap_or(1);
+        item == Num::Known(0.0) || item == Num::Extent(Extents::BATCH) || item == Num::Known(batch as f64)
+    }
+
+    /// How many times the height and width of a value these are.
+    pub(crate) fn ratios(&self, items: [Num; 2], plan: usize) -> Option<[i64; 2]> {
+        let [height, width] = self.all[plan].formulas;
+        match items {
+            [Num::Extent(a), Num::Extent(b)] => {
+                Some([self.extents.ratio(a, height)?, self.extents.ratio(b, width)?])
+            }
+            _ => None,
+        }
+    }
+
+    /// The first value of this height and width.
+    pub(crate) fn like(&self, items: [Num; 2]) -> Option<usize> {
+        match items {
+            [Num::Extent(height), Num::Extent(width)] => {
+                self.firsts.get(&[height, width]).map(|plan| *plan as usize)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -375,17 +409,6 @@ fn mapped(op: &Op, place: impl Fn(usize) -> ValueId) -> Op {
             Op::Upsample(Upsample { mode: *mode, to: UpsampleTo::Like(place(*like)) })
         }
         other => other.clone(),
-    }
-}
-
-/// The extents that an operator gives whatever it reads.
-fn given_extents(op: &Op) -> Option<[usize; 2]> {
-    match op {
-        Op::GlobalAvgPool | Op::GlobalMaxPool | Op::Linear(_) => Some([1, 1]),
-        Op::Upsample(Upsample { to: UpsampleTo::Size([height, width]), .. }) => {
-            Some([usize::try_from(*height).ok()?, usize::try_from(*width).ok()?])
-        }
-        _ => None,
     }
 }
 

@@ -127,7 +127,7 @@ impl Site<'_> {
     /// Numbers that are known and whole.
     pub(crate) fn whole(&mut self, position: usize) -> Result<Vec<i64>, Reason> {
         let numbers = self.numbers(position)?;
-        match numbers.all_whole(self.plans) {
+        match numbers.all_whole(&self.plans.extents) {
             Some(whole) => Ok(whole),
             None => self.wrong(position, "whole numbers that do not depend on the image"),
         }
@@ -150,7 +150,7 @@ impl Site<'_> {
                 Ok(values.first().copied())
             }
             Value::Numbers(numbers) => match numbers.items.as_slice() {
-                [item] => Ok(item.known(self.plans)),
+                [item] => Ok(item.known(&self.plans.extents)),
                 _ => Ok(None),
             },
             _ => Ok(None),

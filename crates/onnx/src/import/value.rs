@@ -32,6 +32,12 @@ pub(crate) enum Value {
     Grouped(Grouped),
     /// A step of a norm that a model writes out.
     Norming(Norming),
+    /// A step of a local response norm that a model writes out.
+    Response(Response),
+    /// The elements of a value of one pixel in one list, by its number among what is planned.
+    Elements(usize),
+    /// Places in such a list.
+    Places(Places),
     /// A value with padding that a convolution may take over.
     Padded(Rc<Padded>),
     /// Sizes in rows.
@@ -67,6 +73,9 @@ impl Value {
             Self::Last(_) => "a value whose channels are last".to_owned(),
             Self::Grouped(Grouped { groups, .. }) => format!("a value of {groups} groups of channels"),
             Self::Norming(_) => "a step of a norm over channels".to_owned(),
+            Self::Response(_) => "a step of a local response norm".to_owned(),
+            Self::Elements(_) => "a list of all elements".to_owned(),
+            Self::Places(_) => "places of elements".to_owned(),
             Self::Padded(_) => "a padded value".to_owned(),
             Self::Table(_) => "rows of computed sizes".to_owned(),
             Self::Stacked(stacked) => format!("a stack of {} values", stacked.values.len()),
@@ -162,6 +171,32 @@ pub(crate) enum Step {
     Guarded { eps: f64, is_centred: bool },
     /// The root of that.
     Root { eps: f64, is_centred: bool },
+}
+
+/// Places of elements, `of_image·n + c` for image n and channel c.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Places {
+    pub(crate) of_image: f64,
+    /// Whether they have four axes, or that of the images alone.
+    pub(crate) has_axes: bool,
+    pub(crate) channels: usize,
+}
+
+/// A step towards a local response norm of a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Response {
+    /// The value x.
+    pub(crate) plan: usize,
+    pub(crate) step: Responding,
+}
+
+/// How far a local response norm has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Responding {
+    /// The squares of x with an axis before the channels, and channels of zeros before and behind.
+    Squares { padding: [i64; 2] },
+    /// `(k + α·mean)^β` of the mean over so many channels, with that axis or without it.
+    Mean { size: i64, has_axis: bool, alpha: f64, k: f64, beta: Option<f64> },
 }
 
 /// A value with padding around it.

@@ -3,18 +3,19 @@
 
 use std::rc::Rc;
 
-use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, WithOperand};
+use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, ResizeMode, Upsample, WithOperand};
 
 use super::activation::{activation, formed, of_forms};
-use super::{norm, norming};
+use super::{elements, norm, norming, response};
 use crate::Reason;
 use crate::import::form::Form;
 use crate::import::numbers::Binary;
+use crate::import::plan::Plans;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
 
 pub(super) fn add(site: &mut Site<'_>) -> Result<Value, Reason> {
-    for rule in [with_bias, norm::shifted, norming::sum] {
+    for rule in [with_bias, norm::shifted, norming::sum, response::sum, elements::sum] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
@@ -33,17 +34,21 @@ pub(super) fn mul(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = norming::product(site)? {
         return Ok(made);
     }
-    match norm::scaled(site)? {
-        Some(made) => Ok(made),
-        None => binary(site, Binary::Mul),
+    for rule in [norm::scaled, response::product, elements::product] {
+        if let Some(made) = rule(site)? {
+            return Ok(made);
+        }
     }
+    binary(site, Binary::Mul)
 }
 
 pub(super) fn div(site: &mut Site<'_>) -> Result<Value, Reason> {
-    match norming::quotient(site)? {
-        Some(made) => Ok(made),
-        None => binary(site, Binary::Div),
+    for rule in [norming::quotient, response::quotient] {
+        if let Some(made) = rule(site)? {
+            return Ok(made);
+        }
     }
+    binary(site, Binary::Div)
 }
 
 /// A power by a number; `x²` and `x³` are forms too.
@@ -52,6 +57,9 @@ pub(super) fn pow(site: &mut Site<'_>) -> Result<Value, Reason> {
         return Ok(made);
     }
     let exponent = site.number(1)?;
+    if let Some(made) = response::raised(site, exponent)? {
+        return Ok(made);
+    }
     let power = |form: &Form| match exponent {
         2.0 => form.times(form),
         3.0 => form.times(form).and_then(|square| square.times(form)),
@@ -120,7 +128,7 @@ fn several(site: &mut Site<'_>, function: Elementwise) -> Result<Value, Reason> 
 fn binary(site: &mut Site<'_>, binary: Binary) -> Result<Value, Reason> {
     if site.is_numbers(0) && site.is_numbers(1) {
         let (a, b) = (site.numbers(0)?, site.numbers(1)?);
-        return match a.combined(binary, &b, site.plans) {
+        return match a.combined(binary, &b, &mut site.plans.extents)? {
             Some(made) => Ok(Value::Numbers(Rc::new(made))),
             None => site.wrong(1, "as many numbers as the other"),
         };
@@ -205,8 +213,25 @@ pub(super) fn of_values(
     if let Some(position) = values.iter().position(|value| value.flat != flat) {
         return site.wrong(position, "of as many axes as the others");
     }
-    let plan = site.add(op, values.iter().map(|value| value.plan).collect())?;
+    let plan = site.add(op, of_pixels(site.plans, values))?;
     Ok(Image { plan, flat })
+}
+
+/// The values, of which those that are one pixel everywhere are that pixel where another has all pixels.
+fn of_pixels(plans: &Plans, values: &[Image]) -> Vec<usize> {
+    let pixel = |plan: usize| match plans.get(plan).op.as_deref() {
+        Some(Op::Upsample(Upsample { mode: ResizeMode::NEAREST, .. })) => {
+            let pixel = plans.get(plan).inputs.first();
+            (plans.get(pixel).extents == Some([1, 1])).then_some(pixel)
+        }
+        _ => None,
+    };
+    let whole = values
+        .iter()
+        .find(|value| pixel(value.plan).is_none() && plans.get(value.plan).extents != Some([1, 1]));
+    let is_as_large = |plan: usize| whole.is_some_and(|whole| plans.are_as_large(plan, whole.plan));
+    let of_pixel = |plan: usize| pixel(plan).filter(|_| is_as_large(plan)).unwrap_or(plan);
+    values.iter().map(|value| of_pixel(value.plan)).collect()
 }
 
 /// The combinations of forms that are functions of one value.

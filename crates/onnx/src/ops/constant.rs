@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::elements;
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers, whole};
 use crate::import::site::{Site, node_name};
@@ -104,6 +105,9 @@ pub(super) fn constant_of_shape(site: &mut Site<'_>) -> Result<Value, Reason> {
 
 /// `start, start + step, …` below the limit.
 pub(super) fn range(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Some(made) = elements::range(site)? {
+        return Ok(made);
+    }
     let (start, limit, step) = (site.number(0)?, site.number(1)?, site.number(2)?);
     let is_integer = (0..3).all(|position| site.numbers(position).is_ok_and(|numbers| numbers.is_integer));
     let len = whole(((limit - start) / step).ceil().max(0.0)).and_then(|len| usize::try_from(len).ok());

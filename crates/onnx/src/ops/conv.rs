@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use tiled_graph::{Conv2d, ConvTranspose2d, Op, Pad, PadWith, PaddingMode, ParamKind};
 
+use super::response;
 use super::window::{Odd, Pads, Windows, signed, windows};
 use crate::Reason;
 use crate::import::site::{Site, is_small, node_name};
@@ -130,6 +131,18 @@ pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
             return Err(Reason::Attribute { name: "mode", expected, got: got.to_owned() });
         }
     };
+    let squares = match *site.operand(0)? {
+        Value::Response(response) => Some(response),
+        _ => None,
+    };
+    if let Some(squares) = squares {
+        let pads = if site.has(1) { site.whole(1)? } else { site.ints("pads")?.unwrap_or_default() };
+        let is_zero = with == PadWith::Constant(0.0) && !site.has(3);
+        return match response::padded(squares, &pads) {
+            Some(made) if is_zero => Ok(made),
+            _ => site.wrong(0, "squares with zeros before and behind the channels"),
+        };
+    }
     let Image { plan, flat } = site.value(0)?;
     let pads = if site.has(1) { site.whole(1)? } else { site.ints("pads")?.unwrap_or_default() };
     if pads.iter().all(|side| *side == 0) {

@@ -5,7 +5,7 @@ use tiled_graph::{GroupNorm, InstanceNorm, Op, ParamKind};
 
 use super::norm::all_are;
 use crate::Reason;
-use crate::import::numbers::{Extent, Extents, Num};
+use crate::import::numbers::Num;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Grouped, Image, Value};
 
@@ -82,7 +82,7 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
             let channels = site.plans.get(plan).channels;
             let divides = |groups: &usize| channels.is_multiple_of(*groups);
             match (1..=channels).find(|count| *count as f64 == *groups).filter(divides) {
-                Some(groups) if is_batch(site, plan, *batch) => {
+                Some(groups) if site.plans.is_batch(*batch) => {
                     Ok(Some(Value::Grouped(Grouped { plan, groups })))
                 }
                 _ => Ok(None),
@@ -94,14 +94,9 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
                 return site.wrong(1, "the batch, the channels, height and width");
             };
             let is_open = |item: &Num| *item == Num::Known(-1.0);
-            let of_plan = |item: &Num, axis: usize| {
-                let itself = Extent { plan, axis, times: 1 };
-                let is_known = site.plans.known(itself).is_some_and(|known| *item == Num::Known(known));
-                is_known
-                    || matches!(item, Num::Extent(extent) if extent.times == 1 && site.plans.are_same(*extent, itself))
-            };
+            let of_plan = |item: &Num, axis: usize| site.plans.is_extent(*item, plan, axis);
             let is_channels = *channels == Num::Known(site.plans.get(plan).channels as f64);
-            let is_image = is_batch(site, plan, *batch)
+            let is_image = site.plans.is_batch(*batch)
                 && (is_channels || is_open(channels))
                 && (of_plan(height, 2) || is_open(height))
                 && (of_plan(width, 3) || is_open(width))
@@ -112,15 +107,5 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
             site.wrong(1, "the batch, the channels, height and width")
         }
         _ => Ok(None),
-    }
-}
-
-/// Whether a number of a shape is the batch of a value.
-fn is_batch(site: &Site<'_>, plan: usize, item: Num) -> bool {
-    let itself = Extent { plan, axis: 0, times: 1 };
-    match item {
-        Num::Known(batch) => batch == 0.0 || batch == site.plans.batch.unwrap_or(1) as f64,
-        Num::Extent(extent) => extent.times == 1 && site.plans.are_same(extent, itself),
-        _ => false,
     }
 }

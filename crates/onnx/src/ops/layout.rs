@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::{groups, last, shuffle, stack, table};
+use super::{elements, groups, last, response, shuffle, stack, table};
 use crate::Reason;
-use crate::import::numbers::{Extent, Extents, MAX_NUMBERS, Num, Numbers};
+use crate::import::numbers::{MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
 
@@ -64,7 +64,7 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
             None => site.wrong(1, "a shape of as many elements"),
         };
     }
-    for rule in [groups::reshape, table::reshape] {
+    for rule in [groups::reshape, table::reshape, response::reshape, elements::reshape] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
@@ -89,16 +89,9 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
         return shuffle::folded(site, plan, &shape);
     }
     let channels = site.plans.get(plan).channels as f64;
-    let is_kept = |item: &Num, axis: usize| {
-        let itself = Extent { plan, axis, times: 1 };
-        matches!(item, Num::Known(0.0))
-            || matches!(item, Num::Extent(extent) if extent.times == 1 && site.plans.are_same(*extent, itself))
-    };
-    let is_batch = |item: &Num| {
-        // one image is a batch whatever its size, where the model leaves that open
-        let batch = site.plans.batch.unwrap_or(1) as f64;
-        is_kept(item, 0) || *item == Num::Known(-1.0) || *item == Num::Known(batch)
-    };
+    let is_kept =
+        |item: &Num, axis: usize| *item == Num::Known(0.0) || site.plans.is_extent(*item, plan, axis);
+    let is_batch = |item: &Num| *item == Num::Known(-1.0) || site.plans.is_batch(*item);
     let is_channels = |item: &Num| matches!(item, Num::Known(0.0 | -1.0)) || *item == Num::Known(channels);
     let is_one =
         |item: &Num| matches!(item, Num::Known(-1.0 | 1.0)) || matches!(item, Num::Known(0.0) if !flat);
@@ -109,7 +102,7 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
             let all = features(site, plan)? as f64;
             let is_all = match now {
                 Num::Known(0.0) => all == channels,
-                now => *now == Num::Known(-1.0) || now.known(site.plans) == Some(all),
+                now => *now == Num::Known(-1.0) || now.known(&site.plans.extents) == Some(all),
             };
             if is_all {
                 return Ok(Value::Image(Image { plan, flat: true }));
@@ -144,8 +137,10 @@ pub(super) fn squeeze(site: &mut Site<'_>) -> Result<Value, Reason> {
             _ => site.wrong(0, "one size"),
         };
     }
-    if let Some(made) = stack::dropped(site, axes.as_deref())? {
-        return Ok(made);
+    for rule in [stack::dropped, response::dropped] {
+        if let Some(made) = rule(site, axes.as_deref())? {
+            return Ok(made);
+        }
     }
     let plan = site.image(0)?;
     match axes.as_deref() {
@@ -175,6 +170,9 @@ pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
             }
             _ => site.wrong(0, "one size"),
         };
+    }
+    if let Some(made) = elements::unsqueeze(site, axes.as_deref())? {
+        return Ok(made);
     }
     if let Some(made) = stack::alone(site, axes.as_deref())? {
         return Ok(made);

@@ -7,6 +7,7 @@ mod activation;
 mod arithmetic;
 mod constant;
 mod conv;
+mod elements;
 mod groups;
 mod last;
 mod layout;
@@ -16,6 +17,7 @@ mod norming;
 mod part;
 mod pool;
 mod resize;
+mod response;
 pub(crate) mod shuffle;
 mod sizes;
 mod stack;
@@ -45,7 +47,7 @@ const fn operator(name: &'static str, attributes: &'static [&'static str], rule:
 }
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 76] = [
+static OPERATORS: [Operator; 77] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("ArgMax", &["axis", "keepdims", "select_last_index"], part::arg_max),
@@ -66,6 +68,7 @@ static OPERATORS: [Operator; 76] = [
     operator("Elu", &["alpha"], activation::elu),
     operator("Erf", &[], activation::erf),
     operator("Exp", &[], activation::exp),
+    operator("Expand", &[], resize::expand),
     operator("Flatten", &["axis"], layout::flatten),
     operator("Floor", &[], sizes::floor),
     operator("Gather", &["axis"], sizes::gather),

@@ -4,7 +4,7 @@
 use tiled_graph::{Activation, LayerNorm, Op, RmsNorm};
 
 use super::activation::activation;
-use super::last;
+use super::{last, response};
 use crate::Reason;
 use crate::import::form::Form;
 use crate::import::site::Site;
@@ -97,7 +97,10 @@ pub(super) fn sqrt(site: &mut Site<'_>) -> Result<Value, Reason> {
         Value::Norming(Norming { plan, step: Step::Guarded { eps, is_centred } }) => {
             Ok(Value::Norming(Norming { plan, step: Step::Root { eps, is_centred } }))
         }
-        _ => activation(site, Activation::Sqrt),
+        _ => match response::raised(site, 0.5)? {
+            Some(made) => Ok(made),
+            None => activation(site, Activation::Sqrt),
+        },
     }
 }
 

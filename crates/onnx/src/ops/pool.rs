@@ -2,9 +2,9 @@
 
 use tiled_graph::{AvgPool2d, MaxPool2d, Op};
 
-use super::norming;
 use super::stack::{self, Reduced};
 use super::window::windows;
+use super::{norming, response};
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::{Image, Value};
@@ -32,6 +32,9 @@ pub(super) fn max(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn average(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Some(made) = response::averaged(site)? {
+        return Ok(made);
+    }
     let plan = site.image(0)?;
     let windows = windows(site, None)?;
     if windows.dilation != [1, 1] {

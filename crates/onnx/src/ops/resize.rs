@@ -11,7 +11,7 @@
 use tiled_graph::{Coordinates, Cubic, Filter, Op, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId};
 
 use crate::Reason;
-use crate::import::numbers::{Extent, Extents, Num, whole};
+use crate::import::numbers::{Num, whole};
 use crate::import::site::Site;
 use crate::import::value::{Image, Value};
 
@@ -65,6 +65,30 @@ pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
     upsampled(site, plan, to, mode)
 }
 
+/// One pixel for every pixel of another value: what the pixel's value is where that is combined with it by elements.
+pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
+    const EXPECTED: &str = "the shape of a value, of which it has the channels and one pixel";
+    let plan = site.image(0)?;
+    let shape = site.numbers(1)?;
+    let Ok(items) = <[Num; 4]>::try_from(shape.items.as_slice()) else { return site.wrong(1, EXPECTED) };
+    let one = Num::Known(1.0);
+    let planned = site.plans.get(plan);
+    let is_pixel = planned.extents == Some([1, 1]);
+    let keeps = |item: Num, axis| item == one || site.plans.is_extent(item, plan, axis);
+    let is_batch = items[0] == one || site.plans.is_batch(items[0]);
+    if !is_batch || (items[1] != one && items[1] != Num::Known(planned.channels as f64)) {
+        return site.wrong(1, EXPECTED);
+    }
+    if keeps(items[2], 2) && keeps(items[3], 3) {
+        return Ok(Value::Image(Image { plan, flat: false }));
+    }
+    if !is_pixel {
+        return site.wrong(1, EXPECTED);
+    }
+    let to = to_sizes(site, plan, [items[0], Num::Open, items[2], items[3]])?;
+    upsampled(site, plan, to, ResizeMode::NEAREST)
+}
+
 /// Whether there is a list that is not empty: exporters leave others out by an empty one.
 fn has_numbers(site: &mut Site<'_>, position: usize) -> bool {
     site.has(position) && site.numbers(position).is_ok_and(|numbers| !numbers.items.is_empty())
@@ -95,7 +119,7 @@ fn in_order(site: &mut Site<'_>, position: usize) -> Result<[Num; 4], Reason> {
 
 /// Extents by factors.
 fn to_scales(site: &Site<'_>, items: [Num; 4], position: usize) -> Result<UpsampleTo, Reason> {
-    let known = |item: &Num| item.known(site.plans);
+    let known = |item: &Num| item.known(&site.plans.extents);
     if items[..2].iter().any(|item| known(item).is_some_and(|scale| scale != 1.0)) {
         return wrong(position, "scales of 1 for batch and channels", &items);
     }
@@ -139,22 +163,17 @@ fn simplest(scale: f64) -> Option<f64> {
 /// Extents by themselves: multiples of those of the value, those of another, or numbers.
 fn to_sizes(site: &Site<'_>, plan: usize, items: [Num; 4]) -> Result<UpsampleTo, Reason> {
     let channels = site.plans.get(plan).channels as f64;
-    if items[1].known(site.plans).is_some_and(|got| got != channels) {
+    if items[1].known(&site.plans.extents).is_some_and(|got| got != channels) {
         return wrong(3, "as many channels", &items);
     }
-    if let [_, _, Num::Extent(height), Num::Extent(width)] = items
-        && (height.axis, width.axis) == (2, 3)
-    {
-        let is_own = |extent: Extent| site.plans.are_same(extent, Extent { plan, ..extent });
-        let of_one = site.plans.are_same(height, Extent { plan: width.plan, ..height });
-        if is_own(height) && is_own(width) {
-            return Ok(UpsampleTo::Scale([height.times as f64, width.times as f64]));
-        }
-        if of_one && (height.times, width.times) == (1, 1) {
-            return Ok(UpsampleTo::Like(ValueId(height.plan)));
-        }
+    let wanted = [items[2], items[3]];
+    if let Some(ratios) = site.plans.ratios(wanted, plan) {
+        return Ok(UpsampleTo::Scale(ratios.map(|ratio| ratio as f64)));
     }
-    match [items[2], items[3]].map(|item| item.known(site.plans).and_then(whole)) {
+    if let Some(like) = site.plans.like(wanted) {
+        return Ok(UpsampleTo::Like(ValueId(like)));
+    }
+    match [items[2], items[3]].map(|item| item.known(&site.plans.extents).and_then(whole)) {
         [Some(height), Some(width)] => Ok(UpsampleTo::Size([height, width])),
         _ => Err(Reason::OpenSize { what: "its size" }),
     }

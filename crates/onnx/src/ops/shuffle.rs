@@ -15,7 +15,7 @@ use std::rc::Rc;
 use tiled_graph::{ChannelShuffle, Op, PixelShuffle, PixelUnshuffle};
 
 use crate::Reason;
-use crate::import::numbers::{Extent, Extents, Num, Numbers, whole};
+use crate::import::numbers::{Num, Numbers, whole};
 use crate::import::site::{Site, node_name};
 use crate::import::value::{Image, Value};
 
@@ -34,7 +34,7 @@ struct Part {
     axis: usize,
     /// The place among the parts of its axis.
     place: usize,
-    /// Its extent; `None` of a whole height or width.
+    /// Its extent; `None` of a whole height or width, and of as many blocks as there are.
     extent: Option<i64>,
 }
 
@@ -55,7 +55,7 @@ impl Folded {
         self.parts.iter().map(|part| (part.axis, part.place)).collect()
     }
 
-    /// The extents of the parts of an axis, in their order.
+    /// The extents of the parts of an axis that are known, in their order.
     fn extents(&self, axis: usize) -> Vec<i64> {
         let mut parts: Vec<Part> = self.parts.iter().copied().filter(|part| part.axis == axis).collect();
         parts.sort_unstable_by_key(|part| part.place);
@@ -66,33 +66,35 @@ impl Folded {
 /// The first `Reshape`.
 pub(super) fn folded(site: &mut Site<'_>, plan: usize, shape: &Numbers) -> Result<Value, Reason> {
     const EXPECTED: &str = "a shape that takes channels apart, or height and width into blocks";
+    let known: Vec<Option<i64>> =
+        shape.items.iter().map(|item| item.known(&site.plans.extents).and_then(whole)).collect();
+    let block = known.get(3).copied().flatten().filter(|block| *block > 0);
+    let of_blocks = match block.filter(|_| known.len() == 6) {
+        Some(block) => site.plans.parts(plan, block)?,
+        None => None,
+    };
     let planned = site.plans.get(plan);
     let (channels, extents) = (signed(planned.channels), planned.extents.map(|extents| extents.map(signed)));
-    let batch = site.plans.batch.unwrap_or(1) as f64;
-    let known: Vec<Option<i64>> =
-        shape.items.iter().map(|item| item.known(site.plans).and_then(whole)).collect();
-    let own = |axis| Extent { plan, axis, times: 1 };
-    let is_kept = |item: &Num, axis: usize| match item {
-        Num::Extent(extent) => extent.times == 1 && site.plans.are_same(*extent, own(axis)),
-        Num::Known(value) => extents.is_some_and(|extents| *value == extents[axis - 2] as f64),
-        Num::Open => false,
+    let is_part = |item: &Num, axis: usize| {
+        let declared = item.known(&site.plans.extents).and_then(whole).zip(block);
+        let declared = declared.and_then(|(count, block)| count.checked_mul(block));
+        of_blocks.is_some_and(|parts| parts[axis - 2] == *item)
+            || (declared.is_some() && declared == extents.map(|extents| extents[axis - 2]))
     };
+    let is_kept = |item: &Num, axis: usize| site.plans.is_extent(*item, plan, axis);
     let items = shape.items.as_slice();
-    let is_batch = match items.first() {
-        Some(Num::Known(value)) => *value == 0.0 || *value == -1.0 || *value == batch,
-        Some(Num::Extent(extent)) => extent.times == 1 && site.plans.are_same(*extent, own(0)),
-        _ => false,
-    };
+    let is_batch = items.first().is_some_and(|item| *item == Num::Known(-1.0) || site.plans.is_batch(*item));
     let part = |axis, place, extent| Part { axis, place, extent };
     let blocks = || -> Option<Vec<Part>> {
-        let [_, Some(c), Some(h), Some(r), Some(w), Some(s)] = known.as_slice() else { return None };
-        let whole = [h.checked_mul(*r)?, w.checked_mul(*s)?];
-        (*c == channels && *r == *s && extents == Some(whole)).then(|| {
+        let [_, Some(c), _, Some(r), _, Some(s)] = known.as_slice() else { return None };
+        let [_, _, height, _, width, _] = items else { return None };
+        let is_whole = *c == channels && *r == *s && is_part(height, 2) && is_part(width, 3);
+        is_whole.then(|| {
             vec![
                 part(1, 0, Some(*c)),
-                part(2, 0, Some(*h)),
+                part(2, 0, None),
                 part(2, 1, Some(*r)),
-                part(3, 0, Some(*w)),
+                part(3, 0, None),
                 part(3, 1, Some(*s)),
             ]
         })
@@ -129,49 +131,33 @@ pub(super) fn unfolded(site: &mut Site<'_>, folded: &Folded) -> Result<Value, Re
         ([(1, 2), (2, 0), (1, 0), (3, 0), (1, 1)], [r, s, _]) if r == s => {
             channel_shuffle(r * s).into_iter().chain([to_pixels(*r)]).collect()
         }
-        ([(1, 0), (2, 1), (3, 1), (2, 0), (3, 0)], [_]) => vec![to_channels(folded.extents(2)[1])],
+        ([(1, 0), (2, 1), (3, 1), (2, 0), (3, 0)], [_]) => {
+            folded.extents(2).last().map(|block| to_channels(*block)).into_iter().collect()
+        }
         ([(2, 1), (3, 1), (1, 0), (2, 0), (3, 0)], [channels]) => {
-            let factor = folded.extents(2)[1];
-            std::iter::once(to_channels(factor)).chain(channel_shuffle(*channels)).collect()
+            let blocks = folded.extents(2).last().map(|block| to_channels(*block)).into_iter();
+            blocks.chain(channel_shuffle(*channels)).collect()
         }
         _ => return site.wrong(0, "axes in the order of a shuffle of channels or pixels"),
     };
     let plan = added(site, folded.plan, ops)?;
-    if !is_shape_of(site, plan, folded.plan, &shape) {
+    if !is_shape_of(site, plan, &shape) {
         return site.wrong(1, "the shape of the shuffled value");
     }
     Ok(Value::Image(Image { plan, flat: false }))
 }
 
-/// Whether these four numbers are the extents of a value, which are known or multiples of those of another.
-fn is_shape_of(site: &Site<'_>, plan: usize, of: usize, shape: &Numbers) -> bool {
-    let planned = site.plans.get(plan);
-    let times = match planned.op.as_deref() {
-        Some(Op::PixelShuffle(PixelShuffle { upscale_factor })) => *upscale_factor,
-        _ => 1,
-    };
+/// Whether these four numbers are the extents of a value.
+fn is_shape_of(site: &Site<'_>, plan: usize, shape: &Numbers) -> bool {
     let is_open = |item: &Num| *item == Num::Known(-1.0);
-    let is_extent = |item: &Num, axis: usize| match item {
-        Num::Extent(extent) => {
-            site.plans.are_same(*extent, Extent { plan: of, axis, times }) && extent.times == times
-        }
-        item => {
-            is_open(item)
-                || planned
-                    .extents
-                    .is_some_and(|extents| item.known(site.plans) == Some(extents[axis - 2] as f64))
-        }
-    };
-    let batch = site.plans.batch.unwrap_or(1) as f64;
-    let is_batch = |item: &Num| match item {
-        Num::Extent(extent) => extent.times == 1 && extent.axis == 0,
-        item => is_open(item) || *item == Num::Known(0.0) || *item == Num::Known(batch),
-    };
+    let is_extent = |item: &Num, axis: usize| is_open(item) || site.plans.is_extent(*item, plan, axis);
+    let channels = site.plans.get(plan).channels as f64;
     match shape.items.as_slice() {
         [n, c, h, w] => {
             let open = shape.items.iter().filter(|item| is_open(item)).count();
-            let is_channels = is_open(c) || c.known(site.plans) == Some(planned.channels as f64);
-            open <= 1 && is_batch(n) && is_channels && is_extent(h, 2) && is_extent(w, 3)
+            let is_batch = is_open(n) || site.plans.is_batch(*n);
+            let is_channels = is_open(c) || *c == Num::Known(channels);
+            open <= 1 && is_batch && is_channels && is_extent(h, 2) && is_extent(w, 3)
         }
         _ => false,
     }

@@ -2,15 +2,14 @@
 
 use std::rc::Rc;
 
-use super::{part, table};
+use super::{elements, part, table};
 use crate::Reason;
-use crate::import::numbers::{Extent, Num, Numbers};
+use crate::import::numbers::{Num, Numbers};
 use crate::import::site::Site;
 use crate::import::value::{Image, Value};
 
 /// The extents of a value: batch, channels, height, width.
 pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let of = |plan, axis| Num::Extent(Extent { plan, axis, times: 1 });
     let items = match site.operand(0)? {
         Value::Constant(constant) => constant.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
         Value::Numbers(numbers) if numbers.is_scalar => Vec::new(),
@@ -28,9 +27,9 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
                 Some([height, width]) if flat => planned.channels as f64 * height as f64 * width as f64,
                 _ => planned.channels as f64,
             };
-            let mut items = vec![of(plan, 0), Num::Known(features)];
+            let mut items = vec![site.plans.extent(plan, 0), Num::Known(features)];
             if !flat {
-                items.extend([of(plan, 2), of(plan, 3)]);
+                items.extend([2, 3].map(|axis| site.plans.extent(plan, axis)));
             }
             items
         }
@@ -43,6 +42,9 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn gather(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Some(made) = elements::gather(site)? {
+        return Ok(made);
+    }
     site.only("axis", 0, 0, "0, of sizes")?;
     let (from, which) = (site.numbers(0)?, site.numbers(1)?);
     let len = signed(from.items.len());

@@ -4,8 +4,10 @@
 mod build;
 mod elementwise;
 mod external;
+mod formulas;
 mod import;
 mod norms;
 mod rearranged;
 mod refused;
 mod runs;
+mod words;
