@@ -24,6 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 CACHE = Path.home() / ".cache/tiled-bench"
+ALL_ROWS = ",".join(str(row) for row in range(1, 13))
 PACKAGES = ["numpy", "torch", "torchvision", "monai", "onnx", "onnxruntime", "openvino"]
 
 Json = dict[str, Any]
@@ -70,7 +71,7 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", default=",".join(str(row) for row in range(1, 13)), help="the rows to measure, as 1,2,5")
+    parser.add_argument("--rows", default=ALL_ROWS, help="the rows to measure, as 1,2,5")
     parser.add_argument("--only", help="only workloads whose key contains this")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine")
     parser.add_argument("--threads", type=int, default=2)
@@ -129,6 +130,8 @@ def command(options: argparse.Namespace) -> str:
     words = ["python", "bindings/python/bench/peers.py", "--rounds", str(options.rounds)]
     if options.threads != 2:
         words += ["--threads", str(options.threads)]
+    if options.rows != ALL_ROWS:
+        words += ["--rows", options.rows]
     return shlex.join(words)
 
 
