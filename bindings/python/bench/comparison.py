@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from workloads import WINOGRAD, Engine, Workload
+from workloads import WINOGRAD, Engine, Model, Workload
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = {"torch": "torch_peer.py", "onnxruntime": "onnx_peers.py", "openvino": "onnx_peers.py"}
@@ -64,6 +64,7 @@ class Comparison:
         program: Path,
         folder: Path,
         *,
+        models: Path,
         rounds: int,
         threads: int,
         shrink: int,
@@ -76,6 +77,7 @@ class Comparison:
         self.shrink = shrink
         self.patience = patience
         self.folder = folder
+        self.models = models  # what was exported stays there: an export runs the model
         self.others = 0.0  # the largest share of the machine that other programs took
         self.workers: dict[str, Worker] = {}
         self.engines: dict[str, Json] = {}
@@ -95,21 +97,18 @@ class Comparison:
                 worker.stop()
         date = datetime.date.today().isoformat()
         settings = {"rounds": self.rounds, "threads": self.threads, "shrink": self.shrink, "others": self.others}
-        return {"engines": self.engines, "date": date, **settings}
+        return {"engines": self.engines, "date": date, "weights_bytes": self.weights_bytes, **settings}
 
     def write_files(self) -> None:
         """Weights and arrays, the same for all."""
         worker = Worker(self.program, {})
         try:
-            network = self.workload.network
-            self.description = worker.ask("describe", network=network)["network"]
-            weights = str(self.folder / "weights.safetensors")
-            worker.ask("initialise", network=network, seed=1, path=weights)
-            self.request: Json = {"network": network, "weights": weights, "task": self.workload.task}
-            self.request["threads"] = self.threads
+            self.request: Json = {"task": self.workload.task, "threads": self.threads}
             if self.workload.shape:
                 batch, channels, *extents = self.workload.shape
                 self.extents = self.shrunk(extents)
+            self.request |= self.write_network(worker)
+            if self.workload.shape:
                 generator = np.random.default_rng(1)
                 image = generator.standard_normal((batch, channels, *self.extents), np.float32)
                 self.request["input"] = self.save("input", image)
@@ -120,6 +119,24 @@ class Comparison:
                     self.request["grad_output"] = self.save("grad_output", gradient)
         finally:
             worker.stop()
+
+    def write_network(self, worker: Worker) -> Json:
+        """The network and its weights, for our worker; what the peers read of it is `self.description`."""
+        network = self.workload.network
+        if isinstance(network, Model):
+            shape = [*self.workload.shape[:2], *self.extents]
+            words = [network.name, self.workload.task, *map(str, shape)]
+            path = self.models / "-".join(words) / "network.onnx"
+            if not path.exists():
+                subprocess.run([sys.executable, str(HERE / "exported.py"), *words, str(path.parent)], check=True)
+            self.weights_bytes = path.stat().st_size
+            self.description = {"onnx": str(path), "model": network.name}
+            return {"network": {"onnx": str(path)}}
+        self.description = worker.ask("describe", network=network)["network"]
+        weights = self.folder / "weights.safetensors"
+        worker.ask("initialise", network=network, seed=1, path=str(weights))
+        self.weights_bytes = weights.stat().st_size
+        return {"network": network, "weights": str(weights)}
 
     def shrunk(self, extents: list[int]) -> list[int]:
         return [min(extent, max(SMALLEST, extent // self.shrink)) for extent in extents]
@@ -250,9 +267,10 @@ def busy_share() -> float:
 
 def deviation(kind: str, expected: np.ndarray, got: np.ndarray) -> float:
     """Outputs: the largest difference by the largest element. Gradients: Euclidean norms."""
-    if expected.shape != got.shape:
+    if expected.size != got.size:
         return math.inf
-    rows = max(1, expected.shape[0] * expected.shape[1]) if expected.ndim == 4 else 1
+    # features and parameters may have extents of one more, or less
+    rows = max(1, math.prod(expected.shape[:2])) if expected.ndim == 4 else 1
     expected, got = expected.reshape(rows, -1), got.reshape(rows, -1)
     difference = scale = 0.0
     for a, b in zip(expected, got, strict=True):  # a channel at a time, which keeps memory small

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 import numpy as np
 
@@ -17,15 +18,14 @@ class OnnxPeer(ABC):
     """An engine that runs ONNX models."""
 
     def load(self, request: Json) -> None:
-        weights = read_weights(request["weights"])
         image = np.load(request["input"])
         small = np.ascontiguousarray(image[:, :, :SMALL, :SMALL])
-        self.bind(Builder(request["network"], weights, small.shape), small, request["threads"])
+        self.bind(model(request, small.shape, "small.onnx"), small, request["threads"])
         self.run()  # warms the code up
-        self.bind(Builder(request["network"], weights, image.shape), image, request["threads"])
+        self.bind(model(request, image.shape, "network.onnx"), image, request["threads"])
 
     @abstractmethod
-    def bind(self, builder: Builder, image: np.ndarray, threads: int) -> None:
+    def bind(self, model: bytes, image: np.ndarray, threads: int) -> None:
         """Compiles the model for the image and binds input and output."""
 
     @abstractmethod
@@ -34,6 +34,14 @@ class OnnxPeer(ABC):
 
     def unseen_bytes(self) -> int:
         return 0
+
+
+def model(request: Json, shape: tuple[int, ...], file: str) -> bytes:
+    """The model for images of a shape: this file beside that of the network, or made of its description."""
+    network = request["network"]
+    if "onnx" in network:
+        return Path(network["onnx"]).with_name(file).read_bytes()
+    return Builder(network, read_weights(request["weights"]), shape).build()
 
 
 class OnnxRuntime(OnnxPeer):
@@ -48,21 +56,20 @@ class OnnxRuntime(OnnxPeer):
         settings = "CPU provider, all graph optimisations, threads spin during a run and stop after it"
         return {"name": "onnxruntime", "version": self.library.__version__, "settings": settings}
 
-    def bind(self, builder: Builder, image: np.ndarray, threads: int) -> None:
+    def bind(self, model: bytes, image: np.ndarray, threads: int) -> None:
         options = self.library.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.graph_optimization_level = self.library.GraphOptimizationLevel.ORT_ENABLE_ALL
         options.add_session_config_entry("session.force_spinning_stop", "1")
-        model = builder.build()
         self.session = self.library.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        (output,) = builder.description["outputs"]
-        self.output = np.full(builder.shapes[output], np.nan, np.float32)
+        (given,), (wanted,) = self.session.get_inputs(), self.session.get_outputs()
+        self.output = np.full(wanted.shape, np.nan, np.float32)
         value = self.library.OrtValue.ortvalue_from_numpy
         self.held = (value(image), value(self.output))
         self.binding = self.session.io_binding()
-        self.binding.bind_ortvalue_input(builder.input, self.held[0])
-        self.binding.bind_ortvalue_output(output, self.held[1])
+        self.binding.bind_ortvalue_input(given.name, self.held[0])
+        self.binding.bind_ortvalue_output(wanted.name, self.held[1])
 
     def run(self) -> None:
         self.session.run_with_iobinding(self.binding)
@@ -82,17 +89,16 @@ class OpenVino(OnnxPeer):
         settings = "CPU device, latency hint, one stream, f32 precision"
         return {"name": "OpenVINO", "version": self.library.__version__, "settings": settings}
 
-    def bind(self, builder: Builder, image: np.ndarray, threads: int) -> None:
+    def bind(self, model: bytes, image: np.ndarray, threads: int) -> None:
         config = {
             "INFERENCE_NUM_THREADS": threads,
             "INFERENCE_PRECISION_HINT": "f32",
             "PERFORMANCE_HINT": "LATENCY",
             "NUM_STREAMS": 1,
         }
-        model = self.core.read_model(builder.build())
-        self.request = self.core.compile_model(model, "CPU", config).create_infer_request()
-        (output,) = builder.description["outputs"]
-        self.output = np.full(builder.shapes[output], np.nan, np.float32)
+        compiled = self.core.compile_model(self.core.read_model(model), "CPU", config)
+        self.request = compiled.create_infer_request()
+        self.output = np.full(compiled.output(0).shape, np.nan, np.float32)
         self.held = [self.library.Tensor(array, shared_memory=True) for array in (image, self.output)]
         self.request.set_input_tensor(self.held[0])
         self.request.set_output_tensor(self.held[1])

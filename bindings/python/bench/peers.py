@@ -24,7 +24,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 CACHE = Path.home() / ".cache/tiled-bench"
-PACKAGES = ["numpy", "torch", "onnx", "onnxruntime", "openvino"]
+ALL_ROWS = ",".join(str(row) for row in range(1, 13))
+PACKAGES = ["numpy", "torch", "torchvision", "monai", "onnx", "onnxruntime", "openvino"]
 
 Json = dict[str, Any]
 
@@ -52,6 +53,7 @@ def main() -> None:
                     workload,
                     program,
                     Path(folder),
+                    models=CACHE / "models",
                     rounds=options.rounds,
                     threads=options.threads,
                     shrink=options.shrink,
@@ -69,7 +71,7 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", default="1,2,3,4,5,6,7,8,9,10", help="the rows to measure, as 1,2,5")
+    parser.add_argument("--rows", default=ALL_ROWS, help="the rows to measure, as 1,2,5")
     parser.add_argument("--only", help="only workloads whose key contains this")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine")
     parser.add_argument("--threads", type=int, default=2)
@@ -100,8 +102,8 @@ def enter(folder: Path) -> None:
 
 def build() -> Path:
     """Our worker."""
-    arguments = ["build", "--release", "-p", "tiled", "--example", "bench_worker", "--message-format=json"]
-    output = subprocess.check_output(["cargo", *arguments], cwd=ROOT, text=True)
+    arguments = ["--release", "-p", "tiled", "--features", "onnx", "--example", "bench_worker"]
+    output = subprocess.check_output(["cargo", "build", *arguments, "--message-format=json"], cwd=ROOT, text=True)
     for line in output.splitlines():
         message = json.loads(line)
         if message.get("executable") and message["target"]["name"] == "bench_worker":
@@ -128,6 +130,8 @@ def command(options: argparse.Namespace) -> str:
     words = ["python", "bindings/python/bench/peers.py", "--rounds", str(options.rounds)]
     if options.threads != 2:
         words += ["--threads", str(options.threads)]
+    if options.rows != ALL_ROWS:
+        words += ["--rows", options.rows]
     return shlex.join(words)
 
 

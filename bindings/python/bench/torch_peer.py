@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,16 @@ class Network(torch.nn.Module):
                 raise NotImplementedError(other)
 
 
+def network(request: Json) -> torch.nn.Module:
+    """The module of a description with its weights, or a model of PyTorch, in training where gradients are wanted."""
+    given = request["network"]
+    if "model" in given:
+        import exported
+
+        return exported.load(given["model"], Path(given["onnx"]).with_name("weights.pt"), request["task"])
+    return Network(given, read_weights(request["weights"])).train(request["task"] != "inference")
+
+
 def flat(name: str) -> str:
     return name.replace(".", "__")
 
@@ -147,10 +158,8 @@ class Torch:
 
     def load(self, request: Json) -> None:
         torch.set_num_threads(request["threads"])
-        self.network = Network(request["network"], read_weights(request["weights"]))
-        self.network = self.network.to(dtype=self.dtype, memory_format=self.format)
         self.task = request["task"]
-        self.network.train(self.task != "inference")
+        self.network = network(request).to(dtype=self.dtype, memory_format=self.format)
         self.input = self.read(request["input"])
         statistics = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         image, self.input = self.input, self.input[:, :, :64, :64].contiguous(memory_format=self.format)

@@ -53,6 +53,11 @@ impl Weights {
         Self { specs, weights, tensors }
     }
 
+    /// The parameters of the network, by name, and the constants of the model that they are.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.weights.iter().map(|weight| (weight.name.as_str(), self.tensors.name(weight.constant.tensor)))
+    }
+
     /// The parameters of the network, converted to the nearest of `T`.
     ///
     /// # Errors

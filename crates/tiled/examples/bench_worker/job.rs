@@ -1,6 +1,7 @@
 //! A network with its weights, its images and its executor.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -10,19 +11,19 @@ use tiled::geometry::Region;
 use tiled::graph::{Op, Shapes};
 use tiled::prelude::{
     CpuBackend, Executor, Graph, Hold, InMemory, Io, IoError, Loss, MemorySource, NoProgress, Objective,
-    Parameters, PlanOptions, Planner, Sink, Source, infer_nchw, initialise, load_weights, params,
+    Parameters, PlanOptions, Planner, Sink, Source, infer_nchw, params,
 };
 use tiled::tensor::{AlignedBuffer, View, ViewMut};
 
-use crate::{Failure, arrays, read_network};
+use crate::{Failure, arrays, network};
 
 /// What to run, and how.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Load {
-    /// The name of a built-in network, or a description.
+    /// See [`network::read`].
     network: Value,
-    /// A `.safetensors` file; without one, initial values.
+    /// A `.safetensors` file; without one, see [`network::Network::parameters`].
     weights: Option<PathBuf>,
     /// An `.npy` file.
     input: Option<PathBuf>,
@@ -69,6 +70,8 @@ pub(crate) struct Job<'b> {
     objective: Objective,
     options: PlanOptions,
     parameters: Parameters<f32>,
+    /// What the others call parameters.
+    names: HashMap<String, String>,
     input: Image,
     grad_output: AlignedBuffer<f32>,
     output: AlignedBuffer<f32>,
@@ -85,12 +88,9 @@ enum Image {
 impl<'b> Job<'b> {
     /// Reads everything that the run needs, and allocates what it writes.
     pub(crate) fn load(backend: &'b CpuBackend, load: &Load) -> Result<(Self, Value), Failure> {
-        let graph = read_network(&load.network)?;
-        let specs = params(&graph);
-        let parameters = match &load.weights {
-            Some(path) => Parameters::new(&specs, load_weights(path)?)?,
-            None => initialise(&specs, 1),
-        };
+        let network = network::read(&load.network)?;
+        let (parameters, names) = (network.parameters(load.weights.as_deref())?, network.names());
+        let graph = network.graph;
         let (input, shape) = match (&load.input, load.extents) {
             (Some(path), _) => {
                 let (data, shape) = arrays::read(path)?;
@@ -110,7 +110,8 @@ impl<'b> Job<'b> {
         let objective = match load.task {
             Task::Inference => Objective::inference(),
             Task::Training => {
-                Objective { outputs: true, grad_inputs: true, ..Objective::training(Loss::Sum) }
+                let evaluated = norms_of_one_value(&graph, &shapes);
+                Objective { outputs: true, grad_inputs: true, evaluated, ..Objective::training(Loss::Sum) }
             }
             Task::Backward => Objective::gradients(),
         };
@@ -150,6 +151,7 @@ impl<'b> Job<'b> {
             shapes,
             objective,
             parameters,
+            names,
             input,
             grad_output,
             executor: None,
@@ -230,11 +232,22 @@ impl<'b> Job<'b> {
         }
         for (place, spec) in params(&self.graph).iter().enumerate() {
             if let Some(gradient) = executor.gradient(place) {
-                arrays::write(&folder.join(format!("grad.{}.npy", spec.name)), &spec.shape, gradient)?;
+                let name = self.names.get(&spec.name).unwrap_or(&spec.name);
+                arrays::write(&folder.join(format!("grad.{name}.npy")), &spec.shape, gradient)?;
             }
         }
         Ok(json!({}))
     }
+}
+
+/// The batch norms whose channels have one value: they evaluate, as such a value has no variance.
+fn norms_of_one_value(graph: &Graph, shapes: &Shapes) -> Vec<String> {
+    let nodes = graph.nodes().iter().enumerate();
+    let of_one = nodes.filter(|(position, node)| {
+        let [batch, _, height, width] = shapes.shape(graph.node_value(*position));
+        matches!(node.op, Op::BatchNorm(_)) && batch * height * width == 1
+    });
+    of_one.map(|(_, node)| node.name.clone()).collect()
 }
 
 /// The multiply-adds of convolutions and linear layers, times two, of a run forward.

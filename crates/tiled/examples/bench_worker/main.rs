@@ -8,6 +8,7 @@
 //!   {"command": "initialise", "network": "light", "seed": 1, "path": "w.safetensors"}
 //!   {"command": "load", "network": "light", "weights": "w.safetensors", "input": "x.npy", "task": "inference",
 //!    "hold": "auto", "threads": 2}                                    flops of the convolutions
+//!   {"command": "load", "network": {"onnx": "net.onnx"}, …}           with the weights of the file
 //!   {"command": "first"}             plans, runs once: seconds, memory beyond what was held, the plan's figures
 //!   {"command": "run", "repeats": 3}                                  seconds of each
 //!   {"command": "save", "folder": "out"}                              output.npy, grad_input.npy, grad.<name>.npy
@@ -16,6 +17,7 @@
 
 mod arrays;
 mod job;
+mod network;
 mod peaks;
 
 use std::io::{BufRead, Write};
@@ -24,7 +26,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tiled::exec::save_weights;
-use tiled::prelude::{Backend, CpuBackend, Graph, initialise, params};
+use tiled::prelude::{Backend, CpuBackend, initialise, params};
 
 use crate::job::{Job, Load};
 
@@ -71,7 +73,7 @@ fn answer<'b>(
             "backend": Backend::<f32>::name(backend),
         })),
         Request::Describe { network } => {
-            let graph = read_network(&network)?;
+            let graph = network::read(&network)?.graph;
             let parameters: Vec<Value> = params(&graph)
                 .iter()
                 .map(
@@ -82,7 +84,7 @@ fn answer<'b>(
             Ok(json!({"network": network, "parameters": parameters}))
         }
         Request::Initialise { network, seed, path } => {
-            let parameters = initialise::<f32>(&params(&read_network(&network)?), seed);
+            let parameters = initialise::<f32>(&params(&network::read(&network)?.graph), seed);
             save_weights(path, parameters.tensors())?;
             Ok(json!({}))
         }
@@ -112,12 +114,4 @@ fn answer<'b>(
 
 fn loaded<'a, 'b>(job: &'a mut Option<Job<'b>>) -> Result<&'a mut Job<'b>, Failure> {
     job.as_mut().ok_or_else(|| "nothing is loaded".into())
-}
-
-/// A built-in network by its name, or a network of the network format.
-pub(crate) fn read_network(network: &Value) -> Result<Graph, Failure> {
-    match network {
-        Value::String(name) => Ok(Graph::builtin(name).ok_or_else(|| format!("no network `{name}`"))?),
-        description => Ok(Graph::from_json(&description.to_string())?),
-    }
 }
