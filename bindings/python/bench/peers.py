@@ -98,13 +98,13 @@ def enter(folder: Path) -> None:
         os.execv(python, [str(python), *sys.argv])
 
 
-def build() -> Path:
+def build(example: str = "bench_worker", *options: str) -> Path:
     """Our worker."""
-    arguments = ["build", "--release", "-p", "tiled", "--example", "bench_worker", "--message-format=json"]
+    arguments = ["build", "--release", "-p", "tiled", "--example", example, *options, "--message-format=json"]
     output = subprocess.check_output(["cargo", *arguments], cwd=ROOT, text=True)
     for line in output.splitlines():
         message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] == "bench_worker":
+        if message.get("executable") and message["target"]["name"] == example:
             return Path(message["executable"])
     raise RuntimeError("cargo names no executable")
 
