@@ -126,9 +126,10 @@ class Run:
         engines: Json = {name: {"seconds": []} for name in names}
         for name, worker in workers.items():
             worker.ask("load", **request)
-            engines[name]["memory_bytes"] = worker.ask("first").get("memory_bytes")
+            first = worker.ask("first")
+            engines[name]["memory_bytes"] = first.get("memory_bytes")
             worker.ask("save", path=str(folder / f"{name}.safetensors"))
-            once = worker.ask("run", repeats=3)["seconds"][-1]
+            once = worker.ask("run", repeats=3 if first["seconds"] < self.turn else 1)["seconds"][-1]
             engines[name]["repeats"] = min(MOST_REPEATS, max(1, math.ceil(self.turn / max(once, 1e-6))))
         deviations = deviations_of(folder, cell.torch) if cell.torch else {}
         for turn in range(self.rounds):
