@@ -42,7 +42,7 @@ def main() -> None:
     if options.results.exists():
         results = json.loads(options.results.read_text())
     if not options.report_only:
-        program = options.worker or build()
+        program = options.worker or build("bench_worker", "onnx")
         rows = {int(row) for row in options.rows.split(",")}
         for workload in workloads:
             if workload.row not in rows or (options.only and options.only not in workload.key):
@@ -100,13 +100,13 @@ def enter(folder: Path) -> None:
         os.execv(python, [str(python), *sys.argv])
 
 
-def build() -> Path:
+def build(example: str, *features: str) -> Path:
     """Our worker."""
-    arguments = ["--release", "-p", "tiled", "--features", "onnx", "--example", "bench_worker"]
+    arguments = ["--release", "-p", "tiled", "--features", ",".join(features), "--example", example]
     output = subprocess.check_output(["cargo", "build", *arguments, "--message-format=json"], cwd=ROOT, text=True)
     for line in output.splitlines():
         message = json.loads(line)
-        if message.get("executable") and message["target"]["name"] == "bench_worker":
+        if message.get("executable") and message["target"]["name"] == example:
             return Path(message["executable"])
     raise RuntimeError("cargo names no executable")
 

@@ -18,6 +18,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,13 +37,18 @@ class Engine(Protocol):
 
 
 def serve(make: Callable[[], Engine]) -> None:
-    """Answers requests until the input ends. What libraries print goes to the error stream."""
+    """Answers requests to an engine until the input ends."""
+    answer_lines(lambda: partial(respond, make()))
+
+
+def answer_lines(make: Callable[[], Callable[[Json], Json]]) -> None:
+    """Answers requests by what `make` gives. What libraries print goes to the error stream."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    engine = make()
+    respond_to = make()
     for line in sys.stdin:
         try:
-            answer = respond(engine, json.loads(line))
+            answer = respond_to(json.loads(line))
         except Exception as failure:  # whatever a library raises is an answer, not the end of the comparison
             answer = {"error": f"{type(failure).__name__}: {failure}"}
         print(json.dumps(answer), file=answers, flush=True)

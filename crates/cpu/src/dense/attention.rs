@@ -21,6 +21,9 @@ const KEYS: usize = 256;
 /// Operations that a score counts for beside the products: an exponential, and what it takes to read and write it.
 const SCORE: usize = 80;
 
+/// Operations that a query counts for besides: loops over a short row begin and end.
+const ROW: usize = 8000;
+
 /// N×H matrices.
 #[derive(Clone, Copy)]
 struct Heads<P> {
@@ -55,7 +58,12 @@ impl<E: Element> Heads<*mut E> {
         Self { start: view.as_mut_ptr(), strides: four(view.strides()) }
     }
 
-    /// Writes rows of a head from contiguous ones, times `factor(row)`.
+    /// The matrix of a head, from a row on.
+    const fn place(&self, head: [usize; 2], row: usize) -> Matrix<*mut E> {
+        Matrix { start: self.start.wrapping_offset(self.offset(head, row)), strides: self.inner() }
+    }
+
+    /// Writes rows of a head from contiguous ones.
     ///
     /// # Safety
     /// They are rows of it that nothing else uses; `from` is readable for them, `buffer` writable for one.
@@ -130,7 +138,8 @@ impl<E: Lane> Scores<E> {
         if self.causal { (query + 1).saturating_sub(first).min(count) } else { count }
     }
 
-    /// The block of queries and keys of one head: `q·kᵀ`, scaled and masked, −∞ where a query may not see a key.
+    /// The block of queries and keys of one head: `q·kᵀ`, scaled and masked. Each row is shown as far as its query sees, with its place in the
+    /// block and its largest element, and is zero behind that.
     ///
     /// # Safety
     /// The block is one of those that are there; `to` is writable for it, the scratch as long as [`serial_len`] says and a block of keys.
@@ -140,14 +149,14 @@ impl<E: Lane> Scores<E> {
         head: [usize; 2],
         queries: &std::ops::Range<usize>,
         (first, count): (usize, usize),
-        to: *mut E,
-        scratch: *mut E,
+        (to, scratch): (*mut E, *mut E),
+        mut show: impl FnMut(usize, &mut [E], E),
     ) {
         let job = Job {
             extents: [queries.len(), count, self.depth],
             a: self.q.matrix(head, queries.start),
             b: self.k.matrix(head, first).transposed(),
-            c: Matrix { start: to, strides: [count.cast_signed(), 1] },
+            c: plain(to, count),
             bias: None,
             activation: None,
             update: Update::Replace,
@@ -157,12 +166,17 @@ impl<E: Lane> Scores<E> {
             serial(simd, job, scratch);
             for (i, query) in queries.clone().enumerate() {
                 let row = std::slice::from_raw_parts_mut(to.add(i * count), count);
-                row::scale(S::ISA, row, self.scale);
-                if let Some(mask) = self.mask {
+                let (row, hidden) = row.split_at_mut(self.seen_by(query, first, count));
+                let largest = if let Some(mask) = self.mask {
                     let from = mask.matrix(head, query);
-                    row::add(S::ISA, row::read(from.at(0, first), from.strides[1], count, scratch), row);
-                }
-                row[self.seen_by(query, first, count)..].fill(E::NEG_INFINITY);
+                    row::scale(S::ISA, self.scale, row);
+                    row::add(S::ISA, row::read(from.at(0, first), from.strides[1], row.len(), scratch), row);
+                    row::largest(S::ISA, row)
+                } else {
+                    row::scale_largest(S::ISA, row, self.scale)
+                };
+                show(i, row, largest);
+                hidden.fill(E::ZERO);
             }
         }
     }
@@ -178,16 +192,13 @@ impl<E: Lane> Scores<E> {
         queries: &std::ops::Range<usize>,
         keys: (usize, usize),
         log_sum: impl Fn(usize) -> E,
-        (to, scratch): (*mut E, *mut E),
+        memory: (*mut E, *mut E),
     ) {
         // SAFETY: passed on to the caller.
         unsafe {
-            self.compute(simd, head, queries, keys, to, scratch);
-            for (i, query) in queries.clone().enumerate() {
-                let row = std::slice::from_raw_parts_mut(to.add(i * keys.1), keys.1);
-                row::soften(S::ISA, row, log_sum(query));
-                row[self.seen_by(query, keys.0, keys.1)..].fill(E::ZERO);
-            }
+            self.compute(simd, head, queries, keys, memory, |i, row, _| {
+                row::soften(S::ISA, row, log_sum(queries.start + i));
+            });
         }
     }
 
@@ -207,6 +218,11 @@ impl<E: Lane> Scores<E> {
 /// Blocks of so many of `count`.
 fn blocks(count: usize, of_block: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).step_by(of_block).map(move |first| (first, of_block.min(count - first)))
+}
+
+/// A matrix without gaps.
+fn plain<E>(start: *mut E, cols: usize) -> Matrix<*mut E> {
+    Matrix { start, strides: [cols.cast_signed(), 1] }
 }
 
 fn for_units(units: usize, operations: usize, body: impl Fn(usize) + Sync + Send) {
@@ -229,7 +245,9 @@ impl<E: Lane> Routine<E> for Forward<E> {
         let (block, width) = (queries.min(QUERIES), self.width);
         let product = self.scores.product_len::<S>(width);
         let parts = [block * keys.min(KEYS), block * width, width, 2 * block, product];
-        let operations = block * keys * (2 * depth + 2 * width + SCORE);
+        let operations = block * (keys * (2 * depth + 2 * width + SCORE) + ROW);
+        // rows of the result are computed where they lie
+        let is_direct = keys > 0 && self.y.strides[3] == 1;
         let shared = Shared((self.scores, self.v, self.y, self.log_sums));
         for_units(batch * heads * of_head, operations, |unit| {
             let (scores, v, y, log_sums) = shared.get();
@@ -248,32 +266,36 @@ impl<E: Lane> Routine<E> for Forward<E> {
                     let (largest, total) = state.split_at_mut(rows.len());
                     largest.fill(E::NEG_INFINITY);
                     total.fill(E::ZERO);
-                    std::slice::from_raw_parts_mut(sums, rows.len() * width).fill(E::ZERO);
+                    let to = if is_direct { y.place(head, rows.start) } else { plain(sums, width) };
+                    if !is_direct {
+                        std::slice::from_raw_parts_mut(sums, rows.len() * width).fill(E::ZERO);
+                    }
+                    let of_row = |i: usize| std::slice::from_raw_parts_mut(to.at(i, 0), width);
                     for keys in blocks(scores.seen(&rows), KEYS) {
-                        scores.compute(simd, head, &rows, keys, block, product);
-                        for i in 0..rows.len() {
-                            let p = std::slice::from_raw_parts_mut(block.add(i * keys.1), keys.1);
-                            let (held, own) = (largest[i], row::largest(S::ISA, p));
-                            let most = if own > held { own } else { held };
+                        scores.compute(simd, head, &rows, keys, (block, product), |i, p, own| {
+                            let held = largest[i];
+                            // not a number is not less or equal: it wins
+                            let most = if own <= held { held } else { own };
                             if most == E::NEG_INFINITY {
                                 // all are hidden, so far
                                 p.fill(E::ZERO);
-                                continue;
+                                return;
                             }
-                            row::soften(S::ISA, p, most);
-                            let factor = (held - most).exp();
-                            total[i] = total[i] * factor + E::from_f64(row::sum(S::ISA, p));
+                            let sum = E::from_f64(row::soften(S::ISA, p, most));
                             largest[i] = most;
-                            if keys.0 > 0 {
-                                let sums = std::slice::from_raw_parts_mut(sums.add(i * width), width);
-                                row::scale(S::ISA, sums, factor);
+                            if keys.0 == 0 {
+                                total[i] = sum;
+                                return;
                             }
-                        }
+                            let factor = (held - most).exp();
+                            total[i] = total[i] * factor + sum;
+                            row::scale(S::ISA, factor, of_row(i));
+                        });
                         let job = Job {
                             extents: [rows.len(), width, keys.1],
-                            a: Matrix { start: block.cast_const(), strides: [keys.1.cast_signed(), 1] },
+                            a: plain(block, keys.1).read(),
                             b: v.matrix(head, keys.0),
-                            c: Matrix { start: sums, strides: [width.cast_signed(), 1] },
+                            c: to,
                             bias: None,
                             activation: None,
                             update: if keys.0 == 0 { Update::Replace } else { Update::Add },
@@ -281,13 +303,14 @@ impl<E: Lane> Routine<E> for Forward<E> {
                         serial(simd, job, product);
                     }
                     for (i, query) in rows.clone().enumerate() {
-                        let sums = std::slice::from_raw_parts_mut(sums.add(i * width), width);
-                        row::scale(S::ISA, sums, E::ONE / total[i]);
+                        row::scale(S::ISA, E::ONE / total[i], of_row(i));
                         let log = largest[i] + total[i].ln();
                         let hidden = largest[i] == E::NEG_INFINITY;
                         *log_sums.at(index, query) = if hidden { E::from_f64(f64::NAN) } else { log };
                     }
-                    y.put(S::ISA, head, rows, (sums.cast_const(), width), row, Update::Replace);
+                    if !is_direct {
+                        y.put(S::ISA, head, rows, (sums.cast_const(), width), row, Update::Replace);
+                    }
                 }
             });
         });
@@ -343,7 +366,7 @@ impl<E: Lane> Routine<E> for Backward<E> {
             2 * depth.max(width),
             product,
         ];
-        let operations = queries * keys * (6 * depth + 4 * width + SCORE);
+        let operations = queries * (keys * (6 * depth + 4 * width + SCORE) + 2 * ROW);
         let shared = Shared(self);
         for_units(batch * heads, operations, |index| {
             let Self { scores, width, v, y, dy, log_sums, to } = shared.get();
@@ -355,17 +378,19 @@ impl<E: Lane> Routine<E> for Backward<E> {
                     at = at.wrapping_add(len);
                     part
                 });
-                let plain = |start: *mut E, cols: usize| Matrix { start, strides: [cols.cast_signed(), 1] };
-                let job =
-                    |extents: [usize; 3], a: Matrix<*const E>, b: Matrix<*const E>, c: Matrix<*mut E>| Job {
-                        extents,
-                        a,
-                        b,
-                        c,
-                        bias: None,
-                        activation: None,
-                        update: Update::Add,
-                    };
+                let job = |extents: [usize; 3],
+                           a: Matrix<*const E>,
+                           b: Matrix<*const E>,
+                           (c, update): (Matrix<*mut E>, Update)| {
+                    Job { extents, a, b, c, bias: None, activation: None, update }
+                };
+                // a gradient that one product gives is computed where it lies
+                let direct = |which: usize, is_one: bool, row: usize| {
+                    let (to, update) = to[which]?;
+                    (is_one && to.strides[3] == 1).then(|| (to.place(head, row), update))
+                };
+                let is_one = (1..=QUERIES).contains(&queries) && scores.seen(&(0..queries)) == keys;
+                let to_keys = [direct(1, is_one, 0), direct(2, is_one, 0)];
                 // SAFETY: no other unit has this head; the parts of the scratch are as long as they are used.
                 unsafe {
                     std::slice::from_raw_parts_mut(dk, keys * depth).fill(E::ZERO);
@@ -380,6 +405,8 @@ impl<E: Lane> Routine<E> for Backward<E> {
                             let (y, dy) = (of(&y, row), of(&dy, row.add(width)));
                             *own.add(i) = E::from_f64(row::dot(S::ISA, y, dy));
                         }
+                        let is_one = (1..=KEYS).contains(&scores.seen(&rows));
+                        let to_queries = direct(0, is_one, first);
                         std::slice::from_raw_parts_mut(dq, count * depth).fill(E::ZERO);
                         for seen in blocks(scores.seen(&rows), KEYS) {
                             let (first_key, count_keys) = seen;
@@ -388,19 +415,18 @@ impl<E: Lane> Routine<E> for Backward<E> {
                             let (p, ds) = (plain(p, count_keys), plain(ds, count_keys));
                             let dy = dy.matrix(head, first);
                             if to[2].is_some() {
-                                let to = plain(dv.add(first_key * width), width);
-                                serial(
-                                    simd,
-                                    job([count_keys, width, count], p.read().transposed(), dy, to),
-                                    product,
-                                );
+                                let own = plain(dv, width);
+                                let (to, update) = to_keys[1].unwrap_or((own, Update::Add));
+                                let to = (to.from(first_key, 0), update);
+                                let of_v = job([count_keys, width, count], p.read().transposed(), dy, to);
+                                serial(simd, of_v, product);
                             }
                             if to[0].is_none() && to[1].is_none() {
                                 continue;
                             }
                             let v = v.matrix(head, first_key).transposed();
-                            let of_scores = job([count, count_keys, width], dy, v, ds);
-                            serial(simd, Job { update: Update::Replace, ..of_scores }, product);
+                            let of_scores = job([count, count_keys, width], dy, v, (ds, Update::Replace));
+                            serial(simd, of_scores, product);
                             for (i, query) in rows.clone().enumerate() {
                                 let of = |matrix: Matrix<*mut E>| {
                                     std::slice::from_raw_parts_mut(matrix.at(i, 0), count_keys)
@@ -411,30 +437,26 @@ impl<E: Lane> Routine<E> for Backward<E> {
                             }
                             if to[0].is_some() {
                                 let k = scores.k.matrix(head, first_key);
-                                serial(
-                                    simd,
-                                    job([count, depth, count_keys], ds.read(), k, plain(dq, depth)),
-                                    product,
-                                );
+                                let to = to_queries.unwrap_or((plain(dq, depth), Update::Add));
+                                serial(simd, job([count, depth, count_keys], ds.read(), k, to), product);
                             }
                             if to[1].is_some() {
                                 let q = scores.q.matrix(head, first);
-                                let to = plain(dk.add(first_key * depth), depth);
-                                serial(
-                                    simd,
-                                    job([count_keys, depth, count], ds.read().transposed(), q, to),
-                                    product,
-                                );
+                                let own = plain(dk, depth);
+                                let (to, update) = to_keys[0].unwrap_or((own, Update::Add));
+                                let to = (to.from(first_key, 0), update);
+                                let of_k = job([count_keys, depth, count], ds.read().transposed(), q, to);
+                                serial(simd, of_k, product);
                             }
                         }
-                        if let Some((to, update)) = to[0] {
+                        if let (Some((to, update)), None) = (to[0], to_queries) {
                             to.put(S::ISA, head, rows, (dq.cast_const(), depth), row, update);
                         }
                     }
-                    if let Some((to, update)) = to[1] {
+                    if let (Some((to, update)), None) = (to[1], to_keys[0]) {
                         to.put(S::ISA, head, 0..keys, (dk.cast_const(), depth), row, update);
                     }
-                    if let Some((to, update)) = to[2] {
+                    if let (Some((to, update)), None) = (to[2], to_keys[1]) {
                         to.put(S::ISA, head, 0..keys, (dv.cast_const(), width), row, update);
                     }
                 }
@@ -486,7 +508,7 @@ impl<E: Lane> Routine<E> for Weights<E> {
         let of_image = queries.div_ceil(QUERIES);
         let block = queries.min(QUERIES) * keys.min(KEYS);
         let product = self.scores.product_len::<S>(0);
-        let operations = queries.min(QUERIES) * keys * heads * (2 * depth + SCORE);
+        let operations = queries.min(QUERIES) * heads * (keys * (2 * depth + SCORE) + ROW);
         #[expect(clippy::cast_precision_loss, reason = "heads are far below 2^53")]
         let share = E::from_f64(1.0 / heads as f64);
         let shared = Shared(self);
@@ -507,7 +529,7 @@ impl<E: Lane> Routine<E> for Weights<E> {
                             scores.probabilities(simd, [n, h], &rows, seen, log_sum, (p, product));
                             row::add(S::ISA, std::slice::from_raw_parts(p, len), sums);
                         }
-                        row::scale(S::ISA, sums, share);
+                        row::scale(S::ISA, share, sums);
                         let to = Heads {
                             start: to.start.wrapping_offset(seen.0.cast_signed() * to.strides[3]),
                             ..to

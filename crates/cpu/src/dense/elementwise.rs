@@ -6,7 +6,7 @@ use tiled_tensor::Element;
 
 use super::fold;
 use super::matrix::require;
-use super::stream::{PIECE, Stream, for_pieces};
+use super::stream::{PIECE, Stream, for_pieces, with_buffers};
 use crate::Isa;
 use crate::ops::arithmetic::{
     Difference, DivisorBackward, Larger, LargerBackward, Quotient, Smaller, SmallerBackward, map3,
@@ -91,13 +91,11 @@ pub(super) fn map<E: Lane>(
     let len = y.len();
     let (x, y) = (Stream::new(&x), Stream::new_mut(&mut y));
     for_pieces(len, cost(f), |first, len| {
-        let mut buffers = [[E::ZERO; PIECE]; 2];
-        let [of_x, of_y] = &mut buffers;
         // SAFETY: the elements are there, and each piece of y is written once.
-        unsafe {
-            let x = x.read(first, len, of_x.as_mut_ptr());
-            y.write(isa, first, len, of_y.as_mut_ptr(), update, |y| apply(isa, f, x, y));
-        }
+        with_buffers(|[of_x, of_y]| unsafe {
+            let x = x.read(first, len, of_x);
+            y.write(isa, first, len, of_y, update, |y| apply(isa, f, x, y));
+        });
     });
 }
 
@@ -105,14 +103,12 @@ pub(super) fn map_in_place<E: Lane>(isa: Isa, f: Unary, mut x: ArrayViewMutD<'_,
     let len = x.len();
     let x = Stream::new_mut(&mut x);
     for_pieces(len, cost(f), |first, len| {
-        let mut buffers = [[E::ZERO; PIECE]; 2];
-        let [copy, of_x] = &mut buffers;
         // SAFETY: the elements are there, and each piece is copied before it is written.
-        unsafe {
-            x.copy(first, len, copy.as_mut_ptr());
-            let write = |x: &mut [E]| apply(isa, f, &copy[..len], x);
-            x.write(isa, first, len, of_x.as_mut_ptr(), Update::Replace, write);
-        }
+        with_buffers(|[copy, of_x]| unsafe {
+            x.copy(first, len, copy);
+            let write = |x: &mut [E]| apply(isa, f, std::slice::from_raw_parts(copy, len), x);
+            x.write(isa, first, len, of_x, Update::Replace, write);
+        });
     });
 }
 
@@ -131,13 +127,11 @@ pub(super) fn map_backward<E: Lane>(
     let len = dx.len();
     let (saved, dy, dx) = (Stream::new(&saved), Stream::new(&dy), Stream::new_mut(&mut dx));
     for_pieces(len, cost(f), |first, len| {
-        let mut buffers = [[E::ZERO; PIECE]; 3];
-        let [of_saved, of_dy, of_dx] = &mut buffers;
         // SAFETY: the elements are there, and each piece of dx is written once.
-        unsafe {
-            let saved = saved.read(first, len, of_saved.as_mut_ptr());
-            let dy = dy.read(first, len, of_dy.as_mut_ptr());
-            dx.write(isa, first, len, of_dx.as_mut_ptr(), update, |dx| match f {
+        with_buffers(|[of_saved, of_dy, of_dx]| unsafe {
+            let saved = saved.read(first, len, of_saved);
+            let dy = dy.read(first, len, of_dy);
+            dx.write(isa, first, len, of_dx, update, |dx| match f {
                 Unary::Identity => map1(isa, Identity, dy, dx),
                 Unary::Activation(function) => elementwise::apply_backward(isa, function, dy, saved, dx),
                 Unary::Rsqrt => map2(isa, RsqrtBackward, dy, saved, dx),
@@ -145,7 +139,7 @@ pub(super) fn map_backward<E: Lane>(
                     map1(isa, Scaled { factor: E::from_f64(factor) }, dy, dx);
                 }
             });
-        }
+        });
     });
 }
 
@@ -178,14 +172,12 @@ pub(super) fn zip<E: Lane>(
     let len = y.len();
     let (a, b, y) = (Stream::new(&a), Stream::new(&b), Stream::new_mut(&mut y));
     for_pieces(len, cost_of_two(f), |first, len| {
-        let mut buffers = [[E::ZERO; PIECE]; 3];
-        let [of_a, of_b, of_y] = &mut buffers;
         // SAFETY: the elements are there, and each piece of y is written once.
-        unsafe {
-            let a = a.read(first, len, of_a.as_mut_ptr());
-            let b = b.read(first, len, of_b.as_mut_ptr());
-            y.write(isa, first, len, of_y.as_mut_ptr(), update, |y| combine(isa, f, a, b, y));
-        }
+        with_buffers(|[of_a, of_b, of_y]| unsafe {
+            let a = a.read(first, len, of_a);
+            let b = b.read(first, len, of_b);
+            y.write(isa, first, len, of_y, update, |y| combine(isa, f, a, b, y));
+        });
     });
 }
 
@@ -194,15 +186,13 @@ pub(super) fn zip_in_place<E: Lane>(isa: Isa, f: Binary, mut a: ArrayViewMutD<'_
     let len = a.len();
     let (a, b) = (Stream::new_mut(&mut a), Stream::new(&b));
     for_pieces(len, cost_of_two(f), |first, len| {
-        let mut buffers = [[E::ZERO; PIECE]; 3];
-        let [copy, of_b, of_a] = &mut buffers;
         // SAFETY: the elements are there, and each piece of a is copied before it is written.
-        unsafe {
-            a.copy(first, len, copy.as_mut_ptr());
-            let b = b.read(first, len, of_b.as_mut_ptr());
-            let write = |a: &mut [E]| combine(isa, f, &copy[..len], b, a);
-            a.write(isa, first, len, of_a.as_mut_ptr(), Update::Replace, write);
-        }
+        with_buffers(|[copy, of_b, of_a]| unsafe {
+            a.copy(first, len, copy);
+            let b = b.read(first, len, of_b);
+            let write = |a: &mut [E]| combine(isa, f, std::slice::from_raw_parts(copy, len), b, a);
+            a.write(isa, first, len, of_a, Update::Replace, write);
+        });
     });
 }
 
@@ -243,15 +233,13 @@ pub(super) fn zip_backward<E: Lane>(
     let (a, b) = (a.filter(|_| needs[0]), b.filter(|_| needs[1]));
     let (a, b) = (a.as_ref().map(Stream::new), b.as_ref().map(Stream::new));
     let (shape, from) = (dy.shape(), Stream::new(&dy));
-    let produce = |first: usize, len: usize, dx: &mut [E]| {
-        let mut buffers = [[E::ZERO; PIECE]; 3];
-        let [of_a, of_b, of_dy] = &mut buffers;
-        // SAFETY: the elements are there.
+    let produce = |first: usize, len: usize, [of_a, of_b, of_dy]: [*mut E; 3], dx: &mut [E]| {
+        // SAFETY: the elements are there, and the buffers have room for a piece.
         unsafe {
-            let dy = from.read(first, len, of_dy.as_mut_ptr());
+            let dy = from.read(first, len, of_dy);
             // where an operand is not needed the gradient stands in its place, and is not looked at
-            let a = a.as_ref().map_or(dy, |a| a.read(first, len, of_a.as_mut_ptr()));
-            let b = b.as_ref().map_or(dy, |b| b.read(first, len, of_b.as_mut_ptr()));
+            let a = a.as_ref().map_or(dy, |a| a.read(first, len, of_a));
+            let b = b.as_ref().map_or(dy, |b| b.read(first, len, of_b));
             slopes(isa, f, side, [a, b], dy, dx);
         }
     };
@@ -259,11 +247,10 @@ pub(super) fn zip_backward<E: Lane>(
         let len = dx.len();
         let to = Stream::new_mut(&mut dx);
         return for_pieces(len, cost_of_two(f), |first, len| {
-            let mut buffer = [E::ZERO; PIECE];
             // SAFETY: each piece of dx is written once.
-            unsafe {
-                to.write(isa, first, len, buffer.as_mut_ptr(), update, |dx| produce(first, len, dx));
-            }
+            with_buffers(|[a, b, dy, of_dx]| unsafe {
+                to.write(isa, first, len, of_dx, update, |dx| produce(first, len, [a, b, dy], dx));
+            });
         });
     }
     let is_copy = matches!((f, side), (Binary::Add, _) | (Binary::Sub, Side::First));
@@ -273,7 +260,7 @@ pub(super) fn zip_backward<E: Lane>(
             if is_copy {
                 return std::ptr::from_ref(from.read(first, len, buffer)).cast();
             }
-            produce(first, len, std::slice::from_raw_parts_mut(buffer, len));
+            with_buffers(|buffers| produce(first, len, buffers, std::slice::from_raw_parts_mut(buffer, len)));
         }
         buffer.cast_const()
     };
@@ -295,15 +282,14 @@ pub(super) fn select<E: Lane>(
     let (mask, a, b) = (Stream::new(&mask), Stream::new(&a), Stream::new(&b));
     let y = Stream::new_mut(&mut y);
     for_pieces(len, PLAIN, |first, len| {
-        let (mut buffers, mut of_mask) = ([[E::ZERO; PIECE]; 3], [false; PIECE]);
-        let [of_a, of_b, of_y] = &mut buffers;
+        let mut of_mask = [false; PIECE];
         // SAFETY: the elements are there, and each piece of y is written once.
-        unsafe {
+        with_buffers(|[of_a, of_b, of_y]| unsafe {
             let mask = mask.read(first, len, of_mask.as_mut_ptr());
-            let a = a.read(first, len, of_a.as_mut_ptr());
-            let b = b.read(first, len, of_b.as_mut_ptr());
-            y.write(isa, first, len, of_y.as_mut_ptr(), update, |y| choose(isa, mask, a, b, y));
-        }
+            let a = a.read(first, len, of_a);
+            let b = b.read(first, len, of_b);
+            y.write(isa, first, len, of_y, update, |y| choose(isa, mask, a, b, y));
+        });
     });
 }
 

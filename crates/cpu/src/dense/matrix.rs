@@ -151,7 +151,7 @@ pub(super) fn require(what: &str, shape: &[usize], expected: &[usize]) {
 struct Line(#[expect(dead_code, reason = "memory for other types")] [u8; 64]);
 
 /// What a thread keeps for its next call; more is given back.
-const KEPT_BYTES: usize = 1 << 20;
+const KEPT_BYTES: usize = 5 << 18;
 
 thread_local! {
     static SCRATCH: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };

@@ -74,7 +74,7 @@ pub(super) fn forward<E: Lane>(
                 }
                 let to = at(y, of_y, r, 0).cast_mut();
                 row::write(isa, to, of_y[1], cols, scratch.wrapping_add(cols), Update::Replace, |y| {
-                    row::normalise(isa, x, [near, rstd], &gamma, &beta, y);
+                    row::normalise(isa, x, &gamma, &beta, [near, rstd], y);
                 });
             }
         });
@@ -124,7 +124,7 @@ pub(super) fn backward<E: Lane>(
                         let means = sums.map(|sum| E::from_f64(sum / count(cols)));
                         let to = at(to, strides, r, 0).cast_mut();
                         row::write(isa, to, strides[1], cols, scratch.wrapping_add(2 * cols), update, |dx| {
-                            row::norm_slopes(isa, x, dy, statistics, &gamma, means, dx);
+                            row::norm_slopes(isa, x, dy, &gamma, statistics, means, dx);
                         });
                     }
                     if wants_sums {

@@ -13,9 +13,6 @@ use crate::vector::{Lane, MAX_LANES, Simd};
 /// Elements whose sum is taken in the element type, by lanes; sums of pieces are added in `f64`.
 pub(super) const PIECE: usize = 1024;
 
-/// Lanes of the largest, whatever the vectors.
-const LANES: usize = 32;
-
 /// The vectors of a sum that are added side by side.
 const SIDE: usize = 4;
 
@@ -43,8 +40,16 @@ fn by_lanes<S: Simd, const N: usize>(simd: S, slices: [&[S::E]; N], term: impl T
             }
             at += SIDE * S::LANES;
         }
-        while at < end {
-            let count = S::LANES.min(end - at);
+        while at + S::LANES <= end {
+            let mut values = [zero; N];
+            for (value, slice) in values.iter_mut().zip(slices) {
+                *value = simd.read(&slice[at..]);
+            }
+            sums[0] = simd.add(sums[0], term.of(simd, values));
+            at += S::LANES;
+        }
+        if at < end {
+            let count = end - at;
             let mut values = [zero; N];
             for (value, slice) in values.iter_mut().zip(slices) {
                 let mut rest = [S::E::ZERO; MAX_LANES];
@@ -53,7 +58,7 @@ fn by_lanes<S: Simd, const N: usize>(simd: S, slices: [&[S::E]; N], term: impl T
             }
             let own = simd.select(simd.first(count), term.of(simd, values), zero);
             sums[0] = simd.add(sums[0], own);
-            at += count;
+            at = end;
         }
         let [a, b, c, d] = simd.sums(sums);
         total += (a + b + (c + d)).to_f64();
@@ -131,97 +136,180 @@ sums! {
     };
 }
 
-per_isa! {
-    /// The largest; not a number loses, and shows in sums.
-    pub(super) fn largest<T: Element>(x: &[T]) -> T {
-        let mut lanes = [T::NEG_INFINITY; LANES];
-        let (chunks, rest) = x.as_chunks::<LANES>();
-        for chunk in chunks {
-            for (held, x) in lanes.iter_mut().zip(chunk) {
-                *held = if *x > *held { *x } else { *held };
-            }
+/// The largest of vectors, given the place of each and how many of its elements count; the first that is not a number wins.
+#[inline(always)]
+fn largest_by<S: Simd>(simd: S, len: usize, mut vector: impl FnMut(usize, usize) -> S::V) -> S::E {
+    let none = simd.splat(S::E::NEG_INFINITY);
+    let mut held = [none; SIDE];
+    let mut at = 0;
+    while at + SIDE * S::LANES <= len {
+        for (side, held) in held.iter_mut().enumerate() {
+            *held = simd.larger(vector(at + side * S::LANES, S::LANES), *held);
         }
-        let mut last = [T::NEG_INFINITY; LANES];
-        last[..rest.len()].copy_from_slice(rest);
-        for (held, x) in lanes.iter_mut().zip(last) {
-            *held = if x > *held { x } else { *held };
-        }
-        lanes.into_iter().fold(T::NEG_INFINITY, |held, x| if x > held { x } else { held })
+        at += SIDE * S::LANES;
+    }
+    while at < len {
+        let count = S::LANES.min(len - at);
+        let own = simd.select(simd.first(count), vector(at, count), none);
+        held[0] = simd.larger(own, held[0]);
+        at += count;
+    }
+    let [a, b, c, d] = held;
+    let mut all = simd.larger(simd.larger(a, b), simd.larger(c, d));
+    let mut step = S::LANES / 2;
+    while step > 0 {
+        let turned = std::array::from_fn(|lane| u8::try_from((lane + step) % S::LANES).unwrap_or(0));
+        all = simd.larger(all, simd.permute(all, simd.index(&turned)));
+        step /= 2;
+    }
+    let mut lanes = [S::E::ZERO; MAX_LANES];
+    simd.write(&mut lanes, all);
+    lanes[0]
+}
+
+/// The first `count` elements as a vector.
+#[inline(always)]
+fn read_first<S: Simd>(simd: S, x: &[S::E], count: usize) -> S::V {
+    if count == S::LANES {
+        return simd.read(x);
+    }
+    let mut rest = [S::E::ZERO; MAX_LANES];
+    rest[..count].copy_from_slice(&x[..count]);
+    simd.read(&rest)
+}
+
+per_simd! {
+    fn largest_to<T: Lane, S: Simd>(simd, _scalar, x: &[T], found: &mut T) {
+        *found = largest_by(simd, x.len(), |at, count| read_first(simd, &x[at..], count));
     }
 }
 
-per_isa! {
-    /// `y = e^(x − largest)`.
-    pub(super) fn exponentials<T: Element>(x: &[T], largest: T, y: &mut [T]) {
+/// The largest; the first that is not a number wins.
+pub(super) fn largest<T: Lane>(isa: Isa, x: &[T]) -> T {
+    let mut found = T::NEG_INFINITY;
+    largest_to(isa, x, &mut found);
+    found
+}
+
+per_simd! {
+    fn scale_largest_to<T: Lane, S: Simd>(simd, _scalar, x: &mut [T], factor: T, found: &mut T) {
+        let factor = simd.splat(factor);
+        *found = largest_by(simd, x.len(), |at, count| {
+            let value = simd.mul(read_first(simd, &x[at..], count), factor);
+            if count == S::LANES {
+                simd.write(&mut x[at..], value);
+            } else {
+                let mut rest = [T::ZERO; MAX_LANES];
+                simd.write(&mut rest, value);
+                x[at..at + count].copy_from_slice(&rest[..count]);
+            }
+            value
+        });
+    }
+}
+
+/// `x = x·factor`, and the largest of it, as [`largest`].
+pub(super) fn scale_largest<T: Lane>(isa: Isa, x: &mut [T], factor: T) -> T {
+    let mut found = T::NEG_INFINITY;
+    scale_largest_to(isa, x, factor, &mut found);
+    found
+}
+
+per_simd! {
+    /// Softmax of a row, or its logarithm.
+    pub(super) fn softmax<T: Lane, S: Simd>(simd, _scalar, x: &[T], logarithms: bool, y: &mut [T]) {
+        let x = &x[..y.len()];
+        let largest = largest_by(simd, x.len(), |at, count| read_first(simd, &x[at..], count));
         for (y, x) in y.iter_mut().zip(x) {
             *y = math::exp::<T, FUSED>(*x - largest);
         }
-    }
-}
-
-per_isa! {
-    /// `y = y·factor`.
-    pub(super) fn scale<T: Element>(y: &mut [T], factor: T) {
-        for y in y {
-            *y *= factor;
+        let sum = by_lanes(simd, [&*y], Plain { element: PhantomData });
+        if logarithms {
+            let log = T::from_f64(sum.ln());
+            for (y, x) in y.iter_mut().zip(x) {
+                *y = (*x - largest) - log;
+            }
+        } else {
+            let factor = T::from_f64(1.0 / sum);
+            for y in y {
+                *y *= factor;
+            }
         }
     }
 }
 
+per_simd! {
+    fn soften_to<T: Lane, S: Simd>(simd, _scalar, x: &mut [T], largest: T, total: &mut f64) {
+        for x in x.iter_mut() {
+            *x = math::exp::<T, FUSED>(*x - largest);
+        }
+        *total = by_lanes(simd, [&*x], Plain { element: PhantomData });
+    }
+}
+
+/// `x = e^(x − largest)`, and the sum of it.
+pub(super) fn soften<T: Lane>(isa: Isa, x: &mut [T], largest: T) -> f64 {
+    let mut total = 0.0;
+    soften_to(isa, x, largest, &mut total);
+    total
+}
+
 per_isa! {
-    /// `y = (x − largest) − log`.
-    pub(super) fn less<T: Element>(x: &[T], largest: T, log: T, y: &mut [T]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = (*x - largest) - log;
+    /// `x = x·factor`.
+    pub(super) fn scale<T: Element>(factor: T, x: &mut [T]) {
+        for x in x {
+            *x *= factor;
         }
     }
 }
 
-per_isa! {
+/// Defines loops over the elements of slices of one length, the last of which is written.
+macro_rules! loops {
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident([$($x:ident),+] $(, $given:ident: $type:ty)*) |$y:ident| $body:expr;
+    )*) => {$(
+        per_isa! {
+            $(#[$meta])*
+            pub(super) fn $name<T: Element>($($x: &[T],)+ $($given: $type,)* y: &mut [T]) {
+                let len = y.len();
+                $(let $x = &$x[..len];)+
+                for (at, to) in y.iter_mut().enumerate() {
+                    $(let $x = $x[at];)+
+                    let $y = *to;
+                    *to = $body;
+                }
+            }
+        }
+    )*};
+}
+
+loops! {
+    /// `y = e^(x − largest)`.
+    fn exponentials([x], largest: T) |_y| math::exp::<T, FUSED>(x - largest);
     /// `dx = y·(dy − sum)`.
-    pub(super) fn slopes<T: Element>(y: &[T], dy: &[T], sum: T, dx: &mut [T]) {
-        for ((dx, y), dy) in dx.iter_mut().zip(y).zip(dy) {
-            *dx = *y * (*dy - sum);
-        }
-    }
-}
-
-per_isa! {
+    fn slopes([y, dy], sum: T) |_dx| y * (dy - sum);
     /// `dx = dy − e^y·sum`.
-    pub(super) fn log_slopes<T: Element>(y: &[T], dy: &[T], sum: T, dx: &mut [T]) {
-        for ((dx, y), dy) in dx.iter_mut().zip(y).zip(dy) {
-            *dx = *dy - math::exp::<T, FUSED>(*y) * sum;
-        }
-    }
-}
-
-per_isa! {
+    fn log_slopes([y, dy], sum: T) |_dx| dy - math::exp::<T, FUSED>(y) * sum;
     /// `y = y + x`.
-    pub(super) fn add<T: Element>(x: &[T], y: &mut [T]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y += *x;
-        }
-    }
-}
-
-per_isa! {
+    fn add([x]) |y| y + x;
     /// `y = (x − mean)·rstd·gamma + beta`.
-    pub(super) fn normalise<T: Element>(x: &[T], statistics: [T; 2], gamma: &[T], beta: &[T], y: &mut [T]) {
-        let [mean, rstd] = statistics;
-        for (((y, x), gamma), beta) in y.iter_mut().zip(x).zip(gamma).zip(beta) {
-            *y = math::fma::<T, FUSED>((*x - mean) * rstd, *gamma, *beta);
-        }
-    }
-}
-
-per_isa! {
+    fn normalise([x, gamma, beta], statistics: [T; 2]) |_y| {
+        math::fma::<T, FUSED>((x - statistics[0]) * statistics[1], gamma, beta)
+    };
     /// `dx = rstd·(dy·gamma − means[0] − (x − mean)·rstd·means[1])`.
-    pub(super) fn norm_slopes<T: Element>(x: &[T], dy: &[T], statistics: [T; 2], gamma: &[T], means: [T; 2], dx: &mut [T]) {
+    fn norm_slopes([x, dy, gamma], statistics: [T; 2], means: [T; 2]) |_dx| {
         let [mean, rstd] = statistics;
-        for (((dx, x), dy), gamma) in dx.iter_mut().zip(x).zip(dy).zip(gamma) {
-            *dx = rstd * ((*dy * *gamma - means[0]) - (*x - mean) * rstd * means[1]);
-        }
-    }
+        rstd * ((dy * gamma - means[0]) - (x - mean) * rstd * means[1])
+    };
+    /// `dx = d·(e^(x − log)·total − weight)`.
+    fn loss_slopes([x, weight], log: T, total: T, d: T) |_dx| {
+        d * (math::exp::<T, FUSED>(x - log) * total - weight)
+    };
+    /// `weights = of_classes·(targets·factor + share)`.
+    fn weigh([target, of_class], factor: T, share: T) |_weight| of_class * (target * factor + share);
+    /// `ds = scale·(p·(ds − own))`.
+    fn score_slopes([p], own: T, scale: T) |ds| scale * (p * (ds - own));
 }
 
 per_isa! {
@@ -231,42 +319,6 @@ per_isa! {
         for (((gamma, beta), x), dy) in gamma.iter_mut().zip(beta).zip(x).zip(dy) {
             *gamma += (*dy * ((*x - mean) * rstd)).to_f64();
             *beta += dy.to_f64();
-        }
-    }
-}
-
-per_isa! {
-    /// `dx = d·(e^(x − log)·total − weight)`.
-    pub(super) fn loss_slopes<T: Element>(x: &[T], weights: &[T], log: T, total: T, d: T, dx: &mut [T]) {
-        for ((dx, x), weight) in dx.iter_mut().zip(x).zip(weights) {
-            *dx = d * (math::exp::<T, FUSED>(*x - log) * total - *weight);
-        }
-    }
-}
-
-per_isa! {
-    /// `weights = of_classes·(targets·factor + share)`.
-    pub(super) fn weigh<T: Element>(targets: &[T], of_classes: &[T], factor: T, share: T, weights: &mut [T]) {
-        for ((weight, target), of_class) in weights.iter_mut().zip(targets).zip(of_classes) {
-            *weight = *of_class * (*target * factor + share);
-        }
-    }
-}
-
-per_isa! {
-    /// `x = e^(x − largest)`.
-    pub(super) fn soften<T: Element>(x: &mut [T], largest: T) {
-        for x in x {
-            *x = math::exp::<T, FUSED>(*x - largest);
-        }
-    }
-}
-
-per_isa! {
-    /// `ds = scale·(p·(ds − own))`.
-    pub(super) fn score_slopes<T: Element>(p: &[T], own: T, scale: T, ds: &mut [T]) {
-        for (ds, p) in ds.iter_mut().zip(p) {
-            *ds = scale * (*p * (*ds - own));
         }
     }
 }

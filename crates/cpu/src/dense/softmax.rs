@@ -10,7 +10,7 @@ use crate::Isa;
 use crate::vector::Lane;
 
 /// Operations that an exponential counts for.
-const EXPONENTIAL: usize = 60;
+const EXPONENTIAL: usize = 100;
 
 /// Operations that an element counts for where there is none: what it takes to read and write it.
 const PLAIN: usize = 20;
@@ -30,21 +30,23 @@ pub(super) fn forward<E: Lane>(
         return;
     }
     let starts = Shared((x.as_ptr(), y.as_mut_ptr()));
+    let logarithms = kind == Softmax::Logarithms;
     lines.for_each(EXPONENTIAL, |[at_x, at_y]| {
         let (x, y) = starts.get();
+        let (x, y) = (x.wrapping_offset(at_x), y.wrapping_offset(at_y));
+        if of_x == 1 && of_y == 1 {
+            // SAFETY: the row is one of x and of y, which no other unit writes.
+            let (x, y) =
+                unsafe { (std::slice::from_raw_parts(x, len), std::slice::from_raw_parts_mut(y, len)) };
+            return row::softmax(isa, x, logarithms, y);
+        }
         with_scratch(2 * len, |scratch: *mut E| {
-            // SAFETY: the row is one of x and of y, which no other unit writes; the scratch has two rows.
+            // SAFETY: as above; the scratch has two rows.
             unsafe {
-                let x = row::read(x.wrapping_offset(at_x), of_x, len, scratch);
-                let to = y.wrapping_offset(at_y);
-                row::write(isa, to, of_y, len, scratch.wrapping_add(len), Update::Replace, |y| {
-                    let largest = row::largest(isa, x);
-                    row::exponentials(isa, x, largest, y);
-                    let sum = row::sum(isa, y);
-                    match kind {
-                        Softmax::Probabilities => row::scale(isa, y, E::from_f64(1.0 / sum)),
-                        Softmax::Logarithms => row::less(isa, x, largest, E::from_f64(sum.ln()), y),
-                    }
+                let x = row::read(x, of_x, len, scratch);
+                let buffer = scratch.wrapping_add(len);
+                row::write(isa, y, of_y, len, buffer, Update::Replace, |y| {
+                    row::softmax(isa, x, logarithms, y);
                 });
             }
         });

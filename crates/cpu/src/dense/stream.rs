@@ -6,7 +6,7 @@ use ndarray::{ArrayViewD, ArrayViewMutD};
 use tiled_kernel::dense::Update;
 use tiled_tensor::Element;
 
-use super::matrix::Axes;
+use super::matrix::{Axes, with_scratch};
 use super::row;
 use crate::Isa;
 use crate::share;
@@ -143,6 +143,13 @@ impl<E: Element> Stream<'_, E> {
             });
         }
     }
+}
+
+/// Calls `body` with buffers of a piece each, which hold anything: arrays would be filled for each piece, longer than a short one takes.
+pub(super) fn with_buffers<E: Element, const N: usize, R>(body: impl FnOnce([*mut E; N]) -> R) -> R {
+    with_scratch(N * PIECE, |scratch: *mut E| {
+        body(std::array::from_fn(|buffer| scratch.wrapping_add(buffer * PIECE)))
+    })
 }
 
 /// Runs `body` for pieces of `len` elements, where each takes as many operations: threads share them.

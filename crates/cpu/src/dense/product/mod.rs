@@ -5,6 +5,7 @@
 //!     columns of B packed: panels of two vectors    stay in the second cache
 //!     for each tile of rows: rows of A packed       stay in the first cache
 //!       for each panel: sums in registers, added to those of the blocks before, at last bias, activation, store
+//!         then some of the columns of the next block packed, which were fetched meanwhile
 //! ```
 //!
 //! An element is the sum over blocks of k, first to last, of sums over their terms, first to last: whatever the unit, the tile, the lane
@@ -19,6 +20,7 @@ use std::ops::Range;
 use ndarray::ArrayViewMutD;
 use tiled_kernel::Activation;
 use tiled_kernel::dense::{Product, Update};
+use tiled_tensor::Element;
 
 use super::matrix::{Axes, Axis, Matrix, Shared, require, with_scratch};
 use crate::Isa;
@@ -84,9 +86,13 @@ const UNITS_OF_A_THREAD: usize = 4;
 /// How a product is cut into units.
 #[derive(Clone, Copy)]
 struct Cut {
-    /// Rows and columns of a unit.
-    unit: [usize; 2],
-    /// Units of each.
+    /// Rows and columns of C.
+    extents: [usize; 2],
+    /// Rows of a tile.
+    height: usize,
+    /// Columns of a unit.
+    width: usize,
+    /// Units of rows and of columns.
     counts: [usize; 2],
 }
 
@@ -98,9 +104,21 @@ impl Cut {
         let col_units = panels.div_ceil(of_panels).max(1);
         let wanted = if threads == 1 { 1 } else { (UNITS_OF_A_THREAD * threads).div_ceil(col_units) };
         let row_units = tiles.div_ceil(most).max(wanted.min(tiles)).max(1);
-        let of_tiles = tiles.div_ceil(row_units).max(1);
-        let unit = [of_tiles * tile::rows::<S>(), of_panels * VECTORS * S::LANES];
-        Self { unit, counts: [m.div_ceil(unit[0]), n.div_ceil(unit[1])] }
+        let width = of_panels * VECTORS * S::LANES;
+        Self { extents: [m, n], height: tile::rows::<S>(), width, counts: [row_units, col_units] }
+    }
+
+    fn units(&self) -> usize {
+        self.counts[0] * self.counts[1]
+    }
+
+    /// The rows and columns of a unit: rows are shared out by tiles, evenly, or the last units would be small ones.
+    fn unit(&self, index: usize) -> [Range<usize>; 2] {
+        let [m, n] = self.extents;
+        let [row, col] = [index / self.counts[1], index % self.counts[1]];
+        let tiles = m.div_ceil(self.height);
+        let first = |unit: usize| (tiles * unit / self.counts[0] * self.height).min(m);
+        [first(row)..first(row + 1), col * self.width..((col + 1) * self.width).min(n)]
     }
 }
 
@@ -121,7 +139,7 @@ impl<E: Lane> Routine<E> for Products<'_, E> {
         let operations = 2.0 * (m * n) as f64 * k.max(1) as f64 * places as f64;
         let threads = share::threads(operations);
         let cut = Cut::new::<S>(job.extents, threads.div_ceil(places.max(1)));
-        let of_place = cut.counts[0] * cut.counts[1];
+        let of_place = cut.units();
         let shared = Shared(job);
         share::for_units(threads, places * of_place, |unit| {
             let job = shared.get();
@@ -134,14 +152,13 @@ impl<E: Lane> Routine<E> for Products<'_, E> {
                 ..job
             };
             let unit = unit % of_place;
-            let range =
-                |index: usize, unit: usize, extent: usize| index * unit..((index + 1) * unit).min(extent);
-            let rows = range(unit / cut.counts[1], cut.unit[0], m);
-            let cols = range(unit % cut.counts[1], cut.unit[1], n);
-            let scratch = Scratch::new::<S>([rows.len(), cols.len(), k], is_side(&job.a));
+            let ranges = cut.unit(unit);
+            // whose first block is fetched while the last one of this is computed
+            let after = (unit + 1 < of_place).then(|| cut.unit(unit + 1));
+            let scratch = Scratch::new::<S>([ranges[0].len(), ranges[1].len(), k], is_side(&job.a));
             with_scratch(scratch.end, |scratch| {
                 // SAFETY: the job vouches for its matrices; no other unit has these rows and columns of this place.
-                unsafe { compute(simd, &job, &[rows, cols], scratch) }
+                unsafe { compute(simd, &job, &ranges, after.as_ref(), scratch) }
             });
         });
     }
@@ -153,8 +170,8 @@ struct Scratch {
     rows: usize,
     /// The sums of a tile.
     sums: usize,
-    /// Packed columns.
-    cols: usize,
+    /// Packed columns of this block and of the next.
+    cols: [usize; 2],
     /// The totals of all tiles.
     totals: usize,
     end: usize,
@@ -167,9 +184,12 @@ impl Scratch {
         let sums = tiles * tile_len::<S::E>();
         let packed = sums + TERM_STEP * width;
         let panels = cols.div_ceil(width);
-        let totals = packed + panels * panel_len(block_terms::<S::E>().min(k), width);
-        let kept = if k > block_terms::<S::E>() { rows.next_multiple_of(2) * panels * width } else { 0 };
-        Self { rows: 0, sums, cols: packed, totals, end: totals + kept }
+        let is_one = k <= block_terms::<S::E>();
+        let of_block = panels * panel_len(block_terms::<S::E>().min(k), width);
+        let next = packed + if is_one { 0 } else { of_block };
+        let totals = next + of_block;
+        let kept = if is_one { 0 } else { rows.next_multiple_of(2) * panels * width };
+        Self { rows: 0, sums, cols: [packed, next], totals, end: totals + kept }
     }
 }
 
@@ -194,6 +214,11 @@ impl<E> Fetch<E> {
         Self { left: [of_b, of_a] }
     }
 
+    /// The rows of memory of columns that are yet to be fetched.
+    const fn left_of_cols(&self) -> usize {
+        self.left[0].1
+    }
+
     /// As many rows as a tile fetches; the same again where none are left.
     fn next(&mut self) -> Ahead<E> {
         let [first, second] = &mut self.left;
@@ -210,18 +235,70 @@ impl<E> Fetch<E> {
     }
 }
 
+/// The columns of a block that are packed while the block before is computed, as they are fetched: rows of memory a power of two apart meet
+/// in a few sets of the cache, and those of a whole block would not stay.
+struct NextCols<E> {
+    from: Matrix<*const E>,
+    terms: usize,
+    cols: usize,
+    to: *mut E,
+    /// The rows of memory that are packed, and all of them.
+    packed: usize,
+    rows: usize,
+}
+
+/// Terms that are packed at once, where a row of memory is a term.
+const PACKED_TERMS: usize = 16;
+
+impl<E: Element> NextCols<E> {
+    fn new(from: Matrix<*const E>, [terms, cols]: [usize; 2], to: *mut E) -> Self {
+        let rows = if from.strides[1] == 1 { terms } else { cols };
+        Self { from, terms, cols, to, packed: 0, rows }
+    }
+
+    /// Packs what has been fetched, in whole steps, and all where that is all.
+    ///
+    /// # Safety
+    /// The columns are readable, and there is room for their panels.
+    unsafe fn pack<S: Simd<E = E>>(&mut self, simd: S, fetched: usize) {
+        let width = VECTORS * S::LANES;
+        let of_terms = self.from.strides[1] == 1;
+        let step = if of_terms { PACKED_TERMS } else { width };
+        let until = if fetched >= self.rows { self.rows } else { fetched / step * step };
+        if until <= self.packed {
+            return;
+        }
+        let (first, count) = (self.packed, until - self.packed);
+        let panel_len = panel_len(self.terms, width);
+        let (from, terms, cols, at) = if of_terms {
+            (self.from.from(first, 0), count, self.cols, first * width)
+        } else {
+            (self.from.from(0, first), self.terms, count, first / width * panel_len)
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { simd.call(Cols { from, terms, cols, width, panel_len, to: self.to.wrapping_add(at) }) }
+        self.packed = until;
+    }
+}
+
 /// Computes rows and columns of C.
 ///
 /// # Safety
 /// The job is as [`Job`] asks; nothing else writes these rows and columns. The scratch has as many elements as [`Scratch`] says.
-unsafe fn compute<S: Simd>(simd: S, job: &Job<S::E>, ranges: &[Range<usize>; 2], scratch: *mut S::E) {
+unsafe fn compute<S: Simd>(
+    simd: S,
+    job: &Job<S::E>,
+    ranges: &[Range<usize>; 2],
+    then: Option<&[Range<usize>; 2]>,
+    scratch: *mut S::E,
+) {
     let [rows, cols] = ranges;
     let k = job.extents[2];
     let width = VECTORS * S::LANES;
     let side = is_side(&job.a);
     let parts = Scratch::new::<S>([rows.len(), cols.len(), k], side);
     let at = |part: usize| scratch.wrapping_add(part);
-    let (sums, packed_cols) = (at(parts.sums), at(parts.cols));
+    let sums = at(parts.sums);
     let blocks = k.div_ceil(block_terms::<S::E>()).max(1);
     let most_terms = k.div_ceil(blocks);
     // one tile reads the columns once: then they are read where they lie
@@ -231,10 +308,17 @@ unsafe fn compute<S: Simd>(simd: S, job: &Job<S::E>, ranges: &[Range<usize>; 2],
         let first = block * most_terms;
         let terms = most_terms.min(k - first);
         let (is_first, more) = (block == 0, block + 1 < blocks);
-        let from = job.b.from(first, packed_from);
-        let pack = Cols { from, terms, cols: cols.end - packed_from, width, to: packed_cols };
-        // SAFETY: the columns are those of B, and the scratch has room for them.
-        unsafe { simd.call(pack) };
+        let packed_cols = at(parts.cols[block % 2]);
+        let of_block = |first: usize, to: *mut S::E| {
+            let terms = most_terms.min(k - first);
+            NextCols::new(job.b.from(first, packed_from), [terms, cols.end - packed_from], to)
+        };
+        if is_first || is_direct {
+            let mut own = of_block(first, packed_cols);
+            // SAFETY: the columns are those of B, and the scratch has room for them.
+            unsafe { own.pack(simd, own.rows) };
+        }
+        let mut next = (more && !is_direct).then(|| of_block(first + terms, at(parts.cols[(block + 1) % 2])));
         if !side {
             let from = job.a.from(rows.start, first);
             let of_tile = tile::rows::<S>();
@@ -243,7 +327,10 @@ unsafe fn compute<S: Simd>(simd: S, job: &Job<S::E>, ranges: &[Range<usize>; 2],
             unsafe { simd.call(pack) };
         }
         let after = first + terms;
-        let mut fetch = Fetch::new(job, ranges, after..(after + most_terms).min(k));
+        let mut fetch = match then {
+            Some(ranges) if !more => Fetch::new(job, ranges, 0..most_terms),
+            _ => Fetch::new(job, ranges, after..(after + most_terms).min(k)),
+        };
         let mut total = at(parts.totals);
         for (index, row) in rows.clone().step_by(tile::rows::<S>()).enumerate() {
             let tile_rows = tile::rows::<S>().min(rows.end - row);
@@ -290,8 +377,17 @@ unsafe fn compute<S: Simd>(simd: S, job: &Job<S::E>, ranges: &[Range<usize>; 2],
                     // SAFETY: the job vouches for C and the bias.
                     unsafe { simd.call(finish) };
                 }
+                if let Some(next) = &mut next {
+                    let fetched = next.rows.saturating_sub(fetch.left_of_cols());
+                    // SAFETY: the columns are those of B, and the scratch has room for those of two blocks.
+                    unsafe { next.pack(simd, fetched) };
+                }
                 total = total.wrapping_add(height * vectors * S::LANES);
             }
+        }
+        if let Some(mut next) = next {
+            // SAFETY: as above.
+            unsafe { next.pack(simd, next.rows) };
         }
     }
 }
@@ -311,7 +407,7 @@ pub(super) unsafe fn serial<S: Simd>(simd: S, job: Job<S::E>, scratch: *mut S::E
     let [m, n, _] = job.extents;
     if m > 0 && n > 0 {
         // SAFETY: passed on to the caller.
-        unsafe { compute(simd, &job, &[0..m, 0..n], scratch) }
+        unsafe { compute(simd, &job, &[0..m, 0..n], None, scratch) }
     }
 }
 

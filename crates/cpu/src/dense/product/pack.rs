@@ -99,7 +99,7 @@ pub(super) const fn panel_len(terms: usize, width: usize) -> usize {
 /// How many terms ahead rows and columns are fetched while they are packed.
 const AHEAD: usize = 4;
 
-/// Columns for one block of k, in panels of `width`: `[panel][term][lane]`, zeros behind the last column.
+/// Columns for one block of k, or a part of it, in panels of `width`: `[panel][term][lane]`, zeros behind the last column.
 ///
 /// # Safety
 /// `from` is readable for `terms` by `cols`, `to` writable for the panels; `width` is a multiple of the lanes.
@@ -108,14 +108,15 @@ pub(super) struct Cols<E> {
     pub(super) terms: usize,
     pub(super) cols: usize,
     pub(super) width: usize,
+    /// From a panel to the next.
+    pub(super) panel_len: usize,
     pub(super) to: *mut E,
 }
 
 impl<E: Element> Micro<E> for Cols<E> {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self, simd: S) {
-        let Self { from, terms, cols, width, to } = self;
-        let panel_len = panel_len(terms, width);
+        let Self { from, terms, cols, width, panel_len, to } = self;
         if from.strides[1] == 1 {
             // along the rows, as they lie in memory
             for term in 0..terms {
