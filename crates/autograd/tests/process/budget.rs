@@ -58,12 +58,87 @@ impl Model<f32> {
     }
 }
 
+fn bits(tensor: &Tensor<f32>) -> Vec<u32> {
+    tensor.to_vec().iter().map(|value| value.to_bits()).collect()
+}
+
 fn kernels() -> &'static CpuBackend {
     Box::leak(Box::new(CpuBackend::new().expect("the instruction set is known")))
 }
 
 fn value(channel: usize, y: usize, x: usize) -> f32 {
     ((channel * 7 + y * 3 + x * 5 + (x * y) % 11) % 23) as f32 / 12.0 - 0.9
+}
+
+/// A model in training, on an image that is a tensor with a gradient.
+struct Training {
+    model: Model<f32>,
+    optimizer: Optimizer<f32>,
+    x: Tensor<f32>,
+}
+
+impl Training {
+    fn new(memory_bytes: Option<u64>, hold: Hold) -> Result<Self> {
+        const SHAPE: [usize; 4] = [2, 3, 96, 160];
+        let context = Context::<f32>::new(kernels(), 2)?;
+        let model = Model::new(&context, memory_bytes, hold)?;
+        let [_, channels, height, width] = SHAPE;
+        let values: Vec<f32> = (0..SHAPE.iter().product())
+            .map(|i: usize| value(i / (height * width) % channels, i / width % height, i % width))
+            .collect();
+        let sgd = SgdOptions { lr: 0.1, momentum: 0.9, ..SgdOptions::default() };
+        let optimizer = Optimizer::new(parameters(&model), Method::Sgd(sgd))?;
+        Ok(Self { model, optimizer, x: context.from_slice(&SHAPE, &values)?.with_gradient()? })
+    }
+
+    /// A step; what must have the same bits however the trunk is planned: its output, the gradient of its input, running statistics.
+    fn step(&mut self) -> Result<Vec<Vec<u32>>> {
+        self.optimizer.zero_grad();
+        self.x.zero_grad();
+        let features = self.model.trunk.forward(&[&self.x], Mode::Train)?.remove(0);
+        let painted = self.model.head(&features)?;
+        let target = painted.context().full(painted.shape(), 0.25)?;
+        mse_loss(&painted, &target, Reduction::Mean)?.backward()?;
+        self.optimizer.step()?;
+        let gradient = self.x.grad().expect("it needs one");
+        let statistics = self.model.trunk.parameters().filter(|(_, _, is_trained)| !is_trained);
+        let statistics = statistics.map(|(_, tensor, _)| bits(tensor));
+        Ok([bits(&features), bits(&gradient)].into_iter().chain(statistics).collect())
+    }
+}
+
+#[test]
+fn three_steps_in_a_budget_have_the_bits_of_the_untiled_trunk() -> Result<()> {
+    const BUDGET_BYTES: u64 = 1 << 20;
+    // n·ε for the terms of a weight's gradient, as many as pixels, and the rate of the step
+    const BOUND: f32 = 2.0 * 96.0 * 160.0 * f32::EPSILON;
+    let mut whole = Training::new(None, Hold::Materialise)?;
+    let mut tiled = Training::new(Some(BUDGET_BYTES), Hold::Auto)?;
+    let held = |of: &Training| of.x.context().peak_bytes();
+    let mut worst = 0.0_f32;
+    for step in 0..3 {
+        let (expected, got) = (whole.step()?, tiled.step()?);
+        assert_eq!((expected.len(), got.len()), (2 + 4, 2 + 4), "output, gradient and statistics");
+        for (at, (expected, got)) in expected.iter().zip(&got).enumerate() {
+            let differ = expected.iter().zip(got).filter(|(a, b)| a != b).count();
+            assert_eq!(differ, 0, "of {} values of tensor {at} in step {step}", expected.len());
+        }
+        for ((name, expected), (_, own)) in parameters(&whole.model).iter().zip(parameters(&tiled.model)) {
+            let (expected, got) = (expected.to_vec(), own.to_vec());
+            let largest = expected.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+            for (got, expected) in got.iter().zip(&expected) {
+                let apart = (got - expected).abs() / largest;
+                worst = worst.max(apart);
+                assert!(apart <= BOUND, "step {step}, {name}: {got} for {expected}");
+            }
+            // the next step begins from the same bits
+            own.assign_slice(&expected)?;
+        }
+    }
+    eprintln!("parameters after a step: at most {worst:.1e} of the largest apart, bound {BOUND:.1e}");
+    let bytes = [held(&whole), held(&tiled)];
+    assert!(bytes[1] * 2 < bytes[0], "the budget makes no difference: {bytes:?}");
+    Ok(())
 }
 
 #[test]
