@@ -23,6 +23,13 @@
 //! assert_eq!(w.grad().expect("it needs one").shape(), [1, 3]);
 //! # Ok::<(), tiled_autograd::TapeError>(())
 //! ```
+//!
+//! Only floating-point numbers have gradients: indices, classes and masks are arrays of `ndarray`, and tensors of integers do not compile.
+//!
+//! ```compile_fail
+//! let context = tiled_autograd::Context::<i64>::new(&tiled_kernel::Reference, 1)?;
+//! # Ok::<(), tiled_autograd::TapeError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod buffers;
@@ -54,7 +61,7 @@ pub use rules::{RULES, RuleText};
 pub use tape::{BackwardOptions, Hook, grad, grad_with};
 pub use tensor::{Tensor, Values};
 pub use tiled_exec::{AdamWOptions, OptimError, SgdOptions};
-pub use tiled_graph::Mode;
+pub use tiled_graph::{Hold, Mode};
 pub use tiled_kernel::Activation;
 pub use tiled_kernel::dense::{Binary, Unary};
 pub use tiled_tensor::Element;

@@ -348,6 +348,42 @@ pub enum IoError {
         /// Its element type.
         got: String,
     },
+    /// A file without the tensor that is wanted.
+    #[error("`{}`: there is no tensor `{name}`, there are {known}", path.display())]
+    NoTensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor that is wanted.
+        name: String,
+        /// Some of those that are there.
+        known: String,
+    },
+    /// An array without axes, whose rows are wanted.
+    #[error("`{}`: an array without axes has no rows", path.display())]
+    NoRows {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A row that an array does not have.
+    #[error("`{}`: there is no row {got}, the array has {rows}", path.display())]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// The rows.
+        rows: usize,
+        /// The row that is wanted.
+        got: usize,
+    },
+    /// An array of elements that are not of the kind that is wanted.
+    #[error("`{}`: elements are {got}, {expected} are wanted", path.display())]
+    ArrayType {
+        /// The file.
+        path: PathBuf,
+        /// The kind, in words.
+        expected: &'static str,
+        /// The type of the elements.
+        got: String,
+    },
     /// A tensor of weights whose data does not fit its shape.
     #[error("`{}`: tensor `{name}` has {got} elements, its shape wants {expected}", path.display())]
     WeightElements {

@@ -34,6 +34,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod array;
 mod changes;
 mod chunks;
 mod error;
@@ -59,6 +60,7 @@ mod stored;
 mod trainer;
 mod weights;
 
+pub use array::{ArrayFile, ArrayValue};
 pub use changes::Changes;
 pub use error::{ExecError, IoError, NotFinite, NpyProblem, WeightsProblem};
 pub use executor::{Executor, Pending, RunReport};

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use tiled_exec::Executor;
+use tiled_exec::{Executor, Source};
+use tiled_graph::program::SourceRole;
 use tiled_graph::{
-    Graph, InMemory, Loss, Mode, Objective, Op, ParamKind, ParamSpec, Parameters, Plan, PlanError,
-    PlanOptions, Planner, infer_nchw, try_params,
+    Chunks, Graph, Hold, InMemory, Loss, Mode, Objective, Op, ParamKind, ParamSpec, Parameters, Plan,
+    PlanError, PlanOptions, Planner, infer_nchw, try_params,
 };
 use tiled_tensor::Element;
 
@@ -60,10 +61,41 @@ pub(crate) struct Call {
     pub(crate) mode: Mode,
     /// Whose gradients are wanted: inputs, then the parameters that are trained. Nobody's where it is empty.
     pub(crate) wants: Vec<bool>,
-    /// Whether every input lies without gaps.
-    pub(crate) reads_in_place: bool,
+    pub(crate) reads: Reads,
     pub(crate) memory_bytes: Option<u64>,
+    pub(crate) hold: Hold,
     pub(crate) seed: u64,
+}
+
+/// How the inputs are read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reads {
+    /// Whether every input lies in memory without gaps.
+    in_place: bool,
+    /// The bytes that sources keep, and what one may take while it converts elements.
+    resident_bytes: u64,
+    transfer_bytes: u64,
+    chunks: Vec<(SourceRole, Chunks)>,
+}
+
+impl Reads {
+    /// Of tensors: whether they lie without gaps.
+    pub(crate) const fn tensors(in_place: bool) -> Self {
+        Self { in_place, resident_bytes: 0, transfer_bytes: 0, chunks: Vec::new() }
+    }
+
+    /// Of sources of the caller.
+    pub(crate) fn sources<T: Element>(sources: &[Arc<dyn Source<T>>]) -> Self {
+        let chunks = |(at, source): (usize, &Arc<dyn Source<T>>)| {
+            source.chunked().map(|chunked| (SourceRole::Input(at), chunked.chunks()))
+        };
+        Self {
+            in_place: sources.iter().all(|source| source.in_memory().is_some()),
+            resident_bytes: sources.iter().fold(0, |sum, source| sum.saturating_add(source.resident_bytes())),
+            transfer_bytes: sources.iter().map(|source| source.transfer_bytes()).max().unwrap_or(0),
+            chunks: sources.iter().enumerate().filter_map(chunks).collect(),
+        }
+    }
 }
 
 /// A call that has its plan.
@@ -187,8 +219,11 @@ fn plan<T: Element>(context: &Context<T>, operator: &'static str, call: &Call) -
         planner.plan(&PlanOptions {
             memory_bytes: Some(bytes),
             parallelism: context.pool().current_num_threads(),
-            in_memory: InMemory { inputs: call.reads_in_place, ..InMemory::ALL },
-            transfer_bytes: 0,
+            hold: call.hold,
+            in_memory: InMemory { inputs: call.reads.in_place, ..InMemory::ALL },
+            resident_bytes: call.reads.resident_bytes,
+            transfer_bytes: call.reads.transfer_bytes,
+            chunks: call.reads.chunks.clone(),
             ..PlanOptions::default()
         })
     };
@@ -225,7 +260,7 @@ fn objective(graph: &Graph, specs: &[ParamSpec], call: &Call) -> Objective {
 
 /// Which inputs the sweeps of the second half load.
 fn reads_again(plan: &Plan, inputs: usize) -> Vec<bool> {
-    use tiled_graph::{Action, program::SourceRole};
+    use tiled_graph::Action;
     let mut reads = vec![false; inputs];
     let Some(second) = plan.second_half() else { return reads };
     for node in plan.sweeps[second..].iter().flat_map(|sweep| &sweep.nodes) {

@@ -4,17 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use tiled_exec::{ConstantSource, Io, MemorySource, NoProgress, Pending, Sink, SliceSink, Source};
-use tiled_graph::Mode;
+use tiled_graph::{Hold, Mode};
 use tiled_kernel::dense::{Unary, Update};
 use tiled_tensor::Element;
 
-use super::calls::{Call, Ready, What, is_statistic, ready};
+use super::calls::{Call, Reads, Ready, What, is_statistic, ready};
 use crate::context::Context;
 use crate::error::{Result, TapeError};
 use crate::function::{Function, Gradients, Saver, apply};
 use crate::tensor::{Tensor, Values};
 
-/// A network and what a run of it depends on. Its operands are its inputs, then the parameters that are trained.
+/// A network and what a run of it depends on. Its operands are its inputs, if they are tensors, then the parameters that are trained.
 #[derive(Clone)]
 pub(crate) struct Network<T: Element> {
     pub(crate) name: &'static str,
@@ -22,9 +22,14 @@ pub(crate) struct Network<T: Element> {
     pub(crate) mode: Mode,
     /// How many operands are inputs.
     pub(crate) inputs: usize,
+    /// The context, where there may be no operands.
+    pub(crate) context: Option<Context<T>>,
+    /// Where the inputs are read, if they are no operands.
+    pub(crate) sources: Vec<Arc<dyn Source<T>>>,
     /// What moves by itself, in the order of the parameters that are not trained.
     pub(crate) statistics: Vec<Tensor<T>>,
     pub(crate) memory_bytes: Option<u64>,
+    pub(crate) hold: Hold,
     pub(crate) seed: u64,
     /// Which mask dropout draws.
     pub(crate) mask: u64,
@@ -74,8 +79,11 @@ impl<T: Element> Network<T> {
             what: What::Operator(op),
             mode: Mode::Eval,
             inputs: 1,
+            context: None,
+            sources: Vec::new(),
             statistics: Vec::new(),
             memory_bytes: None,
+            hold: Hold::Auto,
             seed: 0,
             mask: 0,
         }
@@ -95,13 +103,19 @@ impl<T: Element> Network<T> {
             };
             shapes.push(shape);
         }
+        shapes.extend(self.sources.iter().map(|source| source.shape()));
+        let reads = match self.sources.as_slice() {
+            [] => Reads::tensors(inputs.iter().all(|input| input.is_contiguous())),
+            sources => Reads::sources(sources),
+        };
         Ok(Call {
             what: self.what.clone(),
             inputs: shapes,
             mode: self.mode,
             wants,
-            reads_in_place: inputs.iter().all(|input| input.is_contiguous()),
+            reads,
             memory_bytes: self.memory_bytes,
+            hold: self.hold,
             seed: self.seed,
         })
     }
@@ -151,8 +165,9 @@ impl<T: Element> Network<T> {
             SliceSink::new(&mut memory[..len], *shape)
         });
         let sinks = sinks.collect::<Result<Vec<_>, _>>().map_err(|error| self.run_error(error))?;
+        let tensors = sources.iter().map(|source| source as &dyn Source<T>);
         let io = Io {
-            inputs: sources.iter().map(|source| source as &dyn Source<T>).collect(),
+            inputs: tensors.chain(self.sources.iter().map(|source| &**source)).collect(),
             outputs: sinks.iter().map(|sink| sink as &dyn Sink<T>).collect(),
             ..Io::default()
         };
@@ -194,11 +209,12 @@ impl<T: Element> Function<T> for Network<T> {
     fn forward(&self, operands: &[&Tensor<T>], saver: &mut Saver<T>) -> Result<Vec<Tensor<T>>> {
         let (inputs, trained) = operands.split_at(self.inputs);
         let wants = if saver.wants_any() {
-            (0..operands.len()).map(|operand| saver.wants(operand)).collect()
+            let of_sources = std::iter::repeat_n(false, self.sources.len());
+            of_sources.chain((0..operands.len()).map(|operand| saver.wants(operand))).collect()
         } else {
             Vec::new()
         };
-        let context = operands[0].context();
+        let context = self.context.as_ref().unwrap_or_else(|| operands[0].context());
         let call = self.call(inputs, wants)?;
         let mut given = trained.iter();
         let first = given.next().map(|first| first.values());
@@ -248,13 +264,17 @@ impl<T: Element> Function<T> for Network<T> {
             None => return Err(TapeError::Freed { operator: self.name }),
         };
         let mut saved = Vec::new();
-        for _ in planned.reads_again.iter().filter(|reads| **reads) {
+        for _ in planned.reads_again.iter().take(self.inputs).filter(|reads| **reads) {
             saved.push(gradients.saved(saved.len())?);
         }
         // what the second half does not read has only to be there
         let mut given = saved.iter();
-        let inputs: Vec<Option<&Tensor<T>>> =
-            planned.reads_again.iter().map(|reads| if *reads { given.next() } else { None }).collect();
+        let inputs: Vec<Option<&Tensor<T>>> = planned
+            .reads_again
+            .iter()
+            .take(self.inputs)
+            .map(|reads| if *reads { given.next() } else { None })
+            .collect();
         let mut upstream = Vec::with_capacity(planned.outputs.len());
         for (gradient, shape) in gradients.upstream().iter().zip(&planned.outputs) {
             upstream.push(match gradient {
@@ -346,6 +366,8 @@ impl<T: Element> Network<T> {
                 _ => Box::new(ConstantSource::new(*shape, T::ZERO).map_err(|error| self.run_error(error))?),
             });
         }
+        let own = self.sources.iter().map(|source| Box::new(&**source) as Box<dyn Source<T> + '_>);
+        sources.extend(own);
         let gradients: Vec<Values<'_, T>> = upstream.iter().map(Tensor::values).collect();
         let mut grad_outputs = Vec::with_capacity(upstream.len());
         for ((gradient, values), shape) in upstream.iter().zip(&gradients).zip(&planned.outputs) {

@@ -2,27 +2,32 @@
 
 use std::sync::Arc;
 
-use tiled_graph::{Graph, Mode, Parameters, try_params};
+use tiled_exec::Source;
+use tiled_graph::{Graph, Hold, Mode, Parameters, try_params};
 use tiled_tensor::Element;
 
 use super::calls::{What, is_statistic};
 use super::run::Network;
 use crate::context::Context;
 use crate::error::{Result, TapeError};
+use crate::nn::{Entry, Module, Parts, Training, joined};
 use crate::tensor::Tensor;
 
 /// A network that runs tile by tile within a budget, as one function on the tape: with gradients for its inputs and parameters,
 /// statistics of batch norm that are taken and moved once for each forward, and one mask of dropout.
 ///
-/// Its peak is that of the plan; plans are kept by shape, and forwards whose backward is to come have memory of their own.
+/// It is a module too, whose parameters have their names in the network. Its peak is that of the plan; plans are kept by shape, and
+/// forwards whose backward is to come have memory of their own.
 #[derive(Debug)]
 pub struct Tiled<T: Element> {
     graph: Arc<Graph>,
     memory_bytes: Option<u64>,
+    hold: Hold,
     names: Vec<String>,
     tensors: Vec<Tensor<T>>,
     /// Which of them are trained.
     are_trained: Vec<bool>,
+    training: Training,
     context: Context<T>,
 }
 
@@ -39,9 +44,11 @@ impl<T: Element> Tiled<T> {
         let mut tiled = Self {
             graph: Arc::new(graph),
             memory_bytes,
+            hold: Hold::Auto,
             names: Vec::new(),
             tensors: Vec::new(),
             are_trained: Vec::new(),
+            training: Training::default(),
             context: context.clone(),
         };
         for (spec, parameter) in specs.iter().zip(parameters.tensors()) {
@@ -52,6 +59,12 @@ impl<T: Element> Tiled<T> {
             tiled.names.push(spec.name.clone());
         }
         Ok(tiled)
+    }
+
+    /// The same, where values are held so: [`Hold::Materialise`] is the untiled run. By default what is fastest.
+    #[must_use]
+    pub fn with_hold(self, hold: Hold) -> Self {
+        Self { hold, ..self }
     }
 
     /// The network.
@@ -74,30 +87,76 @@ impl<T: Element> Tiled<T> {
     /// # Errors
     /// Where inputs do not fit the network, no plan fits the budget, or memory is refused.
     pub fn forward(&self, inputs: &[&Tensor<T>], mode: Mode) -> Result<Vec<Tensor<T>>> {
+        self.check_inputs(inputs.len())?;
+        let network = Network { inputs: inputs.len(), ..self.network(mode) };
+        let operands: Vec<&Tensor<T>> = inputs.iter().copied().chain(self.of(true)).collect();
+        network.apply(&operands)
+    }
+
+    /// The outputs for images that are read where they are needed, from files or memory, and again on the way back: the tape holds
+    /// nothing of them, and they get no gradients. What sources keep of themselves counts towards the budget.
+    ///
+    /// # Errors
+    /// As [`Tiled::forward`], and where a source cannot be read.
+    pub fn forward_from(&self, sources: Vec<Arc<dyn Source<T>>>, mode: Mode) -> Result<Vec<Tensor<T>>> {
+        self.check_inputs(sources.len())?;
+        let network = Network { inputs: 0, sources, ..self.network(mode) };
+        let operands: Vec<&Tensor<T>> = self.of(true).collect();
+        network.apply(&operands)
+    }
+
+    fn check_inputs(&self, got: usize) -> Result<()> {
         let expected = self.graph.inputs().len();
-        if inputs.len() != expected {
-            let (operator, expected, got) = (NAME, [expected].as_slice().into(), inputs.len());
-            return Err(TapeError::Elements { operator, expected, got });
+        if got == expected {
+            return Ok(());
         }
-        let of = |trained: bool| {
-            self.tensors
-                .iter()
-                .zip(&self.are_trained)
-                .filter(move |(_, own)| **own == trained)
-                .map(|(t, _)| t)
-        };
-        let network = Network {
+        Err(TapeError::Elements { operator: NAME, expected: [expected].as_slice().into(), got })
+    }
+
+    /// The parameters that are trained, or those that are not.
+    fn of(&self, trained: bool) -> impl Iterator<Item = &Tensor<T>> {
+        self.tensors.iter().zip(&self.are_trained).filter(move |(_, own)| **own == trained).map(|(t, _)| t)
+    }
+
+    fn network(&self, mode: Mode) -> Network<T> {
+        Network {
             name: NAME,
             what: What::Network(Arc::clone(&self.graph)),
             mode,
-            inputs: inputs.len(),
-            statistics: of(false).cloned().collect(),
+            inputs: 0,
+            context: Some(self.context.clone()),
+            sources: Vec::new(),
+            statistics: self.of(false).cloned().collect(),
             memory_bytes: self.memory_bytes,
+            hold: self.hold,
             seed: self.context.masks_seed(),
             mask: if mode == Mode::Train { self.context.next_mask() } else { 0 },
-        };
-        let operands: Vec<&Tensor<T>> = inputs.iter().copied().chain(of(true)).collect();
-        network.apply(&operands)
+        }
+    }
+}
+
+impl<T: Element> Parts<T> for Tiled<T> {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(Entry<'_, T>)) {
+        for (own, tensor) in self.names.iter().zip(&self.tensors) {
+            visitor(Entry { name: joined(name, own), tensor });
+        }
+    }
+
+    fn set_training(&self, training: bool) {
+        Parts::<T>::set_training(&self.training, training);
+    }
+}
+
+impl<T: Element> Module<T> for Tiled<T> {
+    /// The output of a network of one input and one output, in the mode of the module.
+    fn forward(&self, x: &Tensor<T>) -> Result<Tensor<T>> {
+        let outputs = self.graph.outputs().len();
+        if outputs != 1 {
+            let expected = [1].as_slice().into();
+            return Err(TapeError::Elements { operator: NAME, expected, got: outputs });
+        }
+        let mode = if self.training.is_on() { Mode::Train } else { Mode::Eval };
+        Ok(Self::forward(self, &[x], mode)?.remove(0))
     }
 }
 

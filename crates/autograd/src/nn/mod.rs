@@ -39,14 +39,19 @@ pub trait Module<T: Element>: Parts<T> + std::fmt::Debug {
 
     /// Whose parameters an optimiser moves, with their names.
     fn parameters(&self) -> Vec<(String, Tensor<T>)> {
-        let mut parameters = Vec::new();
-        self.visit("", &mut |entry: Entry<'_, T>| {
-            if entry.tensor.is_leaf() {
-                parameters.push((entry.name, entry.tensor.clone()));
-            }
-        });
-        parameters
+        parameters(self)
     }
+}
+
+/// The leaves among the tensors of a struct of [`parts!`](crate::parts), with their names: what an optimiser moves.
+pub fn parameters<T: Element>(parts: &(impl Parts<T> + ?Sized)) -> Vec<(String, Tensor<T>)> {
+    let mut parameters = Vec::new();
+    parts.visit("", &mut |entry: Entry<'_, T>| {
+        if entry.tensor.is_leaf() {
+            parameters.push((entry.name, entry.tensor.clone()));
+        }
+    });
+    parameters
 }
 
 /// A weight and a bias as PyTorch begins with them: uniform within `1/√fan_in`.

@@ -1,56 +1,72 @@
-//! Parts of data in a random order.
+//! Parts of data in an order, each prepared while the one before it is worked on.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
-use ndarray::{ArrayD, Axis};
-use tiled_tensor::Element;
+use ndarray::ArrayD;
+use tiled_exec::ArrayValue;
 
-use crate::context::Context;
+use super::examples::{OPERATOR, Rows};
+use crate::error::{Result, TapeError};
 
-/// Examples and targets in batches of random order; the next batch is put together on a thread of its own while one is worked on.
-///
-/// ```
-/// use ndarray::Array;
-/// use tiled_autograd::{Context, train::Batches};
-/// use tiled_kernel::Reference;
-/// let context = Context::<f32>::new(&Reference, 1)?;
-/// let x = Array::from_shape_fn((10, 2), |(row, _)| row as f32).into_dyn();
-/// let targets = Array::from_shape_fn(10, |row| row as i64).into_dyn();
-/// let batches: Vec<_> = Batches::new(&context, x, targets, 4).collect();
-/// assert_eq!(batches.iter().map(|(x, _)| x.shape()[0]).collect::<Vec<_>>(), [4, 4, 2]);
-/// # Ok::<(), tiled_autograd::TapeError>(())
-/// ```
+/// Examples and targets in batches; the next one is put together on a thread of its own while one is worked on. See
+/// [`Examples`](super::Examples).
 #[derive(Debug)]
-pub struct Batches<T: Element, Y> {
-    receiver: Receiver<(ArrayD<T>, ArrayD<Y>)>,
+pub struct Batches<X, Y> {
+    /// `None` when it is being dropped.
+    receiver: Option<Receiver<Batch<X, Y>>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-impl<T: Element, Y: Clone + Send + 'static> Batches<T, Y> {
-    /// All examples once, in an order that the context draws; both arrays have examples on their first axis, and as many as the shorter
-    /// one are taken.
-    #[must_use]
-    pub fn new(context: &Context<T>, x: ArrayD<T>, targets: ArrayD<Y>, batch: usize) -> Self {
-        let rows = |shape: &[usize]| shape.first().copied().unwrap_or(0);
-        let order = context.permutation(rows(x.shape()).min(rows(targets.shape())));
-        let (sender, receiver) = sync_channel(1);
-        // it ends when the last batch is taken, or nobody takes any more
-        thread::spawn(move || {
-            for part in order.chunks(batch.max(1)) {
-                let pair = (x.select(Axis(0), part), targets.select(Axis(0), part));
-                if sender.send(pair).is_err() {
+type Batch<X, Y> = Result<(ArrayD<X>, ArrayD<Y>)>;
+
+impl<X: ArrayValue, Y: ArrayValue> Batches<X, Y> {
+    pub(super) fn new(rows: Arc<(Rows<X>, Rows<Y>)>, order: Vec<usize>, size: usize) -> Result<Self> {
+        if size == 0 {
+            let (operator, attribute, expected) = (OPERATOR, "the size", "a number above 0");
+            return Err(TapeError::Attribute { operator, attribute, expected, got: 0.0 });
+        }
+        // without a place of its own: the batch that waits is in the hands of the thread, so that there is one and not two
+        let (sender, receiver) = sync_channel(0);
+        let work = move || {
+            for part in order.chunks(size) {
+                let batch = rows.0.read(part).and_then(|x| Ok((x, rows.1.read(part)?)));
+                let is_last = batch.is_err();
+                // nobody takes any more where sending fails
+                if sender.send(batch).is_err() || is_last {
                     return;
                 }
             }
-        });
-        Self { receiver }
+        };
+        let started = thread::Builder::new().name("batches".to_owned()).spawn(work);
+        let thread = started.map_err(|error| TapeError::Threads { threads: 1, reason: error.to_string() })?;
+        Ok(Self { receiver: Some(receiver), thread: Some(thread) })
     }
 }
 
-impl<T: Element, Y> Iterator for Batches<T, Y> {
-    type Item = (ArrayD<T>, ArrayD<Y>);
+impl<X, Y> Iterator for Batches<X, Y> {
+    type Item = Batch<X, Y>;
 
+    /// The next batch; after an error there is none. Where a function of rows has panicked, so does this.
     fn next(&mut self) -> Option<Self::Item> {
-        self.receiver.recv().ok()
+        if let Ok(batch) = self.receiver.as_ref()?.recv() {
+            return Some(batch);
+        }
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+        None
+    }
+}
+
+impl<X, Y> Drop for Batches<X, Y> {
+    /// Waits for the batch that is being put together, so that no file stays open behind the caller's back.
+    fn drop(&mut self) {
+        self.receiver = None;
+        if let Some(thread) = self.thread.take() {
+            // a panic was told when it happened, and nobody wants its batch
+            let _ = thread.join();
+        }
     }
 }

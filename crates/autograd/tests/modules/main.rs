@@ -2,6 +2,7 @@
 //!
 //! `bindings/python/fixtures/torch_autograd_modules.py` writes what is compared with.
 
+mod batches;
 mod training;
 
 use std::path::PathBuf;

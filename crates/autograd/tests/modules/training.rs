@@ -5,7 +5,7 @@ use tiled_autograd::nn::{
     BatchNorm, Conv2d, Dropout, EncoderLayerOptions, Entry, Linear, Module, TransformerEncoderLayer,
 };
 use tiled_autograd::train::{
-    Batches, Method, Optimizer, Schedule, clip_norm, clip_value, load_checkpoint, save_checkpoint,
+    Method, Optimizer, Schedule, clip_norm, clip_value, load_checkpoint, save_checkpoint,
 };
 use tiled_autograd::{
     AdamWOptions, Context, CrossEntropyOptions, Element, Result, SgdOptions, TapeError, Target, Tensor,
@@ -265,29 +265,5 @@ fn clipping_bounds_the_norm_and_the_elements() -> Result<()> {
     clip_value(&parameters, 0.7)?;
     assert_eq!(y.grad().expect("it has one").to_vec(), [0.7]);
     assert!(clip_norm(&parameters, f64::NAN).is_err());
-    Ok(())
-}
-
-#[test]
-fn batches_are_each_example_once_in_an_order_of_the_seed() -> Result<()> {
-    let context = Context::<f64>::new(&Reference, 1)?;
-    let draw = |seed| -> Vec<i64> {
-        context.seed(seed);
-        let x = ArrayD::from_shape_fn(vec![23, 2], |at| at[0] as f64);
-        let y = ArrayD::from_shape_fn(vec![23], |at| i64::try_from(at[0]).unwrap_or(0));
-        let pairs = Batches::new(&context, x, y, 5);
-        pairs
-            .flat_map(|(x, y)| {
-                assert!(x.outer_iter().zip(&y).all(|(x, y)| x[0] == *y as f64));
-                y.into_iter().collect::<Vec<_>>()
-            })
-            .collect()
-    };
-    let (first, again, other) = (draw(1), draw(1), draw(2));
-    assert_eq!(first, again);
-    assert_ne!(first, other);
-    let mut sorted = first;
-    sorted.sort_unstable();
-    assert_eq!(sorted, (0..23).collect::<Vec<_>>());
     Ok(())
 }

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 
-use ndarray::{Array1, array};
+use ndarray::{Array1, ArrayD, array};
+use tiled_autograd::nn::{Linear, Module, set_state};
+use tiled_autograd::train::{Examples, Method, Optimizer, Rows, clip_norm};
 use tiled_autograd::{
-    AttentionOptions, Context, CrossEntropyOptions, Result, Target, Tensor, concat, cross_entropy, embedding,
-    grad, scaled_dot_product_attention,
+    AttentionOptions, Context, CrossEntropyOptions, Mode, Result, SgdOptions, Target, Tensor, Tiled, concat,
+    cross_entropy, embedding, grad, scaled_dot_product_attention,
 };
-use tiled_graph::Conv2d;
+use tiled_exec::{ElementType, NpyHeader};
+use tiled_graph::{Conv2d, Graph, ParamTensor};
 use tiled_kernel::Reference;
 
 use crate::{context, leaf};
@@ -15,7 +18,17 @@ use crate::{context, leaf};
 /// What is wrong, as it stands in the file of this name; `BLESS=1` writes it.
 fn check<R>(name: &str, result: Result<R>) {
     let Err(error) = result else { panic!("{name}: no error") };
-    let got = format!("{error}\n");
+    check_text(name, &error.to_string());
+}
+
+/// The same of a file, whose folder is another each time.
+fn check_file<R>(name: &str, folder: &Path, result: Result<R>) {
+    let Err(error) = result else { panic!("{name}: no error") };
+    check_text(name, &error.to_string().replace(&folder.display().to_string(), "folder"));
+}
+
+fn check_text(name: &str, text: &str) {
+    let got = format!("{text}\n");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/ui/tape_{name}.txt"));
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &got).expect("the file can be written");
@@ -93,5 +106,80 @@ fn a_backward_that_cannot_be_is_an_error() -> Result<()> {
     });
     context.set_limit_bytes(Some(context.live_bytes()));
     check("limit", x.exp());
+    Ok(())
+}
+
+#[test]
+fn bad_states_and_rates_are_errors_that_change_nothing() -> Result<()> {
+    let context = context();
+    let linear = Linear::new(&context, 3, 2, true)?;
+    let before = linear.weight.to_vec();
+    let entry = |name: &str, shape: &[usize]| {
+        let values = vec![1.0; shape.iter().product()];
+        ParamTensor::new(name, shape.to_vec(), values).expect("it fits")
+    };
+    let weight = || entry("weight", &[2, 3]);
+    check("missing_entry", set_state(&linear, vec![weight()]));
+    check("misshapen_entry", set_state(&linear, vec![weight(), entry("bias", &[3])]));
+    let more = vec![weight(), entry("bias", &[2]), entry("gain", &[1])];
+    check("unknown_entry", set_state(&linear, more));
+    let method = |lr| Method::Sgd(SgdOptions { lr, ..SgdOptions::default() });
+    check("learning_rate", Optimizer::new(linear.parameters(), method(f64::NAN)));
+    let mut optimizer = Optimizer::new(linear.parameters(), method(0.1))?;
+    check("learning_rate_of_schedule", optimizer.set_learning_rate(0, f64::NAN));
+    check("group", optimizer.set_learning_rate(1, 0.1));
+    (&linear.forward(&leaf(&context, 1, &[4, 3]))? * f64::INFINITY)?.sum(&[], false)?.backward()?;
+    check("gradient_not_finite", optimizer.step());
+    check("clip_norm", clip_norm(&optimizer.parameters(), f64::NAN));
+    assert_eq!(linear.weight.to_vec(), before);
+    Ok(())
+}
+
+#[test]
+fn bad_examples_are_errors_before_any_step() -> Result<()> {
+    let context = context();
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("the file can be written");
+        path
+    };
+    let header = |shape: &[usize]| NpyHeader::format(shape, ElementType::F32).expect("the type has a name");
+    let floats = write("floats.npy", &[header(&[2]), vec![0; 8]].concat());
+    check_file("element_type", folder.path(), Rows::<i64>::npy(&floats));
+    let short = write("short.npy", &[header(&[2, 3]), vec![0; 20]].concat());
+    check_file("truncated_rows", folder.path(), Rows::<f32>::npy(&short));
+    let single = write("single.npy", &[header(&[]), vec![0; 4]].concat());
+    check_file("no_rows", folder.path(), Rows::<f32>::npy(&single));
+    let json = br#"{"images":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let bytes = [&(json.len() as u64).to_le_bytes()[..], json, &[0; 4]].concat();
+    let tensors = write("tensors.safetensors", &bytes);
+    check_file("no_tensor", folder.path(), Rows::<f32>::safetensors(&tensors, "labels"));
+    let rows = |len| Rows::memory(ArrayD::<f32>::zeros(vec![len, 2]));
+    check("targets", Examples::new(rows(5)?, rows(4)?));
+    let examples = Examples::new(rows(5)?, rows(5)?)?;
+    check("batch_of_none", examples.in_order(0));
+    check("split_examples", examples.split(&context, 6));
+    check("rows_without_axes", Rows::memory(ArrayD::<f32>::zeros(vec![])));
+    Ok(())
+}
+
+#[test]
+fn a_network_of_other_inputs_is_an_error() -> Result<()> {
+    let context = context();
+    let network = |outputs: &str| {
+        let text = format!(
+            r#"{{"inputs": [{{"name": "x", "channels": 2}}], "nodes": [
+                {{"name": "a", "op": "relu", "inputs": ["x"]}}, {{"name": "b", "op": "tanh", "inputs": ["x"]}}],
+                "outputs": [{outputs}]}}"#
+        );
+        Tiled::new(&context, Graph::from_json(&text).expect("it is a network"), None, 0)
+    };
+    let two = network(r#""a", "b""#)?;
+    let x = leaf(&context, 1, &[1, 2, 3, 3]);
+    check("tiled_outputs", Module::forward(&two, &x));
+    check("tiled_inputs", two.forward(&[&x, &x], Mode::Train));
+    check("tiled_sources", two.forward_from(Vec::new(), Mode::Train));
+    check("tiled_channels", two.forward(&[&leaf(&context, 1, &[1, 3, 3, 3])], Mode::Train));
     Ok(())
 }

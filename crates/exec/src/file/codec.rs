@@ -6,7 +6,7 @@ use tiled_tensor::{DType, Element};
 use crate::{Changes, Numbers, Stored, with_stored};
 
 /// The bytes that pass through the stack of the calling thread at a time.
-pub(super) const BUFFER_BYTES: usize = 64 * 1024;
+pub(crate) const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The type of the elements of a file, little-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -127,7 +127,7 @@ impl ElementType {
     }
 
     /// Writes the elements in `bytes` to every `step`-th place of `output`.
-    pub(super) fn decode<T: Element>(self, numbers: Numbers, bytes: &[u8], output: &mut [T], step: usize) {
+    pub(crate) fn decode<T: Element>(self, numbers: Numbers, bytes: &[u8], output: &mut [T], step: usize) {
         with_stored!(self, S => decode::<T, S>(numbers, bytes, output, step));
     }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use crate::IoError;
 
 pub use codec::ElementType;
-pub(crate) use codec::share;
+pub(crate) use codec::{BUFFER_BYTES, share};
 pub use open::{
     PICTURE_LIMIT_BYTES, RawFormat, SinkOptions, SourceFacts, SourceOptions, create_sink, create_sink_with,
     inspect_source, open_source, open_source_with, open_source_within,

@@ -10,6 +10,7 @@
 
 mod header;
 
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -29,19 +30,8 @@ impl FileSource {
     /// where the file is shorter or longer than its shape says, and where it cannot be opened.
     pub fn open_npy(path: impl AsRef<Path>) -> Result<Self, IoError> {
         let path = path.as_ref();
-        let mut file = Self::open(path)?;
-        let got = len_bytes(path, &file)?;
-        let mut bytes = Vec::new();
-        file.by_ref()
-            .take(NpyHeader::MAX_BYTES)
-            .read_to_end(&mut bytes)
-            .map_err(|source| IoError::Read { path: path.to_path_buf(), source })?;
-        let header = NpyHeader::parse(&bytes).map_err(|problem| match problem {
-            NpyProblem::Truncated { expected } => {
-                IoError::Truncated { path: path.to_path_buf(), expected, got }
-            }
-            problem => IoError::Npy { path: path.to_path_buf(), problem },
-        })?;
+        let file = Self::open(path)?;
+        let (header, got) = read_header(path, &file)?;
         let shape = header.nchw().map_err(|problem| IoError::Npy { path: path.to_path_buf(), problem })?;
         let expected = size_bytes(path, shape, header.element())?.saturating_add(header.len_bytes());
         if got > expected {
@@ -66,4 +56,18 @@ impl FileSink {
             .map_err(|problem| IoError::Npy { path: path.to_path_buf(), problem })?;
         Self::create(path, shape, element, &header)
     }
+}
+
+/// The header of a file that has just been opened, and the bytes of the file.
+pub(crate) fn read_header(path: &Path, file: &File) -> Result<(NpyHeader, u64), IoError> {
+    let got = len_bytes(path, file)?;
+    let mut bytes = Vec::new();
+    file.take(NpyHeader::MAX_BYTES)
+        .read_to_end(&mut bytes)
+        .map_err(|source| IoError::Read { path: path.to_path_buf(), source })?;
+    let header = NpyHeader::parse(&bytes).map_err(|problem| match problem {
+        NpyProblem::Truncated { expected } => IoError::Truncated { path: path.to_path_buf(), expected, got },
+        problem => IoError::Npy { path: path.to_path_buf(), problem },
+    })?;
+    Ok((header, got))
 }

@@ -22,17 +22,17 @@ use crate::{IoError, WeightsProblem};
 
 /// A tensor of a file.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) name: String,
-    pub(super) shape: Vec<usize>,
-    pub(super) dtype: String,
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+    pub(crate) dtype: String,
     /// Where the elements begin in the file.
-    pub(super) position: u64,
-    pub(super) elements: usize,
+    pub(crate) position: u64,
+    pub(crate) elements: usize,
 }
 
 /// Reads the header and checks it against the length of the file: the tensors in the order of their names.
-pub(super) fn read(path: &Path, file: &mut File) -> Result<Vec<Entry>, IoError> {
+pub(crate) fn read(path: &Path, file: &mut File) -> Result<Vec<Entry>, IoError> {
     let problem = |problem| IoError::Weights { path: path.to_path_buf(), problem };
     let failed = |source| IoError::Read { path: path.to_path_buf(), source };
     let got = len_bytes(path, file)?;

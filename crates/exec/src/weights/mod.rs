@@ -1,6 +1,6 @@
 //! Weights in `.safetensors` files, read and written tensor by tensor through 64 KiB.
 
-mod header;
+pub(crate) mod header;
 
 use std::fs::File;
 use std::io::Write;
