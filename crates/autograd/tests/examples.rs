@@ -48,6 +48,14 @@ fn a_convolutional_network_recognises_98_of_100_digits() -> Result<()> {
 }
 
 #[test]
+fn a_transformer_recognises_95_of_100_digits() -> Result<()> {
+    let learnt = digits::learn(cpu(), 2, digits::VIT_EPOCHS, digits::Vit::new, |_, _| ())?;
+    eprintln!("{} of {}", learnt.correct, digits::HELD_OUT);
+    assert!(learnt.correct * 100 >= digits::HELD_OUT * 95, "{} are recognised", learnt.correct);
+    Ok(())
+}
+
+#[test]
 fn losses_of_digits_have_the_same_bits_on_any_number_of_threads() -> Result<()> {
     let cnn = |threads| digits::learn(cpu(), threads, 2, digits::Cnn::new, |_, _| ());
     let vit = |threads| digits::learn(cpu(), threads, 2, digits::Vit::new, |_, _| ());

@@ -6,6 +6,7 @@ mod graph;
 mod in_place;
 mod memory;
 mod networks;
+mod programs;
 mod table;
 
 use tiled_autograd::{Context, Tensor};
