@@ -24,6 +24,8 @@ pub use parts::joined;
 pub use parts::{Entry, Parts, Training};
 pub use state::{load_state, save_state, set_state};
 
+use std::collections::BTreeSet;
+
 use tiled_tensor::Element;
 
 use crate::error::Result;
@@ -37,16 +39,23 @@ pub trait Module<T: Element>: Parts<T> + std::fmt::Debug {
     /// Where the input does not fit, and where memory is refused.
     fn forward(&self, x: &Tensor<T>) -> Result<Tensor<T>>;
 
-    /// Whose parameters an optimiser moves, with their names.
+    /// Whose parameters an optimiser moves, with their names: [`parameters`].
     fn parameters(&self) -> Vec<(String, Tensor<T>)> {
-        let mut parameters = Vec::new();
-        self.visit("", &mut |entry: Entry<'_, T>| {
-            if entry.tensor.is_leaf() {
-                parameters.push((entry.name, entry.tensor.clone()));
-            }
-        });
-        parameters
+        parameters(self)
     }
+}
+
+/// Whose parameters an optimiser moves, with their names; also of what is no [`Module`], as it reads indices or several tensors. One
+/// that is shared is there once, under its first name.
+pub fn parameters<T: Element>(parts: &(impl Parts<T> + ?Sized)) -> Vec<(String, Tensor<T>)> {
+    let mut parameters: Vec<(String, Tensor<T>)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    parts.visit("", &mut |entry: Entry<'_, T>| {
+        if entry.tensor.is_leaf() && seen.insert(entry.tensor.history().key()) {
+            parameters.push((entry.name, entry.tensor.clone()));
+        }
+    });
+    parameters
 }
 
 /// A weight and a bias as PyTorch begins with them: uniform within `1/√fan_in`.
