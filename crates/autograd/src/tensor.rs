@@ -134,6 +134,11 @@ impl<T: Element> Tensor<T> {
         self.shares_memory(other) && self.layout == other.layout
     }
 
+    /// Whether both are one value: the same elements, and the same history, so that their gradients go to one place.
+    pub(crate) fn is_one(&self, other: &Self) -> bool {
+        self.is_same(other) && self.history.key() == other.history.key()
+    }
+
     /// Whether both lie in the same memory.
     #[must_use]
     pub fn shares_memory(&self, other: &Self) -> bool {

@@ -161,17 +161,17 @@ impl<T: Element> Tensor<T> {
         options: &BatchNormOptions,
     ) -> Result<Self> {
         let operator = "batch_norm";
-        let [weight, bias] = affine(operator, [weight, bias])?;
+        let parameters = affine([weight, bias])?;
         let norm = BatchNorm {
             eps: options.eps,
             momentum: Some(options.momentum),
-            affine: weight.is_some(),
+            affine: parameters[0].is_some(),
             track_running_stats: running.is_some(),
         };
         if options.training && self.elements() == self.shape().get(1).copied().unwrap_or(0) {
             // the variance of one value, which torch refuses as well
-            let (what, expected) = ("more than one value for each channel in training", "2, 3 or 4");
-            return Err(TapeError::Axes { operator, what, expected, got: self.shape().into() });
+            let (attribute, expected) = ("the number of values for each channel in training", "more than 1");
+            return Err(TapeError::Attribute { operator, attribute, expected, got: 1.0 });
         }
         let mode = if options.training { Mode::Train } else { Mode::Eval };
         let network = Network {
@@ -179,7 +179,7 @@ impl<T: Element> Tensor<T> {
             statistics: running.map(|running| running.map(Self::clone).to_vec()).unwrap_or_default(),
             ..Network::operator(operator, Op::BatchNorm(norm))
         };
-        as_image(self, operator, |image| run(network, image, &[weight, bias]))
+        as_image(self, operator, |image| run(network, image, &parameters.each_ref().map(Option::as_ref)))
     }
 
     /// Norm over groups of channels and all pixels.
@@ -188,9 +188,11 @@ impl<T: Element> Tensor<T> {
     /// As [`Tensor::conv2d`].
     pub fn group_norm(&self, groups: usize, [weight, bias]: [Option<&Self>; 2], eps: f64) -> Result<Self> {
         let operator = "group_norm";
-        let [weight, bias] = affine(operator, [weight, bias])?;
-        let norm = GroupNorm { num_groups: groups, eps, affine: weight.is_some() };
-        as_image(self, operator, |image| one(operator, Op::GroupNorm(norm), image, &[weight, bias]))
+        let parameters = affine([weight, bias])?;
+        let norm = GroupNorm { num_groups: groups, eps, affine: parameters[0].is_some() };
+        as_image(self, operator, |image| {
+            one(operator, Op::GroupNorm(norm), image, &parameters.each_ref().map(Option::as_ref))
+        })
     }
 
     /// Norm of each channel of each image.
@@ -199,9 +201,11 @@ impl<T: Element> Tensor<T> {
     /// As [`Tensor::conv2d`].
     pub fn instance_norm(&self, [weight, bias]: [Option<&Self>; 2], eps: f64) -> Result<Self> {
         let operator = "instance_norm";
-        let [weight, bias] = affine(operator, [weight, bias])?;
-        let norm = InstanceNorm { eps, affine: weight.is_some(), ..InstanceNorm::default() };
-        as_image(self, operator, |image| one(operator, Op::InstanceNorm(norm), image, &[weight, bias]))
+        let parameters = affine([weight, bias])?;
+        let norm = InstanceNorm { eps, affine: parameters[0].is_some(), ..InstanceNorm::default() };
+        as_image(self, operator, |image| {
+            one(operator, Op::InstanceNorm(norm), image, &parameters.each_ref().map(Option::as_ref))
+        })
     }
 
     /// In training each element is dropped with probability `p`, and the others are scaled by `1/(1 − p)`. The mask depends on the
@@ -262,18 +266,14 @@ fn kernel<T: Element>(operator: &'static str, weight: &Tensor<T>, axis: usize) -
     Ok((weight.shape()[axis], [side(height), side(width)]))
 }
 
-/// A weight and a bias, or neither.
-fn affine<'a, T: Element>(
-    operator: &'static str,
-    [weight, bias]: [Option<&'a Tensor<T>>; 2],
-) -> Result<[Option<&'a Tensor<T>>; 2]> {
-    match (weight, bias) {
-        (Some(one), None) | (None, Some(one)) => {
-            let (what, expected) = ("weight and bias belong together; the one given", "1");
-            Err(TapeError::Axes { operator, what, expected, got: one.shape().into() })
-        }
-        both => Ok([both.0, both.1]),
-    }
+/// A weight and a bias, or neither: beside a weight alone a bias of zeros, beside a bias alone a weight of ones.
+fn affine<T: Element>([weight, bias]: [Option<&Tensor<T>>; 2]) -> Result<[Option<Tensor<T>>; 2]> {
+    let constant = |like: &Tensor<T>, value: f64| like.context().full(like.shape(), value);
+    Ok(match (weight, bias) {
+        (Some(weight), None) => [Some(weight.clone()), Some(constant(weight, 0.0)?)],
+        (None, Some(bias)) => [Some(constant(bias, 1.0)?), Some(bias.clone())],
+        both => [both.0.cloned(), both.1.cloned()],
+    })
 }
 
 fn one<T: Element>(

@@ -7,7 +7,7 @@ use tiled_tensor::Element;
 use super::{Dropout, LayerNorm, Linear, Module, Training};
 use crate::context::{Context, no_grad};
 use crate::error::{Result, TapeError};
-use crate::ops::{AttentionOptions, attend};
+use crate::ops::{AttentionOptions, attend, seen_softmax};
 use crate::tensor::Tensor;
 
 /// The options of [`MultiheadAttention`], with PyTorch's names and defaults.
@@ -172,8 +172,8 @@ impl<T: Element> MultiheadAttention<T> {
     fn project(&self, query: &Tensor<T>, key: &Tensor<T>, value: &Tensor<T>) -> Result<Vec<Tensor<T>>> {
         let width = self.out_proj.weight.shape()[1];
         if let Some(weight) = &self.in_proj_weight
-            && query.is_same(key)
-            && key.is_same(value)
+            && query.is_one(key)
+            && key.is_one(value)
         {
             let all = query.linear(weight, self.in_proj_bias.as_ref())?;
             return all.split(-1, &[width; 3]);
@@ -235,7 +235,10 @@ impl<T: Element> MultiheadAttention<T> {
             None => {}
         }
         if let Some(padding) = &call.key_padding {
-            let own = if padding.ndim() == 1 { vec![1, keys] } else { padding.shape().to_vec() };
+            let own = match *padding.shape() {
+                [keys] => vec![1, keys],
+                _ => padding.shape().to_vec(),
+            };
             fits("the padding of keys", &own, 0, [batch, keys])?;
             let seen = padding.mapv(|hidden| !hidden);
             let seen =
@@ -272,7 +275,7 @@ fn probabilities<T: Element>(
     if let Some(mask) = &options.mask {
         scores = scores.masked_fill(&mask.mapv(|seen| !seen), f64::NEG_INFINITY)?;
     }
-    scores.softmax(-1)
+    seen_softmax(&scores)
 }
 
 /// Attention of a sequence to itself.

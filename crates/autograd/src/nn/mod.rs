@@ -24,6 +24,8 @@ pub use parts::joined;
 pub use parts::{Entry, Parts, Training};
 pub use state::{load_state, save_state, set_state};
 
+use std::collections::BTreeSet;
+
 use tiled_tensor::Element;
 
 use crate::error::Result;
@@ -37,17 +39,19 @@ pub trait Module<T: Element>: Parts<T> + std::fmt::Debug {
     /// Where the input does not fit, and where memory is refused.
     fn forward(&self, x: &Tensor<T>) -> Result<Tensor<T>>;
 
-    /// Whose parameters an optimiser moves, with their names.
+    /// Whose parameters an optimiser moves, with their names: [`parameters`].
     fn parameters(&self) -> Vec<(String, Tensor<T>)> {
         parameters(self)
     }
 }
 
-/// The leaves among the tensors of a struct of [`parts!`](crate::parts), with their names: what an optimiser moves.
+/// Whose parameters an optimiser moves, with their names; also of what is no [`Module`], as it reads indices or several tensors. One
+/// that is shared is there once, under its first name.
 pub fn parameters<T: Element>(parts: &(impl Parts<T> + ?Sized)) -> Vec<(String, Tensor<T>)> {
-    let mut parameters = Vec::new();
+    let mut parameters: Vec<(String, Tensor<T>)> = Vec::new();
+    let mut seen = BTreeSet::new();
     parts.visit("", &mut |entry: Entry<'_, T>| {
-        if entry.tensor.is_leaf() {
+        if entry.tensor.is_leaf() && seen.insert(entry.tensor.history().key()) {
             parameters.push((entry.name, entry.tensor.clone()));
         }
     });

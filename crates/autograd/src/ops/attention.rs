@@ -1,6 +1,6 @@
 //! Attention by blocks of keys.
 
-use ndarray::{ArrayD, Ix2};
+use ndarray::{ArrayD, ArrayViewMut2, ArrayViewMutD, Ix2};
 use tiled_kernel::dense;
 use tiled_tensor::Element;
 
@@ -8,7 +8,7 @@ use crate::error::{Result, TapeError};
 use crate::layout::broadcast;
 use crate::rules::{Attention, Kept, Op};
 use crate::tape::Step;
-use crate::tensor::{ReadAll, Tensor, Values};
+use crate::tensor::{ReadAll, Tensor};
 
 /// What attention does with products of queries and keys. The default neither hides a key nor drops any.
 #[derive(Clone, Debug, Default)]
@@ -27,10 +27,12 @@ pub struct AttentionOptions<T: Element> {
 
 const OPERATOR: &str = "scaled_dot_product_attention";
 
-/// `softmax(scale·q·kᵀ + mask)·v`: q is …×L×E, k …×S×E, v …×S×F, the result …×L×F. At most two axes before the last two.
+/// `softmax(scale·q·kᵀ + mask)·v`: q is …×L×E, k …×S×E, v …×S×F, the result …×L×F. At most two axes before the last two. A query all
+/// of whose keys are hidden has the result zero, and no gradient.
 ///
 /// # Errors
-/// Where shapes do not fit, where the mask needs a gradient, and where memory is refused.
+/// Where shapes do not fit, where the mask needs a gradient, where the share that is dropped is not from 0 to 1, and where memory is
+/// refused.
 pub fn scaled_dot_product_attention<T: Element>(
     [q, k, v]: [&Tensor<T>; 3],
     options: &AttentionOptions<T>,
@@ -75,14 +77,18 @@ pub(crate) fn attend<T: Element>(
     let [q, k, v] = [lift(q)?, lift(k)?, lift(v)?];
     let (queries, keys, width) = (q.shape()[2], k.shape()[2], v.shape()[3]);
     let shape = [four[0], four[1], queries, keys];
+    if !(0.0..=1.0).contains(&options.dropout) {
+        let (operator, attribute, expected) = (OPERATOR, "dropout", "a number from 0 to 1");
+        return Err(TapeError::Attribute { operator, attribute, expected, got: options.dropout });
+    }
     let mask = summands(&q, options, &shape)?;
     #[expect(clippy::cast_precision_loss, reason = "heads are narrow")]
     let scale = options.scale.unwrap_or_else(|| 1.0 / (q.shape()[3] as f64).sqrt());
     let (y, weights) = if options.dropout > 0.0 {
         apart([&q, &k, &v], scale, options, mask.as_ref(), wants_weights)?
     } else {
-        let spec = Attention { scale, causal: options.causal, mask };
-        fused([&q, &k, &v], spec, wants_weights)?
+        let spec = Attention { scale, causal: options.causal, has_mask: mask.is_some() };
+        fused([&q, &k, &v], mask.as_ref(), spec, wants_weights)?
     };
     Ok((y.reshape(&[lead.as_slice(), &[queries, width]].concat())?, weights))
 }
@@ -110,11 +116,12 @@ fn summands<T: Element>(
 
 fn fused<T: Element>(
     qkv: [&Tensor<T>; 3],
-    attention: Attention<T>,
+    mask: Option<&Tensor<T>>,
+    attention: Attention,
     wants_weights: bool,
 ) -> Result<(Tensor<T>, Option<Tensor<T>>)> {
-    let operands: &[&Tensor<T>] = &qkv;
-    let step = Step::begin(OPERATOR, operands)?;
+    let operands: Vec<&Tensor<T>> = qkv.into_iter().chain(mask).collect();
+    let step = Step::begin(OPERATOR, &operands)?;
     let [q, k, v] = qkv;
     let context = q.context();
     let [n, h, l, _] = *q.shape() else { unreachable!("invariant: it was lifted to four axes") };
@@ -123,22 +130,23 @@ fn fused<T: Element>(
     let y = context.empty(OPERATOR, &[n, h, l, width])?;
     let weights = if wants_weights { Some(context.empty(OPERATOR, &[n, l, s])?) } else { None };
     {
-        let mask = attention.mask.as_ref().map(Tensor::values);
+        let read = ReadAll::of([q, k, v, mask.unwrap_or(q)]);
         let spec = dense::Attention {
             scale: attention.scale,
             causal: attention.causal,
-            mask: mask.as_ref().map(Values::view),
+            mask: mask.map(|_| read.view(3)),
         };
-        let read = ReadAll::of(qkv);
         let mut memories = [y.storage().write(), log_sums.storage().write()];
         let [y_memory, sums_memory] = &mut memories;
-        let to = y.layout().view_mut(y_memory);
+        let mut to = y.layout().view_mut(y_memory);
         let two = "invariant: it has two axes";
-        let sums = log_sums.layout().view_mut(sums_memory).into_dimensionality::<Ix2>().expect(two);
+        let mut sums = log_sums.layout().view_mut(sums_memory).into_dimensionality::<Ix2>().expect(two);
         let work = n.saturating_mul(h).saturating_mul(l).saturating_mul(s).saturating_mul(width) / 16;
         context.share(work, || {
-            context.dense().attention(&spec, [read.view(0), read.view(1), read.view(2)], to, sums);
+            let qkv = [read.view(0), read.view(1), read.view(2)];
+            context.dense().attention(&spec, qkv, to.view_mut(), sums.view_mut());
         });
+        clear_hidden(&spec, s, to, sums);
         if let Some(weights) = &weights {
             let mut memory = weights.storage().write();
             let to = weights.layout().view_mut(&mut memory);
@@ -150,6 +158,32 @@ fn fused<T: Element>(
     }
     let y = step.finish_keeping(|| (Op::Attention(attention), Kept::Tensors(vec![log_sums])), y);
     Ok((y, weights))
+}
+
+/// Makes the results of queries zero all of whose keys are hidden. With a sum of ∞ their probabilities are zero as well, backward too.
+fn clear_hidden<T: Element>(
+    spec: &dense::Attention<'_, T>,
+    keys: usize,
+    mut y: ArrayViewMutD<'_, T>,
+    mut log_sums: ArrayViewMut2<'_, T>,
+) {
+    let heads = y.shape()[1];
+    for ((row, i), sum) in log_sums.indexed_iter_mut() {
+        if sum.abs() < -T::NEG_INFINITY {
+            continue;
+        }
+        let (n, h) = (row / heads, row % heads);
+        let seen = if spec.causal { keys.min(i + 1) } else { keys };
+        let is_hidden = |j: usize| {
+            spec.mask.as_ref().is_some_and(|mask| mask[[n, h, i, j].as_slice()] == T::NEG_INFINITY)
+        };
+        if (0..seen).all(is_hidden) {
+            *sum = -T::NEG_INFINITY;
+            for f in 0..y.shape()[3] {
+                y[[n, h, i, f].as_slice()] = T::ZERO;
+            }
+        }
+    }
 }
 
 /// The same from its parts, whose probabilities can be dropped.
@@ -169,7 +203,20 @@ fn apart<T: Element>(
         let hidden = ArrayD::from_shape_fn(vec![l, s], |at| at[1] > at[0]);
         scores = scores.masked_fill(&hidden, f64::NEG_INFINITY)?;
     }
-    let probabilities = scores.softmax(-1)?.dropout(options.dropout, true)?;
+    let probabilities = seen_softmax(&scores)?.dropout(options.dropout, true)?;
     let weights = if wants_weights { Some(probabilities.mean(&[1], false)?) } else { None };
     Ok((probabilities.matmul(v)?, weights))
+}
+
+/// Softmax over the last axis; a row of −∞ alone, all of whose keys are hidden, has probabilities of zero.
+pub(crate) fn seen_softmax<T: Element>(scores: &Tensor<T>) -> Result<Tensor<T>> {
+    if scores.elements() == 0 {
+        return scores.softmax(-1);
+    }
+    let hidden = scores.detach().max(&[-1], true)?.mask(|largest| largest == T::NEG_INFINITY);
+    if !hidden.iter().any(|hidden| *hidden) {
+        return scores.softmax(-1);
+    }
+    // what softmax makes of such a row is not a number, and so is its gradient
+    scores.masked_fill(&hidden, 0.0)?.softmax(-1)?.masked_fill(&hidden, 0.0)
 }

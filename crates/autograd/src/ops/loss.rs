@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use ndarray::{Array1, ArrayD, Ix1, Ix2};
+use ndarray::{Array1, ArrayD, Axis, Ix1, Ix2};
 use tiled_kernel::dense::IndexError;
 use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
-use crate::rules::{CrossEntropy, Kept, Op, Targets, with_targets};
+use crate::rules::{CrossEntropy, Kept, Op, with_targets};
 use crate::tape::Step;
 use crate::tensor::Tensor;
 
@@ -62,11 +62,12 @@ impl<T: Element> Default for CrossEntropyOptions<T> {
     }
 }
 
-/// `(x − t)²`.
+/// `(x − t)²`. x and t have one shape: where N×1 and N met by broadcasting, the mean would be that of N×N.
 ///
 /// # Errors
-/// Where shapes do not broadcast, and where memory is refused.
+/// Where the target has another shape, and where memory is refused.
 pub fn mse_loss<T: Element>(x: &Tensor<T>, target: &Tensor<T>, reduction: Reduction) -> Result<Tensor<T>> {
+    check_target("mse_loss", x, target.shape())?;
     let apart = (x - target)?;
     reduction.of(&(&apart * &apart)?)
 }
@@ -76,6 +77,7 @@ pub fn mse_loss<T: Element>(x: &Tensor<T>, target: &Tensor<T>, reduction: Reduct
 /// # Errors
 /// As [`mse_loss`].
 pub fn l1_loss<T: Element>(x: &Tensor<T>, target: &Tensor<T>, reduction: Reduction) -> Result<Tensor<T>> {
+    check_target("l1_loss", x, target.shape())?;
     reduction.of(&(x - target)?.abs()?)
 }
 
@@ -89,8 +91,10 @@ pub fn smooth_l1_loss<T: Element>(
     beta: f64,
     reduction: Reduction,
 ) -> Result<Tensor<T>> {
+    let operator = "smooth_l1_loss";
+    check_target(operator, x, target.shape())?;
     if beta.is_nan() || beta < 0.0 {
-        let (operator, attribute, expected) = ("smooth_l1_loss", "beta", "a number of at least 0");
+        let (attribute, expected) = ("beta", "a number of at least 0");
         return Err(TapeError::Attribute { operator, attribute, expected, got: beta });
     }
     if beta == 0.0 {
@@ -102,10 +106,10 @@ pub fn smooth_l1_loss<T: Element>(
     reduction.of(&(&(&near * &(&apart - &(&near * 0.5)?)?)? * (1.0 / beta))?)
 }
 
-/// `−w·(p·t·ln σ(x) + (1 − t)·ln(1 − σ(x)))` with p the weight of positive targets.
+/// `−w·(p·t·ln σ(x) + (1 − t)·ln(1 − σ(x)))` with p the weight of positive targets; w and p broadcast to x.
 ///
 /// # Errors
-/// As [`mse_loss`].
+/// As [`mse_loss`], and where a weight does not broadcast.
 pub fn bce_with_logits<T: Element>(
     x: &Tensor<T>,
     target: &Tensor<T>,
@@ -113,6 +117,7 @@ pub fn bce_with_logits<T: Element>(
     pos_weight: Option<&Tensor<T>>,
     reduction: Reduction,
 ) -> Result<Tensor<T>> {
+    check_target("bce_with_logits", x, target.shape())?;
     // (1 − t)·x − (1 + (p − 1)·t)·ln σ(x)
     let log = x.logsigmoid()?;
     let log = match pos_weight {
@@ -130,7 +135,8 @@ pub fn bce_with_logits<T: Element>(
 /// `−w·x` of the class of each place, where x are logarithms of probabilities: N×C or N×C×….
 ///
 /// # Errors
-/// Where shapes do not fit, a class is out of range and not ignored, or memory is refused.
+/// Where shapes do not fit, a class is out of range and not ignored, the weight needs a gradient, the options smooth labels, or memory is
+/// refused.
 #[expect(clippy::missing_panics_doc, reason = "what is expected is an invariant")]
 pub fn nll_loss<T: Element>(
     x: &Tensor<T>,
@@ -138,6 +144,10 @@ pub fn nll_loss<T: Element>(
     options: &CrossEntropyOptions<T>,
 ) -> Result<Tensor<T>> {
     let operator = "nll_loss";
+    if options.label_smoothing != 0.0 {
+        let (attribute, expected) = ("label_smoothing", "0");
+        return Err(TapeError::Attribute { operator, attribute, expected, got: options.label_smoothing });
+    }
     let rows = by_rows(operator, x)?;
     let flat = flat_classes(operator, x, classes)?;
     let count = rows.shape()[1];
@@ -145,6 +155,7 @@ pub fn nll_loss<T: Element>(
     let values = options.weight.as_ref().map(Tensor::to_vec);
     let mut weights = Vec::with_capacity(flat.len());
     let mut index = Vec::with_capacity(flat.len());
+    let ignored = flat.mapv(|class| class == options.ignore_index).insert_axis(Axis(1)).into_dyn();
     for class in &flat {
         let place = usize::try_from(*class).ok().filter(|place| *place < count);
         match place {
@@ -166,7 +177,12 @@ pub fn nll_loss<T: Element>(
     let len = index.len();
     let index = ArrayD::from_shape_vec(vec![len, 1], index).expect("invariant: as many as rows");
     let weights = x.context().from_slice(&[len, 1], &weights)?;
-    let losses = (&(&rows.gather(1, &index)? * &weights)? * -1.0)?;
+    let mut chosen = rows.gather(1, &index)?;
+    if ignored.iter().any(|ignored| *ignored) {
+        // what stands there may be infinite, so that a weight of zero is not enough
+        chosen = chosen.masked_fill(&ignored, 0.0)?;
+    }
+    let losses = (&(&chosen * &weights)? * -1.0)?;
     finish(&losses.reshape(&[len])?, classes.shape(), options.reduction, total)
 }
 
@@ -188,30 +204,32 @@ pub fn cross_entropy<T: Element>(
         let (attribute, expected) = ("label_smoothing", "a number from 0 to 1");
         return Err(TapeError::Attribute { operator, attribute, expected, got: options.label_smoothing });
     }
-    let (targets, shape) = match target {
+    let mut besides: Vec<Tensor<T>> = Vec::with_capacity(2);
+    if let Some(weight) = &options.weight {
+        besides.push(weight.contiguous()?);
+    }
+    let (classes, shape) = match target {
         Target::Classes(classes) => {
-            (Targets::Classes(Arc::new(flat_classes(operator, x, classes)?)), classes.shape().to_vec())
+            (Some(Arc::new(flat_classes(operator, x, classes)?)), classes.shape().to_vec())
         }
         Target::Probabilities(probabilities) => {
             if probabilities.requires_grad() {
                 return Err(TapeError::NoGradient { operator, what: "the target" });
             }
-            if probabilities.shape() != x.shape() {
-                let (what, expected, got) = ("the target", x.shape().into(), probabilities.shape().into());
-                return Err(TapeError::Shape { operator, what, expected, got });
-            }
+            check_target(operator, x, probabilities.shape())?;
             let mut shape = x.shape().to_vec();
             shape.remove(usize::from(x.axes() > 1));
-            (Targets::Probabilities(by_rows(operator, probabilities)?), shape)
+            besides.push(by_rows(operator, probabilities)?);
+            (None, shape)
         }
     };
     let of = CrossEntropy {
-        ignore: matches!(target, Target::Classes(_)).then_some(options.ignore_index),
+        ignore: classes.is_some().then_some(options.ignore_index),
         smoothing: options.label_smoothing,
-        weights: options.weight.as_ref().map(Tensor::contiguous).transpose()?,
-        targets,
+        has_weights: options.weight.is_some(),
+        classes,
     };
-    let operands = [&rows];
+    let operands: Vec<&Tensor<T>> = std::iter::once(&rows).chain(&besides).collect();
     let step = Step::begin(operator, &operands)?;
     let context = x.context();
     let count = rows.shape()[0];
@@ -224,7 +242,7 @@ pub fn cross_entropy<T: Element>(
         let values = rows.values();
         let view = values.view().into_dimensionality::<Ix2>().expect("invariant: it has two axes");
         let run = || {
-            with_targets(&of, |spec, targets| {
+            with_targets(&of, &besides, |spec, targets| {
                 context.dense().cross_entropy(spec, view, targets, first, second)
             })
         };
@@ -277,6 +295,15 @@ fn flat_classes<T: Element>(
         return Err(TapeError::Shape { operator, what, expected, got });
     }
     Ok(classes.iter().copied().collect())
+}
+
+/// A target for each element.
+fn check_target<T: Element>(operator: &'static str, x: &Tensor<T>, got: &[usize]) -> Result<()> {
+    if got == x.shape() {
+        return Ok(());
+    }
+    let (what, expected, got) = ("the target", x.shape().into(), got.into());
+    Err(TapeError::Shape { operator, what, expected, got })
 }
 
 fn check_weight<T: Element>(

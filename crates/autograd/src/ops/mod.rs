@@ -12,8 +12,8 @@ mod product;
 mod reduce;
 
 pub use arrange::{concat, stack};
-pub(crate) use attention::attend;
 pub use attention::{AttentionOptions, scaled_dot_product_attention};
+pub(crate) use attention::{attend, seen_softmax};
 pub use index::embedding;
 pub use loss::{
     CrossEntropyOptions, Reduction, Target, bce_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss,

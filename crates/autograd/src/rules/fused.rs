@@ -7,7 +7,7 @@ use tiled_tensor::Element;
 
 use super::arrange::reshaped;
 use super::product::matrix;
-use super::{CrossEntropy, Kept, Op, Targets};
+use super::{CrossEntropy, Kept, Op};
 use crate::error::Result;
 use crate::tape::Flow;
 use crate::tensor::{ReadAll, Tensor, Values};
@@ -37,7 +37,10 @@ pub(super) fn layer_norm<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
     let context = flow.dy()?.context();
     let [mean, deviation] = kept(flow);
     let rows = mean.elements();
-    let columns = flow.shape(0).iter().product::<usize>().checked_div(rows).unwrap_or(0);
+    // of no rows the parameters say how long one is
+    let of_all = flow.shape(0).iter().product::<usize>().checked_div(rows);
+    let columns =
+        of_all.unwrap_or_else(|| if flow.operands() > 1 { flow.shape(1).iter().product() } else { 0 });
     let x = reshaped(&flow.operand(0)?, &[rows, columns])?;
     let dy = reshaped(flow.dy()?, &[rows, columns])?;
     let gamma = if has[0] { Some(reshaped(&flow.operand(1)?, &[columns])?) } else { None };
@@ -96,15 +99,15 @@ pub(crate) fn vector<'a, T: Element>(values: &'a Values<'_, T>) -> ndarray::Arra
 }
 
 pub(super) fn attention<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
-    let Op::Attention(attention) = flow.op() else { unreachable!("invariant: the table pairs them") };
+    let &Op::Attention(attention) = flow.op() else { unreachable!("invariant: the table pairs them") };
     let dy = flow.dy()?;
     let context = dy.context();
     let [log_sums] = kept(flow);
     let (q, k, v, y) = (flow.operand(0)?, flow.operand(1)?, flow.operand(2)?, flow.result()?);
+    let mask = attention.has_mask.then(|| flow.operand(3)).transpose()?;
     let destinations = [flow.destination(0)?, flow.destination(1)?, flow.destination(2)?];
     {
-        let read = ReadAll::of([&q, &k, &v, &y, dy, &log_sums]);
-        let mask = attention.mask.as_ref().map(Tensor::values);
+        let read = ReadAll::of([&q, &k, &v, &y, dy, &log_sums, mask.as_ref().unwrap_or(&q)]);
         let mut guards = destinations
             .each_ref()
             .map(|to| to.as_ref().map(|(to, update)| (to, to.storage().write(), *update)));
@@ -114,7 +117,7 @@ pub(super) fn attention<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
         let spec = dense::Attention {
             scale: attention.scale,
             causal: attention.causal,
-            mask: mask.as_ref().map(Values::view),
+            mask: mask.as_ref().map(|_| read.view(6)),
         };
         let log_sums = read.view(5).into_dimensionality::<Ix2>().expect("invariant: it has two axes");
         let qkv = [read.view(0), read.view(1), read.view(2)];
@@ -135,12 +138,13 @@ pub(super) fn cross_entropy<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
     let context = dy.context();
     let [log_sums] = kept(flow);
     let x = flow.operand(0)?;
+    let besides = (1..flow.operands()).map(|operand| flow.operand(operand)).collect::<Result<Vec<_>>>()?;
     let read = ReadAll::of([&x, &log_sums, dy]);
     flow.write(0, |dx, update| {
         let (rows, dx) = (read.view(0), dx.into_dimensionality::<Ix2>().expect("invariant: it has two axes"));
         let of_rows =
             [1, 2].map(|at| read.view(at).into_dimensionality::<Ix1>().expect("invariant: one axis"));
-        with_targets(of, |spec, targets| {
+        with_targets(of, &besides, |spec, targets| {
             let x = matrix(rows);
             let work = || context.dense().cross_entropy_backward(spec, x, targets, of_rows, dx, update);
             context.share(dy.elements().saturating_mul(16), work);
@@ -149,20 +153,22 @@ pub(super) fn cross_entropy<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
     })
 }
 
-/// Runs something with weights and targets as the kernels read them.
+/// Runs something with weights and targets, which are the operands besides x, as the kernels read them.
 pub(crate) fn with_targets<T: Element, R>(
-    of: &CrossEntropy<T>,
+    of: &CrossEntropy,
+    besides: &[Tensor<T>],
     run: impl FnOnce(&dense::CrossEntropy<'_, T>, &dense::Targets<'_, T>) -> R,
 ) -> R {
-    let weights = of.weights.as_ref().map(Tensor::values);
+    let weights = besides.first().filter(|_| of.has_weights).map(Tensor::values);
     let spec = dense::CrossEntropy {
         ignore: of.ignore,
         smoothing: of.smoothing,
         weights: weights.as_ref().map(vector),
     };
-    match &of.targets {
-        Targets::Classes(classes) => run(&spec, &dense::Targets::Classes(classes.view())),
-        Targets::Probabilities(probabilities) => {
+    match &of.classes {
+        Some(classes) => run(&spec, &dense::Targets::Classes(classes.view())),
+        None => {
+            let probabilities = besides.last().expect("invariant: they are the last operand");
             let values = probabilities.values();
             run(&spec, &dense::Targets::Probabilities(matrix(values.view())))
         }

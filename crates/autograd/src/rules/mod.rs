@@ -35,8 +35,8 @@ pub(crate) enum Op<T: Element> {
     Product,
     Linear { has_bias: bool },
     LayerNorm { epsilon: f64, has: [bool; 2] },
-    Attention(Attention<T>),
-    CrossEntropy(CrossEntropy<T>),
+    Attention(Attention),
+    CrossEntropy(CrossEntropy),
     Take { axis: usize, index: Arc<Array1<i64>>, padding: Option<i64> },
     Gather { axis: usize, index: Arc<ArrayD<i64>> },
     ScatterAdd { axis: usize, index: Arc<ArrayD<i64>> },
@@ -50,25 +50,20 @@ pub(crate) enum Op<T: Element> {
     Function(Arc<dyn Function<T>>),
 }
 
-/// What attention does with products of queries and keys.
-pub(crate) struct Attention<T: Element> {
+/// What attention does with products of queries and keys; the mask is its last operand.
+#[derive(Clone, Copy)]
+pub(crate) struct Attention {
     pub(crate) scale: f64,
     pub(crate) causal: bool,
-    pub(crate) mask: Option<Tensor<T>>,
+    pub(crate) has_mask: bool,
 }
 
-/// Targets and weights of cross-entropy.
-pub(crate) struct CrossEntropy<T: Element> {
+/// Targets and weights of cross-entropy. Weights are the operand behind x, and probabilities, where no classes are named, the last one.
+pub(crate) struct CrossEntropy {
     pub(crate) ignore: Option<i64>,
     pub(crate) smoothing: f64,
-    pub(crate) weights: Option<Tensor<T>>,
-    pub(crate) targets: Targets<T>,
-}
-
-/// The targets of cross-entropy.
-pub(crate) enum Targets<T: Element> {
-    Classes(Arc<Array1<i64>>),
-    Probabilities(Tensor<T>),
+    pub(crate) has_weights: bool,
+    pub(crate) classes: Option<Arc<Array1<i64>>>,
 }
 
 /// What backward needs besides operands and result.
@@ -82,16 +77,16 @@ pub(crate) enum Kept<T: Element> {
 /// Which operands, and whether the result, a rule reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saves {
-    operands: [bool; 3],
+    operands: [bool; 4],
     result: bool,
 }
 
 impl Saves {
-    const NOTHING: Self = Self { operands: [false; 3], result: false };
+    const NOTHING: Self = Self { operands: [false; 4], result: false };
     const RESULT: Self = Self { result: true, ..Self::NOTHING };
 
-    const fn operands(operands: [bool; 3]) -> Self {
-        Self { operands, result: false }
+    const fn operands([a, b, c]: [bool; 3]) -> Self {
+        Self { operands: [a, b, c, false], result: false }
     }
 
     pub(crate) fn operand(self, at: usize) -> bool {
@@ -147,8 +142,8 @@ table! {
     Op::Product => "matmul", "y = a·b", "b for da, a for db", "da = Σ dy·bᵀ, db = Σ aᵀ·dy over repeated matrices", product::matmul;
     Op::Linear { .. } => "linear", "y = x·Wᵀ + b", "W for dx, x for dW", "dx = dy·W, dW = dyᵀ·x, db = Σ dy", product::linear;
     Op::LayerNorm { .. } => "layer_norm", "y = (x − mean)·rstd·γ + β", "x, γ, mean and rstd of each row", "dx = rstd·(g − mean g − x̂·mean g·x̂) with g = γ·dy, dγ = Σ dy·x̂, dβ = Σ dy", fused::layer_norm;
-    Op::Attention(_) => "scaled_dot_product_attention", "y = softmax(s·q·kᵀ + mask)·v", "q, k, v, y, the logarithm of each row's sum", "of the product of softmax and v, with probabilities computed again", fused::attention;
-    Op::CrossEntropy(_) => "cross_entropy", "y = −Σ w·t·log softmax(x) of each row", "x, the logarithm of each row's sum", "dx = dy·(softmax(x)·Σ w·t − w·t)", fused::cross_entropy;
+    Op::Attention(_) => "scaled_dot_product_attention", "y = softmax(s·q·kᵀ + mask)·v", "q, k, v, the mask, y, the logarithm of each row's sum", "of the product of softmax and v, with probabilities computed again", fused::attention;
+    Op::CrossEntropy(_) => "cross_entropy", "y = −Σ w·t·log softmax(x) of each row", "x, weights, probabilities, the logarithm of each row's sum", "dx = dy·(softmax(x)·Σ w·t − w·t)", fused::cross_entropy;
     Op::Take { .. } => "index_select, embedding", "yᵢ = x at index i", "the index", "dx at index i += dyᵢ", index::take;
     Op::Gather { .. } => "gather", "y = x at an index for each element", "the index", "dx at the index += dy", index::gather;
     Op::ScatterAdd { .. } => "scatter_add", "y = x, then at the index += source", "the index", "dx = dy, dsource = dy at the index", index::scatter_add;
@@ -211,8 +206,8 @@ impl<T: Element> Op<T> {
             Self::Product => Saves::operands([wants(1), wants(0), false]),
             Self::Linear { .. } => Saves::operands([wants(1), wants(0), false]),
             Self::LayerNorm { has, .. } => Saves::operands([true, has[0], false]),
-            Self::Attention(_) => Saves { operands: [true; 3], result: true },
-            Self::CrossEntropy(_) => Saves::operands([true, false, false]),
+            Self::Attention(_) => Saves { operands: [true; 4], result: true },
+            Self::CrossEntropy(_) => Saves::operands([true; 3]),
             _ => Saves::NOTHING,
         }
     }

@@ -12,7 +12,8 @@ use safetensors::SafeTensors;
 use tiled_autograd::nn::{
     AttentionCall, AttentionMask, BatchNorm, Conv2d, ConvTranspose2d, Embedding, EncoderLayerOptions,
     Function1, GroupNorm, InstanceNorm2d, LayerNorm, Linear, Module, MultiheadAttention,
-    MultiheadAttentionOptions, Parts, Sequential, TransformerEncoderLayer, load_state, save_state, set_state,
+    MultiheadAttentionOptions, Parts, Sequential, TransformerEncoderLayer, load_state, parameters,
+    save_state, set_state,
 };
 use tiled_autograd::{Activation, Context, Element, Result, TapeError, Tensor, Unary, parts};
 use tiled_exec::load_weights;
@@ -237,5 +238,57 @@ fn a_state_that_does_not_fit_changes_nothing() -> Result<()> {
     let names: Vec<String> =
         load_weights::<f32>(fixture("state.safetensors"))?.into_iter().map(|tensor| tensor.name).collect();
     assert!(names.contains(&"post.self_attn.in_proj_weight".to_owned()));
+    Ok(())
+}
+
+#[test]
+fn keys_without_history_have_no_gradient() -> Result<()> {
+    let context = Context::<f64>::new(&Reference, 1)?;
+    let options = MultiheadAttentionOptions { batch_first: true, ..MultiheadAttentionOptions::default() };
+    let attention = MultiheadAttention::new(&context, 4, 2, options)?;
+    let gradient = |with: &dyn Fn(&Tensor<f64>) -> Result<Tensor<f64>>| -> Result<Vec<f64>> {
+        let x = drawn(&context, 9, &[2, 3, 4])?.with_gradient()?;
+        let keys = with(&x)?;
+        let (y, _) = attention.attend(&x, &keys, &keys, &AttentionCall::default())?;
+        y.sum(&[], false)?.backward()?;
+        Ok(x.grad().expect("it needs one").to_vec())
+    };
+    // the same elements in the same memory, and in memory of their own
+    let (shared, own) = (gradient(&|x| Ok(x.detach()))?, gradient(&|x| context.from_array(&x.to_array()))?);
+    assert!(shared.iter().zip(&own).all(|(a, b)| (a - b).abs() < 1e-12), "{shared:?} for {own:?}");
+    assert_ne!(shared, gradient(&|x| Ok(x.clone()))?, "with history they have one");
+    Ok(())
+}
+
+#[test]
+fn padding_of_another_length_is_an_error() -> Result<()> {
+    let context = Context::<f64>::new(&Reference, 1)?;
+    let attention = MultiheadAttention::new(&context, 4, 2, MultiheadAttentionOptions::default())?;
+    let x = drawn(&context, 9, &[3, 4])?;
+    let call =
+        AttentionCall { key_padding: Some(array![false, true].into_dyn()), ..AttentionCall::default() };
+    let error = attention.attend(&x, &x, &x, &call).expect_err("there are three keys");
+    let expected = "multihead_attention: the padding of keys has shape [1, 2], wants [1, 3]";
+    assert_eq!(error.to_string(), expected);
+    Ok(())
+}
+
+#[test]
+fn a_shared_parameter_moves_once_and_is_saved_under_both_names() -> Result<()> {
+    #[derive(Debug)]
+    struct Tied<T: Element> {
+        first: Linear<T>,
+        second: Linear<T>,
+    }
+    parts!(Tied { first, second });
+    let context = Context::<f64>::new(&Reference, 1)?;
+    let first = Linear::new(&context, 3, 3, false)?;
+    let second = Linear { weight: first.weight.clone(), bias: None };
+    let tied = Tied { first, second };
+    let names: Vec<String> = parameters(&tied).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["first.weight"]);
+    let mut entries = Vec::new();
+    tied.visit("", &mut |entry: tiled_autograd::nn::Entry<'_, f64>| entries.push(entry.name));
+    assert_eq!(entries, ["first.weight", "second.weight"]);
     Ok(())
 }

@@ -6,8 +6,9 @@ use ndarray::{Array1, ArrayD, array};
 use tiled_autograd::nn::{Linear, Module, set_state};
 use tiled_autograd::train::{Examples, Method, Optimizer, Rows, clip_norm};
 use tiled_autograd::{
-    AttentionOptions, Context, CrossEntropyOptions, Mode, Result, SgdOptions, Target, Tensor, Tiled, concat,
-    cross_entropy, embedding, grad, scaled_dot_product_attention,
+    AttentionOptions, Context, CrossEntropyOptions, Mode, Reduction, Result, SgdOptions, Target, Tensor,
+    Tiled, bce_with_logits, concat, cross_entropy, embedding, grad, mse_loss, nll_loss,
+    scaled_dot_product_attention,
 };
 use tiled_exec::{ElementType, NpyHeader};
 use tiled_graph::{Conv2d, Graph, ParamTensor};
@@ -71,6 +72,12 @@ fn bad_input_is_an_error_that_says_what_is_wrong() -> Result<()> {
     check("conv2d_channels", image.conv2d(&Conv2d::new(1, [1, 1]), &leaf(&context, 2, &[2, 3, 3, 3]), None));
     check("conv2d_axes", x.conv2d(&Conv2d::new(1, [1, 1]), &leaf(&context, 2, &[2, 3, 3, 3]), None));
     check("dropout", x.dropout(1.5, true));
+    let dropped = AttentionOptions { dropout: -0.5, ..AttentionOptions::default() };
+    check("dropout_of_attention", scaled_dot_product_attention([&x; 3], &dropped));
+    check("target_of_mse", mse_loss(&x, &context.zeros(&[2, 1])?, Reduction::Mean));
+    check("target_of_bce", bce_with_logits(&x, &context.zeros(&[3])?, None, None, Reduction::Mean));
+    let smooth = CrossEntropyOptions { label_smoothing: 0.5, ..CrossEntropyOptions::default() };
+    check("smoothing_of_nll", nll_loss(&x, &array![0_i64, 1].into_dyn(), &smooth));
     let other = Context::<f64>::new(&Reference, 1)?;
     check("contexts", &x + &other.ones(&[3])?);
     assert_eq!(x.to_vec(), before);

@@ -1,6 +1,11 @@
 //! Changes in place.
 
-use tiled_autograd::{Result, TapeError, no_grad};
+use ndarray::array;
+use tiled_autograd::{
+    AttentionOptions, Context, CrossEntropyOptions, Result, TapeError, Target, cross_entropy, no_grad,
+    scaled_dot_product_attention,
+};
+use tiled_kernel::Reference;
 
 use crate::{context, leaf};
 
@@ -43,6 +48,51 @@ fn what_a_rule_has_saved_may_not_change() -> Result<()> {
     assert!(matches!(error, TapeError::Changed { operator: "mul", .. }), "{error}");
     assert!(x.grad().is_none(), "nothing is added where something has changed");
     z.sum(&[], false)?.backward()
+}
+
+#[test]
+fn masks_weights_and_targets_that_a_rule_reads_may_not_change() -> Result<()> {
+    let context = context();
+    let x = leaf(&context, 1, &[3, 2]);
+    let refused = |loss: tiled_autograd::Tensor<f64>, name: &str| {
+        let error = loss.sum(&[], false).and_then(|sum| sum.backward()).expect_err("an operand has changed");
+        assert!(matches!(error, TapeError::Changed { operator, .. } if operator == name), "{error}");
+        assert!(x.grad().is_none(), "nothing is added where something has changed");
+    };
+    let mut mask = context.zeros(&[3, 3])?;
+    let options = AttentionOptions { summands: Some(mask.clone()), ..AttentionOptions::default() };
+    let y = scaled_dot_product_attention([&x; 3], &options)?;
+    mask.affine_in_place(1.0, 1.0)?;
+    refused(y, "scaled_dot_product_attention");
+    let mut weight = context.ones(&[2])?;
+    let options = CrossEntropyOptions { weight: Some(weight.clone()), ..CrossEntropyOptions::default() };
+    let loss = cross_entropy(&x, &Target::Classes(&array![0_i64, 1, 1].into_dyn()), &options)?;
+    weight.affine_in_place(2.0, 0.0)?;
+    refused(loss, "cross_entropy");
+    let mut target = context.full(&[3, 2], 0.5)?;
+    let loss = cross_entropy(&x, &Target::Probabilities(&target), &CrossEntropyOptions::default())?;
+    target.affine_in_place(0.5, 0.0)?;
+    refused(loss, "cross_entropy");
+    Ok(())
+}
+
+#[test]
+fn masks_weights_and_targets_belong_to_the_context_of_the_input() -> Result<()> {
+    let context = context();
+    let other = Context::<f64>::new(&Reference, 1)?;
+    let x = leaf(&context, 1, &[3, 2]);
+    let options = AttentionOptions { summands: Some(other.zeros(&[3, 3])?), ..AttentionOptions::default() };
+    let attention = scaled_dot_product_attention([&x; 3], &options);
+    let classes = array![0_i64, 1, 1].into_dyn();
+    let options = CrossEntropyOptions { weight: Some(other.ones(&[2])?), ..CrossEntropyOptions::default() };
+    let weighted = cross_entropy(&x, &Target::Classes(&classes), &options);
+    let target = other.full(&[3, 2], 0.5)?;
+    let aimed = cross_entropy(&x, &Target::Probabilities(&target), &CrossEntropyOptions::default());
+    for result in [attention, weighted, aimed] {
+        let error = result.expect_err("two contexts");
+        assert!(matches!(error, TapeError::Contexts { .. }), "{error}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -166,8 +166,7 @@ pub struct Attention<'a, T: Element> {
     pub scale: f64,
     /// Whether query i sees keys 0 to i alone.
     pub causal: bool,
-    /// N×H×L×S summands (a stride of zero repeats one); −∞ hides a key. A query all of whose keys are hidden has the result NaN, as
-    /// in torch.
+    /// N×H×L×S summands (a stride of zero repeats one); −∞ hides a key. A query all of whose keys are hidden has the result NaN.
     pub mask: Option<ArrayViewD<'a, T>>,
 }
 
