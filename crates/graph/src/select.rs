@@ -1,6 +1,6 @@
 //! The algorithm and the epilogue of every node: the one pass between lowering and planning.
 //!
-//! A convolution takes in what follows it (batch norm in evaluation, a sum, ReLU), and the gradient for its input the sum with other
+//! A convolution takes in what follows it (batch norm in evaluation, a sum, an activation), and the gradient for its input the sum with other
 //! gradients and the mask of a ReLU, so that the values between are neither written nor read. The bits stay, as an [`Epilogue`] rounds
 //! like the kernels that it stands for.
 
@@ -110,7 +110,7 @@ fn with_step(convolution: &NodeKind, step: &NodeKind) -> Option<Kernel> {
             Epilogue { affine: true, activation: *activation, ..*before }
         }
         Kernel::Add if !before.sum => Epilogue { sum: true, ..*before },
-        Kernel::Activation(Activation::Relu) => before.with_activation(Some(Activation::Relu)),
+        Kernel::Activation(activation) => before.with_activation(Some(*activation)),
         Kernel::ActivationBackward(Activation::Relu) => Epilogue { mask: Some(Activation::Relu), ..*before },
         _ => return None,
     };

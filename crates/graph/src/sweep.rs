@@ -64,24 +64,12 @@ pub(crate) fn sweeps_within(
     kept: &[(NodeId, StoreId)],
     most: usize,
 ) -> Result<Option<Vec<Sweep>>, OutOfMemory> {
-    let mut levels: Vec<Vec<NodeId>> = filled(program.sweeps(), Vec::new())?;
-    for (id, node) in program.nodes.entries().filter(|(_, node)| node.is_terminal()) {
-        push(&mut levels[node.level], id)?;
-    }
-    let count = program.nodes.len();
-    let mut cutter = Cutter {
-        program,
-        stores: IndexVec::filled(count, None)?,
-        is_written: IndexVec::filled(count, false)?,
-        seen: IndexVec::filled(count, usize::MAX)?,
-        numbers: IndexVec::filled(count, None)?,
-    };
-    for (node, store) in kept {
-        cutter.stores[*node] = Some(*store);
-    }
+    let mut cutter = Cutter::new(program, kept.iter().copied())?;
     let mut sweeps = Vec::new();
     let mut left = most;
-    for (level, terminals) in levels.into_iter().enumerate().filter(|(_, terminals)| !terminals.is_empty()) {
+    for (level, terminals) in
+        terminals(program)?.into_iter().enumerate().filter(|(_, terminals)| !terminals.is_empty())
+    {
         let Some(ids) = cutter.needed(level, terminals, left)? else { return Ok(None) };
         let sweep = cutter.sweep(&ids)?;
         let Some(rest) = left.checked_sub(sweep.len()) else { return Ok(None) };
@@ -91,6 +79,15 @@ pub(crate) fn sweeps_within(
     Ok(Some(sweeps))
 }
 
+/// The terminals of each level.
+fn terminals(program: &Program) -> Result<Vec<Vec<NodeId>>, OutOfMemory> {
+    let mut levels: Vec<Vec<NodeId>> = filled(program.sweeps(), Vec::new())?;
+    for (id, node) in program.nodes.entries().filter(|(_, node)| node.is_terminal()) {
+        push(&mut levels[node.level], id)?;
+    }
+    Ok(levels)
+}
+
 /// The nodes whose values more than one sweep computes when nothing is kept: what is worth keeping.
 pub(crate) fn shared_between_sweeps(program: &Program) -> Result<Vec<NodeId>, OutOfMemory> {
     let needed = needed_by(program)?;
@@ -98,6 +95,22 @@ pub(crate) fn shared_between_sweeps(program: &Program) -> Result<Vec<NodeId>, Ou
         program.nodes[*id].kernel().is_some() && needed[*id].is_some_and(|[first, last]| first < last)
     };
     collected(needed.ids().filter(is_shared))
+}
+
+/// Those of some nodes that a later sweep reads where all of them are kept: nobody reads what is computed from others that are kept.
+pub(crate) fn read_again(program: &Program, kept: Vec<NodeId>) -> Result<Vec<NodeId>, OutOfMemory> {
+    let mut cutter = Cutter::new(program, kept.iter().map(|id| (*id, StoreId::new(0))))?;
+    let mut is_read = IndexVec::filled(program.nodes.len(), false)?;
+    for (level, terminals) in terminals(program)?.into_iter().enumerate() {
+        let needed = cutter.needed(level, terminals, usize::MAX)?.expect("invariant: there is no bound");
+        for id in needed.into_iter().filter(|id| cutter.stores[*id].is_some()) {
+            is_read[id] |= cutter.is_written[id];
+            cutter.is_written[id] = true;
+        }
+    }
+    let mut kept = kept;
+    kept.retain(|id| is_read[*id]);
+    Ok(kept)
 }
 
 /// About how many nodes all sweeps have together where nothing is kept.
@@ -135,7 +148,22 @@ struct Cutter<'p> {
     numbers: IndexVec<NodeId, Option<SweepNodeId>>,
 }
 
-impl Cutter<'_> {
+impl<'p> Cutter<'p> {
+    fn new(program: &'p Program, kept: impl Iterator<Item = (NodeId, StoreId)>) -> Result<Self, OutOfMemory> {
+        let count = program.nodes.len();
+        let mut stores = IndexVec::filled(count, None)?;
+        for (node, store) in kept {
+            stores[node] = Some(store);
+        }
+        Ok(Self {
+            program,
+            stores,
+            is_written: IndexVec::filled(count, false)?,
+            seen: IndexVec::filled(count, usize::MAX)?,
+            numbers: IndexVec::filled(count, None)?,
+        })
+    }
+
     /// The nodes that these terminals need, in order; `None` where there are more than `most`.
     fn needed(
         &mut self,

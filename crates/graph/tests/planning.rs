@@ -270,3 +270,32 @@ fn r11_what_is_kept_between_sweeps_is_found_without_cutting_all_sweeps() {
         assert!(levels.all(|level| level == first));
     }
 }
+
+/// Two blocks of squeeze and excitation, each behind two convolutions and before one.
+const GATED: &str = r#"{
+    "inputs": [{"name": "x", "channels": 3}],
+    "nodes": [
+        {"name": "a1", "op": "conv2d", "inputs": ["x"], "out_channels": 16, "kernel_size": 3, "padding": 1},
+        {"name": "b1", "op": "conv2d", "inputs": ["a1"], "out_channels": 16, "kernel_size": 3, "padding": 1},
+        {"name": "s1", "op": "global_avg_pool", "inputs": ["b1"]},
+        {"name": "g1", "op": "mul", "inputs": ["b1", "s1"]},
+        {"name": "a2", "op": "conv2d", "inputs": ["g1"], "out_channels": 16, "kernel_size": 3, "padding": 1},
+        {"name": "b2", "op": "conv2d", "inputs": ["a2"], "out_channels": 16, "kernel_size": 3, "padding": 1},
+        {"name": "s2", "op": "global_avg_pool", "inputs": ["b2"]},
+        {"name": "g2", "op": "mul", "inputs": ["b2", "s2"]},
+        {"name": "y", "op": "conv2d", "inputs": ["g2"], "out_channels": 3, "kernel_size": 3, "padding": 1}
+    ],
+    "outputs": ["y"]
+}"#;
+
+#[test]
+fn only_what_a_later_sweep_reads_is_kept() {
+    let graph = Graph::from_json(GATED).expect("a network");
+    for hold in [Hold::Auto, Hold::Slide, Hold::Materialise] {
+        let options = PlanOptions { hold, ..PlanOptions::default() };
+        let plan = plan(&graph, [64, 64], &Objective::inference(), &options).expect("a plan");
+        assert_eq!(plan.sweeps.len(), 3);
+        let kept: Vec<&str> = plan.program.stores.iter().map(|store| store.name.as_str()).collect();
+        assert_eq!(kept, ["b1", "b2"], "{hold:?}: what the gates multiply, not what came before");
+    }
+}

@@ -195,6 +195,9 @@ fn through_activation<T: Element>(
             Activation::Relu | Activation::Tanh => 1.0,
             // the largest slopes are 1.0998 and 1.1290
             Activation::Silu | Activation::Gelu | Activation::GeluTanh => 1.13,
+            Activation::Clamp { .. } => 1.0,
+            Activation::HardSigmoid => 1.0 / 6.0,
+            Activation::HardSwish => 1.5,
             // these follow nothing that errs
             _ => 0.0,
         };

@@ -1,13 +1,11 @@
 //! Activations that are not fused in registers: the kernel of their own, on what tiles have written.
 
-use tiled_geometry::Region;
-use tiled_kernel::{Activation, Kernel, Params};
-use tiled_tensor::{Layout, View, ViewMut};
+use tiled_kernel::Activation;
 
-use super::class::signed;
 use super::source::Target;
+use crate::Isa;
+use crate::ops::elementwise::activate;
 use crate::vector::Lane;
-use crate::{Isa, ops};
 
 /// Applies the activation to what tiles have written.
 ///
@@ -19,7 +17,7 @@ pub(super) unsafe fn tiles<E: Lane>(isa: Isa, activation: Activation, target: &T
             let start = target.start.wrapping_add(block / target.block * target.block_stride);
             // SAFETY: vectors are whole blocks, so that the pixels of a block lie side by side.
             let values = unsafe { std::slice::from_raw_parts_mut(start, pixels * target.block) };
-            values.chunks_mut(CHUNK).for_each(|values| apply(isa, activation, values));
+            activate(isa, activation, values);
         }
         return;
     }
@@ -33,25 +31,13 @@ pub(super) unsafe fn tiles<E: Lane>(isa: Isa, activation: Activation, target: &T
                 // SAFETY: a pixel of a channel of the target.
                 *value = unsafe { *start.add(p * target.step) };
             }
-            apply(isa, activation, values);
+            activate(isa, activation, values);
             for (p, value) in values.iter().enumerate() {
                 // SAFETY: as above.
                 unsafe { *start.add(p * target.step) = *value };
             }
         }
     }
-}
-
-/// Applies the activation to at most [`CHUNK`] values.
-pub(super) fn apply<E: Lane>(isa: Isa, activation: Activation, values: &mut [E]) {
-    let mut copy = [E::ZERO; CHUNK];
-    let copy = &mut copy[..values.len()];
-    copy.copy_from_slice(values);
-    let layout = Layout::nchw([1, 1, 1, values.len()]).expect("invariant: a chunk fits");
-    let region = Region::whole([1, signed(values.len())]);
-    let output = ViewMut::new(values, layout).into();
-    let (kernel, none) = (Kernel::Activation(activation), Params::Packed(&[]));
-    ops::compute(isa, &kernel, none, &[View::new(copy, layout)], output, region);
 }
 
 /// Values that are activated at once.

@@ -7,7 +7,7 @@ use tiled_geometry::{Interval, Region};
 use tiled_kernel::Activation;
 use tiled_tensor::{Element, Layout, PartMut, View};
 
-use super::activate;
+use super::activated;
 use super::class::{Class, index, signed};
 use super::cut::{self, Cut, SEQUENCE_WIDTHS, SHARED_WIDTHS, WIDTHS};
 use super::dense::{self, Sharing};
@@ -18,6 +18,7 @@ use super::source::{AHEAD_ROWS, Ahead, EDGE_COLUMNS, MAX_SPAN, Reading, Source, 
 use super::tail::{self, Tail, Written};
 use super::tile::Tile;
 use crate::Isa;
+use crate::ops::elementwise::activate;
 use crate::share::{self, SharedOutput};
 use crate::vector::{self, Lane, MAX_LANES, Routine, Simd};
 
@@ -95,7 +96,7 @@ fn fill_bias<T: Lane>(
             *value = packed[problem.bias_at(channel)];
         }
         if let Some(activation) = activation {
-            activate::apply(isa, activation, values);
+            activate(isa, activation, values);
         }
         for n in 0..layout.batch() {
             for y in rows.begin()..rows.end() {
@@ -366,9 +367,10 @@ impl<T: Lane> Call<'_, T> {
                     };
                     // SAFETY: this unit has just written them; `Tail::check` holds the tensors that follow.
                     unsafe { tail::follow(simd, &tail.after(offset), written) };
-                } else if let Some(activation) = self.tail.activation.filter(|_| !target.relu) {
+                }
+                if let Some(activation) = self.tail.last() {
                     // SAFETY: the target is what this unit has just written.
-                    unsafe { activate::tiles(self.isa, activation, &target, group.pixels * group.count) };
+                    unsafe { activated::tiles(self.isa, activation, &target, group.pixels * group.count) };
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! Forward and the gradient for the input are one computation over classes of pixels ([`class`]), carried out
 //! by one of four families of kernels ([`problem::Path`]). Winograd's filtering ([`winograd`]) is apart from them. Weights are packed once, in the order of summation.
 
-mod activate;
+mod activated;
 mod class;
 mod cut;
 mod dense;
@@ -68,8 +68,10 @@ pub(crate) fn supports<T: Element>(isa: Isa, kernel: &Kernel) -> bool {
     };
     // portable code rounds a multiply-add twice, the affine kernel once
     let rounds_alike = isa != Isa::Portable || !epilogue.affine;
-    let mut functions = [epilogue.activation, epilogue.mask].into_iter().flatten();
-    in_blocks && rounds_alike && functions.all(|function| function == Activation::Relu)
+    let of_relu = |function: Option<Activation>| function.is_none_or(|function| function == Activation::Relu);
+    // other functions come after all else
+    let in_order = epilogue.mask.is_none() || of_relu(epilogue.activation) && of_relu(epilogue.mask);
+    in_blocks && rounds_alike && in_order
 }
 
 /// The geometry and what follows the sums.

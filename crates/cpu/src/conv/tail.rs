@@ -1,4 +1,5 @@
-//! What follows the sum of a convolution, on tiles that were just written: `·a[c] + b[c]`, a tensor to add, ReLU, the mask of a ReLU.
+//! What follows the sum of a convolution, on tiles that were just written: `·a[c] + b[c]`, a tensor to add, an
+//! activation, the mask of a ReLU.
 
 use tiled_geometry::Region;
 use tiled_kernel::Activation;
@@ -27,6 +28,11 @@ impl<T: Element> Tail<'_, T> {
     /// Whether the ReLU is applied to the sum, in registers.
     pub(super) fn is_relu(&self) -> bool {
         !self.is_long() && self.activation == Some(Activation::Relu)
+    }
+
+    /// What follows all else, on what tiles have written.
+    pub(super) fn last(&self) -> Option<Activation> {
+        self.activation.filter(|activation| *activation != Activation::Relu)
     }
 
     /// Asserts that a long tail follows in blocks of vectors, and that the tensors that it reads hold the region.

@@ -16,12 +16,12 @@ use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Conv, Workspace};
 use tiled_tensor::{Element, PartMut, View};
 
-use super::activate;
 use super::class::{index, signed};
 use super::cut::WIDTHS;
 use super::tail::{self, Tail, Written};
 use super::tile::Tile;
 use crate::Isa;
+use crate::ops::elementwise::activate;
 use crate::share::{self, SharedOutput};
 use crate::vector::{self, Lane, MAX_LANES, Routine, Simd};
 use transform::{Corner, Patch, Sums};
@@ -431,13 +431,14 @@ impl<T: Lane> Call<'_, T> {
                 };
                 // SAFETY: this unit has just written them; `Tail::check` holds the tensors that follow.
                 unsafe { tail::follow(simd, &at, written) };
-            } else if let Some(activation) = self.tail.activation.filter(|_| !corner.relu) {
+            }
+            if let Some(activation) = self.tail.last() {
                 for vector in 0..vectors.len() {
                     let start = start.wrapping_add(vector * corner.block_stride);
                     // SAFETY: just written, by this unit.
                     let values =
                         unsafe { std::slice::from_raw_parts_mut(start, corner.cols.len() * S::LANES) };
-                    activate::apply(self.problem.isa, activation, values);
+                    activate(self.problem.isa, activation, values);
                 }
             }
         }

@@ -21,10 +21,6 @@ use crate::Isa;
 /// Cost of an element where a polynomial is evaluated, in copies of an element.
 const POLYNOMIAL: usize = 6;
 
-/// Elements that are activated at once where they lie: one more function for each activation would do without the copy, which
-/// stays in the first cache.
-const COPIED: usize = 1024;
-
 /// A function of one element.
 pub(crate) trait Unary<T>: Copy + Sync {
     /// The value at `x`.
@@ -47,10 +43,10 @@ per_isa! {
 }
 
 per_isa! {
-    /// `x[i] = max(x[i], 0)`.
-    fn relu_in_place<T: Element>(x: &mut [T]) {
+    /// `x[i] = f(x[i])`.
+    fn map_in_place<T: Element, F: Unary<T>>(f: F, x: &mut [T]) {
         for x in x {
-            *x = Relu.apply::<FUSED>(*x);
+            *x = f.apply::<FUSED>(*x);
         }
     }
 }
@@ -210,15 +206,7 @@ pub(crate) fn activation<T: Element>(
 
 /// Applies the activation to elements in place.
 pub(crate) fn activate<T: Element>(isa: Isa, activation: Activation, values: &mut [T]) {
-    if activation == Activation::Relu {
-        return relu_in_place(isa, values);
-    }
-    let mut copy = [T::ZERO; COPIED];
-    for values in values.chunks_mut(COPIED) {
-        let copy = &mut copy[..values.len()];
-        copy.copy_from_slice(values);
-        with_activation!(activation, T, |function, _weight| map(isa, function, copy, values));
-    }
+    with_activation!(activation, T, |function, _weight| map_in_place(isa, function, values));
 }
 
 /// Evaluates the body with the function whose value at `(gy, saved)` is the gradient of an activation.

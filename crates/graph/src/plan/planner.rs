@@ -10,7 +10,7 @@ use super::search::{Choice, Search};
 use super::{Budget, Hold, Plan, PlanError, PlanOptions};
 use crate::program::{NodeId, NodeKind, Program};
 use crate::select::select;
-use crate::sweep::{nodes_of_sweeps, shared_between_sweeps};
+use crate::sweep::{nodes_of_sweeps, read_again, shared_between_sweeps};
 use crate::{Graph, Objective, Op, Shapes, ValueId, lower};
 
 /// Plans runs of a network on a backend.
@@ -152,7 +152,7 @@ impl<'a, T: Element> Planner<'a, T> {
     }
 
     /// Which of the values that several sweeps need are kept whole: those that are costly to compute, then the same
-    /// without the largest ones, at last none.
+    /// without the largest ones, at last none. What no later sweep reads is in none of them.
     fn kept_sets(
         &self,
         program: &Program,
@@ -161,7 +161,7 @@ impl<'a, T: Element> Planner<'a, T> {
     ) -> Result<Vec<Vec<NodeId>>, OutOfMemory> {
         let shared = shared_between_sweeps(program)?;
         if options.hold == Hold::Materialise {
-            return Ok(vec![shared]);
+            return Ok(vec![read_again(program, shared)?]);
         }
         let is_costly = |node: &NodeId| match &program.nodes[*node].kind {
             NodeKind::Compute(kernel) => kernel.flops_per_element() >= 16.0,
@@ -182,9 +182,11 @@ impl<'a, T: Element> Planner<'a, T> {
         let largest = sizes.into_iter().step_by(step);
         let mut sets: Vec<Vec<NodeId>> = Vec::new();
         for largest in largest {
-            push(&mut sets, collected(costly.iter().copied().filter(|node| size(node) <= largest))?)?;
+            let set = collected(costly.iter().copied().filter(|node| size(node) <= largest))?;
+            push(&mut sets, read_again(program, set)?)?;
         }
         push(&mut sets, Vec::new())?;
+        sets.dedup();
         Ok(sets)
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use tiled_geometry::{Interval, Region};
 
-use super::super::activate;
+use super::super::activated;
 use super::super::class::{Class, index, signed};
 use super::super::lanes::{self, Groups, OutputRows, Outputs};
 use super::super::source::{AHEAD_ROWS, Ahead, Reading, Source, Target};
@@ -174,7 +174,7 @@ impl<T: Lane> Call<'_, T> {
 
     /// Whether anything follows that is not applied in registers.
     fn follows(&self) -> bool {
-        self.tail.is_long() || self.tail.activation.is_some() && !self.tail.is_relu()
+        self.tail.is_long() || self.tail.last().is_some()
     }
 
     /// Computes some columns of a few rows, which read the same kernel rows.
@@ -281,10 +281,11 @@ impl<T: Lane> Call<'_, T> {
                 let written = Written { start, block_stride, step, pixels, channel, vectors: 1 };
                 // SAFETY: this unit has just written them; `Tail::check` holds the tensors that follow.
                 unsafe { tail::follow(simd, &tail.after(offset), written) };
-            } else if let Some(activation) = self.tail.activation {
+            }
+            if let Some(activation) = self.tail.last() {
                 let target = Target { start, step, ..target };
                 // SAFETY: the target is what this unit has just written.
-                unsafe { activate::tiles(self.isa, activation, &target, pixels) };
+                unsafe { activated::tiles(self.isa, activation, &target, pixels) };
             }
         }
     }
