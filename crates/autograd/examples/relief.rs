@@ -28,8 +28,6 @@ use tiled_graph::Graph;
 
 /// The most bytes that the trunk may hold, with the picture that it reads.
 pub(crate) const BUDGET_BYTES: u64 = 256 << 20;
-/// The pixels of a cell along each axis.
-pub(crate) const CELL: usize = 100;
 const STEPS: u64 = 80;
 const RATE: f64 = 3e-3;
 

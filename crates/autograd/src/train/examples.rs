@@ -28,10 +28,13 @@ pub struct Rows<V> {
     from: From<V>,
 }
 
+/// Writes the row of a number.
+type WriteRow<V> = dyn Fn(usize, &mut [V]) -> Result<()> + Send + Sync;
+
 enum From<V> {
     Memory(ArrayD<V>),
     File(ArrayFile),
-    Function(Box<dyn Fn(usize, &mut [V]) -> Result<()> + Send + Sync>),
+    Function(Box<WriteRow<V>>),
 }
 
 impl<V> fmt::Debug for Rows<V> {
