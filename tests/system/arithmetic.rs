@@ -200,7 +200,7 @@ impl<T: Element> Backend<T> for Counting {
         "counting".to_owned()
     }
 
-    forward!(T, |_counting| &Reference; block support seconds workers open_own);
+    forward!(T, |_counting| &Reference; block support seconds transfers_beside workers open_own);
 }
 
 impl<T: Element> Host<T> for Counting {

@@ -13,7 +13,7 @@ use tiled_tests::Job;
 struct Apart(CpuBackend);
 
 impl Backend<f32> for Apart {
-    forward!(f32, |apart| &apart.0; name block seconds workers open);
+    forward!(f32, |apart| &apart.0; name block seconds transfers_beside workers open);
 
     fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support> {
         match work {

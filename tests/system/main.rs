@@ -6,6 +6,7 @@ mod batch_norm;
 mod chunks;
 mod deferred;
 mod demand;
+mod devices;
 mod fused;
 mod halves;
 mod in_place;

@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use tiled::cuda::driver::DriverError;
+use tiled::device::DeviceChoiceError;
 use tiled::exec::{ExecError, IoError, OptimError};
 use tiled::graph::{GraphError, PlanError};
 use tiled::onnx::OnnxError;
@@ -61,7 +63,11 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Optim(#[from] OptimError),
     #[error(transparent)]
+    Device(#[from] DeviceChoiceError),
+    #[error(transparent)]
     Isa(#[from] tiled::cpu::IsaError),
+    #[error("{source}")]
+    Kernels { source: DriverError },
     #[error(transparent)]
     Exec(#[from] ExecError),
     #[error(transparent)]
@@ -89,6 +95,7 @@ impl CliError {
             | Self::Graph(_)
             | Self::Optim(_)
             | Self::Tensor(_)
+            | Self::Device(_)
             | Self::Isa(_) => BAD_INPUT,
             Self::Plan(error) => plan_code(error),
             Self::Io(error) => io_code(error),
@@ -100,7 +107,7 @@ impl CliError {
                 _ => BAD_INPUT,
             },
             Self::Verify(VerifyError::Cancelled { .. }) => signals::exit_code(),
-            Self::Verify(VerifyError::Isa(_)) => BAD_INPUT,
+            Self::Verify(VerifyError::Device(_)) => BAD_INPUT,
             _ => FAILED,
         }
     }

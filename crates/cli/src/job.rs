@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
-use tiled::cpu::CpuBackend;
+use tiled::device::DeviceBackend;
 use tiled::exec::{
     DecidedSink, Normalization, NormalizedSource, Reservation, Sink, Source, create_sink, create_sink_with,
 };
@@ -30,12 +30,13 @@ pub(crate) struct Job<T: Element> {
     pub(crate) inputs: Vec<Box<dyn Source<T>>>,
     /// The files that were opened, and what opening them took.
     pub(crate) files: OpenedFiles,
-    pub(crate) backend: CpuBackend,
+    pub(crate) backend: DeviceBackend,
 }
 
 impl<T: Element> Job<T> {
     /// Opens the inputs; nothing is computed yet.
     pub(crate) fn open(args: &NetworkArgs, plan: &PlanArgs) -> Result<Self, CliError> {
+        let backend = plan.device.open()?;
         let Network { graph, weights: own_weights } = network::load(&args.net)?;
         check_count("input", graph.inputs().len(), args.input.len())?;
         let mut files = OpenedFiles::new(plan);
@@ -46,7 +47,7 @@ impl<T: Element> Job<T> {
         }
         let given: Vec<[usize; 4]> = inputs.iter().map(Source::shape).collect();
         let shapes = infer_nchw(&graph, &given)?;
-        Ok(Self { graph, own_weights, shapes, inputs, files, backend: CpuBackend::new()? })
+        Ok(Self { graph, own_weights, shapes, inputs, files, backend })
     }
 
     /// Whether the network's file holds weights.

@@ -52,6 +52,8 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Train(args) => command::train::run(&args, &session),
         Command::Verify(args) => command::verify::run(&args, &session),
         Command::Bench(args) => command::bench::run(&args, &session),
+        Command::Devices(args) => command::devices::run(&args),
+        Command::CudaBuild(args) => command::cuda_build::run(&args),
         Command::Net(args) => command::net::run(&args),
         Command::Convert(args) => command::convert::run(&args),
     }

@@ -89,6 +89,10 @@ impl<T: Element> Backend<T> for CpuBackend {
         support::support::<T>(self.isa, work, operands)
     }
 
+    fn transfers_beside(&self) -> bool {
+        false
+    }
+
     fn workers(&self, threads: usize) -> usize {
         threads
     }

@@ -19,7 +19,7 @@ struct Blocked {
 }
 
 impl<T: Element> Backend<T> for Blocked {
-    forward!(T, |blocked| &blocked.backend; name support seconds workers open_own);
+    forward!(T, |blocked| &blocked.backend; name support seconds transfers_beside workers open_own);
 
     fn block(&self, channels: usize) -> usize {
         (self.block)(channels)

@@ -126,6 +126,10 @@ struct DenseShared {
 // Copies lanes to shared memory, `valid` of them and zeros after.
 template <typename T>
 DEVICE void copy_lanes(Vec<T, LANES>* to, const T* from, int valid) {
+    if (sizeof(Vec<T, LANES>) == 16) {
+        copy_async_16(to, from, valid * static_cast<int>(sizeof(T)));
+        return;
+    }
 #pragma unroll
     for (int part = 0; part < static_cast<int>(sizeof(Vec<T, LANES>) / 16); ++part) {
         constexpr int each = 16 / sizeof(T);
@@ -144,6 +148,7 @@ DEVICE void dense(const ConvArgs& args) {
     constexpr int THREADS = Of::THREADS;
     constexpr int IN_COPIES = PIXELS * VECTORS / THREADS, WEIGHT_COPIES = STEP * OUTPUTS / LANES;
     static_assert(PIXELS * VECTORS % THREADS == 0 && THREADS % VECTORS == 0, "each thread copies as much");
+    static_assert(WEIGHT_COPIES <= THREADS, "a thread copies lanes of one channel of the weights");
     SHARED(Shared, shared);
     const int thread = threadIdx.x;
     const int group = blockIdx.z, first_output = blockIdx.y * OUTPUTS;
@@ -165,44 +170,61 @@ DEVICE void dense(const ConvArgs& args) {
         row[i] = rows.base + place.row * rows.stride;
         col[i] = cols.base + place.col * cols.stride;
     }
+    // of the weights: lanes `weight_lane` of channel `weight_channel` of each step
+    constexpr int WEIGHT_LANES = OUTPUTS / LANES;
+    const int weight_channel = thread / WEIGHT_LANES, weight_lane = thread % WEIGHT_LANES;
+    const bool copies_weights = WEIGHT_COPIES == THREADS || thread < WEIGHT_COPIES;
+    const int weight_valid = first_output + weight_lane * LANES < args.outputs_padded ? LANES : 0;
     const T* weights = static_cast<const T*>(args.weights) +
-                       static_cast<i64>(group) * args.kernel_taps * args.reduced_padded * args.outputs_padded +
-                       first_output;
+                       (static_cast<i64>(group) * args.kernel_taps * args.reduced_padded + weight_channel) * args.outputs_padded +
+                       (weight_valid != 0 ? first_output + weight_lane * LANES : 0);
 
     const int blocks = args.reduced_padded / STEP;
     const int steps = rows.taps * cols.taps * blocks;
-    int u = 0, v = 0, block = 0;  // of the step that is copied next
-    auto copy = [&](int stage) {
+    // of the step that is copied next: the tap, the blocks that it still has, and what this thread copies from
+    int u = 0, v = 0, blocks_left = blocks, channels_left = 0;
+    const T* from[IN_COPIES];
+    int kept[IN_COPIES];  // all bits where that lies in the image, else none
+    const T* weights_from = weights;
+    const i64 weights_step = static_cast<i64>(STEP) * args.outputs_padded;
+    auto locate = [&]() {
         const int y_step = u * rows.step, x_step = v * cols.step;
-        const int left = args.reduced - block * STEP - half * LANES;
-        const int lanes = left < 0 ? 0 : left > LANES ? LANES : left;
 #pragma unroll
         for (int i = 0; i < IN_COPIES; ++i) {
             const int y = row[i] + y_step, x = col[i] + x_step;
             const bool is_inside = y >= rows.low && y < rows.high && x >= cols.low && x < cols.high;
+            kept[i] = is_inside ? -1 : 0;
             int slot = args.in.first + y;
             if (slot >= args.in.ring) slot -= args.in.ring;
-            const T* from = is_inside ? image[i] + block * args.in.block_stride + slot * args.in.row_stride + x * STEP
-                                      : static_cast<const T*>(args.in.data);
-            copy_lanes(&shared.in[stage][half][thread / VECTORS + i * (THREADS / VECTORS)], from, is_inside ? lanes : 0);
+            from[i] = is_inside ? image[i] + slot * args.in.row_stride + x * STEP : static_cast<const T*>(args.in.data);
         }
         const int tap = (rows.first + u * rows.next) * args.kernel_cols + cols.first + v * cols.next;
-        const T* from = weights + (static_cast<i64>(tap) * args.reduced_padded + block * STEP) * args.outputs_padded;
-        for (int at = thread; at < WEIGHT_COPIES; at += THREADS) {
-            const int k = at / (OUTPUTS / LANES), lane = at % (OUTPUTS / LANES);
-            const bool is_real = first_output + lane * LANES < args.outputs_padded;
-            copy_lanes(&shared.weights[stage][k][lane],
-                       is_real ? from + static_cast<i64>(k) * args.outputs_padded + lane * LANES : weights,
-                       is_real ? LANES : 0);
-        }
-        if (++block == blocks) {
-            block = 0;
-            if (++v == cols.taps) {
-                v = 0;
-                ++u;
-            }
-        }
+        weights_from = weights + static_cast<i64>(tap) * args.reduced_padded * args.outputs_padded;
+        channels_left = args.reduced - half * LANES;
     };
+    auto copy = [&](int stage) {
+        const int lanes = channels_left < 0 ? 0 : channels_left > LANES ? LANES : channels_left;
+#pragma unroll
+        for (int i = 0; i < IN_COPIES; ++i) {
+            copy_lanes(&shared.in[stage][half][thread / VECTORS + i * (THREADS / VECTORS)], from[i], lanes & kept[i]);
+            from[i] += args.in.block_stride;
+        }
+        if (copies_weights) copy_lanes(&shared.weights[stage][weight_channel][weight_lane], weights_from, weight_valid);
+        weights_from += weights_step;
+        channels_left -= STEP;
+    };
+    // after so many copies
+    auto advance = [&](int copies) {
+        blocks_left -= copies;
+        if (blocks_left > 0) return;
+        blocks_left = blocks;
+        if (++v == cols.taps) {
+            v = 0;
+            ++u;
+        }
+        locate();
+    };
+    locate();
 
     const int own_pixel = Of::pixel_of(thread), own_output = Of::output_of(thread);
     T sums[OWN_PIXELS][OWN_OUTPUTS];
@@ -217,37 +239,44 @@ DEVICE void dense(const ConvArgs& args) {
     for (int stage = 0; stage < STAGES - 1; ++stage) {
         if (stage < steps) copy(stage);
         copy_async_commit();
+        advance(1);
     }
     int stage = 0;
-    for (int step = 0; step < steps; ++step) {
-        copy_async_wait<STAGES - 2>();
-        // all have their copies of this step, and none reads the stage before it any more
-        __syncthreads();
-        const int next = stage == 0 ? STAGES - 1 : stage - 1;
-        if (step + STAGES - 1 < steps) copy(next);
-        copy_async_commit();
+    // the steps whose copies are of one tap are a loop of their own, in which no place is looked for
+    for (int begin = 0, end; begin < steps; begin = end) {
+        end = begin + blocks_left < steps ? begin + blocks_left : steps;
+        int copies = steps - (STAGES - 1) - begin;  // to come
+        for (int left = end - begin; left > 0; --left) {
+            copy_async_wait<STAGES - 2>();
+            // all have their copies of this step, and none reads the stage before it any more
+            __syncthreads();
+            const int next = stage == 0 ? STAGES - 1 : stage - 1;
+            if (copies-- > 0) copy(next);
+            copy_async_commit();
 #pragma unroll
-        for (int vector = 0; vector < VECTORS; ++vector) {
-            Vec<T, LANES> in[OWN_PIXELS];
+            for (int vector = 0; vector < VECTORS; ++vector) {
+                Vec<T, LANES> in[OWN_PIXELS];
 #pragma unroll
-            for (int i = 0; i < OWN_PIXELS; ++i) in[i] = shared.in[stage][vector][own_pixel + i * Of::ACROSS];
+                for (int i = 0; i < OWN_PIXELS; ++i) in[i] = shared.in[stage][vector][own_pixel + i * Of::ACROSS];
 #pragma unroll
-            for (int lane = 0; lane < LANES; ++lane) {
-                Vec<T, LANES> weight[OWN_OUTPUTS / LANES];
+                for (int lane = 0; lane < LANES; ++lane) {
+                    Vec<T, LANES> weight[OWN_OUTPUTS / LANES];
 #pragma unroll
-                for (int j = 0; j < OWN_OUTPUTS / LANES; ++j) {
-                    weight[j] = shared.weights[stage][vector * LANES + lane][own_output * (OWN_OUTPUTS / LANES) + j];
-                }
+                    for (int j = 0; j < OWN_OUTPUTS / LANES; ++j) {
+                        weight[j] = shared.weights[stage][vector * LANES + lane][own_output * (OWN_OUTPUTS / LANES) + j];
+                    }
 #pragma unroll
-                for (int i = 0; i < OWN_PIXELS; ++i) {
+                    for (int i = 0; i < OWN_PIXELS; ++i) {
 #pragma unroll
-                    for (int j = 0; j < OWN_OUTPUTS; ++j) {
-                        sums[i][j] = multiply_add(in[i].at[lane], weight[j / LANES].at[j % LANES], sums[i][j]);
+                        for (int j = 0; j < OWN_OUTPUTS; ++j) {
+                            sums[i][j] = multiply_add(in[i].at[lane], weight[j / LANES].at[j % LANES], sums[i][j]);
+                        }
                     }
                 }
             }
+            stage = stage + 1 == STAGES ? 0 : stage + 1;
         }
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        advance(end - begin);
     }
     copy_async_wait<0>();
 

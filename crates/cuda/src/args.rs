@@ -441,6 +441,15 @@ pub(crate) struct Merge {
     pub(crate) count: i64,
 }
 
+/// `PeakArgs`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Peak {
+    pub(crate) to: u64,
+    pub(crate) rounds: i32,
+    pub(crate) unused: i32,
+}
+
 macro_rules! args {
     ($($name:ident: $bytes:expr;)*) => {$(
         // a size that is the sum of its fields has no padding
@@ -463,6 +472,7 @@ args! {
     Reduce: 2 * 64 + 32 + 32;
     Max: 64 + 32 + 8;
     Merge: 24;
+    Peak: 16;
 }
 
 /// A size that a kernel counts in 32 bits: rows, columns, channels. Layouts whose sizes are larger do not fit a device.

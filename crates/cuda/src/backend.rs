@@ -4,17 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tiled_kernel::{Backend, Context, DeviceError, Load, Needs, Operands, Support, Task, Work};
-use tiled_tensor::Element;
+use tiled_tensor::{DType, Element};
 
 use crate::args::{Args, bytes_of};
 use crate::context::CudaContext;
 use crate::driver::{Driver, DriverError, Facts, Function, Launch, Stream};
+use crate::lower::waves::Waves;
 use crate::lower::{Launches, Shape};
 use crate::units::Unit;
 use crate::{block, support};
-
-/// The queues that keep a device busy where calls are small.
-const MOST_QUEUES: usize = 2;
 
 /// The contract on a device.
 #[derive(Debug)]
@@ -34,6 +32,13 @@ impl CudaBackend {
     #[must_use]
     pub fn facts(&self) -> &Facts {
         self.driver.facts()
+    }
+
+    /// The blocks of threads of a call of this work over so many pixels, of all images, and the seconds that they take; `None` of work that its bytes bound.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a model of time")]
+    pub fn waves(&self, work: &Work, dtype: DType, pixels: u64) -> Option<Waves> {
+        support::waves(self.facts(), work, dtype, pixels as f64)
     }
 
     pub(crate) const fn driver(&self) -> &Arc<dyn Driver> {
@@ -68,11 +73,16 @@ impl<T: Element> Backend<T> for CudaBackend {
     }
 
     fn seconds(&self, task: Task<'_>, load: &Load) -> f64 {
-        support::seconds(self.facts(), task, load)
+        support::seconds::<T>(self.facts(), task, load)
     }
 
-    fn workers(&self, threads: usize) -> usize {
-        threads.clamp(1, MOST_QUEUES)
+    fn transfers_beside(&self) -> bool {
+        true
+    }
+
+    // a call fills the device, and copies have streams of their own
+    fn workers(&self, _threads: usize) -> usize {
+        1
     }
 
     fn open<'b>(&'b self, needs: &Needs<'_>) -> Result<Box<dyn Context<T> + 'b>, DeviceError> {

@@ -11,6 +11,7 @@ use crate::driver::{Copy, DriverError, Rows, Way};
 use crate::lower::{self, Problem, Terms, Window};
 use crate::memory::{Chunk, DeviceMemory, OwnStream, Parts};
 use crate::queue::{CudaQueue, Rings};
+use crate::staging::STAGING_BYTES;
 
 /// The memory of a run: one allocation, and for each queue a stream with its pinned memory.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ pub(crate) struct Shared<'b> {
     windows: Vec<u64>,
     window_bytes: usize,
     pub(crate) scratch: Vec<u64>,
+    workspace_bytes: usize,
 }
 
 /// The parameters of a node.
@@ -156,6 +158,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
             windows: offsets.windows.iter().map(|offset| at(*offset)).collect(),
             window_bytes: needs.window_elements * size_of::<T>(),
             scratch: offsets.scratch.iter().map(|offset| at(*offset)).collect(),
+            workspace_bytes: needs.workspace_bytes,
             memory,
         };
         let refused = || DeviceError::refused("the partial sums");
@@ -296,6 +299,9 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
             let adopted = adopted.iter().zip(&layouts);
             let adopted = adopted.map(|(address, layout)| Window { address: *address, layout: *layout });
             let scratch = shared.scratch.get(index).copied().unwrap_or(0);
+            // behind what kernels need
+            let pieces = shared.workspace_bytes.checked_sub(STAGING_BYTES);
+            let pieces = pieces.map(|offset| scratch + offset as u64);
             queues.push(Box::new(CudaQueue::new(
                 shared,
                 rings,
@@ -303,6 +309,7 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
                 vectors.clone(),
                 adopted.collect(),
                 scratch,
+                pieces,
             )));
         }
         Ok(queues)

@@ -36,6 +36,8 @@
 
 mod args;
 mod backend;
+#[cfg(feature = "device")]
+pub mod bundle;
 #[cfg(any(feature = "device", all(unix, feature = "simulated")))]
 mod cache;
 mod context;
@@ -44,11 +46,16 @@ mod lower;
 mod memory;
 #[cfg(feature = "device")]
 pub mod nvrtc;
+pub mod peaks;
 mod queue;
+mod staging;
 mod support;
 pub mod units;
 
 pub use backend::CudaBackend;
+pub use lower::waves::Waves;
+pub use memory::ALIGNMENT_BYTES;
+pub use queue::pinned_regions;
 
 /// The channel block of windows: that of a step of the dense kernels, and none for the few channels of a picture.
 const fn block(channels: usize) -> usize {

@@ -6,7 +6,10 @@ use tiled_tensor::Element;
 
 use crate::driver::{Driver, DriverError, Event, Memory, Pinned, Stream};
 
-/// Memory of the device, by parts that begin at multiples of 256 bytes.
+/// What parts of the device's memory begin at multiples of.
+pub const ALIGNMENT_BYTES: usize = 256;
+
+/// Memory of the device, by parts.
 #[derive(Debug)]
 pub(crate) struct DeviceMemory {
     driver: Arc<dyn Driver>,
@@ -46,12 +49,10 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    const ALIGNMENT_BYTES: usize = 256;
-
     /// Makes room for so many bytes more, and gives where they begin.
     pub(crate) const fn add(&mut self, bytes: usize) -> usize {
         let begin = self.bytes;
-        self.bytes = (begin + bytes).next_multiple_of(Self::ALIGNMENT_BYTES);
+        self.bytes = (begin + bytes).next_multiple_of(ALIGNMENT_BYTES);
         begin
     }
 

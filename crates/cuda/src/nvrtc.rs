@@ -67,15 +67,19 @@ pub fn build(unit: &Unit, architecture: &str) -> Result<Built, DriverError> {
     Ok(Built { code, log })
 }
 
+/// What machine code depends on, as a hash: source, options and architecture.
+pub(crate) fn key(unit: &Unit, architecture: &str) -> u128 {
+    let key = [unit.text().as_str(), architecture, &OPTIONS.join(" ")].join("\n");
+    cache::hash(key.as_bytes())
+}
+
 /// The same from the folder of kernels, where an earlier run has built it.
 ///
 /// # Errors
 /// As [`build`].
 pub(crate) fn cached(unit: &Unit, architecture: &str) -> Result<Vec<u8>, DriverError> {
-    let key = [unit.text().as_str(), architecture, &OPTIONS.join(" ")].join("\n");
     let folder = cache::folder("cuda");
-    let path =
-        folder.join(format!("{}-{architecture}-{:032x}.cubin", unit.name, cache::hash(key.as_bytes())));
+    let path = folder.join(format!("{}-{architecture}-{:032x}.cubin", unit.name, key(unit, architecture)));
     if let Ok(code) = fs::read(&path) {
         return Ok(code);
     }

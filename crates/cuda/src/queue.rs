@@ -9,20 +9,29 @@ use tiled_tensor::{Element, Layout, PartMut, View, ViewMut};
 
 use crate::backend::On;
 use crate::context::Shared;
-use crate::driver::{Copy, Driver, DriverError, Rows, Way};
+use crate::driver::{Copy, Driver, DriverError, Rows, Stream, Way};
 use crate::lower::{self, Given, Gradient, Window};
 use crate::memory::{Chunk, OwnStream};
+use crate::staging::{Lift, PIECE_BYTES};
 
 /// The regions that are under way to the host at a time.
 const DEPTH: usize = 2;
 /// The regions that are under way to the device while the host writes another.
 const AHEAD: usize = 2;
 
-/// A stream with the pinned memory that regions pass through.
+/// The regions that have pinned memory at a time in each queue: on their way to the device, and back.
+#[must_use]
+pub const fn pinned_regions() -> [u64; 2] {
+    [AHEAD as u64 + 1, DEPTH as u64 + 1]
+}
+
+/// The streams of a lane, with the pinned memory that regions pass through.
 #[derive(Debug)]
 pub(crate) struct Rings {
-    // before the chunks: what it still runs uses them
+    // before the chunks: what they still run uses them
     pub(crate) stream: OwnStream,
+    inward: Lift,
+    outward: Lift,
     /// One more than are ahead: the host writes that.
     sent: Vec<Chunk>,
     /// One more than are under way: the host reads that.
@@ -32,7 +41,9 @@ pub(crate) struct Rings {
 impl Rings {
     pub(crate) fn new(driver: &Arc<dyn Driver>) -> Result<Self, DriverError> {
         let chunks = |count: usize| (0..count).map(|_| Chunk::new(driver)).collect::<Result<Vec<_>, _>>();
-        Ok(Self { stream: OwnStream::new(driver)?, sent: chunks(AHEAD + 1)?, fetched: chunks(DEPTH + 1)? })
+        let stream = OwnStream::new(driver)?;
+        let [inward, outward] = Lift::both(driver)?;
+        Ok(Self { stream, inward, outward, sent: chunks(AHEAD + 1)?, fetched: chunks(DEPTH + 1)? })
     }
 }
 
@@ -45,6 +56,8 @@ pub(crate) struct CudaQueue<'q, T: Element> {
     vectors: Vec<u64>,
     adopted: Vec<Window>,
     scratch: u64,
+    /// The address of the pieces that regions pass through beside the kernels; none where nothing was promised for them.
+    pieces: Option<u64>,
     /// The chunk that the host writes, and how it lies there.
     staged: Option<Layout>,
     next_sent: usize,
@@ -65,6 +78,7 @@ impl<'q, T: Element> CudaQueue<'q, T> {
         vectors: Vec<u64>,
         adopted: Vec<Window>,
         scratch: u64,
+        pieces: Option<u64>,
     ) -> Self {
         Self {
             shared,
@@ -73,6 +87,7 @@ impl<'q, T: Element> CudaQueue<'q, T> {
             vectors,
             adopted,
             scratch,
+            pieces,
             staged: None,
             next_sent: 0,
             next_fetched: 0,
@@ -111,7 +126,13 @@ impl<'q, T: Element> CudaQueue<'q, T> {
     }
 
     /// Copies a region, in all images and channels, between windows that hold it and have blocks of one size.
-    fn copy(&self, way: Way, from: &Window, to: &Window, region: Region<2>) -> Result<(), DriverError> {
+    fn copy(
+        &self,
+        stream: Stream,
+        way: Way,
+        [from, to]: [&Window; 2],
+        region: Region<2>,
+    ) -> Result<(), DriverError> {
         if region.is_empty() {
             return Ok(());
         }
@@ -141,10 +162,68 @@ impl<'q, T: Element> CudaQueue<'q, T> {
             let copy = Copy { way, from: side(from), to: side(to), bytes, rows: extent(rows), planes };
             // SAFETY: both windows hold the region; what is written belongs to this queue, or to a store that no other call of the sweep
             // writes there, and pinned chunks are waited for before the host touches them again
-            unsafe { self.shared.backend.driver().copy(self.rings.stream.stream, &copy) }?;
+            unsafe { self.shared.backend.driver().copy(stream, &copy) }?;
             begin += rows;
         }
         Ok(())
+    }
+
+    /// A region as bands that a piece holds each; `None` where it does not hold a row.
+    fn bands(&self, layout: &Layout, region: Region<2>) -> Option<(u64, Vec<Region<2>>)> {
+        let address = self.pieces?;
+        let planes = layout.batch() * layout.blocks();
+        let row_bytes = planes * extent(region.cols().len()) * layout.block() * size_of::<T>();
+        let rows = i64::try_from(PIECE_BYTES.checked_div(row_bytes)?).ok().filter(|rows| *rows > 0)?;
+        let [begin, end] = [region.rows().begin(), region.rows().end()];
+        let begins = (0..).map(|band| begin + band * rows).take_while(|at| *at < end);
+        let band = |at: i64| Region::from_rows_cols(Interval::new(at, end.min(at + rows)), region.cols());
+        Some((address, begins.map(band).collect()))
+    }
+
+    /// Sends a region from pinned memory to a window; gives the stream that reads the pinned memory.
+    fn send(&mut self, from: &Window, to: &Window, region: Region<2>) -> Result<Stream, DriverError> {
+        let kernels = self.rings.stream.stream;
+        let Some((address, bands)) = self.bands(&to.layout, region) else {
+            self.copy(kernels, Way::In, [from, to], region)?;
+            return Ok(kernels);
+        };
+        let inward = self.rings.inward.stream.stream;
+        for band in bands {
+            let taken = self.rings.inward.take(inward)?;
+            let piece = Window { address: address + taken.offset, layout: compact(&to.layout, band) };
+            self.copy(inward, Way::In, [from, &piece], band)?;
+            self.rings.inward.pass(taken, inward, kernels)?;
+            self.copy(kernels, Way::Within, [&piece, to], band)?;
+            self.rings.inward.give_back(taken, kernels)?;
+        }
+        Ok(inward)
+    }
+
+    /// Sends a region from a window to pinned memory; gives the stream that writes the pinned memory.
+    fn bring(&mut self, from: &Window, to: &Window, region: Region<2>) -> Result<Stream, DriverError> {
+        let kernels = self.rings.stream.stream;
+        let Some((address, bands)) = self.bands(&from.layout, region) else {
+            self.copy(kernels, Way::Out, [from, to], region)?;
+            return Ok(kernels);
+        };
+        let outward = self.rings.outward.stream.stream;
+        for band in bands {
+            let taken = self.rings.outward.take(kernels)?;
+            let piece = Window { address: address + taken.offset, layout: compact(&from.layout, band) };
+            self.copy(kernels, Way::Within, [from, &piece], band)?;
+            self.rings.outward.pass(taken, kernels, outward)?;
+            self.copy(outward, Way::Out, [&piece, to], band)?;
+            self.rings.outward.give_back(taken, outward)?;
+        }
+        Ok(outward)
+    }
+
+    /// Waits for all streams; the first error of them.
+    fn synchronise(&self) -> Result<(), DriverError> {
+        let Rings { stream, inward, outward, .. } = &*self.rings;
+        let waits = [stream, &inward.stream, &outward.stream]
+            .map(|stream| self.shared.backend.driver().synchronise(stream.stream));
+        waits.into_iter().collect()
     }
 }
 
@@ -211,13 +290,23 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
             return Ok(());
         }
         self.is_busy = true;
-        let copied = self.copy(Way::Within, &self.shared.store(store), &self.window(window), region);
+        let copied = self.copy(
+            self.rings.stream.stream,
+            Way::Within,
+            [&self.shared.store(store), &self.window(window)],
+            region,
+        );
         copied.map_err(DriverError::doing("a value kept between sweeps"))
     }
 
     fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError> {
         self.is_busy = true;
-        let copied = self.copy(Way::Within, &self.window(window), &self.shared.store(store), region);
+        let copied = self.copy(
+            self.rings.stream.stream,
+            Way::Within,
+            [&self.window(window), &self.shared.store(store)],
+            region,
+        );
         copied.map_err(DriverError::doing("a value kept between sweeps"))
     }
 
@@ -234,11 +323,10 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
     fn push(&mut self, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
         self.is_busy = true;
         let layout = self.staged.take().expect("invariant: what is pushed was staged");
-        let chunk = &self.rings.sent[self.next_sent];
-        let from = Window { address: chunk.address(), layout };
-        let sent = self
-            .copy(Way::In, &from, &self.window(window), region)
-            .and_then(|()| chunk.use_by(self.rings.stream.stream));
+        let from = Window { address: self.rings.sent[self.next_sent].address(), layout };
+        let to = self.window(window);
+        let sent =
+            self.send(&from, &to, region).and_then(|stream| self.rings.sent[self.next_sent].use_by(stream));
         self.next_sent = (self.next_sent + 1) % self.rings.sent.len();
         sent.map_err(DriverError::doing("what a source has filled"))
     }
@@ -251,10 +339,10 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
         let reserved = self.rings.fetched[index].reserve(layout.len() * size_of::<T>());
         let doing = || DriverError::doing("what a sink reads");
         reserved.map_err(doing())?;
-        let chunk = &self.rings.fetched[index];
-        let to = Window { address: chunk.address(), layout };
-        self.copy(Way::Out, &self.window(window), &to, region)
-            .and_then(|()| chunk.use_by(self.rings.stream.stream))
+        let to = Window { address: self.rings.fetched[index].address(), layout };
+        let from = self.window(window);
+        self.bring(&from, &to, region)
+            .and_then(|stream| self.rings.fetched[index].use_by(stream))
             .map_err(doing())?;
         self.next_fetched = (index + 1) % self.rings.fetched.len();
         self.tickets += 1;
@@ -278,7 +366,7 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
     }
 
     fn wait(&mut self) -> Result<(), DeviceError> {
-        let waited = self.shared.backend.driver().synchronise(self.rings.stream.stream);
+        let waited = self.synchronise();
         self.is_busy = waited.is_err();
         waited.map_err(DriverError::doing("the calls of a lane"))
     }
@@ -290,7 +378,7 @@ impl<T: Element> Drop for CudaQueue<'_, T> {
             return;
         }
         // what was asked for still uses vectors and windows; its error has no one to go to
-        let _ = self.shared.backend.driver().synchronise(self.rings.stream.stream);
+        let _ = self.synchronise();
     }
 }
 

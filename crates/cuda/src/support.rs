@@ -1,42 +1,43 @@
 //! How work is carried out, and what it takes.
 
 use tiled_kernel::{Algorithm, Kernel, Load, Operands, Reduction, Support, Task, Work};
-use tiled_tensor::Element;
+use tiled_tensor::{DType, Element};
 
 use crate::driver::Facts;
-use crate::lower::{EXTREMUM_BYTES, Gradient, Problem, SUM_WORDS, knows};
+use crate::lower::waves::{SHARE_OF_PEAK, Waves, as_f64};
+use crate::lower::{EXTREMUM_BYTES, Gradient, Problem, SUM_WORDS, family};
+use crate::memory::ALIGNMENT_BYTES;
+use crate::staging::STAGING_BYTES;
 
-/// The share of the multiply-adds that the convolutions are taken to reach: what is left goes to loads and addresses.
-const SHARE_OF_PEAK: f64 = 0.6;
 /// Seconds from one small launch to the next.
 const LAUNCH_SECONDS: f64 = 4e-6;
 
 /// What [`tiled_kernel::Backend::support`] answers.
 pub(crate) fn support<T: Element>(facts: &Facts, work: &Work, operands: &Operands<'_>) -> Option<Support> {
-    let reached = Some(flops::<T>(facts) * SHARE_OF_PEAK);
+    let reached = Some(facts.flops(size_of::<T>()) * SHARE_OF_PEAK);
+    // every queue has pieces for what comes and goes beside its kernels
+    let plain = Support { workspace_bytes: STAGING_BYTES, ..Support::PLAIN };
     match work {
         Work::Map(Kernel::Conv2d { algorithm: Algorithm::Winograd, .. }) => None,
-        Work::Map(kernel) if !knows(kernel) => None,
+        Work::Map(kernel) if family(kernel).is_none() => None,
         Work::Map(kernel) => Some(match Problem::of(kernel) {
             Some(problem) => Support {
                 packed_bytes: problem.packed_len() * size_of::<T>(),
                 flops_per_second: reached,
-                ..Support::PLAIN
+                ..plain
             },
-            None => Support {
-                packed_bytes: operands.params.iter().sum::<usize>() * size_of::<T>(),
-                ..Support::PLAIN
-            },
+            None => Support { packed_bytes: operands.params.iter().sum::<usize>() * size_of::<T>(), ..plain },
         }),
         Work::Reduce(Reduction::ConvWeight(conv)) => Some(Support {
             partial_bytes: conv.weight_len() * size_of::<T>(),
-            workspace_bytes: Gradient::new(conv, T::DTYPE).scratch_bytes(),
+            workspace_bytes: Gradient::new(conv, T::DTYPE).scratch_bytes().next_multiple_of(ALIGNMENT_BYTES)
+                + STAGING_BYTES,
             flops_per_second: reached,
-            ..Support::PLAIN
+            ..plain
         }),
         Work::Reduce(reduction) => {
             let [batch, channels] = [operands.batch, operands.channels];
-            Some(Support { partial_bytes: partial_bytes(reduction, batch, channels), ..Support::PLAIN })
+            Some(Support { partial_bytes: partial_bytes(reduction, batch, channels), ..plain })
         }
     }
 }
@@ -49,25 +50,49 @@ pub(crate) const fn partial_bytes(reduction: &Reduction, batch: usize, channels:
     }
 }
 
-/// Floating-point operations a second: 128 multiply-adds of singles a cycle and multiprocessor, half as many of doubles.
-fn flops<T: Element>(facts: &Facts) -> f64 {
-    let lanes = if size_of::<T>() == 4 { 128.0 } else { 64.0 };
-    2.0 * lanes * f64::from(facts.multiprocessors) * facts.clock
+/// The seconds that a task takes: the larger of its arithmetic, in waves over the multiprocessors, and its bytes. Launches are counted with
+/// the calls, and those that a call has beyond the first with its work.
+pub(crate) fn seconds<T: Element>(facts: &Facts, task: Task<'_>, load: &Load) -> f64 {
+    let moved = load.values * load.bytes / facts.memory_bandwidth;
+    let (work, support) = match task {
+        Task::Call | Task::SharedCall => return load.calls * LAUNCH_SECONDS,
+        Task::Transfer => return load.bytes / facts.host_bandwidth,
+        Task::Keep => return 2.0 * load.bytes / facts.memory_bandwidth,
+        Task::Work(work, support) => (work, support),
+    };
+    let Some(reached) = support.flops_per_second else { return moved };
+    let calls = load.calls.max(1.0);
+    let elements = load.bytes / as_f64(size_of::<T>()) / calls;
+    let weights = load.weights_bytes * calls / facts.memory_bandwidth;
+    let Some(waves) = waves(facts, work, T::DTYPE, elements / as_f64(channels(work))) else { return moved };
+    let (bytes, launches) = match work {
+        Work::Map(kernel) => Problem::of(kernel).map_or((0.0, 0.0), |problem| {
+            let after = problem.passes_after();
+            (2.0 * after * load.bytes, problem.classes_of_a_call() - 1.0 + after)
+        }),
+        Work::Reduce(Reduction::ConvWeight(conv)) => {
+            (calls * Gradient::new(conv, T::DTYPE).passed_bytes(), 1.0)
+        }
+        Work::Reduce(_) => (0.0, 0.0),
+    };
+    let arithmetic = (load.flops / reached).max(calls * waves.seconds);
+    arithmetic.max(moved + weights) + bytes / facts.memory_bandwidth + calls * launches * LAUNCH_SECONDS
 }
 
-/// The seconds that a task takes: the larger of its arithmetic and its bytes. Launches are counted with the calls; multiprocessors that a
-/// small call leaves idle are not.
-pub(crate) fn seconds(facts: &Facts, task: Task<'_>, load: &Load) -> f64 {
-    let launches = load.calls * LAUNCH_SECONDS;
-    let moved = load.values * load.bytes / facts.memory_bandwidth;
-    match task {
-        Task::Call | Task::SharedCall => launches,
-        Task::Transfer => load.bytes / facts.host_bandwidth,
-        Task::Work(_, Support { flops_per_second: Some(reached), .. }) => {
-            let arithmetic = load.flops / reached;
-            let weights = load.weights_bytes * load.calls / facts.memory_bandwidth;
-            arithmetic.max(moved) + weights
-        }
-        Task::Work(..) => moved,
+/// What a call over so many pixels, of all images, takes of the multiprocessors, where its arithmetic bounds it.
+pub(crate) fn waves(facts: &Facts, work: &Work, dtype: DType, pixels: f64) -> Option<Waves> {
+    match work {
+        Work::Map(kernel) => Some(Problem::of(kernel)?.waves(facts, dtype, pixels)),
+        Work::Reduce(Reduction::ConvWeight(conv)) => Some(Gradient::new(conv, dtype).waves(facts, pixels)),
+        Work::Reduce(_) => None,
+    }
+}
+
+/// The channels of what such work computes, or takes shares of.
+fn channels(work: &Work) -> usize {
+    match work {
+        Work::Map(kernel) => Problem::of(kernel).map_or(1, |problem| problem.channels()),
+        Work::Reduce(Reduction::ConvWeight(conv)) => conv.out_channels,
+        Work::Reduce(_) => 1,
     }
 }

@@ -52,6 +52,7 @@ units! {
     reduce: "reduce.cu" [
         reduce_f32 reduce_f64 image_max_f32 image_max_f64 merge_sums merge_maxima
     ];
+    peak: "peak.cu" [multiply_adds_f32 multiply_adds_f64];
 }
 
 /// The files that kernels include.

@@ -1,4 +1,4 @@
-//! The conformance suite on the simulated device.
+//! The conformance suite on the simulated device, or on the GPU where `TILED_CUDA_DEVICE` is `cuda`.
 #![cfg(all(unix, feature = "simulated"))]
 
 use std::sync::Arc;
@@ -13,6 +13,11 @@ const SEED: u64 = 20_250_131;
 
 /// A backend in each order; none where there is no compiler.
 fn backends() -> Vec<CudaBackend> {
+    #[cfg(feature = "device")]
+    if std::env::var("TILED_CUDA_DEVICE").is_ok_and(|device| device == "cuda") {
+        let gpu = tiled_cuda::driver::gpu::Gpu::new(0).expect("a GPU");
+        return vec![CudaBackend::new(Arc::new(gpu))];
+    }
     let orders = [Order::Forward, Order::Backward, Order::Shuffled(SEED)];
     let devices = orders.into_iter().map(|order| Simulated::new(Facts::h200(), order));
     match devices.collect::<Result<Vec<_>, _>>() {

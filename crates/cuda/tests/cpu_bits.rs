@@ -1,4 +1,5 @@
-//! Where no order of a sum is involved, the bits are those of the CPU backend with fused multiply-adds.
+//! Where no order of a sum is involved, the bits are those of the CPU backend with fused multiply-adds: on the simulated device, or on the GPU where
+//! `TILED_CUDA_DEVICE` is `cuda`.
 #![cfg(all(unix, feature = "simulated"))]
 
 use std::sync::Arc;
@@ -12,38 +13,7 @@ use tiled_kernel::{
     Activation, Arithmetic, Backend, Kernel, LocalResponse, PixelNorm, Pool, Reference, Spread,
 };
 use tiled_tensor::{Element, Tensor};
-use tiled_testkit::conformance::{Case, Rng};
-
-const FUNCTIONS: [Activation; 28] = [
-    Activation::Relu,
-    Activation::LeakyRelu { slope: 0.01 },
-    Activation::Sigmoid,
-    Activation::Tanh,
-    Activation::Silu,
-    Activation::Gelu,
-    Activation::GeluTanh,
-    Activation::Clamp { min: -1.5, max: 2.25 },
-    Activation::Threshold { threshold: 0.5, value: -3.0 },
-    Activation::Elu { alpha: -0.75 },
-    Activation::Selu,
-    Activation::Celu { alpha: 1.5 },
-    Activation::Softplus { beta: -0.5, threshold: 3.0 },
-    Activation::Softsign,
-    Activation::HardSigmoid,
-    Activation::HardSwish,
-    Activation::Mish,
-    Activation::LogSigmoid,
-    Activation::Exp,
-    Activation::Log,
-    Activation::Sqrt,
-    Activation::Abs,
-    Activation::Neg,
-    Activation::Reciprocal,
-    Activation::Pow { exponent: 0.0 },
-    Activation::Pow { exponent: -3.0 },
-    Activation::Pow { exponent: 2.75 },
-    Activation::Pow { exponent: 33.0 },
-];
+use tiled_testkit::conformance::{ACTIVATIONS, Case, FUNCTIONS, Rng};
 
 const SHAPE: [usize; 4] = [2, 19, 9, 23];
 
@@ -54,6 +24,11 @@ fn backends() -> Option<(CpuBackend, CudaBackend)> {
         return None;
     }
     let cpu = CpuBackend::with_isa(Isa::detect()).expect("it was detected");
+    #[cfg(feature = "device")]
+    if std::env::var("TILED_CUDA_DEVICE").is_ok_and(|device| device == "cuda") {
+        let gpu = tiled_cuda::driver::gpu::Gpu::new(0).expect("a GPU");
+        return Some((cpu, CudaBackend::new(Arc::new(gpu))));
+    }
     match Simulated::new(Facts::h200(), Order::Forward) {
         Ok(device) => Some((cpu, CudaBackend::new(Arc::new(device)))),
         Err(reason) => {
@@ -92,7 +67,7 @@ fn each<T: Element>() {
     let run = |kernel: Kernel, params: Vec<Vec<T>>, inputs: Vec<Tensor<T>>, output: [usize; 4]| {
         compare(&cpu, &cuda, &Case { kernel, params, inputs, output });
     };
-    for function in FUNCTIONS {
+    for function in ACTIVATIONS.into_iter().chain(FUNCTIONS) {
         let x = numbers::<T>(SHAPE, &mut rng);
         run(Kernel::Activation(function), vec![], vec![x.clone()], SHAPE);
         let saved = if function.differentiates_from_output() {

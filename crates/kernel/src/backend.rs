@@ -29,8 +29,12 @@ pub trait Backend<T: Element>: Send + Sync + Debug {
     fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support>;
 
     /// The seconds that one worker takes for a task. Only ratios steer the planner; the sums are the predicted seconds of a plan. They never
-    /// fall where a number of the load grows: the planner leaves out what cannot be better by such a bound.
+    /// fall where a number of the load grows, and never below those of one call where calls do: the planner leaves out what cannot be
+    /// better by such a bound.
     fn seconds(&self, task: Task<'_>, load: &Load) -> f64;
+
+    /// Whether what sources bring and sinks take moves beside the work, each way by itself: then a sweep takes the longest of the three, else their sum.
+    fn transfers_beside(&self) -> bool;
 
     /// How many queues work at a time where the host has this many threads: on a CPU one on each, on a device as many as keep it busy.
     fn workers(&self, threads: usize) -> usize;

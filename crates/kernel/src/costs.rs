@@ -9,6 +9,8 @@ pub enum Task<'t> {
     Work(&'t Work, &'t Support),
     /// Values that a source brings into windows or a sink takes from them.
     Transfer,
+    /// Values that are kept between sweeps, moved between windows and the memory in which they are kept.
+    Keep,
     /// What a call takes beside its work.
     Call,
     /// The same where the workers share the work of each call: they wake, and wait for the slowest.
@@ -106,7 +108,7 @@ impl Costs {
         match task {
             Task::Call => load.calls * self.call,
             Task::SharedCall => load.calls * self.shared_call,
-            Task::Transfer => {
+            Task::Transfer | Task::Keep => {
                 load.bytes / self.transfer * (1.0 + far()) + load.stretches * self.stretch + spilling
             }
             Task::Work(_, Support { flops_per_second: Some(reached), .. }) => {

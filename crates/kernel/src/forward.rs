@@ -13,7 +13,7 @@
 /// struct Logged(Reference);
 ///
 /// impl Backend<f32> for Logged {
-///     forward!(f32, |logged| &logged.0; name block support seconds workers open_own);
+///     forward!(f32, |logged| &logged.0; name block support seconds transfers_beside workers open_own);
 /// }
 ///
 /// impl Host<f32> for Logged {
@@ -64,6 +64,12 @@ macro_rules! forward {
         fn seconds(&self, task: $crate::Task<'_>, load: &$crate::Load) -> f64 {
             let $this = self;
             $crate::Backend::<$element>::seconds($to, task, load)
+        }
+    };
+    (@transfers_beside $element:ty, $this:ident, $to:expr) => {
+        fn transfers_beside(&self) -> bool {
+            let $this = self;
+            $crate::Backend::<$element>::transfers_beside($to)
         }
     };
     (@workers $element:ty, $this:ident, $to:expr) => {

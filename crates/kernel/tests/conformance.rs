@@ -13,7 +13,7 @@ use tiled_testkit::deferred::Deferred;
 struct Blocked;
 
 impl<T: Element> Backend<T> for Blocked {
-    forward!(T, |_blocked| &Reference; support seconds workers open_own);
+    forward!(T, |_blocked| &Reference; support seconds transfers_beside workers open_own);
 
     fn name(&self) -> String {
         "reference in blocks".to_owned()

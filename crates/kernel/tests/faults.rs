@@ -32,7 +32,7 @@ enum Fault {
 struct Faulty(Fault);
 
 impl Backend<f32> for Faulty {
-    forward!(f32, |_faulty| &Reference; support seconds workers open_own);
+    forward!(f32, |_faulty| &Reference; support seconds transfers_beside workers open_own);
 
     fn name(&self) -> String {
         format!("{:?}", self.0)

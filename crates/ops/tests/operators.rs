@@ -324,7 +324,7 @@ struct Opened {
 }
 
 impl Backend<f32> for Opened {
-    forward!(f32, |opened| &opened.backend; name block support seconds workers);
+    forward!(f32, |opened| &opened.backend; name block support seconds transfers_beside workers);
 
     fn open<'b>(&'b self, needs: &Needs<'_>) -> Result<Box<dyn Context<f32> + 'b>, DeviceError> {
         self.count.fetch_add(1, Ordering::Relaxed);

@@ -60,7 +60,7 @@ impl Faults {
 }
 
 impl<T: Element> Backend<T> for Deferred<'_, T> {
-    forward!(T, |deferred| deferred.backend; name block support seconds workers);
+    forward!(T, |deferred| deferred.backend; name block support seconds transfers_beside workers);
 
     fn open<'c>(&'c self, needs: &Needs<'_>) -> Result<Box<dyn Context<T> + 'c>, DeviceError> {
         Ok(Box::new(DeferredContext { context: self.backend.open(needs)?, faults: &self.faults }))

@@ -3,7 +3,7 @@
 //! Give a network, an image and a memory budget in bytes; get the exact output, the exact gradients or a
 //! trained network. This crate is the paved path over the others: each is re-exported whole under its own name,
 //! and [`prelude`] holds what most programs need. The feature `onnx` adds networks and weights from ONNX files,
-//! `autograd` tensors with gradients, modules and training.
+//! `autograd` tensors with gradients, modules and training, `cuda` NVIDIA GPUs; [`device`] chooses what a plan is made for and runs on.
 //!
 //! It is not a general tensor library, and it does not approximate: there is no blending of overlapping tiles,
 //! and an operator that cannot be cut into tiles is refused by name.
@@ -42,6 +42,8 @@
 #[cfg(feature = "autograd")]
 pub use tiled_autograd as autograd;
 pub use tiled_cpu as cpu;
+#[cfg(feature = "cuda")]
+pub use tiled_cuda as cuda;
 pub use tiled_exec as exec;
 pub use tiled_explain as explain;
 pub use tiled_geometry as geometry;
@@ -52,6 +54,7 @@ pub use tiled_onnx as onnx;
 pub use tiled_ops as ops;
 pub use tiled_tensor as tensor;
 
+pub mod device;
 pub mod prelude;
 
 /// The examples of the README are compiled and run.

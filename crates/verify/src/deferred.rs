@@ -10,7 +10,7 @@ use super::{Subject, VerifyOptions, verify_on};
 fn cases_whose_calls_run_later_have_the_bits_of_the_untiled_run() {
     let backend = CpuBackend::new().expect("an instruction set");
     let (narrow, wide) = (Deferred::<f32>::new(&backend), Deferred::<f64>::new(&backend));
-    let options = VerifyOptions { cases: 40, seed: 11, threads: 2, only: None };
+    let options = VerifyOptions { cases: 40, seed: 11, threads: 2, ..VerifyOptions::default() };
     let narrow = Subject { backend: &narrow, host: &backend };
     let wide = Subject { backend: &wide, host: &backend };
     let report = verify_on(&options, &NoProgress, narrow, wide).expect("nobody cancels");

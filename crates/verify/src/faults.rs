@@ -29,7 +29,7 @@ struct Faulty {
 }
 
 impl<T: Element> Backend<T> for Faulty {
-    forward!(T, |faulty| &faulty.backend; name block support seconds workers open_own);
+    forward!(T, |faulty| &faulty.backend; name block support seconds transfers_beside workers open_own);
 }
 
 impl<T: Element> Host<T> for Faulty {
@@ -85,7 +85,7 @@ impl<T: Element> Host<T> for Faulty {
 
 fn verify_fault(fault: Fault) -> VerifyReport {
     let faulty = Faulty { backend: CpuBackend::new().expect("an instruction set"), fault };
-    let options = VerifyOptions { cases: 25, seed: 3, threads: 2, only: None };
+    let options = VerifyOptions { cases: 25, seed: 3, threads: 2, ..VerifyOptions::default() };
     verify_on(&options, &NoProgress, Subject::of(&faulty), Subject::of(&faulty)).expect("nobody cancels")
 }
 
@@ -127,7 +127,7 @@ fn one_case_alone_is_the_case_of_the_whole_run() {
         backend: CpuBackend::new().expect("an instruction set"),
         fault: Fault::OutputDependsOnRegion,
     };
-    let options = VerifyOptions { cases: 25, seed: 3, threads: 1, only: None };
+    let options = VerifyOptions { cases: 25, seed: 3, threads: 1, ..VerifyOptions::default() };
     let all =
         verify_on(&options, &NoProgress, Subject::of(&faulty), Subject::of(&faulty)).expect("nobody cancels");
     let line = all.failures.first().expect("the fault shows");

@@ -1,4 +1,4 @@
-//! Random networks, sizes and plans: the tiled run against the untiled one, on the CPU backend.
+//! Random networks, sizes and plans: the tiled run against the untiled one, on the CPU or another device.
 //!
 //! A case draws a network of up to twelve nodes over every operator, one to three inputs and outputs, a batch,
 //! an element type, an objective, and options of a plan that cuts it into more than one tile or step. Then
@@ -43,19 +43,22 @@ mod network;
 mod oracle;
 mod run;
 mod setting;
+mod shadow;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use tiled::cpu::{CpuBackend, IsaError};
+use tiled::cpu::CpuBackend;
+use tiled::device::{Device, DeviceBackend, DeviceChoiceError};
 use tiled::exec::Progress;
 use tiled::kernel::{Backend, Host};
 use tiled::tensor::Element;
 
 use case::CaseReport;
 use draw::Draw;
+use shadow::Shadow;
 
 /// How much to verify.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,11 +71,13 @@ pub struct VerifyOptions {
     pub threads: usize,
     /// The one case to run, as a failure names it.
     pub only: Option<u64>,
+    /// What the cases run on.
+    pub device: Device,
 }
 
 impl Default for VerifyOptions {
     fn default() -> Self {
-        Self { cases: 200, seed: 0, threads: 1, only: None }
+        Self { cases: 200, seed: 0, threads: 1, only: None, device: Device::Cpu }
     }
 }
 
@@ -110,9 +115,9 @@ impl VerifyReport {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// The CPU backend.
+    /// The device.
     #[error(transparent)]
-    Isa(#[from] IsaError),
+    Device(#[from] DeviceChoiceError),
     /// The caller's progress cancelled it.
     #[error("cancelled after {done} of {total} cases")]
     Cancelled {
@@ -123,13 +128,19 @@ pub enum VerifyError {
     },
 }
 
-/// Runs random cases on the CPU backend. A case that fails, or panics, is told in the report.
+/// Runs random cases on a device. A case that fails, or panics, is told in the report.
 ///
 /// # Errors
-/// Where there is no CPU backend for the instruction set asked for, and where `progress` cancels.
+/// Where the device is not there, and where `progress` cancels.
 pub fn verify(options: &VerifyOptions, progress: &dyn Progress) -> Result<VerifyReport, VerifyError> {
-    let backend = CpuBackend::new()?;
-    verify_on(options, progress, Subject::of(&backend), Subject::of(&backend))
+    match options.device.open()? {
+        DeviceBackend::Cpu(cpu) => verify_on(options, progress, Subject::of(&cpu), Subject::of(&cpu)),
+        DeviceBackend::Cuda(gpu) => {
+            let shadow = Shadow::new(&gpu, CpuBackend::new().map_err(DeviceChoiceError::from)?);
+            let narrow = Subject { backend: &gpu, host: &shadow };
+            verify_on(options, progress, narrow, Subject { backend: &gpu, host: &shadow })
+        }
+    }
 }
 
 /// What is verified.

@@ -9,7 +9,7 @@ use tiled::tensor::{AlignedBuffer, Element, View};
 pub(super) struct Magnitudes<'b, T: Element>(pub(super) &'b dyn Host<T>);
 
 impl<T: Element> Backend<T> for Magnitudes<'_, T> {
-    forward!(T, |sizes| sizes.0; name block support seconds workers open_own);
+    forward!(T, |sizes| sizes.0; name block support seconds transfers_beside workers open_own);
 }
 
 impl<T: Element> Host<T> for Magnitudes<'_, T> {

@@ -40,7 +40,7 @@ impl Shadowed {
 }
 
 impl<T: Element> Backend<T> for Shadowed {
-    forward!(T, |shadowed| &shadowed.backend; name block seconds workers open_own);
+    forward!(T, |shadowed| &shadowed.backend; name block seconds transfers_beside workers open_own);
 
     /// The parameters as the CPU backend packs them, then as they are; nothing is written in place, where nobody would look.
     fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support> {
@@ -186,7 +186,7 @@ fn largest<T: Element>(window: &View<'_, T>) -> f64 {
 fn every_call_of_a_hundred_random_cases_agrees_with_the_reference() {
     let backend = CpuBackend::new().expect("an instruction set");
     let shadowed = Shadowed { backend, log: Mutex::default() };
-    let options = VerifyOptions { cases: 100, seed: 5, threads: 2, only: None };
+    let options = VerifyOptions { cases: 100, seed: 5, threads: 2, ..VerifyOptions::default() };
     let report = verify_on(&options, &NoProgress, Subject::of(&shadowed), Subject::of(&shadowed))
         .expect("nobody cancels");
     assert!(report.passed(), "{:#?}", report.failures);

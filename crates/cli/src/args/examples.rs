@@ -11,6 +11,7 @@ Examples:
   tiled plan --net vgg16 --input 3x20480x20480 --memory 2GiB
   tiled plan --net unet --input photo.jpg --output mask.png --memory 256MiB
   tiled plan --net light --input 3x100000x100000 --train --memory 1GiB --json
+  tiled plan --net vgg16 --input 3x20480x20480 --train --loss sum --memory 8GiB --device cuda-sim:h200
   tiled plan --net unet --input 3x2700x5400 --train --tile 256x256 --hold recompute --svg plan.svg";
 
 pub(super) const RUN: &str = "\
@@ -37,7 +38,19 @@ pub(super) const VERIFY: &str = "\
 Examples:
   tiled verify
   tiled verify --cases 500 --seed 1 --json
-  tiled verify --seed 1 --only 42";
+  tiled verify --seed 1 --only 42
+  tiled verify --device cuda --cases 300";
+
+pub(super) const DEVICES: &str = "\
+Examples:
+  tiled devices
+  tiled devices --json";
+
+pub(super) const CUDA_BUILD: &str = "\
+Examples:
+  tiled cuda-build --arch sm_90 --out kernels.bundle
+  TILED_CUDA_KERNELS=kernels.bundle tiled run --device cuda --net unet --weights unet.safetensors \\
+      --input photo.jpg --output mask.png";
 
 pub(super) const NET: &str = "\
 Examples:

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
+use tiled::device::{Device, DeviceBackend};
 use tiled::exec::{
     Decision, ElementType, ExecError, Executor, Normalization, Numbers, PICTURE_LIMIT_BYTES, SinkOptions,
 };
@@ -55,6 +56,12 @@ pub(crate) enum Command {
     /// Times built-in workloads, tiled and untiled alternately.
     #[command(after_help = examples::BENCH)]
     Bench(BenchArgs),
+    /// Lists the devices that work can run on, and those that are not there with the reason.
+    #[command(after_help = examples::DEVICES)]
+    Devices(DevicesArgs),
+    /// Builds the kernels of GPUs on any machine that has NVRTC: a run with the file needs none.
+    #[command(after_help = examples::CUDA_BUILD)]
+    CudaBuild(CudaBuildArgs),
     /// Lists the built-in networks, or prints one in the network format.
     #[command(after_help = examples::NET)]
     Net(NetArgs),
@@ -89,6 +96,10 @@ pub(crate) struct PlanArgs {
     /// same bits for every tiling, but other roundings than the sums. Kernels of gradients stay sums.
     #[arg(long)]
     pub(crate) winograd: bool,
+    /// Where the work runs: `cpu`, `cuda` or `cuda:N` for an NVIDIA GPU, `cuda-sim` or `cuda-sim:MODEL` for one that this machine
+    /// simulates; `tiled devices` lists them.
+    #[arg(long, value_name = "DEVICE", default_value_t)]
+    pub(crate) device: Device,
     /// The element type of the computation.
     #[arg(long, value_enum, default_value_t = DTypeArg::F32)]
     pub(crate) dtype: DTypeArg,
@@ -380,6 +391,10 @@ pub(crate) struct VerifyArgs {
     /// Runs one case alone, as a failure names it.
     #[arg(long, value_name = "CASE")]
     pub(crate) only: Option<u64>,
+    /// Where the work runs: `cpu`, `cuda` or `cuda:N` for an NVIDIA GPU, `cuda-sim` or `cuda-sim:MODEL` for one that this machine
+    /// simulates; `tiled devices` lists them.
+    #[arg(long, value_name = "DEVICE", default_value_t)]
+    pub(crate) device: Device,
     /// The cases that run at a time; all cores where not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -402,12 +417,33 @@ pub(crate) struct BenchArgs {
     /// Leaves out the untiled run where it would hold more than this.
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, default_value = "8GiB")]
     pub(crate) untiled_limit: u64,
+    /// Where the work runs: `cpu`, `cuda` or `cuda:N` for an NVIDIA GPU, `cuda-sim` or `cuda-sim:MODEL` for one that this machine
+    /// simulates; `tiled devices` lists them.
+    #[arg(long, value_name = "DEVICE", default_value_t)]
+    pub(crate) device: Device,
     /// Threads; all cores where not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// One JSON object on standard output instead of text.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArgs {
+    /// One JSON object on standard output instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CudaBuildArgs {
+    /// Each architecture to build for, as `sm_90`.
+    #[arg(long, value_name = "SM", required = true)]
+    pub(crate) arch: Vec<String>,
+    /// Where the kernels go; a run finds them by the variable `TILED_CUDA_KERNELS`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -446,15 +482,15 @@ impl NetworkArgs {
 }
 
 impl PlanArgs {
-    /// The options of a planner; `resident_bytes` is what is held beside the run.
-    pub(crate) fn options(&self, resident_bytes: u64) -> PlanOptions {
+    /// The options of a planner for a backend; `resident_bytes` is what is held beside the run.
+    pub(crate) fn options(&self, backend: &DeviceBackend, resident_bytes: u64) -> PlanOptions {
         let tiling = match (self.tile, self.grid) {
             (Some(Pair(tile)), _) => Tiling::Tile(tile),
             (None, Some(Pair(grid))) => Tiling::Grid(grid),
             (None, None) => Tiling::Auto,
         };
         PlanOptions {
-            memory_bytes: self.memory,
+            memory_bytes: self.memory.or(backend.memory_bytes()),
             tiling,
             hold: self.hold.into(),
             lanes: self.lanes.map(usize::from),

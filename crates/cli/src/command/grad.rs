@@ -45,8 +45,11 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let wanted: Vec<[usize; 4]> = wanted.collect();
     let sinks = create_sinks::<T>("grad-input", &args.grad_input, &wanted)?;
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
-    let plan =
-        job.plan(&objective, &args.plan.options(job.input_bytes() + given + sink_bytes(&sinks)), session)?;
+    let plan = job.plan(
+        &objective,
+        &args.plan.options(&job.backend, job.input_bytes() + given + sink_bytes(&sinks)),
+        session,
+    )?;
     let specs = try_params(&job.graph)?;
     let trained = objective.param_grads(&job.graph)?.into_iter().map(|place| &specs[place]);
     let bytes = weights_bytes(trained.map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());

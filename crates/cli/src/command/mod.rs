@@ -2,7 +2,9 @@
 
 pub(crate) mod bench;
 pub(crate) mod convert;
+pub(crate) mod cuda_build;
 pub(crate) mod demo;
+pub(crate) mod devices;
 pub(crate) mod grad;
 pub(crate) mod net;
 pub(crate) mod plan;

@@ -4,8 +4,8 @@ use std::io::{BufWriter, Write};
 use std::time::Instant;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
-use tiled::cpu::CpuBackend;
+use serde_json::{Map, Value, json};
+use tiled::device::DeviceFigures;
 use tiled::exec::{
     AdamW, AdamWOptions, Numbers, Optimizer, Sgd, SgdOptions, sink_resident_bytes, write_whole,
 };
@@ -15,7 +15,7 @@ use tiled::graph::{
     try_params,
 };
 use tiled::kernel::Backend;
-use tiled::tensor::Element;
+use tiled::tensor::{Element, TensorError};
 
 use crate::args::{DTypeArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned};
 use crate::error::CliError;
@@ -30,7 +30,7 @@ use crate::{bytes, network};
 pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliError> {
     Files::default().reads("net", network::file(&args.net)).writes("svg", &args.svg).check()?;
     let begin = Instant::now();
-    let Planning { plan, notes, files } = match args.plan.dtype {
+    let Planning { plan, mut notes, files, device } = match args.plan.dtype {
         DTypeArg::F32 => plan::<f32>(args, session)?,
         DTypeArg::F64 => plan::<f64>(args, session)?,
     };
@@ -44,6 +44,7 @@ pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliEr
     }
     if !args.plan.json {
         let mut text = plan.to_text();
+        notes.extend(device.iter().flat_map(device_lines));
         for line in std::iter::once(show_budget(plan.budget)).chain(notes) {
             text.push('\n');
             text.push_str(&line);
@@ -54,6 +55,7 @@ pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliEr
     let detail = args.steps.unwrap_or(if all { StepDetail::All } else { StepDetail::First(LISTED_STEPS) });
     let mut figures = figures.json();
     figures.insert("inputs".into(), files.json());
+    figures.insert("device".into(), device.as_ref().map_or(Value::Null, device_json));
     let report = Report { figures, plan: plan.describe(detail) };
     let mut output = BufWriter::new(std::io::stdout().lock());
     report
@@ -76,6 +78,7 @@ struct Report<'a> {
 const LISTED_STEPS: u64 = 4096;
 
 fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Planning, CliError> {
+    let device = args.plan.device.open_for_plans()?;
     let graph = network::load(&args.net)?.graph;
     check_count("input", graph.inputs().len(), args.input.len())?;
     let mut files = OpenedFiles::new(&args.plan);
@@ -117,11 +120,11 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
         resident += optimizer_bytes::<T>(args, &graph, &objective)?
             + kept_bytes::<T>(args.save.as_deref(), &try_params(&graph)?);
     }
-    let backend = CpuBackend::new()?;
-    let backend: &dyn Backend<T> = &backend;
+    let options = PlanOptions { transfer_bytes, ..args.plan.options(&device, resident) };
+    let backend: &dyn Backend<T> = &device;
     let planner = Planner::new(&graph, &shapes, &objective, backend);
-    let options = PlanOptions { transfer_bytes, ..args.plan.options(resident) };
     let plan = planner.plan_unless(&options, &|| session.is_cancelled())?;
+    let figures = device.figures(&plan).map_err(TensorError::from)?;
     let (mut notes, limit_bytes) = (files.lines(), args.plan.picture_bytes());
     let shapes_alone = args.input.iter().filter_map(|planned| match planned {
         Planned::Shape(shape) => picture_note("an input", "a .png of 8 bits", *shape, limit_bytes),
@@ -133,7 +136,7 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
             outputs.iter().filter_map(|shape| picture_note("an output", ".png", *shape, limit_bytes)),
         );
     }
-    Ok(Planning { plan, notes, files })
+    Ok(Planning { plan, notes, files, device: figures })
 }
 
 /// A plan, and what would change with other files.
@@ -141,6 +144,30 @@ struct Planning {
     plan: Plan,
     notes: Vec<String>,
     files: OpenedFiles,
+    /// Where it is made for a GPU.
+    device: Option<DeviceFigures>,
+}
+
+/// What a plan takes of a GPU, as lines of text.
+fn device_lines(figures: &DeviceFigures) -> [String; 2] {
+    let DeviceFigures { calls, lost_to_waves, device_bytes, pinned_bytes, driver_bytes } = *figures;
+    let [device, pinned, driver] = [device_bytes, pinned_bytes, driver_bytes].map(bytes::show);
+    let lost = 100.0 * lost_to_waves;
+    [
+        format!("device: {calls} calls of kernels, {lost:.1} % lost to waves that are not full"),
+        format!("memory: {device} on the device, {pinned} pinned on the host, {driver} for the driver"),
+    ]
+}
+
+/// The same for JSON.
+fn device_json(figures: &DeviceFigures) -> Value {
+    json!({
+        "calls": figures.calls,
+        "lost_to_waves": figures.lost_to_waves,
+        "device_bytes": figures.device_bytes,
+        "pinned_bytes": figures.pinned_bytes,
+        "driver_bytes": figures.driver_bytes,
+    })
 }
 
 /// The shape of a tensor that a run would read; what its file would hold is counted.

@@ -10,8 +10,13 @@ use crate::progress::Session;
 use crate::report::{print, print_json};
 
 pub(crate) fn run(args: &VerifyArgs, session: &Session) -> Result<(), CliError> {
-    let options =
-        VerifyOptions { cases: args.cases, seed: args.seed, threads: threads(args.threads), only: args.only };
+    let options = VerifyOptions {
+        cases: args.cases,
+        seed: args.seed,
+        threads: threads(args.threads),
+        only: args.only,
+        device: args.device,
+    };
     let report = verify(&options, &session.bar("verify"))?;
     if args.json {
         print_report(&report)?;

@@ -207,7 +207,7 @@ impl Bed {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
     }
 
-    fn program<A: AsRef<str>>(&self, args: &[A]) -> Command {
+    pub(crate) fn program<A: AsRef<str>>(&self, args: &[A]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(args.iter().map(AsRef::as_ref)).current_dir(self.dir.path()).stdin(Stdio::null());
         command

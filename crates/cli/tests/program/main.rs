@@ -6,6 +6,7 @@ mod bed;
 mod budget;
 mod commands;
 mod deep;
+mod devices;
 mod elementwise;
 mod inputs;
 mod norms;

@@ -7,8 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cudarc::driver::result::{self, DriverError as CudaError, ctx, device, event, stream};
 use cudarc::driver::sys;
 
+use super::facts::DRIVER_BYTES;
 use super::{Copy, Driver, DriverError, Event, Facts, Function, Launch, Memory, Pinned, Stream, Way};
-use crate::nvrtc;
+use crate::bundle;
 use crate::units::Unit;
 
 /// A GPU.
@@ -42,22 +43,22 @@ unsafe impl<H> Send for Handle<H> {}
 // SAFETY: the context is only made current, which any thread may do
 unsafe impl Sync for Gpu {}
 
-/// The GPUs of this machine, by their names; none where there is no driver.
+/// The GPUs of this machine.
 ///
 /// # Errors
-/// Where there is a driver that fails.
-pub fn devices() -> Result<Vec<String>, DriverError> {
-    (0..count()?).map(|index| name(find(index)?)).collect()
+/// Where there is no driver or no device, or it fails.
+pub fn devices() -> Result<Vec<Facts>, DriverError> {
+    (0..count()?).map(|index| facts(find(index)?)).collect()
 }
 
 fn count() -> Result<u32, DriverError> {
     // cudarc panics where the library is not found
     // SAFETY: it loads the library, whose initialisers are those of the driver
     if !unsafe { sys::is_culib_present() } {
-        return Ok(0);
+        return Err(DriverError::NoDriver);
     }
     match result::init() {
-        Err(CudaError(sys::cudaError_enum::CUDA_ERROR_NO_DEVICE)) => return Ok(0),
+        Err(CudaError(sys::cudaError_enum::CUDA_ERROR_NO_DEVICE)) => return Err(DriverError::NoDriver),
         other => other.map_err(failed("initialise"))?,
     }
     let count = device::get_count().map_err(failed("count devices"))?;
@@ -68,10 +69,6 @@ fn find(index: u32) -> Result<sys::CUdevice, DriverError> {
     device::get(c_int::try_from(index).unwrap_or(c_int::MAX)).map_err(failed("find a device"))
 }
 
-fn name(device: sys::CUdevice) -> Result<String, DriverError> {
-    device::get_name(device).map_err(failed("name a device"))
-}
-
 impl Gpu {
     /// The GPU of this number, from zero.
     ///
@@ -80,11 +77,7 @@ impl Gpu {
     pub fn new(index: u32) -> Result<Self, DriverError> {
         let count = count()?;
         if index >= count {
-            let message = match count {
-                0 => "no CUDA driver, or no device".to_owned(),
-                count => format!("device {index} of {count}"),
-            };
-            return Err(DriverError::Failed { call: "open a device", message });
+            return Err(DriverError::NoDevice { index, count });
         }
         let device = find(index)?;
         let facts = facts(device)?;
@@ -150,7 +143,7 @@ fn facts(device: sys::CUdevice) -> Result<Facts, DriverError> {
     let kilohertz = |clock| Ok::<_, DriverError>(f64::from(attribute(clock)?) * 1e3);
     let width_bytes = f64::from(attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?) / 8.0;
     Ok(Facts {
-        name: name(device)?,
+        name: device::get_name(device).map_err(failed("name a device"))?,
         is_simulated: false,
         capability: [
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
@@ -165,6 +158,7 @@ fn facts(device: sys::CUdevice) -> Result<Facts, DriverError> {
         // SAFETY: a device of the driver
         memory_bytes: unsafe { device::total_mem(device) }.map_err(failed("ask a device"))? as u64,
         cache_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
+        driver_bytes: DRIVER_BYTES,
     })
 }
 
@@ -306,7 +300,7 @@ impl Driver for Gpu {
             Some(module) => *module,
             None => {
                 let [major, minor] = self.facts.capability;
-                let code = nvrtc::cached(unit, &format!("sm_{major}{minor}"))?;
+                let code = bundle::code(unit, &format!("sm_{major}{minor}"))?;
                 // SAFETY: machine code as NVRTC gives it
                 let module = unsafe { result::module::load_data(code.as_ptr().cast()) };
                 let module = Handle(module.map_err(failed("load kernels"))?);

@@ -3,6 +3,7 @@
 //! Handles are plain numbers of one driver. What is done on a stream runs in its order, and later than the call that asks for it; an
 //! error may come with any later call.
 
+mod facts;
 #[cfg(feature = "device")]
 pub mod gpu;
 #[cfg(all(unix, feature = "simulated"))]
@@ -11,6 +12,8 @@ pub mod simulated;
 use std::fmt::Debug;
 
 use tiled_kernel::DeviceError;
+
+pub use facts::{Facts, MODELS};
 
 use crate::units::Unit;
 
@@ -119,47 +122,6 @@ pub trait Driver: Send + Sync + Debug {
     unsafe fn fill(&self, stream: Stream, address: u64, bytes: usize, byte: u8) -> Result<(), DriverError>;
 }
 
-/// What a device is.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Facts {
-    /// Its name.
-    pub name: String,
-    /// Whether it is one on the host: then memory that is taken into use anew is made to hold nothing.
-    pub is_simulated: bool,
-    /// The compute capability: major, minor.
-    pub capability: [u32; 2],
-    /// The multiprocessors.
-    pub multiprocessors: u32,
-    /// The clock of the multiprocessors, in hertz.
-    pub clock: f64,
-    /// The bytes a second between the device's memory and its multiprocessors.
-    pub memory_bandwidth: f64,
-    /// The bytes a second between pinned memory and the device, each way.
-    pub host_bandwidth: f64,
-    /// The bytes of memory.
-    pub memory_bytes: u64,
-    /// The bytes of the second level cache.
-    pub cache_bytes: u64,
-}
-
-impl Facts {
-    /// An H200 by its data sheet, and a link of 64 GB/s of which copies of large pieces reach six sevenths.
-    #[must_use]
-    pub fn h200() -> Self {
-        Self {
-            name: "NVIDIA H200".to_owned(),
-            is_simulated: false,
-            capability: [9, 0],
-            multiprocessors: 132,
-            clock: 1.98e9,
-            memory_bandwidth: 4.8e12,
-            host_bandwidth: 55e9,
-            memory_bytes: 141_000_000_000,
-            cache_bytes: 50 << 20,
-        }
-    }
-}
-
 /// Memory of a device.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Memory {
@@ -244,6 +206,17 @@ pub struct Copy {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
+    /// There is no driver, or one without a device.
+    #[error("no CUDA driver")]
+    NoDriver,
+    /// There is no device of this number.
+    #[error("device {index} of {count}, counted from zero")]
+    NoDevice {
+        /// What was asked for.
+        index: u32,
+        /// The devices that there are.
+        count: u32,
+    },
     /// Memory is refused.
     #[error("no memory for {bytes} bytes")]
     OutOfMemory {
@@ -267,6 +240,9 @@ impl DriverError {
             Self::OutOfMemory { bytes } => DeviceError::OutOfMemory { what: what.into(), bytes },
             Self::Failed { call, message } => {
                 DeviceError::Failed { call: format!("{}: {call}", what.into()), message }
+            }
+            error @ (Self::NoDriver | Self::NoDevice { .. }) => {
+                DeviceError::Failed { call: what.into(), message: error.to_string() }
             }
         }
     }

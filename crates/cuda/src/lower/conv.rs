@@ -10,9 +10,11 @@ use tiled_tensor::{DType, Element};
 
 use super::grid::{LANES, count, extent, of_rows};
 use super::maps::{self, Op};
+use super::waves::{Blocks, Waves, as_f64};
 use super::{Given, Launches, Shape, typed};
 use crate::args::{self, ConvAxis, Function, Part, int, narrow};
 use crate::block;
+use crate::driver::Facts;
 
 /// The kernels for a convolution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +73,7 @@ impl<'k> Problem<'k> {
         })
     }
 
-    const fn channels(&self) -> usize {
+    pub(crate) const fn channels(&self) -> usize {
         self.outputs[0] * self.conv.groups
     }
 
@@ -298,43 +300,96 @@ impl Fused {
     }
 }
 
-/// A tile of a kernel: pixels by outputs, and the threads of a block.
+/// A tile of a kernel: pixels by outputs, the threads of a block, and the share of what the largest tile reaches that this one is taken
+/// to: the fewer sums a thread has, the more of its instructions are loads.
 #[derive(Clone, Copy, Debug)]
 struct Tile {
     kernel: &'static str,
     pixels: usize,
     outputs: usize,
     threads: usize,
+    share: f64,
 }
 
 /// The tiles of a path, from the largest.
 fn tiles(path: Path, dtype: DType) -> &'static [Tile] {
     macro_rules! tiles {
-        ($($kernel:literal: $pixels:literal by $outputs:literal, $threads:literal;)*) => {
-            &[$(Tile { kernel: $kernel, pixels: $pixels, outputs: $outputs, threads: $threads }),*]
+        ($($kernel:literal: $pixels:literal by $outputs:literal, $threads:literal, $share:literal;)*) => {
+            &[$(
+                Tile { kernel: $kernel, pixels: $pixels, outputs: $outputs, threads: $threads, share: $share }
+            ),*]
         };
     }
     match (path, dtype) {
         (Path::Dense, DType::F32) => tiles! {
-            "dense_f32_128": 128 by 128, 256;
-            "dense_f32_64": 128 by 64, 128;
-            "dense_f32_32": 256 by 32, 128;
-            "dense_f32_8": 256 by 8, 128;
+            "dense_f32_128": 128 by 128, 256, 1.0;
+            "dense_f32_64": 128 by 64, 128, 0.97;
+            "dense_f32_32": 256 by 32, 128, 0.9;
+            "dense_f32_8": 256 by 8, 128, 0.5;
         },
         (Path::Dense, DType::F64) => tiles! {
-            "dense_f64_64": 64 by 64, 128;
-            "dense_f64_32": 64 by 32, 64;
-            "dense_f64_8": 64 by 8, 64;
+            "dense_f64_64": 64 by 64, 128, 1.0;
+            "dense_f64_32": 64 by 32, 64, 0.95;
+            "dense_f64_8": 64 by 8, 64, 0.5;
         },
         (Path::Gather, DType::F32) => tiles! {
-            "gather_f32_64": 128 by 64, 128;
-            "gather_f32_8": 128 by 8, 128;
+            "gather_f32_64": 128 by 64, 128, 0.75;
+            "gather_f32_8": 128 by 8, 128, 0.4;
         },
         (Path::Gather, DType::F64) => tiles! {
-            "gather_f64_32": 64 by 32, 64;
-            "gather_f64_8": 64 by 8, 64;
+            "gather_f64_32": 64 by 32, 64, 0.75;
+            "gather_f64_8": 64 by 8, 64, 0.4;
         },
         (Path::Depthwise, _) => &[],
+    }
+}
+
+/// The share of the multiply-adds that depthwise kernels reach: a load for each.
+const DEPTHWISE_SHARE: f64 = 0.25;
+
+impl Problem<'_> {
+    /// The tile in which so many pixels take the least time, with what they take; none where threads have a pixel each. No bit depends on it.
+    fn tile(&self, facts: &Facts, dtype: DType, pixels: f64, terms: f64) -> Option<(Tile, Waves)> {
+        let (outputs, groups) = (self.outputs[0], self.conv.groups);
+        let [outputs, groups] = [outputs, groups].map(as_f64);
+        let of = |tile: &Tile| {
+            let [tile_pixels, tile_outputs] = [tile.pixels, tile.outputs].map(as_f64);
+            let blocks = Blocks {
+                count: (pixels / tile_pixels).ceil() * (outputs / tile_outputs).ceil() * groups,
+                work: tile_pixels * tile_outputs * terms,
+                share: tile.share,
+                wanted: pixels * outputs * groups * terms,
+            };
+            (*tile, blocks.waves(facts, dtype))
+        };
+        let tiles = tiles(self.path, dtype).iter().map(of);
+        tiles.min_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds))
+    }
+
+    /// What a call over so many pixels, of all images, takes.
+    pub(crate) fn waves(&self, facts: &Facts, dtype: DType, pixels: f64) -> Waves {
+        let taps: f64 = self.conv.kernel().iter().copied().map(as_f64).product();
+        // a gradient has a launch for each class of pixels, and its taps are shared out to them
+        let classes = self.classes_of_a_call();
+        let terms = taps / classes * as_f64(self.reduced[1]);
+        if let Some((_, waves)) = self.tile(facts, dtype, (pixels / classes).max(1.0), terms) {
+            return waves.times(classes);
+        }
+        let wanted = pixels * as_f64(self.channels()) * taps;
+        let seconds = 2.0 * wanted / (facts.flops(dtype.size_bytes()) * DEPTHWISE_SHARE);
+        Waves { seconds, full_seconds: seconds, ..Waves::default() }
+    }
+
+    /// The launches of a call: one for each class of pixels.
+    pub(crate) fn classes_of_a_call(&self) -> f64 {
+        let strides = self.conv.windows.map(|window| narrow(window.stride()));
+        if self.is_backward { strides.into_iter().map(f64::from).product() } else { 1.0 }
+    }
+
+    /// The passes that follow a call for functions that it does not carry out.
+    pub(crate) fn passes_after(&self) -> f64 {
+        let Fused { function_after, mask_after, .. } = Fused::of(self.epilogue);
+        f64::from(u8::from(function_after.is_some()) + u8::from(mask_after.is_some()))
     }
 }
 
@@ -346,8 +401,10 @@ fn launch(
 ) -> Result<(), DeviceError> {
     let Part { rows, cols, .. } = args.part;
     let [rows, cols] = [rows, cols].map(|len| extent(len.into()));
-    let tiles = tiles(problem.path, given.dtype);
-    let Some(largest) = tiles.first() else {
+    let (pixels, outputs) = (given.images() * rows * cols, problem.outputs[0]);
+    let terms = as_f64(extent((args.axes[0].taps * args.axes[1].taps).into()) * problem.reduced[1]);
+    let best = problem.tile(device.facts(), given.dtype, as_f64(pixels), terms.max(1.0));
+    let Some((tile, _)) = best else {
         let layout = &given.output.layout;
         let (lanes, names) = if layout.block() >= LANES {
             (LANES, ["depthwise_f32_4", "depthwise_f64_4"])
@@ -361,16 +418,6 @@ fn launch(
         let shape = of_rows(part, layout.block() / lanes, layout.batch() * layout.blocks());
         return device.launch(typed(given.dtype, names), shape, args);
     };
-    let (pixels, outputs) = (given.images() * rows * cols, problem.outputs[0]);
-    let blocks =
-        |tile: &Tile| pixels.div_ceil(tile.pixels) * outputs.div_ceil(tile.outputs) * problem.conv.groups;
-    // a tile no wider than the outputs, and small enough that every multiprocessor has one, where there are
-    let fits = |tile: &&Tile| {
-        let is_filled = 2 * outputs > tile.outputs;
-        let is_spread = blocks(tile) >= device.facts().multiprocessors as usize;
-        is_filled && (is_spread || tile.outputs <= 32)
-    };
-    let tile = tiles.iter().find(fits).unwrap_or_else(|| tiles.last().unwrap_or(largest));
     let grid = [
         count(pixels.div_ceil(tile.pixels)),
         count(outputs.div_ceil(tile.outputs)),

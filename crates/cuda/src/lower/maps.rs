@@ -1,6 +1,6 @@
 //! Kernels of each position alone.
 
-use tiled_kernel::{Arithmetic, DeviceError, Dropped, Kernel, Spread};
+use tiled_kernel::{DeviceError, Dropped, Kernel, Spread};
 
 use super::grid::{LANES, of_lanes};
 use super::{Given, Launches, typed};
@@ -133,16 +133,18 @@ fn check_blocks(given: &Given<'_>) {
 
 pub(super) fn arithmetic(
     device: &impl Launches,
-    function: Arithmetic,
-    operands: &[Spread; 3],
+    kernel: &Kernel,
     given: &Given<'_>,
 ) -> Result<(), DeviceError> {
     const NOWHERE: i32 = 5;
+    let Kernel::Arithmetic { function, operands } = kernel else {
+        unreachable!("invariant: {} is no arithmetic", kernel.name())
+    };
     let layout = &given.output.layout;
     let mut args = args::Arithmetic {
         out: given.output.view(),
         part: Part::new(given.region, given.images()),
-        operation: function as i32,
+        operation: *function as i32,
         source: [NOWHERE; 3],
         params: given.params.0,
         param_len: int(given.params.1),

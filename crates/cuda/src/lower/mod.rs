@@ -8,6 +8,7 @@ mod needs;
 mod pixels;
 mod reduce;
 mod resample;
+pub(crate) mod waves;
 mod weight;
 
 use tiled_geometry::Region;
@@ -94,7 +95,7 @@ const fn typed(dtype: DType, [single, double]: [&'static str; 2]) -> &'static st
     }
 }
 
-/// Computes a region of the output of a kernel.
+/// Computes a region of the output of a kernel that has a [`family`].
 ///
 /// # Panics
 /// Where a window does not hold what the region needs.
@@ -106,12 +107,38 @@ pub(crate) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>
     for (index, input) in given.inputs.iter().enumerate() {
         input.require(needs::needed(kernel, index, given.region));
     }
-    match kernel {
-        Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => conv::compute(device, kernel, given),
+    let family = family(kernel).expect("invariant: kernels without a family are not supported");
+    match family {
+        Family::Conv => conv::compute(device, kernel, given),
+        Family::Pool => moves::pool(device, kernel, given),
+        Family::Pixel => pixels::compute(device, kernel, given),
+        Family::Arithmetic => maps::arithmetic(device, kernel, given),
+        Family::Map => maps::compute(device, kernel, given),
+        Family::Resample => resample::compute(device, kernel, given),
+        Family::Move => moves::compute(device, kernel, given),
+    }
+}
+
+/// The kernels that lie in one file here, and take one struct of arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Conv,
+    Pool,
+    Pixel,
+    Arithmetic,
+    Map,
+    Resample,
+    Move,
+}
+
+/// Where a kernel of the contract is carried out; `None` of one that is not.
+pub(crate) const fn family(kernel: &Kernel) -> Option<Family> {
+    Some(match kernel {
+        Kernel::Conv2d { .. } | Kernel::Conv2dBackwardInput { .. } => Family::Conv,
         Kernel::MaxPool2d(_)
         | Kernel::MaxPool2dBackward(_)
         | Kernel::AvgPool2d(_)
-        | Kernel::AvgPool2dBackward(_) => moves::pool(device, kernel, given),
+        | Kernel::AvgPool2dBackward(_) => Family::Pool,
         Kernel::Softmax { .. }
         | Kernel::SoftmaxBackward { .. }
         | Kernel::PixelNorm(_)
@@ -120,8 +147,8 @@ pub(crate) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>
         | Kernel::LocalResponseBackward(_)
         | Kernel::ArgMax
         | Kernel::SumChannels
-        | Kernel::CrossEntropyBackward { .. } => pixels::compute(device, kernel, given),
-        Kernel::Arithmetic { function, operands } => maps::arithmetic(device, *function, operands, given),
+        | Kernel::CrossEntropyBackward { .. } => Family::Pixel,
+        Kernel::Arithmetic { .. } => Family::Arithmetic,
         Kernel::Activation(_)
         | Kernel::ActivationBackward(_)
         | Kernel::Add
@@ -130,51 +157,24 @@ pub(crate) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>
         | Kernel::ChannelAffine { .. }
         | Kernel::ChannelCombine
         | Kernel::Dropout { .. }
-        | Kernel::Fill { .. } => maps::compute(device, kernel, given),
-        _ if resample::knows(kernel) => resample::compute(device, kernel, given),
-        _ => moves::compute(device, kernel, given),
-    }
-}
-
-/// Whether a kernel of the contract is carried out here.
-pub(crate) const fn knows(kernel: &Kernel) -> bool {
-    matches!(
-        kernel,
-        Kernel::Conv2d { .. }
-            | Kernel::Conv2dBackwardInput { .. }
-            | Kernel::MaxPool2d(_)
-            | Kernel::MaxPool2dBackward(_)
-            | Kernel::AvgPool2d(_)
-            | Kernel::AvgPool2dBackward(_)
-            | Kernel::Softmax { .. }
-            | Kernel::SoftmaxBackward { .. }
-            | Kernel::PixelNorm(_)
-            | Kernel::PixelNormBackward(_)
-            | Kernel::LocalResponse(_)
-            | Kernel::LocalResponseBackward(_)
-            | Kernel::ArgMax
-            | Kernel::SumChannels
-            | Kernel::CrossEntropyBackward { .. }
-            | Kernel::Arithmetic { .. }
-            | Kernel::Activation(_)
-            | Kernel::ActivationBackward(_)
-            | Kernel::Add
-            | Kernel::Mul
-            | Kernel::DifferenceScaled { .. }
-            | Kernel::ChannelAffine { .. }
-            | Kernel::ChannelCombine
-            | Kernel::Dropout { .. }
-            | Kernel::Fill { .. }
-            | Kernel::Concat
-            | Kernel::Slice { .. }
-            | Kernel::SliceBackward { .. }
-            | Kernel::ChannelShuffle { .. }
-            | Kernel::PixelShuffle { .. }
-            | Kernel::PixelUnshuffle { .. }
-            | Kernel::Pad(_)
-            | Kernel::PadBackward(_)
-            | Kernel::PadConstant { .. }
-            | Kernel::Broadcast { .. }
-            | Kernel::Scatter
-    ) || resample::knows(kernel)
+        | Kernel::Fill { .. } => Family::Map,
+        Kernel::Resize(_)
+        | Kernel::ResizeBackward(_)
+        | Kernel::AdaptiveAvgPool2d(_)
+        | Kernel::AdaptiveAvgPool2dBackward(_)
+        | Kernel::AdaptiveMaxPool2d(_)
+        | Kernel::AdaptiveMaxPool2dBackward(_) => Family::Resample,
+        Kernel::Concat
+        | Kernel::Slice { .. }
+        | Kernel::SliceBackward { .. }
+        | Kernel::ChannelShuffle { .. }
+        | Kernel::PixelShuffle { .. }
+        | Kernel::PixelUnshuffle { .. }
+        | Kernel::Pad(_)
+        | Kernel::PadBackward(_)
+        | Kernel::PadConstant { .. }
+        | Kernel::Broadcast { .. }
+        | Kernel::Scatter => Family::Move,
+        _ => return None,
+    })
 }

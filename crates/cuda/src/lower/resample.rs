@@ -7,26 +7,21 @@ use super::grid::of_lanes;
 use super::{Given, Launches, typed};
 use crate::args::{self, Part, Resampling};
 
-/// The numbers of `ResampleOp` in `kernels/resample.cu`, and the axes; `None` where the kernel is another.
-const fn of(kernel: &Kernel) -> Option<(i32, [Resize; 2])> {
-    Some(match *kernel {
+/// The numbers of `ResampleOp` in `kernels/resample.cu`, and the axes.
+fn of(kernel: &Kernel) -> (i32, [Resize; 2]) {
+    match *kernel {
         Kernel::Resize(axes) => (0, axes),
         Kernel::ResizeBackward(axes) => (1, axes),
         Kernel::AdaptiveAvgPool2d(parts) => (2, parts),
         Kernel::AdaptiveAvgPool2dBackward(parts) => (3, parts),
         Kernel::AdaptiveMaxPool2d(parts) => (4, parts),
         Kernel::AdaptiveMaxPool2dBackward(parts) => (5, parts),
-        _ => return None,
-    })
-}
-
-/// Whether a kernel is carried out here.
-pub(super) const fn knows(kernel: &Kernel) -> bool {
-    of(kernel).is_some()
+        _ => unreachable!("invariant: {} resamples nothing", kernel.name()),
+    }
 }
 
 pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>) -> Result<(), DeviceError> {
-    let (op, axes) = of(kernel).expect("invariant: asked for what it knows");
+    let (op, axes) = of(kernel);
     let mut args = args::Resample {
         out: given.output.view(),
         part: Part::new(given.region, given.images()),

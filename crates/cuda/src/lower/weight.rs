@@ -5,9 +5,11 @@ use tiled_kernel::{Conv, DeviceError};
 use tiled_tensor::DType;
 
 use super::grid::{count, of_count};
+use super::waves::{Blocks, Waves, as_f64};
 use super::{Launches, Shape, Window, typed};
 use crate::args::{self, Part, WeightAxis, int, narrow};
 use crate::block;
+use crate::driver::Facts;
 
 /// How the gradient of a convolution's weights is summed: by its geometry alone, so that its bits are those of the shares.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +66,31 @@ impl<'k> Gradient<'k> {
     /// The bytes of the sums of all parts.
     pub(crate) fn scratch_bytes(&self) -> usize {
         self.splits * self.conv.weight_len() * self.dtype.size_bytes()
+    }
+
+    /// What a call over so many pixels, of all images, takes, without the sums of its parts.
+    pub(crate) fn waves(&self, facts: &Facts, pixels: f64) -> Waves {
+        let [conv, splits] = [self.conv.weight_len(), self.splits].map(as_f64);
+        let taps: f64 = self.conv.kernel().iter().copied().map(as_f64).product();
+        let wanted = pixels * conv;
+        let work = match self.path {
+            Path::Dense(side) => as_f64(side * side),
+            Path::Gather => 32.0 * 64.0,
+            Path::Depthwise => as_f64(block(self.conv.groups)),
+        };
+        let share = match self.path {
+            Path::Dense(64) => 0.9,
+            Path::Dense(_) => 0.75,
+            Path::Gather => 0.5,
+            Path::Depthwise => 0.25 / taps,
+        };
+        let count = as_f64(self.tiles) * splits;
+        Blocks { count, work: work * (pixels / splits).ceil(), share, wanted }.waves(facts, self.dtype)
+    }
+
+    /// The bytes that a call writes and reads for the sums of its parts.
+    pub(crate) fn passed_bytes(&self) -> f64 {
+        as_f64(2 * self.scratch_bytes() + 2 * self.conv.weight_len() * self.dtype.size_bytes())
     }
 
     /// Adds the gradient over a share to sums in the order OIHW.

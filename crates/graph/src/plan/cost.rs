@@ -4,6 +4,8 @@
 //! time = Σ seconds of each node's work · imbalance / cores + calls · overhead
 //! ```
 //!
+//! Where transfers move beside the work ([`Backend::transfers_beside`]) the sum is the longest of three: work, what comes in, what goes out.
+//!
 //! What work and calls take is for the backend to say ([`Backend::seconds`]).
 
 use tiled_kernel::{Backend, Load, Task};
@@ -14,7 +16,8 @@ use super::build::Prepared;
 use super::lanes::Share;
 use super::slots::SlotId;
 use crate::index::IndexVec;
-use crate::sweep::SweepNodeId;
+use crate::program::{SinkRole, SourceRole};
+use crate::sweep::{Action, SweepNodeId};
 
 /// All that the cost of a sweep depends on but lanes.
 #[derive(Debug)]
@@ -70,7 +73,7 @@ pub(super) fn work<T: Element>(
     let common = Common { element: size_of::<T>() as f64, windows_bytes, readers };
     let readings = &prepared.readings[figures.sweep];
     let mut begin = 0;
-    let mut work = 0.0;
+    let [mut all, mut work, mut loaded, mut written] = [0.0; 4];
     for (node, reading) in readings.nodes.entries() {
         let operands = &readings.operands[begin..reading.end as usize];
         begin = reading.end as usize;
@@ -78,9 +81,15 @@ pub(super) fn work<T: Element>(
             continue;
         }
         let (task, load) = node_load(prepared, figures, node, operands, &common);
-        work += backend.seconds(task, &load);
+        let seconds = backend.seconds(task, &load);
+        all += seconds;
+        match (task, prepared.sweeps[figures.sweep][node].action) {
+            (Task::Transfer, Action::Load(_)) => loaded += seconds,
+            (Task::Transfer, _) => written += seconds,
+            _ => work += seconds,
+        }
     }
-    work
+    if backend.transfers_beside() { work.max(loaded).max(written) } else { all }
 }
 
 /// What the nodes of a sweep have in common.
@@ -139,7 +148,14 @@ fn node_load<'p>(
             let strips = figures.strips as f64;
             let stretches = if figures.strips > 1 { rows as f64 * strips } else { figures.steps as f64 };
             load.stretches = facts.planes * stretches;
-            Task::Transfer
+            match prepared.sweeps[figures.sweep][node].action {
+                Action::Load(SourceRole::Store(_)) | Action::Write(SinkRole::Store(_))
+                    if !prepared.kept.in_files =>
+                {
+                    Task::Keep
+                }
+                _ => Task::Transfer,
+            }
         }
     };
     (task, load)

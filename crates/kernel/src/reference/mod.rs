@@ -59,6 +59,10 @@ impl<T: Element> Backend<T> for Reference {
         Some(support)
     }
 
+    fn transfers_beside(&self) -> bool {
+        false
+    }
+
     fn workers(&self, threads: usize) -> usize {
         threads
     }

@@ -13,7 +13,8 @@ use super::case::{Case, map_tensor};
 use super::rng::Rng;
 use super::window::extents;
 
-const ACTIVATIONS: [Activation; 11] = [
+/// Functions that may follow a convolution.
+pub const ACTIVATIONS: [Activation; 11] = [
     Activation::Relu,
     Activation::LeakyRelu { slope: 0.01 },
     Activation::LeakyRelu { slope: -0.25 },
@@ -28,7 +29,7 @@ const ACTIVATIONS: [Activation; 11] = [
 ];
 
 /// Functions that follow no convolution here: an error before them may be as large after as one likes.
-const FUNCTIONS: [Activation; 26] = [
+pub const FUNCTIONS: [Activation; 26] = [
     Activation::Clamp { min: -1.5, max: 2.25 },
     Activation::Clamp { min: 0.0, max: f64::INFINITY },
     Activation::Clamp { min: 1.0, max: -1.0 },

@@ -3,7 +3,7 @@
 mod workload;
 
 use serde_json::{Map, Value, json};
-use tiled::cpu::CpuBackend;
+use tiled::device::DeviceBackend;
 use tiled::exec::{Executor, Io, MemorySink, MemorySource, Sink, Source, peak_rss_bytes};
 use tiled::graph::{
     Hold, InMemory, Objective, Parameters, Plan, PlanOptions, Planner, Rng, Shapes, UNLIMITED, infer,
@@ -40,7 +40,7 @@ struct Row {
 }
 
 pub(crate) fn run(args: &BenchArgs, session: &Session) -> Result<(), CliError> {
-    let backend = CpuBackend::new()?;
+    let backend = args.device.open()?;
     let bench = Bench { args, session, backend: &backend, threads: threads(args.threads) };
     let reference = bench.reference()?;
     if !args.json {
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &BenchArgs, session: &Session) -> Result<(), CliError> {
 struct Bench<'a> {
     args: &'a BenchArgs,
     session: &'a Session,
-    backend: &'a CpuBackend,
+    backend: &'a DeviceBackend,
     threads: usize,
 }
 
@@ -110,6 +110,7 @@ impl<'a> Bench<'a> {
         memory_bytes: Option<u64>,
     ) -> Result<Plan, CliError> {
         let (parallelism, in_memory) = (self.threads, InMemory::ALL);
+        let memory_bytes = memory_bytes.or(self.backend.memory_bytes());
         let options = PlanOptions { hold, memory_bytes, parallelism, in_memory, ..PlanOptions::default() };
         let backend: &dyn Backend<f32> = self.backend;
         Ok(Planner::new(&workload.graph, shapes, &workload.objective, backend).plan(&options)?)

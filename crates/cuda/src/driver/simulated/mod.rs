@@ -28,6 +28,14 @@ pub enum Order {
     Shuffled(u64),
 }
 
+/// Whether there is a C++ compiler for kernels.
+///
+/// # Errors
+/// Where none is found, with its name.
+pub fn compiler() -> Result<(), DriverError> {
+    build::compiler().map(|_| ())
+}
+
 /// A device on the host.
 #[derive(Debug)]
 pub struct Simulated {
@@ -46,15 +54,21 @@ impl Simulated {
     /// # Errors
     /// Where no C++ compiler is found, with its name.
     pub fn new(facts: Facts, order: Order) -> Result<Self, DriverError> {
-        build::compiler()?;
-        Ok(Self {
+        compiler()?;
+        Ok(Self::unbuilt(facts, order))
+    }
+
+    /// The same without a look for the compiler: enough for plans, which launch nothing.
+    #[must_use]
+    pub fn unbuilt(facts: Facts, order: Order) -> Self {
+        Self {
             facts: Facts { is_simulated: true, ..facts },
             order,
             fails: None,
             calls: AtomicU64::new(0),
             libraries: Mutex::default(),
             device: Mutex::new(Device::new(order)),
-        })
+        }
     }
 
     /// The same, where the call of this number, from zero, fails.

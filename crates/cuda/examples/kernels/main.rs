@@ -3,11 +3,15 @@
 //!     cargo run -p tiled-cuda --features device --example kernels -- sm_80 sm_90 sm_120
 //!
 //! Fails where one cannot be built, spills registers, or takes more of them than `kernels/registers.txt` records; `BLESS=1` records
-//! anew. Wants NVRTC; where its library is not found, it says so.
+//! anew. Where `TILED_NVDISASM` names a disassembler, the inner loops of the convolutions of many channels have to consist of multiply-adds, but for
+//! 15 %. Wants NVRTC; where its library is not found, it says so.
 #![expect(clippy::print_stdout, reason = "its table is its result")]
+
+mod sass;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 use std::{env, fs};
@@ -32,6 +36,9 @@ fn main() -> ExitCode {
                     return ExitCode::FAILURE;
                 }
             };
+            if let Some(disassembler) = env::var_os("TILED_NVDISASM") {
+                faults.extend(loops(Path::new(&disassembler), &built.code, architecture));
+            }
             let usage = built.usage();
             let found = |kernel: &&&str| usage.iter().any(|usage| usage.kernel == ***kernel);
             faults.extend(
@@ -69,6 +76,34 @@ fn main() -> ExitCode {
     }
     faults.iter().for_each(|fault| println!("{fault}"));
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The convolutions of singles with many channels on both sides, whose inner loops should hold little but multiply-adds.
+const DENSE: [&str; 2] = ["dense_f32_128", "dense_f32_64"];
+const LEAST_SHARE: f64 = 0.85;
+
+/// Prints what the inner loops of some machine code consist of; gives those that hold too few multiply-adds.
+#[expect(clippy::cast_precision_loss, reason = "a share of some hundred instructions")]
+fn loops(disassembler: &Path, code: &[u8], architecture: &str) -> Vec<String> {
+    let text = match sass::text(disassembler, code) {
+        Ok(text) => text,
+        Err(error) => return vec![format!("{}: {error}", disassembler.display())],
+    };
+    let mut faults = Vec::new();
+    for sass::Loop { kernel, multiply_adds, instructions } in sass::loops(&text) {
+        let share = multiply_adds as f64 / instructions as f64;
+        println!(
+            "{architecture} {kernel}: {multiply_adds} of {instructions} are multiply-adds, {:.1} %",
+            100.0 * share
+        );
+        if DENSE.contains(&kernel.as_str()) && share < LEAST_SHARE {
+            faults.push(format!(
+                "{kernel} {architecture}: {:.1} % of its loop are multiply-adds",
+                100.0 * share
+            ));
+        }
+    }
+    faults
 }
 
 /// The registers of each kernel, by architectures, as they were recorded.

@@ -1,0 +1,80 @@
+//! What the inner loop of a kernel consists of, as `nvdisasm` prints its machine code.
+
+use std::path::Path;
+use std::process::Command;
+use std::{fs, io};
+
+/// The instructions of the loop of a kernel that holds all of its multiply-adds in a row, the innermost such.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Loop {
+    pub(crate) kernel: String,
+    pub(crate) multiply_adds: usize,
+    pub(crate) instructions: usize,
+}
+
+/// The text that a disassembler prints of machine code.
+pub(crate) fn text(disassembler: &Path, code: &[u8]) -> io::Result<String> {
+    let file = std::env::temp_dir().join(format!("tiled-kernels-{}.cubin", std::process::id()));
+    fs::write(&file, code)?;
+    let output = Command::new(disassembler).arg("-c").arg(&file).output();
+    let _ = fs::remove_file(&file);
+    let output = output?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The loops of all kernels in such a text that have multiply-adds of singles.
+pub(crate) fn loops(text: &str) -> Vec<Loop> {
+    let mut all = Vec::new();
+    // a kernel's text goes to where the next one begins
+    for part in text.split("\n.text.").skip(1) {
+        let Some((kernel, body)) = part.split_once(':') else { continue };
+        all.extend(inner_loop(body).map(|[multiply_adds, instructions]| Loop {
+            kernel: kernel.to_owned(),
+            multiply_adds,
+            instructions,
+        }));
+    }
+    all
+}
+
+/// The multiply-adds and the instructions of the shortest loop that has as many multiply-adds as any.
+fn inner_loop(body: &str) -> Option<[usize; 2]> {
+    let mut labels: Vec<(&str, usize)> = Vec::new();
+    let mut instructions: Vec<&str> = Vec::new();
+    for line in body.lines().map(str::trim) {
+        if let Some(label) = line.strip_suffix(':') {
+            labels.push((label, instructions.len()));
+        } else if let Some((_, instruction)) = line.strip_prefix("/*").and_then(|rest| rest.split_once("*/"))
+        {
+            instructions.push(instruction.trim());
+        }
+    }
+    // a jump back is the end of a loop
+    let back = |(at, instruction): (usize, &&str)| {
+        let target = instruction.split_once("BRA").and_then(|(_, rest)| rest.split('`').nth(1))?;
+        let target = target.strip_prefix('(')?.split(')').next()?;
+        let (_, begin) = labels.iter().find(|(label, begin)| *label == target && *begin <= at)?;
+        let body = &instructions[*begin..=at];
+        Some([body.iter().filter(|instruction| instruction.contains("FFMA")).count(), body.len()])
+    };
+    let loops = instructions.iter().enumerate().filter_map(back);
+    loops.filter(|[multiply_adds, _]| *multiply_adds > 0).max_by_key(|[adds, len]| (*adds, usize::MAX - len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_loop_with_all_multiply_adds_counts() {
+        let text = "\n.text.one:\n.L_x_0:\n /*0000*/ MOV R1, R2 ;\n.L_x_1:\n /*0010*/ FFMA R1, R2, R3, R1 ;\n\
+                    /*0020*/ FFMA R4, R2, R3, R4 ;\n /*0030*/ LDS R2, [R5] ;\n /*0040*/ @P0 BRA `(.L_x_1) ;\n\
+                    /*0050*/ @P1 BRA `(.L_x_0) ;\n /*0060*/ BRA `(.L_x_2) ;\n.L_x_2:\n /*0070*/ EXIT ;\n\
+                    \n.text.two:\n.L_x_3:\n /*0000*/ BRA `(.L_x_3) ;\n";
+        let found = loops(text);
+        assert_eq!(found, [Loop { kernel: "one".to_owned(), multiply_adds: 2, instructions: 4 }]);
+    }
+}

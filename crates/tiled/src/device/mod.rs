@@ -1,0 +1,338 @@
+//! Where work runs: one place that chooses a backend by the name of a device.
+//!
+//! ```text
+//!   "cpu"                      this machine's cores
+//!   "cuda", "cuda:1"           an NVIDIA GPU, by its number                           with the feature `cuda`
+//!   "cuda-sim", "cuda-sim:l4"  a simulated GPU with the figures of a model of them    with the feature `cuda`, on Unix
+//! ```
+//!
+//! A plan is made for a device and runs on it alone. What a simulated device plans is what the GPU would; its kernels run on the host, where there
+//! is a C++ compiler to build them.
+//!
+//! # Example
+//!
+//! ```
+//! use tiled::device::Device;
+//! use tiled::prelude::*;
+//!
+//! let device: Device = "cpu".parse()?;
+//! let backend = device.open()?;
+//! let graph = Graph::builtin("light").expect("it is built in");
+//! let shapes = infer(&graph, 1, &[[64, 64]])?;
+//! let plan = Planner::<f32>::new(&graph, &shapes, &Objective::inference(), &backend).plan(&PlanOptions::default())?;
+//! assert!(Executor::<f32>::new(plan, &backend, 1).is_ok());
+//! assert_eq!("gpu".parse::<Device>().unwrap_err().to_string().split(':').next(), Some("unknown device `gpu`"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#[cfg(feature = "cuda")]
+mod figures;
+
+use std::fmt;
+use std::str::FromStr;
+#[cfg(feature = "cuda")]
+use std::sync::Arc;
+
+use tiled_cpu::{CpuBackend, IsaError};
+#[cfg(feature = "cuda")]
+use tiled_cuda::CudaBackend;
+#[cfg(all(feature = "cuda", unix))]
+use tiled_cuda::driver::simulated::{Order, Simulated, compiler};
+#[cfg(feature = "cuda")]
+use tiled_cuda::driver::{DriverError, Facts, MODELS, gpu};
+#[cfg(feature = "cuda")]
+use tiled_graph::Plan;
+use tiled_kernel::{Backend, forward};
+use tiled_tensor::Element;
+#[cfg(feature = "cuda")]
+use tiled_tensor::OutOfMemory;
+
+#[cfg(feature = "cuda")]
+pub use figures::DeviceFigures;
+
+/// A device, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Device {
+    /// The cores of this machine.
+    #[default]
+    Cpu,
+    /// The NVIDIA GPU of this number, from zero.
+    #[cfg(feature = "cuda")]
+    Cuda(u32),
+    /// A simulated GPU with the figures of this model, one of [`tiled_cuda::driver::MODELS`].
+    #[cfg(feature = "cuda")]
+    CudaSim(&'static str),
+}
+
+/// Why a device is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceChoiceError {
+    /// No device has such a name.
+    #[error("unknown device `{name}`: known are {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// The device is of a feature that was left out.
+    #[error("device `{name}`: this build has no CUDA, which is the feature `cuda`")]
+    LeftOut {
+        /// What was asked for.
+        name: String,
+    },
+    /// The instruction set of the CPU.
+    #[error(transparent)]
+    Isa(#[from] IsaError),
+    /// The driver, the device, or the compiler for a simulated one.
+    #[cfg(feature = "cuda")]
+    #[error("device `{device}`: {source}")]
+    Cuda {
+        /// Which device.
+        device: Device,
+        /// What it says.
+        source: DriverError,
+    },
+    /// There is no simulation on this system.
+    #[error("device `{device}`: simulated devices run on Unix alone")]
+    Unsimulated {
+        /// Which device.
+        device: Device,
+    },
+}
+
+/// The backend of a device.
+#[derive(Debug)]
+pub enum DeviceBackend {
+    /// The cores of this machine.
+    Cpu(CpuBackend),
+    /// A GPU, or a simulated one.
+    #[cfg(feature = "cuda")]
+    Cuda(CudaBackend),
+}
+
+impl Device {
+    /// The backend, for runs.
+    ///
+    /// # Errors
+    /// Where the device is not there, or a simulated one has no compiler for its kernels.
+    pub fn open(self) -> Result<DeviceBackend, DeviceChoiceError> {
+        #[cfg(all(feature = "cuda", unix))]
+        if matches!(self, Self::CudaSim(_)) {
+            compiler().map_err(self.refused())?;
+        }
+        self.open_for_plans()
+    }
+
+    /// The backend, for plans: a simulated device needs no compiler for these.
+    ///
+    /// # Errors
+    /// Where the device is not there.
+    pub fn open_for_plans(self) -> Result<DeviceBackend, DeviceChoiceError> {
+        match self {
+            Self::Cpu => Ok(DeviceBackend::Cpu(CpuBackend::new()?)),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(index) => {
+                let gpu = gpu::Gpu::new(index).map_err(self.refused())?;
+                Ok(DeviceBackend::Cuda(CudaBackend::new(Arc::new(gpu))))
+            }
+            #[cfg(feature = "cuda")]
+            Self::CudaSim(model) => self.simulated(model),
+        }
+    }
+
+    #[cfg(all(feature = "cuda", unix))]
+    fn simulated(self, model: &str) -> Result<DeviceBackend, DeviceChoiceError> {
+        let facts = Facts::of_model(model).ok_or_else(|| unknown(&self.to_string()))?;
+        let device = Simulated::unbuilt(facts, Order::Forward);
+        Ok(DeviceBackend::Cuda(CudaBackend::new(Arc::new(device))))
+    }
+
+    #[cfg(all(feature = "cuda", not(unix)))]
+    fn simulated(self, _model: &str) -> Result<DeviceBackend, DeviceChoiceError> {
+        Err(DeviceChoiceError::Unsimulated { device: self })
+    }
+
+    #[cfg(feature = "cuda")]
+    fn refused(self) -> impl FnOnce(DriverError) -> DeviceChoiceError {
+        move |source| DeviceChoiceError::Cuda { device: self, source }
+    }
+}
+
+impl FromStr for Device {
+    type Err = DeviceChoiceError;
+
+    fn from_str(name: &str) -> Result<Self, DeviceChoiceError> {
+        let (kind, which) = match name.split_once(':') {
+            Some((kind, which)) => (kind, Some(which)),
+            None => (name, None),
+        };
+        match (kind, which) {
+            ("cpu", None) => Ok(Self::Cpu),
+            #[cfg(feature = "cuda")]
+            ("cuda", None) => Ok(Self::Cuda(0)),
+            #[cfg(feature = "cuda")]
+            ("cuda", Some(index)) => index.parse().map(Self::Cuda).map_err(|_| unknown(name)),
+            #[cfg(feature = "cuda")]
+            ("cuda-sim", None) => Ok(Self::CudaSim(MODELS[0])),
+            #[cfg(feature = "cuda")]
+            ("cuda-sim", Some(model)) => {
+                let known = MODELS.iter().find(|known| **known == model);
+                known.map(|model| Self::CudaSim(model)).ok_or_else(|| unknown(name))
+            }
+            #[cfg(not(feature = "cuda"))]
+            ("cuda" | "cuda-sim", _) => Err(DeviceChoiceError::LeftOut { name: name.to_owned() }),
+            _ => Err(unknown(name)),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            #[cfg(feature = "cuda")]
+            Self::Cuda(index) => write!(f, "cuda:{index}"),
+            #[cfg(feature = "cuda")]
+            Self::CudaSim(model) => write!(f, "cuda-sim:{model}"),
+        }
+    }
+}
+
+fn unknown(name: &str) -> DeviceChoiceError {
+    #[cfg(feature = "cuda")]
+    let known = format!("cpu, cuda, cuda:N, cuda-sim, cuda-sim:MODEL where MODEL is {}", MODELS.join(", "));
+    #[cfg(not(feature = "cuda"))]
+    let known = "cpu".to_owned();
+    DeviceChoiceError::Unknown { name: name.to_owned(), known }
+}
+
+impl DeviceBackend {
+    fn of<T: Element>(&self) -> &dyn Backend<T> {
+        match self {
+            Self::Cpu(cpu) => cpu,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => cuda,
+        }
+    }
+
+    /// The bytes of memory that a run may take where nobody says: those of a GPU but what its driver keeps; `None` where it is the memory of this
+    /// machine.
+    #[must_use]
+    pub fn memory_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Cpu(_) => None,
+            #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => {
+                let Facts { is_simulated, memory_bytes, driver_bytes, .. } = *cuda.facts();
+                (!is_simulated).then(|| memory_bytes.saturating_sub(driver_bytes))
+            }
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl DeviceBackend {
+    /// What a plan takes of a GPU, found by a walk over all of its calls; `None` of the cores of this machine.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn figures(&self, plan: &Plan) -> Result<Option<DeviceFigures>, OutOfMemory> {
+        match self {
+            Self::Cpu(_) => Ok(None),
+            Self::Cuda(cuda) => DeviceFigures::new(cuda, plan).map(Some),
+        }
+    }
+}
+
+impl<T: Element> Backend<T> for DeviceBackend {
+    forward!(T, |device| device.of::<T>(); name block support seconds transfers_beside workers open);
+}
+
+/// A device as it stands in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What [`Device`] is parsed from.
+    pub name: String,
+    /// What it is, or why it is not there.
+    pub what: String,
+    /// Whether it can run work.
+    pub is_there: bool,
+}
+
+/// Every device, those that are not there with the reason.
+#[must_use]
+pub fn devices() -> Vec<Listed> {
+    let cpu = CpuBackend::new().map(|cpu| Backend::<f32>::name(&cpu));
+    let mut all = vec![Listed::new("cpu".to_owned(), cpu)];
+    #[cfg(feature = "cuda")]
+    {
+        let show = |facts: &Facts| facts.to_string();
+        match gpu::devices() {
+            Ok(gpus) => all.extend(gpus.iter().zip(0_u32..).map(|(facts, index)| {
+                Listed::new(Device::Cuda(index).to_string(), Ok::<_, DriverError>(show(facts)))
+            })),
+            Err(error) => all.push(Listed::new("cuda".to_owned(), Err(error))),
+        }
+        all.extend(MODELS.iter().filter_map(|model| {
+            let facts = Facts::of_model(model)?;
+            #[cfg(unix)]
+            let there =
+                compiler().map(|()| show(&facts)).map_err(|error| format!("{}; {error}", show(&facts)));
+            #[cfg(not(unix))]
+            let there = Err::<String, _>(DeviceChoiceError::Unsimulated { device: Device::CudaSim(model) });
+            Some(Listed::new(Device::CudaSim(model).to_string(), there))
+        }));
+    }
+    all
+}
+
+impl Listed {
+    fn new(name: String, what: Result<String, impl fmt::Display>) -> Self {
+        let is_there = what.is_ok();
+        Self { name, what: what.unwrap_or_else(|error| error.to_string()), is_there }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_listed_device_is_that_of_the_device() {
+        for Listed { name, .. } in devices() {
+            let device: Device = name.parse().expect("what is listed can be asked for");
+            assert!(device.to_string().starts_with(&name), "{name}, {device}");
+        }
+    }
+
+    #[test]
+    fn other_names_are_refused_with_those_that_there_are() {
+        for name in [
+            "",
+            "gpu",
+            "cpu:0",
+            "cuda:",
+            "cuda:-1",
+            "cuda:x",
+            "cuda-sim:",
+            "cuda-sim:h300",
+            "cuda-sim:h200:1",
+        ] {
+            let error = name.parse::<Device>().expect_err(name);
+            assert!(error.to_string().contains(&format!("device `{name}`")), "{error}");
+        }
+    }
+
+    #[cfg(all(feature = "cuda", unix))]
+    #[test]
+    fn every_model_plans_without_a_compiler() {
+        for model in MODELS {
+            let backend = Device::CudaSim(model).open_for_plans().expect("figures alone");
+            assert!(Backend::<f32>::name(&backend).contains("simulated"), "{model}");
+            assert_eq!(backend.memory_bytes(), None, "its memory is the host's");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Plans for GPUs, by the figures of a model of them: nothing runs.
+
+use tiled::device::{Device, DeviceFigures};
+use tiled::prelude::*;
+
+const GIB: u64 = 1 << 30;
+
+/// The plan of a training step on an image of this size, with all gradients and the outputs.
+fn plan(net: &str, size: usize, device: &str, memory_bytes: u64) -> (Plan, DeviceFigures) {
+    let device: Device = device.parse().expect("a device");
+    let backend = device.open_for_plans().expect("figures alone");
+    let graph = Graph::builtin(net).expect("it is built in");
+    let shapes = infer(&graph, 1, &[[size, size]]).expect("it fits");
+    let objective =
+        Objective { mode: Mode::Eval, grad_inputs: true, outputs: true, ..Objective::training(Loss::Sum) };
+    let options = PlanOptions { memory_bytes: Some(memory_bytes), ..PlanOptions::default() };
+    let plan = Planner::<f32>::new(&graph, &shapes, &objective, &backend).plan(&options).expect("it fits");
+    let figures = backend.figures(&plan).expect("there is room").expect("it is a GPU");
+    (plan, figures)
+}
+
+/// What a large picture takes in 8 GiB: hardly anything twice, few calls, and waves that are full but for this share.
+fn holds_the_bars(net: &str, lost: f64) {
+    let (plan, figures) = plan(net, 20480, "cuda-sim:h200", 8 * GIB);
+    let twice = plan.redundant_flops / plan.flops;
+    let predicted = plan.predicted_seconds;
+    eprintln!("{net}: {twice:.4} twice, {predicted:.2} s predicted, {figures:?}, {:?}", plan.memory);
+    for sweep in &plan.sweeps {
+        let (band, least, tiles) = (sweep.band, sweep.least_rows, sweep.grid.counts());
+        eprintln!("  {} calls, bands of {band}, at least {least} rows, {tiles:?} tiles", sweep.calls);
+    }
+    assert!(twice <= 0.025, "{twice} is computed twice");
+    assert!(figures.calls <= 60_000, "{} calls", figures.calls);
+    assert!(figures.lost_to_waves <= lost, "{} is lost to waves", figures.lost_to_waves);
+    assert!(figures.device_bytes <= 8 * GIB && plan.peak_bytes() <= 8 * GIB);
+    assert!(figures.pinned_bytes > 0 && figures.driver_bytes > 0);
+}
+
+#[test]
+fn a_plan_of_vgg16_for_an_h200_computes_little_twice_in_few_calls() {
+    holds_the_bars("vgg16", 0.17);
+}
+
+#[test]
+fn a_plan_of_darknet19_for_an_h200_computes_little_twice_in_few_calls() {
+    holds_the_bars("darknet19", 0.26);
+}
+
+#[test]
+fn a_smaller_gpu_is_predicted_to_take_longer() {
+    let [large, small] = ["h200", "l4"]
+        .map(|model| plan("light", 4096, &format!("cuda-sim:{model}"), GIB).0.predicted_seconds);
+    assert!(2.0 * large < small, "{large} s and {small} s");
+}
+
+#[cfg(unix)]
+mod simulated {
+    use std::sync::Arc;
+
+    use tiled::cuda::CudaBackend;
+    use tiled::cuda::driver::Facts;
+    use tiled::cuda::driver::simulated::{Order, Simulated};
+    use tiled::exec::MemorySource;
+    use tiled::prelude::*;
+
+    /// What a step of training gives: the outputs, the gradients of the inputs, and the weights after so many steps.
+    type Trained = (Vec<f32>, Vec<f32>, Vec<Vec<f32>>);
+
+    struct Bed {
+        device: Arc<Simulated>,
+        backend: CudaBackend,
+        graph: Graph,
+    }
+
+    impl Bed {
+        fn new(device: Simulated) -> Self {
+            let device = Arc::new(device);
+            let backend = CudaBackend::new(Arc::<Simulated>::clone(&device));
+            Self { device, backend, graph: Graph::builtin("light").expect("it is built in") }
+        }
+
+        fn plan(&self, hold: Hold, tiling: Tiling) -> Plan {
+            let shapes = infer(&self.graph, 1, &[[16, 24]]).expect("it fits");
+            let objective = Objective { outputs: true, grad_inputs: true, ..Objective::training(Loss::Sum) };
+            let options = PlanOptions { hold, tiling, ..PlanOptions::default() };
+            Planner::<f32>::new(&self.graph, &shapes, &objective, &self.backend)
+                .plan(&options)
+                .expect("a plan")
+        }
+
+        /// So many steps of training; where one fails, its sinks are as after an abort.
+        fn train(&self, plan: Plan, steps: usize) -> Result<Trained, ExecError> {
+            let image =
+                Tensor::from_fn([1, 3, 16, 24], |[_, c, y, x]| ((c * 5 + y * 3 + x) % 7) as f32 / 7.0);
+            let image = image.expect("small");
+            let mut parameters = initialise::<f32>(&params(&self.graph), 5);
+            let executor = Executor::new(plan, &self.backend, 2)?;
+            let optimizer = Sgd::new(SgdOptions { lr: 0.01, momentum: 0.5, ..SgdOptions::default() })?;
+            let mut trainer = Trainer::new(executor, optimizer);
+            let mut last = None;
+            for _ in 0..steps {
+                let source = MemorySource::try_from(&image)?;
+                let output = MemorySink::<f32>::new([1, 32, 4, 6])?;
+                let gradient = MemorySink::<f32>::new([1, 3, 16, 24])?;
+                let io = Io {
+                    inputs: vec![&source],
+                    outputs: vec![&output],
+                    grad_inputs: vec![&gradient],
+                    ..Io::default()
+                };
+                if let Err(error) = trainer.step(&mut parameters, &io, &NoProgress) {
+                    assert!(
+                        output.finish().is_err() && gradient.finish().is_err(),
+                        "sinks are aborted: {error}"
+                    );
+                    return Err(error);
+                }
+                last = Some((output.into_tensor().data().to_vec(), gradient.into_tensor().data().to_vec()));
+            }
+            let (output, gradient) = last.expect("a step");
+            Ok((output, gradient, parameters.tensors().iter().map(|tensor| tensor.data.clone()).collect()))
+        }
+    }
+
+    fn device() -> Option<Simulated> {
+        Simulated::new(Facts::h200(), Order::Shuffled(9))
+            .inspect_err(|reason| eprintln!("skipped: {reason}"))
+            .ok()
+    }
+
+    #[test]
+    fn two_steps_of_training_on_a_simulated_gpu_do_not_depend_on_the_tiles() {
+        let Some(device) = device() else { return };
+        let bed = Bed::new(device);
+        let whole = bed.train(bed.plan(Hold::Materialise, Tiling::Auto), 1).expect("a step");
+        let tiles = bed.plan(Hold::Slide, Tiling::Tile([1, 3]));
+        assert!(tiles.tiles() > 4, "more than one tile");
+        let tiled = bed.train(tiles.clone(), 1).expect("a step");
+        assert!(whole.0 == tiled.0 && whole.1 == tiled.1, "outputs and gradients of inputs");
+        // the same plan gives the same bits, weights included
+        let first = bed.train(tiles.clone(), 2).expect("two steps");
+        let again = bed.train(tiles, 2).expect("two steps");
+        assert!(first == again && first.2 != tiled.2, "weights after two steps");
+        // sums of at most 384 products in another order
+        let near = bed.train(bed.plan(Hold::Materialise, Tiling::Auto), 2).expect("two steps");
+        for (one, other) in first.2.iter().flatten().zip(near.2.iter().flatten()) {
+            assert!((one - other).abs() <= 1e-4 * one.abs().max(1.0), "{one} and {other}");
+        }
+        assert_eq!(bed.device.left(), [0; 4], "memory, pinned memory, streams and events are given back");
+    }
+
+    #[test]
+    fn each_call_of_the_driver_that_fails_ends_a_run_with_its_name_and_leaves_nothing() {
+        let Some(device) = device() else { return };
+        let bed = Bed::new(device);
+        let plan = bed.plan(Hold::Slide, Tiling::Tile([2, 3]));
+        bed.train(plan.clone(), 1).expect("a step");
+        let calls = bed.device.calls();
+        assert!(calls > 200, "only {calls} calls");
+        for call in 0..calls {
+            let failing = self::device().expect("a compiler was found").failing(call);
+            let bed = Bed::new(failing);
+            let Err(error) = bed.train(plan.clone(), 1) else {
+                panic!("call {call} of {calls} did not fail")
+            };
+            assert!(error.to_string().contains(&format!("call {call} was to fail")), "{error}");
+            assert_eq!(bed.device.left(), [0; 4], "after {error}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_never_holds_more_than_the_plan_states() {
+        let Some(device) = device() else { return };
+        let bed = Bed::new(device);
+        let backend =
+            tiled::device::DeviceBackend::Cuda(CudaBackend::new(Arc::<Simulated>::clone(&bed.device)));
+        for hold in [Hold::Slide, Hold::Materialise] {
+            let plan = bed.plan(hold, Tiling::Auto);
+            let figures = backend.figures(&plan).expect("there is room").expect("it is a GPU");
+            bed.train(plan.clone(), 1).expect("a step");
+            let peak = bed.device.peak() as u64;
+            assert!(peak <= figures.device_bytes, "{peak} bytes of {figures:?}");
+            assert!(figures.device_bytes <= plan.peak_bytes() + (64 << 10), "{figures:?}, {:?}", plan.memory);
+        }
+    }
+}
