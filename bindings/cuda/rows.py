@@ -1,0 +1,334 @@
+"""The rows that need a GPU: bits, speeds, memory and predictions, from the folder that `pack` has filled.
+
+Results are kept in `results.json` beside this file as they come, so that a run that is cut goes on where it was. Every row is told: what was measured, the
+bar that it is held to, and whether it holds; a row that failed says why.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+EXPECTED = HERE / "expected.json"
+RESULTS = HERE / "results.json"
+
+# networks, sizes and element types whose outputs and gradients of inputs have to have the bits of the simulated device
+BITS = [
+    ("light", (61, 90), "f32"),
+    ("light", (40, 37), "f64"),
+    ("unet", (48, 64), "f32"),
+    ("vgg2", (24, 40), "f32"),
+    ("resnet18", (64, 64), "f32"),
+    ("seed-002", (50, 41), "f64"),
+]
+
+
+class Failed(Exception):
+    """A command that did not end well."""
+
+
+class Bench:
+    def __init__(self, device, small):
+        self.device = device
+        self.small = small
+        self.scratch = Path(tempfile.mkdtemp(prefix="tiled-rows-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+        self.environment = dict(os.environ)
+        if (HERE / "kernels").exists() and device.startswith("cuda") and "sim" not in device:
+            self.environment["TILED_CUDA_KERNELS"] = str(HERE / "kernels")
+
+    def close(self):
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def run(self, command, limit, **environment):
+        """What a command prints; `Failed` where it fails or takes longer than its limit."""
+        try:
+            done = subprocess.run(
+                [str(word) for word in command],
+                capture_output=True,
+                text=True,
+                timeout=limit,
+                cwd=self.scratch,
+                env=self.environment | environment,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            raise Failed(f"{Path(command[0]).name}: took longer than {limit} s") from late
+        if done.returncode != 0:
+            last = (done.stderr or done.stdout).strip().splitlines()[-3:]
+            raise Failed(f"{Path(command[0]).name}: exit {done.returncode}: {' | '.join(last)}")
+        return done.stdout
+
+    def tiled(self, *arguments, limit):
+        return json.loads(self.run([HERE / "tiled", *arguments, "--json"], limit))
+
+    def zeros(self, name, shape, element_bytes=4):
+        """A raw file of a pattern that repeats: what the values are does not matter to a time."""
+        path = self.scratch / name
+        if not path.exists():
+            pattern = b"".join(struct.pack("<f", ((at * 37) % 251) / 251 - 0.5) for at in range(1 << 16))
+            left = element_bytes
+            for extent in shape:
+                left *= extent
+            with open(path, "wb") as file:
+                while left > 0:
+                    left -= file.write(pattern[: min(left, len(pattern))])
+        return f"{path}:{'x'.join(map(str, shape))}"
+
+
+def network_bits(bench, device, limit):
+    """A hash of the outputs and of the gradients of inputs of each network of `BITS`."""
+    hashes = {}
+    for net, (height, width), dtype in BITS:
+        channels = 1 if net.startswith("seed") else 3
+        name = f"{net}-{height}x{width}-{dtype}"
+        image = bench.scratch / f"{name}.raw"
+        state = 12345
+        values = []
+        for _ in range(channels * height * width):
+            state = (state * 1103515245 + 12345) % (1 << 31)
+            values.append(state / (1 << 30) - 1.0)
+        image.write_bytes(struct.pack(f"<{len(values)}{'f' if dtype == 'f32' else 'd'}", *values))
+        common = ["--net", net, "--weights", "random:7", "--device", device, "--dtype", dtype]
+        common += ["--input", f"{image}:{channels}x{height}x{width}"]
+        output, gradient = bench.scratch / "y.raw", bench.scratch / "gx.raw"
+        bench.tiled("run", *common, "--output", output, limit=limit)
+        bench.tiled("grad", *common, "--mode", "eval", "--grad-input", gradient, limit=limit)
+        for path in (output, gradient):
+            hashes[f"{name} {path.stem}"] = hashlib.sha256(path.read_bytes()).hexdigest()
+            path.unlink()
+    return hashes
+
+
+def row_8(bench):
+    suite = {"TILED_CUDA_DEVICE": bench.device}
+    cases = "2" if bench.small else "300"
+    told = []
+    for name, limit in (("conformance", 900), ("cpu_bits", 300)):
+        arguments = ["check_pool"] if bench.small and name == "conformance" else []
+        text = bench.run([HERE / name, *arguments], limit, **suite)
+        told.append((name, re.search(r"test result: .*", text).group(0), "passes", "0 failed" in text))
+    report = bench.tiled("verify", "--device", bench.device, "--cases", cases, "--seed", "18", limit=600)
+    wrong = report["output_mismatches"] + report["input_grad_mismatches"] + report["weight_grad_failures"]
+    told.append((f"verify, {cases} cases", f"{wrong} of {report['compared']} numbers differ", "0", wrong == 0))
+    expected = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
+    found = network_bits(bench, bench.device, 300)
+    same = sum(expected.get(name) == found[name] for name in found)
+    told.append(("bits of the simulated device", f"{same} of {len(found)} hashes", "all", same == len(found)))
+    sanitizer = shutil.which("compute-sanitizer")
+    if sanitizer and not bench.small:
+        for tool in ("memcheck", "racecheck"):
+            command = [sanitizer, "--tool", tool, "--error-exitcode", "3", HERE / "conformance", "single::check_pool"]
+            bench.run(command, 600, **suite)
+            told.append((tool, "clean", "clean", True))
+    else:
+        told.append(("memcheck, racecheck", "no compute-sanitizer", "clean", None))
+    return told
+
+
+def speed(bench, rows, limit):
+    size = ["--small"] if bench.small else []
+    text = bench.run([HERE / "speed", "--device", bench.device, "--rows", rows, *size], limit)
+    told = []
+    for line in text.splitlines():
+        fact = json.loads(line)
+        held = None if fact["bar"] is None else fact["value"] >= fact["bar"]
+        bar = "" if fact["bar"] is None else f"at least {fact['bar']}"
+        told.append((fact["name"], f"{fact['value']:.4g} {fact['unit']}", bar, held))
+    return told
+
+
+def row_9(bench):
+    return speed(bench, "9", 300)
+
+
+def row_10(bench):
+    return speed(bench, "10", 500)
+
+
+TORCH = """
+import json, sys, time, torch
+torch.backends.cudnn.benchmark = True
+torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+def median(call, times=30):
+    for _ in range(5): call()
+    torch.cuda.synchronize(); all = []
+    for _ in range(times):
+        begin = time.perf_counter(); call(); torch.cuda.synchronize(); all.append(time.perf_counter() - begin)
+    return sorted(all)[len(all) // 2]
+told = {}
+a = torch.randn(8192, 8192, device='cuda'); told['product'] = 2 * 8192**3 / median(lambda: a @ a, 5)
+for n, c, size, o in ((4, 3, 32, 16), (8, 32, 64, 64), (8, 64, 128, 128)):
+    conv = torch.nn.Conv2d(c, o, 3, padding=1).cuda(); x = torch.randn(n, c, size, size, device='cuda', requires_grad=True)
+    g = torch.randn(n, o, size, size, device='cuda')
+    told[f'{n}x{c}x{size} to {o} forward'] = median(lambda: conv(x))
+    y = conv(x); told[f'{n}x{c}x{size} to {o} backward'] = median(lambda: torch.autograd.grad(y, (x, conv.weight, conv.bias), g, retain_graph=True))
+x = torch.randn(1, 64, 4096, 4096, device='cuda'); told['max_pool'] = median(lambda: torch.nn.functional.max_pool2d(x, 2))
+print(json.dumps(told))
+"""
+
+
+def row_11(bench):
+    ours = {name: float(value.split()[0]) for name, value, *_ in speed(bench, "11", 300)}
+    try:
+        torch = json.loads(bench.run([sys.executable, "-c", TORCH], 300))
+    except Failed as reason:
+        return [(name, f"{value:.3g} ms", str(reason), None) for name, value in ours.items()]
+    told = [("torch, f32 product of 8192³", f"{torch['product'] / 1e12:.1f} TFLOP/s", "", None)]
+    for name, value in ours.items():
+        if name in torch:
+            ratio = value / 1e3 / torch[name]
+            bar = 0.8 if name == "max_pool" else 1.0 if "128 to 128" in name else 1.3
+            told.append((name, f"{value:.3g} ms, {ratio:.2f}× torch", f"at most {bar}×", ratio <= bar))
+    return told
+
+
+class Watch:
+    """The most memory of the device that is in use, as nvidia-smi says it."""
+
+    def __enter__(self):
+        self.most, self.before, self.ended = 0, None, threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+    def watch(self):
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        while shutil.which(query[0]):
+            text = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+            used = int(text.split()[0]) << 20 if text.split() else 0
+            self.before = used if self.before is None else self.before
+            self.most = max(self.most, used)
+            if self.ended.wait(0.2):
+                return
+
+
+def train(bench, net, size, memory, bar, limit):
+    """A forward and a backward pass over a picture on the host, with all gradients."""
+    image = bench.zeros(f"{size}.raw", (3, size, size))
+    gradient, weights = bench.scratch / "gx.raw", bench.scratch / "gw.safetensors"
+    common = ["--net", net, "--memory", memory, "--device", bench.device, "--mode", "eval"]
+    plan = bench.tiled("plan", *common, "--train", "--loss", "none", "--grad-input", "--input", f"3x{size}x{size}", limit=60)
+    with Watch() as watch:
+        report = bench.tiled(
+            "grad", *common, "--weights", "random:1", "--input", image,
+            "--grad-input", gradient, "--grad-weights", weights, limit=limit,
+        )
+    for path in (gradient, weights):
+        path.unlink()
+    seconds, predicted = report["seconds"], plan["plan"]["predicted_seconds"]
+    name, device = f"{net} {size}² in {memory}", plan["device"]
+    told = [(name, f"{seconds:.2f} s", f"at most {bar} s" if bar else "", seconds <= bar if bar else None)]
+    # a simulated device has the times of none
+    is_real = "sim" not in bench.device
+    held = abs(seconds / predicted - 1.0) <= 0.25 if is_real else None
+    told.append((f"{name}: predicted", f"{predicted:.2f} s", "within 25 %", held))
+    stated = device["device_bytes"] + device["driver_bytes"]
+    if watch.before is not None and is_real:
+        took = watch.most - watch.before
+        told.append((f"{name}: memory", f"{took / 2**20:.0f} MiB", f"at most {stated / 2**20:.0f} MiB", took <= stated))
+    return told, seconds, plan
+
+
+def row_12(bench):
+    size = 32 if bench.small else 20480
+    return train(bench, "vgg16", size, "1GiB" if bench.small else "8GiB", None if bench.small else 24, 500)[0]
+
+
+def row_13(bench):
+    size = 32 if bench.small else 20480
+    return train(bench, "darknet19", size, "1GiB" if bench.small else "8GiB", None if bench.small else 8, 400)[0]
+
+
+def row_14(bench):
+    told = []
+    for size in (32,) if bench.small else (4096, 8192):
+        _, whole, plan = train(bench, "vgg16", size, "unlimited", None, 300)
+        bytes_whole = plan["plan_peak_bytes"]
+        for part, bar in ((8, 1.15), (16, 1.08 if size == 8192 else 1.15)):
+            memory = max(bytes_whole // part, 0 if not bench.small else 1 << 29)
+            _, seconds, _ = train(bench, "vgg16", size, str(memory), None, 300)
+            ratio = seconds / whole
+            held = None if bench.small else ratio <= bar
+            told.append((f"vgg16 {size}² in 1/{part}", f"{ratio:.3f}× untiled ({whole:.2f} s)", f"at most {bar}×", held))
+    return told
+
+
+def row_15(bench):
+    size = 64 if bench.small else 20480
+    image, output = bench.zeros(f"{size}.raw", (3, size, size)), bench.scratch / "y.raw"
+    common = ["--net", "light", "--device", bench.device, "--memory", "8GiB"]
+    report = bench.tiled("run", *common, "--weights", "random:1", "--input", image, "--output", output, limit=200)
+    output.unlink()
+    facts = {name: float(value.split()[0]) for name, value, *_ in speed(bench, "peaks", 200)}
+    sent, received = 12 * size * size, 32 * (size // 4) ** 2 * 4
+    floor = max(sent / (facts["pinned to device"] * 1e9), received / (facts["device to pinned"] * 1e9))
+    ratio = report["seconds"] / floor
+    held = None if bench.small else ratio <= 1.15
+    return [(f"light {size}², host to host", f"{report['seconds']:.3f} s, {ratio:.2f}× its copies", "at most 1.15×", held)]
+
+
+# the most telling first
+ROWS = {8: row_8, 12: row_12, 10: row_10, 9: row_9, 13: row_13, 11: row_11, 14: row_14, 15: row_15}
+
+
+def table(results):
+    lines = ["| row | what | measured | bar | holds |", "|---|---|---|---|---|"]
+    marks = {True: "yes", False: "**no**", None: "—"}
+    for row in sorted(results, key=int):
+        for name, value, bar, held in results[row]["facts"]:
+            lines.append(f"| {row} | {name} | {value} | {bar} | {marks[held]} |")
+        if results[row].get("reason"):
+            lines.append(f"| {row} | failed | {results[row]['reason']} | | **no** |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--small", action="store_true", help="sizes for the simulated device")
+    parser.add_argument("--rows", help="these rows, again, as in 8,12")
+    parser.add_argument("--expect", action="store_true", help="record the bits of the simulated device, and nothing else")
+    arguments = parser.parse_args()
+    bench = Bench("cuda-sim" if arguments.expect else arguments.device, arguments.small)
+    try:
+        if arguments.expect:
+            EXPECTED.write_text(json.dumps(network_bits(bench, "cuda-sim", 600), indent=1))
+            return 0
+        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        wanted = [int(row) for row in arguments.rows.split(",")] if arguments.rows else None
+        for row, carry_out in ROWS.items():
+            if row not in wanted if wanted else str(row) in results and not results[str(row)].get("reason"):
+                continue
+            begin = time.time()
+            try:
+                result = {"facts": carry_out(bench)}
+            except (Failed, KeyError, ValueError, OSError, AttributeError) as reason:
+                result = {"facts": [], "reason": f"{type(reason).__name__}: {reason}"}
+            results[str(row)] = result | {"seconds": round(time.time() - begin, 1)}
+            RESULTS.write_text(json.dumps(results, indent=1))
+            print(f"row {row}: {results[str(row)]['seconds']} s {result.get('reason', '')}", file=sys.stderr)
+        page = table(results)
+        (HERE / "results.md").write_text(page + "\n")
+        print(page)
+        is_wrong = any(result.get("reason") or any(fact[3] is False for fact in result["facts"]) for result in results.values())
+        return 1 if is_wrong else 0
+    finally:
+        bench.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
