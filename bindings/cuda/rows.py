@@ -65,7 +65,7 @@ class Bench:
             raise Failed(f"{Path(command[0]).name}: took longer than {limit} s") from late
         if done.returncode != 0:
             last = (done.stderr or done.stdout).strip().splitlines()[-3:]
-            raise Failed(f"{Path(command[0]).name}: exit {done.returncode}: {' | '.join(last)}")
+            raise Failed(f"{Path(command[0]).name}: exit {done.returncode}: {'; '.join(last)}")
         return done.stdout
 
     def tiled(self, *arguments, limit):

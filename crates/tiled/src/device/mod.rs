@@ -266,26 +266,36 @@ pub struct Listed {
 #[must_use]
 pub fn devices() -> Vec<Listed> {
     let cpu = CpuBackend::new().map(|cpu| Backend::<f32>::name(&cpu));
-    let mut all = vec![Listed::new("cpu".to_owned(), cpu)];
-    #[cfg(feature = "cuda")]
-    {
-        let show = |facts: &Facts| facts.to_string();
-        match gpu::devices() {
-            Ok(gpus) => all.extend(gpus.iter().zip(0_u32..).map(|(facts, index)| {
+    std::iter::once(Listed::new("cpu".to_owned(), cpu)).chain(gpus()).collect()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn gpus() -> Vec<Listed> {
+    Vec::new()
+}
+
+/// Those of this machine, and those that it can simulate.
+#[cfg(feature = "cuda")]
+fn gpus() -> Vec<Listed> {
+    let show = |facts: &Facts| facts.to_string();
+    let mut all: Vec<Listed> = match gpu::devices() {
+        Ok(gpus) => gpus
+            .iter()
+            .zip(0_u32..)
+            .map(|(facts, index)| {
                 Listed::new(Device::Cuda(index).to_string(), Ok::<_, DriverError>(show(facts)))
-            })),
-            Err(error) => all.push(Listed::new("cuda".to_owned(), Err(error))),
-        }
-        all.extend(MODELS.iter().filter_map(|model| {
-            let facts = Facts::of_model(model)?;
-            #[cfg(unix)]
-            let there =
-                compiler().map(|()| show(&facts)).map_err(|error| format!("{}; {error}", show(&facts)));
-            #[cfg(not(unix))]
-            let there = Err::<String, _>(DeviceChoiceError::Unsimulated { device: Device::CudaSim(model) });
-            Some(Listed::new(Device::CudaSim(model).to_string(), there))
-        }));
-    }
+            })
+            .collect(),
+        Err(error) => vec![Listed::new("cuda".to_owned(), Err(error))],
+    };
+    all.extend(MODELS.iter().filter_map(|model| {
+        let facts = Facts::of_model(model)?;
+        #[cfg(unix)]
+        let there = compiler().map(|()| show(&facts)).map_err(|error| format!("{}; {error}", show(&facts)));
+        #[cfg(not(unix))]
+        let there = Err::<String, _>(DeviceChoiceError::Unsimulated { device: Device::CudaSim(model) });
+        Some(Listed::new(Device::CudaSim(model).to_string(), there))
+    }));
     all
 }
 
