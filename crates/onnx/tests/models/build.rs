@@ -3,8 +3,8 @@
 use prost::Message;
 use prost::bytes::Bytes;
 use tiled_onnx::proto::{
-    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
-    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    StringStringEntryProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use tiled_onnx::{Model, OnnxError, Refusal, from_bytes};
 
@@ -139,6 +139,19 @@ pub(crate) fn float_tensor(name: &str, dims: &[i64], values: &[f32]) -> TensorPr
         data_type: Some(1),
         float_data: values.to_vec(),
         ..TensorProto::default()
+    }
+}
+
+/// A tensor of singles that lies beside the model, where these keys say.
+pub(crate) fn outside(name: &str, dims: &[i64], keys: &[(&str, &str)]) -> TensorProto {
+    let entry = |(key, value): &(&str, &str)| StringStringEntryProto {
+        key: Some((*key).to_owned()),
+        value: Some((*value).to_owned()),
+    };
+    TensorProto {
+        external_data: keys.iter().map(entry).collect(),
+        data_location: Some(1),
+        ..float_tensor(name, dims, &[])
     }
 }
 

@@ -3,28 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-use tiled_onnx::proto::{StringStringEntryProto, TensorProto};
 use tiled_onnx::{OnnxError, read};
 
-use crate::build::Builder;
+use crate::build::{Builder, outside};
 
 /// A model whose bias of 4 lies beside it, with these keys.
 fn model(keys: &[(&str, &str)]) -> Builder {
-    let entry = |(key, value): &(&str, &str)| StringStringEntryProto {
-        key: Some((*key).to_owned()),
-        value: Some((*value).to_owned()),
-    };
-    let bias = TensorProto {
-        name: Some("b".to_owned()),
-        dims: vec![4],
-        data_type: Some(1),
-        external_data: keys.iter().map(entry).collect(),
-        data_location: Some(1),
-        ..TensorProto::default()
-    };
     Builder::new(17, 3)
         .floats("w", &[4, 3, 1, 1])
-        .tensor(bias)
+        .tensor(outside("b", &[4], keys))
         .node("Conv", &["x", "w", "b"], "y", &[])
         .output("y")
 }
