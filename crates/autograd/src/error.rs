@@ -72,6 +72,26 @@ pub enum TapeError {
         /// The elements.
         got: usize,
     },
+    /// Another number of things than is wanted.
+    #[error("{operator}: the number of {what} is {got}, must be {expected}")]
+    Count {
+        /// The operator.
+        operator: &'static str,
+        /// What is counted.
+        what: &'static str,
+        /// The number that is wanted.
+        expected: usize,
+        /// The number that is.
+        got: usize,
+    },
+    /// A parameter that would be moved twice in a step.
+    #[error("{operator}: parameter `{name}` is there twice")]
+    Repeated {
+        /// The operator.
+        operator: &'static str,
+        /// The parameter.
+        name: String,
+    },
     /// A number of axes that an operator does not take.
     #[error("{operator}: {what} of shape {got} has {} axes, wants {expected}", got.0.len())]
     Axes {

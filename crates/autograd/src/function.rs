@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use ndarray::ArrayViewMutD;
-use tiled_kernel::dense::Update;
+use tiled_kernel::dense::{IndexError, Update};
 use tiled_tensor::Element;
 
 use crate::context::no_grad;
@@ -151,10 +151,9 @@ impl<'a, T: Element> Gradients<'_, 'a, T> {
     pub fn saved(&self, number: usize) -> Result<Tensor<T>> {
         let operator = self.flow.op().name();
         let saved = self.state.tensors.get(number);
-        let saved = saved.ok_or(TapeError::Elements {
-            operator,
-            expected: [self.state.tensors.len()].as_slice().into(),
-            got: number,
+        let saved = saved.ok_or_else(|| {
+            let (index, extent) = (i64::try_from(number).unwrap_or(i64::MAX), self.state.tensors.len());
+            TapeError::Index { operator, source: IndexError { index, extent } }
         })?;
         let (expected, got) = (saved.seen_version(), saved.version());
         if expected != got {

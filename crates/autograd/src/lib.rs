@@ -60,7 +60,7 @@ pub use ops::{
 pub use rules::{RULES, RuleText};
 pub use tape::{BackwardOptions, Hook, grad, grad_with};
 pub use tensor::{Tensor, Values};
-pub use tiled_exec::{AdamWOptions, OptimError, SgdOptions};
+pub use tiled_exec::{AdamOptions, AdamWOptions, OptimError, SgdOptions};
 pub use tiled_graph::{Hold, Mode};
 pub use tiled_kernel::Activation;
 pub use tiled_kernel::dense::{Binary, Unary};

@@ -171,7 +171,12 @@ impl<T: Element> Tensor<T> {
         let values = self.values();
         match values.view().first() {
             Some(value) if self.elements() == 1 => Ok(*value),
-            _ => Err(TapeError::Elements { operator: "item", expected: self.shape().into(), got: 1 }),
+            _ => Err(TapeError::Count {
+                operator: "item",
+                what: "elements",
+                expected: 1,
+                got: self.elements(),
+            }),
         }
     }
 

@@ -76,7 +76,7 @@ pub use io::Io;
 pub use labels::{LabelCensus, Labels};
 pub use npy::NpyHeader;
 pub use numbers::Numbers;
-pub use optim::{AdamW, AdamWOptions, OptimError, OptimState, Optimizer, Sgd, SgdOptions};
+pub use optim::{AdamOptions, AdamW, AdamWOptions, OptimError, OptimState, Optimizer, Sgd, SgdOptions};
 pub use picture::{JpegDamage, PictureProblem, PictureSink, PictureSource};
 pub use pool::Pool;
 pub use progress::{Cancel, NoProgress, Progress, peak_rss_bytes, reset_peak_rss};

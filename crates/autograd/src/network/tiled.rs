@@ -110,7 +110,7 @@ impl<T: Element> Tiled<T> {
         if got == expected {
             return Ok(());
         }
-        Err(TapeError::Elements { operator: NAME, expected: [expected].as_slice().into(), got })
+        Err(TapeError::Count { operator: NAME, what: "inputs", expected, got })
     }
 
     /// The parameters that are trained, or those that are not.
@@ -152,8 +152,7 @@ impl<T: Element> Module<T> for Tiled<T> {
     fn forward(&self, x: &Tensor<T>) -> Result<Tensor<T>> {
         let outputs = self.graph.outputs().len();
         if outputs != 1 {
-            let expected = [1].as_slice().into();
-            return Err(TapeError::Elements { operator: NAME, expected, got: outputs });
+            return Err(TapeError::Count { operator: NAME, what: "outputs", expected: 1, got: outputs });
         }
         let mode = if self.training.is_on() { Mode::Train } else { Mode::Eval };
         Ok(Self::forward(self, &[x], mode)?.remove(0))

@@ -25,13 +25,13 @@ pub struct Rows<V> {
     len: usize,
     /// Of one example.
     shape: Vec<usize>,
-    from: From<V>,
+    from: Origin<V>,
 }
 
 /// Writes the row of a number.
 type WriteRow<V> = dyn Fn(usize, &mut [V]) -> Result<()> + Send + Sync;
 
-enum From<V> {
+enum Origin<V> {
     Memory(ArrayD<V>),
     File(ArrayFile),
     Function(Box<WriteRow<V>>),
@@ -53,7 +53,7 @@ impl<V: ArrayValue> Rows<V> {
             let (what, expected) = ("the array", "at least 1");
             return Err(TapeError::Axes { operator: OPERATOR, what, expected, got: array.shape().into() });
         };
-        Ok(Self { len: *len, shape: shape.to_vec(), from: From::Memory(array) })
+        Ok(Self { len: *len, shape: shape.to_vec(), from: Origin::Memory(array) })
     }
 
     /// The rows of an array in an `.npy` file. Integers stand for themselves.
@@ -74,7 +74,7 @@ impl<V: ArrayValue> Rows<V> {
 
     fn file(file: ArrayFile) -> Result<Self> {
         file.check::<V>()?;
-        Ok(Self { len: file.rows(), shape: file.shape()[1..].to_vec(), from: From::File(file) })
+        Ok(Self { len: file.rows(), shape: file.shape()[1..].to_vec(), from: Origin::File(file) })
     }
 
     /// Rows that a function writes: `row(i, values)` has room for the elements of row i. It is called on the thread that prepares
@@ -90,7 +90,7 @@ impl<V: ArrayValue> Rows<V> {
         if shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent)).is_none() {
             return Err(TapeError::OutOfMemory { operator: OPERATOR, bytes: u64::MAX });
         }
-        Ok(Self { len, shape: shape.to_vec(), from: From::Function(Box::new(row)) })
+        Ok(Self { len, shape: shape.to_vec(), from: Origin::Function(Box::new(row)) })
     }
 
     /// The number of examples.
@@ -113,7 +113,7 @@ impl<V: ArrayValue> Rows<V> {
 
     /// Some rows, one after the other.
     pub(super) fn read(&self, places: &[usize]) -> Result<ArrayD<V>> {
-        if let From::Memory(array) = &self.from {
+        if let Origin::Memory(array) = &self.from {
             return Ok(array.select(Axis(0), places));
         }
         let row: usize = self.shape.iter().product();
@@ -130,9 +130,9 @@ impl<V: ArrayValue> Rows<V> {
         for (at, place) in places.iter().enumerate() {
             let values = &mut values[at * row..(at + 1) * row];
             match &self.from {
-                From::File(file) => file.read_row(*place, values)?,
-                From::Function(function) => function(*place, values)?,
-                From::Memory(_) => {}
+                Origin::File(file) => file.read_row(*place, values)?,
+                Origin::Function(function) => function(*place, values)?,
+                Origin::Memory(_) => {}
             }
         }
         let shape: Vec<usize> = std::iter::once(places.len()).chain(self.shape.iter().copied()).collect();

@@ -1,6 +1,9 @@
 //! The engine's optimisers over tensors.
 
-use tiled_exec::{AdamW, AdamWOptions, OptimError, OptimState, Optimizer as _, Sgd, SgdOptions};
+use std::collections::BTreeSet;
+
+use tiled_exec::{AdamOptions, AdamW, AdamWOptions, OptimError, OptimState, Optimizer as _, Sgd, SgdOptions};
+use tiled_kernel::dense::IndexError;
 use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
@@ -12,7 +15,7 @@ pub enum Method {
     /// `torch.optim.SGD`.
     Sgd(SgdOptions),
     /// `torch.optim.Adam`, whose penalty is part of the gradient.
-    Adam(AdamWOptions),
+    Adam(AdamOptions),
     /// `torch.optim.AdamW`, whose weights decay by themselves.
     AdamW(AdamWOptions),
 }
@@ -101,7 +104,7 @@ impl<T: Element> Optimizer<T> {
     /// One group of named parameters.
     ///
     /// # Errors
-    /// Where an option has no meaning, and where a parameter is no leaf.
+    /// Where an option has no meaning, and where a parameter is no leaf or there twice.
     pub fn new(parameters: Vec<(String, Tensor<T>)>, method: Method) -> Result<Self> {
         let mut optimizer = Self { groups: Vec::new() };
         optimizer.add_group(parameters, method)?;
@@ -115,10 +118,15 @@ impl<T: Element> Optimizer<T> {
     pub fn add_group(&mut self, parameters: Vec<(String, Tensor<T>)>, method: Method) -> Result<usize> {
         Rule::<T>::new(method)?; // also where there are no parameters
         let mut group = Vec::with_capacity(parameters.len());
+        let mut moved: BTreeSet<_> =
+            self.groups.iter().flatten().map(|moved| moved.tensor.history().key()).collect();
         for (name, tensor) in parameters {
             if !tensor.is_leaf() || !tensor.is_contiguous() {
                 let (operator, what) = ("optimizer", "what is no leaf without gaps");
                 return Err(TapeError::InPlace { operator, what, shape: tensor.shape().into() });
+            }
+            if !moved.insert(tensor.history().key()) {
+                return Err(TapeError::Repeated { operator: "optimizer", name });
             }
             group.push(Moved { name, tensor, rule: Rule::new(method)? });
         }
@@ -169,11 +177,10 @@ impl<T: Element> Optimizer<T> {
     /// # Errors
     /// Where it is negative or not a number, and where there is no such group.
     pub fn set_learning_rate(&mut self, group: usize, rate: f64) -> Result<()> {
-        let groups = self.groups.len();
-        let found = self.groups.get_mut(group).ok_or_else(|| TapeError::Elements {
-            operator: "optimizer",
-            expected: [groups].as_slice().into(),
-            got: group,
+        let extent = self.groups.len();
+        let found = self.groups.get_mut(group).ok_or_else(|| {
+            let index = i64::try_from(group).unwrap_or(i64::MAX);
+            TapeError::Index { operator: "group of the optimizer", source: IndexError { index, extent } }
         })?;
         Ok(found.iter_mut().try_for_each(|moved| moved.rule.set_learning_rate(rate))?)
     }

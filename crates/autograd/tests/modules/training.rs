@@ -8,8 +8,8 @@ use tiled_autograd::train::{
     Method, Optimizer, Schedule, clip_norm, clip_value, load_checkpoint, save_checkpoint,
 };
 use tiled_autograd::{
-    AdamWOptions, Context, CrossEntropyOptions, Element, Result, SgdOptions, TapeError, Target, Tensor,
-    cross_entropy, parts,
+    AdamOptions, AdamWOptions, Context, CrossEntropyOptions, Element, Result, SgdOptions, TapeError, Target,
+    Tensor, cross_entropy, parts,
 };
 use tiled_kernel::Reference;
 
@@ -58,14 +58,15 @@ impl<T: Element> Module<T> for Block<T> {
 }
 
 fn methods() -> [(&'static str, Method); 3] {
-    let adam = AdamWOptions { lr: 0.01, weight_decay: 0.01, ..AdamWOptions::default() };
+    let adam = AdamOptions { lr: 0.01, weight_decay: 0.01, ..AdamOptions::default() };
+    let adamw = AdamWOptions { lr: 0.01, weight_decay: 0.1, eps: 1e-4, ..AdamWOptions::default() };
     [
         (
             "sgd",
             Method::Sgd(SgdOptions { lr: 0.05, momentum: 0.9, weight_decay: 0.01, ..SgdOptions::default() }),
         ),
         ("adam", Method::Adam(adam)),
-        ("adamw", Method::AdamW(AdamWOptions { weight_decay: 0.1, eps: 1e-4, ..adam })),
+        ("adamw", Method::AdamW(adamw)),
     ]
 }
 
@@ -249,6 +250,18 @@ fn bad_rates_and_gradients_change_nothing() -> Result<()> {
     (&x * f64::INFINITY)?.sum(&[], false)?.backward()?;
     assert!(optimizer.step().is_err());
     assert_eq!(x.to_vec(), [1.0; 2]);
+    Ok(())
+}
+
+#[test]
+fn adam_without_options_leaves_a_parameter_without_slope_where_it_is() -> Result<()> {
+    let context = Context::<f64>::new(&Reference, 1)?;
+    let x = context.full(&[2], 4.0)?.with_gradient()?;
+    let mut optimizer =
+        Optimizer::new(vec![("x".to_owned(), x.clone())], Method::Adam(AdamOptions::default()))?;
+    (&x * 0.0)?.sum(&[], false)?.backward()?;
+    optimizer.step()?;
+    assert_eq!(x.to_vec(), [4.0, 4.0], "a decay would move it");
     Ok(())
 }
 

@@ -135,6 +135,7 @@ fn bad_states_and_rates_are_errors_that_change_nothing() -> Result<()> {
     let mut optimizer = Optimizer::new(linear.parameters(), method(0.1))?;
     check("learning_rate_of_schedule", optimizer.set_learning_rate(0, f64::NAN));
     check("group", optimizer.set_learning_rate(1, 0.1));
+    check("parameter_twice", optimizer.add_group(linear.parameters(), method(0.1)));
     (&linear.forward(&leaf(&context, 1, &[4, 3]))? * f64::INFINITY)?.sum(&[], false)?.backward()?;
     check("gradient_not_finite", optimizer.step());
     check("clip_norm", clip_norm(&optimizer.parameters(), f64::NAN));

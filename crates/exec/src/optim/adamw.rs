@@ -23,6 +23,26 @@ impl Default for AdamWOptions {
     }
 }
 
+/// The options of [`AdamW::coupled`], with PyTorch's names and defaults: those of [`AdamWOptions`] without a decay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamOptions {
+    /// The learning rate, `lr`.
+    pub lr: f64,
+    /// What is kept of the averages of the gradient and of its square, `β₁` and `β₂`.
+    pub betas: [f64; 2],
+    /// What is added to the denominator, `ε`.
+    pub eps: f64,
+    /// The factor of the penalty, `λ`.
+    pub weight_decay: f64,
+}
+
+impl Default for AdamOptions {
+    fn default() -> Self {
+        let AdamWOptions { lr, betas, eps, .. } = AdamWOptions::default();
+        Self { lr, betas, eps, weight_decay: 0.0 }
+    }
+}
+
 /// Adam with decoupled weight decay, as `torch.optim.AdamW`.
 ///
 /// ```text
@@ -77,16 +97,17 @@ impl<T: Element> AdamW<T> {
     /// As [`AdamW::new`].
     ///
     /// ```
-    /// # use tiled_exec::{AdamW, AdamWOptions, Optimizer};
-    /// let mut adam = AdamW::coupled(AdamWOptions { lr: 0.1, weight_decay: 1.0, ..AdamWOptions::default() }).unwrap();
+    /// # use tiled_exec::{AdamOptions, AdamW, Optimizer};
+    /// let mut adam = AdamW::coupled(AdamOptions { lr: 0.1, weight_decay: 1.0, ..AdamOptions::default() }).unwrap();
     /// let mut weight = [1.0_f64];
     /// adam.step(&mut [&mut weight], &[&[-1.0]]).unwrap();
     /// assert_eq!(weight, [1.0]); // the penalty takes the gradient away
     /// ```
     ///
     /// Source: D. Kingma, J. Ba, "Adam: A Method for Stochastic Optimization", algorithm 1, 2015.
-    pub fn coupled(options: AdamWOptions) -> Result<Self, OptimError> {
-        Ok(Self { is_coupled: true, ..Self::new(options)? })
+    pub fn coupled(options: AdamOptions) -> Result<Self, OptimError> {
+        let AdamOptions { lr, betas, eps, weight_decay } = options;
+        Ok(Self { is_coupled: true, ..Self::new(AdamWOptions { lr, betas, eps, weight_decay })? })
     }
 
     /// What it keeps between steps.

@@ -5,7 +5,7 @@ mod sgd;
 
 use tiled_tensor::{Element, OutOfMemory, with_room, zeros};
 
-pub use adamw::{AdamW, AdamWOptions};
+pub use adamw::{AdamOptions, AdamW, AdamWOptions};
 pub use sgd::{Sgd, SgdOptions};
 
 /// Changes parameters by their gradients and keeps, per parameter, what it needs between steps.
