@@ -19,8 +19,8 @@ fn plan(net: &str, size: usize, device: &str, memory_bytes: u64) -> (Plan, Devic
     (plan, figures)
 }
 
-/// What a large picture takes in 8 GiB: hardly anything twice, few calls, and waves that are full but for this share.
-fn holds_the_bars(net: &str, lost: f64) {
+/// What a training step on a large picture takes in 8 GiB: the share computed twice, and the figures of the device.
+fn large(net: &str) -> (f64, DeviceFigures) {
     let (plan, figures) = plan(net, 20480, "cuda-sim:h200", 8 * GIB);
     let twice = plan.redundant_flops / plan.flops;
     let predicted = plan.predicted_seconds;
@@ -29,21 +29,39 @@ fn holds_the_bars(net: &str, lost: f64) {
         let (band, least, tiles) = (sweep.band, sweep.least_rows, sweep.grid.counts());
         eprintln!("  {} calls, bands of {band}, at least {least} rows, {tiles:?} tiles", sweep.calls);
     }
-    assert!(twice <= 0.025, "{twice} is computed twice");
-    assert!(figures.calls <= 60_000, "{} calls", figures.calls);
-    assert!(figures.lost_to_waves <= lost, "{} is lost to waves", figures.lost_to_waves);
     assert!(figures.device_bytes <= 8 * GIB && plan.peak_bytes() <= 8 * GIB);
     assert!(figures.pinned_bytes > 0 && figures.driver_bytes > 0);
+    (twice, figures)
 }
 
 #[test]
-fn a_plan_of_vgg16_for_an_h200_computes_little_twice_in_few_calls() {
-    holds_the_bars("vgg16", 0.17);
+fn plans_for_an_h200_take_few_calls() {
+    for net in ["vgg16", "darknet19"] {
+        let (_, figures) = large(net);
+        assert!(figures.calls <= 60_000, "{net}: {} calls", figures.calls);
+    }
 }
 
 #[test]
-fn a_plan_of_darknet19_for_an_h200_computes_little_twice_in_few_calls() {
-    holds_the_bars("darknet19", 0.26);
+fn a_plan_of_vgg16_for_an_h200_computes_little_twice() {
+    let (twice, _) = large("vgg16");
+    assert!(twice <= 0.02, "{twice} is computed twice");
+}
+
+#[test]
+#[ignore = "not reached: 2.3 % are computed twice"]
+fn a_plan_of_darknet19_for_an_h200_computes_little_twice() {
+    let (twice, _) = large("darknet19");
+    assert!(twice <= 0.02, "{twice} is computed twice");
+}
+
+#[test]
+#[ignore = "not reached: 17 % of VGG-16 and 26 % of Darknet-19 are lost"]
+fn plans_for_an_h200_fill_its_waves() {
+    for net in ["vgg16", "darknet19"] {
+        let (_, figures) = large(net);
+        assert!(figures.lost_to_waves <= 0.08, "{net}: {} is lost to waves", figures.lost_to_waves);
+    }
 }
 
 #[test]
