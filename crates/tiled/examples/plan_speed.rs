@@ -5,7 +5,7 @@
 //! cargo run --release -p tiled --example plan_speed -- light 4096 inference 2 1,2,3,4,6,8 4,8,16,32
 //! ```
 //!
-//! Arguments: network (its name or its file), extent of the square image, `inference` or `training`, threads, strips, rows of a band,
+//! Arguments: network (its name or its file; an ONNX file with the feature `onnx`), extent of the square image, `inference` or `training`, threads, strips, rows of a band,
 //! rows of tiles.
 //! A band of 0 is the untiled run.
 
@@ -33,10 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bands = numbers(&next("4,8,16,32"))?;
     let rows: i64 = next("1").parse()?;
 
-    let graph = match Graph::builtin(&network) {
-        Some(graph) => graph,
-        None => Graph::from_json(&std::fs::read_to_string(&network)?)?,
-    };
+    let graph = read(&network)?;
     let shape = [1, graph.inputs()[0].channels, extent, extent];
     let shapes = infer_nchw(&graph, &[shape])?;
     let objective = if is_training {
@@ -93,6 +90,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     Ok(())
+}
+
+/// A built-in network, or the network of a file.
+fn read(network: &str) -> Result<Graph, Box<dyn Error>> {
+    if let Some(graph) = Graph::builtin(network) {
+        return Ok(graph);
+    }
+    #[cfg(feature = "onnx")]
+    if network.ends_with(".onnx") {
+        return Ok(tiled::onnx::read(network)?.graph);
+    }
+    Ok(Graph::from_json(&std::fs::read_to_string(network)?)?)
 }
 
 fn numbers(list: &str) -> Result<Vec<i64>, Box<dyn Error>> {
