@@ -166,6 +166,10 @@ impl<T: Element> Host<T> for CpuBackend {
             _ => result.copy_from_slice(values),
         }
     }
+
+    fn copy(&self, from: &View<'_, T>, to: ViewMut<'_, T>, region: Region<2>) {
+        ops::copy(from, to.into(), region);
+    }
 }
 
 /// Whether the module [`conv`] carries out a kernel, not [`ops`].

@@ -27,7 +27,7 @@ impl<T: Element> Backend<T> for Blocked {
 }
 
 impl<T: Element> Host<T> for Blocked {
-    forward!(T, |blocked| &blocked.backend; pack compute compute_part reduce unpack);
+    forward!(T, |blocked| &blocked.backend; pack compute compute_part reduce unpack copy);
 }
 
 /// Blocks of one, of a vector of each instruction set, and several in one call.

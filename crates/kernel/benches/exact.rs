@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use tiled_kernel::{ExactSum, LaneSums};
+use tiled_kernel::{ExactSum, LaneBuffer, LaneSums};
 use tiled_testkit::conformance::Rng;
 
 const ELEMENTS: usize = 1 << 18;
@@ -29,7 +29,9 @@ fn main() {
 fn exact_moments<const L: usize>(data: &[f32]) {
     let (mut sums, mut squares) = ([ExactSum::default(); L], [ExactSum::default(); L]);
     {
-        let (mut lanes, mut square_lanes) = (LaneSums::<L>::new(&mut sums), LaneSums::<L>::new(&mut squares));
+        let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
+        let mut lanes = LaneSums::<L>::new(&mut sums, &mut buffer);
+        let mut square_lanes = LaneSums::<L>::new(&mut squares, &mut square_buffer);
         for pixel in data.as_chunks::<L>().0 {
             let (mut values, mut powers) = ([0.0; L], [0.0; L]);
             for lane in 0..L {

@@ -17,7 +17,7 @@
 /// }
 ///
 /// impl Host<f32> for Logged {
-///     forward!(f32, |logged| &logged.0; pack compute_part reduce unpack);
+///     forward!(f32, |logged| &logged.0; pack compute_part reduce unpack copy);
 ///
 ///     fn compute(
 ///         &self,
@@ -141,6 +141,17 @@ macro_rules! forward {
         ) {
             let $this = self;
             $crate::Host::<$element>::reduce($to, reduction, params, inputs, share, partial);
+        }
+    };
+    (@copy $element:ty, $this:ident, $to:expr) => {
+        fn copy(
+            &self,
+            from: &$crate::forward::View<'_, $element>,
+            to: $crate::forward::ViewMut<'_, $element>,
+            region: $crate::forward::Region<2>,
+        ) {
+            let $this = self;
+            $crate::Host::<$element>::copy($to, from, to, region);
         }
     };
     (@unpack $element:ty, $this:ident, $to:expr) => {

@@ -12,11 +12,13 @@ use crate::narrow::{self, NarrowSums};
 /// Lanes past the end of `sums` (padding lanes) are ignored whatever they hold.
 ///
 /// ```
-/// use tiled_kernel::{ExactSum, LaneSums};
+/// use tiled_kernel::{ExactSum, LaneBuffer, LaneSums};
 /// let row = [1.0_f32, 10.0, 2.0, 20.0, 3.0, 30.0]; // three pixels of two channels
 /// let mut moments = [ExactSum::default(); 4];
 /// let (sums, squares) = moments.split_at_mut(2);
-/// let (mut lanes, mut square_lanes) = (LaneSums::<2>::new(sums), LaneSums::<2>::new(squares));
+/// let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
+/// let mut lanes = LaneSums::<2>::new(sums, &mut buffer);
+/// let mut square_lanes = LaneSums::<2>::new(squares, &mut square_buffer);
 /// for pixel in row.as_chunks::<2>().0 {
 ///     let pixel = pixel.map(f64::from);
 ///     lanes.add(pixel);
@@ -37,10 +39,25 @@ use crate::narrow::{self, NarrowSums};
 #[derive(Debug)]
 pub struct LaneSums<'a, const L: usize> {
     sums: &'a mut [ExactSum],
-    rows: [[f64; L]; ROWS],
+    rows: &'a mut [[f64; L]; ROWS],
     len: usize,
     narrow: NarrowSums<L>,
 }
+
+/// Where the terms of a [`LaneSums`] wait. Whoever adds to many sums one after another clears these 16 KiB once.
+#[derive(Clone, Debug)]
+pub struct LaneBuffer {
+    values: [f64; MOST_LANES * ROWS],
+}
+
+impl Default for LaneBuffer {
+    fn default() -> Self {
+        Self { values: [0.0; MOST_LANES * ROWS] }
+    }
+}
+
+/// The most lanes of a [`LaneSums`].
+const MOST_LANES: usize = 16;
 
 impl<'a, const L: usize> LaneSums<'a, L> {
     /// Adds to these sums; fewer than `L` where the last lanes are padding.
@@ -48,9 +65,12 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     /// # Panics
     /// Where there are more sums than lanes.
     #[must_use]
-    pub fn new(sums: &'a mut [ExactSum]) -> Self {
+    pub fn new(sums: &'a mut [ExactSum], buffer: &'a mut LaneBuffer) -> Self {
+        const { assert!(L <= MOST_LANES, "the lanes have room in the buffer") }
         assert!(sums.len() <= L, "{} sums for {L} lanes", sums.len());
-        Self { sums, rows: [[0.0; L]; ROWS], len: 0, narrow: NarrowSums::new() }
+        let (rows, _) = buffer.values.as_chunks_mut::<L>();
+        let rows = rows.first_chunk_mut().expect("invariant: a buffer holds the rows of the most lanes");
+        Self { sums, rows, len: 0, narrow: NarrowSums::new() }
     }
 
     /// Adds a value to each sum.

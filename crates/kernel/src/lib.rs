@@ -65,7 +65,7 @@ pub use backend::{Backend, MAX_INPUTS};
 pub use costs::{Costs, Load, Task, WORTH_SHARING_SECONDS};
 pub use exact::ExactSum;
 pub use host::{Host, Params, Workspace, copy_region, open, pack_plainly};
-pub use lanes::LaneSums;
+pub use lanes::{LaneBuffer, LaneSums};
 pub use partial::{Extremum, Partial};
 pub use queue::{
     Buffer, Context, DeviceError, Needs, NodeNeeds, ParamNeeds, Place, Queue, ReductionNeeds, StoreNeeds,

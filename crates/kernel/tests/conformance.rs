@@ -24,7 +24,7 @@ impl<T: Element> Backend<T> for Blocked {
 }
 
 impl<T: Element> Host<T> for Blocked {
-    forward!(T, |_blocked| &Reference; pack compute compute_part reduce unpack);
+    forward!(T, |_blocked| &Reference; pack compute compute_part reduce unpack copy);
 }
 
 macro_rules! suite {

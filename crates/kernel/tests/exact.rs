@@ -1,7 +1,7 @@
 //! Exact sums: independent of order and merging, correctly rounded, and the same on the fast path.
 
 use proptest::prelude::*;
-use tiled_kernel::{ExactSum, LaneSums};
+use tiled_kernel::{ExactSum, LaneBuffer, LaneSums};
 
 /// An oracle in another number system: 32-bit digits in `i128` cells, unit `2^-2176`, never carried.
 #[derive(Clone)]
@@ -173,8 +173,9 @@ proptest! {
         let (mut fast, mut slow) = ([ExactSum::default(); 3], [ExactSum::default(); 3]);
         let (mut fast_products, mut slow_products) = (fast, slow);
         {
-            let mut lanes = LaneSums::<4>::new(&mut fast);
-            let mut product_lanes = LaneSums::<4>::new(&mut fast_products);
+            let (mut buffer, mut product_buffer) = (LaneBuffer::default(), LaneBuffer::default());
+            let mut lanes = LaneSums::<4>::new(&mut fast, &mut buffer);
+            let mut product_lanes = LaneSums::<4>::new(&mut fast_products, &mut product_buffer);
             for (row, other) in rows.iter().zip(&others) {
                 lanes.add(*row);
                 product_lanes.add_products(*row, *other);
@@ -207,7 +208,8 @@ proptest! {
             *row = [0.0, -0.0, row[2], f32::NAN]; // the fourth lane is padding
         }
         let (mut fast, mut slow) = ([ExactSum::default(); 3], [ExactSum::default(); 3]);
-        let mut lanes = LaneSums::<4>::new(&mut fast);
+        let mut buffer = LaneBuffer::default();
+        let mut lanes = LaneSums::<4>::new(&mut fast, &mut buffer);
         for rows in rows.chunks(taken) {
             lanes.add_rows(rows);
         }
@@ -228,7 +230,7 @@ fn rows_at_the_limits_of_plain_additions_stay_exact() {
             let mut rows = vec![[largest, -largest]; terms];
             rows[0] = [lowest * (1.0 + f32::EPSILON); 2];
             let (mut fast, mut slow) = ([ExactSum::default(); 2], [ExactSum::default(); 2]);
-            LaneSums::<2>::new(&mut fast).add_rows(&rows);
+            LaneSums::<2>::new(&mut fast, &mut LaneBuffer::default()).add_rows(&rows);
             for row in &rows {
                 (0..2).for_each(|lane| slow[lane].add(f64::from(row[lane])));
             }
@@ -292,7 +294,8 @@ fn lanes_of_the_widest_range_stay_exact() {
         rows.push([large, -large, 2f64.powi(-(i % 1074)), f64::from(i)]);
     }
     let (mut fast, mut slow) = ([ExactSum::default(); 4], [ExactSum::default(); 4]);
-    let mut lanes = LaneSums::<4>::new(&mut fast);
+    let mut buffer = LaneBuffer::default();
+    let mut lanes = LaneSums::<4>::new(&mut fast, &mut buffer);
     for row in &rows {
         lanes.add(*row);
     }

@@ -44,7 +44,7 @@ impl Backend<f32> for Faulty {
 }
 
 impl Host<f32> for Faulty {
-    forward!(f32, |_faulty| &Reference; pack compute_part unpack);
+    forward!(f32, |_faulty| &Reference; pack compute_part unpack copy);
 
     fn compute(
         &self,

@@ -33,7 +33,7 @@ impl<T: Element> Backend<T> for Faulty {
 }
 
 impl<T: Element> Host<T> for Faulty {
-    forward!(T, |faulty| &faulty.backend; pack compute_part unpack);
+    forward!(T, |faulty| &faulty.backend; pack compute_part unpack copy);
 
     fn compute(
         &self,

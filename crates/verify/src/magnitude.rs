@@ -13,7 +13,7 @@ impl<T: Element> Backend<T> for Magnitudes<'_, T> {
 }
 
 impl<T: Element> Host<T> for Magnitudes<'_, T> {
-    forward!(T, |sizes| sizes.0; pack compute compute_part unpack);
+    forward!(T, |sizes| sizes.0; pack compute compute_part unpack copy);
 
     fn reduce(
         &self,

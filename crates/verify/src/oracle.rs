@@ -51,7 +51,7 @@ impl<T: Element> Backend<T> for Shadowed {
 }
 
 impl<T: Element> Host<T> for Shadowed {
-    forward!(T, |shadowed| &shadowed.backend; compute_part unpack);
+    forward!(T, |shadowed| &shadowed.backend; compute_part unpack copy);
 
     fn pack(&self, kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
         let lens: Vec<usize> = params.iter().map(|param| param.len()).collect();

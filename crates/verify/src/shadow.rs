@@ -35,7 +35,7 @@ impl<T: Element> Backend<T> for Shadow<'_> {
 }
 
 impl<T: Element> Host<T> for Shadow<'_> {
-    forward!(T, |_shadow| &Reference; compute_part reduce unpack);
+    forward!(T, |_shadow| &Reference; compute_part reduce unpack copy);
 
     fn pack(&self, _kernel: &Kernel, params: &[&[T]], packed: &mut [T]) {
         let len = params.iter().map(|param| param.len()).sum();

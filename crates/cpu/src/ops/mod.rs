@@ -20,6 +20,7 @@ mod movement;
 pub(crate) mod nan;
 mod pixel;
 mod pixel_norm;
+mod planes;
 mod pool;
 pub(crate) mod powers;
 mod reduce;
@@ -32,6 +33,8 @@ pub(crate) mod stamp;
 use tiled_geometry::Region;
 use tiled_kernel::{Dropped, Kernel, Params, Partial, Reduction};
 use tiled_tensor::{Element, PartMut, View};
+
+pub(crate) use movement::copy;
 
 use crate::Isa;
 use crate::vector::Lane;

@@ -8,6 +8,17 @@ use super::gather::{Place, read};
 use super::stamp::per_isa;
 use crate::Isa;
 
+/// A region of a window into another one of the same blocks, which need not be as high or wide.
+pub(crate) fn copy<T: Element>(from: &View<'_, T>, to: PartMut<'_, T>, region: Region<2>) {
+    assert_eq!(from.layout().block(), to.layout().block(), "windows with blocks of one size");
+    for_bands(to, region, 1, |band| {
+        let (place, cols) = ([band.n(), band.first_channel() / band.lanes()], band.cols());
+        for y in band.rows().begin()..band.rows().end() {
+            band.row(y).copy_from_slice(span(from, place, y, cols));
+        }
+    });
+}
+
 /// The inputs one after another along the channels.
 pub(crate) fn concat<T: Element>(inputs: &[View<'_, T>], output: PartMut<'_, T>, region: Region<2>) {
     for_bands(output, region, 1, |band| {

@@ -1,20 +1,18 @@
 //! Exact sums and maxima over shares of an image.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::{ExactSum, Extremum, LaneSums, Reduction};
+use tiled_kernel::{ExactSum, Extremum, LaneBuffer, LaneSums, Reduction};
 use tiled_tensor::{DType, Element, View};
 
-use super::band::{extent, signed, split, tasks};
+use super::band::signed;
 use super::gather::{Place, read};
 use super::loss::cross_entropy;
+use super::planes::{Planes, State};
 use super::stamp::per_isa;
 use crate::Isa;
 use crate::vector::wins;
-
-/// Elements that are worth a task of their own, about 25 µs.
-const TASK_ELEMENTS: usize = 1 << 14;
 
 /// Lanes that a channel on its own is spread over.
 const SPREAD: usize = 16;
@@ -95,6 +93,9 @@ fn pixels<T: Element, const L: usize>(row: &[T]) -> impl Iterator<Item = [T; L]>
     whole.iter().copied().chain((!rest.is_empty()).then_some(last))
 }
 
+/// Where terms wait, of a task that adds to many sums one after another.
+type Buffers = [LaneBuffer; 2];
+
 /// A reduction with exact sums over the rows of a share.
 struct Pass<'a, 'v, T: Element> {
     isa: Isa,
@@ -105,12 +106,12 @@ struct Pass<'a, 'v, T: Element> {
 
 impl<T: Element> Pass<'_, '_, T> {
     /// Adds rows of a block of channels to the sums of its lanes; all lanes to the only sum where there is one.
-    fn add(&self, place: Place, rows: Interval, first: &mut [ExactSum], second: &mut [ExactSum]) {
+    fn add(&self, place: Place, rows: Interval, sums: [&mut [ExactSum]; 2], buffers: &mut Buffers) {
         match place.lanes {
-            4 => self.add_lanes::<4>(place, rows, first, second),
-            8 => self.add_lanes::<8>(place, rows, first, second),
-            16 => self.add_lanes::<16>(place, rows, first, second),
-            _ => self.add_lanes::<SPREAD>(place, rows, first, second),
+            4 => self.add_lanes::<4>(place, rows, sums, buffers),
+            8 => self.add_lanes::<8>(place, rows, sums, buffers),
+            16 => self.add_lanes::<16>(place, rows, sums, buffers),
+            _ => self.add_lanes::<SPREAD>(place, rows, sums, buffers),
         }
     }
 
@@ -118,20 +119,20 @@ impl<T: Element> Pass<'_, '_, T> {
         &self,
         place: Place,
         rows: Interval,
-        first: &mut [ExactSum],
-        second: &mut [ExactSum],
+        [first, second]: [&mut [ExactSum]; 2],
+        buffers: &mut Buffers,
     ) {
         let channels = self.inputs[0].layout().channels();
         let real = if place.lanes == 1 { L } else { (channels - place.first).min(place.lanes) };
         let fits = first.len() == real && (second.is_empty() || second.len() == real);
         if fits {
-            return self.add_rows::<L>(place, rows, first, second);
+            return self.add_rows::<L>(place, rows, [first, second], buffers);
         }
         // lanes are parts of one sum
         let mut lanes = [[ExactSum::default(); L]; 2];
         let [lane_first, lane_second] = &mut lanes;
         let lane_second = if second.is_empty() { &mut [][..] } else { &mut lane_second[..real] };
-        self.add_rows::<L>(place, rows, &mut lane_first[..real], lane_second);
+        self.add_rows::<L>(place, rows, [&mut lane_first[..real], lane_second], buffers);
         for (sum, lanes) in [first, second].into_iter().zip(&lanes) {
             if let [sum] = sum {
                 lanes.iter().for_each(|lane| sum.merge(lane));
@@ -143,11 +144,11 @@ impl<T: Element> Pass<'_, '_, T> {
         &self,
         place: Place,
         rows: Interval,
-        first: &mut [ExactSum],
-        second: &mut [ExactSum],
+        [first, second]: [&mut [ExactSum]; 2],
+        [first_buffer, second_buffer]: &mut Buffers,
     ) {
-        let mut first = LaneSums::<L>::new(first);
-        let mut second = LaneSums::<L>::new(second);
+        let mut first = LaneSums::<L>::new(first, first_buffer);
+        let mut second = LaneSums::<L>::new(second, second_buffer);
         let mut mean = [T::ZERO; L];
         if let Terms::CentredDot(means) = self.terms {
             let channels = self.inputs[0].layout().channels();
@@ -205,29 +206,51 @@ pub(crate) fn exact<T: Element>(
     let pass = Pass { isa, terms, inputs: [a, inputs.get(1).unwrap_or(a)], cols: share.cols() };
     // other blocks are read a channel at a time
     let lanes = if matches!(a.layout().block(), 4 | 8 | 16) { a.layout().block() } else { 1 };
+    let planes = Planes { batch, channels, lanes, share };
+    if let Some(is_of_images) = has_own_sums(reduction)
+        && planes.has_blocks_for_all(is_of_images)
+    {
+        let seconds = if has_second_terms(reduction) { sums.len() / 2 } else { 0 };
+        let (first, second) = sums.split_at_mut(sums.len() - seconds);
+        return planes.for_blocks(is_of_images, [first, second], |place, sums, buffers: &mut Buffers| {
+            pass.add(place, share.rows(), sums, buffers);
+        });
+    }
     let slots = Slots { reduction: *reduction, channels };
-    for_planes([batch, channels.div_ceil(lanes)], share, lanes, sums, |n, block, rows, state| {
-        let place = Place { n, first: block * lanes, lanes };
-        match state {
-            State::Alone(sums) => {
-                let [first, second] = slots.of(sums, place);
-                pass.add(place, rows, first, second);
-            }
-            State::Shared(sums) => {
-                let mut own = [[ExactSum::default(); SPREAD]; 2];
-                let [first, second] = {
-                    let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-                    slots.of(&mut sums, place).map(|slots| slots.len())
-                };
-                let [own_first, own_second] = &mut own;
-                pass.add(place, rows, &mut own_first[..first], &mut own_second[..second]);
+    planes.for_rows(lanes, sums, |place, rows, state| match state {
+        State::Alone(sums) => pass.add(place, rows, slots.of(sums, place), &mut Buffers::default()),
+        State::Shared(sums) => {
+            let mut own = [[ExactSum::default(); SPREAD]; 2];
+            let [first, second] = {
                 let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-                for (slots, own) in slots.of(&mut sums, place).into_iter().zip(&own) {
-                    slots.iter_mut().zip(own).for_each(|(slot, own)| slot.merge(own));
-                }
+                slots.of(&mut sums, place).map(|slots| slots.len())
+            };
+            let [own_first, own_second] = &mut own;
+            let own_sums = [&mut own_first[..first], &mut own_second[..second]];
+            pass.add(place, rows, own_sums, &mut Buffers::default());
+            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            for (slots, own) in slots.of(&mut sums, place).into_iter().zip(&own) {
+                slots.iter_mut().zip(own).for_each(|(slot, own)| slot.merge(own));
             }
         }
     });
+}
+
+/// Whether each block of channels has sums of its own, and then whether it has them for each image.
+const fn has_own_sums(reduction: &Reduction) -> Option<bool> {
+    match reduction {
+        Reduction::Sum | Reduction::SquaredError => None,
+        Reduction::ImageSum | Reduction::ImageMoments | Reduction::ImageCentredDot => Some(true),
+        _ => Some(false),
+    }
+}
+
+/// Whether there are sums of second terms, behind all those of the first.
+const fn has_second_terms(reduction: &Reduction) -> bool {
+    matches!(
+        reduction,
+        Reduction::Moments | Reduction::CentredDot | Reduction::ImageMoments | Reduction::ImageCentredDot
+    )
 }
 
 /// Where the sums of a block of channels are.
@@ -239,70 +262,27 @@ struct Slots {
 impl Slots {
     /// The sums of the terms and of the second terms; one where the reduction has one for all channels.
     fn of<'s>(&self, sums: &'s mut [ExactSum], Place { n, first, lanes }: Place) -> [&'s mut [ExactSum]; 2] {
-        let is_of_images = matches!(
-            self.reduction,
-            Reduction::ImageSum | Reduction::ImageMoments | Reduction::ImageCentredDot
-        );
+        let Some(is_of_images) = has_own_sums(&self.reduction) else { return [sums, &mut []] };
         let begin = if is_of_images { n * self.channels } else { 0 } + first;
         let range = begin..begin + lanes.min(self.channels - first);
-        match self.reduction {
-            Reduction::Moments
-            | Reduction::CentredDot
-            | Reduction::ImageMoments
-            | Reduction::ImageCentredDot => {
-                let (sums, second) = sums.split_at_mut(sums.len() / 2);
-                [&mut sums[range.clone()], &mut second[range]]
-            }
-            Reduction::Sum | Reduction::SquaredError => [sums, &mut []],
-            _ => [&mut sums[range], &mut []],
+        if has_second_terms(&self.reduction) {
+            let (sums, second) = sums.split_at_mut(sums.len() / 2);
+            return [&mut sums[range.clone()], &mut second[range]];
         }
+        [&mut sums[range], &mut []]
     }
-}
-
-/// What a task adds to: its own, or one that other tasks add to as well.
-enum State<'a, 'b, S> {
-    Alone(&'a mut [S]),
-    Shared(&'a Mutex<&'b mut [S]>),
-}
-
-/// Runs `work(n, block, rows, state)` on bands that partition the share, in parallel where that pays.
-fn for_planes<S: Send>(
-    [batch, blocks]: [usize; 2],
-    share: Region<2>,
-    lanes: usize,
-    state: &mut [S],
-    work: impl Fn(usize, usize, Interval, State<'_, '_, S>) + Sync,
-) {
-    let (rows, height) = (share.rows(), extent(share.rows()));
-    let count = batch * blocks * height;
-    let least = TASK_ELEMENTS.div_ceil(extent(share.cols()) * lanes);
-    if tasks(count, least) == 1 {
-        for plane in 0..batch * blocks {
-            work(plane / blocks, plane % blocks, rows, State::Alone(state));
-        }
-        return;
-    }
-    let state = Mutex::new(state);
-    split(0, count, least, &|from, to| {
-        let mut at = from;
-        while at < to {
-            let (plane, row) = (at / height, at % height);
-            let end = to.min((plane + 1) * height);
-            let part = Interval::new(rows.begin() + signed(row), rows.begin() + signed(row + end - at));
-            work(plane / blocks, plane % blocks, part, State::Shared(&state));
-            at = end;
-        }
-    });
 }
 
 fn losses<T: Element>(isa: Isa, inputs: [&View<'_, T>; 2], share: Region<2>, sums: &mut [ExactSum]) {
     let cols = share.cols();
     let layout = inputs[0].layout();
     let weight = 16 * layout.channels();
-    for_planes([layout.batch(), 1], share, weight, sums, |n, _, rows, state| {
+    // each pixel reads all channels
+    let planes = Planes { batch: layout.batch(), channels: 1, lanes: 1, share };
+    planes.for_rows(weight, sums, |place, rows, state| {
         let each = |sums: &mut [ExactSum]| {
             for y in rows.begin()..rows.end() {
-                cross_entropy(isa, inputs, n, y, cols, sums);
+                cross_entropy(isa, inputs, place.n, y, cols, sums);
             }
         };
         match state {
@@ -345,15 +325,21 @@ pub(crate) fn image_max<T: Element>(
     let (batch, channels) = (x.layout().batch(), x.layout().channels());
     assert_eq!(extrema.len(), batch * channels, "the state belongs to the reduction");
     let lanes = if matches!(x.layout().block(), 4 | 8 | 16) { x.layout().block() } else { 1 };
-    for_planes([batch, channels.div_ceil(lanes)], share, lanes, extrema, |n, block, rows, state| {
-        let place = Place { n, first: block * lanes, lanes };
+    let planes = Planes { batch, channels, lanes, share };
+    let offer = |place: Place, rows: Interval, extrema: &mut [Extremum<T>]| match lanes {
+        4 => offer_rows::<T, 4>(isa, x, place, rows, share.cols(), extrema),
+        8 => offer_rows::<T, 8>(isa, x, place, rows, share.cols(), extrema),
+        _ => offer_rows::<T, SPREAD>(isa, x, place, rows, share.cols(), extrema),
+    };
+    if planes.has_blocks_for_all(true) {
+        return planes.for_blocks(true, [extrema, &mut []], |place, [extrema, _], (): &mut ()| {
+            offer(place, share.rows(), extrema);
+        });
+    }
+    planes.for_rows(lanes, extrema, |place, rows, state| {
         let real = lanes.min(channels - place.first);
-        let slots = n * channels + place.first..n * channels + place.first + real;
-        let each = |extrema: &mut [Extremum<T>]| match lanes {
-            4 => offer_rows::<T, 4>(isa, x, place, rows, share.cols(), extrema),
-            8 => offer_rows::<T, 8>(isa, x, place, rows, share.cols(), extrema),
-            _ => offer_rows::<T, SPREAD>(isa, x, place, rows, share.cols(), extrema),
-        };
+        let slots = place.n * channels + place.first..place.n * channels + place.first + real;
+        let each = |extrema: &mut [Extremum<T>]| offer(place, rows, extrema);
         match state {
             State::Alone(extrema) => each(&mut extrema[slots]),
             State::Shared(extrema) => {

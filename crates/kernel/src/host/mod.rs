@@ -78,6 +78,12 @@ pub trait Host<T: Element>: Backend<T> {
     /// # Panics
     /// Where a length does not fit the reduction.
     fn unpack(&self, reduction: &Reduction, values: &[T], result: &mut [T]);
+
+    /// Copies a region between windows as [`copy_region`] does: tensors that are kept whole between sweeps come and go by it.
+    ///
+    /// # Panics
+    /// As [`copy_region`].
+    fn copy(&self, from: &View<'_, T>, to: ViewMut<'_, T>, region: Region<2>);
 }
 
 /// Lays parameters one after another: how a backend packs whose kernels read them as they are.

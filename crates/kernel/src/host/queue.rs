@@ -5,7 +5,6 @@ use std::sync::{PoisonError, RwLockReadGuard};
 use tiled_geometry::Region;
 use tiled_tensor::{AlignedBuffer, Element, Layout, PartMut, View, ViewMut};
 
-use super::copy::copy_region;
 use super::shared::{NodeParams, Shared};
 use crate::{Buffer, DeviceError, Kernel, MAX_INPUTS, Params, Partial, Place, Queue, SweepNeeds, Ticket};
 
@@ -154,10 +153,10 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
     }
 
     fn load(&mut self, store: usize, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
-        let store = self.shared.store(store);
+        let (host, store) = (self.shared.host, self.shared.store(store));
         self.with_output(window, |_, window| {
             let values = store.values.read().unwrap_or_else(PoisonError::into_inner);
-            copy_region(&View::new(&values, store.layout), window, region);
+            host.copy(&View::new(&values, store.layout), window.reborrow(), region);
         });
         Ok(())
     }
@@ -165,7 +164,7 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
     fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError> {
         let store = self.shared.store(store);
         let mut values = store.values.write().unwrap_or_else(PoisonError::into_inner);
-        copy_region(&self.view(window), &mut ViewMut::new(&mut values, store.layout), region);
+        self.shared.host.copy(&self.view(window), ViewMut::new(&mut values, store.layout), region);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ mod resize;
 use tiled_geometry::{Interval, Region, Window};
 use tiled_tensor::{Element, PartMut, View, ViewMut};
 
-use crate::host::{open, pack_plainly};
+use crate::host::{copy_region, open, pack_plainly};
 use crate::{
     Backend, Context, Costs, DeviceError, Host, Kernel, Load, Needs, Operands, Params, Partial, Reduction,
     Support, Task, Work, Workspace,
@@ -227,6 +227,10 @@ impl<T: Element> Host<T> for Reference {
 
     fn unpack(&self, _reduction: &Reduction, values: &[T], result: &mut [T]) {
         result.copy_from_slice(values);
+    }
+
+    fn copy(&self, from: &View<'_, T>, mut to: ViewMut<'_, T>, region: Region<2>) {
+        copy_region(from, &mut to, region);
     }
 }
 
