@@ -17,6 +17,12 @@ const WORTH_SHARING: f64 = WORTH_SHARING_SECONDS * OPERATIONS_PER_SECOND;
 /// The operations that are worth a unit, of which threads take one after another.
 pub(crate) const WORTH_A_UNIT: f64 = WORTH_SHARING / 4.0;
 
+/// The same of calls in a run, whose threads are awake: one begins its part within two microseconds or so.
+const WORTH_SHARING_AWAKE: f64 = 10e-6 * OPERATIONS_PER_SECOND;
+
+/// The operations of such a call that are worth a unit.
+pub(crate) const WORTH_A_UNIT_AWAKE: f64 = WORTH_SHARING_AWAKE / 4.0;
+
 /// The most parts that units are divided into; more threads than this take turns at them.
 const MOST_PARTS: usize = 64;
 
@@ -24,8 +30,17 @@ const MOST_PARTS: usize = 64;
 ///
 /// The global pool of rayon is never used.
 pub(crate) fn threads(operations: f64) -> usize {
+    threads_from(WORTH_SHARING, operations)
+}
+
+/// The threads that share a call in a run, whose threads are awake.
+pub(crate) fn threads_awake(operations: f64) -> usize {
+    threads_from(WORTH_SHARING_AWAKE, operations)
+}
+
+fn threads_from(least: f64, operations: f64) -> usize {
     match rayon::current_thread_index() {
-        Some(_) if operations >= WORTH_SHARING => rayon::current_num_threads(),
+        Some(_) if operations >= least => rayon::current_num_threads(),
         _ => 1,
     }
 }

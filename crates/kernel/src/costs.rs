@@ -82,7 +82,7 @@ impl Default for Costs {
             core_cache_bytes: 1024.0 * 1024.0,
             cache_bytes: 32.0 * 1024.0 * 1024.0,
             call: 0.5e-6,
-            shared_call: 60e-6,
+            shared_call: 8e-6,
             stretch: 0.1e-6,
         }
     }
