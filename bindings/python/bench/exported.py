@@ -12,6 +12,7 @@ import contextlib
 import io
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -30,7 +31,7 @@ def build(name: str) -> nn.Module:
     import models as zoo
 
     entries = {entry.name: entry for entry in zoo.MODELS}
-    return zoo.ready(entries.get(name) or zoo.Entry(name, zoo.torchvision(name)))
+    return zoo.ready(entries.get(name) or zoo.Entry(name, partial(zoo.torchvision, name)))
 
 
 def load(name: str, weights: Path, task: str) -> nn.Module:
