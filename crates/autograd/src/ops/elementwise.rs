@@ -108,11 +108,15 @@ impl<T: Element> Tensor<T> {
         self.map(Unary::Rsqrt)
     }
 
-    /// `x` to a power.
+    /// `x` to a power; to that of 1/2 it is [`Tensor::sqrt`], which is NaN of −∞ too.
     ///
     /// # Errors
     /// Where the exponent is not finite, and where memory is refused.
     pub fn powf(&self, exponent: f64) -> Result<Self> {
+        #[expect(clippy::float_cmp, reason = "a root is a power of exactly a half")]
+        if exponent == 0.5 {
+            return self.sqrt();
+        }
         self.activation(Activation::Pow { exponent })
     }
 
