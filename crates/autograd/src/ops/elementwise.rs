@@ -49,10 +49,15 @@ impl<T: Element> Tensor<T> {
         let operands = [self, other];
         let step = Step::begin(operator, &operands)?;
         let context = self.context();
-        let shape = broadcast(operator, self.shape(), other.shape())?;
-        let y = context.filled_by(operator, &shape, |y| {
+        let broadcast = if self.shape() == other.shape() {
+            None // the most frequent, without a list of its own
+        } else {
+            Some(broadcast(operator, self.shape(), other.shape())?)
+        };
+        let shape = broadcast.as_deref().unwrap_or_else(|| self.shape());
+        let y = context.filled_by(operator, shape, |y| {
             let read = ReadAll::of(operands);
-            let (a, b) = (read.expanded(0, &shape), read.expanded(1, &shape));
+            let (a, b) = (read.expanded(0, shape), read.expanded(1, shape));
             context.share(y.len(), || context.dense().zip(f, a, b, y, Update::Replace));
         })?;
         Ok(step.finish(|| Op::Zip(f), y))
