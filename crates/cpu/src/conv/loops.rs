@@ -215,7 +215,8 @@ impl<T: Lane> Call<'_, T> {
         if threads == 1 {
             return (1, 1);
         }
-        let worth = (operations / share::WORTH_A_UNIT).min((UNITS_PER_THREAD * threads) as f64) as usize;
+        let worth = (operations / share::of_a_unit(operations, threads))
+            .min((UNITS_PER_THREAD * threads) as f64) as usize;
         (threads, worth.max(threads))
     }
 
