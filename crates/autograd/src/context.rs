@@ -146,11 +146,11 @@ impl<T: Element> Context<T> {
         self.0.masks.store(masks, Ordering::Release);
     }
 
-    /// Runs work on the threads of the context: a step of training as a whole then wakes them once. Where [`no_grad`] holds for the
-    /// caller it holds for the work.
+    /// Runs work on the threads of the context, which wait awake for their part of each operation: a step of training as a whole then wakes
+    /// them once. Where [`no_grad`] holds for the caller it holds for the work.
     pub fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         let is_recorded = records_gradients();
-        self.0.pool.install(move || {
+        self.0.pool.install_awake(move || {
             let _guard = (!is_recorded).then(no_grad);
             work()
         })

@@ -5,23 +5,17 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
-use tiled_kernel::WORTH_SHARING_SECONDS;
+use tiled_kernel::worth_sharing_seconds;
 use tiled_tensor::{Element, Layout, PartMut};
 
 /// Operations of a core in a second, about.
 const OPERATIONS_PER_SECOND: f64 = 160e9;
 
-/// Work of fewer operations is not worth waking a thread for.
-const WORTH_SHARING: f64 = WORTH_SHARING_SECONDS * OPERATIONS_PER_SECOND;
+/// The most operations of a unit, of which threads take one after another.
+const MOST_OF_A_UNIT: f64 = 2e6;
 
-/// The operations that are worth a unit, of which threads take one after another.
-pub(crate) const WORTH_A_UNIT: f64 = WORTH_SHARING / 4.0;
-
-/// The same of calls in a run, whose threads are awake: one begins its part within two microseconds or so.
-const WORTH_SHARING_AWAKE: f64 = 10e-6 * OPERATIONS_PER_SECOND;
-
-/// The operations of such a call that are worth a unit.
-pub(crate) const WORTH_A_UNIT_AWAKE: f64 = WORTH_SHARING_AWAKE / 4.0;
+/// The units that a thread finds at least, where there is little to do.
+const LEAST_UNITS_OF_A_THREAD: f64 = 2.0;
 
 /// The most parts that units are divided into; more threads than this take turns at them.
 const MOST_PARTS: usize = 64;
@@ -30,19 +24,18 @@ const MOST_PARTS: usize = 64;
 ///
 /// The global pool of rayon is never used.
 pub(crate) fn threads(operations: f64) -> usize {
-    threads_from(WORTH_SHARING, operations)
-}
-
-/// The threads that share a call in a run, whose threads are awake.
-pub(crate) fn threads_awake(operations: f64) -> usize {
-    threads_from(WORTH_SHARING_AWAKE, operations)
-}
-
-fn threads_from(least: f64, operations: f64) -> usize {
     match rayon::current_thread_index() {
-        Some(_) if operations >= least => rayon::current_num_threads(),
+        Some(_) if operations >= worth_sharing_seconds() * OPERATIONS_PER_SECOND => {
+            rayon::current_num_threads()
+        }
         _ => 1,
     }
+}
+
+/// The operations of a unit of work that is shared by so many threads.
+#[expect(clippy::cast_precision_loss, reason = "a number of threads")]
+pub(crate) fn of_a_unit(operations: f64, threads: usize) -> f64 {
+    MOST_OF_A_UNIT.min(operations / (LEAST_UNITS_OF_A_THREAD * threads as f64))
 }
 
 /// Runs `body` for each piece, in parallel; in order on a thread outside a pool.

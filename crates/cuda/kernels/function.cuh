@@ -106,7 +106,7 @@ DEVICE T gradient(const Function& f, T g, T x) {
         case THRESHOLD: return x <= a ? T(0) : g;
         case ELU: {
             const T below = b * c * exponential(x * c);
-            return g * (x > T(0) ? a : below);
+            return g * (x <= T(0) ? below : a);
         }
         case SOFTPLUS: {
             const T z = x * a, slope = sigmoid(z);
@@ -117,14 +117,14 @@ DEVICE T gradient(const Function& f, T g, T x) {
         case HARD_SWISH: {
             T between = g * (x / T(3) + T(0.5));
             between = x <= T(-3) ? T(0) : between;
-            return x >= T(3) ? g : between;
+            return x < T(3) ? between : g;
         }
         case MISH: return g * mish_slope(x);
         case LOG_SIGMOID: return g * sigmoid(-x);
         case EXP: return g * x;
         case LOG: return g / x;
         case SQRT: return g / (x + x);
-        case ABS: g = x < T(0) ? -g : g; return x == T(0) ? T(0) : g;
+        case ABS: return x > T(0) ? g : x < T(0) ? -g : g * T(0);
         case NEG: return -g;
         case RECIPROCAL: return -(g * (x * x));
         case WHOLE_POWER:

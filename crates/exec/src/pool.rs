@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use tiled_kernel::ThreadsAwake;
 
 /// A pool of threads that have ended when its drop returns, and with them their stacks and what is kept on them. Where one of its own threads drops it, they end soon after.
 ///
@@ -80,8 +81,14 @@ impl Drop for Pool {
 const SPINS: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
 
-/// Runs `work`, whose calls the threads of this pool share, and keeps them from falling asleep between two calls:
-/// to wake one takes as long as many a call.
+impl Pool {
+    /// Runs work on the threads of the pool, and keeps those awake that wait for a part of it: to wake one takes as long as many a call.
+    pub fn install_awake<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
+        self.install(|| with_threads_awake(work))
+    }
+}
+
+/// Runs `work`, whose calls the threads of this pool share, and keeps them from falling asleep between two calls, unless somebody does so.
 pub(crate) fn with_threads_awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     struct Done<'a>(&'a AtomicBool);
     impl Drop for Done<'_> {
@@ -91,13 +98,16 @@ pub(crate) fn with_threads_awake<R: Send>(work: impl FnOnce() -> R + Send) -> R 
     }
     static CORES: OnceLock<usize> = OnceLock::new();
     let others = rayon::current_num_threads() - 1;
-    if others == 0 || others >= *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+    if others == 0
+        || ThreadsAwake::is_so()
+        || others >= *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
     {
         return work();
     }
     let is_done = AtomicBool::new(false);
     rayon::in_place_scope(|scope| {
         let _done = Done(&is_done); // also where `work` panics, or the scope would wait for ever
+        let _awake = ThreadsAwake::new();
         for _ in 0..others {
             scope.spawn(|_| {
                 let mut idle = 0;

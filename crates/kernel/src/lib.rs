@@ -45,6 +45,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod awake;
 mod backend;
 pub mod batch_norm;
 mod costs;
@@ -61,6 +62,7 @@ mod reference;
 mod spec;
 mod support;
 
+pub use awake::{ThreadsAwake, worth_sharing_seconds};
 pub use backend::{Backend, MAX_INPUTS};
 pub use costs::{Costs, Load, Task, WORTH_SHARING_SECONDS};
 pub use exact::ExactSum;

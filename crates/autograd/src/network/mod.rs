@@ -4,6 +4,7 @@
 //! network of one node.
 
 mod calls;
+mod nothing;
 mod operators;
 mod run;
 mod tiled;

@@ -6,6 +6,8 @@ use tiled_graph::{
 };
 use tiled_tensor::Element;
 
+use super::calls::What;
+use super::nothing::of_none;
 use super::run::Network;
 use crate::error::{Result, TapeError};
 use crate::tensor::Tensor;
@@ -168,10 +170,18 @@ impl<T: Element> Tensor<T> {
             affine: parameters[0].is_some(),
             track_running_stats: running.is_some(),
         };
-        if options.training && self.elements() == self.shape().get(1).copied().unwrap_or(0) {
-            // the variance of one value, which torch refuses as well
+        let of_channel: usize = self
+            .shape()
+            .iter()
+            .enumerate()
+            .filter(|(axis, _)| *axis != 1)
+            .map(|(_, extent)| extent)
+            .product();
+        if options.training && of_channel < 2 {
+            // one value has no variance, which torch refuses as well, and none have no mean
             let (attribute, expected) = ("the number of values for each channel in training", "more than 1");
-            return Err(TapeError::Attribute { operator, attribute, expected, got: 1.0 });
+            let got = if of_channel == 0 { 0.0 } else { 1.0 };
+            return Err(TapeError::Attribute { operator, attribute, expected, got });
         }
         let mode = if options.training { Mode::Train } else { Mode::Eval };
         let network = Network {
@@ -293,6 +303,9 @@ fn run<T: Element>(
     let operator = network.name;
     let operands: Vec<&Tensor<T>> =
         std::iter::once(input).chain(parameters.iter().copied().flatten()).collect();
+    if let (What::Operator(op), &[0, channels, height, width]) = (&network.what, input.shape()) {
+        return of_none(operator, op, [channels, height, width], &operands);
+    }
     let result = network.apply(&operands)?.pop();
     result.ok_or_else(|| TapeError::Empty { operator, shape: input.shape().into() })
 }

@@ -7,7 +7,8 @@ use tiled_tensor::Element;
 use super::{Dropout, LayerNorm, Linear, Module, Training};
 use crate::context::{Context, no_grad};
 use crate::error::{Result, TapeError};
-use crate::ops::{AttentionOptions, attend, seen_softmax};
+use crate::ops::{AttentionOptions, attend, attend_packed, seen_softmax};
+use crate::rules::Packed;
 use crate::tensor::Tensor;
 
 /// The options of [`MultiheadAttention`], with PyTorch's names and defaults.
@@ -140,16 +141,30 @@ impl<T: Element> MultiheadAttention<T> {
             let (what, expected) = ("the query", "2 or 3, as key and value");
             return Err(TapeError::Axes { operator: OPERATOR, what, expected, got: query.shape().into() });
         }
+        let weights_of_heads = call.need_weights && call.weights_of_heads;
+        if let Some(weight) = &self.in_proj_weight
+            && query.is_one(key)
+            && key.is_one(value)
+            && axes == 3
+            && !(weights_of_heads || self.drops())
+        {
+            let all = query.linear(weight, self.in_proj_bias.as_ref())?;
+            let packed = Packed { heads: self.heads, batch_first: self.options.batch_first };
+            let [first, second] = [query.shape()[0], query.shape()[1]];
+            let (batch, places) = if packed.batch_first { (first, second) } else { (second, first) };
+            let options = self.masks([batch, places, places], call)?;
+            let (y, weights) = attend_packed(&all, packed, &options, call.need_weights)?;
+            return Ok((self.out_proj.forward(&y)?, weights));
+        }
         let projected = self.project(query, key, value)?;
         let mut heads = Vec::with_capacity(3);
         for x in &projected {
             heads.push(self.apart(x)?);
         }
         let [q, k, v] = [&heads[0], &heads[1], &heads[2]];
-        let options = self.masks(q, k, call)?;
-        let wants_mean = call.need_weights && !call.weights_of_heads;
-        let (y, mut weights) = attend([q, k, v], &options, wants_mean)?;
-        if call.need_weights && call.weights_of_heads {
+        let options = self.masks([q.shape()[0], q.shape()[2], k.shape()[2]], call)?;
+        let (y, mut weights) = attend([q, k, v], &options, call.need_weights && !weights_of_heads)?;
+        if weights_of_heads {
             weights = Some(probabilities(q, k, &options)?);
         }
         let [batch, _, queries, _] = *y.shape() else { unreachable!("invariant: it has four axes") };
@@ -205,8 +220,16 @@ impl<T: Element> MultiheadAttention<T> {
         split.permute(if self.options.batch_first { &[0, 2, 1, 3] } else { &[1, 2, 0, 3] })
     }
 
-    fn masks(&self, q: &Tensor<T>, k: &Tensor<T>, call: &AttentionCall<T>) -> Result<AttentionOptions<T>> {
-        let (batch, queries, keys) = (q.shape()[0], q.shape()[2], k.shape()[2]);
+    /// Whether a share of probabilities is dropped, or one is named that has no meaning.
+    fn drops(&self) -> bool {
+        self.training.is_on() && self.options.dropout != 0.0
+    }
+
+    fn masks(
+        &self,
+        [batch, queries, keys]: [usize; 3],
+        call: &AttentionCall<T>,
+    ) -> Result<AttentionOptions<T>> {
         let fits = |what: &'static str, shape: &[usize], lead: usize, expected: [usize; 2]| {
             let whole = [batch * self.heads, expected[0], expected[1]];
             if shape == expected || lead == 1 && shape == whole {
@@ -254,7 +277,7 @@ impl<T: Element> MultiheadAttention<T> {
                 None => seen,
             });
         }
-        options.dropout = if self.training.is_on() { self.options.dropout } else { 0.0 };
+        options.dropout = if self.drops() { self.options.dropout } else { 0.0 };
         Ok(options)
     }
 }

@@ -1,12 +1,13 @@
 //! Attention by blocks of keys.
 
-use ndarray::{ArrayD, ArrayViewMut2, ArrayViewMutD, Ix2};
+use ndarray::{ArrayD, ArrayViewD, ArrayViewMut2, ArrayViewMutD, Ix2};
 use tiled_kernel::dense;
 use tiled_tensor::Element;
 
+use crate::context::Context;
 use crate::error::{Result, TapeError};
 use crate::layout::broadcast;
-use crate::rules::{Attention, Kept, Op};
+use crate::rules::{Attention, Kept, Op, Packed};
 use crate::tape::Step;
 use crate::tensor::{ReadAll, Tensor};
 
@@ -81,25 +82,62 @@ pub(crate) fn attend<T: Element>(
         let (operator, attribute, expected) = (OPERATOR, "dropout", "a number from 0 to 1");
         return Err(TapeError::Attribute { operator, attribute, expected, got: options.dropout });
     }
-    let mask = summands(&q, options, &shape)?;
+    let mask = summands(q.context(), options, &shape)?;
     #[expect(clippy::cast_precision_loss, reason = "heads are narrow")]
     let scale = options.scale.unwrap_or_else(|| 1.0 / (q.shape()[3] as f64).sqrt());
     let (y, weights) = if options.dropout > 0.0 {
         apart([&q, &k, &v], scale, options, mask.as_ref(), wants_weights)?
     } else {
-        let spec = Attention { scale, causal: options.causal, has_mask: mask.is_some() };
+        let spec = Attention { scale, causal: options.causal, has_mask: mask.is_some(), packed: None };
         fused([&q, &k, &v], mask.as_ref(), spec, wants_weights)?
     };
     Ok((y.reshape(&[lead.as_slice(), &[queries, width]].concat())?, weights))
 }
 
+/// Attention of a sequence to itself, of several heads, from queries, keys and values as one projection gives them, without gaps: A×B×3E. The
+/// result is A×B×E, and gradients are written where the projection reads them: nothing is copied. Nothing is dropped.
+///
+/// # Errors
+/// Where the mask needs a gradient, and where memory is refused.
+pub(crate) fn attend_packed<T: Element>(
+    all: &Tensor<T>,
+    packed: Packed,
+    options: &AttentionOptions<T>,
+    wants_weights: bool,
+) -> Result<(Tensor<T>, Option<Tensor<T>>)> {
+    let context = all.context();
+    let parts = [0, 1, 2].map(|part| packed.part(all.layout(), part));
+    let [n, h, l, depth] = *parts[0].shape() else { unreachable!("invariant: it has four axes") };
+    let mask = summands(context, options, &[n, h, l, l])?;
+    let (causal, has_mask) = (options.causal, mask.is_some());
+    #[expect(clippy::cast_precision_loss, reason = "heads are narrow")]
+    let scale = options.scale.unwrap_or_else(|| 1.0 / (depth as f64).sqrt());
+    let operands: Vec<&Tensor<T>> = std::iter::once(all).chain(&mask).collect();
+    let step = Step::begin(OPERATOR, &operands)?;
+    let y = context.empty(OPERATOR, &[all.shape()[0], all.shape()[1], h * depth])?;
+    let spec = Attention { scale, causal, has_mask, packed: Some(packed) };
+    let (log_sums, weights) = {
+        let read = ReadAll::of([all, mask.as_ref().unwrap_or(all)]);
+        let spec = dense::Attention { scale, causal, mask: mask.as_ref().map(|_| read.view(1)) };
+        let qkv = parts.each_ref().map(|part| read.view_as(0, part));
+        compute(
+            context,
+            &spec,
+            qkv,
+            packed.by_heads(*y.layout()).view_mut(&mut y.storage().write()),
+            wants_weights,
+        )?
+    };
+    let y = step.finish_keeping(|| (Op::Attention(spec), Kept::Tensors(vec![log_sums])), y);
+    Ok((y, weights))
+}
+
 /// Both masks as summands, repeated to the shape of the products.
 fn summands<T: Element>(
-    q: &Tensor<T>,
+    context: &Context<T>,
     options: &AttentionOptions<T>,
     shape: &[usize; 4],
 ) -> Result<Option<Tensor<T>>> {
-    let context = q.context();
     let mut sum = match &options.summands {
         Some(summands) if summands.requires_grad() => {
             return Err(TapeError::NoGradient { operator: OPERATOR, what: "the mask" });
@@ -125,39 +163,48 @@ fn fused<T: Element>(
     let [q, k, v] = qkv;
     let context = q.context();
     let [n, h, l, _] = *q.shape() else { unreachable!("invariant: it was lifted to four axes") };
-    let (s, width) = (k.shape()[2], v.shape()[3]);
-    let log_sums = context.empty(OPERATOR, &[n * h, l])?;
-    let y = context.empty(OPERATOR, &[n, h, l, width])?;
-    let weights = if wants_weights { Some(context.empty(OPERATOR, &[n, l, s])?) } else { None };
-    {
+    let y = context.empty(OPERATOR, &[n, h, l, v.shape()[3]])?;
+    let (log_sums, weights) = {
         let read = ReadAll::of([q, k, v, mask.unwrap_or(q)]);
         let spec = dense::Attention {
             scale: attention.scale,
             causal: attention.causal,
             mask: mask.map(|_| read.view(3)),
         };
-        let mut memories = [y.storage().write(), log_sums.storage().write()];
-        let [y_memory, sums_memory] = &mut memories;
-        let mut to = y.layout().view_mut(y_memory);
+        let qkv = [read.view(0), read.view(1), read.view(2)];
+        compute(context, &spec, qkv, y.layout().view_mut(&mut y.storage().write()), wants_weights)?
+    };
+    let y = step.finish_keeping(|| (Op::Attention(attention), Kept::Tensors(vec![log_sums])), y);
+    Ok((y, weights))
+}
+
+/// Writes the result; returns the logarithm of each row's sum and, where they are wanted, the probabilities.
+fn compute<T: Element>(
+    context: &Context<T>,
+    spec: &dense::Attention<'_, T>,
+    [q, k, v]: [ArrayViewD<'_, T>; 3],
+    mut y: ArrayViewMutD<'_, T>,
+    wants_weights: bool,
+) -> Result<(Tensor<T>, Option<Tensor<T>>)> {
+    let [n, h, l, width] = *y.shape() else { unreachable!("invariant: it has four axes") };
+    let s = k.shape()[2];
+    let log_sums = context.empty(OPERATOR, &[n * h, l])?;
+    let weights = if wants_weights { Some(context.empty(OPERATOR, &[n, l, s])?) } else { None };
+    {
+        let mut memory = log_sums.storage().write();
         let two = "invariant: it has two axes";
-        let mut sums = log_sums.layout().view_mut(sums_memory).into_dimensionality::<Ix2>().expect(two);
+        let mut sums = log_sums.layout().view_mut(&mut memory).into_dimensionality::<Ix2>().expect(two);
         let work = n.saturating_mul(h).saturating_mul(l).saturating_mul(s).saturating_mul(width) / 16;
-        context.share(work, || {
-            let qkv = [read.view(0), read.view(1), read.view(2)];
-            context.dense().attention(&spec, qkv, to.view_mut(), sums.view_mut());
-        });
-        clear_hidden(&spec, s, to, sums);
+        let qkv = [q.view(), k.view(), v];
+        context.share(work, || context.dense().attention(spec, qkv, y.view_mut(), sums.view_mut()));
+        clear_hidden(spec, s, y, sums.view_mut());
         if let Some(weights) = &weights {
             let mut memory = weights.storage().write();
             let to = weights.layout().view_mut(&mut memory);
-            let sums = log_sums.layout().view(&memories[1]).into_dimensionality::<Ix2>().expect(two);
-            context.share(work, || {
-                context.dense().attention_weights(&spec, [read.view(0), read.view(1)], sums, to);
-            });
+            context.share(work, || context.dense().attention_weights(spec, [q, k], sums.view(), to));
         }
     }
-    let y = step.finish_keeping(|| (Op::Attention(attention), Kept::Tensors(vec![log_sums])), y);
-    Ok((y, weights))
+    Ok((log_sums, weights))
 }
 
 /// Makes the results of queries zero all of whose keys are hidden. With a sum of ∞ their probabilities are zero as well, backward too.

@@ -49,10 +49,15 @@ impl<T: Element> Tensor<T> {
         let operands = [self, other];
         let step = Step::begin(operator, &operands)?;
         let context = self.context();
-        let shape = broadcast(operator, self.shape(), other.shape())?;
-        let y = context.filled_by(operator, &shape, |y| {
+        let broadcast = if self.shape() == other.shape() {
+            None // the most frequent, without a list of its own
+        } else {
+            Some(broadcast(operator, self.shape(), other.shape())?)
+        };
+        let shape = broadcast.as_deref().unwrap_or_else(|| self.shape());
+        let y = context.filled_by(operator, shape, |y| {
             let read = ReadAll::of(operands);
-            let (a, b) = (read.expanded(0, &shape), read.expanded(1, &shape));
+            let (a, b) = (read.expanded(0, shape), read.expanded(1, shape));
             context.share(y.len(), || context.dense().zip(f, a, b, y, Update::Replace));
         })?;
         Ok(step.finish(|| Op::Zip(f), y))
@@ -108,11 +113,15 @@ impl<T: Element> Tensor<T> {
         self.map(Unary::Rsqrt)
     }
 
-    /// `x` to a power.
+    /// `x` to a power; to that of 1/2 it is [`Tensor::sqrt`], which is NaN of −∞ too.
     ///
     /// # Errors
     /// Where the exponent is not finite, and where memory is refused.
     pub fn powf(&self, exponent: f64) -> Result<Self> {
+        #[expect(clippy::float_cmp, reason = "a root is a power of exactly a half")]
+        if exponent == 0.5 {
+            return self.sqrt();
+        }
         self.activation(Activation::Pow { exponent })
     }
 

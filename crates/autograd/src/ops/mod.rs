@@ -13,7 +13,7 @@ mod reduce;
 
 pub use arrange::{concat, stack};
 pub use attention::{AttentionOptions, scaled_dot_product_attention};
-pub(crate) use attention::{attend, seen_softmax};
+pub(crate) use attention::{attend, attend_packed, seen_softmax};
 pub use index::embedding;
 pub use loss::{
     CrossEntropyOptions, Reduction, Target, bce_with_logits, cross_entropy, l1_loss, mse_loss, nll_loss,

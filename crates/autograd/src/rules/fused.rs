@@ -1,13 +1,13 @@
 //! Rules of what is computed in one pass over rows: softmax, layer norm, attention, cross-entropy.
 
-use ndarray::{Ix1, Ix2};
+use ndarray::{Axis, Ix1, Ix2, IxDyn};
 use tiled_kernel::dense;
 use tiled_kernel::dense::Update;
 use tiled_tensor::Element;
 
 use super::arrange::reshaped;
 use super::product::matrix;
-use super::{CrossEntropy, Kept, Op};
+use super::{Attention, CrossEntropy, Kept, Op, Packed};
 use crate::error::Result;
 use crate::tape::Flow;
 use crate::tensor::{ReadAll, Tensor, Values};
@@ -100,6 +100,9 @@ pub(crate) fn vector<'a, T: Element>(values: &'a Values<'_, T>) -> ndarray::Arra
 
 pub(super) fn attention<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
     let &Op::Attention(attention) = flow.op() else { unreachable!("invariant: the table pairs them") };
+    if let Some(packed) = attention.packed {
+        return packed_attention(flow, attention, packed);
+    }
     let dy = flow.dy()?;
     let context = dy.context();
     let [log_sums] = kept(flow);
@@ -130,6 +133,40 @@ pub(super) fn attention<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
         flow.settle(operand, destination)?;
     }
     Ok(())
+}
+
+/// The gradients of queries, keys and values as parts of one.
+fn packed_attention<T: Element>(flow: &mut Flow<'_, T>, attention: Attention, packed: Packed) -> Result<()> {
+    let dy = flow.dy()?;
+    let context = dy.context();
+    let [log_sums] = kept(flow);
+    let (all, y) = (flow.operand(0)?, flow.result()?);
+    let mask = attention.has_mask.then(|| flow.operand(1)).transpose()?;
+    let parts = [0, 1, 2].map(|part| packed.part(all.layout(), part));
+    flow.write(0, |to, update| {
+        let read = ReadAll::of([&all, &y, dy, &log_sums, mask.as_ref().unwrap_or(&all)]);
+        let spec = dense::Attention {
+            scale: attention.scale,
+            causal: attention.causal,
+            mask: mask.as_ref().map(|_| read.view(4)),
+        };
+        let [first, second, width] = *to.shape() else { unreachable!("invariant: it has three axes") };
+        let split = [first, second, 3, packed.heads, width / 3 / packed.heads];
+        let to = to.into_shape_with_order(IxDyn(&split)).expect("invariant: a gradient has no gaps");
+        let (queries, others) = to.split_at(Axis(2), 1);
+        let (keys, values) = others.split_at(Axis(2), 1);
+        let gradients = [queries, keys, values].map(|part| {
+            let part = part.index_axis_move(Axis(2), 0).permuted_axes(IxDyn(&packed.order()));
+            Some((part, update))
+        });
+        let log_sums = read.view(3).into_dimensionality::<Ix2>().expect("invariant: it has two axes");
+        let qkv = parts.each_ref().map(|part| read.view_as(0, part));
+        let (y, dy) = (packed.by_heads(*y.layout()), packed.by_heads(*dy.layout()));
+        let (y, dy) = (read.view_as(1, &y), read.view_as(2, &dy));
+        let work = || context.dense().attention_backward(&spec, qkv, y, log_sums, dy, gradients);
+        context.share(usize::MAX, work);
+        Ok(())
+    })
 }
 
 pub(super) fn cross_entropy<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {

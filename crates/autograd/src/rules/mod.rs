@@ -19,7 +19,7 @@ use tiled_tensor::Element;
 
 use crate::error::Result;
 use crate::function::{Function, FunctionState};
-use crate::layout::MAX_AXES;
+use crate::layout::{Layout, MAX_AXES};
 use crate::tape::Flow;
 use crate::tensor::Tensor;
 
@@ -56,6 +56,37 @@ pub(crate) struct Attention {
     pub(crate) scale: f64,
     pub(crate) causal: bool,
     pub(crate) has_mask: bool,
+    /// How queries, keys and values lie in one operand, where they do.
+    pub(crate) packed: Option<Packed>,
+}
+
+/// Queries, keys and values of several heads as one projection gives them: A×B×3E, where A are images and B places, or the other way round.
+#[derive(Clone, Copy)]
+pub(crate) struct Packed {
+    pub(crate) heads: usize,
+    pub(crate) batch_first: bool,
+}
+
+impl Packed {
+    /// Where the queries, the keys or the values lie: N×H×L×E/H.
+    pub(crate) fn part(self, all: &Layout, part: usize) -> Layout {
+        let &[_, _, width] = all.shape() else { unreachable!("invariant: it has three axes") };
+        let width = width / 3;
+        self.by_heads(all.sliced(2, part * width, (part + 1) * width, 1))
+    }
+
+    /// A×B×E as N×H×L×E/H: an axis that is split is a view whatever its stride.
+    pub(crate) fn by_heads(self, joined: Layout) -> Layout {
+        let &[first, second, width] = joined.shape() else { unreachable!("invariant: it has three axes") };
+        let split = joined.reshaped(&[first, second, self.heads, width / self.heads]);
+        let split = split.expect("invariant: an axis splits");
+        split.permuted(&self.order())
+    }
+
+    /// Which axes of images, places, heads and depth stand where: N, H, L, then the depth.
+    pub(crate) const fn order(self) -> [usize; 4] {
+        if self.batch_first { [0, 2, 1, 3] } else { [1, 2, 0, 3] }
+    }
 }
 
 /// Targets and weights of cross-entropy. Weights are the operand behind x, and probabilities, where no classes are named, the last one.

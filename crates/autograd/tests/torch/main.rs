@@ -2,6 +2,7 @@
 //!
 //! `bindings/python/fixtures/torch_autograd.py` writes what is compared with.
 
+mod edges;
 mod operators;
 
 use std::path::Path;

@@ -12,8 +12,13 @@ use tiled_tensor::Element;
 
 use crate::{drawn, list, whole};
 
+/// A number; JSON has no word for those that are not finite.
 fn number(value: &Value) -> f64 {
-    value.as_f64().expect("a number")
+    value.as_f64().or_else(|| value.as_str()?.parse().ok()).expect("a number")
+}
+
+pub(crate) fn numbers(value: &Value) -> Vec<f64> {
+    value.as_array().expect("a list").iter().map(number).collect()
 }
 
 fn axis(value: &Value) -> isize {
@@ -52,13 +57,16 @@ fn reduction(a: &Value) -> Reduction {
     }
 }
 
+/// The values of a seed, or those that are listed.
 fn constant<T: Element>(
     context: &Context<T>,
-    seed: &Value,
+    given: &Value,
     shape: &[usize],
     [low, span]: [f64; 2],
 ) -> Result<Option<Tensor<T>>> {
-    let values = seed.as_u64().map(|seed| drawn(seed, shape.iter().product(), low, span));
+    let listed = || given.as_array().map(|_| numbers(given).into_iter().map(T::from_f64).collect());
+    let drawn = given.as_u64().map(|seed| drawn(seed, shape.iter().product(), low, span));
+    let values = drawn.or_else(listed);
     values.map(|values| context.from_slice(shape, &values)).transpose()
 }
 

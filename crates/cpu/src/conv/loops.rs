@@ -213,12 +213,12 @@ impl<T: Lane> Call<'_, T> {
             };
         // those of several groups run at a third of the speed of the others
         let operations = if self.problem.path == Path::Lanes { 3.0 * operations } else { operations };
-        let threads = share::threads_awake(operations);
+        let threads = share::threads(operations);
         if threads == 1 {
             return (1, 1);
         }
-        let worth =
-            (operations / share::WORTH_A_UNIT_AWAKE).min((UNITS_PER_THREAD * threads) as f64) as usize;
+        let worth = (operations / share::of_a_unit(operations, threads))
+            .min((UNITS_PER_THREAD * threads) as f64) as usize;
         (threads, worth.max(threads))
     }
 

@@ -113,7 +113,7 @@ impl<T: Element> Routine<T> for Reduce<'_, T> {
         #[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
         let operations = self.share.volume() as f64
             * (self.gy.layout().batch() * 2 * self.problem.conv.weight_len()) as f64;
-        let pieces = share::threads_awake(operations);
+        let pieces = share::threads(operations);
         let rows = self.items() * self.classes[0].taps * self.inputs();
         share::for_pieces(pieces, |piece| {
             let part = rows * piece / pieces..rows * (piece + 1) / pieces;

@@ -256,7 +256,7 @@ impl<T: Lane> Call<'_, T> {
         let conv = &self.problem.conv;
         #[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
         let operations = (tiles * 2 * POINTS) as f64 * (conv.in_channels * conv.out_channels) as f64;
-        let threads = share::threads_awake(operations);
+        let threads = share::threads(operations);
         // where tiles are few, threads share the weights rather than the tiles
         let parts = if tiles < threads * BLOCK_TILES[0] { threads.min(self.problem.pairs()) } else { 1 };
         let sharing = threads / parts;

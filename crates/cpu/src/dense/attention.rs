@@ -9,7 +9,7 @@ use tiled_tensor::Element;
 
 use super::matrix::{Matrix, Shared, require, with_scratch};
 use super::product::{Job, serial, serial_len};
-use super::row;
+use super::row::{self, SIDE_ROWS};
 use crate::Isa;
 use crate::share;
 use crate::vector::{self, Lane, Routine, Simd};
@@ -138,8 +138,8 @@ impl<E: Lane> Scores<E> {
         if self.causal { (query + 1).saturating_sub(first).min(count) } else { count }
     }
 
-    /// The block of queries and keys of one head: `q·kᵀ`, scaled and masked. Each row is shown as far as its query sees, with its place in the
-    /// block and its largest element, and is zero behind that.
+    /// The block of queries and keys of one head: `q·kᵀ`, and where there is a mask scaled and masked. Returns the factor that is left to be
+    /// applied. Rows are zero behind what their query sees.
     ///
     /// # Safety
     /// The block is one of those that are there; `to` is writable for it, the scratch as long as [`serial_len`] says and a block of keys.
@@ -150,8 +150,7 @@ impl<E: Lane> Scores<E> {
         queries: &std::ops::Range<usize>,
         (first, count): (usize, usize),
         (to, scratch): (*mut E, *mut E),
-        mut show: impl FnMut(usize, &mut [E], E),
-    ) {
+    ) -> E {
         let job = Job {
             extents: [queries.len(), count, self.depth],
             a: self.q.matrix(head, queries.start),
@@ -164,21 +163,22 @@ impl<E: Lane> Scores<E> {
         // SAFETY: passed on to the caller.
         unsafe {
             serial(simd, job, scratch);
+            if self.causal {
+                for (i, query) in queries.clone().enumerate() {
+                    let seen = self.seen_by(query, first, count);
+                    std::slice::from_raw_parts_mut(to.add(i * count + seen), count - seen).fill(E::ZERO);
+                }
+            }
+            let Some(mask) = self.mask else { return self.scale };
             for (i, query) in queries.clone().enumerate() {
-                let row = std::slice::from_raw_parts_mut(to.add(i * count), count);
-                let (row, hidden) = row.split_at_mut(self.seen_by(query, first, count));
-                let largest = if let Some(mask) = self.mask {
-                    let from = mask.matrix(head, query);
-                    row::scale(S::ISA, self.scale, row);
-                    row::add(S::ISA, row::read(from.at(0, first), from.strides[1], row.len(), scratch), row);
-                    row::largest(S::ISA, row)
-                } else {
-                    row::scale_largest(S::ISA, row, self.scale)
-                };
-                show(i, row, largest);
-                hidden.fill(E::ZERO);
+                let row =
+                    std::slice::from_raw_parts_mut(to.add(i * count), self.seen_by(query, first, count));
+                let from = mask.matrix(head, query);
+                row::scale(S::ISA, self.scale, row);
+                row::add(S::ISA, row::read(from.at(0, first), from.strides[1], row.len(), scratch), row);
             }
         }
+        E::ONE
     }
 
     /// The same as probabilities.
@@ -196,9 +196,63 @@ impl<E: Lane> Scores<E> {
     ) {
         // SAFETY: passed on to the caller.
         unsafe {
-            self.compute(simd, head, queries, keys, memory, |i, row, _| {
-                row::soften(S::ISA, row, log_sum(queries.start + i));
-            });
+            let factor = self.compute(simd, head, queries, keys, memory);
+            for (i, query) in queries.clone().enumerate() {
+                let seen = self.seen_by(query, keys.0, keys.1);
+                let row = std::slice::from_raw_parts_mut(memory.0.add(i * keys.1), seen);
+                row::probabilities(S::ISA, factor, log_sum(query), row);
+            }
+        }
+    }
+
+    /// The same as exponentials, less the largest score that a query has seen so far: what is `held` of it. Returns for each row by what the
+    /// sums of the blocks before are multiplied, and adds to the total.
+    ///
+    /// # Safety
+    /// The same; what is held is as long as the queries.
+    unsafe fn soften<S: Simd<E = E>>(
+        &self,
+        simd: S,
+        head: [usize; 2],
+        (queries, keys): (&std::ops::Range<usize>, (usize, usize)),
+        [held, totals]: [&mut [E]; 2],
+        memory: (*mut E, *mut E),
+        mut rescale: impl FnMut(usize, E),
+    ) {
+        let (first, count) = keys;
+        // SAFETY: passed on to the caller; rows lie apart.
+        unsafe {
+            let factor = self.compute(simd, head, queries, keys, memory);
+            let row = |i: usize| {
+                let seen = self.seen_by(queries.start + i, first, count);
+                std::slice::from_raw_parts_mut(memory.0.add(i * count), seen)
+            };
+            let mut add = |i: usize, before: E, now: E, sum: E| {
+                if first == 0 || now == E::NEG_INFINITY {
+                    totals[i] = sum; // zero where all are hidden, so far
+                    return;
+                }
+                let shrinks = (before - now).exp();
+                totals[i] = totals[i] * shrinks + sum;
+                rescale(i, shrinks);
+            };
+            let whole = queries.len() / SIDE_ROWS * SIDE_ROWS;
+            for i in (0..whole).step_by(SIDE_ROWS) {
+                let before: [E; SIDE_ROWS] = std::array::from_fn(|side| held[i + side]);
+                let (mut now, mut sums) = (before, [E::ZERO; SIDE_ROWS]);
+                let rows = std::array::from_fn(|side| row(i + side));
+                row::soften(S::ISA, rows, factor, &mut now, &mut sums);
+                held[i..i + SIDE_ROWS].copy_from_slice(&now);
+                for (side, ((before, now), sum)) in before.into_iter().zip(now).zip(sums).enumerate() {
+                    add(i + side, before, now, sum);
+                }
+            }
+            for (i, held) in held.iter_mut().enumerate().skip(whole) {
+                let (before, mut now, mut sum) = (*held, [*held], [E::ZERO]);
+                row::soften(S::ISA, [row(i)], factor, &mut now, &mut sum);
+                *held = now[0];
+                add(i, before, now[0], sum[0]);
+            }
         }
     }
 
@@ -244,7 +298,7 @@ impl<E: Lane> Routine<E> for Forward<E> {
         let of_head = queries.div_ceil(QUERIES);
         let (block, width) = (queries.min(QUERIES), self.width);
         let product = self.scores.product_len::<S>(width);
-        let parts = [block * keys.min(KEYS), block * width, width, 2 * block, product];
+        let parts = [block * keys.min(KEYS), block * width, width, 3 * block, product];
         let operations = block * (keys * (2 * depth + 2 * width + SCORE) + ROW);
         // rows of the result are computed where they lie
         let is_direct = keys > 0 && self.y.strides[3] == 1;
@@ -262,8 +316,9 @@ impl<E: Lane> Routine<E> for Forward<E> {
                 });
                 // SAFETY: no other unit has these queries of this head; the parts of the scratch are as long as they are used.
                 unsafe {
-                    let state = std::slice::from_raw_parts_mut(state, 2 * rows.len());
-                    let (largest, total) = state.split_at_mut(rows.len());
+                    let state = std::slice::from_raw_parts_mut(state, 3 * rows.len());
+                    let (largest, rest) = state.split_at_mut(rows.len());
+                    let (total, logs) = rest.split_at_mut(rows.len());
                     largest.fill(E::NEG_INFINITY);
                     total.fill(E::ZERO);
                     let to = if is_direct { y.place(head, rows.start) } else { plain(sums, width) };
@@ -272,24 +327,9 @@ impl<E: Lane> Routine<E> for Forward<E> {
                     }
                     let of_row = |i: usize| std::slice::from_raw_parts_mut(to.at(i, 0), width);
                     for keys in blocks(scores.seen(&rows), KEYS) {
-                        scores.compute(simd, head, &rows, keys, (block, product), |i, p, own| {
-                            let held = largest[i];
-                            // not a number is not less or equal: it wins
-                            let most = if own <= held { held } else { own };
-                            if most == E::NEG_INFINITY {
-                                // all are hidden, so far
-                                p.fill(E::ZERO);
-                                return;
-                            }
-                            let sum = E::from_f64(row::soften(S::ISA, p, most));
-                            largest[i] = most;
-                            if keys.0 == 0 {
-                                total[i] = sum;
-                                return;
-                            }
-                            let factor = (held - most).exp();
-                            total[i] = total[i] * factor + sum;
-                            row::scale(S::ISA, factor, of_row(i));
+                        let (state, memory) = ([&mut *largest, &mut *total], (block, product));
+                        scores.soften(simd, head, (&rows, keys), state, memory, |i, shrinks| {
+                            row::scale(S::ISA, shrinks, of_row(i));
                         });
                         let job = Job {
                             extents: [rows.len(), width, keys.1],
@@ -302,11 +342,12 @@ impl<E: Lane> Routine<E> for Forward<E> {
                         };
                         serial(simd, job, product);
                     }
+                    row::logarithms(S::ISA, total, logs);
                     for (i, query) in rows.clone().enumerate() {
                         row::scale(S::ISA, E::ONE / total[i], of_row(i));
-                        let log = largest[i] + total[i].ln();
                         let hidden = largest[i] == E::NEG_INFINITY;
-                        *log_sums.at(index, query) = if hidden { E::from_f64(f64::NAN) } else { log };
+                        let log = if hidden { E::from_f64(f64::NAN) } else { largest[i] + logs[i] };
+                        *log_sums.at(index, query) = log;
                     }
                     if !is_direct {
                         y.put(S::ISA, head, rows, (sums.cast_const(), width), row, Update::Replace);

@@ -130,9 +130,12 @@ impl<const N: usize> Axes<N> {
     /// How far into each view the element is that is the `index`th in row-major order of the first `count` axes.
     pub(super) fn offsets(&self, count: usize, mut index: usize) -> [isize; N] {
         let mut offsets = [0_isize; N];
-        for axis in self.all()[..count].iter().rev() {
-            let place = (index % axis.extent).cast_signed();
-            index /= axis.extent;
+        for (outer, axis) in self.all()[..count].iter().enumerate().rev() {
+            // what is left belongs to the outermost: a division takes as long as a short row
+            let place = if outer == 0 { index } else { index % axis.extent }.cast_signed();
+            if outer > 0 {
+                index /= axis.extent;
+            }
             for (offset, stride) in offsets.iter_mut().zip(axis.strides) {
                 *offset += place * stride;
             }

@@ -67,7 +67,8 @@ pub(super) fn forward<E: Lane>(
                 // what rounding the mean leaves of it comes off the mean of squares
                 let near = E::from_f64(mean);
                 let rest = mean - near.to_f64();
-                let variance = (row::squares(isa, x, near) / count(cols) - rest * rest).max(0.0);
+                let variance = row::squares(isa, x, near) / count(cols) - rest * rest;
+                let variance = if variance < 0.0 { 0.0 } else { variance }; // NaN stays
                 let rstd = E::from_f64(1.0 / (variance + norm.epsilon).sqrt());
                 for ((to, stride), value) in statistics.into_iter().zip(of_rows).zip([near, rstd]) {
                     *to.wrapping_offset(r.cast_signed() * stride) = value;

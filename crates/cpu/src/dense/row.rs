@@ -6,8 +6,8 @@ use tiled_kernel::dense::Update;
 use tiled_tensor::Element;
 
 use crate::Isa;
-use crate::ops::math;
 use crate::ops::stamp::{per_isa, per_simd};
+use crate::ops::{math, powers};
 use crate::vector::{Lane, MAX_LANES, Simd};
 
 /// Elements whose sum is taken in the element type, by lanes; sums of pieces are added in `f64`.
@@ -191,67 +191,123 @@ pub(super) fn largest<T: Lane>(isa: Isa, x: &[T]) -> T {
     found
 }
 
-per_simd! {
-    fn scale_largest_to<T: Lane, S: Simd>(simd, _scalar, x: &mut [T], factor: T, found: &mut T) {
-        let factor = simd.splat(factor);
-        *found = largest_by(simd, x.len(), |at, count| {
-            let value = simd.mul(read_first(simd, &x[at..], count), factor);
-            if count == S::LANES {
-                simd.write(&mut x[at..], value);
-            } else {
-                let mut rest = [T::ZERO; MAX_LANES];
-                simd.write(&mut rest, value);
-                x[at..at + count].copy_from_slice(&rest[..count]);
-            }
-            value
-        });
-    }
-}
+/// Rows that are softened side by side: a short row is a chain of steps each of which waits for the one before, and the steps of others fill
+/// the time.
+pub(super) const SIDE_ROWS: usize = 4;
 
-/// `x = x·factor`, and the largest of it, as [`largest`].
-pub(super) fn scale_largest<T: Lane>(isa: Isa, x: &mut [T], factor: T) -> T {
-    let mut found = T::NEG_INFINITY;
-    scale_largest_to(isa, x, factor, &mut found);
-    found
-}
-
-per_simd! {
-    /// Softmax of a row, or its logarithm.
-    pub(super) fn softmax<T: Lane, S: Simd>(simd, _scalar, x: &[T], logarithms: bool, y: &mut [T]) {
-        let x = &x[..y.len()];
-        let largest = largest_by(simd, x.len(), |at, count| read_first(simd, &x[at..], count));
-        for (y, x) in y.iter_mut().zip(x) {
-            *y = math::exp::<T, FUSED>(*x - largest);
+/// The sums of rows, each in an order that its length alone decides.
+#[inline(always)]
+fn sums_of_rows<S: Simd, const N: usize>(simd: S, rows: [&[S::E]; N]) -> [f64; N] {
+    const { assert!(N <= SIDE_ROWS) };
+    let mut totals = [0.0; N];
+    let longest = rows.iter().map(|row| row.len()).max().unwrap_or(0);
+    for begin in (0..longest).step_by(PIECE) {
+        let mut sums = [simd.splat(S::E::ZERO); SIDE_ROWS];
+        for (sum, row) in sums.iter_mut().zip(rows) {
+            let piece = &row[begin.min(row.len())..(begin + PIECE).min(row.len())];
+            *sum = sum_by_lanes(simd, piece);
         }
-        let sum = by_lanes(simd, [&*y], Plain { element: PhantomData });
-        if logarithms {
-            let log = T::from_f64(sum.ln());
+        for (total, sum) in totals.iter_mut().zip(simd.sums(sums)) {
+            *total += sum.to_f64();
+        }
+    }
+    totals
+}
+
+/// The sum of vectors of a piece.
+#[inline(always)]
+fn sum_by_lanes<S: Simd>(simd: S, piece: &[S::E]) -> S::V {
+    let zero = simd.splat(S::E::ZERO);
+    let mut sums = [zero; SIDE];
+    let mut at = 0;
+    while at + SIDE * S::LANES <= piece.len() {
+        for (side, sum) in sums.iter_mut().enumerate() {
+            *sum = simd.add(*sum, simd.read(&piece[at + side * S::LANES..]));
+        }
+        at += SIDE * S::LANES;
+    }
+    while at + S::LANES <= piece.len() {
+        sums[0] = simd.add(sums[0], simd.read(&piece[at..]));
+        at += S::LANES;
+    }
+    if at < piece.len() {
+        let count = piece.len() - at;
+        let rest = simd.select(simd.first(count), read_first(simd, &piece[at..], count), zero);
+        sums[0] = simd.add(sums[0], rest);
+    }
+    simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[3]))
+}
+
+per_simd! {
+    /// Softmax of rows, or its logarithm.
+    pub(super) fn softmax<T: Lane, S: Simd; const N: usize>(
+        simd, _scalar, x: [&[T]; N], logarithms: bool, y: [&mut [T]; N],
+    ) {
+        let largest = x.map(|x| largest_by(simd, x.len(), |at, count| read_first(simd, &x[at..], count)));
+        let mut y = y;
+        for ((y, x), largest) in y.iter_mut().zip(x).zip(largest) {
             for (y, x) in y.iter_mut().zip(x) {
-                *y = (*x - largest) - log;
+                *y = math::exp::<T, FUSED>(*x - largest);
+            }
+        }
+        let sums = sums_of_rows(simd, y.each_ref().map(|y| &**y));
+        if logarithms {
+            let logs = sums.map(|sum| T::from_f64(sum.ln()));
+            for (((y, x), largest), log) in y.into_iter().zip(x).zip(largest).zip(logs) {
+                for (y, x) in y.iter_mut().zip(x) {
+                    *y = (*x - largest) - log;
+                }
             }
         } else {
-            let factor = T::from_f64(1.0 / sum);
-            for y in y {
-                *y *= factor;
+            let factors = sums.map(|sum| T::from_f64(1.0 / sum));
+            for (y, factor) in y.into_iter().zip(factors) {
+                for y in y {
+                    *y *= factor;
+                }
             }
         }
     }
 }
 
 per_simd! {
-    fn soften_to<T: Lane, S: Simd>(simd, _scalar, x: &mut [T], largest: T, total: &mut f64) {
-        for x in x.iter_mut() {
-            *x = math::exp::<T, FUSED>(*x - largest);
+    /// `x = e^(x·factor − most)` of rows, where `most` becomes the larger of what it was and the largest `x·factor`, NaN before all; the
+    /// sums of that. Where all are −∞ so far, the row is zero.
+    pub(super) fn soften<T: Lane, S: Simd; const N: usize>(
+        simd, _scalar, x: [&mut [T]; N], factor: T, most: &mut [T; N], sums: &mut [T; N],
+    ) {
+        let mut x = x;
+        let by = simd.splat(factor);
+        for (x, most) in x.iter().zip(most.iter_mut()) {
+            let own = largest_by(simd, x.len(), |at, count| simd.mul(read_first(simd, &x[at..], count), by));
+            // not a number is not less or equal: it wins
+            *most = if own <= *most { *most } else { own };
         }
-        *total = by_lanes(simd, [&*x], Plain { element: PhantomData });
+        for (x, most) in x.iter_mut().zip(most.iter()) {
+            let from = if *most == T::NEG_INFINITY { T::ZERO } else { *most };
+            for x in x.iter_mut() {
+                *x = math::exp::<T, FUSED>(*x * factor - from);
+            }
+        }
+        *sums = sums_of_rows(simd, x.each_ref().map(|x| &**x)).map(T::from_f64);
     }
 }
 
-/// `x = e^(x − largest)`, and the sum of it.
-pub(super) fn soften<T: Lane>(isa: Isa, x: &mut [T], largest: T) -> f64 {
-    let mut total = 0.0;
-    soften_to(isa, x, largest, &mut total);
-    total
+per_isa! {
+    /// `y = ln x`.
+    pub(super) fn logarithms<T: Element>(x: &[T], y: &mut [T]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = T::from_f64(powers::log::<FUSED>(x.to_f64()));
+        }
+    }
+}
+
+per_isa! {
+    /// `x = e^(x·factor − log)`.
+    pub(super) fn probabilities<T: Element>(factor: T, log: T, x: &mut [T]) {
+        for x in x {
+            *x = math::exp::<T, FUSED>(*x * factor - log);
+        }
+    }
 }
 
 per_isa! {

@@ -1,11 +1,11 @@
-//! Softmax and its logarithm, a row after another: each is read and written once, and stays in the first cache between.
+//! Softmax and its logarithm, a few rows at a time: each is read and written once, and stays in the first cache between.
 
 use ndarray::{ArrayViewD, ArrayViewMutD};
 use tiled_kernel::dense::{Softmax, Update};
 
 use super::lines::Lines;
 use super::matrix::{Shared, require, with_scratch};
-use super::row;
+use super::row::{self, SIDE_ROWS};
 use crate::Isa;
 use crate::vector::Lane;
 
@@ -31,22 +31,32 @@ pub(super) fn forward<E: Lane>(
     }
     let starts = Shared((x.as_ptr(), y.as_mut_ptr()));
     let logarithms = kind == Softmax::Logarithms;
+    if of_x == 1 && of_y == 1 {
+        // SAFETY: each is a row of x and of y, which no other unit writes, nor another of those side by side.
+        let rows = |[at_x, at_y]: [isize; 2]| unsafe {
+            let (x, y) = starts.get();
+            let (x, y) = (x.wrapping_offset(at_x), y.wrapping_offset(at_y));
+            (std::slice::from_raw_parts(x, len), std::slice::from_raw_parts_mut(y, len))
+        };
+        let side = |offsets: [[isize; 2]; SIDE_ROWS]| {
+            let [a, b, c, d] = offsets.map(rows);
+            row::softmax(isa, [a.0, b.0, c.0, d.0], logarithms, [a.1, b.1, c.1, d.1]);
+        };
+        return lines.for_side_by_side(EXPONENTIAL, side, |offsets| {
+            let (x, y) = rows(offsets);
+            row::softmax(isa, [x], logarithms, [y]);
+        });
+    }
     lines.for_each(EXPONENTIAL, |[at_x, at_y]| {
         let (x, y) = starts.get();
         let (x, y) = (x.wrapping_offset(at_x), y.wrapping_offset(at_y));
-        if of_x == 1 && of_y == 1 {
-            // SAFETY: the row is one of x and of y, which no other unit writes.
-            let (x, y) =
-                unsafe { (std::slice::from_raw_parts(x, len), std::slice::from_raw_parts_mut(y, len)) };
-            return row::softmax(isa, x, logarithms, y);
-        }
         with_scratch(2 * len, |scratch: *mut E| {
             // SAFETY: as above; the scratch has two rows.
             unsafe {
                 let x = row::read(x, of_x, len, scratch);
                 let buffer = scratch.wrapping_add(len);
                 row::write(isa, y, of_y, len, buffer, Update::Replace, |y| {
-                    row::softmax(isa, x, logarithms, y);
+                    row::softmax(isa, [x], logarithms, [y]);
                 });
             }
         });

@@ -162,10 +162,11 @@ pub(super) fn for_pieces(len: usize, cost: usize, body: impl Fn(usize, usize) + 
     }
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     let operations = (len * cost) as f64;
+    let threads = share::threads(operations);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some pieces")]
-    let pieces = ((share::WORTH_A_UNIT / (cost * PIECE) as f64) as usize).max(1);
+    let pieces = ((share::of_a_unit(operations, threads) / (cost * PIECE) as f64) as usize).max(1);
     let of_unit = pieces * PIECE;
-    share::for_units(share::threads(operations), len.div_ceil(of_unit), |unit| {
+    share::for_units(threads, len.div_ceil(of_unit), |unit| {
         let end = ((unit + 1) * of_unit).min(len);
         for first in (unit * of_unit..end).step_by(PIECE) {
             body(first, PIECE.min(end - first));

@@ -12,6 +12,7 @@ functions! {
         let x = if x < self.min { self.min } else { x };
         if x > self.max { self.max } else { x }
     };
+    /// An infinite bound is none: NaN, which nothing meets, stands for it.
     ClampBackward(min, max): Binary |self, g, y| {
         let g = if y <= self.min { T::ZERO } else { g };
         if y >= self.max { T::ZERO } else { g }
@@ -39,7 +40,8 @@ functions! {
     HardSwishBackward: Binary |self, g, x| {
         let between = g * (x / number(3.0) + number(0.5));
         let between = if x <= number(-3.0) { T::ZERO } else { between };
-        if x >= number(3.0) { g } else { between }
+        // NaN passes the gradient
+        if x < number(3.0) { between } else { g }
     };
     Mish: Unary |self, x| powers::mish::<T, FUSED>(x);
     MishBackward: Binary |self, g, x| g * powers::mish_slope::<T, FUSED>(x);
@@ -51,8 +53,8 @@ functions! {
     SqrtBackward: Binary |self, g, y| g / (y + y);
     Abs: Unary |self, x| x.abs();
     AbsBackward: Binary |self, g, x| {
-        let g = if x < T::ZERO { -g } else { g };
-        if x == T::ZERO { T::ZERO } else { g }
+        let below = if x < T::ZERO { -g } else { g * T::ZERO };
+        if x > T::ZERO { g } else { below }
     };
     Neg: Unary |self, x| -x;
     NegBackward: Binary |self, g, _x| -g;
@@ -60,6 +62,17 @@ functions! {
     ReciprocalBackward: Binary |self, g, y| -(g * (y * y));
     /// Of a constant.
     NoGradient: Binary |self, _g, _x| T::ZERO;
+}
+
+impl<T: Element> ClampBackward<T> {
+    pub(super) fn of(min: f64, max: f64) -> Self {
+        let (min, max, none) = (T::from_f64(min), T::from_f64(max), T::from_f64(f64::NAN));
+        let is_bound = |bound: T, infinity: f64| bound.to_f64() != infinity;
+        Self {
+            min: if is_bound(min, f64::NEG_INFINITY) { min } else { none },
+            max: if is_bound(max, f64::INFINITY) { max } else { none },
+        }
+    }
 }
 
 impl<T: Element> Elu<T> {
@@ -80,7 +93,8 @@ impl<T: Element> Binary<T> for EluBackward<T> {
     fn apply<const FUSED: bool>(self, g: T, x: T) -> T {
         let Elu { high, low, rate } = self.0;
         let below = low * rate * math::exp::<T, FUSED>(x * rate);
-        g * if x > T::ZERO { high } else { below }
+        // NaN passes the gradient
+        g * if x <= T::ZERO { below } else { high }
     }
 }
 

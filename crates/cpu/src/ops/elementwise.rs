@@ -230,8 +230,7 @@ macro_rules! with_activation_backward {
             Activation::Gelu => each!(GeluBackward, 4 * POLYNOMIAL),
             Activation::GeluTanh => each!(GeluTanhBackward, 4 * POLYNOMIAL),
             Activation::Clamp { min, max } => {
-                let (min, max) = (<$T>::from_f64(min), <$T>::from_f64(max));
-                each!(ClampBackward { min, max }, 1);
+                each!(ClampBackward::of(min, max), 1);
             }
             Activation::Threshold { threshold, .. } => {
                 let threshold = <$T>::from_f64(threshold);

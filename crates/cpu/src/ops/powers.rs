@@ -15,7 +15,7 @@ use super::math::{
 ///
 /// `ln x = k·ln 2 + ln(1 + f)` with `1 + f` between `√½` and `√2` (Sun Microsystems, fdlibm 5.3, `e_log.c`, 1993).
 #[inline(always)]
-pub(super) fn log<const FUSED: bool>(x: f64) -> f64 {
+pub(crate) fn log<const FUSED: bool>(x: f64) -> f64 {
     const ROOT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
     const MAGIC: f64 = 4_503_599_627_370_496.0; // 2^52: the sum's low bits are a whole number
     let is_small = x < f64::MIN_POSITIVE;

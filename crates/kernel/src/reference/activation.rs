@@ -96,7 +96,10 @@ fn evaluate(activation: Activation, x: f64) -> f64 {
 
 fn slope(activation: Activation, saved: f64) -> Slope {
     let is_shut = match activation {
-        Activation::Clamp { min, max } => saved <= min || saved >= max,
+        // an infinite bound is none
+        Activation::Clamp { min, max } => {
+            saved <= min && min > f64::NEG_INFINITY || saved >= max && max < f64::INFINITY
+        }
         Activation::Threshold { threshold, .. } => saved <= threshold,
         Activation::HardSigmoid => saved <= -3.0 || saved >= 3.0,
         Activation::HardSwish => saved <= -3.0,
@@ -132,12 +135,14 @@ fn derivative(activation: Activation, saved: f64) -> f64 {
         Activation::GeluTanh => {
             let t = tanh_argument(saved).tanh();
             let slope = (2.0 / PI).sqrt() * (1.0 + 3.0 * CUBIC * saved * saved);
-            0.5 * (1.0 + t) + 0.5 * saved * (1.0 - t * t) * slope
+            // at infinity the second term is its limit: 0·∞ is no number
+            let bell = 1.0 - t * t;
+            0.5 * (1.0 + t) + if bell == 0.0 { 0.0 } else { 0.5 * saved * bell * slope }
         }
         Activation::Clamp { .. } | Activation::Threshold { .. } => 1.0,
         Activation::Elu { .. } | Activation::Selu | Activation::Celu { .. } => {
             let Exponential { high, low, rate } = parts(activation);
-            if saved > 0.0 { high } else { low * rate * (rate * saved).exp() }
+            if saved <= 0.0 { low * rate * (rate * saved).exp() } else { high }
         }
         Activation::Softplus { beta, threshold } => {
             if beta * saved > threshold {
@@ -149,22 +154,23 @@ fn derivative(activation: Activation, saved: f64) -> f64 {
         Activation::Softsign => (1.0 + saved.abs()).powi(-2),
         Activation::HardSigmoid => 1.0 / 6.0,
         Activation::HardSwish => {
-            if saved >= 3.0 {
-                1.0
-            } else {
+            if saved < 3.0 {
                 saved / 3.0 + 0.5
+            } else {
+                1.0
             }
         }
         Activation::Mish => {
             let t = softplus(saved).tanh();
-            t + saved * (1.0 - t * t) * sigmoid(saved)
+            let bell = (1.0 - t * t) * sigmoid(saved);
+            t + if bell == 0.0 { 0.0 } else { saved * bell }
         }
         Activation::LogSigmoid => sigmoid(-saved),
         Activation::Exp => saved,
         Activation::Log => 1.0 / saved,
         Activation::Sqrt => 0.5 / saved,
         Activation::Abs => {
-            if saved == 0.0 {
+            if saved == 0.0 || saved.is_nan() {
                 0.0
             } else {
                 saved.signum()

@@ -1,6 +1,9 @@
 //! Functions of one element.
 
 /// A function applied to every element, named as in `torch.nn.functional`.
+///
+/// At NaN the gradient is that of the line for large values, as PyTorch has it for most of them: `relu`, `clamp`, `elu` and `hardswish`
+/// pass it on. That of `abs` is zero there, and that of a smooth function NaN.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Activation {
     /// `max(x, 0)`; NaN stays NaN.
@@ -70,7 +73,7 @@ pub enum Activation {
     Log,
     /// `√x`; NaN below zero.
     Sqrt,
-    /// `|x|`; the gradient at zero is zero.
+    /// `|x|`; the gradient at zero and at NaN is zero.
     Abs,
     /// `−x`.
     Neg,

@@ -29,7 +29,7 @@ use crate::vector::{self, Lane, Routine, Simd};
 pub(super) use finish::Bias;
 use finish::Finish;
 use pack::{Cols, Rows, Tiles, is_side, panel_len};
-use tile::{Ahead, Operands, TERM_STEP, VECTORS, ahead_rows, block_terms, height, tile_len};
+use tile::{Ahead, Operands, VECTORS, ahead_rows, block_terms, height, term_step, tile_len};
 
 /// A product of two matrices, or of as many as there are places of each.
 ///
@@ -74,11 +74,11 @@ impl<E> Job<E> {
     }
 }
 
-/// The panels of a unit: of 256 columns for vectors of 16.
-const PANELS: usize = 8;
+/// The bytes of a row of the columns of a unit.
+const COLS_BYTES: usize = 1024;
 
-/// The tiles of a unit by the panels of it.
-const TILES_BY_PANELS: usize = 16 * PANELS;
+/// The rows of a unit that has so many columns; where they are fewer, rows are more.
+const ROWS: usize = 224;
 
 /// Units that each thread finds at least, if tiles are enough.
 const UNITS_OF_A_THREAD: usize = 4;
@@ -99,8 +99,9 @@ struct Cut {
 impl Cut {
     fn new<S: Simd>([m, n, _]: [usize; 3], threads: usize) -> Self {
         let (tiles, panels) = (m.div_ceil(tile::rows::<S>()), n.div_ceil(VECTORS * S::LANES));
-        let of_panels = panels.div_ceil(panels.div_ceil(PANELS).max(1)).max(1);
-        let most = (TILES_BY_PANELS / of_panels).max(1);
+        let most_panels = COLS_BYTES / (VECTORS * S::LANES * size_of::<S::E>());
+        let of_panels = panels.div_ceil(panels.div_ceil(most_panels).max(1)).max(1);
+        let most = (ROWS * most_panels / of_panels / tile::rows::<S>()).max(1);
         let col_units = panels.div_ceil(of_panels).max(1);
         let wanted = if threads == 1 { 1 } else { (UNITS_OF_A_THREAD * threads).div_ceil(col_units) };
         let row_units = tiles.div_ceil(most).max(wanted.min(tiles)).max(1);
@@ -181,8 +182,8 @@ impl Scratch {
     fn new<S: Simd>([rows, cols, k]: [usize; 3], side: bool) -> Self {
         let width = VECTORS * S::LANES;
         let tiles = if side { 1 } else { rows.div_ceil(tile::rows::<S>()) };
-        let sums = tiles * tile_len::<S::E>();
-        let packed = sums + TERM_STEP * width;
+        let sums = tiles * tile_len::<S>();
+        let packed = sums + term_step::<S>() * width;
         let panels = cols.div_ceil(width);
         let is_one = k <= block_terms::<S::E>();
         let of_block = panels * panel_len(block_terms::<S::E>().min(k), width);
@@ -335,7 +336,7 @@ unsafe fn compute<S: Simd>(
         for (index, row) in rows.clone().step_by(tile::rows::<S>()).enumerate() {
             let tile_rows = tile::rows::<S>().min(rows.end - row);
             let height = height(tile_rows);
-            let packed_rows = at(parts.rows + if side { 0 } else { index * tile_len::<S::E>() });
+            let packed_rows = at(parts.rows + if side { 0 } else { index * tile_len::<S>() });
             if side {
                 let from = job.a.from(row, first);
                 let pack = Rows { from, rows: tile_rows, height, terms, to: packed_rows };

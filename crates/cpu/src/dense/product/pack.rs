@@ -3,7 +3,7 @@
 use tiled_tensor::Element;
 
 use super::super::matrix::Matrix;
-use super::tile::{TERM_STEP, height, row_step, tile_len};
+use super::tile::{height, row_step, term_step, tile_len};
 use crate::vector::{MAX_LANES, Micro, Simd, prefetch};
 
 /// Whether the terms of a row lie side by side, here and in what is packed of it; else rows do.
@@ -14,7 +14,7 @@ pub(super) const fn is_side<E>(from: &Matrix<*const E>) -> bool {
 /// The rows of a tile for one block of k, whose terms lie side by side ([`row_step`]).
 ///
 /// # Safety
-/// `from` is readable for `rows` by `terms`, `to` writable for a packed tile; `rows` is above zero and `height` at most [`TERM_STEP`].
+/// `from` is readable for `rows` by `terms`, `to` writable for a packed tile; `rows` is above zero and `height` at most [`term_step`].
 pub(super) struct Rows<E> {
     pub(super) from: Matrix<*const E>,
     pub(super) rows: usize,
@@ -35,7 +35,7 @@ impl<E: Element> Micro<E> for Rows<E> {
     }
 }
 
-/// The rows of many tiles for one block of k, where rows lie side by side or nothing does: `[tile][term][row]`, [`TERM_STEP`] apart.
+/// The rows of many tiles for one block of k, where rows lie side by side or nothing does: `[tile][term][row]`, [`term_step`] apart.
 /// A term is read along all tiles: one after another they would fetch its lines again, each of which is another page.
 ///
 /// # Safety
@@ -56,11 +56,12 @@ impl<E: Element> Micro<E> for Tiles<E> {
             let fetched = from.at(0, term + AHEAD);
             for (tile, first) in (0..rows).step_by(of_tile).enumerate() {
                 prefetch(fetched.wrapping_add(first));
-                let to = to.wrapping_add(tile * tile_len::<E>() + term * TERM_STEP);
-                // SAFETY: the rows are there, and with a whole vector behind the first; a packed tile has TERM_STEP rows.
+                let of_term = term_step::<S>();
+                let to = to.wrapping_add(tile * tile_len::<S>() + term * of_term);
+                // SAFETY: the rows are there, and with a whole vector behind the first; a packed tile has as many rows.
                 unsafe {
-                    if from.strides[0] == 1 && first + TERM_STEP <= rows {
-                        for row in (0..TERM_STEP).step_by(S::LANES) {
+                    if from.strides[0] == 1 && first + of_term <= rows {
+                        for row in (0..of_term).step_by(S::LANES) {
                             simd.store(to.add(row), simd.load(from.at(first + row, term)));
                         }
                         continue;

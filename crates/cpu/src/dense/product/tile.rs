@@ -19,12 +19,14 @@ pub(super) const fn row_step<E>() -> usize {
     block_terms::<E>() + 64 / size_of::<E>()
 }
 
-/// From a term of a packed tile to the next, where rows lie side by side.
-pub(super) const TERM_STEP: usize = 16;
+/// From a term of a packed tile to the next, where rows lie side by side: whole vectors of them.
+pub(super) const fn term_step<S: Simd>() -> usize {
+    rows::<S>().next_multiple_of(8)
+}
 
 /// The elements of a packed tile.
-pub(super) const fn tile_len<E>() -> usize {
-    TERM_STEP * row_step::<E>()
+pub(super) const fn tile_len<S: Simd>() -> usize {
+    term_step::<S>() * row_step::<S::E>()
 }
 
 /// The vectors of columns of a panel.
@@ -74,37 +76,42 @@ pub(super) struct Operands<E> {
 
 /// # Safety
 /// The operands are readable and the sums writable at the extents that they name. `SIDE` says that the terms of a row lie side by side
-/// ([`row_step`]), else its rows do ([`TERM_STEP`]).
+/// ([`row_step`]), else its rows do ([`term_step`]).
 struct Tile<E, const P: usize, const V: usize, const SIDE: bool>(Operands<E>);
 
 impl<E: Element, const P: usize, const V: usize, const SIDE: bool> Micro<E> for Tile<E, P, V, SIDE> {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let Operands { mut a, mut b, b_step, terms, sums: to, ahead } = self.0;
-        let (row_apart, term) = if SIDE { (row_step::<E>(), 1) } else { (1, TERM_STEP) };
+        let (row_apart, term) = if SIDE { (row_step::<E>(), 1) } else { (1, term_step::<S>()) };
         let mut sums = [[simd.splat(E::ZERO); V]; P];
-        for i in 0..terms {
-            let (row, line) = (i / LINES, i % LINES * (64 / size_of::<E>()));
-            let at = ahead.start.wrapping_offset(row.cast_signed().wrapping_mul(ahead.step));
-            prefetch_far(at.wrapping_add(line));
-            // SAFETY: as the type asks.
-            unsafe {
-                let mut vectors = [simd.splat(E::ZERO); V];
-                for (v, vector) in vectors.iter_mut().enumerate() {
-                    if (v * S::LANES * size_of::<E>()).is_multiple_of(64) {
-                        prefetch(b.wrapping_add(AHEAD * b_step + v * S::LANES));
+        let mut row_ahead = ahead.start;
+        // by rows that are fetched: to find the line of each term by itself takes as many instructions as the vectors of AVX2
+        for first in (0..terms).step_by(LINES) {
+            let mut line = row_ahead;
+            row_ahead = row_ahead.wrapping_offset(ahead.step);
+            for _ in first..terms.min(first + LINES) {
+                prefetch_far(line);
+                line = line.wrapping_add(64 / size_of::<E>());
+                // SAFETY: as the type asks.
+                unsafe {
+                    let mut vectors = [simd.splat(E::ZERO); V];
+                    for (v, vector) in vectors.iter_mut().enumerate() {
+                        if (v * S::LANES * size_of::<E>()).is_multiple_of(64) {
+                            prefetch(b.wrapping_add(AHEAD * b_step + v * S::LANES));
+                        }
+                        *vector = simd.load(b.add(v * S::LANES));
                     }
-                    *vector = simd.load(b.add(v * S::LANES));
-                }
-                for (p, sums) in sums.iter_mut().enumerate() {
-                    let value = simd.splat(*a.add(p * row_apart));
-                    for (sum, vector) in sums.iter_mut().zip(vectors) {
-                        *sum = simd.mul_add(value, vector, *sum);
+                    for (p, sums) in sums.iter_mut().enumerate() {
+                        let value = simd.splat(*a.add(p * row_apart));
+                        for (sum, vector) in sums.iter_mut().zip(vectors) {
+                            *sum = simd.mul_add(value, vector, *sum);
+                        }
                     }
                 }
+                a = a.wrapping_add(term);
+                b = b.wrapping_add(b_step);
             }
-            a = a.wrapping_add(term);
-            b = b.wrapping_add(b_step);
         }
         for (p, sums) in sums.iter().enumerate() {
             for (v, sum) in sums.iter().enumerate() {
