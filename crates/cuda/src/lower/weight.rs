@@ -57,7 +57,7 @@ impl<'k> Gradient<'k> {
             Path::Dense(match outputs {
                 _ if !is_single => [32, 32],
                 ..=32 => [32, 64],
-                ..=64 => [64, 64],
+                33..=64 => [64, 64],
                 _ => [128, 64],
             })
         } else {
