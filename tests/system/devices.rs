@@ -1,5 +1,7 @@
 //! Plans for GPUs, by the figures of a model of them: nothing runs.
 
+use std::time::Instant;
+
 use tiled::device::{Device, DeviceFigures};
 use tiled::prelude::*;
 
@@ -21,7 +23,10 @@ fn plan(net: &str, size: usize, device: &str, memory_bytes: u64) -> (Plan, Devic
 
 /// What a training step on a large picture takes in 8 GiB: the share computed twice, and the figures of the device.
 fn large(net: &str) -> (f64, DeviceFigures) {
+    let begin = Instant::now();
     let (plan, figures) = plan(net, 20480, "cuda-sim:h200", 8 * GIB);
+    let planned = begin.elapsed();
+    assert!(planned.as_secs_f64() < 5.0, "{net}: planned in {planned:?}");
     let twice = plan.redundant_flops / plan.flops;
     let predicted = plan.predicted_seconds;
     eprintln!("{net}: {twice:.4} twice, {predicted:.2} s predicted, {figures:?}, {:?}", plan.memory);
@@ -49,19 +54,26 @@ fn a_plan_of_vgg16_for_an_h200_computes_little_twice() {
 }
 
 #[test]
-#[ignore = "not reached: 2.3 % are computed twice"]
 fn a_plan_of_darknet19_for_an_h200_computes_little_twice() {
     let (twice, _) = large("darknet19");
     assert!(twice <= 0.02, "{twice} is computed twice");
 }
 
+/// Holds a plan to the share of its time that may be lost.
+fn fills_waves(net: &str) {
+    let (_, figures) = large(net);
+    assert!(figures.lost_to_waves <= 0.08, "{net}: {} is lost to waves", figures.lost_to_waves);
+}
+
 #[test]
-#[ignore = "not reached: 17 % of VGG-16 and 26 % of Darknet-19 are lost"]
-fn plans_for_an_h200_fill_its_waves() {
-    for net in ["vgg16", "darknet19"] {
-        let (_, figures) = large(net);
-        assert!(figures.lost_to_waves <= 0.08, "{net}: {} is lost to waves", figures.lost_to_waves);
-    }
+fn a_plan_of_vgg16_for_an_h200_fills_its_waves() {
+    fills_waves("vgg16");
+}
+
+#[test]
+#[ignore = "not reached: 8.8 % are lost"]
+fn a_plan_of_darknet19_for_an_h200_fills_its_waves() {
+    fills_waves("darknet19");
 }
 
 #[test]

@@ -13,6 +13,15 @@ struct ConvAxis {
     int first, next;
 };
 
+// How the gathering kernels share out a part and its terms.
+struct Gathered {
+    int rows, cols;  // of the outputs of a block of threads
+    int is_row;      // whether a chunk of terms is a row of taps with all channels, else some channels of one tap
+    int channels;    // of a chunk
+    int pitch;       // cells of a row of inputs in shared memory
+    int unused;
+};
+
 struct ConvArgs {
     View in, out, added, saved;
     Part part;            // rows and columns count the outputs of a class, whose first lies at row0, col0
@@ -33,6 +42,7 @@ struct ConvArgs {
     int activation;       // 0 none, 1 ReLU, 2 leaky ReLU
     int mask;             // the same of what `saved` masks
     double slope, mask_slope;
+    Gathered gathered;
 };
 
 // What follows the sum of a pixel: as kernels of their own would round it.
@@ -123,23 +133,6 @@ struct DenseShared {
     Vec<T, LANES> weights[STAGES][STEP][OUTPUTS / LANES];
 };
 
-// Copies lanes to shared memory, `valid` of them and zeros after.
-template <typename T>
-DEVICE void copy_lanes(Vec<T, LANES>* to, const T* from, int valid) {
-    if (sizeof(Vec<T, LANES>) == 16) {
-        copy_async_16(to, from, valid * static_cast<int>(sizeof(T)));
-        return;
-    }
-#pragma unroll
-    for (int part = 0; part < static_cast<int>(sizeof(Vec<T, LANES>) / 16); ++part) {
-        constexpr int each = 16 / sizeof(T);
-        int own = valid - part * each;
-        own = own < 0 ? 0 : own > each ? each : own;
-        copy_async_16(reinterpret_cast<char*>(to) + part * 16, own > 0 ? from + part * each : from,
-                      own * static_cast<int>(sizeof(T)));
-    }
-}
-
 // Where the channels that are summed over lie in blocks.
 template <typename T, int PIXELS, int OUTPUTS, int OWN_PIXELS, int OWN_OUTPUTS>
 DEVICE void dense(const ConvArgs& args) {
@@ -148,7 +141,10 @@ DEVICE void dense(const ConvArgs& args) {
     constexpr int THREADS = Of::THREADS;
     constexpr int IN_COPIES = PIXELS * VECTORS / THREADS, WEIGHT_COPIES = STEP * OUTPUTS / LANES;
     static_assert(PIXELS * VECTORS % THREADS == 0 && THREADS % VECTORS == 0, "each thread copies as much");
-    static_assert(WEIGHT_COPIES <= THREADS, "a thread copies lanes of one channel of the weights");
+    // of the weights, for a thread, so many channels apart
+    constexpr int WEIGHT_LANES = OUTPUTS / LANES, OWN_WEIGHTS = (WEIGHT_COPIES + THREADS - 1) / THREADS;
+    constexpr int WEIGHTS_APART = THREADS / WEIGHT_LANES;
+    static_assert(WEIGHT_COPIES <= THREADS || WEIGHT_COPIES % THREADS == 0, "each thread copies as many of the weights");
     SHARED(Shared, shared);
     const int thread = threadIdx.x;
     const int group = blockIdx.z, first_output = blockIdx.y * OUTPUTS;
@@ -171,13 +167,12 @@ DEVICE void dense(const ConvArgs& args) {
         col[i] = cols.base + place.col * cols.stride;
     }
     // of the weights: lanes `weight_lane` of channel `weight_channel` of each step
-    constexpr int WEIGHT_LANES = OUTPUTS / LANES;
     const int weight_channel = thread / WEIGHT_LANES, weight_lane = thread % WEIGHT_LANES;
-    const bool copies_weights = WEIGHT_COPIES == THREADS || thread < WEIGHT_COPIES;
-    const int weight_valid = first_output + weight_lane * LANES < args.outputs_padded ? LANES : 0;
+    const bool copies_weights = WEIGHT_COPIES >= THREADS || thread < WEIGHT_COPIES;
+    const bool weight_valid = first_output + weight_lane * LANES < args.outputs_padded;
     const T* weights = static_cast<const T*>(args.weights) +
                        (static_cast<i64>(group) * args.kernel_taps * args.reduced_padded + weight_channel) * args.outputs_padded +
-                       (weight_valid != 0 ? first_output + weight_lane * LANES : 0);
+                       (weight_valid ? first_output + weight_lane * LANES : 0);
 
     const int blocks = args.reduced_padded / STEP;
     const int steps = rows.taps * cols.taps * blocks;
@@ -186,6 +181,7 @@ DEVICE void dense(const ConvArgs& args) {
     const T* from[IN_COPIES];
     int kept[IN_COPIES];  // all bits where that lies in the image, else none
     const T* weights_from = weights;
+    const i64 weights_apart = static_cast<i64>(WEIGHTS_APART) * args.outputs_padded;
     const i64 weights_step = static_cast<i64>(STEP) * args.outputs_padded;
     auto locate = [&]() {
         const int y_step = u * rows.step, x_step = v * cols.step;
@@ -206,10 +202,15 @@ DEVICE void dense(const ConvArgs& args) {
         const int lanes = channels_left < 0 ? 0 : channels_left > LANES ? LANES : channels_left;
 #pragma unroll
         for (int i = 0; i < IN_COPIES; ++i) {
-            copy_lanes(&shared.in[stage][half][thread / VECTORS + i * (THREADS / VECTORS)], from[i], lanes & kept[i]);
+            copy_some_lanes(&shared.in[stage][half][thread / VECTORS + i * (THREADS / VECTORS)].at[0], from[i], lanes & kept[i]);
             from[i] += args.in.block_stride;
         }
-        if (copies_weights) copy_lanes(&shared.weights[stage][weight_channel][weight_lane], weights_from, weight_valid);
+#pragma unroll
+        for (int i = 0; i < OWN_WEIGHTS; ++i) {
+            if (!copies_weights) break;
+            copy_lanes<LANES>(&shared.weights[stage][weight_channel + i * WEIGHTS_APART][weight_lane].at[0],
+                              weights_from + i * weights_apart, weight_valid);
+        }
         weights_from += weights_step;
         channels_left -= STEP;
     };
@@ -291,118 +292,151 @@ DEVICE void dense(const ConvArgs& args) {
     }
 }
 
+// Pixels of a thread, side by side in a row.
+constexpr int GATHERED = 4;
+
 template <typename T, int PIXELS, int OUTPUTS>
 struct GatherShared {
-    T in[STAGES][STEP][PIXELS];
-    Vec<T, LANES> weights[STAGES][STEP][OUTPUTS / LANES];
+    static constexpr int CELLS = PIXELS * 16, TERMS = 48;
+    T in[2][CELLS];
+    Vec<T, LANES> weights[2][TERMS][OUTPUTS / LANES];
+    int offsets[TERMS];  // in bytes
 };
 
-// Where the channels that are summed over are few, or begin within a block: taps and channels are one row of terms, gathered one by one.
-template <typename T, int PIXELS, int OUTPUTS, int OWN_PIXELS, int OWN_OUTPUTS>
-DEVICE void gather(const ConvArgs& args) {
-    typedef Tiling<PIXELS, OUTPUTS, OWN_PIXELS, OWN_OUTPUTS> Of;
-    typedef GatherShared<T, PIXELS, OUTPUTS> Shared;
-    constexpr int THREADS = Of::THREADS;
-    static_assert(THREADS == PIXELS, "each thread gathers one pixel");
-    SHARED(Shared, shared);
-    const int thread = threadIdx.x;
-    const int group = blockIdx.z, first_output = blockIdx.y * OUTPUTS;
-    const i64 first_pixel = static_cast<i64>(blockIdx.x) * PIXELS;
-    const i64 pixels = static_cast<i64>(args.part.images) * args.part.rows * args.part.cols;
-    const ConvAxis rows = args.axes[0], cols = args.axes[1];
-    const i64 own_number = first_pixel + thread;
-    const Place own = place_of(args.part, own_number < pixels ? own_number : pixels - 1);
-    const T* image = static_cast<const T*>(args.in.data) + own.n * args.in.batch_stride;
-    const int row = rows.base + own.row * rows.stride, col = cols.base + own.col * cols.stride;
-    const int terms = rows.taps * cols.taps * args.reduced;
-    const int steps = (terms + STEP - 1) / STEP;
-    const int mask = (1 << args.in.shift) - 1;
-    const T* weights = static_cast<const T*>(args.weights) +
-                       static_cast<i64>(group) * args.kernel_taps * args.reduced_padded * args.outputs_padded +
-                       first_output;
-
-    int u = 0, v = 0, channel = 0;  // of the term that is copied next
-    auto copy = [&](int stage) {
+// The terms of some cells in shared memory: pixel i of this thread lies `i·APART` on, or `i·apart` where that is none.
+template <int APART, typename T, int OWN_OUTPUTS, int ALONG>
+DEVICE void add_terms(const T* cells, const Vec<T, LANES> (*weights)[ALONG], const int* offsets, int terms, int apart,
+                      T (&sums)[GATHERED][OWN_OUTPUTS]) {
+#pragma unroll 4
+    for (int term = 0; term < terms; ++term) {
+        const T* from = reinterpret_cast<const T*>(reinterpret_cast<const char*>(cells) + offsets[term]);
+        T in[GATHERED];
 #pragma unroll
-        for (int k = 0; k < STEP; ++k) {
-            const bool is_term = u < rows.taps;
-            const int y = row + u * rows.step, x = col + v * cols.step;
-            const bool is_inside = is_term && y >= rows.low && y < rows.high && x >= cols.low && x < cols.high;
-            int slot = args.in.first + y;
-            if (slot >= args.in.ring) slot -= args.in.ring;
-            const int c = group * args.reduced + channel;
-            const T* from = is_inside ? image + (c >> args.in.shift) * args.in.block_stride +
-                                            slot * args.in.row_stride + (static_cast<i64>(x) << args.in.shift) + (c & mask)
-                                      : static_cast<const T*>(args.in.data);
-            copy_async_small<sizeof(T)>(&shared.in[stage][k][thread], from, is_inside);
-            const int tap = (rows.first + u * rows.next) * args.kernel_cols + cols.first + v * cols.next;
-            const T* row_of_weights =
-                weights + (static_cast<i64>(tap) * args.reduced_padded + channel) * args.outputs_padded;
-            for (int lane = thread; lane < OUTPUTS / LANES; lane += THREADS) {
-                const bool is_real = is_term && first_output + lane * LANES < args.outputs_padded;
-                copy_lanes(&shared.weights[stage][k][lane], is_real ? row_of_weights + lane * LANES : weights,
-                           is_real ? LANES : 0);
-            }
-            if (++channel == args.reduced) {
-                channel = 0;
-                if (++v == cols.taps) {
-                    v = 0;
-                    ++u;
-                }
+        for (int i = 0; i < GATHERED; ++i) in[i] = from[i * (APART != 0 ? APART : apart)];
+        Vec<T, LANES> weight[OWN_OUTPUTS / LANES];
+#pragma unroll
+        for (int j = 0; j < OWN_OUTPUTS / LANES; ++j) weight[j] = weights[term][j];
+#pragma unroll
+        for (int i = 0; i < GATHERED; ++i) {
+#pragma unroll
+            for (int j = 0; j < OWN_OUTPUTS; ++j) {
+                sums[i][j] = multiply_add(in[i], weight[j / LANES].at[j % LANES], sums[i][j]);
             }
         }
+    }
+}
+
+// Where the channels that are summed over are few, or begin within a block. A block of threads has a rectangle of outputs, and goes
+// through the terms in chunks whose inputs lie in shared memory: a row of taps with all its channels where that fits, else some channels
+// of one tap.
+template <typename T, int PIXELS, int OUTPUTS, int OWN_OUTPUTS>
+DEVICE void gather(const ConvArgs& args) {
+    typedef Tiling<PIXELS, OUTPUTS, GATHERED, OWN_OUTPUTS> Of;
+    typedef GatherShared<T, PIXELS, OUTPUTS> Shared;
+    constexpr int THREADS = Of::THREADS, VECTORS_ALONG = OUTPUTS / LANES;
+    SHARED(Shared, shared);
+    const int thread = threadIdx.x, group = blockIdx.z, first_output = blockIdx.y * OUTPUTS;
+    const ConvAxis rows = args.axes[0], cols = args.axes[1];
+    const Gathered how = args.gathered;
+    const int across = (args.part.cols + how.cols - 1) / how.cols, down = (args.part.rows + how.rows - 1) / how.rows;
+    const int number = blockIdx.x, n = number / (across * down);
+    const int tile_row = number / across - n * down;
+    const int first_row = tile_row * how.rows, first_col = (number - (n * down + tile_row) * across) * how.cols;
+
+    const int taps = how.is_row ? cols.taps : 1, channels = how.channels;  // of a chunk
+    const int before = how.is_row && cols.step < 0 ? (cols.taps - 1) * cols.step : 0;
+    const int line = how.rows * how.pitch;  // cells of a channel
+    for (int term = thread; term < taps * channels; term += THREADS) {
+        const int v = term / channels, channel = term - v * channels;
+        const int cell = channel * line + (how.is_row ? v * cols.step - before : 0);
+        shared.offsets[term] = cell * static_cast<int>(sizeof(T));
+    }
+    // past the last output of the part nothing is read
+    const int beyond = cols.base + (args.part.cols - 1) * cols.stride + (cols.step > 0 ? (cols.taps - 1) * cols.step : 0) + 1;
+    const int high = beyond < cols.high ? beyond : cols.high;
+    const int cell_step = how.is_row ? 1 : cols.stride;
+    const int mask = (1 << args.in.shift) - 1;
+    const T* image = static_cast<const T*>(args.in.data) + n * args.in.batch_stride;
+    const T* weights = static_cast<const T*>(args.weights) +
+                       static_cast<i64>(group) * args.kernel_taps * args.reduced_padded * args.outputs_padded + first_output;
+
+    int u = 0, v = 0, channel = 0;  // where the chunk begins that is copied next
+    auto copy = [&](int stage) {
+        const int count = args.reduced - channel < channels ? args.reduced - channel : channels;
+        const int x0 = cols.base + first_col * cols.stride + (how.is_row ? before : v * cols.step);
+        for (int at = thread / 32; at < count * how.rows; at += THREADS / 32) {
+            const int c = at / how.rows, r = at - c * how.rows, own = group * args.reduced + channel + c;
+            const int y = rows.base + (first_row + r) * rows.stride + u * rows.step;
+            const bool is_row = first_row + r < args.part.rows && y >= rows.low && y < rows.high;
+            int slot = args.in.first + y;
+            if (slot >= args.in.ring) slot -= args.in.ring;
+            const T* row = is_row ? image + (own >> args.in.shift) * args.in.block_stride + slot * args.in.row_stride + (own & mask)
+                                  : static_cast<const T*>(args.in.data);
+            T* to = &shared.in[stage][c * line + r * how.pitch];
+            for (int cell = thread % 32; cell < how.pitch; cell += 32) {
+                const int x = x0 + cell * cell_step;
+                const bool is_inside = is_row && x >= cols.low && x < high;
+                copy_async_small<sizeof(T)>(to + cell, is_inside ? row + (static_cast<i64>(x) << args.in.shift) : row, is_inside);
+            }
+        }
+        for (int at = thread; at < taps * count * VECTORS_ALONG; at += THREADS) {
+            const int term = at / VECTORS_ALONG, lane = at % VECTORS_ALONG * LANES;
+            const int own = term / count, c = channel + term - own * count;
+            const int tap = (rows.first + u * rows.next) * args.kernel_cols + cols.first + (v + own) * cols.next;
+            const bool is_real = first_output + lane < args.outputs_padded;
+            const T* from = weights + (static_cast<i64>(tap) * args.reduced_padded + c) * args.outputs_padded;
+            copy_lanes<LANES>(&shared.weights[stage][term][lane / LANES].at[0], is_real ? from + lane : weights, is_real);
+        }
+        channel += channels;
+        if (channel < args.reduced) return;
+        channel = 0;
+        v += taps;
+        if (v < cols.taps) return;
+        v = 0;
+        ++u;
     };
 
-    const int own_pixel = Of::pixel_of(thread), own_output = Of::output_of(thread);
-    T sums[OWN_PIXELS][OWN_OUTPUTS];
+    const int own_pixel = Of::pixel_of(thread) * GATHERED, own_output = Of::output_of(thread);
+    const int own_row = own_pixel / how.cols, own_col = own_pixel - own_row * how.cols;
+    const int apart = how.is_row ? cols.stride : 1;
+    T sums[GATHERED][OWN_OUTPUTS];
 #pragma unroll
     for (int j = 0; j < OWN_OUTPUTS; ++j) {
         const T bias = bias_of<T>(args, group, first_output + own_output * OWN_OUTPUTS + j);
 #pragma unroll
-        for (int i = 0; i < OWN_PIXELS; ++i) sums[i][j] = bias;
+        for (int i = 0; i < GATHERED; ++i) sums[i][j] = bias;
     }
-#pragma unroll
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage < steps) copy(stage);
+    const int of_a_tap = (args.reduced + channels - 1) / channels;
+    const int chunks = cols.taps == 0 ? 0 : rows.taps * (cols.taps / taps) * of_a_tap;
+    if (chunks > 0) copy(0);
+    copy_async_commit();
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        const int stage = chunk % 2;
+        if (chunk + 1 < chunks) copy(1 - stage);
         copy_async_commit();
-    }
-    int stage = 0;
-    for (int step = 0; step < steps; ++step) {
-        copy_async_wait<STAGES - 2>();
+        copy_async_wait<1>();
         __syncthreads();
-        const int next = stage == 0 ? STAGES - 1 : stage - 1;
-        if (step + STAGES - 1 < steps) copy(next);
-        copy_async_commit();
-        // what follows the last term is zero on both sides
-#pragma unroll
-        for (int k = 0; k < STEP; ++k) {
-            T in[OWN_PIXELS];
-#pragma unroll
-            for (int i = 0; i < OWN_PIXELS; ++i) in[i] = shared.in[stage][k][own_pixel + i * Of::ACROSS];
-            Vec<T, LANES> weight[OWN_OUTPUTS / LANES];
-#pragma unroll
-            for (int j = 0; j < OWN_OUTPUTS / LANES; ++j) {
-                weight[j] = shared.weights[stage][k][own_output * (OWN_OUTPUTS / LANES) + j];
-            }
-#pragma unroll
-            for (int i = 0; i < OWN_PIXELS; ++i) {
-#pragma unroll
-                for (int j = 0; j < OWN_OUTPUTS; ++j) {
-                    sums[i][j] = multiply_add(in[i], weight[j / LANES].at[j % LANES], sums[i][j]);
-                }
-            }
+        const int left = args.reduced - chunk % of_a_tap * channels;
+        const int terms = taps * (left < channels ? left : channels);
+        const T* cells = &shared.in[stage][own_row * how.pitch + own_col * apart];
+        const auto* own_weights = reinterpret_cast<const Vec<T, LANES>(*)[VECTORS_ALONG]>(
+            &shared.weights[stage][0][own_output * (OWN_OUTPUTS / LANES)]);
+        if (apart == 1) {
+            add_terms<1>(cells, own_weights, shared.offsets, terms, apart, sums);
+        } else {
+            add_terms<0>(cells, own_weights, shared.offsets, terms, apart, sums);
         }
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        __syncthreads();
     }
     copy_async_wait<0>();
 
+    if (first_row + own_row >= args.part.rows) return;
 #pragma unroll
-    for (int i = 0; i < OWN_PIXELS; ++i) {
-        const i64 number = first_pixel + own_pixel + i * Of::ACROSS;
-        if (number >= pixels) break;
-        const Place place = place_of(args.part, number);
-        finish<T, OWN_OUTPUTS>(args, sums[i], place.n, args.part.row0 + static_cast<i64>(place.row) * args.step[0],
-                               args.part.col0 + static_cast<i64>(place.col) * args.step[1], group,
+    for (int i = 0; i < GATHERED; ++i) {
+        const int col = first_col + own_col + i;
+        if (col >= args.part.cols) break;
+        finish<T, OWN_OUTPUTS>(args, sums[i], n, args.part.row0 + static_cast<i64>(first_row + own_row) * args.step[0],
+                               args.part.col0 + static_cast<i64>(col) * args.step[1], group,
                                first_output + own_output * OWN_OUTPUTS);
     }
 }
@@ -462,16 +496,19 @@ DEVICE void depthwise(const ConvArgs& args) {
 
 KERNEL(dense_f32_128, ConvArgs, 256) { dense<float, 128, 128, 8, 8>(args); }
 KERNEL(dense_f32_64, ConvArgs, 128) { dense<float, 128, 64, 8, 8>(args); }
+KERNEL(dense_f32_64_64, ConvArgs, 64) { dense<float, 64, 64, 8, 8>(args); }
 KERNEL(dense_f32_32, ConvArgs, 128) { dense<float, 256, 32, 8, 8>(args); }
 KERNEL(dense_f32_8, ConvArgs, 128) { dense<float, 256, 8, 2, 8>(args); }
+KERNEL(dense_f32_4, ConvArgs, 64) { dense<float, 256, 4, 4, 4>(args); }
 KERNEL(dense_f64_64, ConvArgs, 128) { dense<double, 64, 64, 4, 8>(args); }
 KERNEL(dense_f64_32, ConvArgs, 64) { dense<double, 64, 32, 4, 8>(args); }
 KERNEL(dense_f64_8, ConvArgs, 64) { dense<double, 64, 8, 1, 8>(args); }
 
-KERNEL(gather_f32_64, ConvArgs, 128) { gather<float, 128, 64, 8, 8>(args); }
-KERNEL(gather_f32_8, ConvArgs, 128) { gather<float, 128, 8, 1, 8>(args); }
-KERNEL(gather_f64_32, ConvArgs, 64) { gather<double, 64, 32, 4, 8>(args); }
-KERNEL(gather_f64_8, ConvArgs, 64) { gather<double, 64, 8, 1, 8>(args); }
+KERNEL(gather_f32_64, ConvArgs, 128) { gather<float, 128, 64, 16>(args); }
+KERNEL(gather_f32_32, ConvArgs, 64) { gather<float, 128, 32, 16>(args); }
+KERNEL(gather_f32_8, ConvArgs, 64) { gather<float, 256, 8, 8>(args); }
+KERNEL(gather_f64_32, ConvArgs, 64) { gather<double, 64, 32, 8>(args); }
+KERNEL(gather_f64_8, ConvArgs, 32) { gather<double, 128, 8, 8>(args); }
 
 KERNEL(depthwise_f32_1, ConvArgs, 256) { depthwise<float, 1>(args); }
 KERNEL(depthwise_f32_4, ConvArgs, 256) { depthwise<float, LANES>(args); }

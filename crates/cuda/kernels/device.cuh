@@ -58,6 +58,12 @@ struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Vec {
     T at[N];
 };
 
+// The lanes that lie at an address of so many bytes.
+template <typename T>
+DEVICE Vec<T, LANES> lanes_at(const T* from) {
+    return *reinterpret_cast<const Vec<T, LANES>*>(from);
+}
+
 DEVICE float fma(float a, float b, float c, int) { return __fmaf_rn(a, b, c); }
 DEVICE double fma(double a, double b, double c, int) { return __fma_rn(a, b, c); }
 // One rounding.

@@ -14,7 +14,7 @@ struct WeightArgs {
     WeightAxis axes[2];
     int groups, inputs, outputs;  // channels of a group
     int splits;
-    void* scratch;  // [split][output][input][tap]
+    void* scratch;  // [split][output][tap][input]
 };
 
 // A pixel of a share by its number, and those that follow it.
@@ -40,6 +40,7 @@ struct Cursor {
 };
 
 constexpr int STAGES = 3;
+// Pixels of a step.
 constexpr int STEP = 8;
 
 DEVICE void bounds(const WeightArgs& args, int split, i64& begin, i64& end) {
@@ -48,214 +49,178 @@ DEVICE void bounds(const WeightArgs& args, int split, i64& begin, i64& end) {
     end = pixels * (split + 1) / args.splits;
 }
 
-template <typename T, int OUTPUTS, int INPUTS>
-struct WeightShared {
-    Vec<T, LANES> gy[STAGES][STEP][OUTPUTS / LANES + 1], x[STAGES][STEP][INPUTS / LANES + 1];
-};
-
-// A tile of output channels by input channels, at one tap, where both lie in whole blocks.
-template <typename T, int OUTPUTS, int INPUTS, int OWN_OUTPUTS, int OWN_INPUTS>
-DEVICE void weights_dense(const WeightArgs& args) {
-    typedef WeightShared<T, OUTPUTS, INPUTS> Shared;
-    constexpr int ALONG = INPUTS / OWN_INPUTS, THREADS = OUTPUTS / OWN_OUTPUTS * ALONG;
-    constexpr int GY_COPIES = STEP * OUTPUTS / LANES / THREADS, X_COPIES = STEP * INPUTS / LANES / THREADS;
-    constexpr int HALVES = 8 / LANES;
-    static_assert(STEP * OUTPUTS / LANES % THREADS == 0 && STEP * INPUTS / LANES % THREADS == 0, "copies are shared evenly");
-    SHARED(Shared, shared);
-    const int thread = threadIdx.x;
-    const int input_tiles = (args.inputs + INPUTS - 1) / INPUTS, output_tiles = (args.outputs + OUTPUTS - 1) / OUTPUTS;
-    const int group = blockIdx.x / (input_tiles * output_tiles);
-    const int tile = blockIdx.x % (input_tiles * output_tiles);
-    const int first_output = tile / input_tiles * OUTPUTS, first_input = tile % input_tiles * INPUTS;
-    const int taps = args.axes[0].kernel * args.axes[1].kernel, tap = blockIdx.y;
-    const i64 row_shift = static_cast<i64>(tap / args.axes[1].kernel) * args.axes[0].dilation - args.axes[0].padding;
-    const i64 col_shift = static_cast<i64>(tap % args.axes[1].kernel) * args.axes[1].dilation - args.axes[1].padding;
-    i64 begin, end;
-    bounds(args, blockIdx.z, begin, end);
-
-    // this thread copies lanes `half` of the pixel `own` of each step
-    const int half = thread % HALVES, own = thread / HALVES % STEP, first_block = thread / (HALVES * STEP);
-    constexpr int APART = THREADS / (HALVES * STEP);
-    Cursor cursor(args.share, begin + own < end ? begin + own : begin);
-    i64 number = begin + own;
-    auto copy = [&](int stage) {
-        const bool is_real = number < end;
-        const i64 y = args.share.row0 + cursor.row, x = args.share.col0 + cursor.col;
-        const i64 from_y = y * args.axes[0].stride + row_shift, from_x = x * args.axes[1].stride + col_shift;
-        const bool is_inside = is_real && from_y >= 0 && from_y < args.axes[0].input && from_x >= 0 &&
-                               from_x < args.axes[1].input;
-        auto lanes = [&](const View& view, int channels, int group_channels, int first, int block, bool is_there, i64 row,
-                         i64 col, Vec<T, LANES>* to) {
-            const int c = first + block * 8 + half * LANES, left = channels - c;
-            const int valid = !is_there || left < 0 ? 0 : left > LANES ? LANES : left;
-            const T* from = valid > 0 ? pixel<T>(view, cursor.n, (group * group_channels + c) >> 3, row, col) + half * LANES
-                                      : static_cast<const T*>(view.data);
-#pragma unroll
-            for (int part = 0; part < static_cast<int>(sizeof(*to) / 16); ++part) {
-                constexpr int each = 16 / sizeof(T);
-                int count = valid - part * each;
-                count = count < 0 ? 0 : count > each ? each : count;
-                copy_async_16(reinterpret_cast<char*>(to) + part * 16, count > 0 ? from + part * each : from,
-                              count * static_cast<int>(sizeof(T)));
-            }
-        };
-#pragma unroll
-        for (int i = 0; i < GY_COPIES; ++i) {
-            const int block = first_block + i * APART;
-            lanes(args.gy, args.outputs, args.outputs, first_output, block, is_real, y, x,
-                  &shared.gy[stage][own][block * HALVES + half]);
-        }
-#pragma unroll
-        for (int i = 0; i < X_COPIES; ++i) {
-            const int block = first_block + i * APART;
-            lanes(args.x, args.inputs, args.inputs, first_input, block, is_inside, from_y, from_x,
-                  &shared.x[stage][own][block * HALVES + half]);
-        }
-        number += STEP;
-        if (number < end) cursor.advance(args.share, STEP);
-    };
-
-    const int own_input = thread % ALONG, own_output = thread / ALONG;
-    T sums[OWN_OUTPUTS][OWN_INPUTS];
-#pragma unroll
-    for (int i = 0; i < OWN_OUTPUTS; ++i) {
-#pragma unroll
-        for (int j = 0; j < OWN_INPUTS; ++j) sums[i][j] = T(0);
-    }
-    const i64 steps = (end - begin + STEP - 1) / STEP;
-#pragma unroll
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage < steps) copy(stage);
-        copy_async_commit();
-    }
-    int stage = 0;
-    for (i64 step = 0; step < steps; ++step) {
-        copy_async_wait<STAGES - 2>();
-        __syncthreads();
-        const int next = stage == 0 ? STAGES - 1 : stage - 1;
-        if (step + STAGES - 1 < steps) copy(next);
-        copy_async_commit();
-#pragma unroll
-        for (int k = 0; k < STEP; ++k) {
-            Vec<T, LANES> gy[OWN_OUTPUTS / LANES], x[OWN_INPUTS / LANES];
-#pragma unroll
-            for (int i = 0; i < OWN_OUTPUTS / LANES; ++i) {
-                gy[i] = shared.gy[stage][k][own_output * (OWN_OUTPUTS / LANES) + i];
-            }
-#pragma unroll
-            for (int j = 0; j < OWN_INPUTS / LANES; ++j) {
-                x[j] = shared.x[stage][k][own_input * (OWN_INPUTS / LANES) + j];
-            }
-#pragma unroll
-            for (int i = 0; i < OWN_OUTPUTS; ++i) {
-#pragma unroll
-                for (int j = 0; j < OWN_INPUTS; ++j) {
-                    sums[i][j] = multiply_add(gy[i / LANES].at[i % LANES], x[j / LANES].at[j % LANES], sums[i][j]);
-                }
-            }
-        }
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
-    }
-    copy_async_wait<0>();
-
-    T* scratch = static_cast<T*>(args.scratch) +
-                 static_cast<i64>(blockIdx.z) * args.groups * args.outputs * args.inputs * taps;
-#pragma unroll
-    for (int i = 0; i < OWN_OUTPUTS; ++i) {
-        const int o = first_output + own_output * OWN_OUTPUTS + i;
-#pragma unroll
-        for (int j = 0; j < OWN_INPUTS; ++j) {
-            const int c = first_input + own_input * OWN_INPUTS + j;
-            if (o < args.outputs && c < args.inputs) {
-                scratch[(static_cast<i64>(group * args.outputs + o) * args.inputs + c) * taps + tap] = sums[i][j];
-            }
-        }
-    }
-}
-
 template <typename T, int OUTPUTS, int TERMS>
-struct GatheredShared {
-    T gy[STEP][OUTPUTS], x[STEP][TERMS];
+struct WeightShared {
+    alignas(16) T gy[STAGES][STEP][OUTPUTS + LANES], x[STAGES][STEP][TERMS + LANES];
 };
 
-// A tile of output channels by taps and input channels in one row, gathered one by one: few channels, or groups that cut blocks.
-template <typename T, int OUTPUTS, int TERMS, int OWN_OUTPUTS, int OWN_TERMS>
-DEVICE void weights_gather(const WeightArgs& args) {
-    typedef GatheredShared<T, OUTPUTS, TERMS> Shared;
+// A tile of output channels by terms, which are taps and input channels in one row: [tap][input], the channels of a tap in whole
+// blocks where `UNIT` lanes are copied at a time, one by one where it is one: few channels, or groups that cut blocks.
+template <typename T, int UNIT, int OUTPUTS, int TERMS, int OWN_OUTPUTS, int OWN_TERMS>
+DEVICE void weights(const WeightArgs& args) {
+    typedef WeightShared<T, OUTPUTS, TERMS> Shared;
     constexpr int ALONG = TERMS / OWN_TERMS, THREADS = OUTPUTS / OWN_OUTPUTS * ALONG;
-    constexpr int GY_LOADS = STEP * OUTPUTS / THREADS, X_LOADS = STEP * TERMS / THREADS;
-    static_assert(STEP * OUTPUTS % THREADS == 0 && STEP * TERMS % THREADS == 0, "loads are shared evenly");
+    constexpr int BLOCK = UNIT == 1 ? 1 : 8, UNITS = BLOCK / UNIT;  // channels that lie together, and the copies of them
+    constexpr int GY_COPIES = STEP * OUTPUTS / UNIT / THREADS, X_COPIES = STEP * TERMS / UNIT / THREADS;
+    constexpr int APART = THREADS / STEP;  // from one copy of a thread to its next one
+    static_assert(STEP * OUTPUTS / UNIT % THREADS == 0 && STEP * TERMS / UNIT % THREADS == 0, "copies are shared evenly");
+    static_assert(THREADS % (STEP * UNITS) == 0, "a thread copies the same lanes of one pixel of each step");
     SHARED(Shared, shared);
     const int thread = threadIdx.x;
-    const int taps = args.axes[0].kernel * args.axes[1].kernel, terms = taps * args.inputs;
-    const int term_tiles = (terms + TERMS - 1) / TERMS, output_tiles = (args.outputs + OUTPUTS - 1) / OUTPUTS;
+    const int taps = args.axes[0].kernel * args.axes[1].kernel;
+    // the channels of a tap among the terms
+    const int padded = (args.inputs + BLOCK - 1) / BLOCK * BLOCK;
+    const int term_tiles = (taps * padded + TERMS - 1) / TERMS, output_tiles = (args.outputs + OUTPUTS - 1) / OUTPUTS;
     const int group = blockIdx.x / (term_tiles * output_tiles), tile = blockIdx.x % (term_tiles * output_tiles);
     const int first_output = tile / term_tiles * OUTPUTS, first_term = tile % term_tiles * TERMS;
     i64 begin, end;
     bounds(args, blockIdx.z, begin, end);
 
-    const int own = thread % STEP;
-    int channel[X_LOADS];
-    i64 row_shift[X_LOADS], col_shift[X_LOADS];
+    // this thread copies some lanes of the pixel `own` of each step: `own_lanes` and those so many further on
+    const int own = thread / UNITS % STEP, own_lanes = thread % UNITS + thread / (UNITS * STEP) * UNITS;
+    // (lanes past the last channel are copied as they are: the sums that they reach are nobody's)
+    bool gy_valid[GY_COPIES], x_valid[X_COPIES];
+    int x_channel[X_COPIES], x_tap[X_COPIES];
 #pragma unroll
-    for (int i = 0; i < X_LOADS; ++i) {
-        const int term = first_term + thread / STEP + i * (THREADS / STEP);
-        const int tap = term / args.inputs;
-        channel[i] = term < terms ? group * args.inputs + term % args.inputs : -1;
-        row_shift[i] = static_cast<i64>(tap / args.axes[1].kernel) * args.axes[0].dilation - args.axes[0].padding;
-        col_shift[i] = static_cast<i64>(tap % args.axes[1].kernel) * args.axes[1].dilation - args.axes[1].padding;
+    for (int i = 0; i < GY_COPIES; ++i) gy_valid[i] = first_output + (own_lanes + i * APART) * UNIT < args.outputs;
+#pragma unroll
+    for (int i = 0; i < X_COPIES; ++i) {
+        const int term = first_term + (own_lanes + i * APART) * UNIT;
+        x_tap[i] = term / padded;
+        x_channel[i] = term - x_tap[i] * padded;
+        x_valid[i] = x_tap[i] < taps && x_channel[i] < args.inputs;
     }
-    Cursor cursor(args.share, begin + own < end ? begin + own : begin);
+
+    // the row that is copied: what it has left, as pixels of this thread and as steps, and where its next pixel lies
+    Cursor cursor(args.share, begin);
+    i64 left = end - begin;
+    int own_left = 0, steps_left = 0;
+    const T *gy_from[GY_COPIES], *x_from[X_COPIES];
+    int x_col[X_COPIES];
+    unsigned x_cols[X_COPIES];  // the columns that count, none where the row lies outside
+    const i64 gy_step = static_cast<i64>(STEP) << args.gy.shift;
+    const int x_step = STEP * args.axes[1].stride;
+    const i64 x_from_step = static_cast<i64>(x_step) << args.x.shift;
+    auto locate = [&]() {
+        const int in_row = args.share.cols - cursor.col;
+        const int pixels = left < in_row ? static_cast<int>(left) : in_row;
+        steps_left = left > 0 ? (pixels + STEP - 1) / STEP : 1 << 30;
+        own_left = pixels - own;
+        left -= pixels;
+        const i64 y = args.share.row0 + cursor.row, x = args.share.col0 + cursor.col + own;
+        const int mask = (1 << args.x.shift) - 1, gy_mask = (1 << args.gy.shift) - 1;
+#pragma unroll
+        for (int i = 0; i < GY_COPIES; ++i) {
+            const int c = group * args.outputs + (gy_valid[i] ? first_output + (own_lanes + i * APART) * UNIT : 0);
+            gy_from[i] = pixel<T>(args.gy, cursor.n, c >> args.gy.shift, y, x) + (c & gy_mask);
+        }
+#pragma unroll
+        for (int i = 0; i < X_COPIES; ++i) {
+            const int u = x_tap[i] / args.axes[1].kernel, v = x_tap[i] - u * args.axes[1].kernel;
+            const i64 from_y = y * args.axes[0].stride + u * args.axes[0].dilation - args.axes[0].padding;
+            const i64 from_x = x * args.axes[1].stride + v * args.axes[1].dilation - args.axes[1].padding;
+            const bool is_inside = x_valid[i] && from_y >= 0 && from_y < args.axes[0].input;
+            const int c = group * args.inputs + x_channel[i];
+            x_col[i] = static_cast<int>(from_x);
+            x_cols[i] = is_inside ? static_cast<unsigned>(args.axes[1].input) : 0;
+            x_from[i] = is_inside ? pixel<T>(args.x, cursor.n, c >> args.x.shift, from_y, from_x) + (c & mask)
+                                  : static_cast<const T*>(args.x.data);
+        }
+        cursor.col = 0;
+        if (++cursor.row == args.share.rows) {
+            cursor.row = 0;
+            ++cursor.n;
+        }
+    };
+    auto copy = [&](int stage) {
+#pragma unroll
+        for (int i = 0; i < GY_COPIES; ++i) {
+            copy_lanes<UNIT>(&shared.gy[stage][own][(own_lanes + i * APART) * UNIT], gy_from[i], own_left > 0 && gy_valid[i]);
+            gy_from[i] += gy_step;
+        }
+#pragma unroll
+        for (int i = 0; i < X_COPIES; ++i) {
+            const bool is_inside = own_left > 0 && static_cast<unsigned>(x_col[i]) < x_cols[i];
+            copy_lanes<UNIT>(&shared.x[stage][own][(own_lanes + i * APART) * UNIT], x_from[i], is_inside);
+            x_from[i] += x_from_step;
+            x_col[i] += x_step;
+        }
+        own_left -= STEP;
+    };
+    // after so many copies
+    auto advance = [&](int copies) {
+        steps_left -= copies;
+        if (steps_left <= 0) locate();
+    };
+
+    const int head = args.share.cols - cursor.col < left ? args.share.cols - cursor.col : static_cast<int>(left);
+    const i64 tail = left - head, in_row = (args.share.cols + STEP - 1) / STEP;
+    const i64 steps = (head + STEP - 1) / STEP + tail / args.share.cols * in_row + (tail % args.share.cols + STEP - 1) / STEP;
+    locate();
     const int own_term = thread % ALONG, own_output = thread / ALONG;
+    constexpr int OUTPUTS_APART = OUTPUTS / OWN_OUTPUTS * LANES, TERMS_APART = ALONG * LANES;
     T sums[OWN_OUTPUTS][OWN_TERMS];
 #pragma unroll
     for (int i = 0; i < OWN_OUTPUTS; ++i) {
 #pragma unroll
         for (int j = 0; j < OWN_TERMS; ++j) sums[i][j] = T(0);
     }
-    for (i64 first = begin; first < end; first += STEP) {
-        const bool is_real = first + own < end;
-        const i64 y = args.share.row0 + cursor.row, x = args.share.col0 + cursor.col;
 #pragma unroll
-        for (int i = 0; i < GY_LOADS; ++i) {
-            const int o = first_output + thread / STEP + i * (THREADS / STEP);
-            shared.gy[own][o - first_output] =
-                is_real && o < args.outputs ? element<T>(args.gy, cursor.n, group * args.outputs + o, y, x) : T(0);
-        }
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+        if (stage < steps) copy(stage);
+        copy_async_commit();
+        advance(1);
+    }
+    int stage = 0;
+    i64 copies = steps - (STAGES - 1);  // to come
+    // the steps whose copies are of one row are a loop of their own, in which no place is looked for
+    for (i64 step = 0, next_row; step < steps; step = next_row) {
+        next_row = step + steps_left < steps ? step + steps_left : steps;
+        const int count = static_cast<int>(next_row - step);
+        int copied = copies < 0 ? 0 : copies < count ? static_cast<int>(copies) : count;
+        copies -= count;
+        for (int rest = count; rest > 0; --rest) {
+            copy_async_wait<STAGES - 2>();
+            __syncthreads();
+            const int next = stage == 0 ? STAGES - 1 : stage - 1;
+            if (copied-- > 0) copy(next);
+            copy_async_commit();
 #pragma unroll
-        for (int i = 0; i < X_LOADS; ++i) {
-            const i64 from_y = y * args.axes[0].stride + row_shift[i], from_x = x * args.axes[1].stride + col_shift[i];
-            const bool is_inside = is_real && channel[i] >= 0 && from_y >= 0 && from_y < args.axes[0].input &&
-                                   from_x >= 0 && from_x < args.axes[1].input;
-            shared.x[own][thread / STEP + i * (THREADS / STEP)] =
-                is_inside ? element<T>(args.x, cursor.n, channel[i], from_y, from_x) : T(0);
-        }
-        if (first + own + STEP < end) cursor.advance(args.share, STEP);
-        __syncthreads();
+            for (int k = 0; k < STEP; ++k) {
+                Vec<T, LANES> gy[OWN_OUTPUTS / LANES], x[OWN_TERMS / LANES];
 #pragma unroll
-        for (int k = 0; k < STEP; ++k) {
+                for (int i = 0; i < OWN_OUTPUTS / LANES; ++i) {
+                    gy[i] = lanes_at(&shared.gy[stage][k][own_output * LANES + i * OUTPUTS_APART]);
+                }
 #pragma unroll
-            for (int i = 0; i < OWN_OUTPUTS; ++i) {
-                const T gy = shared.gy[k][own_output * OWN_OUTPUTS + i];
+                for (int j = 0; j < OWN_TERMS / LANES; ++j) {
+                    x[j] = lanes_at(&shared.x[stage][k][own_term * LANES + j * TERMS_APART]);
+                }
 #pragma unroll
-                for (int j = 0; j < OWN_TERMS; ++j) {
-                    sums[i][j] = multiply_add(gy, shared.x[k][own_term + j * ALONG], sums[i][j]);
+                for (int i = 0; i < OWN_OUTPUTS; ++i) {
+#pragma unroll
+                    for (int j = 0; j < OWN_TERMS; ++j) {
+                        sums[i][j] = multiply_add(gy[i / LANES].at[i % LANES], x[j / LANES].at[j % LANES], sums[i][j]);
+                    }
                 }
             }
+            stage = stage + 1 == STAGES ? 0 : stage + 1;
         }
-        __syncthreads();
+        advance(count);
     }
-    T* scratch = static_cast<T*>(args.scratch) + static_cast<i64>(blockIdx.z) * args.groups * args.outputs * terms;
+    copy_async_wait<0>();
+
+    T* scratch = static_cast<T*>(args.scratch) +
+                 (static_cast<i64>(blockIdx.z) * args.groups + group) * args.outputs * args.inputs * taps;
 #pragma unroll
-    for (int i = 0; i < OWN_OUTPUTS; ++i) {
-        const int o = first_output + own_output * OWN_OUTPUTS + i;
+    for (int j = 0; j < OWN_TERMS; ++j) {
+        const int term = first_term + own_term * LANES + j / LANES * TERMS_APART + j % LANES;
+        const int tap = term / padded, c = term - tap * padded;
+        if (tap >= taps || c >= args.inputs) continue;
 #pragma unroll
-        for (int j = 0; j < OWN_TERMS; ++j) {
-            const int term = first_term + own_term + j * ALONG;
-            if (o < args.outputs && term < terms) {
-                const i64 row = static_cast<i64>(group * args.outputs + o) * args.inputs + term % args.inputs;
-                scratch[row * taps + term / args.inputs] = sums[i][j];
-            }
+        for (int i = 0; i < OWN_OUTPUTS; ++i) {
+            const int o = first_output + own_output * LANES + i / LANES * OUTPUTS_APART + i % LANES;
+            if (o < args.outputs) scratch[(static_cast<i64>(o) * taps + tap) * args.inputs + c] = sums[i][j];
         }
     }
 }
@@ -309,19 +274,23 @@ DEVICE void weights_depthwise(const WeightArgs& args) {
     }
 }
 
-KERNEL(weights_dense_f32_64, WeightArgs, 128) { weights_dense<float, 64, 64, 8, 4>(args); }
-KERNEL(weights_dense_f32_32, WeightArgs, 64) { weights_dense<float, 32, 32, 4, 4>(args); }
-KERNEL(weights_dense_f64_32, WeightArgs, 64) { weights_dense<double, 32, 32, 4, 4>(args); }
-KERNEL(weights_gather_f32, WeightArgs, 128) { weights_gather<float, 32, 64, 4, 4>(args); }
-KERNEL(weights_gather_f64, WeightArgs, 128) { weights_gather<double, 32, 64, 4, 4>(args); }
+KERNEL(weights_dense_f32_128, WeightArgs, 128) { weights<float, LANES, 128, 64, 8, 8>(args); }
+KERNEL(weights_dense_f32_64, WeightArgs, 64) { weights<float, LANES, 64, 64, 8, 8>(args); }
+KERNEL(weights_dense_f32_32, WeightArgs, 32) { weights<float, LANES, 32, 64, 8, 8>(args); }
+KERNEL(weights_dense_f64_32, WeightArgs, 64) { weights<double, LANES, 32, 32, 4, 4>(args); }
+KERNEL(weights_gather_f32_64, WeightArgs, 64) { weights<float, 1, 64, 32, 8, 4>(args); }
+KERNEL(weights_gather_f32_32, WeightArgs, 32) { weights<float, 1, 32, 32, 8, 4>(args); }
+KERNEL(weights_gather_f32_16, WeightArgs, 64) { weights<float, 1, 16, 64, 4, 4>(args); }
+KERNEL(weights_gather_f64_32, WeightArgs, 64) { weights<double, 1, 32, 32, 4, 4>(args); }
+KERNEL(weights_gather_f64_16, WeightArgs, 64) { weights<double, 1, 16, 64, 4, 4>(args); }
 KERNEL(weights_depthwise_f32, WeightArgs, 256) { weights_depthwise<float>(args); }
 KERNEL(weights_depthwise_f64, WeightArgs, 256) { weights_depthwise<double>(args); }
 
 struct AddArgs {
-    void* to;
-    const void* from;  // [part][value]
+    void* to;          // [output][input][tap]
+    const void* from;  // [part][output][tap][input]
     i64 values;
-    int parts, unused;
+    int parts, inputs, taps, unused;
 };
 
 // `to += from[0] + …`: the parts in order, then what was there.
@@ -332,7 +301,9 @@ DEVICE void add_parts(const AddArgs& args) {
     for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < args.values; at += all) {
         T sum = from[at];
         for (int part = 1; part < args.parts; ++part) sum += from[part * args.values + at];
-        static_cast<T*>(args.to)[at] += sum;
+        const i64 row = at / args.inputs, o = row / args.taps;
+        const i64 c = at - row * args.inputs, tap = row - o * args.taps;
+        static_cast<T*>(args.to)[(o * args.inputs + c) * args.taps + tap] += sum;
     }
 }
 

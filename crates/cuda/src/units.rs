@@ -38,14 +38,14 @@ units! {
     ];
     pixel: "pixel.cu" [pixel_f32 pixel_f64];
     conv: "conv.cu" [
-        dense_f32_128 dense_f32_64 dense_f32_32 dense_f32_8
+        dense_f32_128 dense_f32_64 dense_f32_64_64 dense_f32_32 dense_f32_8 dense_f32_4
         dense_f64_64 dense_f64_32 dense_f64_8
-        gather_f32_64 gather_f32_8 gather_f64_32 gather_f64_8
+        gather_f32_64 gather_f32_32 gather_f32_8 gather_f64_32 gather_f64_8
         depthwise_f32_1 depthwise_f32_4 depthwise_f64_1 depthwise_f64_4
     ];
     weight: "weight.cu" [
-        weights_dense_f32_64 weights_dense_f32_32 weights_dense_f64_32
-        weights_gather_f32 weights_gather_f64
+        weights_dense_f32_128 weights_dense_f32_64 weights_dense_f32_32 weights_dense_f64_32
+        weights_gather_f32_64 weights_gather_f32_32 weights_gather_f32_16 weights_gather_f64_32 weights_gather_f64_16
         weights_depthwise_f32 weights_depthwise_f64
         add_parts_f32 add_parts_f64
     ];

@@ -85,8 +85,9 @@ const FAULTS: [(&str, Fault, Check, usize); 13] = [
             "weight",
             &[
                 [
-                    "scratch[(static_cast<i64>(group * args.outputs + o) * args.inputs + c) * taps + tap] = sums[i][j];",
-                    "{ T* to = static_cast<T*>(args.scratch) + (static_cast<i64>(group * args.outputs + o) * args.inputs + c) * taps + tap;\n\
+                    "if (o < args.outputs) scratch[(static_cast<i64>(o) * taps + tap) * args.inputs + c] = sums[i][j];",
+                    "if (o < args.outputs) {\n\
+                     T* to = static_cast<T*>(args.scratch) + (static_cast<i64>(group * args.outputs + o) * taps + tap) * args.inputs + c;\n\
                      if (blockIdx.z == 0) *to = sums[i][j]; else *to += sums[i][j]; }",
                 ],
                 ["for (int part = 1; part < args.parts; ++part)", "for (int part = 1; part < 1; ++part)"],
@@ -99,7 +100,10 @@ const FAULTS: [(&str, Fault, Check, usize); 13] = [
         "a pixel belongs to two parts",
         Fault::Kernels(
             "weight",
-            &[["const bool is_real = number < end;", "const bool is_real = number <= end;"]],
+            &[[
+                "end = pixels * (split + 1) / args.splits;",
+                "end = pixels * (split + 1) / args.splits + (split + 1 < args.splits ? 1 : 0);",
+            ]],
         ),
         suite::check_conv2d_backward_weight,
         6,

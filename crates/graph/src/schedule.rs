@@ -36,6 +36,8 @@ pub struct Call {
 /// The rows that the nodes of a tile advance by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bands {
+    /// Where calls are cut to fill the waves of a device: the rows of the tallest node that they are cut from. None else.
+    pub(crate) tall: i64,
     /// The fewest rows of a call that reads weights, but where the tile ends: it reads all of them, however few its rows are.
     pub(crate) least_rows: i64,
     /// Those of the tallest node.
@@ -48,6 +50,27 @@ pub(crate) struct Band {
     pub(crate) most: i64,
     /// Where a reader wants fewer, the rest is computed ahead.
     pub(crate) least: i64,
+    /// The rows that a step takes it on by, where it is the driver.
+    pub(crate) step: i64,
+    /// Whether calls are to have as many rows as nearly as can be: a terminal that keeps pace with the driver waits for them, but where the
+    /// tile ends.
+    pub(crate) is_whole: bool,
+}
+
+impl Band {
+    /// The rows of the next call where so many are wanted: a few more than a band are one call, not one and a short one.
+    fn of(self, wanted: i64) -> i64 {
+        if !self.is_whole {
+            return self.most;
+        }
+        let calls = (wanted.saturating_add(self.most / 2) / self.most).max(1);
+        tiled_geometry::div_ceil(wanted, calls)
+    }
+
+    /// The most rows of a call.
+    pub(crate) const fn largest(self) -> i64 {
+        if self.is_whole { self.most + self.most / 2 + 1 } else { self.most }
+    }
 }
 
 /// What the schedules of all tiles of a sweep have in common.
@@ -98,11 +121,13 @@ struct Ask {
 }
 
 impl Course {
-    /// That of a sweep in these bands.
-    pub(crate) fn new(program: &Program, sweep: &Sweep, bands: Bands) -> Result<Self, OutOfMemory> {
-        let flow = Flow::new(program, sweep, 0)?;
-        let bands = bands_of(&flow, bands)?;
-        Ok(Self { flow, bands })
+    /// That of a sweep whose nodes have these bands.
+    pub(crate) fn new(
+        program: &Program,
+        sweep: &Sweep,
+        bands: IndexVec<SweepNodeId, Band>,
+    ) -> Result<Self, OutOfMemory> {
+        Ok(Self { flow: Flow::new(program, sweep, 0)?, bands })
     }
 
     /// The schedule of a tile whose nodes need `rows`.
@@ -155,7 +180,7 @@ impl<'b> Stream<'b> {
 
     fn steps(&self) -> u64 {
         self.driver.map_or(0, |driver| {
-            let bands = tiled_geometry::div_ceil(self.rows[driver].len(), self.bands[driver].most);
+            let bands = tiled_geometry::div_ceil(self.rows[driver].len(), self.bands[driver].step);
             bands.unsigned_abs().max(1)
         })
     }
@@ -167,11 +192,16 @@ impl<'b> Stream<'b> {
         if self.done[driver] >= whole.end() {
             return Ok(false);
         }
-        let target = (self.done[driver] + self.bands[driver].most).min(whole.end());
+        let target = (self.done[driver] + self.bands[driver].step).min(whole.end());
         self.advance(flow, driver, target, call)?;
         for other in 0..self.others.len() {
             let (terminal, pace) = self.others[other];
-            let target = self.rows[terminal].begin() + pace.rows(target - whole.begin());
+            let mut target = self.rows[terminal].begin() + pace.rows(target - whole.begin());
+            let Band { most, is_whole, .. } = self.bands[terminal];
+            if is_whole {
+                let done = self.done[terminal];
+                target = done + (target - done).max(0) / most * most;
+            }
             self.advance(flow, terminal, target, call)?;
         }
         Ok(true)
@@ -205,7 +235,8 @@ impl<'b> Stream<'b> {
                     self.asking.pop();
                     continue;
                 }
-                let band = Interval::new(begin, (begin + self.bands[node].most).min(ask.target));
+                let rows = self.bands[node].of(ask.target - begin);
+                let band = Interval::new(begin, (begin + rows).min(ask.target));
                 ask.band = flow.nodes[node].computed(band);
                 ask.operand = 0;
             }
@@ -346,7 +377,8 @@ pub(crate) fn bands_of(flow: &Flow, bands: Bands) -> Result<IndexVec<SweepNodeId
             last = (node.extent, scaled(node.extent));
         }
         let least = if node.reads_weights { bands.least_rows.clamp(1, MAX_COORDINATE) } else { 1 };
-        Band { most: last.1.max(least), least }
+        let most = last.1.max(least);
+        Band { most, least, step: most, is_whole: false }
     });
     Ok(collected(bands)?.into())
 }
@@ -361,7 +393,7 @@ pub(crate) fn least_calls(
     let Some(driver) = driver(flow, rows) else { return Ok(0) };
     let mut first = IndexVec::filled(flow.len(), Interval::EMPTY)?;
     let begin = rows[driver].begin();
-    first[driver] = Interval::new(begin, begin + bands[driver].most).intersect(rows[driver]);
+    first[driver] = Interval::new(begin, begin + bands[driver].step).intersect(rows[driver]);
     let mut calls = 0;
     for (id, node) in flow.nodes.entries().rev() {
         let own = first[id];
@@ -370,7 +402,7 @@ pub(crate) fn least_calls(
         }
         let len = own.end() - own.begin();
         // a band that begins or ends within a cell is more than a band
-        let most = bands[id].most + 2 * (node.grain - 1);
+        let most = bands[id].largest() + 2 * (node.grain - 1);
         calls += if len <= most { 1 } else { tiled_geometry::div_ceil(len, most).unsigned_abs() };
         for link in flow.links(id) {
             let operand = link.operand;

@@ -3,7 +3,7 @@
 //!     cargo run -p tiled-cuda --features device --example kernels -- sm_80 sm_90 sm_120
 //!
 //! Fails where one cannot be built, spills registers, or takes more of them than `kernels/registers.txt` records; `BLESS=1` records
-//! anew. Where `TILED_NVDISASM` names a disassembler, the inner loops of the convolutions of many channels have to consist of multiply-adds, but for
+//! anew. Where `TILED_NVDISASM` names a disassembler, the inner loops of convolutions to many channels have to consist of multiply-adds, but for
 //! 15 %. Wants NVRTC; where its library is not found, it says so.
 #![expect(clippy::print_stdout, reason = "its table is its result")]
 
@@ -78,8 +78,8 @@ fn main() -> ExitCode {
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The convolutions of singles with many channels on both sides, whose inner loops should hold little but multiply-adds.
-const DENSE: [&str; 2] = ["dense_f32_128", "dense_f32_64"];
+/// The convolutions of singles with many channels on one side or both, whose inner loops should hold little but multiply-adds.
+const DENSE: [&str; 4] = ["dense_f32_128", "dense_f32_64", "gather_f32_64", "gather_f32_32"];
 const LEAST_SHARE: f64 = 0.85;
 
 /// Prints what the inner loops of some machine code consist of; gives those that hold too few multiply-adds.

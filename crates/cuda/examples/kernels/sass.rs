@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{fs, io};
 
-/// The instructions of the loop of a kernel that holds all of its multiply-adds in a row, the innermost such.
+/// The instructions of the inner loop of a kernel: of those with multiply-adds and no such loop inside, the one that has the most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Loop {
     pub(crate) kernel: String,
@@ -40,7 +40,7 @@ pub(crate) fn loops(text: &str) -> Vec<Loop> {
     all
 }
 
-/// The multiply-adds and the instructions of the shortest loop that has as many multiply-adds as any.
+/// The multiply-adds and the instructions of the inner loop that has the most of them, the shortest of several.
 fn inner_loop(body: &str) -> Option<[usize; 2]> {
     let mut labels: Vec<(&str, usize)> = Vec::new();
     let mut instructions: Vec<&str> = Vec::new();
@@ -58,10 +58,17 @@ fn inner_loop(body: &str) -> Option<[usize; 2]> {
         let target = target.strip_prefix('(')?.split(')').next()?;
         let (_, begin) = labels.iter().find(|(label, begin)| *label == target && *begin <= at)?;
         let body = &instructions[*begin..=at];
-        Some([body.iter().filter(|instruction| instruction.contains("FFMA")).count(), body.len()])
+        let multiply_adds = body.iter().filter(|instruction| instruction.contains("FFMA")).count();
+        (multiply_adds > 0).then_some((*begin, at, multiply_adds))
     };
-    let loops = instructions.iter().enumerate().filter_map(back);
-    loops.filter(|[multiply_adds, _]| *multiply_adds > 0).max_by_key(|[adds, len]| (*adds, usize::MAX - len))
+    let loops: Vec<(usize, usize, usize)> = instructions.iter().enumerate().filter_map(back).collect();
+    let is_inner = |(begin, end, _): &&(usize, usize, usize)| {
+        let within = |other: &(usize, usize, usize)| other.0 >= *begin && other.1 <= *end;
+        loops.iter().filter(|other| within(other)).count() == 1
+    };
+    let inner =
+        loops.iter().filter(is_inner).map(|(begin, end, multiply_adds)| [*multiply_adds, end - begin + 1]);
+    inner.max_by_key(|[multiply_adds, len]| (*multiply_adds, usize::MAX - len))
 }
 
 #[cfg(test)]
@@ -69,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_loop_with_all_multiply_adds_counts() {
+    fn the_inner_loop_with_the_most_multiply_adds_counts() {
         let text = "\n.text.one:\n.L_x_0:\n /*0000*/ MOV R1, R2 ;\n.L_x_1:\n /*0010*/ FFMA R1, R2, R3, R1 ;\n\
                     /*0020*/ FFMA R4, R2, R3, R4 ;\n /*0030*/ LDS R2, [R5] ;\n /*0040*/ @P0 BRA `(.L_x_1) ;\n\
                     /*0050*/ @P1 BRA `(.L_x_0) ;\n /*0060*/ BRA `(.L_x_2) ;\n.L_x_2:\n /*0070*/ EXIT ;\n\

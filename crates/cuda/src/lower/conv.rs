@@ -301,7 +301,7 @@ impl Fused {
 }
 
 /// A tile of a kernel: pixels by outputs, the threads of a block, and the share of what the largest tile reaches that this one is taken
-/// to: the fewer sums a thread has, the more of its instructions are loads.
+/// to: the fewer sums a thread has, the more of its instructions are loads, as the machine code of their loops says.
 #[derive(Clone, Copy, Debug)]
 struct Tile {
     kernel: &'static str,
@@ -324,8 +324,10 @@ fn tiles(path: Path, dtype: DType) -> &'static [Tile] {
         (Path::Dense, DType::F32) => tiles! {
             "dense_f32_128": 128 by 128, 256, 1.0;
             "dense_f32_64": 128 by 64, 128, 0.97;
+            "dense_f32_64_64": 64 by 64, 64, 0.95;
             "dense_f32_32": 256 by 32, 128, 0.9;
-            "dense_f32_8": 256 by 8, 128, 0.5;
+            "dense_f32_8": 256 by 8, 128, 0.6;
+            "dense_f32_4": 256 by 4, 64, 0.55;
         },
         (Path::Dense, DType::F64) => tiles! {
             "dense_f64_64": 64 by 64, 128, 1.0;
@@ -333,12 +335,13 @@ fn tiles(path: Path, dtype: DType) -> &'static [Tile] {
             "dense_f64_8": 64 by 8, 64, 0.5;
         },
         (Path::Gather, DType::F32) => tiles! {
-            "gather_f32_64": 128 by 64, 128, 0.75;
-            "gather_f32_8": 128 by 8, 128, 0.4;
+            "gather_f32_64": 128 by 64, 128, 0.8;
+            "gather_f32_32": 128 by 32, 64, 0.8;
+            "gather_f32_8": 256 by 8, 64, 0.6;
         },
         (Path::Gather, DType::F64) => tiles! {
-            "gather_f64_32": 64 by 32, 64, 0.75;
-            "gather_f64_8": 64 by 8, 64, 0.4;
+            "gather_f64_32": 64 by 32, 64, 0.8;
+            "gather_f64_8": 128 by 8, 32, 0.6;
         },
         (Path::Depthwise, _) => &[],
     }
@@ -418,10 +421,63 @@ fn launch(
         let shape = of_rows(part, layout.block() / lanes, layout.batch() * layout.blocks());
         return device.launch(typed(given.dtype, names), shape, args);
     };
-    let grid = [
-        count(pixels.div_ceil(tile.pixels)),
-        count(outputs.div_ceil(tile.outputs)),
-        count(problem.conv.groups),
-    ];
-    device.launch(tile.kernel, Shape { grid, block: [count(tile.threads), 1, 1] }, args)
+    let mut args = *args;
+    let across = if problem.path == Path::Gather {
+        let chunks = Chunks::new(&tile, [rows, cols], &args);
+        args.gathered = chunks.args();
+        given.images() * rows.div_ceil(chunks.rows) * cols.div_ceil(chunks.cols)
+    } else {
+        pixels.div_ceil(tile.pixels)
+    };
+    let grid = [count(across), count(outputs.div_ceil(tile.outputs)), count(problem.conv.groups)];
+    device.launch(tile.kernel, Shape { grid, block: [count(tile.threads), 1, 1] }, &args)
+}
+
+/// How a gathering kernel goes over a part: the rectangle of a block of threads, and the chunks of its terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Chunks {
+    rows: usize,
+    cols: usize,
+    /// A row of taps with all channels at a time, else so many channels of one tap.
+    is_row: bool,
+    channels: usize,
+    /// The cells of a row of inputs in shared memory.
+    pitch: usize,
+}
+
+/// What a chunk may have: cells for each pixel of the tile, and terms.
+const CHUNK_CELLS: usize = 16;
+const CHUNK_TERMS: usize = 48;
+/// The pixels of a thread, which lie in one row.
+const GATHERED: usize = 4;
+
+impl Chunks {
+    /// The rectangle that covers a part with the fewest blocks, of those the widest.
+    fn new(tile: &Tile, [rows, cols]: [usize; 2], args: &args::Conv) -> Self {
+        let widths = std::iter::successors(Some(tile.pixels), |cols| Some(cols / 2));
+        let widths = widths.take_while(|cols| *cols >= GATHERED);
+        let blocks = |width: &usize| rows.div_ceil(tile.pixels / width) * cols.div_ceil(*width);
+        let width = widths.min_by_key(blocks).unwrap_or(tile.pixels);
+        let height = tile.pixels / width;
+        let axis = args.axes[1];
+        let size = |number: i32| extent(i64::from(number).abs());
+        let (taps, reduced) = (size(axis.taps), size(args.reduced));
+        let reached = taps.saturating_sub(1) * size(axis.step) + (width - 1) * size(axis.stride) + 1;
+        if taps * reduced <= CHUNK_TERMS && reduced * height * reached <= CHUNK_CELLS * tile.pixels {
+            return Self { rows: height, cols: width, is_row: true, channels: reduced, pitch: reached };
+        }
+        let channels = reduced.min(CHUNK_CELLS);
+        Self { rows: height, cols: width, is_row: false, channels, pitch: width }
+    }
+
+    fn args(&self) -> args::Gathered {
+        args::Gathered {
+            rows: int(self.rows),
+            cols: int(self.cols),
+            is_row: i32::from(self.is_row),
+            channels: int(self.channels),
+            pitch: int(self.pitch),
+            unused: 0,
+        }
+    }
 }

@@ -25,17 +25,22 @@ pub(crate) struct Gradient<'k> {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Path {
-    /// Tiles of so many channels on both sides.
-    Dense(usize),
-    Gather,
+    /// Tiles of these output channels by terms: taps and input channels in one row, the channels of a tap in whole blocks.
+    Dense([usize; 2]),
+    /// The same where channels are few, or groups cut blocks.
+    Gather([usize; 2]),
     Depthwise,
 }
 
-/// Blocks of threads that keep a device busy: two for each multiprocessor of a large one.
-const ENOUGH_BLOCKS: usize = 264;
-const MOST_SPLITS: usize = 64;
+/// The multiprocessors of a large device, which parts are cut for: the same parts on every device.
+const MULTIPROCESSORS: usize = 132;
+/// Blocks of threads that keep a device busy: eight for each of them.
+const ENOUGH_BLOCKS: usize = 8 * MULTIPROCESSORS;
+const MOST_SPLITS: usize = 2 * MULTIPROCESSORS;
 /// What partial sums may take.
-const MOST_SCRATCH_BYTES: usize = 32 << 20;
+const MOST_SCRATCH_BYTES: usize = 40 << 20;
+/// The share of waves that is enough to be full: that of 1152 blocks, which fill 97 % or more of the waves of 58, 108, 128 and 132 multiprocessors.
+const FULL: f64 = 0.96;
 
 impl<'k> Gradient<'k> {
     /// The way for this convolution.
@@ -45,21 +50,35 @@ impl<'k> Gradient<'k> {
         let is_blocked = |channels: usize, each: usize| {
             block(channels) == 8 && (conv.groups == 1 || each.is_multiple_of(8))
         };
+        let is_single = dtype == DType::F32;
         let path = if inputs == 1 && outputs == 1 && conv.groups > 1 {
             Path::Depthwise
         } else if is_blocked(conv.in_channels, inputs) && is_blocked(conv.out_channels, outputs) {
-            let is_wide = dtype == DType::F32 && inputs > 32 && outputs > 32;
-            Path::Dense(if is_wide { 64 } else { 32 })
+            Path::Dense(match outputs {
+                _ if !is_single => [32, 32],
+                ..=32 => [32, 64],
+                33..=64 => [64, 64],
+                _ => [128, 64],
+            })
         } else {
-            Path::Gather
+            Path::Gather(match outputs {
+                ..=16 => [16, 64],
+                33.. if is_single => [64, 32],
+                _ => [32, 32],
+            })
         };
         let tiles = match path {
-            Path::Dense(side) => conv.groups * inputs.div_ceil(side) * outputs.div_ceil(side) * taps,
-            Path::Gather => conv.groups * outputs.div_ceil(32) * (taps * inputs).div_ceil(64),
+            Path::Dense([rows, terms]) => {
+                let of_a_group = taps * inputs.next_multiple_of(8);
+                conv.groups * outputs.div_ceil(rows) * of_a_group.div_ceil(terms)
+            }
+            Path::Gather([rows, terms]) => {
+                conv.groups * outputs.div_ceil(rows) * (taps * inputs).div_ceil(terms)
+            }
             Path::Depthwise => conv.groups.div_ceil(block(conv.groups)) * taps,
         };
         let within = MOST_SCRATCH_BYTES / (conv.weight_len() * dtype.size_bytes()).max(1);
-        let splits = ENOUGH_BLOCKS.div_ceil(tiles).min(MOST_SPLITS).min(within).max(1);
+        let splits = splits(tiles, within.clamp(1, MOST_SPLITS));
         Self { conv, dtype, path, tiles, splits }
     }
 
@@ -74,15 +93,19 @@ impl<'k> Gradient<'k> {
         let taps: f64 = self.conv.kernel().iter().copied().map(as_f64).product();
         let wanted = pixels * conv;
         let work = match self.path {
-            Path::Dense(side) => as_f64(side * side),
-            Path::Gather => 32.0 * 64.0,
+            Path::Dense([rows, terms]) | Path::Gather([rows, terms]) => as_f64(rows * terms),
             Path::Depthwise => as_f64(block(self.conv.groups)),
         };
-        let share = match self.path {
-            Path::Dense(64) => 0.9,
-            Path::Dense(_) => 0.75,
-            Path::Gather => 0.5,
-            Path::Depthwise => 0.25 / taps,
+        // as the machine code of their loops says
+        let share = match (self.path, self.dtype) {
+            (Path::Dense(_), DType::F64) => 0.75,
+            (Path::Dense([128, _]), _) => 0.97,
+            (Path::Dense([64, _]), _) => 0.95,
+            (Path::Dense(_), _) => 0.92,
+            (Path::Gather([16, _]), _) => 0.55,
+            (Path::Gather([64, _]), _) => 0.74,
+            (Path::Gather(_), _) => 0.65,
+            (Path::Depthwise, _) => 0.25 / taps,
         };
         let count = as_f64(self.tiles) * splits;
         Blocks { count, work: work * (pixels / splits).ceil(), share, wanted }.waves(facts, self.dtype)
@@ -127,21 +150,23 @@ impl<'k> Gradient<'k> {
             scratch,
         };
         let taps: usize = conv.kernel().iter().product();
-        let (kernel, threads, grid) = match (self.path, self.dtype) {
-            (Path::Dense(64), _) => ("weights_dense_f32_64", 128, [self.tiles / taps, taps]),
-            (Path::Dense(_), dtype) => {
-                let names = ["weights_dense_f32_32", "weights_dense_f64_32"];
-                (typed(dtype, names), 64, [self.tiles / taps, taps])
+        let (kernel, threads, tiles) = match (self.path, self.dtype) {
+            (Path::Dense(_), DType::F64) => ("weights_dense_f64_32", 64, [self.tiles, 1]),
+            (Path::Dense([128, _]), _) => ("weights_dense_f32_128", 128, [self.tiles, 1]),
+            (Path::Dense([64, _]), _) => ("weights_dense_f32_64", 64, [self.tiles, 1]),
+            (Path::Dense(_), _) => ("weights_dense_f32_32", 32, [self.tiles, 1]),
+            (Path::Gather([16, _]), dtype) => {
+                (typed(dtype, ["weights_gather_f32_16", "weights_gather_f64_16"]), 64, [self.tiles, 1])
             }
-            (Path::Gather, dtype) => {
-                (typed(dtype, ["weights_gather_f32", "weights_gather_f64"]), 128, [self.tiles, 1])
-            }
+            (Path::Gather([64, _]), _) => ("weights_gather_f32_64", 64, [self.tiles, 1]),
+            (Path::Gather(_), DType::F32) => ("weights_gather_f32_32", 32, [self.tiles, 1]),
+            (Path::Gather(_), DType::F64) => ("weights_gather_f64_32", 64, [self.tiles, 1]),
             (Path::Depthwise, dtype) => {
                 let names = ["weights_depthwise_f32", "weights_depthwise_f64"];
                 (typed(dtype, names), 256, [self.tiles / taps, taps])
             }
         };
-        let grid = [count(grid[0]), count(grid[1]), count(self.splits)];
+        let grid = [count(tiles[0]), count(tiles[1]), count(self.splits)];
         device.launch(kernel, Shape { grid, block: [threads, 1, 1] }, &args)?;
         let values = conv.weight_len();
         let add = args::Add {
@@ -149,10 +174,27 @@ impl<'k> Gradient<'k> {
             from: scratch,
             values: i64::try_from(values).expect("invariant: weights are in memory"),
             parts: int(self.splits),
+            inputs: args.inputs,
+            taps: int(taps),
             unused: 0,
         };
         device.launch(typed(self.dtype, ["add_parts_f32", "add_parts_f64"]), of_count(values), &add)
     }
+}
+
+/// The parts of the pixels, of at most so many, for so many tiles: enough to keep a device busy, and of those the fewest that leave no wave
+/// short.
+fn splits(tiles: usize, most: usize) -> usize {
+    let full = |splits: usize| {
+        let blocks = tiles * splits;
+        as_f64(blocks) / as_f64(blocks.next_multiple_of(MULTIPROCESSORS))
+    };
+    let fewest = ENOUGH_BLOCKS.div_ceil(tiles).min(most);
+    // where memory holds fewer than enough, the best of what it holds
+    let candidates = if fewest == most { 1..=most } else { fewest..=most.min(2 * fewest) };
+    let enough = candidates.clone().find(|splits| *splits >= fewest && full(*splits) >= FULL);
+    let fullest = || candidates.max_by(|one, other| full(*one).total_cmp(&full(*other)));
+    enough.or_else(fullest).unwrap_or(1)
 }
 
 /// Adds one lane's sums to another's.
@@ -167,7 +209,26 @@ pub(crate) fn add(
         from,
         values: i64::try_from(values).expect("invariant: weights are in memory"),
         parts: 1,
+        inputs: 1,
+        taps: 1,
         unused: 0,
     };
     device.launch(typed(dtype, ["add_parts_f32", "add_parts_f64"]), of_count(values), &args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_cut_so_that_waves_are_full() {
+        for tiles in [1, 5, 9, 18, 36, 64, 72, 144, 288, 576, 1000] {
+            let parts = splits(tiles, MOST_SPLITS);
+            let waves = as_f64(tiles * parts) / as_f64(MULTIPROCESSORS);
+            assert!(waves / waves.ceil() >= 0.94, "{tiles} tiles, {parts} parts: {waves} waves");
+        }
+        assert_eq!(splits(576, 4), 2, "1152 blocks");
+        assert_eq!(splits(1, 1), 1);
+        assert_eq!(splits(10_000, 3), 1, "there are enough");
+    }
 }

@@ -36,6 +36,7 @@ pub(super) fn least_seconds<T: Element>(
             calls: 0,
             rows: &rows,
             cols: &cols,
+            widths: &[],
             bands: &bands,
             slots: &IndexVec::filled(rows.len(), None)?,
             slot_elements: &IndexVec::new(),

@@ -19,6 +19,14 @@ use crate::index::IndexVec;
 use crate::program::{SinkRole, SourceRole};
 use crate::sweep::{Action, SweepNodeId};
 
+/// Strips as wide as one another.
+#[derive(Clone, Debug)]
+pub(super) struct Width {
+    pub(super) strips: i64,
+    /// The columns of each node in one of them.
+    pub(super) cols: IndexVec<SweepNodeId, i64>,
+}
+
 /// All that the cost of a sweep depends on but lanes.
 #[derive(Debug)]
 pub(super) struct SweepFigures<'f> {
@@ -29,6 +37,8 @@ pub(super) struct SweepFigures<'f> {
     pub(super) calls: u64,
     pub(super) rows: &'f IndexVec<SweepNodeId, i64>,
     pub(super) cols: &'f IndexVec<SweepNodeId, i64>,
+    /// The widths of the strips, where a call has them all to itself: how many strips there are of each, and the columns of the nodes in one.
+    pub(super) widths: &'f [Width],
     pub(super) bands: &'f IndexVec<SweepNodeId, i64>,
     pub(super) slots: &'f IndexVec<SweepNodeId, Option<SlotId>>,
     pub(super) slot_elements: &'f IndexVec<SlotId, usize>,
@@ -81,7 +91,10 @@ pub(super) fn work<T: Element>(
             continue;
         }
         let (task, load) = node_load(prepared, figures, node, operands, &common);
-        let seconds = backend.seconds(task, &load);
+        let seconds = match task {
+            Task::Work(..) if !figures.widths.is_empty() => in_strips(backend, figures, node, task, &load),
+            _ => backend.seconds(task, &load),
+        };
         all += seconds;
         match (task, prepared.sweeps[figures.sweep][node].action) {
             (Task::Transfer, Action::Load(_)) => loaded += seconds,
@@ -90,6 +103,26 @@ pub(super) fn work<T: Element>(
         }
     }
     if backend.transfers_beside() { work.max(loaded).max(written) } else { all }
+}
+
+/// The time that a node's work takes in all strips, each as wide as it is: in waves, a few more columns may take one more.
+#[expect(clippy::cast_precision_loss, reason = "a model of time")]
+fn in_strips<T: Element>(
+    backend: &dyn Backend<T>,
+    figures: &SweepFigures<'_>,
+    node: SweepNodeId,
+    task: Task<'_>,
+    load: &Load,
+) -> f64 {
+    let all = figures.cols[node].max(1) as f64;
+    let of_width = |Width { strips, cols }: &Width| {
+        let share = *strips as f64 * cols[node] as f64 / all;
+        let calls = figures.bands[node] as f64 * *strips as f64;
+        let Load { bytes, flops, passed_bytes, .. } = *load;
+        let [bytes, flops, passed_bytes] = [bytes, flops, passed_bytes].map(|amount| amount * share);
+        backend.seconds(task, &Load { calls, bytes, flops, passed_bytes, ..*load })
+    };
+    figures.widths.iter().map(of_width).sum()
 }
 
 /// What the nodes of a sweep have in common.

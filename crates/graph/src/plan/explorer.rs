@@ -242,7 +242,7 @@ impl<'e, 'p, T: Element> Explorer<'e, 'p, T> {
             Counts::Of(counts) => self.grid(*counts)?,
         };
         let least_rows = self.options.least_rows.unwrap_or(1).max(1);
-        Ok((grid, Bands { rows: bands[band], least_rows }))
+        Ok((grid, Bands { tall: 0, rows: bands[band], least_rows }))
     }
 }
 

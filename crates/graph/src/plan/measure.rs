@@ -9,20 +9,21 @@ use std::rc::Rc;
 
 use tiled_geometry::{Grid, Interval};
 use tiled_kernel::Backend;
-use tiled_tensor::{Element, OutOfMemory, collected, refusable, with_room};
+use tiled_tensor::{Element, OutOfMemory, collected, push, refusable, with_room};
 
 use super::build::Prepared;
 use super::chunks::ChunkUse;
-use super::cost::{self, SweepFigures};
+use super::cost::{self, SweepFigures, Width};
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::rows::Rows;
 use super::slots::Stored;
+use super::waves::{bands_in_waves, works_in_waves};
 use super::{Budget, ChunkCache, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
 use crate::schedule::repeat::Stop;
-use crate::schedule::{Bands, Course};
+use crate::schedule::{Band, Bands, Course, bands_of};
 use crate::sweep::SweepNodeId;
 
 /// Why a candidate has no numbers.
@@ -64,6 +65,8 @@ struct Axis {
     widest: IndexVec<SweepNodeId, i64>,
     /// The chunks that each part needs of each source that is read in chunks.
     chunks: Vec<Vec<Interval>>,
+    /// The widths of the parts, of columns where calls work in waves.
+    widths: Vec<Width>,
 }
 
 /// Measures the candidates of one program.
@@ -71,6 +74,8 @@ pub(super) struct Measure<'m, 'p> {
     pub(super) prepared: &'m Prepared<'p>,
     pub(super) options: &'m PlanOptions,
     is_cancelled: &'m dyn Fn() -> bool,
+    /// Whether a call has the whole device, so that the widths of strips matter one by one.
+    in_waves: bool,
     walked: Walked,
 }
 
@@ -82,9 +87,17 @@ pub(super) struct Walked {
     /// The intervals that may still be found.
     intervals_left: usize,
     heights: BTreeMap<usize, Rc<Vec<Parts>>>,
-    rows: BTreeMap<(usize, Bands), Option<Rc<Vec<Rows>>>>,
+    rows: BTreeMap<(usize, BandsKey), Option<Rc<Vec<Rows>>>>,
+    /// The bands of the nodes of each sweep, where calls are cut to fill waves.
+    bands: BTreeMap<BandsKey, Rc<OwnBands>>,
     axes: BTreeMap<(usize, usize), Option<Rc<Vec<Axis>>>>,
 }
+
+/// Bands, and the strips that they are for where calls are cut to fill waves.
+type BandsKey = (Bands, usize);
+
+/// The bands of the nodes of each sweep.
+type OwnBands = Vec<IndexVec<SweepNodeId, Band>>;
 
 impl Walked {
     /// Nothing yet, where so many calls may be walked and so many intervals found.
@@ -94,19 +107,21 @@ impl Walked {
             intervals_left: intervals,
             heights: BTreeMap::new(),
             rows: BTreeMap::new(),
+            bands: BTreeMap::new(),
             axes: BTreeMap::new(),
         }
     }
 }
 
 impl<'m, 'p> Measure<'m, 'p> {
-    pub(super) const fn new(
+    pub(super) fn new<T: Element>(
+        backend: &dyn Backend<T>,
         prepared: &'m Prepared<'p>,
         options: &'m PlanOptions,
         is_cancelled: &'m dyn Fn() -> bool,
         walked: Walked,
     ) -> Self {
-        Self { prepared, options, is_cancelled, walked }
+        Self { prepared, options, is_cancelled, in_waves: works_in_waves(backend), walked }
     }
 
     /// What was walked, for another time.
@@ -129,6 +144,9 @@ impl<'m, 'p> Measure<'m, 'p> {
         shares: &[Share],
         budget: Option<u64>,
     ) -> Result<Vec<Numbers>, Unmeasured> {
+        if bands.tall > 0 {
+            self.cut_to_waves(backend, grid, bands)?;
+        }
         let stored = self.stored(grid, bands)?;
         let windows = stored
             .iter()
@@ -226,6 +244,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let mut flops = 0.0;
         let mut counts = with_room(prepared.sweeps.len())?;
         let rows = self.rows(grid, bands)?;
+        let own_bands = self.own_bands(grid, bands)?;
         let stored = self.stored(grid, bands)?;
         let chunks = self.chunks(grid, numbers.share)?;
         self.visit(grid, bands, &stored, |figures| {
@@ -245,7 +264,11 @@ impl<'m, 'p> Measure<'m, 'p> {
             built.push(SweepPlan {
                 nodes: prepared.sweeps[sweep].try_clone()?,
                 grid: refusable(|| grid.try_clone()).map_err(|error| Unmeasured::TooLarge(error.into()))?,
-                band: bands.rows,
+                band: if bands.tall > 0 {
+                    tallest_band(prepared, sweep, &own_bands[sweep])
+                } else {
+                    bands.rows
+                },
                 least_rows: bands.least_rows,
                 rows: parts(0)?,
                 cols: parts(1)?,
@@ -256,7 +279,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 chunks: chunks.caches(prepared, sweep, numbers.memory.chunks_bytes)?,
                 calls,
                 steps,
-                course: Course::new(&kept.program, &prepared.sweeps[sweep], bands)?,
+                course: Course::new(&kept.program, &prepared.sweeps[sweep], own_bands[sweep].copied()?)?,
             });
         }
         Ok(Plan {
@@ -371,6 +394,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 calls: rows.calls * strips as u64,
                 rows: &heights[sweep].sums,
                 cols: &widths[sweep].sums,
+                widths: &widths[sweep].widths,
                 bands: &rows.bands,
                 slots,
                 slot_elements,
@@ -387,6 +411,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         }
         let mut axes = with_room(self.prepared.flows.len())?;
         let chunked = &self.prepared.chunked;
+        let by_width = self.in_waves && axis == 1;
         let mut take = |parts: &Parts| {
             let [sums, widest] = parts.extents()?;
             let sources = &chunked[axes.len()];
@@ -394,7 +419,18 @@ impl<'m, 'p> Measure<'m, 'p> {
             for source in sources {
                 chunks.push(source.ranges(axis, parts)?);
             }
-            axes.push(Axis { sums, widest, chunks });
+            let mut widths = Vec::new();
+            if by_width && parts.demands() <= MOST_WIDTHS {
+                for (demand, strips) in parts.classes()? {
+                    let cols = collected(demand.intervals().iter().map(|cols| cols.len()))?.into();
+                    push(&mut widths, Width { strips, cols })?;
+                }
+            } else if by_width {
+                let strips = i64::try_from(parts.len()).unwrap_or(i64::MAX).max(1);
+                let cols = collected(sums.iter().map(|cols| cols / strips))?.into();
+                push(&mut widths, Width { strips, cols })?;
+            }
+            axes.push(Axis { sums, widest, chunks, widths });
             Ok::<_, OutOfMemory>(())
         };
         let found = if axis == 0 {
@@ -454,20 +490,56 @@ impl<'m, 'p> Measure<'m, 'p> {
         Ok(())
     }
 
+    /// Cuts the calls of all nodes so that they fill waves, unless that was done.
+    fn cut_to_waves<T: Element>(
+        &mut self,
+        backend: &dyn Backend<T>,
+        grid: &Grid<2>,
+        bands: Bands,
+    ) -> Result<(), Unmeasured> {
+        let key = bands_key(grid, bands);
+        if self.walked.bands.contains_key(&key) {
+            return Ok(());
+        }
+        let axes = self.axis(grid, 1)?;
+        let mut all = with_room(axes.len())?;
+        for (sweep, axis) in axes.iter().enumerate() {
+            all.push(bands_in_waves(backend, self.prepared, sweep, &axis.widths, bands.tall)?);
+        }
+        self.walked.bands.insert(key, Rc::new(all));
+        Ok(())
+    }
+
+    /// The bands of all nodes; those that are cut to fill waves have been.
+    fn own_bands(&self, grid: &Grid<2>, bands: Bands) -> Result<Rc<OwnBands>, OutOfMemory> {
+        if bands.tall > 0 {
+            return Ok(self.walked.bands[&bands_key(grid, bands)].clone());
+        }
+        let flows = &self.prepared.flows;
+        let mut all = with_room(flows.len())?;
+        for [flow, _] in flows {
+            all.push(bands_of(flow, bands)?);
+        }
+        Ok(Rc::new(all))
+    }
+
     /// Whether a walk of the rows of these tiles is known to take too long.
     pub(super) fn takes_too_long(&self, grid: &Grid<2>, bands: Bands) -> bool {
-        let key = (grid.counts()[0], bands);
+        let of = bands_key(grid, bands);
+        let key = (grid.counts()[0], of);
         if let Some(known) = self.walked.rows.get(&key) {
             return known.is_none();
         }
         // lower bands take more calls than one that took too many
-        let mut lower = self.walked.rows.range(key..=(key.0, Bands { rows: i64::MAX, ..bands }));
+        let tallest = (Bands { rows: i64::MAX, ..bands }, of.1);
+        let mut lower = self.walked.rows.range(key..=(key.0, tallest));
         lower.any(|(_, rows)| rows.is_none())
     }
 
     /// Walks the rows of the tiles of all sweeps.
     fn rows(&mut self, grid: &Grid<2>, bands: Bands) -> Result<Rc<Vec<Rows>>, Unmeasured> {
-        let key = (grid.counts()[0], bands);
+        let of = bands_key(grid, bands);
+        let key = (grid.counts()[0], of);
         if let Some(known) = self.walked.rows.get(&key) {
             return known.clone().ok_or(Unmeasured::TooLong);
         }
@@ -475,11 +547,12 @@ impl<'m, 'p> Measure<'m, 'p> {
             return Err(Unmeasured::TooLong);
         }
         let heights = self.heights(grid)?;
+        let own_bands = self.own_bands(grid, bands)?;
         // half of what is left, so that one walk that is given up leaves enough for others
         let unlimited = self.walked.calls_left == u64::MAX;
         let given = if unlimited { u64::MAX } else { self.walked.calls_left / 2 };
         let mut calls = given;
-        let walked = Rows::walk(&self.prepared.flows, &heights, bands, &mut calls, self.is_cancelled);
+        let walked = Rows::walk(&self.prepared.flows, &heights, &own_bands, &mut calls, self.is_cancelled);
         self.walked.calls_left -= given;
         match walked {
             Ok(all) => {
@@ -552,6 +625,20 @@ fn window_bytes<T>(slot_elements: &[usize]) -> Result<u64, PlanError> {
     let elements = slot_elements.iter().try_fold(0_u64, |sum, len| sum.checked_add(*len as u64));
     elements.and_then(|elements| elements.checked_mul(size_of::<T>() as u64)).ok_or(PlanError::TooLarge)
 }
+
+/// Bands that are cut to fill waves are those of strips of one width; others are for all.
+fn bands_key(grid: &Grid<2>, bands: Bands) -> BandsKey {
+    (bands, if bands.tall > 0 { grid.counts()[1] } else { 0 })
+}
+
+/// The rows of a call of the tallest nodes of a sweep.
+fn tallest_band(prepared: &Prepared<'_>, sweep: usize, bands: &IndexVec<SweepNodeId, Band>) -> i64 {
+    let nodes = prepared.flows[sweep][0].nodes.iter().zip(bands);
+    nodes.map(|(node, band)| (node.extent, band.most)).max().map_or(1, |(_, most)| most)
+}
+
+/// Strips of more widths than this count as wide as one another.
+const MOST_WIDTHS: usize = 16;
 
 /// The rate of the node that tiles are given in.
 fn anchor(prepared: &Prepared<'_>, axis: usize) -> Rate {

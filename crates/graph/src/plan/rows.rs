@@ -8,7 +8,7 @@ use crate::flow::Flow;
 use crate::index::IndexVec;
 use crate::parts::Parts;
 use crate::schedule::repeat::{Stop, Walk, Walker};
-use crate::schedule::{Band, Bands, bands_of, least_calls};
+use crate::schedule::{Band, least_calls};
 use crate::sweep::SweepNodeId;
 
 /// What the rows of the tiles of one sweep take, for one band.
@@ -23,20 +23,19 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Walks the rows of the tiles of all sweeps in these bands, and counts the calls that it
+    /// Walks the rows of the tiles of all sweeps in the bands of their nodes, and counts the calls that it
     /// takes down from those that it may.
     pub(super) fn walk(
         flows: &[[Flow; 2]],
         heights: &[Parts],
-        bands: Bands,
+        bands: &[IndexVec<SweepNodeId, Band>],
         calls_left: &mut u64,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Vec<Self>, Stop> {
         let mut ready = with_room(flows.len())?;
         let mut rest = 0_u64;
-        for ([flow, _], parts) in flows.iter().zip(heights) {
-            let bands = bands_of(flow, bands)?;
-            let least = least(flow, parts, &bands)?;
+        for (([flow, _], parts), bands) in flows.iter().zip(heights).zip(bands) {
+            let least = least(flow, parts, bands)?;
             rest = rest.saturating_add(least);
             if rest > *calls_left {
                 return Err(Stop::TooLong); // it would be found later
@@ -46,7 +45,7 @@ impl Rows {
         let mut all = with_room(flows.len())?;
         for (flow, parts, bands, least) in ready {
             rest -= least;
-            all.push(Self::of(flow, parts, &bands, calls_left, rest, is_cancelled)?);
+            all.push(Self::of(flow, parts, bands, calls_left, rest, is_cancelled)?);
         }
         Ok(all)
     }

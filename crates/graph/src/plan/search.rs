@@ -19,6 +19,7 @@ use super::lanes::{Share, cores};
 use super::measure::{Measure, Numbers, Unmeasured, Walked};
 use super::price::{price, price_of};
 use super::tilings::WHOLE;
+use super::waves::{Waves, works_in_waves};
 use super::{Plan, PlanError, PlanOptions, Tiling};
 use crate::program::NodeId;
 use crate::schedule::Bands;
@@ -186,8 +187,13 @@ impl<'s, T: Element> Search<'s, T> {
             // what was asked for is planned, however long that takes
             _ => (u64::MAX, usize::MAX),
         };
-        let measure =
-            Measure::new(&prepared, self.options, self.is_cancelled, Walked::nothing(calls, intervals));
+        let measure = Measure::new(
+            self.backend,
+            &prepared,
+            self.options,
+            self.is_cancelled,
+            Walked::nothing(calls, intervals),
+        );
         let mut explorer = Explorer::<T>::new(self.backend, measure, budget)?;
         explorer.left = (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED);
         let explored = explorer.explore();
@@ -217,7 +223,7 @@ impl<'s, T: Element> Search<'s, T> {
         let Some(prepared) = Prepared::new(choice.lowered, &kept, self.options, self.effort.nodes)? else {
             return Ok(());
         };
-        let measure = Measure::new(&prepared, self.options, self.is_cancelled, walked);
+        let measure = Measure::new(self.backend, &prepared, self.options, self.is_cancelled, walked);
         let mut explorer = Explorer::<T>::new(self.backend, measure, self.options.memory_bytes)?;
         (explorer.known, explorer.left) = (known, left);
         let explored = explorer.further();
@@ -258,7 +264,11 @@ impl<'s, T: Element> Search<'s, T> {
             return Ok(best.plan);
         };
         let walked = Walked::nothing(self.effort.calls, self.effort.intervals);
-        let mut measure = Measure::new(&prepared, self.options, self.is_cancelled, walked);
+        let mut measure = Measure::new(self.backend, &prepared, self.options, self.is_cancelled, walked);
+        if works_in_waves(self.backend) && best.grid.counts()[0] == 1 {
+            let waves = Waves { backend: self.backend, measure, budget: memory_bytes, price: best.price };
+            return Ok(waves.search(&best.grid, best.share)?.unwrap_or(best.plan));
+        }
         let mut better: Option<(f64, Bands, Numbers)> = None;
         // takes bands that are better than the best so far, and says whether they are
         let mut improve = |bands: Bands, better: &mut Option<(f64, Bands, Numbers)>| {

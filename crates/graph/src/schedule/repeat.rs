@@ -199,7 +199,7 @@ impl Seen {
                 return None;
             }
             // the farthest rows that it may ask for: its next band, and past the gap of a stride
-            let ahead = stream.bands[id].most + node.grain + 1;
+            let ahead = stream.bands[id].largest() + node.grain + 1;
             periods = periods.min(times(own.end() - (done + ahead), shift)?);
             for link in flow.links(id) {
                 let operand = link.operand;

@@ -88,6 +88,10 @@ pub(crate) fn network(rng: &mut Rng, height: usize) -> Graph {
     }
 }
 
+const fn lowest() -> Bands {
+    Bands { tall: 0, rows: 1, least_rows: 1 }
+}
+
 const NEVER: &dyn Fn() -> bool = &|| false;
 
 #[derive(Debug, Default)]
@@ -126,7 +130,15 @@ fn compare(label: &str, graph: &Graph, height: usize, rng: &mut Rng, counts: &mu
         let parts = Parts::new(&flow, &mut cuts, usize::MAX).expect("there is room").expect("no bound");
         let band = among(rng, &[1, 2, 3, 4, 5, 7, 8, 16, 64]);
         let least_rows = among(rng, &[1, 1, 2, 3, 4, 8]);
-        let bands = bands_of(&flow, Bands { rows: band, least_rows }).expect("there is room");
+        let mut bands = bands_of(&flow, Bands { tall: 0, rows: band, least_rows }).expect("there is room");
+        if below(rng, 3) == 0 {
+            // as where calls are cut to fill waves: each height has rows of its own
+            for (band, node) in bands.iter_mut().zip(&flow.nodes) {
+                let most = 1 + (node.extent * 7 + i64::from(node.reads_weights)) % 11;
+                let least = if node.reads_weights { most } else { 1 };
+                *band = Band { most, least, step: 1 + (node.extent * 5) % 17, is_whole: true };
+            }
+        }
         for part in parts.iter() {
             let demand = Demand::of_flow(&flow, |node, _| part.interval(node)).expect("there is room");
             for node in sweep.ids() {
@@ -200,13 +212,7 @@ fn r11_the_calls_walked_do_not_grow_with_the_height() {
         let flow = Flow::new(&program, &all[0], 0).expect("there is room");
         let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent)).expect("there is room");
         let walker = Walker { most: u64::MAX, skips: true, is_cancelled: NEVER };
-        Walk::of(
-            &flow,
-            &whole,
-            &bands_of(&flow, Bands { rows: 1, least_rows: 1 }).expect("there is room"),
-            walker,
-        )
-        .expect("it ends")
+        Walk::of(&flow, &whole, &bands_of(&flow, lowest()).expect("there is room"), walker).expect("it ends")
     };
     let (low, high) = (walked(10_000), walked(1_000_000));
     assert!(high.calls > 90 * low.calls);
@@ -221,7 +227,7 @@ fn r11_a_walk_ends_where_nobody_waits_or_it_takes_too_long() {
     let all = sweeps(&program, &[]);
     let flow = Flow::new(&program, &all[0], 0).expect("there is room");
     let whole = Demand::of_flow(&flow, |_, extent| Interval::whole(extent)).expect("there is room");
-    let bands = bands_of(&flow, Bands { rows: 1, least_rows: 1 }).expect("there is room");
+    let bands = bands_of(&flow, lowest()).expect("there is room");
     let walk =
         |most, is_cancelled| Walk::of(&flow, &whole, &bands, Walker { most, skips: true, is_cancelled });
     assert_eq!(walk(100, NEVER), Err(Stop::TooLong));
