@@ -34,8 +34,12 @@ fn conv(model: Builder, from: &str) -> Builder {
 #[test]
 fn a_convolution_along_the_channels_runs_along_columns() {
     let turned = ("perm", ints(&[0, 2, 1]));
-    let squeezed =
-        start().node("Squeeze", &["p", "last"], "s", &[]).node("Transpose", &["s"], "t", &[turned.clone()]);
+    let squeezed = start().node("Squeeze", &["p", "last"], "s", &[]).node(
+        "Transpose",
+        &["s"],
+        "t",
+        std::slice::from_ref(&turned),
+    );
     let squeezed = conv(squeezed, "t")
         .node("Transpose", &["c"], "u", &[turned])
         .node("Unsqueeze", &["u", "third"], "y", &[])
