@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-const OPERATORS: [&str; 73] = [
+const OPERATORS: [&str; 77] = [
     "Add",
     "ArgMax",
     "AveragePool",
@@ -59,14 +59,18 @@ const OPERATORS: [&str; 73] = [
     "MaxPool",
     "Min",
     "Mish",
+    "Mod",
     "Mul",
     "Neg",
     "PRelu",
     "Pad",
     "Pow",
     "Range",
+    "ReduceL2",
     "ReduceMax",
     "ReduceMean",
+    "ReduceMin",
+    "ReduceSumSquare",
     "ReduceSum",
     "Relu",
     "Reshape",

@@ -32,9 +32,9 @@ OPERATORS = set(
     "Abs Add ArgMax AveragePool BatchNormalization Celu Clip Concat Conv ConvTranspose DepthToSpace Div Dropout "
     "Elu Exp Flatten Gelu Gemm GlobalAveragePool GlobalMaxPool GroupNormalization HardSigmoid HardSwish Identity "
     "InstanceNormalization LRN LayerNormalization LeakyRelu Log LogSoftmax MatMul Max MaxPool Mean Min Mish Mul "
-    "Neg PRelu Pad Pow RMSNormalization Reciprocal ReduceMax ReduceMean Relu Reshape Resize Selu Sigmoid Slice "
-    "Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tanh ThresholdedRelu Transpose "
-    "Unsqueeze Upsample".split()
+    "Neg PRelu Pad Pow RMSNormalization Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceSum "
+    "ReduceSumSquare Relu Reshape Resize Selu Sigmoid Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt "
+    "Squeeze Sub Sum Swish Tanh ThresholdedRelu Transpose Unsqueeze Upsample".split()
 )
 # those of which every operand is a value
 OF_VALUES = {"Add", "Concat", "Div", "Max", "Mean", "Min", "Mul", "Sub", "Sum"}

@@ -119,6 +119,10 @@ MODELS: tuple[Entry, ...] = (
     Entry("EDSR", partial(own, "Edsr"), size=(45, 57)),
     Entry("PlainConvUNet", partial(own, "PlainConvUnet"), channels=1, size=(80, 112)),
     Entry("CycleGAN", partial(own, "CycleGan"), size=(76, 92)),
+    Entry("NAFNet", partial(own, "NafNet"), size=(67, 90)),
+    Entry("CBAM", partial(own, "CbamResnet")),
+    Entry("ECA-Net", partial(own, "EcaResnet")),
+    Entry("ConvNeXtV2", partial(own, "ConvNextV2")),
 )
 
 

@@ -161,3 +161,173 @@ class ReflectedBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.layers(x)
+
+
+class NafNet(nn.Module):
+    """NAFNet: a U-Net of gated blocks without activations, over an image padded to a multiple and cut back.
+
+    Source: Chen et al., "Simple baselines for image restoration", 2022, section 3.
+    """
+
+    def __init__(self, width: int = 16, depth: int = 3) -> None:
+        super().__init__()
+        widths = [width << level for level in range(depth)]
+        self.first = nn.Conv2d(3, width, 3, padding=1)
+        self.down = nn.ModuleList(nn.Sequential(GatedBlock(w), nn.Conv2d(w, 2 * w, 2, 2)) for w in widths)
+        self.middle = GatedBlock(width << depth)
+        self.up = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(2 * w, 4 * w, 1, bias=False), nn.PixelShuffle(2)) for w in reversed(widths)
+        )
+        self.after = nn.ModuleList(GatedBlock(w) for w in reversed(widths))
+        self.last = nn.Conv2d(width, 3, 3, padding=1)
+        self.multiple = 1 << depth
+
+    def forward(self, image: Tensor) -> Tensor:
+        height, width = image.shape[2:]
+        missing = [(self.multiple - extent % self.multiple) % self.multiple for extent in (width, height)]
+        padded = functional.pad(image, (0, missing[0], 0, missing[1]))
+        x, kept = self.first(padded), []
+        for block, down in self.down:
+            kept.append(block(x))
+            x = down(kept[-1])
+        x = self.middle(x)
+        for up, after in zip(self.up, self.after, strict=True):
+            x = after(up(x) + kept.pop())
+        return (self.last(x) + padded)[:, :, :height, :width]
+
+
+class GatedBlock(nn.Module):
+    """A product of two halves of the channels in place of an activation, twice, with the mean of the image as attention."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(ChannelNorm(width) for _ in range(2))
+        self.wide = nn.Sequential(
+            nn.Conv2d(width, 2 * width, 1), nn.Conv2d(2 * width, 2 * width, 3, padding=1, groups=2 * width)
+        )
+        self.attention = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(width, width, 1))
+        self.narrow = nn.ModuleList(nn.Conv2d(width, width, 1) for _ in range(2))
+        self.second = nn.Conv2d(width, 2 * width, 1)
+        self.scales = nn.ParameterList(torch.rand(1, width, 1, 1) for _ in range(2))
+
+    def forward(self, image: Tensor) -> Tensor:
+        a, b = self.wide(self.norms[0](image)).chunk(2, dim=1)
+        x = a * b
+        image = image + self.narrow[0](x * self.attention(x)) * self.scales[0]
+        a, b = self.second(self.norms[1](image)).chunk(2, dim=1)
+        return image + self.narrow[1](a * b) * self.scales[1]
+
+
+class ChannelNorm(nn.Module):
+    """The norm of each pixel over its channels, written out."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.rand(width, 1, 1)), nn.Parameter(torch.rand(width, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        centred = x - x.mean(1, keepdim=True)
+        return centred / (centred.pow(2).mean(1, keepdim=True) + 1e-6).sqrt() * self.weight + self.bias
+
+
+class Attentive(nn.Module):
+    """A small ResNet whose blocks weigh their channels, and their pixels, before the sum."""
+
+    def __init__(self, attention: type[nn.Module]) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 32, 7, 2, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.paths, self.shorts = nn.ModuleList(), nn.ModuleList()
+        for width, out, stride in ((32, 32, 1), (32, 64, 2), (64, 128, 2)):
+            convs = [nn.Conv2d(width, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
+            convs += [nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out), attention(out)]
+            self.paths.append(nn.Sequential(*convs))
+            self.shorts.append(nn.Sequential(nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out)))
+        self.head = nn.Linear(128, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for path, short in zip(self.paths, self.shorts, strict=True):
+            x = functional.relu(path(x) + short(x))
+        return self.head(x.mean((2, 3)))
+
+
+class BlockAttention(nn.Module):
+    """Of the mean and maximum of each channel, then of those of each pixel.
+
+    Source: Woo et al., "CBAM: Convolutional block attention module", 2018, section 3.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.channels = nn.Sequential(nn.Conv2d(width, width // 8, 1), nn.ReLU(), nn.Conv2d(width // 8, width, 1))
+        self.pixels = nn.Conv2d(2, 1, 7, padding=3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        means, maxima = functional.adaptive_avg_pool2d(x, 1), functional.adaptive_max_pool2d(x, 1)
+        x = x * torch.sigmoid(self.channels(means) + self.channels(maxima))
+        both = torch.cat([x.mean(1, keepdim=True), x.max(1, keepdim=True).values], 1)
+        return x * torch.sigmoid(self.pixels(both))
+
+
+class EfficientAttention(nn.Module):
+    """A convolution along the means of the channels.
+
+    Source: Wang et al., "ECA-Net: Efficient channel attention for deep convolutional neural networks", 2020, section 3.2.
+    """
+
+    def __init__(self, _width: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(1, 1, 3, padding=1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        row = functional.adaptive_avg_pool2d(x, 1).squeeze(-1).transpose(-1, -2)
+        return x * torch.sigmoid(self.conv(row).transpose(-1, -2).unsqueeze(-1))
+
+
+class CbamResnet(Attentive):
+    """With attention from means and maxima."""
+
+    def __init__(self) -> None:
+        super().__init__(BlockAttention)
+
+
+class EcaResnet(Attentive):
+    """With attention from a convolution along the channels."""
+
+    def __init__(self) -> None:
+        super().__init__(EfficientAttention)
+
+
+class ConvNextV2(nn.Module):
+    """Two stages of ConvNeXt V2: blocks with their channels last, and the norms of channels over the image.
+
+    Source: Woo et al., "ConvNeXt V2: Co-designing and scaling ConvNets with masked autoencoders", 2023, section 4.
+    """
+
+    def __init__(self, width: int = 40) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, width, 4, 4), ChannelNorm(width))
+        self.first = nn.Sequential(ResponseBlock(width), ResponseBlock(width))
+        self.down = nn.Sequential(ChannelNorm(width), nn.Conv2d(width, 2 * width, 2, 2))
+        self.second = ResponseBlock(2 * width)
+        self.head = nn.Sequential(nn.LayerNorm(2 * width), nn.Linear(2 * width, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.second(self.down(self.first(self.stem(x)))).mean((2, 3)))
+
+
+class ResponseBlock(nn.Module):
+    """A block of ConvNeXt V2, with a global response norm between its linear layers."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(width, width, 7, padding=3, groups=width)
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.scale, self.shift = (nn.Parameter(torch.rand(4 * width)) for _ in range(2))
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = functional.gelu(self.wide(self.norm(self.depthwise(image).permute(0, 2, 3, 1))))
+        norms = torch.norm(x, p=2, dim=(1, 2), keepdim=True)
+        x = self.scale * (x * (norms / (norms.mean(-1, keepdim=True) + 1e-6))) + self.shift + x
+        return image + self.narrow(x).permute(0, 3, 1, 2)

@@ -30,7 +30,7 @@ struct MoveArgs {
     const void* extrema;
     double number;
     int op, inputs;
-    int at, unused;  // the first channel of a slice, groups, a factor
+    int at, by;  // the first channel of a slice, groups, or a factor of height; one of width
 };
 
 // What `ImageMax` has found, as `src/reductions.rs` reads it.
@@ -98,12 +98,13 @@ DEVICE T moved(const MoveArgs& args, int n, int c, i64 y, i64 x) {
             return element<T>(in, n, c % args.at * each + c / args.at, y, x);
         }
         case PIXEL_SHUFFLE: {
-            const int r = args.at, u = static_cast<int>(floor_mod(y, r)), v = static_cast<int>(floor_mod(x, r));
-            return element<T>(in, n, c * r * r + u * r + v, floor_div(y, r), floor_div(x, r));
+            const int r = args.at, s = args.by;
+            const int u = static_cast<int>(floor_mod(y, r)), v = static_cast<int>(floor_mod(x, s));
+            return element<T>(in, n, (c * r + u) * s + v, floor_div(y, r), floor_div(x, s));
         }
         case PIXEL_UNSHUFFLE: {
-            const int r = args.at;
-            return element<T>(in, n, c / (r * r), y * r + c / r % r, x * r + c % r);
+            const int r = args.at, s = args.by;
+            return element<T>(in, n, c / (r * s), y * r + c / s % r, x * s + c % s);
         }
         case PAD: return element<T>(in, n, c, shown(args.axes[0], y), shown(args.axes[1], x));
         case PAD_CONSTANT: {

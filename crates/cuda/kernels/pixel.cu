@@ -12,7 +12,9 @@ enum PixelOp {
     LOCAL_RESPONSE_BACKWARD,
     ARG_MAX,
     SUM_CHANNELS,
-    CROSS_ENTROPY_BACKWARD
+    CROSS_ENTROPY_BACKWARD,
+    MAX_CHANNELS,
+    MAX_CHANNELS_BACKWARD
 };
 
 struct PixelArgs {
@@ -51,6 +53,17 @@ DEVICE double response(const PixelArgs& args, const Channels<T>& x, int c, int c
         sum = multiply_add(value, value, sum);
     }
     return multiply_add(args.share, sum, args.k);
+}
+
+// The first channel with the maximum; the first NaN wins.
+template <typename T>
+DEVICE int largest_channel(const Channels<T>& x, int channels) {
+    int largest = 0;
+    for (int c = 1; c < channels; ++c) {
+        const T value = x[c], before = x[largest];
+        if (value > before || (is_nan(value) && !is_nan(before))) largest = c;
+    }
+    return largest;
 }
 
 template <typename T>
@@ -124,13 +137,16 @@ DEVICE void of_pixel(const PixelArgs& args, int n, i64 y, i64 x) {
                 out[c] = static_cast<T>(own - factor * static_cast<double>(other[c]) * slope);
             }
             break;
-        case ARG_MAX: {
-            int largest = 0;
-            for (int c = 1; c < channels; ++c) {
-                const T value = in[c], before = in[largest];
-                if (value > before || (is_nan(value) && !is_nan(before))) largest = c;
-            }
-            out[0] = static_cast<T>(largest);
+        case ARG_MAX: out[0] = static_cast<T>(largest_channel(in, channels)); break;
+        case MAX_CHANNELS: {
+            // a zero is positive, and NaN is one and the same
+            const T largest = in[largest_channel(in, channels)];
+            out[0] = is_nan(largest) ? static_cast<T>(no_number) : largest + T(0);
+            break;
+        }
+        case MAX_CHANNELS_BACKWARD: {
+            const int largest = largest_channel(other, args.in[1].channels);
+            for (int c = 0; c < args.in[1].channels; ++c) out[c] = c == largest ? in[0] : T(0);
             break;
         }
         case SUM_CHANNELS: {

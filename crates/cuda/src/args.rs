@@ -254,7 +254,7 @@ pub(crate) struct Move {
     pub(crate) op: i32,
     pub(crate) input_count: i32,
     pub(crate) at: i32,
-    pub(crate) unused: i32,
+    pub(crate) by: i32,
 }
 
 /// `Resampling`.

@@ -121,15 +121,15 @@ pub enum GraphError {
         /// The groups.
         groups: usize,
     },
-    /// Channels do not become pixels of blocks of this factor.
-    #[error("{place}: {channels} input channels do not divide by the square of {factor}")]
+    /// Channels do not become pixels of blocks of these factors.
+    #[error("{place}: {channels} input channels do not divide by {}×{}", factor[0], factor[1])]
     ShuffledChannels {
         /// The node.
         place: Place,
         /// The channels.
         channels: usize,
-        /// The factor of height and of width.
-        factor: i64,
+        /// The factors of height and of width.
+        factor: [i64; 2],
     },
     /// An image does not divide into blocks.
     #[error("{place}: input {axis} {extent} does not divide by {factor}")]

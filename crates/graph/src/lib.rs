@@ -64,8 +64,9 @@ pub use objective::{Loss, Mode, Objective};
 pub use op::{
     AdaptivePool2d, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Dropout, Dropout2d,
     Elementwise, GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, Operand, Pad,
-    PadWith, PaddingMode, PartPooling, PixelShuffle, PixelUnshuffle, Prelu, RmsNorm, Slice, Split, SplitSize,
-    StochasticDepth, StochasticDepthMode, Upsample, UpsampleTo, WithOperand,
+    PadTarget, PadTo, PadWith, PaddingMode, PartPooling, PixelShuffle, PixelUnshuffle, Placement, Prelu,
+    RmsNorm, Slice, Split, SplitSize, StochasticDepth, StochasticDepthMode, Upsample, UpsampleTo,
+    WithOperand,
 };
 pub use params::{
     Init, MatchedParams, ParamKind, ParamSpec, ParamTensor, Parameters, Rng, initialise, is_counter,

@@ -7,6 +7,7 @@ mod activation;
 mod adaptive_pool2d;
 mod arg_max;
 mod batch_norm;
+mod channel_fold;
 pub(crate) mod check;
 mod concat;
 mod conv2d;
@@ -23,6 +24,7 @@ mod local_response_norm;
 mod norm;
 pub(crate) mod operator;
 mod pad;
+mod pad_to;
 mod pool2d;
 mod prelu;
 mod shuffle;
@@ -44,6 +46,7 @@ pub use layer_norm::{LayerNorm, RmsNorm};
 pub use linear::Linear;
 pub use local_response_norm::LocalResponseNorm;
 pub use pad::{Pad, PadWith};
+pub use pad_to::{PadTarget, PadTo, Placement};
 pub use pool2d::{AvgPool2d, MaxPool2d};
 pub use prelu::Prelu;
 pub use shuffle::{ChannelShuffle, PixelShuffle, PixelUnshuffle};
@@ -55,6 +58,7 @@ use tiled_kernel::Activation;
 use crate::error::{Arity, GraphError};
 use crate::format::fields::{Fields, Find};
 use arg_max::ArgMax;
+use channel_fold::ChannelFold;
 use concat::Concat;
 use global_pool::GlobalPool;
 use operator::{Format, Operator};
@@ -128,14 +132,24 @@ pub enum Op {
     PixelUnshuffle(PixelUnshuffle),
     /// `pad`: rows and columns added, or removed.
     Pad(Pad),
+    /// `pad_to`: rows and columns added, or removed, up to extents that are wanted.
+    PadTo(PadTo),
     /// `argmax` over the channels: one channel, the number of the largest. It has no gradient.
     ArgMax,
+    /// `channel_max`: the largest channel of each pixel, one channel.
+    ChannelMax,
+    /// `channel_mean`: the mean of the channels of each pixel, one channel.
+    ChannelMean,
+    /// `channel_sum`: the sum of the channels of each pixel, one channel.
+    ChannelSum,
     /// `upsample`.
     Upsample(Upsample),
     /// `global_avg_pool`: mean over the image, N×C×1×1.
     GlobalAvgPool,
     /// `global_max_pool`: maximum over the image, N×C×1×1.
     GlobalMaxPool,
+    /// `global_sum_pool`: sum over the image, N×C×1×1.
+    GlobalSumPool,
     /// `linear` over all of a value of known size.
     Linear(Linear),
     /// `dropout`: identity in evaluation.
@@ -190,10 +204,15 @@ impl Op {
             Self::PixelShuffle(shuffle) => shuffle,
             Self::PixelUnshuffle(shuffle) => shuffle,
             Self::Pad(pad) => pad,
+            Self::PadTo(pad) => pad,
             Self::ArgMax => &ArgMax,
+            Self::ChannelMax => &ChannelFold::Max,
+            Self::ChannelMean => &ChannelFold::Mean,
+            Self::ChannelSum => &ChannelFold::Sum,
             Self::Upsample(upsample) => upsample,
             Self::GlobalAvgPool => &GlobalPool::Mean,
             Self::GlobalMaxPool => &GlobalPool::Max,
+            Self::GlobalSumPool => &GlobalPool::Sum,
             Self::Linear(linear) => linear,
             Self::Dropout(dropout) => dropout,
             Self::Dropout2d(dropout) => dropout,
@@ -206,7 +225,7 @@ impl Op {
 pub(crate) type Read = fn(&Fields<'_>, Find<'_>) -> Result<Op, GraphError>;
 
 /// All operators of the network format.
-pub(crate) static OPERATORS: [(&Format, Read); 62] = [
+pub(crate) static OPERATORS: [(&Format, Read); 67] = [
     (&conv2d::FORMAT, |fields, _| conv2d::read(fields).map(Op::Conv2d)),
     (&conv_transpose2d::FORMAT, |fields, _| conv_transpose2d::read(fields).map(Op::ConvTranspose2d)),
     (&pool2d::MAX, |fields, _| pool2d::read_max(fields).map(Op::MaxPool2d)),
@@ -261,10 +280,15 @@ pub(crate) static OPERATORS: [(&Format, Read); 62] = [
     (&shuffle::PIXEL_SHUFFLE, |fields, _| shuffle::read_pixel_shuffle(fields).map(Op::PixelShuffle)),
     (&shuffle::PIXEL_UNSHUFFLE, |fields, _| shuffle::read_pixel_unshuffle(fields).map(Op::PixelUnshuffle)),
     (&pad::FORMAT, |fields, _| pad::read(fields).map(Op::Pad)),
+    (&pad_to::FORMAT, |fields, find| pad_to::read(fields, find).map(Op::PadTo)),
     (&arg_max::FORMAT, |_, _| Ok(Op::ArgMax)),
+    (&channel_fold::MAX, |_, _| Ok(Op::ChannelMax)),
+    (&channel_fold::MEAN, |_, _| Ok(Op::ChannelMean)),
+    (&channel_fold::SUM, |_, _| Ok(Op::ChannelSum)),
     (&upsample::FORMAT, |fields, find| upsample::read(fields, find).map(Op::Upsample)),
     (&global_pool::AVG, |_, _| Ok(Op::GlobalAvgPool)),
     (&global_pool::MAX, |_, _| Ok(Op::GlobalMaxPool)),
+    (&global_pool::SUM, |_, _| Ok(Op::GlobalSumPool)),
     (&linear::FORMAT, |fields, _| linear::read(fields).map(Op::Linear)),
     (&dropout::FORMAT, |fields, _| dropout::read(fields).map(Op::Dropout)),
     (&drop_whole::DROPOUT2D, |fields, _| drop_whole::read_dropout2d(fields).map(Op::Dropout2d)),

@@ -135,6 +135,10 @@ fn operators_without_attributes_are_read_by_name() {
         ("dropout2d", Op::Dropout2d(Dropout2d { p: 0.5 })),
         ("global_avg_pool", Op::GlobalAvgPool),
         ("global_max_pool", Op::GlobalMaxPool),
+        ("global_sum_pool", Op::GlobalSumPool),
+        ("channel_max", Op::ChannelMax),
+        ("channel_mean", Op::ChannelMean),
+        ("channel_sum", Op::ChannelSum),
     ] {
         assert_eq!(op(&format!(r#""op": "{name}", "inputs": ["x"]"#)), wanted, "{name}");
     }
@@ -470,7 +474,7 @@ fn every_operator_occurs_in_the_generated_networks() {
         let graph = network().new_tree(&mut runner).unwrap().current();
         seen.extend(graph.nodes().iter().map(|node| node.op.name()));
     }
-    assert_eq!(seen.len(), 61, "{seen:?}");
+    assert_eq!(seen.len(), 66, "{seen:?}");
 }
 
 proptest! {

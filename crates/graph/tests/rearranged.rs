@@ -43,15 +43,17 @@ fn parts_of_the_channels_have_the_shapes_of_pytorch() {
 #[test]
 fn shuffles_have_the_shapes_of_pytorch() {
     let up = |upscale_factor| shape(Op::PixelShuffle(PixelShuffle { upscale_factor }), [5, 7]);
-    assert_eq!(up(2), Ok([2, 2, 10, 14]));
-    assert_eq!(up(3), Err("pixel_shuffle `n`: 8 input channels do not divide by the square of 3".into()));
-    assert_eq!(up(0), Err("pixel_shuffle `n`: upscale_factor is 0, must be at least 1".into()));
-    assert!(up(i64::MAX).is_err());
+    assert_eq!(up([2, 2]), Ok([2, 2, 10, 14]));
+    assert_eq!(up([1, 8]), Ok([2, 1, 5, 56]));
+    assert_eq!(up([3, 1]), Err("pixel_shuffle `n`: 8 input channels do not divide by 3×1".into()));
+    assert_eq!(up([1, 0]), Err("pixel_shuffle `n`: upscale_factor is 0, must be at least 1".into()));
+    assert!(up([i64::MAX; 2]).is_err() && up([1 << 20, 1 << 20]).is_err());
     let down =
         |downscale_factor, input| shape(Op::PixelUnshuffle(PixelUnshuffle { downscale_factor }), input);
-    assert_eq!(down(3, [6, 9]), Ok([2, 72, 2, 3]));
-    assert_eq!(down(2, [6, 9]), Err("pixel_unshuffle `n`: input width 9 does not divide by 2".into()));
-    assert!(down(1 << 20, [1 << 20, 1 << 20]).is_err());
+    assert_eq!(down([3, 3], [6, 9]), Ok([2, 72, 2, 3]));
+    assert_eq!(down([1, 9], [6, 9]), Ok([2, 72, 6, 1]));
+    assert_eq!(down([2, 2], [6, 9]), Err("pixel_unshuffle `n`: input width 9 does not divide by 2".into()));
+    assert!(down([1 << 20; 2], [1 << 20, 1 << 20]).is_err());
     let groups = |groups| shape(Op::ChannelShuffle(ChannelShuffle { groups }), [5, 7]);
     assert_eq!(groups(4), Ok([2, 8, 5, 7]));
     assert_eq!(groups(3), Err("channel_shuffle `n`: 8 input channels do not divide into 3 groups".into()));

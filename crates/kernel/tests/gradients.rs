@@ -254,15 +254,22 @@ fn moves_have_the_gradient_of_their_input() {
         run(Kernel::ChannelShuffle { groups: X[1] / 2 }, &[], &[gy], X)
     });
     assert_input_gradient(
-        &Kernel::PixelShuffle { factor: 2 },
+        &Kernel::PixelShuffle { factor: [2, 2] },
         &[],
         &x,
         [X[0], 1, 2 * X[2], 2 * X[3]],
-        |gy| run(Kernel::PixelUnshuffle { factor: 2 }, &[], &[gy], X),
+        |gy| run(Kernel::PixelUnshuffle { factor: [2, 2] }, &[], &[gy], X),
     );
     let wide = random([2, 3, 4, 6], &mut rng);
-    assert_input_gradient(&Kernel::PixelUnshuffle { factor: 2 }, &[], &wide, [2, 12, 2, 3], |gy| {
-        run(Kernel::PixelShuffle { factor: 2 }, &[], &[gy], wide.shape())
+    assert_input_gradient(&Kernel::PixelUnshuffle { factor: [2, 2] }, &[], &wide, [2, 12, 2, 3], |gy| {
+        run(Kernel::PixelShuffle { factor: [2, 2] }, &[], &[gy], wide.shape())
+    });
+    let factor = [1, 4];
+    assert_input_gradient(&Kernel::PixelShuffle { factor }, &[], &x, [X[0], 1, X[2], 4 * X[3]], |gy| {
+        run(Kernel::PixelUnshuffle { factor }, &[], &[gy], X)
+    });
+    assert_input_gradient(&Kernel::MaxChannels, &[], &x, [X[0], 1, X[2], X[3]], |gy| {
+        run(Kernel::MaxChannelsBackward, &[], &[gy, &x], X)
     });
     let (before, input) = ([2, -1], [5, 6]);
     let output = [9, 4];

@@ -92,7 +92,7 @@ impl<'d> Growing<'d> {
     fn node(&mut self, limit: usize) -> Option<ValueId> {
         let x = self.operand();
         let channels = self.graph.channels(x);
-        let op = match self.draw.below(60) {
+        let op = match self.draw.below(64) {
             0..=4 => Op::Conv2d(self.conv2d(channels)),
             5..=6 => Op::ConvTranspose2d(self.conv_transpose2d(channels)),
             7..=8 => Op::MaxPool2d(self.max_pool2d()),
@@ -103,7 +103,8 @@ impl<'d> Growing<'d> {
             17..=18 | 58 => Op::Upsample(self.upsample(x)),
             59 => Op::AdaptivePool2d(self.adaptive_pool2d()),
             19 if self.draw.chance(50) => Op::GlobalAvgPool,
-            19 => Op::GlobalMaxPool,
+            19 if self.draw.chance(60) => Op::GlobalMaxPool,
+            19 => Op::GlobalSumPool,
             20 if self.shapes[x.0][2..] == [1, 1] => {
                 Op::Linear(Linear { bias: self.draw.chance(70), ..Linear::new(1 + self.draw.below(6)) })
             }
@@ -125,6 +126,10 @@ impl<'d> Growing<'d> {
             50..=51 => self.part(channels)?,
             52..=54 => self.shuffle(x)?,
             55..=56 => Op::Pad(self.pad(x)),
+            60..=61 => Op::PadTo(self.pad_to()),
+            62 => Op::ChannelMax,
+            63 if self.draw.chance(50) => Op::ChannelMean,
+            63 => Op::ChannelSum,
             57 if self.draw.chance(25) => Op::ArgMax,
             57 => Op::Pad(self.pad(x)),
             kind => return self.join(x, kind),

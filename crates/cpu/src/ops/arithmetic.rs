@@ -179,9 +179,32 @@ impl<'a, 'v, T: Element> Operands<'a, 'v, T> {
     }
 }
 
-/// The sum over the channels: lane by lane over the blocks, then over the lanes, both from the first on.
+/// The sum over the channels.
 pub(crate) fn sum_channels<T: Element>(
     isa: Isa,
+    inputs: &[View<'_, T>],
+    output: PartMut<'_, T>,
+    region: Region<2>,
+) {
+    fold_channels(isa, (Sum, std::convert::identity), inputs, output, region);
+}
+
+/// The largest of the channels; a zero is positive, and NaN is one and the same, so that the order does not show.
+pub(crate) fn max_channels<T: Element>(
+    isa: Isa,
+    inputs: &[View<'_, T>],
+    output: PartMut<'_, T>,
+    region: Region<2>,
+) {
+    let settled = |value: T| if value.is_nan() { T::from_f64(f64::NAN) } else { value + T::ZERO };
+    fold_channels(isa, (Larger, settled), inputs, output, region);
+}
+
+/// What a function of two makes of all channels, and another of that: lane by lane over the blocks, then over the lanes, both from
+/// the first on.
+fn fold_channels<T: Element>(
+    isa: Isa,
+    fold: (impl Binary<T>, impl Fn(T) -> T + Copy + Sync),
     inputs: &[View<'_, T>],
     output: PartMut<'_, T>,
     region: Region<2>,
@@ -195,47 +218,48 @@ pub(crate) fn sum_channels<T: Element>(
             for begin in (cols.begin()..cols.end()).step_by(index(step)) {
                 let part = Interval::new(begin, (begin + step).min(cols.end()));
                 let skipped = index(begin - cols.begin()) * lanes;
-                sum_piece(isa, x, n, y, part, row[skipped..].iter_mut().step_by(lanes));
+                fold_piece(isa, fold, (x, n, y), part, row[skipped..].iter_mut().step_by(lanes));
             }
         }
     });
 }
 
-/// The sums of at most [`PIECE`] elements of each block.
-fn sum_piece<'o, T: Element>(
+/// At most [`PIECE`] elements of each block, of a row of an image.
+fn fold_piece<'o, T: Element, F: Binary<T>>(
     isa: Isa,
-    x: &View<'_, T>,
-    n: usize,
-    y: i64,
+    (function, settled): (F, impl Fn(T) -> T),
+    (x, n, y): (&View<'_, T>, usize, i64),
     cols: Interval,
     out: impl Iterator<Item = &'o mut T>,
 ) {
     let (channels, block) = (x.layout().channels(), x.layout().block());
-    let mut sums = [T::ZERO; PIECE];
+    let mut totals = [T::ZERO; PIECE];
     let first = span(x, [n, 0], y, cols);
-    let sums = &mut sums[..first.len()];
-    sums.copy_from_slice(first);
+    let totals = &mut totals[..first.len()];
+    totals.copy_from_slice(first);
     for index in 1..channels.div_ceil(block) {
         let (values, real) = (span(x, [n, index], y, cols), channels - index * block);
         if real >= block {
-            accumulate(isa, values, sums);
+            accumulate(isa, function, values, totals);
             continue;
         }
-        for (sums, values) in sums.chunks_mut(block).zip(values.chunks(block)) {
-            sums.iter_mut().zip(&values[..real]).for_each(|(sum, value)| *sum += *value);
+        for (totals, values) in totals.chunks_mut(block).zip(values.chunks(block)) {
+            for (total, value) in totals.iter_mut().zip(&values[..real]) {
+                *total = function.apply::<false>(*total, *value);
+            }
         }
     }
-    for (out, sums) in out.zip(sums.chunks(block)) {
-        let (first, rest) = (sums[0], &sums[1..channels.min(block)]);
-        *out = rest.iter().fold(first, |sum, value| sum + *value);
+    for (out, totals) in out.zip(totals.chunks(block)) {
+        let (first, rest) = (totals[0], &totals[1..channels.min(block)]);
+        *out = settled(rest.iter().fold(first, |total, value| function.apply::<false>(total, *value)));
     }
 }
 
 per_isa! {
-    /// `sums[i] += values[i]`.
-    fn accumulate<T: Element>(values: &[T], sums: &mut [T]) {
-        for (sum, value) in sums.iter_mut().zip(values) {
-            *sum += *value;
+    /// `totals[i] = f(totals[i], values[i])`.
+    fn accumulate<T: Element, F: Binary<T>>(function: F, values: &[T], totals: &mut [T]) {
+        for (total, value) in totals.iter_mut().zip(values) {
+            *total = function.apply::<FUSED>(*total, *value);
         }
     }
 }

@@ -65,6 +65,8 @@ pub(crate) fn compute<T: Lane>(
             arithmetic::arithmetic(isa, *function, operands, params.packed(), inputs, output, region);
         }
         Kernel::SumChannels => arithmetic::sum_channels(isa, inputs, output, region),
+        Kernel::MaxChannels => arithmetic::max_channels(isa, inputs, output, region),
+        Kernel::MaxChannelsBackward => arg::max_backward(isa, inputs, output, region),
         Kernel::DifferenceScaled { scale } => {
             let difference = elementwise::DifferenceScaled { scale: T::from_f64(*scale) };
             elementwise::binary(isa, difference, 1, inputs, output, region);

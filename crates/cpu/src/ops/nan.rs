@@ -22,6 +22,8 @@ pub(crate) const fn is_mixed(kernel: &Kernel) -> bool {
             | Kernel::PixelShuffle { .. }
             | Kernel::PixelUnshuffle { .. }
             | Kernel::ArgMax
+            | Kernel::MaxChannels
+            | Kernel::MaxChannelsBackward
             | Kernel::Pad(_)
             | Kernel::PadConstant { .. }
             | Kernel::Fill { .. }

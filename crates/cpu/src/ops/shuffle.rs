@@ -27,50 +27,50 @@ pub(crate) fn channels<T: Element>(
     });
 }
 
-/// `y[c, i·r + u, j·r + v] = x[c·r² + u·r + v, i, j]`, r the factor.
+/// `y[c, i·r + u, j·s + v] = x[(c·r + u)·s + v, i, j]`, r and s the factors.
 pub(crate) fn to_pixels<T: Element>(
-    factor: i64,
+    [height, width]: [i64; 2],
     inputs: &[View<'_, T>],
     output: PartMut<'_, T>,
     region: Region<2>,
 ) {
-    let r = index(factor);
+    let [r, s] = [height, width].map(index);
     for_bands(output, region, 2, |band| {
         let (n, lanes, cols) = (band.n(), band.lanes(), band.cols());
         for y in band.rows().begin()..band.rows().end() {
-            let (i, u) = (y.div_euclid(factor), index(y.rem_euclid(factor)));
+            let (i, u) = (y.div_euclid(height), index(y.rem_euclid(height)));
             for lane in 0..band.real_lanes() {
-                let c = (band.first_channel() + lane) * r * r + u * r;
+                let c = ((band.first_channel() + lane) * r + u) * s;
                 // the columns of one phase are neighbours in one channel of the input
-                for first in cols.begin()..cols.end().min(cols.begin() + factor) {
-                    let (j, v) = (first.div_euclid(factor), index(first.rem_euclid(factor)));
-                    let shown = Interval::new(j, j + (cols.end() - 1 - first) / factor + 1);
+                for first in cols.begin()..cols.end().min(cols.begin() + width) {
+                    let (j, v) = (first.div_euclid(width), index(first.rem_euclid(width)));
+                    let shown = Interval::new(j, j + (cols.end() - 1 - first) / width + 1);
                     let at = index(first - cols.begin()) * lanes + lane;
                     let from = Channel { n, c: c + v, y: i };
-                    from.copy(&inputs[0], shown, 1, &mut band.row(y)[at..], r * lanes);
+                    from.copy(&inputs[0], shown, 1, &mut band.row(y)[at..], s * lanes);
                 }
             }
         }
     });
 }
 
-/// `y[c·r² + u·r + v, i, j] = x[c, i·r + u, j·r + v]`, r the factor.
+/// `y[(c·r + u)·s + v, i, j] = x[c, i·r + u, j·s + v]`, r and s the factors.
 pub(crate) fn to_channels<T: Element>(
-    factor: i64,
+    [height, width]: [i64; 2],
     inputs: &[View<'_, T>],
     output: PartMut<'_, T>,
     region: Region<2>,
 ) {
-    let r = index(factor);
+    let [r, s] = [height, width].map(index);
     for_bands(output, region, 2, |band| {
         let (n, lanes, cols) = (band.n(), band.lanes(), band.cols());
         for y in band.rows().begin()..band.rows().end() {
             for lane in 0..band.real_lanes() {
                 let c = band.first_channel() + lane;
-                let [u, v] = [c / r % r, c % r].map(signed);
-                let shown = Interval::new(cols.begin() * factor + v, (cols.end() - 1) * factor + v + 1);
-                let from = Channel { n, c: c / (r * r), y: y * factor + u };
-                from.copy(&inputs[0], shown, r, &mut band.row(y)[lane..], lanes);
+                let [u, v] = [c / s % r, c % s].map(signed);
+                let shown = Interval::new(cols.begin() * width + v, (cols.end() - 1) * width + v + 1);
+                let from = Channel { n, c: c / (r * s), y: y * height + u };
+                from.copy(&inputs[0], shown, s, &mut band.row(y)[lane..], lanes);
             }
         }
     });

@@ -147,6 +147,8 @@ pub(crate) const fn family(kernel: &Kernel) -> Option<Family> {
         | Kernel::LocalResponseBackward(_)
         | Kernel::ArgMax
         | Kernel::SumChannels
+        | Kernel::MaxChannels
+        | Kernel::MaxChannelsBackward
         | Kernel::CrossEntropyBackward { .. } => Family::Pixel,
         Kernel::Arithmetic { .. } => Family::Arithmetic,
         Kernel::Activation(_)

@@ -50,11 +50,11 @@ pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>
             Op::ChannelShuffle
         }
         Kernel::PixelShuffle { factor } => {
-            args.at = narrow(factor);
+            [args.at, args.by] = factor.map(narrow);
             Op::PixelShuffle
         }
         Kernel::PixelUnshuffle { factor } => {
-            args.at = narrow(factor);
+            [args.at, args.by] = factor.map(narrow);
             Op::PixelUnshuffle
         }
         Kernel::Pad(axes) => {

@@ -70,7 +70,10 @@ pub(super) fn needed(kernel: &Kernel, index: usize, region: Region<2>) -> Region
 }
 
 /// Through blocks of so many pixels, side by side.
-fn of_blocks(factor: i64, region: Region<2>, map: impl Fn(Window) -> AxisMap) -> Region<2> {
-    let window = Window::new(factor, factor, 1, 0).expect("invariant: factors are positive");
-    Region::new(region.axes().map(|axis| map(window).needed(axis)))
+fn of_blocks(factor: [i64; 2], region: Region<2>, map: impl Fn(Window) -> AxisMap) -> Region<2> {
+    let axes = region.axes();
+    Region::new([0, 1].map(|axis| {
+        let window = Window::new(factor[axis], factor[axis], 1, 0).expect("invariant: factors are positive");
+        map(window).needed(axes[axis])
+    }))
 }

@@ -47,6 +47,8 @@ pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>
             args.eps = *scale;
             10
         }
+        Kernel::MaxChannels => 11,
+        Kernel::MaxChannelsBackward => 12,
         _ => unreachable!("invariant: {} is of no pixel", kernel.name()),
     };
     if given.inputs.len() < 2 {

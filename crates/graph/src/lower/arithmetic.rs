@@ -46,6 +46,20 @@ impl Lowering {
         Ok(node)
     }
 
+    /// Adds the sum over the channels of a value, whose gradient is that of each channel.
+    pub(crate) fn sum_channels(&mut self, name: &str, x: NodeId) -> Result<NodeId, OutOfMemory> {
+        let (channels, extents) = self.shape(x);
+        let kind = NodeKind::Compute(Kernel::SumChannels);
+        let node = self.push(name.to_owned(), kind, 1, extents, vec![identity(x, extents)], Vec::new())?;
+        self.record(name, node, move |lowering, at| {
+            lowering.flow(x, |lowering| {
+                let operands = [Term::Node(at.gradient), Term::Number(1.0)];
+                lowering.term(at.named("grad_input"), Arithmetic::Mul, &operands, (channels, extents))
+            })
+        })?;
+        Ok(node)
+    }
+
     /// Adds a node of arithmetic.
     fn term(
         &mut self,

@@ -1,4 +1,4 @@
-//! `global_avg_pool`: `y = Σ x[i, j]/(h·w)`; `global_max_pool`: `y = max x[i, j]`, over the image.
+//! `global_avg_pool`: `y = Σ x[i, j]/(h·w)`; `global_sum_pool`: `y = Σ x[i, j]`; `global_max_pool`: `y = max x[i, j]`, over the image.
 
 use serde_json::Value;
 use tiled_geometry::AxisMap;
@@ -13,10 +13,11 @@ use crate::plan::error::PlanError;
 use crate::program::{Finaliser, NodeId, NodeKind, Param, PixelId, ReductionId, SourceRole};
 use crate::shapes::Shapes;
 
-/// What it makes of an image; neither has attributes.
+/// What it makes of an image; none has attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GlobalPool {
     Mean,
+    Sum,
     Max,
 }
 
@@ -24,10 +25,13 @@ pub(super) static AVG: Format = Format { name: "global_avg_pool", arity: Arity::
 
 pub(super) static MAX: Format = Format { name: "global_max_pool", arity: Arity::Exactly(1), keys: &[] };
 
+pub(super) static SUM: Format = Format { name: "global_sum_pool", arity: Arity::Exactly(1), keys: &[] };
+
 impl Operator for GlobalPool {
     fn format(&self) -> &'static Format {
         match self {
             Self::Mean => &AVG,
+            Self::Sum => &SUM,
             Self::Max => &MAX,
         }
     }
@@ -51,12 +55,16 @@ impl Operator for GlobalPool {
     fn lower(&self, lowering: &mut Lowering, site: &Site<'_>) -> Result<NodeId, PlanError> {
         let (name, x) = (site.name, site.x());
         match self {
-            Self::Mean => {
+            Self::Mean | Self::Sum => {
                 let (reduction, pixel) = reduce(lowering, name, Reduction::ImageSum, x)?;
-                let count = pixels(lowering.program.nodes[x].extents);
+                let is_mean = *self == Self::Mean;
+                let count = if is_mean { pixels(lowering.program.nodes[x].extents) } else { 1 };
                 lowering.finalise(reduction, Finaliser::GlobalMean { reduction, count, pixel })?;
                 let node = source(lowering, name, x, reduction, pixel)?;
-                lowering.record(name, node, move |lowering, at| mean_backward(lowering, at, x))?;
+                let scale = if is_mean { share(lowering, x) } else { 1.0 };
+                lowering.record(name, node, move |lowering, at| {
+                    spread(lowering, at, x, Kernel::Broadcast { scale }, Vec::new())
+                })?;
                 Ok(node)
             }
             Self::Max => {
@@ -100,10 +108,11 @@ fn source(
     Ok(node)
 }
 
-fn mean_backward(lowering: &mut Lowering, at: &Flowing<'_>, x: NodeId) -> Result<(), OutOfMemory> {
+/// The share that a pixel has in the mean.
+fn share(lowering: &Lowering, x: NodeId) -> f64 {
     let (_, extents, _) = lowering.described(x);
     let [height, width] = extents.map(|side| lossless(extent(side)));
-    spread(lowering, at, x, Kernel::Broadcast { scale: 1.0 / (height * width) }, Vec::new())
+    1.0 / (height * width)
 }
 
 /// Every pixel of the operand's gradient reads the one of the result's.

@@ -84,15 +84,27 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Pad, GraphError> {
     let expected = "a whole number, a pair [height, width] or [[top, bottom], [left, right]]";
     let json = fields.require("padding")?;
     let padding = read_padding(json).ok_or_else(|| fields.wrong("padding", expected, json))?;
+    Ok(Pad { padding, with: read_with(fields)? })
+}
+
+/// What padding shows, by `mode` and `value`.
+pub(super) fn read_with(fields: &Fields<'_>) -> Result<PadWith, GraphError> {
     let modes = [PadWith::Constant(0.0), PadWith::Reflect, PadWith::Replicate, PadWith::Circular];
     let expected = "\"constant\", \"reflect\", \"replicate\" or \"circular\"";
     let with = fields.choice("mode", expected, &modes.map(|mode| (mode.name(), mode)), modes[0])?;
-    let with = match (with, fields.get("value")) {
-        (PadWith::Constant(zero), _) => PadWith::Constant(fields.number("value", zero)?),
-        (with, None) => with,
-        (_, Some(json)) => return Err(fields.wrong("value", "mode \"constant\"", json)),
-    };
-    Ok(Pad { padding, with })
+    match (with, fields.get("value")) {
+        (PadWith::Constant(zero), _) => Ok(PadWith::Constant(fields.number("value", zero)?)),
+        (with, None) => Ok(with),
+        (_, Some(json)) => Err(fields.wrong("value", "mode \"constant\"", json)),
+    }
+}
+
+/// The same as attributes.
+pub(super) fn write_with(with: PadWith, object: &mut Map<String, Value>) {
+    object.insert("mode".to_owned(), json!(with.name()));
+    if let PadWith::Constant(value) = with {
+        object.insert("value".to_owned(), json!(value));
+    }
 }
 
 impl Pad {
@@ -115,10 +127,7 @@ impl Operator for Pad {
     fn write(&self, _: &dyn Values) -> Value {
         let mut object = Map::new();
         object.insert("padding".to_owned(), write_padding(self.padding));
-        object.insert("mode".to_owned(), json!(self.with.name()));
-        if let PadWith::Constant(value) = self.with {
-            object.insert("value".to_owned(), json!(value));
-        }
+        write_with(self.with, &mut object);
         Value::Object(object)
     }
 

@@ -1,4 +1,4 @@
-//! `pixel_shuffle`: `y[c, i·r + u, j·r + v] = x[c·r² + u·r + v, i, j]`; `pixel_unshuffle`: its inverse; `channel_shuffle`: the
+//! `pixel_shuffle`: `y[c, i·r + u, j·s + v] = x[(c·r + u)·s + v, i, j]`; `pixel_unshuffle`: its inverse; `channel_shuffle`: the
 //! groups of the channels and the channels of a group change places.
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::check::{count, out_of_range};
 use super::operator::{Applied, Format, Operator, Values};
 use super::windowed::check_groups;
 use crate::error::{Arity, Axis, GraphError, Place};
-use crate::format::fields::{Fields, whole};
+use crate::format::fields::Fields;
 use crate::lower::builder::{Lowering, Site};
 use crate::lower::unary::Unary;
 use crate::params::own::Own;
@@ -23,15 +23,15 @@ use crate::shapes::Shapes;
 /// use tiled_graph::{Graph, Op, PixelShuffle, infer};
 /// let mut graph = Graph::new();
 /// let x = graph.add_input("x", 12)?;
-/// let up = graph.add_node("up", Op::PixelShuffle(PixelShuffle { upscale_factor: 2 }), &[x])?;
+/// let up = graph.add_node("up", Op::PixelShuffle(PixelShuffle { upscale_factor: [2, 2] }), &[x])?;
 /// graph.set_outputs(&[up])?;
 /// assert_eq!(infer(&graph, 1, &[[5, 7]])?.shape(up), [1, 3, 10, 14]);
 /// # Ok::<(), tiled_graph::GraphError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PixelShuffle {
-    /// The factor of height and of width; its square divides the channels.
-    pub upscale_factor: i64,
+    /// The factors of height and of width; their product divides the channels.
+    pub upscale_factor: [i64; 2],
 }
 
 /// Attributes of `pixel_unshuffle`.
@@ -40,15 +40,15 @@ pub struct PixelShuffle {
 /// use tiled_graph::{Graph, Op, PixelUnshuffle, infer};
 /// let mut graph = Graph::new();
 /// let x = graph.add_input("x", 3)?;
-/// let down = graph.add_node("down", Op::PixelUnshuffle(PixelUnshuffle { downscale_factor: 2 }), &[x])?;
+/// let down = graph.add_node("down", Op::PixelUnshuffle(PixelUnshuffle { downscale_factor: [2, 2] }), &[x])?;
 /// graph.set_outputs(&[down])?;
 /// assert_eq!(infer(&graph, 1, &[[10, 14]])?.shape(down), [1, 12, 5, 7]);
 /// # Ok::<(), tiled_graph::GraphError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PixelUnshuffle {
-    /// What divides height and width.
-    pub downscale_factor: i64,
+    /// What divides height, and what divides width.
+    pub downscale_factor: [i64; 2],
 }
 
 /// Attributes of `channel_shuffle`.
@@ -72,38 +72,42 @@ pub(super) static CHANNEL_SHUFFLE: Format =
     Format { name: "channel_shuffle", arity: Arity::Exactly(1), keys: &["groups"] };
 
 pub(super) fn read_pixel_shuffle(fields: &Fields<'_>) -> Result<PixelShuffle, GraphError> {
-    factor(fields, "upscale_factor").map(|upscale_factor| PixelShuffle { upscale_factor })
+    fields.required_pair("upscale_factor").map(|upscale_factor| PixelShuffle { upscale_factor })
 }
 
 pub(super) fn read_pixel_unshuffle(fields: &Fields<'_>) -> Result<PixelUnshuffle, GraphError> {
-    factor(fields, "downscale_factor").map(|downscale_factor| PixelUnshuffle { downscale_factor })
+    fields.required_pair("downscale_factor").map(|downscale_factor| PixelUnshuffle { downscale_factor })
 }
 
 pub(super) fn read_channel_shuffle(fields: &Fields<'_>) -> Result<ChannelShuffle, GraphError> {
     fields.required_count("groups").map(|groups| ChannelShuffle { groups })
 }
 
-fn factor(fields: &Fields<'_>, key: &'static str) -> Result<i64, GraphError> {
-    let json = fields.require(key)?;
-    whole(json).ok_or_else(|| fields.wrong(key, "a whole number", json))
+/// The channels that one becomes, `r·s`.
+fn product(place: &Place, key: &'static str, factor: [i64; 2]) -> Result<usize, GraphError> {
+    let mut product = 1;
+    for factor in factor {
+        let expected = match factor {
+            ..1 => "at least 1",
+            1..=MAX_WINDOW => {
+                product *= usize::try_from(factor).expect("invariant: it is positive and at most 2^20");
+                continue;
+            }
+            _ => "at most 2^20",
+        };
+        return Err(out_of_range(place, key, expected, factor));
+    }
+    Ok(product)
 }
 
-/// The channels that one becomes, `r²`.
-fn square(place: &Place, key: &'static str, factor: i64) -> Result<usize, GraphError> {
-    let expected = match factor {
-        ..1 => "at least 1",
-        1..=MAX_WINDOW => {
-            let factor = usize::try_from(factor).expect("invariant: it is positive and at most 2^20");
-            return Ok(factor * factor);
-        }
-        _ => "at most 2^20",
-    };
-    Err(out_of_range(place, key, expected, factor))
+/// The blocks of pixels that lie on each other in the channels, along each axis.
+fn blocks([height, width]: [i64; 2]) -> Result<[Window; 2], PlanError> {
+    Ok([Window::new(height, height, 1, 0)?, Window::new(width, width, 1, 0)?])
 }
 
-/// The blocks of pixels that lie on each other in the channels.
-fn blocks(factor: i64) -> Result<Window, PlanError> {
-    Ok(Window::new(factor, factor, 1, 0)?)
+/// A number that both axes have, or one for each.
+fn written([height, width]: [i64; 2]) -> Value {
+    if height == width { json!(height) } else { json!([height, width]) }
 }
 
 impl Operator for PixelShuffle {
@@ -112,20 +116,20 @@ impl Operator for PixelShuffle {
     }
 
     fn write(&self, _: &dyn Values) -> Value {
-        json!({"upscale_factor": self.upscale_factor})
+        json!({"upscale_factor": written(self.upscale_factor)})
     }
 
     fn check(&self, at: &Applied<'_>) -> Result<usize, GraphError> {
         let (channels, factor) = (at.channels(), self.upscale_factor);
-        let square = square(&at.place, "upscale_factor", factor)?;
-        if !channels.is_multiple_of(square) {
+        let product = product(&at.place, "upscale_factor", factor)?;
+        if !channels.is_multiple_of(product) {
             return Err(GraphError::ShuffledChannels { place: at.place.clone(), channels, factor });
         }
-        Ok(channels / square)
+        Ok(channels / product)
     }
 
     fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {
-        at.per_axis(known, |_, extent| Ok(extent.checked_mul(self.upscale_factor)))
+        at.per_axis(known, |axis, extent| Ok(extent.checked_mul(self.upscale_factor[axis])))
     }
 
     fn params(&self, _: usize) -> Vec<Own> {
@@ -138,7 +142,7 @@ impl Operator for PixelShuffle {
             kernel: Kernel::PixelShuffle { factor },
             gradient: Kernel::PixelUnshuffle { factor },
             saved: None,
-            maps: [AxisMap::Touched(blocks(factor)?); 2],
+            maps: blocks(factor)?.map(AxisMap::Touched),
         };
         Ok(lowering.unary(site.name, unary, site.x(), site.channels, site.extents)?)
     }
@@ -150,18 +154,18 @@ impl Operator for PixelUnshuffle {
     }
 
     fn write(&self, _: &dyn Values) -> Value {
-        json!({"downscale_factor": self.downscale_factor})
+        json!({"downscale_factor": written(self.downscale_factor)})
     }
 
     fn check(&self, at: &Applied<'_>) -> Result<usize, GraphError> {
-        let square = square(&at.place, "downscale_factor", self.downscale_factor)?;
-        let channels = at.channels().saturating_mul(square);
+        let product = product(&at.place, "downscale_factor", self.downscale_factor)?;
+        let channels = at.channels().saturating_mul(product);
         count(&at.place, "channels", channels).map(|()| channels)
     }
 
     fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {
-        let factor = self.downscale_factor;
         at.per_axis(known, |axis, extent| {
+            let factor = self.downscale_factor[axis];
             if extent % factor == 0 {
                 return Ok(Some(extent / factor));
             }
@@ -180,7 +184,7 @@ impl Operator for PixelUnshuffle {
             kernel: Kernel::PixelUnshuffle { factor },
             gradient: Kernel::PixelShuffle { factor },
             saved: None,
-            maps: [AxisMap::Window(blocks(factor)?); 2],
+            maps: blocks(factor)?.map(AxisMap::Window),
         };
         Ok(lowering.unary(site.name, unary, site.x(), site.channels, site.extents)?)
     }

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use tiled_graph::{
     Activation, AdaptivePool2d, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Coordinates,
     Cubic, Dropout, Dropout2d, Elementwise, Filter, Graph, GroupNorm, InstanceNorm, LayerNorm, Linear,
-    LocalResponseNorm, MaxPool2d, Op, Operand, Pad, PadWith, PaddingMode, PartPooling, PixelShuffle,
-    PixelUnshuffle, Prelu, ResizeMode, RmsNorm, Rounding, Slice, Split, SplitSize, StochasticDepth,
-    StochasticDepthMode, Upsample, UpsampleTo, ValueId, WithOperand,
+    LocalResponseNorm, MaxPool2d, Op, Operand, Pad, PadTarget, PadTo, PadWith, PaddingMode, PartPooling,
+    PixelShuffle, PixelUnshuffle, Placement, Prelu, ResizeMode, RmsNorm, Rounding, Slice, Split, SplitSize,
+    StochasticDepth, StochasticDepthMode, Upsample, UpsampleTo, ValueId, WithOperand,
 };
 
 /// A network of one or two inputs and up to 12 nodes.
@@ -52,6 +52,9 @@ fn fitted(graph: &Graph, op: Op, picked: &[ValueId]) -> (Op, Vec<ValueId>) {
         Op::Upsample(Upsample { mode, to: UpsampleTo::Like(_) }) => {
             (Op::Upsample(Upsample { mode, to: UpsampleTo::Like(picked[1]) }), vec![first])
         }
+        Op::PadTo(pad @ PadTo { to: PadTarget::Like(_), .. }) => {
+            (Op::PadTo(PadTo { to: PadTarget::Like([picked[1], picked[2]]), ..pad }), vec![first])
+        }
         Op::Add | Op::Mul | Op::Minimum | Op::Maximum => (op, vec![first; 3]),
         Op::Sub | Op::Div => (op, vec![first; 2]),
         Op::Concat => (op, picked.to_vec()),
@@ -76,7 +79,8 @@ fn fitted(graph: &Graph, op: Op, picked: &[ValueId]) -> (Op, Vec<ValueId>) {
             (Op::ChannelShuffle(ChannelShuffle { groups: dividing(shuffle.groups) }), vec![first])
         }
         Op::PixelShuffle(shuffle) => {
-            let upscale_factor = if channels.is_multiple_of(4) { shuffle.upscale_factor } else { 1 };
+            let divides = channels.is_multiple_of(4);
+            let upscale_factor = if divides { shuffle.upscale_factor } else { [1, 1] };
             (Op::PixelShuffle(PixelShuffle { upscale_factor }), vec![first])
         }
         Op::Linear(linear) => {
@@ -162,7 +166,7 @@ fn operator() -> impl Strategy<Value = Op> {
             .prop_map(|(p, mode)| Op::StochasticDepth(StochasticDepth { p, mode })),
         (-1.0..1.0_f64).prop_map(|init| Op::Prelu(Prelu { num_parameters: 1, init })),
     ];
-    let heads = prop::sample::select(vec![Op::GlobalAvgPool, Op::GlobalMaxPool]);
+    let heads = prop::sample::select(vec![Op::GlobalAvgPool, Op::GlobalMaxPool, Op::GlobalSumPool]);
     prop_oneof![
         3 => convolution(),
         2 => transposed(),
@@ -253,13 +257,20 @@ fn adaptive() -> impl Strategy<Value = Op> {
     )
 }
 
-fn rearranging() -> impl Strategy<Value = Op> {
-    let with = prop_oneof![
+fn padding_shows() -> impl Strategy<Value = PadWith> {
+    prop_oneof![
         (-2.0..2.0_f64).prop_map(PadWith::Constant),
         Just(PadWith::Reflect),
         Just(PadWith::Replicate),
         Just(PadWith::Circular),
-    ];
+    ]
+}
+
+fn pad_target() -> impl Strategy<Value = PadTarget> {
+    prop_oneof![pair(1..40).prop_map(PadTarget::Multiple), Just(PadTarget::Like([ValueId(0); 2]))]
+}
+
+fn rearranging() -> impl Strategy<Value = Op> {
     let sizes = prop_oneof![
         (1..5_usize).prop_map(SplitSize::Every),
         prop::collection::vec(1..4_usize, 1..4).prop_map(SplitSize::Each),
@@ -268,10 +279,15 @@ fn rearranging() -> impl Strategy<Value = Op> {
         (-4..4_i64, prop::option::of(-3..5_i64)).prop_map(|(begin, end)| Op::Slice(Slice { begin, end })),
         (sizes, 0..3_usize).prop_map(|(split_size, index)| Op::Split(Split { split_size, index })),
         (1..4_usize).prop_map(|groups| Op::ChannelShuffle(ChannelShuffle { groups })),
-        (1..3_i64).prop_map(|upscale_factor| Op::PixelShuffle(PixelShuffle { upscale_factor })),
-        (1..3_i64).prop_map(|downscale_factor| Op::PixelUnshuffle(PixelUnshuffle { downscale_factor })),
-        ([pair(-3..5), pair(-3..5)], with).prop_map(|(padding, with)| Op::Pad(Pad { padding, with })),
-        Just(Op::ArgMax),
+        pair(1..3).prop_map(|upscale_factor| Op::PixelShuffle(PixelShuffle { upscale_factor })),
+        pair(1..3).prop_map(|downscale_factor| Op::PixelUnshuffle(PixelUnshuffle { downscale_factor })),
+        ([pair(-3..5), pair(-3..5)], padding_shows())
+            .prop_map(|(padding, with)| Op::Pad(Pad { padding, with })),
+        (pad_target(), any::<bool>(), padding_shows()).prop_map(|(to, around, with)| {
+            let placement = if around { Placement::Around } else { Placement::After };
+            Op::PadTo(PadTo { to, placement, with })
+        }),
+        prop::sample::select(vec![Op::ArgMax, Op::ChannelMax, Op::ChannelMean, Op::ChannelSum]),
     ]
 }
 

@@ -68,16 +68,43 @@ pub(super) fn slice<T: Element>(
 pub(super) fn arg_max<T: Element>(input: View<'_, T>, output: &mut ViewMut<'_, T>, region: Region<2>) {
     require(input.region(), region);
     fill(output, region, |n, _, y, x| {
-        let mut largest = 0;
-        for c in 1..input.layout().channels() {
-            let (value, before) = (input.get(n, c, y, x), input.get(n, largest, y, x));
-            if value > before || (value.is_nan() && !before.is_nan()) {
-                largest = c;
-            }
-        }
         #[expect(clippy::cast_precision_loss, reason = "channels are far below 2^53")]
-        T::from_f64(largest as f64)
+        T::from_f64(largest_channel(input, n, [y, x]) as f64)
     });
+}
+
+/// Its value; a zero is positive, and NaN is one and the same.
+pub(super) fn max_channels<T: Element>(input: View<'_, T>, output: &mut ViewMut<'_, T>, region: Region<2>) {
+    require(input.region(), region);
+    fill(output, region, |n, _, y, x| {
+        let value = input.get(n, largest_channel(input, n, [y, x]), y, x);
+        if value.is_nan() { T::from_f64(f64::NAN) } else { value + T::ZERO }
+    });
+}
+
+/// What of the gradient of that value is each channel's: all or nothing.
+pub(super) fn max_channels_backward<T: Element>(
+    gradient: View<'_, T>,
+    input: View<'_, T>,
+    output: &mut ViewMut<'_, T>,
+    region: Region<2>,
+) {
+    require(gradient.region(), region);
+    require(input.region(), region);
+    fill(output, region, |n, c, y, x| {
+        if c == largest_channel(input, n, [y, x]) { gradient.get(n, 0, y, x) } else { T::ZERO }
+    });
+}
+
+fn largest_channel<T: Element>(input: View<'_, T>, n: usize, [y, x]: [i64; 2]) -> usize {
+    let mut largest = 0;
+    for c in 1..input.layout().channels() {
+        let (value, before) = (input.get(n, c, y, x), input.get(n, largest, y, x));
+        if value > before || (value.is_nan() && !before.is_nan()) {
+            largest = c;
+        }
+    }
+    largest
 }
 
 pub(super) fn broadcast<T: Element>(

@@ -120,6 +120,10 @@ impl<T: Element> Host<T> for Reference {
                 arithmetic::arithmetic(function, operands, params.packed(), inputs, out, region);
             }
             Kernel::SumChannels => arithmetic::sum_channels(inputs[0], out, region),
+            Kernel::MaxChannels => elementwise::max_channels(inputs[0], out, region),
+            Kernel::MaxChannelsBackward => {
+                elementwise::max_channels_backward(inputs[0], inputs[1], out, region);
+            }
             Kernel::Concat => elementwise::concat(inputs, out, region),
             Kernel::Slice { begin } => elementwise::slice(begin, inputs[0], out, region),
             Kernel::SliceBackward { begin } => movement::slice_backward(begin, inputs[0], out, region),

@@ -34,28 +34,28 @@ pub(super) fn channel_shuffle<T: Element>(
 }
 
 pub(super) fn pixel_shuffle<T: Element>(
-    factor: i64,
+    factor: [i64; 2],
     input: View<'_, T>,
     output: &mut ViewMut<'_, T>,
     region: Region<2>,
 ) {
-    let r = channels(factor);
+    let [r, s] = factor.map(channels);
     fill(output, region, |n, c, y, x| {
-        let [u, v] = [y, x].map(|at| channels(at.rem_euclid(factor)));
-        input.get(n, c * r * r + u * r + v, y.div_euclid(factor), x.div_euclid(factor))
+        let [u, v] = [y.rem_euclid(factor[0]), x.rem_euclid(factor[1])].map(channels);
+        input.get(n, (c * r + u) * s + v, y.div_euclid(factor[0]), x.div_euclid(factor[1]))
     });
 }
 
 pub(super) fn pixel_unshuffle<T: Element>(
-    factor: i64,
+    factor: [i64; 2],
     input: View<'_, T>,
     output: &mut ViewMut<'_, T>,
     region: Region<2>,
 ) {
-    let r = channels(factor);
+    let [r, s] = factor.map(channels);
     fill(output, region, |n, c, y, x| {
-        let [u, v] = [c / r % r, c % r].map(|phase| i64::try_from(phase).expect("below the factor"));
-        input.get(n, c / (r * r), y * factor + u, x * factor + v)
+        let [u, v] = [c / s % r, c % s].map(|phase| i64::try_from(phase).expect("below the factor"));
+        input.get(n, c / (r * s), y * factor[0] + u, x * factor[1] + v)
     });
 }
 

@@ -60,6 +60,10 @@ pub enum Kernel {
     },
     /// The sum over the channels of `[x]`, in one order for each number of channels: one channel.
     SumChannels,
+    /// The largest of the channels of `[x]` at each pixel, −0 as +0; NaN where one is. One channel.
+    MaxChannels,
+    /// From `[gy, x]`: each `gy` goes to the first maximum among the channels of its pixel; NaN wins.
+    MaxChannelsBackward,
     /// The inputs one after another along the channels.
     Concat,
     /// The channels `begin ..` of `[x]`, as many as the output has.
@@ -78,15 +82,15 @@ pub enum Kernel {
         /// The groups, which divide the channels.
         groups: usize,
     },
-    /// Channels become pixels: `y[c, i·r + u, j·r + v] = x[c·r² + u·r + v, i, j]` of `[x]`, where `r` is the factor.
+    /// Channels become pixels: `y[c, i·r + u, j·s + v] = x[(c·r + u)·s + v, i, j]` of `[x]`, where r and s are the factors.
     PixelShuffle {
-        /// The factor of height and of width.
-        factor: i64,
+        /// The factors of height and of width.
+        factor: [i64; 2],
     },
     /// Pixels become channels, the inverse of [`Kernel::PixelShuffle`] and its gradient, as it is of this.
     PixelUnshuffle {
-        /// The factor of height and of width.
-        factor: i64,
+        /// The factors of height and of width.
+        factor: [i64; 2],
     },
     /// The channel with the largest of `[x]` at each pixel, as a number: the first maximum; the first NaN wins. One channel.
     ArgMax,
@@ -230,6 +234,8 @@ impl Kernel {
             Self::Mul => "mul",
             Self::Arithmetic { function, .. } => function.name(),
             Self::SumChannels => "sum_channels",
+            Self::MaxChannels => "max_channels",
+            Self::MaxChannelsBackward => "max_channels_backward",
             Self::Concat => "concat",
             Self::Slice { .. } => "slice",
             Self::SliceBackward { .. } => "slice_backward",

@@ -8,7 +8,8 @@ mod norms;
 use fixture::{Fixture, compute, each, extents, reduce, sums};
 use tiled_geometry::{PadMode, Padding, Resize, ResizeMode, Window};
 use tiled_kernel::{
-    Activation, Conv, Epilogue, Host, Kernel, Params, Partial, Pool, Reduction, Reference, Workspace,
+    Activation, Arithmetic, Conv, Epilogue, Host, Kernel, Params, Partial, Pool, Reduction, Reference,
+    Spread, Workspace,
 };
 use tiled_tensor::Tensor;
 
@@ -243,11 +244,11 @@ fn moves_agree() {
         let count = |name: &str| usize::try_from(number(name)).expect("not negative");
         let (forward, backward) = match fixture.op() {
             "pixel_shuffle" => {
-                let factor = number("factor");
+                let factor = [number("factor"); 2];
                 (Kernel::PixelShuffle { factor }, Kernel::PixelUnshuffle { factor })
             }
             "pixel_unshuffle" => {
-                let factor = number("factor");
+                let factor = [number("factor"); 2];
                 (Kernel::PixelUnshuffle { factor }, Kernel::PixelShuffle { factor })
             }
             "channel_shuffle" => {
@@ -259,10 +260,16 @@ fn moves_agree() {
                 let begin = count("begin");
                 (Kernel::Slice { begin }, Kernel::SliceBackward { begin })
             }
+            "channels_to_width" => {
+                let factor = [1, number("factor")];
+                (Kernel::PixelShuffle { factor }, Kernel::PixelUnshuffle { factor })
+            }
             "argmax" => {
                 let output = fixture.output();
                 return fixture.check_output(compute(Kernel::ArgMax, &[], &[&x], output.shape()).data());
             }
+            "channel_max" => return check_largest_channel(fixture),
+            "channel_mean" => return check_mean_of_channels(fixture),
             "pad" => return check_padding(fixture),
             _ => return check_linear_of_image(fixture),
         };
@@ -270,6 +277,22 @@ fn moves_agree() {
         fixture.check_output(compute(forward, &[], &[&x], gy.shape()).data());
         fixture.check_gradient("x", compute(backward, &[], &[&gy], x.shape()).data());
     });
+}
+
+fn check_largest_channel(fixture: &Fixture) {
+    let (x, gy) = (fixture.operand("x"), fixture.output_gradient());
+    fixture.check_output(compute(Kernel::MaxChannels, &[], &[&x], gy.shape()).data());
+    fixture.check_gradient("x", compute(Kernel::MaxChannelsBackward, &[], &[&gy, &x], x.shape()).data());
+}
+
+/// A sum and a quotient; the gradient is spread over the channels.
+fn check_mean_of_channels(fixture: &Fixture) {
+    let (x, gy) = (fixture.operand("x"), fixture.output_gradient());
+    let count = Spread::Number(f64::from(u32::try_from(x.shape()[1]).expect("few channels")));
+    let divided = |spread| Kernel::arithmetic(Arithmetic::Div, [spread, count]);
+    let sum = compute(Kernel::SumChannels, &[], &[&x], gy.shape());
+    fixture.check_output(compute(divided(Spread::Whole), &[], &[&sum], gy.shape()).data());
+    fixture.check_gradient("x", compute(divided(Spread::Plane), &[], &[&gy], x.shape()).data());
 }
 
 /// What is below zero is cropped first, then the rest is padded.

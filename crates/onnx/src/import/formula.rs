@@ -1,6 +1,6 @@
 //! What an operator makes of height and width, whatever the image.
 
-use tiled_graph::{Op, PixelShuffle, PixelUnshuffle, Upsample, UpsampleTo, ValueId};
+use tiled_graph::{Op, PadTarget, PixelShuffle, PixelUnshuffle, Upsample, UpsampleTo, ValueId};
 use tiled_tensor::OutOfMemory;
 
 use super::extents::{Extent, Extents};
@@ -10,8 +10,10 @@ use super::extents::{Extent, Extents};
 pub(crate) enum Formula {
     /// Of those of the first operand that has more than one pixel.
     Lines([Line; 2]),
-    /// Those of another value, by its number among what is planned.
-    Like(usize),
+    /// The height of another value and the width of one, by their numbers among what is planned.
+    Like([usize; 2]),
+    /// The least multiples of these that are not below those of the operand.
+    Multiples([i64; 2]),
     /// They are the same for every image.
     Numbers([i64; 2]),
     /// Nothing is said of them.
@@ -82,6 +84,9 @@ pub(crate) fn of(op: &Op) -> Formula {
         | Op::Split(_)
         | Op::ChannelShuffle(_)
         | Op::ArgMax
+        | Op::ChannelMax
+        | Op::ChannelMean
+        | Op::ChannelSum
         | Op::Add
         | Op::Mul
         | Op::Sub
@@ -112,14 +117,18 @@ pub(crate) fn of(op: &Op) -> Formula {
             Some(Line { plus: before.checked_add(after)?, ..Line::SAME })
         }),
         Op::PixelShuffle(PixelShuffle { upscale_factor }) => {
-            lines(&|_| Some(Line { times: *upscale_factor, ..Line::SAME }))
+            lines(&|axis| Some(Line { times: upscale_factor[axis], ..Line::SAME }))
         }
         Op::PixelUnshuffle(PixelUnshuffle { downscale_factor }) => {
-            lines(&|_| Some(Line { divisor: *downscale_factor, ..Line::SAME }))
+            lines(&|axis| Some(Line { divisor: downscale_factor[axis], ..Line::SAME }))
         }
-        Op::GlobalAvgPool | Op::GlobalMaxPool | Op::Linear(_) => Formula::Numbers([1, 1]),
+        Op::PadTo(pad) => match pad.to {
+            PadTarget::Multiple(multiple) => Formula::Multiples(multiple),
+            PadTarget::Like(like) => Formula::Like(like.map(|ValueId(like)| like)),
+        },
+        Op::GlobalAvgPool | Op::GlobalMaxPool | Op::GlobalSumPool | Op::Linear(_) => Formula::Numbers([1, 1]),
         Op::Upsample(Upsample { to, .. }) => match *to {
-            UpsampleTo::Like(ValueId(like)) => Formula::Like(like),
+            UpsampleTo::Like(ValueId(like)) => Formula::Like([like, like]),
             UpsampleTo::Size(size) => Formula::Numbers(size),
             UpsampleTo::Scale(scales) => lines(&|axis| {
                 let times = super::numbers::whole(scales[axis])?;

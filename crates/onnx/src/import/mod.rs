@@ -420,7 +420,8 @@ impl<'a> Import<'a> {
     fn result(&mut self, name: &str) -> Result<Value, Reason> {
         let plan = match self.value(name, usize::MAX)? {
             Value::Padded(padded) => padded.node(&mut self.plans)?,
-            Value::Classes(plan) => plan,
+            Value::Plane(plan) => plan,
+            Value::Norming(norming) => self.plans.settled(norming, name)?,
             Value::Image(Image { plan, flat: true }) if self.plans.get(plan).extents != Some([1, 1]) => {
                 let expected = "a value of one pixel, or of four axes";
                 return Err(Reason::Value { expected, got: "all features of an image".to_owned() });

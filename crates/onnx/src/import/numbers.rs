@@ -38,6 +38,8 @@ pub(crate) enum Binary {
     Sub,
     Mul,
     Div,
+    /// What is left by a divisor, of its sign.
+    Mod,
 }
 
 impl Num {
@@ -68,6 +70,7 @@ impl Num {
             Binary::Mul => a * b,
             Binary::Div if is_integer => (a / b).trunc(),
             Binary::Div => a / b,
+            Binary::Mod => a - b * (a / b).floor(),
         };
         Ok(if value.is_finite() { Self::Known(value) } else { Self::Open })
     }
@@ -104,10 +107,16 @@ impl Num {
             (Binary::Div, Self::Extent(extent), Self::Known(number)) => {
                 match whole(number).filter(|divisor| *divisor > 0) {
                     // towards zero is down
-                    Some(divisor) if is_integer && extents.least(extent) >= 0 => {
+                    Some(divisor) if is_integer && extents.bounds(extent).0 >= 0 => {
                         extents.linear(extent, 1, 0, divisor)?
                     }
                     Some(divisor) => extents.part(extent, divisor)?,
+                    None => None,
+                }
+            }
+            (Binary::Mod, Self::Extent(extent), Self::Known(number)) => {
+                match whole(number).filter(|divisor| *divisor > 0) {
+                    Some(divisor) => extents.rest(extent, divisor)?,
                     None => None,
                 }
             }
@@ -208,6 +217,46 @@ mod tests {
         assert_ne!(doubled, more);
         assert_eq!(combine(doubled, Binary::Div, half), number(2));
         assert_eq!(combine(doubled, Binary::Div, number(2)), half);
+    }
+
+    #[test]
+    fn a_multiple_is_one_however_it_is_worked_out() {
+        let (mut extents, [height, _]) = extents();
+        let mut combine = |a: Num, binary, b: Num| a.combined(binary, b, true, &mut extents).unwrap();
+        let number = |value: i64| Num::Known(value as f64);
+        let eight = number(8);
+        // h + (8 − h % 8) % 8
+        let rest = combine(height, Binary::Mod, eight);
+        let missing = combine(eight, Binary::Sub, rest);
+        let missing = combine(missing, Binary::Mod, eight);
+        let padded = combine(height, Binary::Add, missing);
+        // (h + 7)/8·8
+        let above = combine(height, Binary::Add, number(7));
+        let above = combine(above, Binary::Div, eight);
+        assert_eq!(combine(above, Binary::Mul, eight), padded);
+        // h − h/8·8
+        let below = combine(height, Binary::Div, eight);
+        let below = combine(below, Binary::Mul, eight);
+        assert_eq!(combine(height, Binary::Sub, below), rest);
+        assert_eq!(combine(padded, Binary::Sub, missing), height);
+        // a whole number of blocks is left whole
+        assert_eq!(combine(padded, Binary::Mod, number(4)), number(0));
+        assert_eq!(combine(number(-3), Binary::Mod, eight), number(5));
+    }
+
+    #[test]
+    fn both_roundings_of_a_half_are_the_whole() {
+        let (mut extents, [height, width]) = extents();
+        let Num::Extent(height) = height else { panic!("an extent") };
+        let below = extents.linear(height, 1, 0, 2).unwrap().unwrap();
+        let above = extents.linear(height, 1, 1, 2).unwrap().unwrap();
+        assert_eq!(extents.sum(below, 1, above), Ok(Some(height)));
+        assert_eq!(extents.bounds(below), (0, None));
+        let less = extents.sum(below, -1, above).unwrap().unwrap();
+        assert_eq!(extents.bounds(less), (-1, Some(0)));
+        let Num::Extent(width) = width else { panic!("an extent") };
+        assert_eq!(extents.sum(height, 1, width), Ok(None));
+        assert_eq!(extents.linear(height, 1, 0, 1 << 13), Ok(None));
     }
 
     #[test]

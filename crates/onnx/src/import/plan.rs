@@ -8,7 +8,10 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::{Index, IndexMut};
 use std::rc::Rc;
 
-use tiled_graph::{Graph, Op, ParamKind, Upsample, UpsampleTo, ValueId, infer, try_params};
+use tiled_graph::{
+    Activation, Elementwise, Graph, Op, Operand, PadTarget, PadTo, ParamKind, Upsample, UpsampleTo, ValueId,
+    WithOperand, infer, try_params,
+};
 use tiled_tensor::{OutOfMemory, push, with_room};
 
 use super::extents::{Extent, Extents};
@@ -16,7 +19,7 @@ use super::form::Form;
 use super::formula::{self, Formula};
 use super::names::Names;
 use super::numbers::Num;
-use super::value::Constant;
+use super::value::{Constant, Norming, Step};
 use crate::Reason;
 
 /// Inputs and nodes, by number.
@@ -30,6 +33,10 @@ pub(crate) struct Plans {
     pub(crate) extents: Extents,
     /// The first of each height and width.
     firsts: HashMap<[Extent; 2], u32>,
+    /// The first of each height, and of each width.
+    firsts_along: [HashMap<Extent, u32>; 2],
+    /// The last steps of norms that are values after all.
+    settled: VecDeque<(Norming, usize)>,
 }
 
 /// A long list in pieces of [`PIECE`], which are given back one by one as it is used up.
@@ -115,6 +122,12 @@ impl Operands {
         all.iter().map(|operand| *operand as usize)
     }
 
+    /// The one that all of them are.
+    pub(crate) fn repeated(&self) -> Option<usize> {
+        let first = self.first();
+        self.iter().all(|operand| operand == first).then_some(first)
+    }
+
     /// The first, which every operator has.
     pub(crate) fn first(&self) -> usize {
         self.iter().next().expect("invariant: every operator has an operand")
@@ -159,7 +172,7 @@ impl Plans {
         };
         Graph::new().add_input(&input.name, channels)?;
         self.all.push(input)?;
-        self.firsts.entry(formulas).or_insert(number(plan));
+        self.enter(plan, formulas);
         Ok(plan)
     }
 
@@ -209,8 +222,62 @@ impl Plans {
             forms: Box::default(),
         };
         self.all.push(node)?;
-        self.firsts.entry(formulas).or_insert(number(plan));
+        self.enter(plan, formulas);
         Ok(plan)
+    }
+
+    /// Remembers the first value of a height and width.
+    fn enter(&mut self, plan: usize, formulas: [Extent; 2]) {
+        self.firsts.entry(formulas).or_insert(number(plan));
+        for (firsts, extent) in self.firsts_along.iter_mut().zip(formulas) {
+            firsts.entry(extent).or_insert(number(plan));
+        }
+    }
+
+    /// The value that a step of a norm is where it is no part of one.
+    pub(crate) fn settled(&mut self, norming: Norming, name: &str) -> Result<usize, Reason> {
+        if let Some((_, made)) = self.settled.iter().find(|(known, _)| *known == norming) {
+            return Ok(*made);
+        }
+        let Norming { plan, step } = norming;
+        let before = |step| Norming { plan, step };
+        let named = |what: &str| format!("{name}.{what}");
+        let made = match step {
+            Step::Mean => self.node(&named("mean"), Op::ChannelMean, vec![plan], Vec::new())?,
+            Step::Centred => {
+                let mean = self.settled(before(Step::Mean), name)?;
+                self.node(&named("centred"), Op::Sub, vec![plan, mean], Vec::new())?
+            }
+            Step::Squares => {
+                let centred = self.settled(before(Step::Centred), name)?;
+                self.node(&named("squares"), Op::Mul, vec![centred, centred], Vec::new())?
+            }
+            Step::Variance => {
+                let squares = self.settled(before(Step::Squares), name)?;
+                self.node(&named("variance"), Op::ChannelMean, vec![squares], Vec::new())?
+            }
+            Step::MeanSquare => {
+                let squares = self.node(&named("squares"), Op::Mul, vec![plan, plan], Vec::new())?;
+                self.node(&named("mean_square"), Op::ChannelMean, vec![squares], Vec::new())?
+            }
+            Step::Guarded { eps, is_centred } => {
+                let of = if is_centred { Step::Variance } else { Step::MeanSquare };
+                let of = self.settled(before(of), name)?;
+                let (function, operand) = (Elementwise::Add, Operand::Number(eps));
+                let op = Op::WithOperand(WithOperand { function, operand, reversed: false });
+                self.node(&named("guarded"), op, vec![of], Vec::new())?
+            }
+            Step::Root { eps, is_centred } => {
+                let of = self.settled(before(Step::Guarded { eps, is_centred }), name)?;
+                let op = Op::Activation(Activation::Sqrt);
+                self.node(&named("root"), op, vec![of], Vec::new())?
+            }
+        };
+        if self.settled.len() == RECENT {
+            self.settled.pop_front();
+        }
+        self.settled.push_back((norming, made));
+        Ok(made)
     }
 
     /// The operator, as one of the last nodes has it where one does.
@@ -318,7 +385,15 @@ impl Plans {
         let is_image = |input: &&usize| self.all[**input].extents != Some([1, 1]);
         let of = *inputs.iter().find(is_image).unwrap_or(&inputs[0]);
         let line = match formula::of(op) {
-            Formula::Like(like) => return Ok(Some(self.all[like].formulas)),
+            Formula::Like(like) => {
+                return Ok(Some([0, 1].map(|axis| self.all[like[axis]].formulas[axis])));
+            }
+            Formula::Multiples(multiples) => {
+                let [height, width] = self.all[of].formulas;
+                let height = self.extents.multiple(height, multiples[0])?;
+                let width = self.extents.multiple(width, multiples[1])?;
+                return Ok(height.zip(width).map(|(height, width)| [height, width]));
+            }
             Formula::Lines(lines) => lines,
             Formula::Numbers([height, width]) => {
                 return Ok(Some([self.extents.number(height)?, self.extents.number(width)?]));
@@ -343,6 +418,12 @@ impl Plans {
     pub(crate) fn is_extent(&self, item: Num, plan: usize, axis: usize) -> bool {
         let known = self.all[plan].extents.map(|extents| extents[axis - 2] as f64);
         item == self.extent(plan, axis) || (known.is_some() && item.known(&self.extents) == known)
+    }
+
+    /// Whether a number is that of the pixels of a value, as the model declares it.
+    pub(crate) fn is_pixels(&self, item: Num, plan: usize) -> bool {
+        let pixels = self.all[plan].extents.map(|[height, width]| height as f64 * width as f64);
+        pixels.is_some() && item.known(&self.extents) == pixels
     }
 
     /// Height and width by a divisor, rounded down; `None` where one is no formula.
@@ -376,6 +457,11 @@ impl Plans {
         }
     }
 
+    /// The first values of this height and of this width, along axis 2 or 3.
+    pub(crate) fn first_along(&self, extent: Extent, axis: usize) -> Option<usize> {
+        self.firsts_along[axis - 2].get(&extent).map(|plan| *plan as usize)
+    }
+
     /// The first value of this height and width.
     pub(crate) fn like(&self, items: [Num; 2]) -> Option<usize> {
         match items {
@@ -393,13 +479,14 @@ const RECENT: usize = 32;
 /// The place of what no output needs.
 const NOWHERE: ValueId = ValueId(usize::MAX);
 
-/// What an operator reads: its operands, and the value whose extents it takes.
+/// What an operator reads: its operands, and the values whose extents it takes.
 fn reads(op: &Op, inputs: impl Iterator<Item = usize>) -> impl Iterator<Item = usize> {
     let like = match op {
-        Op::Upsample(Upsample { to: UpsampleTo::Like(ValueId(like)), .. }) => Some(*like),
-        _ => None,
+        Op::Upsample(Upsample { to: UpsampleTo::Like(ValueId(like)), .. }) => [Some(*like), None],
+        Op::PadTo(PadTo { to: PadTarget::Like([height, width]), .. }) => [Some(height.0), Some(width.0)],
+        _ => [None, None],
     };
-    inputs.chain(like)
+    inputs.chain(like.into_iter().flatten())
 }
 
 /// The operator in a network where what it reads has these places.
@@ -407,6 +494,9 @@ fn mapped(op: &Op, place: impl Fn(usize) -> ValueId) -> Op {
     match op {
         Op::Upsample(Upsample { mode, to: UpsampleTo::Like(ValueId(like)) }) => {
             Op::Upsample(Upsample { mode: *mode, to: UpsampleTo::Like(place(*like)) })
+        }
+        Op::PadTo(pad @ PadTo { to: PadTarget::Like(like), .. }) => {
+            Op::PadTo(PadTo { to: PadTarget::Like(like.map(|ValueId(like)| place(like))), ..*pad })
         }
         other => other.clone(),
     }

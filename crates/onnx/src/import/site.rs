@@ -66,6 +66,10 @@ impl Site<'_> {
                 let padded = Rc::clone(padded);
                 Ok(Image { plan: padded.node(self.plans)?, flat: false })
             }
+            Value::Norming(norming) => {
+                let norming = *norming;
+                Ok(Image { plan: self.plans.settled(norming, node_name(self.node))?, flat: false })
+            }
             _ => self.wrong(position, "a value of the network"),
         }
     }
@@ -175,6 +179,28 @@ impl Site<'_> {
     /// Adds an operator of the network over these values.
     pub(crate) fn add(&mut self, op: Op, inputs: Vec<usize>) -> Result<usize, Reason> {
         self.plans.node(node_name(self.node), op, inputs, Vec::new())
+    }
+
+    /// Adds operators one after another over a value; the last has the name of the node.
+    pub(crate) fn chain(&mut self, ops: &[Op], mut plan: usize) -> Result<usize, Reason> {
+        let name = node_name(self.node);
+        for (place, op) in ops.iter().enumerate() {
+            let is_last = place + 1 == ops.len();
+            let name = if is_last { name.to_owned() } else { format!("{name}.{}", op.name()) };
+            plan = self.plans.node(&name, op.clone(), vec![plan], Vec::new())?;
+        }
+        Ok(plan)
+    }
+
+    /// Lets steps of a norm among the operands be the values that they are: they are no part of one.
+    pub(crate) fn settle(&mut self) -> Result<(), Reason> {
+        for position in 0..self.operands.len() {
+            if let Some(Value::Norming(norming)) = self.operands[position] {
+                let plan = self.plans.settled(norming, node_name(self.node))?;
+                self.operands[position] = Some(Value::Image(Image { plan, flat: false }));
+            }
+        }
+        Ok(())
     }
 
     /// The same with parameters. Where the first is the weight of a named module, that is the node's name too, so that files

@@ -46,8 +46,10 @@ pub(crate) enum Value {
     Stacked(Rc<Stacked>),
     /// A value whose axes are taken apart for a shuffle.
     Folded(Rc<Folded>),
-    /// The number of the largest channel, without the axis of the channels.
-    Classes(usize),
+    /// A value of one channel without its axis, N×H×W.
+    Plane(usize),
+    /// A value one row high without its height, N×C×W.
+    Row(usize),
     /// The results of a node of several.
     Several(Rc<[Value]>),
     /// A second result of a node, which is refused where it is read; its position.
@@ -80,7 +82,8 @@ impl Value {
             Self::Table(_) => "rows of computed sizes".to_owned(),
             Self::Stacked(stacked) => format!("a stack of {} values", stacked.values.len()),
             Self::Folded(_) => "a value of more than four axes".to_owned(),
-            Self::Classes(_) => "class numbers of three axes".to_owned(),
+            Self::Plane(_) => "one channel without its axis".to_owned(),
+            Self::Row(_) => "a row of three axes".to_owned(),
             Self::Initialiser(_) | Self::Second(_) | Self::Several(_) | Self::Refused => "nothing".to_owned(),
         }
     }
@@ -121,13 +124,34 @@ impl Constant {
     }
 }
 
-/// A value whose channels stand last in the model, N×H×W×C.
+/// A value whose channels stand last in the model.
 #[derive(Clone, Debug)]
 pub(crate) struct Last {
     /// What it is with its channels first.
     pub(crate) value: Rc<Value>,
-    /// Whether the width stands before the height.
-    pub(crate) is_turned: bool,
+    /// How its other axes stand.
+    pub(crate) order: Order,
+}
+
+/// How the axes stand of a value whose channels stand last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// N×H×W×C.
+    Plain,
+    /// N×W×H×C.
+    Turned,
+    /// N×(H·W)×C.
+    Joined,
+}
+
+impl Order {
+    /// The place of the channels.
+    pub(crate) const fn last(self) -> i64 {
+        match self {
+            Self::Plain | Self::Turned => 3,
+            Self::Joined => 2,
+        }
+    }
 }
 
 /// Images along an axis of their own.

@@ -1,9 +1,12 @@
 //! Functions of every element.
 
+use std::rc::Rc;
+
 use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, Prelu, WithOperand};
 
 use crate::Reason;
 use crate::import::form::{Form, Function, Recognised};
+use crate::import::numbers::{Binary, Num, Numbers};
 use crate::import::site::{Site, node_name};
 use crate::import::value::{Image, Value};
 
@@ -55,7 +58,10 @@ pub(super) fn hard_sigmoid(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
     let scaled = with_number(Elementwise::Mul, alpha);
     let moved = with_number(Elementwise::Add, beta);
-    chain(site, [scaled, moved, Op::Activation(Activation::Clamp { min: 0.0, max: 1.0 })])
+    let Image { plan, flat } = site.value(0)?;
+    let clamped = Op::Activation(Activation::Clamp { min: 0.0, max: 1.0 });
+    let plan = site.chain(&[scaled, moved, clamped], plan)?;
+    Ok(Value::Image(Image { plan, flat }))
 }
 
 pub(super) fn hard_swish(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -71,6 +77,14 @@ pub(super) fn mish(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn neg(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if site.is_numbers(0) {
+        let (numbers, zero) = (site.numbers(0)?, Num::Known(0.0));
+        let extents = &mut site.plans.extents;
+        let negated =
+            |item: &Num| zero.combined(Binary::Sub, *item, numbers.is_integer, extents).map_err(Reason::from);
+        let items = numbers.items.iter().map(negated).collect::<Result<_, _>>()?;
+        return Ok(Value::Numbers(Rc::new(Numbers { items, ..*numbers })));
+    }
     activation(site, Activation::Neg)
 }
 
@@ -102,7 +116,10 @@ pub(super) fn selu(site: &mut Site<'_>) -> Result<Value, Reason> {
     if (alpha - 1.673_263_2).abs() < 1e-5 && (gamma - 1.050_701).abs() < 1e-5 {
         return activation(site, Activation::Selu);
     }
-    chain(site, [Op::Activation(Activation::Elu { alpha }), with_number(Elementwise::Mul, gamma)])
+    let Image { plan, flat } = site.value(0)?;
+    let scaled = with_number(Elementwise::Mul, gamma);
+    let plan = site.chain(&[Op::Activation(Activation::Elu { alpha }), scaled], plan)?;
+    Ok(Value::Image(Image { plan, flat }))
 }
 
 /// From 40 on, `ln(1 + e^x)` is x in every type.
@@ -155,15 +172,6 @@ fn with_number(function: Elementwise, number: f64) -> Op {
     Op::WithOperand(WithOperand { function, operand: Operand::Number(number), reversed: false })
 }
 
-/// Operators one after another.
-fn chain<const N: usize>(site: &mut Site<'_>, ops: [Op; N]) -> Result<Value, Reason> {
-    let Image { mut plan, flat } = site.value(0)?;
-    for op in ops {
-        plan = site.add(op, vec![plan])?;
-    }
-    Ok(Value::Image(Image { plan, flat }))
-}
-
 pub(super) fn activation(site: &mut Site<'_>, activation: Activation) -> Result<Value, Reason> {
     let Image { plan, flat } = site.value(0)?;
     let plan = site.add(Op::Activation(activation), vec![plan])?;
@@ -172,6 +180,7 @@ pub(super) fn activation(site: &mut Site<'_>, activation: Activation) -> Result<
 
 /// A function that is an activation of a value of the network, and a form of what arithmetic makes.
 fn function(site: &mut Site<'_>, function: Function, alone: Option<Activation>) -> Result<Value, Reason> {
+    site.settle()?;
     let forms: Vec<Form> = site.forms(0)?.iter().filter_map(|form| form.under(function)).collect();
     match (alone, site.operand(0)?) {
         (Some(alone), Value::Image(_)) => {

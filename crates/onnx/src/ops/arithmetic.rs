@@ -42,6 +42,12 @@ pub(super) fn mul(site: &mut Site<'_>) -> Result<Value, Reason> {
     binary(site, Binary::Mul)
 }
 
+/// Of sizes alone.
+pub(super) fn modulo(site: &mut Site<'_>) -> Result<Value, Reason> {
+    site.only("fmod", 0, 0, "0, of whole numbers")?;
+    binary(site, Binary::Mod)
+}
+
 pub(super) fn div(site: &mut Site<'_>) -> Result<Value, Reason> {
     for rule in [norming::quotient, response::quotient] {
         if let Some(made) = rule(site)? {
@@ -56,6 +62,7 @@ pub(super) fn pow(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = norming::power(site)? {
         return Ok(made);
     }
+    site.settle()?;
     let exponent = site.number(1)?;
     if let Some(made) = response::raised(site, exponent)? {
         return Ok(made);
@@ -108,6 +115,7 @@ pub(super) fn divided(site: &mut Site<'_>, sum: Image, count: usize) -> Result<I
 
 /// A function of values, numbers and a number for each channel, from the left.
 fn several(site: &mut Site<'_>, function: Elementwise) -> Result<Value, Reason> {
+    site.settle()?;
     let is_image = |operand: &Option<Value>| matches!(operand, Some(Value::Image(_)));
     if site.operands.len() > 1 && site.operands.iter().all(is_image) {
         let values: Vec<Image> =
@@ -126,6 +134,7 @@ fn several(site: &mut Site<'_>, function: Elementwise) -> Result<Value, Reason> 
 }
 
 fn binary(site: &mut Site<'_>, binary: Binary) -> Result<Value, Reason> {
+    site.settle()?;
     if site.is_numbers(0) && site.is_numbers(1) {
         let (a, b) = (site.numbers(0)?, site.numbers(1)?);
         return match a.combined(binary, &b, &mut site.plans.extents)? {
@@ -142,6 +151,7 @@ fn binary(site: &mut Site<'_>, binary: Binary) -> Result<Value, Reason> {
         Binary::Sub => Elementwise::Sub,
         Binary::Mul => Elementwise::Mul,
         Binary::Div => Elementwise::Div,
+        Binary::Mod => return site.wrong(0, "sizes"),
     };
     let (a, b) = (site.operand(0)?.clone(), site.operand(1)?.clone());
     match pair(site, function, [(0, &a), (1, &b)])? {
@@ -213,8 +223,25 @@ pub(super) fn of_values(
     if let Some(position) = values.iter().position(|value| value.flat != flat) {
         return site.wrong(position, "of as many axes as the others");
     }
-    let plan = site.add(op, of_pixels(site.plans, values))?;
+    let mut values = values.to_vec();
+    of_planes(site.plans, &mut values);
+    let plan = site.add(op, of_pixels(site.plans, &values))?;
     Ok(Image { plan, flat })
+}
+
+/// The values, of which those that are one channel in all places are that channel where another has all channels.
+fn of_planes(plans: &Plans, values: &mut [Image]) {
+    let plane = |plan: usize| match plans.get(plan).op.as_deref() {
+        Some(Op::Concat) => plans.get(plan).inputs.repeated().filter(|one| plans.get(*one).channels == 1),
+        _ => None,
+    };
+    let is_whole = |value: &&Image| plane(value.plan).is_none();
+    let channels = values.iter().find(is_whole).map(|value| plans.get(value.plan).channels);
+    for value in values {
+        if let Some(plane) = plane(value.plan).filter(|_| channels == Some(plans.get(value.plan).channels)) {
+            value.plan = plane;
+        }
+    }
 }
 
 /// The values, of which those that are one pixel everywhere are that pixel where another has all pixels.
@@ -242,6 +269,7 @@ fn combined(a: &[Form], binary: Binary, b: &[Form]) -> Vec<Form> {
         Binary::Sub => a.plus(&b.scaled(-1.0)),
         Binary::Mul => a.times(b),
         Binary::Div => b.number().filter(|divisor| *divisor != 0.0).map(|divisor| a.scaled(1.0 / divisor)),
+        Binary::Mod => None,
     });
     made.filter(|made| made.x().is_some()).collect()
 }

@@ -5,9 +5,10 @@ use std::rc::Rc;
 
 use tiled_graph::{Conv2d, ConvTranspose2d, Op, Pad, PadWith, PaddingMode, ParamKind};
 
-use super::response;
 use super::window::{Odd, Pads, Windows, signed, windows};
+use super::{response, row, sized};
 use crate::Reason;
+use crate::import::numbers::{Num, whole};
 use crate::import::site::{Site, is_small, node_name};
 use crate::import::value::{Constant, Image, Padded, Value};
 
@@ -17,6 +18,9 @@ pub(super) const CONV_TRANSPOSE: &[&str] =
     &["auto_pad", "dilations", "group", "kernel_shape", "output_padding", "output_shape", "pads", "strides"];
 
 pub(super) fn conv(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Some(made) = row::conv(site)? {
+        return Ok(made);
+    }
     let (weight, [out_channels, _, height, width]) = site.constant_of::<4>(1, WEIGHT)?;
     let windows = windows(site, Some([height, width]))?;
     let before = match site.operand(0)? {
@@ -144,26 +148,46 @@ pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
         };
     }
     let Image { plan, flat } = site.value(0)?;
-    let pads = if site.has(1) { site.whole(1)? } else { site.ints("pads")?.unwrap_or_default() };
-    if pads.iter().all(|side| *side == 0) {
+    let pads: Vec<Num> = if site.has(1) {
+        site.numbers(1)?.items.clone()
+    } else {
+        site.ints("pads")?.unwrap_or_default().into_iter().map(|side| Num::Known(side as f64)).collect()
+    };
+    if pads.iter().all(|side| *side == Num::Known(0.0)) {
         return Ok(Value::Image(Image { plan, flat }));
     }
     let axes = if site.has(3) { site.whole(3)? } else { vec![0, 1, 2, 3] };
-    let wrong = |got: &[i64]| {
-        let expected = "before and after of height and width alone";
+    let known = |site: &Site<'_>, side: &Num| {
+        side.known(&site.plans.extents).and_then(whole).filter(|side| is_small(*side))
+    };
+    let wrong = |site: &Site<'_>| {
+        let got: Option<Vec<i64>> = pads.iter().map(|side| known(site, side)).collect();
+        let (expected, got) = ("before and after of height and width alone", got.unwrap_or_default());
         Err(Reason::Attribute { name: "pads", expected, got: format!("{got:?}") })
     };
-    if flat || pads.len() != 2 * axes.len() || !pads.iter().all(|side| is_small(*side)) {
-        return wrong(&pads);
+    if flat || pads.len() != 2 * axes.len() {
+        return wrong(site);
+    }
+    let mut sides = [[Num::Known(0.0); 2]; 2];
+    for (place, axis) in axes.iter().enumerate() {
+        let given = [pads[place], pads[place + axes.len()]];
+        match axis {
+            2 | -2 => sides[0] = given,
+            3 | -1 => sides[1] = given,
+            _ if given == [Num::Known(0.0); 2] => {}
+            _ => return wrong(site),
+        }
     }
     let mut padding = [[0; 2]; 2];
-    for (place, axis) in axes.iter().enumerate() {
-        let sides = [pads[place], pads[place + axes.len()]];
-        match axis {
-            2 | -2 => padding[0] = sides,
-            3 | -1 => padding[1] = sides,
-            _ if sides == [0, 0] => {}
-            _ => return wrong(&pads),
+    for (side, padding) in sides.iter().flatten().zip(padding.iter_mut().flatten()) {
+        match (side, known(site, side)) {
+            (_, Some(side)) => *padding = side,
+            (Num::Known(_), None) => return wrong(site),
+            // it follows from the size of the image
+            _ => {
+                let plan = sized::pad(site, plan, sides, with)?;
+                return Ok(Value::Image(Image { plan, flat }));
+            }
         }
     }
     let name = node_name(site.node).to_owned();
@@ -171,7 +195,7 @@ pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
     Ok(Value::Padded(Rc::new(Padded { plan, pad, name, made: Cell::new(None) })))
 }
 
-fn group(site: &Site<'_>) -> Result<usize, Reason> {
+pub(super) fn group(site: &Site<'_>) -> Result<usize, Reason> {
     let got = site.int("group", 1)?;
     let wrong = |_| Reason::Attribute { name: "group", expected: "at least 1", got: got.to_string() };
     usize::try_from(got).map_err(wrong)

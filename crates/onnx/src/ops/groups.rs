@@ -76,10 +76,16 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     match *site.operand(0)? {
         Value::Image(Image { plan, flat: false }) if site.is_numbers(1) => {
             let shape = site.numbers(1)?;
-            let [batch, Num::Known(groups), Num::Known(-1.0)] = shape.items.as_slice() else {
+            let [batch, Num::Known(groups), rest] = shape.items.as_slice() else {
                 return Ok(None);
             };
             let channels = site.plans.get(plan).channels;
+            // what is left of the elements is the channels of a group and the pixels
+            let is_rest = matches!(rest, Num::Open | Num::Known(-1.0))
+                || (*groups == channels as f64 && site.plans.is_pixels(*rest, plan));
+            if !is_rest {
+                return Ok(None);
+            }
             let divides = |groups: &usize| channels.is_multiple_of(*groups);
             match (1..=channels).find(|count| *count as f64 == *groups).filter(divides) {
                 Some(groups) if site.plans.is_batch(*batch) => {

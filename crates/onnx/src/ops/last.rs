@@ -1,48 +1,71 @@
-//! Values whose channels stand last, N×H×W×C, as models have them between two transpositions.
+//! Values whose channels stand last, N×H×W×C, as models have them between two transpositions, or N×(H·W)×C, where pixels are joined
+//! to one axis.
 //!
 //! Functions of single elements do the same wherever the channels stand: they run on the value with its channels first. Of the
 //! others a few know what it means that they stand last.
 
 use std::rc::Rc;
 
-use super::Operator;
+use super::{Operator, row};
 use crate::Reason;
-use crate::import::site::Site;
-use crate::import::value::{Constant, Image, Last, Value};
+use crate::import::numbers::Num;
+use crate::import::site::{Site, node_name};
+use crate::import::value::{Constant, Grouped, Image, Last, Order, Value};
 
 /// Operators that look at each element alone, or at elements of several operands at one place.
-const OF_ELEMENTS: [&str; 16] = [
+const OF_ELEMENTS: [&str; 29] = [
+    "Abs",
     "Add",
     "Cast",
+    "Clip",
     "Div",
     "Dropout",
+    "Elu",
     "Erf",
+    "Exp",
     "Gelu",
+    "HardSigmoid",
+    "HardSwish",
     "Identity",
     "LeakyRelu",
+    "Log",
+    "Max",
+    "Min",
+    "Mish",
     "Mul",
+    "Neg",
     "Pow",
+    "Reciprocal",
     "Relu",
     "Sigmoid",
+    "Softplus",
     "Sqrt",
     "Sub",
     "Swish",
     "Tanh",
 ];
 
+/// Whether an operator is one of them.
+pub(super) fn is_of_elements(name: &str) -> bool {
+    OF_ELEMENTS.contains(&name)
+}
+
 /// What a node's output stands for, by the rule of its operator.
 pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
-    let turned = |operand: &Option<Value>| match operand {
-        Some(Value::Last(last)) => Some(last.is_turned),
+    if let Some(made) = row::made(operator, site)? {
+        return Ok(made);
+    }
+    let order = |operand: &Option<Value>| match operand {
+        Some(Value::Last(last)) => Some(last.order),
         _ => None,
     };
-    let Some(is_turned) = site.operands.iter().find_map(turned) else { return (operator.rule)(site) };
-    if !OF_ELEMENTS.contains(&operator.name) {
+    let Some(order) = site.operands.iter().find_map(order) else { return (operator.rule)(site) };
+    if !is_of_elements(operator.name) {
         return (operator.rule)(site);
     }
     for position in 0..site.operands.len() {
         let first = match &site.operands[position] {
-            Some(Value::Last(last)) if last.is_turned == is_turned => Some(Value::clone(&last.value)),
+            Some(Value::Last(last)) if last.order == order => Some(Value::clone(&last.value)),
             Some(Value::Constant(constant)) => first(constant).map(Value::Constant),
             Some(Value::Last(_) | Value::Image(_) | Value::Form(_) | Value::Norming(_)) => None,
             Some(other) => Some(other.clone()),
@@ -56,7 +79,7 @@ pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
     }
     let made = (operator.rule)(site)?;
     Ok(match made {
-        Value::Image(_) | Value::Form(_) | Value::Norming(_) => with_channels_last(made, is_turned),
+        Value::Image(_) | Value::Form(_) | Value::Norming(_) => with_channels_last(made, order),
         other => other,
     })
 }
@@ -71,34 +94,85 @@ fn first(constant: &Constant) -> Option<Constant> {
 }
 
 /// A value with its axes in another order; `None` where it is not the channels that move.
-pub(super) fn transposed(value: &Value, order: Option<&[i64]>) -> Option<Value> {
-    match (value, order?) {
+pub(super) fn transposed(site: &Site<'_>, order: Option<&[i64]>) -> Result<Option<Value>, Reason> {
+    let (value, Some(order)) = (site.operand(0)?, order) else { return Ok(None) };
+    Ok(match (value, order) {
         (Value::Image(Image { flat: false, .. }), [0, 2, 3, 1]) => {
-            Some(with_channels_last(value.clone(), false))
+            Some(with_channels_last(value.clone(), Order::Plain))
         }
         (Value::Image(Image { flat: false, .. }), [0, 3, 2, 1]) => {
-            Some(with_channels_last(value.clone(), true))
+            Some(with_channels_last(value.clone(), Order::Turned))
         }
-        (Value::Last(Last { value, is_turned: false }), [0, 3, 1, 2])
-        | (Value::Last(Last { value, is_turned: true }), [0, 3, 2, 1]) => Some(Value::clone(value)),
+        (Value::Last(Last { value, order: Order::Plain }), [0, 3, 1, 2])
+        | (Value::Last(Last { value, order: Order::Turned }), [0, 3, 2, 1]) => Some(Value::clone(value)),
+        // groups of one channel are the channels
+        (Value::Grouped(Grouped { plan, groups }), [0, 2, 1])
+            if *groups == site.plans.get(*plan).channels =>
+        {
+            Some(of_image(*plan, Order::Joined))
+        }
+        (Value::Last(Last { value, order: Order::Joined }), [0, 2, 1]) => match **value {
+            Value::Image(Image { plan, flat: false }) => {
+                Some(Value::Grouped(Grouped { plan, groups: site.plans.get(plan).channels }))
+            }
+            _ => None,
+        },
         _ => None,
+    })
+}
+
+/// Height and width joined to one axis, or apart again; `None` of other values.
+pub(super) fn reshaped(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let Some((plan, order)) = (match site.operand(0)? {
+        Value::Last(_) => image(site, 0)?,
+        _ => None,
+    }) else {
+        return Ok(None);
+    };
+    let shape = site.numbers(1)?;
+    let is_open = |item: &Num| *item == Num::Known(-1.0);
+    let channels = Num::Known(site.plans.get(plan).channels as f64);
+    let is_channels = |item: &Num| is_open(item) || *item == channels;
+    let is_extent = |item: &Num, axis: usize| is_open(item) || site.plans.is_extent(*item, plan, axis);
+    let is_batch = |item: &Num| is_open(item) || site.plans.is_batch(*item);
+    let one_is_open = shape.items.iter().filter(|item| is_open(item)).count() < 2;
+    match (order, shape.items.as_slice()) {
+        (Order::Plain | Order::Joined, [n, pixels, c]) if one_is_open && is_batch(n) && is_channels(c) => {
+            // what is left of the elements is the pixels
+            let is_all =
+                matches!(pixels, Num::Open) || is_open(pixels) || site.plans.is_pixels(*pixels, plan);
+            if is_all { Ok(Some(of_image(plan, Order::Joined))) } else { site.wrong(1, PIXELS_APART) }
+        }
+        (Order::Plain | Order::Joined, [n, h, w, c])
+            if one_is_open && is_batch(n) && is_extent(h, 2) && is_extent(w, 3) && is_channels(c) =>
+        {
+            Ok(Some(of_image(plan, Order::Plain)))
+        }
+        (Order::Joined, _) => site.wrong(1, PIXELS_APART),
+        _ => site.wrong(1, "the pixels and the channels"),
     }
 }
 
-pub(super) fn with_channels_last(value: Value, is_turned: bool) -> Value {
-    Value::Last(Last { value: Rc::new(value), is_turned })
+/// What is wanted where pixels are joined to one axis and meet each other, as in attention between them.
+pub(super) const PIXELS_APART: &str =
+    "height and width kept apart: attention, in which every pixel reads every other, cannot be tiled";
+
+pub(super) fn with_channels_last(value: Value, order: Order) -> Value {
+    Value::Last(Last { value: Rc::new(value), order })
 }
 
-/// The value at this position whose channels stand last, and whether it is turned; `None` where it is another.
-pub(super) fn image(site: &Site<'_>, position: usize) -> Result<Option<(usize, bool)>, Reason> {
-    let Value::Last(Last { value, is_turned }) = site.operand(position)? else { return Ok(None) };
+/// The value at this position whose channels stand last, and its order; `None` where it is another.
+pub(super) fn image(site: &mut Site<'_>, position: usize) -> Result<Option<(usize, Order)>, Reason> {
+    let Value::Last(Last { value, order }) = site.operand(position)? else { return Ok(None) };
+    let order = *order;
     match **value {
-        Value::Image(Image { plan, flat: false }) => Ok(Some((plan, *is_turned))),
+        Value::Image(Image { plan, flat: false }) => Ok(Some((plan, order))),
+        Value::Norming(norming) => Ok(Some((site.plans.settled(norming, node_name(site.node))?, order))),
         _ => site.wrong(position, "a value of the network"),
     }
 }
 
 /// A value of the network with its channels last.
-pub(super) fn of_image(plan: usize, is_turned: bool) -> Value {
-    with_channels_last(Value::Image(Image { plan, flat: false }), is_turned)
+pub(super) fn of_image(plan: usize, order: Order) -> Value {
+    with_channels_last(Value::Image(Image { plan, flat: false }), order)
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::{elements, groups, last, response, shuffle, stack, table};
+use super::{elements, groups, last, response, row, shuffle, stack, table};
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
@@ -64,7 +64,9 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
             None => site.wrong(1, "a shape of as many elements"),
         };
     }
-    for rule in [groups::reshape, table::reshape, response::reshape, elements::reshape] {
+    for rule in
+        [table::reshape, last::reshaped, row::reshaped, groups::reshape, response::reshape, elements::reshape]
+    {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
@@ -82,6 +84,9 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Value::Folded(folded) = site.operand(0)? {
         let folded = Rc::clone(folded);
         return shuffle::unfolded(site, &folded);
+    }
+    if let Some(made) = row::divided(site)? {
+        return Ok(made);
     }
     let Image { plan, flat } = site.value(0)?;
     let shape = site.numbers(1)?;
@@ -120,7 +125,7 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
             of_pixel(site, plan)?;
             Ok(Value::Image(Image { plan, flat: false }))
         }
-        [batch, now, _] if !flat && is_batch(batch) && is_channels(now) => site.wrong(1, PIXELS_APART),
+        [batch, now, _] if !flat && is_batch(batch) && is_channels(now) => site.wrong(1, last::PIXELS_APART),
         _ => site.wrong(1, "the batch, the channels, and one pixel or none"),
     }
 }
@@ -141,6 +146,9 @@ pub(super) fn squeeze(site: &mut Site<'_>) -> Result<Value, Reason> {
         if let Some(made) = rule(site, axes.as_deref())? {
             return Ok(made);
         }
+    }
+    if let Some(made) = row::squeezed(site, axes.as_deref())? {
+        return Ok(made);
     }
     let plan = site.image(0)?;
     match axes.as_deref() {
@@ -174,6 +182,12 @@ pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = elements::unsqueeze(site, axes.as_deref())? {
         return Ok(made);
     }
+    if let (Value::Plane(plan), Some([1 | -3])) = (site.operand(0)?, axes.as_deref()) {
+        return Ok(Value::Image(Image { plan: *plan, flat: false }));
+    }
+    if let Some(made) = row::unsqueezed(site, axes.as_deref())? {
+        return Ok(made);
+    }
     if let Some(made) = stack::alone(site, axes.as_deref())? {
         return Ok(made);
     }
@@ -190,6 +204,12 @@ pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
 pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
     let order = site.ints("perm")?;
     let is_sorted = order.as_ref().is_some_and(|order| order.is_sorted());
+    if let Some(made) = row::transposed(site, order.as_deref())? {
+        return Ok(made);
+    }
+    if let Some(made) = last::transposed(site, order.as_deref())? {
+        return Ok(made);
+    }
     match site.operand(0)? {
         Value::Constant(constant) => match (constant.shape.as_ref(), order.as_deref()) {
             ([rows, columns], None | Some([1, 0])) => Ok(Value::Constant(Constant {
@@ -200,7 +220,7 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
             _ if is_sorted => Ok(Value::Constant(constant.clone())),
             _ => site.wrong(0, "a constant of two axes"),
         },
-        Value::Grouped(_) => site.wrong(0, PIXELS_APART),
+        Value::Grouped(_) => site.wrong(0, last::PIXELS_APART),
         Value::Table(table) if matches!(order.as_deref(), None | Some([1, 0])) => {
             Ok(Value::Table(Rc::new(table.transposed())))
         }
@@ -209,20 +229,13 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
             Some(folded) => Ok(Value::Folded(Rc::new(folded))),
             None => site.wrong(0, "an order of its axes that leaves the batch first"),
         },
-        value => last::transposed(value, order.as_deref()).ok_or_else(|| {
+        _ => {
             let (name, expected) = ("perm", "the axes as they are, or the channels last and back");
-            Reason::Attribute {
-                name,
-                expected,
-                got: order.map_or("missing".to_owned(), |order| format!("{order:?}")),
-            }
-        }),
+            let got = order.map_or("missing".to_owned(), |order| format!("{order:?}"));
+            Err(Reason::Attribute { name, expected, got })
+        }
     }
 }
-
-/// What is wanted where pixels are joined to one axis, as attention between them does.
-const PIXELS_APART: &str =
-    "height and width kept apart: attention, in which every pixel reads every other, cannot be tiled";
 
 /// Attributes before version 13, an operand since.
 fn axes(site: &mut Site<'_>) -> Result<Option<Vec<i64>>, Reason> {

@@ -5,7 +5,7 @@ use tiled_graph::{Conv2d, Linear, Op, ParamKind};
 use super::last;
 use crate::Reason;
 use crate::import::site::Site;
-use crate::import::value::{Constant, Image, Value};
+use crate::import::value::{Constant, Image, Last, Order, Value};
 
 /// `x·W + b`, or `x·Wᵀ + b`.
 pub(super) fn gemm(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -24,8 +24,15 @@ pub(super) fn gemm(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn mat_mul(site: &mut Site<'_>) -> Result<Value, Reason> {
-    if let Some((plan, is_turned)) = last::image(site, 0)? {
-        return Ok(last::of_image(pointwise(site, plan)?, is_turned));
+    let is_joined = |position: usize| {
+        let operand = site.operands.get(position);
+        matches!(operand, Some(Some(Value::Grouped(_) | Value::Last(Last { order: Order::Joined, .. }))))
+    };
+    if is_joined(1) || (is_joined(0) && !matches!(site.operand(1)?, Value::Constant(_))) {
+        return site.wrong(usize::from(is_joined(1)), last::PIXELS_APART);
+    }
+    if let Some((plan, order)) = last::image(site, 0)? {
+        return Ok(last::of_image(pointwise(site, plan)?, order));
     }
     let plan = flat(site)?;
     let weight = weight(site, false)?;

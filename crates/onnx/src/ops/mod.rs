@@ -16,9 +16,12 @@ mod norm;
 mod norming;
 mod part;
 mod pool;
+mod reduce;
 mod resize;
 mod response;
+mod row;
 pub(crate) mod shuffle;
+mod sized;
 mod sizes;
 mod stack;
 pub(crate) mod table;
@@ -47,7 +50,7 @@ const fn operator(name: &'static str, attributes: &'static [&'static str], rule:
 }
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 77] = [
+static OPERATORS: [Operator; 82] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("ArgMax", &["axis", "keepdims", "select_last_index"], part::arg_max),
@@ -92,6 +95,7 @@ static OPERATORS: [Operator; 77] = [
     operator("Mean", &[], arithmetic::mean),
     operator("Min", &[], arithmetic::min),
     operator("Mish", &[], activation::mish),
+    operator("Mod", &["fmod"], arithmetic::modulo),
     operator("Mul", &[], arithmetic::mul),
     operator("Neg", &[], activation::neg),
     operator("PRelu", &[], activation::prelu),
@@ -100,9 +104,13 @@ static OPERATORS: [Operator; 77] = [
     operator("RMSNormalization", norm::LAYER_NORM, norm::rms_norm),
     operator("Range", &["stash_type"], constant::range),
     operator("Reciprocal", &[], activation::reciprocal),
-    operator("ReduceMax", pool::REDUCE, pool::reduce_max),
-    operator("ReduceMean", pool::REDUCE, pool::reduce_mean),
-    operator("ReduceSum", pool::REDUCE, pool::reduce_sum),
+    operator("ReduceL1", reduce::REDUCE, reduce::l1),
+    operator("ReduceL2", reduce::REDUCE, reduce::l2),
+    operator("ReduceMax", reduce::REDUCE, reduce::max),
+    operator("ReduceMean", reduce::REDUCE, reduce::mean),
+    operator("ReduceMin", reduce::REDUCE, reduce::min),
+    operator("ReduceSum", reduce::REDUCE, reduce::sum),
+    operator("ReduceSumSquare", reduce::REDUCE, reduce::sum_square),
     operator("Relu", &[], activation::relu),
     operator("Reshape", &["allowzero"], layout::reshape),
     operator("Resize", resize::RESIZE, resize::resize),

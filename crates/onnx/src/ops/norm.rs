@@ -49,8 +49,14 @@ pub(super) fn rms_norm(site: &mut Site<'_>) -> Result<Value, Reason> {
 
 fn over_last_axis(site: &mut Site<'_>, op: Op, bias: Option<Constant>) -> Result<Value, Reason> {
     let last = last::image(site, 0)?;
-    let rank = if last.is_some() { 4 } else { 2 };
+    let rank = last.map_or(2, |(_, order)| order.last() + 1);
     let axis = site.int("axis", -1)?;
+    if let Value::Image(Image { plan, flat: false }) = *site.operand(0)?
+        && site.plans.get(plan).extents == Some([1, 1])
+        && matches!(axis, 1 | -3)
+    {
+        return over_pixel(site, plan, op, bias);
+    }
     let plan = match last {
         Some((plan, _)) => plan,
         None => match site.value(0)? {
@@ -66,9 +72,19 @@ fn over_last_axis(site: &mut Site<'_>, op: Op, bias: Option<Constant>) -> Result
     let params = std::iter::once(weight).chain(bias.map(|bias| (ParamKind::Bias, bias))).collect();
     let plan = site.add_with(op, plan, params)?;
     Ok(match last {
-        Some((_, is_turned)) => last::of_image(plan, is_turned),
+        Some((_, order)) => last::of_image(plan, order),
         None => Value::Image(Image { plan, flat: true }),
     })
+}
+
+/// Over all axes but the batch of a value of one pixel, with weights of as many.
+fn over_pixel(site: &mut Site<'_>, plan: usize, op: Op, bias: Option<Constant>) -> Result<Value, Reason> {
+    let channels = site.plans.get(plan).channels;
+    let vector = |constant: Constant| constant.reshaped(&[channels]).unwrap_or(constant);
+    let weight = (ParamKind::Weight, vector(site.constant(1)?));
+    let params = std::iter::once(weight).chain(bias.map(|bias| (ParamKind::Bias, vector(bias)))).collect();
+    let plan = site.add_with(op, plan, params)?;
+    Ok(Value::Image(Image { plan, flat: false }))
 }
 
 /// Of an odd number of channels, half of them before: of an even one PyTorch has one more before, ONNX behind.
@@ -103,12 +119,12 @@ fn over_channels(site: &mut Site<'_>, op: Op) -> Result<Value, Reason> {
     let is_joining = site.opset < 13;
     let axis = site.int("axis", if is_joining { 1 } else { -1 })?;
     let wrong = || Reason::Attribute { name: "axis", expected: "the channels", got: axis.to_string() };
-    if let Some((plan, is_turned)) = last::image(site, 0)? {
+    if let Some((plan, order)) = last::image(site, 0)? {
         // the last axis alone, also before version 13
-        if axis != -1 && axis != 3 {
+        if axis != -1 && axis != order.last() {
             return Err(wrong());
         }
-        return Ok(last::of_image(site.add(op, vec![plan])?, is_turned));
+        return Ok(last::of_image(site.add(op, vec![plan])?, order));
     }
     let Image { plan, flat } = site.value(0)?;
     if axis != 1 && axis != if flat { -1 } else { -3 } {

@@ -1,5 +1,5 @@
 //! Norms of each pixel over its channels that exporters write out: a mean, what is left without it, the mean of its squares, a root
-//! and a quotient.
+//! and a quotient. A step that something else reads is the value that it is ([`Plans::settled`](crate::import::plan::Plans::settled)).
 
 use tiled_graph::{Activation, LayerNorm, Op, RmsNorm};
 
@@ -13,8 +13,8 @@ use crate::import::value::{Image, Last, Norming, Step, Value};
 /// The mean over the channels of a value, or of squares. They are axis 1, and the last of a value whose channels stand last.
 pub(super) fn mean(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let square = |form: &Form| form.is_square().then(|| form.x()).flatten().filter(|_| !form.flat);
-    let (value, channels, turned) = match site.operand(0)? {
-        Value::Last(Last { value, is_turned }) => (Value::clone(value), [3, -1], Some(*is_turned)),
+    let (value, channels, order) = match site.operand(0)? {
+        Value::Last(Last { value, order }) => (Value::clone(value), [order.last(), -1], Some(*order)),
         value => (value.clone(), [1, -3], None),
     };
     let axes = if site.has(1) { site.whole(1)? } else { site.ints("axes")?.unwrap_or_default() };
@@ -36,8 +36,8 @@ pub(super) fn mean(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
         _ => return Ok(None),
     };
     let made = Value::Norming(made);
-    Ok(Some(match turned {
-        Some(is_turned) => last::with_channels_last(made, is_turned),
+    Ok(Some(match order {
+        Some(order) => last::with_channels_last(made, order),
         None => made,
     }))
 }
@@ -116,7 +116,7 @@ pub(super) fn quotient(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
         Value::Image(Image { plan: of, .. }) if !is_centred && of == plan => {
             Op::RmsNorm(RmsNorm { eps, elementwise_affine: false })
         }
-        _ => return site.wrong(0, "what the root was made of"),
+        _ => return Ok(None),
     };
     let plan = site.add(op, vec![plan])?;
     Ok(Some(Value::Image(Image { plan, flat: false })))

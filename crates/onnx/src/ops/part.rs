@@ -3,17 +3,21 @@
 use tiled_graph::{Op, Pad, PadWith, Slice};
 
 use crate::Reason;
+use crate::import::numbers::{Num, whole};
 use crate::import::site::{Site, is_small};
 use crate::import::value::{Image, Value};
 
-/// Cuts channels, rows and columns at known places, forward and without gaps.
+/// Cuts channels, rows and columns forward and without gaps, at known places or at those that follow from the size of the image.
 pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let given = |site: &mut Site<'_>, position: usize, name: &'static str| {
-        if site.has(position) { site.whole(position).map(Some) } else { site.ints(name) }
+    let places = |site: &mut Site<'_>, position: usize, name: &'static str| -> Result<Vec<Num>, Reason> {
+        if site.has(position) {
+            return Ok(site.numbers(position)?.items.clone());
+        }
+        Ok(site.ints(name)?.unwrap_or_default().into_iter().map(|place| Num::Known(place as f64)).collect())
     };
-    let starts = given(site, 1, "starts")?.unwrap_or_default();
-    let ends = given(site, 2, "ends")?.unwrap_or_default();
-    let axes = given(site, 3, "axes")?.unwrap_or_else(|| (0..).take(starts.len()).collect());
+    let (starts, ends) = (places(site, 1, "starts")?, places(site, 2, "ends")?);
+    let axes = if site.has(3) { Some(site.whole(3)?) } else { site.ints("axes")? };
+    let axes = axes.unwrap_or_else(|| (0..).take(starts.len()).collect());
     if ends.len() != starts.len() || axes.len() != starts.len() {
         return site.wrong(0, "a start and an end for each axis");
     }
@@ -26,24 +30,33 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
     let rank = if flat { 2 } else { 4 };
     let mut padding = [[0_i64; 2]; 2];
+    // what follows from the size of the image, along height and width
+    let mut sized: [Option<[Num; 2]>; 2] = [None; 2];
     for ((start, end), axis) in starts.into_iter().zip(ends).zip(axes) {
         let axis = if axis < 0 { axis + rank } else { axis };
-        match axis {
-            1 => plan = of_channels(site, plan, start, end)?,
-            2 | 3 if !flat => {
+        let known = [start, end].map(|place| place.known(&site.plans.extents).and_then(whole));
+        match (axis, known) {
+            (1, [Some(start), Some(end)]) => plan = of_channels(site, plan, start, end)?,
+            (2 | 3, [Some(start), Some(end)]) if !flat => {
                 let axis = if axis == 2 { 0 } else { 1 };
                 let extent = site.plans.get(plan).extents.map(|extents| signed(extents[axis]));
                 padding[axis] = cut(start, end, extent)?;
             }
-            _ if start == 0 && end == i64::MAX => {}
-            got => {
+            (2 | 3, _) if !flat => sized[if axis == 2 { 0 } else { 1 }] = Some([start, end]),
+            (_, [Some(0), Some(i64::MAX)]) => {}
+            (got, [Some(_), Some(_)]) => {
                 let (expected, got) = ("channels, rows or columns, 1 to 3", got.to_string());
                 return Err(Reason::Attribute { name: "axes", expected, got });
             }
+            _ => return Err(Reason::OpenSize { what: "what is cut" }),
         }
     }
     if padding != [[0; 2]; 2] {
         plan = site.add(Op::Pad(Pad { padding, with: PadWith::Constant(0.0) }), vec![plan])?;
+    }
+    if sized != [None; 2] {
+        let whole = [2, 3].map(|axis| [Num::Known(0.0), site.plans.extent(plan, axis)]);
+        plan = super::sized::crop(site, plan, [0, 1].map(|axis| sized[axis].unwrap_or(whole[axis])))?;
     }
     Ok(Value::Image(Image { plan, flat }))
 }
@@ -133,7 +146,7 @@ pub(super) fn arg_max(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
     let keeps = site.flag("keepdims", true)?;
     let plan = site.add(Op::ArgMax, vec![plan])?;
-    Ok(if keeps { Value::Image(Image { plan, flat: false }) } else { Value::Classes(plan) })
+    Ok(if keeps { Value::Image(Image { plan, flat: false }) } else { Value::Plane(plan) })
 }
 
 fn signed(count: usize) -> i64 {

@@ -2,9 +2,8 @@
 
 use tiled_graph::{AvgPool2d, MaxPool2d, Op};
 
-use super::stack::{self, Reduced};
+use super::response;
 use super::window::windows;
-use super::{norming, response};
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::{Image, Value};
@@ -14,8 +13,6 @@ pub(super) const MAX: &[&str] =
 
 pub(super) const AVERAGE: &[&str] =
     &["auto_pad", "ceil_mode", "count_include_pad", "dilations", "kernel_shape", "pads", "strides"];
-
-pub(super) const REDUCE: &[&str] = &["axes", "keepdims", "noop_with_empty_axes"];
 
 /// `storage_order` is about the positions of the maxima, which nobody can read.
 pub(super) fn max(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -59,47 +56,6 @@ pub(super) fn global_average(site: &mut Site<'_>) -> Result<Value, Reason> {
 pub(super) fn global_max(site: &mut Site<'_>) -> Result<Value, Reason> {
     let plan = site.image(0)?;
     unary(site, Op::GlobalMaxPool, plan, false)
-}
-
-pub(super) fn reduce_mean(site: &mut Site<'_>) -> Result<Value, Reason> {
-    if let Some(made) = stack::reduced(site, Reduced::Mean)? {
-        return Ok(made);
-    }
-    match norming::mean(site)? {
-        Some(made) => Ok(made),
-        None => reduce(site, Op::GlobalAvgPool),
-    }
-}
-
-pub(super) fn reduce_max(site: &mut Site<'_>) -> Result<Value, Reason> {
-    match stack::reduced(site, Reduced::Max)? {
-        Some(made) => Ok(made),
-        None => reduce(site, Op::GlobalMaxPool),
-    }
-}
-
-/// Of values in a stack alone.
-pub(super) fn reduce_sum(site: &mut Site<'_>) -> Result<Value, Reason> {
-    match stack::reduced(site, Reduced::Sum)? {
-        Some(made) => Ok(made),
-        None => site.wrong(0, "a stack of values"),
-    }
-}
-
-/// Over height and width; axes are attributes at first and operands later.
-fn reduce(site: &mut Site<'_>, op: Op) -> Result<Value, Reason> {
-    let plan = site.image(0)?;
-    let mut axes = if site.has(1) { site.whole(1)? } else { site.ints("axes")?.unwrap_or_default() };
-    for axis in axes.iter_mut().filter(|axis| **axis < 0) {
-        *axis += 4;
-    }
-    axes.sort_unstable();
-    if axes != [2, 3] {
-        let (expected, got) = ("height and width, 2 and 3", format!("{axes:?}"));
-        return Err(Reason::Attribute { name: "axes", expected, got });
-    }
-    let keeps = site.flag("keepdims", true)?;
-    unary(site, op, plan, !keeps)
 }
 
 fn unary(site: &mut Site<'_>, op: Op, plan: usize, flat: bool) -> Result<Value, Reason> {

@@ -65,10 +65,11 @@ pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
     upsampled(site, plan, to, mode)
 }
 
-/// One pixel for every pixel of another value: what the pixel's value is where that is combined with it by elements.
+/// One pixel for every pixel of another value, one channel for every channel: where that is combined with it by elements, the pixel or
+/// channel itself.
 pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
-    const EXPECTED: &str = "the shape of a value, of which it has the channels and one pixel";
-    let plan = site.image(0)?;
+    const EXPECTED: &str = "the shape of a value, of which it has the channels or one, and all pixels or one";
+    let mut plan = site.image(0)?;
     let shape = site.numbers(1)?;
     let Ok(items) = <[Num; 4]>::try_from(shape.items.as_slice()) else { return site.wrong(1, EXPECTED) };
     let one = Num::Known(1.0);
@@ -76,18 +77,30 @@ pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
     let is_pixel = planned.extents == Some([1, 1]);
     let keeps = |item: Num, axis| item == one || site.plans.is_extent(item, plan, axis);
     let is_batch = items[0] == one || site.plans.is_batch(items[0]);
-    if !is_batch || (items[1] != one && items[1] != Num::Known(planned.channels as f64)) {
+    let channels = planned.channels;
+    let count = match items[1].known(&site.plans.extents).and_then(whole) {
+        _ if !is_batch => return site.wrong(1, EXPECTED),
+        Some(1) => 1,
+        Some(wanted) if usize::try_from(wanted) == Ok(channels) => 1,
+        Some(wanted @ 2..=MOST_CHANNELS) if channels == 1 => wanted,
+        _ => return site.wrong(1, EXPECTED),
+    };
+    let is_kept = keeps(items[2], 2) && keeps(items[3], 3);
+    if !is_kept && !is_pixel {
         return site.wrong(1, EXPECTED);
     }
-    if keeps(items[2], 2) && keeps(items[3], 3) {
+    if count > 1 {
+        plan = site.add(Op::Concat, (0..count).map(|_| plan).collect())?;
+    }
+    if is_kept {
         return Ok(Value::Image(Image { plan, flat: false }));
-    }
-    if !is_pixel {
-        return site.wrong(1, EXPECTED);
     }
     let to = to_sizes(site, plan, [items[0], Num::Open, items[2], items[3]])?;
     upsampled(site, plan, to, ResizeMode::NEAREST)
 }
+
+/// The channels that one channel is expanded to at most.
+const MOST_CHANNELS: i64 = 1 << 12;
 
 /// Whether there is a list that is not empty: exporters leave others out by an empty one.
 fn has_numbers(site: &mut Site<'_>, position: usize) -> bool {

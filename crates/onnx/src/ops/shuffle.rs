@@ -16,7 +16,7 @@ use tiled_graph::{ChannelShuffle, Op, PixelShuffle, PixelUnshuffle};
 
 use crate::Reason;
 use crate::import::numbers::{Num, Numbers, whole};
-use crate::import::site::{Site, node_name};
+use crate::import::site::Site;
 use crate::import::value::{Image, Value};
 
 /// A value whose axes are taken apart.
@@ -140,7 +140,7 @@ pub(super) fn unfolded(site: &mut Site<'_>, folded: &Folded) -> Result<Value, Re
         }
         _ => return site.wrong(0, "axes in the order of a shuffle of channels or pixels"),
     };
-    let plan = added(site, folded.plan, ops)?;
+    let plan = site.chain(&ops, folded.plan)?;
     if !is_shape_of(site, plan, &shape) {
         return site.wrong(1, "the shape of the shuffled value");
     }
@@ -174,7 +174,7 @@ pub(super) fn depth_to_space(site: &mut Site<'_>) -> Result<Value, Reason> {
             return Err(Reason::Attribute { name: "mode", expected: "DCR or CRD", got: got.to_owned() });
         }
     };
-    let plan = added(site, plan, ops)?;
+    let plan = site.chain(&ops, plan)?;
     Ok(Value::Image(Image { plan, flat: false }))
 }
 
@@ -188,7 +188,7 @@ pub(super) fn space_to_depth(site: &mut Site<'_>) -> Result<Value, Reason> {
             return Err(Reason::Attribute { name: "mode", expected: "DCR or CRD", got: got.to_owned() });
         }
     };
-    let plan = added(site, plan, ops)?;
+    let plan = site.chain(&ops, plan)?;
     Ok(Value::Image(Image { plan, flat: false }))
 }
 
@@ -202,29 +202,18 @@ fn blocksize(site: &Site<'_>) -> Result<i64, Reason> {
     }
 }
 
-/// One after another over a value; the last has the name of the node.
-fn added(site: &mut Site<'_>, plan: usize, ops: Vec<Op>) -> Result<usize, Reason> {
-    let (name, last) = (node_name(site.node).to_owned(), ops.len().saturating_sub(1));
-    let mut plan = plan;
-    for (place, op) in ops.into_iter().enumerate() {
-        let name = if place == last { name.clone() } else { format!("{name}.shuffle") };
-        plan = site.plans.node(&name, op, vec![plan], Vec::new())?;
-    }
-    Ok(plan)
-}
-
 /// `None` of groups that leave the channels as they are.
 fn channel_shuffle(groups: i64) -> Option<Op> {
     let groups = usize::try_from(groups).ok().filter(|groups| *groups > 1)?;
     Some(Op::ChannelShuffle(ChannelShuffle { groups }))
 }
 
-const fn to_pixels(upscale_factor: i64) -> Op {
-    Op::PixelShuffle(PixelShuffle { upscale_factor })
+const fn to_pixels(factor: i64) -> Op {
+    Op::PixelShuffle(PixelShuffle { upscale_factor: [factor, factor] })
 }
 
-const fn to_channels(downscale_factor: i64) -> Op {
-    Op::PixelUnshuffle(PixelUnshuffle { downscale_factor })
+const fn to_channels(factor: i64) -> Op {
+    Op::PixelUnshuffle(PixelUnshuffle { downscale_factor: [factor, factor] })
 }
 
 fn signed(count: usize) -> i64 {

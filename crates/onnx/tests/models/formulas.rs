@@ -131,8 +131,27 @@ fn a_pixel_that_is_expanded_is_itself_in_arithmetic() {
         .output("y");
     assert_eq!(ops(&declared(fixed, [1, 3, 4, 5])), [Op::GlobalAvgPool, Op::Mul]);
     let rows =
-        Builder::new(17, 1).ints("s", &[4], &[1, 3, 1, 1]).node("Expand", &["x", "s"], "y", &[]).output("y");
-    assert!(only(&rows).ends_with("wants the shape of a value, of which it has the channels and one pixel"));
+        Builder::new(17, 2).ints("s", &[4], &[1, 3, 1, 1]).node("Expand", &["x", "s"], "y", &[]).output("y");
+    let wanted = "wants the shape of a value, of which it has the channels or one, and all pixels or one";
+    assert!(only(&rows).ends_with(wanted));
+}
+
+#[test]
+fn a_channel_that_is_expanded_is_itself_in_arithmetic() {
+    let expanded = || {
+        Builder::new(17, 3)
+            .node("ReduceL2", &["x"], "n", &[("axes", ints(&[1]))])
+            .node("Shape", &["x"], "s", &[])
+            .node("Expand", &["n", "s"], "e", &[])
+    };
+    // each pixel by its length
+    let image = [3.0, 0.0, 4.0, 2.0, 0.0, 0.0];
+    let unit = expanded().node("Div", &["x", "e"], "y", &[]).output("y");
+    assert_eq!(run(&unit, [1, 3, 1, 2], &image).0, [0.6, 0.0, 0.8, 1.0, 0.0, 0.0]);
+    assert_eq!(ops(&unit).len(), 4);
+    // elsewhere it has all channels
+    let alone = expanded().node("Add", &["e", "e"], "y", &[]).output("y");
+    assert_eq!(run(&alone, [1, 3, 1, 2], &image), (vec![10.0, 4.0, 10.0, 4.0, 10.0, 4.0], [1, 3, 1, 2]));
 }
 
 /// `x/(k + α·mean)^β` of squares over `size` channels, as PyTorch's exporters write it, padded by so many channels.

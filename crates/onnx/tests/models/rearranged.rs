@@ -5,7 +5,8 @@ use tiled_graph::{
     WithOperand,
 };
 
-use crate::build::{Attribute, Builder, int_tensor, ints, value};
+use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints, value};
+use crate::runs::run;
 
 fn ops(model: &Builder) -> Vec<Op> {
     let read = model.read().unwrap_or_else(|error| panic!("{error}"));
@@ -135,8 +136,8 @@ fn shuffles_are_recognised_in_three_nodes() {
             .node("Reshape", &["b", "t"], "y", &[])
             .output("y")
     };
-    let to_pixels = Op::PixelShuffle(PixelShuffle { upscale_factor: 2 });
-    let to_channels = Op::PixelUnshuffle(PixelUnshuffle { downscale_factor: 2 });
+    let to_pixels = Op::PixelShuffle(PixelShuffle { upscale_factor: [2, 2] });
+    let to_channels = Op::PixelUnshuffle(PixelUnshuffle { downscale_factor: [2, 2] });
     let shuffle = |groups| Op::ChannelShuffle(ChannelShuffle { groups });
     let groups = three([12, 4, 6], &[1, 3, 4, 4, 6], &[0, 2, 1, 3, 4], &[1, 12, 4, 6]);
     assert_eq!(ops(&groups), [shuffle(3)]);
@@ -160,7 +161,7 @@ fn shuffles_are_recognised_in_three_nodes() {
 #[test]
 fn shuffles_of_their_own_are_one_or_two_nodes() {
     let size = ("blocksize", Attribute::Int(2));
-    let to_pixels = Op::PixelShuffle(PixelShuffle { upscale_factor: 2 });
+    let to_pixels = Op::PixelShuffle(PixelShuffle { upscale_factor: [2, 2] });
     let shuffle = |groups| Op::ChannelShuffle(ChannelShuffle { groups });
     let crd = [size.clone(), ("mode", Attribute::Text("CRD"))];
     let model = Builder::new(13, 12).node("DepthToSpace", &["x"], "y", &crd).output("y");
@@ -168,7 +169,7 @@ fn shuffles_of_their_own_are_one_or_two_nodes() {
     let model =
         Builder::new(13, 12).node("DepthToSpace", &["x"], "y", std::slice::from_ref(&size)).output("y");
     assert_eq!(ops(&model), [shuffle(4), to_pixels]);
-    let to_channels = Op::PixelUnshuffle(PixelUnshuffle { downscale_factor: 2 });
+    let to_channels = Op::PixelUnshuffle(PixelUnshuffle { downscale_factor: [2, 2] });
     let crd = [size.clone(), ("mode", Attribute::Text("CRD"))];
     let model = Builder::new(28, 3).node("SpaceToDepth", &["x"], "y", &crd).output("y");
     assert_eq!(ops(&model), std::slice::from_ref(&to_channels));
@@ -220,7 +221,11 @@ fn what_is_reduced_over_an_axis_that_values_are_stacked_along_is_arithmetic_of_t
     let other = other.node("ReduceSum", &["all", "two"], "z", &[]).output("z");
     assert!(refusal(&other).contains("attribute `axes`"), "{}", refusal(&other));
     let sum = Builder::new(17, 4).node("ReduceSum", &["x"], "y", &[]).output("y");
-    assert!(refusal(&sum).contains("is a batch of images, wants a stack of values"), "{}", refusal(&sum));
+    assert!(
+        refusal(&sum).contains("`axes` is [], wants height and width, or the channels"),
+        "{}",
+        refusal(&sum)
+    );
 }
 
 #[test]
@@ -248,4 +253,41 @@ fn padding_that_exporters_turn_around_is_worked_out() {
     let halved =
         model.ints("one", &[1], &[1]).node("Slice", &["table", "rows", "one", "rows", "one"], "z", &[]);
     assert!(refusal(&halved.output("z")).contains("rows that are reversed whole"));
+}
+
+#[test]
+fn pixels_that_are_joined_to_one_axis_are_pixels() {
+    let turned = || [("perm", ints(&[0, 2, 1]))];
+    let joined = || {
+        Builder::new(17, 2)
+            .tensor(float_tensor("w", &[2, 2], &[1.0, 10.0, 100.0, 1000.0]))
+            .tensor(float_tensor("b", &[2], &[0.5, 0.25]))
+            .ints("joined", &[3], &[0, 2, -1])
+            .node("Reshape", &["x", "joined"], "r", &[])
+            .node("Transpose", &["r"], "t", &turned())
+            .node("MatMul", &["t", "w"], "m", &[])
+            .node("Add", &["b", "m"], "a", &[])
+    };
+    let by_shape = joined()
+        .ints("batch", &[1], &[0])
+        .ints("rest", &[1], &[-1])
+        .node("Shape", &["x"], "size", &[("start", Attribute::Int(2))])
+        .node("Concat", &["batch", "rest", "size"], "apart", &[("axis", Attribute::Int(0))])
+        .node("Transpose", &["a"], "u", &turned())
+        .node("Reshape", &["u", "apart"], "y", &[])
+        .output("y");
+    let with_channels_last = joined()
+        .ints("batch", &[1], &[0])
+        .ints("two", &[1], &[2])
+        .node("Shape", &["x"], "size", &[("start", Attribute::Int(2))])
+        .node("Concat", &["batch", "size", "two"], "apart", &[("axis", Attribute::Int(0))])
+        .node("Reshape", &["a", "apart"], "l", &[])
+        .node("Transpose", &["l"], "y", &[("perm", ints(&[0, 3, 1, 2]))])
+        .output("y");
+    for model in [by_shape, with_channels_last] {
+        assert!(matches!(ops(&model).as_slice(), [Op::Conv2d(conv)] if conv.bias), "{:?}", ops(&model));
+        // w[0][c]·x[0] + w[1][c]·x[1] + b[c]
+        let wanted = [301.5, 402.5, 3010.25, 4020.25];
+        assert_eq!(run(&model, [1, 2, 1, 2], &[1.0, 2.0, 3.0, 4.0]).0, wanted);
+    }
 }

@@ -345,13 +345,17 @@ fn messages_within_messages_end_somewhere() {
 
 #[test]
 fn attention_between_pixels_is_refused_by_name() {
+    let words =
+        "height and width kept apart: attention, in which every pixel reads every other, cannot be tiled";
     let joined = |shape: &[i64]| {
-        let model = Builder::new(17, 3).ints("s", &[3], shape);
-        let model = model.node("Reshape", &["x", "s"], "r", &[]);
-        model.node("Transpose", &["r"], "y", &[("perm", ints(&[0, 2, 1]))]).output("y")
+        let model = Builder::new(17, 3).ints("s", &[3], shape).node("Reshape", &["x", "s"], "r", &[]);
+        model.node("Transpose", &["r"], "t", &[("perm", ints(&[0, 2, 1]))])
     };
-    let words = "cannot be tiled";
-    for shape in [[0, 3, -1], [1, 3, 35]] {
-        assert!(only(&joined(&shape)).ends_with(words), "{}", only(&joined(&shape)));
-    }
+    let scores = joined(&[0, 3, -1]).node("MatMul", &["t", "r"], "y", &[]).output("y");
+    assert_eq!(only(&scores), format!("input 1 is a value of 3 groups of channels, wants {words}"));
+    let heads = joined(&[0, 3, -1]).ints("h", &[4], &[0, -1, 3, 1]);
+    let heads = heads.node("Reshape", &["t", "h"], "y", &[]).output("y");
+    assert_eq!(only(&heads), format!("input 1 is a constant of shape [4], wants {words}"));
+    // as many pixels as nothing says
+    assert!(only(&joined(&[1, 3, 35]).output("t")).ends_with(words));
 }

@@ -149,7 +149,14 @@ fn of_values() -> Vec<(&'static str, Builder)> {
             stack.clone().node("Concat", &["u", "x"], "y", &[("axis", int(0))]).output("y"),
         ),
         ("sum_over_another_axis", summed(2)),
-        ("sum_over_an_image", node(start().ints("a", &[1], &[1]), "ReduceSum", &["a"], &[])),
+        ("sum_over_the_batch", node(start().ints("a", &[1], &[0]), "ReduceSum", &["a"], &[])),
+        (
+            "sum_of_features_alone",
+            pooled()
+                .ints("a", &[1], &[1])
+                .node("ReduceSum", &["f", "a"], "y", &[("keepdims", int(0))])
+                .output("y"),
+        ),
         (
             "stack_that_is_dropped",
             stack

@@ -393,12 +393,12 @@ pub(super) fn pad<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
     Case { kernel, params: Vec::new(), inputs: vec![tensor(input, rng)], output }
 }
 
-/// Moves between channels and pixels, with their gradients, padding with a constant, crops, and the largest channel.
+/// Moves between channels and pixels, with their gradients, padding with a constant, crops, and the largest channel with that of its value.
 pub(super) fn movement<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
     let [batch, channels, height, width] = plain_shape(rng);
-    let factor = rng.range(1, 4);
-    let r = usize::try_from(factor).expect("a small factor");
-    let (kernel, input, output) = match index % 6 {
+    let factor = if rng.chance(60) { [rng.range(1, 4); 2] } else { [rng.range(1, 5), rng.range(1, 9)] };
+    let [r, s] = factor.map(|factor| usize::try_from(factor).expect("a small factor"));
+    let (kernel, input, output) = match index % 8 {
         0 => {
             let begin = rng.index(0, 17);
             let wide = [batch, begin + channels + rng.index(0, 9), height, width];
@@ -412,8 +412,8 @@ pub(super) fn movement<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         2 | 3 => {
             let each = rng.index(1, 9);
             let (many, large) =
-                ([batch, each * r * r, height, width.min(9)], [batch, each, height * r, width.min(9) * r]);
-            match index % 6 {
+                ([batch, each * r * s, height, width.min(9)], [batch, each, height * r, width.min(9) * s]);
+            match index % 8 {
                 2 => (Kernel::PixelShuffle { factor }, tensor(many, rng), large),
                 _ => (Kernel::PixelUnshuffle { factor }, tensor(large, rng), many),
             }
@@ -427,9 +427,18 @@ pub(super) fn movement<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
             let kernel = Kernel::PadConstant { before, input, value: rng.uniform(-2.0, 2.0) };
             (kernel, tensor(shape, rng), self::shape(batch, channels, output))
         }
-        _ => {
+        5 => {
             let shape = [batch, channels, height, width];
             (Kernel::ArgMax, with_ties(shape, rng), [batch, 1, height, width])
+        }
+        6 => {
+            let shape = [batch, channels, height, width];
+            (Kernel::MaxChannels, with_ties(shape, rng), [batch, 1, height, width])
+        }
+        _ => {
+            let (shape, one) = ([batch, channels, height, width], [batch, 1, height, width]);
+            let inputs = vec![tensor(one, rng), with_ties(shape, rng)];
+            return Case { kernel: Kernel::MaxChannelsBackward, params: Vec::new(), inputs, output: shape };
         }
     };
     Case { kernel, params: Vec::new(), inputs: vec![input], output }

@@ -132,8 +132,8 @@ pub(super) fn needed(kernel: &Kernel, index: usize, extents: [i64; 2], region: R
         }
         Kernel::Pad(padding) => through(padding.map(AxisMap::Padding), extents, region),
         Kernel::PadBackward(padding) => through(padding.map(AxisMap::PaddingTouched), extents, region),
-        Kernel::PixelShuffle { factor } => through([AxisMap::Touched(block(*factor)); 2], extents, region),
-        Kernel::PixelUnshuffle { factor } => through([AxisMap::Window(block(*factor)); 2], extents, region),
+        Kernel::PixelShuffle { factor } => through(factor.map(block).map(AxisMap::Touched), extents, region),
+        Kernel::PixelUnshuffle { factor } => through(factor.map(block).map(AxisMap::Window), extents, region),
         Kernel::PadConstant { before, .. } => {
             let moved =
                 |axis: Interval, before: i64| Interval::new(axis.begin() - before, axis.end() - before);

@@ -3,8 +3,8 @@
 use tiled::graph::{
     Activation, AdaptivePool2d, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Coordinates,
     Cubic, Filter, GroupNorm, InstanceNorm, LayerNorm, Linear, LocalResponseNorm, MaxPool2d, Op, Pad,
-    PadWith, PaddingMode, PartPooling, PixelShuffle, PixelUnshuffle, ResizeMode, RmsNorm, Slice, Split,
-    SplitSize, Upsample, UpsampleTo, ValueId,
+    PadTarget, PadTo, PadWith, PaddingMode, PartPooling, PixelShuffle, PixelUnshuffle, Placement, ResizeMode,
+    RmsNorm, Slice, Split, SplitSize, Upsample, UpsampleTo, ValueId,
 };
 
 use super::Growing;
@@ -217,16 +217,18 @@ impl Growing<'_> {
     /// Channels to channels, to pixels, or pixels to channels, where they divide.
     pub(super) fn shuffle(&mut self, x: ValueId) -> Option<Op> {
         let [_, channels, height, width] = self.shapes[x.0];
-        let to_pixels: Vec<i64> = [(2, 4), (3, 9), (4, 16)]
-            .into_iter()
-            .filter(|(_, square)| channels.is_multiple_of(*square))
-            .map(|(factor, _)| factor)
+        let factors = [[1, 1], [2, 2], [3, 3], [4, 4], [1, 2], [3, 1], [1, 5]];
+        let divides = |[rows, columns]: [i64; 2], [height, width]: [usize; 2]| {
+            let is_whole = |of: usize, by: i64| usize::try_from(by).is_ok_and(|by| of.is_multiple_of(by));
+            is_whole(height, rows) && is_whole(width, columns)
+        };
+        let to_pixels: Vec<[i64; 2]> = factors[1..]
+            .iter()
+            .copied()
+            .filter(|[rows, columns]| divides([1, rows * columns], [height, channels]))
             .collect();
-        let to_channels: Vec<i64> = [(1, 1), (2, 2), (3, 3)]
-            .into_iter()
-            .filter(|(_, factor)| height.is_multiple_of(*factor) && width.is_multiple_of(*factor))
-            .map(|(factor, _)| factor)
-            .collect();
+        let to_channels: Vec<[i64; 2]> =
+            factors.into_iter().filter(|factor| divides(*factor, [height, width])).collect();
         let kind = if to_pixels.is_empty() { 1 + self.draw.below(2) } else { self.draw.below(3) };
         Some(match kind {
             0 => Op::PixelShuffle(PixelShuffle { upscale_factor: self.draw.pick(&to_pixels) }),
@@ -239,16 +241,33 @@ impl Growing<'_> {
         })
     }
 
-    /// Rows and columns added or removed.
-    pub(super) fn pad(&mut self, x: ValueId) -> Pad {
-        let [_, _, height, width] = self.shapes[x.0];
-        let with = self.draw.pick(&[
+    fn pad_with(&mut self) -> PadWith {
+        self.draw.pick(&[
             PadWith::Constant(0.0),
             PadWith::Constant(-0.75),
             PadWith::Reflect,
             PadWith::Replicate,
             PadWith::Circular,
-        ]);
+        ])
+    }
+
+    /// Rows and columns added or removed up to what is wanted.
+    pub(super) fn pad_to(&mut self) -> PadTo {
+        let to = if self.draw.chance(50) {
+            PadTarget::Multiple(self.draw.pick(&[[2, 2], [4, 4], [3, 8], [16, 1], [5, 7]]))
+        } else {
+            let like = ValueId(self.draw.below(self.graph.values()));
+            let other = ValueId(self.draw.below(self.graph.values()));
+            PadTarget::Like([like, if self.draw.chance(70) { like } else { other }])
+        };
+        let placement = if self.draw.chance(60) { Placement::After } else { Placement::Around };
+        PadTo { to, placement, with: self.pad_with() }
+    }
+
+    /// Rows and columns added or removed.
+    pub(super) fn pad(&mut self, x: ValueId) -> Pad {
+        let [_, _, height, width] = self.shapes[x.0];
+        let with = self.pad_with();
         let crops = self.draw.chance(40);
         let padding = [height, width].map(|extent| {
             let extent = i64::try_from(extent).unwrap_or(1);

@@ -1,7 +1,7 @@
 //! Models that are refused for a layer or for a step of several.
 
 use super::{alone, conv, declared, int, node, of_tensor, pooled, start, text};
-use crate::build::{Attribute, Builder, float_tensor, ints};
+use crate::build::{Attribute, Builder, ints};
 
 pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
     let kernel = ("kernel_shape", ints(&[3, 3]));
@@ -88,18 +88,6 @@ pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
 }
 
 pub(super) fn of_steps() -> Vec<(&'static str, Builder)> {
-    let channels = [("axes", ints(&[1]))];
-    let normed = start()
-        .node("ReduceMean", &["x"], "m", &channels)
-        .node("Sub", &["x", "m"], "c", &[])
-        .node("Mul", &["c", "c"], "q", &[])
-        .node("ReduceMean", &["q"], "v", &channels)
-        .tensor(float_tensor("eps", &[], &[0.5]))
-        .node("Add", &["v", "eps"], "g", &[])
-        .node("Sqrt", &["g"], "r", &[])
-        .node("Relu", &["x"], "z", &[])
-        .node("Div", &["z", "r"], "y", &[])
-        .output("y");
     let listed = pooled()
         .ints("list", &[1], &[-1])
         .ints("at", &[1, 3, 1, 1], &[2, 1, 0])
@@ -122,7 +110,6 @@ pub(super) fn of_steps() -> Vec<(&'static str, Builder)> {
         model.node("Div", &[of, "r"], "y", &[]).output("y")
     };
     vec![
-        ("norm_of_another_value", normed),
         ("elements_in_another_order", listed),
         ("response_padded_along_rows", squares(&[0, 0, 1, 1, 0, 0, 0, 1, 0, 0], "x")),
         ("response_of_another_window", squares(&[0, 0, 2, 0, 0, 0, 0, 1, 0, 0], "x")),

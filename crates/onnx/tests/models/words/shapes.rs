@@ -28,6 +28,15 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
         .node("Reshape", &["x", "s"], "g", &[])
         .node("Reshape", &["g", "b"], "y", &[])
         .output("y");
+    // nine pooled channels as nine columns of one channel
+    let row = || {
+        let model = Builder::new(18, 9).node("GlobalAveragePool", &["x"], "p", &[]);
+        model.ints("s", &[3], &[-1, 1, 9]).node("Reshape", &["p", "s"], "r", &[])
+    };
+    let wide = |attributes: &[(&str, Attribute)]| {
+        row().floats("w", &[2, 1, 3]).node("Conv", &["r", "w"], "c", attributes)
+    };
+    let turned = wide(&[]).node("Transpose", &["c"], "y", &[("perm", ints(&[0, 2, 1]))]).output("y");
     let square = |shape: &[i64]| {
         let len = i64::try_from(shape.len()).unwrap();
         start().node("Shape", &["x"], "s", &[]).ints("t", &[len], shape).node(
@@ -79,6 +88,35 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
             "depth_to_space_of_nothing",
             node(Builder::new(18, 4), "DepthToSpace", &[], &[("blocksize", int(0))]),
         ),
+        (
+            "row_to_two_axes",
+            row().ints("u", &[3], &[-1, 3, 3]).node("Reshape", &["r", "u"], "y", &[]).output("y"),
+        ),
+        (
+            "row_that_is_dropped",
+            row().ints("u", &[1], &[2]).node("Squeeze", &["r", "u"], "y", &[]).output("y"),
+        ),
+        ("row_that_is_turned", turned),
+        (
+            "row_of_a_flat_kernel",
+            row().floats("w", &[2, 1, 1, 3]).node("Conv", &["r", "w"], "y", &[]).output("y"),
+        ),
+        ("row_of_two_strides", wide(&[("strides", ints(&[1, 2]))]).output("c")),
+        (
+            "row_with_another_axis",
+            row().ints("u", &[1], &[3]).node("Unsqueeze", &["r", "u"], "y", &[]).output("y"),
+        ),
+        (
+            "rows_joined_to_columns",
+            start()
+                .ints("s", &[3], &[0, -1, 7])
+                .node("Transpose", &["x"], "t", &[("perm", ints(&[0, 3, 2, 1]))])
+                .node("Reshape", &["t", "s"], "y", &[])
+                .output("y"),
+        ),
+        ("mod_of_fractions", node(start().ints("by", &[], &[2]), "Mod", &["by"], &[("fmod", int(1))])),
+        ("row_with_an_image", row().node("Add", &["r", "p"], "y", &[]).output("y")),
+        ("row_of_another_padding", wide(&[("auto_pad", text("SAME_UPPER"))]).output("c")),
         ("squeeze_of_rows", node(start().ints("a", &[1], &[2]), "Squeeze", &["a"], &[])),
         (
             "unsqueeze_of_an_image",
@@ -121,6 +159,38 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
             "slice_of_fewer_axes",
             node(start().ints("f", &[2], &[0, 0]).ints("t", &[1], &[9]), "Slice", &["f", "t"], &[]),
         ),
+        (
+            "slice_to_half_the_rows",
+            start()
+                .node("Shape", &["x"], "h", &[("start", int(2)), ("end", int(3))])
+                .ints("by", &[1], &[2])
+                .ints("f", &[1], &[0])
+                .node("Div", &["h", "by"], "half", &[])
+                .node("Slice", &["x", "f", "half", "by"], "y", &[])
+                .output("y"),
+        ),
+        (
+            "pad_by_all_rows",
+            start()
+                .node("Shape", &["x"], "h", &[("start", int(2)), ("end", int(3))])
+                .ints("none", &[7], &[0; 7])
+                .node("Concat", &["none", "h"], "pads", &[("axis", int(0))])
+                .node("Pad", &["x", "pads"], "y", &[])
+                .output("y"),
+        ),
+        (
+            "pad_by_what_is_left",
+            start()
+                .node("Shape", &["x"], "h", &[("start", int(2)), ("end", int(3))])
+                .ints("by", &[1], &[4])
+                .node("Mod", &["h", "by"], "left", &[])
+                .ints("before", &[6], &[0; 6])
+                .ints("after", &[1], &[0])
+                .node("Concat", &["before", "left", "after"], "pads", &[("axis", int(0))])
+                .node("Pad", &["x", "pads"], "y", &[])
+                .output("y"),
+        ),
+        ("mod_of_an_image", node(start().ints("by", &[], &[2]), "Mod", &["by"], &[])),
         (
             "slice_of_open_rows",
             node(
@@ -204,7 +274,7 @@ pub(super) fn of_sizes() -> Vec<(&'static str, Builder)> {
         ("resize_cubic_slope", cubic(9.0)),
         (
             "expand_of_channels",
-            node(Builder::new(18, 1).ints("s", &[4], &[1, 3, 1, 1]), "Expand", &["s"], &[]),
+            node(Builder::new(18, 2).ints("s", &[4], &[1, 3, 1, 1]), "Expand", &["s"], &[]),
         ),
         ("resize_to_other_channels", sizes),
         (
