@@ -204,7 +204,7 @@ impl<T: Element> Backend<T> for Counting {
 }
 
 impl<T: Element> Host<T> for Counting {
-    forward!(T, |_counting| &Reference; pack compute_part unpack);
+    forward!(T, |_counting| &Reference; pack compute_part unpack copy);
 
     fn compute(
         &self,
