@@ -22,7 +22,6 @@ pub fn open<'b, T: Element>(
     let workspace = Workspace::new(needs.threads, needs.workspace_bytes.div_ceil(size_of::<T>()));
     let reductions = collected(needs.reductions.iter().map(|needs| needs.reduction));
     Ok(Box::new(HostContext {
-        queues: needs.queues,
         arena,
         shared: Shared {
             host,
@@ -31,6 +30,7 @@ pub fn open<'b, T: Element>(
             partials: partials(needs)?,
             stores: stores(needs)?,
             workspace: workspace.map_err(DeviceError::refused("the workspace of a thread"))?,
+            queues: needs.queues,
         },
     }))
 }
@@ -38,7 +38,6 @@ pub fn open<'b, T: Element>(
 /// The memory of a run.
 #[derive(Debug)]
 struct HostContext<'b, T: Element> {
-    queues: usize,
     /// The windows of all queues.
     arena: AlignedBuffer<T>,
     shared: Shared<'b, T>,
@@ -116,9 +115,9 @@ impl<T: Element> Context<T> for HostContext<'_, T> {
     ) -> Result<Vec<Box<dyn Queue<T> + 'q>>, DeviceError> {
         let refused = |error: OutOfMemory| DeviceError::refused("the windows of a lane")(error);
         let elements: usize = sweep.slots.iter().sum();
-        let mut queues: Vec<Box<dyn Queue<T> + 'q>> = with_room(self.queues).map_err(refused)?;
+        let mut queues: Vec<Box<dyn Queue<T> + 'q>> = with_room(self.shared.queues).map_err(refused)?;
         let mut storage = self.arena.chunks_exact_mut(elements.max(1));
-        for _ in 0..self.queues {
+        for _ in 0..self.shared.queues {
             let mut rest = if elements == 0 { None } else { storage.next() }.unwrap_or_default();
             let mut slots = with_room(sweep.slots.len()).map_err(refused)?;
             for elements in sweep.slots {

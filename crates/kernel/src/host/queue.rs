@@ -5,6 +5,7 @@ use std::sync::{PoisonError, RwLockReadGuard};
 use tiled_geometry::Region;
 use tiled_tensor::{AlignedBuffer, Element, Layout, PartMut, View, ViewMut};
 
+use super::copy::copy_region;
 use super::shared::{NodeParams, Shared};
 use crate::{Buffer, DeviceError, Kernel, MAX_INPUTS, Params, Partial, Place, Queue, SweepNeeds, Ticket};
 
@@ -164,7 +165,13 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
     fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError> {
         let store = self.shared.store(store);
         let mut values = store.values.write().unwrap_or_else(PoisonError::into_inner);
-        self.shared.host.copy(&self.view(window), ViewMut::new(&mut values, store.layout), region);
+        let mut target = ViewMut::new(&mut values, store.layout);
+        if self.shared.queues == 1 {
+            self.shared.host.copy(&self.view(window), target, region);
+        } else {
+            // a thread that waits for a part of a copy may begin with another queue, which would wait for this lock
+            copy_region(&self.view(window), &mut target, region);
+        }
         Ok(())
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Shared<'b, T: Element> {
     pub(super) partials: Vec<Vec<RwLock<Partial<T>>>>,
     pub(super) stores: Vec<Option<Store<T>>>,
     pub(super) workspace: Workspace<T>,
+    /// How many they are.
+    pub(super) queues: usize,
 }
 
 impl<T: Element> Shared<'_, T> {
