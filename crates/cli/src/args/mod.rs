@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
-use tiled::device::{Device, DeviceBackend};
+use tiled::device::{Device, DeviceBackend, DeviceChoiceError};
 use tiled::exec::{
     Decision, ElementType, ExecError, Executor, Normalization, Numbers, PICTURE_LIMIT_BYTES, SinkOptions,
 };
@@ -483,13 +483,21 @@ impl NetworkArgs {
 
 impl PlanArgs {
     /// The options of a planner for a backend; `resident_bytes` is what is held beside the run.
-    pub(crate) fn options(&self, backend: &DeviceBackend, resident_bytes: u64) -> PlanOptions {
+    ///
+    /// # Errors
+    /// Where the device has less than the run may take.
+    pub(crate) fn options(
+        &self,
+        backend: &DeviceBackend,
+        resident_bytes: u64,
+    ) -> Result<PlanOptions, DeviceChoiceError> {
+        backend.check_budget(self.memory)?;
         let tiling = match (self.tile, self.grid) {
             (Some(Pair(tile)), _) => Tiling::Tile(tile),
             (None, Some(Pair(grid))) => Tiling::Grid(grid),
             (None, None) => Tiling::Auto,
         };
-        PlanOptions {
+        Ok(PlanOptions {
             memory_bytes: self.memory.or(backend.memory_bytes()),
             tiling,
             hold: self.hold.into(),
@@ -499,7 +507,7 @@ impl PlanArgs {
             temporary_files: self.scratch.is_some(),
             winograd: self.winograd,
             ..PlanOptions::default()
-        }
+        })
     }
 
     /// An executor for a plan of these options.

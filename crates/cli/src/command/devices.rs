@@ -10,9 +10,12 @@ use crate::report::{print, print_json};
 pub(crate) fn run(args: &DevicesArgs) -> Result<(), CliError> {
     let all = devices();
     if args.json {
-        let list = all.iter().map(
-            |device| json!({ "name": device.name, "description": device.what, "available": device.is_there }),
-        );
+        let list = all.iter().map(|device| {
+            json!({
+                "name": device.name, "description": device.what, "available": device.is_there,
+                "memory_bytes": device.memory_bytes, "multiprocessors": device.multiprocessors,
+            })
+        });
         return print_json(Map::from_iter([("devices".to_owned(), list.collect())]));
     }
     let width = all.iter().map(|device| device.name.len()).max().unwrap_or(0);

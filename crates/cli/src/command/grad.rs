@@ -47,7 +47,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
     let plan = job.plan(
         &objective,
-        &args.plan.options(&job.backend, job.input_bytes() + given + sink_bytes(&sinks)),
+        &args.plan.options(&job.backend, job.input_bytes() + given + sink_bytes(&sinks))?,
         session,
     )?;
     let specs = try_params(&job.graph)?;

@@ -25,7 +25,7 @@ fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError>
     let shapes = job.outputs();
     let sinks = output_sinks::<T>(&args.output, &shapes, &args.written, args.plan.picture_bytes())?;
     let objective = Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() };
-    let options = args.plan.options(&job.backend, job.input_bytes() + sink_bytes(&sinks));
+    let options = args.plan.options(&job.backend, job.input_bytes() + sink_bytes(&sinks))?;
     let transfer_bytes =
         sinks.iter().map(|sink| sink.transfer_bytes()).fold(options.transfer_bytes, u64::max);
     let plan = job.plan(&objective, &PlanOptions { transfer_bytes, ..options }, session)?;

@@ -68,7 +68,7 @@ fn train<T: Element, O: Optimizer<T>>(
         weights_bytes(specs.iter().map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
     let kept_bytes = kept_bytes::<T>(args.save.as_deref(), &specs);
     let resident = job.input_bytes() + target.resident_bytes() + optimizer.state_bytes(trained) + kept_bytes;
-    let plan = job.plan(&objective, &args.plan.options(&job.backend, resident), session)?;
+    let plan = job.plan(&objective, &args.plan.options(&job.backend, resident)?, session)?;
     // every file that is written after the steps has its place and its room before them
     let place = args.save.as_ref().map(|path| Reservation::new(path, saved_bytes)).transpose()?;
     let curve = args.loss_curve.as_ref().map(|path| Reservation::new(path, CURVE_BYTES)).transpose()?;
@@ -104,7 +104,7 @@ fn predict<T: Element>(
 ) -> Result<Pictures, CliError> {
     let paths: Vec<_> = args.prediction.iter().cloned().collect();
     let sinks = create_sinks::<T>("prediction", &paths, &job.outputs())?;
-    let options = args.plan.options(&job.backend, job.input_bytes() + sink_bytes(&sinks));
+    let options = args.plan.options(&job.backend, job.input_bytes() + sink_bytes(&sinks))?;
     let plan = job.plan(&Objective::inference(), &options, session)?;
     // the memory of the training is back by now
     figures.plan_peak_bytes = figures.plan_peak_bytes.max(plan.peak_bytes());

@@ -36,6 +36,14 @@ fn a_device_that_is_not_there_is_refused_before_anything_is_written() {
 }
 
 #[test]
+fn a_budget_above_the_memory_of_a_gpu_is_refused_with_both_numbers() {
+    let bed = Bed::new();
+    let plan =
+        ["plan", "--net", "light", "--input", "3x64x64", "--device", "cuda-sim:l4", "--memory", "32GiB"];
+    bed.fails("budget_above_gpu", &plan, 2);
+}
+
+#[test]
 fn a_simulated_gpu_without_a_compiler_plans_and_does_not_run() {
     let bed = Bed::new();
     bed.npy("x.npy", &[3, 16, 16]);

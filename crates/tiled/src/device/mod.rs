@@ -27,6 +27,7 @@
 
 #[cfg(feature = "cuda")]
 mod figures;
+mod list;
 
 use std::fmt;
 use std::str::FromStr;
@@ -42,6 +43,7 @@ use tiled_cuda::driver::simulated::{Order, Simulated, compiler};
 use tiled_cuda::driver::{DriverError, Facts, MODELS, gpu};
 #[cfg(feature = "cuda")]
 use tiled_graph::Plan;
+use tiled_graph::UNLIMITED;
 use tiled_kernel::{Backend, forward};
 use tiled_tensor::Element;
 #[cfg(feature = "cuda")]
@@ -49,6 +51,7 @@ use tiled_tensor::OutOfMemory;
 
 #[cfg(feature = "cuda")]
 pub use figures::DeviceFigures;
+pub use list::{DeviceKind, Listed, devices};
 
 /// A device, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -94,6 +97,16 @@ pub enum DeviceChoiceError {
         device: Device,
         /// What it says.
         source: DriverError,
+    },
+    /// A run may take more than the device has.
+    #[error("budget of {budget_bytes} bytes: device `{device}` has {bytes}")]
+    Budget {
+        /// The name of its backend.
+        device: String,
+        /// The bytes that the run may take.
+        budget_bytes: u64,
+        /// Those of the device, but for what its driver keeps.
+        bytes: u64,
     },
     /// There is no simulation on this system.
     #[error("device `{device}`: simulated devices run on Unix alone")]
@@ -225,10 +238,34 @@ impl DeviceBackend {
         match self {
             Self::Cpu(_) => None,
             #[cfg(feature = "cuda")]
+            Self::Cuda(cuda) => self.most_bytes().filter(|_| !cuda.facts().is_simulated),
+        }
+    }
+
+    /// The most bytes that a run can take: those of a GPU, a simulated one too, but what its driver keeps; `None` of the cores of this machine.
+    #[must_use]
+    pub fn most_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Cpu(_) => None,
+            #[cfg(feature = "cuda")]
             Self::Cuda(cuda) => {
-                let Facts { is_simulated, memory_bytes, driver_bytes, .. } = *cuda.facts();
-                (!is_simulated).then(|| memory_bytes.saturating_sub(driver_bytes))
+                let Facts { memory_bytes, driver_bytes, .. } = *cuda.facts();
+                Some(memory_bytes.saturating_sub(driver_bytes))
             }
+        }
+    }
+
+    /// Checks that the device has what a run may take, where that is a number of bytes and not [`UNLIMITED`].
+    ///
+    /// # Errors
+    /// Where the device has less.
+    pub fn check_budget(&self, budget_bytes: Option<u64>) -> Result<(), DeviceChoiceError> {
+        match (budget_bytes.filter(|bytes| *bytes != UNLIMITED), self.most_bytes()) {
+            (Some(budget_bytes), Some(bytes)) if budget_bytes > bytes => {
+                let device = Backend::<f32>::name(self);
+                Err(DeviceChoiceError::Budget { device, budget_bytes, bytes })
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -249,61 +286,6 @@ impl DeviceBackend {
 
 impl<T: Element> Backend<T> for DeviceBackend {
     forward!(T, |device| device.of::<T>(); name block support seconds transfers_beside workers open);
-}
-
-/// A device as it stands in a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// What [`Device`] is parsed from.
-    pub name: String,
-    /// What it is, or why it is not there.
-    pub what: String,
-    /// Whether it can run work.
-    pub is_there: bool,
-}
-
-/// Every device, those that are not there with the reason.
-#[must_use]
-pub fn devices() -> Vec<Listed> {
-    let cpu = CpuBackend::new().map(|cpu| Backend::<f32>::name(&cpu));
-    std::iter::once(Listed::new("cpu".to_owned(), cpu)).chain(gpus()).collect()
-}
-
-#[cfg(not(feature = "cuda"))]
-fn gpus() -> Vec<Listed> {
-    Vec::new()
-}
-
-/// Those of this machine, and those that it can simulate.
-#[cfg(feature = "cuda")]
-fn gpus() -> Vec<Listed> {
-    let show = |facts: &Facts| facts.to_string();
-    let mut all: Vec<Listed> = match gpu::devices() {
-        Ok(gpus) => gpus
-            .iter()
-            .zip(0_u32..)
-            .map(|(facts, index)| {
-                Listed::new(Device::Cuda(index).to_string(), Ok::<_, DriverError>(show(facts)))
-            })
-            .collect(),
-        Err(error) => vec![Listed::new("cuda".to_owned(), Err(error))],
-    };
-    all.extend(MODELS.iter().filter_map(|model| {
-        let facts = Facts::of_model(model)?;
-        #[cfg(unix)]
-        let there = compiler().map(|()| show(&facts)).map_err(|error| format!("{}; {error}", show(&facts)));
-        #[cfg(not(unix))]
-        let there = Err::<String, _>(DeviceChoiceError::Unsimulated { device: Device::CudaSim(model) });
-        Some(Listed::new(Device::CudaSim(model).to_string(), there))
-    }));
-    all
-}
-
-impl Listed {
-    fn new(name: String, what: Result<String, impl fmt::Display>) -> Self {
-        let is_there = what.is_ok();
-        Self { name, what: what.unwrap_or_else(|error| error.to_string()), is_there }
-    }
 }
 
 #[cfg(test)]
@@ -344,5 +326,25 @@ mod tests {
             assert!(Backend::<f32>::name(&backend).contains("simulated"), "{model}");
             assert_eq!(backend.memory_bytes(), None, "its memory is the host's");
         }
+    }
+
+    #[test]
+    fn the_cores_of_this_machine_take_any_budget() {
+        let backend = Device::Cpu.open_for_plans().expect("there is a CPU");
+        assert_eq!(backend.check_budget(Some(u64::MAX - 1)), Ok(()));
+    }
+
+    #[cfg(all(feature = "cuda", unix))]
+    #[test]
+    fn a_budget_above_the_memory_of_a_gpu_is_refused_with_both_numbers() {
+        let backend = Device::CudaSim("l4").open_for_plans().expect("figures alone");
+        let most = backend.most_bytes().expect("it is a GPU");
+        for budget in [None, Some(1), Some(most), Some(UNLIMITED)] {
+            assert_eq!(backend.check_budget(budget), Ok(()));
+        }
+        let error = backend.check_budget(Some(most + 1)).expect_err("one byte more").to_string();
+        let expected =
+            format!("budget of {} bytes: device `cuda (NVIDIA L4, simulated)` has {most}", most + 1);
+        assert_eq!(error, expected);
     }
 }

@@ -110,6 +110,7 @@ impl<'a> Bench<'a> {
         memory_bytes: Option<u64>,
     ) -> Result<Plan, CliError> {
         let (parallelism, in_memory) = (self.threads, InMemory::ALL);
+        self.backend.check_budget(memory_bytes)?;
         let memory_bytes = memory_bytes.or(self.backend.memory_bytes());
         let options = PlanOptions { hold, memory_bytes, parallelism, in_memory, ..PlanOptions::default() };
         let backend: &dyn Backend<f32> = self.backend;
