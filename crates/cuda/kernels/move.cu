@@ -137,7 +137,35 @@ DEVICE void pad_back(const MoveArgs& args) {
     });
 }
 
+// A tensor of the caller: element (n, c, y, x) lies at data + n·strides[0] + c·strides[1] + y·strides[2] + x·strides[3].
+struct StridedArgs {
+    View window;
+    Part part;
+    void* data;
+    i64 strides[4];
+};
+
+template <typename T, bool IMPORTS>
+DEVICE void copy_strided(const StridedArgs& args) {
+    for_lanes<1>(args.window, args.part, [&](int n, int block, i64 y, i64 x, int lane) {
+        const int c = (block << args.window.shift) + lane;
+        if (c >= args.window.channels) return;
+        T* inside = pixel<T>(args.window, n, block, y, x) + lane;
+        T* outside = static_cast<T*>(args.data) + n * args.strides[0] + c * args.strides[1] + y * args.strides[2] +
+                     x * args.strides[3];
+        if (IMPORTS) {
+            *inside = *outside;
+        } else {
+            *outside = *inside;
+        }
+    });
+}
+
 KERNEL(move_f32, MoveArgs, 256) { move_elements<float>(args); }
 KERNEL(move_f64, MoveArgs, 256) { move_elements<double>(args); }
 KERNEL(pad_back_f32, MoveArgs, 256) { pad_back<float>(args); }
 KERNEL(pad_back_f64, MoveArgs, 256) { pad_back<double>(args); }
+KERNEL(import_f32, StridedArgs, 256) { copy_strided<float, true>(args); }
+KERNEL(import_f64, StridedArgs, 256) { copy_strided<double, true>(args); }
+KERNEL(export_f32, StridedArgs, 256) { copy_strided<float, false>(args); }
+KERNEL(export_f64, StridedArgs, 256) { copy_strided<double, false>(args); }

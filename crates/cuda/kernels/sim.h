@@ -80,20 +80,28 @@ inline Launch*& launch() {
     return of_this_thread;
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t STACK_BYTES = 256 * 1024;  // its frames are several times as large
+#else
 constexpr size_t STACK_BYTES = 64 * 1024;
+#endif
 constexpr size_t SHARED_BYTES = 227 * 1024;
 constexpr unsigned WARP = 32;
 
 #if defined(__SANITIZE_ADDRESS__)
 extern "C" void __sanitizer_start_switch_fiber(void** save, const void* bottom, size_t bytes);
 extern "C" void __sanitizer_finish_switch_fiber(void* save, const void** bottom, size_t* bytes);
+extern "C" void __asan_unpoison_memory_region(const volatile void* memory, size_t bytes);
 inline void leaving(void** save, const void* bottom, size_t bytes) {
     __sanitizer_start_switch_fiber(save, bottom, bytes);
 }
 inline void arrived(void* save, const void** bottom, size_t* bytes) {
     __sanitizer_finish_switch_fiber(save, bottom, bytes);
 }
+// Functions that never returned have left their marks on a stack.
+inline void renew(char* stack) { __asan_unpoison_memory_region(stack, STACK_BYTES); }
 #else
+inline void renew(char*) {}
 inline void leaving(void**, const void*, size_t) {}
 inline void arrived(void*, const void**, size_t*) {}
 #endif
@@ -209,6 +217,7 @@ inline void start() {
 
 inline void prepare(Fiber& f) {
     if (f.memory == nullptr) f.memory = static_cast<char*>(std::malloc(STACK_BYTES));
+    renew(f.memory);
     auto top = (reinterpret_cast<uintptr_t>(f.memory) + STACK_BYTES) & ~uintptr_t{15};
     // as after a call: the stack is eight bytes off a multiple of sixteen when `start` begins
     auto* words = reinterpret_cast<void**>(top) - SAVED_WORDS - 4;

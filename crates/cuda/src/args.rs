@@ -257,6 +257,16 @@ pub(crate) struct Move {
     pub(crate) by: i32,
 }
 
+/// `StridedArgs`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Strided {
+    pub(crate) window: View,
+    pub(crate) part: Part,
+    pub(crate) data: u64,
+    pub(crate) strides: [i64; 4],
+}
+
 /// `Resampling`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -478,6 +488,7 @@ args! {
     Map: 3 * 64 + 32 + 24 + 8 + 32 + 16;
     Arithmetic: 4 * 64 + 32 + 16 + 24 + 16;
     Move: 9 * 64 + 32 + 64 + 16 + 16;
+    Strided: 64 + 32 + 8 + 32;
     Resample: 3 * 64 + 32 + 2 * 64 + 8;
     Pool: 3 * 64 + 32 + 80 + 8;
     Pixel: 3 * 64 + 32 + 16 + 32;

@@ -110,6 +110,7 @@ impl Launches for On<'_> {
             let launch = Launch { function, grid, block };
             // SAFETY: the struct is that of the kernel. What it reads and writes are windows and other parts of the context's memory, which
             // outlives its streams; they hold what the region needs, as lowering has checked, and queues share none that one of them writes.
+            // Tensors of the caller were lent: who described them has promised that they stay, and that nobody else touches them.
             unsafe { self.backend.driver().launch(self.stream, &launch, bytes_of(args)) }
         });
         launched.map_err(DriverError::doing(format!("{}: {kernel}", self.what)))

@@ -1,16 +1,18 @@
 //! The memory of a run on a device.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tiled_kernel::{Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, Reduction, SweepNeeds};
-use tiled_tensor::{Element, Layout, OutOfMemory, ViewMut, with_room};
+use tiled_kernel::{
+    Backend, Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, Reduction, SweepNeeds,
+};
+use tiled_tensor::{DeviceTensor, Element, Layout, OutOfMemory, ViewMut, copied, with_room};
 
 use crate::backend::{CudaBackend, On};
 use crate::block;
-use crate::driver::{Copy, DriverError, Rows, Way};
+use crate::driver::{Copy, Driver, DriverError, Rows, Way};
 use crate::lower::{self, Problem, Terms, Window};
-use crate::memory::{Chunk, DeviceMemory, OwnStream, Parts};
-use crate::queue::{CudaQueue, Rings};
+use crate::memory::{Chunk, DeviceMemory, OwnEvent, OwnStream, Parts};
+use crate::queue::{CudaQueue, QueueMemory, Rings};
 use crate::staging::STAGING_BYTES;
 
 /// The memory of a run: one allocation, and for each queue a stream with its pinned memory.
@@ -22,6 +24,10 @@ pub(crate) struct CudaContext<'b, T: Element> {
     chunk: Chunk,
     /// Vectors and tensors of a sweep.
     of_sweep: DeviceMemory,
+    /// Tensors of the caller that queues may copy.
+    lent: Vec<DeviceTensor<T>>,
+    /// Comes when the streams of these have done what they were asked before.
+    ready: OwnEvent,
     shared: Shared<'b>,
     /// What was read back of each reduction.
     partials: Vec<Partial<T>>,
@@ -38,6 +44,8 @@ pub(crate) struct Shared<'b> {
     /// By queues.
     windows: Vec<u64>,
     window_bytes: usize,
+    /// What there is beside it for gaps between slots.
+    gaps_bytes: usize,
     pub(crate) scratch: Vec<u64>,
     workspace_bytes: usize,
 }
@@ -98,12 +106,15 @@ struct Offsets {
     stores: Vec<usize>,
     windows: Vec<usize>,
     scratch: Vec<usize>,
-    bytes: usize,
+    parts: Parts,
 }
 
+/// The gaps between slots that there is room for, where there are any.
+const SLOT_GAPS: usize = 256;
+
 impl Offsets {
-    fn new<T: Element>(needs: &Needs<'_>) -> Self {
-        let mut parts = Parts::default();
+    fn new<T: Element>(driver: &Arc<dyn Driver>, needs: &Needs<'_>) -> Self {
+        let mut parts = Parts::new(driver);
         let nodes = needs.nodes.iter().map(|node| match node.params {
             ParamNeeds::Packed { bytes } => parts.add(bytes),
             ParamNeeds::Extrema { .. } => 0,
@@ -117,18 +128,20 @@ impl Offsets {
         let stores = needs.stores.iter();
         let stores =
             stores.map(|store| store.map_or(0, |store| parts.add(store_bytes(&store.layout)))).collect();
-        let windows = (0..needs.queues).map(|_| parts.add(needs.window_elements * size_of::<T>())).collect();
+        let window_bytes = needs.window_elements * size_of::<T>() + SLOT_GAPS * driver.gap_bytes();
+        let windows = (0..needs.queues).map(|_| parts.add(window_bytes)).collect();
         let scratch = (0..needs.queues).map(|_| parts.add(needs.workspace_bytes)).collect();
-        Self { nodes, partials, stores, windows, scratch, bytes: parts.bytes() }
+        Self { nodes, partials, stores, windows, scratch, parts }
     }
 }
 
 impl<'b, T: Element> CudaContext<'b, T> {
     pub(crate) fn new(backend: &'b CudaBackend, needs: &Needs<'_>) -> Result<Self, DeviceError> {
         let driver = backend.driver();
-        let offsets = Offsets::new::<T>(needs);
-        let memory = DeviceMemory::new(driver, offsets.bytes);
+        let offsets = Offsets::new::<T>(driver, needs);
+        let memory = DeviceMemory::new(driver, offsets.parts.bytes());
         let memory = memory.map_err(DriverError::doing("the memory of a run on the device"))?;
+        offsets.parts.close_gaps(&memory);
         let begin = memory.address();
         let at = |offset: usize| begin + offset as u64;
         let nodes = needs.nodes.iter().zip(&offsets.nodes).map(|(node, offset)| Node {
@@ -157,6 +170,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
             stores: stores.collect(),
             windows: offsets.windows.iter().map(|offset| at(*offset)).collect(),
             window_bytes: needs.window_elements * size_of::<T>(),
+            gaps_bytes: SLOT_GAPS * driver.gap_bytes(),
             scratch: offsets.scratch.iter().map(|offset| at(*offset)).collect(),
             workspace_bytes: needs.workspace_bytes,
             memory,
@@ -172,10 +186,20 @@ impl<'b, T: Element> CudaContext<'b, T> {
         let made = DriverError::doing("the stream of a lane");
         let (lanes, chunk) = lanes.and_then(|lanes| Ok((lanes, Chunk::new(driver)?))).map_err(made)?;
         let of_sweep = DeviceMemory::new(driver, 0).map_err(DriverError::doing("vectors"))?;
-        let mut context = Self { lanes, chunk, of_sweep, shared, partials };
+        let ready = OwnEvent::new(driver).map_err(DriverError::doing("the tensors of a run"))?;
+        let mut context = Self { lanes, chunk, of_sweep, lent: Vec::new(), ready, shared, partials };
         // what nobody packs or gathers is zero, as on the host
         context.clear()?;
         Ok(context)
+    }
+
+    /// Lets every lane wait for what the stream of a tensor was asked so far.
+    fn wait_for(&self, tensor: &DeviceTensor<T>) -> Result<(), DriverError> {
+        let (driver, event) = (self.shared.backend.driver(), self.ready.event);
+        // SAFETY: who described the tensor has promised that the stream is one of its device, which is this one
+        unsafe { driver.record_lent(event, tensor.stream()) }?;
+        // each wait is for the event as it was recorded last
+        self.lanes.iter().try_for_each(|lane| driver.wait(lane.stream.stream, event))
     }
 
     fn stream(&self) -> &OwnStream {
@@ -218,7 +242,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
 
     /// Sends the vectors and the tensors of a sweep; gives where they lie.
     fn send_of_sweep(&mut self, sweep: &SweepNeeds<'_, T>) -> Result<[Vec<u64>; 2], DriverError> {
-        let mut parts = Parts::default();
+        let mut parts = Parts::new(self.shared.backend.driver());
         let vectors: Vec<usize> =
             sweep.vectors.iter().map(|vector| parts.add(size_of_val(vector.as_slice()))).collect();
         let blocked: Vec<Option<Layout>> =
@@ -229,6 +253,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
         if self.of_sweep.bytes() < parts.bytes() {
             self.of_sweep = DeviceMemory::new(self.shared.backend.driver(), parts.bytes())?;
         }
+        self.of_sweep.open();
         let at = |offset: &usize| self.of_sweep.address() + *offset as u64;
         let places = [vectors.iter().map(at).collect::<Vec<_>>(), adopted.iter().map(at).collect()];
         for (vector, address) in sweep.vectors.iter().zip(&places[0]) {
@@ -249,7 +274,32 @@ impl<'b, T: Element> CudaContext<'b, T> {
                 }
             })?;
         }
+        parts.close_gaps(&self.of_sweep);
         Ok(places)
+    }
+
+    /// Makes the slots of a sweep hold nothing, and lets nobody touch what lies between them: a simulated device finds both.
+    fn empty_slots(&self, slots: &[usize], offsets: &[usize]) -> Result<(), DriverError> {
+        let shared = &self.shared;
+        let driver = shared.backend.driver();
+        if !shared.backend.facts().is_simulated || shared.window_bytes == 0 {
+            return Ok(());
+        }
+        let bytes = shared.window_bytes + shared.gaps_bytes;
+        for (windows, lane) in shared.windows.iter().zip(&self.lanes) {
+            driver.set_closed(*windows, bytes, false);
+            // SAFETY: these are the windows of the queue, which nothing works on yet
+            unsafe { driver.fill(lane.stream.stream, *windows, bytes, 0xff) }?;
+            if driver.gap_bytes() == 0 {
+                continue;
+            }
+            driver.synchronise(lane.stream.stream)?;
+            driver.set_closed(*windows, bytes, true);
+            for (slot, offset) in slots.iter().zip(offsets) {
+                driver.set_closed(windows + *offset as u64, slot * size_of::<T>(), false);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -272,6 +322,25 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
         .map_err(doing)
     }
 
+    fn lend(&mut self, tensors: &[DeviceTensor<T>]) -> Result<(), DeviceError> {
+        self.lent = Vec::new();
+        let driver = self.shared.backend.driver();
+        if let Some(tensor) = tensors.iter().find(|tensor| tensor.device() != driver.device()) {
+            let expected = Backend::<T>::name(self.shared.backend);
+            return Err(DeviceError::Elsewhere { expected, got: tensor.device() });
+        }
+        for (index, tensor) in tensors.iter().enumerate() {
+            let (address, bytes) = tensor.bytes();
+            let has_stream = |other: &DeviceTensor<T>| other.stream() == tensor.stream();
+            let is_first = !tensors[..index].iter().any(has_stream);
+            let looked = driver.check_lent(address, bytes);
+            let ready = looked.and_then(|()| if is_first { self.wait_for(tensor) } else { Ok(()) });
+            ready.map_err(DriverError::doing("the tensors of a run"))?;
+        }
+        self.lent = copied(tensors).map_err(DeviceError::refused("the tensors of a run"))?;
+        Ok(())
+    }
+
     fn queues<'q>(
         &'q mut self,
         sweep: &SweepNeeds<'q, T>,
@@ -280,19 +349,13 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
         let [vectors, adopted] = places;
         let layouts: Vec<Layout> =
             sweep.adopted.iter().map(|view| view.map_or_else(nowhere, |view| in_blocks(&view))).collect();
-        let offsets = slot_offsets::<T>(sweep.slots);
+        let gap_bytes = self.shared.backend.driver().gap_bytes();
+        let gap_bytes = if sweep.slots.len() <= SLOT_GAPS { gap_bytes } else { 0 };
+        let offsets = slot_offsets::<T>(sweep.slots, gap_bytes);
+        self.empty_slots(sweep.slots, &offsets).map_err(DriverError::doing("windows"))?;
         let refused = |error: OutOfMemory| DeviceError::refused("the windows of a lane")(error);
         let mut queues: Vec<Box<dyn Queue<T> + 'q>> = with_room(self.lanes.len()).map_err(refused)?;
         let shared = &self.shared;
-        if shared.backend.facts().is_simulated && shared.window_bytes > 0 {
-            for (address, lane) in shared.windows.iter().zip(&self.lanes) {
-                // SAFETY: these are the windows of the queue, which nothing works on yet
-                let filled = unsafe {
-                    shared.backend.driver().fill(lane.stream.stream, *address, shared.window_bytes, 0xff)
-                };
-                filled.map_err(DriverError::doing("windows"))?;
-            }
-        }
         for (index, rings) in self.lanes.iter_mut().enumerate() {
             let windows = shared.windows.get(index).copied().unwrap_or(shared.memory.address());
             let slots = offsets.iter().map(|offset| windows + *offset as u64).collect();
@@ -302,15 +365,9 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
             // behind what kernels need
             let pieces = shared.workspace_bytes.checked_sub(STAGING_BYTES);
             let pieces = pieces.map(|offset| scratch + offset as u64);
-            queues.push(Box::new(CudaQueue::new(
-                shared,
-                rings,
-                slots,
-                vectors.clone(),
-                adopted.collect(),
-                scratch,
-                pieces,
-            )));
+            let adopted = adopted.collect();
+            let memory = QueueMemory { slots, vectors: vectors.clone(), adopted, scratch, pieces };
+            queues.push(Box::new(CudaQueue::new(shared, &self.lent, rings, memory)));
         }
         Ok(queues)
     }
@@ -379,14 +436,14 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
 }
 
 /// Where each slot begins, in bytes: those of the largest powers of two first, so that every window of blocks begins at a multiple of a vector.
-fn slot_offsets<T: Element>(slots: &[usize]) -> Vec<usize> {
+fn slot_offsets<T: Element>(slots: &[usize], gap_bytes: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..slots.len()).collect();
     order.sort_by_key(|slot| std::cmp::Reverse(slots[*slot].trailing_zeros()));
     let mut offsets = vec![0; slots.len()];
     let mut next = 0;
     for slot in order {
         offsets[slot] = next;
-        next += slots[slot] * size_of::<T>();
+        next += slots[slot] * size_of::<T>() + gap_bytes;
     }
     offsets
 }
@@ -403,7 +460,7 @@ mod tests {
     #[test]
     fn slots_of_blocks_begin_at_vectors_and_none_overlap() {
         let slots = [15, 64, 7, 8, 24, 0, 1];
-        let offsets = slot_offsets::<f32>(&slots);
+        let offsets = slot_offsets::<f32>(&slots, 0);
         let mut taken: Vec<(usize, usize)> =
             offsets.iter().zip(slots).map(|(offset, slot)| (*offset, offset + slot * 4)).collect();
         for (offset, slot) in offsets.iter().zip(slots) {

@@ -1,5 +1,6 @@
 //! Memory, streams and events that are given back when they are dropped.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tiled_tensor::Element;
@@ -32,6 +33,11 @@ impl DeviceMemory {
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Lets all of it be touched again.
+    pub(crate) fn open(&self) {
+        self.driver.set_closed(self.address, self.bytes, false);
+    }
 }
 
 impl Drop for DeviceMemory {
@@ -43,21 +49,39 @@ impl Drop for DeviceMemory {
 }
 
 /// The sizes of parts of one allocation, and where they begin.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Parts {
     bytes: usize,
+    /// The bytes that nobody may touch behind each part, where the device finds that; then where they lie.
+    gap_bytes: usize,
+    gaps: Vec<Range<usize>>,
 }
 
 impl Parts {
+    /// Parts in memory of a device.
+    pub(crate) fn new(driver: &Arc<dyn Driver>) -> Self {
+        Self { bytes: 0, gap_bytes: driver.gap_bytes(), gaps: Vec::new() }
+    }
+
     /// Makes room for so many bytes more, and gives where they begin.
-    pub(crate) const fn add(&mut self, bytes: usize) -> usize {
+    pub(crate) fn add(&mut self, bytes: usize) -> usize {
         let begin = self.bytes;
-        self.bytes = (begin + bytes).next_multiple_of(ALIGNMENT_BYTES);
+        self.bytes = (begin + bytes).next_multiple_of(ALIGNMENT_BYTES) + self.gap_bytes;
+        if self.gap_bytes > 0 {
+            self.gaps.push(begin + bytes..self.bytes);
+        }
         begin
     }
 
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Lets nobody touch what lies between the parts of this memory.
+    pub(crate) fn close_gaps(&self, memory: &DeviceMemory) {
+        for gap in &self.gaps {
+            memory.driver.set_closed(memory.address + gap.start as u64, gap.len(), true);
+        }
     }
 }
 
@@ -127,6 +151,25 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         self.release();
+        self.driver.destroy_event(self.event);
+    }
+}
+
+/// An event.
+#[derive(Debug)]
+pub(crate) struct OwnEvent {
+    pub(crate) driver: Arc<dyn Driver>,
+    pub(crate) event: Event,
+}
+
+impl OwnEvent {
+    pub(crate) fn new(driver: &Arc<dyn Driver>) -> Result<Self, DriverError> {
+        Ok(Self { driver: Arc::clone(driver), event: driver.create_event()? })
+    }
+}
+
+impl Drop for OwnEvent {
+    fn drop(&mut self) {
         self.driver.destroy_event(self.event);
     }
 }

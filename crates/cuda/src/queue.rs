@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Buffer, DeviceError, Kernel, MAX_INPUTS, Place, Queue, Reduction, Ticket};
-use tiled_tensor::{Element, Layout, PartMut, View, ViewMut};
+use tiled_tensor::{DeviceTensor, Element, Layout, PartMut, View, ViewMut};
 
 use crate::backend::On;
 use crate::context::Shared;
@@ -47,17 +47,23 @@ impl Rings {
     }
 }
 
+/// Where what a queue works on begins.
+#[derive(Debug)]
+pub(crate) struct QueueMemory {
+    pub(crate) slots: Vec<u64>,
+    pub(crate) vectors: Vec<u64>,
+    pub(crate) adopted: Vec<Window>,
+    pub(crate) scratch: u64,
+    /// The pieces that regions pass through beside the kernels; none where nothing was promised for them.
+    pub(crate) pieces: Option<u64>,
+}
+
 /// Calls on a stream, on windows of the device.
 pub(crate) struct CudaQueue<'q, T: Element> {
     shared: &'q Shared<'q>,
+    lent: &'q [DeviceTensor<T>],
     rings: &'q mut Rings,
-    /// The addresses of slots and of vectors.
-    slots: Vec<u64>,
-    vectors: Vec<u64>,
-    adopted: Vec<Window>,
-    scratch: u64,
-    /// The address of the pieces that regions pass through beside the kernels; none where nothing was promised for them.
-    pieces: Option<u64>,
+    memory: QueueMemory,
     /// The chunk that the host writes, and how it lies there.
     staged: Option<Layout>,
     next_sent: usize,
@@ -67,46 +73,38 @@ pub(crate) struct CudaQueue<'q, T: Element> {
     tickets: u64,
     /// Whether anything was asked for since the last wait.
     is_busy: bool,
-    element: std::marker::PhantomData<T>,
 }
 
 impl<'q, T: Element> CudaQueue<'q, T> {
-    pub(crate) fn new(
+    pub(crate) const fn new(
         shared: &'q Shared<'q>,
+        lent: &'q [DeviceTensor<T>],
         rings: &'q mut Rings,
-        slots: Vec<u64>,
-        vectors: Vec<u64>,
-        adopted: Vec<Window>,
-        scratch: u64,
-        pieces: Option<u64>,
+        memory: QueueMemory,
     ) -> Self {
         Self {
             shared,
+            lent,
             rings,
-            slots,
-            vectors,
-            adopted,
-            scratch,
-            pieces,
+            memory,
             staged: None,
             next_sent: 0,
             next_fetched: 0,
             under_way: VecDeque::new(),
             tickets: 0,
             is_busy: false,
-            element: std::marker::PhantomData,
         }
     }
 
     fn window(&self, buffer: &Buffer) -> Window {
         match buffer.place {
-            Place::Slot(slot) => Window { address: self.slots[slot], layout: buffer.layout },
+            Place::Slot(slot) => Window { address: self.memory.slots[slot], layout: buffer.layout },
             Place::Store(store) => {
                 let Window { address, layout } = self.shared.store(store);
                 Window { address, layout: layout.with_rows(buffer.layout.rows()) }
             }
             Place::Adopted(place) => {
-                let Window { address, layout } = self.adopted[place];
+                let Window { address, layout } = self.memory.adopted[place];
                 Window { address, layout: layout.with_rows(buffer.layout.rows()) }
             }
             Place::Nowhere => Window { address: 0, layout: nothing(&buffer.layout) },
@@ -119,6 +117,15 @@ impl<'q, T: Element> CudaQueue<'q, T> {
             *window = self.window(buffer);
         }
         windows
+    }
+
+    /// Checks that a tensor was lent: then it lies on the device, and its stream is waited for.
+    fn require_lent(&self, tensor: &DeviceTensor<T>) -> Result<(), DeviceError> {
+        if self.lent.contains(tensor) {
+            return Ok(());
+        }
+        let message = format!("the tensor at {:#x} was not lent", tensor.address());
+        Err(DeviceError::Failed { call: "copy".to_owned(), message })
     }
 
     const fn on<'s>(&'s self, what: &'s str) -> On<'s> {
@@ -170,7 +177,7 @@ impl<'q, T: Element> CudaQueue<'q, T> {
 
     /// A region as bands that a piece holds each; `None` where it does not hold a row.
     fn bands(&self, layout: &Layout, region: Region<2>) -> Option<(u64, Vec<Region<2>>)> {
-        let address = self.pieces?;
+        let address = self.memory.pieces?;
         let planes = layout.batch() * layout.blocks();
         let row_bytes = planes * extent(region.cols().len()) * layout.block() * size_of::<T>();
         let rows = i64::try_from(PIECE_BYTES.checked_div(row_bytes)?).ok().filter(|rows| *rows > 0)?;
@@ -276,9 +283,9 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
         let on = self.on(&gathered.name);
         if let Reduction::ConvWeight(conv) = &gathered.reduction {
             let gradient = Gradient::new(conv, T::DTYPE);
-            return gradient.reduce(&on, [&windows[0], &windows[1]], share, [self.scratch, state]);
+            return gradient.reduce(&on, [&windows[0], &windows[1]], share, [self.memory.scratch, state]);
         }
-        let mean = vectors.first().map_or(0, |vector| self.vectors[*vector]);
+        let mean = vectors.first().map_or(0, |vector| self.memory.vectors[*vector]);
         gathered.with_terms(lane, |terms| {
             let inputs = &windows[..inputs.len()];
             lower::reduce(&on, &gathered.reduction, T::DTYPE, inputs, share, mean, state, terms)
@@ -359,6 +366,28 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
         chunk.wait().map_err(DriverError::doing("what a sink reads"))?;
         // SAFETY: it was waited for, and the next fetch but as many as are under way uses it again
         Ok(View::new(unsafe { chunk.elements(layout.len()) }, layout))
+    }
+
+    fn import(
+        &mut self,
+        tensor: &DeviceTensor<T>,
+        window: &Buffer,
+        region: Region<2>,
+    ) -> Result<(), DeviceError> {
+        self.require_lent(tensor)?;
+        self.is_busy = true;
+        lower::import(&self.on("a tensor of the caller"), tensor, &self.window(window), region)
+    }
+
+    fn export(
+        &mut self,
+        window: &Buffer,
+        tensor: &DeviceTensor<T>,
+        region: Region<2>,
+    ) -> Result<(), DeviceError> {
+        self.require_lent(tensor)?;
+        self.is_busy = true;
+        lower::export(&self.on("a tensor of the caller"), &self.window(window), tensor, region)
     }
 
     fn depth(&self) -> usize {

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use crate::driver::{Driver, DriverError, Event, Stream};
-use crate::memory::OwnStream;
+use crate::driver::{Driver, DriverError, Stream};
+use crate::memory::{OwnEvent, OwnStream};
 
 /// The pieces of each way, and the bytes of one: together they hold some rows of a large picture.
 const PIECES: usize = 4;
@@ -76,23 +76,5 @@ impl Lift {
     pub(crate) fn give_back(&self, taken: Taken, emptying: Stream) -> Result<(), DriverError> {
         let emptied = &self.pieces[taken.number].emptied;
         emptied.driver.record(emptied.event, emptying)
-    }
-}
-
-#[derive(Debug)]
-struct OwnEvent {
-    driver: Arc<dyn Driver>,
-    event: Event,
-}
-
-impl OwnEvent {
-    fn new(driver: &Arc<dyn Driver>) -> Result<Self, DriverError> {
-        Ok(Self { driver: Arc::clone(driver), event: driver.create_event()? })
-    }
-}
-
-impl Drop for OwnEvent {
-    fn drop(&mut self) {
-        self.driver.destroy_event(self.event);
     }
 }

@@ -30,7 +30,9 @@ units! {
         function_f32 function_f64
         arithmetic_f32_1 arithmetic_f32_4 arithmetic_f64_1 arithmetic_f64_4
     ];
-    movement: "move.cu" [move_f32 move_f64 pad_back_f32 pad_back_f64];
+    movement: "move.cu" [
+        move_f32 move_f64 pad_back_f32 pad_back_f64 import_f32 import_f64 export_f32 export_f64
+    ];
     resample: "resample.cu" [resample_f32 resample_f64];
     pool: "pool.cu" [
         pool_f32_1 pool_f32_4 pool_f64_1 pool_f64_4

@@ -9,6 +9,7 @@ use tiled_cuda::driver::simulated::{Order, Simulated};
 use tiled_cuda::driver::{Copy, Driver, DriverError, Event, Facts, Function, Launch, Memory, Pinned, Stream};
 use tiled_cuda::units::{UNITS, Unit};
 use tiled_kernel::Backend;
+use tiled_tensor::MemoryDevice;
 use tiled_testkit::conformance as suite;
 
 /// As the suite itself runs.
@@ -163,6 +164,27 @@ fn changed(of: &str, changes: &[[&str; 2]]) -> &'static Unit {
 impl Driver for Faulty {
     fn facts(&self) -> &Facts {
         self.device.facts()
+    }
+
+    fn device(&self) -> MemoryDevice {
+        self.device.device()
+    }
+
+    fn check_lent(&self, address: u64, bytes: usize) -> Result<(), DriverError> {
+        self.device.check_lent(address, bytes)
+    }
+
+    unsafe fn record_lent(&self, event: Event, stream: u64) -> Result<(), DriverError> {
+        // SAFETY: as the caller promises
+        unsafe { self.device.record_lent(event, stream) }
+    }
+
+    fn gap_bytes(&self) -> usize {
+        self.device.gap_bytes()
+    }
+
+    fn set_closed(&self, address: u64, bytes: usize, is_closed: bool) {
+        self.device.set_closed(address, bytes, is_closed);
     }
 
     fn allocate(&self, bytes: usize) -> Result<Memory, DriverError> {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tiled_geometry::Region;
 use tiled_graph::GraphError;
+use tiled_tensor::MemoryDevice;
 
 mod run;
 
@@ -158,6 +159,14 @@ pub enum IoError {
         expected: [usize; 2],
         /// Batch and channels of the window.
         got: [usize; 2],
+    },
+    /// A tensor that the host would have to read or write lies in the memory of a device.
+    #[error("`{}`: lies on {device}, where the host does not read or write", path.display())]
+    OnDevice {
+        /// The name.
+        path: PathBuf,
+        /// The device.
+        device: MemoryDevice,
     },
     /// Chunks without elements.
     #[error("`{}`: chunks of {}×{} have no elements", path.display(), got[0], got[1])]

@@ -342,11 +342,19 @@ impl<'b, T: Element> Executor<'b, T> {
             gradients: &mut self.gradients,
             progress,
         };
-        if part != Part::Backward {
+        state.lend(sweeps.clone(), &run)?;
+        let begin = |state: &mut State<'b, T>, run: &mut Sweeps<'_, T>| {
+            if part == Part::Backward {
+                return Ok(());
+            }
             state.set_dropout_step(&self.plan, self.dropout_step);
-            state.begin(&mut run)?;
-        }
-        state.run(sweeps, &mut run)
+            state.begin(run)
+        };
+        let result = begin(state, &mut run).and_then(|()| state.run(sweeps, &mut run));
+        let given_back = state.give_back();
+        let loss = result?;
+        given_back?;
+        Ok(loss)
     }
 
     /// Counts and checks the class numbers of a cross-entropy, over which its mean is taken, and gives the target to read in

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use tiled_graph::program::{SinkRole, SourceRole};
 use tiled_graph::{Action, Binding, Plan, SweepNode, SweepPlan};
-use tiled_tensor::{Element, Layout, View, with_room};
+use tiled_tensor::{DeviceTensor, Element, Layout, View, push, with_room};
 
 use crate::error::refused;
 use crate::store::Stores;
-use crate::{Chunked, ExecError, Sink, Source};
+use crate::{Chunked, DeviceSink, ExecError, Sink, Source};
 
 /// The tensors that a run reads and writes, in the order of the network.
 pub struct Io<'a, T: Element> {
@@ -101,6 +101,29 @@ pub(crate) fn adopted<'a, T: Element>(
 /// A tensor that lies in memory as NCHW without gaps.
 fn in_memory<T: Element>(source: &dyn Source<T>) -> Option<View<'_, T>> {
     Some(View::new(source.in_memory()?, Layout::nchw(source.shape()).ok()?))
+}
+
+/// The tensors in the memory of a device that these sweeps read and write, each once, and the names of their nodes.
+pub(crate) fn on_device<'p, T: Element>(
+    plan: &'p Plan,
+    sweeps: Range<usize>,
+    io: &Io<'_, T>,
+) -> Result<(Vec<DeviceTensor<T>>, Vec<&'p str>), ExecError> {
+    let (mut tensors, mut names) = (Vec::new(), Vec::new());
+    for node in plan.sweeps[sweeps].iter().flat_map(|sweep| &sweep.nodes) {
+        let tensor = match node.action {
+            Action::Load(role) => io.source(role).and_then(|source| source.on_device()),
+            Action::Write(role) => io.sink(role).and_then(|sink| sink.on_device()).map(DeviceSink::tensor),
+            Action::Compute | Action::Reduce(_) => None,
+        };
+        if let Some(tensor) = tensor.filter(|tensor| !tensors.contains(*tensor)) {
+            let pushed = push(&mut tensors, *tensor);
+            pushed
+                .and_then(|()| push(&mut names, plan.program.nodes[node.node].name.as_str()))
+                .map_err(refused("the tensors of a run"))?;
+        }
+    }
+    Ok((tensors, names))
 }
 
 /// Everything that can be wrong with what the caller gave for these sweeps, before any work.

@@ -150,6 +150,9 @@ impl<'a, T: Element> Lane<'a, T> {
         {
             return Ok(self.queue.load(store.index(), &window, region)?);
         }
+        if let Some(tensor) = context.io.source(role).and_then(|source| source.on_device()) {
+            return Ok(self.queue.import(tensor, &window, region)?);
+        }
         let mut staged = self.queue.stage(&window, region)?;
         match (role, context.io.source(role)) {
             (SourceRole::Store(store), _) => {
@@ -233,6 +236,10 @@ impl<'a, T: Element> Lane<'a, T> {
             && context.stores.file(store).is_none()
         {
             return Ok(self.queue.save(&window, store.index(), region)?);
+        }
+        if let Some(sink) = context.io.sink(role).and_then(|sink| sink.on_device()) {
+            return sink
+                .export(region, &window.layout, |tensor| Ok(self.queue.export(&window, tensor, region)?));
         }
         let ticket = self.queue.fetch(&window, region)?;
         self.fetched.push_back((ticket, role, region));

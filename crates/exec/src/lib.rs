@@ -81,11 +81,12 @@ pub use picture::{JpegDamage, PictureProblem, PictureSink, PictureSource};
 pub use pool::Pool;
 pub use progress::{Cancel, NoProgress, Progress, peak_rss_bytes, reset_peak_rss};
 pub use sink::{
-    DecidedSink, Decision, FnSink, MemorySink, Sink, SinkInMemory, SliceSink, StoredSink, sink_resident_bytes,
+    DecidedSink, Decision, DeviceSink, FnSink, MemorySink, Sink, SinkInMemory, SliceSink, StoredSink,
+    sink_resident_bytes,
 };
 pub use source::{
-    ChunkPart, ChunkSlots, Chunked, ChunkedSource, ConstantSource, FnSource, MemorySource, Normalization,
-    NormalizedSource, PointSource, Source, StoredSource,
+    ChunkPart, ChunkSlots, Chunked, ChunkedSource, ConstantSource, DeviceSource, FnSource, MemorySource,
+    Normalization, NormalizedSource, PointSource, Source, StoredSource,
 };
 pub use stored::Stored;
 pub use trainer::Trainer;

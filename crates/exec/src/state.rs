@@ -8,14 +8,15 @@ use rayon::iter::{IndexedParallelIterator, IntoParallelRefMutIterator, ParallelI
 use tiled_graph::program::{DerivedId, NodeId, NodeKind, Param, ParamId, ProgramNode, ReductionId};
 use tiled_graph::{Action, Id, IndexVec, Parameters, Plan};
 use tiled_kernel::{
-    Backend, Context, Kernel, Needs, NodeNeeds, ParamNeeds, ReductionNeeds, StoreNeeds, SweepNeeds,
+    Backend, Context, DeviceError, Kernel, Needs, NodeNeeds, ParamNeeds, ReductionNeeds, StoreNeeds,
+    SweepNeeds,
 };
 use tiled_tensor::{Element, collected, with_room, zeros};
 
 use crate::chunks::HeldChunks;
 use crate::error::refused;
 use crate::finalise::{self, Moved};
-use crate::io::adopted;
+use crate::io::{adopted, on_device};
 use crate::lane::{Lane, SweepContext, Waiting};
 use crate::pool::with_threads_awake;
 use crate::store::{self, Stores};
@@ -144,6 +145,24 @@ impl<'b, T: Element> State<'b, T> {
         params: &Parameters<T>,
     ) -> Result<Moved<T>, ExecError> {
         finalise::moved_statistics(&plan.program, self.context.as_mut(), params)
+    }
+
+    /// Lends the tensors of these sweeps that lie in the memory of the device, and gives back those that were lent before.
+    pub(crate) fn lend(&mut self, sweeps: Range<usize>, run: &Sweeps<'_, T>) -> Result<(), ExecError> {
+        let (tensors, names) = on_device(run.plan, sweeps, run.io)?;
+        self.context.lend(&tensors).map_err(|error| match error {
+            DeviceError::Elsewhere { expected, got } => {
+                let place = tensors.iter().position(|tensor| tensor.device() == got);
+                let name = place.map_or_else(String::new, |place| names[place].to_owned());
+                ExecError::Elsewhere { name, expected, got }
+            }
+            other => other.into(),
+        })
+    }
+
+    /// Gives back the tensors that were lent.
+    pub(crate) fn give_back(&mut self) -> Result<(), ExecError> {
+        Ok(self.context.lend(&[])?)
     }
 
     /// Forgets the run before.

@@ -7,12 +7,13 @@
 //!                        ▼
 //!                      Queue      compute, reduce, load, save                     on windows, in order
 //!                                 stage ► push, fetch ► take                      in and out of the host's memory
+//!                                 import, export                                  in and out of tensors on the device
 //! ```
 
 use std::fmt::Debug;
 
 use tiled_geometry::Region;
-use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, View, ViewMut};
+use tiled_tensor::{DeviceTensor, Element, Layout, MemoryDevice, OutOfMemory, PartMut, View, ViewMut};
 
 use crate::{Kernel, Partial, Reduction};
 
@@ -131,6 +132,13 @@ pub trait Context<T: Element>: Send + Sync + Debug {
     /// # Errors
     /// Where the device fails.
     fn pack(&mut self, node: usize, kernel: &Kernel, params: &[&[T]]) -> Result<(), DeviceError>;
+
+    /// Lends the queues of a run tensors of the caller in the memory of the device, for [`Queue::import`] and [`Queue::export`]; those that
+    /// were lent before are given back. What was asked of a tensor's stream before this comes before what a queue does with it. No queue works meanwhile.
+    ///
+    /// # Errors
+    /// Where one lies elsewhere, or the device fails; then none is lent.
+    fn lend(&mut self, tensors: &[DeviceTensor<T>]) -> Result<(), DeviceError>;
 
     /// The queues of a sweep, as many as [`Needs::queues`]. Nothing is left in their slots from the sweep before.
     ///
@@ -261,6 +269,28 @@ pub trait Queue<T: Element>: Send {
     /// Where the device fails.
     fn take(&mut self, ticket: Ticket) -> Result<View<'_, T>, DeviceError>;
 
+    /// Copies a region of a tensor that was lent into a window.
+    ///
+    /// # Errors
+    /// Where it was not lent, or the device fails.
+    fn import(
+        &mut self,
+        tensor: &DeviceTensor<T>,
+        window: &Buffer,
+        region: Region<2>,
+    ) -> Result<(), DeviceError>;
+
+    /// Copies a region of a window into a tensor that was lent, of which others have the other parts.
+    ///
+    /// # Errors
+    /// Where it was not lent, or the device fails.
+    fn export(
+        &mut self,
+        window: &Buffer,
+        tensor: &DeviceTensor<T>,
+        region: Region<2>,
+    ) -> Result<(), DeviceError>;
+
     /// How many regions may be under way between [`Queue::fetch`] and [`Queue::take`] while other calls follow. Where it is zero, what is
     /// fetched is taken before the next call.
     fn depth(&self) -> usize;
@@ -283,6 +313,14 @@ pub enum DeviceError {
         what: String,
         /// Its size.
         bytes: u64,
+    },
+    /// A tensor lies in memory that the device does not work on.
+    #[error("tensor lies on {got}, the work is on {expected}")]
+    Elsewhere {
+        /// The device that works.
+        expected: String,
+        /// The device whose memory the tensor lies in.
+        got: MemoryDevice,
     },
     /// A call failed.
     #[error("{call}: {message}")]

@@ -32,6 +32,7 @@
 //! ```
 
 mod buffer;
+mod device;
 mod element;
 mod large_pages;
 mod layout;
@@ -42,6 +43,7 @@ mod transpose;
 mod view;
 
 pub use buffer::AlignedBuffer;
+pub use device::{DeviceTensor, DeviceTensorError, MemoryDevice};
 pub use element::{ByElement, DType, Element};
 pub use layout::{Layout, LayoutError};
 pub use memory::{

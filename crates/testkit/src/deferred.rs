@@ -9,7 +9,7 @@ use tiled_kernel::{
     Backend, Buffer, Context, DeviceError, Kernel, Needs, Partial, Queue, SweepNeeds, Ticket, copy_region,
     forward,
 };
-use tiled_tensor::{Element, Layout, PartMut, View, ViewMut};
+use tiled_tensor::{DeviceTensor, Element, Layout, PartMut, View, ViewMut};
 
 /// A backend that carries out another one's calls later. Nothing has happened when a call returns; what the host writes and reads are
 /// copies of the region alone, in a layout of their own; several regions are under way at a time.
@@ -79,6 +79,10 @@ impl<T: Element> Context<T> for DeferredContext<'_, T> {
         self.context.pack(node, kernel, params)
     }
 
+    fn lend(&mut self, tensors: &[DeviceTensor<T>]) -> Result<(), DeviceError> {
+        self.context.lend(tensors)
+    }
+
     fn queues<'q>(
         &'q mut self,
         sweep: &SweepNeeds<'q, T>,
@@ -119,6 +123,8 @@ enum Call<T> {
     Save { window: Buffer, store: usize, region: Region<2> },
     Push { window: Buffer, region: Region<2>, data: Vec<T> },
     Fetch { ticket: Ticket, window: Buffer, region: Region<2> },
+    Import { tensor: DeviceTensor<T>, window: Buffer, region: Region<2> },
+    Export { window: Buffer, tensor: DeviceTensor<T>, region: Region<2> },
 }
 
 struct DeferredQueue<'q, T: Element> {
@@ -189,6 +195,8 @@ impl<'q, T: Element> DeferredQueue<'q, T> {
                 self.came.push_back((ticket, layout, data));
                 Ok(())
             }
+            Call::Import { tensor, window, region } => queue.import(&tensor, &window, region),
+            Call::Export { window, tensor, region } => queue.export(&window, &tensor, region),
         }
     }
 }
@@ -264,6 +272,24 @@ impl<T: Element> Queue<T> for DeferredQueue<'_, T> {
             place.and_then(|place| self.came.remove(place)).expect("what is taken was fetched");
         self.taken = data;
         Ok(View::new(&self.taken, layout))
+    }
+
+    fn import(
+        &mut self,
+        tensor: &DeviceTensor<T>,
+        window: &Buffer,
+        region: Region<2>,
+    ) -> Result<(), DeviceError> {
+        self.put_off(Call::Import { tensor: *tensor, window: *window, region })
+    }
+
+    fn export(
+        &mut self,
+        window: &Buffer,
+        tensor: &DeviceTensor<T>,
+        region: Region<2>,
+    ) -> Result<(), DeviceError> {
+        self.put_off(Call::Export { window: *window, tensor: *tensor, region })
     }
 
     fn depth(&self) -> usize {

@@ -7,6 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cudarc::driver::result::{self, DriverError as CudaError, ctx, device, event, stream};
 use cudarc::driver::sys;
 
+use tiled_tensor::MemoryDevice;
+
 use super::facts::DRIVER_BYTES;
 use super::{Copy, Driver, DriverError, Event, Facts, Function, Launch, Memory, Pinned, Stream, Way};
 use crate::bundle;
@@ -18,6 +20,7 @@ pub struct Gpu {
     facts: Facts,
     context: Handle<sys::CUcontext>,
     device: sys::CUdevice,
+    index: u32,
     made: Mutex<Made>,
 }
 
@@ -83,7 +86,7 @@ impl Gpu {
         let facts = facts(device)?;
         // SAFETY: a device that the driver gave, released when this is dropped
         let context = unsafe { ctx_retain(device) }?;
-        Ok(Self { facts, context: Handle(context), device, made: Mutex::default() })
+        Ok(Self { facts, context: Handle(context), device, index, made: Mutex::default() })
     }
 
     /// What was made, with this device's context current on this thread.
@@ -182,6 +185,22 @@ fn refused(call: &'static str, bytes: usize) -> impl FnOnce(CudaError) -> Driver
     }
 }
 
+/// The device whose memory an address lies in; `None` of the host's.
+fn memory_device(address: u64) -> Option<sys::CUdevice> {
+    use sys::CUpointer_attribute_enum as Attribute;
+    let ask = |attribute| {
+        let mut value: c_uint = 0;
+        // SAFETY: both attributes are of 32 bits, and the driver knows any address or says that it does not
+        let asked = unsafe { sys::cuPointerGetAttribute((&raw mut value).cast(), attribute, address) };
+        asked.result().ok().map(|()| value)
+    };
+    let kind = ask(Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE)?;
+    if kind != sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as c_uint {
+        return None;
+    }
+    c_int::try_from(ask(Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)?).ok()
+}
+
 fn unknown(what: &'static str) -> DriverError {
     DriverError::Failed { call: "use a handle", message: format!("no {what} of this device") }
 }
@@ -190,6 +209,35 @@ impl Driver for Gpu {
     fn facts(&self) -> &Facts {
         &self.facts
     }
+
+    fn device(&self) -> MemoryDevice {
+        MemoryDevice { kind: MemoryDevice::CUDA, index: i32::try_from(self.index).unwrap_or(i32::MAX) }
+    }
+
+    fn check_lent(&self, address: u64, bytes: usize) -> Result<(), DriverError> {
+        self.bind()?;
+        // both ends: what lies between them is one allocation, or is mapped as if it were
+        for at in [address, address + bytes.saturating_sub(1) as u64] {
+            if memory_device(at) != Some(self.device) {
+                let message = format!("{bytes} bytes at {address:#x} are no memory of this device");
+                return Err(DriverError::Failed { call: "use memory of the caller", message });
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn record_lent(&self, event: Event, stream: u64) -> Result<(), DriverError> {
+        let event = self.event(event)?;
+        // SAFETY: the event is a handle of this driver, the stream one of the caller, as is promised
+        unsafe { event::record(event, stream as sys::CUstream) }.map_err(failed("record an event"))
+    }
+
+    // what is for that is a tool of CUDA, which looks at allocations
+    fn gap_bytes(&self) -> usize {
+        0
+    }
+
+    fn set_closed(&self, _address: u64, _bytes: usize, _is_closed: bool) {}
 
     fn allocate(&self, bytes: usize) -> Result<Memory, DriverError> {
         let mut made = self.made()?;

@@ -12,6 +12,7 @@ pub mod simulated;
 use std::fmt::Debug;
 
 use tiled_kernel::DeviceError;
+use tiled_tensor::MemoryDevice;
 
 pub use facts::{Facts, MODELS};
 
@@ -24,6 +25,30 @@ use crate::units::Unit;
 pub trait Driver: Send + Sync + Debug {
     /// What the device is.
     fn facts(&self) -> &Facts;
+
+    /// What tensors name it by whose memory is its own.
+    fn device(&self) -> MemoryDevice;
+
+    /// Looks whether memory of a caller is the device's, as far as the driver knows.
+    ///
+    /// # Errors
+    /// Where it is not.
+    fn check_lent(&self, address: u64, bytes: usize) -> Result<(), DriverError>;
+
+    /// Lets an event come when what was asked so far of a stream of the caller has run, which is named as the device itself does.
+    ///
+    /// # Safety
+    /// `stream` is one of the device.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    unsafe fn record_lent(&self, event: Event, stream: u64) -> Result<(), DriverError>;
+
+    /// The bytes that are left free behind each part of memory because the device finds who touches them; 0 where it does not.
+    fn gap_bytes(&self) -> usize;
+
+    /// Says whether a stretch of memory may be touched from now on, where [`Driver::gap_bytes`] is not 0.
+    fn set_closed(&self, address: u64, bytes: usize, is_closed: bool);
 
     /// Memory of the device, of which nothing is written.
     ///

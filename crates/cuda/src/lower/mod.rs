@@ -8,6 +8,7 @@ mod needs;
 mod pixels;
 mod reduce;
 mod resample;
+mod tensors;
 pub(crate) mod waves;
 mod weight;
 
@@ -17,6 +18,7 @@ use tiled_tensor::{DType, Layout};
 
 pub(crate) use conv::Problem;
 pub(crate) use reduce::{EXTREMUM_BYTES, SUM_WORDS, Terms, extrema, merge, reduce, sums};
+pub(crate) use tensors::{export, import};
 pub(crate) use weight::Gradient;
 
 use crate::args::{Args, View};

@@ -2,7 +2,7 @@
 
 use tiled_graph::{Chunks, GraphError};
 use tiled_kernel::DeviceError;
-use tiled_tensor::OutOfMemory;
+use tiled_tensor::{MemoryDevice, OutOfMemory};
 
 use super::IoError;
 
@@ -77,6 +77,16 @@ pub enum ExecError {
     NotInMemory {
         /// The name of the node.
         name: String,
+    },
+    /// A tensor of the run lies in memory that the plan's device does not work on.
+    #[error("`{name}` lies on {got}, the plan runs on {expected}")]
+    Elsewhere {
+        /// The name of the node.
+        name: String,
+        /// The plan's device.
+        expected: String,
+        /// The device whose memory the tensor lies in.
+        got: MemoryDevice,
     },
     /// A device did not do what it was asked.
     #[error("{source}")]

@@ -1,6 +1,7 @@
 //! Where the executor writes a tensor to.
 
 mod decided;
+mod device;
 mod function;
 mod memory;
 mod resident;
@@ -16,6 +17,7 @@ use tiled_tensor::{Element, PartMut, View};
 use crate::{Changes, IoError};
 
 pub use decided::{DecidedSink, Decision};
+pub use device::DeviceSink;
 pub use function::FnSink;
 pub use memory::{MemorySink, SliceSink};
 pub use resident::sink_resident_bytes;
@@ -52,6 +54,11 @@ pub trait Sink<T: Element>: Send + Sync {
 
     /// The tensor itself, where it lies in memory in the order NCHW without gaps: a kernel may then write there.
     fn in_memory(&self) -> Option<&dyn SinkInMemory<T>> {
+        None
+    }
+
+    /// The tensor itself, where it lies in the memory of a device: then the device copies to it, and [`Sink::write`] is an error.
+    fn on_device(&self) -> Option<&DeviceSink<T>> {
         None
     }
 
@@ -92,6 +99,9 @@ macro_rules! forward {
             }
             fn in_memory(&self) -> Option<&dyn SinkInMemory<T>> {
                 (**self).in_memory()
+            }
+            fn on_device(&self) -> Option<&DeviceSink<T>> {
+                (**self).on_device()
             }
             fn finish(&self) -> Result<(), IoError> {
                 (**self).finish()

@@ -2,6 +2,7 @@
 
 mod chunked;
 mod constant;
+mod device;
 mod function;
 mod memory;
 mod normalized;
@@ -12,13 +13,14 @@ use std::sync::Arc;
 
 use tiled_geometry::Region;
 use tiled_graph::TRANSFER_BYTES;
-use tiled_tensor::{Element, Layout, ViewMut};
+use tiled_tensor::{DeviceTensor, Element, Layout, ViewMut};
 
 use crate::{IoError, LabelCensus};
 
 pub use chunked::{ChunkPart, ChunkSlots, Chunked, ChunkedSource};
 pub(crate) use chunked::{copy_chunk, part_of, whole_chunk};
 pub use constant::ConstantSource;
+pub use device::DeviceSource;
 pub use function::{FnSource, PointSource};
 pub use memory::MemorySource;
 pub(crate) use memory::{LEAST_SHARED, Places, Stretch, is_worth_sharing, shares_work};
@@ -41,6 +43,11 @@ pub trait Source<T: Element>: Send + Sync {
 
     /// The elements, where they lie in memory in the order NCHW without gaps: a kernel may then read them there.
     fn in_memory(&self) -> Option<&[T]> {
+        None
+    }
+
+    /// The tensor itself, where it lies in the memory of a device: then the device copies it, and [`Source::read`] is an error.
+    fn on_device(&self) -> Option<&DeviceTensor<T>> {
         None
     }
 
@@ -76,6 +83,9 @@ macro_rules! forward {
             }
             fn in_memory(&self) -> Option<&[T]> {
                 (**self).in_memory()
+            }
+            fn on_device(&self) -> Option<&DeviceTensor<T>> {
+                (**self).on_device()
             }
             fn resident_bytes(&self) -> u64 {
                 (**self).resident_bytes()

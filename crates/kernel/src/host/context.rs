@@ -2,9 +2,9 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use tiled_tensor::{AlignedBuffer, Element, OutOfMemory, collected, with_room};
+use tiled_tensor::{AlignedBuffer, DeviceTensor, Element, OutOfMemory, collected, with_room};
 
-use super::queue::HostQueue;
+use super::queue::{HostQueue, elsewhere};
 use super::shared::{NodeParams, Shared, Store};
 use super::{Host, Workspace};
 use crate::{Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, SweepNeeds};
@@ -107,6 +107,10 @@ impl<T: Element> Context<T> for HostContext<'_, T> {
             NodeParams::Extrema { .. } => unreachable!("invariant: extrema are not packed"),
         }
         Ok(())
+    }
+
+    fn lend(&mut self, tensors: &[DeviceTensor<T>]) -> Result<(), DeviceError> {
+        tensors.first().map_or(Ok(()), |tensor| Err(elsewhere(tensor)))
     }
 
     fn queues<'q>(

@@ -3,7 +3,7 @@
 use std::sync::{PoisonError, RwLockReadGuard};
 
 use tiled_geometry::Region;
-use tiled_tensor::{AlignedBuffer, Element, Layout, PartMut, View, ViewMut};
+use tiled_tensor::{AlignedBuffer, DeviceTensor, Element, Layout, MemoryDevice, PartMut, View, ViewMut};
 
 use super::copy::copy_region;
 use super::shared::{NodeParams, Shared};
@@ -194,6 +194,24 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
         Ok(self.view(&window))
     }
 
+    fn import(
+        &mut self,
+        tensor: &DeviceTensor<T>,
+        _window: &Buffer,
+        _region: Region<2>,
+    ) -> Result<(), DeviceError> {
+        Err(elsewhere(tensor))
+    }
+
+    fn export(
+        &mut self,
+        _window: &Buffer,
+        tensor: &DeviceTensor<T>,
+        _region: Region<2>,
+    ) -> Result<(), DeviceError> {
+        Err(elsewhere(tensor))
+    }
+
     fn depth(&self) -> usize {
         0
     }
@@ -201,6 +219,12 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
     fn wait(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
+}
+
+/// The error of a tensor that is not the host's.
+pub(super) fn elsewhere<T: Element>(tensor: &DeviceTensor<T>) -> DeviceError {
+    let host = MemoryDevice { kind: MemoryDevice::CPU, index: 0 };
+    DeviceError::Elsewhere { expected: host.to_string(), got: tensor.device() }
 }
 
 fn empty(batch: usize, channels: usize, block: usize) -> Layout {

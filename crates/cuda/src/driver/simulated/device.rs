@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::super::{Copy, DriverError, Event, Function, Launch, Memory, Pinned, Stream};
-use super::Order;
 use super::build::{Kernel, Library, Shape};
+use super::{Order, poison};
 
 /// Something that was asked of a stream.
 pub(super) enum Task {
@@ -44,7 +44,11 @@ impl Allocation {
             start.add(GUARD_BYTES).write_bytes(NOTHING, bytes);
             start.add(GUARD_BYTES + bytes).write_bytes(GUARD, GUARD_BYTES);
         }
-        Some(Self { start, bytes })
+        let allocation = Self { start, bytes };
+        for guard in [start as u64, allocation.address() + bytes as u64] {
+            poison::set(guard, GUARD_BYTES, true);
+        }
+        Some(allocation)
     }
 
     fn layout(bytes: usize) -> Option<Layout> {
@@ -57,6 +61,7 @@ impl Allocation {
 
     /// Whether nobody has written beside it.
     fn is_whole(&self) -> bool {
+        poison::set(self.start as u64, self.bytes + 2 * GUARD_BYTES, false);
         let is_guard = |from: usize| {
             // SAFETY: the guards are bytes of the allocation
             let guard = unsafe { std::slice::from_raw_parts(self.start.add(from), GUARD_BYTES) };
@@ -75,6 +80,7 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Some(layout) = Self::layout(self.bytes) {
+            poison::set(self.start as u64, layout.size(), false);
             // SAFETY: allocated with this layout, and dropped once
             unsafe { dealloc(self.start, layout) }
         }
@@ -219,6 +225,17 @@ impl Device {
     pub(super) fn wait(&mut self, stream: Stream, event: Event) -> Result<(), DriverError> {
         let time = self.events[&event.0].recorded;
         self.push(stream, Task::Wait { event: event.0, time })
+    }
+
+    pub(super) fn record_lent(&mut self, event: Event, stream: u64) -> Result<(), DriverError> {
+        let Some(stream) = stream.checked_sub(1) else { return Ok(()) };
+        let is_there =
+            usize::try_from(stream).is_ok_and(|index| self.streams.get(index).is_some_and(Option::is_some));
+        if is_there {
+            return self.record(event, Stream(stream));
+        }
+        let message = format!("{:#x} is no stream of this device", stream + 1);
+        Err(DriverError::Failed { call: "record an event", message })
     }
 
     pub(super) fn add_kernel(&mut self, library: Arc<Library>, kernel: Kernel) -> Function {

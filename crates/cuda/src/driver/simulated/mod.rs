@@ -6,10 +6,13 @@
 
 mod build;
 mod device;
+mod poison;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tiled_tensor::MemoryDevice;
 
 use super::{Copy, Driver, DriverError, Event, Facts, Function, Launch, Memory, Pinned, Stream};
 use crate::units::Unit;
@@ -27,6 +30,9 @@ pub enum Order {
     /// Shuffled, from a seed.
     Shuffled(u64),
 }
+
+/// What is left free between parts of memory where the address sanitizer watches: more than a row of the tiles of kernels.
+const GAP_BYTES: usize = 1024;
 
 /// Whether there is a C++ compiler for kernels.
 ///
@@ -82,22 +88,27 @@ impl Simulated {
         self.calls.load(Ordering::Relaxed)
     }
 
+    /// What tensors of a caller name a stream by; 0 is one of which nothing is ever asked.
+    pub const fn stream_of_callers(stream: Stream) -> u64 {
+        stream.0 + 1
+    }
+
     /// The bytes that are allocated on the device.
     pub fn allocated(&self) -> usize {
-        self.device().allocated()
+        self.state().allocated()
     }
 
     /// The most bytes that were allocated on the device at a time.
     pub fn peak(&self) -> usize {
-        self.device().peak()
+        self.state().peak()
     }
 
     /// What was made and not given back: memory of the device and of the host, streams, events.
     pub fn left(&self) -> [usize; 4] {
-        self.device().left()
+        self.state().left()
     }
 
-    fn device(&self) -> MutexGuard<'_, Device> {
+    fn state(&self) -> MutexGuard<'_, Device> {
         self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,60 +127,83 @@ impl Driver for Simulated {
         &self.facts
     }
 
+    // it lies on the host, but belongs to no framework's device
+    fn device(&self) -> MemoryDevice {
+        MemoryDevice { kind: MemoryDevice::OTHER, index: 0 }
+    }
+
+    // any memory of the host is
+    fn check_lent(&self, _address: u64, _bytes: usize) -> Result<(), DriverError> {
+        self.count("use memory of the caller")
+    }
+
+    unsafe fn record_lent(&self, event: Event, stream: u64) -> Result<(), DriverError> {
+        self.count("record an event")?;
+        self.state().record_lent(event, stream)
+    }
+
+    fn gap_bytes(&self) -> usize {
+        if poison::is_there() { GAP_BYTES } else { 0 }
+    }
+
+    fn set_closed(&self, address: u64, bytes: usize, is_closed: bool) {
+        poison::set(address, bytes, is_closed);
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Memory, DriverError> {
         self.count("allocate")?;
-        self.device().allocate(bytes, self.facts.memory_bytes)
+        self.state().allocate(bytes, self.facts.memory_bytes)
     }
 
     fn free(&self, memory: Memory) {
-        self.device().free(&memory);
+        self.state().free(&memory);
     }
 
     fn allocate_pinned(&self, bytes: usize) -> Result<Pinned, DriverError> {
         self.count("allocate pinned memory")?;
-        self.device().allocate_pinned(bytes)
+        self.state().allocate_pinned(bytes)
     }
 
     fn free_pinned(&self, pinned: Pinned) {
-        self.device().free_pinned(&pinned);
+        self.state().free_pinned(&pinned);
     }
 
     fn create_stream(&self) -> Result<Stream, DriverError> {
         self.count("create a stream")?;
-        Ok(self.device().create_stream())
+        Ok(self.state().create_stream())
     }
 
     fn destroy_stream(&self, stream: Stream) {
-        self.device().destroy_stream(stream);
+        self.state().destroy_stream(stream);
     }
 
     fn create_event(&self) -> Result<Event, DriverError> {
         self.count("create an event")?;
-        Ok(self.device().create_event())
+        Ok(self.state().create_event())
     }
 
     fn destroy_event(&self, event: Event) {
-        self.device().destroy_event(event);
+        self.state().destroy_event(event);
     }
 
     fn record(&self, event: Event, stream: Stream) -> Result<(), DriverError> {
         self.count("record an event")?;
-        self.device().record(event, stream)
+        self.state().record(event, stream)
     }
 
     fn wait(&self, stream: Stream, event: Event) -> Result<(), DriverError> {
         self.count("wait for an event")?;
-        self.device().wait(stream, event)
+        self.state().wait(stream, event)
     }
 
     fn synchronise_event(&self, event: Event) -> Result<(), DriverError> {
         self.count("synchronise an event")?;
-        self.device().synchronise_event(event)
+        self.state().synchronise_event(event)
     }
 
     fn synchronise(&self, stream: Stream) -> Result<(), DriverError> {
         self.count("synchronise a stream")?;
-        self.device().synchronise(stream)
+        self.state().synchronise(stream)
     }
 
     fn function(&self, unit: &'static Unit, name: &str) -> Result<Function, DriverError> {
@@ -184,22 +218,22 @@ impl Driver for Simulated {
             }
         };
         let kernel = library.kernel(name)?;
-        Ok(self.device().add_kernel(library, kernel))
+        Ok(self.state().add_kernel(library, kernel))
     }
 
     unsafe fn launch(&self, stream: Stream, launch: &Launch, args: &[u8]) -> Result<(), DriverError> {
         self.count("launch")?;
         let order = self.order;
-        self.device().launch(stream, launch, args, order)
+        self.state().launch(stream, launch, args, order)
     }
 
     unsafe fn copy(&self, stream: Stream, copy: &Copy) -> Result<(), DriverError> {
         self.count("copy")?;
-        self.device().push(stream, Task::Copy(*copy))
+        self.state().push(stream, Task::Copy(*copy))
     }
 
     unsafe fn fill(&self, stream: Stream, address: u64, bytes: usize, byte: u8) -> Result<(), DriverError> {
         self.count("fill")?;
-        self.device().push(stream, Task::Fill { address, bytes, byte })
+        self.state().push(stream, Task::Fill { address, bytes, byte })
     }
 }
