@@ -114,6 +114,36 @@
 #define TILED_DTYPE_BF16 12
 
 /**
+ * Memory of the host, `kDLCPU`.
+ */
+#define TILED_MEMORY_HOST 1
+
+/**
+ * Memory of an NVIDIA GPU, `kDLCUDA`.
+ */
+#define TILED_MEMORY_CUDA 2
+
+/**
+ * Memory of a simulated GPU, `kDLExtDev`: any of the host, which its kernels touch as a GPU's do theirs.
+ */
+#define TILED_MEMORY_CUDA_SIM 12
+
+/**
+ * The cores of this machine.
+ */
+#define TILED_DEVICE_CPU 1
+
+/**
+ * An NVIDIA GPU.
+ */
+#define TILED_DEVICE_CUDA 2
+
+/**
+ * A GPU that this machine simulates, where there is a C++ compiler.
+ */
+#define TILED_DEVICE_CUDA_SIM 3
+
+/**
  * No activation.
  */
 #define TILED_ACTIVATION_NONE 0
@@ -525,12 +555,15 @@ typedef struct tiled_region {
 } tiled_region;
 
 /**
- * An NCHW tensor in memory of the caller, on the CPU.
+ * An NCHW tensor in memory of the caller.
  *
  * Element (n, c, y, x) lies at `data + n·strides[0] + c·strides[1] + y·strides[2] + x·strides[3]`, in elements.
  * Extents are at least 1. Of a tensor that is read, strides may be zero or negative; of one that is written, no
  * two elements may share a place. The memory from the first to the last element belongs to the call that gets
  * the tensor; it may not overlap that of another tensor of the call that is written.
+ *
+ * Sources and sinks of runs may lie on the device of the engine (`device_type`, `device_id`), then of the type of the computation: no
+ * element goes through the host. Every other tensor lies on the host.
  */
 typedef struct tiled_tensor {
     /**
@@ -553,7 +586,46 @@ typedef struct tiled_tensor {
      * Distances between neighbours along each axis, in elements.
      */
     int64_t strides[4];
+    /**
+     * Whose memory it is, `TILED_MEMORY_…`: the numbers of DLPack.
+     */
+    int32_t device_type;
+    /**
+     * Which device of its type; 0 for the host.
+     */
+    int32_t device_id;
+    /**
+     * Of a tensor on a GPU, a `CUstream` or `cudaStream_t` of it: what it was asked before the call comes before the run, which has
+     * ended when the call returns. NULL for the default stream. Of a simulated GPU NULL; of the host it is not looked at.
+     */
+    void *stream;
 } tiled_tensor;
+
+/**
+ * A device of the list.
+ */
+typedef struct tiled_device {
+    /**
+     * The size of the struct, set by the library.
+     */
+    uint32_t struct_size;
+    /**
+     * `TILED_DEVICE_…`.
+     */
+    int32_t kind;
+    /**
+     * Not zero where engines can be made for it; else `tiled_device_text` says why not.
+     */
+    int32_t is_there;
+    /**
+     * The multiprocessors of a GPU; 0 of others, and where nobody knows.
+     */
+    uint32_t multiprocessors;
+    /**
+     * The bytes of its memory; likewise.
+     */
+    uint64_t memory_bytes;
+} tiled_device;
 
 /**
  * What an engine is to be.
@@ -572,6 +644,11 @@ typedef struct tiled_engine_options {
      * (or what the environment variable `TILED_ISA` names). Read during the call.
      */
     const char *isa;
+    /**
+     * `"cpu"`, `"cuda"` or `"cuda:N"` for an NVIDIA GPU, `"cuda-sim"` or `"cuda-sim:MODEL"` for one that this machine
+     * simulates, as `tiled_device_name` lists them; NULL for the CPU. An `isa` is the CPU's alone. Read during the call.
+     */
+    const char *device;
 } tiled_engine_options;
 
 /**
@@ -779,7 +856,8 @@ typedef struct tiled_plan_options {
      */
     int32_t hold;
     /**
-     * The most bytes that the run may hold; 0 for what can be had when the plan is made, `TILED_MEMORY_UNLIMITED` for any.
+     * The most bytes that the run may hold; 0 for what can be had when the plan is made, `TILED_MEMORY_UNLIMITED` for any. More than a
+     * GPU has is `TILED_STATUS_BUDGET`.
      */
     uint64_t memory_bytes;
     /**
@@ -1355,6 +1433,21 @@ typedef struct tiled_optimizer {
  */
 #define TILED_STATUS_DEVICE 21
 
+/**
+ * The device is not there: no driver, none of this number, or no C++ compiler for a simulated one; the message says which.
+ */
+#define TILED_STATUS_NO_DEVICE 22
+
+/**
+ * This build of the library was made without devices of this kind.
+ */
+#define TILED_STATUS_LEFT_OUT 23
+
+/**
+ * A tensor lies on another device than the one that would have to read or write it.
+ */
+#define TILED_STATUS_OTHER_DEVICE 24
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1627,7 +1720,7 @@ tiled_status tiled_grid_rescale(const struct tiled_grid *grid,
 tiled_status tiled_grid_free(struct tiled_grid *grid);
 
 /**
- * Sets every field to its default: `float`, no data, extents of zero. `struct_size` is `sizeof(tiled_tensor)`.
+ * Sets every field to its default: `float`, no data, extents of zero, on the host. `struct_size` is `sizeof(tiled_tensor)`.
  *
  * Safety:
  * `tensor` is NULL or has room for `struct_size` bytes.
@@ -1654,8 +1747,9 @@ tiled_status tiled_tensor_contiguous(int32_t dtype,
  * Describes a tensor of another framework, without a copy.
  *
  * The memory and the DLPack tensor stay the caller's: the description is valid until its deleter is called. It must
- * lie on the CPU, hold `float` or `double`, and have one to four axes; missing ones in front become 1. `struct_size`
- * is `sizeof(tiled_tensor)`. On failure `tensor` is untouched. Threads: any.
+ * lie on the host or on a GPU (`kDLCPU`, `kDLCUDA`, or `kDLExtDev` for a simulated one) and have one to four axes; missing ones in front
+ * become 1. The stream is NULL: set it to the one that the tensor was last written on, where that is not the default one.
+ * `struct_size` is `sizeof(tiled_tensor)`. On failure `tensor` is untouched. Threads: any.
  *
  * Safety:
  * `managed` is NULL or a DLPack tensor; `tensor` is NULL or has room for `struct_size` bytes.
@@ -1676,7 +1770,7 @@ tiled_status tiled_tensor_from_dlpack_versioned(const struct DLManagedTensorVers
                                                 uint32_t struct_size);
 
 /**
- * Offers memory of the caller to another framework as a DLPack tensor of four axes, without a copy.
+ * Offers memory of the caller, on the host or on a GPU, to another framework as a DLPack tensor of four axes, without a copy.
  *
  * The struct is that from before version 1, which `at::fromDLPack` and most consumers take. The consumer calls the
  * tensor's `deleter` once; it calls `release(user)`, which may be NULL, from whatever thread that is, and frees what this
@@ -1703,7 +1797,46 @@ tiled_status tiled_tensor_to_dlpack_versioned(const struct tiled_tensor *tensor,
                                               struct DLManagedTensorVersioned **managed);
 
 /**
- * Sets every field to its default: a thread per core, the best instruction set.
+ * The number of devices in the list: the CPU first, then the GPUs or why there are none, then those that can be simulated.
+ *
+ * The list is made by the first call that asks for it, and stays. On failure `count` is untouched. Threads: any.
+ *
+ * Safety:
+ * `count` is NULL or can be written.
+ */
+tiled_status tiled_device_count(size_t *count);
+
+/**
+ * What a device of the list is, in numbers. `struct_size` is `sizeof(tiled_device)`.
+ *
+ * On failure `device` is untouched. Threads: any.
+ *
+ * Safety:
+ * `device` is NULL or has room for `struct_size` bytes.
+ */
+tiled_status tiled_device_describe(size_t index, struct tiled_device *device, uint32_t struct_size);
+
+/**
+ * The name of a device of the list, as `device` of `tiled_engine_options` takes it: UTF-8, ended by a NUL.
+ *
+ * With a `capacity` of 0 only `length`, in bytes without the NUL, is written. On failure nothing is written.
+ * Threads: any.
+ *
+ * Safety:
+ * `buffer` is NULL or has room for `capacity` bytes; `length` is NULL or can be written.
+ */
+tiled_status tiled_device_name(size_t index, char *buffer, size_t capacity, size_t *length);
+
+/**
+ * What a device of the list is, in words, or why it is not there; as `tiled_device_name`.
+ *
+ * Safety:
+ * `buffer` is NULL or has room for `capacity` bytes; `length` is NULL or can be written.
+ */
+tiled_status tiled_device_text(size_t index, char *buffer, size_t capacity, size_t *length);
+
+/**
+ * Sets every field to its default: the CPU, a thread per core, the best instruction set.
  * `struct_size` is `sizeof(tiled_engine_options)`.
  *
  * Safety:
@@ -1714,6 +1847,9 @@ tiled_status tiled_engine_options_init(struct tiled_engine_options *options, uin
 /**
  * Makes an engine; `options` may be NULL for the defaults.
  *
+ * A device that is not there is `TILED_STATUS_NO_DEVICE`, one of a kind that this build was made without `TILED_STATUS_LEFT_OUT`, and a
+ * name of none `TILED_STATUS_NOT_FOUND`. What is opened of a GPU stays open as long as the program runs.
+ *
  * The handle is the caller's, to be freed with `tiled_engine_free`. On failure `engine` is untouched. Threads: any.
  *
  * Safety:
@@ -1723,7 +1859,7 @@ tiled_status tiled_engine_new(const struct tiled_engine_options *options,
                               struct tiled_engine **engine);
 
 /**
- * The name of the backend with its instruction set, as `"cpu-avx512"`: UTF-8, ended by a NUL.
+ * The name of the backend with its instruction set or its GPU, as `"cpu-avx512"`: UTF-8, ended by a NUL.
  *
  * With a `capacity` of 0 only `length`, in bytes without the NUL, is written. On failure nothing is written.
  * Threads: any.

@@ -218,16 +218,22 @@ template <class Owner, class Handle, class Make> result<Owner> made(Make &&make)
     return done(status, Owner(handle));
 }
 
-/** The text of a function that takes buffer, capacity and length. */
-template <class Read> result<std::string> text(Read &&read) {
+/** Reads the text of a function that takes buffer, capacity and length. */
+template <class Read> tiled_status read_text(std::string &text, Read &&read) {
     size_t length = 0;
     tiled_status status = read(nullptr, size_t{0}, &length);
-    std::string text;
     if (status == TILED_STATUS_OK) {
         text.resize(length + 1);
         status = read(text.data(), text.size(), &length);
         text.resize(length);
     }
+    return status;
+}
+
+/** The same as a result. */
+template <class Read> result<std::string> text(Read &&read) {
+    std::string text;
+    const tiled_status status = read_text(text, read);
     return done(status, std::move(text));
 }
 
@@ -269,6 +275,16 @@ public:
     }
 
     explicit tensor(const tiled_tensor &value) : value_(value) {}
+
+    /** The same memory, said to be a GPU's: `TILED_MEMORY_CUDA` or `TILED_MEMORY_CUDA_SIM`, which of them, and the stream that its contents are
+     *  ordered by. For sources and sinks of runs on that device. */
+    tensor on(int32_t device_type, int32_t device_id = 0, void *stream = nullptr) const noexcept {
+        tensor moved = *this;
+        moved.value_.device_type = device_type;
+        moved.value_.device_id = device_id;
+        moved.value_.stream = stream;
+        return moved;
+    }
 
     const tiled_tensor *get() const noexcept { return &value_; }
     const tiled_tensor &value() const noexcept { return value_; }
@@ -408,6 +424,41 @@ public:
     }
 };
 
+/** A device that engines can be made for, or the reason why it is not there. */
+struct device_info {
+    /** What `engine::on` takes. */
+    std::string name;
+    /** What it is, or why it is not there. */
+    std::string text;
+    /** Its kind, memory and multiprocessors. */
+    tiled_device figures{};
+
+    bool is_there() const noexcept { return figures.is_there != 0; }
+};
+
+/** Every device: the CPU first, then the GPUs or why there are none, then those that can be simulated. */
+inline result<std::vector<device_info>> devices() {
+    std::vector<device_info> all;
+    size_t count = 0;
+    tiled_status status = tiled_device_count(&count);
+    for (size_t index = 0; index < count && status == TILED_STATUS_OK; ++index) {
+        device_info one;
+        status = tiled_device_describe(index, &one.figures, static_cast<uint32_t>(sizeof one.figures));
+        if (status == TILED_STATUS_OK) {
+            status = detail::read_text(one.name, [&](char *buffer, size_t capacity, size_t *length) {
+                return tiled_device_name(index, buffer, capacity, length);
+            });
+        }
+        if (status == TILED_STATUS_OK) {
+            status = detail::read_text(one.text, [&](char *buffer, size_t capacity, size_t *length) {
+                return tiled_device_text(index, buffer, capacity, length);
+            });
+        }
+        all.push_back(std::move(one));
+    }
+    return detail::done(status, std::move(all));
+}
+
 /** A backend, its threads and the memory of single operators. */
 class engine : public detail::owner<tiled_engine, tiled_engine_free> {
 public:
@@ -415,6 +466,11 @@ public:
 
     static result<engine> make(const tiled_engine_options &options = engine_options()) {
         return detail::made<engine, tiled_engine>([&](tiled_engine **out) { return tiled_engine_new(&options, out); });
+    }
+    /** One for a device: `"cpu"`, `"cuda"`, `"cuda:1"`, `"cuda-sim"`. */
+    static result<engine> on(const std::string &device, tiled_engine_options options = engine_options()) {
+        options.device = device.c_str();
+        return make(options);
     }
     result<std::string> name() const {
         return detail::text(

@@ -61,8 +61,15 @@ int main(void) {
     struct DLManagedTensor old = {{values, {1, 0}, 2, {2, 32, 1}, rows_cols, NULL, 0}, NULL, NULL};
     EXPECT(tiled_tensor_from_dlpack(&old, &back, sizeof back) == TILED_STATUS_OK);
     EXPECT(back.shape[0] == 1 && back.shape[2] == 4 && back.strides[2] == 6 && back.strides[3] == 1);
-    old.tensor.where.device_type = 2;
+    old.tensor.where.device_type = 3;
     EXPECT(tiled_tensor_from_dlpack(&old, &back, sizeof back) == TILED_STATUS_UNSUPPORTED);
+    old.tensor.where.device_type = 2, old.tensor.where.device_id = 5;
+    EXPECT(tiled_tensor_from_dlpack(&old, &back, sizeof back) == TILED_STATUS_OK);
+    EXPECT(back.device_type == TILED_MEMORY_CUDA && back.device_id == 5 && back.stream == NULL);
+    EXPECT(tiled_tensor_to_dlpack(&back, release, &one, &offered) == TILED_STATUS_OK);
+    EXPECT(offered->tensor.where.device_type == 2 && offered->tensor.where.device_id == 5);
+    offered->deleter(offered);
+    old.tensor.where.device_id = 0;
     old.tensor.where.device_type = 1;
     old.tensor.dtype.bits = 16;
     EXPECT(tiled_tensor_from_dlpack(&old, &back, sizeof back) == TILED_STATUS_OK && back.dtype == TILED_DTYPE_F16);

@@ -26,8 +26,9 @@ pub struct DLManagedTensorVersioned {
 /// Describes a tensor of another framework, without a copy.
 ///
 /// The memory and the DLPack tensor stay the caller's: the description is valid until its deleter is called. It must
-/// lie on the CPU, hold `float` or `double`, and have one to four axes; missing ones in front become 1. `struct_size`
-/// is `sizeof(tiled_tensor)`. On failure `tensor` is untouched. Threads: any.
+/// lie on the host or on a GPU (`kDLCPU`, `kDLCUDA`, or `kDLExtDev` for a simulated one) and have one to four axes; missing ones in front
+/// become 1. The stream is NULL: set it to the one that the tensor was last written on, where that is not the default one.
+/// `struct_size` is `sizeof(tiled_tensor)`. On failure `tensor` is untouched. Threads: any.
 ///
 /// # Safety
 /// `managed` is NULL or a DLPack tensor; `tensor` is NULL or has room for `struct_size` bytes.
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn tiled_tensor_from_dlpack_versioned(
     })
 }
 
-/// Offers memory of the caller to another framework as a DLPack tensor of four axes, without a copy.
+/// Offers memory of the caller, on the host or on a GPU, to another framework as a DLPack tensor of four axes, without a copy.
 ///
 /// The struct is that from before version 1, which `at::fromDLPack` and most consumers take. The consumer calls the
 /// tensor's `deleter` once; it calls `release(user)`, which may be NULL, from whatever thread that is, and frees what this
@@ -134,7 +135,7 @@ impl<M: Manages> Offered<M> {
         let memory = tensor.checked("tensor")?;
         let described = Tensor {
             data: tensor.data,
-            device: Device { kind: CPU, id: 0 },
+            device: Device { kind: tensor.device_type, id: tensor.device_id },
             axes: 4,
             dtype: data_type(memory.element()),
             shape: std::ptr::null_mut(),
@@ -200,10 +201,6 @@ unsafe extern "C" fn delete<M>(managed: *mut M) {
 /// # Safety
 /// Its shape and strides are arrays of as many numbers as it has axes, the strides possibly NULL.
 unsafe fn describe(tensor: &Tensor) -> Fallible<tiled_tensor> {
-    if tensor.device.kind != CPU {
-        let message = format!("managed: device type {} is not the CPU", tensor.device.kind);
-        return Err(Failure::new(TILED_STATUS_UNSUPPORTED, message));
-    }
     let Some(axes) = usize::try_from(tensor.axes).ok().filter(|axes| (1..=4).contains(axes)) else {
         let message = format!("managed: {} axes, wanted are one to four", tensor.axes);
         return Err(Failure::new(TILED_STATUS_SHAPE, message));
@@ -215,7 +212,9 @@ unsafe fn describe(tensor: &Tensor) -> Fallible<tiled_tensor> {
             format!("managed: type of code {code}, {bits} bits, {lanes} lanes is no type that is read");
         Failure::new(TILED_STATUS_DTYPE, message)
     })?;
-    let mut described = tiled_tensor { dtype, shape: [1; 4], ..tiled_tensor::initial() };
+    let Device { kind: device_type, id: device_id } = tensor.device;
+    let mut described =
+        tiled_tensor { dtype, shape: [1; 4], device_type, device_id, ..tiled_tensor::initial() };
     // SAFETY: the caller's promise
     described.shape[4 - axes..].copy_from_slice(unsafe { array(tensor.shape, axes, "managed: shape")? });
     if tensor.strides.is_null() {
@@ -260,8 +259,6 @@ const fn data_type(element: ElementType) -> DataType {
 
 const DLPACK_MAJOR: u32 = 1;
 const DLPACK_MINOR: u32 = 3;
-/// `kDLCPU`.
-const CPU: c_int = 1;
 /// `kDLInt`, `kDLUInt`, `kDLFloat`, `kDLBfloat`.
 const INT: u8 = 0;
 const UINT: u8 = 1;

@@ -4,11 +4,13 @@ use std::ffi::c_char;
 use std::sync::{Arc, OnceLock};
 
 use tiled::cpu::{CpuBackend, Isa};
+use tiled::device::{Device, DeviceBackend};
 use tiled::exec::Pool;
 use tiled::kernel::{Backend, Reference};
 use tiled::ops::{DEFAULT_BYTES, Options};
 use tiled::tensor::Element;
 
+use crate::device;
 use crate::guard::guard;
 use crate::handle::{self, Opaque};
 use crate::logger;
@@ -42,19 +44,23 @@ pub struct tiled_engine_options {
     /// `"avx512"`, `"avx2"`, `"portable"`, or `"reference"` for the naive oracle; NULL for the best that this CPU has
     /// (or what the environment variable `TILED_ISA` names). Read during the call.
     pub isa: *const c_char,
+    /// `"cpu"`, `"cuda"` or `"cuda:N"` for an NVIDIA GPU, `"cuda-sim"` or `"cuda-sim:MODEL"` for one that this machine
+    /// simulates, as `tiled_device_name` lists them; NULL for the CPU. An `isa` is the CPU's alone. Read during the call.
+    pub device: *const c_char,
 }
 
-// SAFETY: repr(C), the size first, and integers and a pointer, which take any bits
+// SAFETY: repr(C), the size first, and integers and pointers, which take any bits
 unsafe impl Extensible for tiled_engine_options {
     const NAME: &'static str = "tiled_engine_options";
-    const FIRST_SIZE: usize = size_of::<Self>();
+    const FIRST_SIZE: usize = std::mem::offset_of!(Self, device);
 
     fn initial() -> Self {
-        Self { struct_size: crate::size_of_u32::<Self>(), threads: 0, isa: std::ptr::null() }
+        let (isa, device) = (std::ptr::null(), std::ptr::null());
+        Self { struct_size: crate::size_of_u32::<Self>(), threads: 0, isa, device }
     }
 }
 
-/// Sets every field to its default: a thread per core, the best instruction set.
+/// Sets every field to its default: the CPU, a thread per core, the best instruction set.
 /// `struct_size` is `sizeof(tiled_engine_options)`.
 ///
 /// # Safety
@@ -70,6 +76,9 @@ pub unsafe extern "C" fn tiled_engine_options_init(
 
 /// Makes an engine; `options` may be NULL for the defaults.
 ///
+/// A device that is not there is `TILED_STATUS_NO_DEVICE`, one of a kind that this build was made without `TILED_STATUS_LEFT_OUT`, and a
+/// name of none `TILED_STATUS_NOT_FOUND`. What is opened of a GPU stays open as long as the program runs.
+///
 /// The handle is the caller's, to be freed with `tiled_engine_free`. On failure `engine` is untouched. Threads: any.
 ///
 /// # Safety
@@ -83,20 +92,22 @@ pub unsafe extern "C" fn tiled_engine_new(
         // SAFETY: the caller's promise
         let (options, engine) =
             unsafe { (extensible_or_initial(options, "options")?, Output::new(engine, "engine")?) };
-        let isa = if options.isa.is_null() {
-            None
-        } else {
+        let given = |name: *const c_char, what| {
+            if name.is_null() {
+                return Ok(None);
+            }
             // SAFETY: the caller's promise
-            Some(unsafe { text(options.isa, "isa")? })
+            unsafe { text(name, what) }.map(Some)
         };
-        let made = Engine::new(isa, options.threads)?;
+        let (isa, device) = (given(options.isa, "isa")?, given(options.device, "device")?);
+        let made = Engine::new(Choice::new(isa, device)?, options.threads)?;
         logger::info(|| format!("engine {} with {} threads", made.name(), made.threads()));
         engine.set(handle::insert(made)?);
         Ok(())
     })
 }
 
-/// The name of the backend with its instruction set, as `"cpu-avx512"`: UTF-8, ended by a NUL.
+/// The name of the backend with its instruction set or its GPU, as `"cpu-avx512"`: UTF-8, ended by a NUL.
 ///
 /// With a `capacity` of 0 only `length`, in bytes without the NUL, is written. On failure nothing is written.
 /// Threads: any.
@@ -151,30 +162,46 @@ pub struct Engine {
     double: tiled::ops::Engine<'static, f64>,
 }
 
+/// What carries out the work of an engine.
 #[derive(Clone, Copy, Debug)]
-enum Choice {
+pub(crate) enum Choice {
     Reference,
     Cpu(Isa),
+    Device(&'static DeviceBackend),
 }
 
 impl Choice {
+    /// What these names say, where NULL is none.
+    pub(crate) fn new(isa: Option<&str>, device: Option<&str>) -> Fallible<Self> {
+        let device = device.map_or(Ok(Device::Cpu), str::parse)?;
+        if device != Device::Cpu {
+            return match isa {
+                None => Ok(Self::Device(device::backend(device)?)),
+                Some(isa) => {
+                    Err(Failure::invalid(format!("isa is `{isa}`, and device `{device}` has no such sets")))
+                }
+            };
+        }
+        Ok(match isa {
+            Some("reference") => Self::Reference,
+            Some(name) => Self::Cpu(CpuBackend::with_isa(name.parse()?)?.isa()),
+            None => Self::Cpu(CpuBackend::new()?.isa()),
+        })
+    }
+
     /// The backend, which lives as long as the program: executors refer to it.
     fn backend<T: Element>(self) -> &'static dyn Backend<T> {
         match self {
             Self::Reference => &Reference,
             Self::Cpu(isa) => cpu(isa),
+            Self::Device(device) => device,
         }
     }
 }
 
 impl Engine {
-    /// An engine for the instruction set of this name, or the best one.
-    pub(crate) fn new(isa: Option<&str>, threads: u32) -> Fallible<Self> {
-        let choice = match isa {
-            Some("reference") => Choice::Reference,
-            Some(name) => Choice::Cpu(CpuBackend::with_isa(name.parse()?)?.isa()),
-            None => Choice::Cpu(CpuBackend::new()?.isa()),
-        };
+    /// An engine with so many threads; 0 for one per core.
+    pub(crate) fn new(choice: Choice, threads: u32) -> Fallible<Self> {
         if threads > MAX_THREADS {
             return Err(Failure::range(format!("threads is {threads}, must be at most {MAX_THREADS}")));
         }
@@ -197,6 +224,13 @@ impl Engine {
 
     pub(crate) const fn threads(&self) -> usize {
         self.threads
+    }
+
+    /// The bytes that a run may take: what the caller says, else what its device has; `None` for what this machine has.
+    pub(crate) fn budget(&self, memory_bytes: Option<u64>) -> Fallible<Option<u64>> {
+        let Choice::Device(device) = self.choice else { return Ok(memory_bytes) };
+        device.check_budget(memory_bytes)?;
+        Ok(memory_bytes.or(device.memory_bytes()))
     }
 }
 

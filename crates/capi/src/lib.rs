@@ -11,6 +11,7 @@
 #![expect(non_camel_case_types, reason = "types are named as the header names them")]
 
 mod allocator;
+mod device;
 mod dlpack;
 mod engine;
 mod executor;
@@ -36,6 +37,7 @@ mod version;
 mod weights;
 
 pub use allocator::*;
+pub use device::*;
 pub use dlpack::*;
 pub use engine::*;
 pub use executor::*;

@@ -114,7 +114,8 @@ pub struct tiled_plan_options {
     pub struct_size: u32,
     /// One of `TILED_HOLD_…`.
     pub hold: i32,
-    /// The most bytes that the run may hold; 0 for what can be had when the plan is made, `TILED_MEMORY_UNLIMITED` for any.
+    /// The most bytes that the run may hold; 0 for what can be had when the plan is made, `TILED_MEMORY_UNLIMITED` for any. More than a
+    /// GPU has is `TILED_STATUS_BUDGET`.
     pub memory_bytes: u64,
     /// Height and width of a tile of the first output; both 0 for what the planner or `grid` says.
     pub tile: [i64; 2],
@@ -279,7 +280,8 @@ pub unsafe extern "C" fn tiled_plan_new(
         let objective = unsafe { objective.checked()? };
         let made = handle::shared(engine, "engine", |engine| {
             // SAFETY: the caller's promise: chunks that the options list can be read
-            let options = unsafe { options.checked(engine.threads())? };
+            let mut options = unsafe { options.checked(engine.threads())? };
+            options.memory_bytes = engine.budget(options.memory_bytes)?;
             handle::shared(graph, "graph", |graph| {
                 let shapes = infer_nchw(graph, &inputs)?;
                 with_element!(dtype, T => {

@@ -5,11 +5,12 @@ use std::ffi::c_char;
 use std::fmt::Display;
 
 use tiled::cpu::IsaError;
+use tiled::device::DeviceChoiceError;
 use tiled::exec::{ExecError, IoError, OptimError};
 use tiled::geometry::GeometryError;
 use tiled::graph::{GraphError, PlanError};
 use tiled::kernel::DeviceError;
-use tiled::tensor::{LayoutError, OutOfMemory};
+use tiled::tensor::{DeviceTensorError, LayoutError, OutOfMemory};
 
 /// What a call came to. Numbers are never reused; treat one that you do not know as a failure.
 pub type tiled_status = i32;
@@ -58,6 +59,12 @@ pub const TILED_STATUS_NOT_FOUND: tiled_status = 19;
 pub const TILED_STATUS_NOT_FINITE: tiled_status = 20;
 /// A device did not do what it was asked; the message has what it says.
 pub const TILED_STATUS_DEVICE: tiled_status = 21;
+/// The device is not there: no driver, none of this number, or no C++ compiler for a simulated one; the message says which.
+pub const TILED_STATUS_NO_DEVICE: tiled_status = 22;
+/// This build of the library was made without devices of this kind.
+pub const TILED_STATUS_LEFT_OUT: tiled_status = 23;
+/// A tensor lies on another device than the one that would have to read or write it.
+pub const TILED_STATUS_OTHER_DEVICE: tiled_status = 24;
 
 /// A status and the message that goes with it.
 #[derive(Debug)]
@@ -106,6 +113,12 @@ impl From<OutOfMemory> for Failure {
     }
 }
 
+impl From<DeviceTensorError> for Failure {
+    fn from(error: DeviceTensorError) -> Self {
+        Self::of(TILED_STATUS_OUT_OF_RANGE, &error)
+    }
+}
+
 impl From<LayoutError> for Failure {
     fn from(error: LayoutError) -> Self {
         Self::of(TILED_STATUS_OUT_OF_RANGE, &error)
@@ -117,6 +130,19 @@ impl From<IsaError> for Failure {
         let status = match &error {
             IsaError::Unknown { .. } => TILED_STATUS_NOT_FOUND,
             _ => TILED_STATUS_UNSUPPORTED,
+        };
+        Self::of(status, &error)
+    }
+}
+
+impl From<DeviceChoiceError> for Failure {
+    fn from(error: DeviceChoiceError) -> Self {
+        let status = match error {
+            DeviceChoiceError::Isa(error) => return error.into(),
+            DeviceChoiceError::Unknown { .. } => TILED_STATUS_NOT_FOUND,
+            DeviceChoiceError::LeftOut { .. } => TILED_STATUS_LEFT_OUT,
+            DeviceChoiceError::Budget { .. } => TILED_STATUS_BUDGET,
+            _ => TILED_STATUS_NO_DEVICE,
         };
         Self::of(status, &error)
     }
@@ -174,6 +200,7 @@ impl From<IoError> for Failure {
             | IoError::DecisionChannels { .. }
             | IoError::DecisionShape { .. } => TILED_STATUS_SHAPE,
             IoError::Overlap { .. } | IoError::Factor { .. } => TILED_STATUS_INVALID_ARGUMENT,
+            IoError::OnDevice { .. } => TILED_STATUS_OTHER_DEVICE,
             IoError::Parameters { .. } => TILED_STATUS_NETWORK,
             _ => TILED_STATUS_IO,
         };
@@ -200,6 +227,9 @@ impl From<ExecError> for Failure {
             | ExecError::OtherPlan
             | ExecError::ParameterChanged { .. } => TILED_STATUS_INVALID_ARGUMENT,
             ExecError::Device { source: DeviceError::OutOfMemory { .. } } => TILED_STATUS_OUT_OF_MEMORY,
+            ExecError::Elsewhere { .. } | ExecError::Device { source: DeviceError::Elsewhere { .. } } => {
+                TILED_STATUS_OTHER_DEVICE
+            }
             ExecError::Device { .. } => TILED_STATUS_DEVICE,
             ExecError::NotFinite { .. } => TILED_STATUS_NOT_FINITE,
             ExecError::Cancelled => TILED_STATUS_CANCELLED,
@@ -282,6 +312,9 @@ pub extern "C" fn tiled_status_name(status: tiled_status) -> *const c_char {
         TILED_STATUS_NOT_FOUND => c"TILED_STATUS_NOT_FOUND",
         TILED_STATUS_NOT_FINITE => c"TILED_STATUS_NOT_FINITE",
         TILED_STATUS_DEVICE => c"TILED_STATUS_DEVICE",
+        TILED_STATUS_NO_DEVICE => c"TILED_STATUS_NO_DEVICE",
+        TILED_STATUS_LEFT_OUT => c"TILED_STATUS_LEFT_OUT",
+        TILED_STATUS_OTHER_DEVICE => c"TILED_STATUS_OTHER_DEVICE",
         _ => c"unknown",
     };
     name.as_ptr()

@@ -3,13 +3,17 @@
 use std::ffi::c_void;
 
 use tiled::exec::{
-    ElementType, MemorySource, Numbers, Sink, SliceSink, Source, StoredSink, StoredSource, with_stored,
+    DeviceSink, DeviceSource, ElementType, MemorySource, Numbers, Sink, SliceSink, Source, StoredSink,
+    StoredSource, with_stored,
 };
-use tiled::tensor::{DType, Element};
+use tiled::tensor::{DType, DeviceTensor, Element, MemoryDevice};
 
 use crate::guard::guard;
 use crate::pointer::{Extensible, array, extensible, write_extensible};
-use crate::status::{Failure, Fallible, TILED_STATUS_DTYPE, TILED_STATUS_NULL_POINTER, tiled_status};
+use crate::status::{
+    Failure, Fallible, TILED_STATUS_DTYPE, TILED_STATUS_NULL_POINTER, TILED_STATUS_OTHER_DEVICE,
+    TILED_STATUS_UNSUPPORTED, tiled_status,
+};
 
 /// IEEE 754 binary32, `float`.
 pub const TILED_DTYPE_F32: i32 = 1;
@@ -36,12 +40,22 @@ pub const TILED_DTYPE_F16: i32 = 11;
 /// The upper half of an IEEE 754 binary32.
 pub const TILED_DTYPE_BF16: i32 = 12;
 
-/// An NCHW tensor in memory of the caller, on the CPU.
+/// Memory of the host, `kDLCPU`.
+pub const TILED_MEMORY_HOST: i32 = 1;
+/// Memory of an NVIDIA GPU, `kDLCUDA`.
+pub const TILED_MEMORY_CUDA: i32 = 2;
+/// Memory of a simulated GPU, `kDLExtDev`: any of the host, which its kernels touch as a GPU's do theirs.
+pub const TILED_MEMORY_CUDA_SIM: i32 = 12;
+
+/// An NCHW tensor in memory of the caller.
 ///
 /// Element (n, c, y, x) lies at `data + n·strides[0] + c·strides[1] + y·strides[2] + x·strides[3]`, in elements.
 /// Extents are at least 1. Of a tensor that is read, strides may be zero or negative; of one that is written, no
 /// two elements may share a place. The memory from the first to the last element belongs to the call that gets
 /// the tensor; it may not overlap that of another tensor of the call that is written.
+///
+/// Sources and sinks of runs may lie on the device of the engine (`device_type`, `device_id`), then of the type of the computation: no
+/// element goes through the host. Every other tensor lies on the host.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct tiled_tensor {
@@ -55,12 +69,19 @@ pub struct tiled_tensor {
     pub shape: [i64; 4],
     /// Distances between neighbours along each axis, in elements.
     pub strides: [i64; 4],
+    /// Whose memory it is, `TILED_MEMORY_…`: the numbers of DLPack.
+    pub device_type: i32,
+    /// Which device of its type; 0 for the host.
+    pub device_id: i32,
+    /// Of a tensor on a GPU, a `CUstream` or `cudaStream_t` of it: what it was asked before the call comes before the run, which has
+    /// ended when the call returns. NULL for the default stream. Of a simulated GPU NULL; of the host it is not looked at.
+    pub stream: *mut c_void,
 }
 
 // SAFETY: repr(C), the size first, and integers and a pointer, which take any bits
 unsafe impl Extensible for tiled_tensor {
     const NAME: &'static str = "tiled_tensor";
-    const FIRST_SIZE: usize = size_of::<Self>();
+    const FIRST_SIZE: usize = std::mem::offset_of!(Self, device_type);
 
     fn initial() -> Self {
         Self {
@@ -69,11 +90,14 @@ unsafe impl Extensible for tiled_tensor {
             data: std::ptr::null_mut(),
             shape: [0; 4],
             strides: [0; 4],
+            device_type: TILED_MEMORY_HOST,
+            device_id: 0,
+            stream: std::ptr::null_mut(),
         }
     }
 }
 
-/// Sets every field to its default: `float`, no data, extents of zero. `struct_size` is `sizeof(tiled_tensor)`.
+/// Sets every field to its default: `float`, no data, extents of zero, on the host. `struct_size` is `sizeof(tiled_tensor)`.
 ///
 /// # Safety
 /// `tensor` is NULL or has room for `struct_size` bytes.
@@ -207,6 +231,8 @@ pub(crate) use with_element;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     name: &'static str,
+    /// The device that it lies on, and the stream that its contents are ordered by; `None` of the host's.
+    place: Option<(MemoryDevice, u64)>,
     element: ElementType,
     /// The lowest element.
     lowest: *mut c_void,
@@ -228,6 +254,20 @@ impl tiled_tensor {
         let message =
             format!("{name}: struct_size of its tensor is {size}, wanted is {wanted}: was it initialised?");
         Err(Failure::invalid(message))
+    }
+
+    /// The device that it lies on, with its stream; `None` of the host.
+    fn place(&self, name: &str) -> Fallible<Option<(MemoryDevice, u64)>> {
+        let device = MemoryDevice { kind: self.device_type, index: self.device_id };
+        match self.device_type {
+            TILED_MEMORY_HOST => Ok(None),
+            TILED_MEMORY_CUDA | TILED_MEMORY_CUDA_SIM => Ok(Some((device, self.stream.addr() as u64))),
+            kind => {
+                let message =
+                    format!("{name}: memory of type {kind} is none of 1 (host), 2 (CUDA) and 12 (simulated)");
+                Err(Failure::new(TILED_STATUS_UNSUPPORTED, message))
+            }
+        }
     }
 
     /// Checks the description.
@@ -262,7 +302,8 @@ impl tiled_tensor {
         };
         let lowest = self.data.wrapping_byte_sub(start * element.size_bytes());
         let strides = self.strides.map(|stride| isize::try_from(stride).unwrap_or(isize::MAX));
-        Ok(Memory { name, element, lowest, len, start, shape, strides })
+        let place = self.place(name)?;
+        Ok(Memory { name, place, element, lowest, len, start, shape, strides })
     }
 }
 
@@ -273,7 +314,37 @@ impl Memory {
     /// `tensor` is NULL, misaligned, or a struct as [`extensible`] wants it.
     pub(crate) unsafe fn of(tensor: *const tiled_tensor, name: &'static str) -> Fallible<Self> {
         // SAFETY: the caller's promise
-        unsafe { extensible(tensor, name)? }.checked(name)
+        let memory = unsafe { extensible(tensor, name)? }.checked(name)?;
+        match memory.place {
+            None => Ok(memory),
+            Some((device, _)) => {
+                let message = format!("{name}: lies on {device}, wanted is memory of the host");
+                Err(Failure::new(TILED_STATUS_OTHER_DEVICE, message))
+            }
+        }
+    }
+
+    /// Checks that nothing is asked of a tensor that a device does not do as it copies it.
+    pub(crate) fn require_plain(&self, is_plain: bool, what: &str) -> Fallible {
+        match self.place {
+            Some((device, _)) if !is_plain => {
+                let name = self.name;
+                let message = format!("{name}: lies on {device}, where {what} are not carried out");
+                Err(Failure::new(TILED_STATUS_UNSUPPORTED, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The tensor on its device.
+    ///
+    /// # Safety
+    /// As [`DeviceTensor::new`].
+    unsafe fn on_device<T: Element>(&self, device: MemoryDevice, stream: u64) -> Fallible<DeviceTensor<T>> {
+        self.require(T::DTYPE)?;
+        let first = self.lowest.wrapping_byte_add(self.start * self.element.size_bytes());
+        // SAFETY: the caller's promise
+        Ok(unsafe { DeviceTensor::new(device, first.addr() as u64, self.shape, self.strides, stream)? })
     }
 
     /// The element type, where it is one that computations have.
@@ -318,6 +389,7 @@ impl Memory {
             low..low + memory.len * memory.element.size_bytes()
         };
         let mine = range(self);
+        // a simulated GPU's is the host's, and no address of a GPU is one of the host or of another
         for other in others {
             let theirs = range(other);
             if mine.start < theirs.end && theirs.start < mine.end {
@@ -336,6 +408,10 @@ impl Memory {
         &self,
         numbers: Numbers,
     ) -> Fallible<Box<dyn Source<T> + 'a>> {
+        if let Some((device, stream)) = self.place {
+            // SAFETY: the caller's promise
+            return Ok(Box::new(DeviceSource::new(unsafe { self.on_device::<T>(device, stream)? })));
+        }
         if self.element == ElementType::from(T::DTYPE) {
             // SAFETY: the caller's promise
             return Ok(Box::new(unsafe { self.source::<T>()? }));
@@ -356,6 +432,10 @@ impl Memory {
         &self,
         numbers: Numbers,
     ) -> Fallible<Box<dyn Sink<T> + 'a>> {
+        if let Some((device, stream)) = self.place {
+            // SAFETY: the caller's promise
+            return Ok(Box::new(DeviceSink::new(unsafe { self.on_device::<T>(device, stream)? })?));
+        }
         if self.element == ElementType::from(T::DTYPE) {
             // SAFETY: the caller's promise
             return Ok(Box::new(unsafe { self.sink::<T>()? }));

@@ -91,10 +91,11 @@ layouts! {
     tiled_interval { begin, end }
     tiled_region { rows, cols }
     tiled_window { kernel, stride, dilation, padding }
-    tiled_tensor { struct_size, dtype, data, shape, strides }
+    tiled_tensor { struct_size, dtype, data, shape, strides, device_type, device_id, stream }
     tiled_logger { struct_size, level, log, user }
     tiled_allocator { struct_size, reserved, allocate, deallocate, user }
-    tiled_engine_options { struct_size, threads, isa }
+    tiled_device { struct_size, kind, is_there, multiprocessors, memory_bytes }
+    tiled_engine_options { struct_size, threads, isa, device }
     tiled_operator_options { struct_size, reserved, memory_bytes, tile }
     tiled_conv2d {
         struct_size, activation, stride, dilation, padding_before, padding_after, groups, negative_slope,

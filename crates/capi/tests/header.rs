@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The nouns, in the order in which a reader of the header wants them; the parts of a noun follow its `mod.rs`.
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 20] = [
     "version",
     "status",
     "logger",
@@ -13,6 +13,7 @@ const SOURCES: [&str; 19] = [
     "grid",
     "tensor",
     "dlpack",
+    "device",
     "engine",
     "operator/mod",
     "graph",

@@ -242,6 +242,9 @@ impl CheckedSink {
                 Ok((decision, shape))
             })
             .transpose()?;
+        if let To::Memory(memory) = &to {
+            memory.require_plain(decision.is_none() && changes.is_none(), "decisions and changes")?;
+        }
         Ok(Self { to, numbers, decision, changes })
     }
 

@@ -212,6 +212,9 @@ impl CheckedSource {
                 })
             }
         };
+        if let From::Memory(memory) = &from {
+            memory.require_plain(normalization.is_none(), "scale, mean and deviation")?;
+        }
         Ok(Self { name, from, numbers, normalization })
     }
 
