@@ -6,7 +6,7 @@ use std::path::Path;
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::WORTH_SHARING_SECONDS;
+use tiled_kernel::worth_sharing_seconds;
 use tiled_tensor::{Element, Layout, Tensor, ViewMut, transpose};
 
 use super::{Source, check_access, count, index};
@@ -141,7 +141,7 @@ const ELEMENTS_PER_SECOND: f64 = 5e9;
 /// Whether so many elements are worth waking a thread for.
 #[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
 pub(crate) fn is_worth_sharing(elements: usize) -> bool {
-    elements as f64 >= WORTH_SHARING_SECONDS * ELEMENTS_PER_SECOND
+    elements as f64 >= worth_sharing_seconds() * ELEMENTS_PER_SECOND
 }
 
 /// Whether the threads of the pool that this runs in share the copy of a region of so many planes.
