@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::{ExactSum, Extremum, LaneBuffer, LaneSums, Reduction};
-use tiled_tensor::{DType, Element, View};
+use tiled_tensor::{Element, View};
 
 use super::band::signed;
 use super::gather::{Place, read};
@@ -32,65 +32,92 @@ enum Terms<'a, T> {
     SquaredError,
 }
 
+/// Rows of terms that are computed before they are added.
+const PIECE: usize = 32;
+
 per_isa! {
     fn add_values<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, v: &[T]) {
         let (whole, rest) = v.as_chunks::<L>();
         sums.add_rows(whole);
         if !rest.is_empty() {
-            let mut last = [T::ZERO; L];
-            last[..rest.len()].copy_from_slice(rest);
-            sums.add(last.map(T::to_f64));
+            sums.add_rows(&[filled_up(rest)]);
         }
     }
 }
 
 per_isa! {
     fn add_moments<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, squares: &mut LaneSums<'_, L>, x: &[T]) {
-        for x in pixels::<T, L>(x) {
-            let x = x.map(T::to_f64);
-            sums.add(x);
-            match T::DTYPE {
-                DType::F32 => squares.add(x.map(|x| x * x)),
-                DType::F64 => squares.add_products(x, x),
-            }
+        let (whole, rest) = x.as_chunks::<L>();
+        sums.add_with_squares(squares, whole);
+        if !rest.is_empty() {
+            sums.add_with_squares(squares, &[filled_up(rest)]);
         }
     }
 }
 
 per_isa! {
     fn add_centred<T: Element; const L: usize>(
-        sums: &mut LaneSums<'_, L>, dots: &mut LaneSums<'_, L>, mean: &[T; L], g: &[T], x: &[T]
+        sums: &mut LaneSums<'_, L>, dots: &mut LaneSums<'_, L>, means: &[[T; L]; PIECE], g: &[T], x: &[T]
     ) {
-        for (g, x) in pixels::<T, L>(g).zip(pixels::<T, L>(x)) {
-            sums.add(g.map(T::to_f64));
-            dots.add(std::array::from_fn(|i| (g[i] * (x[i] - mean[i])).to_f64()));
+        let (whole, rest) = g.as_chunks::<L>();
+        sums.add_rows(whole);
+        if !rest.is_empty() {
+            sums.add_rows(&[filled_up(rest)]);
         }
+        add_terms(dots, g, x, #[inline(always)] |terms, g, x| {
+            for (((term, g), x), mean) in terms.iter_mut().zip(g).zip(x).zip(means.as_flattened()) {
+                *term = *g * (*x - *mean);
+            }
+        });
     }
 }
 
 per_isa! {
     fn add_products<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, g: &[T], x: &[T]) {
-        for (g, x) in pixels::<T, L>(g).zip(pixels::<T, L>(x)) {
-            sums.add(std::array::from_fn(|i| (g[i] * x[i]).to_f64()));
-        }
+        add_terms(sums, g, x, #[inline(always)] |terms, g, x| {
+            for ((term, g), x) in terms.iter_mut().zip(g).zip(x) {
+                *term = *g * *x;
+            }
+        });
     }
 }
 
 per_isa! {
     fn add_squared<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, p: &[T], t: &[T]) {
-        for (p, t) in pixels::<T, L>(p).zip(pixels::<T, L>(t)) {
-            sums.add(std::array::from_fn(|i| ((p[i] - t[i]) * (p[i] - t[i])).to_f64()));
-        }
+        add_terms(sums, p, t, #[inline(always)] |terms, p, t| {
+            for ((term, p), t) in terms.iter_mut().zip(p).zip(t) {
+                *term = (*p - *t) * (*p - *t);
+            }
+        });
     }
 }
 
-/// `L` values at a time, the last filled up with zeros, which change no exact sum.
+/// Adds a rounded term of each pair of values; `compute` writes those of at most [`PIECE`] rows.
+///
+/// Terms are computed along the elements, not lane by lane: loops over 16 lanes of three arrays are not vectorised.
 #[inline(always)]
-fn pixels<T: Element, const L: usize>(row: &[T]) -> impl Iterator<Item = [T; L]> {
-    let (whole, rest) = row.as_chunks::<L>();
+fn add_terms<T: Element, const L: usize>(
+    sums: &mut LaneSums<'_, L>,
+    a: &[T],
+    b: &[T],
+    compute: impl Fn(&mut [T], &[T], &[T]),
+) {
+    let mut terms = [[T::ZERO; L]; PIECE];
+    for (a, b) in a.chunks(PIECE * L).zip(b.chunks(PIECE * L)) {
+        let rows = &mut terms[..a.len().div_ceil(L)];
+        let (own, behind) = rows.as_flattened_mut().split_at_mut(a.len());
+        compute(own, a, b);
+        behind.fill(T::ZERO);
+        sums.add_rows(rows);
+    }
+}
+
+/// The last values of a row, filled up with zeros, which change no exact sum.
+#[inline(always)]
+fn filled_up<T: Element, const L: usize>(rest: &[T]) -> [T; L] {
     let mut last = [T::ZERO; L];
     last[..rest.len()].copy_from_slice(rest);
-    whole.iter().copied().chain((!rest.is_empty()).then_some(last))
+    last
 }
 
 /// Where terms wait, of a task that adds to many sums one after another.
@@ -149,16 +176,18 @@ impl<T: Element> Pass<'_, '_, T> {
     ) {
         let mut first = LaneSums::<L>::new(first, first_buffer);
         let mut second = LaneSums::<L>::new(second, second_buffer);
-        let mut mean = [T::ZERO; L];
-        if let Terms::CentredDot(means) = self.terms {
+        let mut means = [[T::ZERO; L]; PIECE];
+        if let Terms::CentredDot(given) = self.terms {
             let channels = self.inputs[0].layout().channels();
             // means of one image follow those of the one before it, where there are several
-            let image = if means.len() > channels { place.n * channels } else { 0 };
+            let image = if given.len() > channels { place.n * channels } else { 0 };
+            let mut mean = [T::ZERO; L];
             for (lane, mean) in mean.iter_mut().enumerate() {
                 let channel = if place.lanes == 1 { place.first } else { place.first + lane };
-                let channel = if channel < channels { means.get(image + channel) } else { None };
+                let channel = if channel < channels { given.get(image + channel) } else { None };
                 *mean = channel.copied().unwrap_or(T::ZERO);
             }
+            means.fill(mean);
         }
         let [a, b] = self.inputs;
         for y in rows.begin()..rows.end() {
@@ -170,7 +199,7 @@ impl<T: Element> Pass<'_, '_, T> {
                     add_moments(self.isa, &mut first, &mut second, x);
                 }),
                 Terms::CentredDot(_) => read([a, b], place, y, self.cols, |_, [g, x]| {
-                    add_centred(self.isa, &mut first, &mut second, &mean, g, x);
+                    add_centred(self.isa, &mut first, &mut second, &means, g, x);
                 }),
                 Terms::Product => {
                     read([a, b], place, y, self.cols, |_, [g, x]| add_products(self.isa, &mut first, g, x));
