@@ -14,7 +14,7 @@ use super::row;
 use crate::Isa;
 use crate::share;
 use crate::vector::{self, Lane, Routine, Simd};
-use scores::{Heads, KEYS, QUERIES, Scores, plain};
+use scores::{Heads, KEYS, PITCH, QUERIES, Scores, plain};
 
 /// Operations that a score counts for beside the products: an exponential, and what it takes to read and write it.
 const SCORE: usize = 80;
@@ -46,7 +46,7 @@ impl<E: Lane> Routine<E> for Forward<E> {
         let of_head = queries.div_ceil(QUERIES);
         let (block, width) = (queries.min(QUERIES), self.width);
         let product = self.scores.product_len::<S>(width);
-        let parts = [block * keys.min(KEYS), block * width, width, 3 * block, product];
+        let parts = [block * PITCH, block * width, width, 3 * block, product];
         let operations = block * (keys * (2 * depth + 2 * width + SCORE) + ROW);
         // rows of the result are computed where they lie
         let is_direct = keys > 0 && self.y.strides[3] == 1;
@@ -81,7 +81,7 @@ impl<E: Lane> Routine<E> for Forward<E> {
                         });
                         let job = Job {
                             extents: [rows.len(), width, keys.1],
-                            a: plain(block, keys.1).read(),
+                            a: plain(block, PITCH).read(),
                             b: v.matrix(head, keys.0),
                             c: to,
                             bias: None,
@@ -143,7 +143,7 @@ impl<E: Lane> Routine<E> for Backward<E> {
     fn run<S: Simd<E = E>>(self, simd: S) {
         let Scores { batch, heads, queries, keys, depth, .. } = self.scores;
         let (block, width) = (queries.min(QUERIES), self.width);
-        let of_block = block * keys.min(KEYS);
+        let of_block = block * PITCH;
         let product = self.scores.product_len::<S>(width);
         let parts = [
             of_block,
@@ -201,7 +201,7 @@ impl<E: Lane> Routine<E> for Backward<E> {
                             let (first_key, count_keys) = seen;
                             let log_sum = |query: usize| *log_sums.at(index, query);
                             scores.probabilities(simd, head, &rows, seen, log_sum, (p, product));
-                            let (p, ds) = (plain(p, count_keys), plain(ds, count_keys));
+                            let (p, ds) = (plain(p, PITCH), plain(ds, PITCH));
                             let dy = dy.matrix(head, first);
                             if to[2].is_some() {
                                 let own = plain(dv, width);
@@ -295,7 +295,7 @@ impl<E: Lane> Routine<E> for Weights<E> {
     fn run<S: Simd<E = E>>(self, simd: S) {
         let Scores { batch, heads, queries, keys, depth, .. } = self.scores;
         let of_image = queries.div_ceil(QUERIES);
-        let block = queries.min(QUERIES) * keys.min(KEYS);
+        let block = queries.min(QUERIES) * PITCH;
         let product = self.scores.product_len::<S>(0);
         let operations = queries.min(QUERIES) * heads * (keys * (2 * depth + SCORE) + ROW);
         #[expect(clippy::cast_precision_loss, reason = "heads are far below 2^53")]
@@ -316,7 +316,9 @@ impl<E: Lane> Routine<E> for Weights<E> {
                         for h in 0..heads {
                             let log_sum = |query: usize| *log_sums.at(n * heads + h, query);
                             scores.probabilities(simd, [n, h], &rows, seen, log_sum, (p, product));
-                            row::add(S::ISA, std::slice::from_raw_parts(p, len), sums);
+                            for (i, sums) in sums.chunks_mut(seen.1).enumerate() {
+                                row::add(S::ISA, std::slice::from_raw_parts(p.add(i * PITCH), seen.1), sums);
+                            }
                         }
                         row::scale(S::ISA, share, sums);
                         let to = Heads {

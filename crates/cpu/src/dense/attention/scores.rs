@@ -16,6 +16,10 @@ use crate::vector::{Lane, Simd};
 pub(super) const QUERIES: usize = 128;
 pub(super) const KEYS: usize = 256;
 
+/// From a row of a block of scores to the next: that of rows which a product of single precision has packed, so that it reads them where
+/// they lie.
+pub(super) const PITCH: usize = KEYS + 16;
+
 /// N×H matrices.
 #[derive(Clone, Copy)]
 pub(super) struct Heads<P> {
@@ -130,7 +134,7 @@ impl<E: Lane> Scores<E> {
         if self.causal { (query + 1).saturating_sub(first).min(count) } else { count }
     }
 
-    /// The block of queries and keys of one head: `q·kᵀ`, and where there is a mask scaled and masked. Returns the factor that is left to be
+    /// The block of queries and keys of one head, rows [`PITCH`] apart: `q·kᵀ`, and where there is a mask scaled and masked. Returns the factor that is left to be
     /// applied. Rows are zero behind what their query sees.
     ///
     /// # Safety
@@ -147,7 +151,7 @@ impl<E: Lane> Scores<E> {
             extents: [queries.len(), count, self.depth],
             a: self.q.matrix(head, queries.start),
             b: self.k.matrix(head, first).transposed(),
-            c: plain(to, count),
+            c: plain(to, PITCH),
             bias: None,
             activation: None,
             update: Update::Replace,
@@ -158,13 +162,13 @@ impl<E: Lane> Scores<E> {
             if self.causal {
                 for (i, query) in queries.clone().enumerate() {
                     let seen = self.seen_by(query, first, count);
-                    std::slice::from_raw_parts_mut(to.add(i * count + seen), count - seen).fill(E::ZERO);
+                    std::slice::from_raw_parts_mut(to.add(i * PITCH + seen), count - seen).fill(E::ZERO);
                 }
             }
             let Some(mask) = self.mask else { return self.scale };
             for (i, query) in queries.clone().enumerate() {
                 let row =
-                    std::slice::from_raw_parts_mut(to.add(i * count), self.seen_by(query, first, count));
+                    std::slice::from_raw_parts_mut(to.add(i * PITCH), self.seen_by(query, first, count));
                 let from = mask.matrix(head, query);
                 row::scale(S::ISA, self.scale, row);
                 row::add(S::ISA, row::read(from.at(0, first), from.strides[1], row.len(), scratch), row);
@@ -191,7 +195,7 @@ impl<E: Lane> Scores<E> {
             let factor = self.compute(simd, head, queries, keys, memory);
             for (i, query) in queries.clone().enumerate() {
                 let seen = self.seen_by(query, keys.0, keys.1);
-                let row = std::slice::from_raw_parts_mut(memory.0.add(i * keys.1), seen);
+                let row = std::slice::from_raw_parts_mut(memory.0.add(i * PITCH), seen);
                 row::probabilities(S::ISA, factor, log_sum(query), row);
             }
         }
@@ -217,7 +221,7 @@ impl<E: Lane> Scores<E> {
             let factor = self.compute(simd, head, queries, keys, memory);
             let row = |i: usize| {
                 let seen = self.seen_by(queries.start + i, first, count);
-                std::slice::from_raw_parts_mut(memory.0.add(i * count), seen)
+                std::slice::from_raw_parts_mut(memory.0.add(i * PITCH), seen)
             };
             let mut add = |i: usize, before: E, now: E, sum: E| {
                 if first == 0 || now == E::NEG_INFINITY {
