@@ -1,6 +1,6 @@
 //! Exact sums and maxima over shares of an image.
 
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::{ExactSum, Extremum, LaneBuffer, LaneSums, Reduction};
@@ -246,21 +246,36 @@ pub(crate) fn exact<T: Element>(
         });
     }
     let slots = Slots { reduction: *reduction, channels };
-    planes.for_rows(lanes, sums, |place, rows, state| match state {
-        State::Alone(sums) => pass.add(place, rows, slots.of(sums, place), &mut Buffers::default()),
-        State::Shared(sums) => {
-            let mut own = [[ExactSum::default(); SPREAD]; 2];
-            let [first, second] = {
-                let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-                slots.of(&mut sums, place).map(|slots| slots.len())
-            };
-            let [own_first, own_second] = &mut own;
-            let own_sums = [&mut own_first[..first], &mut own_second[..second]];
-            pass.add(place, rows, own_sums, &mut Buffers::default());
-            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-            for (slots, own) in slots.of(&mut sums, place).into_iter().zip(&own) {
+    let sums = Mutex::new(sums);
+    planes.for_parts(lanes, |parts, is_alone| {
+        let lock = || sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffers = Buffers::default();
+        if is_alone {
+            let mut sums = lock();
+            return parts
+                .for_each(|(place, rows)| pass.add(place, rows, slots.of(&mut sums, place), &mut buffers));
+        }
+        // sums of the task's own, as long as all parts add to the same
+        let mut own = [[ExactSum::default(); SPREAD]; 2];
+        let mut held: Option<Place> = None;
+        let merge = |own: &[[ExactSum; SPREAD]; 2], place: Place| {
+            let mut sums = lock();
+            for (slots, own) in slots.of(&mut sums, place).into_iter().zip(own) {
                 slots.iter_mut().zip(own).for_each(|(slot, own)| slot.merge(own));
             }
+        };
+        for (place, rows) in parts {
+            let [first, second] = slots.lens(place);
+            if let Some(before) = held.filter(|before| slots.begin(*before) != slots.begin(place)) {
+                merge(&own, before);
+                own.iter_mut().flatten().for_each(|sum| *sum = ExactSum::default());
+            }
+            held = Some(place);
+            let [own_first, own_second] = &mut own;
+            pass.add(place, rows, [&mut own_first[..first], &mut own_second[..second]], &mut buffers);
+        }
+        if let Some(place) = held {
+            merge(&own, place);
         }
     });
 }
@@ -289,11 +304,30 @@ struct Slots {
 }
 
 impl Slots {
+    /// The first sum of a block.
+    fn begin(&self, Place { n, first, .. }: Place) -> usize {
+        match has_own_sums(&self.reduction) {
+            None => 0,
+            Some(is_of_images) => first + if is_of_images { n * self.channels } else { 0 },
+        }
+    }
+
+    /// How many sums of the terms and of the second terms a block has.
+    fn lens(&self, Place { first, lanes, .. }: Place) -> [usize; 2] {
+        if has_own_sums(&self.reduction).is_none() {
+            return [1, 0];
+        }
+        let len = lanes.min(self.channels - first);
+        [len, if has_second_terms(&self.reduction) { len } else { 0 }]
+    }
+
     /// The sums of the terms and of the second terms; one where the reduction has one for all channels.
-    fn of<'s>(&self, sums: &'s mut [ExactSum], Place { n, first, lanes }: Place) -> [&'s mut [ExactSum]; 2] {
-        let Some(is_of_images) = has_own_sums(&self.reduction) else { return [sums, &mut []] };
-        let begin = if is_of_images { n * self.channels } else { 0 } + first;
-        let range = begin..begin + lanes.min(self.channels - first);
+    fn of<'s>(&self, sums: &'s mut [ExactSum], place: Place) -> [&'s mut [ExactSum]; 2] {
+        if has_own_sums(&self.reduction).is_none() {
+            return [sums, &mut []];
+        }
+        let begin = self.begin(place);
+        let range = begin..begin + self.lens(place)[0];
         if has_second_terms(&self.reduction) {
             let (sums, second) = sums.split_at_mut(sums.len() / 2);
             return [&mut sums[range.clone()], &mut second[range]];
