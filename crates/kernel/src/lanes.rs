@@ -98,7 +98,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
 
     /// Adds rows of values to these sums as [`LaneSums::add_rows`] does, and their squares, which are not rounded, to others.
     #[inline(always)]
-    pub fn add_with_squares<T: Element>(&mut self, squares: &mut Self, rows: &[[T; L]]) {
+    pub fn add_with_squares<T: Element>(&mut self, squares: &mut LaneSums<'_, L>, rows: &[[T; L]]) {
         for rows in rows.chunks(narrow::TERMS) {
             if T::DTYPE == DType::F64 {
                 self.add_wide(rows);
@@ -109,7 +109,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
             if !self.add_narrow(&own) {
                 self.add_wide(rows);
             }
-            let Self { sums, squares: narrow, .. } = squares;
+            let LaneSums { sums, squares: narrow, .. } = squares;
             if !narrow.add(rows, own.sizes, sums.len(), |lane, value| sums[lane].add(value)) {
                 squares.add_wide_squares(rows);
             }

@@ -108,7 +108,11 @@ impl Host<f32> for Timed {
             _ => format!("{} of {}", reduction.name(), inputs[0].layout().channels()),
         };
         let layout = inputs[0].layout();
-        let elements = (layout.batch() * layout.channels()) as f64 * share.volume() as f64;
+        let channels = match reduction {
+            Reduction::ConvWeight(conv) => conv.out_channels,
+            _ => layout.channels(),
+        };
+        let elements = (layout.batch() * channels) as f64 * share.volume() as f64;
         self.note(start, what, Work::Reduce(*reduction).flops_per_element() * elements, 4.0 * elements);
     }
 }
