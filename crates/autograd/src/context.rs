@@ -91,7 +91,7 @@ impl<T: Element> Context<T> {
         self.0.buffers.live_bytes()
     }
 
-    /// The bytes of buffers that are kept for the next tensors: never more than [`Context::peak_bytes`] less what is live.
+    /// The bytes of buffers that are kept for the next tensors: never more than [`Context::peak_bytes`] less what is live, or 8 MiB less that.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         self.0.buffers.kept_bytes()

@@ -11,8 +11,9 @@ use crate::{Isa, vector};
 /// Two multiply-adds of a vector a cycle at 4.2 GHz and less: what a loop of them reaches a lane.
 const FLOPS_A_LANE: f64 = 16.4e9;
 
-/// The family of CPUs of AMD (25: Zen 3 and 4) whose vectors of 64 bytes go through units of 32 bytes, half as many a cycle.
-const FAMILY_OF_HALVES: u32 = 0x19;
+/// The family of AMD's CPUs with vectors of 64 bytes that go through units of 32 bytes, half as many a cycle: Zen 4. Zen 3, of the
+/// same family, has none of 64 bytes.
+const FAMILY_OF_HALVES: &str = "25";
 
 /// The costs with this instruction set.
 pub(crate) fn costs<T: Element>(isa: Isa) -> Costs {
@@ -28,28 +29,20 @@ pub(crate) fn costs<T: Element>(isa: Isa) -> Costs {
     Costs { flops, bytes, core_cache_bytes, cache_bytes, ..Costs::default() }
 }
 
-/// Whether a multiply-add of 64 bytes takes this CPU as long as two of 32.
-#[cfg(target_arch = "x86_64")]
+/// Whether a multiply-add of 64 bytes takes this CPU as long as two of 32; not, where the system does not say which CPU it is.
 fn halves_wide_vectors() -> bool {
-    use std::arch::x86_64::__cpuid;
     static HALVES: OnceLock<bool> = OnceLock::new();
-    *HALVES.get_or_init(|| {
-        let (vendor, version) = (__cpuid(0), __cpuid(1));
-        let is_amd =
-            [vendor.ebx, vendor.edx, vendor.ecx] == [*b"Auth", *b"enti", *b"cAMD"].map(u32::from_le_bytes);
-        is_amd && family(version.eax) == FAMILY_OF_HALVES
-    })
+    *HALVES.get_or_init(|| fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| is_of_halves(&text)))
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-const fn halves_wide_vectors() -> bool {
-    false
-}
-
-/// The family of a CPU, from what leaf 1 of `cpuid` has in `eax`.
-const fn family(signature: u32) -> u32 {
-    let base = signature >> 8 & 0xf;
-    if base == 0xf { base + (signature >> 20 & 0xff) } else { base }
+/// Whether the first CPU, as the kernel of Linux lists them, is one of [`FAMILY_OF_HALVES`].
+fn is_of_halves(cpus: &str) -> bool {
+    let entry = |name: &str| {
+        let entries = cpus.lines().filter_map(|line| line.split_once(':'));
+        entries.map(|(key, value)| (key.trim(), value.trim())).find(|(key, _)| *key == name)
+    };
+    entry("vendor_id").is_some_and(|(_, vendor)| vendor == "AuthenticAMD")
+        && entry("cpu family").is_some_and(|(_, family)| family == FAMILY_OF_HALVES)
 }
 
 /// The sizes of the second level cache and of the last one.
@@ -82,10 +75,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn families_beyond_fifteen_are_sums() {
-        assert_eq!(family(0x00a1_0f11), 0x19, "Zen 4");
-        assert_eq!(family(0x00b0_0f21), 0x1a, "Zen 5");
-        assert_eq!(family(0x0008_06f8), 6, "Sapphire Rapids");
+    fn the_family_is_read_as_linux_writes_it() {
+        let cpu = |vendor: &str, family: u32| {
+            format!(
+                "processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 17\nflags\t\t: a: b\n"
+            )
+        };
+        assert!(is_of_halves(&cpu("AuthenticAMD", 25)), "Zen 4");
+        assert!(!is_of_halves(&cpu("AuthenticAMD", 26)), "Zen 5");
+        assert!(!is_of_halves(&cpu("GenuineIntel", 6)), "Sapphire Rapids");
+        assert!(!is_of_halves("processor\t: 0\nBogoMIPS\t: 50.00\n"), "another architecture");
     }
 
     #[test]

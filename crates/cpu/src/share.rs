@@ -49,12 +49,20 @@ pub(crate) fn for_pieces(pieces: usize, body: impl Fn(usize) + Sync + Send) {
     (0..pieces).into_par_iter().with_max_len(1).for_each(body);
 }
 
-/// Runs `body` for each of `units`, in parallel. A thread takes its part of them one after another, then parts that no
-/// thread has taken, and then the last ones of the others' parts, so that a thread that was held up does not hold up
-/// the call.
+/// Runs `body` for each of `units`, in parallel ([`for_shares`]).
 pub(crate) fn for_units(threads: usize, units: usize, body: impl Fn(usize) + Sync + Send) {
+    for_shares(threads, units, |share| share.for_each(&body));
+}
+
+/// Runs `body` on each of some threads, with the units that it takes. A thread takes its part of them one after another, then parts that no
+/// thread has taken, and then the last ones of the others' parts, so that a thread that was held up does not hold up the call.
+pub(crate) fn for_shares(
+    threads: usize,
+    units: usize,
+    body: impl Fn(&mut dyn Iterator<Item = usize>) + Sync + Send,
+) {
     if threads <= 1 {
-        return (0..units).for_each(body);
+        return body(&mut (0..units));
     }
     let count = threads.min(MOST_PARTS);
     let parts: [Mutex<Part>; MOST_PARTS] = std::array::from_fn(|part| {
@@ -65,18 +73,17 @@ pub(crate) fn for_units(threads: usize, units: usize, body: impl Fn(usize) + Syn
         // a lock ends with its statement, before the unit begins
         let part =
             |other: usize| parts[(thread + other) % count].lock().unwrap_or_else(PoisonError::into_inner);
-        for other in 0..count {
-            if !std::mem::replace(&mut part(other).taken, true) {
-                let first = || part(other).units.next();
-                while let Some(unit) = first() {
-                    body(unit);
+        let (mut other, mut is_own) = (0, false);
+        body(&mut std::iter::from_fn(|| {
+            while other < count {
+                is_own = is_own || !std::mem::replace(&mut part(other).taken, true);
+                if is_own && let Some(unit) = part(other).units.next() {
+                    return Some(unit);
                 }
+                (other, is_own) = (other + 1, false);
             }
-        }
-        let last = || (0..count).find_map(|other| part(other).units.next_back());
-        while let Some(unit) = last() {
-            body(unit);
-        }
+            (0..count).find_map(|other| part(other).units.next_back())
+        }));
     });
 }
 

@@ -1,8 +1,10 @@
 //! The same bits whatever the number of threads.
 
 use tiled_cpu::{CpuBackend, Isa};
-use tiled_geometry::{PadMode, Padding, Region, Resize, ResizeMode, Window};
-use tiled_kernel::{Activation, Dropped, Host, Kernel, Params, Partial, Pool, Reduction, Workspace};
+use tiled_geometry::{Interval, PadMode, Padding, Region, Resize, ResizeMode, Window};
+use tiled_kernel::{
+    Activation, Dropped, Host, Kernel, Params, Partial, Pool, Reduction, Workspace, copy_region,
+};
 use tiled_tensor::{AlignedBuffer, Layout, View, ViewMut};
 
 /// Large enough that every kernel is shared among threads.
@@ -154,6 +156,26 @@ fn reductions_give_the_same_sums_on_one_two_and_three_threads() {
                     assert_eq!(one, run(threads), "{} on {isa}, block {block}", reduction.name());
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn copies_move_a_region_and_nothing_else_on_one_two_and_three_threads() {
+    let region = Region::from_rows_cols(Interval::new(3, SIZE - 2), Interval::new(1, SIZE - 6));
+    let backend = CpuBackend::new().unwrap();
+    for block in [1, 8, 16] {
+        let from = Held::new(CHANNELS + 3, block, [SIZE; 2], 5);
+        let before = Held::new(CHANNELS + 3, block, [SIZE; 2], 6);
+        let mut expected = before.data.to_vec();
+        copy_region(&from.view(), &mut ViewMut::new(&mut expected, before.layout), region);
+        for threads in [1, 2, 3] {
+            let mut data = before.data.to_vec();
+            with_threads(threads, || {
+                let host: &dyn Host<f32> = &backend;
+                host.copy(&from.view(), ViewMut::new(&mut data, before.layout), region);
+            });
+            assert!(bits(&data) == bits(&expected), "block {block}, {threads} threads");
         }
     }
 }

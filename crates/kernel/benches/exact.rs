@@ -32,14 +32,8 @@ fn exact_moments<const L: usize>(data: &[f32]) {
         let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
         let mut lanes = LaneSums::<L>::new(&mut sums, &mut buffer);
         let mut square_lanes = LaneSums::<L>::new(&mut squares, &mut square_buffer);
-        for pixel in data.as_chunks::<L>().0 {
-            let (mut values, mut powers) = ([0.0; L], [0.0; L]);
-            for lane in 0..L {
-                values[lane] = f64::from(pixel[lane]);
-                powers[lane] = values[lane] * values[lane];
-            }
-            lanes.add(values);
-            square_lanes.add(powers);
+        for row in data.as_chunks::<L>().0.chunks(256) {
+            lanes.add_with_squares(&mut square_lanes, row);
         }
     }
     black_box((sums, squares));

@@ -3,7 +3,7 @@
 use tiled_tensor::{DType, Element};
 
 use crate::ExactSum;
-use crate::narrow::{self, NarrowSums};
+use crate::narrow::{self, NarrowSquares, NarrowSums};
 
 /// Exact sums of `L` interleaved sequences, as channel-blocked rows hold them: lane `i` belongs to sum `i`.
 ///
@@ -42,6 +42,7 @@ pub struct LaneSums<'a, const L: usize> {
     rows: &'a mut [[f64; L]; ROWS],
     len: usize,
     narrow: NarrowSums<L>,
+    squares: NarrowSquares<L>,
 }
 
 /// Where the terms of a [`LaneSums`] wait. Whoever adds to many sums one after another clears these 16 KiB once.
@@ -70,15 +71,12 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         assert!(sums.len() <= L, "{} sums for {L} lanes", sums.len());
         let (rows, _) = buffer.values.as_chunks_mut::<L>();
         let rows = rows.first_chunk_mut().expect("invariant: a buffer holds the rows of the most lanes");
-        Self { sums, rows, len: 0, narrow: NarrowSums::new() }
+        Self { sums, rows, len: 0, narrow: NarrowSums::new(), squares: NarrowSquares::new() }
     }
 
     /// Adds a value to each sum.
     ///
-    /// In a hot loop fill `values` by a loop over the lanes: `<[_; 16]>::map` and `array::from_fn` become calls
-    /// for each element there. `cargo bench -p tiled-kernel --bench exact` has Σx and Σx² of `f32` in 16 lanes
-    /// at 0.64 ns an element with AVX-512 and 1.57 ns without, where one by one takes 4.1 ns; filled by `map`
-    /// the lanes took 1.6 and 1.7 ns.
+    /// In a hot loop fill `values` by a loop over the lanes: `<[_; 16]>::map` and `array::from_fn` become calls for each element there.
     #[inline(always)]
     pub fn add(&mut self, values: [f64; L]) {
         self.rows[self.len % ROWS] = values;
@@ -92,32 +90,67 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     #[inline(always)]
     pub fn add_rows<T: Element>(&mut self, rows: &[[T; L]]) {
         for rows in rows.chunks(narrow::TERMS) {
-            if T::DTYPE == DType::F32 && self.add_narrow(rows) {
-                continue;
-            }
-            for row in rows {
-                let mut values = [0.0; L];
-                for (value, element) in values.iter_mut().zip(row) {
-                    *value = element.to_f64();
-                }
-                self.add(values);
+            if !(T::DTYPE == DType::F32 && self.add_narrow(&NarrowSums::of(rows))) {
+                self.add_wide(rows);
             }
         }
     }
 
-    /// Adds at most [`narrow::TERMS`] rows of `f32` values by plain additions; false where those would round.
+    /// Adds rows of values to these sums as [`LaneSums::add_rows`] does, and their squares, which are not rounded, to others.
     #[inline(always)]
-    fn add_narrow<T: Element>(&mut self, rows: &[[T; L]]) -> bool {
+    pub fn add_with_squares<T: Element>(&mut self, squares: &mut LaneSums<'_, L>, rows: &[[T; L]]) {
+        for rows in rows.chunks(narrow::TERMS) {
+            if T::DTYPE == DType::F64 {
+                self.add_wide(rows);
+                squares.add_wide_squares(rows);
+                continue;
+            }
+            let own = NarrowSums::of(rows);
+            if !self.add_narrow(&own) {
+                self.add_wide(rows);
+            }
+            let LaneSums { sums, squares: narrow, .. } = squares;
+            if !narrow.add(rows, own.sizes, sums.len(), |lane, value| sums[lane].add(value)) {
+                squares.add_wide_squares(rows);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add_wide<T: Element>(&mut self, rows: &[[T; L]]) {
+        for row in rows {
+            self.add(wide(row));
+        }
+    }
+
+    #[inline(always)]
+    fn add_wide_squares<T: Element>(&mut self, rows: &[[T; L]]) {
+        for row in rows {
+            let mut values = wide(row);
+            match T::DTYPE {
+                DType::F32 => {
+                    for value in &mut values {
+                        *value *= *value;
+                    }
+                    self.add(values);
+                }
+                DType::F64 => self.add_products(values, values),
+            }
+        }
+    }
+
+    /// Adds sums of at most [`narrow::TERMS`] rows of `f32` values by plain additions; false where those would round.
+    #[inline(always)]
+    fn add_narrow(&mut self, own: &NarrowSums<L>) -> bool {
         let lanes = self.sums.len();
-        let own = NarrowSums::of(rows);
-        let both = self.narrow.with(&own);
+        let both = self.narrow.with(own);
         if both.is_exact(lanes) {
             self.narrow = both;
             return true;
         }
         if own.is_exact(lanes) {
             self.flush_narrow();
-            self.narrow = own;
+            self.narrow = *own;
             return true;
         }
         false
@@ -164,6 +197,8 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         fold(&self.rows[..self.len], lanes, |lane, part| self.sums[lane].add(part));
         self.len = 0;
         self.flush_narrow();
+        let Self { sums, squares, .. } = self;
+        squares.flush(lanes, |lane, value| sums[lane].add(value));
     }
 }
 
@@ -186,6 +221,16 @@ pub(crate) fn fold_slice<T: Element>(values: &[T], mut emit: impl FnMut(f64)) {
     for value in rest {
         emit(value.to_f64());
     }
+}
+
+/// A row in `f64`.
+#[inline(always)]
+fn wide<T: Element, const L: usize>(row: &[T; L]) -> [f64; L] {
+    let mut values = [0.0; L];
+    for (value, element) in values.iter_mut().zip(row) {
+        *value = element.to_f64();
+    }
+    values
 }
 
 /// The values folded at once; 2^7, which the exponents in `splitters` rely on.

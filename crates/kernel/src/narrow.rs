@@ -1,51 +1,89 @@
-//! Exact sums of `f32` values of similar sizes by plain additions.
+//! Exact sums of `f32` values of similar sizes, and of their squares, by plain additions.
+//!
+//! An `f32` is a multiple of `2^(e−150)` below `2^(E−126)`, where `e` (at least one) is the exponent field of the smallest
+//! value but zero and `E` that of the largest.
 
 use tiled_tensor::Element;
 
-/// Sums in `f64` of `L` interleaved sequences of `f32` values, with what shows that no addition rounded.
-///
-/// An `f32` is a multiple of `2^(e−150)` below `2^(E−126)`, where `e` (at least one) is the exponent field of the smallest
-/// value but zero and `E` that of the largest. So any sum of up to 128 values is a multiple of `2^(e−150)` below
-/// `2^(E−119)`, and fits the 53 bits of an `f64` where `E − e ≤ 22`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NarrowSums<const L: usize> {
-    pub(crate) sums: [f64; L],
-    /// The bits of the largest size of a lane, and those of the smallest but zero, less one.
-    largest: [u32; L],
-    smallest: [u32; L],
-    terms: usize,
-}
-
 /// The values that may be summed.
 pub(crate) const TERMS: usize = 128;
-/// How far the exponents of the largest and the smallest value may be apart.
-const RANGE: u32 = 22;
 const SIGN: u32 = 1 << 31;
 const FRACTION_BITS: u32 = 23;
 /// The exponent field of infinities and NaN.
 const SPECIAL: u32 = 255;
 
+/// How large the values of `L` interleaved sequences are, as bits of `f32`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes<const L: usize> {
+    largest: [u32; L],
+    /// The smallest but zero, less one.
+    smallest: [u32; L],
+}
+
+impl<const L: usize> Sizes<L> {
+    const NONE: Self = Self { largest: [0; L], smallest: [u32::MAX; L] };
+
+    #[inline(always)]
+    fn add<T: Element>(&mut self, lane: usize, value: T) {
+        #[expect(clippy::cast_possible_truncation, reason = "the values are f32")]
+        let bits = (value.to_f64() as f32).to_bits() & !SIGN;
+        self.largest[lane] = bits.max(self.largest[lane]);
+        // zero becomes the largest of all
+        self.smallest[lane] = bits.wrapping_sub(1).min(self.smallest[lane]);
+    }
+
+    #[inline(always)]
+    fn with(mut self, other: &Self) -> Self {
+        for lane in 0..L {
+            self.largest[lane] = self.largest[lane].max(other.largest[lane]);
+            self.smallest[lane] = self.smallest[lane].min(other.smallest[lane]);
+        }
+        self
+    }
+
+    /// Whether the exponents of the first `lanes` are finite and at most `range` apart in each.
+    #[inline(always)]
+    fn are_within(&self, range: u32, lanes: usize) -> bool {
+        let mut fit = true;
+        for lane in 0..lanes {
+            let largest = self.largest[lane] >> FRACTION_BITS;
+            let smallest = (self.smallest[lane].wrapping_add(1) >> FRACTION_BITS).max(1);
+            // of zeros alone the smallest is zero as well
+            fit &= largest < SPECIAL && largest <= smallest + range;
+        }
+        fit
+    }
+}
+
+/// Sums in `f64` of `L` interleaved sequences of `f32` values, with what shows that no addition rounded.
+///
+/// Any sum of up to 128 values is a multiple of `2^(e−150)` below `2^(E−119)`, and fits the 53 bits of an `f64` where `E − e ≤ 22`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NarrowSums<const L: usize> {
+    pub(crate) sums: [f64; L],
+    pub(crate) sizes: Sizes<L>,
+    terms: usize,
+}
+
+/// How far the exponents of the largest and the smallest value may be apart where they are summed.
+const RANGE: u32 = 22;
+
 impl<const L: usize> NarrowSums<L> {
     pub(crate) const fn new() -> Self {
-        Self { sums: [0.0; L], largest: [0; L], smallest: [u32::MAX; L], terms: 0 }
+        Self { sums: [0.0; L], sizes: Sizes::NONE, terms: 0 }
     }
 
     /// The sums of some rows of values that are `f32`.
     #[inline(always)]
     pub(crate) fn of<T: Element>(rows: &[[T; L]]) -> Self {
-        let (mut sums, mut largest, mut smallest) = ([0.0; L], [0; L], [u32::MAX; L]);
+        let (mut sums, mut sizes) = ([0.0; L], Sizes::NONE);
         for row in rows {
             for lane in 0..L {
-                let value = row[lane].to_f64();
-                #[expect(clippy::cast_possible_truncation, reason = "the values are f32")]
-                let bits = (value as f32).to_bits() & !SIGN;
-                sums[lane] += value;
-                largest[lane] = bits.max(largest[lane]);
-                // zero becomes the largest of all
-                smallest[lane] = bits.wrapping_sub(1).min(smallest[lane]);
+                sums[lane] += row[lane].to_f64();
+                sizes.add(lane, row[lane]);
             }
         }
-        Self { sums, largest, smallest, terms: rows.len() }
+        Self { sums, sizes, terms: rows.len() }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -57,22 +95,106 @@ impl<const L: usize> NarrowSums<L> {
     pub(crate) fn with(mut self, other: &Self) -> Self {
         for lane in 0..L {
             self.sums[lane] += other.sums[lane];
-            self.largest[lane] = self.largest[lane].max(other.largest[lane]);
-            self.smallest[lane] = self.smallest[lane].min(other.smallest[lane]);
         }
-        Self { terms: self.terms + other.terms, ..self }
+        Self { sums: self.sums, sizes: self.sizes.with(&other.sizes), terms: self.terms + other.terms }
     }
 
     /// Whether no addition of the first `lanes` sums rounded.
     #[inline(always)]
     pub(crate) fn is_exact(&self, lanes: usize) -> bool {
-        let mut fits = self.terms <= TERMS;
-        for lane in 0..lanes {
-            let largest = self.largest[lane] >> FRACTION_BITS;
-            let smallest = (self.smallest[lane].wrapping_add(1) >> FRACTION_BITS).max(1);
-            // of zeros alone the smallest is zero as well
-            fits &= largest < SPECIAL && largest <= smallest + RANGE;
-        }
-        fits
+        self.terms <= TERMS && self.sizes.are_within(RANGE, lanes)
     }
+}
+
+/// Sums in pairs of `f64` of the squares of `L` interleaved sequences of `f32` values.
+///
+/// A square is a multiple of `2^(2e−300)` below `2^F`, where `F = 2E − 252`. Up to 128 of them added to `2^(F+8)` stay below
+/// `2^(F+9)`, so that each addition rounds to a multiple of `2^(F−44)`. What it leaves is exact, at most `2^(F−45)`, and sums of 128
+/// such remainders fit the 53 bits of an `f64` where `E − e ≤ 21`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NarrowSquares<const L: usize> {
+    /// `2^(F+8)` of each lane.
+    base: [f64; L],
+    /// That and the sum of what each addition took.
+    high: [f64; L],
+    /// The sum of what it left.
+    low: [f64; L],
+    sizes: Sizes<L>,
+    terms: usize,
+}
+
+/// How far the exponents of the largest and the smallest value may be apart where their squares are summed.
+const RANGE_OF_SQUARES: u32 = 21;
+
+impl<const L: usize> NarrowSquares<L> {
+    pub(crate) const fn new() -> Self {
+        Self { base: [0.0; L], high: [0.0; L], low: [0.0; L], sizes: Sizes::NONE, terms: 0 }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.terms == 0
+    }
+
+    /// Adds the squares of at most [`TERMS`] rows of values that are `f32` and of these sizes. Where they have no room beside those
+    /// before, these are given to `emit` first, as lane and value; where they have none at all, nothing happens and the answer is
+    /// false.
+    #[inline(always)]
+    pub(crate) fn add<T: Element>(
+        &mut self,
+        rows: &[[T; L]],
+        sizes: Sizes<L>,
+        lanes: usize,
+        emit: impl FnMut(usize, f64),
+    ) -> bool {
+        if !sizes.are_within(RANGE_OF_SQUARES, lanes) {
+            return false;
+        }
+        let both = self.sizes.with(&sizes);
+        let mut is_covered =
+            self.terms + rows.len() <= TERMS && both.are_within(RANGE_OF_SQUARES, lanes) && !self.is_empty();
+        for lane in 0..lanes {
+            is_covered &= base(sizes.largest[lane]) <= self.base[lane];
+        }
+        if is_covered {
+            self.sizes = both;
+        } else {
+            self.flush(lanes, emit);
+            self.base = sizes.largest.map(base);
+            self.high = self.base;
+            self.sizes = sizes;
+        }
+        self.terms += rows.len();
+        let (mut high, mut low) = (self.high, self.low);
+        for row in rows {
+            for lane in 0..L {
+                let value = row[lane].to_f64();
+                let square = value * value;
+                let sum = high[lane] + square;
+                low[lane] += square - (sum - high[lane]);
+                high[lane] = sum;
+            }
+        }
+        (self.high, self.low) = (high, low);
+        true
+    }
+
+    /// Gives what was added to `emit`, and forgets it.
+    #[inline(always)]
+    pub(crate) fn flush(&mut self, lanes: usize, mut emit: impl FnMut(usize, f64)) {
+        if self.is_empty() {
+            return;
+        }
+        for lane in 0..lanes {
+            emit(lane, self.high[lane] - self.base[lane]);
+            emit(lane, self.low[lane]);
+        }
+        *self = Self::new();
+    }
+}
+
+/// `2^(F+8)` for values whose largest has these bits.
+#[inline(always)]
+const fn base(largest: u32) -> f64 {
+    let field = (largest >> FRACTION_BITS) as u64;
+    f64::from_bits((2 * field + 1023 - 244) << 52)
 }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use tiled_kernel::{ExactSum, LaneBuffer, LaneSums};
+use tiled_tensor::Element;
 
 /// An oracle in another number system: 32-bit digits in `i128` cells, unit `2^-2176`, never carried.
 #[derive(Clone)]
@@ -208,23 +209,55 @@ proptest! {
             *row = [0.0, -0.0, row[2], f32::NAN]; // the fourth lane is padding
         }
         let (mut fast, mut slow) = ([ExactSum::default(); 3], [ExactSum::default(); 3]);
-        let mut buffer = LaneBuffer::default();
-        let mut lanes = LaneSums::<4>::new(&mut fast, &mut buffer);
-        for rows in rows.chunks(taken) {
-            lanes.add_rows(rows);
+        let (mut fast_squares, mut slow_squares) = (fast, slow);
+        {
+            let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
+            let mut lanes = LaneSums::<4>::new(&mut fast, &mut buffer);
+            let mut square_lanes = LaneSums::<4>::new(&mut fast_squares, &mut square_buffer);
+            for rows in rows.chunks(taken) {
+                lanes.add_with_squares(&mut square_lanes, rows);
+            }
         }
-        drop(lanes);
         for row in &rows {
-            (0..3).for_each(|lane| slow[lane].add(f64::from(row[lane])));
+            for lane in 0..3 {
+                let value = f64::from(row[lane]);
+                slow[lane].add(value);
+                slow_squares[lane].add_product(value, value);
+            }
+        }
+        prop_assert_eq!(fast, slow);
+        prop_assert_eq!(fast_squares, slow_squares);
+    }
+
+    #[test]
+    fn squares_of_doubles_equal_one_by_one(rows in prop::collection::vec(prop::array::uniform2(any_finite()), 0..300)) {
+        let (fast, mut slow) = (with_squares(&rows), [[ExactSum::default(); 2]; 2]);
+        for row in &rows {
+            for lane in 0..2 {
+                slow[0][lane].add(row[lane]);
+                slow[1][lane].add_product(row[lane], row[lane]);
+            }
         }
         prop_assert_eq!(fast, slow);
     }
 }
 
+/// The sums of two lanes, and those of their squares.
+fn with_squares<T: Element>(rows: &[[T; 2]]) -> [[ExactSum; 2]; 2] {
+    let mut sums = [[ExactSum::default(); 2]; 2];
+    {
+        let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
+        let [values, squares] = &mut sums;
+        let mut squares = LaneSums::new(squares, &mut square_buffer);
+        LaneSums::new(values, &mut buffer).add_with_squares(&mut squares, rows);
+    }
+    sums
+}
+
 #[test]
 fn rows_at_the_limits_of_plain_additions_stay_exact() {
     // 128 of the largest fraction, or 127 and the smallest that still fits; and one step beyond
-    for (terms, range) in [(128, 22), (128, 23), (129, 22), (256, 22), (127, 0)] {
+    for (terms, range) in [(128, 21), (128, 22), (128, 23), (129, 21), (129, 22), (256, 22), (127, 0)] {
         for lowest in [f32::MIN_POSITIVE, 1.0, f32::from_bits(1)] {
             let largest = lowest.max(f32::MIN_POSITIVE) * 2f32.powi(range) * (2.0 - f32::EPSILON);
             let mut rows = vec![[largest, -largest]; terms];
@@ -235,6 +268,12 @@ fn rows_at_the_limits_of_plain_additions_stay_exact() {
                 (0..2).for_each(|lane| slow[lane].add(f64::from(row[lane])));
             }
             assert_eq!(fast, slow, "{terms} terms, {range} bits above {lowest}");
+            let mut squares = [ExactSum::default(); 2];
+            for row in &rows {
+                (0..2).for_each(|lane| squares[lane].add_product(f64::from(row[lane]), f64::from(row[lane])));
+            }
+            let fast = with_squares(&rows);
+            assert_eq!(fast, [slow, squares], "squares, {terms} terms, {range} bits above {lowest}");
         }
     }
 }

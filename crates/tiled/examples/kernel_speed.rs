@@ -19,18 +19,18 @@ use std::error::Error;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use tiled::exec::SliceSink;
 use tiled::kernel::{
     Backend, Conv, Epilogue, Host, Kernel, Params, Partial, Reduction, Work, Workspace, forward,
 };
-use tiled::prelude::{
-    CpuBackend, Executor, Graph, Hold, Io, Loss, MemorySource, NoProgress, Objective, PlanOptions, Planner,
-    Sink, Tiling, infer_nchw, initialise, params,
-};
+use tiled::prelude::{CpuBackend, Executor, Hold, PlanOptions, Planner, Tiling};
 use tiled::{
     geometry::Region,
     tensor::{View, ViewMut},
 };
+
+#[path = "network_run/mod.rs"]
+mod network_run;
+use network_run::NetworkRun;
 
 /// What one kind of work took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,7 +108,11 @@ impl Host<f32> for Timed {
             _ => format!("{} of {}", reduction.name(), inputs[0].layout().channels()),
         };
         let layout = inputs[0].layout();
-        let elements = (layout.batch() * layout.channels()) as f64 * share.volume() as f64;
+        let channels = match reduction {
+            Reduction::ConvWeight(conv) => conv.out_channels,
+            _ => layout.channels(),
+        };
+        let elements = (layout.batch() * channels) as f64 * share.volume() as f64;
         self.note(start, what, Work::Reduce(*reduction).flops_per_element() * elements, 4.0 * elements);
     }
 }
@@ -138,7 +142,7 @@ fn convolution(name: &str, conv: &Conv) -> String {
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let mut next = |otherwise: &str| arguments.next().unwrap_or_else(|| otherwise.to_owned());
-    let network = read(&next("light"))?;
+    let network = next("light");
     let extent: usize = next("1024").parse()?;
     let is_training = next("inference") == "training";
     let threads: usize = next("1").parse()?;
@@ -146,13 +150,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let least_rows: i64 = next("1").parse()?;
     let runs: usize = next("5").parse()?;
 
-    let shape = [1, network.inputs()[0].channels, extent, extent];
-    let shapes = infer_nchw(&network, &[shape])?;
-    let objective = if is_training {
-        Objective { outputs: true, grad_inputs: true, ..Objective::training(Loss::Sum) }
-    } else {
-        Objective::inference()
-    };
+    let mut run = NetworkRun::new(&network, extent, is_training)?;
     let mut options = PlanOptions { parallelism: threads, ..PlanOptions::default() };
     match band.parse() {
         Ok(0) => options.hold = Hold::Materialise,
@@ -165,18 +163,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Err(_) => {}
     }
     let timed = Timed { backend: CpuBackend::new()?, spent: Mutex::default() };
-    let mut parameters = initialise(&params(&network), 1);
-    let input: Vec<f32> =
-        (0..shape.iter().product()).map(|i: usize| (i % 251) as f32 / 125.0 - 1.0).collect();
-    let mut outputs: Vec<_> = network
-        .outputs()
-        .iter()
-        .map(|output| shapes.shape(*output))
-        .map(|shape| (vec![0.0_f32; shape.iter().product()], shape))
-        .collect();
-    let mut grad_input = vec![0.0_f32; if is_training { input.len() } else { 0 }];
-
-    let plan = Planner::<f32>::new(&network, &shapes, &objective, &timed).plan(&options)?;
+    let plan = Planner::<f32>::new(&run.network, &run.shapes, &run.objective, &timed).plan(&options)?;
     println!(
         "{} lanes, {:.1} MiB, predicted {:.4} s",
         plan.lanes,
@@ -187,27 +174,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut best: BTreeMap<String, Spent> = BTreeMap::new();
     let mut fastest = f64::INFINITY;
     for _ in 0..runs {
-        let source = MemorySource::new(&input, shape)?;
-        let sinks = outputs
-            .iter_mut()
-            .map(|(values, shape)| SliceSink::new(values, *shape))
-            .collect::<Result<Vec<_>, _>>()?;
-        let grad_sink;
-        let mut grad_inputs: Vec<&dyn Sink<f32>> = Vec::new();
-        if is_training {
-            grad_sink = SliceSink::new(&mut grad_input, shape)?;
-            grad_inputs.push(&grad_sink);
-        }
-        let io = Io {
-            inputs: vec![&source],
-            target: None,
-            grad_outputs: Vec::new(),
-            outputs: sinks.iter().map(|sink| -> &dyn Sink<f32> { sink }).collect(),
-            grad_inputs,
-        };
-        let start = Instant::now();
-        executor.run(&mut parameters, &io, &NoProgress)?;
-        fastest = fastest.min(start.elapsed().as_secs_f64());
+        fastest = fastest.min(run.seconds(&mut executor)?);
         for (kind, spent) in timed.take() {
             let best = best.entry(kind).or_insert(spent);
             if spent.seconds < best.seconds {
@@ -232,16 +199,4 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     Ok(())
-}
-
-/// A built-in network, or the network of a file.
-fn read(network: &str) -> Result<Graph, Box<dyn Error>> {
-    if let Some(graph) = Graph::builtin(network) {
-        return Ok(graph);
-    }
-    #[cfg(feature = "onnx")]
-    if network.ends_with(".onnx") {
-        return Ok(tiled::onnx::read(network)?.graph);
-    }
-    Ok(Graph::from_json(&std::fs::read_to_string(network)?)?)
 }

@@ -6,19 +6,17 @@
 //! ```
 //!
 //! Arguments: network (its name or its file; an ONNX file with the feature `onnx`), extent of the square image, `inference` or `training`, threads, strips, rows of a band,
-//! rows of tiles.
-//! A band of 0 is the untiled run.
+//! rows of tiles. A band of 0 is the untiled run.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a table")]
 
 use std::error::Error;
-use std::time::Instant;
 
-use tiled::exec::SliceSink;
-use tiled::prelude::{
-    CpuBackend, Executor, Graph, Hold, Io, Loss, MemorySource, NoProgress, Objective, PlanOptions, Planner,
-    Sink, Tiling, infer_nchw, initialise, params,
-};
+use tiled::prelude::{CpuBackend, Executor, Hold, PlanOptions, Planner, Tiling};
+
+#[path = "network_run/mod.rs"]
+mod network_run;
+use network_run::NetworkRun;
 
 const RUNS: usize = 3;
 
@@ -33,22 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bands = numbers(&next("4,8,16,32"))?;
     let rows: i64 = next("1").parse()?;
 
-    let graph = read(&network)?;
-    let shape = [1, graph.inputs()[0].channels, extent, extent];
-    let shapes = infer_nchw(&graph, &[shape])?;
-    let objective = if is_training {
-        Objective { outputs: true, grad_inputs: true, ..Objective::training(Loss::Sum) }
-    } else {
-        Objective::inference()
-    };
+    let mut run = NetworkRun::new(&network, extent, is_training)?;
     let backend = CpuBackend::new()?;
-    let mut parameters = initialise(&params(&graph), 1);
-    let output_shape = shapes.shape(graph.outputs()[0]);
-    let input: Vec<f32> =
-        (0..shape.iter().product()).map(|i: usize| (i % 251) as f32 / 125.0 - 1.0).collect();
-    let mut output = vec![0.0_f32; output_shape.iter().product()];
-    let mut grad_input = vec![0.0_f32; if is_training { input.len() } else { 0 }];
-
     println!("strips   band  lanes  windows MiB  predicted s  measured s");
     for &count in &strips {
         for &band in &bands {
@@ -60,48 +44,20 @@ fn main() -> Result<(), Box<dyn Error>> {
                 options.tiling = Tiling::Grid([rows, count]);
                 options.band = Some(band);
             }
-            let plan = Planner::<f32>::new(&graph, &shapes, &objective, &backend).plan(&options)?;
+            let plan =
+                Planner::<f32>::new(&run.network, &run.shapes, &run.objective, &backend).plan(&options)?;
             let predicted = plan.predicted_seconds;
             let lanes = plan.lanes;
             let windows = (plan.window_elements() * 4) as f64 / f64::from(1 << 20);
             let mut executor = Executor::new(plan, &backend, threads)?;
             let mut best = f64::INFINITY;
             for _ in 0..RUNS {
-                let source = MemorySource::new(&input, shape)?;
-                let sink = SliceSink::new(&mut output, output_shape)?;
-                let grad_sink;
-                let mut grad_inputs: Vec<&dyn Sink<f32>> = Vec::new();
-                if is_training {
-                    grad_sink = SliceSink::new(&mut grad_input, shape)?;
-                    grad_inputs.push(&grad_sink);
-                }
-                let io = Io {
-                    inputs: vec![&source],
-                    target: None,
-                    grad_outputs: Vec::new(),
-                    outputs: vec![&sink],
-                    grad_inputs,
-                };
-                let start = Instant::now();
-                executor.run(&mut parameters, &io, &NoProgress)?;
-                best = best.min(start.elapsed().as_secs_f64());
+                best = best.min(run.seconds(&mut executor)?);
             }
             println!("{count:6} {band:6} {lanes:6} {windows:12.2} {predicted:12.4} {best:11.4}");
         }
     }
     Ok(())
-}
-
-/// A built-in network, or the network of a file.
-fn read(network: &str) -> Result<Graph, Box<dyn Error>> {
-    if let Some(graph) = Graph::builtin(network) {
-        return Ok(graph);
-    }
-    #[cfg(feature = "onnx")]
-    if network.ends_with(".onnx") {
-        return Ok(tiled::onnx::read(network)?.graph);
-    }
-    Ok(Graph::from_json(&std::fs::read_to_string(network)?)?)
 }
 
 fn numbers(list: &str) -> Result<Vec<i64>, Box<dyn Error>> {

@@ -23,7 +23,8 @@ fn what_was_live_is_given_back_and_used_again() -> Result<()> {
     }
     assert_eq!(context.live_bytes(), before);
     assert_eq!(context.peak_bytes(), peak);
-    assert!(context.kept_bytes() + before <= peak);
+    // 8 MiB are kept whatever was live
+    assert!(context.kept_bytes() + before <= peak.max(8 << 20));
     context.clear();
     assert_eq!(context.kept_bytes(), 0);
     Ok(())

@@ -3,20 +3,18 @@
 //! Where keys are in one block a row is softened at once, else with the largest score and the sum so far. Blocks depend on the
 //! shapes alone. Backward makes the probabilities again from the logarithms of sums.
 
+mod scores;
+
 use ndarray::{ArrayView2, ArrayViewD, ArrayViewMut2, ArrayViewMutD};
 use tiled_kernel::dense::{Attention, Update};
-use tiled_tensor::Element;
 
 use super::matrix::{Matrix, Shared, require, with_scratch};
-use super::product::{Job, serial, serial_len};
-use super::row::{self, SIDE_ROWS};
+use super::product::{Job, serial};
+use super::row;
 use crate::Isa;
 use crate::share;
 use crate::vector::{self, Lane, Routine, Simd};
-
-/// Queries and keys of a block.
-const QUERIES: usize = 128;
-const KEYS: usize = 256;
+use scores::{Heads, KEYS, PITCH, QUERIES, Scores, plain};
 
 /// Operations that a score counts for beside the products: an exponential, and what it takes to read and write it.
 const SCORE: usize = 80;
@@ -24,259 +22,9 @@ const SCORE: usize = 80;
 /// Operations that a query counts for besides: loops over a short row begin and end.
 const ROW: usize = 8000;
 
-/// N×H matrices.
-#[derive(Clone, Copy)]
-struct Heads<P> {
-    start: P,
-    strides: [isize; 4],
-}
-
-impl<P: Copy> Heads<P> {
-    const fn offset(&self, [n, h]: [usize; 2], row: usize) -> isize {
-        let [of_n, of_h, of_row, _] = self.strides;
-        n.cast_signed() * of_n + h.cast_signed() * of_h + row.cast_signed() * of_row
-    }
-
-    const fn inner(&self) -> [isize; 2] {
-        [self.strides[2], self.strides[3]]
-    }
-}
-
-impl<E> Heads<*const E> {
-    fn new(view: &ArrayViewD<'_, E>) -> Self {
-        Self { start: view.as_ptr(), strides: four(view.strides()) }
-    }
-
-    /// The matrix of a head, from a row on.
-    const fn matrix(&self, head: [usize; 2], row: usize) -> Matrix<*const E> {
-        Matrix { start: self.start.wrapping_offset(self.offset(head, row)), strides: self.inner() }
-    }
-}
-
-impl<E: Element> Heads<*mut E> {
-    fn new_mut(view: &mut ArrayViewMutD<'_, E>) -> Self {
-        Self { start: view.as_mut_ptr(), strides: four(view.strides()) }
-    }
-
-    /// The matrix of a head, from a row on.
-    const fn place(&self, head: [usize; 2], row: usize) -> Matrix<*mut E> {
-        Matrix { start: self.start.wrapping_offset(self.offset(head, row)), strides: self.inner() }
-    }
-
-    /// Writes rows of a head from contiguous ones.
-    ///
-    /// # Safety
-    /// They are rows of it that nothing else uses; `from` is readable for them, `buffer` writable for one.
-    unsafe fn put(
-        &self,
-        isa: Isa,
-        head: [usize; 2],
-        rows: std::ops::Range<usize>,
-        (from, width): (*const E, usize),
-        buffer: *mut E,
-        update: Update,
-    ) {
-        for (i, row) in rows.enumerate() {
-            let to = self.start.wrapping_offset(self.offset(head, row));
-            // SAFETY: passed on to the caller.
-            unsafe {
-                let values = std::slice::from_raw_parts(from.add(i * width), width);
-                row::write(isa, to, self.strides[3], width, buffer, update, |to| to.copy_from_slice(values));
-            }
-        }
-    }
-}
-
-fn four(strides: &[isize]) -> [isize; 4] {
-    [strides[0], strides[1], strides[2], strides[3]]
-}
-
-/// What all calls have: queries, keys, and which of them see each other.
-#[derive(Clone, Copy)]
-struct Scores<E> {
-    batch: usize,
-    heads: usize,
-    queries: usize,
-    keys: usize,
-    depth: usize,
-    q: Heads<*const E>,
-    k: Heads<*const E>,
-    mask: Option<Heads<*const E>>,
-    causal: bool,
-    scale: E,
-}
-
-impl<E: Lane> Scores<E> {
-    fn new(
-        attention: &Attention<'_, E>,
-        q: &ArrayViewD<'_, E>,
-        k: &ArrayViewD<'_, E>,
-        log_sums: &[usize],
-    ) -> Self {
-        let &[batch, heads, queries, depth] = q.shape() else {
-            panic!("queries of shape {:?}, where there are four axes", q.shape())
-        };
-        assert_eq!(k.ndim(), 4, "keys of shape {:?}, where there are four axes", k.shape());
-        let keys = k.shape()[2];
-        require("k", k.shape(), &[batch, heads, keys, depth]);
-        require("log_sums", log_sums, &[batch * heads, queries]);
-        if let Some(mask) = &attention.mask {
-            require("mask", mask.shape(), &[batch, heads, queries, keys]);
-        }
-        let (scale, causal) = (E::from_f64(attention.scale), attention.causal);
-        let (mask, q, k) = (attention.mask.as_ref().map(Heads::new), Heads::new(q), Heads::new(k));
-        Self { batch, heads, queries, keys, depth, q, k, mask, causal, scale }
-    }
-
-    /// The keys that some query of a block may see.
-    fn seen(&self, queries: &std::ops::Range<usize>) -> usize {
-        if self.causal { self.keys.min(queries.end) } else { self.keys }
-    }
-
-    /// The keys of a block that a query may see.
-    fn seen_by(&self, query: usize, first: usize, count: usize) -> usize {
-        if self.causal { (query + 1).saturating_sub(first).min(count) } else { count }
-    }
-
-    /// The block of queries and keys of one head: `q·kᵀ`, and where there is a mask scaled and masked. Returns the factor that is left to be
-    /// applied. Rows are zero behind what their query sees.
-    ///
-    /// # Safety
-    /// The block is one of those that are there; `to` is writable for it, the scratch as long as [`serial_len`] says and a block of keys.
-    unsafe fn compute<S: Simd<E = E>>(
-        &self,
-        simd: S,
-        head: [usize; 2],
-        queries: &std::ops::Range<usize>,
-        (first, count): (usize, usize),
-        (to, scratch): (*mut E, *mut E),
-    ) -> E {
-        let job = Job {
-            extents: [queries.len(), count, self.depth],
-            a: self.q.matrix(head, queries.start),
-            b: self.k.matrix(head, first).transposed(),
-            c: plain(to, count),
-            bias: None,
-            activation: None,
-            update: Update::Replace,
-        };
-        // SAFETY: passed on to the caller.
-        unsafe {
-            serial(simd, job, scratch);
-            if self.causal {
-                for (i, query) in queries.clone().enumerate() {
-                    let seen = self.seen_by(query, first, count);
-                    std::slice::from_raw_parts_mut(to.add(i * count + seen), count - seen).fill(E::ZERO);
-                }
-            }
-            let Some(mask) = self.mask else { return self.scale };
-            for (i, query) in queries.clone().enumerate() {
-                let row =
-                    std::slice::from_raw_parts_mut(to.add(i * count), self.seen_by(query, first, count));
-                let from = mask.matrix(head, query);
-                row::scale(S::ISA, self.scale, row);
-                row::add(S::ISA, row::read(from.at(0, first), from.strides[1], row.len(), scratch), row);
-            }
-        }
-        E::ONE
-    }
-
-    /// The same as probabilities.
-    ///
-    /// # Safety
-    /// The same; `log_sums` are those of the queries.
-    unsafe fn probabilities<S: Simd<E = E>>(
-        &self,
-        simd: S,
-        head: [usize; 2],
-        queries: &std::ops::Range<usize>,
-        keys: (usize, usize),
-        log_sum: impl Fn(usize) -> E,
-        memory: (*mut E, *mut E),
-    ) {
-        // SAFETY: passed on to the caller.
-        unsafe {
-            let factor = self.compute(simd, head, queries, keys, memory);
-            for (i, query) in queries.clone().enumerate() {
-                let seen = self.seen_by(query, keys.0, keys.1);
-                let row = std::slice::from_raw_parts_mut(memory.0.add(i * keys.1), seen);
-                row::probabilities(S::ISA, factor, log_sum(query), row);
-            }
-        }
-    }
-
-    /// The same as exponentials, less the largest score that a query has seen so far: what is `held` of it. Returns for each row by what the
-    /// sums of the blocks before are multiplied, and adds to the total.
-    ///
-    /// # Safety
-    /// The same; what is held is as long as the queries.
-    unsafe fn soften<S: Simd<E = E>>(
-        &self,
-        simd: S,
-        head: [usize; 2],
-        (queries, keys): (&std::ops::Range<usize>, (usize, usize)),
-        [held, totals]: [&mut [E]; 2],
-        memory: (*mut E, *mut E),
-        mut rescale: impl FnMut(usize, E),
-    ) {
-        let (first, count) = keys;
-        // SAFETY: passed on to the caller; rows lie apart.
-        unsafe {
-            let factor = self.compute(simd, head, queries, keys, memory);
-            let row = |i: usize| {
-                let seen = self.seen_by(queries.start + i, first, count);
-                std::slice::from_raw_parts_mut(memory.0.add(i * count), seen)
-            };
-            let mut add = |i: usize, before: E, now: E, sum: E| {
-                if first == 0 || now == E::NEG_INFINITY {
-                    totals[i] = sum; // zero where all are hidden, so far
-                    return;
-                }
-                let shrinks = (before - now).exp();
-                totals[i] = totals[i] * shrinks + sum;
-                rescale(i, shrinks);
-            };
-            let whole = queries.len() / SIDE_ROWS * SIDE_ROWS;
-            for i in (0..whole).step_by(SIDE_ROWS) {
-                let before: [E; SIDE_ROWS] = std::array::from_fn(|side| held[i + side]);
-                let (mut now, mut sums) = (before, [E::ZERO; SIDE_ROWS]);
-                let rows = std::array::from_fn(|side| row(i + side));
-                row::soften(S::ISA, rows, factor, &mut now, &mut sums);
-                held[i..i + SIDE_ROWS].copy_from_slice(&now);
-                for (side, ((before, now), sum)) in before.into_iter().zip(now).zip(sums).enumerate() {
-                    add(i + side, before, now, sum);
-                }
-            }
-            for (i, held) in held.iter_mut().enumerate().skip(whole) {
-                let (before, mut now, mut sum) = (*held, [*held], [E::ZERO]);
-                row::soften(S::ISA, [row(i)], factor, &mut now, &mut sum);
-                *held = now[0];
-                add(i, before, now[0], sum[0]);
-            }
-        }
-    }
-
-    fn head(&self, index: usize) -> [usize; 2] {
-        [index / self.heads, index % self.heads]
-    }
-
-    /// The longest scratch of the products of blocks, and of a row of keys.
-    fn product_len<S: Simd>(&self, width: usize) -> usize {
-        let (queries, keys) = (self.queries.min(QUERIES), self.keys.min(KEYS));
-        let widest = self.depth.max(width);
-        let all = [[queries, keys, widest], [queries, widest, keys], [keys, widest, queries]];
-        all.map(serial_len::<S>).into_iter().fold(keys, usize::max)
-    }
-}
-
 /// Blocks of so many of `count`.
 fn blocks(count: usize, of_block: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).step_by(of_block).map(move |first| (first, of_block.min(count - first)))
-}
-
-/// A matrix without gaps.
-fn plain<E>(start: *mut E, cols: usize) -> Matrix<*mut E> {
-    Matrix { start, strides: [cols.cast_signed(), 1] }
 }
 
 fn for_units(units: usize, operations: usize, body: impl Fn(usize) + Sync + Send) {
@@ -298,7 +46,7 @@ impl<E: Lane> Routine<E> for Forward<E> {
         let of_head = queries.div_ceil(QUERIES);
         let (block, width) = (queries.min(QUERIES), self.width);
         let product = self.scores.product_len::<S>(width);
-        let parts = [block * keys.min(KEYS), block * width, width, 3 * block, product];
+        let parts = [block * PITCH, block * width, width, 3 * block, product];
         let operations = block * (keys * (2 * depth + 2 * width + SCORE) + ROW);
         // rows of the result are computed where they lie
         let is_direct = keys > 0 && self.y.strides[3] == 1;
@@ -333,7 +81,7 @@ impl<E: Lane> Routine<E> for Forward<E> {
                         });
                         let job = Job {
                             extents: [rows.len(), width, keys.1],
-                            a: plain(block, keys.1).read(),
+                            a: plain(block, PITCH).read(),
                             b: v.matrix(head, keys.0),
                             c: to,
                             bias: None,
@@ -395,7 +143,7 @@ impl<E: Lane> Routine<E> for Backward<E> {
     fn run<S: Simd<E = E>>(self, simd: S) {
         let Scores { batch, heads, queries, keys, depth, .. } = self.scores;
         let (block, width) = (queries.min(QUERIES), self.width);
-        let of_block = block * keys.min(KEYS);
+        let of_block = block * PITCH;
         let product = self.scores.product_len::<S>(width);
         let parts = [
             of_block,
@@ -453,7 +201,7 @@ impl<E: Lane> Routine<E> for Backward<E> {
                             let (first_key, count_keys) = seen;
                             let log_sum = |query: usize| *log_sums.at(index, query);
                             scores.probabilities(simd, head, &rows, seen, log_sum, (p, product));
-                            let (p, ds) = (plain(p, count_keys), plain(ds, count_keys));
+                            let (p, ds) = (plain(p, PITCH), plain(ds, PITCH));
                             let dy = dy.matrix(head, first);
                             if to[2].is_some() {
                                 let own = plain(dv, width);
@@ -547,7 +295,7 @@ impl<E: Lane> Routine<E> for Weights<E> {
     fn run<S: Simd<E = E>>(self, simd: S) {
         let Scores { batch, heads, queries, keys, depth, .. } = self.scores;
         let of_image = queries.div_ceil(QUERIES);
-        let block = queries.min(QUERIES) * keys.min(KEYS);
+        let block = queries.min(QUERIES) * PITCH;
         let product = self.scores.product_len::<S>(0);
         let operations = queries.min(QUERIES) * heads * (keys * (2 * depth + SCORE) + ROW);
         #[expect(clippy::cast_precision_loss, reason = "heads are far below 2^53")]
@@ -568,7 +316,9 @@ impl<E: Lane> Routine<E> for Weights<E> {
                         for h in 0..heads {
                             let log_sum = |query: usize| *log_sums.at(n * heads + h, query);
                             scores.probabilities(simd, [n, h], &rows, seen, log_sum, (p, product));
-                            row::add(S::ISA, std::slice::from_raw_parts(p, len), sums);
+                            for (i, sums) in sums.chunks_mut(seen.1).enumerate() {
+                                row::add(S::ISA, std::slice::from_raw_parts(p.add(i * PITCH), seen.1), sums);
+                            }
                         }
                         row::scale(S::ISA, share, sums);
                         let to = Heads {

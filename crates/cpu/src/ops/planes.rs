@@ -69,6 +69,38 @@ impl Planes {
         });
     }
 
+    /// Runs `work(parts)` for tasks, each with parts of planes, that partition the share, and says whether there is but one. The same block of
+    /// channels of all images comes first, then the next, so that a task changes seldom from one to another. Elements cost as in
+    /// [`Planes::for_rows`].
+    pub(super) fn for_parts(
+        &self,
+        weight: usize,
+        work: impl Fn(&mut dyn Iterator<Item = (Place, Interval)>, bool) + Sync,
+    ) {
+        let (rows, height) = (self.share.rows(), extent(self.share.rows()));
+        let all = self.batch * self.blocks() * height;
+        let least = TASK_ELEMENTS.div_ceil((extent(self.share.cols()) * weight).max(1));
+        let is_alone = tasks(all, least) == 1;
+        split(0, all, least, &|from, to| {
+            let mut at = from;
+            work(
+                &mut std::iter::from_fn(|| {
+                    if at >= to {
+                        return None;
+                    }
+                    let (plane, row) = (at / height, at % height);
+                    let end = to.min((plane + 1) * height);
+                    let begin = rows.begin() + signed(row);
+                    let part = Interval::new(begin, begin + signed(end - at));
+                    at = end;
+                    let (n, first) = (plane % self.batch, plane / self.batch * self.lanes);
+                    Some((Place { n, first, lanes: self.lanes }, part))
+                }),
+                is_alone,
+            );
+        });
+    }
+
     /// Whether there are blocks of channels for all threads, with slots of their own in each image or for all of them.
     pub(super) fn has_blocks_for_all(&self, is_of_images: bool) -> bool {
         let threads = rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads());

@@ -1,10 +1,10 @@
 //! Exact sums and maxima over shares of an image.
 
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::{ExactSum, Extremum, LaneBuffer, LaneSums, Reduction};
-use tiled_tensor::{DType, Element, View};
+use tiled_tensor::{Element, View};
 
 use super::band::signed;
 use super::gather::{Place, read};
@@ -32,65 +32,92 @@ enum Terms<'a, T> {
     SquaredError,
 }
 
+/// Rows of terms that are computed before they are added.
+const PIECE: usize = 32;
+
 per_isa! {
     fn add_values<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, v: &[T]) {
         let (whole, rest) = v.as_chunks::<L>();
         sums.add_rows(whole);
         if !rest.is_empty() {
-            let mut last = [T::ZERO; L];
-            last[..rest.len()].copy_from_slice(rest);
-            sums.add(last.map(T::to_f64));
+            sums.add_rows(&[filled_up(rest)]);
         }
     }
 }
 
 per_isa! {
     fn add_moments<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, squares: &mut LaneSums<'_, L>, x: &[T]) {
-        for x in pixels::<T, L>(x) {
-            let x = x.map(T::to_f64);
-            sums.add(x);
-            match T::DTYPE {
-                DType::F32 => squares.add(x.map(|x| x * x)),
-                DType::F64 => squares.add_products(x, x),
-            }
+        let (whole, rest) = x.as_chunks::<L>();
+        sums.add_with_squares(squares, whole);
+        if !rest.is_empty() {
+            sums.add_with_squares(squares, &[filled_up(rest)]);
         }
     }
 }
 
 per_isa! {
     fn add_centred<T: Element; const L: usize>(
-        sums: &mut LaneSums<'_, L>, dots: &mut LaneSums<'_, L>, mean: &[T; L], g: &[T], x: &[T]
+        sums: &mut LaneSums<'_, L>, dots: &mut LaneSums<'_, L>, means: &[[T; L]; PIECE], g: &[T], x: &[T]
     ) {
-        for (g, x) in pixels::<T, L>(g).zip(pixels::<T, L>(x)) {
-            sums.add(g.map(T::to_f64));
-            dots.add(std::array::from_fn(|i| (g[i] * (x[i] - mean[i])).to_f64()));
+        let (whole, rest) = g.as_chunks::<L>();
+        sums.add_rows(whole);
+        if !rest.is_empty() {
+            sums.add_rows(&[filled_up(rest)]);
         }
+        add_terms(dots, g, x, #[inline(always)] |terms, g, x| {
+            for (((term, g), x), mean) in terms.iter_mut().zip(g).zip(x).zip(means.as_flattened()) {
+                *term = *g * (*x - *mean);
+            }
+        });
     }
 }
 
 per_isa! {
     fn add_products<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, g: &[T], x: &[T]) {
-        for (g, x) in pixels::<T, L>(g).zip(pixels::<T, L>(x)) {
-            sums.add(std::array::from_fn(|i| (g[i] * x[i]).to_f64()));
-        }
+        add_terms(sums, g, x, #[inline(always)] |terms, g, x| {
+            for ((term, g), x) in terms.iter_mut().zip(g).zip(x) {
+                *term = *g * *x;
+            }
+        });
     }
 }
 
 per_isa! {
     fn add_squared<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, p: &[T], t: &[T]) {
-        for (p, t) in pixels::<T, L>(p).zip(pixels::<T, L>(t)) {
-            sums.add(std::array::from_fn(|i| ((p[i] - t[i]) * (p[i] - t[i])).to_f64()));
-        }
+        add_terms(sums, p, t, #[inline(always)] |terms, p, t| {
+            for ((term, p), t) in terms.iter_mut().zip(p).zip(t) {
+                *term = (*p - *t) * (*p - *t);
+            }
+        });
     }
 }
 
-/// `L` values at a time, the last filled up with zeros, which change no exact sum.
+/// Adds a rounded term of each pair of values; `compute` writes those of at most [`PIECE`] rows.
+///
+/// Terms are computed along the elements, not lane by lane: loops over 16 lanes of three arrays are not vectorised.
 #[inline(always)]
-fn pixels<T: Element, const L: usize>(row: &[T]) -> impl Iterator<Item = [T; L]> {
-    let (whole, rest) = row.as_chunks::<L>();
+fn add_terms<T: Element, const L: usize>(
+    sums: &mut LaneSums<'_, L>,
+    a: &[T],
+    b: &[T],
+    compute: impl Fn(&mut [T], &[T], &[T]),
+) {
+    let mut terms = [[T::ZERO; L]; PIECE];
+    for (a, b) in a.chunks(PIECE * L).zip(b.chunks(PIECE * L)) {
+        let rows = &mut terms[..a.len().div_ceil(L)];
+        let (own, behind) = rows.as_flattened_mut().split_at_mut(a.len());
+        compute(own, a, b);
+        behind.fill(T::ZERO);
+        sums.add_rows(rows);
+    }
+}
+
+/// The last values of a row, filled up with zeros, which change no exact sum.
+#[inline(always)]
+fn filled_up<T: Element, const L: usize>(rest: &[T]) -> [T; L] {
     let mut last = [T::ZERO; L];
     last[..rest.len()].copy_from_slice(rest);
-    whole.iter().copied().chain((!rest.is_empty()).then_some(last))
+    last
 }
 
 /// Where terms wait, of a task that adds to many sums one after another.
@@ -149,16 +176,18 @@ impl<T: Element> Pass<'_, '_, T> {
     ) {
         let mut first = LaneSums::<L>::new(first, first_buffer);
         let mut second = LaneSums::<L>::new(second, second_buffer);
-        let mut mean = [T::ZERO; L];
-        if let Terms::CentredDot(means) = self.terms {
+        let mut means = [[T::ZERO; L]; PIECE];
+        if let Terms::CentredDot(given) = self.terms {
             let channels = self.inputs[0].layout().channels();
             // means of one image follow those of the one before it, where there are several
-            let image = if means.len() > channels { place.n * channels } else { 0 };
+            let image = if given.len() > channels { place.n * channels } else { 0 };
+            let mut mean = [T::ZERO; L];
             for (lane, mean) in mean.iter_mut().enumerate() {
                 let channel = if place.lanes == 1 { place.first } else { place.first + lane };
-                let channel = if channel < channels { means.get(image + channel) } else { None };
+                let channel = if channel < channels { given.get(image + channel) } else { None };
                 *mean = channel.copied().unwrap_or(T::ZERO);
             }
+            means.fill(mean);
         }
         let [a, b] = self.inputs;
         for y in rows.begin()..rows.end() {
@@ -170,7 +199,7 @@ impl<T: Element> Pass<'_, '_, T> {
                     add_moments(self.isa, &mut first, &mut second, x);
                 }),
                 Terms::CentredDot(_) => read([a, b], place, y, self.cols, |_, [g, x]| {
-                    add_centred(self.isa, &mut first, &mut second, &mean, g, x);
+                    add_centred(self.isa, &mut first, &mut second, &means, g, x);
                 }),
                 Terms::Product => {
                     read([a, b], place, y, self.cols, |_, [g, x]| add_products(self.isa, &mut first, g, x));
@@ -217,21 +246,36 @@ pub(crate) fn exact<T: Element>(
         });
     }
     let slots = Slots { reduction: *reduction, channels };
-    planes.for_rows(lanes, sums, |place, rows, state| match state {
-        State::Alone(sums) => pass.add(place, rows, slots.of(sums, place), &mut Buffers::default()),
-        State::Shared(sums) => {
-            let mut own = [[ExactSum::default(); SPREAD]; 2];
-            let [first, second] = {
-                let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-                slots.of(&mut sums, place).map(|slots| slots.len())
-            };
-            let [own_first, own_second] = &mut own;
-            let own_sums = [&mut own_first[..first], &mut own_second[..second]];
-            pass.add(place, rows, own_sums, &mut Buffers::default());
-            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-            for (slots, own) in slots.of(&mut sums, place).into_iter().zip(&own) {
+    let sums = Mutex::new(sums);
+    planes.for_parts(lanes, |parts, is_alone| {
+        let lock = || sums.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffers = Buffers::default();
+        if is_alone {
+            let mut sums = lock();
+            return parts
+                .for_each(|(place, rows)| pass.add(place, rows, slots.of(&mut sums, place), &mut buffers));
+        }
+        // sums of the task's own, as long as all parts add to the same
+        let mut own = [[ExactSum::default(); SPREAD]; 2];
+        let mut held: Option<Place> = None;
+        let merge = |own: &[[ExactSum; SPREAD]; 2], place: Place| {
+            let mut sums = lock();
+            for (slots, own) in slots.of(&mut sums, place).into_iter().zip(own) {
                 slots.iter_mut().zip(own).for_each(|(slot, own)| slot.merge(own));
             }
+        };
+        for (place, rows) in parts {
+            let [first, second] = slots.lens(place);
+            if let Some(before) = held.filter(|before| slots.begin(*before) != slots.begin(place)) {
+                merge(&own, before);
+                own.iter_mut().flatten().for_each(|sum| *sum = ExactSum::default());
+            }
+            held = Some(place);
+            let [own_first, own_second] = &mut own;
+            pass.add(place, rows, [&mut own_first[..first], &mut own_second[..second]], &mut buffers);
+        }
+        if let Some(place) = held {
+            merge(&own, place);
         }
     });
 }
@@ -260,11 +304,30 @@ struct Slots {
 }
 
 impl Slots {
+    /// The first sum of a block.
+    fn begin(&self, Place { n, first, .. }: Place) -> usize {
+        match has_own_sums(&self.reduction) {
+            None => 0,
+            Some(is_of_images) => first + if is_of_images { n * self.channels } else { 0 },
+        }
+    }
+
+    /// How many sums of the terms and of the second terms a block has.
+    fn lens(&self, Place { first, lanes, .. }: Place) -> [usize; 2] {
+        if has_own_sums(&self.reduction).is_none() {
+            return [1, 0];
+        }
+        let len = lanes.min(self.channels - first);
+        [len, if has_second_terms(&self.reduction) { len } else { 0 }]
+    }
+
     /// The sums of the terms and of the second terms; one where the reduction has one for all channels.
-    fn of<'s>(&self, sums: &'s mut [ExactSum], Place { n, first, lanes }: Place) -> [&'s mut [ExactSum]; 2] {
-        let Some(is_of_images) = has_own_sums(&self.reduction) else { return [sums, &mut []] };
-        let begin = if is_of_images { n * self.channels } else { 0 } + first;
-        let range = begin..begin + lanes.min(self.channels - first);
+    fn of<'s>(&self, sums: &'s mut [ExactSum], place: Place) -> [&'s mut [ExactSum]; 2] {
+        if has_own_sums(&self.reduction).is_none() {
+            return [sums, &mut []];
+        }
+        let begin = self.begin(place);
+        let range = begin..begin + self.lens(place)[0];
         if has_second_terms(&self.reduction) {
             let (sums, second) = sums.split_at_mut(sums.len() / 2);
             return [&mut sums[range.clone()], &mut second[range]];

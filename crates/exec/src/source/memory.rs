@@ -6,7 +6,7 @@ use std::path::Path;
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 use tiled_geometry::{Interval, Region};
-use tiled_kernel::WORTH_SHARING_SECONDS;
+use tiled_kernel::worth_sharing_seconds;
 use tiled_tensor::{Element, Layout, Tensor, ViewMut, transpose};
 
 use super::{Source, check_access, count, index};
@@ -87,7 +87,20 @@ impl<T: Element> Source<T> for MemorySource<'_, T> {
         check_access(Path::new(NAME), self.places.shape, region, output.layout())?;
         let layout = *output.layout();
         let copy = Copy { data: self.data(), places: &self.places, region, layout };
-        if shares_work(region, layout.batch() * layout.channels()) {
+        // rows that follow one another on both sides are one long row
+        let joins_rows = self.places.joins_rows(region, &layout);
+        let together = if joins_rows { index(region.rows().len()).max(1) } else { 1 };
+        if joins_rows
+            && layout.batch() * layout.blocks() >= PLANES_SHARED
+            && shares_work(region, layout.batch() * layout.channels())
+        {
+            let first = layout.row_offset(0, 0, region.rows().begin());
+            let planes = output.data_mut()[..layout.len()].par_chunks_mut(layout.block_stride());
+            planes.enumerate().for_each(|(plane, data)| {
+                let place = [plane / layout.blocks(), plane % layout.blocks()];
+                copy.rows(place, region.rows().begin(), together, &mut data[first..]);
+            });
+        } else if shares_work(region, layout.batch() * layout.channels()) {
             let least = LEAST_SHARED.div_ceil(layout.row_stride());
             let planes = output.data_mut()[..layout.len()].par_chunks_mut(layout.block_stride());
             planes.enumerate().for_each(|(plane, data)| {
@@ -101,9 +114,6 @@ impl<T: Element> Source<T> for MemorySource<'_, T> {
             let data = &self.data()[self.places.start..];
             output.data_mut()[..layout.len()].copy_from_slice(&data[..layout.len()]);
         } else if !region.is_empty() {
-            // rows that follow one another on both sides are one long row
-            let together =
-                if self.places.joins_rows(region, &layout) { index(region.rows().len()) } else { 1 };
             for plane in 0..layout.batch() * layout.blocks() {
                 for y in (region.rows().begin()..region.rows().end()).step_by(together) {
                     let (n, block) = (plane / layout.blocks(), plane % layout.blocks());
@@ -135,13 +145,16 @@ impl<T: Element> Source<T> for MemorySource<'_, T> {
 /// The least elements that a thread takes of a copy that is shared.
 pub(crate) const LEAST_SHARED: usize = 1 << 15;
 
+/// Planes from which on threads share them whole; fewer are shared by their rows.
+const PLANES_SHARED: usize = 8;
+
 /// Elements that a thread copies or looks at in a second, about.
 const ELEMENTS_PER_SECOND: f64 = 5e9;
 
-/// Whether so many elements are worth waking a thread for.
+/// Whether so many elements are worth sharing with other threads, awake or not.
 #[expect(clippy::cast_precision_loss, reason = "an estimate of the work")]
 pub(crate) fn is_worth_sharing(elements: usize) -> bool {
-    elements as f64 >= WORTH_SHARING_SECONDS * ELEMENTS_PER_SECOND
+    elements as f64 >= worth_sharing_seconds() * ELEMENTS_PER_SECOND
 }
 
 /// Whether the threads of the pool that this runs in share the copy of a region of so many planes.

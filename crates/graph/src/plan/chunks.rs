@@ -193,6 +193,61 @@ impl ChunkUse {
     }
 }
 
+/// What the chunks of the sources take in each sweep; nothing where there are none.
+pub(super) struct ChunkUses {
+    sweeps: Vec<Vec<ChunkUse>>,
+}
+
+impl ChunkUses {
+    /// Those of sweeps whose sources take so much.
+    pub(super) const fn new(sweeps: Vec<Vec<ChunkUse>>) -> Self {
+        Self { sweeps }
+    }
+
+    /// The bytes of the sweep that takes the most, where each reads its chunks once if that takes no more than `left`.
+    pub(super) fn bytes(&self, left: u64) -> Result<u64, PlanError> {
+        let mut most = 0;
+        for uses in &self.sweeps {
+            most = most.max(ChunkUse::bytes(uses, reads_once(uses, left)?)?);
+        }
+        Ok(most)
+    }
+
+    /// The reads of the whole run for one of each chunk that a sweep needs, in so many bytes.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+    pub(super) fn reads_for_one(&self, bytes: u64) -> f64 {
+        let (mut reads, mut count) = (0.0, 0.0);
+        for uses in &self.sweeps {
+            let once = reads_once(uses, bytes).unwrap_or(false);
+            reads += uses.iter().map(|of| of.choose(once).1 as f64).sum::<f64>();
+            count += uses.iter().map(|of| of.count as f64).sum::<f64>();
+        }
+        if count > 0.0 { reads / count } else { 1.0 }
+    }
+
+    /// What a sweep that reads these sources holds in so many bytes.
+    pub(super) fn caches(
+        &self,
+        sweep: usize,
+        sources: &[Chunked],
+        bytes: u64,
+    ) -> Result<Vec<ChunkCache>, PlanError> {
+        let Some(uses) = self.sweeps.get(sweep) else { return Ok(Vec::new()) };
+        let once = reads_once(uses, bytes)?;
+        let caches = sources.iter().zip(uses).map(|(chunked, of)| {
+            let (slots, reads) = of.choose(once);
+            let Chunked { node, role, chunks, .. } = *chunked;
+            ChunkCache { node, role, chunks, slots, count: of.count, reads }
+        });
+        Ok(collected(caches)?)
+    }
+}
+
+/// Whether a sweep may hold what it takes to read each chunk once.
+fn reads_once(uses: &[ChunkUse], left: u64) -> Result<bool, PlanError> {
+    Ok(ChunkUse::bytes(uses, true)? <= left)
+}
+
 /// So many rows or columns of chunks that the same parts need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {

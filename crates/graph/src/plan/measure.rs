@@ -12,13 +12,13 @@ use tiled_kernel::Backend;
 use tiled_tensor::{Element, OutOfMemory, collected, push, refusable, with_room};
 
 use super::build::Prepared;
-use super::chunks::ChunkUse;
+use super::chunks::{ChunkUse, ChunkUses};
 use super::cost::{self, SweepFigures, Width};
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::rows::Rows;
 use super::slots::Stored;
 use super::waves::{bands_in_waves, works_in_waves};
-use super::{Budget, ChunkCache, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
+use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
@@ -276,7 +276,9 @@ impl<'m, 'p> Measure<'m, 'p> {
                 bindings: prepared.bindings[sweep].copied()?,
                 slots,
                 slot_elements,
-                chunks: chunks.caches(prepared, sweep, numbers.memory.chunks_bytes)?,
+                chunks: chunks
+                    .caches(sweep, &prepared.chunked[sweep], numbers.memory.chunks_bytes)
+                    .map_err(Unmeasured::TooLarge)?,
                 calls,
                 steps,
                 course: Course::new(&kept.program, &prepared.sweeps[sweep], own_bands[sweep].copied()?)?,
@@ -329,7 +331,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     fn chunks(&mut self, grid: &Grid<2>, share: Share) -> Result<ChunkUses, Unmeasured> {
         let prepared = self.prepared;
         if prepared.chunked.iter().all(Vec::is_empty) {
-            return Ok(ChunkUses { sweeps: Vec::new() });
+            return Ok(ChunkUses::new(Vec::new()));
         }
         let axes = [self.axis(grid, 0)?, self.axis(grid, 1)?];
         let mut sweeps = with_room(prepared.chunked.len())?;
@@ -341,7 +343,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             }
             sweeps.push(uses);
         }
-        Ok(ChunkUses { sweeps })
+        Ok(ChunkUses::new(sweeps))
     }
 
     /// Where the windows of each sweep lie.
@@ -569,56 +571,6 @@ impl<'m, 'p> Measure<'m, 'p> {
             }
         }
     }
-}
-
-/// What the chunks of the sources take in each sweep; nothing where there are none.
-struct ChunkUses {
-    sweeps: Vec<Vec<ChunkUse>>,
-}
-
-impl ChunkUses {
-    /// The bytes of the sweep that takes the most, where each reads its chunks once if that takes no more than `left`.
-    fn bytes(&self, left: u64) -> Result<u64, PlanError> {
-        let mut most = 0;
-        for uses in &self.sweeps {
-            most = most.max(ChunkUse::bytes(uses, reads_once(uses, left)?)?);
-        }
-        Ok(most)
-    }
-
-    /// The reads of the whole run for one of each chunk that a sweep needs, in so many bytes.
-    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
-    fn reads_for_one(&self, bytes: u64) -> f64 {
-        let (mut reads, mut count) = (0.0, 0.0);
-        for uses in &self.sweeps {
-            let once = reads_once(uses, bytes).unwrap_or(false);
-            reads += uses.iter().map(|of| of.choose(once).1 as f64).sum::<f64>();
-            count += uses.iter().map(|of| of.count as f64).sum::<f64>();
-        }
-        if count > 0.0 { reads / count } else { 1.0 }
-    }
-
-    /// What a sweep holds in so many bytes.
-    fn caches(
-        &self,
-        prepared: &Prepared<'_>,
-        sweep: usize,
-        bytes: u64,
-    ) -> Result<Vec<ChunkCache>, Unmeasured> {
-        let Some(uses) = self.sweeps.get(sweep) else { return Ok(Vec::new()) };
-        let once = reads_once(uses, bytes).map_err(Unmeasured::TooLarge)?;
-        let caches = prepared.chunked[sweep].iter().zip(uses).map(|(chunked, of)| {
-            let (slots, reads) = of.choose(once);
-            let super::chunks::Chunked { node, role, chunks, .. } = *chunked;
-            ChunkCache { node, role, chunks, slots, count: of.count, reads }
-        });
-        Ok(collected(caches)?)
-    }
-}
-
-/// Whether a sweep may hold what it takes to read each chunk once.
-fn reads_once(uses: &[ChunkUse], left: u64) -> Result<bool, PlanError> {
-    Ok(ChunkUse::bytes(uses, true)? <= left)
 }
 
 fn window_bytes<T>(slot_elements: &[usize]) -> Result<u64, PlanError> {

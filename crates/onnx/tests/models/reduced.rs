@@ -10,6 +10,19 @@ fn ops(model: &Builder) -> Vec<Op> {
     read.graph.nodes().iter().map(|node| node.op.clone()).collect()
 }
 
+/// The steps of a norm over the channels up to the root, as exporters write them out.
+fn steps_of_a_norm() -> Builder {
+    Builder::new(18, 2)
+        .ints("a", &[1], &[1])
+        .tensor(float_tensor("eps", &[], &[0.25]))
+        .node("ReduceMean", &["x", "a"], "mean", &[])
+        .node("Sub", &["x", "mean"], "centred", &[])
+        .node("Mul", &["centred", "centred"], "squares", &[])
+        .node("ReduceMean", &["squares", "a"], "variance", &[])
+        .node("Add", &["variance", "eps"], "guarded", &[])
+        .node("Sqrt", &["guarded"], "root", &[])
+}
+
 /// Two channels of three pixels.
 const IMAGE: [f64; 6] = [1.0, -2.0, 3.0, -4.0, 0.5, 2.0];
 
@@ -89,15 +102,7 @@ fn a_global_response_norm_has_the_norms_of_the_channels() {
 
 #[test]
 fn steps_of_a_norm_that_something_else_reads_are_values() {
-    let model = Builder::new(18, 2)
-        .ints("a", &[1], &[1])
-        .tensor(float_tensor("eps", &[], &[0.25]))
-        .node("ReduceMean", &["x", "a"], "mean", &[])
-        .node("Sub", &["x", "mean"], "centred", &[])
-        .node("Mul", &["centred", "centred"], "squares", &[])
-        .node("ReduceMean", &["squares", "a"], "variance", &[])
-        .node("Add", &["variance", "eps"], "guarded", &[])
-        .node("Sqrt", &["guarded"], "root", &[])
+    let model = steps_of_a_norm()
         .node("Relu", &["x"], "z", &[])
         .node("Div", &["z", "root"], "d", &[])
         .node("Concat", &["d", "root", "mean", "variance"], "y", &[("axis", Attribute::Int(1))])
@@ -117,15 +122,7 @@ fn steps_of_a_norm_that_something_else_reads_are_values() {
         }
     }
     // the steps are there once, and the norm beside them is one node
-    let both = Builder::new(18, 2)
-        .ints("a", &[1], &[1])
-        .tensor(float_tensor("eps", &[], &[0.25]))
-        .node("ReduceMean", &["x", "a"], "mean", &[])
-        .node("Sub", &["x", "mean"], "centred", &[])
-        .node("Mul", &["centred", "centred"], "squares", &[])
-        .node("ReduceMean", &["squares", "a"], "variance", &[])
-        .node("Add", &["variance", "eps"], "guarded", &[])
-        .node("Sqrt", &["guarded"], "root", &[])
+    let both = steps_of_a_norm()
         .node("Div", &["centred", "root"], "n", &[])
         .node("Mul", &["n", "mean"], "p", &[])
         .node("Sigmoid", &["mean"], "s", &[])

@@ -1,4 +1,4 @@
-//! What follows the sums of a tile: the sums of the blocks of k before, bias, activation, the store.
+//! What follows the sums of a tile that does not write them itself: bias, activation, the store.
 
 use tiled_kernel::Activation;
 use tiled_kernel::dense::Update;
@@ -22,6 +22,11 @@ impl<E> Bias<E> {
         self.start.wrapping_offset(index.cast_signed().wrapping_mul(self.stride))
     }
 
+    /// Whether those of columns lie side by side.
+    pub(super) const fn is_plain(&self) -> bool {
+        !self.of_rows && self.stride == 1
+    }
+
     pub(super) fn from(self, row: usize, col: usize) -> Self {
         Self { start: self.at(if self.of_rows { row } else { col }), ..self }
     }
@@ -30,14 +35,10 @@ impl<E> Bias<E> {
 /// What is done with the sums of a tile, `[vector][row][lane]`.
 ///
 /// # Safety
-/// `sums` and `totals` hold `vectors` by `height` vectors; `c` is writable for `rows` by `cols` by this call alone, and the bias
+/// `sums` hold `vectors` by `height` vectors; `c` is writable for `rows` by `cols` by this call alone, and the bias
 /// readable for them.
 pub(super) struct Finish<E> {
     pub(super) sums: *mut E,
-    /// The sums of the blocks before, which this one is added to.
-    pub(super) totals: Option<*mut E>,
-    /// Whether more blocks follow: the totals are all that is written.
-    pub(super) more: bool,
     pub(super) height: usize,
     pub(super) vectors: usize,
     pub(super) rows: usize,
@@ -55,15 +56,6 @@ impl<E: Element> Micro<E> for Finish<E> {
         let len = height * vectors * S::LANES;
         // SAFETY: as the type asks.
         unsafe {
-            if let Some(totals) = self.totals {
-                let to = if self.more { totals } else { sums };
-                for i in (0..len).step_by(S::LANES) {
-                    simd.store(to.add(i), simd.add(simd.load(totals.add(i)), simd.load(sums.add(i))));
-                }
-            }
-            if self.more {
-                return;
-            }
             if let Some(bias) = self.bias {
                 self.add_bias(simd, &bias);
             }

@@ -2,15 +2,17 @@
 //!
 //! ```text
 //!   C (m×n) in units of rows by columns, shared among threads; for each unit and each block of k
-//!     columns of B packed: panels of two vectors    stay in the second cache
+//!     columns of B packed: panels of two vectors    stay in the second cache, and for the units that follow
 //!     for each tile of rows: rows of A packed       stay in the first cache
-//!       for each panel: sums in registers, added to those of the blocks before, at last bias, activation, store
+//!       for each panel: sums in registers, those of the blocks before, at last bias and what is there added, store
 //!         then some of the columns of the next block packed, which were fetched meanwhile
 //! ```
 //!
 //! An element is the sum over blocks of k, first to last, of sums over their terms, first to last: whatever the unit, the tile, the lane
 //! and the thread, and also where rows and columns have changed places.
 
+mod columns;
+mod cut;
 mod finish;
 mod pack;
 mod tile;
@@ -20,16 +22,17 @@ use std::ops::Range;
 use ndarray::ArrayViewMutD;
 use tiled_kernel::Activation;
 use tiled_kernel::dense::{Product, Update};
-use tiled_tensor::Element;
 
 use super::matrix::{Axes, Axis, Matrix, Shared, require, with_scratch};
 use crate::Isa;
 use crate::share;
 use crate::vector::{self, Lane, Routine, Simd};
+use columns::{Fetch, Name, NextCols, Packed};
+use cut::Cut;
 pub(super) use finish::Bias;
 use finish::Finish;
-use pack::{Cols, Rows, Tiles, is_side, panel_len};
-use tile::{Ahead, Operands, VECTORS, ahead_rows, block_terms, height, term_step, tile_len};
+use pack::{Rows, Tiles, is_side, panel_len};
+use tile::{Ahead, Operands, Store, VECTORS, block_terms, height, row_step, term_step, tile_len};
 
 /// A product of two matrices, or of as many as there are places of each.
 ///
@@ -74,53 +77,15 @@ impl<E> Job<E> {
     }
 }
 
-/// The bytes of a row of the columns of a unit.
-const COLS_BYTES: usize = 1024;
-
-/// The rows of a unit that has so many columns; where they are fewer, rows are more.
-const ROWS: usize = 224;
-
-/// Units that each thread finds at least, if tiles are enough.
-const UNITS_OF_A_THREAD: usize = 4;
-
-/// How a product is cut into units.
-#[derive(Clone, Copy)]
-struct Cut {
-    /// Rows and columns of C.
-    extents: [usize; 2],
-    /// Rows of a tile.
-    height: usize,
-    /// Columns of a unit.
-    width: usize,
-    /// Units of rows and of columns.
-    counts: [usize; 2],
-}
-
-impl Cut {
-    fn new<S: Simd>([m, n, _]: [usize; 3], threads: usize) -> Self {
-        let (tiles, panels) = (m.div_ceil(tile::rows::<S>()), n.div_ceil(VECTORS * S::LANES));
-        let most_panels = COLS_BYTES / (VECTORS * S::LANES * size_of::<S::E>());
-        let of_panels = panels.div_ceil(panels.div_ceil(most_panels).max(1)).max(1);
-        let most = (ROWS * most_panels / of_panels / tile::rows::<S>()).max(1);
-        let col_units = panels.div_ceil(of_panels).max(1);
-        let wanted = if threads == 1 { 1 } else { (UNITS_OF_A_THREAD * threads).div_ceil(col_units) };
-        let row_units = tiles.div_ceil(most).max(wanted.min(tiles)).max(1);
-        let width = of_panels * VECTORS * S::LANES;
-        Self { extents: [m, n], height: tile::rows::<S>(), width, counts: [row_units, col_units] }
-    }
-
-    fn units(&self) -> usize {
-        self.counts[0] * self.counts[1]
-    }
-
-    /// The rows and columns of a unit: rows are shared out by tiles, evenly, or the last units would be small ones.
-    fn unit(&self, index: usize) -> [Range<usize>; 2] {
-        let [m, n] = self.extents;
-        let [row, col] = [index / self.counts[1], index % self.counts[1]];
-        let tiles = m.div_ceil(self.height);
-        let first = |unit: usize| (tiles * unit / self.counts[0] * self.height).min(m);
-        [first(row)..first(row + 1), col * self.width..((col + 1) * self.width).min(n)]
-    }
+/// Rows and columns of a product, computed by one thread.
+struct Unit<E> {
+    /// The number of the product, and its matrices.
+    place: usize,
+    a: Matrix<*const E>,
+    b: Matrix<*const E>,
+    c: Matrix<*mut E>,
+    rows: Range<usize>,
+    cols: Range<usize>,
 }
 
 /// Products at places that are given by offsets into a, b and c.
@@ -139,39 +104,91 @@ impl<E: Lane> Routine<E> for Products<'_, E> {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let operations = 2.0 * (m * n) as f64 * k.max(1) as f64 * places as f64;
         let threads = share::threads(operations);
-        let cut = Cut::new::<S>(job.extents, threads.div_ceil(places.max(1)));
+        let of_a_place = threads.div_ceil(places.max(1));
+        let blocks = Blocks::new::<E>(k);
+        // columns of so many blocks stay packed from a unit to the next
+        let cut = Cut::new::<S>(job.extents, of_a_place, blocks.count <= 2);
         let of_place = cut.units();
+        let is_direct = is_plain(&job.b) && (cut.is_low(of_a_place) || is_small::<S>(&job));
+        let buffers = if blocks.count * places * of_place > 1 { 2 } else { 1 };
+        let scratch = Scratch::new::<S>([cut.most()[0], cut.most()[1], k], is_side(&job.a), buffers);
         let shared = Shared(job);
-        share::for_units(threads, places * of_place, |unit| {
+        share::for_shares(threads, places * of_place, |units| {
             let job = shared.get();
-            let [a, b, c] = offsets(unit / of_place);
-            let [a, b] = if turns { [b, a] } else { [a, b] };
-            let job = Job {
-                a: Matrix { start: job.a.start.wrapping_offset(a), ..job.a },
-                b: Matrix { start: job.b.start.wrapping_offset(b), ..job.b },
-                c: Matrix { start: job.c.start.wrapping_offset(c), ..job.c },
-                ..job
+            let unit = |index: usize| {
+                let [a, b, c] = offsets(index / of_place);
+                let [a, b] = if turns { [b, a] } else { [a, b] };
+                let [rows, cols] = cut.unit(index % of_place);
+                Unit {
+                    place: index / of_place,
+                    a: Matrix { start: job.a.start.wrapping_offset(a), ..job.a },
+                    b: Matrix { start: job.b.start.wrapping_offset(b), ..job.b },
+                    c: Matrix { start: job.c.start.wrapping_offset(c), ..job.c },
+                    rows,
+                    cols,
+                }
             };
-            let unit = unit % of_place;
-            let ranges = cut.unit(unit);
-            // whose first block is fetched while the last one of this is computed
-            let after = (unit + 1 < of_place).then(|| cut.unit(unit + 1));
-            let scratch = Scratch::new::<S>([ranges[0].len(), ranges[1].len(), k], is_side(&job.a));
-            with_scratch(scratch.end, |scratch| {
-                // SAFETY: the job vouches for its matrices; no other unit has these rows and columns of this place.
-                unsafe { compute(simd, &job, &ranges, after.as_ref(), scratch) }
+            with_scratch(scratch.end, |start| {
+                let mut memory = Memory::new(&scratch, start);
+                for index in units {
+                    // the unit after it is this thread's too, if no other takes it
+                    let then = (index + 1 < places * of_place).then(|| unit(index + 1));
+                    // SAFETY: the job vouches for its matrices; no other unit has these rows and columns of this place.
+                    unsafe { compute(simd, &job, &unit(index), then.as_ref(), is_direct, &mut memory) }
+                }
             });
         });
     }
 }
 
-/// Where the parts of the memory of a unit begin.
+/// Whether rows can be read as vectors where they lie.
+fn is_plain<E>(b: &Matrix<*const E>) -> bool {
+    b.strides[1] == 1 && b.strides[0] >= 0
+}
+
+/// The bytes of B that stay in the first cache beside a tile of rows.
+const SMALL_BYTES: usize = 1 << 14;
+
+/// Tiles that read B where it lies, though its rows may meet in a few sets of the cache, in less time than it takes to pack it.
+const FEW_TILES: usize = 4;
+
+/// Whether B is so small that it is not worth packing: because it lies close, or few tiles read it.
+fn is_small<S: Simd>(job: &Job<S::E>) -> bool {
+    let [m, n, k] = job.extents;
+    let apart = if m <= FEW_TILES * tile::rows::<S>() { n } else { job.b.strides[0].unsigned_abs() };
+    apart.saturating_mul(k).saturating_mul(size_of::<S::E>()) <= SMALL_BYTES
+}
+
+/// The columns of a unit that are read where they lie: whole panels, and vectors if there are no others.
+const fn direct_cols<S: Simd>(cols: usize) -> usize {
+    if cols.is_multiple_of(S::LANES) { cols } else { cols / (VECTORS * S::LANES) * (VECTORS * S::LANES) }
+}
+
+/// The blocks of k, evenly.
+#[derive(Clone, Copy)]
+struct Blocks {
+    count: usize,
+    most_terms: usize,
+    k: usize,
+}
+
+impl Blocks {
+    fn new<E>(k: usize) -> Self {
+        let count = k.div_ceil(block_terms::<E>()).max(1);
+        Self { count, most_terms: k.div_ceil(count), k }
+    }
+
+    fn terms(&self, block: usize) -> Range<usize> {
+        let first = block * self.most_terms;
+        first..(first + self.most_terms).min(self.k)
+    }
+}
+
+/// Where the parts of the memory of a thread begin.
 struct Scratch {
-    /// Packed rows, of one tile or of all.
-    rows: usize,
-    /// The sums of a tile.
+    /// The sums of a tile, behind packed rows, of one tile or of all.
     sums: usize,
-    /// Packed columns of this block and of the next.
+    /// Packed columns of two blocks.
     cols: [usize; 2],
     /// The totals of all tiles.
     totals: usize,
@@ -179,193 +196,146 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new<S: Simd>([rows, cols, k]: [usize; 3], side: bool) -> Self {
+    /// For units of at most so many rows, columns and terms.
+    fn new<S: Simd>([rows, cols, k]: [usize; 3], side: bool, buffers: usize) -> Self {
         let width = VECTORS * S::LANES;
         let tiles = if side { 1 } else { rows.div_ceil(tile::rows::<S>()) };
         let sums = tiles * tile_len::<S>();
         let packed = sums + term_step::<S>() * width;
         let panels = cols.div_ceil(width);
-        let is_one = k <= block_terms::<S::E>();
         let of_block = panels * panel_len(block_terms::<S::E>().min(k), width);
-        let next = packed + if is_one { 0 } else { of_block };
-        let totals = next + of_block;
+        let totals = packed + buffers * of_block;
+        let is_one = k <= block_terms::<S::E>();
         let kept = if is_one { 0 } else { rows.next_multiple_of(2) * panels * width };
-        Self { rows: 0, sums, cols: [packed, next], totals, end: totals + kept }
+        Self { sums, cols: [packed, totals - of_block], totals, end: totals + kept }
     }
 }
 
-/// What the next block of k reads, fetched while this one is computed: rows of memory, one after another.
-struct Fetch<E> {
-    left: [(Ahead<E>, usize); 2],
+/// The memory of a thread.
+struct Memory<E> {
+    rows: *mut E,
+    sums: *mut E,
+    packed: Packed<E>,
+    totals: *mut E,
 }
 
-impl<E> Fetch<E> {
-    /// The lines of a block of columns and of the rows of a unit, where these are packed at once.
-    fn new(job: &Job<E>, [rows, cols]: &[Range<usize>; 2], terms: Range<usize>) -> Self {
-        let of = |matrix: Matrix<*const E>, others: &Range<usize>| {
-            // rows of memory are those of the matrix, or its columns
-            let [step, other] = matrix.strides;
-            let lies = |step: isize, count: usize| (Ahead { start: matrix.start, step }, count);
-            if other == 1 { lies(step, terms.len()) } else { lies(other, others.len()) }
-        };
-        let none = |matrix: Matrix<*const E>| (Ahead { start: matrix.start, step: 0 }, 0);
-        let (a, b) = (job.a.from(rows.start, terms.start), job.b.from(terms.start, cols.start));
-        let of_b = if terms.is_empty() { none(b) } else { of(b, cols) };
-        let of_a = if terms.is_empty() || is_side(&a) { none(a) } else { of(a.transposed(), rows) };
-        Self { left: [of_b, of_a] }
-    }
-
-    /// The rows of memory of columns that are yet to be fetched.
-    const fn left_of_cols(&self) -> usize {
-        self.left[0].1
-    }
-
-    /// As many rows as a tile fetches; the same again where none are left.
-    fn next(&mut self) -> Ahead<E> {
-        let [first, second] = &mut self.left;
-        let (ahead, left) = if first.1 > 0 { first } else { second };
-        let now = Ahead { ..*ahead };
-        if *left > 0 {
-            let rows = ahead_rows::<E>().min(*left);
-            *left -= rows;
-            ahead.start = ahead.start.wrapping_offset(rows.cast_signed().wrapping_mul(ahead.step));
-        } else {
-            ahead.step = 0;
-        }
-        now
+impl<E> Memory<E> {
+    fn new(parts: &Scratch, start: *mut E) -> Self {
+        let at = |part: usize| start.wrapping_add(part);
+        let packed = Packed::new(parts.cols.map(at));
+        Self { rows: start, sums: at(parts.sums), packed, totals: at(parts.totals) }
     }
 }
 
-/// The columns of a block that are packed while the block before is computed, as they are fetched: rows of memory a power of two apart meet
-/// in a few sets of the cache, and those of a whole block would not stay.
-struct NextCols<E> {
-    from: Matrix<*const E>,
-    terms: usize,
-    cols: usize,
-    to: *mut E,
-    /// The rows of memory that are packed, and all of them.
-    packed: usize,
-    rows: usize,
-}
-
-/// Terms that are packed at once, where a row of memory is a term.
-const PACKED_TERMS: usize = 16;
-
-impl<E: Element> NextCols<E> {
-    fn new(from: Matrix<*const E>, [terms, cols]: [usize; 2], to: *mut E) -> Self {
-        let rows = if from.strides[1] == 1 { terms } else { cols };
-        Self { from, terms, cols, to, packed: 0, rows }
-    }
-
-    /// Packs what has been fetched, in whole steps, and all where that is all.
-    ///
-    /// # Safety
-    /// The columns are readable, and there is room for their panels.
-    unsafe fn pack<S: Simd<E = E>>(&mut self, simd: S, fetched: usize) {
-        let width = VECTORS * S::LANES;
-        let of_terms = self.from.strides[1] == 1;
-        let step = if of_terms { PACKED_TERMS } else { width };
-        let until = if fetched >= self.rows { self.rows } else { fetched / step * step };
-        if until <= self.packed {
-            return;
-        }
-        let (first, count) = (self.packed, until - self.packed);
-        let panel_len = panel_len(self.terms, width);
-        let (from, terms, cols, at) = if of_terms {
-            (self.from.from(first, 0), count, self.cols, first * width)
-        } else {
-            (self.from.from(0, first), self.terms, count, first / width * panel_len)
-        };
-        // SAFETY: passed on to the caller.
-        unsafe { simd.call(Cols { from, terms, cols, width, panel_len, to: self.to.wrapping_add(at) }) }
-        self.packed = until;
-    }
-}
-
-/// Computes rows and columns of C.
+/// Computes rows and columns of C; those of `then` may follow.
 ///
 /// # Safety
-/// The job is as [`Job`] asks; nothing else writes these rows and columns. The scratch has as many elements as [`Scratch`] says.
+/// The job is as [`Job`] asks; nothing else writes these rows and columns. The memory is as [`Scratch`] says, for all units and with two
+/// buffers where there is more than one block or unit.
 unsafe fn compute<S: Simd>(
     simd: S,
     job: &Job<S::E>,
-    ranges: &[Range<usize>; 2],
-    then: Option<&[Range<usize>; 2]>,
-    scratch: *mut S::E,
+    unit: &Unit<S::E>,
+    then: Option<&Unit<S::E>>,
+    is_direct: bool,
+    memory: &mut Memory<S::E>,
 ) {
-    let [rows, cols] = ranges;
-    let k = job.extents[2];
+    let Unit { rows, cols, .. } = unit;
     let width = VECTORS * S::LANES;
-    let side = is_side(&job.a);
-    let parts = Scratch::new::<S>([rows.len(), cols.len(), k], side);
-    let at = |part: usize| scratch.wrapping_add(part);
-    let sums = at(parts.sums);
-    let blocks = k.div_ceil(block_terms::<S::E>()).max(1);
-    let most_terms = k.div_ceil(blocks);
-    // one tile reads the columns once: then they are read where they lie
-    let is_direct = rows.len() <= tile::rows::<S>() && job.b.strides[1] == 1 && job.b.strides[0] >= 0;
-    let packed_from = if is_direct { cols.start + cols.len() / width * width } else { cols.start };
-    for block in 0..blocks {
-        let first = block * most_terms;
-        let terms = most_terms.min(k - first);
-        let (is_first, more) = (block == 0, block + 1 < blocks);
-        let packed_cols = at(parts.cols[block % 2]);
-        let of_block = |first: usize, to: *mut S::E| {
-            let terms = most_terms.min(k - first);
-            NextCols::new(job.b.from(first, packed_from), [terms, cols.end - packed_from], to)
-        };
-        if is_first || is_direct {
-            let mut own = of_block(first, packed_cols);
-            // SAFETY: the columns are those of B, and the scratch has room for them.
+    let side = is_side(&unit.a);
+    let sums = memory.sums;
+    let blocks = Blocks::new::<S::E>(job.extents[2]);
+    // tiles of one height: a last one of few rows would wait for its own sums
+    let of_tile = height(rows.len().div_ceil(rows.len().div_ceil(tile::rows::<S>())));
+    // where B is read as it lies, columns that are no whole vector are packed all the same
+    let packed_from =
+        |unit: &Unit<S::E>| unit.cols.start + if is_direct { direct_cols::<S>(unit.cols.len()) } else { 0 };
+    let name = |unit: &Unit<S::E>, block: usize| Name { place: unit.place, first: unit.cols.start, block };
+    let columns = |unit: &Unit<S::E>, block: usize, to: *mut S::E| {
+        let (terms, first) = (blocks.terms(block), packed_from(unit));
+        NextCols::new(unit.b.from(terms.start, first), [terms.len(), unit.cols.end - first], to)
+    };
+    for block in 0..blocks.count {
+        let Range { start: first, end } = blocks.terms(block);
+        let terms = end - first;
+        let (is_first, more) = (block == 0, block + 1 < blocks.count);
+        let of_block = name(unit, block);
+        let own = memory.packed.find(of_block).unwrap_or_else(|| {
+            memory.packed.hold(0, Some(of_block));
+            let mut own = columns(unit, block, memory.packed.buffer(0));
+            // SAFETY: the columns are those of B, and the buffer has room for them.
             unsafe { own.pack(simd, own.rows) };
-        }
-        let mut next = (more && !is_direct).then(|| of_block(first + terms, at(parts.cols[(block + 1) % 2])));
+            0
+        });
+        let packed_cols = memory.packed.buffer(own).cast_const();
+        let (next_unit, next_block) = if more { (Some(unit), block + 1) } else { (then, 0) };
+        let mut next =
+            next_unit.filter(|unit| memory.packed.find(name(unit, next_block)).is_none()).map(|unit| {
+                memory.packed.hold(1 - own, None);
+                columns(unit, next_block, memory.packed.buffer(1 - own))
+            });
+        let wants_cols = is_direct || next.is_some();
+        let mut fetch = next_unit.map(|unit| Fetch::new(unit, blocks.terms(next_block), wants_cols));
         if !side {
-            let from = job.a.from(rows.start, first);
-            let of_tile = tile::rows::<S>();
-            let pack = Tiles { from, rows: rows.len(), of_tile, terms, to: at(parts.rows) };
-            // SAFETY: the rows are those of A, and the scratch has room for the tiles of all.
+            let from = unit.a.from(rows.start, first);
+            let readable = job.extents[0] - rows.start;
+            let pack = Tiles { from, rows: rows.len(), readable, of_tile, terms, to: memory.rows };
+            // SAFETY: the rows are those of A, and the memory has room for the tiles of all.
             unsafe { simd.call(pack) };
         }
-        let after = first + terms;
-        let mut fetch = match then {
-            Some(ranges) if !more => Fetch::new(job, ranges, 0..most_terms),
-            _ => Fetch::new(job, ranges, after..(after + most_terms).min(k)),
-        };
-        let mut total = at(parts.totals);
-        for (index, row) in rows.clone().step_by(tile::rows::<S>()).enumerate() {
-            let tile_rows = tile::rows::<S>().min(rows.end - row);
+        let mut total = memory.totals;
+        for (index, row) in rows.clone().step_by(of_tile).enumerate() {
+            let tile_rows = of_tile.min(rows.end - row);
             let height = height(tile_rows);
-            let packed_rows = at(parts.rows + if side { 0 } else { index * tile_len::<S>() });
-            if side {
-                let from = job.a.from(row, first);
-                let pack = Rows { from, rows: tile_rows, height, terms, to: packed_rows };
-                // SAFETY: the rows are those of A, and the scratch has room for a tile.
+            let mut packed_rows =
+                memory.rows.wrapping_add(if side { 0 } else { index * tile_len::<S>() }).cast_const();
+            if side && tile_rows == height && unit.a.strides[0] == row_step::<S::E>().cast_signed() {
+                packed_rows = unit.a.at(row, first); // they lie as if they were packed
+            } else if side {
+                let from = unit.a.from(row, first);
+                let pack = Rows { from, rows: tile_rows, height, terms, to: memory.rows };
+                // SAFETY: the rows are those of A, and the memory has room for a tile.
                 unsafe { simd.call(pack) };
             }
             for col in cols.clone().step_by(width) {
                 let tile_cols = width.min(cols.end - col);
                 let vectors = tile_cols.div_ceil(S::LANES);
-                let (b, b_step) = if col < packed_from {
-                    (job.b.at(first, col), job.b.strides[0].cast_unsigned())
+                let (b, b_step) = if col < packed_from(unit) {
+                    (unit.b.at(first, col), unit.b.strides[0].cast_unsigned())
                 } else {
-                    let panel = (col - packed_from) / width;
-                    (packed_cols.wrapping_add(panel * panel_len(terms, width)).cast_const(), width)
+                    let panel = (col - packed_from(unit)) / width;
+                    (packed_cols.wrapping_add(panel * panel_len(terms, width)), width)
                 };
-                let ahead = if side && col == cols.start {
-                    Ahead { start: job.a.at(row + tile_rows, first), step: job.a.strides[0] }
+                let ahead = match &mut fetch {
+                    Some(fetch) if !(side && col == cols.start) => fetch.next(),
+                    _ => Ahead {
+                        start: unit.a.at(row + tile_rows, first),
+                        step: if side { unit.a.strides[0] } else { 0 },
+                    },
+                };
+                // whole tiles go where they belong, and what is more than a sum of columns by itself
+                let is_whole =
+                    tile_rows == height && tile_cols == vectors * S::LANES && unit.c.strides[1] == 1;
+                let is_plain = job.activation.is_none() && job.bias.is_none_or(|bias| bias.is_plain());
+                let stores = !more && is_whole && is_plain;
+                let store = if more {
+                    Store { adds: !is_first, ..Store::plain::<S>(total, height) }
+                } else if stores {
+                    let bias = job.bias.map(|bias| bias.from(row, col).start);
+                    let totals = (!is_first).then_some(total.cast_const());
+                    let (to, steps) = (unit.c.at(row, col), [unit.c.strides[0], S::LANES.cast_signed()]);
+                    Store { to, steps, totals, bias, adds: job.update == Update::Add }
                 } else {
-                    fetch.next()
+                    let totals = (!is_first).then_some(total.cast_const());
+                    Store { totals, ..Store::plain::<S>(sums, height) }
                 };
-                let to = if is_first && more { total } else { sums };
-                let operands = Operands { a: packed_rows, b, b_step, terms, sums: to, ahead };
-                // SAFETY: what is packed is as long as the terms; the sums have room for a tile, and so have the totals of one.
+                let operands = Operands { a: packed_rows, b, b_step, terms, store, ahead };
+                // SAFETY: what is packed is as long as the terms; the sums have room for a tile, so have the totals of one, and the job
+                // vouches for C and the bias.
                 unsafe { tile::run(simd, operands, [height, vectors], side) };
-                if !(is_first && more) {
+                if !more && !stores {
                     let finish = Finish {
                         sums,
-                        totals: (!is_first).then_some(total),
-                        more,
                         height,
                         vectors,
                         rows: tile_rows,
@@ -373,30 +343,36 @@ unsafe fn compute<S: Simd>(
                         bias: job.bias.map(|bias| bias.from(row, col)),
                         activation: job.activation,
                         update: job.update,
-                        c: job.c.from(row, col),
+                        c: unit.c.from(row, col),
                     };
                     // SAFETY: the job vouches for C and the bias.
                     unsafe { simd.call(finish) };
                 }
-                if let Some(next) = &mut next {
+                if let (Some(next), Some(fetch)) = (&mut next, &fetch) {
                     let fetched = next.rows.saturating_sub(fetch.left_of_cols());
-                    // SAFETY: the columns are those of B, and the scratch has room for those of two blocks.
+                    // SAFETY: the columns are those of B, and the buffer has room for them.
                     unsafe { next.pack(simd, fetched) };
                 }
                 total = total.wrapping_add(height * vectors * S::LANES);
             }
         }
-        if let Some(mut next) = next {
+        if let (Some(mut next), Some(unit)) = (next, next_unit) {
             // SAFETY: as above.
             unsafe { next.pack(simd, next.rows) };
+            memory.packed.hold(1 - own, Some(name(unit, next_block)));
         }
     }
 }
 
 /// Elements of memory that [`serial`] needs for a product of these extents.
 pub(super) fn serial_len<S: Simd>([m, n, k]: [usize; 3]) -> usize {
-    let of = |extents: [usize; 3], side: bool| Scratch::new::<S>(extents, side).end;
+    let of = |extents: [usize; 3], side: bool| Scratch::new::<S>(extents, side, buffers::<S::E>(k)).end;
     of([m, n, k], false).max(of([n, m, k], false)).max(of([m, n, k], true)).max(of([n, m, k], true))
+}
+
+/// The buffers for columns that one unit needs.
+fn buffers<E>(k: usize) -> usize {
+    Blocks::new::<E>(k).count.min(2)
 }
 
 /// Computes a small product on this thread.
@@ -405,11 +381,15 @@ pub(super) fn serial_len<S: Simd>([m, n, k]: [usize; 3]) -> usize {
 /// The job is as [`Job`] asks; the scratch has as many elements as [`serial_len`] says.
 pub(super) unsafe fn serial<S: Simd>(simd: S, job: Job<S::E>, scratch: *mut S::E) {
     let job = if job.turns() { job.transposed() } else { job };
-    let [m, n, _] = job.extents;
-    if m > 0 && n > 0 {
-        // SAFETY: passed on to the caller.
-        unsafe { compute(simd, &job, &[0..m, 0..n], None, scratch) }
+    let [m, n, k] = job.extents;
+    if m == 0 || n == 0 {
+        return;
     }
+    let parts = Scratch::new::<S>(job.extents, is_side(&job.a), buffers::<S::E>(k));
+    let unit = Unit { place: 0, a: job.a, b: job.b, c: job.c, rows: 0..m, cols: 0..n };
+    let is_direct = is_plain(&job.b) && (m <= tile::rows::<S>() || is_small::<S>(&job));
+    // SAFETY: passed on to the caller.
+    unsafe { compute(simd, &job, &unit, None, is_direct, &mut Memory::new(&parts, scratch)) }
 }
 
 /// Computes products at places, each at the offsets of a, b and c that it is given.

@@ -39,10 +39,12 @@ impl<E: Element> Micro<E> for Rows<E> {
 /// A term is read along all tiles: one after another they would fetch its lines again, each of which is another page.
 ///
 /// # Safety
-/// `from` is readable for `rows` by `terms`, `to` writable for packed tiles of `of_tile` rows at most.
+/// `from` is readable for `readable` rows, at least `rows`, by `terms`, `to` writable for packed tiles of `of_tile` rows at most.
 pub(super) struct Tiles<E> {
     pub(super) from: Matrix<*const E>,
     pub(super) rows: usize,
+    /// The rows that may be read: those of other tiles behind them.
+    pub(super) readable: usize,
     pub(super) of_tile: usize,
     pub(super) terms: usize,
     pub(super) to: *mut E,
@@ -51,22 +53,32 @@ pub(super) struct Tiles<E> {
 impl<E: Element> Micro<E> for Tiles<E> {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self, simd: S) {
-        let Self { from, rows, of_tile, terms, to } = self;
+        let Self { from, rows, readable, of_tile, terms, to } = self;
+        let missing = (of_tile - rows % of_tile) % of_tile + (term_step::<S>() - of_tile);
+        let turned =
+            simd.index(&std::array::from_fn(|lane| u8::try_from((lane + missing) % S::LANES).unwrap_or(0)));
         for term in 0..terms {
             let fetched = from.at(0, term + AHEAD);
             for (tile, first) in (0..rows).step_by(of_tile).enumerate() {
                 prefetch(fetched.wrapping_add(first));
                 let of_term = term_step::<S>();
                 let to = to.wrapping_add(tile * tile_len::<S>() + term * of_term);
-                // SAFETY: the rows are there, and with a whole vector behind the first; a packed tile has as many rows.
+                let count = of_tile.min(rows - first);
+                // SAFETY: the rows are there, and those of a whole vector where it is loaded; a packed tile has as many rows.
                 unsafe {
-                    if from.strides[0] == 1 && first + of_term <= rows {
+                    if from.strides[0] == 1 && first + of_term <= readable {
                         for row in (0..of_term).step_by(S::LANES) {
                             simd.store(to.add(row), simd.load(from.at(first + row, term)));
                         }
                         continue;
                     }
-                    let count = of_tile.min(rows - first);
+                    let is_last = first + count == rows && first + count >= of_term;
+                    if from.strides[0] == 1 && S::LANES == of_term && is_last {
+                        // a vector that ends with the last row, turned
+                        let vector = simd.load(from.at(first + count - of_term, term));
+                        simd.store(to, simd.permute(vector, turned));
+                        continue;
+                    }
                     for row in 0..height(count) {
                         *to.add(row) = *from.at(first + row.min(count - 1), term);
                     }
@@ -100,7 +112,8 @@ pub(super) const fn panel_len(terms: usize, width: usize) -> usize {
 /// How many terms ahead rows and columns are fetched while they are packed.
 const AHEAD: usize = 4;
 
-/// Columns for one block of k, or a part of it, in panels of `width`: `[panel][term][lane]`, zeros behind the last column.
+/// Columns for one block of k, or a part of it, in panels of `width`: `[panel][term][lane]`, zeros behind the last column in
+/// its vector.
 ///
 /// # Safety
 /// `from` is readable for `terms` by `cols`, `to` writable for the panels; `width` is a multiple of the lanes.
@@ -130,7 +143,7 @@ impl<E: Element> Micro<E> for Cols<E> {
                     // SAFETY: the columns are there, and a term of a panel has `width` elements.
                     unsafe {
                         copy(simd, from.at(term, first), to, count);
-                        for lane in count..width {
+                        for lane in count..count.next_multiple_of(S::LANES) {
                             *to.add(lane) = E::ZERO;
                         }
                     }
@@ -141,8 +154,8 @@ impl<E: Element> Micro<E> for Cols<E> {
         for first in (0..cols).step_by(width) {
             let to = to.wrapping_add(first / width * panel_len);
             let count = width.min(cols - first);
-            for lane in (0..width).step_by(S::LANES) {
-                let lanes = S::LANES.min(count.saturating_sub(lane));
+            for lane in (0..count).step_by(S::LANES) {
+                let lanes = S::LANES.min(count - lane);
                 // SAFETY: as above.
                 unsafe {
                     let (from, to) = (from.from(0, first + lane), to.add(lane));

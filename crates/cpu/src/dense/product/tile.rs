@@ -69,20 +69,41 @@ pub(super) struct Operands<E> {
     /// From the columns of a term to those of the next.
     pub(super) b_step: usize,
     pub(super) terms: usize,
-    /// `[vector][row][lane]`.
-    pub(super) sums: *mut E,
+    pub(super) store: Store<E>,
     pub(super) ahead: Ahead<E>,
 }
 
+/// Where the sums of a tile go, and what is added to them on the way, in this order.
+#[derive(Clone, Copy)]
+pub(super) struct Store<E> {
+    pub(super) to: *mut E,
+    /// From a row to the next, and from a vector of columns to the next.
+    pub(super) steps: [isize; 2],
+    /// The sums of the blocks of k before, `[vector][row][lane]`.
+    pub(super) totals: Option<*const E>,
+    /// One for each column.
+    pub(super) bias: Option<*const E>,
+    /// Whether they are added to what is there.
+    pub(super) adds: bool,
+}
+
+impl<E> Store<E> {
+    /// To `[vector][row][lane]`.
+    pub(super) fn plain<S: Simd<E = E>>(to: *mut E, height: usize) -> Self {
+        let steps = [S::LANES.cast_signed(), (height * S::LANES).cast_signed()];
+        Self { to, steps, totals: None, bias: None, adds: false }
+    }
+}
+
 /// # Safety
-/// The operands are readable and the sums writable at the extents that they name. `SIDE` says that the terms of a row lie side by side
+/// The operands are readable and what is stored writable at the extents that they name. `SIDE` says that the terms of a row lie side by side
 /// ([`row_step`]), else its rows do ([`term_step`]).
 struct Tile<E, const P: usize, const V: usize, const SIDE: bool>(Operands<E>);
 
 impl<E: Element, const P: usize, const V: usize, const SIDE: bool> Micro<E> for Tile<E, P, V, SIDE> {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self, simd: S) {
-        let Operands { mut a, mut b, b_step, terms, sums: to, ahead } = self.0;
+        let Operands { mut a, mut b, b_step, terms, store, ahead } = self.0;
         let (row_apart, term) = if SIDE { (row_step::<E>(), 1) } else { (1, term_step::<S>()) };
         let mut sums = [[simd.splat(E::ZERO); V]; P];
         let mut row_ahead = ahead.start;
@@ -113,10 +134,31 @@ impl<E: Element, const P: usize, const V: usize, const SIDE: bool> Micro<E> for 
                 b = b.wrapping_add(b_step);
             }
         }
-        for (p, sums) in sums.iter().enumerate() {
-            for (v, sum) in sums.iter().enumerate() {
-                // SAFETY: as the type asks.
-                unsafe { simd.store(to.add((v * P + p) * S::LANES), *sum) }
+        // SAFETY: as the type asks.
+        unsafe {
+            if let Some(totals) = store.totals {
+                for (p, sums) in sums.iter_mut().enumerate() {
+                    for (v, sum) in sums.iter_mut().enumerate() {
+                        *sum = simd.add(simd.load(totals.add((v * P + p) * S::LANES)), *sum);
+                    }
+                }
+            }
+            if let Some(bias) = store.bias {
+                for v in 0..V {
+                    let bias = simd.load(bias.add(v * S::LANES));
+                    for sums in &mut sums {
+                        sums[v] = simd.add(sums[v], bias);
+                    }
+                }
+            }
+            let mut to = store.to;
+            for sums in sums {
+                let mut at = to;
+                for sum in sums {
+                    simd.store(at, if store.adds { simd.add(simd.load(at), sum) } else { sum });
+                    at = at.wrapping_offset(store.steps[1]);
+                }
+                to = to.wrapping_offset(store.steps[0]);
             }
         }
     }
