@@ -5,7 +5,7 @@
 
 use tiled_tensor::Element;
 
-/// The values that may be summed.
+/// The rows that are taken at a time, and whose squares may be summed.
 pub(crate) const TERMS: usize = 128;
 const SIGN: u32 = 1 << 31;
 const FRACTION_BITS: u32 = 23;
@@ -57,7 +57,8 @@ impl<const L: usize> Sizes<L> {
 
 /// Sums in `f64` of `L` interleaved sequences of `f32` values, with what shows that no addition rounded.
 ///
-/// Any sum of up to 128 values is a multiple of `2^(e−150)` below `2^(E−119)`, and fits the 53 bits of an `f64` where `E − e ≤ 22`.
+/// Any sum of up to `2^b` values is a multiple of `2^(e−150)` below `2^(E−126+b)`, and fits the 53 bits of an `f64` where
+/// `E − e ≤ 29 − b`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NarrowSums<const L: usize> {
     pub(crate) sums: [f64; L],
@@ -65,8 +66,8 @@ pub(crate) struct NarrowSums<const L: usize> {
     terms: usize,
 }
 
-/// How far the exponents of the largest and the smallest value may be apart where they are summed.
-const RANGE: u32 = 22;
+/// How far the exponents of the largest and the smallest value may be apart in a sum of one term; in one of twice as many, one less.
+const RANGE: u32 = 29;
 
 impl<const L: usize> NarrowSums<L> {
     pub(crate) const fn new() -> Self {
@@ -102,7 +103,8 @@ impl<const L: usize> NarrowSums<L> {
     /// Whether no addition of the first `lanes` sums rounded.
     #[inline(always)]
     pub(crate) fn is_exact(&self, lanes: usize) -> bool {
-        self.terms <= TERMS && self.sizes.are_within(RANGE, lanes)
+        let bits = usize::BITS - self.terms.saturating_sub(1).leading_zeros();
+        bits <= RANGE && self.sizes.are_within(RANGE - bits, lanes)
     }
 }
 

@@ -256,8 +256,11 @@ fn with_squares<T: Element>(rows: &[[T; 2]]) -> [[ExactSum; 2]; 2] {
 
 #[test]
 fn rows_at_the_limits_of_plain_additions_stay_exact() {
-    // 128 of the largest fraction, or 127 and the smallest that still fits; and one step beyond
-    for (terms, range) in [(128, 21), (128, 22), (128, 23), (129, 21), (129, 22), (256, 22), (127, 0)] {
+    // as many of the largest fraction as have room, or one less and the smallest that still fits; and one step beyond
+    let limits = [(128, 21), (128, 22), (128, 23), (129, 21), (129, 22), (256, 21), (256, 22), (127, 0)];
+    for (terms, range) in
+        limits.into_iter().chain([(4096, 17), (4097, 17), (4096, 18), (1, 29), (2, 28), (2, 29)])
+    {
         for lowest in [f32::MIN_POSITIVE, 1.0, f32::from_bits(1)] {
             let largest = lowest.max(f32::MIN_POSITIVE) * 2f32.powi(range) * (2.0 - f32::EPSILON);
             let mut rows = vec![[largest, -largest]; terms];
