@@ -376,7 +376,7 @@ DEVICE void gather(const ConvArgs& args) {
             for (int cell = thread % 32; cell < how.pitch; cell += 32) {
                 const int x = x0 + cell * cell_step;
                 const bool is_inside = is_row && x >= cols.low && x < high;
-                copy_async_small<sizeof(T)>(to + cell, is_inside ? row + (static_cast<i64>(x) << args.in.shift) : row, is_inside);
+                copy_async_small<sizeof(T)>(to + cell, is_inside ? row + of_pixels(x, args.in.shift) : row, is_inside);
             }
         }
         for (int at = thread; at < taps * count * VECTORS_ALONG; at += THREADS) {
@@ -470,7 +470,7 @@ DEVICE void depthwise(const ConvArgs& args) {
                     const int x = cols.base + col * cols.stride + v * cols.step;
                     if (x < cols.low || x >= cols.high) continue;
                     const int tap = (rows.first + u * rows.next) * args.kernel_cols + cols.first + v * cols.next;
-                    const T* from = image + slot * args.in.row_stride + (static_cast<i64>(x) << args.in.shift);
+                    const T* from = image + slot * args.in.row_stride + of_pixels(x, args.in.shift);
                     const Vec<T, N> weight =
                         *reinterpret_cast<const Vec<T, N>*>(weights + static_cast<i64>(tap) * args.outputs_padded + first);
                     Vec<T, N> in;

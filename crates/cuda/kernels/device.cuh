@@ -34,13 +34,16 @@ struct Part {
     int rows, cols, images, unused;
 };
 
+// So many pixels of a block in elements; also to the left of a window, where nothing is read.
+DEVICE i64 of_pixels(i64 pixels, int shift) { return static_cast<i64>(static_cast<u64>(pixels) << shift); }
+
 // The first element of a pixel in a channel block.
 template <typename T>
 DEVICE T* pixel(const View& view, int n, int block, i64 y, i64 x) {
     int row = view.first + static_cast<int>(y - view.row0);
     if (row >= view.ring) row -= view.ring;
     return static_cast<T*>(view.data) + n * view.batch_stride + block * view.block_stride + row * view.row_stride +
-           ((x - view.col0) << view.shift);
+           of_pixels(x - view.col0, view.shift);
 }
 
 // An element by its channel.
