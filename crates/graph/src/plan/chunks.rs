@@ -194,14 +194,27 @@ impl ChunkUse {
 }
 
 /// What the chunks of the sources take in each sweep; nothing where there are none.
+#[derive(Default)]
 pub(super) struct ChunkUses {
     sweeps: Vec<Vec<ChunkUse>>,
 }
 
 impl ChunkUses {
-    /// Those of sweeps whose sources take so much.
-    pub(super) const fn new(sweeps: Vec<Vec<ChunkUse>>) -> Self {
-        Self { sweeps }
+    /// Those of the sources of each sweep, whose tiles need the chunks `ranges(sweep, source)` along the axes.
+    pub(super) fn of<'r>(
+        chunked: &[Vec<Chunked>],
+        ranges: impl Fn(usize, usize) -> [&'r [Interval]; 2],
+        share: Share,
+    ) -> Result<Self, PlanError> {
+        let mut sweeps = with_room(chunked.len())?;
+        for (sweep, sources) in chunked.iter().enumerate() {
+            let mut uses = with_room(sources.len())?;
+            for (source, chunked) in sources.iter().enumerate() {
+                uses.push(ChunkUse::of(chunked, ranges(sweep, source), share)?);
+            }
+            sweeps.push(uses);
+        }
+        Ok(Self { sweeps })
     }
 
     /// The bytes of the sweep that takes the most, where each reads its chunks once if that takes no more than `left`.

@@ -8,9 +8,10 @@ use tiled_tensor::{Element, collected, push, refusable};
 
 use super::chunks::Alignment;
 use super::lanes::{cores, shares_to_try};
-use super::measure::{Measure, Numbers, Unmeasured};
+use super::measure::{Measure, Numbers};
 use super::price::price_of;
 use super::tilings::{Counts, shapes_to_try};
+use super::unmeasured::Unmeasured;
 use super::{Hold, PlanError, PlanOptions, Tiling};
 use crate::schedule::Bands;
 
@@ -283,17 +284,6 @@ fn step(point: At, direction: [i64; 2], last: At) -> Option<At> {
         (next <= last[axis]).then_some(next)
     };
     Some([along(0)?, along(1)?])
-}
-
-impl From<Unmeasured> for PlanError {
-    fn from(unmeasured: Unmeasured) -> Self {
-        match unmeasured {
-            Unmeasured::Cancelled => Self::Cancelled,
-            Unmeasured::TooLarge(error) => error,
-            Unmeasured::TooLong => Self::TooLarge,
-            Unmeasured::Refused(error) => error.into(),
-        }
-    }
 }
 
 /// What may be measured and walked where a choice is searched further.

@@ -12,11 +12,12 @@ use tiled_kernel::Backend;
 use tiled_tensor::{Element, OutOfMemory, collected, push, refusable, with_room};
 
 use super::build::Prepared;
-use super::chunks::{ChunkUse, ChunkUses};
+use super::chunks::ChunkUses;
 use super::cost::{self, SweepFigures, Width};
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::rows::Rows;
 use super::slots::Stored;
+use super::unmeasured::Unmeasured;
 use super::waves::{bands_in_waves, works_in_waves};
 use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
 use crate::index::IndexVec;
@@ -25,25 +26,6 @@ use crate::program::Rate;
 use crate::schedule::repeat::Stop;
 use crate::schedule::{Band, Bands, Course, bands_of};
 use crate::sweep::SweepNodeId;
-
-/// Why a candidate has no numbers.
-#[derive(Debug)]
-pub(super) enum Unmeasured {
-    /// It would take more work to measure than there is left for it.
-    TooLong,
-    /// It fits in no memory.
-    TooLarge(PlanError),
-    /// Nobody waits for the plan any more.
-    Cancelled,
-    /// Memory was refused.
-    Refused(OutOfMemory),
-}
-
-impl From<OutOfMemory> for Unmeasured {
-    fn from(error: OutOfMemory) -> Self {
-        Self::Refused(error)
-    }
-}
 
 /// The numbers of a candidate whose tiles are shared out like this.
 #[derive(Clone, Copy, Debug)]
@@ -151,13 +133,12 @@ impl<'m, 'p> Measure<'m, 'p> {
         let windows = stored
             .iter()
             .map(|(_, slot_elements)| window_bytes::<T>(slot_elements))
-            .try_fold(0, |most, bytes| bytes.map(|bytes| most.max(bytes)))
-            .map_err(Unmeasured::TooLarge)?;
+            .try_fold(0, |most, bytes| bytes.map(|bytes| most.max(bytes)))?;
         let mut memory = with_room(shares.len())?;
         let mut reads = with_room(shares.len())?;
         for share in shares {
             let chunks = self.chunks(grid, *share)?;
-            let bytes = self.memory(windows, *share, &chunks, budget).map_err(Unmeasured::TooLarge)?;
+            let bytes = self.memory(windows, *share, &chunks, budget)?;
             reads.push(chunks.reads_for_one(bytes.chunks_bytes));
             memory.push(bytes);
         }
@@ -263,7 +244,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             };
             built.push(SweepPlan {
                 nodes: prepared.sweeps[sweep].try_clone()?,
-                grid: refusable(|| grid.try_clone()).map_err(|error| Unmeasured::TooLarge(error.into()))?,
+                grid: refusable(|| grid.try_clone()).map_err(PlanError::from)?,
                 band: if bands.tall > 0 {
                     tallest_band(prepared, sweep, &own_bands[sweep])
                 } else {
@@ -276,9 +257,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 bindings: prepared.bindings[sweep].copied()?,
                 slots,
                 slot_elements,
-                chunks: chunks
-                    .caches(sweep, &prepared.chunked[sweep], numbers.memory.chunks_bytes)
-                    .map_err(Unmeasured::TooLarge)?,
+                chunks: chunks.caches(sweep, &prepared.chunked[sweep], numbers.memory.chunks_bytes)?,
                 calls,
                 steps,
                 course: Course::new(&kept.program, &prepared.sweeps[sweep], own_bands[sweep].copied()?)?,
@@ -331,19 +310,13 @@ impl<'m, 'p> Measure<'m, 'p> {
     fn chunks(&mut self, grid: &Grid<2>, share: Share) -> Result<ChunkUses, Unmeasured> {
         let prepared = self.prepared;
         if prepared.chunked.iter().all(Vec::is_empty) {
-            return Ok(ChunkUses::new(Vec::new()));
+            return Ok(ChunkUses::default());
         }
         let axes = [self.axis(grid, 0)?, self.axis(grid, 1)?];
-        let mut sweeps = with_room(prepared.chunked.len())?;
-        for (sweep, sources) in prepared.chunked.iter().enumerate() {
-            let mut uses = with_room(sources.len())?;
-            for (source, chunked) in sources.iter().enumerate() {
-                let ranges = [0, 1].map(|axis| axes[axis][sweep].chunks[source].as_slice());
-                uses.push(ChunkUse::of(chunked, ranges, share).map_err(Unmeasured::TooLarge)?);
-            }
-            sweeps.push(uses);
-        }
-        Ok(ChunkUses::new(sweeps))
+        let ranges = |sweep: usize, source: usize| {
+            [0, 1].map(|axis: usize| axes[axis][sweep].chunks[source].as_slice())
+        };
+        Ok(ChunkUses::of(&prepared.chunked, ranges, share)?)
     }
 
     /// Where the windows of each sweep lie.
@@ -364,7 +337,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                     0 => Ok(0),
                     ring => self.prepared.windows[sweep][node].elements(ring, *widest),
                 };
-                sizes.push(elements.map_err(Unmeasured::TooLarge)?);
+                sizes.push(elements?);
             }
             all.push(rows.spans.assign(&sizes)?);
         }

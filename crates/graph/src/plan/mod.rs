@@ -18,6 +18,7 @@ mod rows;
 mod search;
 mod slots;
 mod tilings;
+mod unmeasured;
 mod waves;
 
 pub use binding::{Binding, InMemory};
