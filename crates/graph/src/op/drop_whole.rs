@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use tiled_kernel::{Dropped, Kernel};
 
 use super::check::out_of_range;
-use super::dropout::Dropout;
 use super::operator::{Applied, Format, Operator, Values};
 use crate::error::{Arity, GraphError};
 use crate::format::fields::Fields;
@@ -29,7 +28,7 @@ pub struct Dropout2d {
 impl Default for Dropout2d {
     /// PyTorch's: `p` 0.5.
     fn default() -> Self {
-        Self { p: Dropout::default().p }
+        Self { p: 0.5 }
     }
 }
 

@@ -19,6 +19,7 @@ mod search;
 mod slots;
 mod tilings;
 mod unmeasured;
+mod wave_search;
 mod waves;
 
 pub use binding::{Binding, InMemory};
