@@ -11,9 +11,8 @@ use crate::Isa;
 use crate::ops::arithmetic::{
     Difference, DivisorBackward, Larger, LargerBackward, Quotient, Smaller, SmallerBackward, map3,
 };
-use crate::ops::elementwise::{
-    self, Binary as Of2, Product, Sum, Unary as Of1, functions, map as map1, map2,
-};
+use crate::ops::elementwise;
+use crate::ops::function::{Binary as Of2, Product, Sum, Unary as Of1, functions, map as map1, map2};
 use crate::ops::math;
 use crate::ops::stamp::per_isa;
 use crate::vector::Lane;

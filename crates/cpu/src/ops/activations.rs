@@ -3,7 +3,7 @@
 use tiled_kernel::{Activation, Exponential};
 use tiled_tensor::Element;
 
-use super::elementwise::{Binary, Unary, functions};
+use super::function::{Binary, Unary, functions};
 use super::{math, powers};
 
 functions! {

@@ -5,7 +5,7 @@ use tiled_kernel::{Arithmetic, Spread};
 use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{Band, for_bands, index, signed, span};
-use super::elementwise::{Binary, Product, Sum, functions, map2};
+use super::function::{Binary, Product, Sum, functions, map2};
 use super::gather::zip_row;
 use super::stamp::per_isa;
 use crate::Isa;

@@ -12,6 +12,7 @@ use super::activations::{
 };
 use super::arithmetic::Quotient;
 use super::band::for_bands;
+use super::function::{Binary, Product, Unary, functions, map, map2};
 use super::gather::zip_row;
 use super::math;
 use super::powers::Power;
@@ -21,41 +22,11 @@ use crate::Isa;
 /// Cost of an element where a polynomial is evaluated, in copies of an element.
 const POLYNOMIAL: usize = 6;
 
-/// A function of one element.
-pub(crate) trait Unary<T>: Copy + Sync {
-    /// The value at `x`.
-    fn apply<const FUSED: bool>(self, x: T) -> T;
-}
-
-/// A function of two elements.
-pub(crate) trait Binary<T>: Copy + Sync {
-    /// The value at `(a, b)`.
-    fn apply<const FUSED: bool>(self, a: T, b: T) -> T;
-}
-
-per_isa! {
-    /// `out[i] = f(x[i])`.
-    pub(crate) fn map<T: Element, F: Unary<T>>(f: F, x: &[T], out: &mut [T]) {
-        for (out, x) in out.iter_mut().zip(x) {
-            *out = f.apply::<FUSED>(*x);
-        }
-    }
-}
-
 per_isa! {
     /// `x[i] = f(x[i])`.
     fn map_in_place<T: Element, F: Unary<T>>(f: F, x: &mut [T]) {
         for x in x {
             *x = f.apply::<FUSED>(*x);
-        }
-    }
-}
-
-per_isa! {
-    /// `out[i] = f(a[i], b[i])`.
-    pub(crate) fn map2<T: Element, F: Binary<T>>(f: F, a: &[T], b: &[T], out: &mut [T]) {
-        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-            *out = f.apply::<FUSED>(*a, *b);
         }
     }
 }
@@ -93,37 +64,6 @@ pub(crate) fn binary<T: Element, F: Binary<T>>(
     });
 }
 
-/// Defines functions of one, two or three elements, with parameters or none.
-macro_rules! functions {
-    ($($(#[$meta:meta])* $name:ident $(($($field:ident),+))?: $trait:ident |$self:ident, $($arg:ident),+| $value:expr;)*) => {
-        $(functions!(@one [$(#[$meta])*] $name $(($($field),+))?: $trait |$self, $($arg),+| $value);)*
-    };
-    (@one [$($meta:tt)*] $name:ident: $trait:ident |$self:ident, $($arg:ident),+| $value:expr) => {
-        $($meta)*
-        #[derive(Clone, Copy)]
-        pub(crate) struct $name;
-        impl<T: Element> $trait<T> for $name {
-            #[inline(always)]
-            fn apply<const FUSED: bool>($self, $($arg: T),+) -> T { $value }
-        }
-    };
-    (@one [$($meta:tt)*] $name:ident($($field:ident),+): $trait:ident |$self:ident, $($arg:ident),+| $value:expr) => {
-        $($meta)*
-        #[derive(Clone, Copy)]
-        pub(crate) struct $name<T> {
-            $(
-                /// A constant of the function.
-                pub(crate) $field: T,
-            )+
-        }
-        impl<T: Element> $trait<T> for $name<T> {
-            #[inline(always)]
-            fn apply<const FUSED: bool>($self, $($arg: T),+) -> T { $value }
-        }
-    };
-}
-pub(crate) use functions;
-
 functions! {
     Relu: Unary |self, x| if x <= T::ZERO { T::ZERO } else { x };
     LeakyRelu(slope): Unary |self, x| if x > T::ZERO { x } else { x * self.slope };
@@ -142,8 +82,6 @@ functions! {
     GeluBackward: Binary |self, g, x| g * math::gelu_slope::<T, FUSED>(x);
     GeluTanhBackward: Binary |self, g, x| g * math::gelu_tanh_slope::<T, FUSED>(x);
 
-    Sum: Binary |self, a, b| a + b;
-    Product: Binary |self, a, b| a * b;
     DifferenceScaled(scale): Binary |self, a, b| (a - b) * self.scale;
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod arithmetic;
 mod band;
 mod channel;
 pub(crate) mod elementwise;
+pub(crate) mod function;
 mod gather;
 mod local_response;
 mod loss;
@@ -59,8 +60,8 @@ pub(crate) fn compute<T: Lane>(
         Kernel::ActivationBackward(activation) => {
             elementwise::activation_backward(isa, *activation, inputs, output, region);
         }
-        Kernel::Add => elementwise::binary(isa, elementwise::Sum, 1, inputs, output, region),
-        Kernel::Mul => elementwise::binary(isa, elementwise::Product, 1, inputs, output, region),
+        Kernel::Add => elementwise::binary(isa, function::Sum, 1, inputs, output, region),
+        Kernel::Mul => elementwise::binary(isa, function::Product, 1, inputs, output, region),
         Kernel::Arithmetic { function, operands } => {
             arithmetic::arithmetic(isa, *function, operands, params.packed(), inputs, output, region);
         }

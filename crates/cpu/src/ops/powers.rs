@@ -6,7 +6,7 @@
 
 use tiled_tensor::{DType, Element};
 
-use super::elementwise::Unary;
+use super::function::Unary;
 use super::math::{
     exp, exp_f64, fma, narrow, polynomial, power_f32, power_f64, reduced_f32, reduced_f64, widen,
 };

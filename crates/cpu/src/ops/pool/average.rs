@@ -5,7 +5,7 @@ use tiled_kernel::Pool;
 use tiled_tensor::{Element, PartMut, View};
 
 use super::super::band::{Band, extent, for_bands, index, span};
-use super::super::elementwise::{Binary, Sum};
+use super::super::function::{Binary, Sum};
 use super::super::gather::Place;
 use super::super::runs::{Pixels, Run, runs};
 use super::super::stamp::per_isa;

@@ -19,7 +19,7 @@ use tiled_kernel::Pool;
 use tiled_tensor::{Element, View};
 
 use super::band::{Band, extent, index, signed, span};
-use super::elementwise::Binary;
+use super::function::Binary;
 use super::gather::Place;
 use super::runs::{Pixels, for_pixels, runs};
 use super::stamp::per_isa;
