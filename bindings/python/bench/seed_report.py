@@ -42,8 +42,8 @@ METHOD = """\
 
 NOTES: dict[str, str] = {
     OPERATORS: """\
-By samples of a profile, Conv2d b forward spends nine tenths of its time in the loops of the convolution: rows of 62 pixels are six tiles of
-10 or 11. Softmax a spends it in the loop over rows.
+By samples of a profile, Conv2d b forward spends 82 % of its time in the loop of multiply-adds and 11 % in writing its sums to planes. Rows
+of 62 pixels are six tiles of 10 or 11.
 """,
     PRODUCTS: """\
 What keeps large products below the loop of multiply-adds is packing, and sums that are read from the last cache and written there.

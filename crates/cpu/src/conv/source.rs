@@ -252,13 +252,15 @@ impl<E: Element> Source<E> {
 }
 
 impl<E: Element> Target<E> {
-    /// Fetches the lines of planes that a tile from `start` on will write: stores to as many planes at once would
-    /// otherwise wait for memory, and for each other.
+    /// Fetches the lines of planes that a tile of `pixels` from `start` on will write: stores to as many planes at once
+    /// would otherwise wait for memory, and for each other.
     #[inline(always)]
-    pub(super) fn prefetch(&self, start: *mut E) {
+    pub(super) fn prefetch(&self, start: *mut E, pixels: usize) {
         if self.block == 1 {
             for channel in self.channel..self.channel + self.channels {
-                prefetch(start.wrapping_add(channel * self.block_stride));
+                let first = start.wrapping_add(channel * self.block_stride);
+                prefetch(first);
+                prefetch(first.wrapping_add((pixels - 1) * self.step));
             }
         }
     }
