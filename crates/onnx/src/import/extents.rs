@@ -10,8 +10,6 @@ use std::rc::Rc;
 
 use tiled_tensor::{OutOfMemory, collected, push};
 
-use super::numbers::Num;
-
 /// An extent, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Extent(u32);
@@ -172,11 +170,11 @@ impl Extents {
         (least, first.iter().copied().max().filter(|_| function.rise <= 0))
     }
 
-    /// As a model computes with it.
-    pub(crate) fn num(&self, extent: Extent) -> Num {
+    /// The number that it is for every image, where it is one.
+    pub(crate) fn constant(&self, extent: Extent) -> Option<i64> {
         match self.all[extent.place()].formula {
-            Formula::Number(number) => Num::Known(number as f64),
-            _ => Num::Extent(extent),
+            Formula::Number(number) => Some(number),
+            _ => None,
         }
     }
 

@@ -361,7 +361,7 @@ impl<'a> Import<'a> {
             let operand = if name.is_empty() { None } else { Some(self.value(name, position)?) };
             operands.push(match operand {
                 Some(Value::Padded(padded)) if !ops::leaves_padding(node.op_type()) => {
-                    let plan = padded.node(&mut self.plans)?;
+                    let plan = self.plans.padded(&padded)?;
                     Some(Value::Image(Image { plan, flat: false }))
                 }
                 other => other,
@@ -419,7 +419,7 @@ impl<'a> Import<'a> {
     /// What an output stands for: padding that nothing took over is a node.
     fn result(&mut self, name: &str) -> Result<Value, Reason> {
         let plan = match self.value(name, usize::MAX)? {
-            Value::Padded(padded) => padded.node(&mut self.plans)?,
+            Value::Padded(padded) => self.plans.padded(&padded)?,
             Value::Plane(plan) => plan,
             Value::Norming(norming) => self.plans.settled(norming, name)?,
             Value::Image(Image { plan, flat: true }) if self.plans.get(plan).extents != Some([1, 1]) => {

@@ -43,6 +43,11 @@ pub(crate) enum Binary {
 }
 
 impl Num {
+    /// An extent as a model computes with it.
+    pub(crate) fn of(extent: Extent, extents: &Extents) -> Self {
+        extents.constant(extent).map_or(Self::Extent(extent), |number| Self::Known(number as f64))
+    }
+
     /// The number, where it is known.
     pub(crate) fn known(self, extents: &Extents) -> Option<f64> {
         match self {
@@ -127,7 +132,7 @@ impl Num {
             (Binary::Sub, Self::Extent(a), Self::Extent(b)) => extents.sum(a, -1, b)?,
             _ => None,
         };
-        Ok(made.map(|extent| extents.num(extent)))
+        Ok(made.map(|extent| Self::of(extent, extents)))
     }
 
     /// Its rounding by this rule; extents are whole.

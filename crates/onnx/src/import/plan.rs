@@ -19,7 +19,7 @@ use super::form::Form;
 use super::formula::{self, Formula};
 use super::names::Names;
 use super::numbers::Num;
-use super::value::{Constant, Norming, Step};
+use super::value::{Constant, Norming, Padded, Step};
 use crate::Reason;
 
 /// Inputs and nodes, by number.
@@ -280,6 +280,16 @@ impl Plans {
         Ok(made)
     }
 
+    /// The node of its own that pads, where something other than a convolution reads a padded value.
+    pub(crate) fn padded(&mut self, padded: &Padded) -> Result<usize, Reason> {
+        if let Some(made) = padded.made.get() {
+            return Ok(made);
+        }
+        let made = self.node(&padded.name, Op::Pad(padded.pad), vec![padded.plan], Vec::new())?;
+        padded.made.set(Some(made));
+        Ok(made)
+    }
+
     /// The operator, as one of the last nodes has it where one does.
     fn shared(&mut self, op: Op) -> Rc<Op> {
         if let Some(known) = self.recent.iter().find(|known| ***known == op) {
@@ -409,8 +419,8 @@ impl Plans {
     /// Height or width, axis 2 or 3, as a model computes with it; axis 0 is the batch.
     pub(crate) fn extent(&self, plan: usize, axis: usize) -> Num {
         match axis {
-            0 => self.extents.num(Extents::BATCH),
-            _ => self.extents.num(self.all[plan].formulas[axis - 2]),
+            0 => Num::of(Extents::BATCH, &self.extents),
+            _ => Num::of(self.all[plan].formulas[axis - 2], &self.extents),
         }
     }
 
@@ -431,7 +441,9 @@ impl Plans {
         let [height, width] = self.all[plan].formulas;
         let height = self.extents.linear(height, 1, 0, divisor)?;
         let width = self.extents.linear(width, 1, 0, divisor)?;
-        Ok(height.zip(width).map(|(height, width)| [height, width].map(|extent| self.extents.num(extent))))
+        Ok(height
+            .zip(width)
+            .map(|(height, width)| [height, width].map(|extent| Num::of(extent, &self.extents))))
     }
 
     /// Whether two values have the same height and width, whatever the image or as the model declares it.

@@ -64,7 +64,7 @@ impl Site<'_> {
             }
             Value::Padded(padded) => {
                 let padded = Rc::clone(padded);
-                Ok(Image { plan: padded.node(self.plans)?, flat: false })
+                Ok(Image { plan: self.plans.padded(&padded)?, flat: false })
             }
             Value::Norming(norming) => {
                 let norming = *norming;

@@ -4,14 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tiled_graph::{Op, Pad};
+use tiled_graph::Pad;
 
 use super::form::Form;
-use super::numbers::Numbers;
-use super::plan::Plans;
-use crate::Reason;
-use crate::ops::shuffle::Folded;
-use crate::ops::table::Table;
+use super::numbers::{Num, Numbers};
 
 /// What a name of a model stands for.
 #[derive(Clone, Debug)]
@@ -234,14 +230,63 @@ pub(crate) struct Padded {
     pub(crate) made: Cell<Option<usize>>,
 }
 
-impl Padded {
-    /// A node of its own that pads.
-    pub(crate) fn node(&self, plans: &mut Plans) -> Result<usize, Reason> {
-        if let Some(made) = self.made.get() {
-            return Ok(made);
-        }
-        let made = plans.node(&self.name, Op::Pad(self.pad), vec![self.plan], Vec::new())?;
-        self.made.set(Some(made));
-        Ok(made)
+/// A value whose axes are taken apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Folded {
+    pub(crate) plan: usize,
+    /// The axes behind the batch.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A part of an axis that is taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// The axis: 1 to 3.
+    pub(crate) axis: usize,
+    /// The place among the parts of its axis.
+    pub(crate) place: usize,
+    /// Its extent; `None` of a whole height or width, and of as many blocks as there are.
+    pub(crate) extent: Option<i64>,
+}
+
+impl Folded {
+    /// The same in another order that leaves the batch first.
+    pub(crate) fn permuted(&self, order: &[i64]) -> Option<Self> {
+        let mut places: Vec<usize> =
+            order.iter().map(|axis| usize::try_from(*axis).ok()).collect::<Option<_>>()?;
+        let parts = places.iter().skip(1).map(|place| self.parts.get(place.checked_sub(1)?).copied());
+        let parts: Vec<Part> = parts.collect::<Option<_>>()?;
+        let is_first = places.first() == Some(&0);
+        places.sort_unstable();
+        let is_order = places.iter().copied().eq(0..=self.parts.len());
+        (is_first && is_order).then_some(Self { plan: self.plan, parts })
+    }
+
+    /// The axis of each part and its place there.
+    pub(crate) fn order(&self) -> Vec<(usize, usize)> {
+        self.parts.iter().map(|part| (part.axis, part.place)).collect()
+    }
+
+    /// The extents of the parts of an axis that are known, in their order.
+    pub(crate) fn extents(&self, axis: usize) -> Vec<i64> {
+        let mut parts: Vec<Part> = self.parts.iter().copied().filter(|part| part.axis == axis).collect();
+        parts.sort_unstable_by_key(|part| part.place);
+        parts.iter().filter_map(|part| part.extent).collect()
+    }
+}
+
+/// Sizes in rows of as many numbers each.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub(crate) rows: Vec<Vec<Num>>,
+    pub(crate) is_integer: bool,
+}
+
+impl Table {
+    /// Columns as rows.
+    pub(crate) fn transposed(&self) -> Self {
+        let columns = self.rows.first().map_or(0, Vec::len);
+        let rows = (0..columns).map(|column| self.rows.iter().map(|row| row[column]).collect()).collect();
+        Self { rows, ..*self }
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tiled_graph::{Conv2d, ConvTranspose2d, Op, Pad, PadWith, PaddingMode, ParamKind};
 
-use super::window::{Odd, Pads, Windows, signed, windows};
+use super::window::{Odd, Pads, Windows, group, signed, windows};
 use super::{response, row, sized};
 use crate::Reason;
 use crate::import::numbers::{Num, whole};
@@ -193,12 +193,6 @@ pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
     let name = node_name(site.node).to_owned();
     let pad = Pad { padding, with };
     Ok(Value::Padded(Rc::new(Padded { plan, pad, name, made: Cell::new(None) })))
-}
-
-pub(super) fn group(site: &Site<'_>) -> Result<usize, Reason> {
-    let got = site.int("group", 1)?;
-    let wrong = |_| Reason::Attribute { name: "group", expected: "at least 1", got: got.to_string() };
-    usize::try_from(got).map_err(wrong)
 }
 
 /// The operator with its weight and, where there is one, its bias.

@@ -6,49 +6,12 @@
 
 use std::rc::Rc;
 
-use super::{Operator, row};
+use super::operator::Operator;
+use super::row;
 use crate::Reason;
 use crate::import::numbers::Num;
 use crate::import::site::{Site, node_name};
 use crate::import::value::{Constant, Grouped, Image, Last, Order, Value};
-
-/// Operators that look at each element alone, or at elements of several operands at one place.
-const OF_ELEMENTS: [&str; 29] = [
-    "Abs",
-    "Add",
-    "Cast",
-    "Clip",
-    "Div",
-    "Dropout",
-    "Elu",
-    "Erf",
-    "Exp",
-    "Gelu",
-    "HardSigmoid",
-    "HardSwish",
-    "Identity",
-    "LeakyRelu",
-    "Log",
-    "Max",
-    "Min",
-    "Mish",
-    "Mul",
-    "Neg",
-    "Pow",
-    "Reciprocal",
-    "Relu",
-    "Sigmoid",
-    "Softplus",
-    "Sqrt",
-    "Sub",
-    "Swish",
-    "Tanh",
-];
-
-/// Whether an operator is one of them.
-pub(super) fn is_of_elements(name: &str) -> bool {
-    OF_ELEMENTS.contains(&name)
-}
 
 /// What a node's output stands for, by the rule of its operator.
 pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -60,7 +23,7 @@ pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
         _ => None,
     };
     let Some(order) = site.operands.iter().find_map(order) else { return (operator.rule)(site) };
-    if !is_of_elements(operator.name) {
+    if !operator.is_of_elements() {
         return (operator.rule)(site);
     }
     for position in 0..site.operands.len() {

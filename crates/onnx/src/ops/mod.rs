@@ -14,40 +14,24 @@ mod layout;
 mod linear;
 mod norm;
 mod norming;
+mod operator;
 mod part;
 mod pool;
 mod reduce;
 mod resize;
 mod response;
 mod row;
-pub(crate) mod shuffle;
+mod shuffle;
 mod sized;
 mod sizes;
 mod stack;
-pub(crate) mod table;
+mod table;
 mod window;
 
-use crate::Reason;
-use crate::import::site::Site;
-use crate::import::value::Value;
+use self::operator::operator;
 
 pub(crate) use self::last::made;
-
-/// What makes of a node what its output stands for.
-type Rule = fn(&mut Site<'_>) -> Result<Value, Reason>;
-
-/// An operator of ONNX.
-#[derive(Debug)]
-pub(crate) struct Operator {
-    name: &'static str,
-    /// The attributes that its rule knows; others are refused.
-    pub(crate) attributes: &'static [&'static str],
-    rule: Rule,
-}
-
-const fn operator(name: &'static str, attributes: &'static [&'static str], rule: Rule) -> Operator {
-    Operator { name, attributes, rule }
-}
+pub(crate) use self::operator::{Operator, is_quantised, leaves_padding};
 
 /// All operators that are read, by name in order.
 static OPERATORS: [Operator; 82] = [
@@ -140,19 +124,6 @@ pub(crate) fn find(name: &str) -> Option<&'static Operator> {
     OPERATORS.binary_search_by(|operator| operator.name.cmp(name)).ok().map(|place| &OPERATORS[place])
 }
 
-/// Whether an operator takes padding over, or hands it on to what may.
-pub(crate) fn leaves_padding(name: &str) -> bool {
-    matches!(name, "Cast" | "Conv" | "Dropout" | "Identity")
-}
-
-/// Whether an operator is one of quantised networks, of whatever domain.
-pub(crate) fn is_quantised(name: &str) -> bool {
-    const PREFIXES: [&str; 4] = ["QLinear", "QGemm", "QAttention", "QMoE"];
-    const NAMES: [&str; 5] =
-        ["QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"];
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || NAMES.contains(&name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,11 +132,5 @@ mod tests {
     fn the_table_is_in_order() {
         assert!(OPERATORS.is_sorted_by(|a, b| a.name < b.name));
         assert!(find("Conv").is_some() && find("NonZero").is_none() && find("conv").is_none());
-    }
-
-    #[test]
-    fn quantised_operators_are_told_by_name() {
-        assert!(["QLinearConv", "DequantizeLinear", "ConvInteger"].into_iter().all(is_quantised));
-        assert!(!is_quantised("Conv"));
     }
 }

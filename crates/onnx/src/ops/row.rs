@@ -5,8 +5,8 @@
 
 use tiled_graph::{Conv2d, Op, ParamKind, PixelShuffle, PixelUnshuffle};
 
-use super::Operator;
-use super::last::is_of_elements;
+use super::operator::Operator;
+use super::window::group;
 use crate::Reason;
 use crate::import::numbers::{Num, Numbers, whole};
 use crate::import::site::Site;
@@ -15,7 +15,7 @@ use crate::import::value::{Constant, Image, Value};
 /// The same for functions of single elements, which run on the value with its height; `None` where no operand is a row.
 pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let is_row = |operand: &Option<Value>| matches!(operand, Some(Value::Row(_)));
-    if !site.operands.iter().any(is_row) || !is_of_elements(operator.name) {
+    if !site.operands.iter().any(is_row) || !operator.is_of_elements() {
         return Ok(None);
     }
     for position in 0..site.operands.len() {
@@ -229,7 +229,7 @@ pub(super) fn conv(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
         stride: [1, one(site, "strides")?],
         dilation: [1, one(site, "dilations")?],
         padding: [[0, 0], padding],
-        groups: super::conv::group(site)?,
+        groups: group(site)?,
         bias: site.has(2),
         ..Conv2d::new(outputs, [1, kernel])
     });

@@ -17,51 +17,7 @@ use tiled_graph::{ChannelShuffle, Op, PixelShuffle, PixelUnshuffle};
 use crate::Reason;
 use crate::import::numbers::{Num, Numbers, whole};
 use crate::import::site::Site;
-use crate::import::value::{Image, Value};
-
-/// A value whose axes are taken apart.
-#[derive(Clone, Debug)]
-pub(crate) struct Folded {
-    plan: usize,
-    /// The axes behind the batch.
-    parts: Vec<Part>,
-}
-
-/// A part of an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
-    /// The axis: 1 to 3.
-    axis: usize,
-    /// The place among the parts of its axis.
-    place: usize,
-    /// Its extent; `None` of a whole height or width, and of as many blocks as there are.
-    extent: Option<i64>,
-}
-
-impl Folded {
-    /// The same in another order that leaves the batch first.
-    pub(crate) fn permuted(&self, order: &[i64]) -> Option<Self> {
-        let mut places: Vec<usize> =
-            order.iter().map(|axis| usize::try_from(*axis).ok()).collect::<Option<_>>()?;
-        let parts = places.iter().skip(1).map(|place| self.parts.get(place.checked_sub(1)?).copied());
-        let parts: Vec<Part> = parts.collect::<Option<_>>()?;
-        let is_first = places.first() == Some(&0);
-        places.sort_unstable();
-        let is_order = places.iter().copied().eq(0..=self.parts.len());
-        (is_first && is_order).then_some(Self { plan: self.plan, parts })
-    }
-
-    fn order(&self) -> Vec<(usize, usize)> {
-        self.parts.iter().map(|part| (part.axis, part.place)).collect()
-    }
-
-    /// The extents of the parts of an axis that are known, in their order.
-    fn extents(&self, axis: usize) -> Vec<i64> {
-        let mut parts: Vec<Part> = self.parts.iter().copied().filter(|part| part.axis == axis).collect();
-        parts.sort_unstable_by_key(|part| part.place);
-        parts.iter().filter_map(|part| part.extent).collect()
-    }
-}
+use crate::import::value::{Folded, Image, Part, Value};
 
 /// The first `Reshape`.
 pub(super) fn folded(site: &mut Site<'_>, plan: usize, shape: &Numbers) -> Result<Value, Reason> {

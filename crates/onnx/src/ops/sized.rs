@@ -64,10 +64,7 @@ pub(super) fn crop(site: &mut Site<'_>, plan: usize, places: [[Num; 2]; 2]) -> R
     }
     let [height, width] = added[..] else { unreachable!("invariant: there are two axes") };
     let numbers = [height, width].map(|added| {
-        let number = |extent: Extent| match site.plans.extents.num(extent) {
-            Num::Known(number) => whole(number),
-            _ => None,
-        };
+        let number = |extent: Extent| site.plans.extents.constant(extent);
         let (before, all) = (number(added.before)?, number(added.all)?);
         Some([before, all.checked_sub(before)?])
     });

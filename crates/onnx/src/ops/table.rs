@@ -6,14 +6,7 @@ use std::rc::Rc;
 use crate::Reason;
 use crate::import::numbers::{Num, Numbers};
 use crate::import::site::Site;
-use crate::import::value::Value;
-
-/// Rows of as many numbers each.
-#[derive(Clone, Debug)]
-pub(crate) struct Table {
-    rows: Vec<Vec<Num>>,
-    is_integer: bool,
-}
+use crate::import::value::{Table, Value};
 
 /// A list in rows, or rows as a list; `None` of other reshapings.
 pub(super) fn reshape(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
@@ -57,13 +50,4 @@ pub(super) fn reversed(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     }
     let rows = table.rows.iter().rev().cloned().collect();
     Ok(Some(Value::Table(Rc::new(Table { rows, ..*table }))))
-}
-
-impl Table {
-    /// Columns as rows.
-    pub(super) fn transposed(&self) -> Self {
-        let columns = self.rows.first().map_or(0, Vec::len);
-        let rows = (0..columns).map(|column| self.rows.iter().map(|row| row[column]).collect()).collect();
-        Self { rows, ..*self }
-    }
 }

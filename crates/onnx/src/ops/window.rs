@@ -113,3 +113,10 @@ impl Windows {
 pub(super) fn signed(extents: [usize; 2]) -> [i64; 2] {
     extents.map(|extent| i64::try_from(extent).unwrap_or(i64::MAX))
 }
+
+/// The groups of a convolution.
+pub(super) fn group(site: &Site<'_>) -> Result<usize, Reason> {
+    let got = site.int("group", 1)?;
+    let wrong = |_| Reason::Attribute { name: "group", expected: "at least 1", got: got.to_string() };
+    usize::try_from(got).map_err(wrong)
+}

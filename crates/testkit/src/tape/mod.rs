@@ -15,7 +15,7 @@ use tiled_autograd::{Context, Kernels, Result, TapeError, Tensor, no_grad};
 use tiled_cpu::CpuBackend;
 use tiled_kernel::Reference;
 
-use self::model::Memory;
+use self::model::{Memory, Model};
 use self::step::{Bytes, Step};
 
 /// What checking a program came to.
@@ -93,7 +93,8 @@ fn draw(bytes: &mut Bytes<'_>, context: &Context<f64>, leaves: &[Leaf]) -> (Vec<
     let (mut steps, mut checked) = (Vec::new(), Checked::default());
     let count = 1 + usize::from(bytes.next()) % 40;
     for _ in 0..count {
-        let step = Step::draw(bytes, &models);
+        let shapes: Vec<&[usize]> = models.iter().map(Model::shape).collect();
+        let step = Step::draw(bytes, &shapes);
         let expected = memory.carry_out(&step, &models);
         if expected.as_ref().is_some_and(|outcome| !outcome.is_small()) {
             continue;
@@ -135,7 +136,7 @@ fn draw(bytes: &mut Bytes<'_>, context: &Context<f64>, leaves: &[Leaf]) -> (Vec<
 }
 
 /// Compares every element of every tensor; false where one is too large. What is compared next begins from the tape's roundings.
-fn agree(memory: &mut Memory, models: &[model::Model], tensors: &[Tensor<f64>], step: &Step) -> bool {
+fn agree(memory: &mut Memory, models: &[Model], tensors: &[Tensor<f64>], step: &Step) -> bool {
     for (model, tensor) in models.iter().zip(tensors) {
         let (expected, got) = (memory.read(model), tensor.to_array());
         if expected.iter().chain(&got).any(|value| value.is_nan() || value.abs() > step::LARGEST) {

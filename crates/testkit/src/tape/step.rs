@@ -6,7 +6,6 @@ use tiled_kernel::Activation;
 use tiled_kernel::dense::{Binary, Unary};
 
 use super::Leaf;
-use super::model::Model;
 
 /// The largest element that is compared: beyond, roundings and bends say nothing.
 pub(super) const LARGEST: f64 = 100.0;
@@ -106,16 +105,16 @@ const OF_TWO: [Binary; 6] =
     [Binary::Add, Binary::Sub, Binary::Mul, Binary::Mul, Binary::Maximum, Binary::Minimum];
 
 impl Step {
-    /// The next operation on some of the tensors, which need not be possible.
-    pub(super) fn draw(bytes: &mut Bytes<'_>, models: &[Model]) -> Self {
+    /// The next operation on some of the tensors, which have these shapes; it need not be possible.
+    pub(super) fn draw(bytes: &mut Bytes<'_>, shapes: &[&[usize]]) -> Self {
         // late tensors are likelier, so that programs are deep
         let pick = |bytes: &mut Bytes<'_>| {
-            let back = bytes.below(models.len()).min(bytes.below(models.len()));
-            models.len() - 1 - back
+            let back = bytes.below(shapes.len()).min(bytes.below(shapes.len()));
+            shapes.len() - 1 - back
         };
         let kind = bytes.below(30);
         let of = pick(bytes);
-        let shape = models[of].shape();
+        let shape = shapes[of];
         let axes = shape.len();
         let signed = |axis: usize| axis.cast_signed();
         // now and then one that is not there
@@ -168,7 +167,7 @@ impl Step {
             }
             22 => {
                 let (other, axis) = (pick(bytes), axis(bytes));
-                let index = places(bytes, models[other].shape().to_vec(), extent(axis));
+                let index = places(bytes, shapes[other].to_vec(), extent(axis));
                 Self::ScatterAdd(of, other, axis, index)
             }
             23 => {
