@@ -1,6 +1,5 @@
 //! A network with its weights, its images and its executor.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +12,7 @@ use tiled::prelude::{
     CpuBackend, Executor, Graph, Hold, InMemory, Io, IoError, Loss, MemorySource, NoProgress, Objective,
     Parameters, PlanOptions, Planner, Sink, Source, infer_nchw, params,
 };
-use tiled::tensor::{AlignedBuffer, View, ViewMut};
+use tiled::tensor::{AlignedBuffer, Element, View, ViewMut};
 
 use crate::{Failure, arrays, network};
 
@@ -40,6 +39,34 @@ pub(crate) struct Load {
     /// Whether convolutions that suit it run by Winograd's filtering.
     #[serde(default)]
     winograd: bool,
+    /// Whether it runs in f64. Files stay f32.
+    #[serde(default)]
+    double: bool,
+}
+
+/// What is asked of a network that is loaded, whatever its elements are.
+pub(crate) trait Loaded {
+    /// Plans, makes the executor and runs once; the memory is what all of that took beyond what was held before.
+    fn first(&mut self) -> Result<Value, Failure>;
+
+    /// Runs once and returns the seconds that it took.
+    fn run(&mut self) -> Result<f64, Failure>;
+
+    /// Writes what the last run gave.
+    fn save(&self, folder: &Path) -> Result<Value, Failure>;
+}
+
+/// Reads everything that the run needs, and allocates what it writes.
+pub(crate) fn load<'b>(
+    backend: &'b CpuBackend,
+    load: &Load,
+) -> Result<(Box<dyn Loaded + 'b>, Value), Failure> {
+    if load.double {
+        let (job, answer) = Job::<f64>::load(backend, load)?;
+        return Ok((Box::new(job), answer));
+    }
+    let (job, answer) = Job::<f32>::load(backend, load)?;
+    Ok((Box::new(job), answer))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -63,31 +90,30 @@ enum Held {
 }
 
 #[derive(Debug)]
-pub(crate) struct Job<'b> {
+struct Job<'b, T: Element> {
     backend: &'b CpuBackend,
     graph: Graph,
     shapes: Shapes,
     objective: Objective,
     options: PlanOptions,
-    parameters: Parameters<f32>,
+    parameters: Parameters<T>,
     /// What the others call parameters.
     names: HashMap<String, String>,
-    input: Image,
-    grad_output: AlignedBuffer<f32>,
-    output: AlignedBuffer<f32>,
-    grad_input: AlignedBuffer<f32>,
-    executor: Option<Executor<'b, f32>>,
+    input: Image<T>,
+    grad_output: AlignedBuffer<T>,
+    output: AlignedBuffer<T>,
+    grad_input: AlignedBuffer<T>,
+    executor: Option<Executor<'b, T>>,
 }
 
 #[derive(Debug)]
-enum Image {
-    Held(AlignedBuffer<f32>),
+enum Image<T: Element> {
+    Held(AlignedBuffer<T>),
     Made([usize; 4]),
 }
 
-impl<'b> Job<'b> {
-    /// Reads everything that the run needs, and allocates what it writes.
-    pub(crate) fn load(backend: &'b CpuBackend, load: &Load) -> Result<(Self, Value), Failure> {
+impl<'b, T: Element> Job<'b, T> {
+    fn load(backend: &'b CpuBackend, load: &Load) -> Result<(Self, Value), Failure> {
         let network = network::read(&load.network)?;
         let (parameters, names) = (network.parameters(load.weights.as_deref())?, network.names());
         let graph = network.graph;
@@ -118,7 +144,7 @@ impl<'b> Job<'b> {
         let is_held = matches!(input, Image::Held(_));
         let held = |is_wanted: bool, shape: [usize; 4]| {
             let mut data = AlignedBuffer::new(if is_wanted && is_held { shape.iter().product() } else { 0 });
-            data.fill(f32::NAN); // what is not written will show
+            data.fill(T::from_f64(f64::NAN)); // what is not written will show
             data
         };
         let times = match load.task {
@@ -158,13 +184,14 @@ impl<'b> Job<'b> {
         };
         Ok((job, answer))
     }
+}
 
-    /// Plans, makes the executor and runs once; the memory is what all of that took beyond what was held before.
-    pub(crate) fn first(&mut self) -> Result<Value, Failure> {
+impl<T: Element> Loaded for Job<'_, T> {
+    fn first(&mut self) -> Result<Value, Failure> {
         self.executor = None;
         let can_measure = reset_peak_rss();
         let before = peak_rss_bytes();
-        let planner = Planner::<f32>::new(&self.graph, &self.shapes, &self.objective, self.backend);
+        let planner = Planner::<T>::new(&self.graph, &self.shapes, &self.objective, self.backend);
         let plan = planner.plan(&self.options)?;
         let mut answer = json!({
             "planned_bytes": plan.peak_bytes(),
@@ -185,24 +212,23 @@ impl<'b> Job<'b> {
         Ok(answer)
     }
 
-    /// Runs once and returns the seconds that it took.
-    pub(crate) fn run(&mut self) -> Result<f64, Failure> {
+    fn run(&mut self) -> Result<f64, Failure> {
         let executor = self.executor.as_mut().ok_or("`first` comes before `run`")?;
         let output_shape = self.shapes.shape(self.graph.outputs()[0]);
         let input_shape = self.shapes.shape(tiled::graph::ValueId(0));
-        let source: Box<dyn Source<f32> + '_> = match &self.input {
+        let source: Box<dyn Source<T> + '_> = match &self.input {
             Image::Held(data) => Box::new(MemorySource::new(data, input_shape)?),
-            Image::Made(shape) => Box::new(made_image(*shape)?),
+            Image::Made(shape) => Box::new(made_image::<T>(*shape)?),
         };
         let mut grad_source = None;
         if !self.grad_output.is_empty() {
             grad_source = Some(MemorySource::new(&self.grad_output, output_shape)?);
         }
-        let sink: Box<dyn Sink<f32> + '_> = match &self.input {
+        let sink: Box<dyn Sink<T> + '_> = match &self.input {
             Image::Held(_) if self.objective.outputs => {
                 Box::new(SliceSink::new(&mut self.output, output_shape)?)
             }
-            _ => Box::new(copying_sink(output_shape)?),
+            _ => Box::new(copying_sink::<T>(output_shape)?),
         };
         let mut grad_sink = None;
         if self.objective.grad_inputs {
@@ -211,15 +237,14 @@ impl<'b> Job<'b> {
         let io = Io {
             inputs: vec![&source],
             target: None,
-            grad_outputs: grad_source.iter().map(|source| source as &dyn Source<f32>).collect(),
+            grad_outputs: grad_source.iter().map(|source| source as &dyn Source<T>).collect(),
             outputs: if self.objective.outputs { vec![&sink] } else { Vec::new() },
-            grad_inputs: grad_sink.iter().map(|sink| sink as &dyn Sink<f32>).collect(),
+            grad_inputs: grad_sink.iter().map(|sink| sink as &dyn Sink<T>).collect(),
         };
         Ok(executor.run(&mut self.parameters, &io, &NoProgress)?.seconds)
     }
 
-    /// Writes what the last run gave.
-    pub(crate) fn save(&self, folder: &Path) -> Result<Value, Failure> {
+    fn save(&self, folder: &Path) -> Result<Value, Failure> {
         let executor = self.executor.as_ref().ok_or("`first` comes before `save`")?;
         std::fs::create_dir_all(folder)?;
         if !self.output.is_empty() {
@@ -270,16 +295,16 @@ fn convolution_flops(graph: &Graph, shapes: &Shapes) -> f64 {
 }
 
 /// An image without memory: rows out of one row of noise.
-fn made_image(shape: [usize; 4]) -> Result<impl Source<f32>, IoError> {
+fn made_image<T: Element>(shape: [usize; 4]) -> Result<impl Source<T>, IoError> {
     const SHIFTS: usize = 256;
     let mut state = 1_u32;
-    let noise: Vec<f32> = (0..shape[3] + SHIFTS)
+    let noise: Vec<T> = (0..shape[3] + SHIFTS)
         .map(|_| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            f32::from((state >> 16) as u16) / 32_768.0 - 1.0
+            T::from_f64(f64::from((state >> 16) as u16) / 32_768.0 - 1.0)
         })
         .collect();
-    FnSource::new("<made>", shape, move |region: Region<2>, window: &mut ViewMut<'_, f32>| {
+    FnSource::new("<made>", shape, move |region: Region<2>, window: &mut ViewMut<'_, T>| {
         let layout = *window.layout();
         for_each_row(region, [layout.batch(), layout.channels()], |n, c, y, from, len| {
             let start = layout.offset(n, c, y, region.cols().begin());
@@ -299,19 +324,15 @@ fn made_image(shape: [usize; 4]) -> Result<impl Source<f32>, IoError> {
 }
 
 /// A sink that copies each row out of the window, as a file or memory would have it, and forgets it.
-fn copying_sink(shape: [usize; 4]) -> Result<impl Sink<f32>, IoError> {
-    thread_local! {
-        static ROW: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-    }
-    FnSink::new("<forgotten>", shape, |region: Region<2>, window: &View<'_, f32>| {
+fn copying_sink<T: Element>(shape: [usize; 4]) -> Result<impl Sink<T>, IoError> {
+    FnSink::new("<forgotten>", shape, |region: Region<2>, window: &View<'_, T>| {
         let layout = *window.layout();
-        ROW.with_borrow_mut(|row| {
-            for_each_row(region, [layout.batch(), layout.channels()], |n, c, y, _, len| {
-                let start = layout.offset(n, c, y, region.cols().begin());
-                row.clear();
-                row.extend(window.data()[start..].iter().step_by(layout.block()).take(len));
-                std::hint::black_box(&row);
-            });
+        let mut row: Vec<T> = Vec::new();
+        for_each_row(region, [layout.batch(), layout.channels()], |n, c, y, _, len| {
+            let start = layout.offset(n, c, y, region.cols().begin());
+            row.clear();
+            row.extend(window.data()[start..].iter().step_by(layout.block()).take(len));
+            std::hint::black_box(&row);
         });
         Ok(())
     })

@@ -9,6 +9,7 @@
 //!   {"command": "load", "network": "light", "weights": "w.safetensors", "input": "x.npy", "task": "inference",
 //!    "hold": "auto", "threads": 2}                                    flops of the convolutions
 //!   {"command": "load", "network": {"onnx": "net.onnx"}, …}           with the weights of the file
+//!   {"command": "load", …, "double": true}                            in f64, from the same files
 //!   {"command": "first"}             plans, runs once: seconds, memory beyond what was held, the plan's figures
 //!   {"command": "run", "repeats": 3}                                  seconds of each
 //!   {"command": "save", "folder": "out"}                              output.npy, grad_input.npy, grad.<name>.npy
@@ -28,7 +29,7 @@ use serde_json::{Value, json};
 use tiled::exec::save_weights;
 use tiled::prelude::{Backend, CpuBackend, initialise, params};
 
-use crate::job::{Job, Load};
+use crate::job::{Load, Loaded};
 
 /// Whatever went wrong, as one line.
 type Failure = Box<dyn std::error::Error>;
@@ -63,7 +64,7 @@ fn main() -> Result<(), Failure> {
 
 fn answer<'b>(
     backend: &'b CpuBackend,
-    job: &mut Option<Job<'b>>,
+    job: &mut Option<Box<dyn Loaded + 'b>>,
     request: Request,
 ) -> Result<Value, Failure> {
     match request {
@@ -90,7 +91,7 @@ fn answer<'b>(
         }
         Request::Load(load) => {
             *job = None;
-            let (fresh, answer) = Job::load(backend, &load)?;
+            let (fresh, answer) = job::load(backend, &load)?;
             *job = Some(fresh);
             Ok(answer)
         }
@@ -112,6 +113,6 @@ fn answer<'b>(
     }
 }
 
-fn loaded<'a, 'b>(job: &'a mut Option<Job<'b>>) -> Result<&'a mut Job<'b>, Failure> {
-    job.as_mut().ok_or_else(|| "nothing is loaded".into())
+fn loaded<'a, 'b>(job: &'a mut Option<Box<dyn Loaded + 'b>>) -> Result<&'a mut (dyn Loaded + 'b), Failure> {
+    job.as_deref_mut().ok_or_else(|| "nothing is loaded".into())
 }

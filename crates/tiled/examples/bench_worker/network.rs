@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tiled::onnx::{self, Weights};
-use tiled::prelude::{Graph, Parameters, initialise, load_weights, params};
+use tiled::prelude::{Element, Graph, Parameters, initialise, load_weights, params};
 
 use crate::Failure;
 
@@ -30,7 +30,7 @@ pub(crate) fn read(network: &Value) -> Result<Network, Failure> {
 
 impl Network {
     /// The parameters: of this file, else those that came with the network, else initial ones.
-    pub(crate) fn parameters(&self, file: Option<&Path>) -> Result<Parameters<f32>, Failure> {
+    pub(crate) fn parameters<T: Element>(&self, file: Option<&Path>) -> Result<Parameters<T>, Failure> {
         let specs = params(&self.graph);
         Ok(match (file, &self.weights) {
             (Some(path), _) => Parameters::new(&specs, load_weights(path)?)?,
