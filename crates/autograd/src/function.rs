@@ -10,9 +10,10 @@ use tiled_tensor::Element;
 
 use crate::context::no_grad;
 use crate::error::{Result, TapeError};
-use crate::rules::{Kept, Op};
-use crate::tape::{Flow, Step};
-use crate::tensor::Tensor;
+use crate::op::Op;
+use crate::tape::flow::Flow;
+use crate::tape::record::Step;
+use crate::tensor::{Kept, Tensor};
 
 /// A function with gradients of its own.
 ///
@@ -68,13 +69,19 @@ pub trait Function<T: Element>: Send + Sync + fmt::Debug {
 pub struct Saver<T: Element> {
     /// Which gradients will be wanted.
     wants: Vec<bool>,
-    state: FunctionState<T>,
+    state: State<T>,
 }
 
 /// What a function has kept.
-pub(crate) struct FunctionState<T: Element> {
+struct State<T: Element> {
     tensors: Vec<Tensor<T>>,
     other: Option<Box<dyn Any + Send>>,
+}
+
+impl<T: Element> Default for State<T> {
+    fn default() -> Self {
+        Self { tensors: Vec::new(), other: None }
+    }
 }
 
 impl<T: Element> fmt::Debug for Saver<T> {
@@ -110,7 +117,7 @@ impl<T: Element> Saver<T> {
 /// The gradients of a function's results, and where those of its inputs go.
 pub struct Gradients<'f, 'a, T: Element> {
     flow: &'f mut Flow<'a, T>,
-    state: FunctionState<T>,
+    state: State<T>,
 }
 
 impl<T: Element> fmt::Debug for Gradients<'_, '_, T> {
@@ -208,25 +215,30 @@ pub fn apply<T: Element, F: Function<T> + 'static>(
 ) -> Result<Vec<Tensor<T>>> {
     let step = Step::begin(function.name(), inputs)?;
     let wants = (0..inputs.len()).map(|input| step.wants(input)).collect();
-    let mut saver = Saver { wants, state: FunctionState { tensors: Vec::new(), other: None } };
+    let mut saver = Saver { wants, state: State::default() };
     let detached: Vec<Tensor<T>> = inputs.iter().map(|input| input.detach()).collect();
     let results = {
         let _guard = no_grad();
         function.forward(&detached.iter().collect::<Vec<_>>(), &mut saver)?
     };
-    let shared: Arc<dyn Function<T>> = Arc::<F>::clone(function);
-    Ok(step.finish_all(|| (Op::Function(shared), Kept::Function(saver.state)), results))
+    let op = Op::Function(function.name());
+    let kept = || Kept::Function(Box::new((Arc::<F>::clone(function) as Arc<dyn Function<T>>, saver.state)));
+    Ok(step.finish_all(|| (op, kept()), results))
 }
+
+/// A function and what it has kept, as its node holds them.
+type Held<T> = (Arc<dyn Function<T>>, State<T>);
 
 /// The rule of the table for functions.
 pub(crate) fn backward<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
-    let Op::Function(function) = flow.op() else { unreachable!("invariant: the table pairs them") };
-    let Kept::Function(state) = std::mem::replace(flow.kept(), Kept::Nothing) else {
+    let Kept::Function(held) = std::mem::replace(flow.kept(), Kept::Nothing) else {
         unreachable!("invariant: functions keep a state")
     };
-    let mut gradients = Gradients { flow, state };
-    let result = function.backward(&mut gradients);
-    let state = gradients.state;
-    *flow.kept() = Kept::Function(state);
+    let held = held.downcast::<Held<T>>();
+    let mut held = held.unwrap_or_else(|_| unreachable!("invariant: it is that of a function"));
+    let mut gradients = Gradients { flow, state: std::mem::take(&mut held.1) };
+    let result = held.0.backward(&mut gradients);
+    held.1 = gradients.state;
+    *flow.kept() = Kept::Function(held);
     result
 }

@@ -34,17 +34,21 @@
 
 mod buffers;
 mod context;
+mod create;
 mod error;
 mod function;
 mod layout;
 mod network;
 pub mod nn;
+mod op;
 mod ops;
 mod rules;
 mod storage;
 mod tape;
 mod tensor;
 pub mod train;
+mod values;
+mod views;
 
 pub use context::{Context, Kernels, NoGrad, no_grad, records_gradients};
 pub use error::{Result, Shape, TapeError};
@@ -58,10 +62,11 @@ pub use ops::{
     embedding, l1_loss, mse_loss, nll_loss, scaled_dot_product_attention, smooth_l1_loss, stack,
 };
 pub use rules::{RULES, RuleText};
-pub use tape::{BackwardOptions, Hook, grad, grad_with};
-pub use tensor::{Tensor, Values};
+pub use tape::{BackwardOptions, grad, grad_with};
+pub use tensor::{Hook, Tensor};
 pub use tiled_exec::{AdamOptions, AdamWOptions, OptimError, SgdOptions};
 pub use tiled_graph::{Hold, Mode};
 pub use tiled_kernel::Activation;
 pub use tiled_kernel::dense::{Binary, Unary};
 pub use tiled_tensor::Element;
+pub use values::Values;

@@ -1,17 +1,19 @@
-//! Tensors: a shared buffer, where the elements lie in it, and where they came from.
+//! Tensors: a shared buffer, where the elements lie in it, and where they came from: the nodes of the tape, which hold tensors in turn.
 
+use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ndarray::{ArrayD, ArrayViewD};
-use tiled_kernel::dense::{Unary, Update};
+use ndarray::ArrayD;
 use tiled_tensor::Element;
 
 use crate::context::{Context, records_gradients};
 use crate::error::{Result, TapeError};
 use crate::layout::Layout;
-use crate::storage::{Read, Storage};
-use crate::tape::{History, Hook, Leaf};
+use crate::op::Op;
+use crate::storage::Storage;
+use crate::values::Values;
 
 /// Elements of one type in any number of axes. A clone shares the elements, the history and the gradient.
 pub struct Tensor<T: Element> {
@@ -40,43 +42,6 @@ impl<T: Element> fmt::Debug for Tensor<T> {
             .field("shape", &self.shape())
             .field("requires_grad", &self.requires_grad())
             .finish_non_exhaustive()
-    }
-}
-
-/// The elements of a tensor, which nobody changes while this lives.
-pub struct Values<'a, T: Element> {
-    guard: Read<'a, T>,
-    layout: &'a Layout,
-}
-
-impl<T: Element> Values<'_, T> {
-    /// The elements as an array, without a copy.
-    #[must_use]
-    pub fn view(&self) -> ArrayViewD<'_, T> {
-        self.layout.view(&self.guard)
-    }
-
-    /// The elements as a slice, where they lie one after the other.
-    #[must_use]
-    pub fn as_slice(&self) -> Option<&[T]> {
-        let begin = self.layout.offset();
-        self.layout.is_contiguous().then(|| match self.layout.elements() {
-            0 => &[],
-            elements => &self.guard[begin..begin + elements],
-        })
-    }
-}
-
-impl<T: Element> Values<'_, T> {
-    /// All memory that the tensor shares.
-    pub(crate) fn memory(&self) -> &[T] {
-        &self.guard
-    }
-}
-
-impl<T: Element> fmt::Debug for Values<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.view(), f)
     }
 }
 
@@ -222,146 +187,6 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// The gradient that backward has added up: of a leaf, or of a result after [`Tensor::retain_grad`]. What is given out does not
-    /// change; a later backward adds to a copy.
-    #[must_use]
-    pub fn grad(&self) -> Option<Self> {
-        self.history.with_slot(|slot| slot.grad.clone()).flatten()
-    }
-
-    /// Replaces the gradient.
-    ///
-    /// # Errors
-    /// Where this needs none, and where the gradient has another shape or belongs to another context.
-    pub fn set_grad(&self, gradient: Option<&Self>) -> Result<()> {
-        let operator = "set_grad";
-        if let Some(gradient) = gradient {
-            if gradient.shape() != self.shape() {
-                let (what, expected, got) = ("the gradient", self.shape().into(), gradient.shape().into());
-                return Err(TapeError::Shape { operator, what, expected, got });
-            }
-            if !gradient.context().is(self.context()) {
-                return Err(TapeError::Contexts { operator });
-            }
-        }
-        let gradient = gradient.map(Self::detach);
-        self.history.with_slot(|slot| slot.grad = gradient).ok_or(TapeError::NoHistory { operator })
-    }
-
-    /// Gives the gradient up.
-    pub fn zero_grad(&self) {
-        self.history.with_slot(|slot| slot.grad = None);
-    }
-
-    /// Keeps the gradient of this result when backward comes by.
-    ///
-    /// # Errors
-    /// Where it needs no gradient.
-    pub fn retain_grad(&self) -> Result<()> {
-        let retained = self.history.with_slot(|slot| slot.retains = true);
-        retained.ok_or(TapeError::NoHistory { operator: "retain_grad" })
-    }
-
-    /// Calls `hook` with the whole gradient of this value, before it is used or kept; what it returns takes its place. The number that
-    /// comes back is for [`Tensor::remove_hook`].
-    ///
-    /// # Errors
-    /// Where it needs no gradient.
-    pub fn register_hook(
-        &self,
-        hook: impl Fn(&Self) -> Result<Option<Self>> + Send + Sync + 'static,
-    ) -> Result<u64> {
-        let number = self.context().next_node();
-        let hook: Hook<T> = Arc::new(hook);
-        let registered = self.history.with_slot(|slot| slot.hooks.push((number, hook)));
-        registered.map(|()| number).ok_or(TapeError::NoHistory { operator: "register_hook" })
-    }
-
-    /// Forgets a hook; whether there was one of this number.
-    pub fn remove_hook(&self, number: u64) -> bool {
-        let remove = |slot: &mut crate::tape::Slot<T>| {
-            let before = slot.hooks.len();
-            slot.hooks.retain(|(own, _)| *own != number);
-            slot.hooks.len() < before
-        };
-        self.history.with_slot(remove).unwrap_or(false)
-    }
-
-    /// Replaces the elements by those of another tensor that broadcasts to this shape, outside the tape: that of a leaf, which an
-    /// optimiser moves.
-    ///
-    /// # Errors
-    /// Where the shapes do not fit, where this is a view that shows an element twice, and where it is a result whose history would no
-    /// longer be true.
-    pub fn assign(&self, from: &Self) -> Result<()> {
-        let operator = "assign";
-        if !from.context().is(self.context()) {
-            return Err(TapeError::Contexts { operator });
-        }
-        let Some(layout) = from.layout.expanded(self.shape()) else {
-            return Err(TapeError::Broadcast { operator, a: self.shape().into(), b: from.shape().into() });
-        };
-        self.change(operator, |dense, to| {
-            // a part of the same memory may overlap
-            let copy = if from.shares_memory(self) {
-                Some(self.context().copied(operator, from.values().view())?)
-            } else {
-                None
-            };
-            let (from, layout) = match &copy {
-                Some(copy) => (copy, copy.layout.expanded(self.shape()).unwrap_or(copy.layout)),
-                None => (from, layout),
-            };
-            let guard = from.storage.read();
-            let mut to = to();
-            dense.map(Unary::Identity, layout.view(&guard), self.layout.view_mut(&mut to), Update::Replace);
-            Ok(())
-        })
-    }
-
-    /// Replaces the elements, outside the tape, by values in row-major order.
-    ///
-    /// # Errors
-    /// As [`Tensor::assign`], and where they are not as many.
-    pub fn assign_slice(&self, from: &[T]) -> Result<()> {
-        let operator = "assign";
-        if from.len() != self.elements() {
-            return Err(TapeError::Elements { operator, expected: self.shape().into(), got: from.len() });
-        }
-        self.change(operator, |_, to| {
-            let mut to = to();
-            self.layout.view_mut(&mut to).iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-            Ok(())
-        })
-    }
-
-    /// Changes elements that no history depends on.
-    fn change<'s>(
-        &'s self,
-        operator: &'static str,
-        change: impl FnOnce(
-            &'static dyn tiled_kernel::dense::Dense<T>,
-            &dyn Fn() -> crate::storage::Write<'s, T>,
-        ) -> Result<()>,
-    ) -> Result<()> {
-        self.check_changeable(operator)?;
-        if matches!(self.history, History::Node(..)) {
-            let what = "a result of a recorded operation";
-            return Err(TapeError::InPlace { operator, what, shape: self.shape().into() });
-        }
-        change(self.context().dense(), &|| self.storage.write())?;
-        self.storage.change(false);
-        Ok(())
-    }
-
-    /// Changes the elements of a leaf without gaps, as an optimiser does.
-    pub(crate) fn change_slice(&self, change: impl FnOnce(&mut [T]) -> Result<()>) -> Result<()> {
-        let begin = self.layout.offset();
-        change(&mut self.storage.write()[begin..begin + self.elements()])?;
-        self.storage.change(false);
-        Ok(())
-    }
-
     /// No element may lie in memory that stands for another one too.
     pub(crate) fn check_changeable(&self, operator: &'static str) -> Result<()> {
         if self.layout.repeats() {
@@ -435,40 +260,175 @@ impl<T: Element> Tensor<T> {
     }
 }
 
-/// The elements of several tensors, to be read together. Tensors that share memory are locked once: a thread that waits to write
-/// would otherwise come between.
-pub(crate) struct ReadAll<'a, T: Element, const N: usize> {
-    guards: [Option<Read<'a, T>>; N],
-    from: [usize; N],
-    layouts: [Layout; N],
+/// What is called with a gradient before it is used; what it returns takes its place.
+pub type Hook<T> = Arc<dyn Fn(&Tensor<T>) -> Result<Option<Tensor<T>>> + Send + Sync>;
+
+/// Where a value comes from, which is where its gradient goes.
+pub(crate) enum History<T: Element> {
+    /// Nothing that needs a gradient.
+    None,
+    /// It needs one itself.
+    Leaf(Arc<Leaf<T>>),
+    /// A result of an operation.
+    Node(Arc<Node<T>>, usize),
 }
 
-impl<'a, T: Element, const N: usize> ReadAll<'a, T, N> {
-    pub(crate) fn of(tensors: [&'a Tensor<T>; N]) -> Self {
-        let mut guards = [const { None }; N];
-        let mut from = [0; N];
-        for (at, tensor) in tensors.iter().enumerate() {
-            let first = tensors[..at].iter().position(|other| other.shares_memory(tensor));
-            from[at] = first.unwrap_or(at);
-            if first.is_none() {
-                guards[at] = Some(tensor.storage.read());
+impl<T: Element> Clone for History<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::None => Self::None,
+            Self::Leaf(leaf) => Self::Leaf(Arc::clone(leaf)),
+            Self::Node(node, output) => Self::Node(Arc::clone(node), *output),
+        }
+    }
+}
+
+impl<T: Element> History<T> {
+    pub(crate) const fn is_some(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// The number of the node or leaf, and which of its results it is.
+    pub(crate) fn key(&self) -> Option<(u64, usize)> {
+        match self {
+            Self::None => None,
+            Self::Leaf(leaf) => Some((leaf.number, 0)),
+            Self::Node(node, output) => Some((node.number, *output)),
+        }
+    }
+
+    /// Runs something with what is kept of the gradient here.
+    pub(crate) fn with_slot<R>(&self, with: impl FnOnce(&mut Slot<T>) -> R) -> Option<R> {
+        match self {
+            Self::None => None,
+            Self::Leaf(leaf) => Some(with(&mut leaf.slot())),
+            Self::Node(node, output) => {
+                let mut slots = node.slots();
+                let found = slots.iter().position(|(at, _)| at == output);
+                let at = found.unwrap_or_else(|| {
+                    slots.push((*output, Slot::default()));
+                    slots.len() - 1
+                });
+                Some(with(&mut slots[at].1))
             }
         }
-        Self { guards, from, layouts: tensors.map(|tensor| tensor.layout) }
+    }
+}
+
+/// A gradient that is kept, and who wants to see it.
+pub(crate) struct Slot<T: Element> {
+    pub(crate) grad: Option<Tensor<T>>,
+    pub(crate) hooks: Vec<(u64, Hook<T>)>,
+    /// Whether the gradient of a result is kept.
+    pub(crate) retains: bool,
+}
+
+impl<T: Element> Default for Slot<T> {
+    fn default() -> Self {
+        Self { grad: None, hooks: Vec::new(), retains: false }
+    }
+}
+
+/// A value that needs a gradient and comes from no operation.
+pub(crate) struct Leaf<T: Element> {
+    pub(crate) number: u64,
+    slot: Mutex<Slot<T>>,
+}
+
+impl<T: Element> Leaf<T> {
+    pub(crate) fn new(number: u64) -> Self {
+        Self { number, slot: Mutex::default() }
     }
 
-    pub(crate) fn view(&self, at: usize) -> ArrayViewD<'_, T> {
-        self.view_as(at, &self.layouts[at])
+    pub(crate) fn slot(&self) -> MutexGuard<'_, Slot<T>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An operation that was recorded.
+pub(crate) struct Node<T: Element> {
+    pub(crate) number: u64,
+    pub(crate) op: Op,
+    pub(crate) operands: Vec<Operand<T>>,
+    /// The first result; most operations have one.
+    pub(crate) result: Layout,
+    pub(crate) further: Vec<Layout>,
+    /// `None` once backward has taken it.
+    pub(crate) saved: Mutex<Option<Saved<T>>>,
+    /// The last walk that came by.
+    pub(crate) seen: AtomicU64,
+    pub(crate) slots: Mutex<Vec<(usize, Slot<T>)>>,
+}
+
+/// An operand of a node.
+pub(crate) struct Operand<T: Element> {
+    pub(crate) history: History<T>,
+    pub(crate) layout: Layout,
+}
+
+/// Values that a rule reads.
+pub(crate) struct Saved<T: Element> {
+    /// Those operands that the rule names.
+    pub(crate) operands: Vec<Option<Tensor<T>>>,
+    /// The result, where the rule names it.
+    pub(crate) result: Option<Tensor<T>>,
+    pub(crate) kept: Kept<T>,
+}
+
+/// What backward needs besides operands and result.
+pub(crate) enum Kept<T: Element> {
+    Nothing,
+    Tensors(Vec<Tensor<T>>),
+    Indices(ArrayD<i64>),
+    /// The state of a function.
+    Function(Box<dyn Any + Send>),
+}
+
+impl<T: Element> Node<T> {
+    pub(crate) fn slots(&self) -> MutexGuard<'_, Vec<(usize, Slot<T>)>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same repeated to a shape that it broadcasts to.
-    pub(crate) fn expanded(&self, at: usize, shape: &[usize]) -> ArrayViewD<'_, T> {
-        let layout = self.layouts[at].expanded(shape);
-        self.view_as(at, &layout.expect("invariant: the shapes were broadcast"))
+    pub(crate) fn saved(&self) -> MutexGuard<'_, Option<Saved<T>>> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn view_as(&self, at: usize, layout: &Layout) -> ArrayViewD<'_, T> {
-        layout
-            .view(self.guards[self.from[at]].as_ref().expect("invariant: the first of them holds the guard"))
+    pub(crate) fn results(&self) -> usize {
+        1 + self.further.len()
+    }
+
+    pub(crate) fn layout_of(&self, result: usize) -> &Layout {
+        result.checked_sub(1).map_or(&self.result, |further| &self.further[further])
+    }
+}
+
+impl<T: Element> Drop for Node<T> {
+    fn drop(&mut self) {
+        // a chain may be longer than a stack: what this node alone holds is taken apart here
+        let mut operands = std::mem::take(&mut self.operands);
+        let mut nodes = Vec::new();
+        loop {
+            for operand in operands.drain(..) {
+                if let History::Node(node, _) = operand.history
+                    && let Some(node) = Arc::into_inner(node)
+                {
+                    nodes.push(node);
+                }
+            }
+            let Some(mut node) = nodes.pop() else { break };
+            operands = std::mem::take(&mut node.operands);
+        }
+    }
+}
+
+impl<T: Element> fmt::Debug for Node<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("number", &self.number).field("operator", &self.op.name()).finish()
+    }
+}
+
+impl<T: Element> fmt::Debug for Leaf<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaf").field("number", &self.number).finish_non_exhaustive()
     }
 }

@@ -3,12 +3,12 @@
 //! Both are the same function: a network, planned for the shapes of its inputs and run in two halves by the engine. A single operator is a
 //! network of one node.
 
-mod calls;
+pub(crate) mod calls;
 mod nothing;
 mod operators;
+mod ready;
 mod run;
 mod tiled;
 
-pub(crate) use calls::Calls;
 pub use operators::{BatchNormOptions, Interpolation, Padding};
 pub use tiled::Tiled;

@@ -8,11 +8,13 @@ use tiled_graph::{Hold, Mode};
 use tiled_kernel::dense::{Unary, Update};
 use tiled_tensor::Element;
 
-use super::calls::{Call, Reads, Ready, What, is_statistic, ready};
+use super::calls::{Call, Reads, Ready, What, is_statistic};
+use super::ready::ready;
 use crate::context::Context;
 use crate::error::{Result, TapeError};
 use crate::function::{Function, Gradients, Saver, apply};
-use crate::tensor::{Tensor, Values};
+use crate::tensor::Tensor;
+use crate::values::Values;
 
 /// A network and what a run of it depends on. Its operands are its inputs, if they are tensors, then the parameters that are trained.
 #[derive(Clone)]

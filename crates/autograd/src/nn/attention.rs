@@ -7,8 +7,8 @@ use tiled_tensor::Element;
 use super::{Dropout, LayerNorm, Linear, Module, Training};
 use crate::context::{Context, no_grad};
 use crate::error::{Result, TapeError};
+use crate::op::Packed;
 use crate::ops::{AttentionOptions, attend, attend_packed, seen_softmax};
-use crate::rules::Packed;
 use crate::tensor::Tensor;
 
 /// The options of [`MultiheadAttention`], with PyTorch's names and defaults.

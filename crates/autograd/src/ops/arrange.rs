@@ -6,9 +6,10 @@ use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
 use crate::layout::{Layout, MAX_AXES};
-use crate::rules::Op;
-use crate::tape::Step;
-use crate::tensor::{ReadAll, Tensor};
+use crate::op::Op;
+use crate::tape::record::Step;
+use crate::tensor::Tensor;
+use crate::views::ReadAll;
 
 impl<T: Element> Tensor<T> {
     /// The same elements in another shape: a view where strides can say it.
@@ -25,7 +26,7 @@ impl<T: Element> Tensor<T> {
         }
         let operands = [self];
         let step = Step::begin(operator, &operands)?;
-        let y = crate::rules::reshaped(self, shape)?;
+        let y = crate::views::reshaped(self, shape)?;
         Ok(step.finish(|| Op::Reshape, y))
     }
 

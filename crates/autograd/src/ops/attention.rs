@@ -7,9 +7,11 @@ use tiled_tensor::Element;
 use crate::context::Context;
 use crate::error::{Result, TapeError};
 use crate::layout::broadcast;
-use crate::rules::{Attention, Kept, Op, Packed};
-use crate::tape::Step;
-use crate::tensor::{ReadAll, Tensor};
+use crate::op::{Attention, Op, Packed};
+use crate::tape::record::Step;
+use crate::tensor::Kept;
+use crate::tensor::Tensor;
+use crate::views::ReadAll;
 
 /// What attention does with products of queries and keys. The default neither hides a key nor drops any.
 #[derive(Clone, Debug, Default)]

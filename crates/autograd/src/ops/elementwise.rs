@@ -10,9 +10,10 @@ use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
 use crate::layout::broadcast;
-use crate::rules::{Op, binary_name, unary_name};
-use crate::tape::Step;
-use crate::tensor::{ReadAll, Tensor};
+use crate::op::{Op, binary_name, unary_name};
+use crate::tape::record::Step;
+use crate::tensor::Tensor;
+use crate::views::ReadAll;
 
 impl<T: Element> Tensor<T> {
     /// A function of each element.

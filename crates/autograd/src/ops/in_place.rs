@@ -1,13 +1,14 @@
 //! Changes in place.
 
-use tiled_kernel::dense::{Binary, Unary};
+use tiled_kernel::dense::{Binary, Dense, Unary, Update};
 use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
 use crate::layout::broadcast;
-use crate::rules::{Op, binary_name, unary_name};
-use crate::tape::{History, Step};
-use crate::tensor::Tensor;
+use crate::op::{Op, binary_name, unary_name};
+use crate::storage::Write;
+use crate::tape::record::Step;
+use crate::tensor::{History, Tensor};
 
 impl<T: Element> Tensor<T> {
     /// Replaces each element by a function of it. Other tensors in the same memory see the change, and those with a history are stale
@@ -113,13 +114,85 @@ impl<T: Element> Tensor<T> {
         self.map_in_place(Unary::Affine { factor, summand })
     }
 
+    /// Replaces the elements by those of another tensor that broadcasts to this shape, outside the tape: that of a leaf, which an
+    /// optimiser moves.
+    ///
+    /// # Errors
+    /// Where the shapes do not fit, where this is a view that shows an element twice, and where it is a result whose history would no
+    /// longer be true.
+    pub fn assign(&self, from: &Self) -> Result<()> {
+        let operator = "assign";
+        if !from.context().is(self.context()) {
+            return Err(TapeError::Contexts { operator });
+        }
+        let Some(layout) = from.layout().expanded(self.shape()) else {
+            return Err(TapeError::Broadcast { operator, a: self.shape().into(), b: from.shape().into() });
+        };
+        self.change(operator, |dense, to| {
+            // a part of the same memory may overlap
+            let copy = if from.shares_memory(self) {
+                Some(self.context().copied(operator, from.values().view())?)
+            } else {
+                None
+            };
+            let (from, layout) = match &copy {
+                Some(copy) => (copy, copy.layout().expanded(self.shape()).unwrap_or(*copy.layout())),
+                None => (from, layout),
+            };
+            let guard = from.storage().read();
+            let mut to = to();
+            dense.map(Unary::Identity, layout.view(&guard), self.layout().view_mut(&mut to), Update::Replace);
+            Ok(())
+        })
+    }
+
+    /// Replaces the elements, outside the tape, by values in row-major order.
+    ///
+    /// # Errors
+    /// As [`Tensor::assign`], and where they are not as many.
+    pub fn assign_slice(&self, from: &[T]) -> Result<()> {
+        let operator = "assign";
+        if from.len() != self.elements() {
+            return Err(TapeError::Elements { operator, expected: self.shape().into(), got: from.len() });
+        }
+        self.change(operator, |_, to| {
+            let mut to = to();
+            self.layout().view_mut(&mut to).iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+            Ok(())
+        })
+    }
+
+    /// Changes elements that no history depends on.
+    fn change<'s>(
+        &'s self,
+        operator: &'static str,
+        change: impl FnOnce(&'static dyn Dense<T>, &dyn Fn() -> Write<'s, T>) -> Result<()>,
+    ) -> Result<()> {
+        self.check_changeable(operator)?;
+        if matches!(self.history(), History::Node(..)) {
+            let what = "a result of a recorded operation";
+            return Err(TapeError::InPlace { operator, what, shape: self.shape().into() });
+        }
+        change(self.context().dense(), &|| self.storage().write())?;
+        self.storage().change(false);
+        Ok(())
+    }
+
+    /// Changes the elements of a leaf without gaps, as an optimiser does.
+    pub(crate) fn change_slice(&self, change: impl FnOnce(&mut [T]) -> Result<()>) -> Result<()> {
+        let begin = self.layout().offset();
+        change(&mut self.storage().write()[begin..begin + self.elements()])?;
+        self.storage().change(false);
+        Ok(())
+    }
+
     fn refuse(&self, operator: &'static str) -> Result<()> {
         let what = "a value that its gradient reads";
         Err(TapeError::InPlace { operator, what, shape: self.shape().into() })
     }
 
     /// Puts a change that has happened onto the tape.
-    fn record(&mut self, step: Step<'_, T>, op: Op<T>) {
+    fn record(&mut self, step: Step<'_, T>, op: Op) {
         let is_recorded = step.is_recorded();
         if !is_recorded {
             let history = self.history().clone();

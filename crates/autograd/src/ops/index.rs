@@ -7,8 +7,8 @@ use tiled_kernel::dense::{IndexError, Unary, Update};
 use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
-use crate::rules::Op;
-use crate::tape::Step;
+use crate::op::Op;
+use crate::tape::record::Step;
 use crate::tensor::Tensor;
 
 impl<T: Element> Tensor<T> {

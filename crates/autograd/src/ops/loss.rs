@@ -7,8 +7,10 @@ use tiled_kernel::dense::IndexError;
 use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
-use crate::rules::{CrossEntropy, Kept, Op, with_targets};
-use crate::tape::Step;
+use crate::op::{CrossEntropy, Op};
+use crate::rules::with_targets;
+use crate::tape::record::Step;
+use crate::tensor::Kept;
 use crate::tensor::Tensor;
 
 /// What becomes of the losses of single elements.

@@ -7,9 +7,11 @@ use tiled_tensor::Element;
 
 use crate::context::no_grad;
 use crate::error::{Result, TapeError};
-use crate::rules::{Kept, Op, reshaped, softmax_name, vector};
-use crate::tape::Step;
+use crate::op::{Op, softmax_name};
+use crate::tape::record::Step;
+use crate::tensor::Kept;
 use crate::tensor::Tensor;
+use crate::views::{reshaped, vector};
 
 impl<T: Element> Tensor<T> {
     /// `e^x/Σ e^x` along an axis.

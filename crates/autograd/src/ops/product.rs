@@ -6,9 +6,11 @@ use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
 use crate::layout::broadcast;
-use crate::rules::{Op, repeated, rows};
-use crate::tape::Step;
-use crate::tensor::{ReadAll, Tensor};
+use crate::op::Op;
+use crate::tape::record::Step;
+use crate::tensor::Tensor;
+use crate::views::ReadAll;
+use crate::views::{repeated, rows};
 
 impl<T: Element> Tensor<T> {
     /// The product of matrices …×m×k and …×k×n, whose other axes broadcast. An operand of one axis is a row on the left and a column

@@ -6,8 +6,9 @@ use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
 use crate::layout::MAX_AXES;
-use crate::rules::{Kept, Op};
-use crate::tape::Step;
+use crate::op::Op;
+use crate::tape::record::Step;
+use crate::tensor::Kept;
 use crate::tensor::Tensor;
 
 impl<T: Element> Tensor<T> {

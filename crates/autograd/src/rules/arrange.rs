@@ -1,45 +1,19 @@
 //! Rules of what moves elements: their gradients are views of the gradient after them.
 
-use ndarray::{ArrayViewD, ArrayViewMutD, Axis, Slice};
+use ndarray::{Axis, Slice};
 use tiled_kernel::dense::{Unary, Update};
 use tiled_tensor::Element;
 
-use super::Op;
-use super::elementwise::SUM;
-use crate::context::Context;
+use super::fold::fold_into;
 use crate::error::Result;
-use crate::tape::Flow;
-use crate::tensor::Tensor;
-
-/// Sums what broadcasting repeated: `dx` may have fewer axes, and extents of one.
-pub(super) fn fold_into<T: Element>(
-    context: &Context<T>,
-    dy: ArrayViewD<'_, T>,
-    mut dx: ArrayViewMutD<'_, T>,
-    update: Update,
-) {
-    while dx.ndim() < dy.ndim() {
-        dx.insert_axis_inplace(Axis(0));
-    }
-    context.share(dy.len(), || context.dense().reduce(SUM, dy, T::ONE, dx, update));
-}
+use crate::op::Op;
+use crate::tape::flow::Flow;
+use crate::views::reshaped;
 
 pub(super) fn reshape<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
     let dy = flow.dy()?;
     let gradient = reshaped(dy, flow.shape(0))?;
     flow.pass(0, gradient)
-}
-
-/// The same elements in another shape: a view where strides can say it.
-pub(crate) fn reshaped<T: Element>(x: &Tensor<T>, shape: &[usize]) -> Result<Tensor<T>> {
-    match x.layout().reshaped(shape) {
-        Some(layout) => Ok(x.seen_as(layout)),
-        None => {
-            let copy = x.context().copied("reshape", x.values().view())?;
-            let layout = copy.layout().reshaped(shape).expect("invariant: without gaps any shape is a view");
-            Ok(copy.seen_as(layout))
-        }
-    }
 }
 
 pub(super) fn permute<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {

@@ -1,13 +1,15 @@
 //! Rules of functions of elements and of reductions.
 
 use ndarray::Axis;
-use tiled_kernel::dense::{Binary, Direction, Fold, Saves, Side, Unary, Update};
+use tiled_kernel::dense::{Binary, Direction, Saves, Side, Unary, Update};
 use tiled_tensor::Element;
 
-use super::{Kept, Op};
+use super::fold::fold_into;
 use crate::error::Result;
-use crate::tape::Flow;
-use crate::tensor::ReadAll;
+use crate::op::Op;
+use crate::tape::flow::Flow;
+use crate::tensor::Kept;
+use crate::views::ReadAll;
 
 pub(super) fn map<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
     let &Op::Map(f) = flow.op() else { unreachable!("invariant: the table pairs them") };
@@ -89,7 +91,7 @@ pub(super) fn choose<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
                 choose(chosen.layout().view_mut(&mut chosen.storage().write()), Update::Replace);
                 let values = chosen.values();
                 flow.write(operand, |dx, update| {
-                    super::arrange::fold_into(context, values.view(), dx, update);
+                    fold_into(context, values.view(), dx, update);
                     Ok(())
                 })?;
             }
@@ -146,6 +148,3 @@ pub(super) fn cumulate<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
         Ok(())
     })
 }
-
-/// The fold of all gradients.
-pub(super) const SUM: Fold = Fold::Sum;

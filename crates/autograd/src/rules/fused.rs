@@ -5,12 +5,11 @@ use tiled_kernel::dense;
 use tiled_kernel::dense::Update;
 use tiled_tensor::Element;
 
-use super::arrange::reshaped;
-use super::product::matrix;
-use super::{Attention, CrossEntropy, Kept, Op, Packed};
 use crate::error::Result;
-use crate::tape::Flow;
-use crate::tensor::{ReadAll, Tensor, Values};
+use crate::op::{Attention, CrossEntropy, Op, Packed};
+use crate::tape::flow::Flow;
+use crate::tensor::{Kept, Tensor};
+use crate::views::{ReadAll, matrix, reshaped, vector};
 
 pub(super) fn softmax<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
     let &Op::Softmax { kind, axis } = flow.op() else { unreachable!("invariant: the table pairs them") };
@@ -91,11 +90,6 @@ pub(super) fn layer_norm<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The elements of a tensor of one axis.
-pub(crate) fn vector<'a, T: Element>(values: &'a Values<'_, T>) -> ndarray::ArrayView1<'a, T> {
-    values.view().into_dimensionality::<Ix1>().expect("invariant: it has one axis")
 }
 
 pub(super) fn attention<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {

@@ -2,9 +2,9 @@
 
 use tiled_tensor::Element;
 
-use super::Op;
 use crate::error::{Result, TapeError};
-use crate::tape::Flow;
+use crate::op::Op;
+use crate::tape::flow::Flow;
 
 pub(super) fn take<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
     let Op::Take { axis, index, padding } = flow.op() else {

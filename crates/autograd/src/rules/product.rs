@@ -1,16 +1,16 @@
 //! Rules of products.
 
-use ndarray::{ArrayViewD, ArrayViewMutD, Axis, Ix2};
+use ndarray::{ArrayViewD, ArrayViewMutD, Axis};
 use tiled_kernel::dense::{Product, Update};
 use tiled_tensor::Element;
 
-use super::Op;
-use super::arrange::{fold_into, reshaped};
-use super::elementwise::SUM;
+use super::fold::{SUM, fold_into};
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::tape::Flow;
-use crate::tensor::{ReadAll, Tensor};
+use crate::op::Op;
+use crate::tape::flow::Flow;
+use crate::tensor::Tensor;
+use crate::views::{ReadAll, repeated, rows};
 
 /// The layout with its last two axes exchanged.
 fn transposed(layout: &Layout) -> Layout {
@@ -21,14 +21,6 @@ fn transposed(layout: &Layout) -> Layout {
     }
     order.swap(axes - 1, axes - 2);
     layout.permuted(&order[..axes])
-}
-
-/// A layout whose matrices are repeated to the batch of `like`.
-pub(crate) fn repeated(layout: &Layout, like: &[usize]) -> Layout {
-    let mut shape = like.to_vec();
-    let axes = shape.len();
-    shape[axes - 2..].copy_from_slice(&layout.shape()[layout.axes() - 2..]);
-    layout.expanded(&shape).expect("invariant: the batches were broadcast")
 }
 
 pub(super) fn matmul<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
@@ -79,12 +71,6 @@ fn one<T: Element>(
     })
 }
 
-/// All but the last axis as one.
-pub(crate) fn rows<T: Element>(x: &Tensor<T>) -> Result<Tensor<T>> {
-    let (last, before) = x.shape().split_last().expect("invariant: it has an axis");
-    reshaped(x, &[before.iter().product(), *last])
-}
-
 pub(super) fn linear<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
     let &Op::Linear { has_bias } = flow.op() else { unreachable!("invariant: the table pairs them") };
     let dy = rows(flow.dy()?)?;
@@ -123,9 +109,4 @@ pub(super) fn linear<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-/// A matrix of a view of two axes.
-pub(super) fn matrix<'a, T: Element>(view: ArrayViewD<'a, T>) -> ndarray::ArrayView2<'a, T> {
-    view.into_dimensionality::<Ix2>().expect("invariant: it has two axes")
 }

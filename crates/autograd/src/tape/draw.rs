@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use tiled_tensor::Element;
 
-use super::{History, Node};
-use crate::tensor::Tensor;
+use crate::tensor::{History, Node, Tensor};
 
 /// What is drawn of a node or leaf.
 struct Box {

@@ -5,12 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use tiled_tensor::Element;
 
-use super::{History, Node, Operand, Saved};
 use crate::context::{Context, records_gradients};
 use crate::error::{Result, TapeError};
 use crate::layout::Layout;
-use crate::rules::{Kept, Op};
-use crate::tensor::Tensor;
+use crate::op::Op;
+use crate::tensor::{History, Kept, Node, Operand, Saved, Tensor};
 
 /// An operation between the check of its operands and its record.
 pub(crate) struct Step<'a, T: Element> {
@@ -48,16 +47,12 @@ impl<'a, T: Element> Step<'a, T> {
     }
 
     /// The result, with its history where it has one.
-    pub(crate) fn finish(self, op: impl FnOnce() -> Op<T>, result: Tensor<T>) -> Tensor<T> {
+    pub(crate) fn finish(self, op: impl FnOnce() -> Op, result: Tensor<T>) -> Tensor<T> {
         self.finish_keeping(|| (op(), Kept::Nothing), result)
     }
 
     /// The same with what backward needs besides operands and result.
-    pub(crate) fn finish_keeping(
-        self,
-        op: impl FnOnce() -> (Op<T>, Kept<T>),
-        result: Tensor<T>,
-    ) -> Tensor<T> {
+    pub(crate) fn finish_keeping(self, op: impl FnOnce() -> (Op, Kept<T>), result: Tensor<T>) -> Tensor<T> {
         if !self.is_recorded {
             return result;
         }
@@ -69,7 +64,7 @@ impl<'a, T: Element> Step<'a, T> {
     /// The same of several results.
     pub(crate) fn finish_all(
         self,
-        op: impl FnOnce() -> (Op<T>, Kept<T>),
+        op: impl FnOnce() -> (Op, Kept<T>),
         results: Vec<Tensor<T>>,
     ) -> Vec<Tensor<T>> {
         let (true, Some(first)) = (self.is_recorded, results.first()) else { return results };
@@ -81,7 +76,7 @@ impl<'a, T: Element> Step<'a, T> {
         results.into_iter().enumerate().map(with).collect()
     }
 
-    fn node(&self, op: Op<T>, kept: Kept<T>, result: &Tensor<T>, further: Vec<Layout>) -> Arc<Node<T>> {
+    fn node(&self, op: Op, kept: Kept<T>, result: &Tensor<T>, further: Vec<Layout>) -> Arc<Node<T>> {
         let saves = op.saves(|operand| self.wants(operand));
         let keep = |(at, operand): (usize, &&Tensor<T>)| saves.operand(at).then(|| operand.detach());
         let operands = if saves.any_operand() {
