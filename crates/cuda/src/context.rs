@@ -1,18 +1,17 @@
 //! The memory of a run on a device.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use tiled_kernel::{
-    Backend, Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, Reduction, SweepNeeds,
-};
+use tiled_kernel::{Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, SweepNeeds};
 use tiled_tensor::{DeviceTensor, Element, Layout, OutOfMemory, ViewMut, copied, with_room};
 
-use crate::backend::{CudaBackend, On};
 use crate::block;
+use crate::device::{Device, On};
 use crate::driver::{Copy, Driver, DriverError, Rows, Way};
 use crate::lower::{self, Problem, Terms, Window};
 use crate::memory::{Chunk, DeviceMemory, OwnEvent, OwnStream, Parts};
 use crate::queue::{CudaQueue, QueueMemory, Rings};
+use crate::shared::{Gathered, Node, Params, Shared};
 use crate::staging::STAGING_BYTES;
 
 /// The memory of a run: one allocation, and for each queue a stream with its pinned memory.
@@ -31,71 +30,6 @@ pub(crate) struct CudaContext<'b, T: Element> {
     shared: Shared<'b>,
     /// What was read back of each reduction.
     partials: Vec<Partial<T>>,
-}
-
-/// What the queues of a run share.
-#[derive(Debug)]
-pub(crate) struct Shared<'b> {
-    pub(crate) backend: &'b CudaBackend,
-    memory: DeviceMemory,
-    nodes: Vec<Node>,
-    pub(crate) reductions: Vec<Gathered>,
-    stores: Vec<Option<Window>>,
-    /// By queues.
-    windows: Vec<u64>,
-    window_bytes: usize,
-    /// What there is beside it for gaps between slots.
-    gaps_bytes: usize,
-    pub(crate) scratch: Vec<u64>,
-    workspace_bytes: usize,
-}
-
-/// The parameters of a node.
-#[derive(Clone, Debug)]
-struct Node {
-    name: String,
-    params: Params,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Params {
-    Packed { address: u64, bytes: usize },
-    Extrema { reduction: usize },
-}
-
-/// A reduction, and its state in each lane.
-#[derive(Debug)]
-pub(crate) struct Gathered {
-    pub(crate) name: String,
-    pub(crate) reduction: Reduction,
-    batch: usize,
-    channels: usize,
-    bytes: usize,
-    pub(crate) lanes: Vec<u64>,
-    /// Nobody waits for one: a lane is in one queue.
-    terms: Vec<Mutex<Terms>>,
-}
-
-impl Gathered {
-    /// Calls `count` with the terms of a lane.
-    pub(crate) fn with_terms<R>(&self, lane: usize, count: impl FnOnce(&mut Terms) -> R) -> R {
-        count(&mut self.terms[lane].lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Shared<'_> {
-    pub(crate) fn store(&self, store: usize) -> Window {
-        self.stores[store].expect("invariant: stores that are read or written exist")
-    }
-
-    /// The address of a node's parameters with their elements, the address of extrema, and its name.
-    pub(crate) fn params<T: Element>(&self, node: usize) -> ((u64, usize), u64, &str) {
-        let Node { name, params } = &self.nodes[node];
-        match *params {
-            Params::Packed { address, bytes } => ((address, bytes / size_of::<T>()), 0, name),
-            Params::Extrema { reduction } => ((0, 0), self.reductions[reduction].lanes[0], name),
-        }
-    }
 }
 
 /// The offsets of what needs memory, from the beginning.
@@ -136,8 +70,8 @@ impl Offsets {
 }
 
 impl<'b, T: Element> CudaContext<'b, T> {
-    pub(crate) fn new(backend: &'b CudaBackend, needs: &Needs<'_>) -> Result<Self, DeviceError> {
-        let driver = backend.driver();
+    pub(crate) fn new(device: &'b Device, needs: &Needs<'_>) -> Result<Self, DeviceError> {
+        let driver = device.driver();
         let offsets = Offsets::new::<T>(driver, needs);
         let memory = DeviceMemory::new(driver, offsets.parts.bytes());
         let memory = memory.map_err(DriverError::doing("the memory of a run on the device"))?;
@@ -164,7 +98,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
         let stores = stores
             .map(|(store, offset)| store.map(|store| Window { address: at(*offset), layout: store.layout }));
         let shared = Shared {
-            backend,
+            device,
             nodes: nodes.collect(),
             reductions: reductions.collect(),
             stores: stores.collect(),
@@ -195,7 +129,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
 
     /// Lets every lane wait for what the stream of a tensor was asked so far.
     fn wait_for(&self, tensor: &DeviceTensor<T>) -> Result<(), DriverError> {
-        let (driver, event) = (self.shared.backend.driver(), self.ready.event);
+        let (driver, event) = (self.shared.device.driver(), self.ready.event);
         // SAFETY: who described the tensor has promised that the stream is one of its device, which is this one
         unsafe { driver.record_lent(event, tensor.stream()) }?;
         // each wait is for the event as it was recorded last
@@ -207,7 +141,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
     }
 
     fn on<'s>(&'s self, what: &'s str) -> On<'s> {
-        On { backend: self.shared.backend, stream: self.stream().stream, what }
+        On { device: self.shared.device, stream: self.stream().stream, what }
     }
 
     /// Copies elements to the device, by the chunk; they have come when this returns.
@@ -221,7 +155,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
         write(unsafe { self.chunk.elements(len) });
         let from = Rows { address: self.chunk.address(), row_bytes: bytes, plane_bytes: bytes };
         let copy = Copy { way: Way::In, from, to: Rows { address, ..from }, bytes, rows: 1, planes: 1 };
-        let (driver, stream) = (self.shared.backend.driver(), self.stream().stream);
+        let (driver, stream) = (self.shared.device.driver(), self.stream().stream);
         // SAFETY: the chunk is so long, and what is written is a part of the context's memory that no queue works on between sweeps
         unsafe { driver.copy(stream, &copy) }?;
         self.chunk.use_by(stream)?;
@@ -233,7 +167,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
         self.chunk.reserve(bytes)?;
         let to = Rows { address: self.chunk.address(), row_bytes: bytes, plane_bytes: bytes };
         let copy = Copy { way: Way::Out, from: Rows { address, ..to }, to, bytes, rows: 1, planes: 1 };
-        let (driver, stream) = (self.shared.backend.driver(), self.stream().stream);
+        let (driver, stream) = (self.shared.device.driver(), self.stream().stream);
         // SAFETY: as in `send`
         unsafe { driver.copy(stream, &copy) }?;
         self.chunk.use_by(stream)?;
@@ -242,7 +176,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
 
     /// Sends the vectors and the tensors of a sweep; gives where they lie.
     fn send_of_sweep(&mut self, sweep: &SweepNeeds<'_, T>) -> Result<[Vec<u64>; 2], DriverError> {
-        let mut parts = Parts::new(self.shared.backend.driver());
+        let mut parts = Parts::new(self.shared.device.driver());
         let vectors: Vec<usize> =
             sweep.vectors.iter().map(|vector| parts.add(size_of_val(vector.as_slice()))).collect();
         let blocked: Vec<Option<Layout>> =
@@ -251,7 +185,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
         let adopted: Vec<usize> =
             blocked.iter().map(|layout| layout.map_or(0, |layout| parts.add(bytes(&layout)))).collect();
         if self.of_sweep.bytes() < parts.bytes() {
-            self.of_sweep = DeviceMemory::new(self.shared.backend.driver(), parts.bytes())?;
+            self.of_sweep = DeviceMemory::new(self.shared.device.driver(), parts.bytes())?;
         }
         self.of_sweep.open();
         let at = |offset: &usize| self.of_sweep.address() + *offset as u64;
@@ -281,8 +215,8 @@ impl<'b, T: Element> CudaContext<'b, T> {
     /// Makes the slots of a sweep hold nothing, and lets nobody touch what lies between them: a simulated device finds both.
     fn empty_slots(&self, slots: &[usize], offsets: &[usize]) -> Result<(), DriverError> {
         let shared = &self.shared;
-        let driver = shared.backend.driver();
-        if !shared.backend.facts().is_simulated || shared.window_bytes == 0 {
+        let driver = shared.device.driver();
+        if !shared.device.facts().is_simulated || shared.window_bytes == 0 {
             return Ok(());
         }
         let bytes = shared.window_bytes + shared.gaps_bytes;
@@ -324,9 +258,9 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
 
     fn lend(&mut self, tensors: &[DeviceTensor<T>]) -> Result<(), DeviceError> {
         self.lent = Vec::new();
-        let driver = self.shared.backend.driver();
+        let driver = self.shared.device.driver();
         if let Some(tensor) = tensors.iter().find(|tensor| tensor.device() != driver.device()) {
-            let expected = Backend::<T>::name(self.shared.backend);
+            let expected = self.shared.device.name();
             return Err(DeviceError::Elsewhere { expected, got: tensor.device() });
         }
         for (index, tensor) in tensors.iter().enumerate() {
@@ -349,7 +283,7 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
         let [vectors, adopted] = places;
         let layouts: Vec<Layout> =
             sweep.adopted.iter().map(|view| view.map_or_else(nowhere, |view| in_blocks(&view))).collect();
-        let gap_bytes = self.shared.backend.driver().gap_bytes();
+        let gap_bytes = self.shared.device.driver().gap_bytes();
         let gap_bytes = if sweep.slots.len() <= SLOT_GAPS { gap_bytes } else { 0 };
         let offsets = slot_offsets::<T>(sweep.slots, gap_bytes);
         self.empty_slots(sweep.slots, &offsets).map_err(DriverError::doing("windows"))?;
@@ -373,7 +307,7 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
     }
 
     fn clear(&mut self) -> Result<(), DeviceError> {
-        let (driver, stream) = (self.shared.backend.driver(), self.stream().stream);
+        let (driver, stream) = (self.shared.device.driver(), self.stream().stream);
         for gathered in &self.shared.reductions {
             for (lane, address) in gathered.lanes.iter().enumerate() {
                 gathered.with_terms(lane, |terms| *terms = Terms::default());
@@ -396,7 +330,7 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
             let domain = [gathered.batch, gathered.channels];
             lower::merge(&on, &gathered.reduction, T::DTYPE, [*first, *other], domain)?;
         }
-        let (driver, stream) = (self.shared.backend.driver(), self.stream().stream);
+        let (driver, stream) = (self.shared.device.driver(), self.stream().stream);
         driver.synchronise(stream).map_err(DriverError::doing(&gathered.name))
     }
 

@@ -41,6 +41,7 @@ pub mod bundle;
 #[cfg(any(feature = "device", all(unix, feature = "simulated")))]
 mod cache;
 mod context;
+mod device;
 pub mod driver;
 mod lower;
 mod memory;
@@ -48,6 +49,7 @@ mod memory;
 pub mod nvrtc;
 pub mod peaks;
 mod queue;
+mod shared;
 mod staging;
 mod support;
 pub mod units;

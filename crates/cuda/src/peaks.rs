@@ -7,7 +7,7 @@ use tiled_tensor::{DType, Element};
 
 use crate::CudaBackend;
 use crate::args::Peak;
-use crate::backend::On;
+use crate::device::On;
 use crate::driver::{Copy, DriverError, Rows, Way};
 use crate::lower::{Launches, Shape};
 use crate::memory::{Chunk, DeviceMemory, OwnStream};
@@ -53,7 +53,7 @@ impl CudaBackend {
     /// Where memory is refused or the device fails.
     pub fn peaks(&self, effort: Effort) -> Result<Peaks, DeviceError> {
         let doing = || DriverError::doing("the peaks of a device");
-        let driver = self.driver();
+        let driver = self.device().driver();
         let memory = DeviceMemory::new(driver, 2 * effort.bytes).map_err(doing())?;
         let stream = OwnStream::new(driver).map_err(doing())?;
         let mut chunk = Chunk::new(driver).map_err(doing())?;
@@ -94,7 +94,7 @@ impl CudaBackend {
                 DType::F32 => "multiply_adds_f32",
                 DType::F64 => "multiply_adds_f64",
             };
-            let on = On { backend: self, stream: stream.stream, what: "the peaks of a device" };
+            let on = On { device: self.device(), stream: stream.stream, what: "the peaks of a device" };
             let shape = Shape { grid: [blocks, 1, 1], block: [THREADS, 1, 1] };
             let taken = seconds(&|| on.launch(kernel, shape, &args))?;
             let done =

@@ -7,11 +7,11 @@ use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Buffer, DeviceError, Kernel, MAX_INPUTS, Place, Queue, Reduction, Ticket};
 use tiled_tensor::{DeviceTensor, Element, Layout, PartMut, View, ViewMut};
 
-use crate::backend::On;
-use crate::context::Shared;
+use crate::device::On;
 use crate::driver::{Copy, Driver, DriverError, Rows, Stream, Way};
 use crate::lower::{self, Given, Gradient, Window};
 use crate::memory::{Chunk, OwnStream};
+use crate::shared::Shared;
 use crate::staging::{Lift, PIECE_BYTES};
 
 /// The regions that are under way to the host at a time.
@@ -129,7 +129,7 @@ impl<'q, T: Element> CudaQueue<'q, T> {
     }
 
     const fn on<'s>(&'s self, what: &'s str) -> On<'s> {
-        On { backend: self.shared.backend, stream: self.rings.stream.stream, what }
+        On { device: self.shared.device, stream: self.rings.stream.stream, what }
     }
 
     /// Copies a region, in all images and channels, between windows that hold it and have blocks of one size.
@@ -169,7 +169,7 @@ impl<'q, T: Element> CudaQueue<'q, T> {
             let copy = Copy { way, from: side(from), to: side(to), bytes, rows: extent(rows), planes };
             // SAFETY: both windows hold the region; what is written belongs to this queue, or to a store that no other call of the sweep
             // writes there, and pinned chunks are waited for before the host touches them again
-            unsafe { self.shared.backend.driver().copy(stream, &copy) }?;
+            unsafe { self.shared.device.driver().copy(stream, &copy) }?;
             begin += rows;
         }
         Ok(())
@@ -229,7 +229,7 @@ impl<'q, T: Element> CudaQueue<'q, T> {
     fn synchronise(&self) -> Result<(), DriverError> {
         let Rings { stream, inward, outward, .. } = &*self.rings;
         let waits = [stream, &inward.stream, &outward.stream]
-            .map(|stream| self.shared.backend.driver().synchronise(stream.stream));
+            .map(|stream| self.shared.device.driver().synchronise(stream.stream));
         waits.into_iter().collect()
     }
 }
