@@ -22,7 +22,8 @@ SCRIPTS = {"torch": "torch_peer.py", "onnxruntime": "onnx_peers.py", "openvino":
 REFERENCE = "torch NCHW"
 ARBITER = "torch float64"
 TOLERANCES = {"output": 1e-4, "gradient": 1e-2}
-DOUBLE = 1e-9  # of float64; and what gradient is zero but for roundings, of the largest
+DOUBLE = 1e-9  # of float64
+SMALL = 1e-6  # of the largest gradient: what is smaller is compared by that
 PART = 256  # the rows and columns that are compared in float64
 ROUNDINGS = 2.0  # times what PyTorch's own layouts in float32 deviate
 PAUSE_SECONDS = 0.05  # until the threads of the last engine sleep
@@ -210,12 +211,8 @@ class Comparison:
         self.save_in_double("part of torch", self.description, input=part)
         self.save_in_double("part of ours", self.request["network"], self.program, input=part, hold="auto", double=True)
         expected, got = self.folder / "part of torch", self.folder / "part of ours"
-        largest = max(sizes(expected).values())
-        apart = {"output": self.deviation("output", expected, got)}
-        for name, size in sizes(expected).items():
-            is_zero = size <= DOUBLE * largest
-            ours = np.load(got / f"{name}.npy", "r")
-            apart[name] = norm(ours) / largest if is_zero else self.deviation(name, expected, got)
+        smallest = SMALL * max(sizes(expected).values())
+        apart = {name: self.deviation(name, expected, got, smallest) for name in ["output", *sizes(expected)]}
         worst = max(apart, key=apart.__getitem__)
         say(f"  in float64: {worst} of ours deviates by {apart[worst]:.2e} from PyTorch's")
         spreads = {name: self.spread(name) for name in judged if "deviations" in self.engines[name]}
@@ -234,9 +231,9 @@ class Comparison:
         apart = math.sqrt(sum((engine["deviations"][key] * size) ** 2 for key, size in of.items()))
         return apart / math.sqrt(sum(size**2 for size in of.values()))
 
-    def deviation(self, name: str, expected: Path, got: Path) -> float:
+    def deviation(self, name: str, expected: Path, got: Path, smallest: float = 0.0) -> float:
         kind = "output" if name == "output" else "gradient"
-        return deviation(kind, *(np.load(folder / f"{name}.npy", "r") for folder in (expected, got)))
+        return deviation(kind, *(np.load(folder / f"{name}.npy", "r") for folder in (expected, got)), smallest)
 
     def compare_with(self, reference: str) -> None:
         for name in self.workers:
@@ -319,8 +316,10 @@ def busy_share() -> float:
     return (busy_after - busy) / max(1, total_after - total)
 
 
-def deviation(kind: str, expected: np.ndarray, got: np.ndarray) -> float:
-    """Outputs: the largest difference by the largest element. Gradients: Euclidean norms."""
+def deviation(kind: str, expected: np.ndarray, got: np.ndarray, smallest: float = 0.0) -> float:
+    """Outputs: the largest difference by the largest element. Gradients: Euclidean norms, of which the expected one counts as at
+    least the smallest.
+    """
     if expected.size != got.size:
         return math.inf
     # features and parameters may have extents of one more, or less
@@ -335,7 +334,7 @@ def deviation(kind: str, expected: np.ndarray, got: np.ndarray) -> float:
             difference += float(np.sum(np.square(a - b, dtype=np.float64)))
             scale += float(np.sum(np.square(a, dtype=np.float64)))
     if kind == "gradient":
-        difference, scale = math.sqrt(difference), math.sqrt(scale)
+        difference, scale = math.sqrt(difference), max(math.sqrt(scale), smallest)
     return difference / scale if scale > 0 else difference
 
 

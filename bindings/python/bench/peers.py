@@ -33,7 +33,7 @@ Json = dict[str, Any]
 def main() -> None:
     options = arguments()
     enter(options.venv)
-    from comparison import DOUBLE, PART, ROUNDINGS, TOLERANCES, Comparison, say
+    from comparison import DOUBLE, PART, ROUNDINGS, SMALL, TOLERANCES, Comparison, say
     from report import page
     from workloads import all_workloads
 
@@ -62,7 +62,7 @@ def main() -> None:
                 results["workloads"][workload.key] = one.run()
             options.results.parent.mkdir(parents=True, exist_ok=True)
             options.results.write_text(json.dumps(results, indent=1))
-    results["tolerances"] = TOLERANCES | {"double": DOUBLE, "part": PART, "roundings": ROUNDINGS}
+    results["tolerances"] = TOLERANCES | {"double": DOUBLE, "part": PART, "roundings": ROUNDINGS, "small": SMALL}
     results["machine"] = machine()
     present = [workload for workload in workloads if workload.key in results["workloads"]]
     options.page.write_text(page(present, results, command(options)))
