@@ -27,12 +27,16 @@ const BYTES: usize = 1 << 16;
 impl Bed {
     fn new(order: Order) -> Option<Self> {
         let device = Simulated::new(Facts::h200(), order);
-        let device = Arc::new(device.inspect_err(|reason| eprintln!("skipped: {reason}")).ok()?);
+        Some(Self::of(device.inspect_err(|reason| eprintln!("skipped: {reason}")).ok()?))
+    }
+
+    fn of(device: Simulated) -> Self {
+        let device = Arc::new(device);
         let backend = CudaBackend::new(Arc::<Simulated>::clone(&device));
         let memory = device.allocate(BYTES).expect("there is room");
         let pinned = device.allocate_pinned(BYTES).expect("there is room");
         let stream = device.create_stream().expect("a stream");
-        Some(Self { device, backend, memory, pinned, stream })
+        Self { device, backend, memory, pinned, stream }
     }
 
     /// What the host has in pinned memory; nothing is under way.
@@ -258,4 +262,80 @@ fn tensors_elsewhere_unknown_streams_and_tensors_that_were_not_lent_are_errors()
     drop(queues);
     drop(context);
     bed.end();
+}
+
+/// Copies a region of one tensor of the caller to another, through a window and past the host.
+fn pass(bed: &Bed, [from, to]: [&DeviceTensor<f32>; 2]) -> Result<(), DeviceError> {
+    let needs = Needs {
+        nodes: &[],
+        reductions: &[],
+        stores: &[],
+        lanes: 1,
+        queues: 1,
+        window_elements: ELEMENTS,
+        threads: 1,
+        workspace_bytes: 0,
+    };
+    let backend: &dyn Backend<f32> = &bed.backend;
+    let mut context = backend.open(&needs)?;
+    context.lend(&[*from, *to])?;
+    let mut queues = context.queues(&SweepNeeds { slots: &SWEEP_SLOTS, vectors: &[], adopted: &[] })?;
+    let (window, region) = window(from.shape());
+    queues[0].import(from, &window, region)?;
+    let ticket = queues[0].fetch(&window, region)?;
+    queues[0].take(ticket)?;
+    queues[0].export(&window, to, region)?;
+    queues[0].wait()
+}
+
+/// The failure of a call, if it is to fail; and the calls before the first that may, and after the last.
+fn passes(order: Order, failing: Option<u64>) -> Option<(Result<(), DeviceError>, [u64; 2])> {
+    let device = Simulated::new(Facts::h200(), order);
+    let device = device.inspect_err(|reason| eprintln!("skipped: {reason}")).ok()?;
+    let mut bed = Bed::of(failing.into_iter().fold(device, Simulated::failing));
+    for (at, element) in bed.elements::<f32>().iter_mut().enumerate() {
+        *element = value(at);
+    }
+    bed.copy(Way::In);
+    let (first, shape, strides) = CASES[0];
+    let second = BYTES / size_of::<f32>() / 2;
+    let [from, to] = [first, second].map(|first| bed.tensor::<f32>(first, shape, strides));
+    let before = bed.device.calls();
+    let allocated = bed.device.allocated();
+    let passed = pass(&bed, [&from, &to]);
+    let after = bed.device.calls();
+    assert_eq!(bed.device.left(), [1, 1, 1, 0], "what is left is the caller's, after {passed:?}");
+    assert_eq!(bed.device.allocated(), allocated, "after {passed:?}");
+    // the caller's stream and memory work on: all is as it was, but what may have been exported
+    bed.device.synchronise(bed.stream).expect("the caller's stream works on");
+    bed.elements::<f32>().fill(0.0);
+    bed.copy(Way::Out);
+    bed.device.synchronise(bed.stream).expect("the caller's stream works on");
+    let held = bed.elements::<f32>();
+    each_element(shape, window(shape).1, |at| {
+        let [source, target] = [first, second].map(|first| place(first, strides, at));
+        let [old, new] = [value::<f32>(target), value::<f32>(source)];
+        let got = held[target];
+        assert!(got == new || passed.is_err() && got == old, "{got} at {at:?} after {passed:?}");
+        held[target] = old;
+    });
+    for (at, element) in held.iter().enumerate() {
+        assert_eq!(element.to_bits(), value::<f32>(at).to_bits(), "{at} after {passed:?}");
+    }
+    bed.end();
+    Some((passed, [before, after]))
+}
+
+#[test]
+fn every_call_that_fails_with_lent_tensors_is_an_error_and_leaves_the_caller_its_memory() {
+    let Some((passed, [before, after])) = passes(Order::Forward, None) else { return };
+    passed.expect("nothing was to fail");
+    assert!(after - before > 20, "only {} calls", after - before);
+    for call in before..after {
+        for order in ORDERS {
+            let (passed, _) = passes(order, Some(call)).expect("a compiler was found");
+            let error = passed.expect_err("it was to fail").to_string();
+            assert!(error.contains(&format!("call {call} was to fail")), "{error}");
+        }
+    }
 }
