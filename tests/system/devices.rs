@@ -71,7 +71,6 @@ fn a_plan_of_vgg16_for_an_h200_fills_its_waves() {
 }
 
 #[test]
-#[ignore = "not reached: 8.8 % are lost"]
 fn a_plan_of_darknet19_for_an_h200_fills_its_waves() {
     fills_waves("darknet19");
 }

@@ -355,18 +355,25 @@ impl Problem<'_> {
     fn tile(&self, facts: &Facts, dtype: DType, pixels: f64, terms: f64) -> Option<(Tile, Waves)> {
         let (outputs, groups) = (self.outputs[0], self.conv.groups);
         let [outputs, groups] = [outputs, groups].map(as_f64);
+        let tiles = tiles(self.path, dtype);
+        // without raggedness over pixels, an output takes as long as the rows of the tile that are computed for it
+        let reached = |tile: &Tile| {
+            let rows = as_f64(tile.outputs);
+            tile.share * outputs / ((outputs / rows).ceil() * rows)
+        };
+        let best = tiles.iter().max_by(|one, other| reached(one).total_cmp(&reached(other)))?;
         let of = |tile: &Tile| {
             let [tile_pixels, tile_outputs] = [tile.pixels, tile.outputs].map(as_f64);
             let blocks = Blocks {
                 count: (pixels / tile_pixels).ceil() * (outputs / tile_outputs).ceil() * groups,
                 work: tile_pixels * tile_outputs * terms,
                 share: tile.share,
+                best_share: best.share,
                 wanted: pixels * outputs * groups * terms,
             };
             (*tile, blocks.waves(facts, dtype))
         };
-        let tiles = tiles(self.path, dtype).iter().map(of);
-        tiles.min_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds))
+        tiles.iter().map(of).min_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds))
     }
 
     /// What a call over so many pixels, of all images, takes.

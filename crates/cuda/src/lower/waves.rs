@@ -3,7 +3,7 @@
 //! ```text
 //! waves   = ceil(blocks / multiprocessors)            a multiprocessor shares its arithmetic among the blocks that it holds
 //! seconds = waves · arithmetic of a block / (that of a multiprocessor · share reached)
-//! full    = arithmetic of the call / (that of the device · share reached at best)
+//! full    = arithmetic of the call / (that of the device · share that the best tile for its channels reaches)
 //! ```
 
 use tiled_tensor::DType;
@@ -22,7 +22,7 @@ pub struct Waves {
     pub waves: f64,
     /// The seconds that they take.
     pub seconds: f64,
-    /// What they would take if every multiprocessor had as much to do, in the largest tiles, and no tile were ragged.
+    /// What they would take if every multiprocessor had as much to do, in the best tiles for their channels, and no tile were ragged.
     pub full_seconds: f64,
 }
 
@@ -34,6 +34,8 @@ pub(super) struct Blocks {
     pub(super) work: f64,
     /// The share of what the largest tiles reach that these do.
     pub(super) share: f64,
+    /// The same of the tiles that would be best if there were no end of pixels.
+    pub(super) best_share: f64,
     /// The multiply-adds of all of them that are wanted.
     pub(super) wanted: f64,
 }
@@ -47,7 +49,7 @@ impl Blocks {
             blocks: self.count,
             waves,
             seconds: waves * self.work * multiprocessors / (reached * self.share),
-            full_seconds: self.wanted / reached,
+            full_seconds: self.wanted / (reached * self.best_share),
         }
     }
 }
@@ -74,7 +76,8 @@ mod tests {
     fn a_block_more_than_there_are_multiprocessors_takes_a_wave_more() {
         let facts = Facts::h200();
         let of = |count: f64| {
-            Blocks { count, work: 1e6, share: 1.0, wanted: count * 1e6 }.waves(&facts, DType::F32)
+            Blocks { count, work: 1e6, share: 0.9, best_share: 0.9, wanted: count * 1e6 }
+                .waves(&facts, DType::F32)
         };
         assert_eq!([of(1.0), of(132.0), of(133.0), of(264.0)].map(|waves| waves.waves), [1.0, 1.0, 2.0, 2.0]);
         assert!((of(264.0).seconds - of(264.0).full_seconds).abs() < 1e-12, "nothing is lost");

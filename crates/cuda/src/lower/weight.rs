@@ -108,7 +108,8 @@ impl<'k> Gradient<'k> {
             (Path::Depthwise, _) => 0.25 / taps,
         };
         let count = as_f64(self.tiles) * splits;
-        Blocks { count, work: work * (pixels / splits).ceil(), share, wanted }.waves(facts, self.dtype)
+        Blocks { count, work: work * (pixels / splits).ceil(), share, best_share: share, wanted }
+            .waves(facts, self.dtype)
     }
 
     /// The bytes that a call writes and reads for the sums of its parts.

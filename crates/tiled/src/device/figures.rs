@@ -11,8 +11,8 @@ use tiled_tensor::OutOfMemory;
 pub struct DeviceFigures {
     /// The calls of kernels.
     pub calls: u64,
-    /// Of the seconds that convolutions and their gradients are predicted to take, the share in which multiprocessors have nothing to do: waves that are not
-    /// full, and tiles of kernels that are ragged.
+    /// Of the seconds that convolutions and their gradients are predicted to take, the share that is lost to waves that are not full: to multiprocessors
+    /// that have nothing to do, to tiles of kernels that are ragged, and to tiles that are smaller than the best for a layer's channels.
     pub lost_to_waves: f64,
     /// The bytes of the one allocation on the device, and of the vectors of a sweep beside it.
     pub device_bytes: u64,
