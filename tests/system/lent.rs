@@ -124,7 +124,7 @@ fn planned(backend: &CudaBackend) -> (Graph, Plan) {
     let graph = Graph::builtin("light").expect("it is built in");
     let shapes = infer(&graph, 1, &[[IMAGE[2], IMAGE[3]]]).expect("it fits");
     let objective = Objective { outputs: true, grad_inputs: true, ..Objective::training(Loss::Sum) };
-    let options = PlanOptions { hold: Hold::Slide, tiling: Tiling::Tile([2, 3]), ..PlanOptions::default() };
+    let options = PlanOptions { hold: Hold::Slide, tiling: Tiling::Tile([1, 3]), ..PlanOptions::default() };
     let plan = Planner::<f32>::new(&graph, &shapes, &objective, backend).plan(&options).expect("a plan");
     assert!(plan.tiles() > 4, "more than one tile");
     (graph, plan)
@@ -171,7 +171,7 @@ fn each_call_of_the_driver_that_fails_leaves_the_caller_its_tensors() {
     bed.end();
     assert!(end - begin > 200, "only {} calls", end - begin);
     for call in begin..end {
-        let mut bed = Bed::new(device().expect("a compiler was found").failing(call));
+        let mut bed = Bed::new(self::device().expect("a compiler was found").failing(call));
         let Err(error) = bed.run(&graph, plan.clone()) else { panic!("call {call} of {end} did not fail") };
         assert!(error.to_string().contains(&format!("call {call} was to fail")), "{error}");
         let got = bed.received();

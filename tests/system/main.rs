@@ -10,6 +10,7 @@ mod devices;
 mod fused;
 mod halves;
 mod in_place;
+mod lent;
 mod nan_signs;
 mod networks;
 mod shared;
