@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
@@ -208,7 +209,7 @@ impl Bed {
     }
 
     pub(crate) fn program<A: AsRef<str>>(&self, args: &[A]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = heeding(PROGRAM);
         command.args(args.iter().map(AsRef::as_ref)).current_dir(self.dir.path()).stdin(Stdio::null());
         command
     }
@@ -224,6 +225,44 @@ impl Bed {
         compare(&texts().join(format!("{name}.txt")), &text);
         text
     }
+}
+
+/// A command that heeds signals, also where whoever started the tests has them ignored, as `nohup` and shells without job control do,
+/// if it can.
+pub(crate) fn heeding(program: &str) -> Command {
+    if !are_ignored() || !can_reset() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("env");
+    command.args([RESET, program]);
+    command
+}
+
+/// Whether [`heeding`] can. Says so where it cannot.
+pub(crate) fn can_heed() -> bool {
+    let can = !are_ignored() || can_reset();
+    if !can {
+        eprintln!("skipped: whoever started the tests has them ignore signals");
+    }
+    can
+}
+
+/// Whether `env` is one that resets signals: GNU's.
+fn can_reset() -> bool {
+    static CAN_RESET: OnceLock<bool> = OnceLock::new();
+    *CAN_RESET.get_or_init(|| {
+        Command::new("env").args([RESET, "true"]).output().is_ok_and(|output| output.status.success())
+    })
+}
+
+const RESET: &str = "--default-signal=HUP,INT,TERM";
+
+/// Whether this process ignores SIGHUP, SIGINT or SIGTERM: so does every program that it starts.
+fn are_ignored() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    [1, 2, 15].iter().any(|signal| mask & (1 << (signal - 1)) != 0)
 }
 
 /// How a program ended.
