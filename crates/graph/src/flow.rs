@@ -6,8 +6,8 @@ use tiled_geometry::{AxisMap, Chain, Filter, Interval, PadMode, Padding, Resize,
 use tiled_tensor::{OutOfMemory, filled, make_room, with_room};
 
 use crate::index::{Id, IndexVec};
-use crate::program::Program;
-use crate::rate::{self, Rate};
+use crate::program::{Program, Rate};
+use crate::rate;
 use crate::sweep::{Action, Sweep, SweepNodeId};
 
 /// The nodes and edges of a sweep along one axis.

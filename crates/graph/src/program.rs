@@ -9,7 +9,6 @@ use tiled_kernel::{Backend, Kernel, Operands, Reduction, Support, Work};
 use tiled_tensor::{Element, OutOfMemory, collected, copied};
 
 use crate::index::{Id, IndexVec, id};
-pub use crate::rate::Rate;
 
 id! {
     /// A node of a [`Program`].
@@ -384,6 +383,17 @@ pub struct Store {
     pub name: String,
     /// The shape, NCHW.
     pub shape: [usize; 4],
+}
+
+/// The rate of a node along one axis: `per / of` coordinates for one of its group's measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rate {
+    /// The nodes of one group keep their ratios: the one that stands for it; `None` where paths disagree.
+    pub group: Option<NodeId>,
+    /// The numerator, at least 1.
+    pub per: i64,
+    /// The denominator, at least 1.
+    pub of: i64,
 }
 
 /// A network lowered for an [`crate::Objective`].

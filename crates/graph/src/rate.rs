@@ -12,18 +12,7 @@ use tiled_geometry::AxisMap;
 use tiled_tensor::{OutOfMemory, collected};
 
 use crate::index::{Id, IndexVec};
-use crate::program::{NodeId, NodeKind, ProgramNode, SinkRole, SourceRole, StoreId};
-
-/// The rate of a node along one axis: `per / of` coordinates for one of its group's measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rate {
-    /// The nodes of one group keep their ratios: the one that stands for it; `None` where paths disagree.
-    pub group: Option<NodeId>,
-    /// The numerator, at least 1.
-    pub per: i64,
-    /// The denominator, at least 1.
-    pub of: i64,
-}
+use crate::program::{NodeId, NodeKind, ProgramNode, Rate, SinkRole, SourceRole, StoreId};
 
 impl Rate {
     /// The coordinates of this node for each one of another, as a reduced fraction; `None` where they keep no ratio.

@@ -11,7 +11,8 @@ use super::part::Part;
 use crate::demand::Demand;
 use crate::flow::{Flow, FlowNode};
 use crate::index::IndexVec;
-use crate::rate::{self, Rate};
+use crate::program::Rate;
+use crate::rate;
 use crate::sweep::SweepNodeId;
 
 /// Where one axis of a grid is cut: the same for all sweeps.
