@@ -33,6 +33,7 @@ fn of_convolution<T: Element>(isa: Isa, kernel: &Kernel) -> Option<Support> {
         reads_planes,
         writes_planes: conv::writes_planes::<T>(isa, kernel),
         flops_per_second: Some(peak * conv::share_of_peak::<T>(isa, kernel)),
+        factor_rounding: 0.0,
     })
 }
 

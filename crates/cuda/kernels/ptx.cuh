@@ -37,7 +37,49 @@ DEVICE void copy_async_wait() {
     }
 }
 
+// The nearest number with ten bits after the point, of two alike the larger in magnitude.
+DEVICE float to_tf32(float x) {
+    const unsigned bits = __float_as_uint(x);
+    if ((bits & 0x7f800000u) == 0x7f800000u) return __uint_as_float((bits & 0x7fffffu) != 0 ? 0x7fc00000u : bits);
+    return __uint_as_float((bits + 0x1000u) & ~0x1fffu);
+}
+
+// `sums += a·b` of a warp: 16 by 8 numbers times 8 by 8, of ten bits each. Lane l has of `a` the rows l/4 and 8 more, of these the columns
+// l%4 and 4 more; of `b` the rows l%4 and 4 more, of these the column l/4; of the sums the rows l/4 and 8 more, of these the columns
+// 2·(l%4) and the next. Sums are cut off, not rounded; how a GPU orders the nine terms is its own.
+DEVICE void warp_multiply(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
+    for (float x : {a[0], a[1], a[2], a[3], b[0], b[1]}) {
+        if ((__float_as_uint(x) & 0x1fffu) != 0) sim::fail("a factor has more than ten bits", __LINE__);
+    }
+    const sim::Fragments* lanes = sim::gathered(a, b, __LINE__);
+    const unsigned lane = sim::launch()->current % sim::WARP;
+    for (int i = 0; i < 4; ++i) {
+        const unsigned row = lane / 4, col = 2 * (lane % 4) + i % 2;
+        double sum = sums[i];
+        for (int k = 0; k < 8; ++k) {
+            sum += static_cast<double>(lanes[row * 4 + k % 4].a[i / 2 + k / 4 * 2]) * lanes[col * 4 + k % 4].b[k / 4];
+        }
+        const float rounded = static_cast<float>(sum);
+        const bool is_beyond = rounded > 0 ? rounded > sum : rounded < sum;
+        sums[i] = is_beyond && rounded - rounded == 0 ? __uint_as_float(__float_as_uint(rounded) - 1) : rounded;
+    }
+}
+
 #else
+
+DEVICE float to_tf32(float x) {
+    unsigned bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return __uint_as_float(bits);
+}
+
+DEVICE void warp_multiply(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+          "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+}
 
 DEVICE void copy_async_16(void* to, const void* from, int valid) {
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));

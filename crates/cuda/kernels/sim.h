@@ -59,11 +59,17 @@ struct Fiber {
     std::vector<std::vector<Copy>> closed;
 };
 
+// What a lane of a warp holds of two matrices.
+struct Fragments {
+    float a[4], b[2];
+};
+
 struct Launch {
     uint3 grid, block, block_index;
     std::vector<Fiber> fibers;
     std::vector<char> shared;
     std::vector<uint64_t> exchanged[2];
+    std::vector<Fragments> fragments[2];
     void (*kernel)(const void*) = nullptr;
     const void* args = nullptr;
     void* scheduler = nullptr;
@@ -347,6 +353,17 @@ inline T shuffled(T value, unsigned from, int line) {
     return value;
 }
 
+// What all lanes of a warp hold, which stays until the next but one.
+inline const Fragments* gathered(const float (&a)[4], const float (&b)[2], int line) {
+    Launch& l = *launch();
+    const unsigned own = l.current, side = fiber().exchanges++ & 1;
+    Fragments& mine = l.fragments[side][own];
+    std::memcpy(mine.a, a, sizeof a);
+    std::memcpy(mine.b, b, sizeof b);
+    barrier(Wait::warp, line);
+    return &l.fragments[side][own & ~(WARP - 1)];
+}
+
 inline uint3 thread_index() {
     const Launch& l = *launch();
     const unsigned t = l.current;
@@ -437,6 +454,7 @@ extern "C" int tiled_sim_launch(void (*kernel)(const void*), const void* args, c
     if (l.fibers.size() < count) l.fibers.resize(count);
     l.shared.resize(64 * 1024);
     for (auto& words : l.exchanged) words.assign(count, 0);
+    for (auto& fragments : l.fragments) fragments.assign(count, {});
     sim::arrange(blocks, grid[0] * grid[1] * grid[2], order, l.seed);
     for (unsigned b : blocks) {
         l.block_index = {b % grid[0], b / grid[0] % grid[1], b / (grid[0] * grid[1])};

@@ -9,6 +9,7 @@ use crate::context::CudaContext;
 use crate::device::Device;
 use crate::driver::{Driver, Facts};
 use crate::lower::waves::Waves;
+use crate::precision::Precision;
 use crate::{block, support};
 
 /// The contract on a device.
@@ -21,7 +22,13 @@ impl CudaBackend {
     /// The backend for a device.
     #[must_use]
     pub fn new(driver: Arc<dyn Driver>) -> Self {
-        Self { device: Device::new(driver) }
+        Self::with_precision(driver, Precision::F32)
+    }
+
+    /// The same with another precision of convolutions in `f32`.
+    #[must_use]
+    pub fn with_precision(driver: Arc<dyn Driver>, precision: Precision) -> Self {
+        Self { device: Device::new(driver, precision) }
     }
 
     /// What the device is.
@@ -34,7 +41,7 @@ impl CudaBackend {
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a model of time")]
     pub fn waves(&self, work: &Work, dtype: DType, pixels: u64) -> Option<Waves> {
-        support::waves(self.facts(), work, dtype, pixels as f64)
+        support::waves(&self.device, work, dtype, pixels as f64)
     }
 
     pub(crate) const fn device(&self) -> &Device {
@@ -52,11 +59,11 @@ impl<T: Element> Backend<T> for CudaBackend {
     }
 
     fn support(&self, work: &Work, operands: &Operands<'_>) -> Option<Support> {
-        support::support::<T>(self.facts(), work, operands)
+        support::support::<T>(&self.device, work, operands)
     }
 
     fn seconds(&self, task: Task<'_>, load: &Load) -> f64 {
-        support::seconds::<T>(self.facts(), task, load)
+        support::seconds::<T>(&self.device, task, load)
     }
 
     fn transfers_beside(&self) -> bool {

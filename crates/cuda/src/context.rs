@@ -249,7 +249,8 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
     fn pack(&mut self, node: usize, kernel: &Kernel, params: &[&[T]]) -> Result<(), DeviceError> {
         let ((address, len), _, name) = self.shared.params::<T>(node);
         let doing = DriverError::doing(format!("the parameters of `{name}`"));
-        self.send(address, len, |packed| match Problem::of(kernel) {
+        let precision = self.shared.device.precision();
+        self.send(address, len, |packed| match Problem::of(kernel, precision) {
             Some(problem) => problem.pack(params, packed),
             None => tiled_kernel::pack_plainly(params, packed),
         })

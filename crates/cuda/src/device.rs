@@ -8,22 +8,28 @@ use tiled_kernel::DeviceError;
 use crate::args::{Args, bytes_of};
 use crate::driver::{Driver, DriverError, Facts, Function, Launch, Stream};
 use crate::lower::{Launches, Shape};
+use crate::precision::Precision;
 use crate::units::Unit;
 
 /// A device, and its kernels as far as they were asked for.
 #[derive(Debug)]
 pub(crate) struct Device {
     driver: Arc<dyn Driver>,
+    precision: Precision,
     functions: Mutex<HashMap<&'static str, Function>>,
 }
 
 impl Device {
-    pub(crate) fn new(driver: Arc<dyn Driver>) -> Self {
-        Self { driver, functions: Mutex::default() }
+    pub(crate) fn new(driver: Arc<dyn Driver>, precision: Precision) -> Self {
+        Self { driver, precision, functions: Mutex::default() }
     }
 
     pub(crate) fn facts(&self) -> &Facts {
         self.driver.facts()
+    }
+
+    pub(crate) const fn precision(&self) -> Precision {
+        self.precision
     }
 
     pub(crate) const fn driver(&self) -> &Arc<dyn Driver> {
@@ -33,7 +39,11 @@ impl Device {
     /// What messages and plans call it.
     pub(crate) fn name(&self) -> String {
         let Facts { name, is_simulated, .. } = self.facts();
-        format!("cuda ({name}{})", if *is_simulated { ", simulated" } else { "" })
+        let simulated = if *is_simulated { ", simulated" } else { "" };
+        match self.precision {
+            Precision::F32 => format!("cuda ({name}{simulated})"),
+            precision => format!("cuda ({name}{simulated}, {precision})"),
+        }
     }
 
     /// A kernel of the table, built where it is asked for first.
@@ -61,6 +71,10 @@ pub(crate) struct On<'d> {
 impl Launches for On<'_> {
     fn facts(&self) -> &Facts {
         self.device.facts()
+    }
+
+    fn precision(&self) -> Precision {
+        self.device.precision
     }
 
     fn launch<A: Args>(&self, kernel: &'static str, shape: Shape, args: &A) -> Result<(), DeviceError> {

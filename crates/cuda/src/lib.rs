@@ -48,6 +48,7 @@ mod memory;
 #[cfg(feature = "device")]
 pub mod nvrtc;
 pub mod peaks;
+mod precision;
 mod queue;
 mod shared;
 mod staging;
@@ -57,6 +58,7 @@ pub mod units;
 pub use backend::CudaBackend;
 pub use lower::waves::Waves;
 pub use memory::ALIGNMENT_BYTES;
+pub use precision::{PRECISIONS, Precision, UnknownPrecision};
 pub use queue::pinned_regions;
 
 /// The channel block of windows: that of a step of the dense kernels, and none for the few channels of a picture.

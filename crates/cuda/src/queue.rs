@@ -282,7 +282,7 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
         let (state, windows) = (gathered.lanes[lane], self.windows(inputs));
         let on = self.on(&gathered.name);
         if let Reduction::ConvWeight(conv) = &gathered.reduction {
-            let gradient = Gradient::new(conv, T::DTYPE);
+            let gradient = Gradient::new(conv, T::DTYPE, self.shared.device.precision());
             return gradient.reduce(&on, [&windows[0], &windows[1]], share, [self.memory.scratch, state]);
         }
         let mean = vectors.first().map_or(0, |vector| self.memory.vectors[*vector]);

@@ -3,38 +3,47 @@
 use tiled_kernel::{Algorithm, Kernel, Load, Operands, Reduction, Support, Task, Work};
 use tiled_tensor::{DType, Element};
 
-use crate::driver::Facts;
-use crate::lower::waves::{SHARE_OF_PEAK, Waves, as_f64};
+use crate::device::Device;
+use crate::lower::waves::{Waves, as_f64, reached};
 use crate::lower::{EXTREMUM_BYTES, Gradient, Problem, SUM_WORDS, family};
 use crate::memory::ALIGNMENT_BYTES;
+use crate::precision::Precision;
 use crate::staging::STAGING_BYTES;
 
 /// Seconds from one small launch to the next.
 const LAUNCH_SECONDS: f64 = 4e-6;
 
 /// What [`tiled_kernel::Backend::support`] answers.
-pub(crate) fn support<T: Element>(facts: &Facts, work: &Work, operands: &Operands<'_>) -> Option<Support> {
-    let reached = Some(facts.flops(size_of::<T>()) * SHARE_OF_PEAK);
+pub(crate) fn support<T: Element>(device: &Device, work: &Work, operands: &Operands<'_>) -> Option<Support> {
+    let (facts, precision) = (device.facts(), device.precision());
     // every queue has pieces for what comes and goes beside its kernels
     let plain = Support { workspace_bytes: STAGING_BYTES, ..Support::PLAIN };
     match work {
         Work::Map(Kernel::Conv2d { algorithm: Algorithm::Winograd, .. }) => None,
         Work::Map(kernel) if family(kernel).is_none() => None,
-        Work::Map(kernel) => Some(match Problem::of(kernel) {
-            Some(problem) => Support {
-                packed_bytes: problem.packed_len() * size_of::<T>(),
-                flops_per_second: reached,
-                ..plain
-            },
+        Work::Map(kernel) => Some(match Problem::of(kernel, precision) {
+            Some(problem) => {
+                let products = problem.products(T::DTYPE);
+                Support {
+                    packed_bytes: problem.packed_len() * size_of::<T>(),
+                    flops_per_second: Some(reached(facts, T::DTYPE, products)),
+                    factor_rounding: products.rounding(),
+                    ..plain
+                }
+            }
             None => Support { packed_bytes: operands.params.iter().sum::<usize>() * size_of::<T>(), ..plain },
         }),
-        Work::Reduce(Reduction::ConvWeight(conv)) => Some(Support {
-            partial_bytes: conv.weight_len() * size_of::<T>(),
-            workspace_bytes: Gradient::new(conv, T::DTYPE).scratch_bytes().next_multiple_of(ALIGNMENT_BYTES)
-                + STAGING_BYTES,
-            flops_per_second: reached,
-            ..plain
-        }),
+        Work::Reduce(Reduction::ConvWeight(conv)) => {
+            let gradient = Gradient::new(conv, T::DTYPE, precision);
+            let products = gradient.products();
+            Some(Support {
+                partial_bytes: conv.weight_len() * size_of::<T>(),
+                workspace_bytes: gradient.scratch_bytes().next_multiple_of(ALIGNMENT_BYTES) + STAGING_BYTES,
+                flops_per_second: Some(reached(facts, T::DTYPE, products)),
+                factor_rounding: products.rounding(),
+                ..plain
+            })
+        }
         Work::Reduce(reduction) => {
             let [batch, channels] = [operands.batch, operands.channels];
             Some(Support { partial_bytes: partial_bytes(reduction, batch, channels), ..plain })
@@ -52,7 +61,8 @@ pub(crate) const fn partial_bytes(reduction: &Reduction, batch: usize, channels:
 
 /// The seconds that a task takes: the larger of its arithmetic, in waves over the multiprocessors, and its bytes. Launches are counted with
 /// the calls, and those that a call has beyond the first with its work.
-pub(crate) fn seconds<T: Element>(facts: &Facts, task: Task<'_>, load: &Load) -> f64 {
+pub(crate) fn seconds<T: Element>(device: &Device, task: Task<'_>, load: &Load) -> f64 {
+    let (facts, precision) = (device.facts(), device.precision());
     let moved = load.values * load.bytes / facts.memory_bandwidth;
     let (work, support) = match task {
         Task::Call | Task::SharedCall => return load.calls * LAUNCH_SECONDS,
@@ -64,14 +74,16 @@ pub(crate) fn seconds<T: Element>(facts: &Facts, task: Task<'_>, load: &Load) ->
     let calls = load.calls.max(1.0);
     let elements = load.bytes / as_f64(size_of::<T>()) / calls;
     let weights = load.weights_bytes * calls / facts.memory_bandwidth;
-    let Some(waves) = waves(facts, work, T::DTYPE, elements / as_f64(channels(work))) else { return moved };
+    let Some(waves) = waves(device, work, T::DTYPE, elements / as_f64(channels(work, precision))) else {
+        return moved;
+    };
     let (bytes, launches) = match work {
-        Work::Map(kernel) => Problem::of(kernel).map_or((0.0, 0.0), |problem| {
+        Work::Map(kernel) => Problem::of(kernel, precision).map_or((0.0, 0.0), |problem| {
             let after = problem.passes_after();
             (2.0 * after * load.bytes, problem.classes_of_a_call() - 1.0 + after)
         }),
         Work::Reduce(Reduction::ConvWeight(conv)) => {
-            (calls * Gradient::new(conv, T::DTYPE).passed_bytes(), 1.0)
+            (calls * Gradient::new(conv, T::DTYPE, precision).passed_bytes(), 1.0)
         }
         Work::Reduce(_) => (0.0, 0.0),
     };
@@ -80,18 +92,21 @@ pub(crate) fn seconds<T: Element>(facts: &Facts, task: Task<'_>, load: &Load) ->
 }
 
 /// What a call over so many pixels, of all images, takes of the multiprocessors, where its arithmetic bounds it.
-pub(crate) fn waves(facts: &Facts, work: &Work, dtype: DType, pixels: f64) -> Option<Waves> {
+pub(crate) fn waves(device: &Device, work: &Work, dtype: DType, pixels: f64) -> Option<Waves> {
+    let (facts, precision) = (device.facts(), device.precision());
     match work {
-        Work::Map(kernel) => Some(Problem::of(kernel)?.waves(facts, dtype, pixels)),
-        Work::Reduce(Reduction::ConvWeight(conv)) => Some(Gradient::new(conv, dtype).waves(facts, pixels)),
+        Work::Map(kernel) => Some(Problem::of(kernel, precision)?.waves(facts, dtype, pixels)),
+        Work::Reduce(Reduction::ConvWeight(conv)) => {
+            Some(Gradient::new(conv, dtype, precision).waves(facts, pixels))
+        }
         Work::Reduce(_) => None,
     }
 }
 
 /// The channels of what such work computes, or takes shares of.
-fn channels(work: &Work) -> usize {
+fn channels(work: &Work, precision: Precision) -> usize {
     match work {
-        Work::Map(kernel) => Problem::of(kernel).map_or(1, |problem| problem.channels()),
+        Work::Map(kernel) => Problem::of(kernel, precision).map_or(1, |problem| problem.channels()),
         Work::Reduce(Reduction::ConvWeight(conv)) => conv.out_channels,
         Work::Reduce(_) => 1,
     }

@@ -51,6 +51,12 @@ units! {
         weights_depthwise_f32 weights_depthwise_f64
         add_parts_f32 add_parts_f64
     ];
+    conv_tensor: "conv_tensor.cu" [
+        dense_tf32_128 dense_tf32_64 dense_tf32_32 dense_f32x3_128 dense_f32x3_64 dense_f32x3_32
+    ];
+    weight_tensor: "weight_tensor.cu" [
+        weights_tf32_128 weights_tf32_64 weights_tf32_32 weights_f32x3_128 weights_f32x3_64 weights_f32x3_32
+    ];
     reduce: "reduce.cu" [
         reduce_f32 reduce_f64 image_max_f32 image_max_f64 merge_sums merge_maxima
     ];
@@ -62,6 +68,9 @@ const HEADERS: &[(&str, &str)] = &[
     ("sim.h", include_str!("../kernels/sim.h")),
     ("device.cuh", include_str!("../kernels/device.cuh")),
     ("ptx.cuh", include_str!("../kernels/ptx.cuh")),
+    ("dense.cuh", include_str!("../kernels/dense.cuh")),
+    ("weights.cuh", include_str!("../kernels/weights.cuh")),
+    ("tensor.cuh", include_str!("../kernels/tensor.cuh")),
     ("math.cuh", include_str!("../kernels/math.cuh")),
     ("function.cuh", include_str!("../kernels/function.cuh")),
     ("pixel.cuh", include_str!("../kernels/pixel.cuh")),

@@ -3,25 +3,29 @@
 
 use std::sync::Arc;
 
-use tiled_cuda::CudaBackend;
-use tiled_cuda::driver::Facts;
 use tiled_cuda::driver::simulated::{Order, Simulated};
+use tiled_cuda::driver::{Driver, Facts};
+use tiled_cuda::{CudaBackend, Precision};
+use tiled_kernel::Backend;
 use tiled_tensor::Element;
 use tiled_testkit::conformance as suite;
+
+type Check<T> = fn(&dyn Backend<T>, u64, usize);
 
 const SEED: u64 = 20_250_131;
 
 /// A backend in each order; none where there is no compiler.
-fn backends() -> Vec<CudaBackend> {
+fn backends(precision: Precision) -> Vec<CudaBackend> {
+    let backend = |driver: Arc<dyn Driver>| CudaBackend::with_precision(driver, precision);
     #[cfg(feature = "device")]
     if std::env::var("TILED_CUDA_DEVICE").is_ok_and(|device| device == "cuda") {
         let gpu = tiled_cuda::driver::gpu::Gpu::new(0).expect("a GPU");
-        return vec![CudaBackend::new(Arc::new(gpu))];
+        return vec![backend(Arc::new(gpu))];
     }
     let orders = [Order::Forward, Order::Backward, Order::Shuffled(SEED)];
     let devices = orders.into_iter().map(|order| Simulated::new(Facts::h200(), order));
     match devices.collect::<Result<Vec<_>, _>>() {
-        Ok(devices) => devices.into_iter().map(|device| CudaBackend::new(Arc::new(device))).collect(),
+        Ok(devices) => devices.into_iter().map(|device| backend(Arc::new(device))).collect(),
         Err(reason) => {
             eprintln!("skipped: {reason}");
             Vec::new()
@@ -40,8 +44,12 @@ macro_rules! checks {
     };
 }
 
-fn each<T: Element>(check: fn(&dyn tiled_kernel::Backend<T>, u64, usize), cases: usize) {
-    for (index, backend) in backends().iter().enumerate() {
+fn each<T: Element>(check: Check<T>, cases: usize) {
+    each_in(Precision::F32, check, cases);
+}
+
+fn each_in<T: Element>(precision: Precision, check: Check<T>, cases: usize) {
+    for (index, backend) in backends(precision).iter().enumerate() {
         check(backend, SEED + index as u64, cases);
     }
 }
@@ -64,4 +72,35 @@ checks! {
     check_movement: 6;
     check_loss: 4;
     check_reductions: 11;
+}
+
+/// Convolutions by tensor cores, with their own roundings: near the reference within the stated error, and the same bits whatever the region.
+macro_rules! tensor_checks {
+    ($($name:ident: $precision:ident;)*) => {$(
+        mod $name {
+            use super::{Precision::$precision, each_in, suite};
+
+            #[test]
+            fn check_conv2d() {
+                each_in::<f32>($precision, suite::check_conv2d, 6);
+            }
+            #[test]
+            fn check_conv2d_epilogue() {
+                each_in::<f32>($precision, suite::check_conv2d_epilogue, 6);
+            }
+            #[test]
+            fn check_conv2d_backward_input() {
+                each_in::<f32>($precision, suite::check_conv2d_backward_input, 6);
+            }
+            #[test]
+            fn check_conv2d_backward_weight() {
+                each_in::<f32>($precision, suite::check_conv2d_backward_weight, 6);
+            }
+        }
+    )*};
+}
+
+tensor_checks! {
+    tf32: Tf32;
+    f32x3: F32x3;
 }

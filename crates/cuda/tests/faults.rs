@@ -4,10 +4,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tiled_cuda::CudaBackend;
 use tiled_cuda::driver::simulated::{Order, Simulated};
 use tiled_cuda::driver::{Copy, Driver, DriverError, Event, Facts, Function, Launch, Memory, Pinned, Stream};
 use tiled_cuda::units::{UNITS, Unit};
+use tiled_cuda::{CudaBackend, Precision};
 use tiled_kernel::Backend;
 use tiled_tensor::MemoryDevice;
 use tiled_testkit::conformance as suite;
@@ -86,10 +86,10 @@ const FAULTS: [(&str, Fault, Check, usize); 13] = [
             "weight",
             &[
                 [
-                    "if (o < args.outputs) scratch[(static_cast<i64>(o) * taps + tap) * args.inputs + c] = sums[i][j];",
-                    "if (o < args.outputs) {\n\
+                    "if (is_real && o < args.outputs) scratch[(static_cast<i64>(o) * taps + tap) * args.inputs + c] = sum;",
+                    "if (is_real && o < args.outputs) {\n\
                      T* to = static_cast<T*>(args.scratch) + (static_cast<i64>(group * args.outputs + o) * taps + tap) * args.inputs + c;\n\
-                     if (blockIdx.z == 0) *to = sums[i][j]; else *to += sums[i][j]; }",
+                     if (blockIdx.z == 0) *to = sum; else *to += sum; }",
                 ],
                 ["for (int part = 1; part < args.parts; ++part)", "for (int part = 1; part < 1; ++part)"],
             ],
@@ -124,6 +124,43 @@ const FAULTS: [(&str, Fault, Check, usize); 13] = [
     ("streams do not wait for one another", Fault::NoWaits, suite::check_pool, 8),
     ("an event is not recorded", Fault::NoRecords, suite::check_pool, 8),
     ("the host does not wait for what it reads", Fault::NoHostWaits, suite::check_pool, 8),
+];
+
+/// The same where tensor cores carry convolutions out, three products for each.
+const TENSOR_FAULTS: [(&str, Fault, Check, usize); 4] = [
+    (
+        "what the rounding of a factor has left is forgotten",
+        Fault::Kernels(
+            "conv_tensor",
+            &[["factors.low[i] = to_tf32(x - factors.high[i]);", "factors.low[i] = 0.0f;"]],
+        ),
+        suite::check_conv2d,
+        6,
+    ),
+    (
+        "factors are not rounded",
+        Fault::Kernels("conv_tensor", &[["factors.high[i] = to_tf32(x);", "factors.high[i] = x;"]]),
+        suite::check_conv2d,
+        6,
+    ),
+    (
+        "pixels of a step are taken in another order than gradients",
+        Fault::Kernels(
+            "weight_tensor",
+            &[["&shared.x[stage][of.in + 4 * k]", "&shared.x[stage][of.in + 4 * (1 - k)]"]],
+        ),
+        suite::check_conv2d_backward_weight,
+        6,
+    ),
+    (
+        "a copy is waited for too late",
+        Fault::Kernels(
+            "conv_tensor",
+            &[["copy_async_wait<STAGES - 2>();", "copy_async_wait<STAGES - 1>();"]],
+        ),
+        suite::check_conv2d,
+        6,
+    ),
 ];
 
 /// A device with a fault.
@@ -257,10 +294,10 @@ impl Driver for Faulty {
 }
 
 /// Whether a check fails in one of the orders, as the suite runs it.
-fn is_found(fault: Fault, check: Check, cases: usize) -> bool {
+fn is_found(fault: Fault, precision: Precision, check: Check, cases: usize) -> bool {
     ORDERS.into_iter().zip(SEED..).any(|(order, seed)| {
         let device = Simulated::new(Facts::h200(), order).expect("a compiler was found");
-        let backend = CudaBackend::new(Arc::new(Faulty::new(device, fault)));
+        let backend = CudaBackend::with_precision(Arc::new(Faulty::new(device, fault)), precision);
         catch_unwind(AssertUnwindSafe(|| check(&backend, seed, cases))).is_err()
     })
 }
@@ -272,7 +309,7 @@ fn the_suite_finds_nothing_where_nothing_is_planted() {
         return;
     }
     for check in [suite::check_conv2d, suite::check_conv2d_backward_weight, suite::check_pool] {
-        assert!(!is_found(Fault::None, check, 6));
+        assert!(!is_found(Fault::None, Precision::F32, check, 6));
     }
 }
 
@@ -282,10 +319,12 @@ fn the_suite_finds_every_planted_fault() {
         eprintln!("skipped: {reason}");
         return;
     }
-    let missed: Vec<&str> = FAULTS
-        .iter()
-        .filter(|(_, fault, check, cases)| !is_found(*fault, *check, *cases))
-        .map(|(name, ..)| *name)
-        .collect();
-    assert!(missed.is_empty(), "not found: {missed:?}");
+    let missed = |faults: &[(&'static str, Fault, Check, usize)], precision: Precision| -> Vec<&str> {
+        let is_missed = |(_, fault, check, cases): &&(_, Fault, Check, usize)| {
+            !is_found(*fault, precision, *check, *cases)
+        };
+        faults.iter().filter(is_missed).map(|(name, ..)| *name).collect()
+    };
+    assert_eq!(missed(&FAULTS, Precision::F32), [""; 0], "not found");
+    assert_eq!(missed(&TENSOR_FAULTS, Precision::F32x3), [""; 0], "not found in three products");
 }

@@ -21,6 +21,8 @@ pub struct Support {
     /// The floating-point operations a second that one core reaches where arithmetic bounds the work; of other work the bytes
     /// count.
     pub flops_per_second: Option<f64>,
+    /// The largest error of a factor, as a part of it, that rounds it before it is multiplied; zero where factors stay what they are.
+    pub factor_rounding: f64,
 }
 
 impl Support {
@@ -32,6 +34,7 @@ impl Support {
         reads_planes: [false; MAX_INPUTS],
         writes_planes: false,
         flops_per_second: None,
+        factor_rounding: 0.0,
     };
 }
 

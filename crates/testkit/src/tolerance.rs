@@ -24,17 +24,26 @@ pub enum Tolerance {
     Bound(Tensor<f64>),
 }
 
-/// The tolerance of a kernel on these operands.
+/// The tolerance of a kernel on these operands, where each factor of a convolution is rounded by so much of itself before it is multiplied
+/// ([`tiled_kernel::Support::factor_rounding`]).
 ///
 /// # Panics
 /// Where the operands do not fit the kernel.
 #[must_use]
-pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
+pub fn of<T: Element>(case: &Case<T>, factor_rounding: f64) -> Tolerance {
     let eps = T::EPSILON.to_f64();
     let wide = case.map(T::to_f64);
     let sum_of = |terms: usize, sizes: &Case<f64>| {
         let factor = count(terms + 2) * eps;
         map_tensor(&sizes.whole(&Reference), |size| factor * size)
+    };
+    // two factors, and a third of ten thousand for the product of their errors
+    let rounded = |sums: Tensor<f64>, sizes: &Case<f64>| match factor_rounding {
+        0.0 => sums,
+        rounding => {
+            let sizes = sizes.whole(&Reference);
+            zip3(&sums, &sizes, &sizes, |sum, size, _| sum + 2.001 * rounding * size)
+        }
     };
     let everywhere = |bound: f64| constant(case.output, bound);
     let bound = match &case.kernel {
@@ -42,7 +51,8 @@ pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
             let sums = sums_alone(&wide, Kernel::conv2d(*conv, epilogue.bias_alone()), *epilogue);
             let bound = match algorithm {
                 Algorithm::Direct => {
-                    sum_of(conv.weight_len() / conv.out_channels + 1, &absolute(&sums, sums.kernel))
+                    let sizes = absolute(&sums, sums.kernel);
+                    rounded(sum_of(conv.weight_len() / conv.out_channels + 1, &sizes), &sizes)
                 }
                 Algorithm::Winograd => {
                     let biases = sums.params.get(1).map_or(&[][..], Vec::as_slice);
@@ -53,7 +63,8 @@ pub fn of<T: Element>(case: &Case<T>) -> Tolerance {
         }
         Kernel::Conv2dBackwardInput { conv, epilogue } => {
             let sums = sums_alone(&wide, case.kernel.with_epilogue(epilogue.bias_alone()), *epilogue);
-            let bound = sum_of(terms_of_input_gradient(conv) + 1, &absolute(&sums, sums.kernel));
+            let sizes = absolute(&sums, sums.kernel);
+            let bound = rounded(sum_of(terms_of_input_gradient(conv) + 1, &sizes), &sizes);
             through_epilogue::<T>(*epilogue, bound, &sums, &wide)
         }
         // the division rounds once more

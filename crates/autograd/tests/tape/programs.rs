@@ -29,3 +29,10 @@ fn random_programs_agree_with_a_model_of_memory_and_with_differences() {
     assert!(sum.operations > 5 * 1500 && sum.in_place > 1500, "programs have operations: {sum:?}");
     assert!(differentiated * 3 > PROGRAMS, "only {differentiated} programs were differentiated");
 }
+
+/// Two columns whose least elements are tied: their kinks were once of the same size, and cancelled.
+#[test]
+fn kinks_do_not_cancel() {
+    let checked = check_program(&[0x42, 0x42, 0x15, 0x21, 0, 0, 0x27, 0, 0, 0x6b, 0xff, 0x48, 0x48]);
+    assert!(!checked.differentiated, "there is a kink");
+}

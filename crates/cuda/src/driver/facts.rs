@@ -121,6 +121,17 @@ impl Facts {
     pub fn flops(&self, element_bytes: usize) -> f64 {
         2.0 * f64::from(self.lanes(element_bytes)) * f64::from(self.multiprocessors) * self.clock
     }
+
+    /// The same of tensor cores on factors of ten bits (TF32), by the data sheets.
+    #[must_use]
+    pub fn tensor_flops(&self) -> f64 {
+        let lanes = match self.capability {
+            [8, 0] => 512.0,
+            [9 | 10, 0] => 1024.0,
+            _ => 128.0,
+        };
+        2.0 * lanes * f64::from(self.multiprocessors) * self.clock
+    }
 }
 
 impl fmt::Display for Facts {

@@ -15,6 +15,7 @@ use super::{Given, Launches, Shape, typed};
 use crate::args::{self, ConvAxis, Function, Part, int, narrow};
 use crate::block;
 use crate::driver::Facts;
+use crate::precision::Precision;
 
 /// The kernels for a convolution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +35,7 @@ pub(crate) struct Problem<'k> {
     epilogue: &'k Epilogue,
     is_backward: bool,
     pub(crate) path: Path,
+    precision: Precision,
     /// Channels of a group that are summed over, and what their number is padded to.
     reduced: [usize; 2],
     /// Output channels of a group, and what their number is padded to.
@@ -45,7 +47,7 @@ const STEP: usize = 8;
 
 impl<'k> Problem<'k> {
     /// The problem of a kernel, if it is one.
-    pub(crate) fn of(kernel: &'k Kernel) -> Option<Self> {
+    pub(crate) fn of(kernel: &'k Kernel, precision: Precision) -> Option<Self> {
         let (conv, epilogue, is_backward) = match kernel {
             Kernel::Conv2d { conv, epilogue, .. } => (conv, epilogue, false),
             Kernel::Conv2dBackwardInput { conv, epilogue } => (conv, epilogue, true),
@@ -68,9 +70,16 @@ impl<'k> Problem<'k> {
             epilogue,
             is_backward,
             path,
+            precision,
             reduced: [reduced, reduced_padded],
             outputs: [outputs, outputs_padded],
         })
+    }
+
+    /// What carries it out: tensor cores where their narrowest tile is not mostly empty, by the channels alone.
+    pub(crate) fn products(&self, dtype: DType) -> Precision {
+        let is_wide = self.path == Path::Dense && self.outputs[0] > 8;
+        if is_wide && dtype == DType::F32 { self.precision } else { Precision::F32 }
     }
 
     pub(crate) const fn channels(&self) -> usize {
@@ -179,7 +188,7 @@ fn gcd(a: i64, b: i64) -> i64 {
 }
 
 pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>) -> Result<(), DeviceError> {
-    let problem = Problem::of(kernel).expect("invariant: it is a convolution");
+    let problem = Problem::of(kernel, device.precision()).expect("invariant: it is a convolution");
     let (conv, epilogue) = (problem.conv, problem.epilogue);
     let bytes = given.dtype.size_bytes() as u64;
     let channels = problem.channels();
@@ -312,7 +321,7 @@ struct Tile {
 }
 
 /// The tiles of a path, from the largest.
-fn tiles(path: Path, dtype: DType) -> &'static [Tile] {
+fn tiles(path: Path, dtype: DType, products: Precision) -> &'static [Tile] {
     macro_rules! tiles {
         ($($kernel:literal: $pixels:literal by $outputs:literal, $threads:literal, $share:literal;)*) => {
             &[$(
@@ -321,6 +330,16 @@ fn tiles(path: Path, dtype: DType) -> &'static [Tile] {
         };
     }
     match (path, dtype) {
+        (Path::Dense, DType::F32) if products == Precision::Tf32 => tiles! {
+            "dense_tf32_128": 128 by 128, 256, 1.0;
+            "dense_tf32_64": 128 by 64, 128, 0.9;
+            "dense_tf32_32": 256 by 32, 128, 0.8;
+        },
+        (Path::Dense, DType::F32) if products == Precision::F32x3 => tiles! {
+            "dense_f32x3_128": 128 by 128, 256, 1.0;
+            "dense_f32x3_64": 128 by 64, 128, 0.95;
+            "dense_f32x3_32": 256 by 32, 128, 0.9;
+        },
         (Path::Dense, DType::F32) => tiles! {
             "dense_f32_128": 128 by 128, 256, 1.0;
             "dense_f32_64": 128 by 64, 128, 0.97;
@@ -355,7 +374,8 @@ impl Problem<'_> {
     fn tile(&self, facts: &Facts, dtype: DType, pixels: f64, terms: f64) -> Option<(Tile, Waves)> {
         let (outputs, groups) = (self.outputs[0], self.conv.groups);
         let [outputs, groups] = [outputs, groups].map(as_f64);
-        let tiles = tiles(self.path, dtype);
+        let products = self.products(dtype);
+        let tiles = tiles(self.path, dtype, products);
         // without raggedness over pixels, an output takes as long as the rows of the tile that are computed for it
         let reached = |tile: &Tile| {
             let rows = as_f64(tile.outputs);
@@ -371,7 +391,7 @@ impl Problem<'_> {
                 best_share: best.share,
                 wanted: pixels * outputs * groups * terms,
             };
-            (*tile, blocks.waves(facts, dtype))
+            (*tile, blocks.waves(facts, dtype, products))
         };
         tiles.iter().map(of).min_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds))
     }

@@ -23,11 +23,15 @@ pub(crate) use weight::Gradient;
 
 use crate::args::{Args, View};
 use crate::driver::Facts;
+use crate::precision::Precision;
 
 /// What launches kernels.
 pub(crate) trait Launches {
     /// What the device is.
     fn facts(&self) -> &Facts;
+
+    /// What carries out convolutions in `f32`.
+    fn precision(&self) -> Precision;
 
     /// Runs a kernel by its name.
     ///

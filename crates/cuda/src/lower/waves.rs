@@ -9,9 +9,20 @@
 use tiled_tensor::DType;
 
 use crate::driver::Facts;
+use crate::precision::Precision;
 
 /// The share of the multiply-adds that the largest tiles are taken to reach: what is left goes to loads and addresses.
-pub(crate) const SHARE_OF_PEAK: f64 = 0.6;
+const SHARE_OF_PEAK: f64 = 0.6;
+/// The same of tensor cores: instructions of a warp reach less than those of several, which the peak is of.
+const SHARE_OF_TENSOR_PEAK: f64 = 0.4;
+
+/// The floating-point operations a second that the largest tiles are taken to reach.
+pub(crate) fn reached(facts: &Facts, dtype: DType, precision: Precision) -> f64 {
+    match precision.products() {
+        None => facts.flops(dtype.size_bytes()) * SHARE_OF_PEAK,
+        Some(products) => facts.tensor_flops() * SHARE_OF_TENSOR_PEAK / f64::from(products),
+    }
+}
 
 /// What a launch takes of a device.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -41,9 +52,9 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn waves(&self, facts: &Facts, dtype: DType) -> Waves {
+    pub(super) fn waves(&self, facts: &Facts, dtype: DType, precision: Precision) -> Waves {
         let multiprocessors = f64::from(facts.multiprocessors);
-        let reached = facts.flops(dtype.size_bytes()) / 2.0 * SHARE_OF_PEAK;
+        let reached = reached(facts, dtype, precision) / 2.0;
         let waves = (self.count / multiprocessors).ceil();
         Waves {
             blocks: self.count,
@@ -76,8 +87,11 @@ mod tests {
     fn a_block_more_than_there_are_multiprocessors_takes_a_wave_more() {
         let facts = Facts::h200();
         let of = |count: f64| {
-            Blocks { count, work: 1e6, share: 0.9, best_share: 0.9, wanted: count * 1e6 }
-                .waves(&facts, DType::F32)
+            Blocks { count, work: 1e6, share: 0.9, best_share: 0.9, wanted: count * 1e6 }.waves(
+                &facts,
+                DType::F32,
+                Precision::F32,
+            )
         };
         assert_eq!([of(1.0), of(132.0), of(133.0), of(264.0)].map(|waves| waves.waves), [1.0, 1.0, 2.0, 2.0]);
         assert!((of(264.0).seconds - of(264.0).full_seconds).abs() < 1e-12, "nothing is lost");

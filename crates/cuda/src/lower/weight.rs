@@ -10,12 +10,14 @@ use super::{Launches, Shape, Window, typed};
 use crate::args::{self, Part, WeightAxis, int, narrow};
 use crate::block;
 use crate::driver::Facts;
+use crate::precision::Precision;
 
 /// How the gradient of a convolution's weights is summed: by its geometry alone, so that its bits are those of the shares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gradient<'k> {
     conv: &'k Conv,
     dtype: DType,
+    precision: Precision,
     path: Path,
     /// Blocks of threads for one part of the pixels.
     tiles: usize,
@@ -44,7 +46,7 @@ const FULL: f64 = 0.96;
 
 impl<'k> Gradient<'k> {
     /// The way for this convolution.
-    pub(crate) fn new(conv: &'k Conv, dtype: DType) -> Self {
+    pub(crate) fn new(conv: &'k Conv, dtype: DType, precision: Precision) -> Self {
         let (inputs, outputs) = (conv.in_channels / conv.groups, conv.out_channels / conv.groups);
         let taps: usize = conv.kernel().iter().product();
         let is_blocked = |channels: usize, each: usize| {
@@ -79,7 +81,13 @@ impl<'k> Gradient<'k> {
         };
         let within = MOST_SCRATCH_BYTES / (conv.weight_len() * dtype.size_bytes()).max(1);
         let splits = splits(tiles, within.clamp(1, MOST_SPLITS));
-        Self { conv, dtype, path, tiles, splits }
+        Self { conv, dtype, precision, path, tiles, splits }
+    }
+
+    /// What carries it out: tensor cores where channels lie in blocks.
+    pub(crate) fn products(&self) -> Precision {
+        let is_dense = matches!(self.path, Path::Dense(_));
+        if is_dense && self.dtype == DType::F32 { self.precision } else { Precision::F32 }
     }
 
     /// The bytes of the sums of all parts.
@@ -108,8 +116,11 @@ impl<'k> Gradient<'k> {
             (Path::Depthwise, _) => 0.25 / taps,
         };
         let count = as_f64(self.tiles) * splits;
-        Blocks { count, work: work * (pixels / splits).ceil(), share, best_share: share, wanted }
-            .waves(facts, self.dtype)
+        Blocks { count, work: work * (pixels / splits).ceil(), share, best_share: share, wanted }.waves(
+            facts,
+            self.dtype,
+            self.products(),
+        )
     }
 
     /// The bytes that a call writes and reads for the sums of its parts.
@@ -151,7 +162,16 @@ impl<'k> Gradient<'k> {
             scratch,
         };
         let taps: usize = conv.kernel().iter().product();
+        let of_tensors = |[once, thrice]: [&'static str; 2], threads| {
+            let kernel = if self.products() == Precision::Tf32 { once } else { thrice };
+            (kernel, threads, [self.tiles, 1])
+        };
         let (kernel, threads, tiles) = match (self.path, self.dtype) {
+            (Path::Dense([rows, _]), _) if self.products() != Precision::F32 => match rows {
+                128 => of_tensors(["weights_tf32_128", "weights_f32x3_128"], 128),
+                64 => of_tensors(["weights_tf32_64", "weights_f32x3_64"], 64),
+                _ => of_tensors(["weights_tf32_32", "weights_f32x3_32"], 64),
+            },
             (Path::Dense(_), DType::F64) => ("weights_dense_f64_32", 64, [self.tiles, 1]),
             (Path::Dense([128, _]), _) => ("weights_dense_f32_128", 128, [self.tiles, 1]),
             (Path::Dense([64, _]), _) => ("weights_dense_f32_64", 64, [self.tiles, 1]),

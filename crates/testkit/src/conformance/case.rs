@@ -1,7 +1,7 @@
 //! One computation.
 
 use tiled_geometry::Region;
-use tiled_kernel::{Backend, Kernel, Operands, Work};
+use tiled_kernel::{Backend, Kernel, Operands, Support, Work};
 use tiled_tensor::{Element, Tensor};
 
 use super::opened::Opened;
@@ -60,11 +60,20 @@ impl<T: Element> Case<T> {
 
     /// Whether the backend carries out the kernel.
     pub(super) fn is_supported(&self, backend: &dyn Backend<T>) -> bool {
+        self.support(backend).is_some()
+    }
+
+    /// What the backend rounds factors by.
+    pub(super) fn factor_rounding(&self, backend: &dyn Backend<T>) -> f64 {
+        self.support(backend).map_or(0.0, |support| support.factor_rounding)
+    }
+
+    fn support(&self, backend: &dyn Backend<T>) -> Option<Support> {
         let params: Vec<usize> = self.params.iter().map(Vec::len).collect();
         let inputs: Vec<usize> = self.inputs.iter().map(|input| input.shape()[1]).collect();
         let [batch, channels, ..] = self.output;
         let operands = Operands { batch, inputs: &inputs, params: &params, channels };
-        backend.support(&Work::Map(self.kernel), &operands).is_some()
+        backend.support(&Work::Map(self.kernel), &operands)
     }
 
     /// The backend with the memory of this case.

@@ -78,7 +78,7 @@ impl<T: Element> Case<T> {
     }
 
     fn check_near_reference(&self, backend: &dyn Backend<T>, whole: &Tensor<T>) {
-        let (expected, bound) = match tolerance::of(self) {
+        let (expected, bound) = match tolerance::of(self, self.factor_rounding(backend)) {
             Tolerance::Exact => (map_tensor(&self.whole(&Reference), T::to_f64), None),
             Tolerance::Bound(bound) => (self.map(T::to_f64).whole(&Reference), Some(bound)),
         };

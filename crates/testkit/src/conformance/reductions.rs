@@ -1,7 +1,7 @@
 //! Reductions, in one share and in many.
 
 use tiled_geometry::{Grid, Region};
-use tiled_kernel::{Backend, Conv, Partial, Reduction, Reference};
+use tiled_kernel::{Backend, Conv, Operands, Partial, Reduction, Reference, Work};
 use tiled_tensor::{Element, Tensor};
 
 use super::case::map_tensor;
@@ -188,7 +188,10 @@ impl<T: Element> Case<T> {
         let sizes = self.map(|x| x.to_f64().abs()).weights(&Reference, &[Region::whole(self.domain)], rng);
         let pixels = usize::try_from(self.domain[0] * self.domain[1]).expect("positive extents");
         // (n + 2)·ε·Σ|x·gy|, any order of the n terms; see `tolerance`
-        let factor = count(self.batch * pixels + 2) * T::EPSILON.to_f64();
+        let operands = Operands { batch: self.batch, inputs: &[], params: &[], channels: self.channels };
+        let support = backend.support(&Work::Reduce(self.reduction), &operands);
+        let rounding = support.map_or(0.0, |support| support.factor_rounding);
+        let factor = count(self.batch * pixels + 2) * T::EPSILON.to_f64() + 2.001 * rounding;
         for shares in [vec![Region::whole(self.domain)], self.shares(rng)] {
             let got = self.weights(backend, &shares, rng);
             let what = || {

@@ -188,6 +188,12 @@ fn directions() -> impl Iterator<Item = f64> {
     (1_u32..).map(|i| (f64::from(i) * 0.618_033_988_75).fract().mul_add(1.6, -0.8))
 }
 
+/// Numbers between −1 and 1 whose ratios to [`directions`] and to their differences are not rational, so that no two kinks cancel: both would
+/// have to be alike, and no step could tell them from a smooth place.
+fn loss_weights() -> impl Iterator<Item = f64> {
+    (1_u32..).map(|i| (f64::from(i) * 0.754_877_666_246_69).fract().mul_add(1.5, -0.7))
+}
+
 /// The last results, which together depend on most of the program.
 const RESULTS: usize = 4;
 
@@ -196,7 +202,7 @@ const RESULTS: usize = 4;
 fn loss(tensors: &[Tensor<f64>], is_fresh: &[bool]) -> Result<Option<Tensor<f64>>> {
     let mut loss: Option<Tensor<f64>> = None;
     for (tensor, _) in tensors.iter().zip(is_fresh).rev().filter(|(_, is_fresh)| **is_fresh).take(RESULTS) {
-        let weights: Vec<f64> = directions().take(tensor.elements()).collect();
+        let weights: Vec<f64> = loss_weights().take(tensor.elements()).collect();
         let weights = tensor.context().from_slice(tensor.shape(), &weights)?;
         let term = (tensor * &weights)?.sum(&[], false)?;
         loss = Some(match loss {
