@@ -646,7 +646,8 @@ typedef struct tiled_engine_options {
     const char *isa;
     /**
      * `"cpu"`, `"cuda"` or `"cuda:N"` for an NVIDIA GPU, `"cuda-sim"` or `"cuda-sim:MODEL"` for one that this machine
-     * simulates, as `tiled_device_name` lists them; NULL for the CPU. An `isa` is the CPU's alone. Read during the call.
+     * simulates, as `tiled_device_name` lists them, with `+tf32` or `+f32x3` after it for tensor cores; NULL for the CPU. An `isa` is the
+     * CPU's alone. Read during the call.
      */
     const char *device;
 } tiled_engine_options;

@@ -135,9 +135,14 @@ def row_8(bench):
     return told
 
 
-def speed(bench, rows, limit):
+# what tensor cores carry out, by what follows a device's name
+PRECISIONS = ("tf32", "f32x3")
+
+
+def speed(bench, rows, limit, precision=None):
     size = ["--small"] if bench.small else []
-    text = bench.run([HERE / "speed", "--device", bench.device, "--rows", rows, *size], limit)
+    device = bench.device + (f"+{precision}" if precision else "")
+    text = bench.run([HERE / "speed", "--device", device, "--rows", rows, *size], limit)
     told = []
     for line in text.splitlines():
         fact = json.loads(line)
@@ -152,7 +157,10 @@ def row_9(bench):
 
 
 def row_10(bench):
-    return speed(bench, "10", 500)
+    told = speed(bench, "10", 300)
+    for precision in PRECISIONS:
+        told += speed(bench, "10", 120, precision)
+    return told
 
 
 TORCH = """
@@ -216,11 +224,12 @@ class Watch:
                 return
 
 
-def train(bench, net, size, memory, bar, limit):
+def train(bench, net, size, memory, bar, limit, precision="f32"):
     """A forward and a backward pass over a picture on the host, with all gradients."""
     image = bench.zeros(f"{size}.raw", (3, size, size))
     gradient, weights = bench.scratch / "gx.raw", bench.scratch / "gw.safetensors"
     common = ["--net", net, "--memory", memory, "--device", bench.device, "--mode", "eval"]
+    common += ["--precision", precision]
     plan = bench.tiled("plan", *common, "--train", "--loss", "none", "--grad-input", "--input", f"3x{size}x{size}", limit=60)
     with Watch() as watch:
         report = bench.tiled(
@@ -231,6 +240,7 @@ def train(bench, net, size, memory, bar, limit):
         path.unlink()
     seconds, predicted = report["seconds"], plan["plan"]["predicted_seconds"]
     name, device = f"{net} {size}² in {memory}", plan["device"]
+    name += "" if precision == "f32" else f", {precision}"
     told = [(name, f"{seconds:.2f} s", f"at most {bar} s" if bar else "", seconds <= bar if bar else None)]
     # a simulated device has the times of none
     is_real = "sim" not in bench.device
@@ -244,8 +254,10 @@ def train(bench, net, size, memory, bar, limit):
 
 
 def row_12(bench):
-    size = 32 if bench.small else 20480
-    return train(bench, "vgg16", size, "1GiB" if bench.small else "8GiB", None if bench.small else 24, 500)[0]
+    size, memory = (32, "1GiB") if bench.small else (20480, "8GiB")
+    told, seconds, _ = train(bench, "vgg16", size, memory, None if bench.small else 24, 200)
+    told += train(bench, "vgg16", size, memory, None if bench.small else 9, 150, "tf32")[0]
+    return told + train(bench, "vgg16", size, memory, None if bench.small else seconds, 150, "f32x3")[0]
 
 
 def row_13(bench):

@@ -36,7 +36,7 @@ pub(crate) struct Job<T: Element> {
 impl<T: Element> Job<T> {
     /// Opens the inputs; nothing is computed yet.
     pub(crate) fn open(args: &NetworkArgs, plan: &PlanArgs) -> Result<Self, CliError> {
-        let backend = plan.device.open()?;
+        let backend = plan.device.choice()?.open()?;
         let Network { graph, weights: own_weights } = network::load(&args.net)?;
         check_count("input", graph.inputs().len(), args.input.len())?;
         let mut files = OpenedFiles::new(plan);

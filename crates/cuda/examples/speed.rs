@@ -3,7 +3,7 @@
 //!     cargo run -p tiled-cuda --features device --example speed -- --device cuda --rows 10
 //!
 //! Rows: `peaks`, `9` (bandwidths), `10` (the convolutions of VGG-16 on 16 rows of a picture 20480 wide), `11` (small convolutions). A device is
-//! `cuda`, `cuda:N` or `cuda-sim`; `--small` is for the last, whose times mean nothing.
+//! `cuda`, `cuda:N` or `cuda-sim`, with `+tf32` or `+f32x3` for tensor cores; `--small` is for the simulated one, whose times mean nothing.
 #![expect(clippy::print_stdout, reason = "its lines are its result")]
 #![expect(clippy::cast_precision_loss, reason = "rates")]
 
@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tiled_cuda::CudaBackend;
 use tiled_cuda::driver::gpu::Gpu;
 use tiled_cuda::driver::{Driver, Facts};
 use tiled_cuda::peaks::{Effort, Peaks};
+use tiled_cuda::{CudaBackend, Precision};
 use tiled_geometry::{Interval, Region, Window};
 use tiled_kernel::{
     Activation, Backend, Buffer, Conv, Epilogue, Kernel, Needs, NodeNeeds, Operands, ParamNeeds, Place, Pool,
@@ -44,8 +44,12 @@ fn run() -> Result<(), Box<dyn Error>> {
             other => return Err(format!("unknown argument `{other}`").into()),
         }
     }
-    let backend = CudaBackend::new(open(&device)?);
-    let bed = Bed { backend: &backend, is_small };
+    let (place, precision) = match device.split_once('+') {
+        Some((place, precision)) => (place, precision.parse()?),
+        None => (device.as_str(), Precision::F32),
+    };
+    let backend = CudaBackend::with_precision(open(place)?, precision);
+    let bed = Bed { backend: &backend, precision, is_small };
     match rows.as_str() {
         "peaks" => bed.tell_peaks(&bed.peaks()?),
         "9" => bed.bandwidths()?,
@@ -70,6 +74,7 @@ fn open(device: &str) -> Result<Arc<dyn Driver>, Box<dyn Error>> {
 /// What is timed, and on what.
 struct Bed<'b> {
     backend: &'b CudaBackend,
+    precision: Precision,
     is_small: bool,
 }
 
@@ -236,15 +241,17 @@ impl Bed<'_> {
                 let (own, around) = (rows(8, 24), rows(7, 25));
                 let flops = 2.0 * 9.0 * (from * to) as f64 * (16 * width) as f64;
                 for (name, call) in three(conv, own, around, 1) {
-                    let share = flops / self.seconds(&call)? / peaks.flops[0];
+                    let reached = flops / self.seconds(&call)?;
+                    let name = format!("{from} to {to} at {width}, {name}");
                     // few channels on one side are bound by what they move
-                    let bar = (from.min(to) >= 64).then_some(60.0);
-                    tell(
-                        &format!("{from} to {to} at {width}, {name}"),
-                        100.0 * share,
-                        "% of multiply-adds",
-                        bar,
-                    );
+                    let is_wide = from.min(to) >= 64;
+                    if self.precision == Precision::F32 {
+                        let share = 100.0 * reached / peaks.flops[0];
+                        tell(&name, share, "% of multiply-adds", is_wide.then_some(60.0));
+                    } else {
+                        let bar = (is_wide && self.precision == Precision::Tf32).then_some(150.0);
+                        tell(&format!("{name}, {}", self.precision), reached / 1e12, "TFLOP/s", bar);
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
+use tiled::cuda::Precision;
 use tiled::device::{Device, DeviceBackend, DeviceChoiceError};
 use tiled::exec::{
     Decision, ElementType, ExecError, Executor, Normalization, Numbers, PICTURE_LIMIT_BYTES, SinkOptions,
@@ -96,10 +97,8 @@ pub(crate) struct PlanArgs {
     /// same bits for every tiling, but other roundings than the sums. Kernels of gradients stay sums.
     #[arg(long)]
     pub(crate) winograd: bool,
-    /// Where the work runs: `cpu`, `cuda` or `cuda:N` for an NVIDIA GPU, `cuda-sim` or `cuda-sim:MODEL` for one that this machine
-    /// simulates; `tiled devices` lists them.
-    #[arg(long, value_name = "DEVICE", default_value_t)]
-    pub(crate) device: Device,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// The element type of the computation.
     #[arg(long, value_enum, default_value_t = DTypeArg::F32)]
     pub(crate) dtype: DTypeArg,
@@ -391,16 +390,39 @@ pub(crate) struct VerifyArgs {
     /// Runs one case alone, as a failure names it.
     #[arg(long, value_name = "CASE")]
     pub(crate) only: Option<u64>,
-    /// Where the work runs: `cpu`, `cuda` or `cuda:N` for an NVIDIA GPU, `cuda-sim` or `cuda-sim:MODEL` for one that this machine
-    /// simulates; `tiled devices` lists them.
-    #[arg(long, value_name = "DEVICE", default_value_t)]
-    pub(crate) device: Device,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// The cases that run at a time; all cores where not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// One JSON object on standard output instead of text.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct DeviceArgs {
+    /// Where the work runs: `cpu`, `cuda` or `cuda:N` for an NVIDIA GPU, `cuda-sim` or `cuda-sim:MODEL` for one that this machine
+    /// simulates; `tiled devices` lists them.
+    #[arg(long, value_name = "DEVICE", default_value_t)]
+    device: Device,
+    /// What carries out convolutions of many channels in f32 on a GPU: multiply-adds (`f32`), or tensor cores on factors of 10 bits
+    /// (`tf32`) or on sums of two of them (`f32x3`). The same bits for every tiling in each.
+    #[arg(long, value_name = "f32|tf32|f32x3")]
+    precision: Option<Precision>,
+}
+
+impl DeviceArgs {
+    /// The device with its precision.
+    ///
+    /// # Errors
+    /// Where the precision wants tensor cores that the device has not.
+    pub(crate) fn choice(self) -> Result<Device, DeviceChoiceError> {
+        match self.precision {
+            Some(precision) => self.device.with_precision(precision),
+            None => Ok(self.device),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -417,10 +439,8 @@ pub(crate) struct BenchArgs {
     /// Leaves out the untiled run where it would hold more than this.
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse, default_value = "8GiB")]
     pub(crate) untiled_limit: u64,
-    /// Where the work runs: `cpu`, `cuda` or `cuda:N` for an NVIDIA GPU, `cuda-sim` or `cuda-sim:MODEL` for one that this machine
-    /// simulates; `tiled devices` lists them.
-    #[arg(long, value_name = "DEVICE", default_value_t)]
-    pub(crate) device: Device,
+    #[command(flatten)]
+    pub(crate) device: DeviceArgs,
     /// Threads; all cores where not given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,

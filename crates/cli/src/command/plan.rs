@@ -78,7 +78,7 @@ struct Report<'a> {
 const LISTED_STEPS: u64 = 4096;
 
 fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Planning, CliError> {
-    let device = args.plan.device.open_for_plans()?;
+    let device = args.plan.device.choice()?.open_for_plans()?;
     let graph = network::load(&args.net)?.graph;
     check_count("input", graph.inputs().len(), args.input.len())?;
     let mut files = OpenedFiles::new(&args.plan);

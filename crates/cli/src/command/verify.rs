@@ -15,7 +15,7 @@ pub(crate) fn run(args: &VerifyArgs, session: &Session) -> Result<(), CliError> 
         seed: args.seed,
         threads: threads(args.threads),
         only: args.only,
-        device: args.device,
+        device: args.device.choice()?,
     };
     let report = verify(&options, &session.bar("verify"))?;
     if args.json {

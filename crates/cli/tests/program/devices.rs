@@ -86,6 +86,30 @@ fn a_simulated_gpu_runs_and_trains_in_tiles_as_without() {
 }
 
 #[test]
+fn tensor_cores_give_the_same_bits_in_tiles_and_others_than_multiply_adds() {
+    let bed = Bed::new();
+    if !simulates(&bed) {
+        return;
+    }
+    bed.random_npy("x.npy", &[3, 32, 48]);
+    let run = ["run", "--net", "vgg2", "--weights", "random:3", "--input", "x.npy", "--output", "y.npy"];
+    let of = |rest: &[&str]| {
+        bed.succeeds(&[&run[..], rest].concat());
+        bed.read("y.npy")
+    };
+    let plain = of(&["--device", "cuda-sim"]);
+    for precision in ["tf32", "f32x3"] {
+        let whole = of(&["--device", "cuda-sim", "--precision", precision, "--hold", "materialise"]);
+        let by_name = format!("cuda-sim:h200+{precision}");
+        let tiled = of(&["--device", &by_name, "--hold", "slide", "--tile", "2x5"]);
+        assert!(whole == tiled, "{precision}: tiles");
+        assert!(whole != plain, "{precision}: its own roundings");
+    }
+    let said = bed.refused(&[&run[..], &["--precision", "tf32"]].concat(), 2);
+    assert!(said.contains("device `cpu` has no tensor cores"), "{said}");
+}
+
+#[test]
 fn verification_runs_on_a_simulated_gpu() {
     let bed = Bed::new();
     if simulates(&bed) {

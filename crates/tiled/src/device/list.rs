@@ -3,6 +3,8 @@
 use std::fmt;
 
 use tiled_cpu::CpuBackend;
+#[cfg(feature = "cuda")]
+use tiled_cuda::Precision;
 #[cfg(all(feature = "cuda", unix))]
 use tiled_cuda::driver::simulated::compiler;
 #[cfg(feature = "cuda")]
@@ -64,7 +66,8 @@ fn gpus() -> Vec<Listed> {
             .zip(0_u32..)
             .map(|(facts, index)| {
                 let shown = Ok::<_, DriverError>(facts.to_string());
-                Listed::new(DeviceKind::Cuda, Device::Cuda(index).to_string(), shown).with(facts)
+                Listed::new(DeviceKind::Cuda, Device::Cuda(index, Precision::F32).to_string(), shown)
+                    .with(facts)
             })
             .collect(),
         Err(error) => vec![Listed::new(DeviceKind::Cuda, "cuda".to_owned(), Err(error))],
@@ -74,8 +77,13 @@ fn gpus() -> Vec<Listed> {
         #[cfg(unix)]
         let there = compiler().map(|()| facts.to_string()).map_err(|error| format!("{facts}; {error}"));
         #[cfg(not(unix))]
-        let there = Err::<String, _>(DeviceChoiceError::Unsimulated { device: Device::CudaSim(model) });
-        Some(Listed::new(DeviceKind::CudaSim, Device::CudaSim(model).to_string(), there).with(&facts))
+        let there = Err::<String, _>(DeviceChoiceError::Unsimulated {
+            device: Device::CudaSim(model, Precision::F32),
+        });
+        Some(
+            Listed::new(DeviceKind::CudaSim, Device::CudaSim(model, Precision::F32).to_string(), there)
+                .with(&facts),
+        )
     }));
     all
 }

@@ -4,6 +4,7 @@
 //!   "cpu"                      this machine's cores
 //!   "cuda", "cuda:1"           an NVIDIA GPU, by its number                           with the feature `cuda`
 //!   "cuda-sim", "cuda-sim:l4"  a simulated GPU with the figures of a model of them    with the feature `cuda`, on Unix
+//!   "cuda+tf32", "cuda+f32x3"  a GPU, simulated or not, whose tensor cores carry out convolutions of `f32`
 //! ```
 //!
 //! A plan is made for a device and runs on it alone. What a simulated device plans is what the GPU would; its kernels run on the host, where there
@@ -35,12 +36,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use tiled_cpu::{CpuBackend, IsaError};
-#[cfg(feature = "cuda")]
-use tiled_cuda::CudaBackend;
 #[cfg(all(feature = "cuda", unix))]
 use tiled_cuda::driver::simulated::{Order, Simulated, compiler};
 #[cfg(feature = "cuda")]
 use tiled_cuda::driver::{DriverError, Facts, MODELS, gpu};
+#[cfg(feature = "cuda")]
+use tiled_cuda::{CudaBackend, Precision};
 #[cfg(feature = "cuda")]
 use tiled_graph::Plan;
 use tiled_graph::UNLIMITED;
@@ -62,10 +63,10 @@ pub enum Device {
     Cpu,
     /// The NVIDIA GPU of this number, from zero.
     #[cfg(feature = "cuda")]
-    Cuda(u32),
+    Cuda(u32, Precision),
     /// A simulated GPU with the figures of this model, one of [`tiled_cuda::driver::MODELS`].
     #[cfg(feature = "cuda")]
-    CudaSim(&'static str),
+    CudaSim(&'static str, Precision),
 }
 
 /// Why a device is not there.
@@ -108,6 +109,15 @@ pub enum DeviceChoiceError {
         /// Those of the device, but for what its driver keeps.
         bytes: u64,
     },
+    /// It has no tensor cores.
+    #[cfg(feature = "cuda")]
+    #[error("device `{device}` has no tensor cores: precision `{precision}` wants `cuda` or `cuda-sim`")]
+    NoTensorCores {
+        /// Which device.
+        device: Device,
+        /// What was asked of it.
+        precision: Precision,
+    },
     /// There is no simulation on this system.
     #[error("device `{device}`: simulated devices run on Unix alone")]
     Unsimulated {
@@ -133,7 +143,7 @@ impl Device {
     /// Where the device is not there, or a simulated one has no compiler for its kernels.
     pub fn open(self) -> Result<DeviceBackend, DeviceChoiceError> {
         #[cfg(all(feature = "cuda", unix))]
-        if matches!(self, Self::CudaSim(_)) {
+        if matches!(self, Self::CudaSim(..)) {
             compiler().map_err(self.refused())?;
         }
         self.open_for_plans()
@@ -147,24 +157,38 @@ impl Device {
         match self {
             Self::Cpu => Ok(DeviceBackend::Cpu(CpuBackend::new()?)),
             #[cfg(feature = "cuda")]
-            Self::Cuda(index) => {
+            Self::Cuda(index, precision) => {
                 let gpu = gpu::Gpu::new(index).map_err(self.refused())?;
-                Ok(DeviceBackend::Cuda(CudaBackend::new(Arc::new(gpu))))
+                Ok(DeviceBackend::Cuda(CudaBackend::with_precision(Arc::new(gpu), precision)))
             }
             #[cfg(feature = "cuda")]
-            Self::CudaSim(model) => self.simulated(model),
+            Self::CudaSim(model, precision) => self.simulated(model, precision),
+        }
+    }
+
+    /// The same device, whose convolutions of `f32` have this precision.
+    ///
+    /// # Errors
+    /// Where the device has no tensor cores and the precision wants them.
+    #[cfg(feature = "cuda")]
+    pub const fn with_precision(self, precision: Precision) -> Result<Self, DeviceChoiceError> {
+        match (self, precision) {
+            (Self::Cpu, Precision::F32) => Ok(self),
+            (Self::Cpu, _) => Err(DeviceChoiceError::NoTensorCores { device: self, precision }),
+            (Self::Cuda(index, _), _) => Ok(Self::Cuda(index, precision)),
+            (Self::CudaSim(model, _), _) => Ok(Self::CudaSim(model, precision)),
         }
     }
 
     #[cfg(all(feature = "cuda", unix))]
-    fn simulated(self, model: &str) -> Result<DeviceBackend, DeviceChoiceError> {
+    fn simulated(self, model: &str, precision: Precision) -> Result<DeviceBackend, DeviceChoiceError> {
         let facts = Facts::of_model(model).ok_or_else(|| unknown(&self.to_string()))?;
         let device = Simulated::unbuilt(facts, Order::Forward);
-        Ok(DeviceBackend::Cuda(CudaBackend::new(Arc::new(device))))
+        Ok(DeviceBackend::Cuda(CudaBackend::with_precision(Arc::new(device), precision)))
     }
 
     #[cfg(all(feature = "cuda", not(unix)))]
-    fn simulated(self, _model: &str) -> Result<DeviceBackend, DeviceChoiceError> {
+    fn simulated(self, _model: &str, _precision: Precision) -> Result<DeviceBackend, DeviceChoiceError> {
         Err(DeviceChoiceError::Unsimulated { device: self })
     }
 
@@ -178,6 +202,11 @@ impl FromStr for Device {
     type Err = DeviceChoiceError;
 
     fn from_str(name: &str) -> Result<Self, DeviceChoiceError> {
+        #[cfg(feature = "cuda")]
+        if let Some((device, precision)) = name.split_once('+') {
+            let precision = precision.parse().map_err(|_| unknown(name))?;
+            return device.parse::<Self>().map_err(|_| unknown(name))?.with_precision(precision);
+        }
         let (kind, which) = match name.split_once(':') {
             Some((kind, which)) => (kind, Some(which)),
             None => (name, None),
@@ -185,15 +214,17 @@ impl FromStr for Device {
         match (kind, which) {
             ("cpu", None) => Ok(Self::Cpu),
             #[cfg(feature = "cuda")]
-            ("cuda", None) => Ok(Self::Cuda(0)),
+            ("cuda", None) => Ok(Self::Cuda(0, Precision::F32)),
             #[cfg(feature = "cuda")]
-            ("cuda", Some(index)) => index.parse().map(Self::Cuda).map_err(|_| unknown(name)),
+            ("cuda", Some(index)) => {
+                index.parse().map(|index| Self::Cuda(index, Precision::F32)).map_err(|_| unknown(name))
+            }
             #[cfg(feature = "cuda")]
-            ("cuda-sim", None) => Ok(Self::CudaSim(MODELS[0])),
+            ("cuda-sim", None) => Ok(Self::CudaSim(MODELS[0], Precision::F32)),
             #[cfg(feature = "cuda")]
             ("cuda-sim", Some(model)) => {
                 let known = MODELS.iter().find(|known| **known == model);
-                known.map(|model| Self::CudaSim(model)).ok_or_else(|| unknown(name))
+                known.map(|model| Self::CudaSim(model, Precision::F32)).ok_or_else(|| unknown(name))
             }
             #[cfg(not(feature = "cuda"))]
             ("cuda" | "cuda-sim", _) => Err(DeviceChoiceError::LeftOut { name: name.to_owned() }),
@@ -207,16 +238,33 @@ impl fmt::Display for Device {
         match self {
             Self::Cpu => f.write_str("cpu"),
             #[cfg(feature = "cuda")]
-            Self::Cuda(index) => write!(f, "cuda:{index}"),
+            Self::Cuda(index, precision) => write!(f, "cuda:{index}{}", Suffix(*precision)),
             #[cfg(feature = "cuda")]
-            Self::CudaSim(model) => write!(f, "cuda-sim:{model}"),
+            Self::CudaSim(model, precision) => write!(f, "cuda-sim:{model}{}", Suffix(*precision)),
+        }
+    }
+}
+
+/// What follows the name of a GPU for its precision.
+#[cfg(feature = "cuda")]
+struct Suffix(Precision);
+
+#[cfg(feature = "cuda")]
+impl fmt::Display for Suffix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Precision::F32 => Ok(()),
+            precision => write!(f, "+{precision}"),
         }
     }
 }
 
 fn unknown(name: &str) -> DeviceChoiceError {
     #[cfg(feature = "cuda")]
-    let known = format!("cpu, cuda, cuda:N, cuda-sim, cuda-sim:MODEL where MODEL is {}", MODELS.join(", "));
+    let known = format!(
+        "cpu, cuda, cuda:N, cuda-sim, cuda-sim:MODEL where MODEL is {}; a GPU's with +tf32 or +f32x3 for tensor cores",
+        MODELS.join(", ")
+    );
     #[cfg(not(feature = "cuda"))]
     let known = "cpu".to_owned();
     DeviceChoiceError::Unknown { name: name.to_owned(), known }
@@ -320,9 +368,24 @@ mod tests {
 
     #[cfg(all(feature = "cuda", unix))]
     #[test]
+    fn a_precision_is_a_part_of_the_name() {
+        let device: Device = "cuda-sim:l4+tf32".parse().expect("it is one");
+        assert_eq!(device, Device::CudaSim("l4", Precision::Tf32));
+        assert_eq!(device.to_string(), "cuda-sim:l4+tf32");
+        let backend = device.open_for_plans().expect("figures alone");
+        assert_eq!(Backend::<f32>::name(&backend), "cuda (NVIDIA L4, simulated, tf32)");
+        for name in ["cuda+", "cuda+f64", "cuda+tf32+tf32", "cuda-sim:l4+TF32", "+tf32"] {
+            assert!(name.parse::<Device>().is_err(), "{name}");
+        }
+        let error = "cpu+tf32".parse::<Device>().expect_err("a CPU").to_string();
+        assert_eq!(error, "device `cpu` has no tensor cores: precision `tf32` wants `cuda` or `cuda-sim`");
+    }
+
+    #[cfg(all(feature = "cuda", unix))]
+    #[test]
     fn every_model_plans_without_a_compiler() {
         for model in MODELS {
-            let backend = Device::CudaSim(model).open_for_plans().expect("figures alone");
+            let backend = Device::CudaSim(model, Precision::F32).open_for_plans().expect("figures alone");
             assert!(Backend::<f32>::name(&backend).contains("simulated"), "{model}");
             assert_eq!(backend.memory_bytes(), None, "its memory is the host's");
         }
@@ -337,7 +400,7 @@ mod tests {
     #[cfg(all(feature = "cuda", unix))]
     #[test]
     fn a_budget_above_the_memory_of_a_gpu_is_refused_with_both_numbers() {
-        let backend = Device::CudaSim("l4").open_for_plans().expect("figures alone");
+        let backend = Device::CudaSim("l4", Precision::F32).open_for_plans().expect("figures alone");
         let most = backend.most_bytes().expect("it is a GPU");
         for budget in [None, Some(1), Some(most), Some(UNLIMITED)] {
             assert_eq!(backend.check_budget(budget), Ok(()));

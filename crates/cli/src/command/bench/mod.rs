@@ -40,7 +40,7 @@ struct Row {
 }
 
 pub(crate) fn run(args: &BenchArgs, session: &Session) -> Result<(), CliError> {
-    let backend = args.device.open()?;
+    let backend = args.device.choice()?.open()?;
     let bench = Bench { args, session, backend: &backend, threads: threads(args.threads) };
     let reference = bench.reference()?;
     if !args.json {
