@@ -45,10 +45,12 @@ pub fn check_program(bytes: &[u8]) -> Checked {
     let again = gradients(&context, &leaves, &steps).expect("it ran before");
     assert!(same_bits(&first, &again), "a second run has other bits");
     assert_eq!(context.live_bytes(), 0, "everything was dropped");
+    let leaves = apart_from_kinks(&leaves);
+    let Some(there) = gradients(&context, &leaves, &steps) else { return checked };
     let Some(expected) = slope(&context, &leaves, &steps) else { return checked };
     checked.differentiated = true;
-    let got: f64 = first.gradients.iter().flatten().zip(directions()).map(|(g, d)| g * d).sum();
-    let largest = first.gradients.iter().flatten().fold(1.0_f64, |most, g| most.max(g.abs()));
+    let got: f64 = there.gradients.iter().flatten().zip(directions()).map(|(g, d)| g * d).sum();
+    let largest = there.gradients.iter().flatten().fold(1.0_f64, |most, g| most.max(g.abs()));
     assert!(
         (got - expected.slope).abs() <= expected.bound + 1e-9 * largest,
         "the gradient says {got}, differences {} within {}: {steps:?}",
@@ -59,8 +61,8 @@ pub fn check_program(bytes: &[u8]) -> Checked {
     let apart = |a: &[Vec<f64>], b: &[Vec<f64>]| {
         a.iter().flatten().zip(b.iter().flatten()).fold(0.0_f64, |most, (a, b)| most.max((a - b).abs()))
     };
-    assert!(apart(&first.values, &cpu.values) <= 1e-9 * step::LARGEST, "values of the CPU: {steps:?}");
-    assert!(apart(&first.gradients, &cpu.gradients) <= 1e-7 * largest, "gradients of the CPU: {steps:?}");
+    assert!(apart(&there.values, &cpu.values) <= 1e-9 * step::LARGEST, "values of the CPU: {steps:?}");
+    assert!(apart(&there.gradients, &cpu.gradients) <= 1e-7 * largest, "gradients of the CPU: {steps:?}");
     checked
 }
 
@@ -186,6 +188,17 @@ fn same_bits(a: &Gradients, b: &Gradients) -> bool {
 /// Numbers of which no two neighbours are alike, between −1 and 1.
 fn directions() -> impl Iterator<Item = f64> {
     (1_u32..).map(|i| (f64::from(i) * 0.618_033_988_75).fract().mul_add(1.6, -0.8))
+}
+
+/// The same leaves a little aside. Theirs are often alike, where minima are tied and activations begin; a kink that two elements pass in
+/// opposite ways is smooth along a direction, and no step tells it.
+fn apart_from_kinks(leaves: &[Leaf]) -> Vec<Leaf> {
+    let mut aside = (1_u32..).map(|i| (f64::from(i) * 0.569_840_290_998_05).fract().mul_add(4e-3, 1e-3));
+    let mut moved = |leaf: &Leaf| {
+        let values = leaf.values.mapv(|value| value + aside.next().unwrap_or(0.0));
+        Leaf { values, ..leaf.clone() }
+    };
+    leaves.iter().map(&mut moved).collect()
 }
 
 /// Numbers between −1 and 1 whose ratios to [`directions`] and to their differences are not rational, so that no two kinks cancel: both would
