@@ -18,8 +18,8 @@ use tiled_cuda::peaks::{Effort, Peaks};
 use tiled_cuda::{CudaBackend, Precision};
 use tiled_geometry::{Interval, Region, Window};
 use tiled_kernel::{
-    Activation, Backend, Buffer, Conv, Epilogue, Kernel, Needs, NodeNeeds, Operands, ParamNeeds, Place, Pool,
-    Queue, Reduction, ReductionNeeds, Support, SweepNeeds, Work,
+    Activation, Algorithm, Backend, Buffer, Conv, Epilogue, Kernel, Needs, NodeNeeds, Operands, ParamNeeds,
+    Place, Pool, Queue, Reduction, ReductionNeeds, Support, SweepNeeds, Work,
 };
 use tiled_tensor::Layout;
 
@@ -246,6 +246,15 @@ impl Bed<'_> {
                     // few channels on one side are bound by what they move
                     let is_wide = from.min(to) >= 64;
                     if self.precision == Precision::F32 {
+                        if name.ends_with("forward") && conv.suits_winograd() {
+                            let reached = flops / self.seconds(&by_winograd(conv, own, around, 1))?;
+                            tell(
+                                &format!("{name}, Winograd"),
+                                100.0 * reached / peaks.flops[0],
+                                "% of multiply-adds",
+                                None,
+                            );
+                        }
                         let share = 100.0 * reached / peaks.flops[0];
                         tell(&name, share, "% of multiply-adds", is_wide.then_some(60.0));
                     } else {
@@ -270,6 +279,10 @@ impl Bed<'_> {
             let name = format!("{batch}x{from}x{size} to {to}");
             tell(&format!("{name} forward"), 1e3 * all[0], "ms", None);
             tell(&format!("{name} backward"), 1e3 * (all[1] + all[2]), "ms", None);
+            if self.precision == Precision::F32 && conv.suits_winograd() {
+                let seconds = self.seconds(&by_winograd(conv, whole, whole, batch))?;
+                tell(&format!("{name} forward, Winograd"), 1e3 * seconds, "ms", None);
+            }
         }
         let side = if self.is_small { 32 } else { 4096 };
         let call = Call {
@@ -316,6 +329,13 @@ fn three(conv: Conv, own: Region<2>, around: Region<2>, batch: usize) -> [(&'sta
             call(Work::Reduce(Reduction::ConvWeight(conv)), vec![(from, around), (to, own)], to, Vec::new()),
         ),
     ]
+}
+
+/// The forward pass by Winograd's filtering.
+fn by_winograd(conv: Conv, own: Region<2>, around: Region<2>, batch: usize) -> Call {
+    let [(_, sums), ..] = three(conv, own, around, batch);
+    let (algorithm, epilogue) = (Algorithm::Winograd, Epilogue::of_bias(true));
+    Call { work: Work::Map(Kernel::Conv2d { conv, algorithm, epilogue }), ..sums }
 }
 
 fn convolution([in_channels, out_channels]: [usize; 2], input: [i64; 2]) -> Result<Conv, Box<dyn Error>> {

@@ -19,7 +19,12 @@ pub(crate) fn support<T: Element>(device: &Device, work: &Work, operands: &Opera
     // every queue has pieces for what comes and goes beside its kernels
     let plain = Support { workspace_bytes: STAGING_BYTES, ..Support::PLAIN };
     match work {
-        Work::Map(Kernel::Conv2d { algorithm: Algorithm::Winograd, .. }) => None,
+        // tensor cores are faster than its multiply-adds
+        Work::Map(Kernel::Conv2d { algorithm: Algorithm::Winograd, .. })
+            if T::DTYPE == DType::F32 && precision != Precision::F32 =>
+        {
+            None
+        }
         Work::Map(kernel) if family(kernel).is_none() => None,
         Work::Map(kernel) => Some(match Problem::of(kernel, precision) {
             Some(problem) => {

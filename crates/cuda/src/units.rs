@@ -45,6 +45,7 @@ units! {
         gather_f32_64 gather_f32_32 gather_f32_8 gather_f64_32 gather_f64_8
         depthwise_f32_1 depthwise_f32_4 depthwise_f64_1 depthwise_f64_4
     ];
+    winograd: "winograd.cu" [winograd_f32 winograd_f64];
     weight: "weight.cu" [
         weights_dense_f32_128 weights_dense_f32_64 weights_dense_f32_32 weights_dense_f64_32
         weights_gather_f32_64 weights_gather_f32_32 weights_gather_f32_16 weights_gather_f64_32 weights_gather_f64_16

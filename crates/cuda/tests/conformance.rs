@@ -56,6 +56,7 @@ fn each_in<T: Element>(precision: Precision, check: Check<T>, cases: usize) {
 
 checks! {
     check_conv2d: 6;
+    check_conv2d_winograd: 6;
     check_conv2d_epilogue: 6;
     check_conv2d_backward_input: 6;
     check_conv2d_backward_weight: 6;

@@ -34,7 +34,7 @@ enum Fault {
 }
 
 /// Each fault with a check that has to find it, and the cases that the suite gives that check.
-const FAULTS: [(&str, Fault, Check, usize); 13] = [
+const FAULTS: [(&str, Fault, Check, usize); 17] = [
     (
         "a barrier is left out",
         Fault::Kernels(
@@ -78,6 +78,42 @@ const FAULTS: [(&str, Fault, Check, usize); 13] = [
         "the bias of another channel is taken",
         Fault::Kernels("conv", &[["(args.bias)[group * args.outputs + output]", "(args.bias)[output]"]]),
         suite::check_conv2d,
+        6,
+    ),
+    (
+        "tiles of Winograd's filtering begin with the region",
+        Fault::Kernels(
+            "winograd",
+            &[["y0 = (tiles.row0 + place.row) * TILE", "y0 = part.row0 + place.row * TILE"]],
+        ),
+        suite::check_conv2d_winograd,
+        6,
+    ),
+    (
+        "transformed weights are not waited for",
+        Fault::Kernels(
+            "winograd",
+            &[[
+                "            if (step + 1 < steps) load(step + 1);\n        }\n        copy_async_wait<0>();",
+                "            if (step + 1 < steps) load(step + 1);\n        }",
+            ]],
+        ),
+        suite::check_conv2d_winograd,
+        6,
+    ),
+    (
+        "transformed factors are written while others read them",
+        Fault::Kernels(
+            "winograd",
+            &[["        // none reads the factors any more\n        __syncthreads();", ""]],
+        ),
+        suite::check_conv2d_winograd,
+        6,
+    ),
+    (
+        "a lane that is no channel is transformed",
+        Fault::Kernels("winograd", &[["channels_left > 1 ? values.at[1] : T(0)", "values.at[1]"]]),
+        suite::check_conv2d_winograd,
         6,
     ),
     (

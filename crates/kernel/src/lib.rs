@@ -61,6 +61,7 @@ mod queue;
 mod reference;
 mod spec;
 mod support;
+pub mod winograd;
 
 pub use awake::{ThreadsAwake, worth_sharing_seconds};
 pub use backend::{Backend, MAX_INPUTS};

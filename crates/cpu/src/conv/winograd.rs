@@ -13,6 +13,7 @@ mod transform;
 use std::ops::Range;
 
 use tiled_geometry::{Interval, Region};
+use tiled_kernel::winograd::{self, PATCH, TILE};
 use tiled_kernel::{Conv, Workspace};
 use tiled_tensor::{Element, PartMut, View};
 
@@ -26,20 +27,8 @@ use crate::share::{self, SharedOutput};
 use crate::vector::{self, Lane, MAX_LANES, Routine, Simd};
 use transform::{Corner, Patch, Sums};
 
-/// Outputs of a tile along an axis, inputs of its patch, and points of the transform.
-const TILE: usize = 4;
-const PATCH: usize = 6;
+/// Points of the transform of a patch.
 const POINTS: usize = PATCH * PATCH;
-
-/// Points where a filter is evaluated, as the rows of `G`.
-const FILTER: [[f64; 3]; PATCH] = [
-    [1.0 / 4.0, 0.0, 0.0],
-    [-1.0 / 6.0, -1.0 / 6.0, -1.0 / 6.0],
-    [-1.0 / 6.0, 1.0 / 6.0, -1.0 / 6.0],
-    [1.0 / 24.0, 1.0 / 12.0, 1.0 / 6.0],
-    [1.0 / 24.0, -1.0 / 12.0, 1.0 / 6.0],
-    [0.0, 0.0, 1.0],
-];
 
 /// What a block of tiles should take of the second level cache, and the fewest and most tiles of a block: with few, the
 /// weights are read too often.
@@ -150,19 +139,11 @@ pub(super) fn pack<T: Element>(isa: Isa, conv: &Conv, params: &[&[T]], packed: &
             let pair = output / (2 * problem.lanes);
             let width = (problem.vectors() - 2 * pair).min(2) * problem.lanes;
             let within = input * width + output % (2 * problem.lanes);
-            for (point, value) in transformed(filter).into_iter().flatten().enumerate() {
+            for (point, value) in winograd::filter(filter).into_iter().flatten().enumerate() {
                 weights[problem.weights_at(point, pair) + within] = T::from_f64(value);
             }
         }
     }
-}
-
-/// `G g Gᵀ`.
-fn transformed<T: Element>(filter: &[T]) -> [[f64; PATCH]; PATCH] {
-    let rows: [[f64; 3]; PATCH] = std::array::from_fn(|i| {
-        std::array::from_fn(|v| (0..3).map(|u| FILTER[i][u] * filter[3 * u + v].to_f64()).sum())
-    });
-    rows.map(|row| std::array::from_fn(|j| (0..3).map(|v| row[v] * FILTER[j][v]).sum()))
 }
 
 pub(super) fn compute<T: Lane>(

@@ -5,7 +5,8 @@
 //! bits depend on neither.
 
 use tiled_geometry::{Interval, Region, Window};
-use tiled_kernel::{Activation, Conv, DeviceError, Epilogue, Kernel};
+use tiled_kernel::winograd::{self, PATCH, TILE};
+use tiled_kernel::{Activation, Algorithm, Conv, DeviceError, Epilogue, Kernel};
 use tiled_tensor::{DType, Element};
 
 use super::grid::{LANES, count, extent, of_rows};
@@ -26,6 +27,8 @@ pub(crate) enum Path {
     Gather,
     /// Each output has one.
     Depthwise,
+    /// [`Algorithm::Winograd`].
+    Winograd,
 }
 
 /// A convolution, or the gradient for its input, seen alike.
@@ -48,22 +51,28 @@ const STEP: usize = 8;
 impl<'k> Problem<'k> {
     /// The problem of a kernel, if it is one.
     pub(crate) fn of(kernel: &'k Kernel, precision: Precision) -> Option<Self> {
-        let (conv, epilogue, is_backward) = match kernel {
-            Kernel::Conv2d { conv, epilogue, .. } => (conv, epilogue, false),
-            Kernel::Conv2dBackwardInput { conv, epilogue } => (conv, epilogue, true),
+        let (conv, algorithm, epilogue, is_backward) = match kernel {
+            Kernel::Conv2d { conv, algorithm, epilogue } => (conv, *algorithm, epilogue, false),
+            Kernel::Conv2dBackwardInput { conv, epilogue } => (conv, Algorithm::Direct, epilogue, true),
             _ => return None,
         };
         let sides = [conv.in_channels, conv.out_channels];
         let [from, to] = if is_backward { [sides[1], sides[0]] } else { sides };
         let (reduced, outputs) = (from / conv.groups, to / conv.groups);
-        let path = if reduced == 1 && conv.groups > 1 {
+        let path = if algorithm == Algorithm::Winograd {
+            assert!(conv.suits_winograd(), "conv2d_winograd: {conv:?}");
+            Path::Winograd
+        } else if reduced == 1 && conv.groups > 1 {
             Path::Depthwise
         } else if block(from) == STEP && (conv.groups == 1 || reduced.is_multiple_of(STEP)) {
             Path::Dense
         } else {
             Path::Gather
         };
-        let reduced_padded = if path == Path::Dense { reduced.next_multiple_of(STEP) } else { reduced };
+        let reduced_padded = match path {
+            Path::Dense | Path::Winograd => reduced.next_multiple_of(STEP),
+            Path::Gather | Path::Depthwise => reduced,
+        };
         let outputs_padded = if path == Path::Depthwise { to } else { outputs }.next_multiple_of(STEP);
         Some(Self {
             conv,
@@ -86,12 +95,23 @@ impl<'k> Problem<'k> {
         self.outputs[0] * self.conv.groups
     }
 
+    /// The weights of a reduced channel and an output: one for each tap, or each point of a transformed filter.
+    fn weights_of_pair(&self) -> usize {
+        if self.path == Path::Winograd { PATCH * PATCH } else { self.conv.kernel().iter().product() }
+    }
+
     fn weight_len(&self) -> usize {
-        let taps: usize = self.conv.kernel().iter().product();
         match self.path {
-            Path::Depthwise => taps * self.outputs[1],
-            _ => self.conv.groups * taps * self.reduced[1] * self.outputs[1],
+            Path::Depthwise => self.weights_of_pair() * self.outputs[1],
+            _ => self.conv.groups * self.weights_of_pair() * self.reduced[1] * self.outputs[1],
         }
+    }
+
+    /// The multiply-adds of an output of a class that has so many taps.
+    fn terms(&self, taps: f64) -> f64 {
+        let of_channel =
+            if self.path == Path::Winograd { as_f64(PATCH * PATCH) / as_f64(TILE * TILE) } else { taps };
+        of_channel * as_f64(self.reduced[1])
     }
 
     /// The elements of its packed parameters: weights, then a bias, factors and what is added to their products, as many as there are.
@@ -100,22 +120,28 @@ impl<'k> Problem<'k> {
         self.weight_len() + vectors * self.channels()
     }
 
-    /// Arranges the parameters: weights as `[group][tap][reduced channel][output]`, or `[tap][output]` where each has one.
+    /// Arranges the parameters: weights as `[group][tap][reduced channel][output]`, or `[tap][output]` where each has one; points of a
+    /// transformed filter, computed in `f64` and rounded once, in place of taps.
     pub(crate) fn pack<T: Element>(&self, params: &[&[T]], packed: &mut [T]) {
         let (weights, mut rest) = packed.split_at_mut(self.weight_len());
         weights.fill(T::ZERO);
         let [out_channels, group_in, kh, kw] = self.conv.weight_shape();
-        let (taps, group_out) = (kh * kw, out_channels / self.conv.groups);
+        let (taps, group_out, numbers) = (kh * kw, out_channels / self.conv.groups, self.weights_of_pair());
         for o in 0..out_channels {
             let (group, o_within) = (o / group_out, o % group_out);
             for c in 0..group_in {
                 let (reduced, output) = if self.is_backward { (o_within, c) } else { (c, o_within) };
-                for tap in 0..taps {
-                    let at = match self.path {
-                        Path::Depthwise => tap * self.outputs[1] + group * self.outputs[0] + output,
-                        _ => ((group * taps + tap) * self.reduced[1] + reduced) * self.outputs[1] + output,
-                    };
-                    weights[at] = params[0][(o * group_in + c) * taps + tap];
+                let at = |number: usize| match self.path {
+                    Path::Depthwise => number * self.outputs[1] + group * self.outputs[0] + output,
+                    _ => ((group * numbers + number) * self.reduced[1] + reduced) * self.outputs[1] + output,
+                };
+                let filter = &params[0][(o * group_in + c) * taps..][..taps];
+                if self.path == Path::Winograd {
+                    for (point, value) in winograd::filter(filter).into_iter().flatten().enumerate() {
+                        weights[at(point)] = T::from_f64(value);
+                    }
+                } else {
+                    filter.iter().enumerate().for_each(|(tap, weight)| weights[at(tap)] = *weight);
                 }
             }
         }
@@ -131,10 +157,12 @@ impl<'k> Problem<'k> {
         let window = self.conv.windows[axis];
         let count = if self.is_backward { window.stride() } else { 1 };
         let is_backward = self.is_backward;
+        // tiles lie on one grid over the whole output
+        let into_tile = if self.path == Path::Winograd { wanted.begin() % i64::from(int(TILE)) } else { 0 };
         (0..count).filter_map(move |residue| {
             let first = wanted.begin() + residue;
             let len = (wanted.end() - first + count - 1) / count;
-            (len > 0).then(|| Class { first, len, taps: Taps::new(window, is_backward, first) })
+            (len > 0).then(|| Class { first, len, taps: Taps::new(window, is_backward, first - into_tile) })
         })
     }
 }
@@ -363,6 +391,8 @@ fn tiles(path: Path, dtype: DType, products: Precision) -> &'static [Tile] {
             "gather_f64_8": 128 by 8, 32, 0.6;
         },
         (Path::Depthwise, _) => &[],
+        (Path::Winograd, DType::F32) => tiles! { "winograd_f32": 512 by 32, 384, 0.85; },
+        (Path::Winograd, DType::F64) => tiles! { "winograd_f64": 256 by 16, 384, 0.6; },
     }
 }
 
@@ -401,7 +431,7 @@ impl Problem<'_> {
         let taps: f64 = self.conv.kernel().iter().copied().map(as_f64).product();
         // a gradient has a launch for each class of pixels, and its taps are shared out to them
         let classes = self.classes_of_a_call();
-        let terms = taps / classes * as_f64(self.reduced[1]);
+        let terms = self.terms(taps / classes);
         if let Some((_, waves)) = self.tile(facts, dtype, (pixels / classes).max(1.0), terms) {
             return waves.times(classes);
         }
@@ -432,7 +462,7 @@ fn launch(
     let Part { rows, cols, .. } = args.part;
     let [rows, cols] = [rows, cols].map(|len| extent(len.into()));
     let (pixels, outputs) = (given.images() * rows * cols, problem.outputs[0]);
-    let terms = as_f64(extent((args.axes[0].taps * args.axes[1].taps).into()) * problem.reduced[1]);
+    let terms = problem.terms(as_f64(extent((args.axes[0].taps * args.axes[1].taps).into())));
     let best = problem.tile(device.facts(), given.dtype, as_f64(pixels), terms.max(1.0));
     let Some((tile, _)) = best else {
         let layout = &given.output.layout;
@@ -449,12 +479,18 @@ fn launch(
         return device.launch(typed(given.dtype, names), shape, args);
     };
     let mut args = *args;
-    let across = if problem.path == Path::Gather {
-        let chunks = Chunks::new(&tile, [rows, cols], &args);
-        args.gathered = chunks.args();
-        given.images() * rows.div_ceil(chunks.rows) * cols.div_ceil(chunks.cols)
-    } else {
-        pixels.div_ceil(tile.pixels)
+    let across = match problem.path {
+        Path::Gather => {
+            let chunks = Chunks::new(&tile, [rows, cols], &args);
+            args.gathered = chunks.args();
+            given.images() * rows.div_ceil(chunks.rows) * cols.div_ceil(chunks.cols)
+        }
+        Path::Winograd => {
+            let tiles_of = |axis: Interval| extent(axis.aligned(i64::from(int(TILE))).len()) / TILE;
+            let tiles: usize = given.region.axes().map(tiles_of).iter().product();
+            (given.images() * tiles).div_ceil(tile.pixels / (TILE * TILE))
+        }
+        Path::Dense | Path::Depthwise => pixels.div_ceil(tile.pixels),
     };
     let grid = [count(across), count(outputs.div_ceil(tile.outputs)), count(problem.conv.groups)];
     device.launch(tile.kernel, Shape { grid, block: [count(tile.threads), 1, 1] }, &args)

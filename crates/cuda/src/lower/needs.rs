@@ -16,6 +16,10 @@ pub(super) fn needed(kernel: &Kernel, index: usize, region: Region<2>) -> Region
         return region;
     }
     match kernel {
+        Kernel::Conv2d { conv, .. } if kernel.grain() > 1 => {
+            let tiles = Region::new(region.axes().map(|axis| axis.aligned(kernel.grain())));
+            through(conv.windows.map(AxisMap::Window), conv.input, tiles)
+        }
         Kernel::Conv2d { conv, .. } => through(conv.windows.map(AxisMap::Window), conv.input, region),
         Kernel::Conv2dBackwardInput { conv, .. } => {
             through(conv.windows.map(AxisMap::Touched), conv.output, region)
