@@ -23,6 +23,12 @@ fn forward_conforms_on_every_instruction_set() {
 }
 
 #[test]
+fn sums_over_thousands_of_channels_conform_on_every_instruction_set() {
+    check::<f32>(conformance::check_conv2d_deep, 2);
+    check::<f64>(conformance::check_conv2d_deep, 2);
+}
+
+#[test]
 fn gradient_for_the_input_conforms_on_every_instruction_set() {
     check::<f32>(conformance::check_conv2d_backward_input, 120);
     check::<f64>(conformance::check_conv2d_backward_input, 120);

@@ -33,6 +33,7 @@ pub use scatter::check_scatter;
 /// Where a check fails.
 pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
     check_conv2d(backend, seed, cases);
+    check_conv2d_deep(backend, seed, cases.min(2));
     check_conv2d_winograd(backend, seed, cases);
     check_conv2d_epilogue(backend, seed, cases);
     check_conv2d_backward_input(backend, seed, cases);
@@ -72,6 +73,8 @@ macro_rules! checks {
 checks! {
     /// Checks [`tiled_kernel::Kernel::Conv2d`].
     check_conv2d: conv2d;
+    /// Checks convolutions that sum over thousands of channels, and gradients for their inputs.
+    check_conv2d_deep: conv2d_deep;
     /// Checks [`tiled_kernel::Algorithm::Winograd`].
     check_conv2d_winograd: conv2d_winograd;
     /// Checks [`tiled_kernel::Kernel::Conv2dBackwardInput`].

@@ -140,10 +140,14 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
             // holds MAX_SPAN pixels.
             unsafe {
                 let mut sums = [[simd.splat(E::ZERO); V]; P];
-                for v in 0..V {
-                    let bias = simd.load(self.bias.add(v * S::LANES));
-                    for pixel in &mut sums {
-                        pixel[v] = bias;
+                if self.target.goes_on {
+                    self.target.held(simd, start, &mut sums);
+                } else {
+                    for v in 0..V {
+                        let bias = simd.load(self.bias.add(v * S::LANES));
+                        for pixel in &mut sums {
+                            pixel[v] = bias;
+                        }
                     }
                 }
                 let mut weights = self.weights;

@@ -169,6 +169,9 @@ const OTHERS: &str = "invariant: channels of several groups have loops of their 
 /// The weights that a unit goes through should stay in the second level cache, beside the inputs.
 const WEIGHTS_IN_CACHE_BYTES: usize = 512 << 10;
 
+/// The same of a single item, which goes through them tile by tile.
+const ITEM_IN_CACHE_BYTES: usize = 1 << 20;
+
 impl<T: Lane> Routine<T> for Call<'_, T> {
     fn run<S: Simd<E = T>>(self, simd: S) {
         let (threads, wanted) = self.sharing();
@@ -329,12 +332,25 @@ impl<T: Lane> Call<'_, T> {
             channels: 0,
             whole: false,
             relu: self.tail.is_relu(),
+            goes_on: false,
         };
         let tail = self.tail.at(n, [y, to.cols().begin()]);
         let terms = problem.terms(&units.classes);
-        let fresh = self.fresh(units, [strip, row], &from);
+        let kernel_rows = from.rows;
+        let at_once = self.kernel_rows_at_once::<S>(&units.classes[1]);
+        let parts = kernel_rows.div_ceil(at_once).max(1);
+        let fresh = if parts == 1 { self.fresh(units, [strip, row], &from) } else { None };
         let items = chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items);
-        for item in items.clone() {
+        let turns = items.clone().flat_map(|item| (0..parts).map(move |part| (item, part)));
+        for (item, part) in turns {
+            let begin = part * at_once;
+            let is_last = part + 1 == parts;
+            let from = Source {
+                row: (from.row + begin * from.row_step) % from.ring.max(1),
+                rows: (kernel_rows - begin).min(at_once),
+                ..from
+            };
+            let target = Target { relu: target.relu && is_last, goes_on: part > 0, ..target };
             for group in self.groups(units, tiles) {
                 let x = col_class.first + group.first * col_class.step;
                 let offset = index(x - to.cols().begin()) * to.block();
@@ -348,7 +364,7 @@ impl<T: Lane> Call<'_, T> {
                         ..from
                     },
                     target: Target { start: target.start.wrapping_add(offset), ..target },
-                    taps_begin,
+                    taps_begin: taps_begin + begin,
                     terms,
                     pixels: group.pixels,
                     count: group.count,
@@ -359,6 +375,9 @@ impl<T: Lane> Call<'_, T> {
                     Path::Planar => self.planar(simd, units, &place, item),
                     Path::Lanes => unreachable!("{OTHERS}"),
                 };
+                if !is_last {
+                    continue;
+                }
                 if let Some(tail) = &tail {
                     let written = Written {
                         start: place.target.start,
@@ -377,6 +396,19 @@ impl<T: Lane> Call<'_, T> {
                 }
             }
         }
+    }
+
+    /// The kernel rows of which all tiles of a strip take their products before the next ones: where the weights of an item are more than
+    /// the second level cache keeps, each tile would read all of them from further away. The sums wait in the output meanwhile, where
+    /// vectors are whole blocks, so that no bit changes.
+    fn kernel_rows_at_once<S: Simd<E = T>>(&self, cols: &Class) -> usize {
+        let problem = self.problem;
+        if problem.path != Path::Dense || problem.groups > 1 || self.output.layout().block() != S::LANES {
+            return usize::MAX;
+        }
+        let vectors = problem.tile_vectors(cols);
+        let row_bytes = problem.in_group * cols.taps * vectors * S::LANES * size_of::<T>();
+        (ITEM_IN_CACHE_BYTES / row_bytes.max(1)).max(1)
     }
 
     /// The tiles of a strip, and how each is read. [`Path::Dense`] cuts the rest of the last one into widths that it is built

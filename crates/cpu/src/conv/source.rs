@@ -95,6 +95,8 @@ pub(super) struct Target<E> {
     pub(super) whole: bool,
     /// Whether ReLU is applied to the sums.
     pub(super) relu: bool,
+    /// Whether the sums go on from what is there, in place of the bias; only where vectors are whole blocks.
+    pub(super) goes_on: bool,
 }
 
 /// Where the first tap of the first pixel of a run of channels is read, and the distance between channels.
@@ -226,7 +228,7 @@ impl<E: Element> Source<E> {
         }
     }
 
-    /// The inputs of one tap of `pixels` pixels, copied next to each other, zeros outside the image.
+    /// The inputs of one tap of `pixels` pixels, copied next to each other, zeros outside the image; in place where they lie so.
     ///
     /// # Safety
     /// As for [`Source::span`]; `pixels` is at most [`MAX_SPAN`].
@@ -242,6 +244,14 @@ impl<E: Element> Source<E> {
     ) -> Inputs<E> {
         let (unit, planes) = if BLOCKED { (S::LANES, 1) } else { (1, len) };
         let plane = self.plane::<S, BLOCKED>(row, channel);
+        if self.pixel_step == 1 {
+            if 0 <= col && col + signed(pixels) <= self.width {
+                return self.direct::<S, BLOCKED>(row, channel, col);
+            }
+            // SAFETY: neighbouring columns are a span.
+            unsafe { self.copy_span(plane, unit, col, [pixels, planes], buffer) };
+            return Inputs::copied::<S, BLOCKED>(channel, buffer);
+        }
         for p in 0..pixels {
             let col = col + self.pixel_step * signed(p);
             // SAFETY: one column, copied as a span.
@@ -261,6 +271,28 @@ impl<E: Element> Target<E> {
                 let first = start.wrapping_add(channel * self.block_stride);
                 prefetch(first);
                 prefetch(first.wrapping_add((pixels - 1) * self.step));
+            }
+        }
+    }
+}
+
+impl<E: Element> Target<E> {
+    /// Reads a tile that was written before.
+    ///
+    /// # Safety
+    /// The target is valid for `P` pixels of `V` vectors, which are whole blocks.
+    #[inline(always)]
+    pub(super) unsafe fn held<S: Simd<E = E>, const P: usize, const V: usize>(
+        &self,
+        simd: S,
+        start: *const E,
+        sums: &mut [[S::V; V]; P],
+    ) {
+        for v in 0..V {
+            let block = (self.channel / S::LANES + v) * self.block_stride;
+            for (p, pixel) in sums.iter_mut().enumerate() {
+                // SAFETY: passed on to the caller.
+                pixel[v] = unsafe { simd.load(start.add(block + p * self.step)) };
             }
         }
     }

@@ -87,6 +87,33 @@ pub(super) fn conv2d<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
     }
 }
 
+/// A convolution, or a gradient for its input, that sums over so many channels that the weights of a few outputs fill a cache.
+pub(super) fn conv2d_deep<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let (deep, few) = (rng.range(2900, 3100), rng.range(5, 40));
+    let [deep, few] = [deep, few].map(|channels| usize::try_from(channels).expect("positive"));
+    let windows = [(); 2].map(|()| {
+        let (stride, dilation) = rng.pick(&[(1, 1), (1, 2), (1, 3), (2, 1)]);
+        Window::new(3, stride, dilation, rng.range(0, 3)).expect("positive sizes")
+    });
+    let input = [rng.range(7, 9), rng.range(7, 12)];
+    let output = [0, 1].map(|axis| windows[axis].outputs(input[axis], windows[axis].padding(), false));
+    let epilogue = Epilogue::of_bias(rng.chance(60)).with_activation(some_activation(rng));
+    let is_backward = index % 2 == 1;
+    let [in_channels, out_channels] = if is_backward { [few, deep] } else { [deep, few] };
+    let conv = Conv { in_channels, out_channels, groups: 1, windows, input, output };
+    let (kernel, from, to) = if is_backward {
+        (Kernel::Conv2dBackwardInput { conv, epilogue }, output, input)
+    } else {
+        (Kernel::conv2d(conv, epilogue), input, output)
+    };
+    Case {
+        kernel,
+        params: weights(&conv, epilogue.bias.then_some(few), rng),
+        inputs: vec![tensor(shape(1, deep, from), rng)],
+        output: shape(1, few, to),
+    }
+}
+
 pub(super) fn conv2d_winograd<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
     let windows = [(); 2].map(|()| Window::new(3, 1, 1, rng.pick(&[0, 1, 1, 2, 4])).expect("positive sizes"));
     let input = [rng.range(3, 13), rng.range(3, 19)];

@@ -237,6 +237,7 @@ impl<T: Lane> Call<'_, T> {
                 channels: (problem.outputs() - channel).min(S::LANES),
                 whole: to.block() > 1,
                 relu: self.tail.is_relu(),
+                goes_on: false,
             };
             let of_vector = |weights: usize, cols: usize| {
                 self.packed[weights + channel * row_class.taps * cols * problem.in_group..].as_ptr()
