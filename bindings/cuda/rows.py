@@ -260,12 +260,12 @@ class Watch:
         return 100 - sum(within) / len(within) if len(within) >= 5 else None
 
 
-def train(bench, net, size, memory, bar, limit, precision="f32", idle_bar=None):
+def train(bench, net, size, memory, bar, limit, precision="f32", idle_bar=None, hold="auto"):
     """A forward and a backward pass over a picture on the host, with all gradients."""
     image = bench.zeros(f"{size}.raw", (3, size, size))
     gradient, weights = bench.scratch / "gx.raw", bench.scratch / "gw.safetensors"
     common = ["--net", net, "--memory", memory, "--device", bench.device, "--mode", "eval"]
-    common += ["--precision", precision]
+    common += ["--precision", precision, "--hold", hold]
     plan = bench.tiled("plan", *common, "--train", "--loss", "none", "--grad-input", "--input", f"3x{size}x{size}", limit=60)
     with Watch() as watch:
         report = bench.tiled(
@@ -335,7 +335,7 @@ def row_14(bench):
     told = []
     for size in (32,) if bench.small else (4096, 8192):
         try:
-            _, whole, plan = train(bench, "vgg16", size, "unlimited", None, 300)
+            _, whole, plan = train(bench, "vgg16", size, "unlimited", None, 300, hold="materialise")
         except Failed as reason:
             told.append((f"vgg16 {size}², untiled", str(reason), "", None))
             continue
