@@ -25,7 +25,7 @@ impl NetworkRun {
     /// The network of this name or file on an image of so many rows and columns: inference, or a training step with the gradient
     /// of the input.
     pub(crate) fn new(network: &str, extent: usize, is_training: bool) -> Result<Self, Box<dyn Error>> {
-        let (network, own) = read(network)?;
+        let Network { graph: network, parameters } = read(network)?;
         let shape = [1, network.inputs()[0].channels, extent, extent];
         let shapes = infer_nchw(&network, &[shape])?;
         let objective = if is_training {
@@ -42,7 +42,7 @@ impl NetworkRun {
             .map(|shape| (vec![0.0; shape.iter().product()], shape))
             .collect();
         let grad_input = is_training.then(|| vec![0.0; input.len()]);
-        let parameters = own.unwrap_or_else(|| initialise(&params(&network), 1));
+        let parameters = parameters.unwrap_or_else(|| initialise(&params(&network), 1));
         Ok(Self { network, shapes, objective, parameters, shape, input, outputs, grad_input })
     }
 
@@ -69,16 +69,22 @@ impl NetworkRun {
     }
 }
 
-/// A built-in network, or the network of a file; with the weights that the file has, as what numbers there are may decide how long work takes.
-fn read(network: &str) -> Result<(Graph, Option<Parameters<f32>>), Box<dyn Error>> {
+/// A network, and the weights that its file has: what numbers there are may decide how long work takes.
+struct Network {
+    graph: Graph,
+    parameters: Option<Parameters<f32>>,
+}
+
+/// A built-in network, or the network of a file.
+fn read(network: &str) -> Result<Network, Box<dyn Error>> {
     if let Some(graph) = Graph::builtin(network) {
-        return Ok((graph, None));
+        return Ok(Network { graph, parameters: None });
     }
     #[cfg(feature = "onnx")]
     if network.ends_with(".onnx") {
         let model = tiled::onnx::read(network)?;
-        let parameters = model.weights.parameters()?;
-        return Ok((model.graph, Some(parameters)));
+        let parameters = Some(model.weights.parameters()?);
+        return Ok(Network { graph: model.graph, parameters });
     }
-    Ok((Graph::from_json(&std::fs::read_to_string(network)?)?, None))
+    Ok(Network { graph: Graph::from_json(&std::fs::read_to_string(network)?)?, parameters: None })
 }
