@@ -25,6 +25,7 @@ RESULTS = HERE / "results.json"
 # networks, sizes and element types whose outputs and gradients of inputs have to have the bits of the simulated device
 BITS = [
     ("light", (61, 90), "f32"),
+    ("vgg2", (42, 37), "f32", "--winograd"),
     ("light", (40, 37), "f64"),
     ("unet", (48, 64), "f32"),
     ("vgg2", (24, 40), "f32"),
@@ -88,7 +89,7 @@ class Bench:
 def network_bits(bench, device, limit):
     """A hash of the outputs and of the gradients of inputs of each network of `BITS`."""
     hashes = {}
-    for net, (height, width), dtype in BITS:
+    for net, (height, width), dtype, *options in BITS:
         channels = 1 if net.startswith("seed") else 3
         name = f"{net}-{height}x{width}-{dtype}"
         image = bench.scratch / f"{name}.raw"
@@ -99,7 +100,7 @@ def network_bits(bench, device, limit):
             values.append(state / (1 << 30) - 1.0)
         image.write_bytes(struct.pack(f"<{len(values)}{'f' if dtype == 'f32' else 'd'}", *values))
         common = ["--net", net, "--weights", "random:7", "--device", device, "--dtype", dtype]
-        common += ["--input", f"{image}:{channels}x{height}x{width}"]
+        common += ["--input", f"{image}:{channels}x{height}x{width}", *options]
         output, gradient = bench.scratch / "y.raw", bench.scratch / "gx.raw"
         bench.tiled("run", *common, "--output", output, limit=limit)
         bench.tiled("grad", *common, "--mode", "eval", "--grad-input", gradient, limit=limit)
@@ -127,8 +128,8 @@ def row_8(bench):
     sanitizer = shutil.which("compute-sanitizer")
     if sanitizer and not bench.small:
         for tool in ("memcheck", "racecheck"):
-            command = [sanitizer, "--tool", tool, "--error-exitcode", "3", HERE / "conformance", "single::check_pool"]
-            bench.run(command, 600, **suite)
+            checks = ["single::check_pool", "single::check_conv2d_winograd"]
+            bench.run([sanitizer, "--tool", tool, "--error-exitcode", "3", HERE / "conformance", *checks], 600, **suite)
             told.append((tool, "clean", "clean", True))
     else:
         told.append(("memcheck, racecheck", "no compute-sanitizer", "clean", None))
@@ -167,18 +168,21 @@ TORCH = """
 import json, sys, time, torch
 torch.backends.cudnn.benchmark = True
 torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-def median(call, times=30):
+def median(call, times=20):
     for _ in range(5): call()
     torch.cuda.synchronize(); all = []
-    for _ in range(times):
-        begin = time.perf_counter(); call(); torch.cuda.synchronize(); all.append(time.perf_counter() - begin)
-    return sorted(all)[len(all) // 2]
+    for _ in range(7):
+        begin = time.perf_counter()
+        for _ in range(times): call()
+        torch.cuda.synchronize(); all.append((time.perf_counter() - begin) / times)
+    return sorted(all)[3]
 told = {}
 a = torch.randn(8192, 8192, device='cuda'); told['product'] = 2 * 8192**3 / median(lambda: a @ a, 5)
 def is_winograd(call):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         call(); torch.cuda.synchronize()
-    return any('winograd' in event.key.lower() for event in profile.key_averages())
+    kernels = [event.key.lower() for event in profile.key_averages()]
+    return any('winograd' in kernel for kernel in kernels) if kernels else None
 for n, c, size, o in ((4, 3, 32, 16), (8, 32, 64, 64), (8, 64, 128, 128)):
     conv = torch.nn.Conv2d(c, o, 3, padding=1).cuda(); x = torch.randn(n, c, size, size, device='cuda', requires_grad=True)
     g = torch.randn(n, o, size, size, device='cuda')
@@ -195,13 +199,21 @@ print(json.dumps(told))
 """
 
 
+def last_json(text):
+    """What a program printed last, after whatever its libraries had to say."""
+    try:
+        return json.loads(text.strip().splitlines()[-1])
+    except (IndexError, ValueError) as reason:
+        raise Failed(f"no result in what was printed: {reason}") from reason
+
+
 def row_11(bench):
     ours = {}
     for precision in (None, "tf32"):
         for name, value, *_ in speed(bench, "11", 300, precision):
             ours[name + (f", {precision}" if precision else "")] = float(value.split()[0])
     try:
-        torch = json.loads(bench.run([sys.executable, "-c", TORCH], 300))
+        torch = last_json(bench.run([sys.executable, "-c", TORCH], 300))
     except Failed as reason:
         return [(name, f"{value:.3g} ms", str(reason), None) for name, value in ours.items()]
     told = [("torch, f32 product of 8192³", f"{torch['product'] / 1e12:.1f} TFLOP/s", "", None)]
@@ -210,8 +222,10 @@ def row_11(bench):
         if peer not in torch:
             continue
         ratio, filters = value / 1e3 / torch[peer], torch.get(f"{peer}, winograd", False)
-        bar = small_bar(name, filters, peer != name or f"{name}, Winograd" not in ours)
-        measured = f"{value:.3g} ms, {ratio:.2f}× torch{', which filters by Winograd' if filters else ''}"
+        is_fastest = value == min(ours[peer], ours.get(f"{peer}, Winograd", ours[peer]))
+        bar = small_bar(name, filters, is_fastest)
+        way = {True: ", which filters by Winograd", False: "", None: ", by kernels that the profiler did not see"}[filters]
+        measured = f"{value:.3g} ms, {ratio:.2f}× torch{way}"
         told.append((name, measured, f"at most {bar}×" if bar else "", ratio <= bar if bar else None))
     return told
 
@@ -222,7 +236,7 @@ def small_bar(name, filters, is_fastest):
         return 1.3
     if filters:
         return 1.2 if is_fastest else None
-    if name.endswith(", Winograd"):
+    if filters is None or name.endswith(", Winograd"):
         return None
     return 0.8 if name == "max_pool" else 1.0 if "128 to 128" in name else 1.3
 
@@ -231,8 +245,9 @@ class Watch:
     """The most memory of the device that is in use, and how much of the time kernels run there, as nvidia-smi says it."""
 
     def __enter__(self):
-        self.most, self.before, self.ended = 0, None, threading.Event()
+        self.most, self.ended = 0, threading.Event()
         self.busy = []
+        self.before = self.ask("memory.used")
         self.thread = threading.Thread(target=self.watch)
         self.thread.start()
         return self
@@ -241,22 +256,33 @@ class Watch:
         self.ended.set()
         self.thread.join()
 
+    def ask(self, what):
+        """A number; none where there is no such program, or it does not know."""
+        query = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader,nounits"]
+        if not shutil.which(query[0]):
+            return None
+        done = subprocess.run(query, capture_output=True, text=True, check=False)
+        first = done.stdout.split()[:1]
+        return int(first[0]) if done.returncode == 0 and first and first[0].isdigit() else None
+
     def watch(self):
-        query = ["nvidia-smi", "--query-gpu=memory.used,utilization.gpu", "--format=csv,noheader,nounits"]
-        while shutil.which(query[0]):
-            text = subprocess.run(query, capture_output=True, text=True, check=False).stdout
-            numbers = [int(word) for word in re.findall(r"\d+", text)[:2]]
-            used, busy = (numbers[0] << 20, numbers[1]) if len(numbers) == 2 else (0, 0)
-            self.busy.append(busy)
-            self.before = used if self.before is None else self.before
-            self.most = max(self.most, used)
-            if self.ended.wait(0.2):
+        while self.before is not None:
+            self.most = max(self.most, self.ask("memory.used") or 0)
+            busy = self.ask("utilization.gpu")
+            if busy is not None:
+                self.busy.append((time.time(), busy))
+            if self.ended.wait(0.1):
                 return
 
+    def took(self):
+        """Bytes; none where nobody tells."""
+        return None if self.before is None or self.most == 0 else (self.most - self.before) << 20
+
     def idle(self):
-        """Percent of the time, from the first kernel to the last; none where too few samples were taken."""
-        at_work = [at for at, busy in enumerate(self.busy) if busy > 0]
-        within = self.busy[at_work[0] + 1 : at_work[-1]] if at_work else []
+        """Percent of the time, a second after the first kernel to a second before the last, as each number is of up to a second; none where
+        too few were told."""
+        at_work = [at for at, busy in self.busy if busy > 0]
+        within = [busy for at, busy in self.busy if at_work and at_work[0] + 1.0 < at < at_work[-1] - 1.0]
         return 100 - sum(within) / len(within) if len(within) >= 5 else None
 
 
@@ -283,8 +309,8 @@ def train(bench, net, size, memory, bar, limit, precision="f32", idle_bar=None, 
     held = abs(seconds / predicted - 1.0) <= 0.25 if is_real else None
     told.append((f"{name}: predicted", f"{predicted:.2f} s", "within 25 %", held))
     stated = device["device_bytes"] + device["driver_bytes"]
-    if watch.before is not None and is_real:
-        took = watch.most - watch.before
+    took = watch.took()
+    if took is not None and is_real:
         told.append((f"{name}: memory", f"{took / 2**20:.0f} MiB", f"at most {stated / 2**20:.0f} MiB", took <= stated))
     if idle_bar and (idle := watch.idle()) is not None:
         told.append((f"{name}: no kernel runs", f"{idle:.1f} % of the time", f"at most {idle_bar} %", idle <= idle_bar))
@@ -327,6 +353,8 @@ all = []
 for run in range(4):
     begin = time.perf_counter(); step(); all.append(time.perf_counter() - begin)
     x.grad = None
+    # the first run tries ways to convolve, with memory of their own
+    if run == 0: torch.cuda.empty_cache(); torch.cuda.reset_peak_memory_stats()
 print(json.dumps({'seconds': sorted(all[1:])[1], 'bytes': torch.cuda.max_memory_allocated()}))
 """
 
@@ -334,27 +362,35 @@ print(json.dumps({'seconds': sorted(all[1:])[1], 'bytes': torch.cuda.max_memory_
 def row_14(bench):
     told = []
     for size in (32,) if bench.small else (4096, 8192):
-        try:
-            _, whole, plan = train(bench, "vgg16", size, "unlimited", None, 300, hold="materialise")
-        except Failed as reason:
-            told.append((f"vgg16 {size}², untiled", str(reason), "", None))
-            continue
-        bytes_whole = plan["plan_peak_bytes"]
+        common = ["--net", "vgg16", "--memory", "unlimited", "--device", bench.device, "--mode", "eval", "--hold", "materialise"]
+        whole = bench.tiled("plan", *common, "--train", "--loss", "none", "--grad-input", "--input", f"3x{size}x{size}", limit=60)
+        untiled = attempt(told, f"vgg16 {size}², untiled", lambda size=size: train(bench, "vgg16", size, "unlimited", None, 300, hold="materialise"))
         for part, bar in ((8, 1.15), (16, 1.08 if size == 8192 else 1.15)):
-            memory = max(bytes_whole // part, 0 if not bench.small else 1 << 29)
-            _, seconds, _ = train(bench, "vgg16", size, str(memory), None, 300)
-            ratio = seconds / whole
-            held = None if bench.small else ratio <= bar
-            told.append((f"vgg16 {size}² in 1/{part}", f"{ratio:.3f}× untiled ({whole:.2f} s)", f"at most {bar}×", held))
-            if part == 8:
-                told += against_checkpointing(bench, size, seconds, memory)
+            memory = max(whole["plan_peak_bytes"] // part, 0 if not bench.small else 1 << 29)
+            name = f"vgg16 {size}² in 1/{part}"
+            tiled = attempt(told, name, lambda size=size, memory=memory: train(bench, "vgg16", size, str(memory), None, 300))
+            if tiled and untiled:
+                ratio = tiled[1] / untiled[1]
+                held = None if bench.small else ratio <= bar
+                told.append((name, f"{ratio:.3f}× untiled ({untiled[1]:.2f} s)", f"at most {bar}×", held))
+            if tiled and part == 8:
+                told += against_checkpointing(bench, size, tiled[1], memory)
     return told
+
+
+def attempt(told, name, carry_out):
+    """What a measurement gives; none where it failed, which is told."""
+    try:
+        return carry_out()
+    except Failed as reason:
+        told.append((name, str(reason), "", None))
+        return None
 
 
 def against_checkpointing(bench, size, seconds, memory):
     name = f"vgg16 {size}², torch checkpointing"
     try:
-        torch = json.loads(bench.run([sys.executable, "-c", CHECKPOINTING, size], 300))
+        torch = last_json(bench.run([sys.executable, "-c", CHECKPOINTING, size], 300))
     except Failed as reason:
         return [(name, str(reason), "", None)]
     faster = seconds / torch["seconds"]
@@ -376,8 +412,11 @@ def row_15(bench):
     ratio = report["seconds"] / floor
     held = None if bench.small else ratio <= 1.15
     told = [(f"light {size}², host to host", f"{report['seconds']:.3f} s, {ratio:.2f}× its copies", "at most 1.15×", held)]
-    net, memory, runs = ("light", 1 << 30, 1) if bench.small else ("vgg16", 8 << 30, 2)
-    ends = json.loads(bench.run([HERE / "cuda_ends", net, size, memory, bench.device, runs], 300))
+    net, memory, runs = ("light", 1 << 30, 1) if bench.small else ("vgg16", 8 << 30, 3)
+    ends = attempt(told, f"{net} {size}² from the host", lambda: bench.run([HERE / "cuda_ends", net, size, memory, bench.device, runs], 420))
+    if ends is None:
+        return told
+    ends = last_json(ends)
     ratio = ends["host"] / ends["device"]
     held = None if bench.small else ratio <= 1.03
     return told + [(f"{net} {size}² from the host", f"{ratio:.3f}× from the device ({ends['device']:.2f} s)", "at most 1.03×", held)]

@@ -24,8 +24,14 @@ fn forward_conforms_on_every_instruction_set() {
 
 #[test]
 fn sums_over_thousands_of_channels_conform_on_every_instruction_set() {
-    check::<f32>(conformance::check_conv2d_deep, 2);
+    check::<f32>(conformance::check_conv2d_deep, 3);
     check::<f64>(conformance::check_conv2d_deep, 2);
+}
+
+#[test]
+fn taps_far_apart_conform_on_every_instruction_set() {
+    check::<f32>(conformance::check_conv2d_spread, 12);
+    check::<f64>(conformance::check_conv2d_spread, 6);
 }
 
 #[test]

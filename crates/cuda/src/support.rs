@@ -20,8 +20,8 @@ pub(crate) fn support<T: Element>(device: &Device, work: &Work, operands: &Opera
     let plain = Support { workspace_bytes: STAGING_BYTES, ..Support::PLAIN };
     match work {
         // tensor cores are faster than its multiply-adds
-        Work::Map(Kernel::Conv2d { algorithm: Algorithm::Winograd, .. })
-            if T::DTYPE == DType::F32 && precision != Precision::F32 =>
+        Work::Map(Kernel::Conv2d { conv, algorithm: Algorithm::Winograd, .. })
+            if !conv.suits_winograd() || T::DTYPE == DType::F32 && precision != Precision::F32 =>
         {
             None
         }

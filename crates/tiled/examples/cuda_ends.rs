@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use tiled::cuda::CudaBackend;
 use tiled::cuda::driver::gpu::Gpu;
-use tiled::cuda::driver::{Driver, Memory};
+use tiled::cuda::driver::{Copy, Driver, Memory, Rows, Way};
 use tiled::exec::{ConstantSource, DeviceSink, DeviceSource, SliceSink};
 use tiled::prelude::*;
 use tiled::tensor::DeviceTensor;
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let image: Vec<f32> =
         (0..shape.iter().product()).map(|i: usize| (i % 251) as f32 / 125.0 - 1.0).collect();
     let mut gradient = vec![0.0_f32; image.len()];
-    let lent = Lent::new(driver.as_ref(), image.len() * size_of::<f32>())?;
+    let lent = Lent::new(driver.as_ref(), &image)?;
     let mut seconds = [Vec::new(), Vec::new()];
     for run in 0..=runs {
         for (on_device, all) in seconds.iter_mut().enumerate() {
@@ -86,6 +86,9 @@ fn open(device: &str) -> Result<Arc<dyn Driver>, Box<dyn Error>> {
     Ok(Arc::new(Gpu::new(if index.is_empty() { 0 } else { index.parse()? })?))
 }
 
+/// Elements that are copied to the device at a time.
+const PIECE: usize = 16 << 20;
+
 /// The image and its gradient in memory of the device.
 struct Lent<'d> {
     driver: &'d dyn Driver,
@@ -93,12 +96,21 @@ struct Lent<'d> {
 }
 
 impl<'d> Lent<'d> {
-    fn new(driver: &'d dyn Driver, bytes: usize) -> Result<Self, Box<dyn Error>> {
-        let memory = vec![driver.allocate(bytes)?, driver.allocate(bytes)?];
-        let stream = driver.create_stream()?;
-        // SAFETY: memory of so many bytes that nothing else uses
-        unsafe { driver.fill(stream, memory[0].address, bytes, 0x3d) }?;
-        driver.synchronise(stream)?;
+    fn new(driver: &'d dyn Driver, image: &[f32]) -> Result<Self, Box<dyn Error>> {
+        let memory = vec![driver.allocate(size_of_val(image))?, driver.allocate(size_of_val(image))?];
+        let (stream, pinned) = (driver.create_stream()?, driver.allocate_pinned(PIECE * size_of::<f32>())?);
+        for (number, piece) in image.chunks(PIECE).enumerate() {
+            // SAFETY: pinned memory of so many elements, of which nothing is under way
+            unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), pinned.address as *mut f32, piece.len()) };
+            let bytes = size_of_val(piece);
+            let rows = |address| Rows { address, row_bytes: bytes, plane_bytes: bytes };
+            let to = rows(memory[0].address + (number * PIECE * size_of::<f32>()) as u64);
+            let copy = Copy { way: Way::In, from: rows(pinned.address), to, bytes, rows: 1, planes: 1 };
+            // SAFETY: both are so long, and it is waited for
+            unsafe { driver.copy(stream, &copy) }?;
+            driver.synchronise(stream)?;
+        }
+        driver.free_pinned(pinned);
         driver.destroy_stream(stream);
         Ok(Self { driver, memory })
     }

@@ -197,7 +197,8 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                     let sums = &mut sums;
                                     weights = if source.reading == Reading::Tap {
                                         let col = col + signed(tap * source.tap_step);
-                                        let inputs = source.tap::<S, BLOCKED>(row, run, col, P, buffer);
+                                        let inputs =
+                                            source.tap::<S, BLOCKED>(row, run, col, (P, true), buffer);
                                         accumulate::<S, P, V>(simd, sums, inputs, unit, None, len, weights)
                                     } else {
                                         let inputs = inputs.after(tap * source.tap_step * unit);

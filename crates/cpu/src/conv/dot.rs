@@ -139,7 +139,9 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool, const FULL
         // SAFETY: passed on to the caller.
         unsafe {
             if BLOCKED {
-                return source.tap::<S, true>(row, run, col, self.pixels, buffer).start;
+                // all pixels of a tile are loaded, also those that are not wanted
+                let in_place = self.pixels == P;
+                return source.tap::<S, true>(row, run, col, (self.pixels, in_place), buffer).start;
             }
             self.interleave::<S>(row, run, (col, source.pixel_step), self.pixels, buffer);
             buffer

@@ -1,6 +1,7 @@
 //! The loops around the kernels: classes, rows, tiles of pixels, output channels; and their sharing.
 
 mod ahead;
+mod deep;
 mod lanes;
 
 use tiled_geometry::{Interval, Region};
@@ -169,9 +170,6 @@ const OTHERS: &str = "invariant: channels of several groups have loops of their 
 /// The weights that a unit goes through should stay in the second level cache, beside the inputs.
 const WEIGHTS_IN_CACHE_BYTES: usize = 512 << 10;
 
-/// The same of a single item, which goes through them tile by tile.
-const ITEM_IN_CACHE_BYTES: usize = 1 << 20;
-
 impl<T: Lane> Routine<T> for Call<'_, T> {
     fn run<S: Simd<E = T>>(self, simd: S) {
         let (threads, wanted) = self.sharing();
@@ -337,7 +335,7 @@ impl<T: Lane> Call<'_, T> {
         let tail = self.tail.at(n, [y, to.cols().begin()]);
         let terms = problem.terms(&units.classes);
         let kernel_rows = from.rows;
-        let at_once = self.kernel_rows_at_once::<S>(&units.classes[1]);
+        let at_once = self.kernel_rows_at_once::<S>(col_class, tiles[1] - tiles[0]);
         let parts = kernel_rows.div_ceil(at_once).max(1);
         let fresh = if parts == 1 { self.fresh(units, [strip, row], &from) } else { None };
         let items = chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items);
@@ -396,19 +394,6 @@ impl<T: Lane> Call<'_, T> {
                 }
             }
         }
-    }
-
-    /// The kernel rows of which all tiles of a strip take their products before the next ones: where the weights of an item are more than
-    /// the second level cache keeps, each tile would read all of them from further away. The sums wait in the output meanwhile, where
-    /// vectors are whole blocks, so that no bit changes.
-    fn kernel_rows_at_once<S: Simd<E = T>>(&self, cols: &Class) -> usize {
-        let problem = self.problem;
-        if problem.path != Path::Dense || problem.groups > 1 || self.output.layout().block() != S::LANES {
-            return usize::MAX;
-        }
-        let vectors = problem.tile_vectors(cols);
-        let row_bytes = problem.in_group * cols.taps * vectors * S::LANES * size_of::<T>();
-        (ITEM_IN_CACHE_BYTES / row_bytes.max(1)).max(1)
     }
 
     /// The tiles of a strip, and how each is read. [`Path::Dense`] cuts the rest of the last one into widths that it is built

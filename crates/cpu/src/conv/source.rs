@@ -228,7 +228,8 @@ impl<E: Element> Source<E> {
         }
     }
 
-    /// The inputs of one tap of `pixels` pixels, copied next to each other, zeros outside the image; in place where they lie so.
+    /// The inputs of one tap of `pixels` pixels, copied next to each other, zeros outside the image; in place where they lie so and
+    /// `in_place` says that no more than these are read.
     ///
     /// # Safety
     /// As for [`Source::span`]; `pixels` is at most [`MAX_SPAN`].
@@ -239,13 +240,13 @@ impl<E: Element> Source<E> {
         row: usize,
         (channel, len): (usize, usize),
         col: i64,
-        pixels: usize,
+        (pixels, in_place): (usize, bool),
         buffer: *mut E,
     ) -> Inputs<E> {
         let (unit, planes) = if BLOCKED { (S::LANES, 1) } else { (1, len) };
         let plane = self.plane::<S, BLOCKED>(row, channel);
         if self.pixel_step == 1 {
-            if 0 <= col && col + signed(pixels) <= self.width {
+            if in_place && 0 <= col && col + signed(pixels) <= self.width {
                 return self.direct::<S, BLOCKED>(row, channel, col);
             }
             // SAFETY: neighbouring columns are a span.

@@ -89,7 +89,9 @@ pub(super) fn conv2d<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
 
 /// A convolution, or a gradient for its input, that sums over so many channels that the weights of a few outputs fill a cache.
 pub(super) fn conv2d_deep<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
-    let (deep, few) = (rng.range(2900, 3100), rng.range(5, 40));
+    // with vectors of 64 bytes a kernel row at a time, or two and then one
+    let least = if matches!(index % 4, 0 | 3) { 2900 } else { 1150 };
+    let (deep, few) = (rng.range(least, least + 200), rng.range(5, 40));
     let [deep, few] = [deep, few].map(|channels| usize::try_from(channels).expect("positive"));
     let windows = [(); 2].map(|()| {
         let (stride, dilation) = rng.pick(&[(1, 1), (1, 2), (1, 3), (2, 1)]);
@@ -110,6 +112,31 @@ pub(super) fn conv2d_deep<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         kernel,
         params: weights(&conv, epilogue.bias.then_some(few), rng),
         inputs: vec![tensor(shape(1, deep, from), rng)],
+        output: shape(1, few, to),
+    }
+}
+
+/// A convolution, or a gradient for its input, whose taps are so far apart that no tile holds what lies between them.
+pub(super) fn conv2d_spread<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let windows = [rng.range(1, 2), rng.range(25, 40)].map(|dilation| {
+        Window::new(3, 1, dilation, rng.pick(&[0, dilation / 2, dilation])).expect("positive sizes")
+    });
+    let input = [rng.range(5, 7), rng.range(81, 110)];
+    let output = [0, 1].map(|axis| windows[axis].outputs(input[axis], windows[axis].padding(), false));
+    let epilogue = Epilogue::of_bias(rng.chance(60)).with_activation(some_activation(rng));
+    let is_backward = index % 2 == 1;
+    let (many, few) = (rng.pick(&[16, 33, 64]), rng.pick(&[1, 3, 5, 17, 40]));
+    let [in_channels, out_channels] = if is_backward { [few, many] } else { [many, few] };
+    let conv = Conv { in_channels, out_channels, groups: 1, windows, input, output };
+    let (kernel, from, to) = if is_backward {
+        (Kernel::Conv2dBackwardInput { conv, epilogue }, output, input)
+    } else {
+        (Kernel::conv2d(conv, epilogue), input, output)
+    };
+    Case {
+        kernel,
+        params: weights(&conv, epilogue.bias.then_some(few), rng),
+        inputs: vec![tensor(shape(1, many, from), rng)],
         output: shape(1, few, to),
     }
 }
