@@ -141,7 +141,8 @@ DEVICE void winograd(const ConvArgs& args) {
         kept |= is_inside ? 1u << i : 0u;
         int slot = args.in.first + y;
         if (slot >= args.in.ring) slot -= args.in.ring;
-        if (transforms && own_pair == 0 && line == i) shared.rows[i][own_patch] = slot * args.in.row_stride;
+        // the threads of both pairs of channels write the same
+        if (transforms && line == i) shared.rows[i][own_patch] = slot * args.in.row_stride;
     }
     const T* column = static_cast<const T*>(args.in.data) + own_pair;
     if (kept != 0) column += place.n * args.in.batch_stride + of_pixels(x, args.in.shift);
