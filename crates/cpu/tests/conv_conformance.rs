@@ -35,6 +35,12 @@ fn taps_far_apart_conform_on_every_instruction_set() {
 }
 
 #[test]
+fn points_and_patches_conform_on_every_instruction_set() {
+    check::<f32>(conformance::check_conv2d_point, 60);
+    check::<f64>(conformance::check_conv2d_point, 30);
+}
+
+#[test]
 fn gradient_for_the_input_conforms_on_every_instruction_set() {
     check::<f32>(conformance::check_conv2d_backward_input, 120);
     check::<f64>(conformance::check_conv2d_backward_input, 120);

@@ -35,6 +35,7 @@ pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usi
     check_conv2d(backend, seed, cases);
     check_conv2d_deep(backend, seed, cases.min(2));
     check_conv2d_spread(backend, seed, cases);
+    check_conv2d_point(backend, seed, cases);
     check_conv2d_winograd(backend, seed, cases);
     check_conv2d_epilogue(backend, seed, cases);
     check_conv2d_backward_input(backend, seed, cases);
@@ -78,6 +79,8 @@ checks! {
     check_conv2d_deep: conv2d_deep;
     /// Checks convolutions whose taps are far apart, and gradients for their inputs.
     check_conv2d_spread: conv2d_spread;
+    /// Checks convolutions of one column of taps, and of patches that are at least three pixels apart.
+    check_conv2d_point: conv2d_point;
     /// Checks [`tiled_kernel::Algorithm::Winograd`].
     check_conv2d_winograd: conv2d_winograd;
     /// Checks [`tiled_kernel::Kernel::Conv2dBackwardInput`].

@@ -6,10 +6,11 @@ use super::class::signed;
 pub(super) const WIDTHS: &[usize] = &[1, 2, 4, 6, 8, 10, 12, 14];
 
 /// The same where three taps share broadcasts, for one vector of output channels and for more.
-pub(super) const SHARED_WIDTHS: [&[usize]; 2] = [&[1, 2, 4, 8, 12, 16, 20, 24], &[1, 2, 4, 6, 8, 10, 11, 12]];
+pub(super) const SHARED_WIDTHS: [&[usize]; 2] =
+    [&[1, 2, 4, 6, 8, 10, 11, 12, 16, 20, 24], &[1, 2, 4, 6, 8, 10, 11, 12]];
 
 /// The same for all other sequences of taps.
-pub(super) const SEQUENCE_WIDTHS: [&[usize]; 2] = [&[1, 2, 4, 8, 12, 16, 24], &[1, 2, 4, 8, 12]];
+pub(super) const SEQUENCE_WIDTHS: [&[usize]; 2] = [&[1, 2, 4, 8, 10, 11, 12, 16, 24], &[1, 2, 4, 8, 12]];
 
 /// The widest of them.
 pub(super) const MOST_SHARED_PIXELS: usize = 24;
@@ -83,9 +84,10 @@ mod tests {
             (WIDTHS, 14),
             (WIDTHS, 6),
             (SHARED_WIDTHS[0], 24),
-            (SHARED_WIDTHS[0], 12),
+            (SHARED_WIDTHS[0], 11),
             (SHARED_WIDTHS[1], 12),
             (SEQUENCE_WIDTHS[0], 24),
+            (SEQUENCE_WIDTHS[0], 11),
             (SEQUENCE_WIDTHS[0], 8),
             (SEQUENCE_WIDTHS[1], 12),
         ] {

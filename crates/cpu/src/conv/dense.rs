@@ -13,7 +13,8 @@ use std::mem::MaybeUninit;
 
 use tiled_tensor::Element;
 
-use super::class::signed;
+use super::class::{index, signed};
+use super::point::Points;
 use super::source::{AHEAD_ROWS, Buffer, EDGE_COLUMNS, Inputs, MAX_SPAN, Reading, Source, Target, finish};
 use super::tile::Tile;
 use crate::vector::{MAX_LANES, Micro, Simd, prefetch, prefetch_far};
@@ -45,6 +46,8 @@ impl Sequence {
 pub(super) enum Sharing {
     /// One by one.
     None,
+    /// There is one, and tiles are [`Points`].
+    Point,
     /// Sequence by sequence.
     Sequences,
     /// They are one sequence of three, of stride one.
@@ -80,8 +83,8 @@ const fn line<S: Simd>() -> usize {
 /// They are guessed: that another tile follows, as wide as this one, and that no column is outside the image.
 #[derive(Clone, Copy)]
 pub(super) struct Next<E> {
-    at: *const E,
-    step: usize,
+    pub(super) at: *const E,
+    pub(super) step: usize,
 }
 
 impl<E: Element> Next<E> {
@@ -197,9 +200,21 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                     let sums = &mut sums;
                                     weights = if source.reading == Reading::Tap {
                                         let col = col + signed(tap * source.tap_step);
-                                        let inputs =
-                                            source.tap::<S, BLOCKED>(row, run, col, (P, true), buffer);
-                                        accumulate::<S, P, V>(simd, sums, inputs, unit, None, len, weights)
+                                        // pixels that lie further apart than any other reading takes them
+                                        let apart = source.pixel_step != 1;
+                                        if STRIDE == 1 && apart && source.holds(col, P) {
+                                            let inputs = source.direct::<S, BLOCKED>(row, run.0, col);
+                                            let step = unit * index(source.pixel_step);
+                                            accumulate::<S, P, V>(
+                                                simd, sums, inputs, step, None, len, weights,
+                                            )
+                                        } else {
+                                            let inputs =
+                                                source.tap::<S, BLOCKED>(row, run, col, (P, true), buffer);
+                                            accumulate::<S, P, V>(
+                                                simd, sums, inputs, unit, None, len, weights,
+                                            )
+                                        }
                                     } else {
                                         let inputs = inputs.after(tap * source.tap_step * unit);
                                         let (step, next) = (unit * STRIDE, BLOCKED.then_some(next(tap)));
@@ -441,6 +456,13 @@ pub(super) unsafe fn run<S: Simd>(
             unsafe { simd.call(tiles) }
         }};
     }
+    macro_rules! point {
+        ($pixels:literal, $vectors:literal, $stride:literal) => {{
+            let points = Points::<_, $pixels, $vectors, $stride> { source, target, weights, bias, count };
+            // SAFETY: passed on to the caller.
+            unsafe { simd.call(points) }
+        }};
+    }
     macro_rules! widths {
         ($blocked:literal, $stride:literal, $($pixels:literal)*) => {
             match (pixels, vectors) {
@@ -462,11 +484,22 @@ pub(super) unsafe fn run<S: Simd>(
     }
     macro_rules! sequences {
         ($blocked:literal, $stride:literal) => {
-            shared_widths!($blocked, $stride, SEQUENCES, [1 2 4 8 12 16 24], [1 2 4 8 12])
+            shared_widths!($blocked, $stride, SEQUENCES, [1 2 4 8 10 11 12 16 24], [1 2 4 8 12])
         };
     }
     let dense = source.pixel_step == 1 || source.reading == Reading::Tap;
+    macro_rules! points {
+        ($stride:literal, $($pixels:literal)*) => {
+            match (pixels, vectors) {
+                $(($pixels, 1) if const { $pixels <= S::TILE } => point!($pixels, 1, $stride),
+                  ($pixels, 2) if const { $pixels <= S::TILE } => point!($pixels, 2, $stride),)*
+                _ => unreachable!("no points of {pixels} pixels"),
+            }
+        };
+    }
     match (sharing, blocked, dense) {
+        (Sharing::Point, _, true) => points!(1, 1 2 4 6 8 10 12 14),
+        (Sharing::Point, _, false) => points!(2, 1 2 4 6 8 10 12 14),
         (Sharing::Edge, _, _) => {
             shared_widths!(true, 1, EDGE, [2 4 6 8 10 11 12 16 20 24], [2 4 6 8 10 11 12]);
         }

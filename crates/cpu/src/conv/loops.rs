@@ -260,7 +260,7 @@ impl<T: Lane> Call<'_, T> {
         let pixels = index(members[1].len());
         let pairs = usize::from(problem.tile_vectors(&classes[1]) > 1);
         let widths = match sharing {
-            Sharing::None => WIDTHS,
+            Sharing::None | Sharing::Point => WIDTHS,
             Sharing::Sequences => SEQUENCE_WIDTHS[pairs],
             Sharing::Triple | Sharing::Edge => SHARED_WIDTHS[pairs],
         };
@@ -488,6 +488,7 @@ impl<T: Lane> Call<'_, T> {
         let skipped = place.taps_begin * problem.in_group * units.classes[1].taps * vectors;
         let weights = &units.weights[(vector * place.terms + skipped) * S::LANES..];
         let bias = &self.packed[vector * S::LANES..];
+        let blocked = self.input.layout().block() > 1;
         // SAFETY: `check` holds the windows; the weights of the vectors begin where `Problem::visit` packs them; no
         // other unit has these output channels of these pixels.
         unsafe {
@@ -500,9 +501,11 @@ impl<T: Lane> Call<'_, T> {
                 dense::Shape {
                     pixels: place.pixels,
                     vectors,
-                    blocked: self.input.layout().block() > 1,
+                    blocked,
                     sharing: if place.source.reading == Reading::Edge {
                         Sharing::Edge
+                    } else if blocked && units.sharing == Sharing::None && source.is_point::<S>() {
+                        Sharing::Point
                     } else {
                         units.sharing
                     },

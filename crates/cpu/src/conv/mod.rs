@@ -11,6 +11,7 @@ mod dot;
 mod lanes;
 mod loops;
 mod planar;
+mod point;
 mod problem;
 mod rows;
 mod source;

@@ -13,8 +13,8 @@ pub(super) const MAX_SPAN: usize = 56;
 /// Room for the inputs of a tile: pixels of a block, or of as many planes as a block has channels.
 pub(super) type Buffer<E> = [MaybeUninit<E>; MAX_LANES * MAX_SPAN];
 
-/// A block of zeros of any type: all of their bits are zero.
-static ZEROS: [u64; MAX_LANES] = [0; MAX_LANES];
+/// Zeros of any type, as many as a [`Buffer`] holds: all of their bits are zero.
+static ZEROS: [u64; MAX_LANES * MAX_SPAN] = [0; MAX_LANES * MAX_SPAN];
 
 /// The most columns at each end of a tile that [`Reading::Edge`] takes for zeros.
 pub(super) const EDGE_COLUMNS: usize = 2;
@@ -228,13 +228,12 @@ impl<E: Element> Source<E> {
         }
     }
 
-    /// The inputs of one tap of `pixels` pixels, copied next to each other, zeros outside the image; in place where they lie so and
-    /// `in_place` says that no more than these are read.
+    /// The inputs of one tap of `pixels` pixels: in place where they lie next to each other and `in_place` says that no more than these
+    /// are read, from a block of zeros where all of them are outside the image, else copied.
     ///
     /// # Safety
     /// As for [`Source::span`]; `pixels` is at most [`MAX_SPAN`].
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub(super) unsafe fn tap<S: Simd<E = E>, const BLOCKED: bool>(
         &self,
         row: usize,
@@ -243,22 +242,48 @@ impl<E: Element> Source<E> {
         (pixels, in_place): (usize, bool),
         buffer: *mut E,
     ) -> Inputs<E> {
+        if in_place && self.pixel_step == 1 && self.holds(col, pixels) {
+            return self.direct::<S, BLOCKED>(row, channel, col);
+        }
+        if col + self.pixel_step * signed(pixels - 1) < 0 || self.width <= col {
+            return Inputs::copied::<S, BLOCKED>(channel, (&raw const ZEROS).cast());
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.copy_tap::<S, BLOCKED>(row, (channel, len), col, pixels, buffer) };
+        Inputs::copied::<S, BLOCKED>(channel, buffer)
+    }
+
+    /// Whether the inputs of one tap of `pixels` pixels are inside the image.
+    #[inline(always)]
+    pub(super) fn holds(&self, col: i64, pixels: usize) -> bool {
+        0 <= col && col + self.pixel_step * signed(pixels - 1) < self.width
+    }
+
+    /// Copies the inputs of one tap next to each other, zeros outside the image.
+    ///
+    /// # Safety
+    /// As for [`Source::tap`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn copy_tap<S: Simd<E = E>, const BLOCKED: bool>(
+        &self,
+        row: usize,
+        (channel, len): (usize, usize),
+        col: i64,
+        pixels: usize,
+        buffer: *mut E,
+    ) {
         let (unit, planes) = if BLOCKED { (S::LANES, 1) } else { (1, len) };
         let plane = self.plane::<S, BLOCKED>(row, channel);
         if self.pixel_step == 1 {
-            if in_place && 0 <= col && col + signed(pixels) <= self.width {
-                return self.direct::<S, BLOCKED>(row, channel, col);
-            }
             // SAFETY: neighbouring columns are a span.
-            unsafe { self.copy_span(plane, unit, col, [pixels, planes], buffer) };
-            return Inputs::copied::<S, BLOCKED>(channel, buffer);
+            return unsafe { self.copy_span(plane, unit, col, [pixels, planes], buffer) };
         }
         for p in 0..pixels {
             let col = col + self.pixel_step * signed(p);
             // SAFETY: one column, copied as a span.
             unsafe { self.copy_span(plane, unit, col, [1, planes], buffer.add(p * unit)) };
         }
-        Inputs::copied::<S, BLOCKED>(channel, buffer)
     }
 }
 

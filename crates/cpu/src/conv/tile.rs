@@ -10,10 +10,11 @@ pub(super) trait Tile: Simd {
         Isa::Portable | Isa::Avx2 => 6,
         Isa::Avx512 => 14,
     };
-    /// Pixels of a tile that keeps one vector of accumulators for each and three of weights; two and six.
+    /// Pixels of a tile that keeps one vector of accumulators for each and three of weights; two and six. One less than registers
+    /// would hold on AVX2: of twelve the compiler keeps one in memory, and each multiply-add waits for the one before.
     const SHARED_TILES: [usize; 2] = match Self::ISA {
         Isa::Portable => [8, 0],
-        Isa::Avx2 => [12, 0],
+        Isa::Avx2 => [11, 0],
         Isa::Avx512 => [24, 12],
     };
     /// Input channels of a tile of weight gradients that keeps two vectors of accumulators for each, or three, one for each

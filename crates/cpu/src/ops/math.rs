@@ -52,9 +52,14 @@ pub(crate) fn tanh<T: Element, const FUSED: bool>(x: T) -> T {
 /// `1/(1 + e^(−x))`, without overflow for large negative x.
 #[inline(always)]
 pub(crate) fn sigmoid<T: Element, const FUSED: bool>(x: T) -> T {
-    let small = exp::<T, FUSED>(-x.abs());
-    let numerator = if x < T::ZERO { small } else { T::ONE };
-    numerator / (T::ONE + small)
+    match T::DTYPE {
+        DType::F32 => widen(sigmoid_f32::<FUSED>(narrow(x))),
+        DType::F64 => {
+            let small = exp::<T, FUSED>(-x.abs());
+            let numerator = if x < T::ZERO { small } else { T::ONE };
+            numerator / (T::ONE + small)
+        }
+    }
 }
 
 /// `x·sigmoid(x)`.
@@ -124,10 +129,10 @@ const GELU_TANH_CUBIC: f64 = 0.044_715;
 #[inline(always)]
 fn normal<T: Element, const FUSED: bool>(x: f64) -> (f64, f64) {
     let square = x * x;
-    let bell = exp_f64::<FUSED>(-0.5 * square);
     let bell = match T::DTYPE {
-        DType::F32 => bell, // the square of a single is exact in double
+        DType::F32 => exp_for_single::<FUSED>(-0.5 * square), // the square of a single is exact in double
         DType::F64 => {
+            let bell = exp_f64::<FUSED>(-0.5 * square);
             // past 2^500 the exponential is zero and the error of an infinite square is not a number
             let error = if square < 1e150 { x.mul_add(x, -square) } else { 0.0 };
             bell - bell * (0.5 * error)
@@ -135,12 +140,15 @@ fn normal<T: Element, const FUSED: bool>(x: f64) -> (f64, f64) {
     };
     let size = x.abs() * std::f64::consts::FRAC_1_SQRT_2;
     let size = if size > 64.0 { 64.0 } else { size };
-    let t = (size - 3.75) / (size + 3.75);
+    // one division for both quotients
+    let (below, denominator) = (size + 3.75, fma::<f64, FUSED>(2.0, size, 1.0));
+    let inverse = 1.0 / (below * denominator);
+    let t = (size - 3.75) * (denominator * inverse);
     let series = match T::DTYPE {
-        DType::F32 => polynomial::<f64, 13, FUSED>(t, ERFCX_13),
+        DType::F32 => two_chains::<13, FUSED>(t, ERFCX_13),
         DType::F64 => polynomial::<f64, 25, FUSED>(t, ERFCX_25),
     };
-    let tail = series * bell / fma::<f64, FUSED>(2.0, size, 1.0);
+    let tail = series * bell * (below * inverse);
     (if x < 0.0 { tail } else { 1.0 - tail }, bell)
 }
 
@@ -200,6 +208,18 @@ fn exp_f32<const FUSED: bool>(x: f32) -> f32 {
     y * power_f32(half) * power_f32(k.wrapping_sub(half))
 }
 
+/// `2^−24/(2^−24 + 2^−24·e^(−x))`: so scaled, the exponential of every x whose sigmoid is not zero is a normal number, and `2^k` takes one
+/// step where [`exp_f32`] takes two. Above 70 it is far below half a unit of one.
+#[inline(always)]
+fn sigmoid_f32<const FUSED: bool>(x: f32) -> f32 {
+    const SCALE: f32 = 1.0 / 16_777_216.0;
+    let opposite = -x;
+    let opposite = if opposite > 104.0 { 104.0 } else { opposite };
+    let opposite = if opposite < -70.0 { -70.0 } else { opposite };
+    let (k, above_one) = reduced_f32::<FUSED>(opposite);
+    SCALE / fma::<f32, FUSED>(above_one + 1.0, power_f32(k.wrapping_sub(24)), SCALE)
+}
+
 /// k and `e^r − 1` where `x = k·ln 2 + r`, for x between −104 and 89.
 #[inline(always)]
 pub(super) fn reduced_f32<const FUSED: bool>(x: f32) -> (i32, f32) {
@@ -240,14 +260,23 @@ pub(super) fn exp_f64<const FUSED: bool>(x: f64) -> f64 {
     y * power_f64(half) * power_f64(k.wrapping_sub(half))
 }
 
+/// The same for x up to zero and a result in single precision, to 3e-10 of it: the Taylor polynomial of degree 8. Below −700 it is that of
+/// −700, which no single tells from zero.
+#[inline(always)]
+fn exp_for_single<const FUSED: bool>(x: f64) -> f64 {
+    let x = if x < -700.0 { -700.0 } else { x };
+    let (k, r) = remainder_f64::<FUSED>(x);
+    let p = polynomial::<f64, 7, FUSED>(
+        r,
+        [1.0 / 40_320.0, 1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5],
+    );
+    (fma::<f64, FUSED>(p, r * r, r) + 1.0) * power_f64(k)
+}
+
 /// k and `e^r − 1` where `x = k·ln 2 + r`, for x between −746 and 710.
 #[inline(always)]
 pub(super) fn reduced_f64<const FUSED: bool>(x: f64) -> (i64, f64) {
-    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5·2^52
-    let rounded = fma::<f64, FUSED>(x, std::f64::consts::LOG2_E, ROUND);
-    let k = rounded - ROUND;
-    let r = fma::<f64, FUSED>(k, -0.693_147_180_369_123_8, x);
-    let r = fma::<f64, FUSED>(k, -1.908_214_929_270_587_7e-10, r);
+    let (k, r) = remainder_f64::<FUSED>(x);
     let p = polynomial::<f64, 12, FUSED>(
         r,
         [
@@ -265,8 +294,18 @@ pub(super) fn reduced_f64<const FUSED: bool>(x: f64) -> (i64, f64) {
             0.5,
         ],
     );
-    let k = rounded.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed();
     (k, fma::<f64, FUSED>(p, r * r, r))
+}
+
+/// k and r where `x = k·ln 2 + r`, of which ln 2 has two parts.
+#[inline(always)]
+fn remainder_f64<const FUSED: bool>(x: f64) -> (i64, f64) {
+    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5·2^52: the sum's low bits are the rounded integer
+    let rounded = fma::<f64, FUSED>(x, std::f64::consts::LOG2_E, ROUND);
+    let k = rounded - ROUND;
+    let r = fma::<f64, FUSED>(k, -0.693_147_180_369_123_8, x);
+    let r = fma::<f64, FUSED>(k, -1.908_214_929_270_587_7e-10, r);
+    (rounded.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed(), r)
 }
 
 /// `2^k`, a normal number.
@@ -333,6 +372,24 @@ pub(super) fn polynomial<T: Element, const N: usize, const FUSED: bool>(x: T, co
         i += 1;
     }
     sum
+}
+
+/// The same in two chains of half the length, of the even and of the odd powers: a long one waits for each of its multiply-adds.
+#[inline(always)]
+fn two_chains<const N: usize, const FUSED: bool>(x: f64, coefficients: [f64; N]) -> f64 {
+    let square = x * x;
+    let [mut even, mut odd] = [coefficients[1], coefficients[0]];
+    let mut i = 2;
+    while i < N {
+        (even, odd) = if i % 2 == 0 {
+            (even, fma::<f64, FUSED>(odd, square, coefficients[i]))
+        } else {
+            (fma::<f64, FUSED>(even, square, coefficients[i]), odd)
+        };
+        i += 1;
+    }
+    // the last coefficient is of the power zero
+    if N % 2 == 0 { fma::<f64, FUSED>(odd, x, even) } else { fma::<f64, FUSED>(even, x, odd) }
 }
 
 /// The same value as `f32`, for `T = f32`: the round trip through `f64` is exact and compiles to nothing.

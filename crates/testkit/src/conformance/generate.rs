@@ -141,6 +141,38 @@ pub(super) fn conv2d_spread<T: Element>(rng: &mut Rng, index: usize) -> Case<T> 
     }
 }
 
+/// A convolution of one column of taps, or of patches that lie side by side or further apart: pixels of rows long enough for several tiles.
+pub(super) fn conv2d_point<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    let windows = if index.is_multiple_of(2) {
+        let stride = rng.pick(&[1, 1, 2]);
+        [rng.pick(&[1, 1, 1, 3]), 1]
+            .map(|kernel| Window::new(kernel, stride, 1, rng.pick(&[0, 0, 1])).expect("positive sizes"))
+    } else {
+        [(); 2].map(|()| {
+            let kernel = rng.range(2, 5);
+            Window::new(kernel, rng.range(3, 5), 1, rng.range(0, kernel)).expect("positive sizes")
+        })
+    };
+    let input = [rng.range(5, 7), rng.range(31, 90)];
+    let output = [0, 1].map(|axis| windows[axis].outputs(input[axis], windows[axis].padding(), false));
+    let channels = [3, 8, 16, 20, 24, 32, 48, 64];
+    let conv = Conv {
+        in_channels: rng.pick(&channels),
+        out_channels: rng.pick(&channels),
+        groups: 1,
+        windows,
+        input,
+        output,
+    };
+    let (batch, bias, activation) = (batch(rng), rng.chance(60), some_activation(rng));
+    Case {
+        kernel: Kernel::conv2d(conv, Epilogue::of_bias(bias).with_activation(activation)),
+        params: weights(&conv, bias.then_some(conv.out_channels), rng),
+        inputs: vec![tensor(shape(batch, conv.in_channels, input), rng)],
+        output: shape(batch, conv.out_channels, output),
+    }
+}
+
 pub(super) fn conv2d_winograd<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
     let windows = [(); 2].map(|()| Window::new(3, 1, 1, rng.pick(&[0, 1, 1, 2, 4])).expect("positive sizes"));
     let input = [rng.range(3, 13), rng.range(3, 19)];
