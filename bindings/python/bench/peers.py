@@ -2,6 +2,7 @@
 
     python bindings/python/bench/peers.py                         all rows
     python bindings/python/bench/peers.py --rows 1,2 --rounds 3   these; the page keeps what was measured before
+    python bindings/python/bench/peers.py --rows 11 --page P.md   a page of its own, with measurements of its own
 
 A virtual environment with the peers is made outside the tree, and our worker is built by cargo. Each engine is
 a process that answers JSON lines (protocol.py); the engines take turns (comparison.py), so that all see the same
@@ -24,6 +25,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 CACHE = Path.home() / ".cache/tiled-bench"
+PAGE = ROOT / "docs/benchmarks.md"
 ALL_ROWS = ",".join(str(row) for row in range(1, 13))
 PACKAGES = ["numpy", "torch", "torchvision", "monai", "onnx", "onnxruntime", "openvino"]
 
@@ -76,14 +78,17 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--venv", type=Path, default=CACHE / "venv", help="made where it does not exist")
-    parser.add_argument("--results", type=Path, default=CACHE / "results.json", help="all measurements")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks.md")
+    parser.add_argument("--results", type=Path, help="all measurements of the page; in the cache, by its name")
+    parser.add_argument("--page", type=Path, default=PAGE)
     parser.add_argument("--worker", type=Path, help="our worker, where it is not to be built")
     parser.add_argument("--work", type=Path, help="where images are written for the time of a workload")
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine")
     parser.add_argument("--shrink", type=int, default=1, help="divides all extents: to try the program out")
     parser.add_argument("--report-only", action="store_true", help="writes the page from the measurements")
-    return parser.parse_args()
+    options = parser.parse_args()
+    own = "results" if options.page == PAGE else options.page.stem
+    options.results = options.results or CACHE / f"{own}.json"
+    return options
 
 
 def enter(folder: Path) -> None:
@@ -132,6 +137,8 @@ def command(options: argparse.Namespace) -> str:
         words += ["--threads", str(options.threads)]
     if options.rows != ALL_ROWS:
         words += ["--rows", options.rows]
+    if options.page != PAGE:
+        words += ["--page", os.path.relpath(options.page, ROOT)]
     return shlex.join(words)
 
 

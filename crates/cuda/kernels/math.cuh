@@ -37,20 +37,27 @@ DEVICE int reduced(float x, float& above_one) {
     return static_cast<int>(__float_as_uint(rounded) - __float_as_uint(round));
 }
 
-// The same for x between −746 and 710.
-DEVICE i64 reduced(double x, double& above_one) {
+// k and r where `x = k·ln 2 + r`.
+DEVICE i64 remainder_of(double x, double& r) {
     const double round = 6755399441055744.0;
     const double rounded = multiply_add(x, 1.44269504088896340735992468100189214, round);
     const double whole = rounded - round;
-    double r = multiply_add(whole, -0.6931471803691238, x);
+    r = multiply_add(whole, -0.6931471803691238, x);
     r = multiply_add(whole, -1.9082149292705877e-10, r);
+    // of what is no number it is any whole number
+    return static_cast<i64>(static_cast<u64>(__double_as_longlong(rounded)) -
+                            static_cast<u64>(__double_as_longlong(round)));
+}
+
+// k and `e^r − 1` for x between −746 and 710.
+DEVICE i64 reduced(double x, double& above_one) {
+    double r;
+    const i64 k = remainder_of(x, r);
     const double coefficients[] = {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0,
                                    1.0 / 362880.0,     1.0 / 40320.0,     1.0 / 5040.0,     1.0 / 720.0,
                                    1.0 / 120.0,        1.0 / 24.0,        1.0 / 6.0,        0.5};
     above_one = multiply_add(polynomial(r, coefficients), r * r, r);
-    // of what is no number it is any whole number
-    return static_cast<i64>(static_cast<u64>(__double_as_longlong(rounded)) -
-                            static_cast<u64>(__double_as_longlong(round)));
+    return k;
 }
 
 DEVICE float exponential(float x) {
@@ -70,6 +77,15 @@ DEVICE double exponential(double x) {
     const i64 k = reduced(x, above_one);
     const i64 half = k >> 1;
     return (above_one + 1.0) * power_of_two(half) * power_of_two(k - half);
+}
+
+// `e^x` for x up to zero and a result in single precision; zero below −709.
+DEVICE double exponential_for_single(double x) {
+    x = x < -709.1 ? -709.1 : x;
+    double r;
+    const i64 k = remainder_of(x, r);
+    const double coefficients[] = {1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5};
+    return (multiply_add(polynomial(r, coefficients), r * r, r) + 1.0) * power_of_two(k);
 }
 
 // `e^x − 1` for x at most zero; larger ones count as zero.
@@ -109,10 +125,20 @@ DEVICE T hyperbolic_tangent(T x) {
     return size < T(0.625) ? near : far;
 }
 
-template <typename T>
-DEVICE T sigmoid(T x) {
-    const T small = exponential(-absolute(x));
-    return (x < T(0) ? small : T(1)) / (T(1) + small);
+// `2^−24/(2^−24 + 2^−24·e^(−x))`
+DEVICE float sigmoid(float x) {
+    const float scale = 1.0f / 16777216.0f;
+    float opposite = -x;
+    opposite = opposite > 104.0f ? 104.0f : opposite;
+    opposite = opposite < -70.0f ? -70.0f : opposite;
+    float above_one;
+    const int k = reduced(opposite, above_one);
+    return scale / multiply_add(above_one + 1.0f, power_of_two(k - 24), scale);
+}
+
+DEVICE double sigmoid(double x) {
+    const double small = exponential(-absolute(x));
+    return (x < 0.0 ? small : 1.0) / (1.0 + small);
 }
 
 template <typename T>
@@ -129,7 +155,14 @@ DEVICE double normal_series(double t, float) {
         -0.004885043591684117, 0.01420462618206363,    -0.029342720246815554, 0.04614538479565189,
         -0.05440261377474977,  0.04113920999173523,    0.001792747657031545,  -0.0701203291606932,
         0.6187563150163497};
-    return polynomial(t, coefficients);
+    // in two chains, of the even and of the odd powers
+    const double square = t * t;
+    double even = coefficients[0], odd = coefficients[1];
+#pragma unroll
+    for (int i = 2; i < 13; i += 2) even = multiply_add(even, square, coefficients[i]);
+#pragma unroll
+    for (int i = 3; i < 13; i += 2) odd = multiply_add(odd, square, coefficients[i]);
+    return multiply_add(odd, t, even);
 }
 
 DEVICE double normal_series(double t, double) {
@@ -148,16 +181,21 @@ DEVICE double normal_series(double t, double) {
 template <typename T>
 DEVICE double normal(double x, double& bell) {
     const double square = x * x;
-    bell = exponential(-0.5 * square);
-    if (sizeof(T) == 8) {
+    if (sizeof(T) == 4) {
+        bell = exponential_for_single(-0.5 * square);
+    } else {
+        bell = exponential(-0.5 * square);
         const double error = square < 1e150 ? multiply_add(x, x, -square) : 0.0;
         bell = bell - bell * (0.5 * error);
     }
     const double root_half = 0.707106781186547524400844362104849039;
     double size = absolute(x) * root_half;
     size = size > 64.0 ? 64.0 : size;
-    const double t = (size - 3.75) / (size + 3.75);
-    const double tail = normal_series(t, T(0)) * bell / multiply_add(2.0, size, 1.0);
+    // one division for both quotients
+    const double below = size + 3.75, denominator = multiply_add(2.0, size, 1.0);
+    const double inverse = 1.0 / (below * denominator);
+    const double t = (size - 3.75) * (denominator * inverse);
+    const double tail = normal_series(t, T(0)) * bell * (below * inverse);
     return x < 0.0 ? tail : 1.0 - tail;
 }
 

@@ -260,11 +260,11 @@ pub(super) fn exp_f64<const FUSED: bool>(x: f64) -> f64 {
     y * power_f64(half) * power_f64(k.wrapping_sub(half))
 }
 
-/// The same for x up to zero and a result in single precision, to 3e-10 of it: the Taylor polynomial of degree 8. Below −700 it is that of
-/// −700, which no single tells from zero.
+/// The same for x up to zero and a result in single precision, to 3e-10 of it: the Taylor polynomial of degree 8. Below −709 it is zero, as
+/// every single then is: the bits of `2^−1023` are those of zero.
 #[inline(always)]
 fn exp_for_single<const FUSED: bool>(x: f64) -> f64 {
-    let x = if x < -700.0 { -700.0 } else { x };
+    let x = if x < -709.1 { -709.1 } else { x };
     let (k, r) = remainder_f64::<FUSED>(x);
     let p = polynomial::<f64, 7, FUSED>(
         r,
@@ -374,22 +374,22 @@ pub(super) fn polynomial<T: Element, const N: usize, const FUSED: bool>(x: T, co
     sum
 }
 
-/// The same in two chains of half the length, of the even and of the odd powers: a long one waits for each of its multiply-adds.
+/// The same of an odd number of coefficients in two chains of half the length, of the even and of the odd powers: a long one waits for each of
+/// its multiply-adds.
 #[inline(always)]
 fn two_chains<const N: usize, const FUSED: bool>(x: f64, coefficients: [f64; N]) -> f64 {
+    const { assert!(N & 1 == 1, "the highest power is even") };
     let square = x * x;
-    let [mut even, mut odd] = [coefficients[1], coefficients[0]];
+    let [mut even, mut odd] = [coefficients[0], coefficients[1]];
     let mut i = 2;
     while i < N {
-        (even, odd) = if i % 2 == 0 {
-            (even, fma::<f64, FUSED>(odd, square, coefficients[i]))
-        } else {
-            (fma::<f64, FUSED>(even, square, coefficients[i]), odd)
-        };
-        i += 1;
+        even = fma::<f64, FUSED>(even, square, coefficients[i]);
+        if i + 1 < N {
+            odd = fma::<f64, FUSED>(odd, square, coefficients[i + 1]);
+        }
+        i += 2;
     }
-    // the last coefficient is of the power zero
-    if N % 2 == 0 { fma::<f64, FUSED>(odd, x, even) } else { fma::<f64, FUSED>(even, x, odd) }
+    fma::<f64, FUSED>(odd, x, even)
 }
 
 /// The same value as `f32`, for `T = f32`: the round trip through `f64` is exact and compiles to nothing.
@@ -533,6 +533,9 @@ mod tests {
         assert_eq!(sigmoid::<f32, true>(f32::NEG_INFINITY), 0.0);
         assert_eq!(sigmoid::<f32, true>(f32::INFINITY), 1.0);
         assert_eq!(gelu::<f32, true>(f32::INFINITY), f32::INFINITY);
+        assert_eq!(gelu::<f32, true>(-1e30), 0.0);
+        assert!(gelu::<f32, true>(f32::NEG_INFINITY).is_nan(), "as in PyTorch");
+        assert!(gelu_slope::<f32, true>(f32::INFINITY).is_nan(), "as in PyTorch");
         assert_eq!(gelu::<f64, true>(1e200), 1e200);
         assert_eq!(gelu_tanh::<f64, true>(f64::INFINITY), f64::INFINITY);
         for function in [
