@@ -16,6 +16,7 @@ mod problem;
 mod rows;
 mod source;
 mod tail;
+mod terms;
 mod tile;
 mod weight;
 mod winograd;

@@ -1,21 +1,20 @@
 //! Tiles of a convolution of one tap over whole blocks of channels, which lie in place.
 //!
-//! The sum is that of [`super::dense::Tiles`], in its order. A tile of few channels is short, and what those do for each kernel row, run
+//! The sum is that of dense tiles, in their order. A tile of few channels is short, and what those do for each kernel row, run
 //! and tap takes as long as its multiply-adds.
 
 use std::mem::MaybeUninit;
 
 use tiled_tensor::Element;
 
-use super::class::signed;
-use super::dense::{Next, accumulate};
-use super::source::{Buffer, MAX_SPAN, Source, Target, finish};
+use super::source::{Buffer, MAX_SPAN, Reading, Source, Target, finish};
+use super::terms::{Next, accumulate};
 use crate::vector::{MAX_LANES, Micro, Simd, prefetch_far};
 
 /// Neighbouring tiles of a row, of `P` pixels by `V` vectors of output channels.
 ///
 /// # Safety
-/// As for [`super::dense::Tiles`] where a block of inputs is a vector and the reading is [`super::source::Reading::Direct`]; kernel
+/// As for dense tiles where a block of inputs is a vector and the reading is [`Reading::Direct`]; kernel
 /// rows and columns are one, and the channels whole blocks.
 pub(super) struct Points<'a, E, const P: usize, const V: usize, const STRIDE: usize> {
     pub(super) source: &'a Source<E>,
@@ -81,8 +80,7 @@ impl<E> Source<E> {
     /// Whether tiles that read in place may be [`Points`], where a block of inputs is a vector.
     pub(super) fn is_point<S: Simd<E = E>>(&self) -> bool {
         let (first, end) = self.channels;
-        let in_place =
-            self.reading == super::source::Reading::Direct && signed(first).rem_euclid(signed(S::LANES)) == 0;
+        let in_place = self.reading == Reading::Direct && first.is_multiple_of(S::LANES);
         in_place && self.rows == 1 && self.cols == 1 && (end - first).is_multiple_of(S::LANES)
     }
 }

@@ -2,8 +2,8 @@
 
 use tiled_tensor::Element;
 
-use super::super::dense::accumulate;
 use super::super::source::Inputs;
+use super::super::terms::accumulate;
 use super::super::tile::Tile;
 use crate::vector::{Micro, Simd};
 
