@@ -45,6 +45,13 @@ fn is_of_halves(cpus: &str) -> bool {
         && entry("cpu family").is_some_and(|(_, family)| family == FAMILY_OF_HALVES)
 }
 
+/// The size of the second level cache.
+pub(crate) fn core_cache_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number of bytes")]
+    *BYTES.get_or_init(|| cache_bytes()[0] as usize)
+}
+
 /// The sizes of the second level cache and of the last one.
 fn cache_bytes() -> [f64; 2] {
     static BYTES: OnceLock<[f64; 2]> = OnceLock::new();

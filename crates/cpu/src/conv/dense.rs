@@ -175,8 +175,13 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                         } else {
                                             let inputs =
                                                 source.tap::<S, BLOCKED>(row, run, col, (P, true), buffer);
+                                            // the same pixels of the next run, where these lie in place
+                                            let next = (BLOCKED && source.holds(col, P)).then(|| Next {
+                                                at: inputs.start.wrapping_add(source.block_stride),
+                                                step: unit,
+                                            });
                                             accumulate::<S, P, V>(
-                                                simd, sums, inputs, unit, None, len, weights,
+                                                simd, sums, inputs, unit, next, len, weights,
                                             )
                                         }
                                     } else {

@@ -335,17 +335,20 @@ impl<T: Lane> Call<'_, T> {
         let tail = self.tail.at(n, [y, to.cols().begin()]);
         let terms = problem.terms(&units.classes);
         let kernel_rows = from.rows;
-        let at_once = self.kernel_rows_at_once::<S>(col_class, tiles[1] - tiles[0]);
-        let parts = kernel_rows.div_ceil(at_once).max(1);
+        let at_once = self.at_once::<S>(col_class, tiles[1] - tiles[0]);
+        let row_parts = kernel_rows.div_ceil(at_once.kernel_rows).max(1);
+        let channel_parts = problem.in_group.div_ceil(at_once.channels.max(1)).max(1);
+        let parts = row_parts * channel_parts;
         let fresh = if parts == 1 { self.fresh(units, [strip, row], &from) } else { None };
         let items = chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items);
         let turns = items.clone().flat_map(|item| (0..parts).map(move |part| (item, part)));
         for (item, part) in turns {
-            let begin = part * at_once;
+            let begin = part / channel_parts * at_once.kernel_rows;
+            let first_channel = part % channel_parts * at_once.channels;
             let is_last = part + 1 == parts;
             let from = Source {
                 row: (from.row + begin * from.row_step) % from.ring.max(1),
-                rows: (kernel_rows - begin).min(at_once),
+                rows: (kernel_rows - begin).min(at_once.kernel_rows),
                 ..from
             };
             let target = Target { relu: target.relu && is_last, goes_on: part > 0, ..target };
@@ -363,6 +366,7 @@ impl<T: Lane> Call<'_, T> {
                     },
                     target: Target { start: target.start.wrapping_add(offset), ..target },
                     taps_begin: taps_begin + begin,
+                    channels: [first_channel, (first_channel + at_once.channels).min(problem.in_group)],
                     terms,
                     pixels: group.pixels,
                     count: group.count,
@@ -472,7 +476,8 @@ impl<T: Lane> Call<'_, T> {
         let (group, first) = (item / parts, item % parts * tile_vectors);
         let vectors = (problem.vectors() - first).min(tile_vectors);
         let first_input = group * problem.in_group;
-        let source = Source { channels: (first_input, first_input + problem.in_group), ..place.source };
+        let [begin, end] = place.channels;
+        let source = Source { channels: (first_input + begin, first_input + end), ..place.source };
         let channel = group * problem.out_group + first * S::LANES;
         let block = place.target.block;
         let channels = (problem.out_group - first * S::LANES).min(vectors * S::LANES);
@@ -485,7 +490,7 @@ impl<T: Lane> Call<'_, T> {
             ..place.target
         };
         let vector = group * problem.vectors() + first;
-        let skipped = place.taps_begin * problem.in_group * units.classes[1].taps * vectors;
+        let skipped = (place.taps_begin * problem.in_group + begin) * units.classes[1].taps * vectors;
         let weights = &units.weights[(vector * place.terms + skipped) * S::LANES..];
         let bias = &self.packed[vector * S::LANES..];
         let blocked = self.input.layout().block() > 1;
@@ -583,6 +588,8 @@ struct Place<E> {
     target: Target<E>,
     /// The first kernel row inside the image.
     taps_begin: usize,
+    /// The input channels of a group that are summed: first and end; all but for dense tiles.
+    channels: [usize; 2],
     terms: usize,
     /// Pixels of a tile, and how many tiles.
     pixels: usize,
