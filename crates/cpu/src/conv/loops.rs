@@ -588,7 +588,7 @@ struct Place<E> {
     target: Target<E>,
     /// The first kernel row inside the image.
     taps_begin: usize,
-    /// The input channels of a group that are summed: first and end; all but for dense tiles.
+    /// The input channels of a group that dense tiles sum: first and end.
     channels: [usize; 2],
     terms: usize,
     /// Pixels of a tile, and how many tiles.

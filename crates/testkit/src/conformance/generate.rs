@@ -1,4 +1,6 @@
 //! Random computations of each kind.
+//!
+//! Longer than other files: a generator for each kind of work, all of them over the same few draws at its end.
 
 use tiled_geometry::{
     Coordinates, Cubic, Filter, PadMode, Padding, Ratio, Resize, ResizeMode, Rounding, Window,
