@@ -3,6 +3,7 @@
 use tiled_tensor::{DType, Element};
 
 use crate::ExactSum;
+use crate::cascade::Cascade;
 use crate::narrow::{self, NarrowSquares, NarrowSums};
 
 /// Exact sums of `L` interleaved sequences, as channel-blocked rows hold them: lane `i` belongs to sum `i`.
@@ -34,6 +35,7 @@ use crate::narrow::{self, NarrowSquares, NarrowSums};
 /// remainders go the same way with the unit `2^(E−93)`. Where a remainder is left after that, or a value is
 /// not finite, the lane's values go to the accumulator one by one.
 /// Source: Demmel and Nguyen, "Parallel reproducible summation" (2015), section 3, made exact by the check.
+/// Values of `f32` need no buffer: see `narrow.rs` and `cascade.rs`.
 ///
 /// Everything is inlined, so that a caller compiled for wider vectors gets them.
 #[derive(Debug)]
@@ -42,6 +44,7 @@ pub struct LaneSums<'a, const L: usize> {
     rows: &'a mut [[f64; L]; ROWS],
     len: usize,
     narrow: NarrowSums<L>,
+    cascade: Cascade<L>,
     squares: NarrowSquares<L>,
 }
 
@@ -71,7 +74,8 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         assert!(sums.len() <= L, "{} sums for {L} lanes", sums.len());
         let (rows, _) = buffer.values.as_chunks_mut::<L>();
         let rows = rows.first_chunk_mut().expect("invariant: a buffer holds the rows of the most lanes");
-        Self { sums, rows, len: 0, narrow: NarrowSums::new(), squares: NarrowSquares::new() }
+        let (narrow, cascade) = (NarrowSums::new(), Cascade::new());
+        Self { sums, rows, len: 0, narrow, cascade, squares: NarrowSquares::new() }
     }
 
     /// Adds a value to each sum.
@@ -86,12 +90,13 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         }
     }
 
-    /// Adds rows of values, one to each sum; `f32` values of similar sizes several times faster than one by one.
+    /// Adds rows of values, one to each sum; `f32` values several times faster than one by one, those of similar sizes most of all.
     #[inline(always)]
     pub fn add_rows<T: Element>(&mut self, rows: &[[T; L]]) {
         for rows in rows.chunks(narrow::TERMS) {
-            if !(T::DTYPE == DType::F32 && self.add_narrow(&NarrowSums::of(rows))) {
-                self.add_wide(rows);
+            match T::DTYPE {
+                DType::F32 => self.add_single(rows, &NarrowSums::of(rows)),
+                DType::F64 => self.add_wide(rows),
             }
         }
     }
@@ -106,9 +111,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
                 continue;
             }
             let own = NarrowSums::of(rows);
-            if !self.add_narrow(&own) {
-                self.add_wide(rows);
-            }
+            self.add_single(rows, &own);
             let LaneSums { sums, squares: narrow, .. } = squares;
             if !narrow.add(rows, own.sizes, sums.len(), |lane, value| sums[lane].add(value)) {
                 squares.add_wide_squares(rows);
@@ -139,21 +142,22 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         }
     }
 
-    /// Adds sums of at most [`narrow::TERMS`] rows of `f32` values by plain additions; false where those would round.
+    /// Adds at most [`narrow::TERMS`] rows of `f32` values, whose sums by plain additions are known, in the first way that does not round:
+    /// by plain additions to those before, in a cascade, by plain additions alone, or in `f64`.
     #[inline(always)]
-    fn add_narrow(&mut self, own: &NarrowSums<L>) -> bool {
-        let lanes = self.sums.len();
+    fn add_single<T: Element>(&mut self, rows: &[[T; L]], own: &NarrowSums<L>) {
+        let Self { sums, cascade, .. } = self;
+        let lanes = sums.len();
         let both = self.narrow.with(own);
         if both.is_exact(lanes) {
             self.narrow = both;
-            return true;
-        }
-        if own.is_exact(lanes) {
+        } else if cascade.add(rows, own.sizes, lanes, |lane, value| sums[lane].add(value)) {
+        } else if own.is_exact(lanes) {
             self.flush_narrow();
             self.narrow = *own;
-            return true;
+        } else {
+            self.add_wide(rows);
         }
-        false
     }
 
     fn flush_narrow(&mut self) {
@@ -197,7 +201,8 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         fold(&self.rows[..self.len], lanes, |lane, part| self.sums[lane].add(part));
         self.len = 0;
         self.flush_narrow();
-        let Self { sums, squares, .. } = self;
+        let Self { sums, cascade, squares, .. } = self;
+        cascade.flush(lanes, |lane, value| sums[lane].add(value));
         squares.flush(lanes, |lane, value| sums[lane].add(value));
     }
 }

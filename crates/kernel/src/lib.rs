@@ -48,6 +48,7 @@
 mod awake;
 mod backend;
 pub mod batch_norm;
+mod cascade;
 mod costs;
 pub mod dense;
 mod exact;

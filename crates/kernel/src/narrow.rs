@@ -21,7 +21,7 @@ pub(crate) struct Sizes<const L: usize> {
 }
 
 impl<const L: usize> Sizes<L> {
-    const NONE: Self = Self { largest: [0; L], smallest: [u32::MAX; L] };
+    pub(crate) const NONE: Self = Self { largest: [0; L], smallest: [u32::MAX; L] };
 
     #[inline(always)]
     fn add<T: Element>(&mut self, lane: usize, value: T) {
@@ -32,8 +32,14 @@ impl<const L: usize> Sizes<L> {
         self.smallest[lane] = bits.wrapping_sub(1).min(self.smallest[lane]);
     }
 
+    /// The exponent field of the largest value of a lane.
     #[inline(always)]
-    fn with(mut self, other: &Self) -> Self {
+    pub(crate) const fn field(&self, lane: usize) -> u32 {
+        self.largest[lane] >> FRACTION_BITS
+    }
+
+    #[inline(always)]
+    pub(crate) fn with(mut self, other: &Self) -> Self {
         for lane in 0..L {
             self.largest[lane] = self.largest[lane].max(other.largest[lane]);
             self.smallest[lane] = self.smallest[lane].min(other.smallest[lane]);
@@ -43,10 +49,10 @@ impl<const L: usize> Sizes<L> {
 
     /// Whether the exponents of the first `lanes` are finite and at most `range` apart in each.
     #[inline(always)]
-    fn are_within(&self, range: u32, lanes: usize) -> bool {
+    pub(crate) fn are_within(&self, range: u32, lanes: usize) -> bool {
         let mut fit = true;
         for lane in 0..lanes {
-            let largest = self.largest[lane] >> FRACTION_BITS;
+            let largest = self.field(lane);
             let smallest = (self.smallest[lane].wrapping_add(1) >> FRACTION_BITS).max(1);
             // of zeros alone the smallest is zero as well
             fit &= largest < SPECIAL && largest <= smallest + range;

@@ -102,6 +102,26 @@ fn any_finite() -> impl Strategy<Value = f64> {
     ]
 }
 
+/// As many of the largest values as a cascade takes, all of one sign, beside the smallest that it takes.
+#[test]
+fn sums_of_far_apart_values_reach_their_bounds() {
+    for (exponent, sign) in [-127, -128, 0, -60].into_iter().flat_map(|e| [(e, 1.0), (e, -1.0_f32)]) {
+        let large = sign * f32::MAX * 2.0_f32.powi(exponent);
+        for apart in [23, 60, 141, 142, 143] {
+            let small = large.abs() * 2.0_f32.powi(-apart / 2) * 2.0_f32.powi(apart / 2 - apart);
+            let small = small.max(f32::from_bits(1));
+            let mut rows = vec![[large]; 3 * 1024 + 5];
+            for at in (0..rows.len()).step_by(97) {
+                rows[at] = [small];
+            }
+            let (mut fast, mut slow) = ([ExactSum::default()], ExactSum::default());
+            LaneSums::<1>::new(&mut fast, &mut LaneBuffer::default()).add_rows(&rows);
+            rows.as_flattened().iter().for_each(|value| slow.add(f64::from(*value)));
+            assert_eq!(fast[0], slow, "{large} and {small}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn sum_is_rounded_to_the_nearest_even(values in prop::collection::vec(any_finite(), 0..40)) {
@@ -195,9 +215,9 @@ proptest! {
     #[test]
     fn rows_equal_one_by_one(
         // from all alike to further apart than plain additions allow, a few special
-        rows in prop::collection::vec(prop::array::uniform4((-1.0_f32..1.0, 0..32_i32)), 0..700),
-        spread in 0.0..1.5_f32,
-        special in prop::option::of((0..700_usize, any::<f32>())),
+        rows in prop::collection::vec(prop::array::uniform4((-1.0_f32..1.0, 0..32_i32)), 0..1500),
+        spread in prop_oneof![0.0..1.5_f32, 1.5..6.0_f32],
+        special in prop::option::of((0..1500_usize, any::<f32>())),
         taken in 1..300_usize,
     ) {
         let mut rows: Vec<[f32; 4]> =

@@ -82,6 +82,37 @@ pub(crate) fn read<T: Element, const N: usize>(
     }
 }
 
+/// Calls `work(values)` on pieces of some rows as [`read`] does for each; on all at once where they lie side by side in all inputs: what is
+/// done once for a piece counts in narrow rows.
+pub(crate) fn read_rows<T: Element, const N: usize>(
+    inputs: [&View<'_, T>; N],
+    place: Place,
+    rows: Interval,
+    cols: Interval,
+    mut work: impl FnMut([&[T]; N]),
+) {
+    let Place { n, first, lanes } = place;
+    let joined = inputs.map(|input| {
+        let layout = input.layout();
+        let from = index(rows.begin().rem_euclid(signed(layout.ring().max(1))));
+        let is_joined = layout.block() == lanes
+            && layout.cols() == cols
+            && layout.row_stride() == extent(cols) * lanes
+            && layout.rows().contains_interval(rows)
+            && from + extent(rows) <= layout.ring();
+        is_joined.then(|| {
+            let begin = layout.row_offset(n, first / lanes, rows.begin());
+            &input.data()[begin..begin + extent(rows) * layout.row_stride()]
+        })
+    });
+    if !rows.is_empty() && joined.iter().all(Option::is_some) {
+        return work(joined.map(Option::unwrap_or_default));
+    }
+    for y in rows.begin()..rows.end() {
+        read(inputs, place, y, cols, |_, values| work(values));
+    }
+}
+
 /// Writes the channels `first ..` of image `n` at row `y`, columns `cols`, to `to`, `lanes` channels a pixel.
 ///
 /// Lanes past the last channel of `view` are left as they are.

@@ -210,22 +210,31 @@ fn exp_f32<const FUSED: bool>(x: f32) -> f32 {
 
 /// `2^−24/(2^−24 + 2^−24·e^(−x))`: so scaled, the exponential of every x whose sigmoid is not zero is a normal number, and `2^k` takes one
 /// step where [`exp_f32`] takes two. Above 70 it is far below half a unit of one.
+///
+/// Nothing has `−x` but the multiply-adds, which take it for nothing.
 #[inline(always)]
 fn sigmoid_f32<const FUSED: bool>(x: f32) -> f32 {
     const SCALE: f32 = 1.0 / 16_777_216.0;
-    let opposite = -x;
-    let opposite = if opposite > 104.0 { 104.0 } else { opposite };
-    let opposite = if opposite < -70.0 { -70.0 } else { opposite };
-    let (k, above_one) = reduced_f32::<FUSED>(opposite);
+    let x = if x < -104.0 { -104.0 } else { x };
+    let x = if x > 70.0 { 70.0 } else { x };
+    let rounded = fma::<f32, FUSED>(x, -std::f32::consts::LOG2_E, ROUND_F32);
+    let (k, above_one) = remainder_f32::<FUSED>(-x, rounded);
     SCALE / fma::<f32, FUSED>(above_one + 1.0, power_f32(k.wrapping_sub(24)), SCALE)
 }
 
 /// k and `e^r − 1` where `x = k·ln 2 + r`, for x between −104 and 89.
 #[inline(always)]
 pub(super) fn reduced_f32<const FUSED: bool>(x: f32) -> (i32, f32) {
-    const ROUND: f32 = 12_582_912.0; // 1.5·2^23: the sum's low bits are the rounded integer
-    let rounded = fma::<f32, FUSED>(x, std::f32::consts::LOG2_E, ROUND);
-    let k = rounded - ROUND;
+    remainder_f32::<FUSED>(x, fma::<f32, FUSED>(x, std::f32::consts::LOG2_E, ROUND_F32))
+}
+
+/// `1.5·2^23`: the low bits of a sum with it are the rounded integer.
+const ROUND_F32: f32 = 12_582_912.0;
+
+/// The same where `x/ln 2 + 1.5·2^23` is known.
+#[inline(always)]
+fn remainder_f32<const FUSED: bool>(x: f32, rounded: f32) -> (i32, f32) {
+    let k = rounded - ROUND_F32;
     let r = fma::<f32, FUSED>(k, -0.693_359_4, x);
     let r = fma::<f32, FUSED>(k, 2.121_944_4e-4, r);
     let p = polynomial::<f32, 6, FUSED>(
@@ -239,7 +248,7 @@ pub(super) fn reduced_f32<const FUSED: bool>(x: f32) -> (i32, f32) {
             0.500_000_012_01,
         ],
     );
-    let k = rounded.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed();
+    let k = rounded.to_bits().wrapping_sub(ROUND_F32.to_bits()).cast_signed();
     (k, fma::<f32, FUSED>(p, r * r, r))
 }
 

@@ -7,7 +7,7 @@ use tiled_kernel::{ExactSum, Extremum, LaneBuffer, LaneSums, Reduction};
 use tiled_tensor::{Element, View};
 
 use super::band::signed;
-use super::gather::{Place, read};
+use super::gather::{Place, read, read_rows};
 use super::loss::cross_entropy;
 use super::planes::{Planes, State};
 use super::stamp::per_isa;
@@ -190,24 +190,21 @@ impl<T: Element> Pass<'_, '_, T> {
             means.fill(mean);
         }
         let [a, b] = self.inputs;
-        for y in rows.begin()..rows.end() {
-            match self.terms {
-                Terms::Value => {
-                    read([a], place, y, self.cols, |_, [v]| add_values(self.isa, &mut first, v));
-                }
-                Terms::Moments => read([a], place, y, self.cols, |_, [x]| {
-                    add_moments(self.isa, &mut first, &mut second, x);
-                }),
-                Terms::CentredDot(_) => read([a, b], place, y, self.cols, |_, [g, x]| {
-                    add_centred(self.isa, &mut first, &mut second, &means, g, x);
-                }),
-                Terms::Product => {
-                    read([a, b], place, y, self.cols, |_, [g, x]| add_products(self.isa, &mut first, g, x));
-                }
-                Terms::SquaredError => {
-                    read([a, b], place, y, self.cols, |_, [p, t]| add_squared(self.isa, &mut first, p, t));
-                }
-            }
+        let (isa, cols) = (self.isa, self.cols);
+        match self.terms {
+            Terms::Value => read_rows([a], place, rows, cols, |[v]| add_values(isa, &mut first, v)),
+            Terms::Moments => read_rows([a], place, rows, cols, |[x]| {
+                add_moments(isa, &mut first, &mut second, x);
+            }),
+            Terms::CentredDot(_) => read_rows([a, b], place, rows, cols, |[g, x]| {
+                add_centred(isa, &mut first, &mut second, &means, g, x);
+            }),
+            Terms::Product => read_rows([a, b], place, rows, cols, |[g, x]| {
+                add_products(isa, &mut first, g, x);
+            }),
+            Terms::SquaredError => read_rows([a, b], place, rows, cols, |[p, t]| {
+                add_squared(isa, &mut first, p, t);
+            }),
         }
     }
 }
