@@ -110,6 +110,15 @@ impl<'a, T: Element> SharedOutput<'a, T> {
         &self.layout
     }
 
+    /// The same storage, laid out otherwise.
+    ///
+    /// # Panics
+    /// Where the layouts do not have the same storage.
+    pub(crate) fn with_layout(self, layout: Layout) -> Self {
+        assert_eq!(layout.len(), self.layout.len(), "the elements of a layout");
+        Self { layout, ..self }
+    }
+
     /// The element at `offset`; `offset` may be at most the length of the layout.
     pub(crate) fn at(&self, offset: usize) -> *mut T {
         assert!(offset <= self.layout.len(), "offset {offset} in a window of {}", self.layout.len());

@@ -139,6 +139,40 @@ impl Layout {
         Self { region: Region::from_rows_cols(rows, self.region.cols()), ..self }
     }
 
+    /// How many rows lie one after another from row `y` on, until the ring begins anew.
+    ///
+    /// # Panics
+    /// Where the ring is empty.
+    #[must_use]
+    pub fn rows_in_order(&self, y: i64) -> usize {
+        self.ring - self.row_offset(0, 0, y) / self.row_stride.max(1)
+    }
+
+    /// The same storage as one long row, in which row `y` begins at column 0.
+    ///
+    /// # Panics
+    /// Where the ring is empty.
+    ///
+    /// ```
+    /// use tiled_geometry::Region;
+    /// use tiled_tensor::Layout;
+    /// let layout = Layout::new(1, 16, 8, Region::whole([100, 5]), 6)?;
+    /// let row = layout.in_one_row(8); // the third row of storage, of 6
+    /// assert_eq!(row.region().to_string(), "[0, 1)×[-10, 20)");
+    /// assert_eq!((row.rows_in_order(0), layout.rows_in_order(8)), (1, 4));
+    /// assert_eq!(row.offset(0, 9, 0, 5 + 2), layout.offset(0, 9, 9, 2));
+    /// # Ok::<(), tiled_tensor::LayoutError>(())
+    /// ```
+    #[must_use]
+    #[expect(clippy::cast_possible_wrap, reason = "no more than the elements, whose bytes fit an i64")]
+    pub fn in_one_row(&self, y: i64) -> Self {
+        let pixels = |elements: usize| (elements / self.block.max(1)) as i64;
+        let before = pixels(self.row_offset(0, 0, y));
+        let row_stride = self.ring * self.row_stride;
+        let cols = Interval::new(-before, pixels(row_stride) - before);
+        Self { ring: 1, region: Region::from_rows_cols(Interval::new(0, 1), cols), row_stride, ..*self }
+    }
+
     /// The batch size, N.
     #[must_use]
     pub const fn batch(&self) -> usize {

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod deep;
+mod joined;
 mod lanes;
 
 use tiled_geometry::{Interval, Region};
@@ -42,7 +43,7 @@ pub(super) fn compute<T: Lane>(
     let call = Call { isa, problem, tail, packed, input, output, region };
     match problem.path {
         Path::Lanes => vector::run::<T>(isa, lanes::Lanes(call)),
-        Path::Dense | Path::Dot | Path::Planar => vector::run::<T>(isa, call),
+        Path::Dense | Path::Dot | Path::Planar => call.for_long_rows(|call| vector::run::<T>(isa, *call)),
     }
 }
 
@@ -114,6 +115,7 @@ fn fill_bias<T: Lane>(
 }
 
 /// One call.
+#[derive(Clone, Copy)]
 struct Call<'a, T> {
     isa: Isa,
     problem: &'a Problem,

@@ -1,5 +1,6 @@
 //! What is computed, free of direction: channels, groups, the path taken, and where each weight lies packed.
 
+use tiled_geometry::Window;
 use tiled_kernel::{Conv, Kernel};
 use tiled_tensor::Element;
 
@@ -91,6 +92,19 @@ impl Problem {
             Kernel::Conv2dBackwardInput { conv, .. } => Self::new::<T>(isa, conv, true),
             _ => panic!("invariant: {} is not a convolution", kernel.name()),
         }
+    }
+
+    /// Whether each output reads the same pixel of the input and no other, in any column and row.
+    pub(super) fn reads_one_pixel(&self) -> bool {
+        let is_point = |window: Window| (window.kernel(), window.stride(), window.padding()) == (1, 1, 0);
+        let same = self.conv.input == self.conv.output;
+        self.path != Path::Lanes && same && self.conv.windows.into_iter().all(is_point)
+    }
+
+    /// The same over an image of one row.
+    pub(super) fn in_one_row(&self, pixels: i64) -> Self {
+        let extents = [1, pixels];
+        Self { conv: Conv { input: extents, output: extents, ..self.conv }, extents, ..*self }
     }
 
     /// All output channels.
