@@ -103,20 +103,11 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
         let mut direct = source.direct::<S, BLOCKED>(source.row, first, col);
         for tile in 0..self.count {
             self.target.prefetch(start, P);
+            source.weights_ahead.fetch(tile);
             // SAFETY: the source holds what it names, the packed weights are as long as the terms, and the buffer
             // holds MAX_SPAN pixels.
             unsafe {
-                let mut sums = [[simd.splat(E::ZERO); V]; P];
-                if self.target.goes_on {
-                    self.target.held(simd, start, &mut sums);
-                } else {
-                    for v in 0..V {
-                        let bias = simd.load(self.bias.add(v * S::LANES));
-                        for pixel in &mut sums {
-                            pixel[v] = bias;
-                        }
-                    }
-                }
+                let mut sums: [[S::V; V]; P] = self.target.first(simd, start, self.bias);
                 let mut weights = self.weights;
                 let mut row = source.row;
                 for kernel_row in 0..source.rows {

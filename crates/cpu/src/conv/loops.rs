@@ -4,20 +4,22 @@ mod ahead;
 mod deep;
 mod joined;
 mod lanes;
+mod unit;
+
+use deep::AtOnce;
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::Activation;
 use tiled_tensor::{Element, Layout, PartMut, View};
 
-use super::activated;
-use super::class::{Class, index, signed};
-use super::cut::{self, Cut, SEQUENCE_WIDTHS, SHARED_WIDTHS, WIDTHS};
-use super::dense::{self, Sharing};
+use super::class::{Class, index};
+use super::cut::{Cut, SEQUENCE_WIDTHS, SHARED_WIDTHS, WIDTHS};
+use super::dense::Sharing;
 use super::dot;
 use super::planar;
 use super::problem::{Path, Problem};
-use super::source::{AHEAD_ROWS, Ahead, EDGE_COLUMNS, MAX_SPAN, Reading, Source, Target};
-use super::tail::{self, Tail, Written};
+use super::source::Reading;
+use super::tail::Tail;
 use super::tile::Tile;
 use crate::Isa;
 use crate::ops::elementwise::activate;
@@ -138,6 +140,9 @@ struct Units<'a, T> {
     cut: Cut,
     widths: &'static [usize],
     strips: usize,
+    /// The rows of a unit, and the terms that it takes at once.
+    height: usize,
+    at_once: AtOnce,
     /// How taps share broadcasts, but for edges.
     sharing: Sharing,
     /// The first unit among those of all classes, and how many there are.
@@ -162,6 +167,9 @@ const STRIP_TILES: [usize; 2] = [8, 32];
 
 /// Units for each thread that shares a call, where they are worth it: the last ones even out what threads took.
 const UNITS_PER_THREAD: usize = 16;
+
+/// The same where terms are taken in turns: each unit reads all weights.
+const DEEP_UNITS: usize = 8;
 
 /// The classes whose units a call keeps: those of a stride of two.
 const LISTED_CLASSES: usize = 4;
@@ -273,327 +281,44 @@ impl<T: Lane> Call<'_, T> {
             Path::Planar => Cut::of_width(pixels, planar::vectors::<S>() * S::LANES),
             Path::Lanes => unreachable!("{OTHERS}"),
         };
-        let rows = self.input.layout().batch() * index(members[0].len());
-        let span = index(classes[1].input_step) * cut.wide;
-        let tile_bytes = problem.inputs() * classes[0].taps * span * size_of::<T>();
-        let most = (STRIP_BYTES / tile_bytes.max(1)).clamp(STRIP_TILES[0], STRIP_TILES[1]);
-        let strip = (rows * cut.tiles / wanted).clamp(1, most);
-        let strips = cut.tiles.div_ceil(strip);
+        let (batch, rows) = (self.input.layout().batch(), index(members[0].len()));
         let items = self.items(&classes[1]);
-        let fits = WEIGHTS_IN_CACHE_BYTES * items / size_of_val(weights).max(1);
-        let spread = if rows * strips < wanted { items * rows * strips / wanted } else { items };
+        let at_once = self.at_once::<S>(&classes);
+        let span = index(classes[1].input_step) * cut.wide;
+        let wanted = if at_once.is_all() { wanted } else { wanted.div_ceil(UNITS_PER_THREAD / DEEP_UNITS) };
+        let most = if at_once.is_all() {
+            let tile_bytes = problem.inputs() * classes[0].taps * span * size_of::<T>();
+            (STRIP_BYTES / tile_bytes.max(1)).clamp(STRIP_TILES[0], STRIP_TILES[1])
+        } else {
+            at_once.tiles(span * size_of::<T>()).max(STRIP_TILES[0])
+        };
+        let tiles = (batch * rows * cut.tiles / wanted).clamp(1, most);
+        let strips = cut.tiles.div_ceil(tiles);
+        // several rows where all of a row is too little for terms that are taken at once
+        let height = if at_once.is_all() || strips > 1 { 1 } else { (tiles / cut.tiles.max(1)).max(1) };
+        let parts = batch * rows.div_ceil(height) * strips;
+        let fits = if at_once.is_all() {
+            WEIGHTS_IN_CACHE_BYTES * items / size_of_val(weights).max(1)
+        } else {
+            items
+        };
+        let spread = if parts < wanted { items * parts / wanted } else { items };
         let chunk = fits.min(spread).clamp(1, items);
-        let len = items.div_ceil(chunk) * rows * strips;
-        Units { classes, weights, members, items, chunk, cut, widths, strips, sharing, first, len }
-    }
-
-    fn unit<S: Simd<E = T>>(&self, simd: S, units: &Units<'_, T>, unit: usize) {
-        let (rest, strip) = (unit / units.strips, unit % units.strips);
-        let rows = index(units.members[0].len());
-        let (rest, row) = (rest / rows, rest % rows);
-        let batch = self.input.layout().batch();
-        let (chunk, n) = (rest / batch, rest % batch);
-        let [row_class, col_class] = &units.classes;
-        let m = units.members[0].begin() + signed(row);
-        let tiles = [strip, strip + 1].map(|strip| units.cut.tiles * strip / units.strips);
-        let problem = self.problem;
-
-        let layout = self.input.layout();
-        let ring = signed(layout.ring().max(1));
-        let (taps_begin, taps_end) = row_class.taps_inside(m, problem.extents[0]);
-        let storage_row = row_class.reads(m, taps_begin).rem_euclid(ring);
-        let from = Source {
-            start: self.input.data()[n * layout.batch_stride()..].as_ptr(),
-            row: index(storage_row),
-            row_step: index(row_class.offset_step % ring),
-            ring: layout.ring(),
-            row_stride: layout.row_stride(),
-            block_stride: layout.block_stride(),
-            rows: taps_end - taps_begin,
-            col: 0,
-            pixel_step: col_class.input_step,
-            tap_step: index(col_class.offset_step),
-            cols: col_class.taps,
-            width: problem.extents[1],
-            first_col: layout.cols().begin(),
-            channels: (0, problem.inputs()),
-            run: problem.run,
-            reading: Reading::Direct,
-            ahead: [Ahead::NOTHING; AHEAD_ROWS],
-        };
-        let to = self.output.layout();
-        let y = row_class.first + m * row_class.step;
-        let target = Target {
-            start: self.output.at(to.row_offset(n, 0, y)),
-            step: index(col_class.step) * to.block(),
-            block_stride: to.block_stride(),
-            block: to.block(),
-            channel: 0,
-            channels: 0,
-            whole: false,
-            relu: self.tail.is_relu(),
-            goes_on: false,
-        };
-        let tail = self.tail.at(n, [y, to.cols().begin()]);
-        let terms = problem.terms(&units.classes);
-        let kernel_rows = from.rows;
-        let at_once = self.at_once::<S>(col_class, tiles[1] - tiles[0]);
-        let row_parts = kernel_rows.div_ceil(at_once.kernel_rows).max(1);
-        let channel_parts = problem.in_group.div_ceil(at_once.channels.max(1)).max(1);
-        let parts = row_parts * channel_parts;
-        let fresh = if parts == 1 { self.fresh(units, [strip, row], &from) } else { None };
-        let items = chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items);
-        let turns = items.clone().flat_map(|item| (0..parts).map(move |part| (item, part)));
-        for (item, part) in turns {
-            let begin = part / channel_parts * at_once.kernel_rows;
-            let first_channel = part % channel_parts * at_once.channels;
-            let is_last = part + 1 == parts;
-            let from = Source {
-                row: (from.row + begin * from.row_step) % from.ring.max(1),
-                rows: (kernel_rows - begin).min(at_once.kernel_rows),
-                ..from
-            };
-            let target = Target { relu: target.relu && is_last, goes_on: part > 0, ..target };
-            for group in self.groups(units, tiles) {
-                let x = col_class.first + group.first * col_class.step;
-                let offset = index(x - to.cols().begin()) * to.block();
-                let place = Place {
-                    source: Source {
-                        col: col_class.input(group.first),
-                        reading: group.reading,
-                        ahead: fresh.map_or([Ahead::NOTHING; AHEAD_ROWS], |fresh| {
-                            self.ahead(units, &fresh, &group, [item - items.start, items.len()], from.rows)
-                        }),
-                        ..from
-                    },
-                    target: Target { start: target.start.wrapping_add(offset), ..target },
-                    taps_begin: taps_begin + begin,
-                    channels: [first_channel, (first_channel + at_once.channels).min(problem.in_group)],
-                    terms,
-                    pixels: group.pixels,
-                    count: group.count,
-                };
-                let target = match problem.path {
-                    Path::Dense => self.dense(simd, units, &place, item),
-                    Path::Dot => self.dot(simd, units, &place, item),
-                    Path::Planar => self.planar(simd, units, &place, item),
-                    Path::Lanes => unreachable!("{OTHERS}"),
-                };
-                if !is_last {
-                    continue;
-                }
-                if let Some(tail) = &tail {
-                    let written = Written {
-                        start: place.target.start,
-                        block_stride: target.block_stride,
-                        step: target.step,
-                        pixels: group.pixels * group.count,
-                        channel: target.channel,
-                        vectors: target.channels.div_ceil(S::LANES),
-                    };
-                    // SAFETY: this unit has just written them; `Tail::check` holds the tensors that follow.
-                    unsafe { tail::follow(simd, &tail.after(offset), written) };
-                }
-                if let Some(activation) = self.tail.last() {
-                    // SAFETY: the target is what this unit has just written.
-                    unsafe { activated::tiles(self.isa, activation, &target, group.pixels * group.count) };
-                }
-            }
+        let len = items.div_ceil(chunk) * parts;
+        Units {
+            classes,
+            weights,
+            members,
+            items,
+            chunk,
+            cut,
+            widths,
+            strips,
+            height,
+            at_once,
+            sharing,
+            first,
+            len,
         }
     }
-
-    /// The tiles of a strip, and how each is read. [`Path::Dense`] cuts the rest of the last one into widths that it is built
-    /// for.
-    fn groups(&self, units: &Units<'_, T>, [first, end]: [usize; 2]) -> impl Iterator<Item = Group> {
-        let exact = self.problem.path == Path::Dense;
-        let cols = units.members[1].begin();
-        // pixels of the tile that are in a group
-        let (mut tile, mut done) = (first, 0);
-        std::iter::from_fn(move || {
-            if tile == end {
-                return None;
-            }
-            let first = cols + units.cut.begin(tile) + signed(done);
-            let left = index(cols + units.cut.begin(tile + 1) - first);
-            let pixels = if exact { cut::fitting(units.widths, left) } else { left };
-            let reading = |skipped: usize, count: usize| {
-                self.reading(units, first + signed(skipped * pixels), [pixels, count])
-            };
-            let one = reading(0, 1);
-            if pixels < left {
-                done += pixels;
-                return Some(Group { first, pixels, count: 1, reading: one });
-            }
-            let same = if done == 0 { units.cut.same(tile, end) } else { 1 };
-            let count = if reading(0, same) == Reading::Direct {
-                same
-            } else {
-                1 + (1..same).take_while(|&skipped| reading(skipped, 1) == one).count()
-            };
-            (tile, done) = (tile + count, 0);
-            Some(Group { first, pixels, count, reading: one })
-        })
-    }
-
-    /// How `count` neighbouring tiles of as many outputs of a class, from `a` on, read their inputs.
-    fn reading(&self, units: &Units<'_, T>, a: i64, [pixels, count]: [usize; 2]) -> Reading {
-        let class = &units.classes[1];
-        let extent = self.problem.extents[1];
-        let blocked = self.input.layout().block() > 1;
-        let b = a + signed(pixels * count);
-        let inside = class.reads_inside(a, b, extent);
-        let whole = pixels == units.cut.wide;
-        let direct = match self.problem.path {
-            Path::Dense => inside && class.input_step <= 2,
-            Path::Dot => inside && whole && blocked,
-            Path::Planar => inside && whole && class.input_step == 1,
-            Path::Lanes => unreachable!("{OTHERS}"),
-        };
-        if direct {
-            return Reading::Direct;
-        }
-        if units.sharing == Sharing::Triple && blocked && b - a >= signed(EDGE_COLUMNS) {
-            let before = -class.input(a);
-            let after = class.input(b - 1) + signed(class.taps) - extent;
-            if before.max(after) <= signed(EDGE_COLUMNS) {
-                return Reading::Edge;
-            }
-        }
-        let span =
-            (units.cut.wide - 1) * index(class.input_step) + (class.taps - 1) * index(class.offset_step) + 1;
-        let spans = span <= MAX_SPAN && (class.input_step <= 2 || self.problem.path == Path::Dot);
-        if spans { Reading::Span } else { Reading::Tap }
-    }
-
-    fn dense<S: Simd<E = T>>(
-        &self,
-        simd: S,
-        units: &Units<'_, T>,
-        place: &Place<T>,
-        item: usize,
-    ) -> Target<T> {
-        let problem = self.problem;
-        let tile_vectors = problem.tile_vectors(&units.classes[1]);
-        let parts = problem.vectors().div_ceil(tile_vectors);
-        let (group, first) = (item / parts, item % parts * tile_vectors);
-        let vectors = (problem.vectors() - first).min(tile_vectors);
-        let first_input = group * problem.in_group;
-        let [begin, end] = place.channels;
-        let source = Source { channels: (first_input + begin, first_input + end), ..place.source };
-        let channel = group * problem.out_group + first * S::LANES;
-        let block = place.target.block;
-        let channels = (problem.out_group - first * S::LANES).min(vectors * S::LANES);
-        let target = Target {
-            channel,
-            channels,
-            whole: block == S::LANES
-                && channel.is_multiple_of(block)
-                && (channels == vectors * block || problem.groups == group + 1),
-            ..place.target
-        };
-        let vector = group * problem.vectors() + first;
-        let skipped = (place.taps_begin * problem.in_group + begin) * units.classes[1].taps * vectors;
-        let weights = &units.weights[(vector * place.terms + skipped) * S::LANES..];
-        let bias = &self.packed[vector * S::LANES..];
-        let blocked = self.input.layout().block() > 1;
-        // SAFETY: `check` holds the windows; the weights of the vectors begin where `Problem::visit` packs them; no
-        // other unit has these output channels of these pixels.
-        unsafe {
-            dense::run(
-                simd,
-                &source,
-                &target,
-                weights.as_ptr(),
-                bias.as_ptr(),
-                dense::Shape {
-                    pixels: place.pixels,
-                    vectors,
-                    blocked,
-                    sharing: if place.source.reading == Reading::Edge {
-                        Sharing::Edge
-                    } else if blocked && units.sharing == Sharing::None && source.is_point::<S>() {
-                        Sharing::Point
-                    } else {
-                        units.sharing
-                    },
-                    count: place.count,
-                },
-            );
-        }
-        target
-    }
-
-    fn planar<S: Simd<E = T>>(
-        &self,
-        simd: S,
-        units: &Units<'_, T>,
-        place: &Place<T>,
-        item: usize,
-    ) -> Target<T> {
-        let problem = self.problem;
-        let parts = problem.out_group.div_ceil(planar::MAX_OUTPUTS);
-        let (group, first) = (item / parts, item % parts * planar::MAX_OUTPUTS);
-        let first_input = group * problem.in_group;
-        let source = Source { channels: (first_input, first_input + problem.in_group), ..place.source };
-        let channel = group * problem.out_group + first;
-        let channels = (problem.out_group - first).min(planar::MAX_OUTPUTS);
-        let target = Target { channel, channels, ..place.target };
-        let skipped = place.taps_begin * problem.in_group * units.classes[1].taps;
-        let weights = &units.weights[channel * place.terms + skipped..];
-        let bias = &self.packed[channel..];
-        // SAFETY: as in `dense`.
-        unsafe {
-            planar::run(
-                simd,
-                &source,
-                &target,
-                (weights.as_ptr(), place.terms),
-                bias.as_ptr(),
-                [place.pixels, channels, place.count],
-            );
-        }
-        target
-    }
-
-    fn dot<S: Simd<E = T>>(&self, simd: S, units: &Units<'_, T>, place: &Place<T>, item: usize) -> Target<T> {
-        let problem = self.problem;
-        let channel = item * dot::MAX_OUTPUTS;
-        let channels = (problem.outputs() - channel).min(dot::MAX_OUTPUTS);
-        let target = Target { channel, channels, ..place.target };
-        let blocks = problem.in_group.div_ceil(S::LANES);
-        let skipped = place.taps_begin * blocks * units.classes[1].taps * channels;
-        let weights = &units.weights[(channel * problem.dot_terms(&units.classes) + skipped) * S::LANES..];
-        let bias = &self.packed[channel..];
-        // SAFETY: as in `dense`.
-        unsafe {
-            dot::run(
-                simd,
-                &place.source,
-                &target,
-                weights.as_ptr(),
-                bias.as_ptr(),
-                dot::Shape {
-                    pixels: place.pixels,
-                    outputs: channels,
-                    blocked: self.input.layout().block() > 1,
-                    count: place.count,
-                },
-            );
-        }
-        target
-    }
-}
-
-/// What a unit's items share.
-struct Place<E> {
-    source: Source<E>,
-    target: Target<E>,
-    /// The first kernel row inside the image.
-    taps_begin: usize,
-    /// The input channels of a group that dense tiles sum: first and end.
-    channels: [usize; 2],
-    terms: usize,
-    /// Pixels of a tile, and how many tiles.
-    pixels: usize,
-    count: usize,
 }

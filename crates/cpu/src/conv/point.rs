@@ -41,23 +41,14 @@ impl<E: Element, const P: usize, const V: usize, const STRIDE: usize> Micro<E>
         let mut start = self.target.start;
         for tile in 0..self.count {
             self.target.prefetch(start, P);
+            source.weights_ahead.fetch(tile);
             let mut inputs = begin.after(tile * P * step);
             let next_tile = inputs.after(P * step).start;
             let mut far = begin_ahead.wrapping_add(tile * P * step);
             let mut weights = self.weights;
             // SAFETY: as for dense tiles: the source holds the pixels of all blocks, the packed weights are as long as the terms.
             unsafe {
-                let mut sums = [[simd.splat(E::ZERO); V]; P];
-                if self.target.goes_on {
-                    self.target.held(simd, start, &mut sums);
-                } else {
-                    for v in 0..V {
-                        let bias = simd.load(self.bias.add(v * S::LANES));
-                        for pixel in &mut sums {
-                            pixel[v] = bias;
-                        }
-                    }
-                }
+                let mut sums: [[S::V; V]; P] = self.target.first(simd, start, self.bias);
                 for block in 0..blocks {
                     for pixel in 0..ahead.pixels {
                         prefetch_far(far.wrapping_add(pixel * S::LANES));

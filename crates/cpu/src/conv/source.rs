@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use tiled_tensor::Element;
 
 use super::class::{index, signed};
-use crate::vector::{MAX_LANES, Micro, Simd, prefetch};
+use crate::vector::{MAX_LANES, Micro, Simd, prefetch, prefetch_far};
 
 /// The most pixels of input that a tile copies at once; enough for 10 taps under tiles of 24 pixels with stride two.
 pub(super) const MAX_SPAN: usize = 56;
@@ -60,7 +60,39 @@ pub(super) struct Source<E> {
     pub(super) reading: Reading,
     /// What is fetched from far caches while a kernel row goes by.
     pub(super) ahead: [Ahead<E>; AHEAD_ROWS],
+    pub(super) weights_ahead: WeightsAhead<E>,
 }
+
+/// The weights of the next output channels, of which each tile fetches some lines into the second level cache.
+#[derive(Clone, Copy)]
+pub(super) struct WeightsAhead<E> {
+    /// For the first of some tiles.
+    pub(super) start: *const E,
+    /// Elements of a tile.
+    pub(super) of_tile: usize,
+}
+
+impl<E> WeightsAhead<E> {
+    pub(super) const NOTHING: Self = Self { start: std::ptr::null(), of_tile: 0 };
+
+    /// So many elements in shares for some tiles, from the share of tile `done` on.
+    pub(super) fn new(weights: *const E, len: usize, [done, tiles]: [usize; 2]) -> Self {
+        let line = LINE_BYTES / size_of::<E>();
+        let of_tile = len.div_ceil(tiles.max(1)).next_multiple_of(line);
+        let of_tile = if done * of_tile < len { of_tile } else { 0 };
+        Self { start: weights.wrapping_add(done * of_tile), of_tile }
+    }
+
+    #[inline(always)]
+    pub(super) fn fetch(&self, tile: usize) {
+        for at in (0..self.of_tile).step_by(LINE_BYTES / size_of::<E>()) {
+            prefetch_far(self.start.wrapping_add(tile * self.of_tile + at));
+        }
+    }
+}
+
+/// The bytes of a cache line.
+const LINE_BYTES: usize = 64;
 
 /// The most kernel rows that fetch ahead.
 pub(super) const AHEAD_ROWS: usize = 4;
@@ -303,6 +335,34 @@ impl<E: Element> Target<E> {
 }
 
 impl<E: Element> Target<E> {
+    /// What the sums of a tile begin with: the bias, or what the tile held where they go on.
+    ///
+    /// # Safety
+    /// As for [`Target::held`]; the bias has the channels of the vectors.
+    #[inline(always)]
+    pub(super) unsafe fn first<S: Simd<E = E>, const P: usize, const V: usize>(
+        &self,
+        simd: S,
+        start: *const E,
+        bias: *const E,
+    ) -> [[S::V; V]; P] {
+        let mut sums = [[simd.splat(E::ZERO); V]; P];
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if self.goes_on {
+                self.held(simd, start, &mut sums);
+                return sums;
+            }
+            for v in 0..V {
+                let bias = simd.load(bias.add(v * S::LANES));
+                for pixel in &mut sums {
+                    pixel[v] = bias;
+                }
+            }
+        }
+        sums
+    }
+
     /// Reads a tile that was written before.
     ///
     /// # Safety

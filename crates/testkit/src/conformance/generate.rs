@@ -91,7 +91,7 @@ pub(super) fn conv2d<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
 
 /// A convolution, or a gradient for its input, that sums over so many channels that the weights of a few outputs fill a cache.
 pub(super) fn conv2d_deep<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
-    // with vectors of 64 bytes a kernel row at a time, or two and then one
+    // the weights of a tile are more than a quarter of a second level cache of up to two megabytes, or of all of it
     let least = if matches!(index % 4, 0 | 3) { 2900 } else { 1150 };
     let (deep, few) = (rng.range(least, least + 200), rng.range(5, 40));
     let [deep, few] = [deep, few].map(|channels| usize::try_from(channels).expect("positive"));

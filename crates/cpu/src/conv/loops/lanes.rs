@@ -10,7 +10,7 @@ use tiled_geometry::{Interval, Region};
 use super::super::activated;
 use super::super::class::{Class, index, signed};
 use super::super::lanes::{self, Groups, OutputRows, Outputs};
-use super::super::source::{AHEAD_ROWS, Ahead, Reading, Source, Target};
+use super::super::source::{AHEAD_ROWS, Ahead, Reading, Source, Target, WeightsAhead};
 use super::super::tail::{self, Written};
 use super::Call;
 use crate::share;
@@ -208,6 +208,7 @@ impl<T: Lane> Call<'_, T> {
             run: problem.run,
             reading: Reading::Direct,
             ahead: [Ahead::NOTHING; AHEAD_ROWS],
+            weights_ahead: WeightsAhead::NOTHING,
         };
         let y = |m: i64| row_class.first + m * row_class.step;
         let offset = index(columns.x - to.cols().begin()) * to.block();
