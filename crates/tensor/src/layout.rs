@@ -158,7 +158,7 @@ impl Layout {
     /// use tiled_tensor::Layout;
     /// let layout = Layout::new(1, 16, 8, Region::whole([100, 5]), 6)?;
     /// let row = layout.in_one_row(8); // the third row of storage, of 6
-    /// assert_eq!(row.region().to_string(), "[0, 1)×[-10, 20)");
+    /// assert_eq!(row.region().to_string(), "[0,1)×[-10,20)");
     /// assert_eq!((row.rows_in_order(0), layout.rows_in_order(8)), (1, 4));
     /// assert_eq!(row.offset(0, 9, 0, 5 + 2), layout.offset(0, 9, 9, 2));
     /// # Ok::<(), tiled_tensor::LayoutError>(())
