@@ -12,13 +12,13 @@ use tiled_geometry::{Interval, Region};
 use tiled_kernel::Activation;
 use tiled_tensor::{Element, Layout, PartMut, View};
 
-use super::class::{Class, index};
+use super::class::{Class, index, signed};
 use super::cut::{Cut, SEQUENCE_WIDTHS, SHARED_WIDTHS, WIDTHS};
 use super::dense::Sharing;
 use super::dot;
 use super::planar;
 use super::problem::{Path, Problem};
-use super::source::Reading;
+use super::source::{AHEAD_ROWS, Ahead, Reading, Source, WeightsAhead};
 use super::tail::Tail;
 use super::tile::Tile;
 use crate::Isa;
@@ -254,6 +254,32 @@ impl<T: Lane> Call<'_, T> {
             Path::Dot => problem.outputs().div_ceil(dot::MAX_OUTPUTS),
             Path::Planar => problem.groups * problem.out_group.div_ceil(planar::MAX_OUTPUTS),
             Path::Lanes => unreachable!("{OTHERS}"),
+        }
+    }
+
+    /// What some rows of an image read of the input: of outputs `m` of a row's class, by the taps that lie within the input. Columns begin at 0.
+    fn source(&self, n: usize, [rows, cols]: [&Class; 2], m: i64, [begin, end]: [usize; 2]) -> Source<T> {
+        let layout = self.input.layout();
+        let ring = signed(layout.ring().max(1));
+        Source {
+            start: self.input.data()[n * layout.batch_stride()..].as_ptr(),
+            row: index(rows.reads(m, begin).rem_euclid(ring)),
+            row_step: index(rows.offset_step % ring),
+            ring: layout.ring(),
+            row_stride: layout.row_stride(),
+            block_stride: layout.block_stride(),
+            rows: end - begin,
+            col: 0,
+            pixel_step: cols.input_step,
+            tap_step: index(cols.offset_step),
+            cols: cols.taps,
+            width: self.problem.extents[1],
+            first_col: layout.cols().begin(),
+            channels: (0, self.problem.inputs()),
+            run: self.problem.run,
+            reading: Reading::Direct,
+            ahead: [Ahead::NOTHING; AHEAD_ROWS],
+            weights_ahead: WeightsAhead::NOTHING,
         }
     }
 

@@ -10,7 +10,7 @@ use tiled_geometry::{Interval, Region};
 use super::super::activated;
 use super::super::class::{Class, index, signed};
 use super::super::lanes::{self, Groups, OutputRows, Outputs};
-use super::super::source::{AHEAD_ROWS, Ahead, Reading, Source, Target, WeightsAhead};
+use super::super::source::{Source, Target};
 use super::super::tail::{self, Written};
 use super::Call;
 use crate::share;
@@ -189,33 +189,16 @@ impl<T: Lane> Call<'_, T> {
         let problem = self.problem;
         let class = &columns.class;
         let (layout, to) = (self.input.layout(), self.output.layout());
-        let ring = signed(layout.ring().max(1));
         let source = Source {
-            start: self.input.data()[part.n * layout.batch_stride()..].as_ptr(),
-            row: index(row_class.reads(rows.begin(), taps_begin).rem_euclid(ring)),
-            row_step: index(row_class.offset_step % ring),
-            ring: layout.ring(),
-            row_stride: layout.row_stride(),
-            block_stride: layout.block_stride(),
-            rows: taps_end - taps_begin,
             col: columns.col,
-            pixel_step: class.input_step,
-            tap_step: index(class.offset_step),
-            cols: class.taps,
-            width: problem.extents[1],
-            first_col: layout.cols().begin(),
-            channels: (0, problem.inputs()),
-            run: problem.run,
-            reading: Reading::Direct,
-            ahead: [Ahead::NOTHING; AHEAD_ROWS],
-            weights_ahead: WeightsAhead::NOTHING,
+            ..self.source(part.n, [row_class, class], rows.begin(), [taps_begin, taps_end])
         };
         let y = |m: i64| row_class.first + m * row_class.step;
         let offset = index(columns.x - to.cols().begin()) * to.block();
         let output_ring = signed(to.ring().max(1));
         let output_rows = OutputRows {
             count: index(rows.len()),
-            input_step: index(row_class.input_step % ring),
+            input_step: index(row_class.input_step % signed(layout.ring().max(1))),
             start: self.output.at(part.n * to.batch_stride()).wrapping_add(offset),
             row: index(y(rows.begin()).rem_euclid(output_ring)),
             row_step: index(row_class.step % output_ring),

@@ -57,31 +57,8 @@ impl<T: Lane> Call<'_, T> {
     fn line(&self, units: &Units<'_, T>, n: usize, row: usize) -> Line<T> {
         let [row_class, col_class] = &units.classes;
         let m = units.members[0].begin() + signed(row);
-        let problem = self.problem;
-        let layout = self.input.layout();
-        let ring = signed(layout.ring().max(1));
-        let (taps_begin, taps_end) = row_class.taps_inside(m, problem.extents[0]);
-        let storage_row = row_class.reads(m, taps_begin).rem_euclid(ring);
-        let source = Source {
-            start: self.input.data()[n * layout.batch_stride()..].as_ptr(),
-            row: index(storage_row),
-            row_step: index(row_class.offset_step % ring),
-            ring: layout.ring(),
-            row_stride: layout.row_stride(),
-            block_stride: layout.block_stride(),
-            rows: taps_end - taps_begin,
-            col: 0,
-            pixel_step: col_class.input_step,
-            tap_step: index(col_class.offset_step),
-            cols: col_class.taps,
-            width: problem.extents[1],
-            first_col: layout.cols().begin(),
-            channels: (0, problem.inputs()),
-            run: problem.run,
-            reading: Reading::Direct,
-            ahead: [Ahead::NOTHING; AHEAD_ROWS],
-            weights_ahead: WeightsAhead::NOTHING,
-        };
+        let (taps_begin, taps_end) = row_class.taps_inside(m, self.problem.extents[0]);
+        let source = self.source(n, [row_class, col_class], m, [taps_begin, taps_end]);
         let to = self.output.layout();
         let y = row_class.first + m * row_class.step;
         let target = Target {
@@ -101,7 +78,7 @@ impl<T: Lane> Call<'_, T> {
             target,
             tail,
             taps_begin,
-            channels: [0, problem.in_group],
+            channels: [0, self.problem.in_group],
             is_last: true,
             fetches: None,
         }
