@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tiled_kernel::{Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, SweepNeeds};
+use tiled_kernel::{Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, StoreNeeds, SweepNeeds};
 use tiled_tensor::{DeviceTensor, Element, Layout, OutOfMemory, ViewMut, copied, with_room};
 
 use crate::block;
@@ -47,7 +47,7 @@ struct Offsets {
 const SLOT_GAPS: usize = 256;
 
 impl Offsets {
-    fn new<T: Element>(driver: &Arc<dyn Driver>, needs: &Needs<'_>) -> Self {
+    fn new<T: Element>(driver: &Arc<dyn Driver>, needs: &Needs<'_>) -> Result<Self, OutOfMemory> {
         let mut parts = Parts::new(driver);
         let nodes = needs.nodes.iter().map(|node| match node.params {
             ParamNeeds::Packed { bytes } => parts.add(bytes),
@@ -58,14 +58,14 @@ impl Offsets {
         let partials = partials
             .map(|needed| (0..needs.lanes).map(|_| parts.add(needed.partial_bytes)).collect())
             .collect();
-        let store_bytes = |layout: &Layout| layout.len() * size_of::<T>();
-        let stores = needs.stores.iter();
-        let stores =
-            stores.map(|store| store.map_or(0, |store| parts.add(store_bytes(&store.layout)))).collect();
+        let store_bytes = |store: StoreNeeds<'_>| store.layout.len() * size_of::<T>();
+        let slots = needs.longest_stores()?.into_iter();
+        let slots: Vec<usize> = slots.map(|store| parts.add(store.map_or(0, store_bytes))).collect();
+        let stores = needs.stores.iter().map(|store| store.map_or(0, |store| slots[store.slot])).collect();
         let window_bytes = needs.window_elements * size_of::<T>() + SLOT_GAPS * driver.gap_bytes();
         let windows = (0..needs.queues).map(|_| parts.add(window_bytes)).collect();
         let scratch = (0..needs.queues).map(|_| parts.add(needs.workspace_bytes)).collect();
-        Self { nodes, partials, stores, windows, scratch, parts }
+        Ok(Self { nodes, partials, stores, windows, scratch, parts })
     }
 }
 
@@ -73,6 +73,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
     pub(crate) fn new(device: &'b Device, needs: &Needs<'_>) -> Result<Self, DeviceError> {
         let driver = device.driver();
         let offsets = Offsets::new::<T>(driver, needs);
+        let offsets = offsets.map_err(DeviceError::refused("the values kept between sweeps"))?;
         let memory = DeviceMemory::new(driver, offsets.parts.bytes());
         let memory = memory.map_err(DriverError::doing("the memory of a run on the device"))?;
         offsets.parts.close_gaps(&memory);

@@ -48,7 +48,7 @@ fn run(backend: &CudaBackend) -> Result<(Vec<f32>, f64), DeviceError> {
     let needs = Needs {
         nodes: &[NodeNeeds { name: "conv", params: ParamNeeds::Packed { bytes } }],
         reductions: &gathered,
-        stores: &[Some(StoreNeeds { name: "kept", layout })],
+        stores: &[Some(StoreNeeds { name: "kept", layout, slot: 0 })],
         lanes: 2,
         queues: 2,
         window_elements: ring.len() + layout.len(),

@@ -308,8 +308,10 @@ fn open<'b, T: Element>(
         reductions.push(ReductionNeeds { name, reduction, batch, channels, partial_bytes });
     }
     let layouts = store::layouts(plan)?;
-    let named = layouts.iter().zip(&program.stores);
-    let stores = named.map(|(layout, store)| layout.map(|layout| StoreNeeds { name: &store.name, layout }));
+    let stores = program.stores.entries().map(|(id, store)| {
+        let (layout, slot) = (layouts[id]?, plan.store_slots[id]?.index());
+        Some(StoreNeeds { name: &store.name, layout, slot })
+    });
     let stores = collected(stores).map_err(refused("the values kept between sweeps"))?;
     let supports = plan.support.iter().flatten();
     let needs = Needs {

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use tiled_geometry::Region;
 use tiled_graph::program::{NodeKind, PixelId, SinkRole, SourceRole, StoreId};
-use tiled_graph::{Action, IndexVec, Plan};
-use tiled_tensor::{Element, Layout, View, with_room, zeros};
+use tiled_graph::{Action, Id, IndexVec, Plan};
+use tiled_tensor::{Element, Layout, View, filled, with_room, zeros};
 
 use crate::ExecError;
 use crate::error::refused;
-use crate::file::TemporaryFile;
+use crate::file::{TemporaryFile, temporary_file};
 
 /// How each whole tensor lies in memory; `None` where no sweep writes it, or it lies in a file.
 pub(crate) fn layouts(plan: &Plan) -> Result<IndexVec<StoreId, Option<Layout>>, ExecError> {
@@ -33,6 +33,34 @@ fn block(plan: &Plan, store: StoreId) -> Option<usize> {
     Some(plan.blocks[writer.node])
 }
 
+/// The file of each whole tensor that lies in one, those of a slot in the same.
+fn files<T: Element>(
+    plan: &Plan,
+    folder: &Path,
+) -> Result<IndexVec<StoreId, Option<TemporaryFile>>, ExecError> {
+    let refused = || refused("the values kept between sweeps");
+    let stores = &plan.program.stores;
+    let slot_of = |id: StoreId| plan.store_slots[id].filter(|_| plan.stores_in_files);
+    let slots = stores.ids().filter_map(slot_of).map(|slot| slot.index() + 1).max().unwrap_or(0);
+    let mut bytes = filled(slots, 0).map_err(refused())?;
+    for (id, store) in stores.entries() {
+        if let Some(slot) = slot_of(id) {
+            bytes[slot.index()] = bytes[slot.index()].max(TemporaryFile::bytes::<T>(folder, store.shape)?);
+        }
+    }
+    let mut of_slots = with_room(slots).map_err(refused())?;
+    for bytes in bytes {
+        of_slots.push(temporary_file(folder, bytes)?);
+    }
+    let mut files = with_room(stores.len()).map_err(refused())?;
+    for (id, store) in stores.entries() {
+        let file =
+            slot_of(id).map(|slot| TemporaryFile::of::<T>(&of_slots[slot.index()], folder, store.shape));
+        files.push(file.transpose()?);
+    }
+    Ok(files.into())
+}
+
 /// The values that the host keeps.
 #[derive(Debug)]
 pub(crate) struct Stores<T: Element> {
@@ -45,11 +73,7 @@ impl<T: Element> Stores<T> {
     /// Those of a plan, temporary files in `folder`.
     pub(crate) fn new(plan: &Plan, folder: &Path) -> Result<Self, ExecError> {
         let program = &plan.program;
-        let mut files = with_room(program.stores.len()).map_err(refused("the values kept between sweeps"))?;
-        for (id, store) in program.stores.entries() {
-            let is_written = plan.stores_in_files && block(plan, id).is_some();
-            files.push(is_written.then(|| TemporaryFile::create::<T>(folder, store.shape)).transpose()?);
-        }
+        let files = files::<T>(plan, folder)?;
         let mut pixels = with_room(program.pixels.len()).map_err(refused("the values of one pixel"))?;
         for (id, [batch, channels]) in program.pixels.entries() {
             let role = NodeKind::Source(SourceRole::Pixel(id));
@@ -59,7 +83,7 @@ impl<T: Element> Stores<T> {
             let values = zeros(layout.len()).map_err(refused("the values of one pixel"))?;
             pixels.push((values, layout));
         }
-        Ok(Self { files: files.into(), pixels: pixels.into() })
+        Ok(Self { files, pixels: pixels.into() })
     }
 
     /// The file of a whole tensor that lies in one.

@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 
+use tiled_graph::program::{SinkRole, SourceRole, Store, StoreId};
 use tiled_graph::{
-    Activation, BatchNorm, Conv2d, Graph, Hold, IndexVec, Linear, Loss, MaxPool2d, Objective, Op, Plan,
-    PlanError, PlanOptions, Planner, SweepNodeId, Tiling, ValueId, infer, lower, sweeps,
+    Action, Activation, BatchNorm, Conv2d, Graph, Hold, IndexVec, Linear, Loss, MaxPool2d, Objective, Op,
+    Plan, PlanError, PlanOptions, Planner, SweepNodeId, Tiling, ValueId, infer, lower, sweeps,
 };
 use tiled_kernel::Reference;
 
@@ -297,5 +298,67 @@ fn only_what_a_later_sweep_reads_is_kept() {
         assert_eq!(plan.sweeps.len(), 3);
         let kept: Vec<&str> = plan.program.stores.iter().map(|store| store.name.as_str()).collect();
         assert_eq!(kept, ["b1", "b2"], "{hold:?}: what the gates multiply, not what came before");
+    }
+}
+
+/// Convolutions behind gates, each of which waits for the mean of the whole image, with one more way past the first two.
+fn gates(count: usize) -> Graph {
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", 3).expect("an input");
+    let mut add =
+        |name: String, op: Op, inputs: &[ValueId]| graph.add_node(&name, op, inputs).expect("a node");
+    let conv = |channels: usize| Op::Conv2d(Conv2d::new(channels, [3, 3]).padded([1, 1]));
+    let mut last = add("c".into(), conv(8), &[x]);
+    let first = last;
+    for gate in 0..count {
+        let value = add(format!("v{gate}"), conv(8 + 2 * (gate % 3)), &[last]);
+        let mean = add(format!("m{gate}"), Op::GlobalAvgPool, &[value]);
+        last = add(format!("g{gate}"), Op::Mul, &[value, mean]);
+        if gate == 1 {
+            let back = add("back".into(), conv(8), &[last]);
+            last = add("sum".into(), Op::Add, &[back, first]);
+        }
+    }
+    let y = add("y".into(), conv(2), &[last]);
+    graph.set_outputs(&[y]).expect("an output");
+    graph
+}
+
+#[test]
+fn values_that_no_sweep_needs_together_share_memory() {
+    for objective in [Objective::inference(), Objective::training(Loss::Sum)] {
+        let plan = plan(&gates(8), [40, 56], &objective, &PlanOptions::default()).expect("a plan");
+        let stores = &plan.program.stores;
+        // of the sweeps that need a value, the first and the last
+        let held = |id: StoreId| {
+            let mut sweeps = (0..plan.sweeps.len()).filter(|sweep| {
+                plan.sweeps[*sweep].nodes.iter().any(|node| match node.action {
+                    Action::Load(SourceRole::Store(store)) | Action::Write(SinkRole::Store(store)) => {
+                        store == id
+                    }
+                    _ => false,
+                })
+            });
+            let first = sweeps.next().expect("a sweep writes it");
+            (first, sweeps.next_back().expect("another one reads it"))
+        };
+        for (a, slot) in plan.store_slots.entries() {
+            for b in plan.store_slots.ids().filter(|b| *b != a && plan.store_slots[*b] == *slot) {
+                let (a, b) = (held(a), held(b));
+                assert!(a.1 < b.0 || b.1 < a.0, "{a:?} and {b:?} share memory");
+            }
+        }
+        let elements = |store: &Store| store.shape.iter().product::<usize>() as u64 * 4;
+        let all: u64 = stores.iter().map(elements).sum();
+        let together = |sweep: usize| -> u64 {
+            let held = stores.entries().filter(|(id, _)| (held(*id).0..=held(*id).1).contains(&sweep));
+            held.map(|(_, store)| elements(store)).sum()
+        };
+        let most = (0..plan.sweeps.len()).map(together).max().expect("sweeps");
+        let bytes = plan.memory.stores_bytes;
+        assert!(most <= bytes && bytes <= most + most / 4, "{bytes} bytes where a sweep needs {most}");
+        if objective.loss.is_none() {
+            assert!(2 * bytes < all, "{bytes} bytes of {all}");
+        }
     }
 }

@@ -13,7 +13,9 @@
 use std::fmt::Debug;
 
 use tiled_geometry::Region;
-use tiled_tensor::{DeviceTensor, Element, Layout, MemoryDevice, OutOfMemory, PartMut, View, ViewMut};
+use tiled_tensor::{
+    DeviceTensor, Element, Layout, MemoryDevice, OutOfMemory, PartMut, View, ViewMut, filled,
+};
 
 use crate::{Kernel, Partial, Reduction};
 
@@ -36,6 +38,24 @@ pub struct Needs<'n> {
     pub threads: usize,
     /// The bytes that each of them needs beside the windows, for the length of a call.
     pub workspace_bytes: usize,
+}
+
+impl<'n> Needs<'n> {
+    /// The longest store of each slot; `None` of a slot without one.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn longest_stores(&self) -> Result<Vec<Option<StoreNeeds<'n>>>, OutOfMemory> {
+        let slots = self.stores.iter().flatten().map(|store| store.slot + 1).max().unwrap_or(0);
+        let mut longest: Vec<Option<StoreNeeds<'n>>> = filled(slots, None)?;
+        for store in self.stores.iter().flatten() {
+            let slot = &mut longest[store.slot];
+            if slot.is_none_or(|longest| store.layout.len() > longest.layout.len()) {
+                *slot = Some(*store);
+            }
+        }
+        Ok(longest)
+    }
 }
 
 /// What a node needs.
@@ -85,6 +105,8 @@ pub struct StoreNeeds<'n> {
     pub name: &'n str,
     /// How it lies: in the blocks of the windows that are copied in and out.
     pub layout: Layout,
+    /// The memory that it lies in: no sweep needs two of one slot, which is as long as the longest.
+    pub slot: usize,
 }
 
 /// What the queues of a sweep work on.

@@ -36,7 +36,7 @@ fn copies(queues: usize) -> (usize, Vec<f32>) {
     let needs = Needs {
         nodes: &[],
         reductions: &[],
-        stores: &[Some(StoreNeeds { name: "kept", layout })],
+        stores: &[Some(StoreNeeds { name: "kept", layout, slot: 0 })],
         lanes: queues,
         queues,
         window_elements: layout.len(),

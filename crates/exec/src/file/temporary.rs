@@ -31,14 +31,24 @@ pub(crate) struct TemporaryFile {
 }
 
 impl TemporaryFile {
-    /// A file in `folder` with room for a tensor.
-    pub(crate) fn create<T: Element>(folder: &Path, shape: [usize; 4]) -> Result<Self, IoError> {
+    /// A tensor at the beginning of a file, in `folder`, which has room for it.
+    pub(crate) fn of<T: Element>(file: &File, folder: &Path, shape: [usize; 4]) -> Result<Self, IoError> {
         let element = ElementType::from(T::DTYPE);
-        let file = temporary_file(folder, size_bytes(folder, shape, element)?)?;
-        let reader =
-            file.try_clone().map_err(|source| IoError::Create { path: folder.to_path_buf(), source })?;
-        let source = FileSource::new(folder, reader, element, shape, 0)?;
-        Ok(Self { folder: folder.to_path_buf(), shape, element, writer: PositionedFile::new(file), source })
+        let same =
+            || file.try_clone().map_err(|source| IoError::Create { path: folder.to_path_buf(), source });
+        let source = FileSource::new(folder, same()?, element, shape, 0)?;
+        Ok(Self {
+            folder: folder.to_path_buf(),
+            shape,
+            element,
+            writer: PositionedFile::new(same()?),
+            source,
+        })
+    }
+
+    /// The bytes of a tensor in a file of `folder`.
+    pub(crate) fn bytes<T: Element>(folder: &Path, shape: [usize; 4]) -> Result<u64, IoError> {
+        size_bytes(folder, shape, ElementType::from(T::DTYPE))
     }
 
     /// Writes a region from the window.

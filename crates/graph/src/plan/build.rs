@@ -7,6 +7,7 @@ use tiled_tensor::{Element, Layout, OutOfMemory, collected, with_room};
 
 use super::binding::{Binding, Given, bindings};
 use super::chunks::{Alignment, Chunked};
+use super::stores::{self, StoredWhole};
 use super::{Chunks, Memory, PlanError, PlanOptions};
 use crate::demand::Demand;
 use crate::flow::Flow;
@@ -47,13 +48,15 @@ pub(super) struct Kept {
     pub(super) program: Program,
     /// The nodes whose values are kept, each with its store.
     pub(super) nodes: Vec<(NodeId, StoreId)>,
-    /// Bytes that do not depend on the tiling.
-    pub(super) memory: Memory,
+    /// Bytes that depend neither on the tiling nor on which values share memory.
+    memory: Memory,
     /// Those of one lane's partial sums.
     pub(super) partial_bytes: u64,
     /// Those of one thread's scratch.
     pub(super) scratch_bytes: u64,
     pub(super) in_files: bool,
+    /// The elements of each store.
+    store_elements: IndexVec<StoreId, usize>,
     /// The arithmetic of computing every needed element of every node once.
     pub(super) untiled_flops: f64,
 }
@@ -64,6 +67,10 @@ pub(super) struct Prepared<'p> {
     pub(super) lowered: &'p Lowered,
     pub(super) kept: &'p Kept,
     pub(super) sweeps: Vec<Sweep>,
+    /// Where the values lie that are kept whole.
+    pub(super) stores: StoredWhole,
+    /// Bytes that do not depend on the tiling.
+    pub(super) memory: Memory,
     /// The rows and columns of each sweep.
     pub(super) flows: Vec<[Flow; 2]>,
     /// The nodes of all sweeps together.
@@ -143,9 +150,11 @@ impl Lowered {
             let store = Store { name: node.name.clone(), shape: [node.batch, node.channels, height, width] };
             kept.push((*id, program.stores.push(store)?));
         }
+        let store_elements = stores::sizes(&program, backend)?;
         let mut memory = self.memory;
         if !in_files {
-            memory.stores_bytes = stores_bytes(&program, backend)?;
+            // of those that share memory, the largest is there
+            memory.stores_bytes = bytes_of::<T>(store_elements.iter().copied().max().unwrap_or(0))?;
         }
         let untiled_flops = flops_once(&program, &self.facts, nodes)?;
         Ok(Kept {
@@ -155,21 +164,26 @@ impl Lowered {
             partial_bytes: self.partial_bytes,
             scratch_bytes: self.scratch_bytes,
             in_files,
+            store_elements,
             untiled_flops,
         })
     }
 }
 
 impl Kept {
-    /// What every tiling takes.
+    /// What every tiling takes at least, before it is known which values share memory.
     pub(super) fn least_bytes(&self) -> u64 {
-        self.memory.total_bytes().saturating_add(self.partial_bytes).saturating_add(self.scratch_bytes)
+        self.with_one_lane(&self.memory)
+    }
+
+    fn with_one_lane(&self, memory: &Memory) -> u64 {
+        memory.total_bytes().saturating_add(self.partial_bytes).saturating_add(self.scratch_bytes)
     }
 }
 
 impl<'p> Prepared<'p> {
     /// Cuts a program into sweeps; `None` where these would have more than `most` nodes.
-    pub(super) fn new(
+    pub(super) fn new<T: Element>(
         lowered: &'p Lowered,
         kept: &'p Kept,
         options: &PlanOptions,
@@ -177,6 +191,12 @@ impl<'p> Prepared<'p> {
     ) -> Result<Option<Self>, PlanError> {
         let program = &kept.program;
         let Some(sweeps) = crate::sweep::sweeps_within(program, &kept.nodes, most)? else { return Ok(None) };
+        let stores = stores::assign(&sweeps, &kept.store_elements)?;
+        let mut memory = kept.memory;
+        if !kept.in_files {
+            let elements = stores.1.iter().try_fold(0_usize, |sum, elements| sum.checked_add(*elements));
+            memory.stores_bytes = bytes_of::<T>(elements.ok_or(PlanError::TooLarge)?)?;
+        }
         let mut flows = with_room(sweeps.len())?;
         for sweep in &sweeps {
             flows.push([Flow::new(program, sweep, 0)?, Flow::new(program, sweep, 1)?]);
@@ -216,6 +236,8 @@ impl<'p> Prepared<'p> {
             lowered,
             kept,
             sweeps,
+            stores,
+            memory,
             flows,
             nodes,
             transfer_bytes,
@@ -224,6 +246,11 @@ impl<'p> Prepared<'p> {
             windows,
             readings,
         }))
+    }
+
+    /// What every tiling takes.
+    pub(super) fn least_bytes(&self) -> u64 {
+        self.kept.with_one_lane(&self.memory)
     }
 
     /// Where tiles are best cut along an axis for the source of the largest chunks, if any.
@@ -441,15 +468,4 @@ fn fixed_memory<T: Element>(
     let pixels: usize = program.pixels.iter().map(pixel).sum();
     memory.reductions_bytes = bytes(program.derived.iter().sum::<usize>() + pixels)?;
     Ok(memory)
-}
-
-/// The bytes of all values that are kept whole: a sweep writes every one of them.
-fn stores_bytes<T: Element>(program: &Program, backend: &dyn Backend<T>) -> Result<u64, PlanError> {
-    program.stores.iter().try_fold(0_u64, |sum, store| {
-        let [batch, channels, height, width] = store.shape;
-        let extents = [height, width].map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
-        let layout = Layout::new(batch, channels, backend.block(channels), Region::whole(extents), height);
-        let bytes = bytes_of::<T>(layout.map_err(|_| PlanError::TooLarge)?.len())?;
-        sum.checked_add(bytes).ok_or(PlanError::TooLarge)
-    })
 }

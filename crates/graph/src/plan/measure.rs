@@ -270,6 +270,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             in_flight: numbers.share.in_flight,
             threads: numbers.share.threads,
             stores_in_files: kept.in_files,
+            store_slots: prepared.stores.0.copied()?,
             blocks: prepared.lowered.blocks.copied()?,
             support: collected(prepared.lowered.facts.iter().map(|facts| facts.support().copied()))?.into(),
             dtype: T::DTYPE,
@@ -296,7 +297,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         let times = |bytes: u64, count: usize| bytes.checked_mul(count as u64).ok_or(PlanError::TooLarge);
         let Share { lanes, in_flight, threads } = share;
         let kept = self.prepared.kept;
-        let mut memory = kept.memory;
+        let mut memory = self.prepared.memory;
         memory.windows_bytes = times(windows, in_flight)?;
         memory.reductions_bytes += times(kept.partial_bytes, lanes)?;
         memory.transfer_bytes = times(self.prepared.transfer_bytes, in_flight)?;

@@ -17,6 +17,7 @@ mod price;
 mod rows;
 mod search;
 mod slots;
+mod stores;
 mod tilings;
 mod unmeasured;
 mod wave_search;
@@ -37,7 +38,7 @@ use tiled_tensor::{DType, Layout, LayoutError, OutOfMemory};
 
 use crate::index::IndexVec;
 use crate::parts::Parts;
-use crate::program::{NodeId, Program};
+use crate::program::{NodeId, Program, StoreId};
 use crate::schedule::{Course, Schedule};
 use crate::sweep::{Sweep, SweepNodeId};
 
@@ -57,6 +58,8 @@ pub struct Plan {
     pub threads: usize,
     /// Whether values kept between sweeps lie in files rather than in memory.
     pub stores_in_files: bool,
+    /// The memory of each of them, or the file: no sweep needs two of one slot. `None` where no sweep needs it.
+    pub store_slots: IndexVec<StoreId, Option<SlotId>>,
     /// The channel block of each node's windows.
     pub blocks: IndexVec<NodeId, usize>,
     /// How the backend carries out each node; `None` of sources and sinks.

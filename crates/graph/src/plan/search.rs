@@ -132,12 +132,23 @@ impl<'s, T: Element> Search<'s, T> {
     /// Searches the tilings of a choice.
     pub(super) fn try_choice(&mut self, choice: Choice<'s>) -> Result<(), PlanError> {
         self.check()?;
+        let budget = self.options.memory_bytes;
+        let fits = |least: u64| budget.is_none_or(|budget| least <= budget);
         let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
-        let least = kept.least_bytes();
-        if self.options.memory_bytes.is_some_and(|budget| least > budget) {
-            return Ok(push(&mut self.beyond, (least, choice))?);
+        let mut least = kept.least_bytes();
+        if fits(least) {
+            let Some(prepared) = self.prepared(choice.lowered, &kept)? else { return Ok(()) };
+            least = prepared.least_bytes();
+            if fits(least) {
+                return self.explore(choice, &prepared, budget);
+            }
         }
-        self.explore(choice, &kept, self.options.memory_bytes)
+        Ok(push(&mut self.beyond, (least, choice))?)
+    }
+
+    /// The sweeps of a choice; `None` where they have too many nodes.
+    fn prepared<'p>(&self, lowered: &'p Lowered, kept: &'p Kept) -> Result<Option<Prepared<'p>>, PlanError> {
+        Prepared::new::<T>(lowered, kept, self.options, self.effort.nodes)
     }
 
     /// The best plan; where none fits, the smallest budget that would do.
@@ -155,7 +166,9 @@ impl<'s, T: Element> Search<'s, T> {
                 break;
             }
             let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
-            self.explore(choice, &kept, Some(0))?;
+            if let Some(prepared) = self.prepared(choice.lowered, &kept)? {
+                self.explore(choice, &prepared, Some(0))?;
+            }
         }
         // what promises the most is searched further, and may fit then
         if let Some(closest) = self.closest.take() {
@@ -177,11 +190,13 @@ impl<'s, T: Element> Search<'s, T> {
         if (self.is_cancelled)() { Err(PlanError::Cancelled) } else { Ok(()) }
     }
 
-    fn explore(&mut self, choice: Choice<'s>, kept: &Kept, budget: Option<u64>) -> Result<(), PlanError> {
-        let Some(prepared) = Prepared::new(choice.lowered, kept, self.options, self.effort.nodes)? else {
-            return Ok(());
-        };
-        if self.is_beaten(&prepared)? {
+    fn explore(
+        &mut self,
+        choice: Choice<'s>,
+        prepared: &Prepared<'_>,
+        budget: Option<u64>,
+    ) -> Result<(), PlanError> {
+        if self.is_beaten(prepared)? {
             return Ok(());
         }
         let (calls, intervals) = match self.options.tiling {
@@ -191,7 +206,7 @@ impl<'s, T: Element> Search<'s, T> {
         };
         let measure = Measure::new(
             self.backend,
-            &prepared,
+            prepared,
             self.options,
             self.is_cancelled,
             Walked::nothing(calls, intervals),
@@ -200,7 +215,7 @@ impl<'s, T: Element> Search<'s, T> {
         explorer.left = (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED);
         let explored = explorer.explore();
         self.take(choice, &mut explorer, explored)?;
-        let promised = explorer.smallest.midpoint(kept.least_bytes());
+        let promised = explorer.smallest.midpoint(prepared.least_bytes());
         let is_found = explorer.smallest < u64::MAX;
         if is_found && self.closest.as_ref().is_none_or(|closest| promised < closest.promised) {
             let Explorer { known, left, measure, .. } = explorer;
@@ -215,16 +230,14 @@ impl<'s, T: Element> Search<'s, T> {
         let cores = cores(prepared.program(), self.options, self.backend);
         let seconds = least_seconds(self.backend, prepared, cores)?;
         // logarithms are not quite rounded
-        Ok(price(seconds, prepared.kept.least_bytes()) > best.price + 1e-9)
+        Ok(price(seconds, prepared.least_bytes()) > best.price + 1e-9)
     }
 
     /// Goes on with a choice that was searched.
     fn explore_further(&mut self, tried: Tried<'s>) -> Result<(), PlanError> {
         let Tried { choice, walked, known, left, .. } = tried;
         let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
-        let Some(prepared) = Prepared::new(choice.lowered, &kept, self.options, self.effort.nodes)? else {
-            return Ok(());
-        };
+        let Some(prepared) = self.prepared(choice.lowered, &kept)? else { return Ok(()) };
         let measure = Measure::new(self.backend, &prepared, self.options, self.is_cancelled, walked);
         let mut explorer = Explorer::<T>::new(self.backend, measure, self.options.memory_bytes)?;
         (explorer.known, explorer.left) = (known, left);
@@ -262,9 +275,7 @@ impl<'s, T: Element> Search<'s, T> {
         }
         let Choice { lowered, kept, in_files } = best.choice;
         let kept = lowered.keep(kept, self.backend, in_files)?;
-        let Some(prepared) = Prepared::new(lowered, &kept, self.options, self.effort.nodes)? else {
-            return Ok(best.plan);
-        };
+        let Some(prepared) = self.prepared(lowered, &kept)? else { return Ok(best.plan) };
         let walked = Walked::nothing(self.effort.calls, self.effort.intervals);
         let mut measure = Measure::new(self.backend, &prepared, self.options, self.is_cancelled, walked);
         if works_in_waves(self.backend) && best.grid.counts()[0] == 1 {

@@ -9,12 +9,12 @@ use crate::index::{Id, IndexVec, id};
 use crate::sweep::SweepNodeId;
 
 id! {
-    /// A slot of a sweep: storage that windows lie in.
+    /// A slot: storage that windows of a sweep lie in, or values that are kept between sweeps.
     SlotId
 }
 
-/// The slot of each window of a sweep, and the elements of each slot.
-pub(super) type Stored = (IndexVec<SweepNodeId, Option<SlotId>>, IndexVec<SlotId, usize>);
+/// The slot of each window of a sweep, or of each value that is kept between sweeps, and the elements of each slot.
+pub(super) type Stored<I = SweepNodeId> = (IndexVec<I, Option<SlotId>>, IndexVec<SlotId, usize>);
 
 /// When a node is held in a tile: the first and the last call that it takes part in, `None` where it takes part in none.
 pub(super) type Span = Option<[u64; 2]>;
@@ -52,7 +52,7 @@ impl Spans {
 
     /// Assigns storage, largest window first, to the first slot whose windows are never held together with it.
     /// Returns each node's slot and the sizes of the slots. Nodes of size zero get none.
-    pub(super) fn assign(&self, sizes: &[usize]) -> Result<Stored, OutOfMemory> {
+    pub(super) fn assign<I: Id>(&self, sizes: &[usize]) -> Result<Stored<I>, OutOfMemory> {
         let nodes = (0_u32..).zip(sizes).filter(|(_, size)| **size > 0);
         let mut order: Vec<(Reverse<usize>, u32)> = with_room(sizes.len())?;
         order.extend(nodes.map(|(node, size)| (Reverse(*size), node)));
@@ -78,7 +78,7 @@ impl Spans {
 
     /// The same for very many windows: those of one size alone share, in the order in which they begin, each in the slot
     /// that has been free for longest. For one kind of tile no assignment of equal windows takes fewer slots.
-    fn assign_alike(&self, sizes: &[usize], mut order: Vec<u32>) -> Result<Stored, OutOfMemory> {
+    fn assign_alike<I: Id>(&self, sizes: &[usize], mut order: Vec<u32>) -> Result<Stored<I>, OutOfMemory> {
         let first = |kind: &Kind, node: u32| kind.spans[node as usize].map_or(0, |span| span[0]);
         let begin = |node: u32| self.kinds.first().map_or(0, |kind| first(kind, node));
         order.sort_unstable_by_key(|node| (Reverse(sizes[*node as usize]), begin(*node), *node));

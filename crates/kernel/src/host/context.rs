@@ -7,7 +7,7 @@ use tiled_tensor::{AlignedBuffer, DeviceTensor, Element, OutOfMemory, collected,
 use super::queue::{HostQueue, elsewhere};
 use super::shared::{NodeParams, Shared, Store};
 use super::{Host, Workspace};
-use crate::{Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, SweepNeeds};
+use crate::{Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, StoreNeeds, SweepNeeds};
 
 /// The memory of a run of a backend whose kernels work on the host's: what its [`crate::Backend::open`] gives.
 ///
@@ -29,6 +29,7 @@ pub fn open<'b, T: Element>(
             reductions: reductions.map_err(DeviceError::refused("the partial sums"))?,
             partials: partials(needs)?,
             stores: stores(needs)?,
+            store_slots: store_slots(needs)?,
             workspace: workspace.map_err(DeviceError::refused("the workspace of a thread"))?,
             queues: needs.queues,
         },
@@ -76,21 +77,26 @@ fn partials<T: Element>(needs: &Needs<'_>) -> Result<Vec<Vec<RwLock<Partial<T>>>
     Ok(lanes)
 }
 
-fn stores<T: Element>(needs: &Needs<'_>) -> Result<Vec<Option<Store<T>>>, DeviceError> {
-    let refused = DeviceError::refused("the values kept between sweeps");
-    let mut stores = with_room(needs.stores.len()).map_err(refused)?;
-    for store in needs.stores {
-        stores.push(match store {
-            None => None,
-            Some(needs) => {
-                let values = AlignedBuffer::try_new(needs.layout.len());
-                let refused =
-                    |error| DeviceError::refused(format!("`{}`, kept between sweeps", needs.name))(error);
-                Some(Store { layout: needs.layout, values: RwLock::new(values.map_err(refused)?) })
-            }
-        });
+fn stores(needs: &Needs<'_>) -> Result<Vec<Option<Store>>, DeviceError> {
+    let of = |needs: &StoreNeeds<'_>| Store { layout: needs.layout, slot: needs.slot };
+    let stores = collected(needs.stores.iter().map(|needs| needs.as_ref().map(of)));
+    stores.map_err(DeviceError::refused("the values kept between sweeps"))
+}
+
+fn store_slots<T: Element>(needs: &Needs<'_>) -> Result<Vec<RwLock<AlignedBuffer<T>>>, DeviceError> {
+    let longest = needs.longest_stores();
+    let longest = longest.map_err(DeviceError::refused("the values kept between sweeps"))?;
+    let mut slots =
+        with_room(longest.len()).map_err(DeviceError::refused("the values kept between sweeps"))?;
+    for store in longest {
+        let values = AlignedBuffer::try_new(store.map_or(0, |store| store.layout.len()));
+        let refused = |error| {
+            let name = store.map_or("", |store| store.name);
+            DeviceError::refused(format!("`{name}`, kept between sweeps"))(error)
+        };
+        slots.push(RwLock::new(values.map_err(refused)?));
     }
-    Ok(stores)
+    Ok(slots)
 }
 
 impl<T: Element> HostContext<'_, T> {

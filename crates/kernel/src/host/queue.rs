@@ -49,16 +49,16 @@ impl<'q, T: Element> HostQueue<'q, T> {
         let mut guards: [Option<RwLockReadGuard<'_, AlignedBuffer<T>>>; MAX_INPUTS] = Default::default();
         for (guard, buffer) in guards.iter_mut().zip(buffers) {
             if let Place::Store(store) = buffer.place {
-                let store = self.shared.store(store);
-                *guard = Some(store.values.read().unwrap_or_else(PoisonError::into_inner));
+                let (_, slot) = self.shared.store(store);
+                *guard = Some(slot.read().unwrap_or_else(PoisonError::into_inner));
             }
         }
         let mut views = [View::new(&[], empty(0, 0, 1)); MAX_INPUTS];
         for ((view, guard), buffer) in views.iter_mut().zip(&guards).zip(buffers) {
             *view = match (buffer.place, guard) {
                 (Place::Store(store), Some(values)) => {
-                    let layout = self.shared.store(store).layout;
-                    View::new(values, layout.with_rows(buffer.layout.rows()))
+                    let (layout, _) = self.shared.store(store);
+                    View::new(&values[..layout.len()], layout.with_rows(buffer.layout.rows()))
                 }
                 _ => self.view(buffer),
             };
@@ -154,18 +154,18 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
     }
 
     fn load(&mut self, store: usize, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
-        let (host, store) = (self.shared.host, self.shared.store(store));
+        let (host, (layout, slot)) = (self.shared.host, self.shared.store(store));
         self.with_output(window, |_, window| {
-            let values = store.values.read().unwrap_or_else(PoisonError::into_inner);
-            host.copy(&View::new(&values, store.layout), window.reborrow(), region);
+            let values = slot.read().unwrap_or_else(PoisonError::into_inner);
+            host.copy(&View::new(&values[..layout.len()], layout), window.reborrow(), region);
         });
         Ok(())
     }
 
     fn save(&mut self, window: &Buffer, store: usize, region: Region<2>) -> Result<(), DeviceError> {
-        let store = self.shared.store(store);
-        let mut values = store.values.write().unwrap_or_else(PoisonError::into_inner);
-        let mut target = ViewMut::new(&mut values, store.layout);
+        let (layout, slot) = self.shared.store(store);
+        let mut values = slot.write().unwrap_or_else(PoisonError::into_inner);
+        let mut target = ViewMut::new(&mut values[..layout.len()], layout);
         if self.shared.queues == 1 {
             self.shared.host.copy(&self.view(window), target, region);
         } else {

@@ -17,15 +17,20 @@ pub(super) struct Shared<'b, T: Element> {
     /// By lanes, then by reductions. Nobody ever waits for one: a lane is in one queue, and what kernels read is not written in that
     /// sweep.
     pub(super) partials: Vec<Vec<RwLock<Partial<T>>>>,
-    pub(super) stores: Vec<Option<Store<T>>>,
+    pub(super) stores: Vec<Option<Store>>,
+    /// What stores lie in.
+    pub(super) store_slots: Vec<RwLock<AlignedBuffer<T>>>,
     pub(super) workspace: Workspace<T>,
     /// How many they are.
     pub(super) queues: usize,
 }
 
 impl<T: Element> Shared<'_, T> {
-    pub(super) fn store(&self, store: usize) -> &Store<T> {
-        self.stores[store].as_ref().expect("invariant: stores that are read or written exist")
+    /// How a store lies, and where.
+    pub(super) fn store(&self, store: usize) -> (Layout, &RwLock<AlignedBuffer<T>>) {
+        let Store { layout, slot } =
+            self.stores[store].expect("invariant: stores that are read or written exist");
+        (layout, &self.store_slots[slot])
     }
 }
 
@@ -40,8 +45,8 @@ pub(super) enum NodeParams<T: Element> {
 }
 
 /// A whole tensor.
-#[derive(Debug)]
-pub(super) struct Store<T: Element> {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Store {
     pub(super) layout: Layout,
-    pub(super) values: RwLock<AlignedBuffer<T>>,
+    pub(super) slot: usize,
 }
