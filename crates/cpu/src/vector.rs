@@ -129,6 +129,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn relu(self, value: Self::V) -> Self::V {
         self.gate(value, value)
     }
+    /// `min` where the value is less, then `max` where it is more; NaN stays, and a zero its sign.
+    fn clamp(self, value: Self::V, bounds: [Self::V; 2]) -> Self::V;
     /// The maximum: `x` where it [`Simd::wins`], else `held`; what NaN carries may be that of a later one.
     fn larger(self, x: Self::V, held: Self::V) -> Self::V;
     /// Whether `x` takes the place of the maximum held so far: it is larger, or the first that is not a number.

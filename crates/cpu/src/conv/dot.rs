@@ -215,7 +215,7 @@ impl<E: Element, const P: usize, const O: usize, const BLOCKED: bool, const FULL
             let bias = *self.bias.add(o);
             let values = sums.map(|value| {
                 let value = value + bias;
-                if target.relu && value <= E::ZERO { E::ZERO } else { value }
+                target.limits.value(value)
             });
             if self.pixels == P && target.step == 1 {
                 start.add(p).cast::<[E; 4]>().write(values);

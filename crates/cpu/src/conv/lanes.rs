@@ -12,6 +12,7 @@ use std::mem::MaybeUninit;
 use tiled_tensor::Element;
 
 use super::class::{index, signed};
+use super::limits::Limits;
 use super::problem::Problem;
 use super::source::{Source, Target, finish};
 use crate::Isa;
@@ -135,7 +136,7 @@ impl<E: Element, const TAPS: usize, const STRIDE: usize, const PERMUTED: bool, c
             // what is not written as whole vectors is written apart, from the start of all blocks
             first: if target.whole { target.channel / S::LANES * target.block_stride } else { 0 },
             whole: target.whole,
-            relu: target.relu,
+            limits: target.limits.splat(simd),
             step: target.step,
         };
         let (mut input_row, mut output_row) = (source.row, rows.row);
@@ -202,7 +203,7 @@ struct Call<S: Simd> {
     /// Where the vector's block of outputs begins, if vectors are whole blocks.
     first: usize,
     whole: bool,
-    relu: bool,
+    limits: Limits<S::V>,
     step: usize,
 }
 
@@ -355,10 +356,10 @@ impl<E: Element, const TAPS: usize, const STRIDE: usize, const PERMUTED: bool, c
             let mut to = start;
             for p in 0..P {
                 if PAIRS {
-                    simd.store(to, if this.relu { simd.relu(other_sums[p][0]) } else { other_sums[p][0] });
+                    simd.store(to, this.limits.vector(simd, other_sums[p][0]));
                     to = to.wrapping_add(between);
                 }
-                simd.store(to, if this.relu { simd.relu(sums[p][0]) } else { sums[p][0] });
+                simd.store(to, this.limits.vector(simd, sums[p][0]));
                 to = to.wrapping_add(between);
             }
         }

@@ -9,6 +9,7 @@ mod cut;
 mod dense;
 mod dot;
 mod lanes;
+mod limits;
 mod loops;
 mod planar;
 mod point;

@@ -98,7 +98,7 @@ impl<E: Element, const N: usize, const O: usize> Tiles<'_, E, N, O> {
                 let start = to.add((target.channel + o) * target.block_stride);
                 let whole = self.pixels == N * S::LANES && target.step == 1;
                 for (n, sum) in sums.iter_mut().enumerate() {
-                    let value = if target.relu { simd.relu(*sum) } else { *sum };
+                    let value = target.limits.splat(simd).vector(simd, *sum);
                     simd.store(if whole { start.add(n * S::LANES) } else { buffer.add(n * S::LANES) }, value);
                 }
                 if !whole {

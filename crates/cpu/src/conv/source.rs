@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use tiled_tensor::Element;
 
 use super::class::{index, signed};
+use super::limits::Limits;
 use crate::vector::{MAX_LANES, Micro, Simd, prefetch, prefetch_far};
 
 /// The most pixels of input that a tile copies at once; enough for 10 taps under tiles of 24 pixels with stride two.
@@ -125,8 +126,8 @@ pub(super) struct Target<E> {
     pub(super) channels: usize,
     /// Whether vectors are whole blocks.
     pub(super) whole: bool,
-    /// Whether ReLU is applied to the sums.
-    pub(super) relu: bool,
+    /// What is applied to the sums.
+    pub(super) limits: Limits<E>,
     /// Whether the sums go on from what is there, in place of the bias; only where vectors are whole blocks.
     pub(super) goes_on: bool,
 }
@@ -398,13 +399,7 @@ pub(super) unsafe fn finish<S: Simd, const P: usize, const V: usize>(
 ) {
     // SAFETY: passed on to the caller.
     unsafe {
-        if target.relu {
-            for pixel in sums.iter_mut() {
-                for value in pixel {
-                    *value = simd.relu(*value);
-                }
-            }
-        }
+        target.limits.splat(simd).tile(simd, sums);
         for v in 0..V {
             let channel = target.channel + v * S::LANES;
             if target.whole {

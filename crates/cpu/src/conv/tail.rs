@@ -6,6 +6,7 @@ use tiled_kernel::Activation;
 use tiled_tensor::{Element, Layout, View};
 
 use super::class::signed;
+use super::limits::Limits;
 use crate::vector::{Micro, Simd};
 
 /// What follows, in this order.
@@ -25,14 +26,14 @@ impl<T: Element> Tail<'_, T> {
         !self.affine.is_empty() || self.sum.is_some() || self.mask.is_some()
     }
 
-    /// Whether the ReLU is applied to the sum, in registers.
-    pub(super) fn is_relu(&self) -> bool {
-        !self.is_long() && self.activation == Some(Activation::Relu)
+    /// The limits that are applied to the sum, in registers.
+    pub(super) fn limits(&self) -> Limits<T> {
+        if self.is_long() { Limits::None } else { Limits::of(self.activation) }
     }
 
     /// What follows all else, on what tiles have written.
     pub(super) fn last(&self) -> Option<Activation> {
-        self.activation.filter(|activation| *activation != Activation::Relu)
+        self.activation.filter(|activation| Limits::<T>::of(Some(*activation)) == Limits::None)
     }
 
     /// Asserts that a long tail follows in blocks of vectors, and that the tensors that it reads hold the region.
@@ -70,8 +71,8 @@ impl<T: Element> Tail<'_, T> {
             let (scale, shift) = self.affine.split_at(self.affine.len() / 2);
             [scale, shift].map(|values| values.as_ptr())
         };
-        let relu = self.activation == Some(Activation::Relu);
-        Some(At { scale, shift, sum: other(&self.sum), relu, mask: other(&self.mask) })
+        let limits = Limits::of(self.activation);
+        Some(At { scale, shift, sum: other(&self.sum), limits, mask: other(&self.mask) })
     }
 }
 
@@ -82,7 +83,7 @@ pub(super) struct At<E> {
     scale: *const E,
     shift: *const E,
     sum: Option<Other<E>>,
-    relu: bool,
+    limits: Limits<E>,
     mask: Option<Other<E>>,
 }
 
@@ -135,6 +136,7 @@ impl<E: Element> Micro<E> for Follow<'_, E> {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let (at, written) = (self.at, self.written);
+        let limits = at.limits.splat(simd);
         for channel in (written.channel..).step_by(S::LANES).take(written.vectors) {
             let block = channel / S::LANES;
             let start = written.start.wrapping_add(block * written.block_stride);
@@ -154,9 +156,7 @@ impl<E: Element> Micro<E> for Follow<'_, E> {
                     if let Some(sum) = at.sum {
                         value = simd.add(value, other(sum));
                     }
-                    if at.relu {
-                        value = simd.relu(value);
-                    }
+                    value = limits.vector(simd, value);
                     if let Some(mask) = at.mask {
                         value = simd.gate(value, other(mask));
                     }

@@ -371,7 +371,7 @@ impl<T: Lane> Call<'_, T> {
             starts[i] = start.wrapping_sub(cols.start * S::LANES);
         }
         let corner =
-            Corner { starts, rows, cols, block_stride: layout.block_stride(), relu: self.tail.is_relu() };
+            Corner { starts, rows, cols, block_stride: layout.block_stride(), limits: self.tail.limits() };
         let bias = &self.packed[vectors.start * S::LANES..vectors.end * S::LANES];
         let sums = Sums {
             from: from.as_ptr(),

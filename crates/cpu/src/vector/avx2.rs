@@ -15,7 +15,7 @@ macro_rules! simd {
         $element:ty, $vector:ty, $mask:ty, $lanes:literal,
         [
             $splat:ident $load:ident $store:ident $add:ident $sub:ident $mul:ident $div:ident
-            $mul_add:ident $max:ident $zero:ident $blend:ident $cmp:ident $and:ident
+            $mul_add:ident $max:ident $min:ident $zero:ident $blend:ident $cmp:ident $and:ident
         ],
         { $($own:tt)* }
     ) => {
@@ -49,7 +49,10 @@ macro_rules! simd {
                 fn div(a: $vector, b: $vector) -> $vector { $div(a, b) }
                 fn mul_add(a: $vector, b: $vector, c: $vector) -> $vector { $mul_add(a, b, c) }
                 fn gate(value: $vector, by: $vector) -> $vector { $and($cmp::<_CMP_NLE_UQ>(by, $zero()), value) }
-                // the instruction gives its second operand where one is NaN or both are zeros
+                // the instructions give their second operand where one is NaN or both are zeros
+                fn clamp(value: $vector, bounds: [$vector; 2]) -> $vector {
+                    $min(bounds[1], $max(bounds[0], value))
+                }
                 fn larger(x: $vector, held: $vector) -> $vector {
                     $blend($max(x, held), x, $cmp::<_CMP_UNORD_Q>(x, x))
                 }
@@ -77,7 +80,7 @@ macro_rules! simd {
 
 simd!(f32, __m256, __m256, 8, [
     _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps
-    _mm256_div_ps _mm256_fmadd_ps _mm256_max_ps _mm256_setzero_ps _mm256_blendv_ps _mm256_cmp_ps
+    _mm256_div_ps _mm256_fmadd_ps _mm256_max_ps _mm256_min_ps _mm256_setzero_ps _mm256_blendv_ps _mm256_cmp_ps
     _mm256_and_ps
 ], {
     #[inline(always)]
@@ -171,7 +174,7 @@ unsafe fn transpose(rows: [__m256; 8]) -> [__m256; 8] {
 
 simd!(f64, __m256d, __m256d, 4, [
     _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_add_pd _mm256_sub_pd _mm256_mul_pd
-    _mm256_div_pd _mm256_fmadd_pd _mm256_max_pd _mm256_setzero_pd _mm256_blendv_pd _mm256_cmp_pd
+    _mm256_div_pd _mm256_fmadd_pd _mm256_max_pd _mm256_min_pd _mm256_setzero_pd _mm256_blendv_pd _mm256_cmp_pd
     _mm256_and_pd
 ], {
     #[inline(always)]

@@ -15,7 +15,7 @@ macro_rules! simd {
         $element:ty, $vector:ty, $mask:ty, $lanes:literal,
         [
             $splat:ident $load:ident $store:ident $add:ident $sub:ident $mul:ident $div:ident
-            $mul_add:ident $max:ident $zero:ident $blend:ident $cmp:ident $mask_cmp:ident
+            $mul_add:ident $max:ident $min:ident $zero:ident $blend:ident $cmp:ident $mask_cmp:ident
             $maskz_mov:ident
         ],
         { $($own:tt)* }
@@ -52,7 +52,10 @@ macro_rules! simd {
                 fn gate(value: $vector, by: $vector) -> $vector {
                     $maskz_mov($cmp::<_CMP_NLE_UQ>(by, $zero()), value)
                 }
-                // the instruction gives its second operand where one is NaN or both are zeros
+                // the instructions give their second operand where one is NaN or both are zeros
+                fn clamp(value: $vector, bounds: [$vector; 2]) -> $vector {
+                    $min(bounds[1], $max(bounds[0], value))
+                }
                 fn larger(x: $vector, held: $vector) -> $vector {
                     $blend($cmp::<_CMP_UNORD_Q>(x, x), $max(x, held), x)
                 }
@@ -80,7 +83,7 @@ macro_rules! simd {
 
 simd!(f32, __m512, __mmask16, 16, [
     _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps
-    _mm512_div_ps _mm512_fmadd_ps _mm512_max_ps _mm512_setzero_ps _mm512_mask_blend_ps
+    _mm512_div_ps _mm512_fmadd_ps _mm512_max_ps _mm512_min_ps _mm512_setzero_ps _mm512_mask_blend_ps
     _mm512_cmp_ps_mask _mm512_mask_cmp_ps_mask _mm512_maskz_mov_ps
 ], {
     #[inline(always)]
@@ -180,7 +183,7 @@ unsafe fn transpose(rows: [__m512; 16]) -> [__m512; 16] {
 
 simd!(f64, __m512d, __mmask8, 8, [
     _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_add_pd _mm512_sub_pd _mm512_mul_pd
-    _mm512_div_pd _mm512_fmadd_pd _mm512_max_pd _mm512_setzero_pd _mm512_mask_blend_pd
+    _mm512_div_pd _mm512_fmadd_pd _mm512_max_pd _mm512_min_pd _mm512_setzero_pd _mm512_mask_blend_pd
     _mm512_cmp_pd_mask _mm512_mask_cmp_pd_mask _mm512_maskz_mov_pd
 ], {
     #[inline(always)]

@@ -97,6 +97,13 @@ impl<E: Element, const L: usize, const FUSED: bool> Simd for Portable<E, L, FUSE
         std::array::from_fn(|i| if by[i] <= E::ZERO { E::ZERO } else { value[i] })
     }
     #[inline(always)]
+    fn clamp(self, value: [E; L], [min, max]: [[E; L]; 2]) -> [E; L] {
+        std::array::from_fn(|i| {
+            let value = if value[i] < min[i] { min[i] } else { value[i] };
+            if value > max[i] { max[i] } else { value }
+        })
+    }
+    #[inline(always)]
     fn larger(self, x: [E; L], held: [E; L]) -> [E; L] {
         std::array::from_fn(|i| {
             let larger = if x[i] > held[i] { x[i] } else { held[i] };

@@ -220,7 +220,7 @@ impl<T: Lane> Call<'_, T> {
                 channel,
                 channels: (problem.outputs() - channel).min(S::LANES),
                 whole: to.block() > 1,
-                relu: self.tail.is_relu(),
+                limits: self.tail.limits(),
                 goes_on: false,
             };
             let of_vector = |weights: usize, cols: usize| {

@@ -5,6 +5,7 @@ use super::super::class::{index, signed};
 use super::super::cut;
 use super::super::dense::{self, Sharing};
 use super::super::dot;
+use super::super::limits::Limits;
 use super::super::planar;
 use super::super::problem::Path;
 use super::super::source::{
@@ -69,7 +70,7 @@ impl<T: Lane> Call<'_, T> {
             channel: 0,
             channels: 0,
             whole: false,
-            relu: self.tail.is_relu(),
+            limits: self.tail.limits(),
             goes_on: false,
         };
         let tail = self.tail.at(n, [y, to.cols().begin()]);
@@ -369,7 +370,11 @@ impl<E> Line<E> {
             (self.source.row + (rows.start - all.start) * self.source.row_step) % self.source.ring.max(1);
         Some(Self {
             source: Source { row, rows: rows.len(), ..self.source },
-            target: Target { relu: self.target.relu && is_last, goes_on, ..self.target },
+            target: Target {
+                limits: if is_last { self.target.limits } else { Limits::None },
+                goes_on,
+                ..self.target
+            },
             taps_begin: rows.start,
             channels: [begin, end],
             is_last,

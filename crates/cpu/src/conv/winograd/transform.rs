@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use tiled_tensor::Element;
 
+use super::super::limits::Limits;
 use super::{PATCH, TILE};
 use crate::vector::{Micro, Simd};
 
@@ -25,8 +26,8 @@ pub(super) struct Corner<E> {
     pub(super) rows: Range<usize>,
     pub(super) cols: Range<usize>,
     pub(super) block_stride: usize,
-    /// Whether ReLU is applied.
-    pub(super) relu: bool,
+    /// What is applied to them.
+    pub(super) limits: Limits<E>,
 }
 
 /// Writes the transform of a patch: vector `b` of point `i` to `to + b·vector_stride + i·point_stride`.
@@ -148,6 +149,7 @@ impl<E: Element, const WHOLE: bool> Micro<E> for Output<'_, E, WHOLE> {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         let (sums, corner) = (self.sums, self.corner);
+        let limits = corner.limits.splat(simd);
         for vector in 0..sums.vectors {
             // SAFETY: as `output` asks.
             unsafe {
@@ -163,7 +165,7 @@ impl<E: Element, const WHOLE: bool> Micro<E> for Output<'_, E, WHOLE> {
                     let start = corner.starts[i].wrapping_add(vector * corner.block_stride);
                     for (j, value) in of_sums(simd, row).into_iter().enumerate() {
                         let value = simd.add(value, bias);
-                        let value = if corner.relu { simd.relu(value) } else { value };
+                        let value = limits.vector(simd, value);
                         if WHOLE || (corner.rows.contains(&i) && corner.cols.contains(&j)) {
                             simd.store(start.wrapping_add(j * S::LANES), value);
                         }
