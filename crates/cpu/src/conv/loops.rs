@@ -257,7 +257,7 @@ impl<T: Lane> Call<'_, T> {
         }
     }
 
-    /// What some rows of an image read of the input: of outputs `m` of a row's class, by the taps that lie within the input. Columns begin at 0.
+    /// What row `m` of the outputs of a class reads of an image, by the taps from one to another, which lie within it; from column 0 on.
     fn source(&self, n: usize, [rows, cols]: [&Class; 2], m: i64, [begin, end]: [usize; 2]) -> Source<T> {
         let layout = self.input.layout();
         let ring = signed(layout.ring().max(1));

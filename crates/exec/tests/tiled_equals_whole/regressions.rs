@@ -140,3 +140,45 @@ fn calls_of_more_rows_than_were_asked_for_give_the_same() {
         }
     }
 }
+
+/// Values behind gates, each kept whole until the mean of all of it is known; those that no sweep needs together share a file.
+#[test]
+fn values_that_share_a_file_are_those_of_memory() {
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", 3).expect("new");
+    let mut last = x;
+    for gate in 0..6 {
+        let mut add = |name: &str, op: Op, inputs: &[ValueId]| {
+            graph.add_node(&format!("{name}{gate}"), op, inputs).expect("fits")
+        };
+        let value = add("v", Op::Conv2d(Conv2d::new(3 + gate % 3, [3, 3]).padded([1, 1])), &[last]);
+        let mean = add("m", Op::GlobalAvgPool, &[value]);
+        last = add("g", Op::Mul, &[value, mean]);
+    }
+    graph.set_outputs(&[last]).expect("known");
+    for objective in [Objective::inference(), Objective::training(Loss::Sum)] {
+        let case = Case { graph: &graph, batch: 2, extents: [37, 29], objective: &objective };
+        let shapes = infer(&graph, 2, &[[37, 29]]).expect("fits");
+        let planner = Planner::<f64>::new(&graph, &shapes, &objective, &Reference);
+        let within = |memory_bytes| PlanOptions {
+            memory_bytes,
+            temporary_files: true,
+            tiling: Tiling::Grid([3, 2]),
+            ..PlanOptions::default()
+        };
+        let peak = planner.plan(&within(None)).expect("plans").peak_bytes();
+        let in_files = (1..64).rev().map(|part| within(Some(peak * part / 64))).find_map(|options| {
+            let plan = planner.plan(&options).ok().filter(|plan| plan.stores_in_files)?;
+            Some((options, plan))
+        });
+        let (options, plan) = in_files.expect("files hold what memory does not");
+        let mut slots: Vec<_> = plan.store_slots.iter().flatten().collect();
+        let values = slots.len();
+        slots.sort_unstable();
+        slots.dedup();
+        assert!(slots.len() < values, "{values} values in {} files", slots.len());
+        let tiled = case.run(&options);
+        assert!(tiled.tiles > 1);
+        assert_same("gates in files", &case.whole(), &tiled);
+    }
+}
