@@ -362,3 +362,31 @@ fn values_that_no_sweep_needs_together_share_memory() {
         }
     }
 }
+
+#[test]
+fn deep_networks_run_in_bands_of_whole_rows_whose_calls_are_worth_their_weights() {
+    // early layers of many pixels, which the last cache does not hold, and deep ones of many weights
+    for network in ["darknet19", "resnet18"] {
+        let graph = Graph::builtin(network).expect("a built-in network");
+        let of = |hold| {
+            let options = PlanOptions { hold, parallelism: 2, ..PlanOptions::default() };
+            plan(&graph, [2048, 2048], &Objective::inference(), &options).expect("a plan")
+        };
+        let (chosen, untiled) = (of(Hold::Auto), of(Hold::Materialise));
+        let sweep = &chosen.sweeps[0];
+        assert!(
+            sweep.band <= 128 && sweep.least_rows >= 16,
+            "{network}: {} of {}",
+            sweep.least_rows,
+            sweep.band
+        );
+        let [bytes, all] = [&chosen, &untiled].map(Plan::peak_bytes);
+        assert!(2 * bytes <= all, "{network}: {bytes} bytes of {all}");
+        let [seconds, longer] = [&chosen, &untiled].map(|plan| plan.predicted_seconds);
+        assert!(seconds < longer, "{network}: {seconds} s of {longer}");
+        // rows of more than one band in a call
+        let options = PlanOptions { hold: Hold::Slide, band: Some(sweep.band), ..PlanOptions::default() };
+        let low = plan(&graph, [2048, 2048], &Objective::inference(), &options).expect("a plan");
+        assert!(sweep.calls < low.sweeps[0].calls, "{network}: {} calls", sweep.calls);
+    }
+}

@@ -37,7 +37,8 @@ pub struct Load {
     pub written_bytes: f64,
     /// The bytes that are written and read again: none of what ends in a sink or a sum.
     pub passed_bytes: f64,
-    /// The bytes of all windows that are in use at a time.
+    /// The bytes of the windows that are read and written, of all lanes that run at a time: what lies in a cache between a value's being
+    /// written and its being read is about as much.
     pub windows_bytes: f64,
     /// The bytes of weights that each call reads anew, for each worker that shares it.
     pub weights_bytes: f64,
@@ -77,12 +78,12 @@ impl Default for Costs {
             flops: 260e9,
             bytes: 40e9,
             transfer: 30e9,
-            spilled: 40e9,
+            spilled: 20e9,
             weights: 25e9,
             core_cache_bytes: 1024.0 * 1024.0,
             cache_bytes: 32.0 * 1024.0 * 1024.0,
             call: 0.5e-6,
-            shared_call: 8e-6,
+            shared_call: 5e-6,
             stretch: 0.1e-6,
         }
     }
@@ -91,16 +92,19 @@ impl Default for Costs {
 /// How much longer a convolution takes where the cache of its core does not hold what it reads: taps come back to a row.
 const FAR_TAPS: f64 = 0.08;
 
+/// The part of what a convolution fetches from memory that its arithmetic does not hide.
+const WAITING: f64 = 0.25;
+
 impl Costs {
     /// The seconds that one core takes for a task.
     ///
     /// ```text
-    /// arithmetic   max(flops / (flops a second), spilled bytes / spilled) + weights · calls / weight bandwidth
+    /// arithmetic   flops / (flops a second) + spilled bytes / spilled / 4 + weights · calls / weight bandwidth
     /// other work   bytes / bandwidth + spilled bytes / spilled
     /// ```
     ///
-    /// Both are slower where the cache of a core does not hold the windows. Where the last cache does not hold all windows that are in
-    /// use, what a layer writes comes back from memory: arithmetic fetches it beside, the others wait for it.
+    /// Both are slower where the cache of a core does not hold the windows. Where the last cache does not hold what a layer reads and
+    /// writes, that comes back from memory: arithmetic fetches most of it ahead, the others wait for it.
     #[must_use]
     pub fn seconds(&self, task: Task<'_>, load: &Load) -> f64 {
         let spilling = load.passed_bytes * self.spilled_share(load.windows_bytes) / self.spilled;
@@ -114,8 +118,7 @@ impl Costs {
             Task::Work(_, Support { flops_per_second: Some(reached), .. }) => {
                 let far_taps = 1.0 + FAR_TAPS * self.far_share(load.read_bytes);
                 let arithmetic = load.flops / reached * far_taps;
-                // what they fetch from memory they fetch ahead, beside their arithmetic
-                arithmetic.max(spilling) + load.weights_bytes * load.calls / self.weights
+                arithmetic + WAITING * spilling + load.weights_bytes * load.calls / self.weights
             }
             Task::Work(..) => load.values * load.bytes / self.bytes * (1.0 + far()) + spilling,
         }
@@ -127,7 +130,7 @@ impl Costs {
         ((bytes / self.core_cache_bytes - 0.5) / 1.5).clamp(0.0, 1.0)
     }
 
-    /// The share of windows of this many bytes that the last cache does not hold; a quarter of it always does.
+    /// The share of windows of this many bytes that the last cache does not hold; those of a quarter of its size always fit.
     fn spilled_share(&self, bytes: f64) -> f64 {
         ((bytes / self.cache_bytes - 0.25) / 0.75).clamp(0.0, 1.0)
     }

@@ -54,33 +54,35 @@ pub(super) fn predict<T: Element>(
     share: Share,
 ) -> [f64; 2] {
     let Share { lanes, in_flight, threads } = share;
-    let element = size_of::<T>();
-    let windows: f64 = figures.slot_elements.iter().map(|elements| (elements * element) as f64).sum();
     let cores = threads as f64;
     // each of the threads that share a call reads the weights
     let readers = if in_flight < threads { cores } else { 1.0 };
-    let work = work(backend, prepared, figures, windows * in_flight as f64, readers);
+    let work = work(backend, prepared, figures, in_flight as f64, readers);
     let calls = Load { calls: figures.calls as f64, ..Load::default() };
     if in_flight < threads {
         return [work / cores, backend.seconds(Task::SharedCall, &calls)];
     }
     // who runs the most tiles ends last; the others help with its convolutions alone
     let most = figures.tiles.div_ceil(lanes) * lanes.div_ceil(in_flight) * in_flight;
-    let imbalance = f64::midpoint(1.0, most as f64 / figures.tiles as f64);
+    let apart = if in_flight > 1 { APART } else { 1.0 };
+    let imbalance = f64::midpoint(1.0, most as f64 / figures.tiles as f64) * apart;
     [work * imbalance / cores + backend.seconds(Task::Call, &calls) / cores, 0.0]
 }
 
-/// The time that the work of a sweep takes one core, where the windows of all lanes take these bytes and so many threads read
-/// the weights of each call.
+/// How much longer as many tiles take on threads that run lanes of their own than on threads that share each call: no two cores are
+/// equally fast, and nobody takes over from the slower one.
+const APART: f64 = 1.02;
+
+/// The time that the work of a sweep takes one core, where so many lanes run at a time and so many threads read the weights of each call.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
 pub(super) fn work<T: Element>(
     backend: &dyn Backend<T>,
     prepared: &Prepared<'_>,
     figures: &SweepFigures<'_>,
-    windows_bytes: f64,
+    in_flight: f64,
     readers: f64,
 ) -> f64 {
-    let common = Common { element: size_of::<T>() as f64, windows_bytes, readers };
+    let common = Common { element: size_of::<T>() as f64, in_flight, readers };
     let readings = &prepared.readings[figures.sweep];
     let mut begin = 0;
     let [mut all, mut work, mut loaded, mut written] = [0.0; 4];
@@ -129,8 +131,8 @@ fn in_strips<T: Element>(
 struct Common {
     /// The bytes of an element.
     element: f64,
-    /// The bytes of the windows of all lanes in flight.
-    windows_bytes: f64,
+    /// The lanes in flight, each with windows of its own.
+    in_flight: f64,
     /// The threads that read the weights of a call.
     readers: f64,
 }
@@ -144,7 +146,7 @@ fn node_load<'p>(
     operands: &[SweepNodeId],
     common: &Common,
 ) -> (Task<'p>, Load) {
-    let Common { element, windows_bytes, readers } = *common;
+    let Common { element, in_flight, readers } = *common;
     let (rows, cols) = (figures.rows[node], figures.cols[node]);
     let reading = &prepared.readings[figures.sweep].nodes[node];
     let facts = &prepared.lowered.facts[reading.node];
@@ -157,15 +159,17 @@ fn node_load<'p>(
         }
         _ => 0.0,
     };
-    let of = |node: SweepNodeId| figures.slots[node].map_or_else(|| whole(node), size);
-    let read = operands.iter().map(|operand| of(*operand)).sum();
+    let of = |lanes: f64, node: SweepNodeId| {
+        figures.slots[node].map_or_else(|| whole(node), |slot| lanes * size(slot))
+    };
+    let read = |lanes: f64| -> f64 { operands.iter().map(|operand| of(lanes, *operand)).sum() };
     let mut load = Load {
         bytes,
-        read_bytes: read,
-        written_bytes: of(node),
+        read_bytes: read(1.0),
+        written_bytes: of(1.0, node),
         // written once and read again by each consumer
         passed_bytes: if reading.is_terminal { 0.0 } else { 2.0 * bytes },
-        windows_bytes,
+        windows_bytes: read(in_flight) + of(in_flight, node),
         ..Load::default()
     };
     let task = match &facts.work {

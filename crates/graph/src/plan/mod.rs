@@ -14,6 +14,7 @@ mod memory;
 mod options;
 mod planner;
 mod price;
+mod refine;
 mod rows;
 mod search;
 mod slots;

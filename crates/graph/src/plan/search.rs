@@ -17,15 +17,14 @@ use super::build::{Kept, Lowered, Prepared};
 use super::explorer::{Explorer, Found, Known};
 use super::lanes::{Share, cores};
 use super::measure::{Measure, Numbers, Walked};
-use super::price::{price, price_of};
+use super::price::price;
+use super::refine::{Candidate, Refinement};
 use super::tilings::WHOLE;
-use super::unmeasured::Unmeasured;
 use super::wave_search::Waves;
 use super::waves::works_in_waves;
-use super::{Plan, PlanError, PlanOptions, Tiling};
+use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
 use crate::program::NodeId;
 use crate::schedule::Bands;
-use crate::sweep::Action;
 
 /// What is kept whole, and where.
 #[derive(Clone, Copy, Debug)]
@@ -265,79 +264,33 @@ impl<'s, T: Element> Search<'s, T> {
         Ok(())
     }
 
-    /// The best plan, or the same in bands between those that were tried, or with more rows for each call that reads weights, where
-    /// that is better.
+    /// The best plan, or one of other bands that is better.
     fn refined(mut self) -> Result<Plan, PlanError> {
-        let best = self.best.take().expect("invariant: a plan was found");
-        let PlanOptions { tiling, band, least_rows, memory_bytes, .. } = *self.options;
-        if (tiling, band, least_rows) != (Tiling::Auto, None, None) || best.bands.rows == WHOLE {
-            return Ok(best.plan);
+        let Best { price, plan, choice, grid, bands, share } =
+            self.best.take().expect("invariant: a plan was found");
+        let PlanOptions { tiling, hold, band, least_rows, memory_bytes: budget, .. } = *self.options;
+        let in_waves = works_in_waves(self.backend);
+        let is_whole = hold == Hold::Materialise || (in_waves && bands.rows == WHOLE);
+        if (tiling, band, least_rows) != (Tiling::Auto, None, None) || is_whole {
+            return Ok(plan);
         }
-        let Choice { lowered, kept, in_files } = best.choice;
+        let Choice { lowered, kept, in_files } = choice;
         let kept = lowered.keep(kept, self.backend, in_files)?;
-        let Some(prepared) = self.prepared(lowered, &kept)? else { return Ok(best.plan) };
+        let Some(prepared) = self.prepared(lowered, &kept)? else { return Ok(plan) };
         let walked = Walked::nothing(self.effort.calls, self.effort.intervals);
-        let mut measure = Measure::new(self.backend, &prepared, self.options, self.is_cancelled, walked);
-        if works_in_waves(self.backend) && best.grid.counts()[0] == 1 {
-            let waves = Waves { backend: self.backend, measure, budget: memory_bytes, price: best.price };
-            return Ok(waves.search(&best.grid, best.share)?.unwrap_or(best.plan));
-        }
-        let mut better: Option<(f64, Bands, Numbers)> = None;
-        // takes bands that are better than the best so far, and says whether they are
-        let mut improve = |bands: Bands, better: &mut Option<(f64, Bands, Numbers)>| {
-            let numbers =
-                match measure.numbers::<T>(self.backend, &best.grid, bands, &[best.share], memory_bytes) {
-                    Ok(numbers) => numbers[0],
-                    Err(Unmeasured::TooLong | Unmeasured::TooLarge(_)) => return Ok(false),
-                    Err(error) => return Err(PlanError::from(error)),
-                };
-            let takes = numbers.memory.total_bytes();
-            let price = price_of(prepared.program(), &numbers);
-            let before = better.as_ref().map_or(best.price, |(price, ..)| *price);
-            if memory_bytes.is_some_and(|budget| takes > budget) || price >= before {
-                return Ok(false);
-            }
-            *better = Some((price, bands, numbers));
-            Ok(true)
+        let measure = Measure::new(self.backend, &prepared, self.options, self.is_cancelled, walked);
+        let better = if in_waves && grid.counts()[0] == 1 {
+            Waves { backend: self.backend, measure, budget, price }.search(&grid, share)?
+        } else {
+            let best = Candidate { grid, bands, share };
+            Refinement { backend: self.backend, measure, budget, best, price, numbers: None }.search(&plan)?
         };
-        let rows = best.bands.rows;
-        // neighbours of a power of two, half a step away
-        for rows in [rows / 2 * 3, rows / 4 * 3].into_iter().filter(|rows| *rows > 0) {
-            if improve(Bands { rows, ..best.bands }, &mut better)? {
-                break;
-            }
-        }
-        if has_low_calls(&best.plan) {
-            for least_rows in LEAST_ROWS {
-                let bands = better.as_ref().map_or(best.bands, |(_, bands, _)| *bands);
-                if !improve(Bands { least_rows, ..bands }, &mut better)? {
-                    break;
-                }
-            }
-        }
-        let Some((_, bands, numbers)) = better else { return Ok(best.plan) };
-        planned(self.backend, &mut measure, &best.grid, bands, &numbers, memory_bytes)
+        Ok(better.unwrap_or(plan))
     }
 }
 
-/// The least rows that are tried, each where the one before was better.
-const LEAST_ROWS: [i64; 4] = [2, 4, 8, 16];
-
-/// Whether a plan has calls that read weights for fewer rows than are worth it, of values that have more.
-fn has_low_calls(plan: &Plan) -> bool {
-    let tallest = plan.program.nodes.iter().map(|node| node.extents[0]).max().unwrap_or(1).max(1);
-    plan.sweeps.iter().any(|sweep| {
-        sweep.nodes.iter().filter(|node| node.action == Action::Compute).any(|node| {
-            let reads_weights = plan.program.work(node.node).is_some_and(|work| work.weights() > 0);
-            let height = plan.program.nodes[node.node].extents[0];
-            let rows = i128::from(sweep.band) * i128::from(height) / i128::from(tallest);
-            reads_weights && height > 1 && rows < i128::from(LEAST_ROWS[LEAST_ROWS.len() - 1])
-        })
-    })
-}
-
 /// The plan of a candidate, on the threads that there are.
-fn planned<T: Element>(
+pub(super) fn planned<T: Element>(
     backend: &dyn Backend<T>,
     measure: &mut Measure<'_, '_>,
     grid: &Grid<2>,
