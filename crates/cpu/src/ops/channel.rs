@@ -36,10 +36,15 @@ fn of_image<T: Element>(band: &Band<'_, T>, len: usize) -> usize {
 per_isa! {
     /// `out = x·a + b` with one rounding.
     fn affine<T: Element>(a: &[T; PERIOD], b: &[T; PERIOD], x: &[T], out: &mut [T]) {
-        for (out, x) in out.chunks_mut(PERIOD).zip(x.chunks(PERIOD)) {
+        let (periods, rest) = out.as_chunks_mut::<PERIOD>();
+        let (of_periods, of_rest) = x.as_chunks::<PERIOD>();
+        for (out, x) in periods.iter_mut().zip(of_periods) {
             for (((out, x), a), b) in out.iter_mut().zip(x).zip(a).zip(b) {
                 *out = x.mul_add(*a, *b);
             }
+        }
+        for (((out, x), a), b) in rest.iter_mut().zip(of_rest).zip(a).zip(b) {
+            *out = x.mul_add(*a, *b);
         }
     }
 }
@@ -48,10 +53,15 @@ per_isa! {
     /// `out = g·a + (x·b + d)` with one rounding each.
     fn combine<T: Element>(factors: [&[T; PERIOD]; 3], g: &[T], x: &[T], out: &mut [T]) {
         let [a, b, d] = factors;
-        for ((out, g), x) in out.chunks_mut(PERIOD).zip(g.chunks(PERIOD)).zip(x.chunks(PERIOD)) {
+        let (periods, rest) = out.as_chunks_mut::<PERIOD>();
+        let ((gs, g_rest), (xs, x_rest)) = (g.as_chunks::<PERIOD>(), x.as_chunks::<PERIOD>());
+        for ((out, g), x) in periods.iter_mut().zip(gs).zip(xs) {
             for (((((out, g), x), a), b), d) in out.iter_mut().zip(g).zip(x).zip(a).zip(b).zip(d) {
                 *out = g.mul_add(*a, x.mul_add(*b, *d));
             }
+        }
+        for (((((out, g), x), a), b), d) in rest.iter_mut().zip(g_rest).zip(x_rest).zip(a).zip(b).zip(d) {
+            *out = g.mul_add(*a, x.mul_add(*b, *d));
         }
     }
 }

@@ -100,7 +100,7 @@ macro_rules! with_activation {
             Activation::Sigmoid => each!(Sigmoid, POLYNOMIAL),
             Activation::Tanh => each!(Tanh, POLYNOMIAL),
             Activation::Silu => each!(Silu, POLYNOMIAL),
-            Activation::Gelu => each!(Gelu, 4 * POLYNOMIAL),
+            Activation::Gelu => each!(Gelu, 2 * POLYNOMIAL),
             Activation::GeluTanh => each!(GeluTanh, 4 * POLYNOMIAL),
             Activation::Clamp { min, max } => {
                 each!(Clamp { min: <$T>::from_f64(min), max: <$T>::from_f64(max) }, 1)
@@ -165,7 +165,7 @@ macro_rules! with_activation_backward {
             Activation::Sigmoid => each!(SigmoidBackward, 1),
             Activation::Tanh => each!(TanhBackward, 1),
             Activation::Silu => each!(SiluBackward, POLYNOMIAL),
-            Activation::Gelu => each!(GeluBackward, 4 * POLYNOMIAL),
+            Activation::Gelu => each!(GeluBackward, 2 * POLYNOMIAL),
             Activation::GeluTanh => each!(GeluTanhBackward, 4 * POLYNOMIAL),
             Activation::Clamp { min, max } => {
                 each!(ClampBackward::of(min, max), 1);

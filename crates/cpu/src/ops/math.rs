@@ -1,9 +1,10 @@
 //! Functions of one number that vectorise: no branches, no tables, no calls.
 //!
 //! Errors against the true value, in units in the last place, checked by the tests below: `exp` 1,
-//! `tanh`, `sigmoid`, `silu` 3, `gelu` 1 for `f32` (computed in `f64`) and 4 for `f64`.
+//! `tanh`, `sigmoid`, `silu` 3, `gelu` 6 for `f32` and 4 for `f64`, its tanh form 1 for `f32` (computed in `f64`).
 //!
-//! Where the sigmoid is below the least normal number, `silu` errs by up to `|x|` of its units instead.
+//! Where the sigmoid is below the least normal number, `silu` errs by up to `|x|` of its units instead, and where `Φ` is, `gelu` of `f32` by up
+//! to the least normal number.
 //!
 //! A multiply-add is fused where `FUSED`, else two instructions: instruction sets may differ in the last bits.
 
@@ -80,17 +81,15 @@ pub(crate) fn silu_slope<T: Element, const FUSED: bool>(x: T) -> T {
 /// `x·Φ(x)`.
 #[inline(always)]
 pub(crate) fn gelu<T: Element, const FUSED: bool>(x: T) -> T {
-    let wide = x.to_f64();
-    T::from_f64(wide * normal::<T, FUSED>(wide).0)
+    x * normal::<T, FUSED>(x).0
 }
 
 /// The derivative of [`gelu`]: `Φ(x) + x·φ(x)`.
 #[inline(always)]
 pub(crate) fn gelu_slope<T: Element, const FUSED: bool>(x: T) -> T {
-    let wide = x.to_f64();
-    let (below, bell) = normal::<T, FUSED>(wide);
     const DENSITY: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
-    T::from_f64(fma::<f64, FUSED>(wide * bell, DENSITY, below))
+    let (below, bell) = normal::<T, FUSED>(x);
+    fma::<T, FUSED>(x * bell, T::from_f64(DENSITY), below)
 }
 
 /// `x·sigmoid(2u)` with `u = √(2/π)·(x + 0.044715·x³)`, which is `x·(1 + tanh u)/2` without cancellation.
@@ -120,53 +119,43 @@ pub(crate) fn gelu_tanh_slope<T: Element, const FUSED: bool>(x: T) -> T {
 const GELU_TANH_SLOPE: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
 const GELU_TANH_CUBIC: f64 = 0.044_715;
 
-/// `Φ(x)` and `e^(−x²/2)`, to the precision that `T` needs.
+/// `Φ(x)` and `e^(−x²/2)`.
+#[inline(always)]
+fn normal<T: Element, const FUSED: bool>(x: T) -> (T, T) {
+    match T::DTYPE {
+        DType::F32 => {
+            let (below, bell) = normal_f32::<FUSED>(narrow(x));
+            (widen(below), widen(bell))
+        }
+        DType::F64 => {
+            let (below, bell) = normal_f64::<FUSED>(x.to_f64());
+            (T::from_f64(below), T::from_f64(bell))
+        }
+    }
+}
+
+/// `Φ(x)` and `e^(−x²/2)` in double precision.
 ///
 /// `Φ(−|x|) = erfcx(z)·e^(−z²)/2` with `z = |x|/√2`; `(1 + 2z)·erfcx(z)/2` is a polynomial in
-/// `t = (z − 3.75)/(z + 3.75)`, truncated from its Chebyshev series: relative error 6e-9 and 5e-18.
+/// `t = (z − 3.75)/(z + 3.75)`, truncated from its Chebyshev series: relative error 5e-18.
 /// Source: Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x)exp(x²)erfc x in 0 ≤ x < ∞" (1981),
 /// for the form; the coefficients are our own.
 #[inline(always)]
-fn normal<T: Element, const FUSED: bool>(x: f64) -> (f64, f64) {
+fn normal_f64<const FUSED: bool>(x: f64) -> (f64, f64) {
     let square = x * x;
-    let bell = match T::DTYPE {
-        DType::F32 => exp_for_single::<FUSED>(-0.5 * square), // the square of a single is exact in double
-        DType::F64 => {
-            let bell = exp_f64::<FUSED>(-0.5 * square);
-            // past 2^500 the exponential is zero and the error of an infinite square is not a number
-            let error = if square < 1e150 { x.mul_add(x, -square) } else { 0.0 };
-            bell - bell * (0.5 * error)
-        }
-    };
+    let bell = exp_f64::<FUSED>(-0.5 * square);
+    // past 2^500 the exponential is zero and the error of an infinite square is not a number
+    let error = if square < 1e150 { x.mul_add(x, -square) } else { 0.0 };
+    let bell = bell - bell * (0.5 * error);
     let size = x.abs() * std::f64::consts::FRAC_1_SQRT_2;
     let size = if size > 64.0 { 64.0 } else { size };
     // one division for both quotients
     let (below, denominator) = (size + 3.75, fma::<f64, FUSED>(2.0, size, 1.0));
     let inverse = 1.0 / (below * denominator);
     let t = (size - 3.75) * (denominator * inverse);
-    let series = match T::DTYPE {
-        DType::F32 => two_chains::<13, FUSED>(t, ERFCX_13),
-        DType::F64 => polynomial::<f64, 25, FUSED>(t, ERFCX_25),
-    };
-    let tail = series * bell * (below * inverse);
+    let tail = polynomial::<f64, 25, FUSED>(t, ERFCX_25) * bell * (below * inverse);
     (if x < 0.0 { tail } else { 1.0 - tail }, bell)
 }
-
-const ERFCX_13: [f64; 13] = [
-    1.102_335_945_284_701_2e-5,
-    -0.000_112_058_373_372_080_1,
-    0.000_165_083_728_136_140_3,
-    0.000_837_956_108_990_565_6,
-    -0.004_885_043_591_684_117,
-    0.014_204_626_182_063_63,
-    -0.029_342_720_246_815_554,
-    0.046_145_384_795_651_89,
-    -0.054_402_613_774_749_77,
-    0.041_139_209_991_735_23,
-    0.001_792_747_657_031_545,
-    -0.070_120_329_160_693_2,
-    0.618_756_315_016_349_7,
-];
 
 const ERFCX_25: [f64; 25] = [
     2.125_735_722_398_195e-10,
@@ -218,25 +207,67 @@ fn sigmoid_f32<const FUSED: bool>(x: f32) -> f32 {
     let x = if x < -104.0 { -104.0 } else { x };
     let x = if x > 70.0 { 70.0 } else { x };
     let rounded = fma::<f32, FUSED>(x, -std::f32::consts::LOG2_E, ROUND_F32);
-    let (k, above_one) = remainder_f32::<FUSED>(-x, rounded);
+    let (k, above_one) = remainder_f32::<FUSED>(-x, rounded, None);
     SCALE / fma::<f32, FUSED>(above_one + 1.0, power_f32(k.wrapping_sub(24)), SCALE)
 }
+
+/// `Φ(x)` and `e^(−x²/2)` in single precision.
+///
+/// `Φ(−a) = s·u·e^(−a²/2)` with `u = 1/(a + 2.5)`; s is a polynomial in u, for a up to 13.3, where Φ is zero: relative error 2e-8, the
+/// coefficients our own. An exponent of −88 that is rounded makes its power err by 32 units, so what `a²` loses is added to what is left of it.
+#[inline(always)]
+fn normal_f32<const FUSED: bool>(x: f32) -> (f32, f32) {
+    const FAR: f32 = 13.25; // the bits of 2^−127 are those of zero
+    let size = x.abs();
+    let size = if size > FAR { FAR } else { size };
+    let square = size * size;
+    let lost = if FUSED {
+        size.mul_add(size, -square)
+    } else {
+        // the product of 12 bits by 12 is exact
+        let high = f32::from_bits(size.to_bits() & 0xffff_f000);
+        let low = size - high;
+        (high * high - square + 2.0 * high * low) + low * low
+    };
+    let rounded = fma::<f32, FUSED>(square, -0.5 * std::f32::consts::LOG2_E, ROUND_F32);
+    let (k, above_one) = remainder_f32::<FUSED>(-0.5 * square, rounded, Some(lost));
+    let power = power_f32(k);
+    let inverse = 1.0 / (size + 2.5);
+    let t = fma::<f32, FUSED>(inverse, -5.939_849_85, 1.375_939_85);
+    let scaled = two_chains::<10, FUSED>(t, SCALED_TAIL_10) * inverse;
+    let tail = fma::<f32, FUSED>(scaled, above_one, scaled) * power;
+    (if x < 0.0 { tail } else { 1.0 - tail }, (above_one + 1.0) * power)
+}
+
+const SCALED_TAIL_10: [f64; 10] = [
+    -3.286_081_12e-5,
+    -2.232_349_65e-5,
+    0.000_279_288_506,
+    0.000_570_047_356,
+    -0.001_512_426_42,
+    -0.007_169_621_07,
+    0.011_346_126,
+    0.088_733_516_6,
+    -0.399_431_914,
+    0.778_536_558,
+];
 
 /// k and `e^r − 1` where `x = k·ln 2 + r`, for x between −104 and 89.
 #[inline(always)]
 pub(super) fn reduced_f32<const FUSED: bool>(x: f32) -> (i32, f32) {
-    remainder_f32::<FUSED>(x, fma::<f32, FUSED>(x, std::f32::consts::LOG2_E, ROUND_F32))
+    remainder_f32::<FUSED>(x, fma::<f32, FUSED>(x, std::f32::consts::LOG2_E, ROUND_F32), None)
 }
 
 /// `1.5·2^23`: the low bits of a sum with it are the rounded integer.
 const ROUND_F32: f32 = 12_582_912.0;
 
-/// The same where `x/ln 2 + 1.5·2^23` is known.
+/// The same where `x/ln 2 + 1.5·2^23` is known, of `x − rest/2`, whose second part is below half a unit of x.
 #[inline(always)]
-fn remainder_f32<const FUSED: bool>(x: f32, rounded: f32) -> (i32, f32) {
+fn remainder_f32<const FUSED: bool>(x: f32, rounded: f32, rest: Option<f32>) -> (i32, f32) {
     let k = rounded - ROUND_F32;
     let r = fma::<f32, FUSED>(k, -0.693_359_4, x);
     let r = fma::<f32, FUSED>(k, 2.121_944_4e-4, r);
+    let r = rest.map_or(r, |rest| fma::<f32, FUSED>(rest, -0.5, r));
     let p = polynomial::<f32, 6, FUSED>(
         r,
         [
@@ -267,19 +298,6 @@ pub(super) fn exp_f64<const FUSED: bool>(x: f64) -> f64 {
     let y = above_one + 1.0;
     let half = k >> 1;
     y * power_f64(half) * power_f64(k.wrapping_sub(half))
-}
-
-/// The same for x up to zero and a result in single precision, to 3e-10 of it: the Taylor polynomial of degree 8. Below −709 it is zero, as
-/// every single then is: the bits of `2^−1023` are those of zero.
-#[inline(always)]
-fn exp_for_single<const FUSED: bool>(x: f64) -> f64 {
-    let x = if x < -709.1 { -709.1 } else { x };
-    let (k, r) = remainder_f64::<FUSED>(x);
-    let p = polynomial::<f64, 7, FUSED>(
-        r,
-        [1.0 / 40_320.0, 1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5],
-    );
-    (fma::<f64, FUSED>(p, r * r, r) + 1.0) * power_f64(k)
 }
 
 /// k and `e^r − 1` where `x = k·ln 2 + r`, for x between −746 and 710.
@@ -383,22 +401,20 @@ pub(super) fn polynomial<T: Element, const N: usize, const FUSED: bool>(x: T, co
     sum
 }
 
-/// The same of an odd number of coefficients in two chains of half the length, of the even and of the odd powers: a long one waits for each of
+/// The same of an even number of coefficients in two chains of half the length, of the odd and of the even powers: a long one waits for each of
 /// its multiply-adds.
 #[inline(always)]
-fn two_chains<const N: usize, const FUSED: bool>(x: f64, coefficients: [f64; N]) -> f64 {
-    const { assert!(N & 1 == 1, "the highest power is even") };
+fn two_chains<const N: usize, const FUSED: bool>(x: f32, coefficients: [f64; N]) -> f32 {
+    const { assert!(N & 1 == 0, "the highest power is odd") };
     let square = x * x;
-    let [mut even, mut odd] = [coefficients[0], coefficients[1]];
+    let [mut odd, mut even] = [f32::from_f64(coefficients[0]), f32::from_f64(coefficients[1])];
     let mut i = 2;
     while i < N {
-        even = fma::<f64, FUSED>(even, square, coefficients[i]);
-        if i + 1 < N {
-            odd = fma::<f64, FUSED>(odd, square, coefficients[i + 1]);
-        }
+        odd = fma::<f32, FUSED>(odd, square, f32::from_f64(coefficients[i]));
+        even = fma::<f32, FUSED>(even, square, f32::from_f64(coefficients[i + 1]));
         i += 2;
     }
-    fma::<f64, FUSED>(odd, x, even)
+    fma::<f32, FUSED>(odd, x, even)
 }
 
 /// The same value as `f32`, for `T = f32`: the round trip through `f64` is exact and compiles to nothing.
@@ -474,6 +490,19 @@ mod tests {
         if value < 0.0 && value > -1.5e-36 { f64::INFINITY } else { value }
     }
 
+    /// Infinite where Φ is below the least normal number, which takes the case out.
+    fn gelu_of(x: f64) -> f64 {
+        if x < -12.9 { f64::INFINITY } else { gelu::<f64, true>(x) }
+    }
+
+    #[test]
+    fn gelu_ends_within_the_least_normal_number() {
+        for x in singles().filter(|x| *x < -12.9) {
+            let error = f64::from(gelu::<f32, true>(x)) - gelu::<f64, true>(f64::from(x));
+            assert!(error.abs() <= f64::from(f32::MIN_POSITIVE), "{error:e} at {x}");
+        }
+    }
+
     #[test]
     fn singles_are_within_the_stated_units_in_the_last_place() {
         fn check<const FUSED: bool>() {
@@ -482,7 +511,7 @@ mod tests {
                 ("tanh", worst(tanh::<f32, FUSED>, f64::tanh), 3.0),
                 ("sigmoid", worst(sigmoid::<f32, FUSED>, sigmoid_of), 3.0),
                 ("silu", worst(silu::<f32, FUSED>, silu_of), 3.0),
-                ("gelu", worst(gelu::<f32, FUSED>, gelu::<f64, true>), 1.0),
+                ("gelu", worst(gelu::<f32, FUSED>, gelu_of), 6.0),
                 ("gelu tanh", worst(gelu_tanh::<f32, FUSED>, gelu_tanh::<f64, true>), 1.0),
             ];
             for (name, worst, bound) in bounds {
@@ -525,7 +554,7 @@ mod tests {
             let single = f32::from_f64(x);
             let error =
                 f64::from(gelu_slope::<f32, true>(single)) - gelu_slope::<f64, true>(f64::from(single));
-            assert!(error.abs() < f64::from(f32::EPSILON), "gelu in f32 at {x}");
+            assert!(error.abs() < 2.0 * f64::from(f32::EPSILON), "gelu in f32 at {x}");
         }
     }
 
