@@ -71,7 +71,7 @@ pub(super) fn predict<T: Element>(
 
 /// How much longer as many tiles take on threads that run lanes of their own than on threads that share each call: no two cores are
 /// equally fast, and nobody takes over from the slower one.
-const APART: f64 = 1.02;
+const APART: f64 = 1.03;
 
 /// The time that the work of a sweep takes one core, where so many lanes run at a time and so many threads read the weights of each call.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
