@@ -233,7 +233,7 @@ fn normal_f32<const FUSED: bool>(x: f32) -> (f32, f32) {
     let (k, above_one) = remainder_f32::<FUSED>(-0.5 * square, rounded, Some(lost));
     let power = power_f32(k);
     let inverse = 1.0 / (size + 2.5);
-    let t = fma::<f32, FUSED>(inverse, -5.939_849_85, 1.375_939_85);
+    let t = fma::<f32, FUSED>(inverse, -5.939_85, 1.375_939_8);
     let scaled = two_chains::<10, FUSED>(t, SCALED_TAIL_10) * inverse;
     let tail = fma::<f32, FUSED>(scaled, above_one, scaled) * power;
     (if x < 0.0 { tail } else { 1.0 - tail }, (above_one + 1.0) * power)

@@ -166,9 +166,22 @@ impl<'m, 'p> Measure<'m, 'p> {
         Ok(numbers.collect())
     }
 
+    /// The plan of a candidate, on the threads that there are.
+    pub(super) fn planned<T: Element>(
+        &mut self,
+        backend: &dyn Backend<T>,
+        grid: &Grid<2>,
+        bands: Bands,
+        numbers: &Numbers,
+        budget: Option<u64>,
+    ) -> Result<Plan, PlanError> {
+        let numbers = self.on_threads::<T>(backend, grid, bands, numbers, budget)?;
+        Ok(self.plan::<T>(grid, bands, &numbers)?)
+    }
+
     /// The numbers of a chosen candidate on the threads that there are: with as many lanes in flight, and as many threads
     /// with scratch, as the budget holds.
-    pub(super) fn on_threads<T: Element>(
+    fn on_threads<T: Element>(
         &mut self,
         backend: &dyn Backend<T>,
         grid: &Grid<2>,
@@ -214,7 +227,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     }
 
     /// Builds the plan of a candidate that was measured.
-    pub(super) fn plan<T: Element>(
+    fn plan<T: Element>(
         &mut self,
         grid: &Grid<2>,
         bands: Bands,

@@ -8,7 +8,6 @@ use tiled_tensor::{Element, refusable};
 use super::lanes::{Share, cores, shares_to_try};
 use super::measure::{Measure, Numbers};
 use super::price::price_of;
-use super::search::planned;
 use super::tilings::WHOLE;
 use super::unmeasured::Unmeasured;
 use super::{Hold, Plan, PlanError, PlanOptions};
@@ -49,7 +48,7 @@ impl<T: Element> Refinement<'_, '_, '_, T> {
             self.whole_rows()?;
         }
         let Self { backend, mut measure, budget, best: Candidate { grid, bands, .. }, numbers, .. } = self;
-        let plan = |numbers| planned(backend, &mut measure, &grid, bands, &numbers, budget);
+        let plan = |numbers| measure.planned::<T>(backend, &grid, bands, &numbers, budget);
         numbers.map(plan).transpose()
     }
 

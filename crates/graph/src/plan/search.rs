@@ -16,7 +16,7 @@ use super::bound::least_seconds;
 use super::build::{Kept, Lowered, Prepared};
 use super::explorer::{Explorer, Found, Known};
 use super::lanes::{Share, cores};
-use super::measure::{Measure, Numbers, Walked};
+use super::measure::{Measure, Walked};
 use super::price::price;
 use super::refine::{Candidate, Refinement};
 use super::tilings::WHOLE;
@@ -258,7 +258,8 @@ impl<'s, T: Element> Search<'s, T> {
         if self.best.as_ref().is_none_or(|best| found.price < best.price) {
             let (grid, bands) = explorer.tiling(found.at)?;
             let Found { price, numbers, .. } = found;
-            let plan = planned(self.backend, &mut explorer.measure, &grid, bands, &numbers, explorer.budget)?;
+            let plan =
+                explorer.measure.planned::<T>(self.backend, &grid, bands, &numbers, explorer.budget)?;
             self.best = Some(Best { price, plan, choice, grid, bands, share: numbers.share });
         }
         Ok(())
@@ -287,19 +288,6 @@ impl<'s, T: Element> Search<'s, T> {
         };
         Ok(better.unwrap_or(plan))
     }
-}
-
-/// The plan of a candidate, on the threads that there are.
-pub(super) fn planned<T: Element>(
-    backend: &dyn Backend<T>,
-    measure: &mut Measure<'_, '_>,
-    grid: &Grid<2>,
-    bands: Bands,
-    numbers: &Numbers,
-    budget: Option<u64>,
-) -> Result<Plan, PlanError> {
-    let numbers = measure.on_threads::<T>(backend, grid, bands, numbers, budget)?;
-    Ok(measure.plan::<T>(grid, bands, &numbers)?)
 }
 
 /// So many choices share the work of four.

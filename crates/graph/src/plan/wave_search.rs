@@ -53,8 +53,7 @@ impl<T: Element> Waves<'_, '_, '_, T> {
             }
         }
         let Some(Better { grid, bands, numbers }) = found else { return Ok(None) };
-        let numbers = self.measure.on_threads::<T>(self.backend, &grid, bands, &numbers, self.budget)?;
-        Ok(Some(self.measure.plan::<T>(&grid, bands, &numbers)?))
+        Ok(Some(self.measure.planned::<T>(self.backend, &grid, bands, &numbers, self.budget)?))
     }
 
     /// Tries the heights in so many strips; whether one is better than all before.
