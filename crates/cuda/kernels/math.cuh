@@ -24,17 +24,27 @@ DEVICE double power_of_two(i64 k) {
     return __longlong_as_double(static_cast<i64>((static_cast<u64>(k) + 1023ull) << 52));
 }
 
-// k and `e^r − 1` where `x = k·ln 2 + r`, for x between −104 and 89.
-DEVICE int reduced(float x, float& above_one) {
-    const float round = 12582912.0f;
-    const float rounded = multiply_add(x, 1.44269504088896340735992468100189214f, round);
-    const float whole = rounded - round;
-    float r = multiply_add(whole, -0.6933594f, x);
+// k and r where `x = k·ln 2 + r`, and `rounded` is `x/ln 2 + 1.5·2^23`.
+DEVICE int remainder_of(float x, float rounded, float& r) {
+    const float round = 12582912.0f, whole = rounded - round;
+    r = multiply_add(whole, -0.6933594f, x);
     r = multiply_add(whole, 2.1219444e-4f, r);
+    return static_cast<int>(__float_as_uint(rounded) - __float_as_uint(round));
+}
+
+// `e^r − 1`.
+DEVICE float power_above_one(float r) {
     const double coefficients[] = {0.000198756915, 1.3981999507e-3, 8.3334519073e-3,
                                    0.041665795894, 0.16666665459,   0.50000001201};
-    above_one = multiply_add(polynomial(r, coefficients), r * r, r);
-    return static_cast<int>(__float_as_uint(rounded) - __float_as_uint(round));
+    return multiply_add(polynomial(r, coefficients), r * r, r);
+}
+
+// k and `e^r − 1` where `x = k·ln 2 + r`, for x between −104 and 89.
+DEVICE int reduced(float x, float& above_one) {
+    float r;
+    const int k = remainder_of(x, multiply_add(x, 1.44269504088896340735992468100189214f, 12582912.0f), r);
+    above_one = power_above_one(r);
+    return k;
 }
 
 // k and r where `x = k·ln 2 + r`.
@@ -77,15 +87,6 @@ DEVICE double exponential(double x) {
     const i64 k = reduced(x, above_one);
     const i64 half = k >> 1;
     return (above_one + 1.0) * power_of_two(half) * power_of_two(k - half);
-}
-
-// `e^x` for x up to zero and a result in single precision; zero below −709.
-DEVICE double exponential_for_single(double x) {
-    x = x < -709.1 ? -709.1 : x;
-    double r;
-    const i64 k = remainder_of(x, r);
-    const double coefficients[] = {1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5};
-    return (multiply_add(polynomial(r, coefficients), r * r, r) + 1.0) * power_of_two(k);
 }
 
 // `e^x − 1` for x at most zero; larger ones count as zero.
@@ -149,23 +150,7 @@ DEVICE T silu_slope(T x) {
     return multiply_add(x * inverse, small * inverse, own);
 }
 
-DEVICE double normal_series(double t, float) {
-    const double coefficients[] = {
-        1.1023359452847012e-5, -0.0001120583733720801, 0.0001650837281361403, 0.0008379561089905656,
-        -0.004885043591684117, 0.01420462618206363,    -0.029342720246815554, 0.04614538479565189,
-        -0.05440261377474977,  0.04113920999173523,    0.001792747657031545,  -0.0701203291606932,
-        0.6187563150163497};
-    // in two chains, of the even and of the odd powers
-    const double square = t * t;
-    double even = coefficients[0], odd = coefficients[1];
-#pragma unroll
-    for (int i = 2; i < 13; i += 2) even = multiply_add(even, square, coefficients[i]);
-#pragma unroll
-    for (int i = 3; i < 13; i += 2) odd = multiply_add(odd, square, coefficients[i]);
-    return multiply_add(odd, t, even);
-}
-
-DEVICE double normal_series(double t, double) {
+DEVICE double normal_series(double t) {
     const double coefficients[] = {
         2.125735722398195e-10,  1.5557166904899626e-10, -2.5869951070056548e-9, -1.872105040481009e-9,
         1.9337667121111184e-8,  1.1631754354429562e-8,  -1.2933425358077943e-7, -2.8609115301612044e-8,
@@ -177,17 +162,39 @@ DEVICE double normal_series(double t, double) {
     return polynomial(t, coefficients);
 }
 
-// `Φ(x)` and `e^(−x²/2)`, to the precision that `T` needs.
-template <typename T>
+// `Φ(x)` and `e^(−x²/2)`.
+DEVICE float normal(float x, float& bell) {
+    float size = absolute(x);
+    size = size > 13.25f ? 13.25f : size;
+    const float square = size * size;
+    const float lost = multiply_add(size, size, -square);
+    float r;
+    const float rounded = multiply_add(square, -0.5f * 1.44269504088896340735992468100189214f, 12582912.0f);
+    const float power = power_of_two(remainder_of(-0.5f * square, rounded, r));
+    const float above_one = power_above_one(multiply_add(lost, -0.5f, r));
+    const float inverse = 1.0f / (size + 2.5f);
+    const float t = multiply_add(inverse, -5.93985f, 1.3759398f);
+    const double coefficients[] = {-3.28608112e-5,  -2.23234965e-5, 2.79288506e-4, 5.70047356e-4, -1.51242642e-3,
+                                   -7.16962107e-3, 0.011346126,    0.0887335166,  -0.399431914,  0.778536558};
+    // in two chains, of the odd and of the even powers
+    const float squared = t * t;
+    float odd = static_cast<float>(coefficients[0]), even = static_cast<float>(coefficients[1]);
+#pragma unroll
+    for (int i = 2; i < 10; i += 2) {
+        odd = multiply_add(odd, squared, static_cast<float>(coefficients[i]));
+        even = multiply_add(even, squared, static_cast<float>(coefficients[i + 1]));
+    }
+    const float scaled = multiply_add(odd, t, even) * inverse;
+    const float tail = multiply_add(scaled, above_one, scaled) * power;
+    bell = (above_one + 1.0f) * power;
+    return x < 0.0f ? tail : 1.0f - tail;
+}
+
 DEVICE double normal(double x, double& bell) {
     const double square = x * x;
-    if (sizeof(T) == 4) {
-        bell = exponential_for_single(-0.5 * square);
-    } else {
-        bell = exponential(-0.5 * square);
-        const double error = square < 1e150 ? multiply_add(x, x, -square) : 0.0;
-        bell = bell - bell * (0.5 * error);
-    }
+    bell = exponential(-0.5 * square);
+    const double error = square < 1e150 ? multiply_add(x, x, -square) : 0.0;
+    bell = bell - bell * (0.5 * error);
     const double root_half = 0.707106781186547524400844362104849039;
     double size = absolute(x) * root_half;
     size = size > 64.0 ? 64.0 : size;
@@ -195,23 +202,22 @@ DEVICE double normal(double x, double& bell) {
     const double below = size + 3.75, denominator = multiply_add(2.0, size, 1.0);
     const double inverse = 1.0 / (below * denominator);
     const double t = (size - 3.75) * (denominator * inverse);
-    const double tail = normal_series(t, T(0)) * bell * (below * inverse);
+    const double tail = normal_series(t) * bell * (below * inverse);
     return x < 0.0 ? tail : 1.0 - tail;
 }
 
 template <typename T>
 DEVICE T gelu(T x) {
-    double bell;
-    const double wide = x;
-    return static_cast<T>(wide * normal<T>(wide, bell));
+    T bell;
+    return x * normal(x, bell);
 }
 
 template <typename T>
 DEVICE T gelu_slope(T x) {
-    double bell;
-    const double wide = x, below = normal<T>(wide, bell);
+    T bell;
+    const T below = normal(x, bell);
     const double density = 1.12837916709551257389615890312154517 * 0.707106781186547524400844362104849039 / 2.0;
-    return static_cast<T>(multiply_add(wide * bell, density, below));
+    return multiply_add(x * bell, static_cast<T>(density), below);
 }
 
 constexpr double GELU_TANH_SLOPE =
