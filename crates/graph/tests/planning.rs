@@ -390,3 +390,39 @@ fn deep_networks_run_in_bands_of_whole_rows_whose_calls_are_worth_their_weights(
         assert!(sweep.calls < low.sweeps[0].calls, "{network}: {} calls", sweep.calls);
     }
 }
+
+#[test]
+fn what_parts_need_lies_in_the_image_where_a_value_ends_long_before_the_others() {
+    // a convolution as large as its map has one pixel at the rate of the map, which an early part owns alone
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", 9).expect("an input");
+    let pool = MaxPool2d { stride: [2, 2], ceil_mode: true, ..MaxPool2d::new([3, 4]).padded([1, 2]) };
+    let pool = graph.add_node("pool", Op::MaxPool2d(pool), &[x]).expect("a pooling");
+    let mut conv = Conv2d::new(6, [2, 2]);
+    (conv.stride, conv.dilation) = ([3, 3], [2, 2]);
+    let map = graph.add_node("map", Op::Conv2d(conv), &[x]).expect("a convolution");
+    let linear = Op::Conv2d(Conv2d::new(1, [19, 18]));
+    let linear = graph.add_node("linear", linear, &[map]).expect("a linear layer");
+    graph.set_outputs(&[linear, pool]).expect("outputs");
+    for count in 17..=29 {
+        let tiling = Tiling::Grid([count, 46 - count]);
+        let options = PlanOptions { tiling, hold: Hold::Recompute, ..PlanOptions::default() };
+        let plan = plan(&graph, [57, 56], &Objective::inference(), &options).expect("a plan");
+        let sweep = &plan.sweeps[0];
+        for (id, node) in sweep.nodes.entries() {
+            let node = &plan.program.nodes[node.node];
+            for (parts, extent) in [&sweep.rows, &sweep.cols].into_iter().zip(node.extents) {
+                for part in 0..parts.len() {
+                    let needed = parts.part(part).interval(id);
+                    let is_within = needed.is_empty() || (needed.begin() >= 0 && needed.end() <= extent);
+                    assert!(
+                        is_within,
+                        "{}: {needed} of {extent} in part {part} of {}",
+                        node.name,
+                        parts.len()
+                    );
+                }
+            }
+        }
+    }
+}

@@ -160,25 +160,30 @@ impl<'f, 'g> Cutter<'f, 'g> {
         Some(length)
     }
 
-    /// Whether a demand meets no border on a side. Mostly it is the first nodes that do, which need the most.
+    /// Whether a demand meets no border on a side. Mostly it is the first nodes that do, which need the most. Where a terminal has ended
+    /// before a part, its border lies before the part: it owns nothing there, and yet is no moved one of what it owned.
     fn is_free(&self, side: Side, demand: &Demand, part: usize) -> bool {
-        let nodes = self.flow.nodes.entries().zip(demand.intervals());
-        nodes.filter(|(_, wanted)| !wanted.is_empty()).all(|((id, node), wanted)| {
-            (side == Side::Before || self.ends_within(id, node, *wanted, part))
-                && self.flow.links(id).iter().all(|link| link.reach.free(*wanted)[side as usize])
+        self.flow.nodes.entries().zip(demand.intervals()).all(|((id, node), wanted)| {
+            let end = if node.is_terminal && side == Side::After { self.end(id, part) } else { None };
+            if end.is_some_and(|end| end > i128::from(node.extent)) {
+                return false;
+            }
+            wanted.is_empty()
+                || (side == Side::Before || self.ends_within(id, node, *wanted))
+                    && self.flow.links(id).iter().all(|link| link.reach.free(*wanted)[side as usize])
         })
     }
 
-    /// Whether a node and its last cell end before the image does.
-    fn ends_within(&self, id: SweepNodeId, node: &FlowNode, wanted: Interval, part: usize) -> bool {
-        if node.is_terminal {
-            let end = i128::from(self.cuts.bounds(part).end());
-            let end = self.ratio(id).map(|[per, of]| end * i128::from(per) / i128::from(of));
-            if end.is_none_or(|end| end > i128::from(node.extent)) {
-                return false;
-            }
-        }
-        node.grain == 1 || wanted.end() + node.grain <= node.extent
+    /// Where a part of a terminal would end if the image went on, where it keeps a ratio to the anchor.
+    fn end(&self, terminal: SweepNodeId, part: usize) -> Option<i128> {
+        let end = i128::from(self.cuts.bounds(part).end());
+        self.ratio(terminal).map(|[per, of]| end * i128::from(per) / i128::from(of))
+    }
+
+    /// Whether the last cell of a node ends before the image does; that of a terminal which keeps no ratio does not.
+    fn ends_within(&self, id: SweepNodeId, node: &FlowNode, wanted: Interval) -> bool {
+        let keeps = !node.is_terminal || self.ratio(id).is_some();
+        keeps && (node.grain == 1 || wanted.end() + node.grain <= node.extent)
     }
 }
 
