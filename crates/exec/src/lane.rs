@@ -192,7 +192,7 @@ impl<'a, T: Element> Lane<'a, T> {
             return Ok(result?);
         }
         let output = self.window(context, node);
-        if !is_written_to(&output) {
+        if !is_written_to(&output) && !matches!(output.place, Place::Store(_)) {
             return Ok(());
         }
         Ok(self.queue.compute(id.index(), kernel, &inputs[..count], &output, region)?)
@@ -228,7 +228,7 @@ impl<'a, T: Element> Lane<'a, T> {
         region: Region<2>,
     ) -> Result<(), ExecError> {
         let operand = context.sweep.nodes[node].operands[0];
-        if matches!(context.sweep.bindings[operand], Binding::Sink(_)) {
+        if matches!(context.sweep.bindings[operand], Binding::Sink(_) | Binding::Store(_)) {
             return Ok(()); // it was computed there
         }
         let window = self.window(context, operand);

@@ -18,7 +18,6 @@ use crate::error::refused;
 use crate::finalise::{self, Moved};
 use crate::io::{adopted, on_device};
 use crate::lane::{Lane, SweepContext, Waiting};
-use crate::pool::with_threads_awake;
 use crate::store::{self, Stores};
 use crate::{ExecError, Io, Pool, Progress};
 
@@ -177,6 +176,17 @@ impl<'b, T: Element> State<'b, T> {
         sweeps: Range<usize>,
         run: &mut Sweeps<'_, T>,
     ) -> Result<Option<f64>, ExecError> {
+        // a thread of another pool may hold what a call that it takes up meanwhile would wait for
+        let is_of_a_pool = rayon::current_thread_index().is_some();
+        if run.plan.in_flight > 1 || (run.plan.stays_on_caller() && !is_of_a_pool) {
+            return self.run_here(sweeps, run);
+        }
+        // one sweep after another, with nobody falling asleep between them
+        let pool = run.pool;
+        pool.install_awake(|| self.run_here(sweeps, run))
+    }
+
+    fn run_here(&mut self, sweeps: Range<usize>, run: &mut Sweeps<'_, T>) -> Result<Option<f64>, ExecError> {
         let (plan, io, progress) = (run.plan, run.io, run.progress);
         let done = AtomicU64::new(0);
         let total: u64 = plan.sweeps[sweeps.clone()].iter().map(|sweep| sweep.steps).sum();
@@ -209,15 +219,11 @@ impl<'b, T: Element> State<'b, T> {
             for queue in queues {
                 lanes.push(Lane::new(queue, sweep).map_err(refused("the windows of a lane"))?);
             }
-            // a thread of another pool may hold what a call that it takes up meanwhile would wait for
-            let is_of_a_pool = rayon::current_thread_index().is_some();
-            if plan.stays_on_caller() && !is_of_a_pool {
-                lanes[0].run(&context)?;
-            } else {
-                run.pool.install(|| match lanes.as_mut_slice() {
-                    [only] => with_threads_awake(|| only.run(&context)),
-                    lanes => lanes.par_iter_mut().with_max_len(1).try_for_each(|lane| lane.run(&context)),
-                })?;
+            match lanes.as_mut_slice() {
+                [only] => only.run(&context)?,
+                lanes => run.pool.install(|| {
+                    lanes.par_iter_mut().with_max_len(1).try_for_each(|lane| lane.run(&context))
+                })?,
             }
             drop(lanes);
             self.finalise(Some(plan.level_of(index)), run, &mut losses)?;

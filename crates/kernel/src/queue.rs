@@ -125,7 +125,8 @@ pub struct SweepNeeds<'s, T: Element> {
 pub enum Place {
     /// In a slot of the queue.
     Slot(usize),
-    /// In a store ([`Needs::stores`]), which no call of the sweep writes.
+    /// In a store ([`Needs::stores`]). Calls of a sweep write one only where there is a single queue; others of that queue then read
+    /// what they have written.
     Store(usize),
     /// In a tensor of the caller ([`SweepNeeds::adopted`]).
     Adopted(usize),

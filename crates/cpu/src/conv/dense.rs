@@ -102,7 +102,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
         let (mut col, mut start) = (source.col, self.target.start);
         let mut direct = source.direct::<S, BLOCKED>(source.row, first, col);
         for tile in 0..self.count {
-            self.target.prefetch(start, P);
+            self.target.prefetch::<S>(start, [P, V]);
             source.weights_ahead.fetch(tile);
             // SAFETY: the source holds what it names, the packed weights are as long as the terms, and the buffer
             // holds MAX_SPAN pixels.

@@ -40,7 +40,7 @@ impl<E: Element, const P: usize, const V: usize, const STRIDE: usize> Micro<E>
         let begin_ahead = ahead.start.wrapping_add(first / S::LANES * source.block_stride);
         let mut start = self.target.start;
         for tile in 0..self.count {
-            self.target.prefetch(start, P);
+            self.target.prefetch::<S>(start, [P, V]);
             source.weights_ahead.fetch(tile);
             let mut inputs = begin.after(tile * P * step);
             let next_tile = inputs.after(P * step).start;

@@ -130,6 +130,16 @@ pub(super) struct Target<E> {
     pub(super) limits: Limits<E>,
     /// Whether the sums go on from what is there, in place of the bias; only where vectors are whole blocks.
     pub(super) goes_on: bool,
+    /// What is added to them afterwards, if anything: it is fetched while the sums are computed.
+    pub(super) beside: Option<Beside>,
+}
+
+/// A tensor that lies like the outputs.
+#[derive(Clone, Copy)]
+pub(super) struct Beside {
+    /// The elements from an output in block 0 to its own, in address space: the tensors are two.
+    pub(super) distance: isize,
+    pub(super) block_stride: usize,
 }
 
 /// Where the first tap of the first pixel of a run of channels is read, and the distance between channels.
@@ -321,10 +331,24 @@ impl<E: Element> Source<E> {
 }
 
 impl<E: Element> Target<E> {
-    /// Fetches the lines of planes that a tile of `pixels` from `start` on will write: stores to as many planes at once
-    /// would otherwise wait for memory, and for each other.
+    /// Fetches the lines that a tile of `pixels` by `vectors` from `start` on will read and write when its sums are done, which would
+    /// otherwise wait for them; stores to as many planes at once also for each other.
     #[inline(always)]
-    pub(super) fn prefetch(&self, start: *mut E, pixels: usize) {
+    pub(super) fn prefetch<S: Simd<E = E>>(&self, start: *mut E, [pixels, vectors]: [usize; 2]) {
+        let first = self.channel / S::LANES;
+        let blocks = |start: *mut E, block_stride: usize| {
+            for block in first..first + vectors {
+                for pixel in 0..pixels {
+                    prefetch(start.wrapping_add(block * block_stride + pixel * self.step));
+                }
+            }
+        };
+        if let Some(Beside { distance, block_stride }) = self.beside {
+            blocks(start.wrapping_offset(distance), block_stride);
+        }
+        if self.whole {
+            blocks(start, self.block_stride);
+        }
         if self.block == 1 {
             for channel in self.channel..self.channel + self.channels {
                 let first = start.wrapping_add(channel * self.block_stride);

@@ -7,6 +7,7 @@ use tiled_tensor::{Element, Layout, View};
 
 use super::class::signed;
 use super::limits::Limits;
+use super::source::Beside;
 use crate::vector::{Micro, Simd};
 
 /// What follows, in this order.
@@ -96,6 +97,15 @@ struct Other<E> {
 }
 
 impl<E: Element> At<E> {
+    /// The tensor that is added, seen from where the outputs begin.
+    pub(super) fn beside(&self, outputs: *const E) -> Option<Beside> {
+        let Other { start, block_stride } = self.sum?;
+        let bytes = start.addr().wrapping_sub(outputs.addr()).cast_signed();
+        let element = size_of::<E>().cast_signed();
+        // both are aligned to elements
+        Some(Beside { distance: bytes / element, block_stride })
+    }
+
     /// The same from a pixel `offset` elements on.
     pub(super) fn after(self, offset: usize) -> Self {
         let after = |other: Other<E>| Other { start: other.start.wrapping_add(offset), ..other };

@@ -3,8 +3,12 @@
 //! Vectors hold pixels, so that what is summed over the channels of a pixel is summed in their order, whatever the blocks of the
 //! windows. Channel blocks are transposed on the way.
 
+use std::ops::Range;
+
 use tiled_geometry::{Interval, Region};
 use tiled_tensor::{Element, Layout, PartMut, View, transpose};
+
+use crate::vector::prefetch;
 
 use super::band::{TASK_ELEMENTS, extent, index, signed, span, split};
 
@@ -56,6 +60,9 @@ impl<T: Element> Run<T> {
             let lane = channel % block;
             let lanes = (block - lane).min(count - done);
             let values = &span(view, [self.n, channel / block], self.y, self.cols)[lane..];
+            if lane == 0 {
+                fetch(values.as_ptr().wrapping_add(values.len()), values.len());
+            }
             if block == 1 {
                 planes[done][..pixels].copy_from_slice(values);
             } else {
@@ -85,8 +92,16 @@ impl<T: Element> Run<T> {
         }
     }
 
+    /// The channel blocks of an input, from which those of the output can be computed without a transposition: those that lie alike.
+    pub(super) fn alike<'v>(&self, view: &View<'v, T>) -> Option<impl Iterator<Item = &'v [T]> + use<'v, T>> {
+        let (view, n, y, cols) = (*view, self.n, self.y, self.cols);
+        let layout = view.layout();
+        (layout.block() == self.layout.block())
+            .then(|| (0..layout.blocks()).map(move |block| span(&view, [n, block], y, cols)))
+    }
+
     /// The pixels of a channel block.
-    fn row(&mut self, block: usize) -> &mut [T] {
+    pub(super) fn row(&mut self, block: usize) -> &mut [T] {
         let len = extent(self.cols) * self.layout.block();
         let skip = index(self.cols.begin() - self.layout.cols().begin()) * self.layout.block();
         assert!(block < self.layout.blocks(), "block {block} of {}", self.layout.blocks());
@@ -103,6 +118,86 @@ struct Output<T>(*mut T);
 // SAFETY: it is dereferenced only through runs, which are disjoint; elements are plain floats.
 unsafe impl<T: Element> Sync for Output<T> {}
 
+/// The groups whose channels are kept: those of 256 channels, 64 KiB of `f32`.
+const KEPT_GROUPS: usize = 16;
+
+/// The channels of an input that a run comes back to: transposing them again would take longer than what is done with them. Of
+/// many channels the first ones are kept.
+pub(super) struct Kept<T> {
+    /// Filled when they are first needed: a task may have few channels, and few pixels.
+    groups: [Option<Planes<T>>; KEPT_GROUPS],
+    /// How many of them hold this run's.
+    held: usize,
+    /// Of a group that is not kept.
+    other: Planes<T>,
+}
+
+impl<T: Element> Kept<T> {
+    #[inline(always)]
+    pub(super) const fn new() -> Self {
+        Self { groups: [None; KEPT_GROUPS], held: 0, other: [[T::ZERO; PIXELS]; GROUP] }
+    }
+
+    /// Forgets the run before.
+    pub(super) const fn clear(&mut self) {
+        self.held = 0;
+    }
+
+    /// As [`Run::read`], of the same input throughout a run, whose groups are first read in their order.
+    pub(super) fn read(&mut self, run: &Run<T>, view: &View<'_, T>, first: usize) -> &[Plane<T>] {
+        let Self { groups, held, other } = self;
+        let group = first / GROUP;
+        let Some(kept) = groups.get_mut(group) else { return run.read(view, first, other) };
+        let kept = kept.get_or_insert([[T::ZERO; PIXELS]; GROUP]);
+        if group < *held {
+            return &kept[..GROUP.min(view.layout().channels() - first)];
+        }
+        *held = group + 1;
+        run.read(view, first, kept)
+    }
+}
+
+/// Fetches what the next run reads of a channel block, beside the work on this one: a run is too short for the core to notice that it is
+/// followed.
+fn fetch<T>(start: *const T, len: usize) {
+    for element in (0..len).step_by(64 / size_of::<T>()) {
+        prefetch(start.wrapping_add(element));
+    }
+}
+
+/// Runs of a part of the region, one after another.
+pub(super) struct Runs<T> {
+    start: *mut T,
+    layout: Layout,
+    region: Region<2>,
+    /// The numbers of those left: in a row, then row by row, then image by image.
+    left: Range<usize>,
+}
+
+impl<T: Element> Iterator for Runs<T> {
+    type Item = Run<T>;
+
+    fn next(&mut self) -> Option<Run<T>> {
+        let at = self.left.next()?;
+        let (rows, cols) = (self.region.rows(), self.region.cols());
+        let (height, runs) = (extent(rows), runs_of(cols));
+        let (row, run) = (at / runs, at % runs);
+        let begin = cols.begin() + signed(run * PIXELS);
+        Some(Run {
+            start: self.start,
+            layout: self.layout,
+            n: row / height,
+            y: rows.begin() + signed(row % height),
+            cols: Interval::new(begin, (begin + signed(PIXELS)).min(cols.end())),
+        })
+    }
+}
+
+/// The runs of a row of so many columns.
+fn runs_of(cols: Interval) -> usize {
+    extent(cols).div_ceil(PIXELS)
+}
+
 /// Cuts `region` of `output` into runs of pixels and does `work` on each, on the threads of the caller's pool.
 ///
 /// `weight` is the cost of an element in units of copying one.
@@ -111,10 +206,24 @@ unsafe impl<T: Element> Sync for Output<T> {}
 /// Where the part does not hold the region, or an input has other channels.
 pub(super) fn for_runs<T: Element>(
     inputs: &[View<'_, T>],
-    mut output: PartMut<'_, T>,
+    output: PartMut<'_, T>,
     region: Region<2>,
     weight: usize,
     work: impl Fn(&mut Run<T>) + Sync,
+) {
+    for_tasks(inputs, output, region, weight, |runs| runs.for_each(|mut run| work(&mut run)));
+}
+
+/// The same with all runs of a task at once, for which `work` may keep something.
+///
+/// # Panics
+/// As [`for_runs`].
+pub(super) fn for_tasks<T: Element>(
+    inputs: &[View<'_, T>],
+    mut output: PartMut<'_, T>,
+    region: Region<2>,
+    weight: usize,
+    work: impl Fn(Runs<T>) + Sync,
 ) {
     let layout = *output.layout();
     assert!(output.region().contains_region(region), "{region} outside the part {}", output.region());
@@ -122,22 +231,11 @@ pub(super) fn for_runs<T: Element>(
     for input in inputs {
         assert_eq!(input.layout().channels(), layout.channels(), "channels of the input and of the output");
     }
-    let (rows, cols) = (region.rows(), region.cols());
-    let (height, runs) = (extent(rows), extent(cols).div_ceil(PIXELS));
+    let count = layout.batch() * extent(region.rows()) * runs_of(region.cols());
     let start = Output(output.as_mut_ptr());
     let least = TASK_ELEMENTS.div_ceil(PIXELS * layout.channels() * weight);
-    split(0, layout.batch() * height * runs, least, &|from, to| {
+    split(0, count, least, &|from, to| {
         let start = &start;
-        for at in from..to {
-            let (row, run) = (at / runs, at % runs);
-            let begin = cols.begin() + signed(run * PIXELS);
-            work(&mut Run {
-                start: start.0,
-                layout,
-                n: row / height,
-                y: rows.begin() + signed(row % height),
-                cols: Interval::new(begin, (begin + signed(PIXELS)).min(cols.end())),
-            });
-        }
+        work(Runs { start: start.0, layout, region, left: from..to });
     });
 }

@@ -4,7 +4,7 @@ use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
 
 use super::math;
-use super::pixel::{GROUP, PIXELS, Plane, Planes, for_runs};
+use super::pixel::{GROUP, Kept, PIXELS, Plane, Planes, for_runs, for_tasks};
 use super::stamp::per_isa;
 use crate::Isa;
 
@@ -26,6 +26,29 @@ per_isa! {
         for x in x {
             for ((sum, x), largest) in sum.iter_mut().zip(x).zip(largest) {
                 *sum += math::exp::<f64, FUSED>(x.to_f64() - largest);
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// The same, and keeps them.
+    fn keep_exponentials<T: Element>(x: &[Plane<T>], largest: &Plane<f64>, sum: &mut Plane<f64>, kept: &mut Planes<f64>) {
+        for (kept, x) in kept.iter_mut().zip(x) {
+            for (((kept, sum), x), largest) in kept.iter_mut().zip(sum.iter_mut()).zip(x).zip(largest) {
+                *kept = math::exp::<f64, FUSED>(x.to_f64() - largest);
+                *sum += *kept;
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// `kept/sum`.
+    fn shares_of_kept<T: Element>(kept: &Planes<f64>, sum: &Plane<f64>, out: &mut [Plane<T>]) {
+        for (out, kept) in out.iter_mut().zip(kept) {
+            for ((out, kept), sum) in out.iter_mut().zip(kept).zip(sum) {
+                *out = T::from_f64(kept / sum);
             }
         }
     }
@@ -106,30 +129,48 @@ pub(super) fn forward<T: Element>(
     region: Region<2>,
 ) {
     let x = &inputs[0];
-    for_runs(&inputs[..1], output, region, 16, |run| {
-        let (mut values, mut out): (Planes<T>, Planes<T>) =
-            ([[T::ZERO; PIXELS]; GROUP], [[T::ZERO; PIXELS]; GROUP]);
-        let (mut largest, mut sum) = ([f64::NEG_INFINITY; PIXELS], [0.0; PIXELS]);
-        for group in run.groups() {
-            larger(isa, run.read(x, group, &mut values), &mut largest);
-        }
-        for group in run.groups() {
-            add_exponentials(isa, run.read(x, group, &mut values), &largest, &mut sum);
-        }
-        if log {
-            sum = sum.map(f64::ln);
-        }
-        for group in run.groups() {
-            let values = run.read(x, group, &mut values);
-            if log {
-                logarithms(isa, values, &largest, &sum, &mut out);
-            } else {
-                shares(isa, values, &largest, &sum, &mut out);
+    for_tasks(&inputs[..1], output, region, 16, |runs| {
+        let mut kept = Kept::new();
+        let mut exponentials: [Planes<f64>; KEPT_EXPONENTIALS] = [[[0.0; PIXELS]; GROUP]; KEPT_EXPONENTIALS];
+        let mut out: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
+        for mut run in runs {
+            kept.clear();
+            let (mut largest, mut sum) = ([f64::NEG_INFINITY; PIXELS], [0.0; PIXELS]);
+            for group in run.groups() {
+                larger(isa, kept.read(&run, x, group), &mut largest);
             }
-            run.write(group, &out);
+            for group in run.groups() {
+                let values = kept.read(&run, x, group);
+                match exponentials.get_mut(group / GROUP) {
+                    Some(exponentials) if !log => {
+                        keep_exponentials(isa, values, &largest, &mut sum, exponentials);
+                    }
+                    _ => add_exponentials(isa, values, &largest, &mut sum),
+                }
+            }
+            if log {
+                sum = sum.map(f64::ln);
+            }
+            for group in run.groups() {
+                match exponentials.get(group / GROUP) {
+                    Some(exponentials) if !log => shares_of_kept(isa, exponentials, &sum, &mut out),
+                    _ => {
+                        let values = kept.read(&run, x, group);
+                        if log {
+                            logarithms(isa, values, &largest, &sum, &mut out);
+                        } else {
+                            shares(isa, values, &largest, &sum, &mut out);
+                        }
+                    }
+                }
+                run.write(group, &out);
+            }
         }
     });
 }
+
+/// The groups of channels whose exponentials are kept: 64 KiB of them.
+const KEPT_EXPONENTIALS: usize = 8;
 
 /// `y[c]·(gy[c] − Σ gy[i]·y[i])` of `[gy, y]`, of the logarithm `gy[c] − e^y[c]·Σ gy[i]`.
 pub(super) fn backward<T: Element>(

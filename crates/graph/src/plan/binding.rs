@@ -2,7 +2,8 @@
 //!
 //! A window is worth its copy where it regroups channels for kernels that read them in blocks, and where it holds
 //! little of a tensor that is elsewhere. A kernel that takes plain NCHW as well, or few channels that no window would
-//! regroup, needs neither where the caller's tensor lies in memory. The bits are the same.
+//! regroup, needs neither where the caller's tensor lies in memory. A value that is kept whole for later sweeps is computed where it stays,
+//! as long as a lane has the tensor to itself. The bits are the same.
 
 use tiled_kernel::Support;
 use tiled_tensor::{OutOfMemory, with_room};
@@ -67,7 +68,7 @@ impl InMemory {
 pub enum Binding {
     /// In a window of a lane.
     Window,
-    /// In a value kept whole in memory, where kernels read it.
+    /// In a value kept whole in memory, where kernels read it; of a node that computes, where its kernel writes it.
     Store(StoreId),
     /// In a value of one pixel, where kernels read it.
     Pixel(PixelId),
@@ -123,6 +124,23 @@ pub(super) fn bindings(
 fn is_read_by_kernels(sweep: &Sweep, node: &SweepNode) -> bool {
     let consumers = node.consumers.iter().map(|&(consumer, _)| sweep[consumer].action);
     consumers.into_iter().all(|action| matches!(action, Action::Compute | Action::Reduce(_)))
+}
+
+/// The value kept whole that a node may be computed into, without a window, where no other lane runs at the time: who else reads it are
+/// kernels.
+pub(super) fn computed_into(sweep: &Sweep, node: &SweepNode) -> Option<StoreId> {
+    if node.action != Action::Compute {
+        return None;
+    }
+    let mut store = None;
+    for &(consumer, _) in &node.consumers {
+        match sweep[consumer].action {
+            Action::Compute | Action::Reduce(_) => {}
+            Action::Write(SinkRole::Store(id)) if store.is_none() => store = Some(id),
+            Action::Write(_) | Action::Load(_) => return None,
+        }
+    }
+    store
 }
 
 /// Whether all that read a node take planes.

@@ -5,14 +5,14 @@ use tiled_geometry::{Interval, Region};
 use tiled_kernel::{Backend, Support, Work};
 use tiled_tensor::{Element, Layout, OutOfMemory, collected, with_room};
 
-use super::binding::{Binding, Given, bindings};
+use super::binding::{Binding, Given, bindings, computed_into};
 use super::chunks::{Alignment, Chunked};
 use super::stores::{self, StoredWhole};
 use super::{Chunks, Memory, PlanError, PlanOptions};
 use crate::demand::Demand;
 use crate::flow::Flow;
 use crate::index::IndexVec;
-use crate::program::{Finaliser, NodeId, Program, SourceRole, Store, StoreId};
+use crate::program::{Finaliser, NodeId, Program, SinkRole, SourceRole, Store, StoreId};
 use crate::sweep::{Action, Sweep, SweepNode, SweepNodeId};
 
 /// A lowered program, and what its nodes are to the backend.
@@ -106,6 +106,8 @@ pub(super) struct Reading {
     pub(super) moves: bool,
     /// Whether it does nothing at all, because others read or write where these rows lie.
     pub(super) is_idle: bool,
+    /// Whether it does nothing where one lane runs at a time: what it would copy is computed where it stays.
+    pub(super) is_idle_alone: bool,
     pub(super) is_terminal: bool,
 }
 
@@ -215,7 +217,7 @@ impl<'p> Prepared<'p> {
             let nodes = sweep.iter().zip(&bindings);
             let of_nodes = collected(nodes.map(|(node, binding)| Window::of(lowered, node, *binding)))?;
             windows.push(of_nodes.into());
-            readings.push(Readings::of(sweep, &bindings)?);
+            readings.push(Readings::of(sweep, &bindings, kept.in_files)?);
             bound.push(bindings);
         }
         let mut chunked = with_room(sweeps.len())?;
@@ -246,6 +248,31 @@ impl<'p> Prepared<'p> {
             windows,
             readings,
         }))
+    }
+
+    /// The value kept whole that a node is computed into in a plan with so many lanes in flight, if it is. One that runs alone computes what is
+    /// kept where it stays; several would write a tensor that others read.
+    pub(super) fn computed_into(&self, sweep: usize, node: SweepNodeId, in_flight: usize) -> Option<StoreId> {
+        let is_window = self.bindings[sweep][node] == Binding::Window;
+        let nodes = &self.sweeps[sweep];
+        (in_flight == 1 && !self.kept.in_files && is_window)
+            .then(|| computed_into(nodes, &nodes[node]))
+            .flatten()
+    }
+
+    /// Where the values of a sweep lie in such a plan.
+    pub(super) fn bindings_of(
+        &self,
+        sweep: usize,
+        in_flight: usize,
+    ) -> Result<IndexVec<SweepNodeId, Binding>, OutOfMemory> {
+        let mut bindings = self.bindings[sweep].copied()?;
+        for (node, binding) in self.sweeps[sweep].ids().zip(&mut bindings) {
+            if let Some(store) = self.computed_into(sweep, node, in_flight) {
+                *binding = Binding::Store(store);
+            }
+        }
+        Ok(bindings)
     }
 
     /// What every tiling takes.
@@ -344,7 +371,11 @@ impl Window {
 }
 
 impl Readings {
-    fn of(sweep: &Sweep, bindings: &IndexVec<SweepNodeId, Binding>) -> Result<Self, OutOfMemory> {
+    fn of(
+        sweep: &Sweep,
+        bindings: &IndexVec<SweepNodeId, Binding>,
+        in_files: bool,
+    ) -> Result<Self, OutOfMemory> {
         let index = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let mut operands = with_room(sweep.iter().map(|node| node.operands.len()).sum())?;
         let mut nodes = with_room(sweep.len())?;
@@ -353,12 +384,20 @@ impl Readings {
                 Action::Write(_) => matches!(bindings[node.operands[0]], Binding::Sink(_)),
                 _ => matches!(binding, Binding::Source(_) | Binding::Store(_) | Binding::Pixel(_)),
             };
+            let is_idle_alone = is_idle
+                || match node.action {
+                    Action::Write(SinkRole::Store(_)) if !in_files => {
+                        computed_into(sweep, &sweep[node.operands[0]]).is_some()
+                    }
+                    _ => false,
+                };
             operands.extend_from_slice(&node.operands);
             nodes.push(Reading {
                 node: node.node,
                 end: index(operands.len()),
                 moves: matches!(node.action, Action::Load(_) | Action::Write(_)),
                 is_idle,
+                is_idle_alone,
                 is_terminal: node.is_terminal(),
             });
         }

@@ -89,7 +89,7 @@ pub(super) fn work<T: Element>(
     for (node, reading) in readings.nodes.entries() {
         let operands = &readings.operands[begin..reading.end as usize];
         begin = reading.end as usize;
-        if reading.is_idle {
+        if reading.is_idle || (reading.is_idle_alone && in_flight <= 1.0) {
             continue;
         }
         let (task, load) = node_load(prepared, figures, node, operands, &common);

@@ -129,11 +129,8 @@ impl<'m, 'p> Measure<'m, 'p> {
         if bands.tall > 0 {
             self.cut_to_waves(backend, grid, bands)?;
         }
-        let stored = self.stored(grid, bands)?;
-        let windows = stored
-            .iter()
-            .map(|(_, slot_elements)| window_bytes::<T>(slot_elements))
-            .try_fold(0, |most, bytes| bytes.map(|bytes| most.max(bytes)))?;
+        let stored = self.stored(grid, bands, usize::MAX)?;
+        let windows = most_bytes::<T>(&stored)?;
         let mut memory = with_room(shares.len())?;
         let mut reads = with_room(shares.len())?;
         for share in shares {
@@ -239,7 +236,13 @@ impl<'m, 'p> Measure<'m, 'p> {
         let mut counts = with_room(prepared.sweeps.len())?;
         let rows = self.rows(grid, bands)?;
         let own_bands = self.own_bands(grid, bands)?;
-        let stored = self.stored(grid, bands)?;
+        let mut memory = numbers.memory;
+        let mut stored = self.stored(grid, bands, numbers.share.in_flight)?;
+        match most_bytes::<T>(&stored)?.checked_mul(numbers.share.in_flight as u64) {
+            Some(windows) if windows <= memory.windows_bytes => memory.windows_bytes = windows,
+            // fewer windows, assigned one by one, may take more
+            _ => stored = self.stored(grid, bands, usize::MAX)?,
+        }
         let chunks = self.chunks(grid, numbers.share)?;
         self.visit(grid, bands, &stored, |figures| {
             let sweep = figures.sweep;
@@ -267,7 +270,7 @@ impl<'m, 'p> Measure<'m, 'p> {
                 rows: parts(0)?,
                 cols: parts(1)?,
                 rings: rows[sweep].rings.copied()?,
-                bindings: prepared.bindings[sweep].copied()?,
+                bindings: prepared.bindings_of(sweep, numbers.share.in_flight)?,
                 slots,
                 slot_elements,
                 chunks: chunks.caches(sweep, &prepared.chunked[sweep], numbers.memory.chunks_bytes)?,
@@ -287,7 +290,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             blocks: prepared.lowered.blocks.copied()?,
             support: collected(prepared.lowered.facts.iter().map(|facts| facts.support().copied()))?.into(),
             dtype: T::DTYPE,
-            memory: numbers.memory,
+            memory,
             // the planner says these
             budget: Budget::UNLIMITED,
             in_memory: InMemory::default(),
@@ -333,8 +336,8 @@ impl<'m, 'p> Measure<'m, 'p> {
         Ok(ChunkUses::of(&prepared.chunked, ranges, share)?)
     }
 
-    /// Where the windows of each sweep lie.
-    fn stored(&mut self, grid: &Grid<2>, bands: Bands) -> Result<Vec<Stored>, Unmeasured> {
+    /// Where the windows of each sweep lie, with so many lanes in flight: candidates are counted as if there were several.
+    fn stored(&mut self, grid: &Grid<2>, bands: Bands, in_flight: usize) -> Result<Vec<Stored>, Unmeasured> {
         // those of rows that took too long to walk are not asked for
         let rows = self.rows(grid, bands)?;
         let widths = self.axis(grid, 1)?;
@@ -349,6 +352,7 @@ impl<'m, 'p> Measure<'m, 'p> {
             for ((node, ring), widest) in rows.rings.entries().zip(&width.widest) {
                 let elements = match *ring {
                     0 => Ok(0),
+                    _ if self.prepared.computed_into(sweep, node, in_flight).is_some() => Ok(0),
                     ring => self.prepared.windows[sweep][node].elements(ring, *widest),
                 };
                 sizes.push(elements?);
@@ -558,6 +562,15 @@ impl<'m, 'p> Measure<'m, 'p> {
             }
         }
     }
+}
+
+/// The bytes of the windows of the sweep with the most.
+fn most_bytes<T>(stored: &[Stored]) -> Result<u64, PlanError> {
+    let mut most = 0;
+    for (_, slot_elements) in stored {
+        most = most.max(window_bytes::<T>(slot_elements)?);
+    }
+    Ok(most)
 }
 
 fn window_bytes<T>(slot_elements: &[usize]) -> Result<u64, PlanError> {

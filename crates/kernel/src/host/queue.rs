@@ -45,7 +45,7 @@ impl<'q, T: Element> HostQueue<'q, T> {
 
     /// Calls `read` with the memory of windows.
     fn with_views<R>(&self, buffers: &[Buffer], read: impl FnOnce(&[View<'_, T>]) -> R) -> R {
-        // nobody waits for these locks: a sweep reads a store or writes it
+        // nobody waits for these locks: where a sweep writes a store, it has one queue
         let mut guards: [Option<RwLockReadGuard<'_, AlignedBuffer<T>>>; MAX_INPUTS] = Default::default();
         for (guard, buffer) in guards.iter_mut().zip(buffers) {
             if let Place::Store(store) = buffer.place {
@@ -80,12 +80,20 @@ impl<'q, T: Element> HostQueue<'q, T> {
         }
     }
 
-    /// Takes the slot of a window out, so that others can be read while it is written.
+    /// Takes the memory of a window out, so that others can be read while it is written.
     fn with_output<R>(
         &mut self,
         output: &Buffer,
         write: impl FnOnce(&Self, &mut ViewMut<'_, T>) -> R,
     ) -> Option<R> {
+        if let Place::Store(store) = output.place {
+            let (layout, slot) = self.shared.store(store);
+            // nor for this one: a node does not read what it writes
+            let mut values = slot.write().unwrap_or_else(PoisonError::into_inner);
+            let layout = layout.with_rows(output.layout.rows());
+            let len = layout.len();
+            return Some(write(self, &mut ViewMut::new(&mut values[..len], layout)));
+        }
         let Place::Slot(slot) = output.place else { return None };
         let storage = std::mem::take(&mut self.slots[slot]);
         let mut window = ViewMut::new(storage, output.layout);

@@ -15,7 +15,7 @@ pub(super) struct Shared<'b, T: Element> {
     pub(super) params: Vec<NodeParams<T>>,
     pub(super) reductions: Vec<Reduction>,
     /// By lanes, then by reductions. Nobody ever waits for one: a lane is in one queue, and what kernels read is not written in that
-    /// sweep.
+    /// sweep, or by the same queue.
     pub(super) partials: Vec<Vec<RwLock<Partial<T>>>>,
     pub(super) stores: Vec<Option<Store>>,
     /// What stores lie in.

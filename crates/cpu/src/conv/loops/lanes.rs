@@ -222,6 +222,7 @@ impl<T: Lane> Call<'_, T> {
                 whole: to.block() > 1,
                 limits: self.tail.limits(),
                 goes_on: false,
+                beside: None,
             };
             let of_vector = |weights: usize, cols: usize| {
                 self.packed[weights + channel * row_class.taps * cols * problem.in_group..].as_ptr()

@@ -72,8 +72,11 @@ impl<T: Lane> Call<'_, T> {
             whole: false,
             limits: self.tail.limits(),
             goes_on: false,
+            beside: None,
         };
         let tail = self.tail.at(n, [y, to.cols().begin()]);
+        let beside = tail.as_ref().and_then(|tail| tail.beside(target.start));
+        let target = Target { beside, ..target };
         Line {
             source,
             target,
