@@ -243,7 +243,7 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
         output: &Buffer,
         region: Region<2>,
     ) -> Result<(), DeviceError> {
-        if !matches!(output.place, Place::Slot(_)) {
+        if !matches!(output.place, Place::Slot(_) | Place::Store(_)) {
             return Ok(());
         }
         self.is_busy = true;

@@ -4,10 +4,10 @@ use std::cell::Cell;
 
 use tiled_graph::program::{SinkRole, SourceRole, Store, StoreId};
 use tiled_graph::{
-    Action, Activation, BatchNorm, Conv2d, Graph, Hold, IndexVec, Linear, Loss, MaxPool2d, Objective, Op,
-    Plan, PlanError, PlanOptions, Planner, SweepNodeId, Tiling, ValueId, infer, lower, sweeps,
+    Action, Activation, BatchNorm, Binding, Conv2d, Graph, Hold, IndexVec, Linear, Loss, MaxPool2d,
+    Objective, Op, Plan, PlanError, PlanOptions, Planner, SweepNodeId, Tiling, ValueId, infer, lower, sweeps,
 };
-use tiled_kernel::Reference;
+use tiled_kernel::{Backend, Reference, forward};
 
 /// Convolutions of one channel, one after another.
 fn chain(count: usize) -> Graph {
@@ -361,6 +361,59 @@ fn values_that_no_sweep_needs_together_share_memory() {
             assert!(2 * bytes < all, "{bytes} bytes of {all}");
         }
     }
+}
+
+/// The reference on as many threads as there are.
+#[derive(Debug)]
+struct Threads;
+
+impl Backend<f32> for Threads {
+    forward!(f32, |_threads| &Reference; name block support seconds transfers_beside open);
+
+    fn workers(&self, threads: usize) -> usize {
+        threads
+    }
+}
+
+#[test]
+fn what_is_kept_is_computed_where_it_stays_by_a_lane_that_runs_alone() {
+    let graph = gates(4);
+    let shapes = infer(&graph, 1, &[[96, 112]]).expect("shapes");
+    let mut seen = [false; 2];
+    for objective in [Objective::inference(), Objective::training(Loss::Sum)] {
+        for (hold, lanes) in [
+            (Hold::Auto, 1),
+            (Hold::Slide, 1),
+            (Hold::Materialise, 1),
+            (Hold::Slide, 2),
+            (Hold::Recompute, 2),
+            (Hold::Recompute, 4),
+        ] {
+            let tiling = if lanes > 1 { Tiling::Grid([4, 1]) } else { Tiling::Auto };
+            let lanes = Some(lanes);
+            let options = PlanOptions { lanes, parallelism: 4, hold, tiling, ..PlanOptions::default() };
+            let plan = Planner::<f32>::new(&graph, &shapes, &objective, &Threads).plan(&options);
+            let plan = plan.expect("a plan");
+            let is_alone = plan.in_flight == 1;
+            seen[usize::from(is_alone)] = true;
+            let mut kept = 0;
+            for sweep in &plan.sweeps {
+                for node in &sweep.nodes {
+                    let Action::Write(SinkRole::Store(store)) = node.action else { continue };
+                    let writer = node.operands[0];
+                    let expected = if is_alone { Binding::Store(store) } else { Binding::Window };
+                    assert_eq!(sweep.bindings[writer], expected, "{options:?}");
+                    assert_eq!(sweep.slots[writer].is_none(), is_alone, "{options:?}: a window");
+                    kept += 1;
+                }
+            }
+            assert!(kept >= 4, "{options:?}: what four gates multiply");
+            let windows = plan.sweeps.iter().map(|sweep| sweep.slot_elements.iter().sum::<usize>());
+            let windows = windows.max().expect("sweeps") * plan.in_flight;
+            assert_eq!(plan.memory.windows_bytes, 4 * windows as u64, "{options:?}");
+        }
+    }
+    assert_eq!(seen, [true; 2], "plans of both kinds");
 }
 
 #[test]

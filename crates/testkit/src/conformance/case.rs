@@ -38,17 +38,8 @@ impl<T: Element> Case<T> {
     /// Where the backend does.
     pub fn whole(&self, backend: &dyn Backend<T>) -> Tensor<T> {
         let whole = Region::whole(extents(self.output));
-        let windows: Vec<Held<T>> = self
-            .inputs
-            .iter()
-            .map(|input| {
-                let shape = input.shape();
-                let region = Region::whole(extents(shape));
-                let mut held = Held::filled(shape, backend.block(shape[1]), region, 0, T::from_f64(f64::NAN));
-                held.copy_from(input, region);
-                held
-            })
-            .collect();
+        let windows: Vec<Held<T>> =
+            self.inputs.iter().map(|input| Held::whole(input, backend.block(input.shape()[1]))).collect();
         let mut output =
             Held::filled(self.output, backend.block(self.output[1]), whole, 0, T::from_f64(f64::NAN));
         self.open(backend).compute(&self.kernel, &windows, &mut output, whole);

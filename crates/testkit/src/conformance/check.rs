@@ -38,6 +38,7 @@ impl<T: Element> Case<T> {
                 }
             }
         }
+        self.check_kept(backend, &mut opened, &whole, rng);
         for _ in 0..4 {
             let axes = extents.map(|extent| {
                 let begin = rng.range(0, extent - 1);
@@ -93,6 +94,34 @@ impl<T: Element> Case<T> {
                 backend.name(),
                 self.describe(),
             );
+        });
+    }
+
+    /// Computes the rows in two parts into a value that is kept whole; compares bits.
+    fn check_kept(
+        &self,
+        backend: &dyn Backend<T>,
+        opened: &mut Opened<'_, T>,
+        whole: &Tensor<T>,
+        rng: &mut Rng,
+    ) {
+        let extents = extents(self.output);
+        let all = Region::whole(extents);
+        let windows: Vec<Held<T>> =
+            self.inputs.iter().map(|input| Held::whole(input, backend.block(input.shape()[1]))).collect();
+        let block = backend.block(self.output[1]);
+        let mut output = Held::filled(self.output, block, all, 0, T::from_f64(f64::NAN));
+        let cut = rng.range(0, extents[0]);
+        let rows = [Interval::new(0, cut), Interval::new(cut, extents[0])];
+        let parts = rows.map(|rows| Region::from_rows_cols(rows, all.cols()));
+        opened.compute_kept(&self.kernel, &windows, &mut output, &parts);
+        let (got, whole) = (output.view(), whole.view());
+        visit(self.output[0], self.output[1], all, |n, c, y, x| {
+            let [got, expected] = [got, whole].map(|view| view.get(n, c, y, x));
+            let same = got.to_bits_u64() == expected.to_bits_u64() || (got.is_nan() && expected.is_nan());
+            let (name, what) = (backend.name(), self.describe());
+            let [got, expected] = [got, expected].map(T::to_f64);
+            assert!(same, "{name}: at [{n},{c},{y},{x}] kept {got:e}, in a window {expected:e}\n{what}");
         });
     }
 

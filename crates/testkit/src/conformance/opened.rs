@@ -3,7 +3,7 @@
 use tiled_geometry::Region;
 use tiled_kernel::{
     Backend, Buffer, Context, Kernel, Needs, NodeNeeds, Operands, ParamNeeds, Partial, Place, Queue,
-    Reduction, ReductionNeeds, SweepNeeds, Work, copy_region,
+    Reduction, ReductionNeeds, StoreNeeds, SweepNeeds, Work, copy_region,
 };
 use tiled_tensor::{Element, Layout};
 
@@ -21,7 +21,7 @@ pub(super) struct Opened<'b, T: Element> {
 }
 
 impl<'b, T: Element> Opened<'b, T> {
-    /// For calls of a kernel with tensors of these shapes, the last of which is the output.
+    /// For calls of a kernel with tensors of these shapes, the last of which is the output, and with a value kept whole of its shape.
     pub(super) fn for_kernel(
         backend: &'b dyn Backend<T>,
         kernel: &Kernel,
@@ -35,8 +35,13 @@ impl<'b, T: Element> Opened<'b, T> {
         let support = backend.support(&Work::Map(*kernel), &operands).expect("a supported kernel");
         let packed = ParamNeeds::Packed { bytes: support.packed_bytes };
         let nodes = [NodeNeeds { name: "the case", params: packed }];
-        let needs =
-            Needs { nodes: &nodes, workspace_bytes: support.workspace_bytes, ..needs(backend, shapes) };
+        let stores = [Some(StoreNeeds { name: "the case", layout: kept(backend, *output), slot: 0 })];
+        let needs = Needs {
+            nodes: &nodes,
+            stores: &stores,
+            workspace_bytes: support.workspace_bytes,
+            ..needs(backend, shapes)
+        };
         let mut context = backend.open(&needs).expect("memory for a small case");
         let values: Vec<&[T]> = params.iter().map(Vec::as_slice).collect();
         context.pack(0, kernel, &values).expect("a device that works");
@@ -108,6 +113,31 @@ impl<'b, T: Element> Opened<'b, T> {
         *output = Held { data: got.data().to_vec(), layout: *got.layout() };
     }
 
+    /// Computes these regions, one after another, into the value that is kept, and copies all of it to the window `output`.
+    pub(super) fn compute_kept(
+        &mut self,
+        kernel: &Kernel,
+        inputs: &[Held<T>],
+        output: &mut Held<T>,
+        regions: &[Region<2>],
+    ) {
+        let slots: Vec<usize> = inputs.iter().chain([&*output]).map(|window| window.layout.len()).collect();
+        let sweep = SweepNeeds { slots: &slots, vectors: &[], adopted: &[] };
+        let mut queues = self.context.queues(&sweep).expect("memory for a small case");
+        let queue = queues.first_mut().expect("a queue").as_mut();
+        let buffers = send(queue, inputs.iter().chain([&*output]));
+        let (to, from) = buffers.split_last().expect("an output");
+        for region in regions {
+            let rows = to.layout.with_rows(region.rows());
+            let kept = Buffer { place: Place::Store(0), layout: rows };
+            queue.compute(0, kernel, from, &kept, *region).expect("a device that works");
+        }
+        queue.load(0, to, to.layout.region()).expect("a device that works");
+        let ticket = queue.fetch(to, to.layout.region()).expect("a device that works");
+        let got = queue.take(ticket).expect("a device that works");
+        *output = Held { data: got.data().to_vec(), layout: *got.layout() };
+    }
+
     /// Takes a share into a lane's sums.
     pub(super) fn reduce(&mut self, lane: usize, inputs: &[Held<T>], share: Region<2>) {
         let slots: Vec<usize> = inputs.iter().map(|window| window.layout.len()).collect();
@@ -133,6 +163,13 @@ impl<'b, T: Element> Opened<'b, T> {
         self.context.unpack(0, &mut weights).expect("a device that works");
         weights
     }
+}
+
+/// How a value of this shape lies that is kept whole.
+fn kept<T: Element>(backend: &dyn Backend<T>, shape: [usize; 4]) -> Layout {
+    let [batch, channels, rows, _] = shape;
+    let region = Region::whole(extents(shape));
+    Layout::new(batch, channels, backend.block(channels), region, rows).expect("a small tensor")
 }
 
 /// Room for a window of each tensor.

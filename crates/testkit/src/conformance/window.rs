@@ -30,6 +30,14 @@ impl<T: Element> Held<T> {
         Self { data: vec![value; layout.len()], layout }
     }
 
+    /// A window over a whole tensor, with NaN in padding lanes.
+    pub(super) fn whole(tensor: &Tensor<T>, block: usize) -> Self {
+        let region = Region::whole(extents(tensor.shape()));
+        let mut held = Self::filled(tensor.shape(), block, region, 0, T::from_f64(f64::NAN));
+        held.copy_from(tensor, region);
+        held
+    }
+
     /// A window over a random region around `needed`; what is not needed is NaN.
     pub(super) fn around(tensor: &Tensor<T>, block: usize, needed: Region<2>, rng: &mut Rng) -> Self {
         let shape = tensor.shape();
