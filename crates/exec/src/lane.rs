@@ -192,8 +192,8 @@ impl<'a, T: Element> Lane<'a, T> {
             return Ok(result?);
         }
         let output = self.window(context, node);
-        if !is_written_to(&output) && !matches!(output.place, Place::Store(_)) {
-            return Ok(());
+        if output.layout.region().is_empty() || !matches!(output.place, Place::Slot(_) | Place::Store(_)) {
+            return Ok(()); // nobody reads it
         }
         Ok(self.queue.compute(id.index(), kernel, &inputs[..count], &output, region)?)
     }

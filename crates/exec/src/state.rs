@@ -178,15 +178,22 @@ impl<'b, T: Element> State<'b, T> {
     ) -> Result<Option<f64>, ExecError> {
         // a thread of another pool may hold what a call that it takes up meanwhile would wait for
         let is_of_a_pool = rayon::current_thread_index().is_some();
-        if run.plan.in_flight > 1 || (run.plan.stays_on_caller() && !is_of_a_pool) {
-            return self.run_here(sweeps, run);
+        let stays = run.plan.stays_on_caller() && !is_of_a_pool;
+        let pool = run.pool;
+        if stays || run.plan.in_flight > 1 {
+            return self.run_sweeps(sweeps, run, if stays { None } else { Some(pool) });
         }
         // one sweep after another, with nobody falling asleep between them
-        let pool = run.pool;
-        pool.install_awake(|| self.run_here(sweeps, run))
+        pool.install_awake(|| self.run_sweeps(sweeps, run, None))
     }
 
-    fn run_here(&mut self, sweeps: Range<usize>, run: &mut Sweeps<'_, T>) -> Result<Option<f64>, ExecError> {
+    /// Runs these sweeps, the lanes of each on the threads of a pool, or all on the thread at hand.
+    fn run_sweeps(
+        &mut self,
+        sweeps: Range<usize>,
+        run: &mut Sweeps<'_, T>,
+        pool: Option<&Pool>,
+    ) -> Result<Option<f64>, ExecError> {
         let (plan, io, progress) = (run.plan, run.io, run.progress);
         let done = AtomicU64::new(0);
         let total: u64 = plan.sweeps[sweeps.clone()].iter().map(|sweep| sweep.steps).sum();
@@ -219,9 +226,9 @@ impl<'b, T: Element> State<'b, T> {
             for queue in queues {
                 lanes.push(Lane::new(queue, sweep).map_err(refused("the windows of a lane"))?);
             }
-            match lanes.as_mut_slice() {
-                [only] => only.run(&context)?,
-                lanes => run.pool.install(|| {
+            match pool {
+                None => lanes[0].run(&context)?,
+                Some(pool) => pool.install(|| {
                     lanes.par_iter_mut().with_max_len(1).try_for_each(|lane| lane.run(&context))
                 })?,
             }

@@ -16,7 +16,7 @@ use super::chunks::ChunkUses;
 use super::cost::{self, SweepFigures, Width};
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::rows::Rows;
-use super::slots::Stored;
+use super::slots::{Stored, most_bytes};
 use super::unmeasured::Unmeasured;
 use super::waves::{bands_in_waves, works_in_waves};
 use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
@@ -562,20 +562,6 @@ impl<'m, 'p> Measure<'m, 'p> {
             }
         }
     }
-}
-
-/// The bytes of the windows of the sweep with the most.
-fn most_bytes<T>(stored: &[Stored]) -> Result<u64, PlanError> {
-    let mut most = 0;
-    for (_, slot_elements) in stored {
-        most = most.max(window_bytes::<T>(slot_elements)?);
-    }
-    Ok(most)
-}
-
-fn window_bytes<T>(slot_elements: &[usize]) -> Result<u64, PlanError> {
-    let elements = slot_elements.iter().try_fold(0_u64, |sum, len| sum.checked_add(*len as u64));
-    elements.and_then(|elements| elements.checked_mul(size_of::<T>() as u64)).ok_or(PlanError::TooLarge)
 }
 
 /// Bands that are cut to fill waves are those of strips of one width; others are for all.

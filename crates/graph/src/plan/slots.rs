@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use tiled_tensor::{OutOfMemory, collected, filled, make_room, push, refusable, with_room};
 
+use super::PlanError;
 use crate::index::{Id, IndexVec, id};
 use crate::sweep::SweepNodeId;
 
@@ -15,6 +16,20 @@ id! {
 
 /// The slot of each window of a sweep, or of each value that is kept between sweeps, and the elements of each slot.
 pub(super) type Stored<I = SweepNodeId> = (IndexVec<I, Option<SlotId>>, IndexVec<SlotId, usize>);
+
+/// The bytes of the windows of the sweep with the most.
+pub(super) fn most_bytes<T>(stored: &[Stored]) -> Result<u64, PlanError> {
+    let mut most = 0;
+    for (_, slot_elements) in stored {
+        most = most.max(window_bytes::<T>(slot_elements)?);
+    }
+    Ok(most)
+}
+
+fn window_bytes<T>(slot_elements: &[usize]) -> Result<u64, PlanError> {
+    let elements = slot_elements.iter().try_fold(0_u64, |sum, len| sum.checked_add(*len as u64));
+    elements.and_then(|elements| elements.checked_mul(size_of::<T>() as u64)).ok_or(PlanError::TooLarge)
+}
 
 /// When a node is held in a tile: the first and the last call that it takes part in, `None` where it takes part in none.
 pub(super) type Span = Option<[u64; 2]>;

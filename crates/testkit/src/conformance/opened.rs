@@ -98,19 +98,9 @@ impl<'b, T: Element> Opened<'b, T> {
         output: &mut Held<T>,
         region: Region<2>,
     ) {
-        let slots: Vec<usize> = inputs.iter().chain([&*output]).map(|window| window.layout.len()).collect();
-        let sweep = SweepNeeds { slots: &slots, vectors: &[], adopted: &[] };
-        let mut queues = self.context.queues(&sweep).expect("memory for a small case");
-        let queue = queues.first_mut().expect("a queue").as_mut();
-        let buffers = send(queue, inputs.iter().chain([&*output]));
-        let (to, from) = buffers.split_last().expect("an output");
-        queue.compute(0, kernel, from, to, region).expect("a device that works");
-        if to.layout.region().is_empty() {
-            return queue.wait().expect("a device that works");
-        }
-        let ticket = queue.fetch(to, to.layout.region()).expect("a device that works");
-        let got = queue.take(ticket).expect("a device that works");
-        *output = Held { data: got.data().to_vec(), layout: *got.layout() };
+        self.in_windows(inputs, output, |queue, from, to| {
+            queue.compute(0, kernel, from, to, region).expect("a device that works");
+        });
     }
 
     /// Computes these regions, one after another, into the value that is kept, and copies all of it to the window `output`.
@@ -121,18 +111,32 @@ impl<'b, T: Element> Opened<'b, T> {
         output: &mut Held<T>,
         regions: &[Region<2>],
     ) {
+        self.in_windows(inputs, output, |queue, from, to| {
+            for region in regions {
+                let kept = Buffer { place: Place::Store(0), layout: to.layout.with_rows(region.rows()) };
+                queue.compute(0, kernel, from, &kept, *region).expect("a device that works");
+            }
+            queue.load(0, to, to.layout.region()).expect("a device that works");
+        });
+    }
+
+    /// Makes calls on windows of the inputs and one of the output, which is then read back.
+    fn in_windows(
+        &mut self,
+        inputs: &[Held<T>],
+        output: &mut Held<T>,
+        calls: impl FnOnce(&mut dyn Queue<T>, &[Buffer], &Buffer),
+    ) {
         let slots: Vec<usize> = inputs.iter().chain([&*output]).map(|window| window.layout.len()).collect();
         let sweep = SweepNeeds { slots: &slots, vectors: &[], adopted: &[] };
         let mut queues = self.context.queues(&sweep).expect("memory for a small case");
         let queue = queues.first_mut().expect("a queue").as_mut();
         let buffers = send(queue, inputs.iter().chain([&*output]));
         let (to, from) = buffers.split_last().expect("an output");
-        for region in regions {
-            let rows = to.layout.with_rows(region.rows());
-            let kept = Buffer { place: Place::Store(0), layout: rows };
-            queue.compute(0, kernel, from, &kept, *region).expect("a device that works");
+        calls(queue, from, to);
+        if to.layout.region().is_empty() {
+            return queue.wait().expect("a device that works");
         }
-        queue.load(0, to, to.layout.region()).expect("a device that works");
         let ticket = queue.fetch(to, to.layout.region()).expect("a device that works");
         let got = queue.take(ticket).expect("a device that works");
         *output = Held { data: got.data().to_vec(), layout: *got.layout() };
