@@ -29,6 +29,7 @@ ROUNDINGS = 2.0  # times what PyTorch's own layouts in float32 deviate
 PAUSE_SECONDS = 0.05  # until the threads of the last engine sleep
 SMALLEST = 32  # the extents that shrinking leaves
 QUIET = 0.05  # the share of the machine that other programs may take
+AT_ONCE = 1 << 22  # elements that are compared at a time, which keeps memory small
 TURN_SECONDS = 0.2  # shorter runs are repeated within a turn
 
 Json = dict[str, Any]
@@ -323,10 +324,10 @@ def deviation(kind: str, expected: np.ndarray, got: np.ndarray, smallest: float 
     if expected.size != got.size:
         return math.inf
     # features and parameters may have extents of one more, or less
-    rows = max(1, math.prod(expected.shape[:2])) if expected.ndim == 4 else 1
-    expected, got = expected.reshape(rows, -1), got.reshape(rows, -1)
+    expected, got = expected.reshape(-1), got.reshape(-1)
     difference = scale = 0.0
-    for a, b in zip(expected, got, strict=True):  # a channel at a time, which keeps memory small
+    for begin in range(0, expected.size, AT_ONCE):
+        a, b = (array[begin : begin + AT_ONCE] for array in (expected, got))
         if kind == "output":
             difference = max(difference, float(np.max(np.abs(a - b))))
             scale = max(scale, float(np.max(np.abs(a))))
