@@ -14,5 +14,6 @@ mod lent;
 mod nan_signs;
 mod networks;
 mod shared;
+mod threads;
 mod wanted;
 mod winograd;
