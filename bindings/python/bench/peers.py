@@ -35,7 +35,8 @@ Json = dict[str, Any]
 def main() -> None:
     options = arguments()
     enter(options.venv)
-    from comparison import DOUBLE, PART, ROUNDINGS, SMALL, TOLERANCES, Comparison, say
+    from comparison import DOUBLE, ROUNDINGS, SMALL, TOLERANCES, Comparison, say
+    from protocol import PART
     from report import page
     from workloads import all_workloads
 

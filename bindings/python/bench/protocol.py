@@ -27,6 +27,9 @@ import numpy as np
 Json = dict[str, Any]
 Weights = dict[str, np.ndarray]
 
+WARM = 64  # the rows and columns that warm code up
+PART = 256  # those that are compared in float64
+
 
 class Engine(Protocol):
     def hello(self) -> Json: ...

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from protocol import Json, Weights, read_weights, serve
+from protocol import WARM, Json, Weights, read_weights, serve
 
 # Operators whose gradient does not read their own output: a relu after them may overwrite it.
 FORGETFUL = {"conv2d", "conv_transpose2d", "batch_norm", "add", "linear", "upsample", "avg_pool2d"}
@@ -142,12 +142,19 @@ def corners(node: Json) -> bool | None:
     return node["align_corners"] if node["mode"] == "bilinear" else None
 
 
+NAMES = {
+    "contiguous": "torch NCHW",
+    "channels_last": "torch channels-last",
+    "float64": "torch float64",
+    "float64_channels_last": "torch float64, channels-last",
+}
+
+
 class Torch:
     def __init__(self, layout: str) -> None:
-        self.format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
-        self.dtype = torch.float64 if layout == "float64" else torch.float32
-        names = {"contiguous": "torch NCHW", "channels_last": "torch channels-last", "float64": "torch float64"}
-        self.name = names[layout]
+        self.format = torch.channels_last if layout.endswith("channels_last") else torch.contiguous_format
+        self.dtype = torch.float64 if layout.startswith("float64") else torch.float32
+        self.name = NAMES[layout]
 
     def hello(self) -> Json:
         return {
@@ -162,7 +169,7 @@ class Torch:
         self.network = network(request).to(dtype=self.dtype, memory_format=self.format)
         self.input = self.read(request["input"])
         statistics = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
-        image, self.input = self.input, self.input[:, :, :64, :64].contiguous(memory_format=self.format)
+        image, self.input = self.input, self.input[:, :, :WARM, :WARM].contiguous(memory_format=self.format)
         self.output = self.grad_output = None
         self.prepare()
         if self.task == "backward":

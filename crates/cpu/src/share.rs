@@ -2,10 +2,11 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
-use tiled_kernel::worth_sharing_seconds;
+use tiled_kernel::{ThreadsAwake, worth_sharing_seconds};
 use tiled_tensor::{Element, Layout, PartMut};
 
 /// Operations of a core in a second, about.
@@ -19,6 +20,9 @@ const LEAST_UNITS_OF_A_THREAD: f64 = 2.0;
 
 /// The most parts that units are divided into; more threads than this take turns at them.
 const MOST_PARTS: usize = 64;
+
+/// How often a thread that is done looks whether the others are, about 50 µs.
+const MOST_SPINS: usize = 2000;
 
 /// The threads that share a call: one outside a pool, and where there is little to do.
 ///
@@ -49,41 +53,60 @@ pub(crate) fn for_pieces(pieces: usize, body: impl Fn(usize) + Sync + Send) {
     (0..pieces).into_par_iter().with_max_len(1).for_each(body);
 }
 
-/// Runs `body` for each of `units`, in parallel ([`for_shares`]).
+/// Runs `body` for each of `units`, in parallel ([`for_ranges`]).
 pub(crate) fn for_units(threads: usize, units: usize, body: impl Fn(usize) + Sync + Send) {
     for_shares(threads, units, |share| share.for_each(&body));
 }
 
-/// Runs `body` on each of some threads, with the units that it takes. A thread takes its part of them one after another, then parts that no
-/// thread has taken, and then the last ones of the others' parts, so that a thread that was held up does not hold up the call.
+/// Runs `body` on each of some threads, with the units that it takes ([`for_ranges`]).
 pub(crate) fn for_shares(
     threads: usize,
     units: usize,
     body: impl Fn(&mut dyn Iterator<Item = usize>) + Sync + Send,
 ) {
+    for_ranges(threads, units, |ranges| body(&mut ranges.flatten()));
+}
+
+/// Runs `body` on each of some threads, with the ranges of units that it takes. A thread takes half of what is left of its part of them, again and
+/// again, then of parts that no thread has taken, and then of what is left of the others' from their ends: few long ranges, and short
+/// ones at last, so that threads end together and one that was held up does not hold up the call.
+pub(crate) fn for_ranges(
+    threads: usize,
+    units: usize,
+    body: impl Fn(&mut dyn Iterator<Item = Range<usize>>) + Sync + Send,
+) {
     if threads <= 1 {
-        return body(&mut (0..units));
+        return body(&mut (units > 0).then_some(0..units).into_iter());
     }
     let count = threads.min(MOST_PARTS);
     let parts: [Mutex<Part>; MOST_PARTS] = std::array::from_fn(|part| {
         let at = |part: usize| units * part.min(count) / count;
         Mutex::new(Part { units: at(part)..at(part + 1), taken: false })
     });
+    let caller = rayon::current_thread_index();
+    let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     for_pieces(threads, |thread| {
-        // a lock ends with its statement, before the unit begins
+        begun.fetch_add(1, Ordering::Relaxed);
+        // a lock ends with its statement, before the units begin
         let part =
             |other: usize| parts[(thread + other) % count].lock().unwrap_or_else(PoisonError::into_inner);
         let (mut other, mut is_own) = (0, false);
         body(&mut std::iter::from_fn(|| {
             while other < count {
                 is_own = is_own || !std::mem::replace(&mut part(other).taken, true);
-                if is_own && let Some(unit) = part(other).units.next() {
-                    return Some(unit);
+                if is_own && let Some(range) = part(other).first_half() {
+                    return Some(range);
                 }
                 (other, is_own) = (other + 1, false);
             }
-            (0..count).find_map(|other| part(other).units.next_back())
+            (0..count).find_map(|other| part(other).last_half())
         }));
+        done.fetch_add(1, Ordering::Release);
+        if caller == rayon::current_thread_index() && ThreadsAwake::is_so() {
+            // whoever has begun ends within one short range: to look for other work takes longer than to wait
+            let waits = || done.load(Ordering::Acquire) < begun.load(Ordering::Relaxed);
+            (0..MOST_SPINS).take_while(|_| waits()).for_each(|_| std::hint::spin_loop());
+        }
     });
 }
 
@@ -91,6 +114,22 @@ pub(crate) fn for_shares(
 struct Part {
     units: Range<usize>,
     taken: bool,
+}
+
+impl Part {
+    /// The first half of what is left, or a little more.
+    fn first_half(&mut self) -> Option<Range<usize>> {
+        let Range { start, end } = self.units;
+        self.units.start += (end - start).div_ceil(2);
+        (start < end).then_some(start..self.units.start)
+    }
+
+    /// The last half.
+    fn last_half(&mut self) -> Option<Range<usize>> {
+        let Range { start, end } = self.units;
+        self.units.end -= (end - start).div_ceil(2);
+        (start < end).then_some(self.units.end..end)
+    }
 }
 
 /// A part of a window that several threads write at once, each its own elements.
@@ -135,7 +174,6 @@ unsafe impl<T: Element> Send for SharedOutput<'_, T> {}
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -175,9 +213,9 @@ mod tests {
         pool.install(|| {
             for_units(2, 10, |unit| {
                 if unit == 0 {
-                    // goes on when all the others are done, the rest of its own part among them
+                    // goes on when all others are done but those of its range, the rest of its own part among them
                     let start = Instant::now();
-                    while others.load(Ordering::Acquire) < 9 {
+                    while others.load(Ordering::Acquire) < 7 {
                         assert!(start.elapsed() < Duration::from_secs(60), "its units wait for it");
                         std::thread::yield_now();
                     }

@@ -28,6 +28,8 @@ pub(crate) struct Flow {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlowNode {
     pub(crate) extent: i64,
+    /// The extent along the other axis: of rows, their length.
+    pub(crate) across: i64,
     /// What it computes comes in whole cells of this.
     pub(crate) grain: i64,
     /// Its rate, in [`Flow::rates`].
@@ -92,6 +94,7 @@ impl Flow {
             let rate = flow.number_of(program.rate(node.node, axis), &mut rates)?;
             flow.nodes.push(FlowNode {
                 extent: program_node.extents[axis],
+                across: program_node.extents[1 - axis],
                 grain: match node.action {
                     Action::Compute => program_node.kernel().map_or(1, tiled_kernel::Kernel::grain),
                     _ => 1,

@@ -38,7 +38,8 @@ pub struct Call {
 pub(crate) struct Bands {
     /// Where calls are cut to fill the waves of a device: the rows of the tallest node that they are cut from. None else.
     pub(crate) tall: i64,
-    /// The fewest rows of a call that reads weights, but where the tile ends: it reads all of them, however few its rows are.
+    /// The fewest rows of a call that reads weights, where they are no longer than [`SHORT_ROW`], and as many fewer as they are longer: it reads all
+    /// of the weights, however little it computes. Fewer only where the tile ends.
     pub(crate) least_rows: i64,
     /// Those of the tallest node.
     pub(crate) rows: i64,
@@ -362,6 +363,16 @@ fn driver(flow: &Flow, rows: &IndexVec<SweepNodeId, Interval>) -> Option<SweepNo
     terminals(flow).max_by_key(|terminal| (rows[*terminal].end() - rows[*terminal].begin(), *terminal))
 }
 
+/// The pixels of a row that count as one where calls are to have rows enough for the weights that they read.
+pub(crate) const SHORT_ROW: i64 = 64;
+
+/// The fewest rows of this length for a call that reads weights, where so many short ones are enough.
+fn least_rows(of_short: i64, length: i64) -> i64 {
+    let pixels = i128::from(of_short) * i128::from(SHORT_ROW);
+    let rows = (pixels + i128::from(length.max(SHORT_ROW)) - 1) / i128::from(length.max(SHORT_ROW));
+    i64::try_from(rows).unwrap_or(MAX_COORDINATE).clamp(1, MAX_COORDINATE)
+}
+
 /// The bands of each node: those of the tallest one have its rows, the others as many rows of theirs, but one at least; those of nodes
 /// that read weights have the least rows too.
 pub(crate) fn bands_of(flow: &Flow, bands: Bands) -> Result<IndexVec<SweepNodeId, Band>, OutOfMemory> {
@@ -376,7 +387,7 @@ pub(crate) fn bands_of(flow: &Flow, bands: Bands) -> Result<IndexVec<SweepNodeId
         if node.extent != last.0 {
             last = (node.extent, scaled(node.extent));
         }
-        let least = if node.reads_weights { bands.least_rows.clamp(1, MAX_COORDINATE) } else { 1 };
+        let least = if node.reads_weights { least_rows(bands.least_rows, node.across) } else { 1 };
         let most = last.1.max(least);
         Band { most, least, step: most, is_whole: false }
     });

@@ -8,25 +8,28 @@ use tiled_tensor::Element;
 
 use crate::narrow::Sizes;
 
-/// Levels that round.
-const LEVELS: usize = 3;
-
 /// The most values of a sum are two to this power.
 const LOG_TERMS: i64 = 10;
 
-/// How far the exponent fields of the largest and the smallest value may be apart.
+/// How far the exponent fields of the largest and the smallest value may be apart where so many levels round.
 ///
 /// Values below `2^F`, of which there are at most `2^b`, are added to `1.5·2^(F+b+2)`, so that the sum stays in one binade, whose unit is
-/// `2^(F+b−50)`: what is left is at most half of that, `2^(F+b−51)`. After three levels it is at most `2^(F+3b−153)`, and sums of it below
-/// `2^(F+4b−153)`. An `f32` is a multiple of `2^(e−150)` below `2^(E−126)`, so that those fit the 53 bits of an `f64` where
-/// `E − 126 + 4b − 153 − (e − 150) ≤ 53`.
-const RANGE: u32 = 142;
+/// `2^(F+b−50)`: what is left is at most half of that, `2^(F+b−51)`. After k levels it is at most `2^(F+k·(b−51))`, and sums of it below
+/// `2^(F+k·(b−51)+b)`. An `f32` is a multiple of `2^(e−150)` below `2^(E−126)`, so that those fit the 53 bits of an `f64` where
+/// `E − 126 + k·(b − 51) + b − (e − 150) ≤ 53`.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    reason = "a few levels"
+)]
+const fn range(levels: usize) -> u32 {
+    (53 - 24 - LOG_TERMS + levels as i64 * (51 - LOG_TERMS)) as u32
+}
 
-const _: () = assert!(RANGE as i64 - 126 + 4 * LOG_TERMS - 153 + 150 <= 53, "the last level does not round");
-
-/// Sums of `L` interleaved sequences of `f32` values.
+/// Sums of `L` interleaved sequences of `f32` values, by so many levels that round.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cascade<const L: usize> {
+pub(crate) struct Cascade<const L: usize, const LEVELS: usize> {
     /// What a level began with.
     bases: [[f64; L]; LEVELS],
     /// That and the sum of what it took.
@@ -37,7 +40,9 @@ pub(crate) struct Cascade<const L: usize> {
     terms: usize,
 }
 
-impl<const L: usize> Cascade<L> {
+impl<const L: usize, const LEVELS: usize> Cascade<L, LEVELS> {
+    const RANGE: u32 = range(LEVELS);
+
     pub(crate) const fn new() -> Self {
         Self {
             bases: [[0.0; L]; LEVELS],
@@ -58,12 +63,13 @@ impl<const L: usize> Cascade<L> {
         lanes: usize,
         emit: impl FnMut(usize, f64),
     ) -> bool {
-        if !sizes.are_within(RANGE, lanes) || rows.len() > 1 << LOG_TERMS {
+        if !sizes.are_within(Self::RANGE, lanes) || rows.len() > 1 << LOG_TERMS {
             return false;
         }
         let both = self.sizes.with(&sizes);
-        let mut is_covered =
-            self.terms > 0 && self.terms + rows.len() <= 1 << LOG_TERMS && both.are_within(RANGE, lanes);
+        let mut is_covered = self.terms > 0
+            && self.terms + rows.len() <= 1 << LOG_TERMS
+            && both.are_within(Self::RANGE, lanes);
         for lane in 0..lanes {
             is_covered &= sizes.field(lane) <= self.sizes.field(lane);
         }
@@ -80,16 +86,17 @@ impl<const L: usize> Cascade<L> {
             self.sizes = sizes;
         }
         self.terms += rows.len();
-        let ([mut first, mut second, mut third], mut rest) = (self.sums, self.rest);
+        let (mut sums, mut rest) = (self.sums, self.rest);
         for row in rows {
             for lane in 0..L {
-                let value = row[lane].to_f64();
-                let value = take(&mut first[lane], value);
-                let value = take(&mut second[lane], value);
-                rest[lane] += take(&mut third[lane], value);
+                let mut value = row[lane].to_f64();
+                for sums in &mut sums {
+                    value = take(&mut sums[lane], value);
+                }
+                rest[lane] += value;
             }
         }
-        (self.sums, self.rest) = ([first, second, third], rest);
+        (self.sums, self.rest) = (sums, rest);
         true
     }
 

@@ -44,7 +44,9 @@ pub struct LaneSums<'a, const L: usize> {
     rows: &'a mut [[f64; L]; ROWS],
     len: usize,
     narrow: NarrowSums<L>,
-    cascade: Cascade<L>,
+    /// For values of sizes up to 18 digits apart, and for all others.
+    short_cascade: Cascade<L, 1>,
+    cascade: Cascade<L, 3>,
     squares: NarrowSquares<L>,
 }
 
@@ -74,8 +76,15 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         assert!(sums.len() <= L, "{} sums for {L} lanes", sums.len());
         let (rows, _) = buffer.values.as_chunks_mut::<L>();
         let rows = rows.first_chunk_mut().expect("invariant: a buffer holds the rows of the most lanes");
-        let (narrow, cascade) = (NarrowSums::new(), Cascade::new());
-        Self { sums, rows, len: 0, narrow, cascade, squares: NarrowSquares::new() }
+        Self {
+            sums,
+            rows,
+            len: 0,
+            narrow: NarrowSums::new(),
+            short_cascade: Cascade::new(),
+            cascade: Cascade::new(),
+            squares: NarrowSquares::new(),
+        }
     }
 
     /// Adds a value to each sum.
@@ -146,12 +155,15 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     /// by plain additions to those before, in a cascade, by plain additions alone, or in `f64`.
     #[inline(always)]
     fn add_single<T: Element>(&mut self, rows: &[[T; L]], own: &NarrowSums<L>) {
-        let Self { sums, cascade, .. } = self;
+        let Self { sums, short_cascade, cascade, .. } = self;
         let lanes = sums.len();
         let both = self.narrow.with(own);
         if both.is_exact(lanes) {
             self.narrow = both;
-        } else if cascade.add(rows, own.sizes, lanes, |lane, value| sums[lane].add(value)) {
+        } else if short_cascade.add(rows, own.sizes, lanes, |lane, value| sums[lane].add(value))
+            || cascade.add(rows, own.sizes, lanes, |lane, value| sums[lane].add(value))
+        {
+            // they have room there
         } else if own.is_exact(lanes) {
             self.flush_narrow();
             self.narrow = *own;
@@ -201,7 +213,8 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         fold(&self.rows[..self.len], lanes, |lane, part| self.sums[lane].add(part));
         self.len = 0;
         self.flush_narrow();
-        let Self { sums, cascade, squares, .. } = self;
+        let Self { sums, short_cascade, cascade, squares, .. } = self;
+        short_cascade.flush(lanes, |lane, value| sums[lane].add(value));
         cascade.flush(lanes, |lane, value| sums[lane].add(value));
         squares.flush(lanes, |lane, value| sums[lane].add(value));
     }

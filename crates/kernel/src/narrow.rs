@@ -72,6 +72,10 @@ pub(crate) struct NarrowSums<const L: usize> {
     terms: usize,
 }
 
+/// Lanes that are taken together: as many as a vector has of `f64`, so that none of `u32` is longer, which would be taken apart and put
+/// together again for each row.
+const GROUP: usize = 8;
+
 /// How far the exponents of the largest and the smallest value may be apart in a sum of one term; in one of twice as many, one less.
 const RANGE: u32 = 29;
 
@@ -83,14 +87,31 @@ impl<const L: usize> NarrowSums<L> {
     /// The sums of some rows of values that are `f32`.
     #[inline(always)]
     pub(crate) fn of<T: Element>(rows: &[[T; L]]) -> Self {
-        let (mut sums, mut sizes) = ([0.0; L], Sizes::NONE);
+        let mut all = Self { terms: rows.len(), ..Self::new() };
+        if L.is_multiple_of(GROUP) {
+            for first in (0..L).step_by(GROUP) {
+                all.set_lanes::<T, GROUP>(rows, first);
+            }
+        } else {
+            all.set_lanes::<T, L>(rows, 0);
+        }
+        all
+    }
+
+    /// Sets `G` lanes, from `first` on.
+    #[inline(always)]
+    fn set_lanes<T: Element, const G: usize>(&mut self, rows: &[[T; L]], first: usize) {
+        let (mut sums, mut sizes) = ([0.0; G], Sizes::<G>::NONE);
         for row in rows {
-            for lane in 0..L {
+            let row = &row[first..first + G];
+            for lane in 0..G {
                 sums[lane] += row[lane].to_f64();
                 sizes.add(lane, row[lane]);
             }
         }
-        Self { sums, sizes, terms: rows.len() }
+        self.sums[first..first + G].copy_from_slice(&sums);
+        self.sizes.largest[first..first + G].copy_from_slice(&sizes.largest);
+        self.sizes.smallest[first..first + G].copy_from_slice(&sizes.smallest);
     }
 
     pub(crate) const fn is_empty(&self) -> bool {

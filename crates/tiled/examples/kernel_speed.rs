@@ -1,12 +1,12 @@
 //! Where the time of a run goes: seconds, calls, GFLOP/s and GB/s of each kind of work of a network, in a plan of its own choice or in bands of
-//! a given height.
+//! a given height, in as many strips as are asked for.
 //!
 //! ```text
-//! cargo run --release -p tiled --features onnx --example kernel_speed -- model.onnx 1024 inference 2 [band] [least rows] [runs]
+//! cargo run --release -p tiled --features onnx --example kernel_speed -- model.onnx 1024 inference 2 [band[x strips]] [least rows] [runs]
 //! ```
 //!
 //! Arguments: network (its name or its file), extent of the square image, `inference` or `training`, threads, rows of a band (0: whole
-//! tensors; `auto`), least rows of a call that reads weights, runs, of which the fastest time of each kind counts. With several lanes, seconds are those of all threads together.
+//! tensors; `16x2`: of two strips; `auto`), least rows of a call that reads weights, runs, of which the fastest time of each kind counts. With several lanes, seconds are those of all threads together.
 
 #![expect(
     clippy::print_stdout,
@@ -152,11 +152,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut run = NetworkRun::new(&network, extent, is_training)?;
     let mut options = PlanOptions { parallelism: threads, ..PlanOptions::default() };
-    match band.parse() {
+    let (rows, strips) = band.split_once('x').unwrap_or((&band, "1"));
+    match rows.parse() {
         Ok(0) => options.hold = Hold::Materialise,
         Ok(rows) => {
             options.hold = Hold::Slide;
-            options.tiling = Tiling::Grid([1, 1]);
+            options.tiling = Tiling::Grid([1, strips.parse()?]);
             options.band = Some(rows);
             options.least_rows = Some(least_rows);
         }

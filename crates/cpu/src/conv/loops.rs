@@ -6,6 +6,8 @@ mod joined;
 mod lanes;
 mod unit;
 
+use std::ops::Range;
+
 use deep::AtOnce;
 
 use tiled_geometry::{Interval, Region};
@@ -136,10 +138,11 @@ struct Units<'a, T> {
     /// Items of output channels (see [`Call::items`]) and how many of them a unit has.
     items: usize,
     chunk: usize,
-    /// The tiles of a row, of which widths, and how many strips of them there are.
+    /// The tiles of a row, of which widths, how many strips of them there are, and the most tiles of strips that are computed as one.
     cut: Cut,
     widths: &'static [usize],
     strips: usize,
+    most_tiles: usize,
     /// The rows of a unit, and the terms that it takes at once.
     height: usize,
     at_once: AtOnce,
@@ -168,6 +171,9 @@ const STRIP_TILES: [usize; 2] = [8, 32];
 /// Units for each thread that shares a call, where they are worth it: the last ones even out what threads took.
 const UNITS_PER_THREAD: usize = 16;
 
+/// The strips that such a unit is cut into, where a thread computes several of them as one.
+const STRIPS_OF_A_UNIT: usize = 4;
+
 /// The same where terms are taken in turns: each unit reads all weights.
 const DEEP_UNITS: usize = 8;
 
@@ -185,7 +191,7 @@ impl<T: Lane> Routine<T> for Call<'_, T> {
         let (threads, wanted) = self.sharing();
         if threads == 1 {
             for units in self.classes::<S>(1) {
-                (0..units.len).for_each(|unit| self.unit(simd, &units, unit));
+                self.some_units(simd, &units, 0..units.len);
             }
             return;
         }
@@ -193,14 +199,23 @@ impl<T: Lane> Routine<T> for Call<'_, T> {
         // a list of all classes would be memory that nobody planned: those past the listed are found anew for each unit
         let mut classes = self.classes::<S>(wanted);
         let listed: [Option<Units<'_, T>>; LISTED_CLASSES] = std::array::from_fn(|_| classes.next());
-        share::for_units(threads, len, |unit| {
-            let holds = |units: &Units<'_, T>| unit < units.first + units.len;
-            if let Some(units) = listed.iter().flatten().find(|units| holds(units)) {
-                return self.unit(simd, units, unit - units.first);
+        share::for_ranges(threads, len, |ranges| {
+            for Range { mut start, end } in ranges {
+                while start < end {
+                    let holds = |units: &Units<'_, T>| start < units.first + units.len;
+                    let of_class = |units: &Units<'_, T>| {
+                        let range = start - units.first..(end - units.first).min(units.len);
+                        self.some_units(simd, units, range.clone());
+                        range.len()
+                    };
+                    start += if let Some(units) = listed.iter().flatten().find(|units| holds(units)) {
+                        of_class(units)
+                    } else {
+                        let units = self.classes::<S>(wanted).find(holds);
+                        of_class(&units.expect("invariant: the last class ends with the last unit"))
+                    };
+                }
             }
-            let units = self.classes::<S>(wanted).find(holds);
-            let units = units.expect("invariant: the last class ends with the last unit");
-            self.unit(simd, &units, unit - units.first);
         });
     }
 }
@@ -330,7 +345,15 @@ impl<T: Lane> Call<'_, T> {
         };
         let spread = if parts < wanted { items * parts / wanted } else { items };
         let chunk = fits.min(spread).clamp(1, items);
-        let len = items.div_ceil(chunk) * parts;
+        let chunks = items.div_ceil(chunk);
+        let strips = if at_once.is_all() && wanted > 1 {
+            // short enough that threads end together: a thread computes several as one
+            let tiles = (batch * rows * cut.tiles * chunks / (wanted * STRIPS_OF_A_UNIT)).clamp(1, tiles);
+            cut.tiles.div_ceil(tiles)
+        } else {
+            strips
+        };
+        let len = chunks * batch * rows.div_ceil(height) * strips;
         Units {
             classes,
             weights,
@@ -340,6 +363,7 @@ impl<T: Lane> Call<'_, T> {
             cut,
             widths,
             strips,
+            most_tiles: most,
             height,
             at_once,
             sharing,

@@ -1,15 +1,18 @@
 //! Rows of the output, shared among threads.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use tiled_geometry::{Interval, Region};
 use tiled_tensor::{Element, Layout, PartMut, View};
 
-/// Elements of a copy that are worth a task of their own, about 25 µs.
+use crate::share;
+
+/// Elements of a copy that are worth a range of their own, about 5 µs in a cache.
 pub(super) const TASK_ELEMENTS: usize = 1 << 15;
 
-/// Tasks per thread, so that threads that finish early find more to do.
-const TASKS_PER_THREAD: usize = 2;
+/// The most units that a thread's part of a call is cut into.
+const UNITS_PER_THREAD: usize = 16;
 
 /// Some rows of one channel block of one image, cut to the columns asked for; exclusive.
 pub(crate) struct Band<'a, T> {
@@ -134,28 +137,31 @@ pub(crate) fn for_bands<T: Element>(
     });
 }
 
-/// Runs `work` on ranges that partition `[from, to)`, each of at least `least` where it was cut.
+/// Runs `work` on ranges that partition `[from, to)`, each of about `least` at least where it was cut.
 ///
 /// Outside a pool it is one range: the global pool is never used.
 pub(crate) fn split(from: usize, to: usize, least: usize, work: &(impl Fn(usize, usize) + Sync)) {
-    cut(from, to, tasks(to - from, least), work);
+    shares(to - from, least, |ranges| ranges.for_each(|range| work(from + range.start, from + range.end)));
 }
 
-/// The tasks that [`split`] makes of `count` pieces of work.
-pub(crate) fn tasks(count: usize, least: usize) -> usize {
-    match rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads()) {
-        1 => 1,
-        threads => (threads * TASKS_PER_THREAD).min(count / least.max(1)).max(1),
-    }
+/// Runs `work` on threads, each with ranges that together partition `[0, count)`, of about `least` at least.
+pub(super) fn shares(
+    count: usize,
+    least: usize,
+    work: impl Fn(&mut dyn Iterator<Item = Range<usize>>) + Sync,
+) {
+    let threads = threads_for(count, least);
+    let units = if threads > 1 { (threads * UNITS_PER_THREAD).min(count / least.max(1)) } else { 1 };
+    let at = |unit: usize| count * unit / units;
+    share::for_ranges(threads, units, |ranges| {
+        work(&mut ranges.map(|range| at(range.start)..at(range.end)));
+    });
 }
 
-fn cut(from: usize, to: usize, tasks: usize, work: &(impl Fn(usize, usize) + Sync)) {
-    if tasks <= 1 {
-        return work(from, to);
-    }
-    let half = tasks / 2;
-    let middle = from + (to - from) * half / tasks;
-    rayon::join(|| cut(from, middle, half, work), || cut(middle, to, tasks - half, work));
+/// The threads that share `count` pieces of work of which so many are the least for a thread.
+pub(crate) fn threads_for(count: usize, least: usize) -> usize {
+    let threads = rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads());
+    threads.min(count / least.max(1)).max(1)
 }
 
 /// The elements of the columns `cols` of row `y` of channel block `block` of image `n`.

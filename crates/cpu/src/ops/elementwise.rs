@@ -24,25 +24,26 @@ use crate::Isa;
 /// Cost of an element where a polynomial is evaluated, in copies of an element.
 const POLYNOMIAL: usize = 6;
 
-/// The values that are copied before a function takes their place.
-const IN_PLACE: usize = 64;
-
 per_isa! {
     /// `x[i] = f(x[i])`.
     ///
     /// Of a copy that the compiler knows nothing of: where a function leaves some values as they are, it would write the others alone, and AVX2 takes
     /// four times as long to write some lanes as to write all.
     fn map_in_place<T: Element, F: Unary<T>>(f: F, x: &mut [T]) {
-        let (chunks, rest) = x.as_chunks_mut::<IN_PLACE>();
-        for chunk in chunks {
-            let before = *chunk;
-            for (x, before) in chunk.iter_mut().zip(black_box(&before)) {
-                *x = f.apply::<FUSED>(*before);
-            }
-        }
-        for x in rest {
-            *x = f.apply::<FUSED>(*x);
-        }
+        if VECTOR == 64 { map_all_in_place::<T, F, 128, FUSED>(f, x) } else { map_all_in_place::<T, F, 64, FUSED>(f, x) }
+    }
+}
+
+/// The same, so many at once.
+#[inline(always)]
+fn map_all_in_place<T: Element, F: Unary<T>, const N: usize, const FUSED: bool>(f: F, x: &mut [T]) {
+    let (chunks, rest) = x.as_chunks_mut::<N>();
+    for chunk in chunks {
+        let before = *chunk;
+        *chunk = f.apply_all::<N, FUSED>(black_box(&before));
+    }
+    for x in rest {
+        *x = f.apply::<FUSED>(*x);
     }
 }
 
@@ -84,7 +85,6 @@ functions! {
     LeakyRelu(slope): Unary |self, x| if x > T::ZERO { x } else { x * self.slope };
     Sigmoid: Unary |self, x| math::sigmoid::<T, FUSED>(x);
     Tanh: Unary |self, x| math::tanh::<T, FUSED>(x);
-    Silu: Unary |self, x| math::silu::<T, FUSED>(x);
     Gelu: Unary |self, x| math::gelu::<T, FUSED>(x);
     GeluTanh: Unary |self, x| math::gelu_tanh::<T, FUSED>(x);
 
@@ -98,6 +98,22 @@ functions! {
     GeluTanhBackward: Binary |self, g, x| g * math::gelu_tanh_slope::<T, FUSED>(x);
 
     DifferenceScaled(scale): Binary |self, a, b| (a - b) * self.scale;
+}
+
+/// `x·sigmoid(x)`.
+#[derive(Clone, Copy)]
+struct Silu;
+
+impl<T: Element> Unary<T> for Silu {
+    #[inline(always)]
+    fn apply<const FUSED: bool>(self, x: T) -> T {
+        math::silu::<T, FUSED>(x)
+    }
+
+    #[inline(always)]
+    fn apply_all<const N: usize, const FUSED: bool>(self, x: &[T; N]) -> [T; N] {
+        math::silu_all::<T, N, FUSED>(x)
+    }
 }
 
 /// Calls `$call!($function, weight)` with the function that an activation names.

@@ -54,12 +54,24 @@ pub(crate) fn tanh<T: Element, const FUSED: bool>(x: T) -> T {
 #[inline(always)]
 pub(crate) fn sigmoid<T: Element, const FUSED: bool>(x: T) -> T {
     match T::DTYPE {
-        DType::F32 => widen(sigmoid_f32::<FUSED>(narrow(x))),
+        DType::F32 => widen(sigmoids_f32::<1, FUSED>(&[narrow(x)])[0]),
         DType::F64 => {
             let small = exp::<T, FUSED>(-x.abs());
             let numerator = if x < T::ZERO { small } else { T::ONE };
             numerator / (T::ONE + small)
         }
+    }
+}
+
+/// `x·sigmoid(x)` of many values at once, a step of all before the next one.
+#[inline(always)]
+pub(crate) fn silu_all<T: Element, const N: usize, const FUSED: bool>(x: &[T; N]) -> [T; N] {
+    match T::DTYPE {
+        DType::F32 => {
+            let sigmoids = sigmoids_f32::<N, FUSED>(&each(|i| narrow(x[i])));
+            each(|i| x[i] * widen::<T>(sigmoids[i]))
+        }
+        DType::F64 => each(|i| silu::<T, FUSED>(x[i])),
     }
 }
 
@@ -200,15 +212,28 @@ fn exp_f32<const FUSED: bool>(x: f32) -> f32 {
 /// `2^−24/(2^−24 + 2^−24·e^(−x))`: so scaled, the exponential of every x whose sigmoid is not zero is a normal number, and `2^k` takes one
 /// step where [`exp_f32`] takes two. Above 70 it is far below half a unit of one.
 ///
-/// Nothing has `−x` but the multiply-adds, which take it for nothing.
+/// Nothing has `−x` but the multiply-adds, which take it for nothing. A step of a value waits for the one before it, longer than a CPU looks ahead
+/// for others to do: so each step is done for all values.
 #[inline(always)]
-fn sigmoid_f32<const FUSED: bool>(x: f32) -> f32 {
+fn sigmoids_f32<const N: usize, const FUSED: bool>(x: &[f32; N]) -> [f32; N] {
     const SCALE: f32 = 1.0 / 16_777_216.0;
-    let x = if x < -104.0 { -104.0 } else { x };
-    let x = if x > 70.0 { 70.0 } else { x };
-    let rounded = fma::<f32, FUSED>(x, -std::f32::consts::LOG2_E, ROUND_F32);
-    let (k, above_one) = remainder_f32::<FUSED>(-x, rounded, None);
-    SCALE / fma::<f32, FUSED>(above_one + 1.0, power_f32(k.wrapping_sub(24)), SCALE)
+    let x: [f32; N] = each(|i| {
+        let x = if x[i] < -104.0 { -104.0 } else { x[i] };
+        if x > 70.0 { 70.0 } else { x }
+    });
+    let rounded: [f32; N] = each(|i| fma::<f32, FUSED>(x[i], -std::f32::consts::LOG2_E, ROUND_F32));
+    let (k, above_one) = remainders_f32::<N, FUSED>(&each(|i| -x[i]), &rounded, None);
+    each(|i| SCALE / fma::<f32, FUSED>(above_one[i] + 1.0, power_f32(k[i].wrapping_sub(24)), SCALE))
+}
+
+/// `f` of each index. Unlike [`std::array::from_fn`] it is a loop that vectorises.
+#[inline(always)]
+fn each<T: Copy + Default, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
+    let mut values = [T::default(); N];
+    for (i, value) in values.iter_mut().enumerate() {
+        *value = f(i);
+    }
+    values
 }
 
 /// `Φ(x)` and `e^(−x²/2)` in single precision.
@@ -230,7 +255,7 @@ fn normal_f32<const FUSED: bool>(x: f32) -> (f32, f32) {
         (high * high - square + 2.0 * high * low) + low * low
     };
     let rounded = fma::<f32, FUSED>(square, -0.5 * std::f32::consts::LOG2_E, ROUND_F32);
-    let (k, above_one) = remainder_f32::<FUSED>(-0.5 * square, rounded, Some(lost));
+    let ([k], [above_one]) = remainders_f32::<1, FUSED>(&[-0.5 * square], &[rounded], Some(&[lost]));
     let power = power_f32(k);
     let inverse = 1.0 / (size + 2.5);
     let t = fma::<f32, FUSED>(inverse, -5.939_85, 1.375_939_8);
@@ -255,32 +280,35 @@ const SCALED_TAIL_10: [f64; 10] = [
 /// k and `e^r − 1` where `x = k·ln 2 + r`, for x between −104 and 89.
 #[inline(always)]
 pub(super) fn reduced_f32<const FUSED: bool>(x: f32) -> (i32, f32) {
-    remainder_f32::<FUSED>(x, fma::<f32, FUSED>(x, std::f32::consts::LOG2_E, ROUND_F32), None)
+    let rounded = fma::<f32, FUSED>(x, std::f32::consts::LOG2_E, ROUND_F32);
+    let ([k], [above_one]) = remainders_f32::<1, FUSED>(&[x], &[rounded], None);
+    (k, above_one)
 }
 
 /// `1.5·2^23`: the low bits of a sum with it are the rounded integer.
 const ROUND_F32: f32 = 12_582_912.0;
 
-/// The same where `x/ln 2 + 1.5·2^23` is known, of `x − rest/2`, whose second part is below half a unit of x.
+/// The same of many values where `x/ln 2 + 1.5·2^23` is known, of `x − rest/2`, whose second part is below half a unit of x.
 #[inline(always)]
-fn remainder_f32<const FUSED: bool>(x: f32, rounded: f32, rest: Option<f32>) -> (i32, f32) {
-    let k = rounded - ROUND_F32;
-    let r = fma::<f32, FUSED>(k, -0.693_359_4, x);
-    let r = fma::<f32, FUSED>(k, 2.121_944_4e-4, r);
-    let r = rest.map_or(r, |rest| fma::<f32, FUSED>(rest, -0.5, r));
-    let p = polynomial::<f32, 6, FUSED>(
-        r,
-        [
-            0.000_198_756_915,
-            1.398_199_950_7e-3,
-            8.333_451_907_3e-3,
-            0.041_665_795_894,
-            0.166_666_654_59,
-            0.500_000_012_01,
-        ],
-    );
-    let k = rounded.to_bits().wrapping_sub(ROUND_F32.to_bits()).cast_signed();
-    (k, fma::<f32, FUSED>(p, r * r, r))
+fn remainders_f32<const N: usize, const FUSED: bool>(
+    x: &[f32; N],
+    rounded: &[f32; N],
+    rest: Option<&[f32; N]>,
+) -> ([i32; N], [f32; N]) {
+    const COEFFICIENTS: [f32; 6] =
+        [0.000_198_756_91, 1.398_199_9e-3, 8.333_452e-3, 0.041_665_796, 0.166_666_66, 0.5];
+    let k: [f32; N] = each(|i| rounded[i] - ROUND_F32);
+    let mut r: [f32; N] = each(|i| fma::<f32, FUSED>(k[i], -0.693_359_4, x[i]));
+    r = each(|i| fma::<f32, FUSED>(k[i], 2.121_944_4e-4, r[i]));
+    if let Some(rest) = rest {
+        r = each(|i| fma::<f32, FUSED>(rest[i], -0.5, r[i]));
+    }
+    let mut p = [COEFFICIENTS[0]; N];
+    for coefficient in &COEFFICIENTS[1..] {
+        p = each(|i| fma::<f32, FUSED>(p[i], r[i], *coefficient));
+    }
+    let k = each(|i| rounded[i].to_bits().wrapping_sub(ROUND_F32.to_bits()).cast_signed());
+    (k, each(|i| fma::<f32, FUSED>(p[i], r[i] * r[i], r[i])))
 }
 
 /// `2^k`, a normal number.

@@ -3,14 +3,12 @@
 //! Vectors hold pixels, so that what is summed over the channels of a pixel is summed in their order, whatever the blocks of the
 //! windows. Channel blocks are transposed on the way.
 
-use std::ops::Range;
-
 use tiled_geometry::{Interval, Region};
 use tiled_tensor::{Element, Layout, PartMut, View, transpose};
 
 use crate::vector::prefetch;
 
-use super::band::{TASK_ELEMENTS, extent, index, signed, span, split};
+use super::band::{TASK_ELEMENTS, extent, index, shares, signed, span};
 
 /// The most pixels of a run.
 pub(super) const PIXELS: usize = 64;
@@ -166,15 +164,15 @@ fn fetch<T>(start: *const T, len: usize) {
 }
 
 /// Runs of a part of the region, one after another.
-pub(super) struct Runs<T> {
+pub(super) struct Runs<'r, T> {
     start: *mut T,
     layout: Layout,
     region: Region<2>,
     /// The numbers of those left: in a row, then row by row, then image by image.
-    left: Range<usize>,
+    left: &'r mut dyn Iterator<Item = usize>,
 }
 
-impl<T: Element> Iterator for Runs<T> {
+impl<T: Element> Iterator for Runs<'_, T> {
     type Item = Run<T>;
 
     fn next(&mut self) -> Option<Run<T>> {
@@ -214,7 +212,7 @@ pub(super) fn for_runs<T: Element>(
     for_tasks(inputs, output, region, weight, |runs| runs.for_each(|mut run| work(&mut run)));
 }
 
-/// The same with all runs of a task at once, for which `work` may keep something.
+/// The same with all runs of a thread at once, for which `work` may keep something.
 ///
 /// # Panics
 /// As [`for_runs`].
@@ -223,7 +221,7 @@ pub(super) fn for_tasks<T: Element>(
     mut output: PartMut<'_, T>,
     region: Region<2>,
     weight: usize,
-    work: impl Fn(Runs<T>) + Sync,
+    work: impl Fn(Runs<'_, T>) + Sync,
 ) {
     let layout = *output.layout();
     assert!(output.region().contains_region(region), "{region} outside the part {}", output.region());
@@ -234,8 +232,8 @@ pub(super) fn for_tasks<T: Element>(
     let count = layout.batch() * extent(region.rows()) * runs_of(region.cols());
     let start = Output(output.as_mut_ptr());
     let least = TASK_ELEMENTS.div_ceil(PIXELS * layout.channels() * weight);
-    split(0, count, least, &|from, to| {
+    shares(count, least, |ranges| {
         let start = &start;
-        work(Runs { start: start.0, layout, region, left: from..to });
+        work(Runs { start: start.0, layout, region, left: &mut ranges.flatten() });
     });
 }

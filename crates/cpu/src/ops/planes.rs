@@ -1,14 +1,18 @@
 //! The planes of a share, cut among threads that gather something of each.
 
+use std::ops::Range;
 use std::sync::Mutex;
 
 use tiled_geometry::{Interval, Region};
 
-use super::band::{extent, signed, split, tasks};
+use super::band::{extent, shares, signed, split, threads_for};
 use super::gather::Place;
 
 /// Elements that are worth a task of their own, about 25 µs.
 const TASK_ELEMENTS: usize = 1 << 14;
+
+/// Tasks of blocks for each thread, so that threads that finish early find more to do.
+const TASKS_PER_THREAD: usize = 2;
 
 /// Blocks for each thread from which on they are cut by blocks alone: then no thread has much more than another.
 const BLOCKS_PER_THREAD: usize = 4;
@@ -50,7 +54,7 @@ impl Planes {
         let (rows, height) = (self.share.rows(), extent(self.share.rows()));
         let planes = self.batch * self.blocks();
         let least = TASK_ELEMENTS.div_ceil((extent(self.share.cols()) * weight).max(1));
-        if tasks(planes * height, least) == 1 {
+        if threads_for(planes * height, least) == 1 {
             for plane in 0..planes {
                 work(self.place(plane), rows, State::Alone(state));
             }
@@ -69,8 +73,8 @@ impl Planes {
         });
     }
 
-    /// Runs `work(parts)` for tasks, each with parts of planes, that partition the share, and says whether there is but one. The same block of
-    /// channels of all images comes first, then the next, so that a task changes seldom from one to another. Elements cost as in
+    /// Runs `work(parts)` on threads, each with parts of planes, that partition the share, and says whether there is but one. The same block of
+    /// channels of all images comes first, then the next, so that a thread changes seldom from one to another. Elements cost as in
     /// [`Planes::for_rows`].
     pub(super) fn for_parts(
         &self,
@@ -80,13 +84,13 @@ impl Planes {
         let (rows, height) = (self.share.rows(), extent(self.share.rows()));
         let all = self.batch * self.blocks() * height;
         let least = TASK_ELEMENTS.div_ceil((extent(self.share.cols()) * weight).max(1));
-        let is_alone = tasks(all, least) == 1;
-        split(0, all, least, &|from, to| {
-            let mut at = from;
+        let is_alone = threads_for(all, least) == 1;
+        shares(all, least, |ranges| {
+            let (mut at, mut to) = (0, 0);
             work(
                 &mut std::iter::from_fn(|| {
-                    if at >= to {
-                        return None;
+                    while at >= to {
+                        Range { start: at, end: to } = ranges.next()?;
                     }
                     let (plane, row) = (at / height, at % height);
                     let end = to.min((plane + 1) * height);
@@ -118,7 +122,9 @@ impl Planes {
         let units = self.units(is_of_images);
         let images = if is_of_images { 1 } else { self.batch };
         let of_unit = extent(self.share.rows()) * extent(self.share.cols()) * self.lanes * images;
-        let tasks = tasks(units, TASK_ELEMENTS.div_ceil(of_unit.max(1)));
+        let least = TASK_ELEMENTS.div_ceil(of_unit.max(1));
+        let threads = threads_for(units, least);
+        let tasks = if threads > 1 { (threads * TASKS_PER_THREAD).min(units / least) } else { 1 };
         let cut = Cut { planes: self, images, work: &work };
         cut.run([0, units], tasks, slots);
     }

@@ -2,7 +2,7 @@
 
 /// Defines `fn name(isa, …)` whose body is compiled for every instruction set.
 ///
-/// The body sees the constant `FUSED`: whether [`tiled_tensor::Element::mul_add`] is one instruction. What it
+/// The body sees the constants `FUSED`, whether [`tiled_tensor::Element::mul_add`] is one instruction, and `VECTOR`, the bytes of a vector. What it
 /// calls must be `#[inline(always)]`, or it is compiled for the target's least instruction set.
 macro_rules! per_isa {
     (
@@ -17,20 +17,20 @@ macro_rules! per_isa {
             $($arg: $type),*
         ) $(-> $result)? {
             #[inline(always)]
-            fn body<$T: Element $(, $G: $bound)* $($(, const $N: usize)+)?, const FUSED: bool>(
+            fn body<$T: Element $(, $G: $bound)* $($(, const $N: usize)+)?, const FUSED: bool, const VECTOR: usize>(
                 $($arg: $type),*
             ) $(-> $result)? $body
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
             fn avx512<$T: Element $(, $G: $bound)* $($(, const $N: usize)+)?>($($arg: $type),*) $(-> $result)? {
-                body::<$T $(, $G)* $($(, $N)+)?, true>($($arg),*)
+                body::<$T $(, $G)* $($(, $N)+)?, true, 64>($($arg),*)
             }
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             fn avx2<$T: Element $(, $G: $bound)* $($(, const $N: usize)+)?>($($arg: $type),*) $(-> $result)? {
-                body::<$T $(, $G)* $($(, $N)+)?, true>($($arg),*)
+                body::<$T $(, $G)* $($(, $N)+)?, true, 32>($($arg),*)
             }
 
             match isa {
@@ -44,7 +44,7 @@ macro_rules! per_isa {
                     // SAFETY: as above.
                     unsafe { avx2::<$T $(, $G)* $($(, $N)+)?>($($arg),*) }
                 }
-                _ => body::<$T $(, $G)* $($(, $N)+)?, false>($($arg),*),
+                _ => body::<$T $(, $G)* $($(, $N)+)?, false, 16>($($arg),*),
             }
         }
     };

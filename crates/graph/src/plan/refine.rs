@@ -115,7 +115,7 @@ impl<T: Element> Refinement<'_, '_, '_, T> {
 const LEAST_ROWS: [i64; 4] = [2, 4, 8, 16];
 
 /// The rows of bands of whole rows that are tried, and the least of a call that reads weights.
-const WHOLE_ROWS: [[i64; 2]; 3] = [[128, 32], [64, 16], [32, 16]];
+const WHOLE_ROWS: [[i64; 2]; 4] = [[64, 32], [64, 16], [32, 32], [32, 16]];
 
 /// Whether a plan has calls that read weights for fewer rows than are worth it, of values that have more.
 fn has_low_calls(plan: &Plan) -> bool {

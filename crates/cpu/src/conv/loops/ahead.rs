@@ -19,11 +19,12 @@ pub(super) struct Fresh<E> {
 }
 
 impl<T: Lane> Call<'_, T> {
-    /// What the strip after `strip` of `row` reads first, where there is anything to fetch.
+    /// What the strip after these tiles of `row` reads first, where there is anything to fetch.
     pub(super) fn fresh(
         &self,
         units: &Units<'_, T>,
-        [strip, row]: [usize; 2],
+        [begin, end]: [usize; 2],
+        row: usize,
         from: &Source<T>,
     ) -> Option<Fresh<T>> {
         let layout = self.input.layout();
@@ -33,16 +34,15 @@ impl<T: Lane> Call<'_, T> {
         if !fetches || !(1..=AHEAD_ROWS).contains(&from.rows) {
             return None;
         }
-        let (next, row) = if strip + 1 < units.strips { (strip + 1, row) } else { (0, row + 1) };
+        let (next, row) = if end < units.cut.tiles { (end, row) } else { (0, row + 1) };
         let first = row_class.input(units.members[0].begin() + signed(row));
-        let end = first + signed(row_class.taps - 1) * row_class.offset_step + 1;
-        let rows = Interval::new(end - row_class.input_step, end).intersect(layout.rows());
+        let last = first + signed(row_class.taps - 1) * row_class.offset_step + 1;
+        let rows = Interval::new(last - row_class.input_step, last).intersect(layout.rows());
         let start = |row: i64| {
             let row = index(row.rem_euclid(signed(from.ring)));
             from.start.wrapping_add(row * from.row_stride)
         };
-        let [begin, next] =
-            [strip, next].map(|strip| units.cut.begin(units.cut.tiles * strip / units.strips));
+        let [begin, next] = [begin, next].map(|tile| units.cut.begin(tile));
         (!rows.is_empty()).then(|| Fresh {
             rows: [start(rows.begin()), start(rows.end() - 1)],
             count: index(rows.len()),

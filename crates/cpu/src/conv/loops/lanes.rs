@@ -45,18 +45,22 @@ impl<T: Lane> Routine<T> for Lanes<'_, T> {
         let strips = lanes::strips::<S>(call.problem, index(cols.len()));
         let items = call.problem.vectors();
         let item_parts = wanted.div_ceil(batch * strips).clamp(1, items);
-        let bands = wanted.div_ceil(batch * strips * item_parts).clamp(1, index(rows.len()));
+        let least = if threads > 1 { wanted * BANDS_OF_A_UNIT } else { wanted };
+        let bands = least.div_ceil(batch * strips * item_parts).clamp(1, index(rows.len()));
         let mut phases = call.phases();
         let listed: [Option<Phase>; LISTED_CLASSES] = std::array::from_fn(|_| phases.next());
         let all_listed = phases.next().is_none();
-        share::for_units(threads, item_parts * batch * strips * bands, |unit| {
+        let at = |part: usize| items * part / item_parts;
+        let compute = |unit: usize, bands_end: usize| {
             let (rest, band) = (unit / bands, unit % bands);
             let (rest, strip) = (rest / strips, rest % strips);
             let (item_part, n) = (rest / batch, rest % batch);
-            let at = |part: usize| items * part / item_parts;
             let part = Part {
                 n,
-                region: Region::new([cut(rows, [band, bands]), cut(cols, [strip, strips])]),
+                region: Region::new([
+                    cut(rows, [band, bands_end], bands),
+                    cut(cols, [strip, strip + 1], strips),
+                ]),
                 items: at(item_part)..at(item_part + 1),
             };
             if all_listed {
@@ -65,15 +69,28 @@ impl<T: Lane> Routine<T> for Lanes<'_, T> {
                 // a list of all would be memory that nobody planned
                 call.part(simd, &part, call.phases());
             }
+        };
+        share::for_ranges(threads, item_parts * batch * strips * bands, |ranges| {
+            for Range { mut start, end } in ranges {
+                while start < end {
+                    // bands below one another are one
+                    let bands_end = bands.min(start % bands + (end - start));
+                    compute(start, bands_end);
+                    start += bands_end - start % bands;
+                }
+            }
         });
     }
 }
 
-/// One of so many parts of an axis, which differ by one at most.
-fn cut(axis: Interval, [part, parts]: [usize; 2]) -> Interval {
-    let at = |part: usize| axis.begin() + signed(index(axis.len()) * part / parts);
-    Interval::new(at(part), at(part + 1))
+/// The parts from one to another of so many of an axis, which differ by one at most.
+fn cut(axis: Interval, ends: [usize; 2], parts: usize) -> Interval {
+    let [begin, end] = ends.map(|part| axis.begin() + signed(index(axis.len()) * part / parts));
+    Interval::new(begin, end)
 }
+
+/// The bands that a unit is cut into, of which a thread computes several as one.
+const BANDS_OF_A_UNIT: usize = 2;
 
 /// Rows that are computed for one vector before the next: what they read of the rows before them lies in the second level cache.
 const ROWS: usize = 8;

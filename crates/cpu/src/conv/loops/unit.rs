@@ -1,5 +1,7 @@
 //! A unit of a call: a part of the output channels for a strip of tiles, of a row or of some.
 
+use std::ops::Range;
+
 use super::super::activated;
 use super::super::class::{index, signed};
 use super::super::cut;
@@ -18,20 +20,36 @@ use super::{Call, Group, OTHERS, Units};
 use crate::vector::{Lane, Simd};
 
 impl<T: Lane> Call<'_, T> {
-    pub(super) fn unit<S: Simd<E = T>>(&self, simd: S, units: &Units<'_, T>, unit: usize) {
-        let (rest, strip) = (unit / units.strips, unit % units.strips);
+    /// Computes a range of units; the strips of a row side by side are one, as far as their inputs stay in a near cache.
+    pub(super) fn some_units<S: Simd<E = T>>(&self, simd: S, units: &Units<'_, T>, range: Range<usize>) {
+        let mut unit = range.start;
+        while unit < range.end {
+            let strip = unit % units.strips;
+            let strips =
+                if units.at_once.is_all() { (units.strips - strip).min(range.end - unit) } else { 1 };
+            let [first, end] = [strip, strip + strips].map(|strip| units.cut.tiles * strip / units.strips);
+            let parts = if units.at_once.is_all() { (end - first).div_ceil(units.most_tiles) } else { 1 };
+            let at = |part: usize| first + (end - first) * part / parts;
+            for part in 0..parts {
+                self.unit(simd, units, unit / units.strips, [at(part), at(part + 1)]);
+            }
+            unit += strips;
+        }
+    }
+
+    /// Computes some tiles of a row of units.
+    fn unit<S: Simd<E = T>>(&self, simd: S, units: &Units<'_, T>, rest: usize, tiles: [usize; 2]) {
         let rows = index(units.members[0].len());
         let blocks = rows.div_ceil(units.height);
         let (rest, block) = (rest / blocks, rest % blocks);
         let batch = self.input.layout().batch();
         let (chunk, n) = (rest / batch, rest % batch);
         let rows = rows * block / blocks..rows * (block + 1) / blocks;
-        let tiles = [strip, strip + 1].map(|strip| units.cut.tiles * strip / units.strips);
         let items = chunk * units.chunk..((chunk + 1) * units.chunk).min(units.items);
         if units.at_once.is_all() {
             for row in rows {
                 let line = self.line(units, n, row);
-                let fresh = self.fresh(units, [strip, row], &line.source);
+                let fresh = self.fresh(units, tiles, row, &line.source);
                 for item in items.clone() {
                     let fresh = fresh.as_ref().map(|fresh| (fresh, [item - items.start, items.len()]));
                     self.tiles(simd, units, &line, tiles, item, fresh);
