@@ -166,7 +166,12 @@ class Torch:
     def load(self, request: Json) -> None:
         torch.set_num_threads(request["threads"])
         self.task = request["task"]
-        self.network = network(request).to(dtype=self.dtype, memory_format=self.format)
+        self.network = network(request)
+        if self.dtype == torch.float64 and "model" in request["network"]:
+            import exported
+
+            exported.make_exact(self.network)
+        self.network = self.network.to(dtype=self.dtype, memory_format=self.format)
         self.input = self.read(request["input"])
         statistics = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         image, self.input = self.input, self.input[:, :, :WARM, :WARM].contiguous(memory_format=self.format)
