@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from protocol import PART
+from protocol import COMPANIONS, PART
 from workloads import WINOGRAD, Engine, Model, Workload
 
 HERE = Path(__file__).resolve().parent
@@ -26,7 +26,7 @@ ARBITER = "torch float64"
 TOLERANCES = {"output": 1e-4, "gradient": 1e-2}
 DOUBLE = 1e-9  # of float64
 SMALL = 1e-6  # of the largest gradient: what is smaller is compared by that
-ROUNDINGS = 2.0  # times what PyTorch's own layouts in float32 deviate
+ROUNDINGS = 2.0  # times what PyTorch's own layouts deviate
 PAUSE_SECONDS = 0.05  # until the threads of the last engine sleep
 SMALLEST = 32  # the extents that shrinking leaves
 QUIET = 0.05  # the share of the machine that other programs may take
@@ -133,7 +133,7 @@ class Comparison:
             shape = [*self.workload.shape[:2], *self.extents]
             words = [network.name, self.workload.task, *map(str, shape)]
             path = self.models / "-".join(words) / "network.onnx"
-            if not path.exists():
+            if not path.exists() or not path.with_name(COMPANIONS[self.workload.task]).exists():
                 subprocess.run([sys.executable, str(HERE / "exported.py"), *words, str(path.parent)], check=True)
             self.weights_bytes = path.stat().st_size
             self.description = {"onnx": str(path), "model": network.name}
@@ -202,6 +202,8 @@ class Comparison:
             return
         self.save_in_double(ARBITER, self.description)
         self.compare_with(ARBITER)
+        if self.workload.task != "inference":
+            return
         outputs = {name: self.engines[name]["deviations"]["output"] for name in self.workers}
         theirs = max(apart for name, apart in outputs.items() if name.startswith("torch"))
         for name, apart in outputs.items():
@@ -211,14 +213,14 @@ class Comparison:
         return all(self.engines[name].get("agrees", True) for name in names)
 
     def compare_in_double(self, judged: list[str]) -> None:
-        """Ours in float64 with PyTorch's, on a part of the image. Where they agree, all gradients of float32 together may be twice as
+        """Ours in float64 and PyTorch's other layout with PyTorch's, on a part of the image. Where ours agrees, all gradients of float32 together may be twice as
         far from the reference as PyTorch's are.
         """
         image = np.load(self.request["input"], "r")
         part = self.save("part", np.ascontiguousarray(image[:, :, :PART, :PART]))
         network = self.request["network"]
         if "onnx" in network:
-            network = {"onnx": str(Path(network["onnx"]).with_name("small.onnx"))}
+            network = {"onnx": str(Path(network["onnx"]).with_name(COMPANIONS["training"]))}
         self.save_in_double("part", self.description, input=part)
         channels_last = [*TORCH_SCRIPT, "float64_channels_last"]
         self.save_in_double("part, channels-last", self.description, channels_last, input=part)
@@ -344,13 +346,16 @@ def deviation(kind: str, expected: np.ndarray, got: np.ndarray, smallest: float 
     for begin in range(0, expected.size, AT_ONCE):
         a, b = (array[begin : begin + AT_ONCE] for array in (expected, got))
         if kind == "output":
-            difference = max(difference, float(np.max(np.abs(a - b))))
-            scale = max(scale, float(np.max(np.abs(a))))
+            # not `max`, which drops what is not a number
+            difference = float(np.maximum(difference, np.max(np.abs(a - b))))
+            scale = float(np.maximum(scale, np.max(np.abs(a))))
         else:
             difference += float(np.sum(np.square(a - b, dtype=np.float64)))
             scale += float(np.sum(np.square(a, dtype=np.float64)))
     if kind == "gradient":
         difference, scale = math.sqrt(difference), max(math.sqrt(scale), smallest)
+    if not math.isfinite(difference) or not math.isfinite(scale):
+        return math.inf
     return difference / scale if scale > 0 else difference
 
 

@@ -2,8 +2,8 @@
 
     python exported.py resnet50 training 1 3 1024 1024 folder
 
-writes small.onnx for the part that warms the code up (inference) or is compared in float64 (training), weights.pt for PyTorch itself,
-and last network.onnx for images of that shape.
+writes small.onnx for the part that warms the code up (inference), or part.onnx for that which is compared in float64 (training),
+weights.pt for PyTorch itself, and last network.onnx for images of that shape.
 For inference batch norms are folded into convolutions, as exporters do; for training they stay, and parameters keep their names.
 """
 
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 
-from protocol import PART, WARM
+from protocol import COMPANIONS, PART, WARM
 
 OPSET = 17  # the first with layer norm
 # what drops values at random stays in evaluation, so that all engines compute the same
@@ -95,7 +95,7 @@ def main() -> None:
                 parameter += 0.1 * torch.randn(parameter.shape)
     torch.save(model.state_dict(), folder / "weights.pt")
     small = WARM if task == "inference" else PART
-    export(model, task, folder / "small.onnx", [*shape[:2], *(min(extent, small) for extent in shape[2:])])
+    export(model, task, folder / COMPANIONS[task], [*shape[:2], *(min(extent, small) for extent in shape[2:])])
     export(model, task, folder / "partial.onnx", shape)
     (folder / "partial.onnx").rename(folder / "network.onnx")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from onnx_model import Builder
-from protocol import WARM, Json, read_weights, serve
+from protocol import COMPANIONS, WARM, Json, read_weights, serve
 
 
 class OnnxPeer(ABC):
@@ -18,7 +18,7 @@ class OnnxPeer(ABC):
     def load(self, request: Json) -> None:
         image = np.load(request["input"])
         small = np.ascontiguousarray(image[:, :, :WARM, :WARM])
-        self.bind(model(request, small.shape, "small.onnx"), small, request["threads"])
+        self.bind(model(request, small.shape, COMPANIONS["inference"]), small, request["threads"])
         self.run()  # warms the code up
         self.bind(model(request, image.shape, "network.onnx"), image, request["threads"])
 

@@ -29,6 +29,8 @@ Weights = dict[str, np.ndarray]
 
 WARM = 64  # the rows and columns that warm code up
 PART = 256  # those that are compared in float64
+# the files beside network.onnx for as many of them
+COMPANIONS = {"inference": "small.onnx", "training": "part.onnx"}
 
 
 class Engine(Protocol):

@@ -1,4 +1,6 @@
-"""PyTorch as a worker: `torch_peer.py contiguous`, `torch_peer.py channels_last`, or as a reference `torch_peer.py float64`."""
+"""PyTorch as a worker: `torch_peer.py contiguous`, `torch_peer.py channels_last`, or as a reference `torch_peer.py float64`
+and `float64_channels_last`.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ pub(crate) fn for_shares(
 
 /// Runs `body` on each of some threads, with the ranges of units that it takes. A thread takes half of what is left of its part of them, again and
 /// again, then of parts that no thread has taken, and then of what is left of the others' from their ends: few long ranges, and short
-/// ones at last, so that threads end together and one that was held up does not hold up the call.
+/// ones at last, so that threads end together, and one that is held up keeps the others waiting for no more than its range.
 pub(crate) fn for_ranges(
     threads: usize,
     units: usize,
@@ -103,7 +103,7 @@ pub(crate) fn for_ranges(
         }));
         done.fetch_add(1, Ordering::Release);
         if caller == rayon::current_thread_index() && ThreadsAwake::is_so() {
-            // whoever has begun ends within one short range: to look for other work takes longer than to wait
+            // whoever has begun mostly ends within a short range: to look for other work takes longer than to wait
             let waits = || done.load(Ordering::Acquire) < begun.load(Ordering::Relaxed);
             (0..MOST_SPINS).take_while(|_| waits()).for_each(|_| std::hint::spin_loop());
         }

@@ -104,7 +104,7 @@ pub(super) fn shape(plan: &Plan, sweep: &SweepPlan) -> String {
         Holding::Slide => {
             let mut band = counted(band_rows(plan, sweep), "row");
             if sweep.least_rows > 1 {
-                band += &format!(", {} of up to 64 pixels at least where weights are read", sweep.least_rows);
+                band += &format!(", {} short ones at least where weights are read", sweep.least_rows);
             }
             let strips = match cols {
                 1 => "the full width".to_owned(),

@@ -364,10 +364,11 @@ fn driver(flow: &Flow, rows: &IndexVec<SweepNodeId, Interval>) -> Option<SweepNo
 }
 
 /// The pixels of a row that count as one where calls are to have rows enough for the weights that they read.
-pub(crate) const SHORT_ROW: i64 = 64;
+const SHORT_ROW: i64 = 64;
 
-/// The fewest rows of this length for a call that reads weights, where so many short ones are enough.
-fn least_rows(of_short: i64, length: i64) -> i64 {
+/// The fewest rows for a call that reads weights of a value whose rows are of this length, where so many short ones are enough. In strips a row of
+/// a call is a part of one.
+pub(crate) fn least_rows(of_short: i64, length: i64) -> i64 {
     let pixels = i128::from(of_short) * i128::from(SHORT_ROW);
     let rows = (pixels + i128::from(length.max(SHORT_ROW)) - 1) / i128::from(length.max(SHORT_ROW));
     i64::try_from(rows).unwrap_or(MAX_COORDINATE).clamp(1, MAX_COORDINATE)

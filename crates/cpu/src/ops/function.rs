@@ -26,9 +26,10 @@ pub(crate) trait Binary<T>: Copy + Sync {
     fn apply<const FUSED: bool>(self, a: T, b: T) -> T;
 }
 
-/// `out[i] = f(x[i])`, so many at once: best eight vectors of them, as many as registers hold beside what they need.
+/// `out[i] = f(x[i])`, so many at once: best eight vectors of `f32`, as many as registers hold beside what they need.
 #[inline(always)]
 fn map_all<T: Element, F: Unary<T>, const N: usize, const FUSED: bool>(f: F, x: &[T], out: &mut [T]) {
+    debug_assert_eq!(x.len(), out.len(), "values and results");
     let (chunks, rest) = x.as_chunks::<N>();
     let (out_chunks, out_rest) = out.as_chunks_mut::<N>();
     for (out, x) in out_chunks.iter_mut().zip(chunks) {

@@ -8,7 +8,7 @@ use tiled_geometry::{Interval, Region};
 use super::band::{extent, shares, signed, split, threads_for};
 use super::gather::Place;
 
-/// Elements that are worth a task of their own, about 25 µs.
+/// Elements that are worth a range of their own, about 5 µs.
 const TASK_ELEMENTS: usize = 1 << 14;
 
 /// Tasks of blocks for each thread, so that threads that finish early find more to do.

@@ -94,7 +94,7 @@ pub struct SweepPlan {
     pub grid: Grid<2>,
     /// The rows that a step advances by, of the tallest node.
     pub band: i64,
-    /// The fewest rows of up to 64 pixels of a call that reads weights, but where a tile ends; of longer rows as many fewer.
+    /// The fewest rows of a call that reads weights, but where a tile ends, of a value of up to 64 columns; of wider ones as many fewer.
     pub least_rows: i64,
     /// What each row of tiles needs.
     pub rows: Parts,

@@ -49,8 +49,8 @@ pub struct PlanOptions {
     /// The rows of the tallest node that a sliding plan advances by in a step; by default the planner chooses, or
     /// takes the rows of [`PlanOptions::tiling`].
     pub band: Option<i64>,
-    /// The fewest rows of up to 64 pixels that a call which reads weights computes where windows slide, and of longer rows as many fewer: so weights
-    /// are not read again for each row of a small value. By default the planner chooses, or takes one where [`PlanOptions::tiling`] or [`PlanOptions::band`] is given.
+    /// The fewest rows that a call which reads weights computes where windows slide, of a value of up to 64 columns, and of wider ones as many fewer: so
+    /// weights are not read again for each row of a small value. By default the planner chooses, or takes one where [`PlanOptions::tiling`] or [`PlanOptions::band`] is given.
     pub least_rows: Option<i64>,
     /// The lanes that tiles are shared out to ([`crate::Plan::lanes`]); by default the planner chooses. Gradients of
     /// convolution weights depend on them in their last bits, and so what it chooses for these does not follow

@@ -11,7 +11,7 @@ use super::price::price_of;
 use super::tilings::WHOLE;
 use super::unmeasured::Unmeasured;
 use super::{Hold, Plan, PlanError, PlanOptions};
-use crate::schedule::Bands;
+use crate::schedule::{Bands, least_rows};
 use crate::sweep::Action;
 
 /// A tiling with bands, and how its tiles are shared out.
@@ -120,19 +120,19 @@ const WHOLE_ROWS: [[i64; 2]; 4] = [[64, 32], [64, 16], [32, 32], [32, 16]];
 /// Whether a plan has calls that read weights for fewer rows than are worth it, of values that have more.
 fn has_low_calls(plan: &Plan) -> bool {
     let tallest = plan.program.nodes.iter().map(|node| node.extents[0]).max().unwrap_or(1).max(1);
-    calls_with_weights(plan).any(|(band, height)| {
+    calls_with_weights(plan).any(|(band, [height, width])| {
         let rows = i128::from(band) * i128::from(height) / i128::from(tallest);
-        height > 1 && rows < i128::from(LEAST_ROWS[LEAST_ROWS.len() - 1])
+        height > 1 && rows < i128::from(least_rows(LEAST_ROWS[LEAST_ROWS.len() - 1], width))
     })
 }
 
-/// The bands of the sweeps in which something reads weights, and the rows of what it computes.
-fn calls_with_weights(plan: &Plan) -> impl Iterator<Item = (i64, i64)> {
+/// The bands of the sweeps in which something reads weights, and the rows and columns of what it computes.
+fn calls_with_weights(plan: &Plan) -> impl Iterator<Item = (i64, [i64; 2])> {
     plan.sweeps.iter().flat_map(|sweep| {
         let computed = sweep.nodes.iter().filter(|node| node.action == Action::Compute);
         let reading = computed
             .filter(|node| plan.program.work(node.node).is_some_and(|work| work.weights() > 0))
-            .map(|node| plan.program.nodes[node.node].extents[0]);
-        reading.map(|height| (sweep.band, height))
+            .map(|node| plan.program.nodes[node.node].extents);
+        reading.map(|extents| (sweep.band, extents))
     })
 }
