@@ -426,3 +426,19 @@ pub(crate) fn least_calls(
     }
     Ok(calls)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_rows_count_as_many_short_ones() {
+        for (length, rows) in
+            [(1, 16), (32, 16), (64, 16), (65, 16), (128, 8), (1000, 2), (1024, 1), (i64::MAX, 1)]
+        {
+            assert_eq!(least_rows(16, length), rows, "rows of {length}");
+        }
+        assert_eq!([1, 0, -3].map(|least| least_rows(least, 1)), [1; 3]);
+        assert_eq!(least_rows(i64::MAX, 1), MAX_COORDINATE);
+    }
+}

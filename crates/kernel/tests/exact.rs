@@ -122,6 +122,27 @@ fn sums_of_far_apart_values_reach_their_bounds() {
     }
 }
 
+/// As many values as a cascade takes that each leave all that its levels can leave, beside the smallest that it takes: what is left in all has
+/// one bit for each of an `f64`.
+#[test]
+fn what_the_levels_leave_reaches_its_bound() {
+    for (scale, aparts) in [(-41, 57..=64), (-123, 139..=146)] {
+        for (apart, sign) in aparts.flat_map(|apart| [(apart, 1.0_f32), (apart, -1.0)]) {
+            let two_to = |power: i32| 2.0_f32.powi(power / 2) * 2.0_f32.powi(power - power / 2);
+            let large = sign * f32::MAX;
+            let [middle, small] = [scale, -apart].map(|power| large * two_to(power));
+            // 128 rows go together, and each such part has a large one, or plain additions would do
+            let mut rows = vec![[middle]; 1024];
+            rows.iter_mut().step_by(128).for_each(|row| *row = [large]);
+            rows[1023] = [small];
+            let (mut fast, mut slow) = ([ExactSum::default()], ExactSum::default());
+            LaneSums::<1>::new(&mut fast, &mut LaneBuffer::default()).add_rows(&rows);
+            rows.as_flattened().iter().for_each(|value| slow.add(f64::from(*value)));
+            assert_eq!(fast[0], slow, "{large}, {middle} and {small}, {apart} apart");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn sum_is_rounded_to_the_nearest_even(values in prop::collection::vec(any_finite(), 0..40)) {
