@@ -53,26 +53,36 @@ pub(crate) fn for_pieces(pieces: usize, body: impl Fn(usize) + Sync + Send) {
     (0..pieces).into_par_iter().with_max_len(1).for_each(body);
 }
 
-/// Runs `body` for each of `units`, in parallel ([`for_ranges`]).
+/// Runs `body` for each of `units`, in parallel ([`for_shares`]).
 pub(crate) fn for_units(threads: usize, units: usize, body: impl Fn(usize) + Sync + Send) {
     for_shares(threads, units, |share| share.for_each(&body));
 }
 
-/// Runs `body` on each of some threads, with the units that it takes ([`for_ranges`]).
+/// Runs `body` on each of some threads, with the units that it takes. A thread takes its part of them one after another, then parts that no
+/// thread has taken, and then the last ones of the others' parts, so that a thread that was held up does not hold up the call.
 pub(crate) fn for_shares(
     threads: usize,
     units: usize,
     body: impl Fn(&mut dyn Iterator<Item = usize>) + Sync + Send,
 ) {
-    for_ranges(threads, units, |ranges| body(&mut ranges.flatten()));
+    share_out(threads, units, |_| 1, |ranges| body(&mut ranges.flatten()));
 }
 
-/// Runs `body` on each of some threads, with the ranges of units that it takes. A thread takes half of what is left of its part of them, again and
-/// again, then of parts that no thread has taken, and then of what is left of the others' from their ends: few long ranges, and short
-/// ones at last, so that threads end together, and one that is held up keeps the others waiting for no more than its range.
+/// The same for work that is faster on several units side by side: a thread takes half of what is left of a part, again and again. So ranges are
+/// few and long, and short at last, and threads end together. One that is held up keeps the others waiting for its range.
 pub(crate) fn for_ranges(
     threads: usize,
     units: usize,
+    body: impl Fn(&mut dyn Iterator<Item = Range<usize>>) + Sync + Send,
+) {
+    share_out(threads, units, |left| left.div_ceil(2), body);
+}
+
+/// Shares out units to threads, each of which takes `some(left)` at a time of what is left of a part.
+fn share_out(
+    threads: usize,
+    units: usize,
+    some: impl Fn(usize) -> usize + Sync + Send,
     body: impl Fn(&mut dyn Iterator<Item = Range<usize>>) + Sync + Send,
 ) {
     if threads <= 1 {
@@ -94,12 +104,12 @@ pub(crate) fn for_ranges(
         body(&mut std::iter::from_fn(|| {
             while other < count {
                 is_own = is_own || !std::mem::replace(&mut part(other).taken, true);
-                if is_own && let Some(range) = part(other).first_half() {
+                if is_own && let Some(range) = part(other).take_first(&some) {
                     return Some(range);
                 }
                 (other, is_own) = (other + 1, false);
             }
-            (0..count).find_map(|other| part(other).last_half())
+            (0..count).find_map(|other| part(other).take_last(&some))
         }));
         done.fetch_add(1, Ordering::Release);
         if caller == rayon::current_thread_index() && ThreadsAwake::is_so() {
@@ -117,17 +127,17 @@ struct Part {
 }
 
 impl Part {
-    /// The first half of what is left, or a little more.
-    fn first_half(&mut self) -> Option<Range<usize>> {
+    /// Some of what is left, from its beginning.
+    fn take_first(&mut self, some: impl Fn(usize) -> usize) -> Option<Range<usize>> {
         let Range { start, end } = self.units;
-        self.units.start += (end - start).div_ceil(2);
+        self.units.start += some(end - start).min(end - start);
         (start < end).then_some(start..self.units.start)
     }
 
-    /// The last half.
-    fn last_half(&mut self) -> Option<Range<usize>> {
+    /// Some of it, from its end.
+    fn take_last(&mut self, some: impl Fn(usize) -> usize) -> Option<Range<usize>> {
         let Range { start, end } = self.units;
-        self.units.end -= (end - start).div_ceil(2);
+        self.units.end -= some(end - start).min(end - start);
         (start < end).then_some(self.units.end..end)
     }
 }
@@ -199,6 +209,55 @@ mod tests {
     }
 
     #[test]
+    fn ranges_partition_the_units_and_grow_short() {
+        for workers in [1, 2, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(workers).build().unwrap();
+            for (threads, units) in [(1, 0), (1, 5), (2, 0), (2, 1), (2, 64), (3, 50), (MOST_PARTS + 6, 500)]
+            {
+                let taken = Mutex::new(Vec::new());
+                pool.install(|| {
+                    for_ranges(threads, units, |ranges| {
+                        ranges.for_each(|range| taken.lock().unwrap().push(range));
+                    })
+                });
+                let mut taken = taken.into_inner().unwrap();
+                // of two parts of 32 units each thread takes ranges of 16, 8, 4, 2, 1 and 1
+                assert!((threads, units) != (2, 64) || taken.len() <= 12, "{taken:?}");
+                taken.sort_by_key(|range| range.start);
+                let all: Vec<usize> = taken.iter().cloned().flatten().collect();
+                assert_eq!(
+                    all,
+                    (0..units).collect::<Vec<_>>(),
+                    "{units} units, {threads} threads of {workers}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_held_up_keeps_its_range_alone() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let others = AtomicUsize::new(0);
+        pool.install(|| {
+            for_ranges(2, 16, |ranges| {
+                for range in ranges {
+                    if range.start == 0 {
+                        // of its part of eight it has taken four
+                        assert_eq!(range, 0..4);
+                        let start = Instant::now();
+                        while others.load(Ordering::Acquire) < 12 {
+                            assert!(start.elapsed() < Duration::from_secs(60), "the rest waits for it");
+                            std::thread::yield_now();
+                        }
+                    } else {
+                        others.fetch_add(range.len(), Ordering::Release);
+                    }
+                }
+            })
+        });
+    }
+
+    #[test]
     fn a_thread_alone_takes_units_in_their_order() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let order = Mutex::new(Vec::new());
@@ -213,9 +272,9 @@ mod tests {
         pool.install(|| {
             for_units(2, 10, |unit| {
                 if unit == 0 {
-                    // goes on when all others are done but those of its range, the rest of its own part among them
+                    // goes on when all the others are done, the rest of its own part among them
                     let start = Instant::now();
-                    while others.load(Ordering::Acquire) < 7 {
+                    while others.load(Ordering::Acquire) < 9 {
                         assert!(start.elapsed() < Duration::from_secs(60), "its units wait for it");
                         std::thread::yield_now();
                     }

@@ -63,6 +63,7 @@ fn kernels_give_the_same_bits_on_one_two_and_three_threads() {
     let mut cases: Vec<(Kernel, Vec<[i64; 2]>, [i64; 2])> = vec![
         (Kernel::Add, vec![whole; 2], whole),
         (Kernel::Activation(Activation::Gelu), vec![whole], whole),
+        (Kernel::Activation(Activation::Silu), vec![whole], whole),
         (Kernel::ActivationBackward(Activation::Silu), vec![whole; 2], whole),
         (Kernel::Dropout { probability: 0.4, seed: 7, dropped: Dropped::Elements }, vec![whole], whole),
         (Kernel::CrossEntropyBackward { scale: 0.5 }, vec![whole; 2], whole),

@@ -168,14 +168,14 @@ const STRIP_BYTES: usize = 128 << 10;
 /// The fewest and the most tiles of a strip of so many bytes, unless threads share them.
 const STRIP_TILES: [usize; 2] = [8, 32];
 
-/// Units for each thread that shares a call, where they are worth it: the last ones even out what threads took.
+/// Units for each thread that shares a call, where they are worth it.
 const UNITS_PER_THREAD: usize = 16;
-
-/// The strips that such a unit is cut into, where a thread computes several of them as one.
-const STRIPS_OF_A_UNIT: usize = 4;
 
 /// The same where terms are taken in turns: each unit reads all weights.
 const DEEP_UNITS: usize = 8;
+
+/// The strips that a unit is cut into where terms are not, of which a thread computes several as one.
+const STRIPS_OF_A_UNIT: usize = 4;
 
 /// The classes whose units a call keeps: those of a stride of two.
 const LISTED_CLASSES: usize = 4;

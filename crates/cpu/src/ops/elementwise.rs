@@ -16,9 +16,9 @@ use super::arithmetic::Quotient;
 use super::band::for_bands;
 use super::function::{Binary, Product, Unary, functions, map, map2};
 use super::gather::zip_row;
-use super::math;
 use super::powers::Power;
 use super::stamp::per_isa;
+use super::{gelu, math};
 use crate::Isa;
 
 /// Cost of an element where a polynomial is evaluated, in copies of an element.
@@ -85,8 +85,8 @@ functions! {
     LeakyRelu(slope): Unary |self, x| if x > T::ZERO { x } else { x * self.slope };
     Sigmoid: Unary |self, x| math::sigmoid::<T, FUSED>(x);
     Tanh: Unary |self, x| math::tanh::<T, FUSED>(x);
-    Gelu: Unary |self, x| math::gelu::<T, FUSED>(x);
-    GeluTanh: Unary |self, x| math::gelu_tanh::<T, FUSED>(x);
+    Gelu: Unary |self, x| gelu::gelu::<T, FUSED>(x);
+    GeluTanh: Unary |self, x| gelu::gelu_tanh::<T, FUSED>(x);
 
     /// NaN passes the gradient, as in PyTorch.
     ReluBackward: Binary |self, g, y| if y <= T::ZERO { T::ZERO } else { g };
@@ -94,8 +94,8 @@ functions! {
     SigmoidBackward: Binary |self, g, y| g * (y * (T::ONE - y));
     TanhBackward: Binary |self, g, y| g * (T::ONE - y * y);
     SiluBackward: Binary |self, g, x| g * math::silu_slope::<T, FUSED>(x);
-    GeluBackward: Binary |self, g, x| g * math::gelu_slope::<T, FUSED>(x);
-    GeluTanhBackward: Binary |self, g, x| g * math::gelu_tanh_slope::<T, FUSED>(x);
+    GeluBackward: Binary |self, g, x| g * gelu::gelu_slope::<T, FUSED>(x);
+    GeluTanhBackward: Binary |self, g, x| g * gelu::gelu_tanh_slope::<T, FUSED>(x);
 
     DifferenceScaled(scale): Binary |self, a, b| (a - b) * self.scale;
 }

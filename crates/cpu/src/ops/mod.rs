@@ -14,6 +14,7 @@ mod channel;
 pub(crate) mod elementwise;
 pub(crate) mod function;
 mod gather;
+mod gelu;
 mod local_response;
 mod loss;
 pub(crate) mod math;
