@@ -3,7 +3,7 @@
 use tiled::cpu::{CpuBackend, Isa};
 use tiled::exec::NoProgress;
 use tiled::graph::program::NodeKind;
-use tiled::graph::{Graph, Hold, Loss, Objective, Plan, PlanOptions, Tiling};
+use tiled::graph::{Action, Graph, Hold, Loss, Objective, Plan, PlanOptions, Tiling};
 use tiled::kernel::{Backend, Epilogue, Operands, Support, Work, forward};
 use tiled::tensor::Tensor;
 use tiled_tests::Job;
@@ -26,6 +26,7 @@ impl Backend<f32> for Apart {
 /// The kernels that a plan runs, by whether a convolution has something that follows: affine, a sum, ReLU, the mask of one.
 fn fused(plan: &Plan) -> Vec<[bool; 4]> {
     let running = plan.sweeps.iter().flat_map(|sweep| &sweep.nodes);
+    let running = running.filter(|node| node.action == Action::Compute);
     let kinds = running.map(|node| &plan.program.nodes[node.node].kind);
     let epilogues = kinds.filter_map(|kind| match kind {
         NodeKind::Compute(kernel) => kernel.epilogue().filter(|epilogue| epilogue.has_operands()),

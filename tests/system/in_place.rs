@@ -114,7 +114,7 @@ fn run<T: Element>(
     let plan = job.plan(backend, &PlanOptions { in_memory, ..options.clone() });
     let (steps, windows_bytes) = (plan.tiles(), plan.memory.windows_bytes);
     let tilings: Vec<_> = plan.sweeps.iter().map(|sweep| (sweep.grid.len(), sweep.band)).collect();
-    let shares = format!("{tilings:?} {}", plan.lanes);
+    let shares = format!("{tilings:?} {}", plan.lanes());
     let mut executor = Executor::new(plan, backend, 2).expect("starts");
     executor.run(&mut job.parameters.clone(), &io, &NoProgress).expect("runs");
     drop(io);

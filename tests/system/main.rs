@@ -13,6 +13,7 @@ mod in_place;
 mod lent;
 mod nan_signs;
 mod networks;
+mod own_tilings;
 mod shared;
 mod threads;
 mod wanted;

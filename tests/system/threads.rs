@@ -32,7 +32,7 @@ fn worked(name: &str, extents: [usize; 2], lanes: usize) -> (bool, [bool; 2]) {
         ..PlanOptions::default()
     };
     let plan = job.plan(&backend, &options);
-    assert_eq!(plan.in_flight, lanes, "{extents:?}, {} lanes", plan.lanes);
+    assert_eq!(plan.in_flight(), lanes, "{extents:?}, {} lanes", plan.lanes());
     let is_short = plan.stays_on_caller();
     let source = MemorySource::try_from(&job.inputs[0]).expect("contiguous");
     let io = Io { inputs: vec![&source], ..Io::default() };

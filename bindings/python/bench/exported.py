@@ -25,15 +25,18 @@ from protocol import COMPANIONS, PART, WARM
 OPSET = 17  # the first with layer norm
 # what drops values at random stays in evaluation, so that all engines compute the same
 RANDOM = ("Dropout", "StochasticDepth")
+# of smaller images, deep layers see little but their edges: in large ones their values then grow until gates get arguments of 30,000, and turn the
+# last bits of any engine into other outputs
+EXTENTS_OF_STATISTICS = (256, 256)
 
 
 def build(name: str) -> nn.Module:
-    """The model with random weights, in evaluation with the statistics of one batch."""
+    """The model with random weights, in evaluation with the statistics of one batch of images of 256²."""
     sys.path.append(str(Path(__file__).resolve().parent.parent / "zoo"))
     import models as zoo
 
     entries = {entry.name: entry for entry in zoo.MODELS}
-    return zoo.ready(entries.get(name) or zoo.Entry(name, partial(zoo.torchvision, name)))
+    return zoo.ready(entries.get(name) or zoo.Entry(name, partial(zoo.torchvision, name)), EXTENTS_OF_STATISTICS)
 
 
 def load(name: str, weights: Path, task: str) -> nn.Module:

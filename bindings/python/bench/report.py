@@ -45,7 +45,7 @@ METHOD = """\
   float64 (`hardsigmoid` by its formula, as torch's gradient has 1/6 in single precision), by {double:.0e} (of a gradient below
   {small:.0e} of the largest one: of that), on a part of the image of at most {part}², and all gradients of float32 together may
   differ from the reference by {roundings:.0f} times as much as those of torch's other layout. A bar is missed where ours disagrees.
-- The models of rows 11 and 12 have random weights and the statistics of one batch. They are exported with the
+- The models of rows 11 and 12 have random weights and the statistics of one batch of 256² images. They are exported with the
   extents that are measured, for inference with batch norms folded into convolutions; a training step has the statistics of the
   image in every batch norm that sees more than one value of a channel, and drops nothing at random. Of memory a tenth is asked
   for where the weights alone, which count for ours, take less.

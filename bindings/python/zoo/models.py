@@ -126,8 +126,8 @@ MODELS: tuple[Entry, ...] = (
 )
 
 
-def ready(entry: Entry) -> nn.Module:
-    """The model with random weights, in evaluation with the statistics of one batch."""
+def ready(entry: Entry, extents: tuple[int, int] | None = None) -> nn.Module:
+    """The model with random weights, in evaluation with the statistics of one batch: of images of these extents, or of those that it is exported for."""
     torch.manual_seed(1)
     model = entry.build().eval()
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
@@ -136,5 +136,5 @@ def ready(entry: Entry) -> nn.Module:
         norm.train()
     if norms:
         with torch.no_grad():
-            model(torch.randn(4, entry.channels, *(entry.traced or entry.size)))
+            model(torch.randn(4, entry.channels, *(extents or entry.traced or entry.size)))
     return model.eval()

@@ -330,7 +330,7 @@ pub unsafe extern "C" fn tiled_plan_summarise(
                 predicted_seconds: plan.predicted_seconds,
                 sweeps: plan.sweeps.len() as u64,
                 steps: plan.sweeps.iter().map(|sweep| sweep.steps).sum(),
-                lanes: plan.lanes as u64,
+                lanes: plan.lanes() as u64,
                 budget_bytes: plan.budget.bytes,
                 budget_source: budget_source(plan.budget.source),
                 reserved: 0,

@@ -151,7 +151,7 @@ impl Bed<'_> {
             workspace_bytes: support.workspace_bytes,
         };
         let mut context = backend.open(&needs)?;
-        let sweep = SweepNeeds { slots: &slots, vectors: &[], adopted: &[] };
+        let sweep = SweepNeeds { queues: 1, slots: &slots, vectors: &[], adopted: &[] };
         let mut queues = context.queues(&sweep)?;
         let queue = queues.first_mut().ok_or("no queue")?;
         let buffers: Vec<Buffer> = layouts

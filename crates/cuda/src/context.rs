@@ -62,11 +62,16 @@ impl Offsets {
         let slots = needs.longest_stores()?.into_iter();
         let slots: Vec<usize> = slots.map(|store| parts.add(store.map_or(0, store_bytes))).collect();
         let stores = needs.stores.iter().map(|store| store.map_or(0, |store| slots[store.slot])).collect();
-        let window_bytes = needs.window_elements * size_of::<T>() + SLOT_GAPS * driver.gap_bytes();
+        let window_bytes = window_bytes::<T>(needs) + SLOT_GAPS * driver.gap_bytes();
         let windows = (0..needs.queues).map(|_| parts.add(window_bytes)).collect();
         let scratch = (0..needs.queues).map(|_| parts.add(needs.workspace_bytes)).collect();
         Ok(Self { nodes, partials, stores, windows, scratch, parts })
     }
+}
+
+/// The bytes of the windows of a queue: on a device every sweep of a plan has all queues.
+fn window_bytes<T>(needs: &Needs<'_>) -> usize {
+    needs.window_elements.div_ceil(needs.queues.max(1)) * size_of::<T>()
 }
 
 impl<'b, T: Element> CudaContext<'b, T> {
@@ -104,7 +109,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
             reductions: reductions.collect(),
             stores: stores.collect(),
             windows: offsets.windows.iter().map(|offset| at(*offset)).collect(),
-            window_bytes: needs.window_elements * size_of::<T>(),
+            window_bytes: window_bytes::<T>(needs),
             gaps_bytes: SLOT_GAPS * driver.gap_bytes(),
             scratch: offsets.scratch.iter().map(|offset| at(*offset)).collect(),
             workspace_bytes: needs.workspace_bytes,
@@ -292,7 +297,7 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
         let refused = |error: OutOfMemory| DeviceError::refused("the windows of a lane")(error);
         let mut queues: Vec<Box<dyn Queue<T> + 'q>> = with_room(self.lanes.len()).map_err(refused)?;
         let shared = &self.shared;
-        for (index, rings) in self.lanes.iter_mut().enumerate() {
+        for (index, rings) in self.lanes.iter_mut().take(sweep.queues).enumerate() {
             let windows = shared.windows.get(index).copied().unwrap_or(shared.memory.address());
             let slots = offsets.iter().map(|offset| windows + *offset as u64).collect();
             let adopted = adopted.iter().zip(&layouts);

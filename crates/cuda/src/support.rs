@@ -71,6 +71,7 @@ pub(crate) fn seconds<T: Element>(device: &Device, task: Task<'_>, load: &Load) 
     let moved = load.values * load.bytes / facts.memory_bandwidth;
     let (work, support) = match task {
         Task::Call | Task::SharedCall => return load.calls * LAUNCH_SECONDS,
+        Task::Exchange => return 0.0, // all queues have one memory
         Task::Transfer => return load.bytes / facts.host_bandwidth,
         Task::Keep => return 2.0 * load.bytes / facts.memory_bandwidth,
         Task::Work(work, support) => (work, support),

@@ -51,7 +51,7 @@ fn run(backend: &CudaBackend) -> Result<(Vec<f32>, f64), DeviceError> {
         stores: &[Some(StoreNeeds { name: "kept", layout, slot: 0 })],
         lanes: 2,
         queues: 2,
-        window_elements: ring.len() + layout.len(),
+        window_elements: 2 * (ring.len() + layout.len()),
         threads: 1,
         workspace_bytes: support(Work::Reduce(reductions[0])).workspace_bytes,
     };
@@ -65,7 +65,7 @@ fn run(backend: &CudaBackend) -> Result<(Vec<f32>, f64), DeviceError> {
     let mut got = Vec::new();
     {
         let slots = [ring.len(), layout.len()];
-        let sweep = SweepNeeds { slots: &slots, vectors: &[vec![0.5; 3]], adopted: &[] };
+        let sweep = SweepNeeds { queues: 2, slots: &slots, vectors: &[vec![0.5; 3]], adopted: &[] };
         let mut queues = context.queues(&sweep)?;
         let [queue, _other] = queues.as_mut_slice() else { panic!("two queues") };
         let rows = |begin, end| Region::from_rows_cols(Interval::new(begin, end), whole.cols());

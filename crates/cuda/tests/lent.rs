@@ -149,7 +149,7 @@ fn imports<T: Element>(order: Order, (first, shape, strides): Case) -> bool {
     bed.copy(Way::In);
     context.lend(&[tensor]).expect("it lies on the device");
     let mut queues = context
-        .queues(&SweepNeeds { slots: &SWEEP_SLOTS, vectors: &[], adopted: &[] })
+        .queues(&SweepNeeds { queues: 1, slots: &SWEEP_SLOTS, vectors: &[], adopted: &[] })
         .expect("memory for a small case");
     let (window, region) = window(shape);
     queues[0].import(&tensor, &window, region).expect("it was lent");
@@ -179,7 +179,7 @@ fn exports<T: Element>(order: Order, (first, shape, strides): Case) -> bool {
     bed.copy(Way::Out);
     context.lend(&[tensor]).expect("it lies on the device");
     let mut queues = context
-        .queues(&SweepNeeds { slots: &SWEEP_SLOTS, vectors: &[], adopted: &[] })
+        .queues(&SweepNeeds { queues: 1, slots: &SWEEP_SLOTS, vectors: &[], adopted: &[] })
         .expect("memory for a small case");
     let (window, region) = window(shape);
     let mut staged = queues[0].stage(&window, region).expect("there is room");
@@ -253,7 +253,7 @@ fn tensors_elsewhere_unknown_streams_and_tensors_that_were_not_lent_are_errors()
     assert!(error.to_string().contains("is no stream of this device"), "{error}");
     let (window, region) = window(shape);
     let mut queues = context
-        .queues(&SweepNeeds { slots: &SWEEP_SLOTS, vectors: &[], adopted: &[] })
+        .queues(&SweepNeeds { queues: 1, slots: &SWEEP_SLOTS, vectors: &[], adopted: &[] })
         .expect("memory for a small case");
     let errors = [queues[0].import(&tensor, &window, region), queues[0].export(&window, &tensor, region)];
     for error in errors {
@@ -279,7 +279,8 @@ fn pass(bed: &Bed, [from, to]: [&DeviceTensor<f32>; 2]) -> Result<(), DeviceErro
     let backend: &dyn Backend<f32> = &bed.backend;
     let mut context = backend.open(&needs)?;
     context.lend(&[*from, *to])?;
-    let mut queues = context.queues(&SweepNeeds { slots: &SWEEP_SLOTS, vectors: &[], adopted: &[] })?;
+    let mut queues =
+        context.queues(&SweepNeeds { queues: 1, slots: &SWEEP_SLOTS, vectors: &[], adopted: &[] })?;
     let (window, region) = window(from.shape());
     queues[0].import(from, &window, region)?;
     let ticket = queues[0].fetch(&window, region)?;

@@ -9,7 +9,7 @@ use tiled_graph::program::{DerivedId, NodeId, NodeKind, Param, ParamId, ProgramN
 use tiled_graph::{Action, Id, IndexVec, Parameters, Plan};
 use tiled_kernel::{
     Backend, Context, DeviceError, Kernel, Needs, NodeNeeds, ParamNeeds, ReductionNeeds, StoreNeeds,
-    SweepNeeds,
+    SweepNeeds, ThreadsAwake,
 };
 use tiled_tensor::{Element, collected, with_room, zeros};
 
@@ -180,14 +180,18 @@ impl<'b, T: Element> State<'b, T> {
         let is_of_a_pool = rayon::current_thread_index().is_some();
         let stays = run.plan.stays_on_caller() && !is_of_a_pool;
         let pool = run.pool;
-        if stays || run.plan.in_flight > 1 {
-            return self.run_sweeps(sweeps, run, if stays { None } else { Some(pool) });
+        if stays {
+            return self.run_sweeps(sweeps, run, None);
+        }
+        if run.plan.sweeps[sweeps.clone()].iter().all(|sweep| sweep.in_flight > 1) {
+            return self.run_sweeps(sweeps, run, Some(pool));
         }
         // one sweep after another, with nobody falling asleep between them
-        pool.install_awake(|| self.run_sweeps(sweeps, run, None))
+        pool.install_awake(|| self.run_sweeps(sweeps, run, Some(pool)))
     }
 
-    /// Runs these sweeps, the lanes of each on the threads of a pool, or all on the thread at hand.
+    /// Runs these sweeps, the lanes of each on the threads of a pool, or all on the thread at hand. A sweep of one lane runs on the thread at hand,
+    /// and the others share its calls.
     fn run_sweeps(
         &mut self,
         sweeps: Range<usize>,
@@ -202,7 +206,7 @@ impl<'b, T: Element> State<'b, T> {
             self.pack(plan, index, run.params)?;
             let sweep = &plan.sweeps[index];
             let adopted = adopted(sweep, io, &self.stores)?;
-            let chunks = HeldChunks::of_sweep(sweep, io, plan.in_flight == 1)?;
+            let chunks = HeldChunks::of_sweep(sweep, io, sweep.in_flight == 1)?;
             let context = SweepContext {
                 plan,
                 sweep,
@@ -215,9 +219,10 @@ impl<'b, T: Element> State<'b, T> {
                     progress.step(done, total, "steps");
                     if progress.is_cancelled() { Err(ExecError::Cancelled) } else { Ok(()) }
                 },
-                waiting: Waiting::new(plan.lanes),
+                waiting: Waiting::new(sweep.lanes),
             };
             let queues = self.context.queues(&SweepNeeds {
+                queues: sweep.in_flight,
                 slots: &sweep.slot_elements,
                 vectors: &self.derived,
                 adopted: &adopted,
@@ -226,9 +231,11 @@ impl<'b, T: Element> State<'b, T> {
             for queue in queues {
                 lanes.push(Lane::new(queue, sweep).map_err(refused("the windows of a lane"))?);
             }
-            match pool {
+            match pool.filter(|_| lanes.len() > 1) {
                 None => lanes[0].run(&context)?,
                 Some(pool) => pool.install(|| {
+                    // each thread has a lane, and helps with no more than what is worth waking one
+                    let _asleep = ThreadsAwake::as_if_asleep();
                     lanes.par_iter_mut().with_max_len(1).try_for_each(|lane| lane.run(&context))
                 })?,
             }
@@ -331,8 +338,8 @@ fn open<'b, T: Element>(
         nodes: &nodes,
         reductions: &reductions,
         stores: &stores,
-        lanes: plan.lanes,
-        queues: plan.in_flight,
+        lanes: plan.lanes(),
+        queues: plan.in_flight(),
         window_elements: plan.window_elements(),
         threads,
         workspace_bytes: supports.map(|support| support.workspace_bytes).max().unwrap_or(0),

@@ -12,8 +12,8 @@ impl Serialize for Description<'_> {
         let plan = self.plan;
         let mut map = serializer.serialize_struct("Plan", 13)?;
         map.serialize_field("dtype", plan.dtype.name())?;
-        map.serialize_field("lanes", &plan.lanes)?;
-        map.serialize_field("in_flight", &plan.in_flight)?;
+        map.serialize_field("lanes", &plan.lanes())?;
+        map.serialize_field("in_flight", &plan.in_flight())?;
         map.serialize_field("tiles", &plan.tiles())?;
         map.serialize_field("plan_peak_bytes", &plan.peak_bytes())?;
         map.serialize_field("memory", &Parts(plan.memory))?;
@@ -64,9 +64,11 @@ impl Serialize for OneSweep<'_> {
         let (plan, sweep) = (self.description.plan, self.sweep);
         let bytes = |elements: &usize| (elements * plan.dtype.size_bytes()) as u64;
         let nodes = Facts::all(plan, sweep);
-        let mut map = serializer.serialize_struct("Sweep", 10)?;
+        let mut map = serializer.serialize_struct("Sweep", 12)?;
         map.serialize_field("hold", &Holding::of(sweep))?;
         map.serialize_field("grid", &Tiles { extents: sweep.grid.extents(), counts: sweep.grid.counts() })?;
+        map.serialize_field("lanes", &sweep.lanes)?;
+        map.serialize_field("in_flight", &sweep.in_flight)?;
         map.serialize_field("band_rows", &band_rows(plan, sweep))?;
         map.serialize_field("least_rows", &sweep.least_rows)?;
         map.serialize_field("calls", &sweep.calls)?;

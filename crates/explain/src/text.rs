@@ -16,9 +16,16 @@ pub(super) fn write(plan: &Plan) -> String {
 
 fn write_plan(out: &mut String, plan: &Plan) -> fmt::Result {
     let count = plan.sweeps.len();
-    write!(out, "{}, {}, {}", plan.dtype.name(), counted(count, "sweep"), counted(plan.lanes, "lane"))?;
-    if plan.in_flight < plan.lanes {
-        write!(out, ", {} at a time", plan.in_flight)?;
+    let most = if plan.sweeps.iter().all(|sweep| sweep.lanes == plan.lanes()) { "" } else { "at most " };
+    write!(
+        out,
+        "{}, {}, {most}{}",
+        plan.dtype.name(),
+        counted(count, "sweep"),
+        counted(plan.lanes(), "lane")
+    )?;
+    if plan.in_flight() < plan.lanes() {
+        write!(out, ", {} at a time", plan.in_flight())?;
     }
     writeln!(out)?;
     writeln!(
@@ -51,9 +58,15 @@ fn write_sweep(out: &mut String, plan: &Plan, sweep: &SweepPlan, index: usize) -
     let facts = Facts::all(plan, sweep);
     writeln!(out, "\nsweep {} of {}: {}", index + 1, plan.sweeps.len(), segment(&facts))?;
     let windows: usize = sweep.slot_elements.iter().sum::<usize>() * plan.dtype.size_bytes();
+    // where all have the same, it stands above
+    let lanes = if plan.sweeps.iter().all(|other| other.lanes == sweep.lanes) {
+        String::new()
+    } else {
+        format!(", {}", counted(sweep.lanes, "lane"))
+    };
     writeln!(
         out,
-        "  {}; {}, {}; windows {} a lane in {}",
+        "  {}{lanes}; {}, {}; windows {} a lane in {}",
         shape(plan, sweep),
         counted(sweep.steps, "step"),
         counted(sweep.calls, "call"),

@@ -29,6 +29,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod cuts;
 mod demand;
 mod error;
 mod flow;

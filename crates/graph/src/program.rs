@@ -423,6 +423,9 @@ pub struct Program {
     pub pixels: IndexVec<PixelId, [usize; 2]>,
     /// Values kept whole between sweeps.
     pub stores: IndexVec<StoreId, Store>,
+    /// The nodes that end a sweep though nothing is gathered there: kept whole, so that what comes before and what follows may run in tilings of
+    /// their own.
+    pub cuts: Vec<NodeId>,
     /// The lengths of the network's parameters, in the order of [`crate::params`].
     pub params: IndexVec<ParamId, usize>,
     /// The inputs whose gradients are computed, in the order of the network.
@@ -456,6 +459,7 @@ impl Program {
             derived: self.derived.copied()?,
             pixels: self.pixels.copied()?,
             stores: collected(self.stores.iter().cloned())?.into(),
+            cuts: copied(&self.cuts)?,
             params: self.params.copied()?,
             input_grads: copied(&self.input_grads)?,
             param_grads: copied(&self.param_grads)?,

@@ -79,11 +79,14 @@ pub(crate) fn sweeps_within(
     Ok(Some(sweeps))
 }
 
-/// The terminals of each level.
+/// The terminals of each level, and the nodes that end one of its sweeps.
 fn terminals(program: &Program) -> Result<Vec<Vec<NodeId>>, OutOfMemory> {
     let mut levels: Vec<Vec<NodeId>> = filled(program.sweeps(), Vec::new())?;
     for (id, node) in program.nodes.entries().filter(|(_, node)| node.is_terminal()) {
         push(&mut levels[node.level], id)?;
+    }
+    for id in &program.cuts {
+        push(&mut levels[program.nodes[*id].level], *id)?;
     }
     Ok(levels)
 }

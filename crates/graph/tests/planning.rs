@@ -5,7 +5,8 @@ use std::cell::Cell;
 use tiled_graph::program::{SinkRole, SourceRole, Store, StoreId};
 use tiled_graph::{
     Action, Activation, BatchNorm, Binding, Conv2d, Graph, Hold, IndexVec, Linear, Loss, MaxPool2d,
-    Objective, Op, Plan, PlanError, PlanOptions, Planner, SweepNodeId, Tiling, ValueId, infer, lower, sweeps,
+    Objective, Op, Plan, PlanError, PlanOptions, Planner, SweepNodeId, SweepPlan, Tiling, ValueId, infer,
+    lower, sweeps,
 };
 use tiled_kernel::{Backend, Reference, forward};
 
@@ -394,7 +395,7 @@ fn what_is_kept_is_computed_where_it_stays_by_a_lane_that_runs_alone() {
             let options = PlanOptions { lanes, parallelism: 4, hold, tiling, ..PlanOptions::default() };
             let plan = Planner::<f32>::new(&graph, &shapes, &objective, &Threads).plan(&options);
             let plan = plan.expect("a plan");
-            let is_alone = plan.in_flight == 1;
+            let is_alone = plan.in_flight() == 1;
             seen[usize::from(is_alone)] = true;
             let mut kept = 0;
             for sweep in &plan.sweeps {
@@ -409,7 +410,7 @@ fn what_is_kept_is_computed_where_it_stays_by_a_lane_that_runs_alone() {
             }
             assert!(kept >= 4, "{options:?}: what four gates multiply");
             let windows = plan.sweeps.iter().map(|sweep| sweep.slot_elements.iter().sum::<usize>());
-            let windows = windows.max().expect("sweeps") * plan.in_flight;
+            let windows = windows.max().expect("sweeps") * plan.in_flight();
             assert_eq!(plan.memory.windows_bytes, 4 * windows as u64, "{options:?}");
         }
     }
@@ -426,21 +427,34 @@ fn deep_networks_run_in_bands_of_whole_rows_whose_calls_are_worth_their_weights(
             plan(&graph, [2048, 2048], &Objective::inference(), &options).expect("a plan")
         };
         let (chosen, untiled) = (of(Hold::Auto), of(Hold::Materialise));
-        let sweep = &chosen.sweeps[0];
+        let weights = |sweep: &&SweepPlan| -> usize {
+            let work = sweep.nodes.iter().filter_map(|node| chosen.program.work(node.node));
+            work.map(|work| work.weights()).sum()
+        };
+        let sweep = chosen.sweeps.iter().max_by_key(weights).expect("a sweep");
         assert!(
-            sweep.band <= 128 && sweep.least_rows >= 16,
-            "{network}: {} of {}",
+            sweep.band <= 128 && (sweep.least_rows >= 16 || sweep.steps <= 2),
+            "{network}: {} of {} in {} steps",
             sweep.least_rows,
-            sweep.band
+            sweep.band,
+            sweep.steps
         );
         let [bytes, all] = [&chosen, &untiled].map(Plan::peak_bytes);
         assert!(2 * bytes <= all, "{network}: {bytes} bytes of {all}");
         let [seconds, longer] = [&chosen, &untiled].map(|plan| plan.predicted_seconds);
         assert!(seconds < longer, "{network}: {seconds} s of {longer}");
         // rows of more than one band in a call
-        let options = PlanOptions { hold: Hold::Slide, band: Some(sweep.band), ..PlanOptions::default() };
-        let low = plan(&graph, [2048, 2048], &Objective::inference(), &options).expect("a plan");
-        assert!(sweep.calls < low.sweeps[0].calls, "{network}: {} calls", sweep.calls);
+        let options = PlanOptions {
+            hold: Hold::Slide,
+            band: Some(sweep.band),
+            least_rows: Some(16),
+            ..PlanOptions::default()
+        };
+        let of = |options| plan(&graph, [2048, 2048], &Objective::inference(), &options).expect("a plan");
+        let calls = |plan: Plan| plan.sweeps.iter().map(|sweep| sweep.calls).sum::<u64>();
+        let (high, low) =
+            (calls(of(options.clone())), calls(of(PlanOptions { least_rows: None, ..options })));
+        assert!(high < low, "{network}: {high} calls of {low}");
     }
 }
 
@@ -478,4 +492,58 @@ fn what_parts_need_lies_in_the_image_where_a_value_ends_long_before_the_others()
             }
         }
     }
+}
+
+#[test]
+fn early_layers_and_deep_ones_have_tilings_of_their_own() {
+    let graph = Graph::builtin("darknet19").expect("a built-in network");
+    let options = PlanOptions { parallelism: 2, ..PlanOptions::default() };
+    let objective = Objective::inference();
+    let chosen = plan_on_threads(&graph, [2048, 2048], &objective, &options);
+    let [early, deep] = [&chosen.sweeps[0], &chosen.sweeps[chosen.sweeps.len() - 2]];
+    assert_eq!(
+        [early.lanes, deep.lanes],
+        [2, 1],
+        "lanes of early layers, threads that share calls of deep ones"
+    );
+    assert!(early.least_rows < deep.least_rows, "{} and {}", early.least_rows, deep.least_rows);
+    // nothing is gathered, so each further sweep begins with what one before has kept for it alone
+    let cuts = &chosen.program.cuts;
+    for (number, sweep) in chosen.sweeps.iter().enumerate() {
+        let level = chosen.level_of(number);
+        let ends = sweep.nodes.iter().filter(|node| node.is_terminal());
+        assert!(ends.count() == 1, "sweep {number}: one end");
+        if let Some(cut) = cuts.iter().find(|cut| chosen.program.nodes[**cut].level == level) {
+            assert!(sweep.nodes.iter().any(|node| node.node == *cut), "sweep {number} computes its end");
+            let later = &chosen.sweeps[number + 1].nodes;
+            let loads = later.iter().filter(|node| matches!(node.action, Action::Load(_)));
+            assert_eq!(loads.map(|node| node.node).collect::<Vec<_>>(), [*cut]);
+        }
+    }
+    let windows =
+        chosen.sweeps.iter().map(|sweep| sweep.in_flight * sweep.slot_elements.iter().sum::<usize>());
+    assert_eq!(chosen.memory.windows_bytes, 4 * windows.max().expect("sweeps") as u64);
+    // what is asked for is planned in one piece, and so is what a loss follows
+    for options in [
+        PlanOptions { hold: Hold::Slide, ..options.clone() },
+        PlanOptions { lanes: Some(2), ..options.clone() },
+        PlanOptions { band: Some(16), ..options.clone() },
+        PlanOptions { hold: Hold::Materialise, ..options.clone() },
+    ] {
+        let plan = plan_on_threads(&graph, [512, 512], &objective, &options);
+        assert_eq!(plan.program.cuts, [], "{options:?}");
+        assert!(plan.sweeps.iter().all(|sweep| sweep.lanes == plan.lanes()), "{options:?}");
+    }
+    let step = plan_on_threads(&graph, [512, 512], &Objective::training(Loss::Sum), &options);
+    assert_eq!(step.program.cuts, [], "sums with roundings");
+    // a budget that holds no more windows is kept
+    let budget = chosen.peak_bytes() - chosen.memory.windows_bytes / 2;
+    let within = PlanOptions { memory_bytes: Some(budget), ..options };
+    let within = plan_on_threads(&graph, [2048, 2048], &objective, &within);
+    assert!(within.peak_bytes() <= budget, "{} of {budget}", within.peak_bytes());
+}
+
+fn plan_on_threads(graph: &Graph, extents: [usize; 2], objective: &Objective, options: &PlanOptions) -> Plan {
+    let shapes = infer(graph, 1, &[extents]).expect("shapes");
+    Planner::<f32>::new(graph, &shapes, objective, &Threads).plan(options).expect("a plan")
 }

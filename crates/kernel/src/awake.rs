@@ -12,9 +12,9 @@ thread_local! {
     static AWAKE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While it lives, the threads that share the work of this one are held awake by somebody, so that less work is worth sharing.
+/// While it lives, the threads that share the work of this one are held awake by somebody, so that less work is worth sharing, or count as asleep.
 #[derive(Debug)]
-#[must_use = "threads count as asleep again when it is dropped"]
+#[must_use = "what was said before counts again when it is dropped"]
 pub struct ThreadsAwake {
     before: bool,
     of_this_thread: PhantomData<*const ()>,
@@ -24,6 +24,11 @@ impl ThreadsAwake {
     /// Says so, on this thread.
     pub fn new() -> Self {
         Self { before: AWAKE.replace(true), of_this_thread: PhantomData }
+    }
+
+    /// Says that they count as asleep for a while, as each of them has work of its own.
+    pub fn as_if_asleep() -> Self {
+        Self { before: AWAKE.replace(false), of_this_thread: PhantomData }
     }
 
     /// Whether somebody holds the threads awake that share the work of this one.

@@ -11,6 +11,8 @@ pub enum Task<'t> {
     Transfer,
     /// Values that are kept between sweeps, moved between windows and the memory in which they are kept.
     Keep,
+    /// What threads that share calls write for each other, whatever they compute.
+    Exchange,
     /// What a call takes beside its work.
     Call,
     /// The same where the workers share the work of each call: they wake, and wait for the slowest.
@@ -57,6 +59,8 @@ pub struct Costs {
     pub transfer: f64,
     /// Bytes a second that come from memory, of windows that the last cache does not hold.
     pub spilled: f64,
+    /// Bytes a second that threads which share calls write for each other: much of it goes from one core's cache to another's.
+    pub exchanged: f64,
     /// Bytes a second of weights, which each call reads anew.
     pub weights: f64,
     /// The size in bytes of the largest cache that a core has for itself.
@@ -79,6 +83,7 @@ impl Default for Costs {
             bytes: 40e9,
             transfer: 30e9,
             spilled: 20e9,
+            exchanged: 30e9,
             weights: 25e9,
             core_cache_bytes: 1024.0 * 1024.0,
             cache_bytes: 32.0 * 1024.0 * 1024.0,
@@ -115,6 +120,7 @@ impl Costs {
             Task::Transfer | Task::Keep => {
                 load.bytes / self.transfer * (1.0 + far()) + load.stretches * self.stretch + spilling
             }
+            Task::Exchange => 0.5 * load.passed_bytes / self.exchanged,
             Task::Work(_, Support { flops_per_second: Some(reached), .. }) => {
                 let far_taps = 1.0 + FAR_TAPS * self.far_share(load.read_bytes);
                 let arithmetic = load.flops / reached * far_taps;

@@ -30,9 +30,9 @@ pub struct Needs<'n> {
     pub stores: &'n [Option<StoreNeeds<'n>>],
     /// The shares of the image that gather apart.
     pub lanes: usize,
-    /// The queues that work at a time.
+    /// The queues that work at a time, of the sweep with the most.
     pub queues: usize,
-    /// The elements of all windows of a queue, of the sweep with the most.
+    /// The elements of all windows of all queues of a sweep, of the one with the most.
     pub window_elements: usize,
     /// The threads that call.
     pub threads: usize,
@@ -112,6 +112,8 @@ pub struct StoreNeeds<'n> {
 /// What the queues of a sweep work on.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepNeeds<'s, T: Element> {
+    /// The queues, at most as many as [`Needs::queues`].
+    pub queues: usize,
     /// The elements of each slot of a queue. Windows lie in slots, several in one where they are never held together.
     pub slots: &'s [usize],
     /// The vectors that reductions read, by their indices.
@@ -163,7 +165,7 @@ pub trait Context<T: Element>: Send + Sync + Debug {
     /// Where one lies elsewhere, or the device fails; then none is lent.
     fn lend(&mut self, tensors: &[DeviceTensor<T>]) -> Result<(), DeviceError>;
 
-    /// The queues of a sweep, as many as [`Needs::queues`]. Nothing is left in their slots from the sweep before.
+    /// The queues of a sweep, as many as [`SweepNeeds::queues`]. Nothing is left in their slots from the sweep before.
     ///
     /// # Errors
     /// Where memory for a list is refused, or the device fails.

@@ -39,12 +39,12 @@ fn copies(queues: usize) -> (usize, Vec<f32>) {
         stores: &[Some(StoreNeeds { name: "kept", layout, slot: 0 })],
         lanes: queues,
         queues,
-        window_elements: layout.len(),
+        window_elements: queues * layout.len(),
         threads: 1,
         workspace_bytes: 0,
     };
     let mut context = host.open(&needs).expect("a small run");
-    let sweep = SweepNeeds { slots: &[layout.len()], vectors: &[], adopted: &[] };
+    let sweep = SweepNeeds { queues, slots: &[layout.len()], vectors: &[], adopted: &[] };
     let window = Buffer { place: Place::Slot(0), layout };
     let region = Region::from_rows_cols(Interval::new(2, 6), Interval::new(1, 5));
     {

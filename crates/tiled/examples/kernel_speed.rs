@@ -167,10 +167,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     let plan = Planner::<f32>::new(&run.network, &run.shapes, &run.objective, &timed).plan(&options)?;
     println!(
         "{} lanes, {:.1} MiB, predicted {:.4} s",
-        plan.lanes,
+        plan.lanes(),
         plan.memory.total_bytes() as f64 / f64::from(1 << 20),
         plan.predicted_seconds
     );
+    for sweep in &plan.sweeps {
+        let last = sweep.nodes.iter().last().map(|node| plan.program.nodes[node.node].extents);
+        println!(
+            "  {} nodes to {:?}: tiles {:?}, bands of {}, least {}, {} lanes",
+            sweep.nodes.len(),
+            last.unwrap_or_default(),
+            sweep.grid.counts(),
+            sweep.band,
+            sweep.least_rows,
+            sweep.lanes
+        );
+    }
     let mut executor = Executor::new(plan, &timed, threads)?;
     let mut best: BTreeMap<String, Spent> = BTreeMap::new();
     let mut fastest = f64::INFINITY;

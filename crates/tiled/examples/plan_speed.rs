@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let plan =
                 Planner::<f32>::new(&run.network, &run.shapes, &run.objective, &backend).plan(&options)?;
             let predicted = plan.predicted_seconds;
-            let lanes = plan.lanes;
+            let lanes = plan.lanes();
             let windows = (plan.window_elements() * 4) as f64 / f64::from(1 << 20);
             let mut executor = Executor::new(plan, &backend, threads)?;
             let mut best = f64::INFINITY;

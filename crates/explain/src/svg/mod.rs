@@ -52,7 +52,7 @@ fn subtitle(plan: &Plan) -> String {
         "{} · {} · {} · {} · {}, of it redundant {} · predicted {}",
         inputs(plan),
         plan.dtype.name(),
-        counted(plan.lanes, "lane"),
+        counted(plan.lanes(), "lane"),
         counted(plan.sweeps.iter().map(|sweep| sweep.steps).sum::<u64>(), "step"),
         number::flops(plan.flops),
         number::percent(plan.redundant_flops, plan.flops),

@@ -49,6 +49,7 @@ impl<'a> Network<'a> {
         }
         let mut lowering = Lowering {
             program: Program {
+                cuts: Vec::new(),
                 params: collected(specs.iter().map(|spec| spec.shape.iter().product()))?.into(),
                 ignore_index: objective.ignore_index,
                 ..Program::default()

@@ -40,6 +40,7 @@ pub(super) fn least_seconds<T: Element>(
             bands: &bands,
             slots: &IndexVec::filled(rows.len(), None)?,
             slot_elements: &IndexVec::new(),
+            held_bytes: 0.0,
         };
         seconds += cost::work(backend, prepared, &figures, 0.0, 1.0) / cores as f64;
     }

@@ -9,6 +9,7 @@ use super::binding::{Binding, Given, bindings, computed_into};
 use super::chunks::{Alignment, Chunked};
 use super::stores::{self, StoredWhole};
 use super::{Chunks, Memory, PlanError, PlanOptions};
+use crate::cuts::cut_after;
 use crate::demand::Demand;
 use crate::flow::Flow;
 use crate::index::IndexVec;
@@ -135,6 +136,16 @@ impl Lowered {
         let scratch_bytes = supports().map(|support| support.workspace_bytes as u64).max().unwrap_or(0);
         let memory = fixed_memory::<T>(&program, &facts, backend, resident_bytes)?;
         Ok(Self { blocks, facts: facts.into(), memory, partial_bytes, scratch_bytes, program })
+    }
+
+    /// The same, where a sweep ends with a node; `None` where nothing of its level follows it.
+    pub(super) fn cut_after(&self, cut: NodeId) -> Result<Option<Self>, OutOfMemory> {
+        let mut program = self.program.try_clone()?;
+        if !cut_after(&mut program, cut)? {
+            return Ok(None);
+        }
+        let (blocks, facts) = (self.blocks.copied()?, self.facts.copied()?);
+        Ok(Some(Self { program, blocks, facts, ..*self }))
     }
 
     /// Keeps the values of these nodes whole, in memory or in files.

@@ -42,6 +42,9 @@ pub(super) struct SweepFigures<'f> {
     pub(super) bands: &'f IndexVec<SweepNodeId, i64>,
     pub(super) slots: &'f IndexVec<SweepNodeId, Option<SlotId>>,
     pub(super) slot_elements: &'f IndexVec<SlotId, usize>,
+    /// The bytes of all windows of all lanes in flight, where they are to count: each is written again and again, and comes from memory before
+    /// where the last cache does not hold them all.
+    pub(super) held_bytes: f64,
 }
 
 /// The predicted time of a sweep whose tiles are shared out like this, in seconds: that of its work, and that which threads
@@ -55,9 +58,8 @@ pub(super) fn predict<T: Element>(
 ) -> [f64; 2] {
     let Share { lanes, in_flight, threads } = share;
     let cores = threads as f64;
-    // each of the threads that share a call reads the weights
-    let readers = if in_flight < threads { cores } else { 1.0 };
-    let work = work(backend, prepared, figures, in_flight as f64, readers);
+    let sharing = if in_flight < threads { cores } else { 1.0 };
+    let work = work(backend, prepared, figures, in_flight as f64, sharing);
     let calls = Load { calls: figures.calls as f64, ..Load::default() };
     if in_flight < threads {
         return [work / cores, backend.seconds(Task::SharedCall, &calls)];
@@ -73,16 +75,16 @@ pub(super) fn predict<T: Element>(
 /// equally fast, and nobody takes over from the slower one.
 const APART: f64 = 1.03;
 
-/// The time that the work of a sweep takes one core, where so many lanes run at a time and so many threads read the weights of each call.
+/// The time that the work of a sweep takes one core, where so many lanes run at a time and so many threads share each call.
 #[expect(clippy::cast_precision_loss, reason = "a model of time")]
 pub(super) fn work<T: Element>(
     backend: &dyn Backend<T>,
     prepared: &Prepared<'_>,
     figures: &SweepFigures<'_>,
     in_flight: f64,
-    readers: f64,
+    sharing: f64,
 ) -> f64 {
-    let common = Common { element: size_of::<T>() as f64, in_flight, readers };
+    let common = Common { element: size_of::<T>() as f64, in_flight, sharing };
     let readings = &prepared.readings[figures.sweep];
     let mut begin = 0;
     let [mut all, mut work, mut loaded, mut written] = [0.0; 4];
@@ -97,6 +99,9 @@ pub(super) fn work<T: Element>(
             Task::Work(..) if !figures.widths.is_empty() => in_strips(backend, figures, node, task, &load),
             _ => backend.seconds(task, &load),
         };
+        // what they write and read goes from one's cache to another's, however little there is to compute
+        let exchange = if sharing > 1.0 { sharing * backend.seconds(Task::Exchange, &load) } else { 0.0 };
+        let seconds = seconds.max(exchange) + rewriting(backend, figures, node, &load, seconds);
         all += seconds;
         match (task, prepared.sweeps[figures.sweep][node].action) {
             (Task::Transfer, Action::Load(_)) => loaded += seconds,
@@ -105,6 +110,23 @@ pub(super) fn work<T: Element>(
         }
     }
     if backend.transfers_beside() { work.max(loaded).max(written) } else { all }
+}
+
+/// How long a core waits for the window of a node before it writes it: all of the time that memory takes where there is nothing to compute beside,
+/// and less the more there is.
+fn rewriting<T: Element>(
+    backend: &dyn Backend<T>,
+    figures: &SweepFigures<'_>,
+    node: SweepNodeId,
+    load: &Load,
+    seconds: f64,
+) -> f64 {
+    if figures.held_bytes <= 0.0 || figures.slots[node].is_none() {
+        return 0.0;
+    }
+    let load = Load { passed_bytes: load.bytes, windows_bytes: figures.held_bytes, ..Load::default() };
+    let memory = backend.seconds(Task::Transfer, &load);
+    if memory > 0.0 { memory * memory / (memory + seconds) } else { 0.0 }
 }
 
 /// The time that a node's work takes in all strips, each as wide as it is: in waves, a few more columns may take one more.
@@ -133,8 +155,8 @@ struct Common {
     element: f64,
     /// The lanes in flight, each with windows of its own.
     in_flight: f64,
-    /// The threads that read the weights of a call.
-    readers: f64,
+    /// The threads that share a call: each reads the weights.
+    sharing: f64,
 }
 
 /// What a node does in a sweep, and how much of it there is.
@@ -146,7 +168,7 @@ fn node_load<'p>(
     operands: &[SweepNodeId],
     common: &Common,
 ) -> (Task<'p>, Load) {
-    let Common { element, in_flight, readers } = *common;
+    let Common { element, in_flight, sharing } = *common;
     let (rows, cols) = (figures.rows[node], figures.cols[node]);
     let reading = &prepared.readings[figures.sweep].nodes[node];
     let facts = &prepared.lowered.facts[reading.node];
@@ -176,7 +198,7 @@ fn node_load<'p>(
         Some((work, support)) if !reading.moves => {
             load.flops = facts.flops * rows as f64 * cols as f64;
             load.calls = figures.bands[node] as f64 * figures.strips as f64;
-            load.weights_bytes = readers * facts.weights * element;
+            load.weights_bytes = sharing * facts.weights * element;
             load.values = if reading.is_terminal { 1.0 } else { 1.0 + operands.len() as f64 };
             Task::Work(work, support)
         }

@@ -14,18 +14,41 @@ use tiled_tensor::{Element, OutOfMemory, collected, push, refusable, with_room};
 use super::build::Prepared;
 use super::chunks::ChunkUses;
 use super::cost::{self, SweepFigures, Width};
-use super::lanes::{Share, further_lanes, has_ordered_sums};
+use super::lanes::Share;
 use super::rows::Rows;
-use super::slots::{Stored, most_bytes};
+use super::slots::{Stored, most_bytes, window_bytes};
 use super::unmeasured::Unmeasured;
 use super::waves::{bands_in_waves, works_in_waves};
-use super::{Budget, InMemory, Memory, Plan, PlanError, PlanOptions, SweepPlan};
+use super::{Memory, PlanError, PlanOptions};
 use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
 use crate::program::Rate;
 use crate::schedule::repeat::Stop;
-use crate::schedule::{Band, Bands, Course, bands_of};
+use crate::schedule::{Band, Bands, bands_of};
 use crate::sweep::SweepNodeId;
+
+/// A tiling with bands, and how its tiles are shared out.
+pub(super) struct Candidate {
+    pub(super) grid: Grid<2>,
+    pub(super) bands: Bands,
+    pub(super) share: Share,
+}
+
+impl Candidate {
+    /// A copy.
+    pub(super) fn try_clone(&self) -> Result<Self, PlanError> {
+        Ok(Self { grid: refusable(|| self.grid.try_clone())?, ..*self })
+    }
+}
+
+/// What one sweep takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OfSweep {
+    /// The bytes of the windows of all lanes in flight.
+    pub(super) windows_bytes: u64,
+    pub(super) seconds: f64,
+    pub(super) meeting_seconds: f64,
+}
 
 /// The numbers of a candidate whose tiles are shared out like this.
 #[derive(Clone, Copy, Debug)]
@@ -163,147 +186,57 @@ impl<'m, 'p> Measure<'m, 'p> {
         Ok(numbers.collect())
     }
 
-    /// The plan of a candidate, on the threads that there are.
-    pub(super) fn planned<T: Element>(
+    /// What each sweep takes in a tiling, shared out like this.
+    pub(super) fn of_sweeps<T: Element>(
         &mut self,
         backend: &dyn Backend<T>,
-        grid: &Grid<2>,
-        bands: Bands,
-        numbers: &Numbers,
-        budget: Option<u64>,
-    ) -> Result<Plan, PlanError> {
-        let numbers = self.on_threads::<T>(backend, grid, bands, numbers, budget)?;
-        Ok(self.plan::<T>(grid, bands, &numbers)?)
-    }
-
-    /// The numbers of a chosen candidate on the threads that there are: with as many lanes in flight, and as many threads
-    /// with scratch, as the budget holds.
-    fn on_threads<T: Element>(
-        &mut self,
-        backend: &dyn Backend<T>,
-        grid: &Grid<2>,
-        bands: Bands,
-        numbers: &Numbers,
-        budget: Option<u64>,
-    ) -> Result<Numbers, Unmeasured> {
-        if !has_ordered_sums(self.prepared.program()) {
-            return Ok(*numbers); // it was chosen for them
-        }
-        let mut lanes = numbers.share.lanes;
-        if self.options.lanes.is_none() {
-            let partial_bytes = self.prepared.kept.partial_bytes;
-            lanes = further_lanes(lanes, grid.len(), partial_bytes, numbers.memory.total_bytes(), budget);
-        }
-        let windows = numbers.memory.windows_bytes / numbers.share.in_flight as u64;
-        let most = backend.workers(self.options.parallelism.max(1)).max(1);
-        let mut fits = |in_flight, threads| {
-            let share = Share { lanes, in_flight, threads };
-            let chunks = self.chunks(grid, share)?;
-            let memory = self.memory(windows, share, &chunks, budget);
-            let fits = memory.is_ok_and(|memory| budget.is_none_or(|budget| memory.total_bytes() <= budget));
-            Ok::<_, Unmeasured>(fits)
-        };
-        let (mut in_flight, mut threads) = (lanes.min(most), most);
-        while in_flight > 1 && !fits(in_flight, 1)? {
-            in_flight -= 1;
-        }
-        while threads > 1 && !fits(in_flight, threads)? {
-            threads -= 1;
-        }
-        let share = Share { lanes, in_flight: in_flight.min(threads), threads };
-        let shares = [share, Share { threads: share.in_flight, ..share }];
-        // what was chosen is within the budget, whatever it is told to be
-        let limit = budget.filter(|_| !self.prepared.chunked.iter().all(Vec::is_empty));
-        let numbers = self.numbers::<T>(backend, grid, bands, &shares, limit)?;
-        let (mut on_all, alone) = (numbers[0], numbers[1]);
-        // threads without a lane share the calls that are worth it, and leave the others to those that have one
-        if alone.seconds < on_all.seconds {
-            (on_all.seconds, on_all.meeting_seconds) = (alone.seconds, alone.meeting_seconds);
-        }
-        Ok(on_all)
-    }
-
-    /// Builds the plan of a candidate that was measured.
-    fn plan<T: Element>(
-        &mut self,
-        grid: &Grid<2>,
-        bands: Bands,
-        numbers: &Numbers,
-    ) -> Result<Plan, Unmeasured> {
+        Candidate { grid, bands, share }: &Candidate,
+    ) -> Result<Vec<OfSweep>, Unmeasured> {
         let prepared = self.prepared;
-        let kept = prepared.kept;
-        let mut flops = 0.0;
-        let mut counts = with_room(prepared.sweeps.len())?;
-        let rows = self.rows(grid, bands)?;
-        let own_bands = self.own_bands(grid, bands)?;
-        let mut memory = numbers.memory;
-        let mut stored = self.stored(grid, bands, numbers.share.in_flight)?;
-        match most_bytes::<T>(&stored)?.checked_mul(numbers.share.in_flight as u64) {
-            Some(windows) if windows <= memory.windows_bytes => memory.windows_bytes = windows,
-            // fewer windows, assigned one by one, may take more
-            _ => stored = self.stored(grid, bands, usize::MAX)?,
+        let stored = self.stored(grid, *bands, share.in_flight)?;
+        let mut all = with_room(stored.len())?;
+        for (_, slot_elements) in &stored {
+            let of_lane = window_bytes::<T>(slot_elements)?;
+            let windows_bytes = of_lane.checked_mul(share.in_flight as u64).ok_or(PlanError::TooLarge)?;
+            all.push(OfSweep { windows_bytes, seconds: 0.0, meeting_seconds: 0.0 });
         }
-        let chunks = self.chunks(grid, numbers.share)?;
-        self.visit(grid, bands, &stored, |figures| {
-            let sweep = figures.sweep;
-            for node in prepared.sweeps[sweep].ids() {
-                flops += prepared.node_flops(sweep, node, figures.rows[node], figures.cols[node]);
-            }
-            counts.push((figures.calls, figures.steps));
+        self.visit(grid, *bands, &stored, |figures| {
+            let sweep: &mut OfSweep = &mut all[figures.sweep];
+            #[expect(clippy::cast_precision_loss, reason = "a model of time")]
+            let figures = SweepFigures { held_bytes: sweep.windows_bytes as f64, ..*figures };
+            let [work, meetings] = cost::predict(backend, prepared, &figures, *share);
+            (sweep.seconds, sweep.meeting_seconds) = (work + meetings, meetings);
         })?;
-        let mut built = with_room(counts.len())?;
-        for (sweep, ((slots, slot_elements), (calls, steps))) in stored.into_iter().zip(counts).enumerate() {
-            let parts = |axis| {
-                let mut cuts = Cuts::new(grid, axis, anchor(prepared, axis));
-                let parts = Parts::new(&prepared.flows[sweep][axis], &mut cuts, usize::MAX)?;
-                Ok::<_, OutOfMemory>(parts.expect("invariant: there is no bound"))
-            };
-            built.push(SweepPlan {
-                nodes: prepared.sweeps[sweep].try_clone()?,
-                grid: refusable(|| grid.try_clone()).map_err(PlanError::from)?,
-                band: if bands.tall > 0 {
-                    tallest_band(prepared, sweep, &own_bands[sweep])
-                } else {
-                    bands.rows
-                },
-                least_rows: bands.least_rows,
-                rows: parts(0)?,
-                cols: parts(1)?,
-                rings: rows[sweep].rings.copied()?,
-                bindings: prepared.bindings_of(sweep, numbers.share.in_flight)?,
-                slots,
-                slot_elements,
-                chunks: chunks.caches(sweep, &prepared.chunked[sweep], numbers.memory.chunks_bytes)?,
-                calls,
-                steps,
-                course: Course::new(&kept.program, &prepared.sweeps[sweep], own_bands[sweep].copied()?)?,
-            });
-        }
-        Ok(Plan {
-            sweeps: built,
-            program: kept.program.try_clone()?,
-            lanes: numbers.share.lanes,
-            in_flight: numbers.share.in_flight,
-            threads: numbers.share.threads,
-            stores_in_files: kept.in_files,
-            store_slots: prepared.stores.0.copied()?,
-            blocks: prepared.lowered.blocks.copied()?,
-            support: collected(prepared.lowered.facts.iter().map(|facts| facts.support().copied()))?.into(),
-            dtype: T::DTYPE,
+        Ok(all)
+    }
+
+    /// The numbers of a plan whose sweeps have tilings of their own, and take so much. None of them reads chunks.
+    pub(super) fn numbers_of_sweeps(
+        &self,
+        tilings: &[Candidate],
+        sweeps: &[OfSweep],
+    ) -> Result<Numbers, PlanError> {
+        let most =
+            |of: fn(&Share) -> usize| tilings.iter().map(|tiling| of(&tiling.share)).max().unwrap_or(1);
+        let share = Share {
+            lanes: most(|share| share.lanes),
+            in_flight: most(|share| share.in_flight),
+            threads: most(|share| share.threads),
+        };
+        let mut memory = self.memory(0, share, &ChunkUses::default(), None)?;
+        memory.windows_bytes = sweeps.iter().map(|sweep| sweep.windows_bytes).max().unwrap_or(0);
+        let sum = |of: fn(&OfSweep) -> f64| sweeps.iter().map(of).sum();
+        Ok(Numbers {
+            share,
             memory,
-            // the planner says these
-            budget: Budget::UNLIMITED,
-            in_memory: InMemory::default(),
-            transfer_bytes: 0,
-            flops,
-            redundant_flops: flops - kept.untiled_flops,
-            predicted_seconds: numbers.seconds,
-            meeting_seconds: numbers.meeting_seconds,
+            seconds: sum(|sweep| sweep.seconds),
+            meeting_seconds: sum(|sweep| sweep.meeting_seconds),
+            chunk_reads: 1.0,
         })
     }
 
     /// The memory of a run with windows of so many bytes a lane, where chunks are kept if the budget holds them.
-    fn memory(
+    pub(super) fn memory(
         &self,
         windows: u64,
         share: Share,
@@ -324,7 +257,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     }
 
     /// What the chunks of the sources take in each sweep.
-    fn chunks(&mut self, grid: &Grid<2>, share: Share) -> Result<ChunkUses, Unmeasured> {
+    pub(super) fn chunks(&mut self, grid: &Grid<2>, share: Share) -> Result<ChunkUses, Unmeasured> {
         let prepared = self.prepared;
         if prepared.chunked.iter().all(Vec::is_empty) {
             return Ok(ChunkUses::default());
@@ -337,29 +270,44 @@ impl<'m, 'p> Measure<'m, 'p> {
     }
 
     /// Where the windows of each sweep lie, with so many lanes in flight: candidates are counted as if there were several.
-    fn stored(&mut self, grid: &Grid<2>, bands: Bands, in_flight: usize) -> Result<Vec<Stored>, Unmeasured> {
+    pub(super) fn stored(
+        &mut self,
+        grid: &Grid<2>,
+        bands: Bands,
+        in_flight: usize,
+    ) -> Result<Vec<Stored>, Unmeasured> {
+        let mut all = with_room(self.prepared.sweeps.len())?;
+        for sweep in 0..self.prepared.sweeps.len() {
+            all.push(self.stored_of(sweep, grid, bands, in_flight)?);
+        }
+        Ok(all)
+    }
+
+    /// Where the windows of a sweep lie, with so many lanes in flight.
+    pub(super) fn stored_of(
+        &mut self,
+        sweep: usize,
+        grid: &Grid<2>,
+        bands: Bands,
+        in_flight: usize,
+    ) -> Result<Stored, Unmeasured> {
+        if (self.is_cancelled)() {
+            return Err(Unmeasured::Cancelled);
+        }
         // those of rows that took too long to walk are not asked for
         let rows = self.rows(grid, bands)?;
         let widths = self.axis(grid, 1)?;
-        let most = rows.iter().map(|rows| rows.rings.len()).max().unwrap_or(0);
-        let mut sizes = with_room(most)?;
-        let mut all = with_room(rows.len())?;
-        for (sweep, (rows, width)) in rows.iter().zip(widths.iter()).enumerate() {
-            if (self.is_cancelled)() {
-                return Err(Unmeasured::Cancelled);
-            }
-            sizes.clear();
-            for ((node, ring), widest) in rows.rings.entries().zip(&width.widest) {
-                let elements = match *ring {
-                    0 => Ok(0),
-                    _ if self.prepared.computed_into(sweep, node, in_flight).is_some() => Ok(0),
-                    ring => self.prepared.windows[sweep][node].elements(ring, *widest),
-                };
-                sizes.push(elements?);
-            }
-            all.push(rows.spans.assign(&sizes)?);
+        let (rows, width) = (&rows[sweep], &widths[sweep]);
+        let mut sizes = with_room(rows.rings.len())?;
+        for ((node, ring), widest) in rows.rings.entries().zip(&width.widest) {
+            let elements = match *ring {
+                0 => Ok(0),
+                _ if self.prepared.computed_into(sweep, node, in_flight).is_some() => Ok(0),
+                ring => self.prepared.windows[sweep][node].elements(ring, *widest),
+            };
+            sizes.push(elements?);
         }
-        Ok(all)
+        Ok(rows.spans.assign(&sizes)?)
     }
 
     /// Visits the sweeps with all that their cost depends on.
@@ -370,29 +318,41 @@ impl<'m, 'p> Measure<'m, 'p> {
         stored: &[Stored],
         mut visitor: impl FnMut(&SweepFigures<'_>),
     ) -> Result<(), Unmeasured> {
+        (0..stored.len())
+            .try_for_each(|sweep| self.visit_sweep(sweep, grid, bands, &stored[sweep], &mut visitor))
+    }
+
+    /// Visits a sweep.
+    pub(super) fn visit_sweep(
+        &mut self,
+        sweep: usize,
+        grid: &Grid<2>,
+        bands: Bands,
+        (slots, slot_elements): &Stored,
+        visitor: &mut impl FnMut(&SweepFigures<'_>),
+    ) -> Result<(), Unmeasured> {
+        if (self.is_cancelled)() {
+            return Err(Unmeasured::Cancelled);
+        }
         let heights = self.axis(grid, 0)?;
         let widths = self.axis(grid, 1)?;
         let rows = self.rows(grid, bands)?;
         let [parts, strips] = grid.counts();
-        for (sweep, (slots, slot_elements)) in stored.iter().enumerate() {
-            if (self.is_cancelled)() {
-                return Err(Unmeasured::Cancelled);
-            }
-            let rows = &rows[sweep];
-            visitor(&SweepFigures {
-                sweep,
-                tiles: parts * strips,
-                strips,
-                steps: rows.steps * strips as u64,
-                calls: rows.calls * strips as u64,
-                rows: &heights[sweep].sums,
-                cols: &widths[sweep].sums,
-                widths: &widths[sweep].widths,
-                bands: &rows.bands,
-                slots,
-                slot_elements,
-            });
-        }
+        let rows = &rows[sweep];
+        visitor(&SweepFigures {
+            sweep,
+            tiles: parts * strips,
+            strips,
+            steps: rows.steps * strips as u64,
+            calls: rows.calls * strips as u64,
+            rows: &heights[sweep].sums,
+            cols: &widths[sweep].sums,
+            widths: &widths[sweep].widths,
+            bands: &rows.bands,
+            slots,
+            slot_elements,
+            held_bytes: 0.0,
+        });
         Ok(())
     }
 
@@ -504,7 +464,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     }
 
     /// The bands of all nodes; those that are cut to fill waves have been.
-    fn own_bands(&self, grid: &Grid<2>, bands: Bands) -> Result<Rc<OwnBands>, OutOfMemory> {
+    pub(super) fn own_bands(&self, grid: &Grid<2>, bands: Bands) -> Result<Rc<OwnBands>, OutOfMemory> {
         if bands.tall > 0 {
             return Ok(self.walked.bands[&bands_key(grid, bands)].clone());
         }
@@ -530,7 +490,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     }
 
     /// Walks the rows of the tiles of all sweeps.
-    fn rows(&mut self, grid: &Grid<2>, bands: Bands) -> Result<Rc<Vec<Rows>>, Unmeasured> {
+    pub(super) fn rows(&mut self, grid: &Grid<2>, bands: Bands) -> Result<Rc<Vec<Rows>>, Unmeasured> {
         let of = bands_key(grid, bands);
         let key = (grid.counts()[0], of);
         if let Some(known) = self.walked.rows.get(&key) {
@@ -569,17 +529,11 @@ fn bands_key(grid: &Grid<2>, bands: Bands) -> BandsKey {
     (bands, if bands.tall > 0 { grid.counts()[1] } else { 0 })
 }
 
-/// The rows of a call of the tallest nodes of a sweep.
-fn tallest_band(prepared: &Prepared<'_>, sweep: usize, bands: &IndexVec<SweepNodeId, Band>) -> i64 {
-    let nodes = prepared.flows[sweep][0].nodes.iter().zip(bands);
-    nodes.map(|(node, band)| (node.extent, band.most)).max().map_or(1, |(_, most)| most)
-}
-
 /// Strips of more widths than this count as wide as one another.
 const MOST_WIDTHS: usize = 16;
 
 /// The rate of the node that tiles are given in.
-fn anchor(prepared: &Prepared<'_>, axis: usize) -> Rate {
+pub(super) fn anchor(prepared: &Prepared<'_>, axis: usize) -> Rate {
     match prepared.program().anchor_node {
         Some(node) => prepared.program().rate(node, axis),
         None => Rate { group: None, per: 1, of: 1 },

@@ -4,6 +4,7 @@ mod binding;
 mod bound;
 mod budget;
 mod build;
+mod chosen;
 mod chunks;
 mod cost;
 pub(crate) mod error;
@@ -12,6 +13,7 @@ mod lanes;
 mod measure;
 mod memory;
 mod options;
+mod own_tilings;
 mod planner;
 mod price;
 mod refine;
@@ -41,7 +43,7 @@ use crate::index::IndexVec;
 use crate::parts::Parts;
 use crate::program::{NodeId, Program, StoreId};
 use crate::schedule::{Course, Schedule};
-use crate::sweep::{Sweep, SweepNodeId};
+use crate::sweep::{Action, Sweep, SweepNodeId};
 
 /// What a run will do: sweeps over the image in tiles, with the memory and the arithmetic that they take.
 #[derive(Clone, Debug)]
@@ -50,11 +52,6 @@ pub struct Plan {
     pub program: Program,
     /// The passes over the image, in order.
     pub sweeps: Vec<SweepPlan>,
-    /// The shares that the tiles are cut into, each with partial sums of its own. Tile `t` of `n` belongs to lane
-    /// `floor(t·lanes/n)`; a lane runs its tiles in order. Results depend on the lanes, not on threads.
-    pub lanes: usize,
-    /// The lanes that run at a time, each with windows of its own; the others wait until one of these has ended.
-    pub in_flight: usize,
     /// The threads that [`Memory::scratch_bytes`] are for.
     pub threads: usize,
     /// Whether values kept between sweeps lie in files rather than in memory.
@@ -92,6 +89,11 @@ pub struct SweepPlan {
     pub nodes: Sweep,
     /// The tiles, over the program's anchor.
     pub grid: Grid<2>,
+    /// The shares that the tiles are cut into, each with partial sums of its own. Tile `t` of `n` belongs to lane
+    /// `floor(t·lanes/n)`; a lane runs its tiles in order. Results depend on the lanes, not on threads.
+    pub lanes: usize,
+    /// The lanes that run at a time, each with windows of its own; the others wait until one of these has ended.
+    pub in_flight: usize,
     /// The rows that a step advances by, of the tallest node.
     pub band: i64,
     /// The fewest rows of a call that reads weights, but where a tile ends, of a value of up to 64 columns; of wider ones as many fewer.
@@ -120,6 +122,18 @@ pub struct SweepPlan {
 }
 
 impl Plan {
+    /// The lanes of the sweep with the most: as many have partial sums.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        self.sweeps.iter().map(|sweep| sweep.lanes).max().unwrap_or(1)
+    }
+
+    /// The lanes in flight of the sweep with the most.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.sweeps.iter().map(|sweep| sweep.in_flight).max().unwrap_or(1)
+    }
+
     /// The most bytes that the run holds: a promise.
     #[must_use]
     pub fn peak_bytes(&self) -> u64 {
@@ -146,8 +160,13 @@ impl Plan {
     /// Where there is no such sweep.
     #[must_use]
     pub fn level_of(&self, sweep: usize) -> usize {
-        let nodes = self.sweeps[sweep].nodes.iter().map(|node| &self.program.nodes[node.node]);
-        nodes.filter(|node| node.is_terminal()).map(|node| node.level).max().unwrap_or(0)
+        let program = &self.program;
+        let nodes = self.sweeps[sweep].nodes.iter();
+        let ends = nodes.filter(|node| {
+            program.nodes[node.node].is_terminal()
+                || (node.action == Action::Compute && program.cuts.contains(&node.node))
+        });
+        ends.map(|node| program.nodes[node.node].level).max().unwrap_or(0)
     }
 
     /// The bytes that a run between its two halves holds: all but the parameters as they are given and their gradients, what
@@ -160,10 +179,11 @@ impl Plan {
         others.into_iter().fold(self.memory.total_bytes(), u64::saturating_sub)
     }
 
-    /// The elements of storage that the windows of a lane in flight take.
+    /// The elements of storage that the windows of all lanes in flight take, of the sweep with the most.
     #[must_use]
     pub fn window_elements(&self) -> usize {
-        self.sweeps.iter().map(|sweep| sweep.slot_elements.iter().sum()).max().unwrap_or(0)
+        let of = |sweep: &SweepPlan| sweep.in_flight * sweep.slot_elements.iter().sum::<usize>();
+        self.sweeps.iter().map(of).max().unwrap_or(0)
     }
 
     /// How often the run reads chunks of its sources, at most, and how many chunks that would be if each sweep read each of its

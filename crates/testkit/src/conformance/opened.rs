@@ -128,7 +128,7 @@ impl<'b, T: Element> Opened<'b, T> {
         calls: impl FnOnce(&mut dyn Queue<T>, &[Buffer], &Buffer),
     ) {
         let slots: Vec<usize> = inputs.iter().chain([&*output]).map(|window| window.layout.len()).collect();
-        let sweep = SweepNeeds { slots: &slots, vectors: &[], adopted: &[] };
+        let sweep = SweepNeeds { queues: 1, slots: &slots, vectors: &[], adopted: &[] };
         let mut queues = self.context.queues(&sweep).expect("memory for a small case");
         let queue = queues.first_mut().expect("a queue").as_mut();
         let buffers = send(queue, inputs.iter().chain([&*output]));
@@ -146,7 +146,7 @@ impl<'b, T: Element> Opened<'b, T> {
     pub(super) fn reduce(&mut self, lane: usize, inputs: &[Held<T>], share: Region<2>) {
         let slots: Vec<usize> = inputs.iter().map(|window| window.layout.len()).collect();
         let vectors: Vec<usize> = (0..self.vectors.len()).collect();
-        let sweep = SweepNeeds { slots: &slots, vectors: &self.vectors, adopted: &[] };
+        let sweep = SweepNeeds { queues: 1, slots: &slots, vectors: &self.vectors, adopted: &[] };
         let mut queues = self.context.queues(&sweep).expect("memory for a small case");
         let queue = queues.first_mut().expect("a queue").as_mut();
         let buffers = send(queue, inputs.iter());

@@ -202,7 +202,7 @@ impl<T: Element> Loaded for Job<'_, T> {
                 "band": sweep.band.min(i64::from(u32::MAX)),
                 "steps": sweep.steps,
             })).collect::<Vec<Value>>(),
-            "lanes": plan.lanes,
+            "lanes": plan.lanes(),
         });
         self.executor = Some(Executor::new(plan, self.backend, self.options.parallelism)?);
         answer["seconds"] = json!(self.run()?);

@@ -32,7 +32,7 @@ impl DeviceFigures {
         let lost_to_waves = if seconds > 0.0 { 1.0 - full_seconds / seconds } else { 0.0 };
         let [sent, fetched] = pinned_regions();
         let between_sweeps = packed(plan).chain(partials(plan)).max().unwrap_or(0);
-        let queues = plan.in_flight as u64;
+        let queues = plan.in_flight() as u64;
         Ok(Self {
             calls,
             lost_to_waves,
@@ -121,18 +121,19 @@ fn partials(plan: &Plan) -> impl Iterator<Item = u64> {
     let of_a_lane = plan.program.reductions.iter().map(|reduction| {
         plan.support[reduction.node].as_ref().map_or(0, |support| support.partial_bytes as u64)
     });
-    of_a_lane.flat_map(|bytes| std::iter::repeat_n(bytes, plan.lanes))
+    of_a_lane.flat_map(|bytes| std::iter::repeat_n(bytes, plan.lanes()))
 }
 
 fn device_bytes(plan: &Plan) -> u64 {
     let element = plan.dtype.size_bytes() as u64;
     let scratch = plan.support.iter().flatten().map(|support| support.workspace_bytes as u64).max();
-    let of_a_queue = [plan.window_elements() as u64 * element, scratch.unwrap_or(0)];
+    let window_elements = plan.window_elements().div_ceil(plan.in_flight());
+    let of_a_queue = [window_elements as u64 * element, scratch.unwrap_or(0)];
     let vectors = plan.program.derived.iter().map(|len| *len as u64 * element);
     let stores = if plan.stores_in_files { 0 } else { plan.memory.stores_bytes };
     let parts = packed(plan).chain(partials(plan)).chain(vectors);
     let parts =
-        parts.chain(of_a_queue.into_iter().flat_map(|bytes| std::iter::repeat_n(bytes, plan.in_flight)));
+        parts.chain(of_a_queue.into_iter().flat_map(|bytes| std::iter::repeat_n(bytes, plan.in_flight())));
     let alignment = tiled_cuda::ALIGNMENT_BYTES as u64;
     // each of the values kept whole begins at a multiple too
     let padding = plan.program.stores.len() as u64 * alignment;
