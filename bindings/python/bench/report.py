@@ -35,7 +35,8 @@ METHOD = """\
   the gradients alone, three times for a training step. The peak is a loop of multiply-adds in registers, the
   bandwidth a loop of copies of 64 MiB a thread, bytes read and bytes written. Both run on as many threads as the
   engine, before each round and after the last, and their medians count, as the engines' do: clock and memory are
-  shared with what else runs on the host. Bars name the share of the fastest slice of the multiply-adds, of 20 ms, too.
+  shared with what else runs on the host. So is the place of the cores: a cache line that one has written takes three times as
+  long to the other where they share no cache. Bars name the share of the fastest slice of the multiply-adds, of 20 ms, too.
   Winograd's filtering does fewer multiplications than are counted, and may exceed the peak.
 - A training step gives the output, and the gradients of its sum with respect to the input and all parameters.
 - Agreement: outputs differ from those of torch NCHW by at most {output:.0e} of the largest element, gradients
@@ -154,6 +155,9 @@ def section(one: Measured) -> str:
         facts.append(
             f"multiply-adds {multiply_adds:.0f} GFLOP/s (fastest slice {fastest:.0f}), copies {copies:.1f} GB/s"
         )
+        trips = sorted(one.engines[known]["peaks"].get("round_trip_ns", [0]))
+        if trips[-1] > 0:
+            facts.append(f"a cache line goes to the other core and back in {trips[0]:.0f} to {trips[-1]:.0f} ns")
     lines += ["; ".join(facts) + ".", ""]
     best = one.peer
     header = ["engine", "median", "fastest to slowest"]

@@ -108,6 +108,7 @@ fn answer<'b>(
                 "multiply_add_gflops": median,
                 "fastest_multiply_add_gflops": fastest,
                 "copy_gb_per_second": peaks::copy_gb_per_second(threads),
+                "round_trip_ns": peaks::round_trip_ns(threads),
             }))
         }
     }

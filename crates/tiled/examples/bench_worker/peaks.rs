@@ -1,7 +1,8 @@
-//! What the machine reaches: a loop of multiply-adds in registers, a loop of copies through memory.
+//! What the machine reaches: a loop of multiply-adds in registers, a loop of copies through memory, a line that goes between two cores.
 
 use std::hint::black_box;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use tiled::prelude::Isa;
@@ -40,6 +41,40 @@ pub(crate) fn copy_gb_per_second(threads: usize) -> f64 {
         }
     });
     bytes / seconds / 1e9
+}
+
+/// The nanoseconds that a cache line takes from one core to another and back, the median: how far apart they are. Zero where one thread runs alone.
+pub(crate) fn round_trip_ns(threads: usize) -> f64 {
+    const SLICES: u32 = 15;
+    const TRIPS: u32 = 20_000;
+    if threads < 2 {
+        return 0.0;
+    }
+    let line = AtomicU32::new(0);
+    let wait_for = |value: u32| {
+        while line.load(Ordering::Acquire) != value {
+            std::hint::spin_loop();
+        }
+    };
+    let mut slices = [0.0; SLICES as usize];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for trip in 0..SLICES * TRIPS {
+                wait_for(2 * trip + 1);
+                line.store(2 * trip + 2, Ordering::Release);
+            }
+        });
+        for (slice, number) in slices.iter_mut().zip(0..) {
+            let start = Instant::now();
+            for trip in number * TRIPS..(number + 1) * TRIPS {
+                line.store(2 * trip + 1, Ordering::Release);
+                wait_for(2 * trip + 2);
+            }
+            *slice = start.elapsed().as_secs_f64();
+        }
+    });
+    slices.sort_by(f64::total_cmp);
+    slices[slices.len() / 2] / f64::from(TRIPS) * 1e9
 }
 
 /// The seconds of the median and of the fastest slice. Slices begin together on all threads and end with the last.

@@ -68,6 +68,7 @@ fn answer(backend: &'static CpuBackend, job: &mut Option<Job>, request: &Value) 
                 "multiply_add_gflops": median,
                 "fastest_multiply_add_gflops": fastest,
                 "copy_gb_per_second": peaks::copy_gb_per_second(threads),
+                "round_trip_ns": peaks::round_trip_ns(threads),
             }))
         }
         other => Err(format!("unknown command `{other}`").into()),
