@@ -26,7 +26,11 @@ fn network() -> Graph {
     let p = add("p", Op::MaxPool2d(MaxPool2d::new([2, 2])), &[c]);
     let d = add("d", conv(16, 3, 2), &[p]);
     let e = add("e", conv(16, 3, 1), &[d]);
-    let f = add("f", Op::Add, &[d, e]);
+    // taps three apart, whose tiles are cells of twelve
+    let apart = Conv2d { dilation: [3, 3], ..Conv2d::new(16, [3, 3]).padded([3, 3]) };
+    let h = add("h", Op::Conv2d(apart), &[e]);
+    let h = add("h_gelu", Op::Activation(Activation::Gelu), &[h]);
+    let f = add("f", Op::Add, &[d, h]);
     let g = add("g", conv(17, 5, 2), &[f]);
     graph.set_outputs(&[g, e]).expect("known");
     graph
@@ -93,6 +97,24 @@ fn outputs_are_near_the_sums_but_not_the_same() {
     for (a, b) in sums.into_iter().zip(filtered) {
         assert!((a - b).abs() <= 1e-5 * largest, "{a} {b}");
     }
+}
+
+#[test]
+fn taps_as_far_apart_along_both_axes_are_filtered_and_others_are_not() {
+    let filtered = |dilation: [i64; 2]| {
+        let mut graph = Graph::new();
+        let x = graph.add_input("x", 16).expect("new");
+        let conv = Conv2d { dilation, ..Conv2d::new(16, [3, 3]).padded(dilation) };
+        let y = graph.add_node("c", Op::Conv2d(conv), &[x]).expect("fits");
+        graph.set_outputs(&[y]).expect("known");
+        let job = Job::<f32>::random(graph, 1, [40, 40], Objective::inference(), 3);
+        let plan = job.plan(&CpuBackend::new().expect("an instruction set"), &winograd());
+        plan.program
+            .nodes
+            .iter()
+            .any(|node| matches!(node.kernel(), Some(Kernel::Conv2d { algorithm: Algorithm::Winograd, .. })))
+    };
+    assert_eq!([[1, 1], [2, 2], [36, 36], [1, 2], [2, 1]].map(filtered), [true, true, true, false, false]);
 }
 
 #[test]

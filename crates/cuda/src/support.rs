@@ -21,7 +21,9 @@ pub(crate) fn support<T: Element>(device: &Device, work: &Work, operands: &Opera
     match work {
         // tensor cores are faster than its multiply-adds
         Work::Map(Kernel::Conv2d { conv, algorithm: Algorithm::Winograd, .. })
-            if !conv.suits_winograd() || T::DTYPE == DType::F32 && precision != Precision::F32 =>
+            if !conv.suits_winograd()
+                || conv.dilation() > 1
+                || T::DTYPE == DType::F32 && precision != Precision::F32 =>
         {
             None
         }

@@ -6,13 +6,16 @@
 //!
 //! Tiles lie on one grid over the whole output, so that an output has the same bits whatever the region asked for. A
 //! block of tiles goes through all three steps before the next: its transforms stay in the caches.
+//!
+//! Where taps lie `d` apart, so do the outputs and the inputs of a tile. A cell of `4·d` by `4·d` outputs is `d·d` tiles, one of each
+//! remainder; tile `t` of an axis is that of remainder `t mod d` in cell `t div d`.
 
 mod product;
 mod transform;
 
 use std::ops::Range;
 
-use tiled_geometry::{Interval, Region};
+use tiled_geometry::{Interval, Region, div_ceil};
 use tiled_kernel::winograd::{self, PATCH, TILE};
 use tiled_kernel::{Conv, Workspace};
 use tiled_tensor::{Element, PartMut, View};
@@ -54,6 +57,26 @@ impl Problem {
         let tiles = self.most_tiles::<T>() + SPARE_TILES;
         let plane = |vectors| Plane::new::<T>(vectors, tiles, self.lanes).len();
         plane(self.blocks()) + plane(self.vectors()) + 2 * POINTS * MAX_LANES
+    }
+
+    /// How far apart the pixels of a tile lie.
+    fn apart(&self) -> i64 {
+        self.conv.dilation()
+    }
+
+    /// The first output of a tile along an axis.
+    fn first(&self, tile: i64) -> i64 {
+        let apart = self.apart();
+        tile.div_euclid(apart) * apart * signed(TILE) + tile.rem_euclid(apart)
+    }
+
+    /// Of so many coordinates, the first at `first` and each as far from the next as the pixels of a tile, those that lie in an interval.
+    fn within(&self, first: i64, count: usize, interval: Interval) -> Range<usize> {
+        let apart = self.apart();
+        let [begin, end] =
+            [interval.begin(), interval.end()].map(|bound| (bound - first + apart - 1).div_euclid(apart));
+        let [begin, end] = [begin, end].map(|place| index(place.clamp(0, signed(count))));
+        begin..end.max(begin)
     }
 
     /// Vectors of output channels.
@@ -120,7 +143,10 @@ pub(super) fn packed_len<T: Element>(isa: Isa, conv: &Conv) -> usize {
 /// outputs, the other way round as well.
 #[expect(clippy::cast_precision_loss, reason = "channel counts are far below 2^53")]
 pub(super) fn share_of_peak(conv: &Conv) -> f64 {
-    0.88 / (1.0 + 10.0 / conv.in_channels as f64 + 10.0 / conv.out_channels as f64)
+    // of tiles that go beyond the image, as far apart as their pixels lie, a part alone is wanted
+    let cell = conv.dilation() * signed(TILE);
+    let wanted = conv.output.map(|extent| extent as f64 / (div_ceil(extent, cell) * cell).max(1) as f64);
+    wanted[0] * wanted[1] * 0.88 / (1.0 + 10.0 / conv.in_channels as f64 + 10.0 / conv.out_channels as f64)
 }
 
 /// Packs the bias, then the transformed weights, computed in `f64` and rounded once.
@@ -174,8 +200,9 @@ fn check<T: Element>(
     let whole = Region::whole(conv.output);
     assert!(whole.contains_region(region), "region {region} leaves the output {whole}");
     // patches are read whole, but for what lies outside the image
+    let cell = problem.apart() * signed(TILE);
     let need = Region::new(std::array::from_fn(|i| {
-        let patches = conv.windows[i].receptive(region.axis(i).aligned(signed(TILE)));
+        let patches = conv.windows[i].receptive(region.axis(i).aligned(cell));
         patches.intersect(Interval::whole(conv.input[i]))
     }));
     assert!(input.region().contains_region(need), "input window {} lacks part of {need}", input.region());
@@ -230,7 +257,8 @@ impl<T: Lane> Routine<T> for Call<'_, T> {
 impl<T: Lane> Call<'_, T> {
     fn units(&self) -> Units {
         let [rows, cols] = self.region.axes().map(|axis| {
-            let aligned = axis.aligned(signed(TILE));
+            // of each cell as many tiles as the pixels of one lie apart
+            let aligned = axis.aligned(self.problem.apart() * signed(TILE));
             Interval::new(aligned.begin() / signed(TILE), aligned.end() / signed(TILE))
         });
         let tiles = self.input.layout().batch() * index(rows.len()) * index(cols.len());
@@ -317,24 +345,28 @@ impl<T: Lane> Call<'_, T> {
         let conv = &self.problem.conv;
         let layout = self.input.layout();
         let (n, row, col) = self.place(units, tile);
-        let [first_row, first_col] = [0, 1].map(|i| [row, col][i] * signed(TILE) - conv.windows[i].padding());
-        let [rows, cols] = [0, 1].map(|i| {
-            let first = [first_row, first_col][i];
-            let inside =
-                Interval::new(first, first + signed(PATCH)).intersect(Interval::whole(conv.input[i]));
-            if inside.is_empty() { 0..0 } else { index(inside.begin() - first)..index(inside.end() - first) }
-        });
+        let (problem, apart) = (&self.problem, self.problem.apart());
+        let firsts = [0, 1].map(|i| problem.first([row, col][i]) - conv.windows[i].padding());
+        let [rows, cols] = [0, 1].map(|i| problem.within(firsts[i], PATCH, Interval::whole(conv.input[i])));
+        let [first_row, first_col] = firsts;
+        let col_step = index(apart) * S::LANES;
         let mut starts = [std::ptr::null(); PATCH];
         if !cols.is_empty() {
             for i in rows.clone() {
-                let row = layout.row_offset(n, 0, first_row + signed(i));
+                let row = layout.row_offset(n, 0, first_row + apart * signed(i));
                 let col = signed(S::LANES) * (first_col - layout.cols().begin());
                 let start = self.input.data()[row..].as_ptr();
                 starts[i] = start.wrapping_offset(isize::try_from(col).unwrap_or(0));
             }
         }
-        let patch =
-            Patch { starts, rows, cols, block_stride: layout.block_stride(), blocks: self.problem.blocks() };
+        let patch = Patch {
+            starts,
+            rows,
+            cols,
+            col_step,
+            block_stride: layout.block_stride(),
+            blocks: problem.blocks(),
+        };
         let last = (POINTS - 1) * plane.stride + ((patch.blocks - 1) * plane.tiles + 1) * S::LANES;
         assert!(to.len() >= last, "a transform of {last} elements in {}", to.len());
         // SAFETY: `check` holds the window over all inputs of the tile that lie in the image; the length was just asserted.
@@ -355,23 +387,26 @@ impl<T: Lane> Call<'_, T> {
     ) {
         let layout = self.output.layout();
         let (n, row, col) = self.place(units, tile);
-        let first = [row * signed(TILE), col * signed(TILE)];
-        let [rows, cols] = [0, 1].map(|i| {
-            let wanted = Interval::new(first[i], first[i] + signed(TILE)).intersect(self.region.axis(i));
-            index(wanted.begin() - first[i])..index(wanted.end() - first[i])
-        });
+        let (problem, apart) = (&self.problem, self.problem.apart());
+        let first = [row, col].map(|tile| problem.first(tile));
+        let [rows, cols] = [0, 1].map(|i| problem.within(first[i], TILE, self.region.axis(i)));
+        if rows.is_empty() || cols.is_empty() {
+            return;
+        }
+        let col_step = index(apart) * S::LANES;
         let mut starts = [std::ptr::null_mut(); TILE];
         for i in rows.clone() {
-            let x = first[1] + signed(cols.start);
-            let y = first[0] + signed(i);
+            let x = first[1] + apart * signed(cols.start);
+            let y = first[0] + apart * signed(i);
             // the last vector lies in the window as well
-            let last = layout.offset(n, (vectors.end - 1) * S::LANES, y, x) + cols.len() * S::LANES;
+            let last =
+                layout.offset(n, (vectors.end - 1) * S::LANES, y, x) + (cols.len() - 1) * col_step + S::LANES;
             let _ = self.output.at(last);
             let start = self.output.at(layout.offset(n, vectors.start * S::LANES, y, x));
-            starts[i] = start.wrapping_sub(cols.start * S::LANES);
+            starts[i] = start.wrapping_sub(cols.start * col_step);
         }
-        let corner =
-            Corner { starts, rows, cols, block_stride: layout.block_stride(), limits: self.tail.limits() };
+        let (block_stride, limits) = (layout.block_stride(), self.tail.limits());
+        let corner = Corner { starts, rows, cols, col_step, block_stride, limits };
         let bias = &self.packed[vectors.start * S::LANES..vectors.end * S::LANES];
         let sums = Sums {
             from: from.as_ptr(),
@@ -397,15 +432,16 @@ impl<T: Lane> Call<'_, T> {
         vectors: Range<usize>,
         corner: &Corner<T>,
     ) {
-        let x = first[1] + signed(corner.cols.start);
+        let apart = self.problem.apart();
+        let x = first[1] + apart * signed(corner.cols.start);
         for i in corner.rows.clone() {
-            let start = corner.starts[i].wrapping_add(corner.cols.start * S::LANES);
-            if let Some(at) = self.tail.at(n, [first[0] + signed(i), x]) {
+            let start = corner.starts[i].wrapping_add(corner.cols.start * corner.col_step);
+            if let Some(at) = self.tail.at(n, [first[0] + apart * signed(i), x]) {
                 let written = Written {
                     // block 0 of the row, whose block `vectors.start` is the first one written
                     start: start.wrapping_sub(vectors.start * corner.block_stride),
                     block_stride: corner.block_stride,
-                    step: S::LANES,
+                    step: corner.col_step,
                     pixels: corner.cols.len(),
                     channel: vectors.start * S::LANES,
                     vectors: vectors.len(),
@@ -414,12 +450,18 @@ impl<T: Lane> Call<'_, T> {
                 unsafe { tail::follow(simd, &at, written) };
             }
             if let Some(activation) = self.tail.last() {
+                // pixels side by side are one stretch
+                let pixels = corner.cols.len();
+                let (stretches, len) = if apart == 1 { (1, pixels) } else { (pixels, 1) };
                 for vector in 0..vectors.len() {
-                    let start = start.wrapping_add(vector * corner.block_stride);
-                    // SAFETY: just written, by this unit.
-                    let values =
-                        unsafe { std::slice::from_raw_parts_mut(start, corner.cols.len() * S::LANES) };
-                    activate(self.problem.isa, activation, values);
+                    for stretch in 0..stretches {
+                        let offset = vector * corner.block_stride + stretch * corner.col_step;
+                        // SAFETY: just written, by this unit.
+                        let values = unsafe {
+                            std::slice::from_raw_parts_mut(start.wrapping_add(offset), len * S::LANES)
+                        };
+                        activate(self.problem.isa, activation, values);
+                    }
                 }
             }
         }

@@ -48,15 +48,28 @@ impl Conv {
         self.weight_shape().iter().product()
     }
 
-    /// Whether [`Algorithm::Winograd`] can carry it out: 3×3 with stride and dilation one, one group, and
+    /// Whether [`Algorithm::Winograd`] can carry it out: 3×3 with stride one, as much dilation along both axes, one group, and
     /// channels enough on both sides that its transforms cost less than they save.
     #[must_use]
     pub fn suits_winograd(&self) -> bool {
-        let is_3_by_1 = |w: Window| (w.kernel(), w.stride(), w.dilation()) == (3, 1, 1);
+        let is_3_by_1 = |w: Window| (w.kernel(), w.stride()) == (3, 1);
+        let [rows, cols] = self.windows;
         self.groups == 1
             && self.in_channels >= 16
             && self.out_channels >= 16
-            && self.windows.into_iter().all(is_3_by_1)
+            && [rows, cols].into_iter().all(is_3_by_1)
+            && rows.dilation() == cols.dilation()
+    }
+
+    /// The dilation of both axes, where it is the same.
+    ///
+    /// # Panics
+    /// Where it is not.
+    #[must_use]
+    pub fn dilation(&self) -> i64 {
+        let [rows, cols] = self.windows.map(|window| window.dilation());
+        assert_eq!(rows, cols, "one dilation");
+        rows
     }
 }
 
@@ -67,7 +80,8 @@ pub enum Algorithm {
     #[default]
     Direct,
     /// Winograd's minimal filtering F(4×4, 3×3), for the convolutions that [`Conv::suits_winograd`]: a quarter of the
-    /// multiplications and other roundings. Outputs are computed in tiles of 4×4 that begin at multiples of four, so a region
+    /// multiplications and other roundings. Outputs are computed in tiles of 4×4 that lie as far apart as taps do, `d`: those of a
+    /// remainder modulo `d` are the outputs of a convolution without dilation. Tiles begin at multiples of `4·d` and up to `d` behind them, so a region
     /// needs what its [`crate::Kernel::grain`] needs, and a NaN or infinity spoils its tile.
     Winograd,
 }

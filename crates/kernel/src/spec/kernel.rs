@@ -276,7 +276,7 @@ impl Kernel {
     #[must_use]
     pub fn grain(&self) -> i64 {
         match self {
-            Self::Conv2d { algorithm: Algorithm::Winograd, .. } => 4,
+            Self::Conv2d { algorithm: Algorithm::Winograd, conv, .. } => 4 * conv.dilation(),
             _ => 1,
         }
     }

@@ -176,8 +176,10 @@ pub(super) fn conv2d_point<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 }
 
 pub(super) fn conv2d_winograd<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
-    let windows = [(); 2].map(|()| Window::new(3, 1, 1, rng.pick(&[0, 1, 1, 2, 4])).expect("positive sizes"));
-    let input = [rng.range(3, 13), rng.range(3, 19)];
+    let dilation = rng.pick(&[1, 1, 1, 2, 3, 5]);
+    let paddings = [0, dilation, dilation, 2, 4];
+    let windows = [(); 2].map(|()| Window::new(3, 1, dilation, rng.pick(&paddings)).expect("positive sizes"));
+    let input = [12, 18].map(|most| rng.range(2 * dilation + 1, most + 2 * dilation));
     let after = windows.map(|window| if rng.chance(70) { window.padding() } else { rng.range(0, 4) });
     let output = [0, 1].map(|axis| windows[axis].outputs(input[axis], after[axis], false));
     let channels = [16, 17, 31, 32, 33, 48];

@@ -59,14 +59,20 @@ pub(super) fn bound(
     let factor = (super::count(channels) + 24.0) * eps;
     let mut bound = Tensor::zeros(shape).expect("a small tensor");
     let mut to = bound.view_mut();
+    // pixels of a tile lie as far apart as taps
+    let apart = conv.dilation();
+    let tiles = |axis: usize| (0..conv.output[axis]).filter(|first| first % (4 * apart) < apart);
+    let pixels = |first: i64, axis: usize| {
+        (0..4).map(|pixel| first + apart * pixel).take_while(|at| *at < conv.output[axis]).collect::<Vec<_>>()
+    };
     for n in 0..batch {
-        for tile_y in (0..conv.output[0]).step_by(4) {
-            for tile_x in (0..conv.output[1]).step_by(4) {
+        for tile_y in tiles(0) {
+            for tile_x in tiles(1) {
                 let patches: Vec<[[f64; 6]; 6]> = (0..channels)
                     .map(|c| {
                         let at = |i: usize, j: usize| {
                             let [i, j] = [i, j].map(|k| i64::try_from(k).expect("below six"));
-                            pixel(n, c, tile_y - padding[0] + i, tile_x - padding[1] + j)
+                            pixel(n, c, tile_y - padding[0] + apart * i, tile_x - padding[1] + apart * j)
                         };
                         std::array::from_fn(|i| std::array::from_fn(|j| product(&INPUT[i], &at, &INPUT[j])))
                     })
@@ -76,8 +82,8 @@ pub(super) fn bound(
                         (0..channels).map(|c| filters[o * channels + c][i][j] * patches[c][i][j]).sum()
                     };
                     let sums: [[f64; 6]; 6] = std::array::from_fn(|i| std::array::from_fn(|j| sum(i, j)));
-                    for (y, rows) in (tile_y..conv.output[0].min(tile_y + 4)).zip(&OUTPUT) {
-                        for (x, cols) in (tile_x..conv.output[1].min(tile_x + 4)).zip(&OUTPUT) {
+                    for (y, rows) in pixels(tile_y, 0).into_iter().zip(&OUTPUT) {
+                        for (x, cols) in pixels(tile_x, 1).into_iter().zip(&OUTPUT) {
                             let size = product(rows, &|i, j| sums[i][j], cols)
                                 + bias.get(o).map_or(0.0, |b| b.abs());
                             to.set(n, o, y, x, factor * size);

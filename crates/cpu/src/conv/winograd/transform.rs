@@ -15,6 +15,8 @@ pub(super) struct Patch<E> {
     /// The rows and columns that lie in the image; the others are zero.
     pub(super) rows: Range<usize>,
     pub(super) cols: Range<usize>,
+    /// Elements from a column to the next.
+    pub(super) col_step: usize,
     pub(super) block_stride: usize,
     pub(super) blocks: usize,
 }
@@ -25,6 +27,8 @@ pub(super) struct Corner<E> {
     pub(super) starts: [*mut E; TILE],
     pub(super) rows: Range<usize>,
     pub(super) cols: Range<usize>,
+    /// Elements from a column to the next.
+    pub(super) col_step: usize,
     pub(super) block_stride: usize,
     /// What is applied to them.
     pub(super) limits: Limits<E>,
@@ -72,8 +76,8 @@ impl<E: Element, const INSIDE: bool> Micro<E> for Input<'_, E, INSIDE> {
                     let mut values = [zero; PATCH];
                     for (i, value) in values.iter_mut().enumerate() {
                         if INSIDE || (patch.rows.contains(&i) && patch.cols.contains(&j)) {
-                            *value =
-                                simd.load(patch.starts[i].add(block * patch.block_stride + j * S::LANES));
+                            let at = block * patch.block_stride + j * patch.col_step;
+                            *value = simd.load(patch.starts[i].wrapping_add(at));
                         }
                     }
                     *column = of_inputs(simd, values);
@@ -167,7 +171,7 @@ impl<E: Element, const WHOLE: bool> Micro<E> for Output<'_, E, WHOLE> {
                         let value = simd.add(value, bias);
                         let value = limits.vector(simd, value);
                         if WHOLE || (corner.rows.contains(&i) && corner.cols.contains(&j)) {
-                            simd.store(start.wrapping_add(j * S::LANES), value);
+                            simd.store(start.wrapping_add(j * corner.col_step), value);
                         }
                     }
                 }
