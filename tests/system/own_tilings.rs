@@ -11,7 +11,7 @@ use tiled_tests::Job;
 #[derive(Debug)]
 struct SmallCaches {
     backend: CpuBackend,
-    /// Bytes a second that threads write for each other.
+    /// Bytes a second that each thread writes for all.
     exchanged: f64,
 }
 
@@ -87,7 +87,7 @@ fn they_give_the_bits_of_the_untiled_run_on_any_number_of_threads() {
         let whole = PlanOptions { hold: Hold::Materialise, ..PlanOptions::default() };
         let expected = bits(&job.run(&backend, job.plan(&backend, &whole), 1, &NoProgress).outputs);
         let (mut cuts, mut mixed) = (0, 0);
-        for (parallelism, exchanged) in [(1, 1e12), (2, 3e10), (2, 2e10), (2, 1e10), (3, 2e10), (3, 1e10)] {
+        for (parallelism, exchanged) in [(1, 1e12), (2, 1.5e10), (2, 1e10), (2, 5e9), (3, 7e9), (3, 3e9)] {
             let small = SmallCaches { backend, exchanged };
             let plan = job.plan(&small, &PlanOptions { parallelism, ..PlanOptions::default() });
             let label =

@@ -59,7 +59,7 @@ pub struct Costs {
     pub transfer: f64,
     /// Bytes a second that come from memory, of windows that the last cache does not hold.
     pub spilled: f64,
-    /// Bytes a second that threads which share calls write for each other: much of it goes from one core's cache to another's.
+    /// Bytes a second that each of the threads that share calls writes for all of them: much of it goes from one core's cache to another's.
     pub exchanged: f64,
     /// Bytes a second of weights, which each call reads anew.
     pub weights: f64,
@@ -83,7 +83,7 @@ impl Default for Costs {
             bytes: 40e9,
             transfer: 30e9,
             spilled: 20e9,
-            exchanged: 30e9,
+            exchanged: 15e9,
             weights: 25e9,
             core_cache_bytes: 1024.0 * 1024.0,
             cache_bytes: 32.0 * 1024.0 * 1024.0,

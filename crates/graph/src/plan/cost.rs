@@ -100,7 +100,7 @@ pub(super) fn work<T: Element>(
             _ => backend.seconds(task, &load),
         };
         // what they write and read goes from one's cache to another's, however little there is to compute
-        let exchange = if sharing > 1.0 { sharing * backend.seconds(Task::Exchange, &load) } else { 0.0 };
+        let exchange = if sharing > 1.0 { backend.seconds(Task::Exchange, &load) } else { 0.0 };
         let seconds = seconds.max(exchange) + rewriting(backend, figures, node, &load, seconds);
         all += seconds;
         match (task, prepared.sweeps[figures.sweep][node].action) {
