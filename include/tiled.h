@@ -882,8 +882,8 @@ typedef struct tiled_plan_options {
      */
     uint64_t resident_bytes;
     /**
-     * Not zero where convolutions 3×3 of stride and dilation one, of one group with 16 channels and more, run by Winograd's
-     * filtering: faster, the same bits for every tiling, other roundings than the sums. Kernels of gradients stay sums.
+     * Not zero where convolutions 3×3 of stride one, of one group with 16 channels and more, run by Winograd's
+     * filtering, on a CPU dilated ones too: faster, the same bits for every tiling, other roundings than the sums. Kernels of gradients stay sums.
      */
     int32_t winograd;
     /**
@@ -951,7 +951,7 @@ typedef struct tiled_plan_summary {
      */
     uint64_t steps;
     /**
-     * The tiles that run at a time.
+     * The tiles that run at a time, at most.
      */
     uint64_t lanes;
     /**

@@ -2,7 +2,7 @@
 
 use tiled::cpu::CpuBackend;
 use tiled::exec::{Executor, NoProgress};
-use tiled::graph::{Activation, Conv2d, Graph, Hold, Objective, Op, Plan, PlanOptions, ValueId};
+use tiled::graph::{Activation, Conv2d, Graph, Hold, InMemory, Objective, Op, Plan, PlanOptions, ValueId};
 use tiled::kernel::{Backend, Costs, Load, Support, Task, forward};
 use tiled::tensor::Tensor;
 use tiled_tests::Job;
@@ -89,7 +89,9 @@ fn they_give_the_bits_of_the_untiled_run_on_any_number_of_threads() {
         let (mut cuts, mut mixed) = (0, 0);
         for (parallelism, exchanged) in [(1, 1e12), (2, 1.5e10), (2, 1e10), (2, 5e9), (3, 7e9), (3, 3e9)] {
             let small = SmallCaches { backend, exchanged };
-            let plan = job.plan(&small, &PlanOptions { parallelism, ..PlanOptions::default() });
+            // tensors of the caller are read and written where they lie in every other case
+            let in_memory = if exchanged == 1e10 { InMemory::ALL } else { InMemory::default() };
+            let plan = job.plan(&small, &PlanOptions { parallelism, in_memory, ..PlanOptions::default() });
             let label =
                 format!("{extents:?}, gates: {gates}, for {parallelism} threads, lanes {:?}", lanes(&plan));
             cuts += plan.program.cuts.len();

@@ -101,20 +101,31 @@ fn outputs_are_near_the_sums_but_not_the_same() {
 
 #[test]
 fn taps_as_far_apart_along_both_axes_are_filtered_and_others_are_not() {
-    let filtered = |dilation: [i64; 2]| {
+    let filtered = |(dilation, extents): ([i64; 2], [usize; 2])| {
         let mut graph = Graph::new();
         let x = graph.add_input("x", 16).expect("new");
         let conv = Conv2d { dilation, ..Conv2d::new(16, [3, 3]).padded(dilation) };
         let y = graph.add_node("c", Op::Conv2d(conv), &[x]).expect("fits");
         graph.set_outputs(&[y]).expect("known");
-        let job = Job::<f32>::random(graph, 1, [40, 40], Objective::inference(), 3);
+        let job = Job::<f32>::random(graph, 1, extents, Objective::inference(), 3);
         let plan = job.plan(&CpuBackend::new().expect("an instruction set"), &winograd());
         plan.program
             .nodes
             .iter()
             .any(|node| matches!(node.kernel(), Some(Kernel::Conv2d { algorithm: Algorithm::Winograd, .. })))
     };
-    assert_eq!([[1, 1], [2, 2], [36, 36], [1, 2], [2, 1]].map(filtered), [true, true, true, false, false]);
+    for (dilation, extents, expected) in [
+        ([1, 1], [40, 40], true),
+        ([2, 2], [40, 40], true),
+        ([9, 9], [36, 70], true),
+        ([1, 2], [40, 40], false),
+        ([2, 1], [40, 40], false),
+        // more products than the sums have: cells of 144 of which 40 rows are outputs
+        ([36, 36], [40, 40], false),
+        ([100_000, 100_000], [40, 40], false),
+    ] {
+        assert_eq!(filtered((dilation, extents)), expected, "{dilation:?} over {extents:?}");
+    }
 }
 
 #[test]

@@ -127,8 +127,8 @@ pub struct tiled_plan_options {
     pub parallelism: u32,
     /// Bytes that the caller holds beside the run and that count towards the budget.
     pub resident_bytes: u64,
-    /// Not zero where convolutions 3×3 of stride and dilation one, of one group with 16 channels and more, run by Winograd's
-    /// filtering: faster, the same bits for every tiling, other roundings than the sums. Kernels of gradients stay sums.
+    /// Not zero where convolutions 3×3 of stride one, of one group with 16 channels and more, run by Winograd's
+    /// filtering, on a CPU dilated ones too: faster, the same bits for every tiling, other roundings than the sums. Kernels of gradients stay sums.
     pub winograd: i32,
     /// The tensors that lie in memory without gaps, `TILED_IN_MEMORY_…` added up: kernels may read and write them there, and the plan then holds
     /// no windows for them. What a run is given has to lie so.
@@ -189,7 +189,7 @@ pub struct tiled_plan_summary {
     pub sweeps: u64,
     /// The steps of all passes, as progress counts them.
     pub steps: u64,
-    /// The tiles that run at a time.
+    /// The tiles that run at a time, at most.
     pub lanes: u64,
     /// The most bytes that the run was to hold; `TILED_MEMORY_UNLIMITED` for any.
     pub budget_bytes: u64,

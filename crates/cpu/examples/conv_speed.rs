@@ -190,14 +190,16 @@ fn measure(backend: &CpuBackend, case: &Case) -> [Speed; 4] {
     };
     let rows = conv.output[0].min(case.rows);
     let middle = (conv.output[0] - rows) / 2;
-    let begin = if middle < 4 { middle } else { middle / 4 * 4 };
+    // Winograd's filtering computes whole cells
+    let grain = if conv.suits_winograd() { 4 * conv.dilation() } else { 4 };
+    let begin = if middle < grain { middle } else { middle / grain * grain };
     let share = Region::new([Interval::new(begin, begin + rows), Interval::whole(conv.output[1])]);
     let all = Region::whole(conv.input);
     let layout = |channels: usize, region: Region<2>, rows: i64| {
         let block = Backend::<f32>::block(backend, channels);
         Layout::new(1, channels, block, region, usize::try_from(rows).expect("rows")).expect("a layout")
     };
-    let computed = share.rows().aligned(4).intersect(Interval::whole(conv.output[0]));
+    let computed = share.rows().aligned(grain).intersect(Interval::whole(conv.output[0]));
     let need = Region::new([window.receptive(computed).intersect(all.rows()), all.cols()]);
     let x_layout = layout(conv.in_channels, need, need.rows().len() + 1);
     let y_layout = layout(conv.out_channels, share, rows);

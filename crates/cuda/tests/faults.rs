@@ -344,7 +344,12 @@ fn the_suite_finds_nothing_where_nothing_is_planted() {
         eprintln!("skipped: {reason}");
         return;
     }
-    for check in [suite::check_conv2d, suite::check_conv2d_backward_weight, suite::check_pool] {
+    for check in [
+        suite::check_conv2d,
+        suite::check_conv2d_winograd,
+        suite::check_conv2d_backward_weight,
+        suite::check_pool,
+    ] {
         assert!(!is_found(Fault::None, Precision::F32, check, 6));
     }
 }

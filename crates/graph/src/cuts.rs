@@ -40,7 +40,7 @@ pub(crate) fn places(program: &Program) -> Result<Vec<NodeId>, OutOfMemory> {
 }
 
 /// Ends a sweep with a node: what follows it at its level gets a level of its own, and what had a later one gets one more. Whether anything follows
-/// it there: where nothing does, nothing is changed. The node has to be kept.
+/// it there: where nothing is computed behind it, nothing is changed. The node has to be kept.
 pub(crate) fn cut_after(program: &mut Program, cut: NodeId) -> Result<bool, OutOfMemory> {
     let level = program.nodes[cut].level;
     let mut follows = IndexVec::filled(program.nodes.len(), false)?;
@@ -49,7 +49,10 @@ pub(crate) fn cut_after(program: &mut Program, cut: NodeId) -> Result<bool, OutO
         let is_behind = node.operands.iter().any(|edge| edge.node == cut || follows[edge.node]);
         follows[id] = is_behind && node.level == level;
     }
-    if !follows.iter().any(|follows| *follows) {
+    // something that is gathered or written has to end what follows, and something to be computed
+    let those = || program.nodes.entries().filter(|(id, _)| follows[*id]);
+    let has_end = those().any(|(id, node)| node.is_terminal() || program.cuts.contains(&id));
+    if !has_end || !those().any(|(_, node)| node.kernel().is_some()) {
         return Ok(false);
     }
     for (node, follows) in program.nodes.iter_mut().zip(&follows) {
@@ -115,9 +118,13 @@ mod tests {
         assert_eq!(sweeps.len(), 3);
         assert!(sweeps[0].iter().all(|node| node.node <= place));
         assert!(sweeps[1].iter().all(|node| node.node >= place));
+        // before it, another
+        let earlier = places(&program).expect("memory")[0];
+        assert!(earlier < place && cut_after(&mut program, earlier).expect("memory"));
+        assert_eq!((program.sweeps(), program.nodes[place].level, program.nodes[earlier].level), (4, 1, 0));
         // what nothing of its level follows is no place for a cut
-        let last = program.nodes.entries().filter(|(_, node)| node.level == 1).map(|(id, _)| id).next_back();
+        let last = program.nodes.entries().filter(|(_, node)| node.level == 3).map(|(id, _)| id).next_back();
         assert!(!cut_after(&mut program, last.expect("a node")).expect("memory"));
-        assert_eq!(program.sweeps(), 3);
+        assert_eq!(program.sweeps(), 4);
     }
 }

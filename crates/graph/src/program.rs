@@ -148,7 +148,7 @@ pub struct ProgramNode {
     pub operands: Vec<Edge>,
     /// Parameters of the kernel or reduction.
     pub params: Vec<Param>,
-    /// The first sweep that can compute it: one more than the reductions over the whole image it depends on.
+    /// The first sweep that can compute it: one more than the reductions over the whole image, and the cuts, that it depends on.
     pub level: usize,
 }
 

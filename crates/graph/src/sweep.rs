@@ -1,4 +1,4 @@
-//! One pass over the image: the part of a program that runs between two reductions.
+//! One pass over the image: the part of a program that runs between two reductions, or cuts.
 
 use tiled_tensor::{OutOfMemory, collected, copied, filled, push, with_room};
 

@@ -530,7 +530,7 @@ fn early_layers_and_deep_ones_have_tilings_of_their_own() {
         PlanOptions { band: Some(16), ..options.clone() },
         PlanOptions { hold: Hold::Materialise, ..options.clone() },
     ] {
-        let plan = plan_on_threads(&graph, [512, 512], &objective, &options);
+        let plan = plan_on_threads(&graph, [2048, 2048], &objective, &options);
         assert_eq!(plan.program.cuts, [], "{options:?}");
         assert!(plan.sweeps.iter().all(|sweep| sweep.lanes == plan.lanes()), "{options:?}");
     }

@@ -37,6 +37,7 @@ pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usi
     check_conv2d_spread(backend, seed, cases);
     check_conv2d_point(backend, seed, cases);
     check_conv2d_winograd(backend, seed, cases);
+    check_conv2d_winograd_dilated(backend, seed, cases);
     check_conv2d_epilogue(backend, seed, cases);
     check_conv2d_backward_input(backend, seed, cases);
     check_conv2d_backward_weight(backend, seed, cases);
@@ -83,6 +84,8 @@ checks! {
     check_conv2d_point: conv2d_point;
     /// Checks [`tiled_kernel::Algorithm::Winograd`].
     check_conv2d_winograd: conv2d_winograd;
+    /// Checks the same of dilated convolutions, which not every backend carries out so.
+    check_conv2d_winograd_dilated: conv2d_winograd_dilated;
     /// Checks [`tiled_kernel::Kernel::Conv2dBackwardInput`].
     check_conv2d_backward_input: conv2d_backward_input;
     /// Checks maximum and average pooling and their gradients.

@@ -235,6 +235,11 @@ impl<'m, 'p> Measure<'m, 'p> {
         })
     }
 
+    /// The bytes of a run that shares tiles out like this beside its windows. None of its sweeps reads chunks.
+    pub(super) fn bytes_beside_windows(&self, share: Share) -> Result<u64, PlanError> {
+        Ok(self.memory(0, share, &ChunkUses::default(), None)?.total_bytes())
+    }
+
     /// The memory of a run with windows of so many bytes a lane, where chunks are kept if the budget holds them.
     pub(super) fn memory(
         &self,

@@ -154,7 +154,7 @@ impl Plan {
         Some((0..self.sweeps.len()).find(|sweep| self.level_of(*sweep) >= level).unwrap_or(self.sweeps.len()))
     }
 
-    /// The level of a sweep's reductions and sinks.
+    /// The level of a sweep's reductions and sinks, or of the cut that it ends with.
     ///
     /// # Panics
     /// Where there is no such sweep.

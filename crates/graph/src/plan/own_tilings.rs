@@ -94,11 +94,18 @@ impl<T: Element> OwnTilings<'_, T> {
         let walked = Walked::nothing(self.walks.0, self.walks.1);
         let mut measure = Measure::new(self.backend, prepared, self.options, self.is_cancelled, walked);
         let budget = self.options.memory_bytes;
-        let fixed = prepared.least_bytes();
+        // whatever lanes the others have
+        let Share { threads, .. } = self.common.share;
+        let most = Share { lanes: threads, in_flight: threads, threads };
+        let fixed = measure.bytes_beside_windows(most)?;
         let mut best: Vec<Option<(OfSweep, Candidate)>> = Vec::new();
         for (number, candidate) in self.candidates(prepared.program().anchor)?.into_iter().enumerate() {
             let sweeps = match measure.of_sweeps::<T>(self.backend, &candidate) {
                 Ok(sweeps) => sweeps,
+                // what was found has to be known by the same measure
+                Err(Unmeasured::TooLong | Unmeasured::TooLarge(_)) if self.price.is_infinite() => {
+                    return Ok(false);
+                }
                 Err(Unmeasured::TooLong | Unmeasured::TooLarge(_)) => continue,
                 Err(error) => return Err(error.into()),
             };

@@ -289,7 +289,8 @@ impl<'s, T: Element> Search<'s, T> {
         let refinement = Refinement { backend: self.backend, measure, budget, best, price, numbers: None };
         let (best, better) = refinement.search(&plan)?;
         let plan = better.unwrap_or(plan);
-        if in_files || !OwnTilings::<T>::are_worth_a_search(&prepared, self.options, self.backend) {
+        let is_worth_it = OwnTilings::<T>::are_worth_a_search(&prepared, self.options, self.backend);
+        if in_files || plan.stays_on_caller() || !is_worth_it {
             return Ok(plan);
         }
         let own = OwnTilings {

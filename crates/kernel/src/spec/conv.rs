@@ -48,8 +48,9 @@ impl Conv {
         self.weight_shape().iter().product()
     }
 
-    /// Whether [`Algorithm::Winograd`] can carry it out: 3×3 with stride one, as much dilation along both axes, one group, and
-    /// channels enough on both sides that its transforms cost less than they save.
+    /// Whether [`Algorithm::Winograd`] can carry it out: 3×3 with stride one, as much dilation along both axes, one group,
+    /// channels enough on both sides that its transforms cost less than they save, and where it is dilated at least six outputs for each
+    /// tile: so it takes two thirds of the products at most.
     #[must_use]
     pub fn suits_winograd(&self) -> bool {
         let is_3_by_1 = |w: Window| (w.kernel(), w.stride()) == (3, 1);
@@ -59,6 +60,18 @@ impl Conv {
             && self.out_channels >= 16
             && [rows, cols].into_iter().all(is_3_by_1)
             && rows.dilation() == cols.dilation()
+            && (rows.dilation() == 1 || self.has_outputs_for_tiles())
+    }
+
+    /// Whether there are six outputs or more for each tile of a dilated convolution: a cell of four times the dilation has as many tiles along an
+    /// axis as taps lie apart.
+    fn has_outputs_for_tiles(&self) -> bool {
+        let tiles = [0, 1].map(|axis| {
+            let apart = i128::from(self.windows[axis].dilation());
+            (i128::from(self.output[axis]) + 4 * apart - 1) / (4 * apart) * apart
+        });
+        let [height, width] = self.output.map(i128::from);
+        6 * tiles[0] * tiles[1] <= height * width
     }
 
     /// The dilation of both axes, where it is the same.

@@ -176,10 +176,23 @@ pub(super) fn conv2d_point<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 }
 
 pub(super) fn conv2d_winograd<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
-    let dilation = rng.pick(&[1, 1, 1, 2, 3, 5]);
+    winograd_of(rng, 1)
+}
+
+pub(super) fn conv2d_winograd_dilated<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    // one whose tiles have too few outputs is carried out as sums
+    loop {
+        let case = winograd_of(rng, [2, 3, 5][index % 3]);
+        if matches!(&case.kernel, Kernel::Conv2d { conv, .. } if conv.suits_winograd()) {
+            return case;
+        }
+    }
+}
+
+fn winograd_of<T: Element>(rng: &mut Rng, dilation: i64) -> Case<T> {
     let paddings = [0, dilation, dilation, 2, 4];
     let windows = [(); 2].map(|()| Window::new(3, 1, dilation, rng.pick(&paddings)).expect("positive sizes"));
-    let input = [12, 18].map(|most| rng.range(2 * dilation + 1, most + 2 * dilation));
+    let input = [13, 19].map(|most| rng.range(2 * dilation + 1, most + 7 * (dilation - 1)));
     let after = windows.map(|window| if rng.chance(70) { window.padding() } else { rng.range(0, 4) });
     let output = [0, 1].map(|axis| windows[axis].outputs(input[axis], after[axis], false));
     let channels = [16, 17, 31, 32, 33, 48];
