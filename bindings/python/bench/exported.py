@@ -25,8 +25,8 @@ from protocol import COMPANIONS, PART, WARM
 OPSET = 17  # the first with layer norm
 # what drops values at random stays in evaluation, so that all engines compute the same
 RANDOM = ("Dropout", "StochasticDepth")
-# of smaller images, deep layers see little but their edges: in large ones their values then grow until gates get arguments of 30,000, and turn the
-# last bits of any engine into other outputs
+# of smaller images, deep layers see little but their edges: in large ones their values then grow until gates get
+# arguments of 30,000, and turn the last bits of any engine into other outputs
 EXTENTS_OF_STATISTICS = (256, 256)
 
 

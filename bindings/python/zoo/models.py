@@ -127,7 +127,10 @@ MODELS: tuple[Entry, ...] = (
 
 
 def ready(entry: Entry, extents: tuple[int, int] | None = None) -> nn.Module:
-    """The model with random weights, in evaluation with the statistics of one batch: of images of these extents, or of those that it is exported for."""
+    """The model with random weights, in evaluation with the statistics of one batch.
+
+    Its images have these extents, or those of the example that it is exported with.
+    """
     torch.manual_seed(1)
     model = entry.build().eval()
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
