@@ -120,10 +120,12 @@ checks! {
 pub fn check_conv2d_epilogue<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usize) {
     for index in 0..cases {
         let mut rng = Rng::of_case("check_conv2d_epilogue", seed, index);
-        let case: Case<T> = generate::conv2d_epilogue(&mut rng, index);
-        if case.is_supported(backend) {
-            case.check_steps(backend);
-            case.check(backend, &mut rng);
+        for draw in [generate::conv2d_epilogue, generate::conv2d_winograd_dilated_epilogue] {
+            let case: Case<T> = draw(&mut rng, index);
+            if case.is_supported(backend) {
+                case.check_steps(backend);
+                case.check(backend, &mut rng);
+            }
         }
     }
 }

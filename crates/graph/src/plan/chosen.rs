@@ -1,6 +1,5 @@
 //! The plan of what was chosen: everything that a run has to know.
 
-use tiled_geometry::Grid;
 use tiled_kernel::Backend;
 use tiled_tensor::{Element, OutOfMemory, collected, refusable, with_room};
 
@@ -12,22 +11,20 @@ use super::unmeasured::Unmeasured;
 use super::{Budget, InMemory, Plan, PlanError, SweepPlan};
 use crate::index::IndexVec;
 use crate::parts::{Cuts, Parts};
-use crate::schedule::{Band, Bands, Course};
+use crate::schedule::{Band, Course};
 use crate::sweep::SweepNodeId;
 
 impl Measure<'_, '_> {
-    /// The plan of a candidate, on the threads that there are.
+    /// The plan of a candidate that takes so much, on the threads that there are.
     pub(super) fn planned<T: Element>(
         &mut self,
         backend: &dyn Backend<T>,
-        grid: &Grid<2>,
-        bands: Bands,
+        candidate: Candidate,
         numbers: &Numbers,
         budget: Option<u64>,
     ) -> Result<Plan, PlanError> {
-        let numbers = self.on_threads::<T>(backend, grid, bands, numbers, budget)?;
-        let grid = refusable(|| grid.try_clone())?;
-        Ok(self.plan::<T>(&[Candidate { grid, bands, share: numbers.share }], &numbers)?)
+        let numbers = self.on_threads::<T>(backend, &candidate, numbers, budget)?;
+        Ok(self.plan::<T>(&[Candidate { share: numbers.share, ..candidate }], &numbers)?)
     }
 
     /// The numbers of a chosen candidate on the threads that there are: with as many lanes in flight, and as many threads
@@ -35,8 +32,7 @@ impl Measure<'_, '_> {
     fn on_threads<T: Element>(
         &mut self,
         backend: &dyn Backend<T>,
-        grid: &Grid<2>,
-        bands: Bands,
+        Candidate { grid, bands, .. }: &Candidate,
         numbers: &Numbers,
         budget: Option<u64>,
     ) -> Result<Numbers, Unmeasured> {
@@ -68,7 +64,7 @@ impl Measure<'_, '_> {
         let shares = [share, Share { threads: share.in_flight, ..share }];
         // what was chosen is within the budget, whatever it is told to be
         let limit = budget.filter(|_| !self.prepared.chunked.iter().all(Vec::is_empty));
-        let numbers = self.numbers::<T>(backend, grid, bands, &shares, limit)?;
+        let numbers = self.numbers::<T>(backend, grid, *bands, &shares, limit)?;
         let (mut on_all, alone) = (numbers[0], numbers[1]);
         // threads without a lane share the calls that are worth it, and leave the others to those that have one
         if alone.seconds < on_all.seconds {

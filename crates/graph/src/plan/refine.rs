@@ -41,8 +41,10 @@ impl<T: Element> Refinement<'_, '_, '_, T> {
             self.whole_rows()?;
         }
         let Self { backend, mut measure, budget, best, numbers, .. } = self;
-        let plan = |numbers| measure.planned::<T>(backend, &best.grid, best.bands, &numbers, budget);
-        let plan = numbers.map(plan).transpose()?;
+        let mut plan = None;
+        if let Some(numbers) = numbers {
+            plan = Some(measure.planned::<T>(backend, best.try_clone()?, &numbers, budget)?);
+        }
         Ok((best, plan))
     }
 

@@ -8,14 +8,13 @@
 
 use std::marker::PhantomData;
 
-use tiled_geometry::Grid;
 use tiled_kernel::Backend;
 use tiled_tensor::{Element, collected, push};
 
 use super::bound::least_seconds;
 use super::build::{Kept, Lowered, Prepared};
 use super::explorer::{Explorer, Found, Known};
-use super::lanes::{Share, cores};
+use super::lanes::cores;
 use super::measure::{Candidate, Measure, Walked};
 use super::own_tilings::OwnTilings;
 use super::price::price;
@@ -25,7 +24,6 @@ use super::wave_search::Waves;
 use super::waves::works_in_waves;
 use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
 use crate::program::NodeId;
-use crate::schedule::Bands;
 
 /// What is kept whole, and where.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +55,7 @@ struct Best<'c> {
     price: f64,
     plan: Plan,
     choice: Choice<'c>,
-    grid: Grid<2>,
-    bands: Bands,
-    share: Share,
+    candidate: Candidate,
 }
 
 /// A choice that was searched and does not fit, and how to go on from there.
@@ -259,20 +255,21 @@ impl<'s, T: Element> Search<'s, T> {
         if self.best.as_ref().is_none_or(|best| found.price < best.price) {
             let (grid, bands) = explorer.tiling(found.at)?;
             let Found { price, numbers, .. } = found;
-            let plan =
-                explorer.measure.planned::<T>(self.backend, &grid, bands, &numbers, explorer.budget)?;
-            self.best = Some(Best { price, plan, choice, grid, bands, share: numbers.share });
+            let candidate = Candidate { grid, bands, share: numbers.share };
+            let (copy, budget) = (candidate.try_clone()?, explorer.budget);
+            let plan = explorer.measure.planned::<T>(self.backend, copy, &numbers, budget)?;
+            self.best = Some(Best { price, plan, choice, candidate });
         }
         Ok(())
     }
 
     /// The best plan, or one of other bands that is better.
     fn refined(mut self) -> Result<Plan, PlanError> {
-        let Best { price, plan, choice, grid, bands, share } =
+        let Best { price, plan, choice, candidate: best } =
             self.best.take().expect("invariant: a plan was found");
         let PlanOptions { tiling, hold, band, least_rows, memory_bytes: budget, .. } = *self.options;
         let in_waves = works_in_waves(self.backend);
-        let is_whole = hold == Hold::Materialise || (in_waves && bands.rows == WHOLE);
+        let is_whole = hold == Hold::Materialise || (in_waves && best.bands.rows == WHOLE);
         if (tiling, band, least_rows) != (Tiling::Auto, None, None) || is_whole {
             return Ok(plan);
         }
@@ -281,11 +278,11 @@ impl<'s, T: Element> Search<'s, T> {
         let Some(prepared) = self.prepared(lowered, &kept)? else { return Ok(plan) };
         let walked = Walked::nothing(self.effort.calls, self.effort.intervals);
         let measure = Measure::new(self.backend, &prepared, self.options, self.is_cancelled, walked);
-        if in_waves && grid.counts()[0] == 1 {
-            let better = Waves { backend: self.backend, measure, budget, price }.search(&grid, share)?;
+        if in_waves && best.grid.counts()[0] == 1 {
+            let better =
+                Waves { backend: self.backend, measure, budget, price }.search(&best.grid, best.share)?;
             return Ok(better.unwrap_or(plan));
         }
-        let best = Candidate { grid, bands, share };
         let refinement = Refinement { backend: self.backend, measure, budget, best, price, numbers: None };
         let (best, better) = refinement.search(&plan)?;
         let plan = better.unwrap_or(plan);

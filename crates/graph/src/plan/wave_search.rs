@@ -5,7 +5,7 @@ use tiled_kernel::Backend;
 use tiled_tensor::{Element, refusable};
 
 use super::lanes::Share;
-use super::measure::{Measure, Numbers};
+use super::measure::{Candidate, Measure, Numbers};
 use super::price::price_of;
 use super::unmeasured::Unmeasured;
 use super::waves::heavy_nodes;
@@ -53,7 +53,8 @@ impl<T: Element> Waves<'_, '_, '_, T> {
             }
         }
         let Some(Better { grid, bands, numbers }) = found else { return Ok(None) };
-        Ok(Some(self.measure.planned::<T>(self.backend, &grid, bands, &numbers, self.budget)?))
+        let candidate = Candidate { grid, bands, share: numbers.share };
+        Ok(Some(self.measure.planned::<T>(self.backend, candidate, &numbers, self.budget)?))
     }
 
     /// Tries the heights in so many strips; whether one is better than all before.

@@ -213,11 +213,21 @@ fn winograd_of<T: Element>(rng: &mut Rng, dilation: i64) -> Case<T> {
 
 /// A convolution, direct or by Winograd's filtering, or a gradient for its input, whose epilogue has operands of its own.
 pub(super) fn conv2d_epilogue<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
-    let mut case = match index % 3 {
+    let case = match index % 3 {
         0 => conv2d(rng, index),
         1 => conv2d_winograd(rng, index),
         _ => conv2d_backward_input(rng, index),
     };
+    with_operands(case, rng)
+}
+
+/// Dilated ones by Winograd's filtering.
+pub(super) fn conv2d_winograd_dilated_epilogue<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
+    with_operands(conv2d_winograd_dilated(rng, index), rng)
+}
+
+/// A convolution whose epilogue has operands of its own.
+fn with_operands<T: Element>(mut case: Case<T>, rng: &mut Rng) -> Case<T> {
     let bias = case.kernel.epilogue().expect("a convolution").bias;
     let (affine, sum) = (rng.chance(50), rng.chance(50));
     if affine {
