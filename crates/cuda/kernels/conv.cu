@@ -106,13 +106,13 @@ DEVICE void gather(const ConvArgs& args) {
         ++u;
     };
 
-    const int own_pixel = Of::pixel_of(thread) * GATHERED, own_output = Of::output_of(thread);
+    const int own_pixel = Of::pixel_of(thread), own_output = Of::output_of(thread);
     const int own_row = own_pixel / how.cols, own_col = own_pixel - own_row * how.cols;
     const int apart = how.is_row ? cols.stride : 1;
     T sums[GATHERED][OWN_OUTPUTS];
 #pragma unroll
     for (int j = 0; j < OWN_OUTPUTS; ++j) {
-        const T bias = bias_of<T>(args, group, first_output + own_output * OWN_OUTPUTS + j);
+        const T bias = bias_of<T>(args, group, first_output + own_output + j);
 #pragma unroll
         for (int i = 0; i < GATHERED; ++i) sums[i][j] = bias;
     }
@@ -130,7 +130,7 @@ DEVICE void gather(const ConvArgs& args) {
         const int terms = taps * (left < channels ? left : channels);
         const T* cells = &shared.in[stage][own_row * how.pitch + own_col * apart];
         const auto* own_weights = reinterpret_cast<const Vec<T, LANES>(*)[VECTORS_ALONG]>(
-            &shared.weights[stage][0][own_output * (OWN_OUTPUTS / LANES)]);
+            &shared.weights[stage][0][own_output / LANES]);
         if (apart == 1) {
             add_terms<1>(cells, own_weights, shared.offsets, terms, apart, sums);
         } else {
@@ -147,7 +147,7 @@ DEVICE void gather(const ConvArgs& args) {
         if (col >= args.part.cols) break;
         finish<T, OWN_OUTPUTS>(args, sums[i], n, args.part.row0 + static_cast<i64>(first_row + own_row) * args.step[0],
                                args.part.col0 + static_cast<i64>(col) * args.step[1], group,
-                               first_output + own_output * OWN_OUTPUTS);
+                               first_output + own_output);
     }
 }
 
@@ -204,15 +204,15 @@ DEVICE void depthwise(const ConvArgs& args) {
     }
 }
 
-KERNEL(dense_f32_128, ConvArgs, 256) { dense<float, Chains<float, 128, 128, 8, 8>>(args); }
-KERNEL(dense_f32_64, ConvArgs, 128) { dense<float, Chains<float, 128, 64, 8, 8>>(args); }
-KERNEL(dense_f32_64_64, ConvArgs, 64) { dense<float, Chains<float, 64, 64, 8, 8>>(args); }
-KERNEL(dense_f32_32, ConvArgs, 128) { dense<float, Chains<float, 256, 32, 8, 8>>(args); }
-KERNEL(dense_f32_8, ConvArgs, 128) { dense<float, Chains<float, 256, 8, 2, 8>>(args); }
-KERNEL(dense_f32_4, ConvArgs, 64) { dense<float, Chains<float, 256, 4, 4, 4>>(args); }
-KERNEL(dense_f64_64, ConvArgs, 128) { dense<double, Chains<double, 64, 64, 4, 8>>(args); }
-KERNEL(dense_f64_32, ConvArgs, 64) { dense<double, Chains<double, 64, 32, 4, 8>>(args); }
-KERNEL(dense_f64_8, ConvArgs, 64) { dense<double, Chains<double, 64, 8, 1, 8>>(args); }
+KERNEL(dense_f32_128, ConvArgs, 256, 2) { dense<float, 128, 128, 8, 8>(args); }
+KERNEL(dense_f32_64, ConvArgs, 128, 4) { dense<float, 128, 64, 8, 8>(args); }
+KERNEL(dense_f32_64_64, ConvArgs, 64, 8) { dense<float, 64, 64, 8, 8>(args); }
+KERNEL(dense_f32_32, ConvArgs, 128, 3) { dense<float, 256, 32, 8, 8>(args); }
+KERNEL(dense_f32_8, ConvArgs, 128) { dense<float, 256, 8, 2, 8>(args); }
+KERNEL(dense_f32_4, ConvArgs, 64) { dense<float, 256, 4, 4, 4>(args); }
+KERNEL(dense_f64_64, ConvArgs, 128) { dense<double, 64, 64, 4, 8>(args); }
+KERNEL(dense_f64_32, ConvArgs, 64) { dense<double, 64, 32, 4, 8>(args); }
+KERNEL(dense_f64_8, ConvArgs, 64) { dense<double, 64, 8, 1, 8>(args); }
 
 KERNEL(gather_f32_64, ConvArgs, 128) { gather<float, 128, 64, 16>(args); }
 KERNEL(gather_f32_32, ConvArgs, 64) { gather<float, 128, 32, 16>(args); }

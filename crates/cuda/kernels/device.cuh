@@ -8,9 +8,10 @@
 // A call of its own: what is rare, or large.
 #define OUTLINED static __device__ __noinline__
 #define RESTRICT __restrict__
-// A kernel takes the registers that it needs: one block of threads at a time is enough.
-#define KERNEL(name, Args, threads) \
-    extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ Args args)
+// A kernel takes the registers that it needs; where blocks of threads are named beside their size, so few that a multiprocessor holds as
+// many blocks.
+#define BOUNDS(threads, blocks, ...) __launch_bounds__(threads, blocks)
+#define KERNEL(name, Args, ...) extern "C" __global__ void BOUNDS(__VA_ARGS__, 1, ) name(const __grid_constant__ Args args)
 #define SHARED(Type, name)                                        \
     __shared__ __align__(128) unsigned char name##_bytes[sizeof(Type)]; \
     Type& name = *reinterpret_cast<Type*>(name##_bytes)

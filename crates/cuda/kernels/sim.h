@@ -17,7 +17,7 @@
 #define RESTRICT __restrict__
 
 // A kernel takes one struct by value; the driver hands its bytes over.
-#define KERNEL(name, Args, threads)                                                                    \
+#define KERNEL(name, Args, threads, ...)                                                               \
     static void name##_body(const Args& args);                                                         \
     extern "C" void name(const void* bytes) { name##_body(*static_cast<const Args*>(bytes)); }         \
     extern "C" const unsigned name##_args_bytes = sizeof(Args);                                        \

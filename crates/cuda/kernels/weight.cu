@@ -50,9 +50,9 @@ DEVICE void weights_depthwise(const WeightArgs& args) {
     }
 }
 
-KERNEL(weights_dense_f32_128, WeightArgs, 128) { weights<float, LANES, Chains<float, 128, 64, 8, 8>>(args); }
-KERNEL(weights_dense_f32_64, WeightArgs, 64) { weights<float, LANES, Chains<float, 64, 64, 8, 8>>(args); }
-KERNEL(weights_dense_f32_32, WeightArgs, 32) { weights<float, LANES, Chains<float, 32, 64, 8, 8>>(args); }
+KERNEL(weights_dense_f32_128, WeightArgs, 128, 4) { weights<float, LANES, Chains<float, 128, 64, 8, 8>>(args); }
+KERNEL(weights_dense_f32_64, WeightArgs, 64, 8) { weights<float, LANES, Chains<float, 64, 64, 8, 8>>(args); }
+KERNEL(weights_dense_f32_32, WeightArgs, 32, 12) { weights<float, LANES, Chains<float, 32, 64, 8, 8>>(args); }
 KERNEL(weights_dense_f64_32, WeightArgs, 64) { weights<double, LANES, Chains<double, 32, 32, 4, 4>>(args); }
 KERNEL(weights_gather_f32_64, WeightArgs, 64) { weights<float, 1, Chains<float, 64, 32, 8, 4>>(args); }
 KERNEL(weights_gather_f32_32, WeightArgs, 32) { weights<float, 1, Chains<float, 32, 32, 8, 4>>(args); }
@@ -69,6 +69,8 @@ struct AddArgs {
     int parts, inputs, taps, unused;
 };
 
+constexpr int AHEAD = 8;
+
 // `to += from[0] + …`: the parts in order, then what was there.
 template <typename T>
 DEVICE void add_parts(const AddArgs& args) {
@@ -76,7 +78,16 @@ DEVICE void add_parts(const AddArgs& args) {
     const i64 all = static_cast<i64>(gridDim.x) * blockDim.x;
     for (i64 at = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; at < args.values; at += all) {
         T sum = from[at];
-        for (int part = 1; part < args.parts; ++part) sum += from[part * args.values + at];
+        // some are on their way at a time
+        for (int part = 1; part < args.parts; part += AHEAD) {
+            T next[AHEAD];
+#pragma unroll
+            for (int i = 0; i < AHEAD; ++i) next[i] = part + i < args.parts ? from[(part + i) * args.values + at] : T(0);
+#pragma unroll
+            for (int i = 0; i < AHEAD; ++i) {
+                if (part + i < args.parts) sum += next[i];
+            }
+        }
         const i64 row = at / args.inputs, o = row / args.taps;
         const i64 c = at - row * args.inputs, tap = row - o * args.taps;
         static_cast<T*>(args.to)[(o * args.inputs + c) * args.taps + tap] += sum;

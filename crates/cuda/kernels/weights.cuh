@@ -61,11 +61,15 @@ struct Chains {
     static constexpr int OUTPUTS = TILE_OUTPUTS, TERMS = TILE_TERMS, STAGES = 3, SPARE = LANES;
     static constexpr int ALONG = TERMS / OWN_TERMS, THREADS = OUTPUTS / OWN_OUTPUTS * ALONG;
     static constexpr int OUTPUTS_APART = OUTPUTS / OWN_OUTPUTS * LANES, TERMS_APART = ALONG * LANES;
+    static constexpr int WARP_ALONG = ALONG < 8 ? ALONG : 8;
     int own_term, own_output;
     T sums[OWN_OUTPUTS][OWN_TERMS];
 
     DEVICE void begin(int thread) {
-        own_term = thread % ALONG, own_output = thread / ALONG;
+        // neighbours share their terms, and those two apart their outputs, so that loads from shared memory are merged
+        const int lane = thread % 32, warp = thread / 32;
+        own_term = lane / 2 % WARP_ALONG + warp % (ALONG / WARP_ALONG) * WARP_ALONG;
+        own_output = lane % 2 + lane / (2 * WARP_ALONG) * 2 + warp / (ALONG / WARP_ALONG) * (32 / WARP_ALONG);
 #pragma unroll
         for (int i = 0; i < OWN_OUTPUTS; ++i) {
 #pragma unroll

@@ -39,14 +39,14 @@ const FAULTS: [(&str, Fault, Check, usize); 17] = [
         "a barrier is left out",
         Fault::Kernels(
             "conv",
-            &[["            __syncthreads();\n            const int next", "            const int next"]],
+            &[["none reads the stage of this one any more\n        __syncthreads();", "none reads it"]],
         ),
         suite::check_conv2d,
         6,
     ),
     (
         "an asynchronous copy is waited for too late",
-        Fault::Kernels("conv", &[["copy_async_wait<STAGES - 2>();", "copy_async_wait<STAGES - 1>();"]]),
+        Fault::Kernels("conv", &[["copy_async_wait<0>();", "copy_async_wait<1>();"]]),
         suite::check_conv2d,
         6,
     ),
@@ -54,10 +54,7 @@ const FAULTS: [(&str, Fault, Check, usize); 17] = [
         "padding lanes are not masked",
         Fault::Kernels(
             "conv",
-            &[[
-                "const int lanes = channels_left < 0 ? 0 : channels_left > LANES ? LANES : channels_left;",
-                "const int lanes = LANES;",
-            ]],
+            &[["const int left = args.reduced - block * STEP - half * LANES;", "const int left = LANES;"]],
         ),
         suite::check_conv2d,
         6,
@@ -70,7 +67,7 @@ const FAULTS: [(&str, Fault, Check, usize); 17] = [
     ),
     (
         "a row past the image counts",
-        Fault::Kernels("conv", &[["y < rows.high && x >= cols.low", "y <= rows.high && x >= cols.low"]]),
+        Fault::Kernels("conv", &[["y < rows.high ? col", "y <= rows.high ? col"]]),
         suite::check_conv2d,
         6,
     ),
@@ -127,7 +124,7 @@ const FAULTS: [(&str, Fault, Check, usize); 17] = [
                      T* to = static_cast<T*>(args.scratch) + (static_cast<i64>(group * args.outputs + o) * taps + tap) * args.inputs + c;\n\
                      if (blockIdx.z == 0) *to = sum; else *to += sum; }",
                 ],
-                ["for (int part = 1; part < args.parts; ++part)", "for (int part = 1; part < 1; ++part)"],
+                ["for (int part = 1; part < args.parts; part += AHEAD)", "for (int part = 1; part < 1; part += AHEAD)"],
             ],
         ),
         suite::check_conv2d_backward_weight,

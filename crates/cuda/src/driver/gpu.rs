@@ -10,7 +10,7 @@ use cudarc::driver::sys;
 use tiled_tensor::MemoryDevice;
 
 use super::facts::DRIVER_BYTES;
-use super::{Copy, Driver, DriverError, Event, Facts, Function, Launch, Memory, Pinned, Stream, Way};
+use super::{Copy, Driver, DriverError, Event, Facts, Function, Launch, Memory, Pinned, Rows, Stream, Way};
 use crate::bundle;
 use crate::units::Unit;
 
@@ -201,6 +201,15 @@ fn memory_device(address: u64) -> Option<sys::CUdevice> {
     c_int::try_from(ask(Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)?).ok()
 }
 
+/// The rows from one plane to the next; `None` where those are no whole number, or too few for a plane.
+fn plane_rows(side: &Rows, copy: &Copy) -> Option<usize> {
+    if copy.planes == 1 {
+        return Some(copy.rows);
+    }
+    let rows = side.plane_bytes.checked_div(side.row_bytes)?;
+    (rows * side.row_bytes == side.plane_bytes && rows >= copy.rows).then_some(rows)
+}
+
 fn unknown(what: &'static str) -> DriverError {
     DriverError::Failed { call: "use a handle", message: format!("no {what} of this device") }
 }
@@ -379,39 +388,54 @@ impl Driver for Gpu {
 
     unsafe fn copy(&self, stream: Stream, copy: &Copy) -> Result<(), DriverError> {
         let stream = self.stream(stream)?;
-        if copy.bytes == 0 || copy.rows == 0 {
+        if copy.bytes == 0 || copy.rows == 0 || copy.planes == 0 {
             return Ok(());
         }
-        for plane in 0..copy.planes {
+        // a call takes some microseconds of the host: one for all planes, where they are whole numbers of rows apart
+        let heights = [&copy.from, &copy.to].map(|side| plane_rows(side, copy));
+        let (planes_each, [from_rows, to_rows]) = match heights {
+            [Some(from), Some(to)] => (copy.planes, [from, to]),
+            _ => (1, [copy.rows; 2]),
+        };
+        let host = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+        let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        let [from_type, to_type] = match copy.way {
+            Way::In => [host, device],
+            Way::Out => [device, host],
+            Way::Within => [device, device],
+        };
+        for plane in (0..copy.planes).step_by(planes_each) {
             let [from, to] =
                 [&copy.from, &copy.to].map(|side| side.address + (plane * side.plane_bytes) as u64);
-            let host = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
-            let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-            let [from_type, to_type] = match copy.way {
-                Way::In => [host, device],
-                Way::Out => [device, host],
-                Way::Within => [device, device],
-            };
-            let rows = sys::CUDA_MEMCPY2D {
+            let planes = sys::CUDA_MEMCPY3D {
                 srcXInBytes: 0,
                 srcY: 0,
+                srcZ: 0,
+                srcLOD: 0,
                 srcMemoryType: from_type,
                 srcHost: from as *const c_void,
                 srcDevice: from,
                 srcArray: std::ptr::null_mut(),
+                reserved0: std::ptr::null_mut(),
                 srcPitch: copy.from.row_bytes,
+                srcHeight: from_rows,
                 dstXInBytes: 0,
                 dstY: 0,
+                dstZ: 0,
+                dstLOD: 0,
                 dstMemoryType: to_type,
                 dstHost: to as *mut c_void,
                 dstDevice: to,
                 dstArray: std::ptr::null_mut(),
+                reserved1: std::ptr::null_mut(),
                 dstPitch: copy.to.row_bytes,
+                dstHeight: to_rows,
                 WidthInBytes: copy.bytes,
                 Height: copy.rows,
+                Depth: planes_each,
             };
             // SAFETY: the caller promises that the rows lie in memory of their kind that outlives the copy
-            unsafe { sys::cuMemcpy2DAsync_v2(&raw const rows, stream) }.result().map_err(failed("copy"))?;
+            unsafe { sys::cuMemcpy3DAsync_v2(&raw const planes, stream) }.result().map_err(failed("copy"))?;
         }
         Ok(())
     }
