@@ -124,7 +124,10 @@ const FAULTS: [(&str, Fault, Check, usize); 17] = [
                      T* to = static_cast<T*>(args.scratch) + (static_cast<i64>(group * args.outputs + o) * taps + tap) * args.inputs + c;\n\
                      if (blockIdx.z == 0) *to = sum; else *to += sum; }",
                 ],
-                ["for (int part = 1; part < args.parts; part += AHEAD)", "for (int part = 1; part < 1; part += AHEAD)"],
+                [
+                    "for (int part = 1; part < args.parts; part += AHEAD)",
+                    "for (int part = 1; part < 1; part += AHEAD)",
+                ],
             ],
         ),
         suite::check_conv2d_backward_weight,

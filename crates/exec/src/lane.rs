@@ -3,16 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tiled_geometry::{Interval, Region};
 use tiled_graph::program::{NodeId, Param, ReductionId, SinkRole, SourceRole};
 use tiled_graph::{Action, Binding, Call, Id, IndexVec, Plan, SweepNodeId, SweepPlan};
 use tiled_kernel::{Buffer, Kernel, MAX_INPUTS, Place, Queue, Ticket, copy_region};
-use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, with_room};
+use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, View, with_room};
 
 use crate::chunks::HeldChunks;
 use crate::error::refused;
 use crate::store::Stores;
-use crate::{ExecError, Io};
+use crate::{ExecError, Io, IoError, Sink};
 
 /// What the lanes of a sweep share.
 pub(crate) struct SweepContext<'a, T: Element> {
@@ -248,6 +249,8 @@ impl<'a, T: Element> Lane<'a, T> {
 
     /// Takes what was fetched and gives it to its sinks, oldest first, until so much is left under way.
     fn take_until(&mut self, context: &SweepContext<'_, T>, left: usize) -> Result<(), ExecError> {
+        // a device has one lane: while it goes on, the threads of the host have nothing else to do
+        let is_ahead = self.queue.depth() > 0;
         while self.fetched.len() > left {
             let Some((ticket, role, region)) = self.fetched.pop_front() else { break };
             let window = self.queue.take(ticket)?;
@@ -256,6 +259,7 @@ impl<'a, T: Element> Lane<'a, T> {
                     let file = context.stores.file(store).expect("invariant: stores that are written exist");
                     file.write(region, &window)?;
                 }
+                (_, Some(sink)) if is_ahead => write_in_bands(sink, region, &window)?,
                 (_, Some(sink)) => sink.write(region, &window)?,
                 (_, None) => unreachable!("invariant: sinks were checked before the run"),
             }
@@ -288,4 +292,69 @@ impl<'a, T: Element> Lane<'a, T> {
 /// Whether a window has memory of the queue for anything.
 fn is_written_to(window: &Buffer) -> bool {
     matches!(window.place, Place::Slot(_)) && !window.layout.region().is_empty()
+}
+
+/// The elements that are worth a thread.
+const BAND_ELEMENTS: usize = 1 << 16;
+
+/// Gives a region to a sink in bands of its rows, each on a thread of the pool at hand.
+fn write_in_bands<T: Element>(
+    sink: &dyn Sink<T>,
+    region: Region<2>,
+    window: &View<'_, T>,
+) -> Result<(), IoError> {
+    let (rows, layout) = (region.rows(), window.layout());
+    let elements = layout.batch() as i64 * layout.channels() as i64 * rows.len() * region.cols().len();
+    let threads = rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads());
+    let bands = (elements / BAND_ELEMENTS as i64).clamp(1, rows.len().max(1)).min(threads as i64);
+    let band = |index: i64| {
+        let [begin, end] = [index, index + 1].map(|at| rows.begin() + rows.len() * at / bands);
+        Region::from_rows_cols(Interval::new(begin, end), region.cols())
+    };
+    (0..bands).into_par_iter().try_for_each(|index| sink.write(band(index), window))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::Pool;
+
+    struct Bands(Mutex<Vec<Region<2>>>);
+
+    impl Sink<f32> for Bands {
+        fn shape(&self) -> [usize; 4] {
+            [1, 2, 300, 400]
+        }
+        fn write(&self, region: Region<2>, input: &View<'_, f32>) -> Result<(), IoError> {
+            assert!(input.region().contains_region(region));
+            self.0.lock().expect("nobody panics").push(region);
+            Ok(())
+        }
+        fn finish(&self) -> Result<(), IoError> {
+            Ok(())
+        }
+        fn abort(&self) {}
+    }
+
+    #[test]
+    fn a_region_is_written_in_bands_that_are_all_of_its_rows() -> Result<(), Box<dyn std::error::Error>> {
+        let pool = Pool::new(3)?;
+        for (rows, expected) in [([0, 300], 3), ([7, 299], 3), ([5, 6], 1), ([5, 170], 2)] {
+            let region = Region::from_rows_cols(Interval::new(rows[0], rows[1]), Interval::new(0, 400));
+            let layout = Layout::new(1, 2, 1, region, usize::try_from(rows[1] - rows[0])?)?;
+            let (data, sink) = (vec![0.0; layout.len()], Bands(Mutex::default()));
+            pool.install(|| write_in_bands(&sink, region, &View::new(&data, layout)))?;
+            let mut written = sink.0.into_inner()?;
+            written.sort_by_key(|band| band.rows().begin());
+            assert_eq!(written.len(), expected, "{region}");
+            let ends = written.iter().map(|band| band.rows().end());
+            let begins = written.iter().skip(1).map(|band| band.rows().begin());
+            assert!(ends.zip(begins).all(|(end, begin)| end == begin), "{written:?}");
+            assert_eq!(written[0].rows().begin(), rows[0]);
+            assert_eq!(written[expected - 1].rows().end(), rows[1]);
+        }
+        Ok(())
+    }
 }

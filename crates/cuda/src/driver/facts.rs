@@ -104,6 +104,11 @@ impl Facts {
         })
     }
 
+    /// The bytes a second of the link to the host, which a driver does not say: by what devices of such a capability have.
+    pub(crate) const fn link(major: u32) -> f64 {
+        if major >= 9 { PCIE_5 } else { PCIE_4 }
+    }
+
     /// The multiply-adds of elements of so many bytes that a multiprocessor starts in a cycle.
     #[must_use]
     pub const fn lanes(&self, element_bytes: usize) -> u32 {

@@ -145,19 +145,19 @@ fn facts(device: sys::CUdevice) -> Result<Facts, DriverError> {
     };
     let kilohertz = |clock| Ok::<_, DriverError>(f64::from(attribute(clock)?) * 1e3);
     let width_bytes = f64::from(attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?) / 8.0;
+    let [major, minor] = [
+        attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    ];
     Ok(Facts {
         name: device::get_name(device).map_err(failed("name a device"))?,
         is_simulated: false,
-        capability: [
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        ],
+        capability: [major, minor],
         multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         clock: kilohertz(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
         // two transfers a clock
         memory_bandwidth: 2.0 * kilohertz(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)? * width_bytes,
-        // nothing says it: a link of sixteen lanes of the fourth generation at least
-        host_bandwidth: 25e9,
+        host_bandwidth: Facts::link(major),
         // SAFETY: a device of the driver
         memory_bytes: unsafe { device::total_mem(device) }.map_err(failed("ask a device"))? as u64,
         cache_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
