@@ -307,7 +307,7 @@ pub(super) fn elementwise<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
         1 => (Kernel::Mul, vec![tensor(output, rng), tensor(output, rng)]),
         2 => return concat(rng),
         3 => {
-            let begin = rng.index(0, 17);
+            let begin = if rng.chance(50) { rng.pick(&[0, 8, 16]) } else { rng.index(0, 17) };
             let held = [batch, begin + channels + rng.index(0, 9), height, width];
             (Kernel::Slice { begin }, vec![tensor(held, rng)])
         }
@@ -380,8 +380,15 @@ pub(super) fn arithmetic<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 
 fn concat<T: Element>(rng: &mut Rng) -> Case<T> {
     let [batch, _, height, width] = plain_shape(rng);
-    let inputs: Vec<Tensor<T>> =
-        (0..rng.index(2, 4)).map(|_| tensor([batch, channels(rng), height, width], rng)).collect();
+    let are_blocks = rng.chance(50);
+    let mut of_one = || {
+        let channels = if are_blocks { rng.pick(&[8, 16, 24]) } else { channels(rng) };
+        tensor([batch, channels, height, width], rng)
+    };
+    let mut inputs: Vec<Tensor<T>> = vec![of_one(), of_one()];
+    if rng.chance(50) {
+        inputs.push(tensor([batch, channels(rng), height, width], rng));
+    }
     let sum = inputs.iter().map(|input| input.shape()[1]).sum();
     Case { kernel: Kernel::Concat, params: Vec::new(), inputs, output: [batch, sum, height, width] }
 }
