@@ -81,22 +81,96 @@ DEVICE bool is_nan(T x) {
     return !(x == x);
 }
 
-DEVICE i64 floor_div(i64 a, i64 b) { return a / b - (a % b < 0); }
-DEVICE i64 floor_mod(i64 a, i64 b) { return a % b + (a % b < 0 ? b : 0); }
+// By a positive number; nearly all are below 2^32, whose division takes a fifth of the instructions.
+DEVICE i64 floor_div(i64 a, i64 b) {
+    if (static_cast<u64>(a | b) >> 32 == 0) return static_cast<unsigned>(a) / static_cast<unsigned>(b);
+    return a / b - (a % b < 0);
+}
+DEVICE i64 floor_mod(i64 a, i64 b) { return a - floor_div(a, b) * b; }
 
-// What the threads of a launch share out among them: rows, columns and planes of a part, some lanes of a pixel each. `f` is called
-// with the image, the channel block, the row, the column and the first lane.
-template <int N, typename F>
-DEVICE void for_lanes(const View& out, const Part& part, F f) {
-    const int groups = N >= 1 << out.shift ? 1 : (1 << out.shift) / N;
-    const int at = blockIdx.x * blockDim.x + threadIdx.x;
-    const int col = at / groups, lane = at % groups * N;
-    if (col >= part.cols) return;
+// What the threads of a launch share out among them: rows and planes of a part. `f` is called with the image, the channel block and
+// the row.
+template <typename F>
+DEVICE void for_rows(const View& out, const Part& part, F f) {
     const int blocks = (out.channels + (1 << out.shift) - 1) >> out.shift;
     for (int plane = blockIdx.z; plane < part.images * blocks; plane += gridDim.z) {
         const int n = plane / blocks, block = plane % blocks;
         for (int row = blockIdx.y * blockDim.y + threadIdx.y; row < part.rows; row += gridDim.y * blockDim.y) {
-            f(n, block, part.row0 + row, part.col0 + col, lane);
+            f(n, block, part.row0 + row);
         }
     }
+}
+
+// The vectors of a row that a thread takes: every `step`-th, all of the same lanes, as a launch has a multiple of a block's lanes of
+// threads along a row. Of one row there are at most 2^29.
+template <int N>
+struct Run {
+    int bits;  // the binary logarithm of the vectors of a pixel
+    unsigned begin, end, step;
+    DEVICE Run(const View& out, const Part& part)
+        : bits(N >= 1 << out.shift ? 0 : out.shift - (N == 1 ? 0 : N == 2 ? 1 : 2)),
+          begin(blockIdx.x * blockDim.x + threadIdx.x),
+          end(static_cast<unsigned>(part.cols) << bits),
+          step(gridDim.x * blockDim.x) {}
+    DEVICE int lane() const { return static_cast<int>(begin & ((1u << bits) - 1)) * N; }
+    DEVICE int col(unsigned at) const { return static_cast<int>(at >> bits); }
+};
+
+// The same for some lanes of each pixel of these rows: `f` is called with the column and the first lane as well.
+template <int N, typename F>
+DEVICE void for_lanes(const View& out, const Part& part, F f) {
+    const Run<N> run(out, part);
+    for_rows(out, part, [&](int n, int block, i64 y) {
+        for (unsigned at = run.begin; at < run.end; at += run.step) {
+            f(n, block, y, part.col0 + run.col(at), run.lane());
+        }
+    });
+}
+
+// Computes some lanes of an output from the same ones of inputs, whose blocks are as large; `read` has a bit for each input that is
+// read. Of a row `prepare` is told the image, the first channel and the row, and gives what makes lanes of those of the inputs and of
+// the column. The loads of several vectors are under way together.
+template <typename T, int N, int AT_ONCE, int INPUTS, typename F>
+DEVICE void for_vectors(const View& out, const View* in, unsigned read, const Part& part, F prepare) {
+    typedef Vec<T, N> V;
+    const Run<N> run(out, part);
+    for_rows(out, part, [&](int n, int block, i64 y) {
+        if (run.begin >= run.end) return;
+        T* const to = pixel<T>(out, n, block, y, part.col0);
+        const T* from[INPUTS];
+#pragma unroll
+        for (int i = 0; i < INPUTS; ++i) {
+            from[i] = (read >> i & 1) != 0 ? pixel<T>(in[i], n, block, y, part.col0) : nullptr;
+        }
+        const auto compute = prepare(n, (block << out.shift) + run.lane(), y);
+        for (unsigned first = run.begin; first < run.end; first += AT_ONCE * run.step) {
+            V taken[AT_ONCE][INPUTS];
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) {
+                const unsigned at = first + k * run.step;
+#pragma unroll
+                for (int i = 0; i < INPUTS; ++i) {
+                    if (at < run.end && from[i] != nullptr) {
+                        taken[k][i] = *reinterpret_cast<const V*>(from[i] + static_cast<u64>(at) * N);
+                    }
+                }
+            }
+#pragma unroll
+            for (int k = 0; k < AT_ONCE; ++k) {
+                const unsigned at = first + k * run.step;
+                if (at < run.end) {
+                    *reinterpret_cast<V*>(to + static_cast<u64>(at) * N) = compute(taken[k], run.col(at));
+                }
+            }
+        }
+    });
+}
+
+// A number for each of some lanes.
+template <typename T, int N, typename F>
+DEVICE Vec<T, N> each_lane(F f) {
+    Vec<T, N> result;
+#pragma unroll
+    for (int i = 0; i < N; ++i) result.at[i] = f(i);
+    return result;
 }

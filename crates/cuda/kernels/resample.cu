@@ -44,7 +44,7 @@ DEVICE void taps(const Resampling& axis, i64 o, i64& first, i64& last) {
         first = floor - 1;
         last = floor + 2;
     } else {
-        last = -floor_div(-(numerator + axis.input), axis.unit) - 1;
+        last = floor_div(numerator + axis.input + axis.unit - 1, axis.unit) - 1;
     }
     first = clipped(axis, first);
     last = clipped(axis, last);

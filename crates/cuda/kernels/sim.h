@@ -5,6 +5,7 @@
 // with a message. Threads and blocks run in an order that the launch names. Shared memory holds NaN when a block begins.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -427,6 +428,16 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 inline unsigned long long atomicAdd(unsigned long long* to, unsigned long long value) {
     const unsigned long long before = *to;
     *to += value;
+    return before;
+}
+inline unsigned atomicAdd(unsigned* to, unsigned value) {
+    const unsigned before = *to;
+    *to += value;
+    return before;
+}
+inline unsigned atomicOr(unsigned* to, unsigned value) {
+    const unsigned before = *to;
+    *to |= value;
     return before;
 }
 inline unsigned long long atomicOr(unsigned long long* to, unsigned long long value) {

@@ -51,6 +51,12 @@ impl View {
         }
     }
 
+    /// So many channels from one on that begins a block; elements have so many bytes.
+    pub(crate) fn channels(self, begin: usize, count: usize, bytes: usize) -> Self {
+        let elements = self.block_stride.cast_unsigned() * (begin >> self.shift) as u64;
+        Self { data: self.data + elements * bytes as u64, channels: int(count), ..self }
+    }
+
     pub(crate) const fn row0(&self) -> i64 {
         self.row0
     }
@@ -442,7 +448,7 @@ pub(crate) struct Reduce {
     pub(crate) share: Part,
     pub(crate) mean: u64,
     pub(crate) sums: u64,
-    pub(crate) op: i32,
+    pub(crate) sum_of: i32,
     pub(crate) slot_of: i32,
     pub(crate) slots: i32,
     pub(crate) unused: i32,

@@ -27,7 +27,7 @@ macro_rules! units {
 units! {
     map: "map.cu" [
         map_f32_1 map_f32_4 map_f64_1 map_f64_4
-        function_f32 function_f64
+        function_f32_1 function_f32_4 function_f64_1 function_f64_4
         arithmetic_f32_1 arithmetic_f32_4 arithmetic_f64_1 arithmetic_f64_4
     ];
     movement: "move.cu" [
@@ -59,7 +59,8 @@ units! {
         weights_tf32_128 weights_tf32_64 weights_tf32_32 weights_f32x3_128 weights_f32x3_64 weights_f32x3_32
     ];
     reduce: "reduce.cu" [
-        reduce_f32 reduce_f64 image_max_f32 image_max_f64 merge_sums merge_maxima
+        sums_f32 sums_f64 moments_f32 moments_f64 centred_f32 centred_f64 losses_f32 losses_f64
+        image_max_f32 image_max_f64 merge_sums merge_maxima
     ];
     peak: "peak.cu" [multiply_adds_f32 multiply_adds_f64];
 }

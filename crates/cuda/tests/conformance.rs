@@ -62,7 +62,7 @@ checks! {
     check_conv2d_backward_weight: 6;
     check_pool: 8;
     check_activation: 20;
-    check_elementwise: 10;
+    check_elementwise: 40;
     check_arithmetic: 12;
     check_scatter: 4;
     check_norm: 6;
@@ -72,7 +72,7 @@ checks! {
     check_pad: 6;
     check_movement: 6;
     check_loss: 4;
-    check_reductions: 11;
+    check_reductions: 22;
 }
 
 /// Convolutions by tensor cores, with their own roundings: near the reference within the stated error, and the same bits whatever the region.

@@ -147,13 +147,13 @@ const FAULTS: [(&str, Fault, Check, usize); 17] = [
     ),
     (
         "the last of equal maxima wins",
-        Fault::Kernels("pool", &[["candidate > held ||", "candidate >= held ||"]]),
+        Fault::Kernels("pool", &[["candidate <= held", "candidate < held"]]),
         suite::check_pool,
         8,
     ),
     (
-        "a sum loses what was rounded off",
-        Fault::Kernels("reduce", &[["if (rest != 0.0) deposit(words, rest);", ""]]),
+        "a sum loses what is no whole number of its units",
+        Fault::Kernels("reduce", &[["deposit(words, term);", ""]]),
         suite::check_reductions,
         11,
     ),

@@ -1,10 +1,12 @@
 //! Kernels of each position alone.
 
+use tiled_geometry::Region;
 use tiled_kernel::{DeviceError, Dropped, Kernel, Spread};
+use tiled_tensor::{DType, Layout};
 
 use super::grid::{LANES, of_lanes};
 use super::{Given, Launches, typed};
-use crate::args::{self, Function, Part, int};
+use crate::args::{self, Function, Part, View, int};
 
 /// The numbers of `MapOp` in `kernels/map.cu`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,17 +87,41 @@ pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>
         return function(device, given, &args);
     }
     check_blocks(given);
-    let names = if given.output.layout.block() >= LANES {
-        ["map_f32_4", "map_f64_4"]
-    } else {
-        ["map_f32_1", "map_f64_1"]
-    };
-    let lanes = LANES.min(given.output.layout.block());
-    device.launch(typed(given.dtype, names), of_lanes(&given.output.layout, given.region, lanes), &args)?;
+    map(device, given.dtype, &given.output.layout, given.region, &args)?;
     match after {
         Some(function) => apply(device, given, Op::Apply, function),
         None => Ok(()),
     }
+}
+
+/// Copies channels between views whose blocks are as large; `layout` has as many channels.
+pub(super) fn copy(
+    device: &impl Launches,
+    dtype: DType,
+    [from, out]: [View; 2],
+    layout: &Layout,
+    region: Region<2>,
+) -> Result<(), DeviceError> {
+    let part = Part::new(region, layout.batch());
+    let inputs = [from, View::default()];
+    // no function
+    let args = args::Map { out, inputs, part, op: Op::Apply as i32, input_count: 1, ..args::Map::default() };
+    map(device, dtype, layout, region, &args)
+}
+
+fn map(
+    device: &impl Launches,
+    dtype: DType,
+    layout: &Layout,
+    region: Region<2>,
+    args: &args::Map,
+) -> Result<(), DeviceError> {
+    let (lanes, names) = if layout.block() >= LANES {
+        (LANES, ["map_f32_4", "map_f64_4"])
+    } else {
+        (1, ["map_f32_1", "map_f64_1"])
+    };
+    device.launch(typed(dtype, names), of_lanes(layout, region, lanes), args)
 }
 
 /// Applies a function, or its gradient of what the last input saved, to what the output holds.
@@ -120,8 +146,13 @@ pub(super) fn apply(
 }
 
 fn function(device: &impl Launches, given: &Given<'_>, args: &args::Map) -> Result<(), DeviceError> {
-    let kernel = typed(given.dtype, ["function_f32", "function_f64"]);
-    device.launch(kernel, of_lanes(&given.output.layout, given.region, 1), args)
+    let layout = &given.output.layout;
+    let (lanes, names) = if layout.block() >= LANES {
+        (LANES, ["function_f32_4", "function_f64_4"])
+    } else {
+        (1, ["function_f32_1", "function_f64_1"])
+    };
+    device.launch(typed(given.dtype, names), of_lanes(layout, given.region, lanes), args)
 }
 
 /// Elements of one position are read by their place in a block.

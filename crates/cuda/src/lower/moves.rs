@@ -2,10 +2,11 @@
 
 use tiled_geometry::{PadMode, Padding};
 use tiled_kernel::{DeviceError, Kernel};
+use tiled_tensor::Layout;
 
 use super::grid::{LANES, of_lanes};
-use super::{Given, Launches, typed};
-use crate::args::{self, Axis, Part, PoolAxis, int, narrow};
+use super::{Given, Launches, Window, maps, typed};
+use crate::args::{self, Axis, Part, PoolAxis, View, int, narrow};
 
 /// The numbers of `MoveOp` in `kernels/move.cu`.
 #[derive(Clone, Copy)]
@@ -25,6 +26,11 @@ enum Op {
 }
 
 pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>) -> Result<(), DeviceError> {
+    if let Some(copies) = copies(kernel, given) {
+        let mut all = copies.into_iter();
+        return all
+            .try_for_each(|(views, layout)| maps::copy(device, given.dtype, views, &layout, given.region));
+    }
     let mut args = args::Move {
         out: given.output.view(),
         part: Part::new(given.region, given.images()),
@@ -84,6 +90,30 @@ pub(super) fn compute(device: &impl Launches, kernel: &Kernel, given: &Given<'_>
         _ => ["move_f32", "move_f64"],
     };
     device.launch(typed(given.dtype, names), of_lanes(&given.output.layout, given.region, 1), &args)
+}
+
+/// What copies of whole channel blocks carry out: from where to where, and how many channels.
+fn copies(kernel: &Kernel, given: &Given<'_>) -> Option<Vec<([View; 2], Layout)>> {
+    let (out, bytes) = (&given.output, given.dtype.size_bytes());
+    let block = out.layout.block();
+    let are_alike = given.inputs.iter().all(|input| input.layout.block() == block);
+    match *kernel {
+        Kernel::Slice { begin } if are_alike && begin % block == 0 => {
+            let from = given.inputs[0].view().channels(begin, given.channels(), bytes);
+            Some(vec![([from, out.view()], out.layout)])
+        }
+        Kernel::Concat if are_alike => {
+            let mut begin = 0;
+            let copy = |input: &Window| {
+                let channels = input.layout.channels();
+                let to = (begin % block == 0).then(|| out.view().channels(begin, channels, bytes))?;
+                begin += channels;
+                Some(([input.view(), to], input.layout))
+            };
+            given.inputs.iter().map(copy).collect()
+        }
+        _ => None,
+    }
 }
 
 fn padding(axis: Padding) -> Axis {

@@ -18,10 +18,12 @@ pub(crate) const EXTREMUM_BYTES: usize = 32;
 
 /// How many terms a word holds before carries are passed on: 2^31, with room for a call that goes beyond.
 const MOST_TERMS: u64 = 1 << 30;
-/// Elements that a block of threads takes at a time, if there are enough rows.
-const ELEMENTS_OF_A_BLOCK: usize = 1 << 16;
-/// What the threads of a block add when they end: two numbers each.
-const TERMS_OF_A_BLOCK: usize = 512;
+/// Elements that a block of threads takes, if there are enough rows: few cost it more at its end, and many leave multiprocessors idle.
+const ELEMENTS_OF_A_BLOCK: [usize; 2] = [1 << 13, 1 << 18];
+/// The blocks that a multiprocessor should get.
+const BLOCKS_EACH: usize = 16;
+/// What the threads of a block add to a sum when they end: five numbers each.
+const TERMS_OF_A_BLOCK: usize = 5 * 256;
 
 /// How many terms the sums of a reduction may hold by now.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,29 +49,41 @@ pub(crate) fn reduce(
         let shape = Shape { grid: [count(batch * layout.blocks()), 1, 1], block: [256, 1, 1] };
         return device.launch(typed(dtype, ["image_max_f32", "image_max_f64"]), shape, &args);
     }
-    // the numbers of `ReduceOp` and `SlotOf` in `kernels/reduce.cu`
+    // the numbers of `SumOf` and `SlotOf` in `kernels/reduce.cu`
+    const ELEMENTS: i32 = 0;
+    const PRODUCTS: i32 = 1;
+    const SQUARED_ERRORS: i32 = 2;
     const ALL: i32 = 0;
     const CHANNEL: i32 = 1;
     const IMAGE: i32 = 2;
-    let (op, slot_of) = match reduction {
-        Reduction::ChannelSum => (0, CHANNEL),
-        Reduction::ImageSum => (0, IMAGE),
-        Reduction::Sum => (0, ALL),
-        Reduction::Moments => (1, CHANNEL),
-        Reduction::ImageMoments => (1, IMAGE),
-        Reduction::CentredDot => (2, CHANNEL),
-        Reduction::ImageCentredDot => (2, IMAGE),
-        Reduction::ChannelDot => (3, CHANNEL),
-        Reduction::SquaredError => (4, ALL),
-        Reduction::CrossEntropy => (5, ALL),
+    let sums = ["sums_f32", "sums_f64"];
+    let moments = ["moments_f32", "moments_f64"];
+    let centred = ["centred_f32", "centred_f64"];
+    let (names, sum_of, slot_of) = match reduction {
+        Reduction::ChannelSum => (sums, ELEMENTS, CHANNEL),
+        Reduction::ImageSum => (sums, ELEMENTS, IMAGE),
+        Reduction::Sum => (sums, ELEMENTS, ALL),
+        Reduction::ChannelDot => (sums, PRODUCTS, CHANNEL),
+        Reduction::SquaredError => (sums, SQUARED_ERRORS, ALL),
+        Reduction::Moments => (moments, ELEMENTS, CHANNEL),
+        Reduction::ImageMoments => (moments, ELEMENTS, IMAGE),
+        Reduction::CentredDot => (centred, ELEMENTS, CHANNEL),
+        Reduction::ImageCentredDot => (centred, ELEMENTS, IMAGE),
+        Reduction::CrossEntropy => (["losses_f32", "losses_f64"], ELEMENTS, ALL),
         _ => unreachable!("invariant: {} has no exact sums", reduction.name()),
     };
     let is_loss = *reduction == Reduction::CrossEntropy;
     let (rows, cols) = (extent(share.rows().len()), extent(share.cols().len()));
     let lanes = if is_loss { 1 } else { layout.block() };
-    let rows_of_a_block = (ELEMENTS_OF_A_BLOCK / (cols * lanes)).max(1);
-    let chunks = rows.div_ceil(rows_of_a_block).min(65_535);
-    let planes = batch * if is_loss { 1 } else { layout.blocks() };
+    // of images with sums of their own each has blocks of threads of its own
+    let [apart, together] = if slot_of == IMAGE { [batch, 1] } else { [1, batch] };
+    let planes = apart * if is_loss { 1 } else { layout.blocks() };
+    let rows_of_a_plane = together * rows;
+    assert!(batch * rows <= 1 << 30, "{rows} rows of {batch} images are too many");
+    let wanted_blocks = BLOCKS_EACH * device.facts().multiprocessors as usize;
+    let [least, most] = ELEMENTS_OF_A_BLOCK;
+    let elements = (planes * rows_of_a_plane * cols * lanes / wanted_blocks).clamp(least, most);
+    let chunks = rows_of_a_plane.div_ceil((elements / (cols * lanes)).max(1)).min(65_535);
     let slots = match slot_of {
         ALL => 1,
         CHANNEL => channels,
@@ -89,13 +103,13 @@ pub(crate) fn reduce(
         share: Part::new(share, batch),
         mean,
         sums: state,
-        op,
+        sum_of,
         slot_of,
         slots: int(slots),
         unused: 0,
     };
     let shape = Shape { grid: [count(planes), count(chunks), 1], block: [256, 1, 1] };
-    device.launch(typed(dtype, ["reduce_f32", "reduce_f64"]), shape, &args)
+    device.launch(typed(dtype, names), shape, &args)
 }
 
 fn pass_carries(device: &impl Launches, sums: u64, slots: usize) -> Result<(), DeviceError> {
