@@ -68,6 +68,8 @@ impl Stamp {
 #[derive(Debug)]
 pub(crate) struct State<'b, T: Element> {
     context: Box<dyn Context<T> + 'b>,
+    /// Whether the host goes ahead of a device.
+    is_ahead: bool,
     kernels: IndexVec<NodeId, Option<Kernel>>,
     /// What each node's packed parameters were made from.
     packed_from: IndexVec<NodeId, Stamp>,
@@ -108,6 +110,7 @@ impl<'b, T: Element> State<'b, T> {
         }
         Ok(Self {
             context,
+            is_ahead: backend.transfers_beside(),
             kernels: kernels.into(),
             packed_from: packed_from.into(),
             stores: Stores::new(plan, folder)?,
@@ -182,6 +185,10 @@ impl<'b, T: Element> State<'b, T> {
         let pool = run.pool;
         if stays {
             return self.run_sweeps(sweeps, run, None);
+        }
+        if self.is_ahead {
+            // its calls are nobody's to share
+            return pool.install(|| self.run_sweeps(sweeps, run, Some(pool)));
         }
         if run.plan.sweeps[sweeps.clone()].iter().all(|sweep| sweep.in_flight > 1) {
             return self.run_sweeps(sweeps, run, Some(pool));

@@ -81,6 +81,8 @@ pub(super) struct Measure<'m, 'p> {
     is_cancelled: &'m dyn Fn() -> bool,
     /// Whether a call has the whole device, so that the widths of strips matter one by one.
     in_waves: bool,
+    /// Whether the host goes ahead of a device.
+    is_ahead: bool,
     walked: Walked,
 }
 
@@ -126,7 +128,8 @@ impl<'m, 'p> Measure<'m, 'p> {
         is_cancelled: &'m dyn Fn() -> bool,
         walked: Walked,
     ) -> Self {
-        Self { prepared, options, is_cancelled, in_waves: works_in_waves(backend), walked }
+        let in_waves = works_in_waves(backend);
+        Self { prepared, options, is_cancelled, in_waves, is_ahead: backend.transfers_beside(), walked }
     }
 
     /// What was walked, for another time.
@@ -254,7 +257,9 @@ impl<'m, 'p> Measure<'m, 'p> {
         let mut memory = self.prepared.memory;
         memory.windows_bytes = times(windows, in_flight)?;
         memory.reductions_bytes += times(kept.partial_bytes, lanes)?;
-        memory.transfer_bytes = times(self.prepared.transfer_bytes, in_flight)?;
+        // where the host goes ahead of a device, all its threads write what comes from there
+        let transfers = if self.is_ahead { threads } else { in_flight };
+        memory.transfer_bytes = times(self.prepared.transfer_bytes, transfers)?;
         memory.scratch_bytes = times(kept.scratch_bytes, threads)?;
         let left = budget.map_or(u64::MAX, |budget| budget.saturating_sub(memory.total_bytes()));
         memory.chunks_bytes = chunks.bytes(left)?;
