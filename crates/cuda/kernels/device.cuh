@@ -15,6 +15,10 @@
 #define SHARED(Type, name)                                        \
     __shared__ __align__(128) unsigned char name##_bytes[sizeof(Type)]; \
     Type& name = *reinterpret_cast<Type*>(name##_bytes)
+// The same of more than 48 KiB, which the launch gives: `units.rs` has how much.
+#define DYNAMIC_SHARED(Type, name)                              \
+    extern __shared__ __align__(128) unsigned char name##_bytes[]; \
+    Type& name = *reinterpret_cast<Type*>(name##_bytes)
 #endif
 
 typedef long long i64;

@@ -10,15 +10,18 @@ DEVICE void copy_async_16(void* to, const void* from, int valid) {
     sim::fiber().open.push_back({static_cast<char*>(to), static_cast<const char*>(from), valid, 16});
 }
 
-// The same of 4 or 8 bytes, all of them or zeros.
+// The same of 4, 8 or 16 bytes, all of them or zeros; these stay in the cache of the multiprocessor. Nothing where it is not asked.
 template <int bytes>
-DEVICE void copy_async_small(void* to, const void* from, bool valid) {
+DEVICE void copy_async_small(void* to, const void* from, bool valid, bool is_asked = true) {
+    if (!is_asked) return;
     std::memset(to, 0xff, bytes);
     sim::fiber().open.push_back({static_cast<char*>(to), static_cast<const char*>(from), valid ? bytes : 0, bytes});
 }
 
-// The same of 16 bytes.
-DEVICE void copy_async_whole(void* to, const void* from, bool valid) { copy_async_16(to, from, valid ? 16 : 0); }
+// The same of 16 bytes, which do not stay there.
+DEVICE void copy_async_whole(void* to, const void* from, bool valid, bool is_asked = true) {
+    if (is_asked) copy_async_16(to, from, valid ? 16 : 0);
+}
 
 // Closes the group of the copies so far.
 DEVICE void copy_async_commit() {
@@ -47,8 +50,9 @@ DEVICE float to_tf32(float x) {
 // `sums += a·b` of a warp: 16 by 8 numbers times 8 by 8, of ten bits each. Lane l has of `a` the rows l/4 and 8 more, of these the columns
 // l%4 and 4 more; of `b` the rows l%4 and 4 more, of these the column l/4; of the sums the rows l/4 and 8 more, of these the columns
 // 2·(l%4) and the next. Sums are cut off, not rounded; how a GPU orders the nine terms is its own.
-DEVICE void warp_multiply(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
-    for (float x : {a[0], a[1], a[2], a[3], b[0], b[1]}) {
+DEVICE void warp_multiply(float (&sums)[4], const float (&a)[4], float b0, float b1) {
+    const float b[2] = {b0, b1};
+    for (float x : {a[0], a[1], a[2], a[3], b0, b1}) {
         if ((__float_as_uint(x) & 0x1fffu) != 0) sim::fail("a factor has more than ten bits", __LINE__);
     }
     const sim::Fragments* lanes = sim::gathered(a, b, __LINE__);
@@ -65,7 +69,24 @@ DEVICE void warp_multiply(float (&sums)[4], const float (&a)[4], const float (&b
     }
 }
 
+// Four matrices of 8 rows of four numbers each, which lie in shared memory: lane l names row l%8 of matrix l/8, and gets of each matrix
+// the number l%4 of row l/4.
+DEVICE void load_matrices(float (&to)[4], const Vec<float, 4>* row) {
+    const unsigned lane = sim::launch()->current % sim::WARP;
+    for (int i = 0; i < 4; ++i) to[i] = sim::shuffled(row, 8 * i + lane / 4, __LINE__)->at[lane % 4];
+}
+
 #else
+
+DEVICE void load_matrices(float (&to)[4], const Vec<float, 4>* row) {
+    unsigned bits[4];
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits[0]), "=r"(bits[1]), "=r"(bits[2]), "=r"(bits[3])
+                 : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row)))
+                 : "memory");
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] = __uint_as_float(bits[i]);
+}
 
 DEVICE float to_tf32(float x) {
     unsigned bits;
@@ -73,12 +94,11 @@ DEVICE float to_tf32(float x) {
     return __uint_as_float(bits);
 }
 
-DEVICE void warp_multiply(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+DEVICE void warp_multiply(float (&sums)[4], const float (&a)[4], float b0, float b1) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-          "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+          "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
 }
 
 DEVICE void copy_async_16(void* to, const void* from, int valid) {
@@ -87,19 +107,21 @@ DEVICE void copy_async_16(void* to, const void* from, int valid) {
 }
 
 template <int bytes>
-DEVICE void copy_async_small(void* to, const void* from, bool valid) {
+DEVICE void copy_async_small(void* to, const void* from, bool valid, bool is_asked = true) {
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
     asm volatile(
-        "{ .reg .pred ignored; setp.eq.s32 ignored, %3, 0; cp.async.ca.shared.global [%0], [%1], %2, ignored; }" ::"r"(shared),
-        "l"(from), "n"(bytes), "r"(static_cast<int>(valid))
+        "{ .reg .pred ignored, asked; setp.eq.s32 ignored, %3, 0; setp.ne.s32 asked, %4, 0;\n"
+        "@asked cp.async.ca.shared.global [%0], [%1], %2, ignored; }" ::"r"(shared),
+        "l"(from), "n"(bytes), "r"(static_cast<int>(valid)), "r"(static_cast<int>(is_asked))
         : "memory");
 }
 
-DEVICE void copy_async_whole(void* to, const void* from, bool valid) {
+DEVICE void copy_async_whole(void* to, const void* from, bool valid, bool is_asked = true) {
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
     asm volatile(
-        "{ .reg .pred ignored; setp.eq.s32 ignored, %2, 0; cp.async.cg.shared.global [%0], [%1], 16, ignored; }" ::"r"(shared),
-        "l"(from), "r"(static_cast<int>(valid))
+        "{ .reg .pred ignored, asked; setp.eq.s32 ignored, %2, 0; setp.ne.s32 asked, %3, 0;\n"
+        "@asked cp.async.cg.shared.global [%0], [%1], 16, ignored; }" ::"r"(shared),
+        "l"(from), "r"(static_cast<int>(valid)), "r"(static_cast<int>(is_asked))
         : "memory");
 }
 

@@ -27,6 +27,8 @@
 
 // The shared memory of a block, one struct.
 #define SHARED(Type, name) Type& name = *static_cast<Type*>(sim::shared(sizeof(Type)))
+// The same, of which the launch says how much there is.
+#define DYNAMIC_SHARED(Type, name) Type& name = *static_cast<Type*>(sim::given(sizeof(Type)))
 
 struct uint3 {
     unsigned x, y, z;
@@ -69,6 +71,7 @@ struct Launch {
     uint3 grid, block, block_index;
     std::vector<Fiber> fibers;
     std::vector<char> shared;
+    size_t given_bytes = 0;  // of shared memory, by the launch
     std::vector<uint64_t> exchanged[2];
     std::vector<Fragments> fragments[2];
     void (*kernel)(const void*) = nullptr;
@@ -322,9 +325,14 @@ inline void run_block(Launch& l, unsigned threads, std::vector<unsigned>& order)
 // Shared memory of a block; one struct of a kernel.
 inline void* shared(size_t bytes) {
     Launch& l = *launch();
-    if (bytes > l.shared.size()) fail("too much shared memory", 0);
+    if (bytes + 128 > l.shared.size()) fail("too much shared memory", 0);
     auto at = reinterpret_cast<uintptr_t>(l.shared.data());
     return reinterpret_cast<void*>((at + 127) & ~uintptr_t{127});
+}
+
+inline void* given(size_t bytes) {
+    if (bytes != launch()->given_bytes) fail("another size of shared memory than the launch gives", 0);
+    return shared(bytes);
 }
 
 inline void barrier(Wait wait, int line) {
@@ -448,7 +456,8 @@ inline unsigned long long atomicOr(unsigned long long* to, unsigned long long va
 
 // Runs a kernel; where it fails, the message is written and the answer is not zero.
 extern "C" int tiled_sim_launch(void (*kernel)(const void*), const void* args, const unsigned* grid,
-                                const unsigned* block, int order, uint64_t seed, char* message, size_t message_bytes) {
+                                const unsigned* block, unsigned shared_bytes, int order, uint64_t seed, char* message,
+                                size_t message_bytes) {
     static thread_local sim::Launch l;
     static thread_local std::vector<unsigned> blocks, threads;
     sim::launch() = &l;
@@ -463,7 +472,8 @@ extern "C" int tiled_sim_launch(void (*kernel)(const void*), const void* args, c
     l.seed = seed;
     const unsigned count = block[0] * block[1] * block[2];
     if (l.fibers.size() < count) l.fibers.resize(count);
-    l.shared.resize(64 * 1024);
+    l.given_bytes = shared_bytes;
+    l.shared.resize((shared_bytes > 64 * 1024 ? shared_bytes : 64 * 1024) + 128);
     for (auto& words : l.exchanged) words.assign(count, 0);
     for (auto& fragments : l.fragments) fragments.assign(count, {});
     sim::arrange(blocks, grid[0] * grid[1] * grid[2], order, l.seed);

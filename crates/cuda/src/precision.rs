@@ -47,6 +47,16 @@ impl Precision {
     }
 }
 
+/// The nearest number with ten bits after the point, of two alike the larger in magnitude: as kernels round what is an `f32`.
+pub(crate) fn to_tf32(value: f64) -> f64 {
+    if !value.is_finite() {
+        return value;
+    }
+    // what is too small for its own exponent is rounded to a multiple of the smallest one's
+    let unit = f64::from(f32::MIN_POSITIVE).max(f64::from_bits(value.to_bits() & (0x7ff << 52))) / 1024.0;
+    (value / unit).round() * unit
+}
+
 impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -63,5 +73,27 @@ impl FromStr for Precision {
     fn from_str(name: &str) -> Result<Self, UnknownPrecision> {
         let known = PRECISIONS.into_iter().find(|precision| precision.to_string() == name);
         known.ok_or_else(|| UnknownPrecision(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_are_rounded_to_ten_bits_after_the_point() {
+        let last = 1.0 / 1024.0;
+        for (value, rounded) in [
+            (1.0, 1.0),
+            (1.0 + 0.5 * last, 1.0 + last),
+            (-1.0 - 0.5 * last, -1.0 - last),
+            (1.0 + 0.49 * last, 1.0),
+            (2.0 - 0.25 * last, 2.0),
+            (f64::from(f32::MIN_POSITIVE) * 0.75 * last, f64::from(f32::MIN_POSITIVE) * last),
+            (f64::INFINITY, f64::INFINITY),
+        ] {
+            assert_eq!(to_tf32(value).to_bits(), rounded.to_bits(), "{value}");
+        }
+        assert!(to_tf32(f64::NAN).is_nan());
     }
 }

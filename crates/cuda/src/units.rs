@@ -56,13 +56,33 @@ units! {
         dense_tf32_128 dense_tf32_64 dense_tf32_32 dense_f32x3_128 dense_f32x3_64 dense_f32x3_32
     ];
     weight_tensor: "weight_tensor.cu" [
-        weights_tf32_128 weights_tf32_64 weights_tf32_32 weights_f32x3_128 weights_f32x3_64 weights_f32x3_32
+        weights_tf32_64 weights_tf32_32 weights_f32x3_128 weights_f32x3_64 weights_f32x3_32
     ];
     reduce: "reduce.cu" [
         sums_f32 sums_f64 moments_f32 moments_f64 centred_f32 centred_f64 losses_f32 losses_f64
         image_max_f32 image_max_f64 merge_sums merge_maxima
     ];
     peak: "peak.cu" [multiply_adds_f32 multiply_adds_f64];
+}
+
+/// The shared memory of kernels that a launch gives it, in bytes: more than a kernel may have by itself, and no more than any device has.
+const SHARED_BYTES: [(&str, u32); 11] = [
+    ("dense_tf32_128", 100_352),
+    ("dense_tf32_64", 86_016),
+    ("dense_tf32_32", 77_824),
+    ("dense_f32x3_128", 75_776),
+    ("dense_f32x3_64", 68_608),
+    ("dense_f32x3_32", 77_824),
+    ("weights_tf32_64", 80_384),
+    ("weights_tf32_32", 68_096),
+    ("weights_f32x3_128", 70_144),
+    ("weights_f32x3_64", 53_760),
+    ("weights_f32x3_32", 45_568),
+];
+
+/// What a launch of a kernel gives it of shared memory.
+pub(crate) fn shared_bytes(kernel: &str) -> u32 {
+    SHARED_BYTES.iter().find(|(name, _)| *name == kernel).map_or(0, |(_, bytes)| *bytes)
 }
 
 /// The files that kernels include.

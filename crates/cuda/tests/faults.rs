@@ -168,14 +168,14 @@ const TENSOR_FAULTS: [(&str, Fault, Check, usize); 4] = [
         "what the rounding of a factor has left is forgotten",
         Fault::Kernels(
             "conv_tensor",
-            &[["factors.low[i] = to_tf32(x - factors.high[i]);", "factors.low[i] = 0.0f;"]],
+            &[["return __uint_as_float(__float_as_uint(x - rounded) & ~0x1fffu);", "return 0.0f;"]],
         ),
         suite::check_conv2d,
         6,
     ),
     (
         "factors are not rounded",
-        Fault::Kernels("conv_tensor", &[["factors.high[i] = to_tf32(x);", "factors.high[i] = x;"]]),
+        Fault::Kernels("conv_tensor", &[["a[block][i][k] = to_tf32(x[k]);", "a[block][i][k] = x[k];"]]),
         suite::check_conv2d,
         6,
     ),
@@ -183,7 +183,10 @@ const TENSOR_FAULTS: [(&str, Fault, Check, usize); 4] = [
         "pixels of a step are taken in another order than gradients",
         Fault::Kernels(
             "weight_tensor",
-            &[["&shared.x[stage][of.in + 4 * k]", "&shared.x[stage][of.in + 4 * (1 - k)]"]],
+            &[[
+                "shared.x[stage][STEP * block + 4 * k + of.in]",
+                "shared.x[stage][STEP * block + 4 * (1 - k) + of.in]",
+            ]],
         ),
         suite::check_conv2d_backward_weight,
         6,
@@ -192,7 +195,7 @@ const TENSOR_FAULTS: [(&str, Fault, Check, usize); 4] = [
         "a copy is waited for too late",
         Fault::Kernels(
             "conv_tensor",
-            &[["copy_async_wait<STAGES - 2>();", "copy_async_wait<STAGES - 1>();"]],
+            &[["copy_async_wait<Tile::STAGES - 2>();", "copy_async_wait<Tile::STAGES - 1>();"]],
         ),
         suite::check_conv2d,
         6,

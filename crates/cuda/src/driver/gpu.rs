@@ -12,7 +12,7 @@ use tiled_tensor::MemoryDevice;
 use super::facts::DRIVER_BYTES;
 use super::{Copy, Driver, DriverError, Event, Facts, Function, Launch, Memory, Pinned, Rows, Stream, Way};
 use crate::bundle;
-use crate::units::Unit;
+use crate::units::{Unit, shared_bytes};
 
 /// A GPU.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Made {
     pinned: HashMap<u64, usize>,
     streams: HashMap<u64, Handle<sys::CUstream>>,
     events: HashMap<u64, Handle<sys::CUevent>>,
-    functions: HashMap<u64, Handle<sys::CUfunction>>,
+    functions: HashMap<u64, (Handle<sys::CUfunction>, u32)>,
     modules: HashMap<&'static str, Handle<sys::CUmodule>>,
 }
 
@@ -369,20 +369,27 @@ impl Driver for Gpu {
         // SAFETY: a module that is loaded
         let function = unsafe { result::module::get_function(module.0, text) };
         let function = function.map_err(failed("find a kernel"))?;
+        let shared = shared_bytes(name);
+        let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        if shared > 0 {
+            // SAFETY: a kernel of a module that is loaded
+            unsafe { result::function::set_function_attribute(function, attribute, shared.cast_signed()) }
+                .map_err(failed("give a kernel shared memory"))?;
+        }
         let number = made.number();
-        made.functions.insert(number, Handle(function));
+        made.functions.insert(number, (Handle(function), shared));
         Ok(Function(number))
     }
 
     unsafe fn launch(&self, stream: Stream, launch: &Launch, args: &[u8]) -> Result<(), DriverError> {
         let stream = self.stream(stream)?;
         let function = self.made()?.functions.get(&launch.function.0).copied();
-        let function = function.ok_or_else(|| unknown("kernel"))?;
+        let (function, shared) = function.ok_or_else(|| unknown("kernel"))?;
         let [grid, block] =
             [launch.grid, launch.block].map(|[x, y, z]| (x, y, z) as (c_uint, c_uint, c_uint));
         let mut params = [args.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: the kernel takes one struct, whose bytes these are, as the caller promises with the rest; the driver copies them
-        unsafe { result::launch_kernel(function.0, grid, block, 0, stream, &mut params) }
+        unsafe { result::launch_kernel(function.0, grid, block, shared, stream, &mut params) }
             .map_err(failed("launch"))
     }
 

@@ -16,7 +16,7 @@ use super::{Given, Launches, Shape, typed};
 use crate::args::{self, ConvAxis, Function, Part, int, narrow};
 use crate::block;
 use crate::driver::Facts;
-use crate::precision::Precision;
+use crate::precision::{self, Precision};
 
 /// The kernels for a convolution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,24 +121,35 @@ impl<'k> Problem<'k> {
     }
 
     /// Arranges the parameters: weights as `[group][tap][reduced channel][output]`, or `[tap][output]` where each has one; points of a
-    /// transformed filter, computed in `f64` and rounded once, in place of taps.
+    /// transformed filter, computed in `f64` and rounded once, in place of taps. For tensor cores as `[group][tap][reduced channel / 4]
+    /// [output][4]`, and rounded where they are rounded once.
     pub(crate) fn pack<T: Element>(&self, params: &[&[T]], packed: &mut [T]) {
         let (weights, mut rest) = packed.split_at_mut(self.weight_len());
         weights.fill(T::ZERO);
         let [out_channels, group_in, kh, kw] = self.conv.weight_shape();
         let (taps, group_out, numbers) = (kh * kw, out_channels / self.conv.groups, self.weights_of_pair());
+        let products = self.products(T::DTYPE);
+        // reduced channels that lie together
+        let together = if products == Precision::F32 { 1 } else { LANES };
         for o in 0..out_channels {
             let (group, o_within) = (o / group_out, o % group_out);
             for c in 0..group_in {
                 let (reduced, output) = if self.is_backward { (o_within, c) } else { (c, o_within) };
                 let at = |number: usize| match self.path {
                     Path::Depthwise => number * self.outputs[1] + group * self.outputs[0] + output,
-                    _ => ((group * numbers + number) * self.reduced[1] + reduced) * self.outputs[1] + output,
+                    _ => {
+                        let row = ((group * numbers + number) * self.reduced[1] + reduced) / together;
+                        (row * self.outputs[1] + output) * together + reduced % together
+                    }
                 };
                 let filter = &params[0][(o * group_in + c) * taps..][..taps];
                 if self.path == Path::Winograd {
                     for (point, value) in winograd::filter(filter).into_iter().flatten().enumerate() {
                         weights[at(point)] = T::from_f64(value);
+                    }
+                } else if products == Precision::Tf32 {
+                    for (tap, weight) in filter.iter().enumerate() {
+                        weights[at(tap)] = T::from_f64(precision::to_tf32(weight.to_f64()));
                     }
                 } else {
                     filter.iter().enumerate().for_each(|(tap, weight)| weights[at(tap)] = *weight);
@@ -360,12 +371,12 @@ fn tiles(path: Path, dtype: DType, products: Precision) -> &'static [Tile] {
     match (path, dtype) {
         (Path::Dense, DType::F32) if products == Precision::Tf32 => tiles! {
             "dense_tf32_128": 128 by 128, 256, 1.0;
-            "dense_tf32_64": 128 by 64, 128, 0.9;
+            "dense_tf32_64": 256 by 64, 256, 0.9;
             "dense_tf32_32": 256 by 32, 128, 0.8;
         },
         (Path::Dense, DType::F32) if products == Precision::F32x3 => tiles! {
-            "dense_f32x3_128": 128 by 128, 256, 1.0;
-            "dense_f32x3_64": 128 by 64, 128, 0.95;
+            "dense_f32x3_128": 128 by 128, 128, 1.0;
+            "dense_f32x3_64": 192 by 64, 128, 0.95;
             "dense_f32x3_32": 256 by 32, 128, 0.9;
         },
         (Path::Dense, DType::F32) => tiles! {

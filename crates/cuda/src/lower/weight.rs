@@ -56,11 +56,14 @@ impl<'k> Gradient<'k> {
         let path = if inputs == 1 && outputs == 1 && conv.groups > 1 {
             Path::Depthwise
         } else if is_blocked(conv.in_channels, inputs) && is_blocked(conv.out_channels, outputs) {
-            Path::Dense(match outputs {
+            Path::Dense(match (precision, outputs) {
                 _ if !is_single => [32, 32],
-                ..=32 => [32, 64],
-                33..=64 => [64, 64],
-                _ => [128, 64],
+                (Precision::F32, ..=32) => [32, 64],
+                (Precision::F32, 33..=64) => [64, 64],
+                (Precision::F32, _) => [128, 64],
+                (_, ..=32) => [32, 128],
+                (Precision::F32x3, 65..) => [128, 128],
+                _ => [64, 128],
             })
         } else {
             Path::Gather(match outputs {
@@ -162,15 +165,15 @@ impl<'k> Gradient<'k> {
             scratch,
         };
         let taps: usize = conv.kernel().iter().product();
-        let of_tensors = |[once, thrice]: [&'static str; 2], threads| {
-            let kernel = if self.products() == Precision::Tf32 { once } else { thrice };
-            (kernel, threads, [self.tiles, 1])
-        };
         let (kernel, threads, tiles) = match (self.path, self.dtype) {
-            (Path::Dense([rows, _]), _) if self.products() != Precision::F32 => match rows {
-                128 => of_tensors(["weights_tf32_128", "weights_f32x3_128"], 128),
-                64 => of_tensors(["weights_tf32_64", "weights_f32x3_64"], 64),
-                _ => of_tensors(["weights_tf32_32", "weights_f32x3_32"], 64),
+            (Path::Dense([rows, _]), DType::F32) if self.products() == Precision::Tf32 => match rows {
+                64 => ("weights_tf32_64", 128, [self.tiles, 1]),
+                _ => ("weights_tf32_32", 64, [self.tiles, 1]),
+            },
+            (Path::Dense([rows, _]), DType::F32) if self.products() == Precision::F32x3 => match rows {
+                128 => ("weights_f32x3_128", 128, [self.tiles, 1]),
+                64 => ("weights_f32x3_64", 64, [self.tiles, 1]),
+                _ => ("weights_f32x3_32", 64, [self.tiles, 1]),
             },
             (Path::Dense(_), DType::F64) => ("weights_dense_f64_32", 64, [self.tiles, 1]),
             (Path::Dense([128, _]), _) => ("weights_dense_f32_128", 128, [self.tiles, 1]),

@@ -10,7 +10,7 @@ use std::{env, process};
 
 use super::super::DriverError;
 use crate::cache;
-use crate::units::Unit;
+use crate::units::{Unit, shared_bytes};
 
 /// Runs a kernel over its arguments: a function of the library (see `kernels/sim.h`).
 type Run = unsafe extern "C" fn(
@@ -18,6 +18,7 @@ type Run = unsafe extern "C" fn(
     args: *const c_void,
     grid: *const u32,
     block: *const u32,
+    shared_bytes: u32,
     order: c_int,
     seed: u64,
     message: *mut c_char,
@@ -44,6 +45,8 @@ pub(super) struct Kernel {
     pub(super) args_bytes: usize,
     /// The most threads of a block.
     pub(super) threads: u32,
+    /// The shared memory that a launch gives it.
+    shared_bytes: u32,
 }
 
 // SAFETY: it is an address of code
@@ -111,6 +114,7 @@ impl Library {
             address: symbol(name.to_owned())?,
             args_bytes: number(format!("{name}_args_bytes"))? as usize,
             threads: number(format!("{name}_threads"))?,
+            shared_bytes: shared_bytes(name),
         })
     }
 
@@ -128,6 +132,7 @@ impl Library {
                 args.as_ptr().cast(),
                 shape.grid.as_ptr(),
                 shape.block.as_ptr(),
+                kernel.shared_bytes,
                 shape.order,
                 shape.seed,
                 message.as_mut_ptr(),
