@@ -1,226 +1,289 @@
 // Convolution and the gradient for its input by multiply-adds. An output is one chain of them in the order tap, channel, in every
 // kernel here, so that neither the tile nor the kernel shows in its bits.
 #include "dense.cuh"
+#include "write.cuh"
 
-// Pixels of a thread, side by side in a row.
-constexpr int GATHERED = 4;
-
-template <typename T, int PIXELS, int OUTPUTS>
-struct GatherShared {
-    static constexpr int CELLS = PIXELS * 16, TERMS = 48;
-    T in[2][CELLS];
-    Vec<T, LANES> weights[2][TERMS][OUTPUTS / LANES];
-    int offsets[TERMS];  // in bytes
+// A tile of a gathering kernel: a thread has half a block of channels in some blocks, and every sixteenth pixel of those of its warp,
+// so that what a warp writes at a time lies together.
+template <typename T, int TILE_PIXELS, int TILE_OUTPUTS, int PIXELS_OF_THREAD, int BLOCKS_OF_THREAD>
+struct GatherTile {
+    static constexpr int PIXELS = TILE_PIXELS, OUTPUTS = TILE_OUTPUTS;
+    static constexpr int OWN_PIXELS = PIXELS_OF_THREAD, OWN_BLOCKS = BLOCKS_OF_THREAD;
+    static constexpr int WARP_PIXELS = 16 * OWN_PIXELS, ACROSS = PIXELS / WARP_PIXELS;
+    static constexpr int THREADS = 32 * ACROSS * (OUTPUTS / 8 / OWN_BLOCKS);
+    static constexpr int TERMS = 16;  // of a step
+    struct Shared {
+        Vec<T, LANES> in[2][TERMS][PIXELS / LANES], weights[2][TERMS][OUTPUTS / LANES];
+        i64 places[3][PIXELS];  // in the windows that are written, added and saved
+    };
+    // The pixels that a thread reads together lie sixteen apart.
+    static DEVICE int cell_of(int pixel) { return pixel / 64 * 64 + pixel % 16 * LANES + pixel / 16 % LANES; }
 };
 
-// The terms of some cells in shared memory: pixel i of this thread lies `i·APART` on, or `i·apart` where that is none.
-template <int APART, typename T, int OWN_OUTPUTS, int ALONG>
-DEVICE void add_terms(const T* cells, const Vec<T, LANES> (*weights)[ALONG], const int* offsets, int terms, int apart,
-                      T (&sums)[GATHERED][OWN_OUTPUTS]) {
-#pragma unroll 4
-    for (int term = 0; term < terms; ++term) {
-        const T* from = reinterpret_cast<const T*>(reinterpret_cast<const char*>(cells) + offsets[term]);
-        T in[GATHERED];
-#pragma unroll
-        for (int i = 0; i < GATHERED; ++i) in[i] = from[i * (APART != 0 ? APART : apart)];
-        Vec<T, LANES> weight[OWN_OUTPUTS / LANES];
-#pragma unroll
-        for (int j = 0; j < OWN_OUTPUTS / LANES; ++j) weight[j] = weights[term][j];
-#pragma unroll
-        for (int i = 0; i < GATHERED; ++i) {
-#pragma unroll
-            for (int j = 0; j < OWN_OUTPUTS; ++j) {
-                sums[i][j] = multiply_add(in[i], weight[j / LANES].at[j % LANES], sums[i][j]);
-            }
-        }
-    }
-}
-
-// Where the channels that are summed over are few, or begin within a block. A block of threads has a rectangle of outputs, and goes
-// through the terms in chunks whose inputs lie in shared memory: a row of taps with all its channels where that fits, else some channels
-// of one tap.
-template <typename T, int PIXELS, int OUTPUTS, int OWN_OUTPUTS>
+// Where the channels that are summed over are few, or begin within a block: a product of matrices as the dense kernels, of which each
+// thread copies the terms of some pixels one by one.
+template <typename T, typename Tile>
 DEVICE void gather(const ConvArgs& args) {
-    typedef Tiling<PIXELS, OUTPUTS, GATHERED, OWN_OUTPUTS> Of;
-    typedef GatherShared<T, PIXELS, OUTPUTS> Shared;
-    constexpr int THREADS = Of::THREADS, VECTORS_ALONG = OUTPUTS / LANES;
+    constexpr int PIXELS = Tile::PIXELS, OUTPUTS = Tile::OUTPUTS, THREADS = Tile::THREADS, TERMS = Tile::TERMS;
+    constexpr int OWN_PIXELS = Tile::OWN_PIXELS, OWN_BLOCKS = Tile::OWN_BLOCKS, COPIES = PIXELS / THREADS;
+    static_assert(PIXELS % THREADS == 0 && OUTPUTS / LANES <= THREADS, "each thread copies as many pixels");
+    typedef typename Tile::Shared Shared;
     SHARED(Shared, shared);
-    const int thread = threadIdx.x, group = blockIdx.z, first_output = blockIdx.y * OUTPUTS;
+    const int thread = threadIdx.x, group = blockIdx.z, first_output = blockIdx.y * OUTPUTS, first_channel = group * args.reduced;
     const ConvAxis rows = args.axes[0], cols = args.axes[1];
-    const Gathered how = args.gathered;
-    const int across = (args.part.cols + how.cols - 1) / how.cols, down = (args.part.rows + how.rows - 1) / how.rows;
-    const int number = blockIdx.x, n = number / (across * down);
-    const int tile_row = number / across - n * down;
-    const int first_row = tile_row * how.rows, first_col = (number - (n * down + tile_row) * across) * how.cols;
+    const i64 pixels = static_cast<i64>(args.part.images) * args.part.rows * args.part.cols;
 
-    const int taps = how.is_row ? cols.taps : 1, channels = how.channels;  // of a chunk
-    const int before = how.is_row && cols.step < 0 ? (cols.taps - 1) * cols.step : 0;
-    const int line = how.rows * how.pitch;  // cells of a channel
-    for (int term = thread; term < taps * channels; term += THREADS) {
-        const int v = term / channels, channel = term - v * channels;
-        const int cell = channel * line + (how.is_row ? v * cols.step - before : 0);
-        shared.offsets[term] = cell * static_cast<int>(sizeof(T));
+    // the pixels whose terms this thread copies
+    const T *image[COPIES], *in_row[COPIES];
+    int row[COPIES], col[COPIES];
+    bool is_row[COPIES];
+#pragma unroll
+    for (int i = 0; i < COPIES; ++i) {
+        const int own = thread + i * THREADS;
+        const i64 number = static_cast<i64>(blockIdx.x) * PIXELS + own;
+        const Place place = place_of(args.part, number < pixels ? number : pixels - 1);
+        const auto place_in = [&](const View& view) {
+            return number < pixels ? Column(view, place.n, y_of(args, place.row), x_of(args, place.col), 0)(0) : -1;
+        };
+        shared.places[0][own] = place_in(args.out);
+        if (args.sums != 0) shared.places[1][own] = place_in(args.added);
+        if (args.mask != 0) shared.places[2][own] = place_in(args.saved);
+        image[i] = static_cast<const T*>(args.in.data) + place.n * args.in.batch_stride;
+        row[i] = rows.base + place.row * rows.stride;
+        col[i] = cols.base + place.col * cols.stride;
     }
-    // past the last output of the part nothing is read
-    const int beyond = cols.base + (args.part.cols - 1) * cols.stride + (cols.step > 0 ? (cols.taps - 1) * cols.step : 0) + 1;
-    const int high = beyond < cols.high ? beyond : cols.high;
-    const int cell_step = how.is_row ? 1 : cols.stride;
+    const T* weights = static_cast<const T*>(args.weights) + first_output +
+                       static_cast<i64>(group) * args.kernel_taps * args.reduced_padded * args.outputs_padded;
+
+    // A step is some taps with all channels, or some channels of a tap; what is copied next.
+    int u = 0, v = 0, c = 0, first_term = 0;
+    i64 of_c = of_channel(args.in, first_channel);
     const int mask = (1 << args.in.shift) - 1;
-    const T* image = static_cast<const T*>(args.in.data) + n * args.in.batch_stride;
-    const T* weights = static_cast<const T*>(args.weights) +
-                       static_cast<i64>(group) * args.kernel_taps * args.reduced_padded * args.outputs_padded + first_output;
-
-    int u = 0, v = 0, channel = 0;  // where the chunk begins that is copied next
-    auto copy = [&](int stage) {
-        const int count = args.reduced - channel < channels ? args.reduced - channel : channels;
-        const int x0 = cols.base + first_col * cols.stride + (how.is_row ? before : v * cols.step);
-        for (int at = thread / 32; at < count * how.rows; at += THREADS / 32) {
-            const int c = at / how.rows, r = at - c * how.rows, own = group * args.reduced + channel + c;
-            const int y = rows.base + (first_row + r) * rows.stride + u * rows.step;
-            const bool is_row = first_row + r < args.part.rows && y >= rows.low && y < rows.high;
-            int slot = args.in.first + y;
-            if (slot >= args.in.ring) slot -= args.in.ring;
-            const T* row = is_row ? image + (own >> args.in.shift) * args.in.block_stride + slot * args.in.row_stride + (own & mask)
-                                  : static_cast<const T*>(args.in.data);
-            T* to = &shared.in[stage][c * line + r * how.pitch];
-            for (int cell = thread % 32; cell < how.pitch; cell += 32) {
-                const int x = x0 + cell * cell_step;
-                const bool is_inside = is_row && x >= cols.low && x < high;
-                copy_async_small<sizeof(T)>(to + cell, is_inside ? row + of_pixels(x, args.in.shift) : row, is_inside);
-            }
-        }
-        for (int at = thread; at < taps * count * VECTORS_ALONG; at += THREADS) {
-            const int term = at / VECTORS_ALONG, lane = at % VECTORS_ALONG * LANES;
-            const int own = term / count, c = channel + term - own * count;
-            const int tap = (rows.first + u * rows.next) * args.kernel_cols + cols.first + (v + own) * cols.next;
-            const bool is_real = first_output + lane < args.outputs_padded;
-            const T* from = weights + (static_cast<i64>(tap) * args.reduced_padded + c) * args.outputs_padded;
-            copy_lanes<LANES>(&shared.weights[stage][term][lane / LANES].at[0], is_real ? from + lane : weights, is_real);
-        }
-        channel += channels;
-        if (channel < args.reduced) return;
-        channel = 0;
-        v += taps;
-        if (v < cols.taps) return;
-        v = 0;
-        ++u;
-    };
-
-    const int own_pixel = Of::pixel_of(thread), own_output = Of::output_of(thread);
-    const int own_row = own_pixel / how.cols, own_col = own_pixel - own_row * how.cols;
-    const int apart = how.is_row ? cols.stride : 1;
-    T sums[GATHERED][OWN_OUTPUTS];
+    // the terms of a class that has all taps are the rows of the weights
+    const bool is_whole = rows.taps * cols.taps == args.kernel_taps;
+    const i64 to_next_block = (args.in.block_stride - mask) * static_cast<i64>(sizeof(T));
+    const auto copy = [&](int stage) {
+        int count = 0;
+        while (u < rows.taps) {
+            const int channels = args.reduced - c < TERMS ? args.reduced - c : TERMS;
+            if (count + channels > TERMS) break;
+            if (v == 0 && c == 0) {
 #pragma unroll
-    for (int j = 0; j < OWN_OUTPUTS; ++j) {
-        const T bias = bias_of<T>(args, group, first_output + own_output + j);
-#pragma unroll
-        for (int i = 0; i < GATHERED; ++i) sums[i][j] = bias;
-    }
-    const int of_a_tap = (args.reduced + channels - 1) / channels;
-    const int chunks = cols.taps == 0 ? 0 : rows.taps * (cols.taps / taps) * of_a_tap;
-    if (chunks > 0) copy(0);
-    copy_async_commit();
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-        const int stage = chunk % 2;
-        if (chunk + 1 < chunks) copy(1 - stage);
-        copy_async_commit();
-        copy_async_wait<1>();
-        __syncthreads();
-        const int left = args.reduced - chunk % of_a_tap * channels;
-        const int terms = taps * (left < channels ? left : channels);
-        const T* cells = &shared.in[stage][own_row * how.pitch + own_col * apart];
-        const auto* own_weights = reinterpret_cast<const Vec<T, LANES>(*)[VECTORS_ALONG]>(
-            &shared.weights[stage][0][own_output / LANES]);
-        if (apart == 1) {
-            add_terms<1>(cells, own_weights, shared.offsets, terms, apart, sums);
-        } else {
-            add_terms<0>(cells, own_weights, shared.offsets, terms, apart, sums);
-        }
-        __syncthreads();
-    }
-    copy_async_wait<0>();
-
-    if (first_row + own_row >= args.part.rows) return;
-#pragma unroll
-    for (int i = 0; i < GATHERED; ++i) {
-        const int col = first_col + own_col + i;
-        if (col >= args.part.cols) break;
-        finish<T, OWN_OUTPUTS>(args, sums[i], n, args.part.row0 + static_cast<i64>(first_row + own_row) * args.step[0],
-                               args.part.col0 + static_cast<i64>(col) * args.step[1], group,
-                               first_output + own_output);
-    }
-}
-
-// One channel is summed over for each output: a thread has some lanes of a pixel, and every tap is one load. Weights are [tap][output].
-template <typename T, int N>
-DEVICE void depthwise(const ConvArgs& args) {
-    const int lane_groups = (1 << args.out.shift) / N;
-    const int at = blockIdx.x * blockDim.x + threadIdx.x;
-    const int col = at / lane_groups, lane = at % lane_groups * N;
-    if (col >= args.part.cols) return;
-    const ConvAxis rows = args.axes[0], cols = args.axes[1];
-    const int channels = args.out.channels;
-    const int blocks = (channels + (1 << args.out.shift) - 1) >> args.out.shift;
-    const int mask = (1 << args.in.shift) - 1;
-    const T* weights = static_cast<const T*>(args.weights);
-    for (int plane = blockIdx.z; plane < args.part.images * blocks; plane += gridDim.z) {
-        const int n = plane / blocks, first = (plane % blocks << args.out.shift) + lane;
-        if (first >= channels) continue;
-        const T* image = static_cast<const T*>(args.in.data) + n * args.in.batch_stride;
-        for (int row = blockIdx.y * blockDim.y + threadIdx.y; row < args.part.rows; row += gridDim.y * blockDim.y) {
-            T sums[N];
-#pragma unroll
-            for (int j = 0; j < N; ++j) sums[j] = bias_of<T>(args, 0, first + j);
-            for (int u = 0; u < rows.taps; ++u) {
-                const int y = rows.base + row * rows.stride + u * rows.step;
-                if (y < rows.low || y >= rows.high) continue;
-                int slot = args.in.first + y;
-                if (slot >= args.in.ring) slot -= args.in.ring;
-                for (int v = 0; v < cols.taps; ++v) {
-                    const int x = cols.base + col * cols.stride + v * cols.step;
-                    if (x < cols.low || x >= cols.high) continue;
-                    const int tap = (rows.first + u * rows.next) * args.kernel_cols + cols.first + v * cols.next;
-                    const T* from = image + slot * args.in.row_stride + of_pixels(x, args.in.shift);
-                    const Vec<T, N> weight =
-                        *reinterpret_cast<const Vec<T, N>*>(weights + static_cast<i64>(tap) * args.outputs_padded + first);
-                    Vec<T, N> in;
-                    if (args.multiplier == 1) {
-                        in = *reinterpret_cast<const Vec<T, N>*>(from + (first >> args.in.shift) * args.in.block_stride +
-                                                                 (first & mask));
-                    } else {
-#pragma unroll
-                        for (int j = 0; j < N; ++j) {
-                            const int c = (first + j < channels ? first + j : first) / args.multiplier;
-                            in.at[j] = from[(c >> args.in.shift) * args.in.block_stride + (c & mask)];
-                        }
-                    }
-#pragma unroll
-                    for (int j = 0; j < N; ++j) sums[j] = multiply_add(in.at[j], weight.at[j], sums[j]);
+                for (int i = 0; i < COPIES; ++i) {
+                    const int y = row[i] + u * rows.step;
+                    is_row[i] = y >= rows.low && y < rows.high;
+                    int slot = args.in.first + y;
+                    if (slot >= args.in.ring) slot -= args.in.ring;
+                    in_row[i] = image[i] + slot * args.in.row_stride;
                 }
             }
-            finish<T, N>(args, sums, n, args.part.row0 + static_cast<i64>(row) * args.step[0],
-                         args.part.col0 + static_cast<i64>(col) * args.step[1], 0, first);
+            const char* from[COPIES];
+            bool is_inside[COPIES];
+#pragma unroll
+            for (int i = 0; i < COPIES; ++i) {
+                const int x = col[i] + v * cols.step;
+                is_inside[i] = is_row[i] && x >= cols.low && x < cols.high;
+                from[i] = reinterpret_cast<const char*>(in_row[i] + of_pixels(x, args.in.shift) + of_c);
+            }
+            T* to = &shared.in[stage][count][0].at[0];
+            const auto copy_channel = [&](int k, i64 apart) {
+#pragma unroll
+                for (int i = 0; i < COPIES; ++i) {
+                    copy_async_small<sizeof(T)>(to + k * PIXELS + Tile::cell_of(thread + i * THREADS),
+                                                reinterpret_cast<const T*>(from[i]), is_inside[i]);
+                    from[i] += apart;
+                }
+            };
+            if (mask == 0) {
+                // windows without blocks have at most four channels
+#pragma unroll
+                for (int k = 0; k < LANES; ++k) {
+                    if (k < channels) copy_channel(k, to_next_block);
+                }
+            } else {
+#pragma unroll 1
+                for (int k = 0; k < channels; ++k) {
+                    copy_channel(k, ((first_channel + c + k) & mask) == mask ? to_next_block : static_cast<i64>(sizeof(T)));
+                }
+            }
+            count += channels;
+            c += channels;
+            if (c == args.reduced) c = 0;
+            if (channels < args.reduced) of_c = of_channel(args.in, first_channel + c);
+            if (c != 0) continue;
+            if (++v < cols.taps) continue;
+            v = 0;
+            ++u;
+        }
+        for (int at = thread; at < count * (OUTPUTS / LANES); at += THREADS) {
+            const int own = at / (OUTPUTS / LANES), lane = at % (OUTPUTS / LANES) * LANES;
+            if (first_output + lane >= args.outputs_padded) continue;
+            int row = first_term + own;
+            if (!is_whole) {
+                const int of_taps = row / args.reduced, of_rows = of_taps / cols.taps;
+                const int of_cols = of_taps - of_rows * cols.taps;
+                const int tap = (rows.first + of_rows * rows.next) * args.kernel_cols + cols.first + of_cols * cols.next;
+                row += (tap - of_taps) * args.reduced;
+            }
+            const T* of_row = weights + static_cast<i64>(row) * args.outputs_padded;
+            copy_lanes<LANES>(&shared.weights[stage][own][lane / LANES].at[0], of_row + lane, true);
+        }
+        first_term += count;
+        copy_async_commit();
+        return count;
+    };
+
+    const int warp = thread / 32, half = thread % 2, own_pixel = warp % Tile::ACROSS * Tile::WARP_PIXELS + thread % 32 / 2;
+    const int own_vector = warp / Tile::ACROSS * OWN_BLOCKS * 2 + half;
+    Vec<T, LANES> sums[OWN_PIXELS][OWN_BLOCKS];
+#pragma unroll
+    for (int b = 0; b < OWN_BLOCKS; ++b) {
+#pragma unroll
+        for (int lane = 0; lane < LANES; ++lane) {
+            const T bias = bias_of<T>(args, group, first_output + (own_vector + 2 * b) * LANES + lane);
+#pragma unroll
+            for (int i = 0; i < OWN_PIXELS; ++i) sums[i][b].at[lane] = bias;
         }
     }
+    const auto add = [&](int stage, int terms) {
+        const Vec<T, LANES>* cells = &shared.in[stage][0][Tile::cell_of(own_pixel) / LANES];
+        const Vec<T, LANES>* weights = &shared.weights[stage][0][own_vector];
+#pragma unroll 2
+        for (int term = 0; term < terms; ++term) {
+            Vec<T, LANES> in[OWN_PIXELS / LANES], weight[OWN_BLOCKS];
+#pragma unroll
+            for (int i = 0; i < OWN_PIXELS / LANES; ++i) in[i] = cells[i * 16];
+#pragma unroll
+            for (int b = 0; b < OWN_BLOCKS; ++b) weight[b] = weights[2 * b];
+            cells += PIXELS / LANES;
+            weights += OUTPUTS / LANES;
+#pragma unroll
+            for (int i = 0; i < OWN_PIXELS; ++i) {
+#pragma unroll
+                for (int b = 0; b < OWN_BLOCKS; ++b) {
+#pragma unroll
+                    for (int lane = 0; lane < LANES; ++lane) {
+                        sums[i][b].at[lane] = multiply_add(in[i / LANES].at[i % LANES], weight[b].at[lane], sums[i][b].at[lane]);
+                    }
+                }
+            }
+        }
+    };
+    // a stage of so many terms is read while the next one is copied
+    for (int step = 0, ready = 0, coming = 0;; ++step) {
+        if (step >= 2) {
+            if (ready == 0) break;
+            copy_async_wait<1>();
+            __syncthreads();
+            add(step % 2, ready);
+            // none reads the stage any more
+            __syncthreads();
+        }
+        ready = coming;
+        coming = cols.taps > 0 ? copy(step % 2) : 0;
+    }
+    copy_async_wait<0>();
+    __syncthreads();
+    write_all<T, LANES>(args, sums, group, first_output + own_vector * LANES, 2 * LANES, [&](int which, const View&) {
+        return [&shared, which, own_pixel](int i) { return shared.places[which][own_pixel + i * 16]; };
+    });
+}
+
+// A block of a pixel outside the image.
+GLOBAL const Vec<double, 8> ZEROS = {};
+
+// Few outputs of channels that lie in blocks: a thread has all outputs of some pixels, one below another. A block of threads has a
+// rectangle of outputs whose inputs the cache holds for all taps.
+template <typename T, int OUTPUTS, int OWN>
+DEVICE void few(const ConvArgs& args) {
+    constexpr int VECTORS_ALONG = OUTPUTS / LANES;
+    const int tile_cols = args.tile_cols, tile_rows = blockDim.x / tile_cols * OWN;
+    const int across = (args.part.cols + tile_cols - 1) / tile_cols, down = (args.part.rows + tile_rows - 1) / tile_rows;
+    const int number = blockIdx.x, n = number / (across * down), tile_row = number / across - n * down;
+    const int own_row = threadIdx.x / tile_cols;
+    const int first_row = tile_row * tile_rows + own_row * OWN;
+    const int col = (number - (n * down + tile_row) * across) * tile_cols + threadIdx.x - own_row * tile_cols;
+    if (first_row >= args.part.rows || col >= args.part.cols) return;
+    const int group = blockIdx.z, first_output = blockIdx.y * OUTPUTS, end_row = args.part.rows;
+    const ConvAxis rows = args.axes[0], cols = args.axes[1];
+    const int blocks = args.reduced / STEP, rest = args.reduced % STEP;
+    const T* image = static_cast<const T*>(args.in.data) + n * args.in.batch_stride +
+                     (group * args.reduced >> args.in.shift) * args.in.block_stride;
+    const T* weights = static_cast<const T*>(args.weights) + first_output +
+                       static_cast<i64>(group) * args.kernel_taps * args.reduced_padded * args.outputs_padded;
+    Vec<T, LANES> sums[OWN][VECTORS_ALONG];
+#pragma unroll
+    for (int j = 0; j < OUTPUTS; ++j) {
+        const T bias = bias_of<T>(args, group, first_output + j);
+#pragma unroll
+        for (int i = 0; i < OWN; ++i) sums[i][j / LANES].at[j % LANES] = bias;
+    }
+    for (int u = 0; u < rows.taps; ++u) {
+        for (int v = 0; v < cols.taps; ++v) {
+            const int x = cols.base + col * cols.stride + v * cols.step;
+            const T* from[OWN];
+            i64 apart[OWN];
+#pragma unroll
+            for (int i = 0; i < OWN; ++i) {
+                const int y = rows.base + (first_row + i) * rows.stride + u * rows.step;
+                const bool is_inside = first_row + i < args.part.rows && y >= rows.low && y < rows.high && x >= cols.low && x < cols.high;
+                int slot = args.in.first + y;
+                if (slot >= args.in.ring) slot -= args.in.ring;
+                from[i] = is_inside ? image + slot * args.in.row_stride + of_pixels(x, args.in.shift)
+                                    : reinterpret_cast<const T*>(&ZEROS);
+                apart[i] = is_inside ? args.in.block_stride : 0;
+            }
+            const int tap = (rows.first + u * rows.next) * args.kernel_cols + cols.first + v * cols.next;
+            const T* weight_from = weights + static_cast<i64>(tap) * args.reduced_padded * args.outputs_padded;
+            const auto add = [&](int lanes) {
+                Vec<T, LANES> in[OWN][STEP / LANES];
+#pragma unroll
+                for (int i = 0; i < OWN; ++i) {
+#pragma unroll
+                    for (int k = 0; k < STEP / LANES; ++k) in[i][k] = lanes_at(from[i] + k * LANES);
+                    from[i] += apart[i];
+                }
+#pragma unroll
+                for (int k = 0; k < STEP; ++k) {
+                    Vec<T, LANES> weight[VECTORS_ALONG];
+#pragma unroll
+                    for (int j = 0; j < VECTORS_ALONG; ++j) weight[j] = lanes_at(weight_from + j * LANES);
+                    weight_from += args.outputs_padded;
+#pragma unroll
+                    for (int i = 0; i < OWN; ++i) {
+                        const T own = k < lanes ? in[i][k / LANES].at[k % LANES] : T(0);
+#pragma unroll
+                        for (int j = 0; j < OUTPUTS; ++j) {
+                            T& sum = sums[i][j / LANES].at[j % LANES];
+                            sum = multiply_add(own, weight[j / LANES].at[j % LANES], sum);
+                        }
+                    }
+                }
+            };
+#pragma unroll 1
+            for (int block = 0; block < blocks; ++block) add(STEP);
+            if (rest > 0) add(rest);
+        }
+    }
+    write_all<T, LANES>(args, sums, group, first_output, LANES, [&](int, const View& view) {
+        const Column column(view, n, y_of(args, first_row), x_of(args, col), args.step[0]);
+        return [=](int i) { return first_row + i < end_row ? column(i) : -1; };
+    });
 }
 
 KERNEL(dense_f32_128, ConvArgs, 256, 2) { dense<float, 128, 128, 8, 8>(args); }
 KERNEL(dense_f32_64, ConvArgs, 128, 4) { dense<float, 128, 64, 8, 8>(args); }
 KERNEL(dense_f32_64_64, ConvArgs, 64, 8) { dense<float, 64, 64, 8, 8>(args); }
 KERNEL(dense_f32_32, ConvArgs, 128, 3) { dense<float, 256, 32, 8, 8>(args); }
-KERNEL(dense_f32_8, ConvArgs, 128) { dense<float, 256, 8, 2, 8>(args); }
-KERNEL(dense_f32_4, ConvArgs, 64) { dense<float, 256, 4, 4, 4>(args); }
 KERNEL(dense_f64_64, ConvArgs, 128) { dense<double, 64, 64, 4, 8>(args); }
 KERNEL(dense_f64_32, ConvArgs, 64) { dense<double, 64, 32, 4, 8>(args); }
 KERNEL(dense_f64_8, ConvArgs, 64) { dense<double, 64, 8, 1, 8>(args); }
 
-KERNEL(gather_f32_64, ConvArgs, 128) { gather<float, 128, 64, 16>(args); }
-KERNEL(gather_f32_32, ConvArgs, 64) { gather<float, 128, 32, 16>(args); }
-KERNEL(gather_f32_8, ConvArgs, 64) { gather<float, 256, 8, 8>(args); }
-KERNEL(gather_f64_32, ConvArgs, 64) { gather<double, 64, 32, 8>(args); }
-KERNEL(gather_f64_8, ConvArgs, 32) { gather<double, 128, 8, 8>(args); }
+KERNEL(few_f32_8, ConvArgs, 128, 2) { few<float, 8, 4>(args); }
+KERNEL(few_f32_4, ConvArgs, 128, 4) { few<float, 4, 2>(args); }
 
-KERNEL(depthwise_f32_1, ConvArgs, 256) { depthwise<float, 1>(args); }
-KERNEL(depthwise_f32_4, ConvArgs, 256) { depthwise<float, LANES>(args); }
-KERNEL(depthwise_f64_1, ConvArgs, 256) { depthwise<double, 1>(args); }
-KERNEL(depthwise_f64_4, ConvArgs, 256) { depthwise<double, LANES>(args); }
+KERNEL(gather_f32_64, ConvArgs, 128, 4) { gather<float, GatherTile<float, 128, 64, 8, 2>>(args); }
+KERNEL(gather_f32_32, ConvArgs, 128, 4) { gather<float, GatherTile<float, 256, 32, 8, 2>>(args); }
+KERNEL(gather_f32_8, ConvArgs, 64) { gather<float, GatherTile<float, 256, 8, 8, 1>>(args); }
+KERNEL(gather_f64_32, ConvArgs, 64) { gather<double, GatherTile<double, 64, 32, 4, 2>>(args); }
+KERNEL(gather_f64_8, ConvArgs, 64) { gather<double, GatherTile<double, 128, 8, 4, 1>>(args); }

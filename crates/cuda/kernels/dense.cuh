@@ -14,15 +14,6 @@ struct ConvAxis {
     int first, next;
 };
 
-// How the gathering kernels share out a part and its terms.
-struct Gathered {
-    int rows, cols;  // of the outputs of a block of threads
-    int is_row;      // whether a chunk of terms is a row of taps with all channels, else some channels of one tap
-    int channels;    // of a chunk
-    int pitch;       // cells of a row of inputs in shared memory
-    int unused;
-};
-
 struct ConvArgs {
     View in, out, added, saved;
     Part part;            // rows and columns count the outputs of a class, whose first lies at row0, col0
@@ -43,7 +34,8 @@ struct ConvArgs {
     int activation;       // 0 none, 1 ReLU, 2 leaky ReLU
     int mask;             // the same of what `saved` masks
     double slope, mask_slope;
-    Gathered gathered;
+    int tile_cols;        // of the rectangle of a block of threads where each has all outputs
+    int unused;
 };
 
 // A pixel of a window, by its channels.

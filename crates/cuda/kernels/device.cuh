@@ -8,6 +8,8 @@
 // A call of its own: what is rare, or large.
 #define OUTLINED static __device__ __noinline__
 #define RESTRICT __restrict__
+// A value that all threads see.
+#define GLOBAL static __device__
 // A kernel takes the registers that it needs; where blocks of threads are named beside their size, so few that a multiprocessor holds as
 // many blocks.
 #define BOUNDS(threads, blocks, ...) __launch_bounds__(threads, blocks)

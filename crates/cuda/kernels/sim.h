@@ -16,6 +16,7 @@
 #define DEVICE inline __attribute__((always_inline))
 #define OUTLINED static __attribute__((noinline))
 #define RESTRICT __restrict__
+#define GLOBAL static
 
 // A kernel takes one struct by value; the driver hands its bytes over.
 #define KERNEL(name, Args, threads, ...)                                                               \

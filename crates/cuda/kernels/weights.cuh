@@ -113,17 +113,19 @@ struct Chains {
     }
 };
 
-// A tile of output channels by terms, which are taps and input channels in one row: [tap][input], the channels of a tap in whole
-// blocks where `UNIT` lanes are copied at a time, one by one where it is one: few channels, or groups that cut blocks.
-template <typename T, int UNIT, typename Sums>
+// A tile of output channels by terms, which are taps and input channels in one row: [tap][input]. Of each side so many lanes are copied
+// at a time: channels in whole blocks, or one by one where they are few, or groups cut blocks.
+template <typename T, int GY_UNIT, int X_UNIT, typename Sums>
 DEVICE void weights(const WeightArgs& args) {
     typedef WeightShared<T, Sums> Shared;
     constexpr int OUTPUTS = Sums::OUTPUTS, TERMS = Sums::TERMS, THREADS = Sums::THREADS, STAGES = Sums::STAGES;
-    constexpr int BLOCK = UNIT == 1 ? 1 : 8, UNITS = BLOCK / UNIT;  // channels that lie together, and the copies of them
-    constexpr int GY_COPIES = STEP * OUTPUTS / UNIT / THREADS, X_COPIES = STEP * TERMS / UNIT / THREADS;
+    constexpr int BLOCK = X_UNIT == 1 ? 1 : 8;  // channels of x that lie together
+    constexpr int GY_UNITS = GY_UNIT == 1 ? 1 : 8 / GY_UNIT, X_UNITS = BLOCK / X_UNIT;  // the copies of a block
+    constexpr int GY_COPIES = STEP * OUTPUTS / GY_UNIT / THREADS, X_COPIES = STEP * TERMS / X_UNIT / THREADS;
     constexpr int APART = THREADS / STEP;  // from one copy of a thread to its next one
-    static_assert(STEP * OUTPUTS / UNIT % THREADS == 0 && STEP * TERMS / UNIT % THREADS == 0, "copies are shared evenly");
-    static_assert(THREADS % (STEP * UNITS) == 0, "a thread copies the same lanes of one pixel of each step");
+    static_assert(STEP * OUTPUTS / GY_UNIT % THREADS == 0 && STEP * TERMS / X_UNIT % THREADS == 0, "copies are shared evenly");
+    static_assert(THREADS % (STEP * GY_UNITS) == 0 && THREADS % (STEP * X_UNITS) == 0,
+                  "a thread copies the same lanes of one pixel of each step");
     SHARED(Shared, shared);
     const int thread = threadIdx.x;
     const int taps = args.axes[0].kernel * args.axes[1].kernel;
@@ -135,16 +137,17 @@ DEVICE void weights(const WeightArgs& args) {
     i64 begin, end;
     bounds(args, blockIdx.z, begin, end);
 
-    // this thread copies some lanes of the pixel `own` of each step: `own_lanes` and those so many further on
-    const int own = thread / UNITS % STEP, own_lanes = thread % UNITS + thread / (UNITS * STEP) * UNITS;
+    // of each side this thread copies some lanes of one pixel of each step: those and the ones so many further on
+    const int gy_own = thread / GY_UNITS % STEP, gy_lanes = thread % GY_UNITS + thread / (GY_UNITS * STEP) * GY_UNITS;
+    const int x_own = thread / X_UNITS % STEP, x_lanes = thread % X_UNITS + thread / (X_UNITS * STEP) * X_UNITS;
     // (lanes past the last channel are copied as they are: the sums that they reach are nobody's)
     bool gy_valid[GY_COPIES], x_valid[X_COPIES];
     int x_channel[X_COPIES], x_tap[X_COPIES];
 #pragma unroll
-    for (int i = 0; i < GY_COPIES; ++i) gy_valid[i] = first_output + (own_lanes + i * APART) * UNIT < args.outputs;
+    for (int i = 0; i < GY_COPIES; ++i) gy_valid[i] = first_output + (gy_lanes + i * APART) * GY_UNIT < args.outputs;
 #pragma unroll
     for (int i = 0; i < X_COPIES; ++i) {
-        const int term = first_term + (own_lanes + i * APART) * UNIT;
+        const int term = first_term + (x_lanes + i * APART) * X_UNIT;
         x_tap[i] = term / padded;
         x_channel[i] = term - x_tap[i] * padded;
         x_valid[i] = x_tap[i] < taps && x_channel[i] < args.inputs;
@@ -153,7 +156,7 @@ DEVICE void weights(const WeightArgs& args) {
     // the row that is copied: what it has left, as pixels of this thread and as steps, and where its next pixel lies
     Cursor cursor(args.share, begin);
     i64 left = end - begin;
-    int own_left = 0, steps_left = 0;
+    int gy_left = 0, x_left = 0, steps_left = 0;
     const T *gy_from[GY_COPIES], *x_from[X_COPIES];
     int x_col[X_COPIES];
     unsigned x_cols[X_COPIES];  // the columns that count, none where the row lies outside
@@ -164,14 +167,15 @@ DEVICE void weights(const WeightArgs& args) {
         const int in_row = args.share.cols - cursor.col;
         const int pixels = left < in_row ? static_cast<int>(left) : in_row;
         steps_left = left > 0 ? (pixels + STEP - 1) / STEP : 1 << 30;
-        own_left = pixels - own;
+        gy_left = pixels - gy_own;
+        x_left = pixels - x_own;
         left -= pixels;
-        const i64 y = args.share.row0 + cursor.row, x = args.share.col0 + cursor.col + own;
+        const i64 y = args.share.row0 + cursor.row, gy_x = args.share.col0 + cursor.col + gy_own, x = args.share.col0 + cursor.col + x_own;
         const int mask = (1 << args.x.shift) - 1, gy_mask = (1 << args.gy.shift) - 1;
 #pragma unroll
         for (int i = 0; i < GY_COPIES; ++i) {
-            const int c = group * args.outputs + (gy_valid[i] ? first_output + (own_lanes + i * APART) * UNIT : 0);
-            gy_from[i] = pixel<T>(args.gy, cursor.n, c >> args.gy.shift, y, x) + (c & gy_mask);
+            const int c = group * args.outputs + (gy_valid[i] ? first_output + (gy_lanes + i * APART) * GY_UNIT : 0);
+            gy_from[i] = pixel<T>(args.gy, cursor.n, c >> args.gy.shift, y, gy_x) + (c & gy_mask);
         }
 #pragma unroll
         for (int i = 0; i < X_COPIES; ++i) {
@@ -194,17 +198,18 @@ DEVICE void weights(const WeightArgs& args) {
     auto copy = [&](int stage) {
 #pragma unroll
         for (int i = 0; i < GY_COPIES; ++i) {
-            copy_lanes<UNIT>(&shared.gy[stage][own][(own_lanes + i * APART) * UNIT], gy_from[i], own_left > 0 && gy_valid[i]);
+            copy_lanes<GY_UNIT>(&shared.gy[stage][gy_own][(gy_lanes + i * APART) * GY_UNIT], gy_from[i], gy_left > 0 && gy_valid[i]);
             gy_from[i] += gy_step;
         }
 #pragma unroll
         for (int i = 0; i < X_COPIES; ++i) {
-            const bool is_inside = own_left > 0 && static_cast<unsigned>(x_col[i]) < x_cols[i];
-            copy_lanes<UNIT>(&shared.x[stage][own][(own_lanes + i * APART) * UNIT], x_from[i], is_inside);
+            const bool is_inside = x_left > 0 && static_cast<unsigned>(x_col[i]) < x_cols[i];
+            copy_lanes<X_UNIT>(&shared.x[stage][x_own][(x_lanes + i * APART) * X_UNIT], x_from[i], is_inside);
             x_from[i] += x_from_step;
             x_col[i] += x_step;
         }
-        own_left -= STEP;
+        gy_left -= STEP;
+        x_left -= STEP;
     };
     // after so many copies
     auto advance = [&](int copies) {

@@ -358,18 +358,6 @@ pub(crate) struct ConvAxis {
     pub(crate) next: i32,
 }
 
-/// `Gathered`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Gathered {
-    pub(crate) rows: i32,
-    pub(crate) cols: i32,
-    pub(crate) is_row: i32,
-    pub(crate) channels: i32,
-    pub(crate) pitch: i32,
-    pub(crate) unused: i32,
-}
-
 /// `ConvArgs`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -398,7 +386,8 @@ pub(crate) struct Conv {
     pub(crate) mask: i32,
     pub(crate) slope: f64,
     pub(crate) mask_slope: f64,
-    pub(crate) gathered: Gathered,
+    pub(crate) tile_cols: i32,
+    pub(crate) unused: i32,
 }
 
 /// `WeightAxis`.
@@ -498,7 +487,7 @@ args! {
     Resample: 3 * 64 + 32 + 2 * 64 + 8;
     Pool: 3 * 64 + 32 + 80 + 8;
     Pixel: 3 * 64 + 32 + 16 + 32;
-    Conv: 4 * 64 + 32 + 64 + 40 + 24 + 16 + 16 + 24;
+    Conv: 4 * 64 + 32 + 64 + 40 + 24 + 16 + 16 + 8;
     Weight: 2 * 64 + 32 + 48 + 16 + 8;
     Add: 40;
     Reduce: 2 * 64 + 32 + 32;

@@ -40,15 +40,21 @@ units! {
     ];
     pixel: "pixel.cu" [pixel_f32 pixel_f64];
     conv: "conv.cu" [
-        dense_f32_128 dense_f32_64 dense_f32_64_64 dense_f32_32 dense_f32_8 dense_f32_4
-        dense_f64_64 dense_f64_32 dense_f64_8
+        dense_f32_128 dense_f32_64 dense_f32_64_64 dense_f32_32
+        few_f32_8 few_f32_4 dense_f64_64 dense_f64_32 dense_f64_8
         gather_f32_64 gather_f32_32 gather_f32_8 gather_f64_32 gather_f64_8
+    ];
+    depthwise: "depthwise.cu" [
+        depthwise_f32_3x3 depthwise_f32_3x3_2 depthwise_f32_3x3_back
+        depthwise_f32_5x5 depthwise_f32_5x5_2 depthwise_f32_5x5_back
+        depthwise_f32_7x7 depthwise_f32_7x7_2 depthwise_f32_7x7_back
         depthwise_f32_1 depthwise_f32_4 depthwise_f64_1 depthwise_f64_4
     ];
     winograd: "winograd.cu" [winograd_f32 winograd_f64];
     weight: "weight.cu" [
         weights_dense_f32_128 weights_dense_f32_64 weights_dense_f32_32 weights_dense_f64_32
-        weights_gather_f32_64 weights_gather_f32_32 weights_gather_f32_16 weights_gather_f64_32 weights_gather_f64_16
+        weights_first_f32_64 weights_first_f32_32 weights_last_f32_8
+        weights_gather_f32_32 weights_gather_f32_16 weights_gather_f64_32 weights_gather_f64_16
         weights_depthwise_f32 weights_depthwise_f64
         add_parts_f32 add_parts_f64
     ];
@@ -91,6 +97,7 @@ const HEADERS: &[(&str, &str)] = &[
     ("device.cuh", include_str!("../kernels/device.cuh")),
     ("ptx.cuh", include_str!("../kernels/ptx.cuh")),
     ("dense.cuh", include_str!("../kernels/dense.cuh")),
+    ("write.cuh", include_str!("../kernels/write.cuh")),
     ("weights.cuh", include_str!("../kernels/weights.cuh")),
     ("tensor.cuh", include_str!("../kernels/tensor.cuh")),
     ("math.cuh", include_str!("../kernels/math.cuh")),

@@ -357,15 +357,22 @@ struct Tile {
     outputs: usize,
     threads: usize,
     share: f64,
+    /// The rows of pixels that a thread has, where the pixels of a tile are a rectangle; none where they follow one another.
+    own_rows: usize,
 }
 
 /// The tiles of a path, from the largest.
 fn tiles(path: Path, dtype: DType, products: Precision) -> &'static [Tile] {
     macro_rules! tiles {
-        ($($kernel:literal: $pixels:literal by $outputs:literal, $threads:literal, $share:literal;)*) => {
-            &[$(
-                Tile { kernel: $kernel, pixels: $pixels, outputs: $outputs, threads: $threads, share: $share }
-            ),*]
+        ($($kernel:literal: $pixels:literal by $outputs:literal, $threads:literal, $share:literal $(, $rows:literal)?;)*) => {
+            &[$(Tile {
+                kernel: $kernel,
+                pixels: $pixels,
+                outputs: $outputs,
+                threads: $threads,
+                share: $share,
+                own_rows: 0 $(+ $rows)?,
+            }),*]
         };
     }
     match (path, dtype) {
@@ -384,8 +391,8 @@ fn tiles(path: Path, dtype: DType, products: Precision) -> &'static [Tile] {
             "dense_f32_64": 128 by 64, 128, 0.97;
             "dense_f32_64_64": 64 by 64, 64, 0.95;
             "dense_f32_32": 256 by 32, 128, 0.9;
-            "dense_f32_8": 256 by 8, 128, 0.6;
-            "dense_f32_4": 256 by 4, 64, 0.55;
+            "few_f32_8": 512 by 8, 128, 0.45, 4;
+            "few_f32_4": 256 by 4, 128, 0.35, 2;
         },
         (Path::Dense, DType::F64) => tiles! {
             "dense_f64_64": 64 by 64, 128, 1.0;
@@ -393,13 +400,13 @@ fn tiles(path: Path, dtype: DType, products: Precision) -> &'static [Tile] {
             "dense_f64_8": 64 by 8, 64, 0.5;
         },
         (Path::Gather, DType::F32) => tiles! {
-            "gather_f32_64": 128 by 64, 128, 0.8;
-            "gather_f32_32": 128 by 32, 64, 0.8;
-            "gather_f32_8": 256 by 8, 64, 0.6;
+            "gather_f32_64": 128 by 64, 128, 0.55;
+            "gather_f32_32": 256 by 32, 128, 0.5;
+            "gather_f32_8": 256 by 8, 64, 0.25;
         },
         (Path::Gather, DType::F64) => tiles! {
             "gather_f64_32": 64 by 32, 64, 0.8;
-            "gather_f64_8": 128 by 8, 32, 0.6;
+            "gather_f64_8": 128 by 8, 64, 0.6;
         },
         (Path::Depthwise, _) => &[],
         (Path::Winograd, DType::F32) => tiles! { "winograd_f32": 512 by 32, 384, 0.85; },
@@ -407,8 +414,8 @@ fn tiles(path: Path, dtype: DType, products: Precision) -> &'static [Tile] {
     }
 }
 
-/// The share of the multiply-adds that depthwise kernels reach: a load for each.
-const DEPTHWISE_SHARE: f64 = 0.25;
+/// The share of the multiply-adds that depthwise kernels reach: what they read and write takes longer.
+const DEPTHWISE_SHARE: f64 = 0.1;
 
 impl Problem<'_> {
     /// The tile in which so many pixels take the least time, with what they take; none where threads have a pixel each. No bit depends on it.
@@ -476,82 +483,85 @@ fn launch(
     let terms = problem.terms(as_f64(extent((args.axes[0].taps * args.axes[1].taps).into())));
     let best = problem.tile(device.facts(), given.dtype, as_f64(pixels), terms.max(1.0));
     let Some((tile, _)) = best else {
-        let layout = &given.output.layout;
-        let (lanes, names) = if layout.block() >= LANES {
-            (LANES, ["depthwise_f32_4", "depthwise_f64_4"])
-        } else {
-            (1, ["depthwise_f32_1", "depthwise_f64_1"])
-        };
-        let part = Region::from_rows_cols(
-            Interval::new(0, args.part.rows.into()),
-            Interval::new(0, args.part.cols.into()),
-        );
-        let shape = of_rows(part, layout.block() / lanes, layout.batch() * layout.blocks());
-        return device.launch(typed(given.dtype, names), shape, args);
+        return depthwise(device, given, args);
     };
     let mut args = *args;
     let across = match problem.path {
-        Path::Gather => {
-            let chunks = Chunks::new(&tile, [rows, cols], &args);
-            args.gathered = chunks.args();
-            given.images() * rows.div_ceil(chunks.rows) * cols.div_ceil(chunks.cols)
+        _ if tile.own_rows > 0 => {
+            let [tile_rows, tile_cols] = rectangle(&tile, [rows, cols]);
+            args.tile_cols = int(tile_cols);
+            given.images() * rows.div_ceil(tile_rows) * cols.div_ceil(tile_cols)
         }
         Path::Winograd => {
             let tiles_of = |axis: Interval| extent(axis.aligned(i64::from(int(TILE))).len()) / TILE;
             let tiles: usize = given.region.axes().map(tiles_of).iter().product();
             (given.images() * tiles).div_ceil(tile.pixels / (TILE * TILE))
         }
-        Path::Dense | Path::Depthwise => pixels.div_ceil(tile.pixels),
+        _ => pixels.div_ceil(tile.pixels),
     };
     let grid = [count(across), count(outputs.div_ceil(tile.outputs)), count(problem.conv.groups)];
     device.launch(tile.kernel, Shape { grid, block: [count(tile.threads), 1, 1] }, &args)
 }
 
-/// How a gathering kernel goes over a part: the rectangle of a block of threads, and the chunks of its terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Chunks {
-    rows: usize,
-    cols: usize,
-    /// A row of taps with all channels at a time, else so many channels of one tap.
-    is_row: bool,
-    channels: usize,
-    /// The cells of a row of inputs in shared memory.
-    pitch: usize,
+/// The rectangle of a tile that covers a part with the fewest blocks of threads, of those the one as wide as a warp, else the widest.
+fn rectangle(tile: &Tile, [rows, cols]: [usize; 2]) -> [usize; 2] {
+    let sized = |width: usize| [tile.threads / width * tile.own_rows, width];
+    let blocks = |[height, width]: &[usize; 2]| rows.div_ceil(*height) * cols.div_ceil(*width);
+    [32, 128, 64, 16, 8].map(sized).into_iter().min_by_key(blocks).expect("invariant: there are some")
 }
 
-/// What a chunk may have: cells for each pixel of the tile, and terms.
-const CHUNK_CELLS: usize = 16;
-const CHUNK_TERMS: usize = 48;
-/// The pixels of a thread, which lie in one row.
-const GATHERED: usize = 4;
-
-impl Chunks {
-    /// The rectangle that covers a part with the fewest blocks, of those the widest.
-    fn new(tile: &Tile, [rows, cols]: [usize; 2], args: &args::Conv) -> Self {
-        let widths = std::iter::successors(Some(tile.pixels), |cols| Some(cols / 2));
-        let widths = widths.take_while(|cols| *cols >= GATHERED);
-        let blocks = |width: &usize| rows.div_ceil(tile.pixels / width) * cols.div_ceil(*width);
-        let width = widths.min_by_key(blocks).unwrap_or(tile.pixels);
-        let height = tile.pixels / width;
-        let axis = args.axes[1];
-        let size = |number: i32| extent(i64::from(number).abs());
-        let (taps, reduced) = (size(axis.taps), size(args.reduced));
-        let reached = taps.saturating_sub(1) * size(axis.step) + (width - 1) * size(axis.stride) + 1;
-        if taps * reduced <= CHUNK_TERMS && reduced * height * reached <= CHUNK_CELLS * tile.pixels {
-            return Self { rows: height, cols: width, is_row: true, channels: reduced, pitch: reached };
-        }
-        let channels = reduced.min(CHUNK_CELLS);
-        Self { rows: height, cols: width, is_row: false, channels, pitch: width }
+/// Where each output has one channel that is summed over.
+fn depthwise(device: &impl Launches, given: &Given<'_>, args: &args::Conv) -> Result<(), DeviceError> {
+    let layout = &given.output.layout;
+    let planes = layout.batch() * layout.blocks();
+    let part =
+        |rows: i64| Region::from_rows_cols(Interval::new(0, rows), Interval::new(0, args.part.cols.into()));
+    if let Some(Column { kernel, lanes, rows }) = Column::of(given, args) {
+        let rows = (i64::from(args.part.rows) + rows - 1) / rows;
+        return device.launch(kernel, of_rows(part(rows), layout.block() / lanes, planes), args);
     }
+    let (lanes, names) = if layout.block() >= LANES {
+        (LANES, ["depthwise_f32_4", "depthwise_f64_4"])
+    } else {
+        (1, ["depthwise_f32_1", "depthwise_f64_1"])
+    };
+    let shape = of_rows(part(args.part.rows.into()), layout.block() / lanes, planes);
+    device.launch(typed(given.dtype, names), shape, args)
+}
 
-    fn args(&self) -> args::Gathered {
-        args::Gathered {
-            rows: int(self.rows),
-            cols: int(self.cols),
-            is_row: i32::from(self.is_row),
-            channels: int(self.channels),
-            pitch: int(self.pitch),
-            unused: 0,
+/// A depthwise kernel whose threads have some lanes of so many pixels, one below another.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    kernel: &'static str,
+    lanes: usize,
+    rows: i64,
+}
+
+impl Column {
+    /// The one for a call, if there is one.
+    fn of(given: &Given<'_>, args: &args::Conv) -> Option<Self> {
+        let [rows, cols] = args.axes;
+        let is_square = [rows.taps, rows.step, rows.stride] == [cols.taps, cols.step, cols.stride];
+        let is_whole = rows.taps * cols.taps == args.kernel_taps;
+        let is_blocked = given.output.layout.block() == STEP && args.multiplier == 1;
+        let input = &given.inputs[0].layout;
+        // its threads do not go on to further rows, and it multiplies rows of 32 bits
+        let is_small = given.region.rows().len() < 1 << 16 && i32::try_from(input.row_stride()).is_ok();
+        if given.dtype != DType::F32 || !(is_square && is_whole && is_blocked && is_small) {
+            return None;
         }
+        let (kernel, lanes, rows) = match (rows.taps, rows.stride, rows.step) {
+            (3, 1, 1) => ("depthwise_f32_3x3", 4, 4),
+            (3, 2, 1) => ("depthwise_f32_3x3_2", 4, 4),
+            (3, 1, -1) => ("depthwise_f32_3x3_back", 4, 4),
+            (5, 1, 1) => ("depthwise_f32_5x5", 2, 8),
+            (5, 2, 1) => ("depthwise_f32_5x5_2", 2, 8),
+            (5, 1, -1) => ("depthwise_f32_5x5_back", 2, 8),
+            (7, 1, 1) => ("depthwise_f32_7x7", 1, 16),
+            (7, 2, 1) => ("depthwise_f32_7x7_2", 1, 8),
+            (7, 1, -1) => ("depthwise_f32_7x7_back", 1, 16),
+            _ => return None,
+        };
+        Some(Self { kernel, lanes, rows })
     }
 }

@@ -29,11 +29,18 @@ pub(crate) struct Gradient<'k> {
 enum Path {
     /// Tiles of these output channels by terms: taps and input channels in one row, the channels of a tap in whole blocks.
     Dense([usize; 2]),
-    /// The same where channels are few, or groups cut blocks.
+    /// The same of few input channels, one by one.
+    First([usize; 2]),
+    /// The same of few output channels, one by one: tiles of [`LAST`].
+    Last,
+    /// Both one by one: few of both, or groups that cut blocks.
     Gather([usize; 2]),
     Depthwise,
 }
 
+const LAST: [usize; 2] = [8, 128];
+/// The taps of a row that a thread of the depthwise kernels has.
+const DEPTHWISE_TAPS: usize = 4;
 /// The multiprocessors of a large device, which parts are cut for: the same parts on every device.
 const MULTIPROCESSORS: usize = 132;
 /// Blocks of threads that keep a device busy: eight for each of them.
@@ -66,24 +73,34 @@ impl<'k> Gradient<'k> {
                 _ => [64, 128],
             })
         } else {
-            Path::Gather(match outputs {
-                ..=16 => [16, 64],
-                33.. if is_single => [64, 32],
-                _ => [32, 32],
-            })
+            match outputs {
+                ..=8 if is_single && is_blocked(conv.in_channels, inputs) && inputs.is_multiple_of(8) => {
+                    Path::Last
+                }
+                ..=16 => Path::Gather([16, 64]),
+                _ if !(is_single && is_blocked(conv.out_channels, outputs)) => Path::Gather([32, 32]),
+                ..=32 => Path::First([32, 32]),
+                _ => Path::First([64, 32]),
+            }
+        };
+        let tiles_of = |[rows, terms]: [usize; 2]| {
+            let padded = if matches!(path, Path::Dense(_)) { inputs.next_multiple_of(8) } else { inputs };
+            conv.groups * outputs.div_ceil(rows) * (taps * padded).div_ceil(terms)
         };
         let tiles = match path {
-            Path::Dense([rows, terms]) => {
-                let of_a_group = taps * inputs.next_multiple_of(8);
-                conv.groups * outputs.div_ceil(rows) * of_a_group.div_ceil(terms)
-            }
-            Path::Gather([rows, terms]) => {
-                conv.groups * outputs.div_ceil(rows) * (taps * inputs).div_ceil(terms)
-            }
+            Path::Dense(tile) | Path::First(tile) | Path::Gather(tile) => tiles_of(tile),
+            Path::Last => tiles_of(LAST),
             Path::Depthwise => conv.groups.div_ceil(block(conv.groups)) * taps,
         };
+        // parts are counted for these tiles, whichever carries them out
+        let counted = match path {
+            Path::Dense(_) | Path::Depthwise => tiles,
+            _ if outputs <= 16 => tiles_of([16, 64]),
+            _ if outputs > 32 && is_single => tiles_of([64, 32]),
+            _ => tiles_of([32, 32]),
+        };
         let within = MOST_SCRATCH_BYTES / (conv.weight_len() * dtype.size_bytes()).max(1);
-        let splits = splits(tiles, within.clamp(1, MOST_SPLITS));
+        let splits = splits(counted, within.clamp(1, MOST_SPLITS));
         Self { conv, dtype, precision, path, tiles, splits }
     }
 
@@ -104,7 +121,10 @@ impl<'k> Gradient<'k> {
         let taps: f64 = self.conv.kernel().iter().copied().map(as_f64).product();
         let wanted = pixels * conv;
         let work = match self.path {
-            Path::Dense([rows, terms]) | Path::Gather([rows, terms]) => as_f64(rows * terms),
+            Path::Dense([rows, terms]) | Path::First([rows, terms]) | Path::Gather([rows, terms]) => {
+                as_f64(rows * terms)
+            }
+            Path::Last => as_f64(LAST[0] * LAST[1]),
             Path::Depthwise => as_f64(block(self.conv.groups)),
         };
         // as the machine code of their loops says
@@ -113,9 +133,10 @@ impl<'k> Gradient<'k> {
             (Path::Dense([128, _]), _) => 0.97,
             (Path::Dense([64, _]), _) => 0.95,
             (Path::Dense(_), _) => 0.92,
-            (Path::Gather([16, _]), _) => 0.55,
-            (Path::Gather([64, _]), _) => 0.74,
-            (Path::Gather(_), _) => 0.65,
+            (Path::First([64, _]), _) => 0.55,
+            (Path::First(_), _) => 0.5,
+            (Path::Last, _) => 0.3,
+            (Path::Gather(_), _) => 0.45,
             (Path::Depthwise, _) => 0.25 / taps,
         };
         let count = as_f64(self.tiles) * splits;
@@ -182,12 +203,15 @@ impl<'k> Gradient<'k> {
             (Path::Gather([16, _]), dtype) => {
                 (typed(dtype, ["weights_gather_f32_16", "weights_gather_f64_16"]), 64, [self.tiles, 1])
             }
-            (Path::Gather([64, _]), _) => ("weights_gather_f32_64", 64, [self.tiles, 1]),
+            (Path::First([64, _]), _) => ("weights_first_f32_64", 64, [self.tiles, 1]),
+            (Path::First(_), _) => ("weights_first_f32_32", 32, [self.tiles, 1]),
+            (Path::Last, _) => ("weights_last_f32_8", 64, [self.tiles, 1]),
             (Path::Gather(_), DType::F32) => ("weights_gather_f32_32", 32, [self.tiles, 1]),
             (Path::Gather(_), DType::F64) => ("weights_gather_f64_32", 64, [self.tiles, 1]),
             (Path::Depthwise, dtype) => {
                 let names = ["weights_depthwise_f32", "weights_depthwise_f64"];
-                (typed(dtype, names), 256, [self.tiles / taps, taps])
+                let [rows, cols] = conv.kernel();
+                (typed(dtype, names), 256, [self.tiles / taps, rows * cols.div_ceil(DEPTHWISE_TAPS)])
             }
         };
         let grid = [count(tiles[0]), count(tiles[1]), count(self.splits)];
