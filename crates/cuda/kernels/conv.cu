@@ -282,8 +282,14 @@ KERNEL(dense_f64_8, ConvArgs, 64) { dense<double, 64, 8, 1, 8>(args); }
 KERNEL(few_f32_8, ConvArgs, 128, 2) { few<float, 8, 4>(args); }
 KERNEL(few_f32_4, ConvArgs, 128, 4) { few<float, 4, 2>(args); }
 
+// For sm_80 the second tile takes more registers than four blocks of threads leave.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define BLOCKS 3
+#else
+#define BLOCKS 4
+#endif
 KERNEL(gather_f32_64, ConvArgs, 128, 4) { gather<float, GatherTile<float, 128, 64, 8, 2>>(args); }
-KERNEL(gather_f32_32, ConvArgs, 128, 4) { gather<float, GatherTile<float, 256, 32, 8, 2>>(args); }
+KERNEL(gather_f32_32, ConvArgs, 128, BLOCKS) { gather<float, GatherTile<float, 256, 32, 8, 2>>(args); }
 KERNEL(gather_f32_8, ConvArgs, 64) { gather<float, GatherTile<float, 256, 8, 8, 1>>(args); }
 KERNEL(gather_f64_32, ConvArgs, 64) { gather<double, GatherTile<double, 64, 32, 4, 2>>(args); }
 KERNEL(gather_f64_8, ConvArgs, 64) { gather<double, GatherTile<double, 128, 8, 4, 1>>(args); }

@@ -67,7 +67,16 @@ const FAULTS: [(&str, Fault, Check, usize); 17] = [
     ),
     (
         "a row past the image counts",
-        Fault::Kernels("conv", &[["y < rows.high ? col", "y <= rows.high ? col"]]),
+        Fault::Kernels(
+            "conv",
+            &[
+                ["y < rows.high ? col", "y <= rows.high ? col"],
+                [
+                    "args.part.rows && y >= rows.low && y < rows.high",
+                    "args.part.rows && y >= rows.low && y <= rows.high",
+                ],
+            ],
+        ),
         suite::check_conv2d,
         6,
     ),

@@ -420,16 +420,17 @@ const DEPTHWISE_SHARE: f64 = 0.1;
 impl Problem<'_> {
     /// The tile in which so many pixels take the least time, with what they take; none where threads have a pixel each. No bit depends on it.
     fn tile(&self, facts: &Facts, dtype: DType, pixels: f64, terms: f64) -> Option<(Tile, Waves)> {
-        let (outputs, groups) = (self.outputs[0], self.conv.groups);
-        let [outputs, groups] = [outputs, groups].map(as_f64);
         let products = self.products(dtype);
-        let tiles = tiles(self.path, dtype, products);
+        // many outputs would read their inputs as often
+        let is_apt = |tile: &&Tile| tile.own_rows == 0 || self.outputs[0] <= 3 * tile.outputs;
+        let tiles = || tiles(self.path, dtype, products).iter().filter(is_apt);
+        let [outputs, groups] = [self.outputs[0], self.conv.groups].map(as_f64);
         // without raggedness over pixels, an output takes as long as the rows of the tile that are computed for it
         let reached = |tile: &Tile| {
             let rows = as_f64(tile.outputs);
             tile.share * outputs / ((outputs / rows).ceil() * rows)
         };
-        let best = tiles.iter().max_by(|one, other| reached(one).total_cmp(&reached(other)))?;
+        let best = tiles().max_by(|one, other| reached(one).total_cmp(&reached(other)))?;
         let of = |tile: &Tile| {
             let [tile_pixels, tile_outputs] = [tile.pixels, tile.outputs].map(as_f64);
             let blocks = Blocks {
@@ -441,7 +442,7 @@ impl Problem<'_> {
             };
             (*tile, blocks.waves(facts, dtype, products))
         };
-        tiles.iter().map(of).min_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds))
+        tiles().map(of).min_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds))
     }
 
     /// What a call over so many pixels, of all images, takes.

@@ -79,7 +79,7 @@ impl<'k> Gradient<'k> {
                 }
                 ..=16 => Path::Gather([16, 64]),
                 _ if !(is_single && is_blocked(conv.out_channels, outputs)) => Path::Gather([32, 32]),
-                ..=32 => Path::First([32, 32]),
+                17..=32 => Path::First([32, 32]),
                 _ => Path::First([64, 32]),
             }
         };
