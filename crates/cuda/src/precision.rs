@@ -36,15 +36,6 @@ impl Precision {
             Self::F32x3 => 1.0 / 2_097_152.0,
         }
     }
-
-    /// The products of tensor cores for each product; none where they are not asked for.
-    pub(crate) const fn products(self) -> Option<u8> {
-        match self {
-            Self::F32 => None,
-            Self::Tf32 => Some(1),
-            Self::F32x3 => Some(3),
-        }
-    }
 }
 
 /// The nearest number with ten bits after the point, of two alike the larger in magnitude: as kernels round what is an `f32`.

@@ -12,6 +12,7 @@ use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, View, with_room};
 
 use crate::chunks::HeldChunks;
 use crate::error::refused;
+use crate::source::index;
 use crate::store::Stores;
 use crate::{ExecError, Io, IoError, Sink};
 
@@ -304,14 +305,15 @@ fn write_in_bands<T: Element>(
     window: &View<'_, T>,
 ) -> Result<(), IoError> {
     let (rows, layout) = (region.rows(), window.layout());
-    let elements = layout.batch() as i64 * layout.channels() as i64 * rows.len() * region.cols().len();
+    let [count, cols] = region.axes().map(|axis| index(axis.len()));
+    let elements = layout.batch() * layout.channels() * count * cols;
     let threads = rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads());
-    let bands = (elements / BAND_ELEMENTS as i64).clamp(1, rows.len().max(1)).min(threads as i64);
-    let band = |index: i64| {
-        let [begin, end] = [index, index + 1].map(|at| rows.begin() + rows.len() * at / bands);
-        Region::from_rows_cols(Interval::new(begin, end), region.cols())
+    let bands = (elements / BAND_ELEMENTS).clamp(1, count.max(1)).min(threads);
+    let band = |number: usize| {
+        let row = |number: usize| rows.begin() + i64::try_from(count * number / bands).unwrap_or(i64::MAX);
+        Region::from_rows_cols(Interval::new(row(number), row(number + 1)), region.cols())
     };
-    (0..bands).into_par_iter().try_for_each(|index| sink.write(band(index), window))
+    (0..bands).into_par_iter().try_for_each(|number| sink.write(band(number), window))
 }
 
 #[cfg(test)]

@@ -378,21 +378,21 @@ fn tiles(path: Path, dtype: DType, products: Precision) -> &'static [Tile] {
     match (path, dtype) {
         (Path::Dense, DType::F32) if products == Precision::Tf32 => tiles! {
             "dense_tf32_128": 128 by 128, 256, 1.0;
-            "dense_tf32_64": 256 by 64, 256, 0.9;
+            "dense_tf32_64": 256 by 64, 256, 0.75;
             "dense_tf32_32": 256 by 32, 128, 0.8;
         },
         (Path::Dense, DType::F32) if products == Precision::F32x3 => tiles! {
             "dense_f32x3_128": 128 by 128, 128, 1.0;
-            "dense_f32x3_64": 192 by 64, 128, 0.95;
+            "dense_f32x3_64": 192 by 64, 128, 1.0;
             "dense_f32x3_32": 256 by 32, 128, 0.9;
         },
         (Path::Dense, DType::F32) => tiles! {
             "dense_f32_128": 128 by 128, 256, 1.0;
-            "dense_f32_64": 128 by 64, 128, 0.97;
-            "dense_f32_64_64": 64 by 64, 64, 0.95;
-            "dense_f32_32": 256 by 32, 128, 0.9;
-            "few_f32_8": 512 by 8, 128, 0.45, 4;
-            "few_f32_4": 256 by 4, 128, 0.35, 2;
+            "dense_f32_64": 128 by 64, 128, 0.98;
+            "dense_f32_64_64": 64 by 64, 64, 0.98;
+            "dense_f32_32": 256 by 32, 128, 0.85;
+            "few_f32_8": 512 by 8, 128, 0.4, 4;
+            "few_f32_4": 256 by 4, 128, 0.3, 2;
         },
         (Path::Dense, DType::F64) => tiles! {
             "dense_f64_64": 64 by 64, 128, 1.0;
@@ -400,8 +400,8 @@ fn tiles(path: Path, dtype: DType, products: Precision) -> &'static [Tile] {
             "dense_f64_8": 64 by 8, 64, 0.5;
         },
         (Path::Gather, DType::F32) => tiles! {
-            "gather_f32_64": 128 by 64, 128, 0.55;
-            "gather_f32_32": 256 by 32, 128, 0.5;
+            "gather_f32_64": 128 by 64, 128, 0.5;
+            "gather_f32_32": 256 by 32, 128, 0.45;
             "gather_f32_8": 256 by 8, 64, 0.25;
         },
         (Path::Gather, DType::F64) => tiles! {
@@ -409,8 +409,18 @@ fn tiles(path: Path, dtype: DType, products: Precision) -> &'static [Tile] {
             "gather_f64_8": 128 by 8, 64, 0.6;
         },
         (Path::Depthwise, _) => &[],
-        (Path::Winograd, DType::F32) => tiles! { "winograd_f32": 512 by 32, 384, 0.85; },
-        (Path::Winograd, DType::F64) => tiles! { "winograd_f64": 256 by 16, 384, 0.6; },
+        (Path::Winograd, DType::F32) => tiles! { "winograd_f32": 512 by 32, 384, 0.4; },
+        (Path::Winograd, DType::F64) => tiles! { "winograd_f64": 256 by 16, 384, 0.4; },
+    }
+}
+
+/// The terms that a block of threads could have added up in the time that it takes to begin and to write its sums, on an H200.
+const fn terms_of_ends(path: Path, products: Precision) -> f64 {
+    match (path, products) {
+        (Path::Dense, Precision::F32) => 80.0,
+        (Path::Dense, _) => 150.0,
+        (Path::Winograd, _) => 330.0,
+        (Path::Gather | Path::Depthwise, _) => 0.0,
     }
 }
 
@@ -421,6 +431,7 @@ impl Problem<'_> {
     /// The tile in which so many pixels take the least time, with what they take; none where threads have a pixel each. No bit depends on it.
     fn tile(&self, facts: &Facts, dtype: DType, pixels: f64, terms: f64) -> Option<(Tile, Waves)> {
         let products = self.products(dtype);
+        let ends = terms_of_ends(self.path, products);
         // many outputs would read their inputs as often
         let is_apt = |tile: &&Tile| tile.own_rows == 0 || self.outputs[0] <= 3 * tile.outputs;
         let tiles = || tiles(self.path, dtype, products).iter().filter(is_apt);
@@ -435,10 +446,10 @@ impl Problem<'_> {
             let [tile_pixels, tile_outputs] = [tile.pixels, tile.outputs].map(as_f64);
             let blocks = Blocks {
                 count: (pixels / tile_pixels).ceil() * (outputs / tile_outputs).ceil() * groups,
-                work: tile_pixels * tile_outputs * terms,
+                work: tile_pixels * tile_outputs * (terms + ends),
                 share: tile.share,
                 best_share: best.share,
-                wanted: pixels * outputs * groups * terms,
+                wanted: pixels * outputs * groups * (terms + ends),
             };
             (*tile, blocks.waves(facts, dtype, products))
         };

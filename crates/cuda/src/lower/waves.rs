@@ -11,17 +11,19 @@ use tiled_tensor::DType;
 use crate::driver::Facts;
 use crate::precision::Precision;
 
-/// The share of the multiply-adds that the largest tiles are taken to reach: what is left goes to loads and addresses.
-const SHARE_OF_PEAK: f64 = 0.6;
-/// The same of tensor cores: instructions of a warp reach less than those of several, which the peak is of. An H200 reaches 0.24 to 0.29 in
-/// one product and 0.34 to 0.37 in three.
+/// The share of the multiply-adds that the largest tiles reach between their beginning and their end, on an H200: what is left goes to loads
+/// and addresses, and to registers of which an instruction waits for several.
+const SHARE_OF_PEAK: f64 = 0.66;
+/// The same of tensor cores, in one product and in three: instructions of a warp reach less than those of several, which the peak is of.
 const SHARE_OF_TENSOR_PEAK: f64 = 0.3;
+const SHARE_IN_THREE: f64 = 0.38;
 
 /// The floating-point operations a second that the largest tiles are taken to reach.
 pub(crate) fn reached(facts: &Facts, dtype: DType, precision: Precision) -> f64 {
-    match precision.products() {
-        None => facts.flops(dtype.size_bytes()) * SHARE_OF_PEAK,
-        Some(products) => facts.tensor_flops() * SHARE_OF_TENSOR_PEAK / f64::from(products),
+    match precision {
+        Precision::F32 => facts.flops(dtype.size_bytes()) * SHARE_OF_PEAK,
+        Precision::Tf32 => facts.tensor_flops() * SHARE_OF_TENSOR_PEAK,
+        Precision::F32x3 => facts.tensor_flops() * SHARE_IN_THREE / 3.0,
     }
 }
 
