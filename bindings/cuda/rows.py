@@ -417,8 +417,7 @@ def row_15(bench):
         measured = f"{both['host']:.3f} s, {ratio:.2f}× the larger of its copies ({copies:.3f} s) and the device ({both['device']:.3f} s)"
         told.append((f"light {size}², host to host", measured, "at most 1.15×", held))
     net = "light" if bench.small else "vgg16"
-    runs = 1
-    both = attempt(told, f"{net} {size}²", lambda: ends(bench, net, size, memory, 420, runs=runs, where="host,device"))
+    both = attempt(told, f"{net} {size}²", lambda: ends(bench, net, size, memory, 420, where="host,device"))
     if both:
         ratio = both["host"] / both["device"]
         held = None if bench.small else ratio <= 1.03

@@ -64,8 +64,8 @@ pub(crate) struct CudaQueue<'q, T: Element> {
     lent: &'q [DeviceTensor<T>],
     rings: &'q mut Rings,
     memory: QueueMemory,
-    /// The chunk that the host writes, and how it lies there.
-    staged: Option<Layout>,
+    /// How bands lie one after another in the chunk that the host writes.
+    staged: Vec<Layout>,
     next_sent: usize,
     next_fetched: usize,
     /// What was fetched and not yet taken: the chunk, and how it lies there.
@@ -87,7 +87,7 @@ impl<'q, T: Element> CudaQueue<'q, T> {
             lent,
             rings,
             memory,
-            staged: None,
+            staged: Vec::new(),
             next_sent: 0,
             next_fetched: 0,
             under_way: VecDeque::new(),
@@ -318,22 +318,44 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
     }
 
     fn stage(&mut self, window: &Buffer, region: Region<2>) -> Result<ViewMut<'_, T>, DeviceError> {
-        let layout = compact(&window.layout, region);
-        self.staged = Some(layout);
-        let chunk = &mut self.rings.sent[self.next_sent];
-        let reserved = chunk.reserve(layout.len() * size_of::<T>());
-        reserved.map_err(DriverError::doing("pinned memory for what a source fills"))?;
-        // SAFETY: it was waited for
-        Ok(ViewMut::new(unsafe { chunk.elements(layout.len()) }, layout))
+        Ok(self.stage_bands(window, &[region])?.remove(0))
     }
 
-    fn push(&mut self, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
+    fn stage_bands(
+        &mut self,
+        window: &Buffer,
+        bands: &[Region<2>],
+    ) -> Result<Vec<ViewMut<'_, T>>, DeviceError> {
+        self.staged.clear();
+        self.staged.extend(bands.iter().map(|band| compact(&window.layout, *band)));
+        let chunk = &mut self.rings.sent[self.next_sent];
+        let len = self.staged.iter().map(Layout::len).sum();
+        let reserved = chunk.reserve(len * size_of::<T>());
+        reserved.map_err(DriverError::doing("pinned memory for what a source fills"))?;
+        // SAFETY: it was waited for
+        let mut rest = unsafe { chunk.elements(len) };
+        let view = |layout: &Layout| {
+            let (band, others) = std::mem::take(&mut rest).split_at_mut(layout.len());
+            rest = others;
+            ViewMut::new(band, *layout)
+        };
+        Ok(self.staged.iter().map(view).collect())
+    }
+
+    fn push(&mut self, window: &Buffer, _region: Region<2>) -> Result<(), DeviceError> {
         self.is_busy = true;
-        let layout = self.staged.take().expect("invariant: what is pushed was staged");
-        let from = Window { address: self.rings.sent[self.next_sent].address(), layout };
         let to = self.window(window);
-        let sent =
-            self.send(&from, &to, region).and_then(|stream| self.rings.sent[self.next_sent].use_by(stream));
+        let mut address = self.rings.sent[self.next_sent].address();
+        let bands = std::mem::take(&mut self.staged);
+        assert!(!bands.is_empty(), "invariant: what is pushed was staged");
+        let mut sent = Ok(());
+        for layout in bands {
+            let from = Window { address, layout };
+            sent = sent
+                .and_then(|()| self.send(&from, &to, layout.region()))
+                .and_then(|stream| self.rings.sent[self.next_sent].use_by(stream));
+            address += (layout.len() * size_of::<T>()) as u64;
+        }
         self.next_sent = (self.next_sent + 1) % self.rings.sent.len();
         sent.map_err(DriverError::doing("what a source has filled"))
     }

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::iter::{
+    IndexedParallelIterator, IntoParallelRefIterator, IntoParallelRefMutIterator, ParallelIterator,
+};
 use tiled_geometry::{Interval, Region};
 use tiled_graph::program::{NodeId, Param, ReductionId, SinkRole, SourceRole};
 use tiled_graph::{Action, Binding, Call, Id, IndexVec, Plan, SweepNodeId, SweepPlan};
@@ -14,7 +16,7 @@ use crate::chunks::HeldChunks;
 use crate::error::refused;
 use crate::source::index;
 use crate::store::Stores;
-use crate::{ExecError, Io, IoError, Sink};
+use crate::{ExecError, Io, IoError, Sink, Source};
 
 /// What the lanes of a sweep share.
 pub(crate) struct SweepContext<'a, T: Element> {
@@ -155,6 +157,12 @@ impl<'a, T: Element> Lane<'a, T> {
         if let Some(tensor) = context.io.source(role).and_then(|source| source.on_device()) {
             return Ok(self.queue.import(tensor, &window, region)?);
         }
+        let chunks = context.chunks.iter().find(|chunks| chunks.node() == node);
+        if self.queue.depth() > 0
+            && let Some(source) = context.io.source(role).filter(|_| chunks.is_none())
+        {
+            return self.read_in_bands(source, &window, region);
+        }
         let mut staged = self.queue.stage(&window, region)?;
         match (role, context.io.source(role)) {
             (SourceRole::Store(store), _) => {
@@ -162,13 +170,31 @@ impl<'a, T: Element> Lane<'a, T> {
                 file.read(region, &mut staged)?;
             }
             (SourceRole::Pixel(pixel), _) => copy_region(&context.stores.pixel(pixel), &mut staged, region),
-            (_, Some(source)) => match context.chunks.iter().find(|chunks| chunks.node() == node) {
+            (_, Some(source)) => match chunks {
                 Some(chunks) => chunks.read(self.tile, region, &mut staged)?,
                 None => source.read(region, &mut staged)?,
             },
             (_, None) => unreachable!("invariant: sources were checked before the run"),
         }
         Ok(self.queue.push(&window, region)?)
+    }
+
+    /// Reads a region in bands of its rows, each on a thread of the pool at hand: a device has one lane, and while it goes on the threads of the
+    /// host have nothing else to do.
+    fn read_in_bands(
+        &mut self,
+        source: &dyn Source<T>,
+        window: &Buffer,
+        region: Region<2>,
+    ) -> Result<(), ExecError> {
+        let bands: Vec<Region<2>> = bands(&window.layout, region).collect();
+        let mut staged = self.queue.stage_bands(window, &bands)?;
+        staged
+            .par_iter_mut()
+            .zip(&bands)
+            .with_max_len(1)
+            .try_for_each(|(staged, band)| source.read(*band, staged))?;
+        Ok(self.queue.push(window, region)?)
     }
 
     fn compute(
@@ -250,7 +276,6 @@ impl<'a, T: Element> Lane<'a, T> {
 
     /// Takes what was fetched and gives it to its sinks, oldest first, until so much is left under way.
     fn take_until(&mut self, context: &SweepContext<'_, T>, left: usize) -> Result<(), ExecError> {
-        // a device has one lane: while it goes on, the threads of the host have nothing else to do
         let is_ahead = self.queue.depth() > 0;
         while self.fetched.len() > left {
             let Some((ticket, role, region)) = self.fetched.pop_front() else { break };
@@ -298,22 +323,27 @@ fn is_written_to(window: &Buffer) -> bool {
 /// The elements that are worth a thread.
 const BAND_ELEMENTS: usize = 1 << 16;
 
+/// Bands of a region of a window, one for each thread of the pool at hand where that is worth it.
+fn bands(layout: &Layout, region: Region<2>) -> impl Iterator<Item = Region<2>> + use<> {
+    let [count, cols] = region.axes().map(|axis| index(axis.len()));
+    let elements = layout.batch() * layout.channels() * count * cols;
+    let threads = rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads());
+    let bands = (elements / BAND_ELEMENTS).clamp(1, count.max(1)).min(threads);
+    (0..bands).map(move |number| {
+        let row =
+            |number: usize| region.rows().begin() + i64::try_from(count * number / bands).unwrap_or(i64::MAX);
+        Region::from_rows_cols(Interval::new(row(number), row(number + 1)), region.cols())
+    })
+}
+
 /// Gives a region to a sink in bands of its rows, each on a thread of the pool at hand.
 fn write_in_bands<T: Element>(
     sink: &dyn Sink<T>,
     region: Region<2>,
     window: &View<'_, T>,
 ) -> Result<(), IoError> {
-    let (rows, layout) = (region.rows(), window.layout());
-    let [count, cols] = region.axes().map(|axis| index(axis.len()));
-    let elements = layout.batch() * layout.channels() * count * cols;
-    let threads = rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads());
-    let bands = (elements / BAND_ELEMENTS).clamp(1, count.max(1)).min(threads);
-    let band = |number: usize| {
-        let row = |number: usize| rows.begin() + i64::try_from(count * number / bands).unwrap_or(i64::MAX);
-        Region::from_rows_cols(Interval::new(row(number), row(number + 1)), region.cols())
-    };
-    (0..bands).into_par_iter().try_for_each(|number| sink.write(band(number), window))
+    let bands: Vec<Region<2>> = bands(window.layout(), region).collect();
+    bands.par_iter().with_max_len(1).try_for_each(|band| sink.write(*band, window))
 }
 
 #[cfg(test)]

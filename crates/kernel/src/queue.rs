@@ -276,7 +276,18 @@ pub trait Queue<T: Element>: Send {
     /// Where the device fails.
     fn stage(&mut self, window: &Buffer, region: Region<2>) -> Result<ViewMut<'_, T>, DeviceError>;
 
-    /// Sends a region that the host has written in what the last [`Queue::stage`] gave, of the same window.
+    /// The same for bands of a region, which threads of the host write side by side: for each band memory of its own. Asked of queues that the
+    /// host goes ahead of alone ([`Queue::depth`]).
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn stage_bands(
+        &mut self,
+        window: &Buffer,
+        bands: &[Region<2>],
+    ) -> Result<Vec<ViewMut<'_, T>>, DeviceError>;
+
+    /// Sends a region that the host has written in what the last [`Queue::stage`] or [`Queue::stage_bands`] gave, of the same window.
     ///
     /// # Errors
     /// Where the device fails.

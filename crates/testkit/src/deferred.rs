@@ -131,8 +131,8 @@ struct DeferredQueue<'q, T: Element> {
     queue: Box<dyn Queue<T> + 'q>,
     faults: &'q Faults,
     calls: Vec<Call<T>>,
-    /// What the host writes at the moment.
-    staged: Vec<T>,
+    /// What the host writes at the moment: bands, each by itself.
+    staged: Vec<(Layout, Vec<T>)>,
     /// What was fetched and has come, in order.
     came: VecDeque<(Ticket, Layout, Vec<T>)>,
     /// What the host reads at the moment.
@@ -248,14 +248,23 @@ impl<T: Element> Queue<T> for DeferredQueue<'_, T> {
     }
 
     fn stage(&mut self, window: &Buffer, region: Region<2>) -> Result<ViewMut<'_, T>, DeviceError> {
-        let layout = compact(&window.layout, region);
-        self.staged = nothing(&layout);
-        Ok(ViewMut::new(&mut self.staged, layout))
+        Ok(self.stage_bands(window, &[region])?.remove(0))
     }
 
-    fn push(&mut self, window: &Buffer, region: Region<2>) -> Result<(), DeviceError> {
-        let data = std::mem::take(&mut self.staged);
-        self.put_off(Call::Push { window: *window, region, data })
+    fn stage_bands(
+        &mut self,
+        window: &Buffer,
+        bands: &[Region<2>],
+    ) -> Result<Vec<ViewMut<'_, T>>, DeviceError> {
+        let layouts = bands.iter().map(|band| compact(&window.layout, *band));
+        self.staged = layouts.map(|layout| (layout, nothing(&layout))).collect();
+        Ok(self.staged.iter_mut().map(|(layout, data)| ViewMut::new(data, *layout)).collect())
+    }
+
+    fn push(&mut self, window: &Buffer, _region: Region<2>) -> Result<(), DeviceError> {
+        std::mem::take(&mut self.staged).into_iter().try_for_each(|(layout, data)| {
+            self.put_off(Call::Push { window: *window, region: layout.region(), data })
+        })
     }
 
     fn fetch(&mut self, window: &Buffer, region: Region<2>) -> Result<Ticket, DeviceError> {

@@ -49,6 +49,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         hold: if hold == "materialise" { Hold::Materialise } else { Hold::Auto },
         ..PlanOptions::default()
     };
+    // before the device has anything to do, so that whoever watches it sees the run alone
+    let pattern: Vec<f32> = (0..1_u32 << 20).map(|i| f32::from((i % 251) as u8) / 125.0 - 1.0).collect();
+    let image: Vec<f32> = pattern.iter().copied().cycle().take(shape.iter().product()).collect();
+    let mut values = vec![1.0_f32; result.iter().product()];
     let plan = Planner::<f32>::new(&network, &shapes, &objective, &backend).plan(&options)?;
     let (predicted, bytes) = (plan.predicted_seconds, plan.peak_bytes());
     let threads = std::thread::available_parallelism()?.get();
@@ -56,9 +60,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut parameters = initialise::<f32>(&params(&network), 1);
     let ones = outputs.iter().map(|shape| ConstantSource::ones(*shape)).collect::<Result<Vec<_>, _>>()?;
 
-    let pattern: Vec<f32> = (0..1_u32 << 20).map(|i| f32::from((i % 251) as u8) / 125.0 - 1.0).collect();
-    let image: Vec<f32> = pattern.iter().copied().cycle().take(shape.iter().product()).collect();
-    let mut values = vec![1.0_f32; result.iter().product()];
     let lent = if ends.contains("device") { Some(Lent::new(driver.as_ref(), &image, result)?) } else { None };
     let mut told = Vec::new();
     for end in ends.split(',') {

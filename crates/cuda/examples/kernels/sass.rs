@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 use std::{fs, io};
 
-/// The instructions of the inner loop of a kernel: of those with multiply-adds and no such loop inside, the one that has the most.
+/// The instructions of the inner loop of a kernel: of those with multiply-adds and no such loop inside, the one that has the most. What a jump
+/// leaves out that divides, or calls what divides, does not count: it finds the place of another tap, once in many rounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Loop {
     pub(crate) kernel: String,
@@ -52,11 +53,14 @@ fn inner_loop(body: &str) -> Option<[usize; 2]> {
             instructions.push(instruction.trim());
         }
     }
-    // a jump back is the end of a loop
-    let back = |(at, instruction): (usize, &&str)| {
+    let target_of = |instruction: &str| {
         let target = instruction.split_once("BRA").and_then(|(_, rest)| rest.split('`').nth(1))?;
         let target = target.strip_prefix('(')?.split(')').next()?;
-        let (_, begin) = labels.iter().find(|(label, begin)| *label == target && *begin <= at)?;
+        labels.iter().find(|(label, _)| *label == target).map(|(_, at)| *at)
+    };
+    // a jump back is the end of a loop
+    let back = |(at, instruction): (usize, &&str)| {
+        let begin = &target_of(instruction).filter(|begin| *begin <= at)?;
         let body = &instructions[*begin..=at];
         let multiply_adds = body.iter().filter(|instruction| instruction.contains("FFMA")).count();
         (multiply_adds > 0).then_some((*begin, at, multiply_adds))
@@ -66,8 +70,21 @@ fn inner_loop(body: &str) -> Option<[usize; 2]> {
         let within = |other: &(usize, usize, usize)| other.0 >= *begin && other.1 <= *end;
         loops.iter().filter(|other| within(other)).count() == 1
     };
-    let inner =
-        loops.iter().filter(is_inner).map(|(begin, end, multiply_adds)| [*multiply_adds, end - begin + 1]);
+    let divides = |instruction: &&str| instruction.contains("MUFU") || instruction.contains("CALL");
+    let counted = |begin: usize, end: usize| {
+        let mut at = begin;
+        std::iter::from_fn(|| {
+            (at <= end).then(|| {
+                let left_out = target_of(instructions[at]).filter(|to| *to > at && *to <= end);
+                at = left_out.filter(|to| instructions[at..*to].iter().any(divides)).unwrap_or(at + 1);
+            })
+        })
+        .count()
+    };
+    let inner = loops
+        .iter()
+        .filter(is_inner)
+        .map(|(begin, end, multiply_adds)| [*multiply_adds, counted(*begin, *end)]);
     inner.max_by_key(|[multiply_adds, len]| (*multiply_adds, usize::MAX - len))
 }
 
@@ -83,5 +100,13 @@ mod tests {
                     \n.text.two:\n.L_x_3:\n /*0000*/ BRA `(.L_x_3) ;\n";
         let found = loops(text);
         assert_eq!(found, [Loop { kernel: "one".to_owned(), multiply_adds: 2, instructions: 4 }]);
+    }
+
+    #[test]
+    fn what_finds_another_tap_does_not_count() {
+        let text = "\n.text.one:\n.L_x_0:\n /*0000*/ @P0 BRA `(.L_x_1) ;\n /*0010*/ MUFU.RCP R1, R1 ;\n /*0020*/ MOV R1, R2 ;\n\
+                    .L_x_1:\n /*0030*/ @P1 BRA `(.L_x_2) ;\n /*0040*/ LDS R2, [R5] ;\n.L_x_2:\n /*0050*/ FFMA R1, R2, R3, R1 ;\n\
+                    /*0060*/ @P2 BRA `(.L_x_0) ;\n /*0070*/ EXIT ;\n";
+        assert_eq!(loops(text), [Loop { kernel: "one".to_owned(), multiply_adds: 1, instructions: 5 }]);
     }
 }

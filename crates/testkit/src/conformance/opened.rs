@@ -1,6 +1,6 @@
 //! A backend with the memory of one case, whose calls go through a queue as those of a run do.
 
-use tiled_geometry::Region;
+use tiled_geometry::{Interval, Region};
 use tiled_kernel::{
     Backend, Buffer, Context, Kernel, Needs, NodeNeeds, Operands, ParamNeeds, Partial, Place, Queue,
     Reduction, ReductionNeeds, StoreNeeds, SweepNeeds, Work, copy_region,
@@ -202,11 +202,22 @@ fn send<'h, T: Element>(queue: &mut dyn Queue<T>, windows: impl Iterator<Item = 
         let buffer = Buffer { place: Place::Slot(slot), layout: window.layout };
         let region = window.layout.region();
         if !region.is_empty() {
-            let mut staged = queue.stage(&buffer, region).expect("a device that works");
-            if *staged.layout() == window.layout {
-                staged.data_mut()[..window.data.len()].copy_from_slice(&window.data);
+            if queue.depth() > 0 && region.rows().len() > 1 {
+                // in bands, as threads of the host write them side by side
+                let (rows, cut) = (region.rows(), region.rows().begin() + 1);
+                let bands = [Interval::new(rows.begin(), cut), Interval::new(cut, rows.end())]
+                    .map(|rows| Region::from_rows_cols(rows, region.cols()));
+                let staged = queue.stage_bands(&buffer, &bands).expect("a device that works");
+                for (mut staged, band) in staged.into_iter().zip(bands) {
+                    copy_region(&window.view(), &mut staged, band);
+                }
             } else {
-                copy_region(&window.view(), &mut staged, region);
+                let mut staged = queue.stage(&buffer, region).expect("a device that works");
+                if *staged.layout() == window.layout {
+                    staged.data_mut()[..window.data.len()].copy_from_slice(&window.data);
+                } else {
+                    copy_region(&window.view(), &mut staged, region);
+                }
             }
             queue.push(&buffer, region).expect("a device that works");
         }
