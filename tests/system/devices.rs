@@ -84,16 +84,82 @@ fn a_smaller_gpu_is_predicted_to_take_longer() {
 
 #[cfg(unix)]
 mod simulated {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use tiled::cuda::CudaBackend;
     use tiled::cuda::driver::Facts;
     use tiled::cuda::driver::simulated::{Order, Simulated};
     use tiled::exec::MemorySource;
     use tiled::prelude::*;
+    use tiled::tensor::ViewMut;
 
     /// What a step of training gives: the outputs, the gradients of the inputs, and the weights after so many steps.
     type Trained = (Vec<f32>, Vec<f32>, Vec<Vec<f32>>);
+
+    /// A source that says in which regions it was read.
+    struct Told(Mutex<Vec<Region<2>>>);
+
+    const EXTENT: usize = 256;
+
+    fn value([c, y, x]: [usize; 3]) -> f32 {
+        ((c + 3 * y + 7 * x) % 11) as f32 - 5.0
+    }
+
+    impl Source<f32> for Told {
+        fn shape(&self) -> [usize; 4] {
+            [1, 3, EXTENT, EXTENT]
+        }
+        fn read(&self, region: Region<2>, output: &mut ViewMut<'_, f32>) -> Result<(), IoError> {
+            self.0.lock().expect("nobody panics").push(region);
+            let index = |at: i64| usize::try_from(at).expect("it is in the image");
+            let [rows, cols] = region.axes().map(|axis| axis.begin()..axis.end());
+            for (c, y) in (0..3).flat_map(|c| rows.clone().map(move |y| (c, y))) {
+                cols.clone().for_each(|x| output.set(0, c, y, x, value([c, index(y), index(x)])));
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn threads_of_the_host_read_and_write_bands_for_a_device() -> Result<(), Box<dyn std::error::Error>> {
+        let Ok(device) = Simulated::new(Facts::h200(), Order::Forward) else { return Ok(()) };
+        let backend = CudaBackend::new(Arc::new(device));
+        let graph = Graph::from_json(
+            r#"{"inputs": [{"name": "x", "channels": 3}], "nodes": [{"name": "y", "op": "relu", "inputs": ["x"]}], "outputs": ["y"]}"#,
+        )?;
+        let shapes = infer(&graph, 1, &[[EXTENT, EXTENT]])?;
+        let bytes = |parallelism| -> Result<_, Box<dyn std::error::Error>> {
+            let options = PlanOptions { hold: Hold::Materialise, parallelism, ..PlanOptions::default() };
+            Ok(Planner::<f32>::new(&graph, &shapes, &Objective::inference(), &backend).plan(&options)?)
+        };
+        let (plan, alone) = (bytes(3)?, bytes(1)?);
+        assert_eq!(
+            plan.memory.transfer_bytes,
+            3 * alone.memory.transfer_bytes,
+            "what three threads hold is counted"
+        );
+        let (source, output) = (Told(Mutex::default()), MemorySink::<f32>::new([1, 3, EXTENT, EXTENT])?);
+        let io = Io { inputs: vec![&source], outputs: vec![&output], ..Io::default() };
+        Executor::new(plan, &backend, 3)?.run(
+            &mut initialise::<f32>(&params(&graph), 1),
+            &io,
+            &NoProgress,
+        )?;
+        let mut bands = source.0.into_inner()?;
+        bands.sort_by_key(|band| band.rows().begin());
+        assert!(bands.len() >= 3, "{bands:?}");
+        assert!(bands.windows(2).all(|two| two[0].rows().end() == two[1].rows().begin()), "{bands:?}");
+        let output = output.into_tensor();
+        for (c, y, x) in [(0, 0, 0), (2, 85, 170), (1, 86, 3), (2, 255, 255)] {
+            let expected = value([c, y, x]).max(0.0);
+            assert_eq!(
+                output.data()[(c * EXTENT + y) * EXTENT + x].to_bits(),
+                expected.to_bits(),
+                "{c} {y} {x}"
+            );
+        }
+        Ok(())
+    }
 
     struct Bed {
         device: Arc<Simulated>,

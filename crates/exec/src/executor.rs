@@ -87,6 +87,12 @@ pub struct Executor<'b, T: Element> {
     gradients: IndexVec<ParamId, Option<Vec<T>>>,
 }
 
+/// The threads that may run a plan: workspaces were promised for as many. Where the host goes ahead of a device they are the device's, and threads
+/// read and write what goes to it.
+fn most_threads<T: Element>(plan: &Plan, backend: &dyn Backend<T>) -> usize {
+    if plan.memory.scratch_bytes > 0 && !backend.transfers_beside() { plan.threads } else { usize::MAX }
+}
+
 impl<'b, T: Element> Executor<'b, T> {
     /// An executor for a plan, with its own pool of `threads` threads, but no more than the plan has scratch memory for
     /// ([`Plan::threads`]). Where the plan keeps values in files, they lie in the system's folder for temporary files.
@@ -112,8 +118,7 @@ impl<'b, T: Element> Executor<'b, T> {
         folder: &Path,
     ) -> Result<Self, ExecError> {
         let plan = plan.into();
-        let most = if plan.memory.scratch_bytes > 0 { plan.threads } else { usize::MAX };
-        let threads = threads.min(most); // workspaces were promised for as many
+        let threads = threads.min(most_threads(&plan, backend));
         // threads come last: each takes addresses for a heap of its own, and where those are limited it does with fewer, as
         // the memory before them would not
         let pool = || Pool::new(threads).map_err(|source| ExecError::Threads { threads, source });
@@ -131,7 +136,7 @@ impl<'b, T: Element> Executor<'b, T> {
         folder: &Path,
     ) -> Result<Self, ExecError> {
         let (plan, threads) = (plan.into(), pool.current_num_threads());
-        if plan.memory.scratch_bytes > 0 && threads > plan.threads {
+        if threads > most_threads(&plan, backend) {
             return Err(ExecError::PoolThreads { expected: plan.threads, got: threads });
         }
         Self::build(plan, backend, threads, folder, || Ok(pool))

@@ -28,6 +28,8 @@ pub(crate) struct SweepContext<'a, T: Element> {
     /// Those of the sources that are read in chunks.
     pub(crate) chunks: &'a [HeldChunks<'a, T>],
     pub(crate) step: &'a (dyn Fn() -> Result<(), ExecError> + Sync),
+    /// Whether the host goes ahead of a device, so that its threads are free to read and write.
+    pub(crate) is_ahead: bool,
     /// The lanes that have not begun.
     pub(crate) waiting: Waiting,
 }
@@ -158,7 +160,7 @@ impl<'a, T: Element> Lane<'a, T> {
             return Ok(self.queue.import(tensor, &window, region)?);
         }
         let chunks = context.chunks.iter().find(|chunks| chunks.node() == node);
-        if self.queue.depth() > 0
+        if context.is_ahead
             && let Some(source) = context.io.source(role).filter(|_| chunks.is_none())
         {
             return self.read_in_bands(source, &window, region);
@@ -179,8 +181,7 @@ impl<'a, T: Element> Lane<'a, T> {
         Ok(self.queue.push(&window, region)?)
     }
 
-    /// Reads a region in bands of its rows, each on a thread of the pool at hand: a device has one lane, and while it goes on the threads of the
-    /// host have nothing else to do.
+    /// Reads a region in bands of its rows, each on a thread of the pool at hand.
     fn read_in_bands(
         &mut self,
         source: &dyn Source<T>,
@@ -276,7 +277,6 @@ impl<'a, T: Element> Lane<'a, T> {
 
     /// Takes what was fetched and gives it to its sinks, oldest first, until so much is left under way.
     fn take_until(&mut self, context: &SweepContext<'_, T>, left: usize) -> Result<(), ExecError> {
-        let is_ahead = self.queue.depth() > 0;
         while self.fetched.len() > left {
             let Some((ticket, role, region)) = self.fetched.pop_front() else { break };
             let window = self.queue.take(ticket)?;
@@ -285,7 +285,7 @@ impl<'a, T: Element> Lane<'a, T> {
                     let file = context.stores.file(store).expect("invariant: stores that are written exist");
                     file.write(region, &window)?;
                 }
-                (_, Some(sink)) if is_ahead => write_in_bands(sink, region, &window)?,
+                (_, Some(sink)) if context.is_ahead => write_in_bands(sink, region, &window)?,
                 (_, Some(sink)) => sink.write(region, &window)?,
                 (_, None) => unreachable!("invariant: sinks were checked before the run"),
             }

@@ -226,6 +226,7 @@ impl<'b, T: Element> State<'b, T> {
                     progress.step(done, total, "steps");
                     if progress.is_cancelled() { Err(ExecError::Cancelled) } else { Ok(()) }
                 },
+                is_ahead: self.is_ahead,
                 waiting: Waiting::new(sweep.lanes),
             };
             let queues = self.context.queues(&SweepNeeds {
@@ -315,6 +316,8 @@ fn open<'b, T: Element>(
     threads: usize,
 ) -> Result<Box<dyn Context<T> + 'b>, ExecError> {
     let program = &plan.program;
+    // a device's calls come from one thread at a time, however many read and write
+    let threads = if backend.transfers_beside() { plan.threads } else { threads };
     let support = |node: NodeId| plan.support[node].as_ref();
     let mut nodes = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
     for (id, node) in program.nodes.entries() {

@@ -44,9 +44,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         Objective::inference()
     };
     let result = if is_grad { shape } else { outputs[0] };
+    let threads = std::thread::available_parallelism()?.get();
     let options = PlanOptions {
         memory_bytes: Some(memory.parse()?),
         hold: if hold == "materialise" { Hold::Materialise } else { Hold::Auto },
+        parallelism: threads,
         ..PlanOptions::default()
     };
     // before the device has anything to do, so that whoever watches it sees the run alone
@@ -55,7 +57,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut values = vec![1.0_f32; result.iter().product()];
     let plan = Planner::<f32>::new(&network, &shapes, &objective, &backend).plan(&options)?;
     let (predicted, bytes) = (plan.predicted_seconds, plan.peak_bytes());
-    let threads = std::thread::available_parallelism()?.get();
     let mut executor = Executor::new(plan, &backend, threads)?;
     let mut parameters = initialise::<f32>(&params(&network), 1);
     let ones = outputs.iter().map(|shape| ConstantSource::ones(*shape)).collect::<Result<Vec<_>, _>>()?;

@@ -257,8 +257,8 @@ impl<'m, 'p> Measure<'m, 'p> {
         let mut memory = self.prepared.memory;
         memory.windows_bytes = times(windows, in_flight)?;
         memory.reductions_bytes += times(kept.partial_bytes, lanes)?;
-        // where the host goes ahead of a device, all its threads write what comes from there
-        let transfers = if self.is_ahead { threads } else { in_flight };
+        // where the host goes ahead of a device, all its threads read and write what goes to and fro
+        let transfers = if self.is_ahead { self.options.parallelism.max(1) } else { in_flight };
         memory.transfer_bytes = times(self.prepared.transfer_bytes, transfers)?;
         memory.scratch_bytes = times(kept.scratch_bytes, threads)?;
         let left = budget.map_or(u64::MAX, |budget| budget.saturating_sub(memory.total_bytes()));
