@@ -160,7 +160,7 @@ impl<'a, T: Element> Lane<'a, T> {
             return Ok(self.queue.import(tensor, &window, region)?);
         }
         let chunks = context.chunks.iter().find(|chunks| chunks.node() == node);
-        if context.is_ahead
+        if self.is_ahead(context)
             && let Some(source) = context.io.source(role).filter(|_| chunks.is_none())
         {
             return self.read_in_bands(source, &window, region);
@@ -179,6 +179,11 @@ impl<'a, T: Element> Lane<'a, T> {
             (_, None) => unreachable!("invariant: sources were checked before the run"),
         }
         Ok(self.queue.push(&window, region)?)
+    }
+
+    /// Whether the threads of the host are free to read and write, and have memory for it beside the windows.
+    fn is_ahead(&self, context: &SweepContext<'_, T>) -> bool {
+        context.is_ahead && self.queue.depth() > 0
     }
 
     /// Reads a region in bands of its rows, each on a thread of the pool at hand.
@@ -277,6 +282,7 @@ impl<'a, T: Element> Lane<'a, T> {
 
     /// Takes what was fetched and gives it to its sinks, oldest first, until so much is left under way.
     fn take_until(&mut self, context: &SweepContext<'_, T>, left: usize) -> Result<(), ExecError> {
+        let is_ahead = self.is_ahead(context);
         while self.fetched.len() > left {
             let Some((ticket, role, region)) = self.fetched.pop_front() else { break };
             let window = self.queue.take(ticket)?;
@@ -285,7 +291,7 @@ impl<'a, T: Element> Lane<'a, T> {
                     let file = context.stores.file(store).expect("invariant: stores that are written exist");
                     file.write(region, &window)?;
                 }
-                (_, Some(sink)) if context.is_ahead => write_in_bands(sink, region, &window)?,
+                (_, Some(sink)) if is_ahead => write_in_bands(sink, region, &window)?,
                 (_, Some(sink)) => sink.write(region, &window)?,
                 (_, None) => unreachable!("invariant: sinks were checked before the run"),
             }
