@@ -61,7 +61,10 @@ struct Chains {
     static constexpr int OUTPUTS = TILE_OUTPUTS, TERMS = TILE_TERMS, STAGES = 3, SPARE = LANES;
     static constexpr int ALONG = TERMS / OWN_TERMS, THREADS = OUTPUTS / OWN_OUTPUTS * ALONG;
     static constexpr int OUTPUTS_APART = OUTPUTS / OWN_OUTPUTS * LANES, TERMS_APART = ALONG * LANES;
-    static constexpr int WARP_ALONG = ALONG < 8 ? ALONG : 8;
+    // a warp has eight groups of terms by four of outputs, or more of terms where there are fewer of outputs
+    static constexpr int ACROSS = OUTPUTS / OWN_OUTPUTS, MOST_ALONG = ACROSS < 4 ? 32 / ACROSS : 8;
+    static constexpr int WARP_ALONG = ALONG < MOST_ALONG ? ALONG : MOST_ALONG;
+    static_assert(ALONG % WARP_ALONG == 0 && ACROSS % (32 / WARP_ALONG) == 0 && ACROSS > 1, "warps cover the tile");
     int own_term, own_output;
     T sums[OWN_OUTPUTS][OWN_TERMS];
 

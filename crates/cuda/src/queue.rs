@@ -346,16 +346,17 @@ impl<T: Element> Queue<T> for CudaQueue<'_, T> {
         self.is_busy = true;
         let to = self.window(window);
         let mut address = self.rings.sent[self.next_sent].address();
-        let bands = std::mem::take(&mut self.staged);
-        assert!(!bands.is_empty(), "invariant: what is pushed was staged");
+        assert!(!self.staged.is_empty(), "invariant: what is pushed was staged");
         let mut sent = Ok(());
-        for layout in bands {
+        for number in 0..self.staged.len() {
+            let layout = self.staged[number];
             let from = Window { address, layout };
             sent = sent
                 .and_then(|()| self.send(&from, &to, layout.region()))
                 .and_then(|stream| self.rings.sent[self.next_sent].use_by(stream));
             address += (layout.len() * size_of::<T>()) as u64;
         }
+        self.staged.clear();
         self.next_sent = (self.next_sent + 1) % self.rings.sent.len();
         sent.map_err(DriverError::doing("what a source has filled"))
     }

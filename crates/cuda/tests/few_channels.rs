@@ -9,11 +9,11 @@ use tiled_cuda::driver::simulated::{Order, Simulated};
 use tiled_geometry::Window;
 use tiled_kernel::{Activation, Conv, Epilogue, Kernel};
 use tiled_tensor::Tensor;
-use tiled_testkit::conformance::{Case, Rng};
+use tiled_testkit::conformance::{Case, Rng, check_gradient_of_weights};
 
 const INPUT: [i64; 2] = [19, 23];
 
-/// Checks a convolution with what may follow it, and its gradient for the input.
+/// Checks a convolution with what may follow it, and its gradients.
 fn check(channels: [usize; 2], groups: usize, [kernel, stride]: [i64; 2]) {
     let simulated = |order| Simulated::new(Facts::h200(), order);
     let windows = [Window::new(kernel, stride, 1, kernel / 2).expect("a small window"); 2];
@@ -68,6 +68,7 @@ fn check(channels: [usize; 2], groups: usize, [kernel, stride]: [i64; 2]) {
             #[expect(clippy::cast_possible_truncation, reason = "numbers of the test")]
             case.map(|value| value as f32).check(&backend, &mut rng);
         }
+        check_gradient_of_weights::<f32>(&backend, conv, 2, &mut rng);
     }
 }
 
@@ -88,9 +89,14 @@ fn depthwise_windows_of_seven_hold() {
 
 #[test]
 fn few_channels_on_one_side_hold() {
-    for (channels, window) in
-        [([3, 65], [3, 1]), ([3, 21], [7, 2]), ([4, 8], [5, 1]), ([33, 3], [3, 1]), ([20, 7], [3, 2])]
-    {
+    for (channels, window) in [
+        ([3, 65], [3, 1]),
+        ([3, 21], [7, 2]),
+        ([4, 8], [5, 1]),
+        ([33, 3], [3, 1]),
+        ([40, 2], [3, 1]),
+        ([20, 7], [3, 2]),
+    ] {
         check(channels, 1, window);
     }
 }

@@ -87,15 +87,19 @@ pub struct Executor<'b, T: Element> {
     gradients: IndexVec<ParamId, Option<Vec<T>>>,
 }
 
-/// The threads that may run a plan: workspaces were promised for as many. Where the host goes ahead of a device they are the device's, and threads
-/// read and write what goes to it.
+/// The threads that may run a plan: workspaces were promised for as many. Where the host goes ahead of a device they are the device's, and no more
+/// threads than the plan says read and write what goes to it ([`Plan::host_threads`]).
 fn most_threads<T: Element>(plan: &Plan, backend: &dyn Backend<T>) -> usize {
-    if plan.memory.scratch_bytes > 0 && !backend.transfers_beside() { plan.threads } else { usize::MAX }
+    match plan.memory.scratch_bytes {
+        _ if backend.transfers_beside() => usize::MAX,
+        0 => usize::MAX,
+        _ => plan.threads,
+    }
 }
 
 impl<'b, T: Element> Executor<'b, T> {
     /// An executor for a plan, with its own pool of `threads` threads, but no more than the plan has scratch memory for
-    /// ([`Plan::threads`]). Where the plan keeps values in files, they lie in the system's folder for temporary files.
+    /// ([`Plan::threads`]), where that is the host's. Where the plan keeps values in files, they lie in the system's folder for temporary files.
     ///
     /// # Errors
     /// Where the plan is for another element type or another backend, the threads cannot be started, or memory is refused.

@@ -163,7 +163,7 @@ impl<'a, T: Element> Lane<'a, T> {
         if self.is_ahead(context)
             && let Some(source) = context.io.source(role).filter(|_| chunks.is_none())
         {
-            return self.read_in_bands(source, &window, region);
+            return self.read_in_bands(context, source, &window, region);
         }
         let mut staged = self.queue.stage(&window, region)?;
         match (role, context.io.source(role)) {
@@ -183,17 +183,22 @@ impl<'a, T: Element> Lane<'a, T> {
 
     /// Whether the threads of the host are free to read and write, and have memory for it beside the windows.
     fn is_ahead(&self, context: &SweepContext<'_, T>) -> bool {
-        context.is_ahead && self.queue.depth() > 0
+        context.is_ahead && self.queue.depth() > 0 && context.waiting.count == 1
     }
 
     /// Reads a region in bands of its rows, each on a thread of the pool at hand.
     fn read_in_bands(
         &mut self,
+        context: &SweepContext<'_, T>,
         source: &dyn Source<T>,
         window: &Buffer,
         region: Region<2>,
     ) -> Result<(), ExecError> {
-        let bands: Vec<Region<2>> = bands(&window.layout, region).collect();
+        let bands: Vec<Region<2>> = bands(context.plan.host_threads, &window.layout, region).collect();
+        if bands.len() == 1 {
+            source.read(region, &mut self.queue.stage(window, region)?)?;
+            return Ok(self.queue.push(window, region)?);
+        }
         let mut staged = self.queue.stage_bands(window, &bands)?;
         staged
             .par_iter_mut()
@@ -291,7 +296,9 @@ impl<'a, T: Element> Lane<'a, T> {
                     let file = context.stores.file(store).expect("invariant: stores that are written exist");
                     file.write(region, &window)?;
                 }
-                (_, Some(sink)) if is_ahead => write_in_bands(sink, region, &window)?,
+                (_, Some(sink)) if is_ahead => {
+                    write_in_bands(context.plan.host_threads, sink, region, &window)?
+                }
                 (_, Some(sink)) => sink.write(region, &window)?,
                 (_, None) => unreachable!("invariant: sinks were checked before the run"),
             }
@@ -329,12 +336,12 @@ fn is_written_to(window: &Buffer) -> bool {
 /// The elements that are worth a thread.
 const BAND_ELEMENTS: usize = 1 << 16;
 
-/// Bands of a region of a window, one for each thread of the pool at hand where that is worth it.
-fn bands(layout: &Layout, region: Region<2>) -> impl Iterator<Item = Region<2>> + use<> {
+/// Bands of a region of a window, one for each thread of the pool at hand and at most so many, where that is worth it; one outside of a pool.
+fn bands(most: usize, layout: &Layout, region: Region<2>) -> impl Iterator<Item = Region<2>> + use<> {
     let [count, cols] = region.axes().map(|axis| index(axis.len()));
     let elements = layout.batch() * layout.channels() * count * cols;
     let threads = rayon::current_thread_index().map_or(1, |_| rayon::current_num_threads());
-    let bands = (elements / BAND_ELEMENTS).clamp(1, count.max(1)).min(threads);
+    let bands = (elements / BAND_ELEMENTS).clamp(1, count.max(1)).min(threads.min(most));
     (0..bands).map(move |number| {
         let row =
             |number: usize| region.rows().begin() + i64::try_from(count * number / bands).unwrap_or(i64::MAX);
@@ -344,11 +351,15 @@ fn bands(layout: &Layout, region: Region<2>) -> impl Iterator<Item = Region<2>> 
 
 /// Gives a region to a sink in bands of its rows, each on a thread of the pool at hand.
 fn write_in_bands<T: Element>(
+    most: usize,
     sink: &dyn Sink<T>,
     region: Region<2>,
     window: &View<'_, T>,
 ) -> Result<(), IoError> {
-    let bands: Vec<Region<2>> = bands(window.layout(), region).collect();
+    let bands: Vec<Region<2>> = bands(most, window.layout(), region).collect();
+    if bands.len() == 1 {
+        return sink.write(region, window); // outside of a pool there is no other thread, nor shall there be one
+    }
     bands.par_iter().with_max_len(1).try_for_each(|band| sink.write(*band, window))
 }
 
@@ -383,7 +394,7 @@ mod tests {
             let region = Region::from_rows_cols(Interval::new(rows[0], rows[1]), Interval::new(0, 400));
             let layout = Layout::new(1, 2, 1, region, usize::try_from(rows[1] - rows[0])?)?;
             let (data, sink) = (vec![0.0; layout.len()], Bands(Mutex::default()));
-            pool.install(|| write_in_bands(&sink, region, &View::new(&data, layout)))?;
+            pool.install(|| write_in_bands(8, &sink, region, &View::new(&data, layout)))?;
             let mut written = sink.0.into_inner()?;
             written.sort_by_key(|band| band.rows().begin());
             assert_eq!(written.len(), expected, "{region}");

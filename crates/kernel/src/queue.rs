@@ -277,7 +277,7 @@ pub trait Queue<T: Element>: Send {
     fn stage(&mut self, window: &Buffer, region: Region<2>) -> Result<ViewMut<'_, T>, DeviceError>;
 
     /// The same for bands of a region, which threads of the host write side by side: for each band memory of its own. Asked of queues that the
-    /// host goes ahead of alone ([`Queue::depth`]).
+    /// host goes ahead of alone ([`Queue::depth`] above zero).
     ///
     /// # Errors
     /// Where the device fails.

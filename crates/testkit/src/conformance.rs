@@ -23,7 +23,7 @@ use tiled_tensor::Element;
 
 pub use case::Case;
 pub use generate::{ACTIVATIONS, FUNCTIONS};
-pub use reductions::{check_conv2d_backward_weight, check_reductions};
+pub use reductions::{check_conv2d_backward_weight, check_gradient_of_weights, check_reductions};
 pub use rng::Rng;
 pub use scatter::check_scatter;
 

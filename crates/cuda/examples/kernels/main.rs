@@ -67,6 +67,8 @@ fn main() -> ExitCode {
             faults.push(format!("{kernel}: {registers:?} registers, none recorded"));
         }
     }
+    let gone = recorded.keys().filter(|kernel| !table.contains_key(*kernel));
+    faults.extend(gone.map(|kernel| format!("{kernel}: recorded, and no kernel")));
     print!("{text}");
     if env::var_os("BLESS").is_some() {
         if let Err(error) = fs::write(RECORD, text) {

@@ -6,6 +6,7 @@ use tiled_tensor::{Element, OutOfMemory, collected, refusable, with_room};
 use super::build::Prepared;
 use super::lanes::{Share, further_lanes, has_ordered_sums};
 use super::measure::{Candidate, Measure, Numbers, anchor};
+use super::options::host_threads;
 use super::slots::most_bytes;
 use super::unmeasured::Unmeasured;
 use super::{Budget, InMemory, Plan, PlanError, SweepPlan};
@@ -145,6 +146,7 @@ impl Measure<'_, '_> {
             sweeps: built,
             program: kept.program.try_clone()?,
             threads: numbers.share.threads,
+            host_threads: host_threads(self.options),
             stores_in_files: kept.in_files,
             store_slots: prepared.stores.0.copied()?,
             blocks: prepared.lowered.blocks.copied()?,

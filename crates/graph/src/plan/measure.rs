@@ -15,6 +15,7 @@ use super::build::Prepared;
 use super::chunks::ChunkUses;
 use super::cost::{self, SweepFigures, Width};
 use super::lanes::Share;
+use super::options::host_threads;
 use super::rows::Rows;
 use super::slots::{Stored, most_bytes, window_bytes};
 use super::unmeasured::Unmeasured;
@@ -258,7 +259,7 @@ impl<'m, 'p> Measure<'m, 'p> {
         memory.windows_bytes = times(windows, in_flight)?;
         memory.reductions_bytes += times(kept.partial_bytes, lanes)?;
         // where the host goes ahead of a device, all its threads read and write what goes to and fro
-        let transfers = if self.is_ahead { self.options.parallelism.max(1) } else { in_flight };
+        let transfers = if self.is_ahead { host_threads(self.options) } else { in_flight };
         memory.transfer_bytes = times(self.prepared.transfer_bytes, transfers)?;
         memory.scratch_bytes = times(kept.scratch_bytes, threads)?;
         let left = budget.map_or(u64::MAX, |budget| budget.saturating_sub(memory.total_bytes()));

@@ -54,6 +54,9 @@ pub struct Plan {
     pub sweeps: Vec<SweepPlan>,
     /// The threads that [`Memory::scratch_bytes`] are for.
     pub threads: usize,
+    /// The threads of the host that [`Memory::transfer_bytes`] are for where the host goes ahead of a device
+    /// ([`Backend::transfers_beside`](tiled_kernel::Backend::transfers_beside)): no more read and write at a time.
+    pub host_threads: usize,
     /// Whether values kept between sweeps lie in files rather than in memory.
     pub stores_in_files: bool,
     /// The memory of each of them, or the file: no sweep needs two of one slot. `None` where no sweep needs it.

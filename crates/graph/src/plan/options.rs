@@ -136,3 +136,11 @@ impl Default for PlanOptions {
         }
     }
 }
+
+/// More threads than these copy no faster.
+const MOST_HOST_THREADS: usize = 16;
+
+/// The threads of the host that read and write for a device.
+pub(super) fn host_threads(options: &PlanOptions) -> usize {
+    options.parallelism.clamp(1, MOST_HOST_THREADS)
+}

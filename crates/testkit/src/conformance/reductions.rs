@@ -31,19 +31,32 @@ pub fn check_conv2d_backward_weight<T: Element>(backend: &dyn Backend<T>, seed: 
     for index in 0..cases {
         let mut rng = Rng::of_case("check_conv2d_backward_weight", seed, index);
         let (conv, batch) = generate::conv(&mut rng);
-        let case: Case<T> = Case {
-            reduction: Reduction::ConvWeight(conv),
-            params: Vec::new(),
-            inputs: vec![
-                generate::tensor(generate::shape(batch, conv.in_channels, conv.input), &mut rng),
-                generate::tensor(generate::shape(batch, conv.out_channels, conv.output), &mut rng),
-            ],
-            batch,
-            channels: conv.out_channels,
-            domain: conv.output,
-        };
-        case.check_weights(backend, &conv, &mut rng);
+        check_gradient_of_weights(backend, conv, batch, &mut rng);
     }
+}
+
+/// The same of one convolution.
+///
+/// # Panics
+/// Where a check fails.
+pub fn check_gradient_of_weights<T: Element>(
+    backend: &dyn Backend<T>,
+    conv: Conv,
+    batch: usize,
+    rng: &mut Rng,
+) {
+    let case: Case<T> = Case {
+        reduction: Reduction::ConvWeight(conv),
+        params: Vec::new(),
+        inputs: vec![
+            generate::tensor(generate::shape(batch, conv.in_channels, conv.input), rng),
+            generate::tensor(generate::shape(batch, conv.out_channels, conv.output), rng),
+        ],
+        batch,
+        channels: conv.out_channels,
+        domain: conv.output,
+    };
+    case.check_weights(backend, &conv, rng);
 }
 
 /// Checks every exact reduction: the sums of the reference to the last bit, for any shares and lanes.
