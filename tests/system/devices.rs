@@ -99,7 +99,8 @@ mod simulated {
     /// A source that says in which regions it was read.
     struct Told(Mutex<Vec<Region<2>>>);
 
-    const EXTENT: usize = 256;
+    /// So large that a run is worth a thread of the pool.
+    const EXTENT: usize = 900;
 
     fn value([c, y, x]: [usize; 3]) -> f32 {
         ((c + 3 * y + 7 * x) % 11) as f32 - 5.0

@@ -271,9 +271,9 @@ DEVICE void few(const ConvArgs& args) {
     });
 }
 
-KERNEL(dense_f32_128, ConvArgs, 256, 2) { dense<float, 128, 128, 8, 8>(args); }
-KERNEL(dense_f32_64, ConvArgs, 128, 4) { dense<float, 128, 64, 8, 8>(args); }
-KERNEL(dense_f32_64_64, ConvArgs, 64, 8) { dense<float, 64, 64, 8, 8>(args); }
+KERNEL(dense_f32_128, ConvArgs, 256, BLOCKS_90(2, 1)) { dense<float, 128, 128, 8, 8>(args); }
+KERNEL(dense_f32_64, ConvArgs, 128, BLOCKS_90(4, 3)) { dense<float, 128, 64, 8, 8>(args); }
+KERNEL(dense_f32_64_64, ConvArgs, 64, BLOCKS_90(8, 6)) { dense<float, 64, 64, 8, 8>(args); }
 KERNEL(dense_f32_32, ConvArgs, 128, 3) { dense<float, 256, 32, 8, 8>(args); }
 KERNEL(dense_f64_64, ConvArgs, 128) { dense<double, 64, 64, 4, 8>(args); }
 KERNEL(dense_f64_32, ConvArgs, 64) { dense<double, 64, 32, 4, 8>(args); }

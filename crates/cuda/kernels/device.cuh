@@ -14,6 +14,12 @@
 // many blocks.
 #define BOUNDS(threads, blocks, ...) __launch_bounds__(threads, blocks)
 #define KERNEL(name, Args, ...) extern "C" __global__ void BOUNDS(__VA_ARGS__, 1, ) name(const __grid_constant__ Args args)
+// So many on the generation that they were measured on, or on others, whose compilers want some registers more.
+#if __CUDA_ARCH__ / 10 == 90
+#define BLOCKS_90(blocks, others) blocks
+#else
+#define BLOCKS_90(blocks, others) others
+#endif
 #define SHARED(Type, name)                                        \
     __shared__ __align__(128) unsigned char name##_bytes[sizeof(Type)]; \
     Type& name = *reinterpret_cast<Type*>(name##_bytes)

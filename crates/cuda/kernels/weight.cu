@@ -84,9 +84,9 @@ DEVICE void weights_depthwise(const WeightArgs& args) {
     }
 }
 
-KERNEL(weights_dense_f32_128, WeightArgs, 128, 4) { weights<float, LANES, LANES, Chains<float, 128, 64, 8, 8>>(args); }
-KERNEL(weights_dense_f32_64, WeightArgs, 64, 8) { weights<float, LANES, LANES, Chains<float, 64, 64, 8, 8>>(args); }
-KERNEL(weights_dense_f32_32, WeightArgs, 32, 12) { weights<float, LANES, LANES, Chains<float, 32, 64, 8, 8>>(args); }
+KERNEL(weights_dense_f32_128, WeightArgs, 128, BLOCKS_90(4, 3)) { weights<float, LANES, LANES, Chains<float, 128, 64, 8, 8>>(args); }
+KERNEL(weights_dense_f32_64, WeightArgs, 64, BLOCKS_90(8, 6)) { weights<float, LANES, LANES, Chains<float, 64, 64, 8, 8>>(args); }
+KERNEL(weights_dense_f32_32, WeightArgs, 32, BLOCKS_90(12, 8)) { weights<float, LANES, LANES, Chains<float, 32, 64, 8, 8>>(args); }
 KERNEL(weights_dense_f64_32, WeightArgs, 64) { weights<double, LANES, LANES, Chains<double, 32, 32, 4, 4>>(args); }
 KERNEL(weights_first_f32_64, WeightArgs, 64) { weights<float, LANES, 1, Chains<float, 64, 32, 8, 4>>(args); }
 KERNEL(weights_first_f32_32, WeightArgs, 32) { weights<float, LANES, 1, Chains<float, 32, 32, 8, 4>>(args); }
