@@ -1,4 +1,5 @@
-// What follows the sums of a convolution, and where they are written, for all pixels of a thread at once.
+// What follows the sums of a convolution, and where they are written, for all pixels of a thread at once. The dense kernels have no registers
+// left for that, and call `finish` for one pixel after another: the same steps in the same order.
 #pragma once
 
 #include "dense.cuh"
@@ -39,7 +40,7 @@ DEVICE Vec<T, N> channels_at(const View& view, i64 place, int c, int count, bool
 }
 
 // Writes the sums of a thread: of some pixels N channels from `first` on, and as many from each `apart`-th one after it. What follows
-// the sums, as `follow` has it, is asked for once for all of them. `places(which, view)` gives where pixels lie in what is written, added
+// the sums, as `finish` has it, is asked for once for all of them. `places(which, view)` gives where pixels lie in what is written, added
 // or masks, below zero where there is none.
 template <typename T, int N, int PIXELS, int V, typename PlacesOf>
 DEVICE void write_all(const ConvArgs& args, Vec<T, N> (&sums)[PIXELS][V], int group, int first, int apart, PlacesOf places_of) {

@@ -164,7 +164,7 @@ const FAULTS: [(&str, Fault, Check, usize); 17] = [
         "a sum loses what is no whole number of its units",
         Fault::Kernels("reduce", &[["deposit(words, term);", ""]]),
         suite::check_reductions,
-        11,
+        22,
     ),
     ("streams do not wait for one another", Fault::NoWaits, suite::check_pool, 8),
     ("an event is not recorded", Fault::NoRecords, suite::check_pool, 8),

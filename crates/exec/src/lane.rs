@@ -406,4 +406,14 @@ mod tests {
         }
         Ok(())
     }
+
+    #[test]
+    fn outside_of_a_pool_a_region_is_one_band() -> Result<(), Box<dyn std::error::Error>> {
+        let region = Region::whole([300, 400]);
+        let layout = Layout::new(1, 2, 1, region, 300)?;
+        let (data, sink) = (vec![0.0; layout.len()], Bands(Mutex::default()));
+        write_in_bands(8, &sink, region, &View::new(&data, layout))?;
+        assert_eq!(sink.0.into_inner()?, [region]);
+        Ok(())
+    }
 }

@@ -53,7 +53,7 @@ pub fn check_backend<T: Element>(backend: &dyn Backend<T>, seed: u64, cases: usi
     check_pad(backend, seed, cases);
     check_movement(backend, seed, cases);
     check_loss(backend, seed, cases);
-    check_reductions(backend, seed, cases.max(11));
+    check_reductions(backend, seed, cases.max(22));
 }
 
 macro_rules! checks {

@@ -65,12 +65,13 @@ impl Facts {
     /// ```
     #[must_use]
     pub fn of_model(model: &str) -> Option<Self> {
-        let of = |name: &str, capability, multiprocessors, clock, memory_bandwidth| Self {
+        let of = |name: &str, capability: [u32; 2], multiprocessors, clock, memory_bandwidth| Self {
             name: format!("NVIDIA {name}"),
             capability,
             multiprocessors,
             clock,
             memory_bandwidth,
+            host_bandwidth: Self::link(capability[0]),
             ..Self::h200()
         };
         let gib = |bytes: u64| bytes << 30;
@@ -80,19 +81,14 @@ impl Facts {
             "a100" => Self {
                 memory_bytes: gib(80),
                 cache_bytes: 40 << 20,
-                host_bandwidth: PCIE_4,
                 ..of("A100", [8, 0], 108, 1.41e9, 2.04e12)
             },
-            "l4" => Self {
-                memory_bytes: gib(24),
-                cache_bytes: 48 << 20,
-                host_bandwidth: PCIE_4,
-                ..of("L4", [8, 9], 58, 2.04e9, 3e11)
-            },
+            "l4" => {
+                Self { memory_bytes: gib(24), cache_bytes: 48 << 20, ..of("L4", [8, 9], 58, 2.04e9, 3e11) }
+            }
             "rtx4090" => Self {
                 memory_bytes: gib(24),
                 cache_bytes: 72 << 20,
-                host_bandwidth: PCIE_4,
                 ..of("GeForce RTX 4090", [8, 9], 128, 2.52e9, 1.01e12)
             },
             "rtx5090" => Self {

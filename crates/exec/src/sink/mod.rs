@@ -77,7 +77,7 @@ pub trait Sink<T: Element>: Send + Sync {
         0
     }
 
-    /// The bytes that it may hold for each lane while it converts and writes elements.
+    /// The bytes that it may hold for each lane, or each thread that writes for a device, while it converts and writes elements.
     fn transfer_bytes(&self) -> u64 {
         TRANSFER_BYTES
     }

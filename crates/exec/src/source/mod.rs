@@ -56,7 +56,7 @@ pub trait Source<T: Element>: Send + Sync {
         0
     }
 
-    /// The bytes that it may hold for each lane while it reads and converts elements.
+    /// The bytes that it may hold for each lane, or each thread that reads for a device, while it reads and converts elements.
     fn transfer_bytes(&self) -> u64 {
         TRANSFER_BYTES
     }

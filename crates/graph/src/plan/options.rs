@@ -20,7 +20,8 @@ pub enum Hold {
     Materialise,
 }
 
-/// The bytes that a source or sink may hold for each lane in flight while it converts elements, where nothing is known of it.
+/// The bytes that a source or sink may hold for each lane in flight, or each of [`Plan::host_threads`](crate::Plan::host_threads), while it
+/// converts elements, where nothing is known of it.
 pub const TRANSFER_BYTES: u64 = 256 << 10;
 
 /// The tiles.
@@ -63,7 +64,8 @@ pub struct PlanOptions {
     pub resident_bytes: u64,
     /// The tensors of the caller that lie in memory.
     pub in_memory: InMemory,
-    /// The most bytes that one of the other sources and sinks may hold for each lane in flight; [`TRANSFER_BYTES`] by default.
+    /// The most bytes that one of the other sources and sinks may hold for each lane in flight, or each of
+    /// [`Plan::host_threads`](crate::Plan::host_threads); [`TRANSFER_BYTES`] by default.
     pub transfer_bytes: u64,
     /// The sources that are read in chunks: inputs, gradients of outputs, and a target that is not of class numbers. What a run is then
     /// given has these chunks.
