@@ -5,6 +5,9 @@ use super::class::signed;
 /// The widths of tiles that kernels are built for, in ascending order: all of them would take minutes to compile.
 pub(super) const WIDTHS: &[usize] = &[1, 2, 4, 6, 8, 10, 12, 14];
 
+/// The same for convolutions of one tap over blocks of channels that give one vector of output channels.
+pub(super) const POINT_WIDTHS: &[usize] = &[1, 2, 4, 6, 8, 10, 12, 14, 20, 24, 28];
+
 /// The same where three taps share broadcasts, for one vector of output channels and for more.
 pub(super) const SHARED_WIDTHS: [&[usize]; 2] =
     [&[1, 2, 4, 6, 8, 10, 11, 12, 16, 20, 24], &[1, 2, 4, 6, 8, 10, 11, 12]];
@@ -83,6 +86,8 @@ mod tests {
         for (widths, widest) in [
             (WIDTHS, 14),
             (WIDTHS, 6),
+            (POINT_WIDTHS, 28),
+            (POINT_WIDTHS, 12),
             (SHARED_WIDTHS[0], 24),
             (SHARED_WIDTHS[0], 11),
             (SHARED_WIDTHS[1], 12),

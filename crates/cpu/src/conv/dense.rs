@@ -308,17 +308,18 @@ pub(super) unsafe fn run<S: Simd>(
     }
     let dense = source.pixel_step == 1 || source.reading == Reading::Tap;
     macro_rules! points {
-        ($stride:literal, $($pixels:literal)*) => {
+        ($stride:literal, [$($pixels:literal)*], [$($wide:literal)*]) => {
             match (pixels, vectors) {
-                $(($pixels, 1) if const { $pixels <= S::TILE } => point!($pixels, 1, $stride),
+                $(($pixels, 1) if const { $pixels <= S::POINT_TILE } => point!($pixels, 1, $stride),
                   ($pixels, 2) if const { $pixels <= S::TILE } => point!($pixels, 2, $stride),)*
+                $(($wide, 1) if const { $wide <= S::POINT_TILE } => point!($wide, 1, $stride),)*
                 _ => unreachable!("no points of {pixels} pixels"),
             }
         };
     }
     match (sharing, blocked, dense) {
-        (Sharing::Point, _, true) => points!(1, 1 2 4 6 8 10 12 14),
-        (Sharing::Point, _, false) => points!(2, 1 2 4 6 8 10 12 14),
+        (Sharing::Point, _, true) => points!(1, [1 2 4 6 8 10 12 14], [20 24 28]),
+        (Sharing::Point, _, false) => points!(2, [1 2 4 6 8 10 12 14], []),
         (Sharing::Edge, _, _) => {
             shared_widths!(true, 1, EDGE, [2 4 6 8 10 11 12 16 20 24], [2 4 6 8 10 11 12]);
         }

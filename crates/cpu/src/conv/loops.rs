@@ -15,7 +15,7 @@ use tiled_kernel::Activation;
 use tiled_tensor::{Element, Layout, PartMut, View};
 
 use super::class::{Class, index, signed};
-use super::cut::{Cut, SEQUENCE_WIDTHS, SHARED_WIDTHS, WIDTHS};
+use super::cut::{Cut, POINT_WIDTHS, SEQUENCE_WIDTHS, SHARED_WIDTHS, WIDTHS};
 use super::dense::Sharing;
 use super::dot;
 use super::planar;
@@ -135,9 +135,10 @@ struct Units<'a, T> {
     classes: [Class; 2],
     weights: &'a [T],
     members: [Interval; 2],
-    /// Items of output channels (see [`Call::items`]) and how many of them a unit has.
+    /// Items of output channels (see [`Call::items`]), how many of them a unit has, and the vectors of one of [`Path::Dense`].
     items: usize,
     chunk: usize,
+    tile_vectors: usize,
     /// The tiles of a row, of which widths, how many strips of them there are, and the most tiles of strips that are computed as one.
     cut: Cut,
     widths: &'static [usize],
@@ -262,10 +263,10 @@ impl<T: Lane> Call<'_, T> {
     }
 
     /// Parts of the output channels that one kernel call computes: one or two vectors, or channels.
-    fn items(&self, cols: &Class) -> usize {
+    fn items(&self, tile_vectors: usize) -> usize {
         let problem = self.problem;
         match problem.path {
-            Path::Dense => problem.groups * problem.vectors().div_ceil(problem.tile_vectors(cols)),
+            Path::Dense => problem.groups * problem.vectors().div_ceil(tile_vectors),
             Path::Dot => problem.outputs().div_ceil(dot::MAX_OUTPUTS),
             Path::Planar => problem.groups * problem.out_group.div_ceil(planar::MAX_OUTPUTS),
             Path::Lanes => unreachable!("{OTHERS}"),
@@ -309,21 +310,26 @@ impl<T: Lane> Call<'_, T> {
         let members = [0, 1].map(|i| classes[i].members(self.region.axis(i)));
         let sharing = problem.sharing(&classes[1]);
         let pixels = index(members[1].len());
-        let pairs = usize::from(problem.tile_vectors(&classes[1]) > 1);
+        let tile_vectors = problem.tile_vectors(&classes[1]);
+        let pairs = usize::from(tile_vectors > 1);
+        let in_blocks = self.input.layout().block() > 1;
+        let are_points = problem.groups == 1 && problem.reads_one_pixel() && in_blocks && tile_vectors == 1;
         let widths = match sharing {
+            Sharing::None | Sharing::Point if are_points => POINT_WIDTHS,
             Sharing::None | Sharing::Point => WIDTHS,
             Sharing::Sequences => SEQUENCE_WIDTHS[pairs],
             Sharing::Triple | Sharing::Edge => SHARED_WIDTHS[pairs],
         };
         let cut = match problem.path {
             Path::Dense if sharing != Sharing::None => Cut::even(pixels, widths, S::SHARED_TILES[pairs]),
+            Path::Dense if are_points => Cut::even(pixels, widths, S::POINT_TILE),
             Path::Dense => Cut::even(pixels, widths, S::TILE),
             Path::Dot => Cut::of_width(pixels, dot::width::<S>()),
             Path::Planar => Cut::of_width(pixels, planar::vectors::<S>() * S::LANES),
             Path::Lanes => unreachable!("{OTHERS}"),
         };
         let (batch, rows) = (self.input.layout().batch(), index(members[0].len()));
-        let items = self.items(&classes[1]);
+        let items = self.items(tile_vectors);
         let at_once = self.at_once::<S>(&classes);
         let span = index(classes[1].input_step) * cut.wide;
         let wanted = if at_once.is_all() { wanted } else { wanted.div_ceil(UNITS_PER_THREAD / DEEP_UNITS) };
@@ -360,6 +366,7 @@ impl<T: Lane> Call<'_, T> {
             members,
             items,
             chunk,
+            tile_vectors,
             cut,
             widths,
             strips,

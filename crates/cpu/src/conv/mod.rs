@@ -104,10 +104,7 @@ fn outputs(kernel: &Kernel) -> usize {
 pub(crate) fn packed_len<T: Element>(isa: Isa, kernel: &Kernel) -> usize {
     let sums = match kernel {
         Kernel::Conv2d { conv, algorithm: Algorithm::Winograd, .. } => winograd::packed_len::<T>(isa, conv),
-        _ => {
-            let problem = Problem::of_kernel::<T>(isa, kernel);
-            problem.bias_len() + problem.classes().map(|classes| problem.class_len(&classes)).sum::<usize>()
-        }
+        _ => Problem::of_kernel::<T>(isa, kernel).packed_len(),
     };
     sums + affine_len::<T>(isa, kernel)
 }
@@ -157,20 +154,24 @@ pub(crate) fn compute<T: Lane>(
     region: Region<2>,
     workspace: &Workspace<T>,
 ) {
-    assert_eq!(packed.len(), packed_len::<T>(isa, kernel), "{}: length of the packed weight", kernel.name());
     let (conv, epilogue) = parts(kernel);
     assert!(supports::<T>(isa, kernel), "{kernel:?}");
-    let (packed, affine) = packed.split_at(packed.len() - affine_len::<T>(isa, kernel));
+    let (packed, affine) = packed.split_at(packed.len().saturating_sub(affine_len::<T>(isa, kernel)));
+    let check = |len: usize| {
+        assert_eq!(packed.len(), len, "{}: length of the packed weight", kernel.name());
+    };
     let mut others = inputs[1..].iter().copied();
     let sum = if epilogue.sum { others.next() } else { None };
     let tail = Tail { affine, sum, activation: epilogue.activation, mask: epilogue.mask.and(others.next()) };
     match kernel {
         Kernel::Conv2d { algorithm: Algorithm::Winograd, .. } => {
+            check(winograd::packed_len::<T>(isa, conv));
             let problem = winograd::Problem::new::<T>(isa, conv);
             winograd::compute(problem, tail, packed, inputs[0], output, region, workspace);
         }
         _ => {
             let problem = Problem::of_kernel::<T>(isa, kernel);
+            check(problem.packed_len());
             loops::compute(isa, &problem, tail, packed, inputs[0], output, region);
         }
     }

@@ -1,4 +1,4 @@
-//! Tiles of a convolution of one tap over whole blocks of channels, which lie in place.
+//! Tiles of a convolution of one tap over blocks of channels, which lie in place; the last may have few.
 //!
 //! The sum is that of dense tiles, in their order. A tile of few channels is short, and what those do for each kernel row, run
 //! and tap takes as long as its multiply-adds.
@@ -15,7 +15,7 @@ use crate::vector::{MAX_LANES, Micro, Simd, prefetch_far};
 ///
 /// # Safety
 /// As for dense tiles where a block of inputs is a vector and the reading is [`Reading::Direct`]; kernel
-/// rows and columns are one, and the channels whole blocks.
+/// rows and columns are one, and the channels begin with a block.
 pub(super) struct Points<'a, E, const P: usize, const V: usize, const STRIDE: usize> {
     pub(super) source: &'a Source<E>,
     pub(super) target: &'a Target<E>,
@@ -34,7 +34,7 @@ impl<E: Element, const P: usize, const V: usize, const STRIDE: usize> Micro<E>
         let buffer = buffer.as_mut_ptr().cast::<E>();
         let step = S::LANES * STRIDE;
         let (first, end) = source.channels;
-        let blocks = (end - first) / S::LANES;
+        let blocks = (end - first).div_ceil(S::LANES);
         let ahead = source.ahead[0];
         let begin = source.direct::<S, true>(source.row, first, source.col);
         let begin_ahead = ahead.start.wrapping_add(first / S::LANES * source.block_stride);
@@ -57,7 +57,8 @@ impl<E: Element, const P: usize, const V: usize, const STRIDE: usize> Micro<E>
                     let following = inputs.after(source.block_stride);
                     let at = if block + 1 < blocks { following.start } else { next_tile };
                     let next = Some(Next { at, step });
-                    weights = accumulate::<S, P, V>(simd, &mut sums, inputs, step, next, S::LANES, weights);
+                    let len = (end - first - block * S::LANES).min(S::LANES);
+                    weights = accumulate::<S, P, V>(simd, &mut sums, inputs, step, next, len, weights);
                     inputs = following;
                 }
                 finish::<S, P, V>(simd, self.target, start, &mut sums, buffer);
@@ -70,8 +71,7 @@ impl<E: Element, const P: usize, const V: usize, const STRIDE: usize> Micro<E>
 impl<E> Source<E> {
     /// Whether tiles that read in place may be [`Points`], where a block of inputs is a vector.
     pub(super) fn is_point<S: Simd<E = E>>(&self) -> bool {
-        let (first, end) = self.channels;
-        let in_place = self.reading == Reading::Direct && first.is_multiple_of(S::LANES);
-        in_place && self.rows == 1 && self.cols == 1 && (end - first).is_multiple_of(S::LANES)
+        let in_place = self.reading == Reading::Direct && self.channels.0.is_multiple_of(S::LANES);
+        in_place && self.rows == 1 && self.cols == 1
     }
 }

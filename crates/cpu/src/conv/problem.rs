@@ -149,7 +149,7 @@ impl Problem {
     /// any.
     pub(super) fn sharing(&self, cols: &Class) -> Sharing {
         let Ok(stride @ 1..=2) = usize::try_from(cols.input_step) else { return Sharing::None };
-        let longest = Sequence::all(cols.taps, stride).map(|sequence| sequence.taps).max().unwrap_or(1);
+        let longest = cols.taps.div_ceil(stride).min(Sequence::MOST_TAPS);
         let span = (MOST_SHARED_PIXELS - 1) * stride + cols.taps;
         let least = if self.shared_vectors == MOST_VECTORS { 2 } else { Sequence::MOST_TAPS };
         let shares = self.path == Path::Dense && self.shared_vectors > 0;
@@ -195,6 +195,11 @@ impl Problem {
             Path::Dot => self.outputs() * self.dot_terms(classes) * self.lanes,
             _ => self.bias_len() * self.terms(classes),
         }
+    }
+
+    /// All packed elements: the bias, and the weights of the classes.
+    pub(super) fn packed_len(&self) -> usize {
+        self.bias_len() + self.classes().map(|classes| self.class_len(&classes)).sum::<usize>()
     }
 
     /// Vectors of terms of an output element of [`Path::Dot`].

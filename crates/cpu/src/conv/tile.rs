@@ -17,6 +17,12 @@ pub(super) trait Tile: Simd {
         Isa::Avx2 => [11, 0],
         Isa::Avx512 => [24, 12],
     };
+    /// Pixels of a tile of a convolution of one tap that keeps one vector of accumulators for each and one of weights.
+    const POINT_TILE: usize = match Self::ISA {
+        Isa::Portable => 6,
+        Isa::Avx2 => 12,
+        Isa::Avx512 => 28,
+    };
     /// Input channels of a tile of weight gradients that keeps two vectors of accumulators for each, or three, one for each
     /// tap of a sequence.
     const WEIGHT_TILE: usize = match Self::ISA {

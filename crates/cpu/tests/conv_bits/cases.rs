@@ -99,6 +99,10 @@ pub(super) fn cases() -> Vec<Case> {
         case(1, [16, 16], 1, [[5, 3, 2, 1, 1, 1], [1203, 3, 2, 1, 1, 1]]),
         case(1, [3, 3], 1, [same(4, 3), same(903, 3)]),
         case(1, [16, 24], 1, [[3, 1, 1, 1, 0, 0], [700, 1, 1, 1, 0, 0]]),
+        // one tap: the last block of inputs has few, one vector of outputs and more
+        case(1, [24, 16], 1, [[5, 1, 1, 1, 0, 0], [83, 1, 1, 1, 0, 0]]),
+        case(2, [40, 12], 1, [[3, 1, 1, 1, 0, 0], [57, 1, 1, 1, 0, 0]]),
+        case(1, [72, 40], 1, [[4, 1, 1, 1, 0, 0], [30, 1, 1, 1, 0, 0]]),
     ];
     let activations = [
         Activation::Relu,

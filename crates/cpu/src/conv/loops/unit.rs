@@ -240,10 +240,9 @@ impl<T: Lane> Call<'_, T> {
         item: usize,
     ) -> Target<T> {
         let problem = self.problem;
-        let tile_vectors = problem.tile_vectors(&units.classes[1]);
-        let parts = problem.vectors().div_ceil(tile_vectors);
-        let (group, first) = (item / parts, item % parts * tile_vectors);
-        let vectors = (problem.vectors() - first).min(tile_vectors);
+        let parts = problem.vectors().div_ceil(units.tile_vectors);
+        let (group, first) = (item / parts, item % parts * units.tile_vectors);
+        let vectors = (problem.vectors() - first).min(units.tile_vectors);
         let first_input = group * problem.in_group;
         let [begin, end] = place.channels;
         let channel = group * problem.out_group + first * S::LANES;
