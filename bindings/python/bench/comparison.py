@@ -31,6 +31,8 @@ PAUSE_SECONDS = 0.05  # until the threads of the last engine sleep
 SMALLEST = 32  # the extents that shrinking leaves
 QUIET = 0.05  # the share of the machine that other programs may take
 AT_ONCE = 1 << 22  # elements that are compared at a time, which keeps memory small
+UNCOUNTED = 4 << 20  # stacks of threads, the plan itself
+FREE = 0.6  # the share of the memory that is left for the next engine, or all take turns in it
 TURN_SECONDS = 0.2  # shorter runs are repeated within a turn
 
 Json = dict[str, Any]
@@ -57,6 +59,7 @@ class Worker:
         return answer
 
     def stop(self) -> None:
+        """Ends the process, if it has not ended."""
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         self.process.wait()
@@ -86,6 +89,8 @@ class Comparison:
         self.models = models  # what was exported stays there: an export runs the model
         self.others = 0.0  # the largest share of the machine that other programs took
         self.workers: dict[str, Worker] = {}
+        self.requests: dict[str, Json] = {}
+        self.alone = False  # whether memory holds one engine at a time: each is a new process in each of its turns
         self.engines: dict[str, Json] = {}
         self.has_peers = any(engine.kind != "tiled" for engine in workload.engines)
 
@@ -155,15 +160,19 @@ class Comparison:
     def start(self, engine: Engine) -> None:
         """Loads and runs once, which measures the memory."""
         found: Json = {}
-        self.engines[engine.name] = found
         request = self.request | engine.load
+        if part := request.pop("part_of_peers", None):
+            budget = self.part_of_peers(part)
+            if budget is None:
+                return
+            request["memory_bytes"] = budget
+        self.engines[engine.name] = found
         if "extents" in request:
             request["extents"] = self.shrunk(request["extents"])
-        command = self.program
         if engine.kind != "tiled":
             request["network"] = self.description
-            command = [sys.executable, str(HERE / SCRIPTS[engine.kind]), engine.argument]
-        worker = Worker(command, engine.environment)
+        self.requests[engine.name] = request
+        worker = self.process(engine)
         try:
             found["hello"] = worker.ask("hello")
             loaded = worker.ask("load", **request)
@@ -183,6 +192,27 @@ class Comparison:
         found["flops"] = loaded.get("flops") if "flops" in loaded else self.flops
         found["repeats"] = min(100, max(1, math.ceil(TURN_SECONDS / max(first["seconds"], 1e-6))))
         say(f"  {engine.name}: first run {first['seconds']:.4g} s, {first['memory_bytes'] / 1e6:.1f} MB")
+        if not self.alone and free_share() < FREE:
+            say("  the engines do not fit beside each other: each is loaded anew for its turn")
+            self.alone = True
+        if self.alone:
+            for worker in self.workers.values():
+                worker.stop()
+
+    def process(self, engine: Engine) -> Worker:
+        command = self.program
+        if engine.kind != "tiled":
+            command = [sys.executable, str(HERE / SCRIPTS[engine.kind]), engine.argument]
+        return Worker(command, engine.environment)
+
+    def part_of_peers(self, part: int) -> int | None:
+        """The budget of a plan in such a part of the memory of the leanest peer: more by the weights, which a plan counts but no
+        measurement does, as they are held before; less by what a measurement has and no plan. None where the weights alone are more.
+        """
+        kinds = {engine.name: engine.kind for engine in self.workload.engines}
+        peers = [self.engines[name]["memory_bytes"] for name in self.workers if kinds[name] != "tiled"]
+        least = min(peers, default=0) // part
+        return least + self.weights_bytes - UNCOUNTED if least > self.weights_bytes + UNCOUNTED else None
 
     def compare_results(self) -> None:
         """Every engine's arrays with those of the reference; where one disagrees, float64 tells which is right.
@@ -295,14 +325,25 @@ class Comparison:
             self.measure_peaks()
             shift = turn % len(names) if names else 0
             for name in names[shift:] + names[:shift]:
+                if self.alone:
+                    self.wake(name)
                 time.sleep(PAUSE_SECONDS)
                 engine = self.engines[name]
                 engine["seconds"] += self.workers[name].ask("run", repeats=engine["repeats"])["seconds"]
+                if self.alone:
+                    self.workers[name].stop()
             latest = ", ".join(f"{name} {self.engines[name]['seconds'][-1]:.4g}" for name in names)
             say(f"  round {turn + 1}: {latest}")
         time.sleep(PAUSE_SECONDS)
         self.measure_peaks()
         self.others = max(self.others, busy_share())
+
+    def wake(self, name: str) -> None:
+        """A new process, which has run once."""
+        engine = next(engine for engine in self.workload.engines if engine.name == name)
+        self.workers[name] = self.process(engine)
+        self.workers[name].ask("load", **self.requests[name])
+        self.workers[name].ask("first")
 
     def wait_for_quiet(self) -> None:
         """Waits while other programs use the machine, as long as there is patience."""
@@ -312,6 +353,12 @@ class Comparison:
             self.patience -= 2.0
             busy = busy_share()
         self.others = max(self.others, busy)
+
+
+def free_share() -> float:
+    """The share of the memory that is free or can be freed."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) / int(lines["MemTotal"].split()[0])
 
 
 def busy_share() -> float:

@@ -50,8 +50,10 @@ METHOD = """\
   extents that are measured, for inference with batch norms folded into convolutions; a training step has the statistics of the
   image in every batch norm that sees more than one value of a channel, and drops nothing at random. Of memory a tenth is asked
   for where the weights alone, which count for ours, take less.
+- Engines that do not fit in memory beside each other are loaded anew for each of their turns, and run once before it is timed.
 - The best peer is the fastest one. `tiled` is the plan that the planner chooses, `tiled, untiled` holds whole
-  tensors.
+  tensors, `tiled, in a tenth` has a budget of a tenth of the memory of the peer that takes least: its bar asks one plan for
+  both, the memory and the time.
 """
 
 

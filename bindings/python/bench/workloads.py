@@ -43,6 +43,8 @@ TILED = Engine("tiled", "tiled", load={"hold": "auto"})
 UNTILED = Engine("tiled, untiled", "tiled", load={"hold": "materialise"})
 # other roundings than the sums of the peers: measured beside them, no bar rests on it
 WINOGRAD = Engine("tiled, Winograd", "tiled", load={"hold": "auto", "winograd": True})
+# a plan of its own: a budget of a tenth of what the leanest peer takes, where the weights alone, which come on top, take less
+TENTH = Engine("tiled, in a tenth", "tiled", load={"hold": "auto", "part_of_peers": 10})
 TORCH = (Engine("torch NCHW", "torch", "contiguous"), Engine("torch channels-last", "torch", "channels_last"))
 PEERS = (
     *TORCH,
@@ -64,6 +66,8 @@ def conv(in_channels: int, out_channels: int) -> Json:
 
 def image(network: str | Model, row: int, size: int, task: str, channels: int = 3) -> Workload:
     engines = (TILED, WINOGRAD, *PEERS) if task == "inference" else (TILED, *TORCH)
+    if isinstance(network, Model) and task == "inference":
+        engines += (TENTH,)
     name = network.name if isinstance(network, Model) else network
     title = f"`{name}` {size}², {'inference' if task == 'inference' else 'training step'}"
     return Workload(f"{name}-{size}-{task}", row, title, network, (1, channels, size, size), task, engines)
@@ -195,7 +199,8 @@ class Measured:
 
     @property
     def ours(self) -> str | None:
-        names = [name for name in self.engines if self.kinds.get(name) == "tiled" and name != WINOGRAD.name]
+        names = [name for name in self.engines if self.kinds.get(name) == "tiled"]
+        names = [name for name in names if name not in (WINOGRAD.name, TENTH.name)]
         return min(names, key=self.seconds, default=None)
 
     @property
@@ -264,8 +269,15 @@ def bars_of(one: Measured) -> list[Bar]:
         if row == 11 and theirs < part * one.result["weights_bytes"]:
             return found  # ours counts its weights, which alone are more
         less = theirs / max(1, one.engines[ours]["memory_bytes"])
-        what = f"{title}: memory against {one.peer}"
-        found.append(Bar(row, what, f"at most 1/{part}", f"1/{less:.1f}", less >= part))
+        what, measured = f"{title}: memory against {one.peer}", f"1/{less:.1f}"
+        passes = less >= part
+        if not passes and TENTH.name in one.engines:
+            # one plan that keeps to both
+            ratio = one.seconds(TENTH.name) / one.seconds(one.peer)
+            less = theirs / max(1, one.engines[TENTH.name]["memory_bytes"])
+            measured += f"; in a tenth 1/{less:.1f}, time {ratio:.3f}×"
+            passes = less >= part and ratio <= bound
+        found.append(Bar(row, what, f"at most 1/{part}", measured, passes))
     return found
 
 
