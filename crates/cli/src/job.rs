@@ -37,9 +37,10 @@ impl<T: Element> Job<T> {
     /// Opens the inputs; nothing is computed yet.
     pub(crate) fn open(args: &NetworkArgs, plan: &PlanArgs) -> Result<Self, CliError> {
         let backend = plan.device.choice()?.open()?;
-        let Network { graph, weights: own_weights } = network::load(&args.net)?;
+        let Network { graph, weights: own_weights, remarks } = network::load(&args.net)?;
         check_count("input", graph.inputs().len(), args.input.len())?;
         let mut files = OpenedFiles::new(plan);
+        files.remark(remarks);
         let mut inputs: Vec<Box<dyn Source<T>>> = Vec::new();
         for (input, file) in graph.inputs().iter().zip(&args.input) {
             let source = files.open(&format!("input {}", input.name), file, args.numbers.into())?;

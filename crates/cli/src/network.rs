@@ -8,17 +8,20 @@ use tiled::graph::{Graph, builtin_names};
 use tiled::onnx::{self, Weights};
 
 use crate::error::CliError;
+use crate::text::escape;
 
 /// A network, and the weights that its file holds with it.
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(crate) graph: Graph,
     pub(crate) weights: Option<Weights>,
+    /// What a user of the file should know of it, in lines.
+    pub(crate) remarks: Vec<String>,
 }
 
 /// The built-in network of this name, or the one in this file, of JSON or ONNX.
 pub(crate) fn load(name: &str) -> Result<Network, CliError> {
-    let alone = |graph| Network { graph, weights: None };
+    let alone = |graph| Network { graph, weights: None, remarks: Vec::new() };
     if let Some(graph) = Graph::try_builtin(name)? {
         return Ok(alone(graph));
     }
@@ -41,8 +44,14 @@ pub(crate) fn load(name: &str) -> Result<Network, CliError> {
 /// The network and the weights of an ONNX file.
 pub(crate) fn model(path: &Path) -> Result<Network, CliError> {
     let read = onnx::read(path);
-    let onnx::Model { graph, weights, .. } = read.map_err(|source| of_model(path, source))?;
-    Ok(Network { graph, weights: Some(weights) })
+    let onnx::Model { graph, weights, inputs, outputs, .. } =
+        read.map_err(|source| of_model(path, source))?;
+    let inputs = inputs.iter().filter(|input| input.channels_last).map(|input| input.given.as_str());
+    let outputs = outputs.iter().filter(|output| output.channels_last).map(|output| output.given.as_str());
+    let turned: Vec<String> = inputs.chain(outputs).map(|name| format!("`{}`", escape(name))).collect();
+    let is_turned = !turned.is_empty();
+    let remark = || format!("channels last in the model, N×C×H×W here: {}", turned.join(", "));
+    Ok(Network { graph, weights: Some(weights), remarks: is_turned.then(remark).into_iter().collect() })
 }
 
 /// An error of this model.

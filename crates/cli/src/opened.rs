@@ -24,6 +24,8 @@ pub(crate) struct OpenedFiles {
     resident_bytes: u64,
     opening_bytes: u64,
     opened: Vec<Opened>,
+    /// What else is said of what they hold.
+    remarks: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -46,7 +48,13 @@ impl OpenedFiles {
             resident_bytes: 0,
             opening_bytes: 0,
             opened: Vec::new(),
+            remarks: Vec::new(),
         }
+    }
+
+    /// What is said after the files.
+    pub(crate) fn remark(&mut self, remarks: Vec<String>) {
+        self.remarks.extend(remarks);
     }
 
     /// What a file holds, from its header alone.
@@ -91,13 +99,13 @@ impl OpenedFiles {
         self.opening_bytes
     }
 
-    /// A line of text for each: `input x: photo.jpg, 3×2700×5400, u8 scaled to 0…1`.
+    /// A line of text for each, `input x: photo.jpg, 3×2700×5400, u8 scaled to 0…1`, and for what else is said.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |file: &Opened| {
             let classes = if file.is_classes { " as class numbers" } else { "" };
             format!("{}: {}, {}{classes}", file.name, file.path.display(), file.facts)
         };
-        self.opened.iter().map(line).collect()
+        self.opened.iter().map(line).chain(self.remarks.iter().cloned()).collect()
     }
 
     /// The same for JSON.

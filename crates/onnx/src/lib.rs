@@ -72,7 +72,7 @@ use prost::bytes::Bytes;
 use tiled_tensor::zero_bytes;
 
 pub use error::{OnnxError, OnnxPlace, Reason, Refusal, TensorProblem};
-pub use model::{DeclaredInput, Model, Weights};
+pub use model::{DeclaredInput, DeclaredOutput, Model, Weights};
 
 /// Reads a model, and checks that files beside it hold the elements that it says.
 ///

@@ -19,15 +19,16 @@ pub struct Model {
     pub weights: Weights,
     /// Its inputs as the model declares them, in the order of the network.
     pub inputs: Vec<DeclaredInput>,
-    /// What the model calls the outputs, in the order of the network.
-    pub outputs: Vec<String>,
+    /// Its outputs as the model declares them, in the order of the network.
+    pub outputs: Vec<DeclaredOutput>,
 }
 
 /// An input as a model declares it.
 ///
 /// ```
 /// use tiled_onnx::DeclaredInput;
-/// let input = DeclaredInput { name: "x".into(), given: "x".into(), shape: [None, Some(3), None, None] };
+/// let shape = [None, Some(3), None, None];
+/// let input = DeclaredInput { name: "x".into(), given: "x".into(), shape, channels_last: false };
 /// assert_eq!(input.shape[1], Some(3));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,23 @@ pub struct DeclaredInput {
     pub given: String,
     /// Batch, channels, height and width, where the model fixes them.
     pub shape: [Option<usize>; 4],
+    /// Whether the model has it as N×H×W×C. The network has N×C×H×W.
+    pub channels_last: bool,
+}
+
+/// An output as a model declares it.
+///
+/// ```
+/// use tiled_onnx::DeclaredOutput;
+/// let output = DeclaredOutput { given: "scores".into(), channels_last: true };
+/// assert!(output.channels_last);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredOutput {
+    /// The name in the model.
+    pub given: String,
+    /// Whether the model has it as N×H×W×C. The network has N×C×H×W.
+    pub channels_last: bool,
 }
 
 /// The weights of a network, which stay in the bytes of the file and in the files beside it until they are asked for.

@@ -18,14 +18,15 @@ use tiled::kernel::Backend;
 use tiled::tensor::{Element, TensorError};
 
 use crate::args::{DTypeArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned};
+use crate::bytes;
 use crate::error::CliError;
 use crate::files::Files;
 use crate::job::{check_count, kept_bytes};
+use crate::network::{self, Network};
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, show_budget};
 use crate::text::EscapedJson;
-use crate::{bytes, network};
 
 pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliError> {
     Files::default().reads("net", network::file(&args.net)).writes("svg", &args.svg).check()?;
@@ -79,9 +80,10 @@ const LISTED_STEPS: u64 = 4096;
 
 fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Planning, CliError> {
     let device = args.plan.device.choice()?.open_for_plans()?;
-    let graph = network::load(&args.net)?.graph;
+    let Network { graph, remarks, .. } = network::load(&args.net)?;
     check_count("input", graph.inputs().len(), args.input.len())?;
     let mut files = OpenedFiles::new(&args.plan);
+    files.remark(remarks);
     let mut given = Vec::new();
     for (input, planned) in graph.inputs().iter().zip(&args.input) {
         given.push(shape_of(&mut files, &format!("input {}", input.name), planned, args.numbers.into())?);

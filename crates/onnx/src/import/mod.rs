@@ -15,6 +15,7 @@ pub(crate) mod value;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::rc::Rc;
 
 use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
@@ -23,12 +24,14 @@ use tiled_tensor::{collected, filled, push};
 
 use self::plan::Plans;
 use self::site::{Site, constant, node_name};
-use self::value::{Image, Value};
-use crate::ops;
-use crate::proto::{GraphFile, ModelFile, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto};
+use self::value::{Image, Last, Order, Value};
+use crate::ops::{self, Operator};
+use crate::proto::{
+    AttributeProto, GraphFile, ModelFile, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto,
+};
 use crate::tensor::{Tensors, is_float, type_name};
 use crate::wire::names_of_node;
-use crate::{DeclaredInput, Model, OnnxError, OnnxPlace, Reason, Refusal, Weights};
+use crate::{DeclaredInput, DeclaredOutput, Model, OnnxError, OnnxPlace, Reason, Refusal, Weights};
 
 /// Imports a model; files of elements lie in this folder.
 pub(crate) fn import(model: ModelFile, folder: Option<&Path>) -> Result<Model, OnnxError> {
@@ -58,7 +61,7 @@ pub(crate) fn import(model: ModelFile, folder: Option<&Path>) -> Result<Model, O
     };
     import.initialisers(&names, initialisers)?;
     import.sparse_initialisers(&graph.sparse_initializer)?;
-    let inputs = import.inputs(&graph.input)?;
+    let inputs = import.inputs(&graph)?;
     let is_needed = import.needed(&graph)?;
     for (position, node) in graph.node.iter().enumerate().filter(|(position, _)| is_needed[*position]) {
         let node = decoded(node)?;
@@ -74,7 +77,7 @@ pub(crate) fn import(model: ModelFile, folder: Option<&Path>) -> Result<Model, O
     // the nodes, and the bytes of the file where no weight lies there
     drop((graph, is_needed, names));
     let (graph, weights) = plans.build(&outputs.iter().map(|(_, plan)| *plan).collect::<Vec<_>>())?;
-    let outputs = outputs.into_iter().map(|(name, _)| name).collect();
+    let outputs = outputs.into_iter().map(|(output, _)| output).collect();
     let weights = Weights::new(try_params(&graph)?, weights, tensors);
     Ok(Model { graph, weights, inputs, outputs })
 }
@@ -129,6 +132,9 @@ struct Named {
 
 /// Far more than a network has.
 const MOST_NODES: usize = 1 << 26;
+
+/// The inputs for each of which all nodes are looked through: far more than a network has.
+const FEW_INPUTS: usize = 16;
 
 /// The maker of what no node makes.
 const NOBODY: u32 = u32::MAX;
@@ -201,9 +207,9 @@ impl<'a> Import<'a> {
     }
 
     /// Enters the inputs that are no initialisers.
-    fn inputs(&mut self, given: &'a [ValueInfoProto]) -> Result<Vec<DeclaredInput>, OnnxError> {
+    fn inputs(&mut self, graph: &'a GraphFile) -> Result<Vec<DeclaredInput>, OnnxError> {
         let mut inputs = Vec::new();
-        for info in given {
+        for info in &graph.input {
             let name = info.name().to_owned();
             let number = self.number(info.name())?;
             match self.values[number].value.as_deref() {
@@ -215,10 +221,17 @@ impl<'a> Import<'a> {
                 }
                 None => {}
             }
-            let value = match self.input(info) {
+            let nodes = (inputs.len() < FEW_INPUTS).then_some(&*graph.node);
+            let value = match self.input(nodes, info) {
                 Ok((input, plan)) => {
+                    let value = Value::Image(Image { plan, flat: false });
+                    let is_last = input.channels_last;
                     inputs.push(input);
-                    Value::Image(Image { plan, flat: false })
+                    if is_last {
+                        Value::Last(Last { value: Rc::new(value), order: Order::Plain })
+                    } else {
+                        value
+                    }
                 }
                 Err(reason) => {
                     self.refuse(OnnxPlace::Input { name }, reason);
@@ -230,8 +243,14 @@ impl<'a> Import<'a> {
         Ok(inputs)
     }
 
-    fn input(&mut self, info: &ValueInfoProto) -> Result<(DeclaredInput, usize), Reason> {
-        const EXPECTED: &str = "a batch of images, N×C×H×W, with a number of channels";
+    /// An input; the nodes tell whether its channels are last.
+    fn input(
+        &mut self,
+        nodes: Option<&[Bytes]>,
+        info: &ValueInfoProto,
+    ) -> Result<(DeclaredInput, usize), Reason> {
+        const EXPECTED: &str =
+            "a batch of images, N×C×H×W, or N×H×W×C that is transposed, with a number of channels";
         let no_images = |got: String| Reason::Value { expected: EXPECTED, got };
         let tensor = info.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
         let tensor = tensor.ok_or_else(|| no_images("no tensor".to_owned()))?;
@@ -253,10 +272,16 @@ impl<'a> Import<'a> {
                 .collect();
             no_images(format!("a tensor of shape [{}]", shown.join(", ")))
         };
-        let Ok([batch, Some(channels), height, width]) = <[Option<usize>; 4]>::try_from(extents.as_slice())
-        else {
+        let Ok([batch, second, third, last]) = <[Option<usize>; 4]>::try_from(extents.as_slice()) else {
             return Err(shown());
         };
+        // fewer in the last place than in the second may be channels
+        let may_turn = last.is_some() && second.is_none_or(|second| last < Some(second));
+        let extents = [second, third, last];
+        let channels_last = may_turn && nodes.is_some_and(|nodes| self.turns(nodes, info.name(), extents));
+        let [channels, height, width] =
+            if channels_last { [last, second, third] } else { [second, third, last] };
+        let Some(channels) = channels else { return Err(shown()) };
         let declared = height.zip(width).map(|(height, width)| [height, width]);
         let plan = self.plans.input(info.name(), channels, declared)?;
         if let Some(batch) = batch.and_then(|batch| i64::try_from(batch).ok()) {
@@ -268,9 +293,47 @@ impl<'a> Import<'a> {
                 name,
                 given: info.name().to_owned(),
                 shape: [batch, Some(channels), height, width],
+                channels_last,
             },
             plan,
         ))
+    }
+
+    /// Whether the channels of an input, its last axis, are moved before the others: by the first that reads it, or what functions of
+    /// single elements make of it. Exporters of networks with one channel have a reshaping there.
+    fn turns(&mut self, nodes: &[Bytes], input: &str, extents: [Option<usize>; 3]) -> bool {
+        let mut made = HashSet::from([input.to_owned()]);
+        for bytes in nodes {
+            if !names_of_node(bytes, READ).any(|name| made.contains(name)) {
+                continue;
+            }
+            // what cannot be decoded is told of later
+            let Ok(node) = NodeProto::decode(bytes.clone()) else { return false };
+            let is_perm =
+                |attribute: &AttributeProto| attribute.name() == "perm" && attribute.ints == [0, 3, 1, 2];
+            match node.op_type() {
+                "Transpose" if node.attribute.iter().any(is_perm) => return true,
+                "Reshape" if extents[2] == Some(1) => {
+                    let target = node.input.get(1).and_then(|name| self.initialiser(name));
+                    return target.is_some_and(|target| is_one_channel_first(&target, extents));
+                }
+                name if name == "Pad" || ops::find(name).is_some_and(Operator::is_of_elements) => {
+                    made.extend(node.output);
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// The few numbers that an initialiser holds.
+    fn initialiser(&mut self, name: &str) -> Option<Vec<i64>> {
+        let number = *self.names.get(name)? as usize;
+        let Some(Value::Initialiser(tensor)) = self.values[number].value.as_deref() else { return None };
+        let tensor = *tensor;
+        let is_short = self.tensors.check(tensor).is_ok_and(|stored| stored.shape == [4]);
+        let values: Vec<f64> = if is_short { self.tensors.values(tensor).ok()? } else { return None };
+        values.into_iter().map(numbers::whole).collect()
     }
 
     /// Finds which node makes each value and how often each is read; says which nodes the outputs need.
@@ -380,7 +443,7 @@ impl<'a> Import<'a> {
     }
 
     /// The rule of a node.
-    fn operator(&self, node: &NodeProto) -> Result<&'static ops::Operator, Reason> {
+    fn operator(&self, node: &NodeProto) -> Result<&'static Operator, Reason> {
         let (domain, name) = (domain(node.domain()), node.op_type());
         if ops::is_quantised(name) {
             return Err(Reason::Quantised);
@@ -416,9 +479,13 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// What an output stands for: padding that nothing took over is a node.
-    fn result(&mut self, name: &str) -> Result<Value, Reason> {
-        let plan = match self.value(name, usize::MAX)? {
+    /// What an output stands for, and whether its channels stand last in the model: padding that nothing took over is a node.
+    fn result(&mut self, name: &str) -> Result<(Value, bool), Reason> {
+        let (value, channels_last) = match self.value(name, usize::MAX)? {
+            Value::Last(Last { value, order: Order::Plain }) => (Value::clone(&value), true),
+            other => (other, false),
+        };
+        let plan = match value {
             Value::Padded(padded) => self.plans.padded(&padded)?,
             Value::Plane(plan) => plan,
             Value::Norming(norming) => self.plans.settled(norming, name)?,
@@ -426,24 +493,24 @@ impl<'a> Import<'a> {
                 let expected = "a value of one pixel, or of four axes";
                 return Err(Reason::Value { expected, got: "all features of an image".to_owned() });
             }
-            other => return Ok(other),
+            other => return Ok((other, channels_last)),
         };
-        Ok(Value::Image(Image { plan, flat: false }))
+        Ok((Value::Image(Image { plan, flat: false }), channels_last))
     }
 
     /// The names of the outputs, and which values they are.
-    fn outputs(&mut self, given: &[ValueInfoProto]) -> Vec<(String, usize)> {
-        let mut outputs: Vec<(String, usize)> = Vec::new();
+    fn outputs(&mut self, given: &[ValueInfoProto]) -> Vec<(DeclaredOutput, usize)> {
+        let mut outputs: Vec<(DeclaredOutput, usize)> = Vec::new();
         let mut seen = HashSet::new();
         for info in given {
             let name = info.name().to_owned();
             let refused = match self.result(&name) {
-                Ok(Value::Image(Image { plan, .. })) if seen.insert(plan) => {
-                    outputs.push((name, plan));
+                Ok((Value::Image(Image { plan, .. }), channels_last)) if seen.insert(plan) => {
+                    outputs.push((DeclaredOutput { given: name, channels_last }, plan));
                     continue;
                 }
-                Ok(Value::Refused) => continue,
-                Ok(value) => {
+                Ok((Value::Refused, _)) => continue,
+                Ok((value, _)) => {
                     let is_twice = matches!(value, Value::Image(_));
                     let got = if is_twice { "one that stands before".to_owned() } else { value.describe() };
                     Reason::Value { expected: "a value of the network", got }
@@ -454,6 +521,13 @@ impl<'a> Import<'a> {
         }
         outputs
     }
+}
+
+/// Whether a reshaping of N×H×W×1 gives N×1×H×W.
+fn is_one_channel_first(target: &[i64], [height, width, _]: [Option<usize>; 3]) -> bool {
+    let is =
+        |got: i64, extent: Option<usize>| got == -1 || extent.is_some_and(|e| i64::try_from(e) == Ok(got));
+    matches!(*target, [_, 1, h, w] if is(h, height) && is(w, width))
 }
 
 /// The values of the network that a value of the model is, where it is some.

@@ -141,6 +141,15 @@ pub(crate) enum Order {
 }
 
 impl Order {
+    /// Where the four axes stand once the channels are first; `None` of joined ones.
+    pub(crate) const fn places(self) -> Option<[usize; 4]> {
+        match self {
+            Self::Plain => Some([0, 2, 3, 1]),
+            Self::Turned => Some([0, 3, 2, 1]),
+            Self::Joined => None,
+        }
+    }
+
     /// The place of the channels.
     pub(crate) const fn last(self) -> i64 {
         match self {

@@ -53,31 +53,35 @@ pub(super) fn conv(site: &mut Site<'_>) -> Result<Value, Reason> {
     weighted(site, Op::Conv2d(op), plan, weight)
 }
 
-/// What ONNX pads or cuts unevenly is one padding and rows added behind.
+/// What ONNX pads or cuts unevenly is one padding and rows added behind, or cut there by a node of its own.
 pub(super) fn conv_transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
     let plan = site.image(0)?;
     let (weight, [_, of_group, height, width]) = site.constant_of::<4>(1, WEIGHT)?;
     let windows = windows(site, Some([height, width]))?;
     let added = site.pair("output_padding")?.unwrap_or([0, 0]);
     let cut = cut(site, plan, windows, added)?;
-    let output_padding =
-        [0, 1].map(|axis| added[axis].saturating_add(cut[axis][0]).saturating_sub(cut[axis][1]));
-    if output_padding.iter().any(|rows| *rows < 0) {
-        let (expected, got) = ("no more after than before with the output padding", format!("{cut:?}"));
-        return Err(Reason::Attribute { name: "pads", expected, got });
-    }
+    let behind = [0, 1].map(|axis| added[axis].saturating_add(cut[axis][0]).saturating_sub(cut[axis][1]));
     let groups = group(site)?;
     let op = ConvTranspose2d {
         out_channels: of_group.saturating_mul(groups),
         kernel_size: windows.kernel,
         stride: windows.stride,
         padding: cut.map(|[before, _]| before),
-        output_padding,
+        output_padding: behind.map(|rows| rows.max(0)),
         dilation: windows.dilation,
         groups,
         bias: site.has(2),
     };
-    weighted(site, Op::ConvTranspose2d(op), plan, weight)
+    let made = weighted(site, Op::ConvTranspose2d(op), plan, weight)?;
+    match made {
+        // more is cut behind than before, as Keras' `same` does where the kernel is odd and the stride even
+        Value::Image(Image { plan, flat }) if behind.iter().any(|rows| *rows < 0) => {
+            let padding = behind.map(|rows| [0, rows.min(0)]);
+            let plan = site.add(Op::Pad(Pad { padding, with: PadWith::Constant(0.0) }), vec![plan])?;
+            Ok(Value::Image(Image { plan, flat }))
+        }
+        made => Ok(made),
+    }
 }
 
 /// Rows and columns that are cut before and after the whole output `s·(n − 1) + d·(k − 1) + 1`, to which `added` come.

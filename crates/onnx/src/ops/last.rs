@@ -7,11 +7,12 @@
 use std::rc::Rc;
 
 use super::operator::Operator;
-use super::row;
+use super::{row, sizes};
 use crate::Reason;
-use crate::import::numbers::Num;
+use crate::import::numbers::{Num, Numbers};
 use crate::import::site::{Site, node_name};
 use crate::import::value::{Constant, Grouped, Image, Last, Order, Value};
+use crate::proto::NodeProto;
 
 /// What a node's output stands for, by the rule of its operator.
 pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -23,6 +24,9 @@ pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
         _ => None,
     };
     let Some(order) = site.operands.iter().find_map(order) else { return (operator.rule)(site) };
+    if let Some(places) = order.places().filter(|_| ALONG_AXES.contains(&operator.name)) {
+        return along_axes(operator, site, order, places);
+    }
     if !operator.is_of_elements() {
         return (operator.rule)(site);
     }
@@ -45,6 +49,96 @@ pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
         Value::Image(_) | Value::Form(_) | Value::Norming(_) => with_channels_last(made, order),
         other => other,
     })
+}
+
+/// Operators along axes that they name, which do the same wherever those stand.
+const ALONG_AXES: [&str; 6] = ["ArgMax", "Concat", "Pad", "Shape", "Slice", "Split"];
+
+/// Runs a rule on values with their channels first, with the axes that it names where they stand then.
+fn along_axes(
+    operator: &Operator,
+    site: &mut Site<'_>,
+    order: Order,
+    places: [usize; 4],
+) -> Result<Value, Reason> {
+    let moved = |axis: i64| {
+        let place = usize::try_from(if axis < 0 { axis + 4 } else { axis }).ok();
+        // an axis that there is not is refused by the rule
+        place.and_then(|place| places.get(place)).and_then(|place| i64::try_from(*place).ok()).unwrap_or(axis)
+    };
+    let mut node = site.node.clone();
+    for attribute in &mut node.attribute {
+        match attribute.name() {
+            "axis" => attribute.i = attribute.i.map(moved),
+            "axes" => attribute.ints.iter_mut().for_each(|axis| *axis = moved(*axis)),
+            "pads" => attribute.ints = sides_moved(&attribute.ints, places),
+            _ => {}
+        }
+    }
+    let mut operands = site.operands.clone();
+    for (position, operand) in operands.iter_mut().enumerate() {
+        match operand {
+            Some(Value::Last(last)) if last.order == order => *operand = Some(Value::clone(&last.value)),
+            Some(Value::Image(_) | Value::Last(_) | Value::Form(_)) => {
+                return site.wrong(position, "a value whose axes are those of the others");
+            }
+            _ => {}
+        }
+    }
+    let listed = |items: Vec<Num>| {
+        Some(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer: true })))
+    };
+    let has_axes = site.has(3);
+    if has_axes && matches!(operator.name, "Pad" | "Slice") {
+        let axes = site.whole(3)?;
+        operands[3] = listed(axes.into_iter().map(|axis| Num::Known(moved(axis) as f64)).collect());
+    } else if operator.name == "Pad" && site.has(1) {
+        operands[1] = listed(sides_moved(&site.numbers(1)?.items, places));
+    } else if operator.name == "Slice" && site.has(1) {
+        // the first axes, as many as there are starts
+        let axes = 0..site.numbers(1)?.items.len().min(4);
+        operands.resize(operands.len().max(4), None);
+        operands[3] = listed(axes.map(|axis| Num::Known(places[axis] as f64)).collect());
+    }
+    if operator.name == "Shape" {
+        return shape(site, operands, places);
+    }
+    let Site { opset, plans, tensors, .. } = site;
+    let made = (operator.rule)(&mut Site { node: &node, opset: *opset, operands, plans, tensors })?;
+    let last = |made: Value| match made {
+        Value::Image(Image { flat: false, .. }) | Value::Form(_) | Value::Norming(_) | Value::Padded(_) => {
+            with_channels_last(made, order)
+        }
+        other => other,
+    };
+    Ok(match made {
+        Value::Several(values) => Value::Several(values.iter().cloned().map(last).collect()),
+        made => last(made),
+    })
+}
+
+/// What is before all axes and after all of them, in the order of the axes of the channels first; as it is where it is not of four axes.
+fn sides_moved<V: Copy>(sides: &[V], places: [usize; 4]) -> Vec<V> {
+    let mut moved = sides.to_vec();
+    if sides.len() == 8 {
+        for (axis, place) in places.into_iter().enumerate() {
+            moved[place] = sides[axis];
+            moved[place + 4] = sides[axis + 4];
+        }
+    }
+    moved
+}
+
+/// The extents in the order of the model.
+fn shape(site: &mut Site<'_>, operands: Vec<Option<Value>>, places: [usize; 4]) -> Result<Value, Reason> {
+    let all = NodeProto { attribute: Vec::new(), ..site.node.clone() };
+    let Site { opset, plans, tensors, .. } = site;
+    let of_first = &mut Site { node: &all, opset: *opset, operands, plans, tensors };
+    let Value::Numbers(first) = sizes::shape(of_first)? else {
+        return site.wrong(0, "a value of the network");
+    };
+    let items = places.iter().filter_map(|place| first.items.get(*place).copied()).collect();
+    sizes::part_of_shape(site, items)
 }
 
 /// One number, or as many as there are channels with two axes after them; `None` of another constant.
@@ -99,7 +193,19 @@ pub(super) fn reshaped(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let is_extent = |item: &Num, axis: usize| is_open(item) || site.plans.is_extent(*item, plan, axis);
     let is_batch = |item: &Num| is_open(item) || site.plans.is_batch(*item);
     let one_is_open = shape.items.iter().filter(|item| is_open(item)).count() < 2;
+    let is_one = |item: &Num| *item == Num::Known(1.0);
     match (order, shape.items.as_slice()) {
+        // one channel stands anywhere
+        (Order::Plain, [n, one, h, w])
+            if site.plans.get(plan).channels == 1
+                && one_is_open
+                && is_batch(n)
+                && is_one(one)
+                && is_extent(h, 2)
+                && is_extent(w, 3) =>
+        {
+            Ok(Some(Value::Image(Image { plan, flat: false })))
+        }
         (Order::Plain | Order::Joined, [n, pixels, c]) if one_is_open && is_batch(n) && is_channels(c) => {
             // what is left of the elements is the pixels
             let is_all =

@@ -8,7 +8,7 @@ use super::{elements, groups, last, response, row, shuffle, stack, table};
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
-use crate::import::value::{Constant, Image, Value};
+use crate::import::value::{Constant, Image, Order, Value};
 
 /// Of values along the channels or an axis that they have for it, of sizes along their one axis.
 pub(super) fn concat(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -124,6 +124,16 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
         {
             of_pixel(site, plan)?;
             Ok(Value::Image(Image { plan, flat: false }))
+        }
+        // one channel stands anywhere
+        [batch, height, width, Num::Known(1.0)]
+            if !flat
+                && channels == 1.0
+                && is_batch(batch)
+                && site.plans.is_extent(*height, plan, 2)
+                && site.plans.is_extent(*width, plan, 3) =>
+        {
+            Ok(last::of_image(plan, Order::Plain))
         }
         [batch, now, _] if !flat && is_batch(batch) && is_channels(now) => site.wrong(1, last::PIXELS_APART),
         _ => site.wrong(1, "the batch, the channels, and one pixel or none"),

@@ -18,7 +18,7 @@ pub(crate) struct Operator {
 
 impl Operator {
     /// Whether it is one of functions of single elements, which do the same wherever the channels stand.
-    pub(super) fn is_of_elements(&self) -> bool {
+    pub(crate) fn is_of_elements(&self) -> bool {
         OF_ELEMENTS.contains(&self.name)
     }
 }

@@ -34,6 +34,11 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
             items
         }
     };
+    part_of_shape(site, items)
+}
+
+/// The extents from one to another that a node asks for.
+pub(super) fn part_of_shape(site: &Site<'_>, items: Vec<Num>) -> Result<Value, Reason> {
     let rank = signed(items.len());
     let start = bounded(site.int("start", 0)?, rank);
     let end = bounded(site.int("end", rank)?, rank);

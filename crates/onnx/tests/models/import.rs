@@ -49,7 +49,7 @@ fn a_convolution_has_its_attributes_and_its_weights() {
     let names: Vec<&str> = parameters.tensors().iter().map(|tensor| tensor.name.as_str()).collect();
     assert_eq!(names, ["n_y.weight", "n_y.bias"]);
     assert_eq!(parameters.tensors()[1].data, [-1.0, -0.875, -0.75, -0.625]);
-    assert_eq!((read.inputs[0].given.as_str(), read.outputs.as_slice()), ("x", ["y".to_owned()].as_slice()));
+    assert_eq!((read.inputs[0].given.as_str(), read.outputs[0].given.as_str()), ("x", "y"));
 }
 
 #[test]
@@ -134,8 +134,6 @@ fn a_transposed_convolution_takes_uneven_padding_for_output_padding() {
         Op::ConvTranspose2d(conv) => assert_eq!((conv.padding, conv.output_padding), ([1, 1], [1, 1])),
         other => panic!("{other:?}"),
     }
-    let behind = [("strides", ints(&[2, 2])), ("pads", ints(&[0, 0, 1, 1]))];
-    assert_eq!(model(&behind).refusals().len(), 1);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
 mod build;
+mod channels_last;
 mod elementwise;
 mod external;
 mod formulas;

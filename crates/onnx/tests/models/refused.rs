@@ -110,7 +110,7 @@ fn inputs_that_are_no_images_are_refused() {
         model.graph().input[0] = value("x", elem_type, shape);
         only(&model)
     };
-    let wanted = "wants a batch of images, N×C×H×W, with a number of channels";
+    let wanted = "wants a batch of images, N×C×H×W, or N×H×W×C that is transposed, with a number of channels";
     assert_eq!(with(1, &[Some(1), None]), format!("is a tensor of shape [1, ?], {wanted}"));
     assert_eq!(with(1, &[None; 4]), format!("is a tensor of shape [?, ?, ?, ?], {wanted}"));
     assert_eq!(with(7, &[None, Some(3), None, None]), format!("is of elements int64, {wanted}"));

@@ -34,7 +34,6 @@ pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
         ),
         ("weight_of_three_axes", node(start().floats("w", &[4, 3, 3]), "Conv", &["w"], &[])),
         ("weight_that_is_computed", node(start(), "Conv", &["x"], &[])),
-        ("transposed_cut_behind", transposed(&[("pads", ints(&[0, 0, 1, 1]))])),
         ("transposed_output_shape", transposed(&[("output_shape", ints(&[9, 9]))])),
         (
             "pad_mode",

@@ -1,0 +1,173 @@
+//! Models of TensorFlow and Keras: images N×H×W×C, which they transpose.
+
+use tiled_graph::{ConvTranspose2d, Op, Pad, PadWith};
+
+use crate::build::{Attribute, Builder, float_tensor, ints, value};
+use crate::runs::run;
+
+/// A model of an input `x` of this shape.
+fn of(shape: &[Option<i64>]) -> Builder {
+    let mut model = Builder::new(17, 1);
+    model.graph().input[0] = value("x", 1, shape);
+    model
+}
+
+fn first(model: Builder, from: &str, to: &str) -> Builder {
+    model.node("Transpose", &[from], to, &[("perm", ints(&[0, 3, 1, 2]))])
+}
+
+fn last(model: Builder, from: &str, to: &str) -> Builder {
+    model.node("Transpose", &[from], to, &[("perm", ints(&[0, 2, 3, 1]))])
+}
+
+/// A convolution 3×3 of two channels to three.
+fn convolved(model: Builder, from: &str, to: &str) -> Builder {
+    let pads = [("pads", ints(&[1, 1, 1, 1]))];
+    model.floats("w", &[3, 2, 3, 3]).floats("b", &[3]).node("Conv", &[from, "w", "b"], to, &pads)
+}
+
+fn image(len: usize) -> Vec<f64> {
+    (0..len).map(|place| (place % 11) as f64 - 5.0).collect()
+}
+
+#[test]
+fn an_image_with_channels_last_is_that_image_with_channels_first() {
+    let mean = float_tensor("mean", &[2], &[0.5, -1.0]);
+    for extents in [[None, None], [Some(5), Some(7)]] {
+        let model = of(&[None, extents[0], extents[1], Some(2)]).tensor(mean.clone());
+        let model = first(model.node("Sub", &["x", "mean"], "s", &[]), "s", "t");
+        let model = last(convolved(model, "t", "c"), "c", "y").output("y");
+        let read = model.read().unwrap();
+        assert!(read.inputs[0].channels_last && read.outputs[0].channels_last);
+        let [height, width] = extents.map(|extent| extent.and_then(|extent| usize::try_from(extent).ok()));
+        assert_eq!(read.inputs[0].shape, [None, Some(2), height, width]);
+
+        let plain = Builder::new(17, 2).tensor(float_tensor("mean", &[1, 2, 1, 1], &[0.5, -1.0]));
+        let plain = convolved(plain.node("Sub", &["x", "mean"], "s", &[]), "s", "y").output("y");
+        assert!(!plain.read().unwrap().inputs[0].channels_last);
+        let image = image(2 * 2 * 5 * 7);
+        assert_eq!(run(&model, [2, 2, 5, 7], &image), run(&plain, [2, 2, 5, 7], &image));
+    }
+}
+
+#[test]
+fn an_image_is_taken_for_what_the_model_does_with_it() {
+    // as many channels as columns of another: nobody transposes it
+    let plain = of(&[Some(1), Some(16), Some(4), Some(3)]).node("Relu", &["x"], "y", &[]).output("y");
+    let read = plain.read().unwrap();
+    assert_eq!((read.inputs[0].shape[1], read.inputs[0].channels_last), (Some(16), false));
+    let features = of(&[Some(1), Some(16), Some(4), Some(1)])
+        .ints("s", &[2], &[1, 64])
+        .floats("m", &[64, 5])
+        .node("Reshape", &["x", "s"], "f", &[])
+        .node("MatMul", &["f", "m"], "y", &[])
+        .output("y");
+    assert_eq!(features.read().unwrap().inputs[0].shape[1], Some(16));
+    let open = of(&[None, None, None, Some(3)]).node("Relu", &["x"], "y", &[]).output("y");
+    let expected = "input `x`: is a tensor of shape [?, ?, ?, 3], wants a batch of images, N×C×H×W, or N×H×W×C that is \
+                    transposed, with a number of channels";
+    assert_eq!(open.refusals(), [expected]);
+}
+
+#[test]
+fn one_channel_is_moved_by_a_reshaping() {
+    let model = of(&[Some(1), Some(4), Some(6), Some(1)])
+        .ints("in", &[4], &[1, 1, 4, 6])
+        .ints("out", &[4], &[-1, 4, 6, 1])
+        .tensor(float_tensor("w", &[1, 1, 1, 1], &[2.0]))
+        .node("Reshape", &["x", "in"], "f", &[])
+        .node("Conv", &["f", "w"], "c", &[])
+        .node("Reshape", &["c", "out"], "y", &[])
+        .output("y");
+    let read = model.read().unwrap();
+    assert_eq!(read.inputs[0].shape, [Some(1), Some(1), Some(4), Some(6)]);
+    assert!(read.inputs[0].channels_last && read.outputs[0].channels_last);
+    let image = image(24);
+    let twice: Vec<f64> = image.iter().map(|value| 2.0 * value).collect();
+    assert_eq!(run(&model, [1, 1, 4, 6], &image), (twice, [1, 1, 4, 6]));
+}
+
+#[test]
+fn operators_along_axes_know_where_these_stand() {
+    // channels 1, 0, 1 of rows 1 to 4, with a column of zeros before and two rows behind, in the model's order of axes
+    let cut = |model: Builder, axis: i64, rows: i64, pads: &[i64]| {
+        model
+            .ints("zero", &[1], &[0])
+            .ints("one", &[1], &[1])
+            .ints("two", &[1], &[2])
+            .ints("four", &[1], &[4])
+            .ints("c", &[1], &[axis])
+            .ints("h", &[1], &[rows])
+            .ints("pads", &[8], pads)
+            .node("Slice", &["t", "one", "four", "h"], "r", &[])
+            .node("Slice", &["r", "zero", "one", "c"], "a", &[])
+            .node("Slice", &["r", "one", "two", "c"], "b", &[])
+            .node("Concat", &["b", "a", "b"], "j", &[("axis", Attribute::Int(axis))])
+            .node("Pad", &["j", "pads"], "p", &[])
+    };
+    let model = first(of(&[None, Some(5), Some(3), Some(2)]), "x", "f");
+    let model = cut(last(model, "f", "t"), 3, 1, &[0, 0, 1, 0, 0, 2, 0, 0]);
+    let model = first(model, "p", "q").node("Relu", &["q"], "y", &[]).output("y");
+    let plain = of(&[None, Some(2), Some(5), Some(3)]).node("Identity", &["x"], "t", &[]);
+    let plain = cut(plain, 1, 2, &[0, 0, 0, 1, 0, 0, 2, 0]).node("Relu", &["p"], "y", &[]).output("y");
+    let image = image(2 * 2 * 5 * 3);
+    let got = run(&model, [2, 2, 5, 3], &image);
+    assert_eq!(got.1, [2, 3, 5, 4]);
+    assert_eq!(got, run(&plain, [2, 2, 5, 3], &image));
+}
+
+#[test]
+fn classes_and_sizes_of_images_with_channels_last() {
+    // the largest of three channels, and upsampling to the size of the image as the model says it
+    let model = first(of(&[None, None, None, Some(3)]), "x", "f");
+    let model = model
+        .node("MaxPool", &["f"], "m", &[("kernel_shape", ints(&[2, 2])), ("strides", ints(&[2, 2]))])
+        .node("Shape", &["x"], "s", &[])
+        .ints("one", &[1], &[1])
+        .ints("three", &[1], &[3])
+        .ints("four", &[1], &[4])
+        .node("Slice", &["s", "one", "three"], "hw", &[])
+        .node("Shape", &["m"], "ms", &[])
+        .ints("zero", &[1], &[0])
+        .ints("two", &[1], &[2])
+        .node("Slice", &["ms", "zero", "two"], "nc", &[])
+        .node("Concat", &["nc", "hw"], "size", &[("axis", Attribute::Int(0))])
+        .node(
+            "Resize",
+            &["m", "", "", "size"],
+            "u",
+            &[
+                ("coordinate_transformation_mode", Attribute::Text("asymmetric")),
+                ("nearest_mode", Attribute::Text("floor")),
+            ],
+        );
+    let model = last(model, "u", "l");
+    let model = model
+        .node("ArgMax", &["l"], "y", &[("axis", Attribute::Int(3)), ("keepdims", Attribute::Int(1))])
+        .output("y");
+    let read = model.read().unwrap();
+    assert!(read.outputs[0].channels_last);
+    let (classes, shape) = run(&model, [1, 3, 4, 6], &image(72));
+    assert_eq!(shape, [1, 1, 4, 6]);
+    assert!(
+        classes.iter().all(|class| [0.0, 1.0, 2.0].contains(class))
+            && classes.iter().any(|class| *class > 0.0)
+    );
+}
+
+#[test]
+fn a_transposed_convolution_that_is_cut_behind_alone_is_cut_by_a_node() {
+    // what Keras' `same` is for a kernel of 3 and a stride of 2
+    let model = Builder::new(17, 1).tensor(float_tensor("w", &[1, 1, 3, 3], &[1.0; 9]));
+    let attributes = [("auto_pad", Attribute::Text("SAME_UPPER")), ("strides", ints(&[2, 2]))];
+    let model = model.node("ConvTranspose", &["x", "w"], "y", &attributes).output("y");
+    let ops: Vec<Op> = model.read().unwrap().graph.nodes().iter().map(|node| node.op.clone()).collect();
+    let Op::ConvTranspose2d(ConvTranspose2d { padding, output_padding, .. }) = ops[0] else {
+        panic!("{ops:?}")
+    };
+    assert_eq!((padding, output_padding), ([0; 2], [0; 2]));
+    assert_eq!(ops[1..], [Op::Pad(Pad { padding: [[0, -1], [0, -1]], with: PadWith::Constant(0.0) })]);
+    // 1, 2 by rows: each value spreads over 3×3, two apart
+    let expected = [1.0, 1.0, 3.0, 2.0, 1.0, 1.0, 3.0, 2.0];
+    assert_eq!(run(&model, [1, 1, 1, 2], &[1.0, 2.0]), (expected.to_vec(), [1, 1, 2, 4]));
+}
