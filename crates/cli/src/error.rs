@@ -31,6 +31,13 @@ pub(crate) enum CliError {
     NoWeights { name: String },
     #[error("--{option} is given {got} times, network wants {expected}")]
     Count { option: &'static str, expected: usize, got: usize },
+    #[error("--{option} is given {got} times, network wants {}: {}", names.len(), names.join(", "))]
+    NamedCount { option: &'static str, names: Vec<String>, got: usize },
+    #[error(
+        "input `{name}` is {}×{}, the model declares {}×{}, and upsample `{node}` makes {}×{} of any image: export it with open sizes",
+        got[0], got[1], declared[0], declared[1], size[0], size[1]
+    )]
+    OtherSize { name: String, declared: [usize; 2], got: [usize; 2], node: String, size: [i64; 2] },
     #[error(
         "`{}`: a raw file needs its shape, and its element type where it is not {dtype}: such as {}:3x512x512 or {}:3x512x512:u8",
         path.display(), path.display(), path.display()
@@ -88,6 +95,8 @@ impl CliError {
             | Self::Model { .. }
             | Self::NoWeights { .. }
             | Self::Count { .. }
+            | Self::NamedCount { .. }
+            | Self::OtherSize { .. }
             | Self::NoResult
             | Self::RawShape { .. }
             | Self::IgnoreIndex

@@ -26,6 +26,8 @@ pub(crate) struct Job<T: Element> {
     pub(crate) graph: Graph,
     /// The weights that the network's file holds.
     own_weights: Option<Weights>,
+    /// What the network's file calls the outputs.
+    pub(crate) output_names: Vec<String>,
     pub(crate) shapes: Shapes,
     pub(crate) inputs: Vec<Box<dyn Source<T>>>,
     /// The files that were opened, and what opening them took.
@@ -37,18 +39,20 @@ impl<T: Element> Job<T> {
     /// Opens the inputs; nothing is computed yet.
     pub(crate) fn open(args: &NetworkArgs, plan: &PlanArgs) -> Result<Self, CliError> {
         let backend = plan.device.choice()?.open()?;
-        let Network { graph, weights: own_weights, remarks } = network::load(&args.net)?;
-        check_count("input", graph.inputs().len(), args.input.len())?;
+        let network = network::load(&args.net)?;
+        let graph = &network.graph;
+        check_names("input", graph.inputs().iter().map(|input| &input.name), args.input.len())?;
         let mut files = OpenedFiles::new(plan);
-        files.remark(remarks);
         let mut inputs: Vec<Box<dyn Source<T>>> = Vec::new();
         for (input, file) in graph.inputs().iter().zip(&args.input) {
             let source = files.open(&format!("input {}", input.name), file, args.numbers.into())?;
             inputs.push(normalized(source, &input.name, &(&args.normalization).into())?);
         }
         let given: Vec<[usize; 4]> = inputs.iter().map(Source::shape).collect();
-        let shapes = infer_nchw(&graph, &given)?;
-        Ok(Self { graph, own_weights, shapes, inputs, files, backend })
+        files.remark(network.remarks(&given)?);
+        let shapes = infer_nchw(graph, &given)?;
+        let Network { graph, weights: own_weights, outputs: output_names, .. } = network;
+        Ok(Self { graph, own_weights, output_names, shapes, inputs, files, backend })
     }
 
     /// Whether the network's file holds weights.
@@ -112,12 +116,12 @@ fn normalized<T: Element>(
 
 /// Files that become the outputs of `run`, of these shapes.
 pub(crate) fn output_sinks<T: Element>(
-    paths: &[PathBuf],
+    (paths, names): (&[PathBuf], &[String]),
     shapes: &[[usize; 4]],
     args: &OutputArgs,
     limit_bytes: u64,
 ) -> Result<Vec<Box<dyn Sink<T>>>, CliError> {
-    check_count("output", shapes.len(), paths.len())?;
+    check_names("output", names, paths.len())?;
     let sinks = paths.iter().zip(shapes).map(|(path, shape)| -> Result<Box<dyn Sink<T>>, CliError> {
         let options = args.sink(shape[1], limit_bytes);
         let Some(decision) = args.decision() else { return Ok(create_sink_with(path, *shape, &options)?) };
@@ -171,6 +175,16 @@ pub(crate) fn kept_bytes<T: Element>(save: Option<&Path>, specs: &[ParamSpec]) -
 
 pub(crate) fn check_count(option: &'static str, expected: usize, got: usize) -> Result<(), CliError> {
     if expected == got { Ok(()) } else { Err(CliError::Count { option, expected, got }) }
+}
+
+/// The same of what has names.
+pub(crate) fn check_names<'n>(
+    option: &'static str,
+    wanted: impl IntoIterator<Item = &'n String>,
+    got: usize,
+) -> Result<(), CliError> {
+    let names: Vec<String> = wanted.into_iter().map(|name| format!("`{}`", escape(name))).collect();
+    if names.len() == got { Ok(()) } else { Err(CliError::NamedCount { option, names, got }) }
 }
 
 /// What files do not hold as it was, a line of text for each that there is something to say of.

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::Path;
 
 use tiled::exec::open_regular;
-use tiled::graph::{Graph, builtin_names};
-use tiled::onnx::{self, Weights};
+use tiled::graph::{Graph, Op, Upsample, UpsampleTo, builtin_names};
+use tiled::onnx::{self, DeclaredInput, Weights};
 
 use crate::error::CliError;
 use crate::text::escape;
@@ -15,13 +15,48 @@ use crate::text::escape;
 pub(crate) struct Network {
     pub(crate) graph: Graph,
     pub(crate) weights: Option<Weights>,
+    /// The names of the outputs, for who gives files for them.
+    pub(crate) outputs: Vec<String>,
+    /// What a model declares of its inputs.
+    declared: Vec<DeclaredInput>,
     /// What a user of the file should know of it, in lines.
-    pub(crate) remarks: Vec<String>,
+    remarks: Vec<String>,
+}
+
+impl Network {
+    /// What a user should know of the network for inputs of these shapes, in lines.
+    ///
+    /// # Errors
+    /// Where a model declares another size and makes images of one size, whatever it is given.
+    pub(crate) fn remarks(&self, given: &[[usize; 4]]) -> Result<Vec<String>, CliError> {
+        let mut remarks = self.remarks.clone();
+        for (input, [.., height, width]) in self.declared.iter().zip(given) {
+            let Some(declared) = input.other_extents([*height, *width]) else { continue };
+            let (name, got) = (escape(&input.given).into_owned(), [*height, *width]);
+            let fixed = self.graph.nodes().iter().find_map(|node| match node.op {
+                Op::Upsample(Upsample { to: UpsampleTo::Size(size), .. }) => Some((node, size)),
+                _ => None,
+            });
+            if let Some((node, size)) = fixed {
+                let node = escape(&node.name).into_owned();
+                return Err(CliError::OtherSize { name, declared, got, node, size });
+            }
+            remarks.push(format!(
+                "warning: input `{name}` is {}×{}, the model declares {}×{}: what its exporter worked out of that size holds for it alone",
+                got[0], got[1], declared[0], declared[1]
+            ));
+        }
+        Ok(remarks)
+    }
 }
 
 /// The built-in network of this name, or the one in this file, of JSON or ONNX.
 pub(crate) fn load(name: &str) -> Result<Network, CliError> {
-    let alone = |graph| Network { graph, weights: None, remarks: Vec::new() };
+    let alone = |graph: Graph| {
+        let names = graph.outputs().iter().map(|value| graph.name(*value).to_owned());
+        let outputs = names.collect();
+        Network { graph, weights: None, outputs, declared: Vec::new(), remarks: Vec::new() }
+    };
     if let Some(graph) = Graph::try_builtin(name)? {
         return Ok(alone(graph));
     }
@@ -46,12 +81,15 @@ pub(crate) fn model(path: &Path) -> Result<Network, CliError> {
     let read = onnx::read(path);
     let onnx::Model { graph, weights, inputs, outputs, .. } =
         read.map_err(|source| of_model(path, source))?;
-    let inputs = inputs.iter().filter(|input| input.channels_last).map(|input| input.given.as_str());
-    let outputs = outputs.iter().filter(|output| output.channels_last).map(|output| output.given.as_str());
-    let turned: Vec<String> = inputs.chain(outputs).map(|name| format!("`{}`", escape(name))).collect();
+    let turned_inputs = inputs.iter().filter(|input| input.channels_last).map(|input| &input.given);
+    let turned_outputs = outputs.iter().filter(|output| output.channels_last).map(|output| &output.given);
+    let turned: Vec<String> =
+        turned_inputs.chain(turned_outputs).map(|name| format!("`{}`", escape(name))).collect();
     let is_turned = !turned.is_empty();
     let remark = || format!("channels last in the model, N×C×H×W here: {}", turned.join(", "));
-    Ok(Network { graph, weights: Some(weights), remarks: is_turned.then(remark).into_iter().collect() })
+    let remarks = is_turned.then(remark).into_iter().collect();
+    let outputs = outputs.into_iter().map(|output| output.given).collect();
+    Ok(Network { graph, weights: Some(weights), outputs, declared: inputs, remarks })
 }
 
 /// An error of this model.

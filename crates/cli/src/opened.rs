@@ -99,6 +99,11 @@ impl OpenedFiles {
         self.opening_bytes
     }
 
+    /// What is said beside the files.
+    pub(crate) fn remarks(&self) -> &[String] {
+        &self.remarks
+    }
+
     /// A line of text for each, `input x: photo.jpg, 3×2700×5400, u8 scaled to 0…1`, and for what else is said.
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |file: &Opened| {

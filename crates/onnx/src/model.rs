@@ -43,6 +43,26 @@ pub struct DeclaredInput {
     pub channels_last: bool,
 }
 
+impl DeclaredInput {
+    /// Height and width that the model declares, where the image's are others: what an exporter worked out of a size is a
+    /// constant of the model, which nothing tells apart from others.
+    ///
+    /// ```
+    /// use tiled_onnx::DeclaredInput;
+    /// let shape = [None, Some(3), Some(192), Some(256)];
+    /// let input = DeclaredInput { name: "x".into(), given: "x".into(), shape, channels_last: false };
+    /// assert_eq!(input.other_extents([384, 512]), Some([192, 256]));
+    /// assert_eq!(input.other_extents([192, 256]), None);
+    /// ```
+    #[must_use]
+    pub fn other_extents(&self, image: [usize; 2]) -> Option<[usize; 2]> {
+        match self.shape {
+            [_, _, Some(height), Some(width)] if [height, width] != image => Some([height, width]),
+            _ => None,
+        }
+    }
+}
+
 /// An output as a model declares it.
 ///
 /// ```

@@ -72,6 +72,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     if args.plan.json {
         let mut object = figures.json();
         object.insert("inputs".into(), job.files.json());
+        object.insert("remarks".into(), json!(job.files.remarks()));
         object.insert("changed".into(), changed_json(&args.grad_input, &sinks));
         object.insert("grad_inputs".into(), json!(wanted));
         return print_json(object);

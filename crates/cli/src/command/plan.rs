@@ -21,8 +21,8 @@ use crate::args::{DTypeArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned}
 use crate::bytes;
 use crate::error::CliError;
 use crate::files::Files;
-use crate::job::{check_count, kept_bytes};
-use crate::network::{self, Network};
+use crate::job::{check_names, kept_bytes};
+use crate::network;
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, show_budget};
@@ -56,6 +56,7 @@ pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliEr
     let detail = args.steps.unwrap_or(if all { StepDetail::All } else { StepDetail::First(LISTED_STEPS) });
     let mut figures = figures.json();
     figures.insert("inputs".into(), files.json());
+    figures.insert("remarks".into(), json!(files.remarks()));
     figures.insert("device".into(), device.as_ref().map_or(Value::Null, device_json));
     let report = Report { figures, plan: plan.describe(detail) };
     let mut output = BufWriter::new(std::io::stdout().lock());
@@ -80,15 +81,16 @@ const LISTED_STEPS: u64 = 4096;
 
 fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Planning, CliError> {
     let device = args.plan.device.choice()?.open_for_plans()?;
-    let Network { graph, remarks, .. } = network::load(&args.net)?;
-    check_count("input", graph.inputs().len(), args.input.len())?;
+    let network = network::load(&args.net)?;
+    let graph = &network.graph;
+    check_names("input", graph.inputs().iter().map(|input| &input.name), args.input.len())?;
     let mut files = OpenedFiles::new(&args.plan);
-    files.remark(remarks);
     let mut given = Vec::new();
     for (input, planned) in graph.inputs().iter().zip(&args.input) {
         given.push(shape_of(&mut files, &format!("input {}", input.name), planned, args.numbers.into())?);
     }
-    let shapes = infer_nchw(&graph, &given)?;
+    files.remark(network.remarks(&given)?);
+    let shapes = infer_nchw(graph, &given)?;
     let outputs: Vec<[usize; 4]> = graph.outputs().iter().map(|value| shapes.shape(*value)).collect();
     let target = args.target.as_ref().map(|target| target_shape(&mut files, args, target)).transpose()?;
     let loss = match args.loss {
@@ -107,7 +109,7 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
     };
     let (mut resident, mut transfer_bytes) = (files.resident_bytes(), TRANSFER_BYTES);
     if !args.output.is_empty() {
-        check_count("output", outputs.len(), args.output.len())?;
+        check_names("output", &network.outputs, args.output.len())?;
         for (path, shape) in args.output.iter().zip(&outputs) {
             if let Some(decision) = args.written.decision() {
                 decision.check(&path.display().to_string(), *shape)?;
@@ -119,12 +121,12 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
         }
     }
     if args.train {
-        resident += optimizer_bytes::<T>(args, &graph, &objective)?
-            + kept_bytes::<T>(args.save.as_deref(), &try_params(&graph)?);
+        resident += optimizer_bytes::<T>(args, graph, &objective)?
+            + kept_bytes::<T>(args.save.as_deref(), &try_params(graph)?);
     }
     let options = PlanOptions { transfer_bytes, ..args.plan.options(&device, resident)? };
     let backend: &dyn Backend<T> = &device;
-    let planner = Planner::new(&graph, &shapes, &objective, backend);
+    let planner = Planner::new(graph, &shapes, &objective, backend);
     let plan = planner.plan_unless(&options, &|| session.is_cancelled())?;
     let figures = device.figures(&plan).map_err(TensorError::from)?;
     let (mut notes, limit_bytes) = (files.lines(), args.plan.picture_bytes());

@@ -23,7 +23,8 @@ fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError>
     args.network.reads(Files::default().writes("output", &args.output), args.weights.as_ref()).check()?;
     let mut job = Job::<T>::open(&args.network, &args.plan)?;
     let shapes = job.outputs();
-    let sinks = output_sinks::<T>(&args.output, &shapes, &args.written, args.plan.picture_bytes())?;
+    let outputs = (args.output.as_slice(), job.output_names.as_slice());
+    let sinks = output_sinks::<T>(outputs, &shapes, &args.written, args.plan.picture_bytes())?;
     let objective = Objective { mode: args.plan.mode(Mode::Eval), ..Objective::inference() };
     let options = args.plan.options(&job.backend, job.input_bytes() + sink_bytes(&sinks))?;
     let transfer_bytes =
@@ -39,6 +40,7 @@ fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError>
     if args.plan.json {
         let mut object = figures.json();
         object.insert("inputs".into(), job.files.json());
+        object.insert("remarks".into(), json!(job.files.remarks()));
         object.insert("outputs".into(), json!(shapes));
         object.insert("changed".into(), changed_json(&args.output, &sinks));
         return print_json(object);

@@ -133,6 +133,7 @@ fn report(
         object.insert("steps".into(), json!(losses.len()));
         object.insert("losses".into(), json!(losses));
         object.insert("inputs".into(), files.json());
+        object.insert("remarks".into(), json!(files.remarks()));
         object.insert("changed".into(), pictures.json);
         return print_json(object);
     }

@@ -15,6 +15,11 @@ fn model(last: &str) -> Vec<u8> {
 
 /// The same with so many channels.
 fn model_of(last: &str, channels: i64) -> Vec<u8> {
+    sized(last, channels, [None, None])
+}
+
+/// The same of this size.
+fn sized(last: &str, channels: i64, [height, width]: [Option<i64>; 2]) -> Vec<u8> {
     let text = |text: &str| Some(text.to_owned());
     let tensor = |name: &str, dims: &[i64]| TensorProto {
         name: text(name),
@@ -23,7 +28,7 @@ fn model_of(last: &str, channels: i64) -> Vec<u8> {
         float_data: (0..dims.iter().product::<i64>()).map(|place| place as f32 / 64.0 - 0.5).collect(),
         ..TensorProto::default()
     };
-    let dim = [None, Some(3), None, None].map(|dim_value| DimensionProto { dim_value, dim_param: None });
+    let dim = [None, Some(3), height, width].map(|dim_value| DimensionProto { dim_value, dim_param: None });
     let tensor_type =
         Some(TensorTypeProto { elem_type: Some(1), shape: Some(TensorShapeProto { dim: dim.to_vec() }) });
     let pads = AttributeProto { name: text("pads"), ints: vec![1; 4], ..AttributeProto::default() };
@@ -34,12 +39,19 @@ fn model_of(last: &str, channels: i64) -> Vec<u8> {
         attribute,
         ..NodeProto::default()
     };
+    let sizes = TensorProto {
+        name: text("sizes"),
+        dims: vec![4],
+        data_type: Some(7),
+        int64_data: vec![1, channels, 30, 40],
+        ..TensorProto::default()
+    };
     let graph = GraphProto {
         node: vec![
             node("Conv", &["x", "c1.weight", "c1.bias"], "c", vec![pads]),
-            node(last, &["c"], "y", Vec::new()),
+            node(last, if last == "Resize" { &["c", "", "", "sizes"] } else { &["c"] }, "y", Vec::new()),
         ],
-        initializer: vec![tensor("c1.weight", &[channels, 3, 3, 3]), tensor("c1.bias", &[channels])],
+        initializer: vec![tensor("c1.weight", &[channels, 3, 3, 3]), tensor("c1.bias", &[channels]), sizes],
         input: vec![ValueInfoProto { name: text("x"), r#type: Some(TypeProto { tensor_type }) }],
         output: vec![ValueInfoProto { name: text("y"), r#type: None }],
         ..GraphProto::default()
@@ -132,4 +144,31 @@ fn a_network_without_weights_wants_them() {
     let bed = Bed::with_network();
     bed.write("net.json", CONV_NET.as_bytes());
     bed.fails("no_weights", &["run", "--net", "net.json", "--input", "x.npy", "--output", "y.npy"], 2);
+}
+
+#[test]
+fn another_size_than_the_model_declares_is_told() {
+    let bed = Bed::new();
+    bed.write("m.onnx", &sized("Relu", 4, [Some(16), Some(24)]));
+    bed.random_npy("same.npy", &[3, 16, 24]);
+    bed.random_npy("other.npy", &[3, 20, 30]);
+    let told = |input: &str| bed.says(&["run", "--net", "m.onnx", "--input", input, "--output", "y.npy"]);
+    let warning = "warning: input `x` is 20×30, the model declares 16×24: what its exporter worked out of that size holds for it \
+                   alone\n";
+    assert!(!told("same.npy").contains("warning"), "{}", told("same.npy"));
+    assert!(told("other.npy").contains(warning), "{}", told("other.npy"));
+    let plan = bed.json(&["plan", "--net", "m.onnx", "--input", "3x20x30"]);
+    assert_eq!(plan["remarks"][0], warning.trim_end());
+}
+
+#[test]
+fn another_size_is_refused_where_images_of_one_size_are_made() {
+    let bed = Bed::new();
+    bed.write("m.onnx", &sized("Resize", 4, [Some(16), Some(24)]));
+    bed.random_npy("same.npy", &[3, 16, 24]);
+    bed.random_npy("other.npy", &[3, 20, 30]);
+    bed.succeeds(&["run", "--net", "m.onnx", "--input", "same.npy", "--output", "y.npy"]);
+    let run = ["run", "--net", "m.onnx", "--input", "other.npy", "--output", "z.npy"];
+    bed.fails("other_size", &run, 2);
+    assert!(!bed.names().iter().any(|name| name == "z.npy"));
 }

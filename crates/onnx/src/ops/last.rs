@@ -178,8 +178,31 @@ pub(super) fn transposed(site: &Site<'_>, order: Option<&[i64]>) -> Result<Optio
     })
 }
 
+/// The features of a pixel as that pixel with its channels last, N×1×1×C, as in Keras' squeeze and excitation; `None` of other values.
+fn pixel(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let Value::Image(Image { plan, flat: true }) = *site.operand(0)? else { return Ok(None) };
+    let channels = site.plans.get(plan).channels as f64;
+    let is_pixel = site.plans.get(plan).extents == Some([1, 1]) && channels != 1.0;
+    if !is_pixel || !site.is_numbers(1) {
+        return Ok(None);
+    }
+    let shape = site.numbers(1)?;
+    let is_open = |item: &Num| *item == Num::Known(-1.0);
+    Ok(match shape.items.as_slice() {
+        [n, Num::Known(1.0), Num::Known(1.0), c]
+            if (is_open(n) || site.plans.is_batch(*n)) && (is_open(c) || *c == Num::Known(channels)) =>
+        {
+            Some(of_image(plan, Order::Plain))
+        }
+        _ => None,
+    })
+}
+
 /// Height and width joined to one axis, or apart again; `None` of other values.
 pub(super) fn reshaped(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    if let Some(made) = pixel(site)? {
+        return Ok(Some(made));
+    }
     let Some((plan, order)) = (match site.operand(0)? {
         Value::Last(_) => image(site, 0)?,
         _ => None,

@@ -171,3 +171,32 @@ fn a_transposed_convolution_that_is_cut_behind_alone_is_cut_by_a_node() {
     let expected = [1.0, 1.0, 3.0, 2.0, 1.0, 1.0, 3.0, 2.0];
     assert_eq!(run(&model, [1, 1, 1, 2], &[1.0, 2.0]), (expected.to_vec(), [1, 1, 2, 4]));
 }
+
+#[test]
+fn excitation_over_a_pixel_with_channels_last_is_that_over_features() {
+    // Keras' squeeze and excitation: features, a pixel N×1×1×C, a matrix over the last axis
+    let model = first(of(&[None, None, None, Some(2)]), "x", "f").floats("m", &[2, 2]);
+    let model = last(model, "f", "l")
+        .node("ReduceMean", &["l"], "mean", &[("axes", ints(&[1, 2])), ("keepdims", Attribute::Int(0))])
+        .ints("pixel", &[4], &[-1, 1, 1, 2])
+        .tensor(float_tensor("b", &[2], &[0.25, -0.5]))
+        .node("Reshape", &["mean", "pixel"], "p", &[])
+        .node("MatMul", &["p", "m"], "e", &[])
+        .node("Add", &["e", "b"], "s", &[])
+        .node("Sigmoid", &["s"], "g", &[])
+        .node("Mul", &["l", "g"], "y", &[])
+        .output("y");
+    let plain = Builder::new(17, 2)
+        .floats("m", &[2, 2])
+        .tensor(float_tensor("b", &[2], &[0.25, -0.5]))
+        .node("ReduceMean", &["x"], "mean", &[("axes", ints(&[2, 3])), ("keepdims", Attribute::Int(0))])
+        .node("MatMul", &["mean", "m"], "e", &[])
+        .node("Add", &["e", "b"], "s", &[])
+        .node("Sigmoid", &["s"], "g", &[])
+        .ints("axes", &[2], &[2, 3])
+        .node("Unsqueeze", &["g", "axes"], "u", &[])
+        .node("Mul", &["x", "u"], "y", &[])
+        .output("y");
+    let image = image(2 * 2 * 3 * 5);
+    assert_eq!(run(&model, [2, 2, 3, 5], &image), run(&plain, [2, 2, 3, 5], &image));
+}
