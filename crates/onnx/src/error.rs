@@ -255,6 +255,22 @@ pub enum Reason {
         /// What depends on it.
         what: &'static str,
     },
+    /// A constant that is computed of constants has many more elements than they have.
+    #[error("makes a constant of {got} elements, at most {expected} are made of its operands")]
+    ComputedElements {
+        /// As many are made.
+        expected: u64,
+        /// As many it has.
+        got: u64,
+    },
+    /// Constants that are computed of constants take far more memory than the elements of the model.
+    #[error("constants that are computed take {got} bytes, at most {expected} are taken beside this model")]
+    ComputedBytes {
+        /// The bytes that may be taken.
+        expected: u64,
+        /// The bytes that they take.
+        got: u64,
+    },
     /// An input or output that is no batch of images.
     #[error("is {got}, wants {expected}")]
     Value {

@@ -55,6 +55,11 @@ impl Folder {
         Ok(place)
     }
 
+    /// The bytes of all files that were opened, each once.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.len))
+    }
+
     pub(crate) fn file(&self, place: usize) -> &ElementFile {
         &self.files[place]
     }

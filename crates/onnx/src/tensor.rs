@@ -4,11 +4,13 @@ use std::path::Path;
 
 use half::{bf16, f16};
 use prost::bytes::Bytes;
-use tiled_tensor::{DType, Element, with_room};
+use tiled_tensor::{DType, Element, collected, copied, push, with_room};
 
-use crate::TensorProblem;
 use crate::external::Folder;
+use crate::import::computed::{Computed, Elements, Room, Rooms};
+use crate::import::numbers::MAX_NUMBERS;
 use crate::proto::TensorProto;
+use crate::{Reason, TensorProblem};
 
 /// The constants of a model, by number.
 #[derive(Debug, Default)]
@@ -17,6 +19,12 @@ pub(crate) struct Tensors {
     /// What [`Tensors::check`] found.
     checked: Vec<Option<Stored>>,
     folder: Folder,
+    /// The bytes of elements that were pushed with the tensors, without those in files beside the model.
+    given_bytes: u64,
+    /// What computing with constants takes.
+    rooms: Rooms,
+    /// The room of the tensors that were computed.
+    computed: Vec<Room>,
 }
 
 /// A constant whose elements are where they should be.
@@ -32,6 +40,11 @@ impl Stored {
     /// Whether its elements are whole numbers.
     pub(crate) const fn is_integer(&self) -> bool {
         !matches!(self.kind, Kind::F32 | Kind::F64 | Kind::F16 | Kind::Bf16)
+    }
+
+    /// Whether the model has its elements in doubles.
+    pub(crate) const fn is_double(&self) -> bool {
+        matches!((self.kind, self.place), (Kind::F64, Place::Raw | Place::Listed | Place::External { .. }))
     }
 }
 
@@ -55,6 +68,7 @@ impl Tensors {
     }
 
     pub(crate) fn push(&mut self, tensor: TensorProto) -> usize {
+        self.given_bytes = self.given_bytes.saturating_add(element_bytes(&tensor));
         self.all.push(tensor);
         self.checked.push(None);
         self.all.len() - 1
@@ -73,6 +87,40 @@ impl Tensors {
         }
         self.all.push(TensorProto { name: Some(name.to_owned()), dims, ..TensorProto::default() });
         self.checked.push(Some(Stored { shape, elements, kind: Kind::F64, place: Place::Filled(value) }));
+        Ok(self.all.len() - 1)
+    }
+
+    /// Room for so many elements of a type of so many bytes that are computed of constants.
+    pub(crate) fn room(&self, elements: usize, size_bytes: usize) -> Result<Room, Reason> {
+        let given = self.given_bytes.saturating_add(self.folder.len_bytes());
+        self.rooms.take(elements, size_bytes, given)
+    }
+
+    /// The tensor that computed elements become, once for whoever reads them: in doubles where they were made of some, or are so
+    /// few that they may be numbers to compute with, else in singles.
+    pub(crate) fn push_computed(&mut self, computed: &Computed) -> Result<usize, Reason> {
+        let Elements { name, values, is_double, tensor, .. } = &*computed.elements;
+        if let Some(known) = tensor.get() {
+            return Ok(known);
+        }
+        let is_double = *is_double || values.len() <= MAX_NUMBERS;
+        let size_bytes = if is_double { size_of::<f64>() } else { size_of::<f32>() };
+        let room = self.room(values.len(), size_bytes)?;
+        push(&mut self.computed, room)?;
+        let proto = TensorProto {
+            name: Some(name.clone()),
+            dims: computed.shape.iter().map(|extent| i64::try_from(*extent).unwrap_or(i64::MAX)).collect(),
+            ..TensorProto::default()
+        };
+        let proto = if is_double {
+            TensorProto { data_type: Some(11), double_data: copied(values)?, ..proto }
+        } else {
+            let singles = collected(values.iter().map(|value| f32::from_f64(*value)))?;
+            TensorProto { data_type: Some(1), float_data: singles, ..proto }
+        };
+        self.all.push(proto);
+        self.checked.push(None);
+        tensor.set(Some(self.all.len() - 1));
         Ok(self.all.len() - 1)
     }
 
@@ -112,6 +160,14 @@ impl Tensors {
         }
         Ok(values)
     }
+}
+
+/// The bytes that elements take where they lie in the file, in numbers of at least four where they are listed.
+fn element_bytes(tensor: &TensorProto) -> u64 {
+    let raw = tensor.raw_data.as_ref().map_or(0, Bytes::len) as u64;
+    let four = (tensor.float_data.len() + tensor.int32_data.len()) as u64;
+    let eight = (tensor.int64_data.len() + tensor.double_data.len() + tensor.uint64_data.len()) as u64;
+    raw.saturating_add(four.saturating_mul(4)).saturating_add(eight.saturating_mul(8))
 }
 
 /// A tensor of numbers that an attribute holds, or that an operator makes of few.

@@ -4,6 +4,7 @@
 //! name stands for goes when the last node has read it. Nodes that no output needs are passed over. A rule that refuses does not end the import: what reads its result is passed over
 //! too, and everything else is looked at, so that all refusals come at once.
 
+pub(crate) mod computed;
 pub(crate) mod extents;
 pub(crate) mod form;
 pub(crate) mod formula;

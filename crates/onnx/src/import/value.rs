@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tiled_graph::Pad;
 
+use super::computed::Computed;
 use super::form::Form;
 use super::numbers::{Num, Numbers};
 
@@ -18,6 +19,8 @@ pub(crate) enum Value {
     Initialiser(usize),
     /// A constant.
     Constant(Constant),
+    /// A constant that was computed of others.
+    Computed(Computed),
     /// Sizes, and what is computed of them.
     Numbers(Rc<Numbers>),
     /// Arithmetic that is no operator yet, in the ways that it is a function of one value; at least one.
@@ -61,6 +64,7 @@ impl Value {
             Self::Image(Image { flat: false, .. }) => "a batch of images".to_owned(),
             Self::Image(Image { flat: true, .. }) => "a value of two axes".to_owned(),
             Self::Constant(constant) => format!("a constant of shape {:?}", constant.shape),
+            Self::Computed(computed) => format!("a constant of shape {:?}", computed.shape),
             Self::Numbers(_) => "computed sizes".to_owned(),
             Self::Form(forms) => match forms.first() {
                 Some(Form { operator, node, .. }) => {

@@ -15,7 +15,7 @@ use crate::import::value::{Constant, Grouped, Image, Last, Order, Value};
 use crate::proto::NodeProto;
 
 /// What a node's output stands for, by the rule of its operator.
-pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
+pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = row::made(operator, site)? {
         return Ok(made);
     }

@@ -58,8 +58,9 @@ pub(super) fn flatten(site: &mut Site<'_>) -> Result<Value, Reason> {
 pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Value::Constant(constant) = site.operand(0)? {
         let constant = constant.clone();
-        let shape = site.whole(1)?;
-        return match target(&constant, &shape) {
+        let (shape, keeps_zeros) = (site.whole(1)?, site.flag("allowzero", false)?);
+        let shape = target(&constant.shape, &shape, keeps_zeros);
+        return match shape.and_then(|shape| constant.reshaped(&shape)) {
             Some(shaped) => Ok(Value::Constant(shaped)),
             None => site.wrong(1, "a shape of as many elements"),
         };
@@ -248,11 +249,11 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 /// Attributes before version 13, an operand since.
-fn axes(site: &mut Site<'_>) -> Result<Option<Vec<i64>>, Reason> {
+pub(super) fn axes(site: &mut Site<'_>) -> Result<Option<Vec<i64>>, Reason> {
     if site.has(1) { site.whole(1).map(Some) } else { site.ints("axes") }
 }
 
-fn wrong_axes(axes: Option<&[i64]>) -> Reason {
+pub(super) fn wrong_axes(axes: Option<&[i64]>) -> Reason {
     let got = axes.map_or("missing".to_owned(), |axes| format!("{axes:?}"));
     Reason::Attribute { name: "axes", expected: "height and width, 2 and 3", got }
 }
@@ -278,11 +279,12 @@ fn of_pixel(site: &Site<'_>, plan: usize) -> Result<(), Reason> {
     }
 }
 
-/// A constant in a shape with at most one extent left open.
-fn target(constant: &Constant, shape: &[i64]) -> Option<Constant> {
-    let elements: usize = constant.shape.iter().product();
+/// The shape of as many elements that is wanted of a constant, with at most one extent left open; 0 is the extent that it has, unless
+/// zeros are kept.
+pub(super) fn target(of: &[usize], shape: &[i64], keeps_zeros: bool) -> Option<Vec<usize>> {
+    let elements: usize = of.iter().product();
     let extent = |(place, extent): (usize, &i64)| match extent {
-        0 => constant.shape.get(place).copied(),
+        0 if !keeps_zeros => of.get(place).copied(),
         -1 => Some(1),
         extent => usize::try_from(*extent).ok(),
     };
@@ -293,14 +295,11 @@ fn target(constant: &Constant, shape: &[i64]) -> Option<Constant> {
         target[place] = elements.checked_div(known)?;
     }
     let product = target.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent))?;
-    if open.next().is_some() || product != elements {
-        return None;
-    }
-    constant.reshaped(&target)
+    (open.next().is_none() && product == elements).then_some(target)
 }
 
 /// A shape with axes of one added.
-fn with_axes(shape: &[usize], axes: &[i64]) -> Option<Vec<usize>> {
+pub(super) fn with_axes(shape: &[usize], axes: &[i64]) -> Option<Vec<usize>> {
     let rank = shape.len() + axes.len();
     let signed = i64::try_from(rank).ok().filter(|rank| *rank <= 8)?;
     let place = |axis: &i64| usize::try_from(if *axis < 0 { axis + signed } else { *axis }).ok();

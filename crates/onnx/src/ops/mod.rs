@@ -5,6 +5,8 @@
 
 mod activation;
 mod arithmetic;
+mod broadcast;
+mod computed;
 mod constant;
 mod conv;
 mod elements;
@@ -17,6 +19,7 @@ mod norming;
 mod operator;
 mod part;
 mod pool;
+mod rearranged;
 mod reduce;
 mod resize;
 mod response;
@@ -29,8 +32,10 @@ mod table;
 mod window;
 
 use self::operator::operator;
+use crate::Reason;
+use crate::import::site::Site;
+use crate::import::value::Value;
 
-pub(crate) use self::last::made;
 pub(crate) use self::operator::{Operator, is_quantised, leaves_padding};
 
 /// All operators that are read, by name in order.
@@ -118,6 +123,18 @@ static OPERATORS: [Operator; 82] = [
     operator("Unsqueeze", &["axes"], layout::unsqueeze),
     operator("Upsample", &["height_scale", "mode", "scales", "width_scale"], resize::upsample),
 ];
+
+/// What a node's output stands for.
+pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Some(made) = computed::made(operator, site)? {
+        return Ok(made);
+    }
+    // a shape is known without the elements
+    if operator.name != "Shape" {
+        computed::settle(site)?;
+    }
+    last::made(operator, site)
+}
 
 /// The operator of this name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {

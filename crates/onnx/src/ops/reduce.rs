@@ -2,6 +2,7 @@
 
 use tiled_graph::{Activation, Op};
 
+use super::broadcast::Fold;
 use super::last;
 use super::norming;
 use super::stack::{self, Reduced};
@@ -10,20 +11,6 @@ use crate::import::site::Site;
 use crate::import::value::{Image, Order, Value};
 
 pub(super) const REDUCE: &[&str] = &["axes", "keepdims", "noop_with_empty_axes"];
-
-/// What becomes of the elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fold {
-    Sum,
-    Mean,
-    Max,
-    Min,
-    /// The sum of their absolute values.
-    L1,
-    /// The root of the sum of their squares.
-    L2,
-    SumSquare,
-}
 
 /// The elements that are folded to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +84,7 @@ fn over_axes(site: &mut Site<'_>, fold: Fold) -> Result<Value, Reason> {
             return Err(Reason::Attribute { name: "axes", expected, got });
         }
     };
-    let plan = site.chain(&fold.ops(over), plan)?;
+    let plan = site.chain(&ops(fold, over), plan)?;
     Ok(match (site.flag("keepdims", true)?, over, last) {
         (true, _, Some((_, order))) => last::of_image(plan, order),
         (true, _, None) => Value::Image(Image { plan, flat }),
@@ -110,23 +97,21 @@ fn over_axes(site: &mut Site<'_>, fold: Fold) -> Result<Value, Reason> {
     })
 }
 
-impl Fold {
-    /// The operators, one after another.
-    fn ops(self, over: Over) -> Vec<Op> {
-        let negated = Op::Activation(Activation::Neg);
-        let square = Op::Activation(Activation::Pow { exponent: 2.0 });
-        let (sum, mean, max) = match over {
-            Over::Image => (Op::GlobalSumPool, Op::GlobalAvgPool, Op::GlobalMaxPool),
-            Over::Channels => (Op::ChannelSum, Op::ChannelMean, Op::ChannelMax),
-        };
-        match self {
-            Self::Sum => vec![sum],
-            Self::Mean => vec![mean],
-            Self::Max => vec![max],
-            Self::Min => vec![negated.clone(), max, negated],
-            Self::L1 => vec![Op::Activation(Activation::Abs), sum],
-            Self::L2 => vec![square, sum, Op::Activation(Activation::Sqrt)],
-            Self::SumSquare => vec![square, sum],
-        }
+/// The operators that fold, one after another.
+fn ops(fold: Fold, over: Over) -> Vec<Op> {
+    let negated = Op::Activation(Activation::Neg);
+    let square = Op::Activation(Activation::Pow { exponent: 2.0 });
+    let (sum, mean, max) = match over {
+        Over::Image => (Op::GlobalSumPool, Op::GlobalAvgPool, Op::GlobalMaxPool),
+        Over::Channels => (Op::ChannelSum, Op::ChannelMean, Op::ChannelMax),
+    };
+    match fold {
+        Fold::Sum => vec![sum],
+        Fold::Mean => vec![mean],
+        Fold::Max => vec![max],
+        Fold::Min => vec![negated.clone(), max, negated],
+        Fold::L1 => vec![Op::Activation(Activation::Abs), sum],
+        Fold::L2 => vec![square, sum, Op::Activation(Activation::Sqrt)],
+        Fold::SumSquare => vec![square, sum],
     }
 }

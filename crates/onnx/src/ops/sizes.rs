@@ -12,6 +12,7 @@ use crate::import::value::{Image, Value};
 pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
     let items = match site.operand(0)? {
         Value::Constant(constant) => constant.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
+        Value::Computed(computed) => computed.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
         Value::Numbers(numbers) if numbers.is_scalar => Vec::new(),
         Value::Numbers(numbers) => vec![Num::Known(numbers.items.len() as f64)],
         _ => {

@@ -5,6 +5,7 @@ mod build;
 mod channels_last;
 mod elementwise;
 mod external;
+mod folded;
 mod formulas;
 mod import;
 mod norms;

@@ -1,6 +1,7 @@
 //! Every refusal has a text in `tests/ui/onnx_<name>.txt`: the error of a small model. `BLESS=1 cargo test -p tiled-onnx --test models`
 //! writes them; `refusals_page` checks that none is missing.
 
+mod constants;
 mod layers;
 mod shapes;
 
@@ -66,6 +67,7 @@ fn models() -> Vec<(&'static str, Builder)> {
         shapes::of_shapes(),
         shapes::of_sizes(),
         layers::of_steps(),
+        constants::of_constants(),
     ]
     .concat()
 }

@@ -75,7 +75,7 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
         ("transpose_of_width", alone("Transpose", &[("perm", ints(&[0, 1, 3, 2]))])),
         (
             "transpose_of_a_constant",
-            start().floats("w", &[2, 2, 2]).node("Transpose", &["w"], "y", &[]).output("y"),
+            start().ints("w", &[2, 2, 2], &[0; 8]).node("Transpose", &["w"], "y", &[]).output("y"),
         ),
         ("shuffle_of_the_batch", folded(&[1, 0, 2, 3, 4], &[1, 4, 4, 4])),
         ("shuffle_of_another_order", folded(&[0, 3, 1, 2, 4], &[1, 4, 4, 4])),
