@@ -1,7 +1,7 @@
 //! Arithmetic over arrays whose axes are matched from the last one on, and their reductions, as NumPy defines both.
 
-use ndarray::{ArrayViewD, IxDyn};
-use tiled_tensor::{OutOfMemory, collected, with_room};
+use ndarray::{ArrayViewD, ArrayViewMutD, Axis, IxDyn};
+use tiled_tensor::{OutOfMemory, with_room, zeros};
 
 /// The shape of what two arrays become: along each axis they have as many elements, or one of them has one.
 pub(super) fn shape(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
@@ -18,10 +18,16 @@ pub(super) fn shape(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
 
 /// The elements of an array that is repeated to this shape, to which it broadcasts.
 pub(super) fn repeated(array: &ArrayViewD<'_, f64>, shape: &[usize]) -> Result<Vec<f64>, OutOfMemory> {
-    match array.broadcast(IxDyn(shape)) {
-        Some(array) => collected(array.iter().copied()),
-        None => Ok(Vec::new()),
+    array.broadcast(IxDyn(shape)).map_or(Ok(Vec::new()), |array| ordered(&array))
+}
+
+/// The elements of an array in the order of its axes, row by row: an iterator over them keeps an index of all axes for each.
+pub(super) fn ordered(array: &ArrayViewD<'_, f64>) -> Result<Vec<f64>, OutOfMemory> {
+    let mut values = zeros(array.len())?;
+    if let Ok(mut to) = ArrayViewMutD::from_shape(array.raw_dim(), &mut values) {
+        to.assign(array);
     }
+    Ok(values)
 }
 
 /// Combines elements of this shape with those of an array that broadcasts to it.
@@ -31,10 +37,9 @@ pub(super) fn combine(
     array: &ArrayViewD<'_, f64>,
     function: fn(f64, f64) -> f64,
 ) {
-    if let Some(array) = array.broadcast(IxDyn(shape)) {
-        for (value, other) in values.iter_mut().zip(&array) {
-            *value = function(*value, *other);
-        }
+    let array = array.broadcast(IxDyn(shape));
+    if let (Ok(mut values), Some(array)) = (ArrayViewMutD::from_shape(IxDyn(shape), values), array) {
+        values.zip_mut_with(&array, |value, other| *value = function(*value, *other));
     }
 }
 
@@ -77,10 +82,18 @@ pub(super) fn reduced(
     let order: Vec<usize> = kept.clone().chain(axes.iter().copied()).collect();
     let [results, count] =
         [kept.map(|axis| shape[axis]).product(), axes.iter().map(|axis| shape[*axis]).product::<usize>()];
-    let turned = array.view().permuted_axes(order);
-    let mut elements = turned.iter().copied();
+    let mut turned = array.view().permuted_axes(order);
+    if axes.is_empty() {
+        turned = turned.insert_axis(Axis(shape.len()));
+    }
+    // the last axis is one of those that are folded
+    let mut lanes = turned.rows().into_iter();
+    let each = count / turned.shape().last().copied().unwrap_or(1).max(1);
     let mut values = with_room(results)?;
-    values.extend((0..results).map(|_| fold.of(elements.by_ref().take(count), count)));
+    values.extend((0..results).map(|_| {
+        let elements = lanes.by_ref().take(each).flat_map(|lane| lane.into_iter().copied());
+        fold.of(elements, count)
+    }));
     Ok(values)
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ndarray::{ArrayViewD, IxDyn};
-use tiled_tensor::{collected, copied, zeros};
+use tiled_tensor::{copied, zeros};
 
 use super::broadcast::{self, Fold, larger, reduced, smaller};
 use super::operator::Operator;
@@ -225,7 +225,7 @@ impl Array {
         if let ([rows, columns], true) = (&*constant.shape, constant.transposed) {
             let _turned = site.tensors.room(elements, size_of::<f64>())?;
             let stored = view(&[*columns, *rows], &values)?;
-            values = collected(stored.reversed_axes().iter().copied())?;
+            values = broadcast::ordered(&stored.reversed_axes())?;
         }
         Ok(Self { shape: Arc::clone(&constant.shape), source: Source::Read(values, room), is_double })
     }

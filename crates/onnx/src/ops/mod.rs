@@ -39,7 +39,7 @@ use crate::import::value::Value;
 pub(crate) use self::operator::{Operator, is_quantised, leaves_padding};
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 82] = [
+static OPERATORS: [Operator; 83] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("ArgMax", &["axis", "keepdims", "select_last_index"], part::arg_max),
@@ -98,6 +98,7 @@ static OPERATORS: [Operator; 82] = [
     operator("ReduceMax", reduce::REDUCE, reduce::max),
     operator("ReduceMean", reduce::REDUCE, reduce::mean),
     operator("ReduceMin", reduce::REDUCE, reduce::min),
+    operator("ReduceProd", reduce::REDUCE, reduce::prod),
     operator("ReduceSum", reduce::REDUCE, reduce::sum),
     operator("ReduceSumSquare", reduce::REDUCE, reduce::sum_square),
     operator("Relu", &[], activation::relu),

@@ -1,7 +1,7 @@
 //! Constants in another shape or order, parts of them, and several along an axis.
 
 use ndarray::{Axis, Slice};
-use tiled_tensor::{collected, zeros};
+use tiled_tensor::zeros;
 
 use super::broadcast;
 use super::computed::{Array, MAX_AXES, computed, room};
@@ -167,7 +167,7 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     }
     let array = Array::of(site, 0)?;
     let room = room(site, array.values().len(), &turned)?;
-    let values = collected(array.view()?.permuted_axes(order).iter().copied())?;
+    let values = broadcast::ordered(&array.view()?.permuted_axes(order))?;
     Ok(Some(computed(site, values, room, &turned, array.is_double)))
 }
 
@@ -195,7 +195,7 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     }
     let shape = part.shape().to_vec();
     let room = room(site, array.values().len(), &shape)?;
-    let values = collected(part.iter().copied())?;
+    let values = broadcast::ordered(&part)?;
     Ok(Some(computed(site, values, room, &shape, array.is_double)))
 }
 

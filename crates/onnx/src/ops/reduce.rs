@@ -1,5 +1,7 @@
 //! Reductions over height and width, over the channels of each pixel, and over the axis of a stack.
 
+use std::rc::Rc;
+
 use tiled_graph::{Activation, Op};
 
 use super::broadcast::Fold;
@@ -7,6 +9,7 @@ use super::last;
 use super::norming;
 use super::stack::{self, Reduced};
 use crate::Reason;
+use crate::import::numbers::{Binary, Num, Numbers};
 use crate::import::site::Site;
 use crate::import::value::{Image, Order, Value};
 
@@ -51,6 +54,22 @@ pub(super) fn l2(site: &mut Site<'_>) -> Result<Value, Reason> {
 
 pub(super) fn sum_square(site: &mut Site<'_>) -> Result<Value, Reason> {
     of_stack_or_axes(site, None, Fold::SumSquare)
+}
+
+/// Of sizes alone: the number of elements along axes.
+pub(super) fn prod(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let axes = if site.has(1) { site.whole(1)? } else { site.ints("axes")?.unwrap_or_default() };
+    let is_whole = matches!(axes.as_slice(), [] | [0 | -1]) && !site.flag("noop_with_empty_axes", false)?;
+    if !is_whole || !site.is_numbers(0) {
+        return site.wrong(0, "sizes");
+    }
+    let numbers = site.numbers(0)?;
+    let mut product = Num::Known(1.0);
+    for item in &numbers.items {
+        product = product.combined(Binary::Mul, *item, numbers.is_integer, &mut site.plans.extents)?;
+    }
+    let is_scalar = numbers.is_scalar || !site.flag("keepdims", true)?;
+    Ok(Value::Numbers(Rc::new(Numbers { items: vec![product], is_scalar, is_integer: numbers.is_integer })))
 }
 
 fn of_stack_or_axes(site: &mut Site<'_>, stacked: Option<Reduced>, fold: Fold) -> Result<Value, Reason> {

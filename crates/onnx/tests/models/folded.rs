@@ -205,6 +205,37 @@ fn a_weight_norm_divides_by_the_norms_of_the_rows() {
     assert!(is_near(&parameter(&model), &wanted, 1e-6));
 }
 
+/// `w/(σ + ε)` of the deviation that PyTorch's `std` has, whose divisor is one less than the number of elements.
+#[test]
+fn a_deviation_is_that_of_as_many_elements_as_its_axes_have() {
+    let model = Builder::new(17, 3)
+        .tensor(float_tensor("w", &[4, 3, 3, 3], &kernel()))
+        .tensor(float_tensor("one", &[], &[1.0]))
+        .ints("which", &[3], &[1, 2, 3])
+        .node("ReduceMean", &["w"], "mean", &[("axes", ints(&[1, 2, 3]))])
+        .node("Sub", &["w", "mean"], "centred", &[])
+        .node("Mul", &["centred", "centred"], "squares", &[])
+        .node("ReduceMean", &["squares"], "variance", &[("axes", ints(&[1, 2, 3]))])
+        .node("Shape", &["w"], "shape", &[])
+        .node("Gather", &["shape", "which"], "extents", &[])
+        .node("ReduceProd", &["extents"], "count", &[("keepdims", int(0))])
+        .node("Cast", &["count"], "of", &[("to", int(1))])
+        .node("Mul", &["variance", "of"], "sum", &[])
+        .node("Sub", &["of", "one"], "less", &[])
+        .node("Div", &["sum", "less"], "corrected", &[])
+        .node("Sqrt", &["corrected"], "deviation", &[])
+        .node("Div", &["w", "deviation"], "v", &[])
+        .node("Conv", &["x", "v"], "y", &[])
+        .output("y");
+    let mut wanted = Vec::new();
+    for row in kernel().chunks(27) {
+        let mean = row.iter().map(|value| f64::from(*value)).sum::<f64>() / 27.0;
+        let sum: f64 = row.iter().map(|value| (f64::from(*value) - mean).powi(2)).sum();
+        wanted.extend(row.iter().map(|value| f64::from(*value) / (sum / 26.0).sqrt()));
+    }
+    assert!(is_near(&parameter(&model), &wanted, 1e-6));
+}
+
 /// A norm by the largest singular value, `uᵀ·W·v`, of vectors that training has left.
 #[test]
 fn a_spectral_norm_divides_by_a_product_of_vectors() {
@@ -736,7 +767,8 @@ fn whatever_is_asked_of_constants_is_read_or_refused() {
         for place in 0..6 {
             let op = OPS[usize::try_from(chance.below(31)).unwrap()];
             let count = if op == "BatchNormalization" { 5 } else { 1 + chance.below(4) };
-            let mut pick = || names[usize::try_from(chance.below(names.len() as i64)).unwrap()].clone();
+            let mut pick =
+                || names[usize::try_from(chance.below(i64::try_from(names.len()).unwrap())).unwrap()].clone();
             let inputs: Vec<String> = (0..count).map(|_| pick()).collect();
             let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
             let attributes = match op {
