@@ -41,6 +41,15 @@ pub(crate) enum Recognised {
     Activation(Activation),
 }
 
+/// An activation as a form.
+struct Known {
+    p: Polynomial,
+    q: Polynomial,
+    function: Function,
+    inner: Polynomial,
+    activation: Activation,
+}
+
 const ZERO: Polynomial = [0.0; 4];
 const ONE: Polynomial = [1.0, 0.0, 0.0, 0.0];
 const X: Polynomial = [0.0, 1.0, 0.0, 0.0];
@@ -84,23 +93,34 @@ impl Form {
 
     /// What it is; numbers of files have as few digits as those of `float16`.
     pub(crate) fn recognised(&self) -> Option<Recognised> {
-        let root = std::f64::consts::FRAC_1_SQRT_2;
-        let slope = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * root / 2.0; // √(2/π)
-        let cubic = [0.0, slope, 0.0, 0.044_715 * slope];
-        let known = [
-            (ZERO, X, Function::Sigmoid, X, Activation::Silu),
-            (HALF_X, HALF_X, Function::Erf, [0.0, root, 0.0, 0.0], Activation::Gelu),
-            (HALF_X, HALF_X, Function::Tanh, cubic, Activation::GeluTanh),
-        ];
-        let Some((function, inner)) = &self.function else {
+        if self.function.is_none() {
             // to the last digits: a factor near one is a factor
             let is_x = self.p.iter().zip(&X).all(|(got, wanted)| (got - wanted).abs() <= 1e-12);
             return is_x.then_some(Recognised::Itself);
+        }
+        let is = |known: &&Known| self.is_times(known, 1.0);
+        known().iter().find(is).map(|known| Recognised::Activation(known.activation))
+    }
+
+    /// The activation and the number that it is the product of. onnxsim leaves `x·(1 + erf(x/√2))`, twice GELU, where it
+    /// moves the half into the weights of the next layer.
+    pub(crate) fn multiple(&self) -> Option<(Activation, f64)> {
+        let times = |known: &Known| {
+            let factor = self.q[1] / known.q[1];
+            let is_factor = factor.is_finite() && factor != 0.0 && self.is_times(known, factor);
+            is_factor.then_some((known.activation, factor))
         };
-        let is = |(p, q, of, r, _): &(Polynomial, Polynomial, Function, Polynomial, Activation)| {
-            of == function && is_close(&self.p, p) && is_close(&self.q, q) && is_close(inner, r)
-        };
-        known.iter().find(|known| is(known)).map(|(.., activation)| Recognised::Activation(*activation))
+        known().iter().find_map(times)
+    }
+
+    /// Whether it is a known one times a number.
+    fn is_times(&self, known: &Known, factor: f64) -> bool {
+        let Some((function, inner)) = &self.function else { return false };
+        let times = |polynomial: &Polynomial| polynomial.map(|coefficient| coefficient * factor);
+        *function == known.function
+            && is_close(&self.p, &times(&known.p))
+            && is_close(&self.q, &times(&known.q))
+            && is_close(inner, &known.inner)
     }
 
     /// The sum.
@@ -155,6 +175,19 @@ impl Form {
             (a, b) => Some((*a).or(*b)),
         }
     }
+}
+
+/// The activations that are forms.
+fn known() -> [Known; 3] {
+    let root = std::f64::consts::FRAC_1_SQRT_2;
+    let slope = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * root / 2.0; // √(2/π)
+    let (erf, cubic) = ([0.0, root, 0.0, 0.0], [0.0, slope, 0.0, 0.044_715 * slope]);
+    let of = |p, q, function, inner, activation| Known { p, q, function, inner, activation };
+    [
+        of(ZERO, X, Function::Sigmoid, X, Activation::Silu),
+        of(HALF_X, HALF_X, Function::Erf, erf, Activation::Gelu),
+        of(HALF_X, HALF_X, Function::Tanh, cubic, Activation::GeluTanh),
+    ]
 }
 
 fn sum(a: &Polynomial, b: &Polynomial) -> Polynomial {
@@ -215,6 +248,18 @@ mod tests {
         let form = inner.under(Function::Tanh).unwrap().plus(&number(1.0)).unwrap();
         let form = form.times(&x().scaled(0.5)).unwrap();
         assert_eq!(form.recognised(), Some(Recognised::Activation(Activation::GeluTanh)));
+    }
+
+    #[test]
+    fn a_multiple_of_an_activation_is_one() {
+        let erf = x().scaled(std::f64::consts::FRAC_1_SQRT_2).under(Function::Erf).unwrap();
+        let twice = x().times(&erf.plus(&number(1.0)).unwrap()).unwrap();
+        assert_eq!((twice.recognised(), twice.multiple()), (None, Some((Activation::Gelu, 2.0))));
+        let silu = x().times(&x().under(Function::Sigmoid).unwrap()).unwrap();
+        assert_eq!(silu.scaled(-3.0).multiple(), Some((Activation::Silu, -3.0)));
+        for other in [x(), x().scaled(2.0), twice.plus(&x()).unwrap(), twice.scaled(0.0), erf] {
+            assert_eq!(other.multiple(), None, "{other:?}");
+        }
     }
 
     #[test]

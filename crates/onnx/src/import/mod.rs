@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
-use tiled_graph::try_params;
+use tiled_graph::{Op, Slice, try_params};
 use tiled_tensor::{collected, filled, push};
 
 use self::plan::Plans;
@@ -486,7 +486,11 @@ impl<'a> Import<'a> {
             Value::Last(Last { value, order: Order::Plain }) => (Value::clone(&value), true),
             other => (other, false),
         };
-        let plan = match value {
+        let multiple = match &value {
+            Value::Form(forms) => self.plans.multiplied(forms)?,
+            _ => None,
+        };
+        let plan = match multiple.map_or(value, Value::Image) {
             Value::Padded(padded) => self.plans.padded(&padded)?,
             Value::Plane(plan) => plan,
             Value::Norming(norming) => self.plans.settled(norming, name)?,
@@ -502,13 +506,25 @@ impl<'a> Import<'a> {
     /// The names of the outputs, and which values they are.
     fn outputs(&mut self, given: &[ValueInfoProto]) -> Vec<(DeclaredOutput, usize)> {
         let mut outputs: Vec<(DeclaredOutput, usize)> = Vec::new();
-        let mut seen = HashSet::new();
+        let (mut seen, mut names) = (HashSet::new(), HashSet::new());
         for info in given {
             let name = info.name().to_owned();
+            let is_new = names.insert(info.name());
             let refused = match self.result(&name) {
-                Ok((Value::Image(Image { plan, .. }), channels_last)) if seen.insert(plan) => {
-                    outputs.push((DeclaredOutput { given: name, channels_last }, plan));
-                    continue;
+                Ok((Value::Image(Image { plan, .. }), channels_last)) if is_new => {
+                    // an output of a network is no other, and all channels of a value are a value of their own
+                    let whole = Op::Slice(Slice { begin: 0, end: None });
+                    let made = match seen.insert(plan) {
+                        true => Ok(plan),
+                        false => self.plans.node(&name, whole, vec![plan], Vec::new()),
+                    };
+                    match made {
+                        Ok(plan) => {
+                            outputs.push((DeclaredOutput { given: name, channels_last }, plan));
+                            continue;
+                        }
+                        Err(reason) => reason,
+                    }
                 }
                 Ok((Value::Refused, _)) => continue,
                 Ok((value, _)) => {

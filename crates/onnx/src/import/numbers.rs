@@ -27,6 +27,8 @@ pub(crate) enum Num {
     Known(f64),
     /// An extent of a value, or a formula of one.
     Extent(Extent),
+    /// The product of two, where the model leaves them open: the pixels of a value, where they are its height and width.
+    Area([Extent; 2]),
     /// It depends on the image, and is no formula of an extent.
     Open,
 }
@@ -53,6 +55,7 @@ impl Num {
         match self {
             Self::Known(value) => Some(value),
             Self::Extent(extent) => Some(extents.known(extent)? as f64),
+            Self::Area([a, b]) => extents.known(a)?.checked_mul(extents.known(b)?).map(|area| area as f64),
             Self::Open => None,
         }
     }
@@ -68,7 +71,12 @@ impl Num {
         if let Some(exact) = self.formula(binary, other, is_integer, extents)? {
             return Ok(exact);
         }
-        let (Some(a), Some(b)) = (self.known(extents), other.known(extents)) else { return Ok(Self::Open) };
+        let (Some(a), Some(b)) = (self.known(extents), other.known(extents)) else {
+            return Ok(match (binary, self, other) {
+                (Binary::Mul, Self::Extent(a), Self::Extent(b)) => Self::Area([a, b]),
+                _ => Self::Open,
+            });
+        };
         let value = match binary {
             Binary::Add => a + b,
             Binary::Sub => a - b,

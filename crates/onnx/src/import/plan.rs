@@ -19,7 +19,7 @@ use super::form::Form;
 use super::formula::{self, Formula};
 use super::names::Names;
 use super::numbers::Num;
-use super::value::{Constant, Norming, Padded, Step};
+use super::value::{Constant, Image, Norming, Padded, Step};
 use crate::Reason;
 
 /// Inputs and nodes, by number.
@@ -37,7 +37,12 @@ pub(crate) struct Plans {
     firsts_along: [HashMap<Extent, u32>; 2],
     /// The last steps of norms that are values after all.
     settled: VecDeque<(Norming, usize)>,
+    /// The last multiples of activations that are values.
+    multiples: VecDeque<(Multiple, usize)>,
 }
+
+/// A value, an activation of it, and the number that is its factor.
+type Multiple = (usize, Activation, f64);
 
 /// A long list in pieces of [`PIECE`], which are given back one by one as it is used up.
 #[derive(Debug, Default)]
@@ -280,6 +285,28 @@ impl Plans {
         Ok(made)
     }
 
+    /// The value that forms are where one of them is a multiple of an activation and its arithmetic does not go on.
+    pub(crate) fn multiplied(&mut self, forms: &[Form]) -> Result<Option<Image>, Reason> {
+        let multiple = |form: &Form| Some((form.multiple()?, form.x()?));
+        let found = forms.iter().find_map(|form| Some((form, multiple(form)?)));
+        let Some((form, ((activation, factor), x))) = found else { return Ok(None) };
+        let image = |plan: usize| Some(Image { plan, flat: form.flat });
+        let multiple = (x, activation, factor);
+        if let Some((_, made)) = self.multiples.iter().find(|(known, _)| *known == multiple) {
+            return Ok(image(*made));
+        }
+        let name = format!("{}.{}", form.node, activation.name());
+        let of = self.node(&name, Op::Activation(activation), vec![x], Vec::new())?;
+        let (function, operand) = (Elementwise::Mul, Operand::Number(factor));
+        let op = Op::WithOperand(WithOperand { function, operand, reversed: false });
+        let made = self.node(&form.node, op, vec![of], Vec::new())?;
+        if self.multiples.len() == RECENT {
+            self.multiples.pop_front();
+        }
+        self.multiples.push_back((multiple, made));
+        Ok(image(made))
+    }
+
     /// The node of its own that pads, where something other than a convolution reads a padded value.
     pub(crate) fn padded(&mut self, padded: &Padded) -> Result<usize, Reason> {
         if let Some(made) = padded.made.get() {
@@ -430,8 +457,12 @@ impl Plans {
         item == self.extent(plan, axis) || (known.is_some() && item.known(&self.extents) == known)
     }
 
-    /// Whether a number is that of the pixels of a value, as the model declares it.
+    /// Whether a number is that of the pixels of a value, whatever the image or as the model declares it.
     pub(crate) fn is_pixels(&self, item: Num, plan: usize) -> bool {
+        let [height, width] = self.all[plan].formulas;
+        if [Num::Area([height, width]), Num::Area([width, height])].contains(&item) {
+            return true;
+        }
         let pixels = self.all[plan].extents.map(|[height, width]| height as f64 * width as f64);
         pixels.is_some() && item.known(&self.extents) == pixels
     }

@@ -59,7 +59,10 @@ impl Site<'_> {
                 let is_itself = |form: &&Form| form.recognised() == Some(Recognised::Itself);
                 match forms.iter().find(is_itself).and_then(|form| Some((form.x()?, form.flat))) {
                     Some((plan, flat)) => Ok(Image { plan, flat }),
-                    None => self.wrong(position, "a value of the network"),
+                    None => match self.plans.multiplied(&Rc::clone(forms))? {
+                        Some(image) => Ok(image),
+                        None => self.wrong(position, "a value of the network"),
+                    },
                 }
             }
             Value::Padded(padded) => {
@@ -72,6 +75,18 @@ impl Site<'_> {
             }
             _ => self.wrong(position, "a value of the network"),
         }
+    }
+
+    /// Lets multiples of activations among the operands be the values that they are: what a node makes of them is no form.
+    pub(crate) fn multiples(&mut self) -> Result<(), Reason> {
+        for position in 0..self.operands.len() {
+            if let Some(Value::Form(forms)) = &self.operands[position]
+                && let Some(image) = self.plans.multiplied(forms)?
+            {
+                self.operands[position] = Some(Value::Image(image));
+            }
+        }
+        Ok(())
     }
 
     /// A batch of images.

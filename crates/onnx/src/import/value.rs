@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tiled_graph::Pad;
+use tiled_graph::{Op, Pad};
 
 use super::computed::Computed;
 use super::form::Form;
@@ -39,6 +39,12 @@ pub(crate) enum Value {
     Places(Places),
     /// A value with padding that a convolution may take over.
     Padded(Rc<Padded>),
+    /// A value that is reduced over height or width, and waits for the other.
+    Halfway(Rc<Halfway>),
+    /// A value without elements, by its extents: of four, one is zero.
+    Empty(Rc<[Num]>),
+    /// Where a value is above a number, or where it is not.
+    Above(Above),
     /// Sizes in rows.
     Table(Rc<Table>),
     /// Values along an axis of their own.
@@ -58,6 +64,21 @@ pub(crate) enum Value {
 }
 
 impl Value {
+    /// A value of these extents, where it is one of four axes without elements.
+    pub(crate) fn empty(extents: &[Num]) -> Option<Self> {
+        let is_empty = extents.len() == 4 && extents.contains(&Num::Known(0.0));
+        is_empty.then(|| Self::Empty(extents.into()))
+    }
+
+    /// Whether it is of four axes without a channel.
+    pub(crate) fn has_no_channels(&self) -> bool {
+        match self {
+            Self::Empty(extents) => extents.get(1) == Some(&Num::Known(0.0)),
+            Self::Constant(constant) => matches!(*constant.shape, [_, 0, _, _]),
+            _ => false,
+        }
+    }
+
     /// What it is, for an error.
     pub(crate) fn describe(&self) -> String {
         match self {
@@ -79,6 +100,9 @@ impl Value {
             Self::Elements(_) => "a list of all elements".to_owned(),
             Self::Places(_) => "places of elements".to_owned(),
             Self::Padded(_) => "a padded value".to_owned(),
+            Self::Halfway(halfway) => format!("a value reduced over one axis alone ({})", halfway.made_by),
+            Self::Empty(_) => "a value without elements".to_owned(),
+            Self::Above(_) => "a comparison of values".to_owned(),
             Self::Table(_) => "rows of computed sizes".to_owned(),
             Self::Stacked(stacked) => format!("a stack of {} values", stacked.values.len()),
             Self::Folded(_) => "a value of more than four axes".to_owned(),
@@ -90,7 +114,7 @@ impl Value {
 }
 
 /// A value of the network: N×C×H×W, or N×C where it has one pixel and its axes were dropped.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
     /// Its number among what is planned.
     pub(crate) plan: usize,
@@ -241,6 +265,29 @@ pub(crate) struct Padded {
     pub(crate) name: String,
     /// The node that pads, once something other than a convolution reads it.
     pub(crate) made: Cell<Option<usize>>,
+}
+
+/// A reduction over one of height and width.
+#[derive(Clone, Debug)]
+pub(crate) struct Halfway {
+    pub(crate) plan: usize,
+    /// 2 of the height, 3 of the width.
+    pub(crate) axis: i64,
+    /// Whether the axis is left with one row or column.
+    pub(crate) keeps: bool,
+    /// The same over both.
+    pub(crate) op: Op,
+    /// The operator and the name of the node, for errors.
+    pub(crate) made_by: String,
+}
+
+/// The elements of a value that are above a number, or that are not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Above {
+    pub(crate) image: Image,
+    pub(crate) number: f64,
+    /// Whether it holds where the value is above; else where it is at most the number.
+    pub(crate) is_above: bool,
 }
 
 /// A value whose axes are taken apart.

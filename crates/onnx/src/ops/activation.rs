@@ -122,10 +122,12 @@ pub(super) fn selu(site: &mut Site<'_>) -> Result<Value, Reason> {
     Ok(Value::Image(Image { plan, flat }))
 }
 
-/// From 40 on, `ln(1 + e^x)` is x in every type.
 pub(super) fn softplus(site: &mut Site<'_>) -> Result<Value, Reason> {
-    activation(site, Activation::Softplus { beta: 1.0, threshold: 40.0 })
+    activation(site, SOFTPLUS)
 }
+
+/// From 40 on, `ln(1 + e^x)` is x in every type.
+pub(super) const SOFTPLUS: Activation = Activation::Softplus { beta: 1.0, threshold: 40.0 };
 
 pub(super) fn softsign(site: &mut Site<'_>) -> Result<Value, Reason> {
     activation(site, Activation::Softsign)
@@ -147,12 +149,18 @@ pub(super) fn gelu(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
 }
 
+/// `x·sigmoid(α·x)`.
 pub(super) fn swish(site: &mut Site<'_>) -> Result<Value, Reason> {
     let alpha = site.float("alpha", 1.0)?;
     if alpha == 1.0 {
         return activation(site, Activation::Silu);
     }
-    Err(Reason::Attribute { name: "alpha", expected: "1", got: alpha.to_string() })
+    let Image { plan, flat } = site.value(0)?;
+    let gate = [with_number(Elementwise::Mul, alpha), Op::Activation(Activation::Sigmoid)];
+    let gate = site.chain(&gate, plan)?;
+    let made = site.add(Op::Mul, vec![plan, gate])?;
+    site.plans.rename(made, gate);
+    Ok(Value::Image(Image { plan: made, flat }))
 }
 
 /// Its operand may be arithmetic too, of which it makes an activation.
@@ -181,7 +189,11 @@ pub(super) fn activation(site: &mut Site<'_>, activation: Activation) -> Result<
 /// A function that is an activation of a value of the network, and a form of what arithmetic makes.
 fn function(site: &mut Site<'_>, function: Function, alone: Option<Activation>) -> Result<Value, Reason> {
     site.settle()?;
-    let forms: Vec<Form> = site.forms(0)?.iter().filter_map(|form| form.under(function)).collect();
+    let mut forms: Vec<Form> = site.forms(0)?.iter().filter_map(|form| form.under(function)).collect();
+    if forms.is_empty() {
+        site.multiples()?;
+        forms = site.forms(0)?.iter().filter_map(|form| form.under(function)).collect();
+    }
     match (alone, site.operand(0)?) {
         (Some(alone), Value::Image(_)) => {
             let made = activation(site, alone)?;

@@ -9,7 +9,7 @@ use super::activation::{activation, formed, of_forms};
 use super::{elements, norm, norming, response};
 use crate::Reason;
 use crate::import::form::Form;
-use crate::import::numbers::Binary;
+use crate::import::numbers::{Binary, Num};
 use crate::import::plan::Plans;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
@@ -49,12 +49,34 @@ pub(super) fn modulo(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn div(site: &mut Site<'_>) -> Result<Value, Reason> {
-    for rule in [norming::quotient, response::quotient] {
+    for rule in [norming::quotient, response::quotient, averaged] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
     }
     binary(site, Binary::Div)
+}
+
+/// The mean over an image that is written as a sum over it by its pixels, `x.sum(3).sum(2)/(h·w)`, also where the model
+/// declares how many they are: the number is wrong at another size, the mean is not.
+fn averaged(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let Value::Image(Image { plan: sum, flat }) = *site.operand(0)? else { return Ok(None) };
+    let planned = site.plans.get(sum);
+    if planned.op.as_deref() != Some(&Op::GlobalSumPool) {
+        return Ok(None);
+    }
+    let summed = planned.inputs.first();
+    let pixels = match site.operand(1)? {
+        Value::Numbers(numbers) if numbers.items.len() == 1 => numbers.items.first().copied(),
+        _ => site.scalar(1)?.map(Num::Known),
+    };
+    match pixels {
+        Some(pixels) if site.plans.is_pixels(pixels, summed) => {
+            let plan = site.add(Op::GlobalAvgPool, vec![summed])?;
+            Ok(Some(Value::Image(Image { plan, flat })))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// A power by a number; `x²` and `x³` are forms too.
@@ -67,6 +89,7 @@ pub(super) fn pow(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = response::raised(site, exponent)? {
         return Ok(made);
     }
+    site.multiples()?;
     let power = |form: &Form| match exponent {
         2.0 => form.times(form),
         3.0 => form.times(form).and_then(|square| square.times(form)),
@@ -116,6 +139,7 @@ pub(super) fn divided(site: &mut Site<'_>, sum: Image, count: usize) -> Result<I
 /// A function of values, numbers and a number for each channel, from the left.
 fn several(site: &mut Site<'_>, function: Elementwise) -> Result<Value, Reason> {
     site.settle()?;
+    site.multiples()?;
     let is_image = |operand: &Option<Value>| matches!(operand, Some(Value::Image(_)));
     if site.operands.len() > 1 && site.operands.iter().all(is_image) {
         let values: Vec<Image> =
@@ -153,6 +177,9 @@ fn binary(site: &mut Site<'_>, binary: Binary) -> Result<Value, Reason> {
         Binary::Div => Elementwise::Div,
         Binary::Mod => return site.wrong(0, "sizes"),
     };
+    if !forms.iter().any(|form| form.multiple().is_some()) {
+        site.multiples()?;
+    }
     let (a, b) = (site.operand(0)?.clone(), site.operand(1)?.clone());
     match pair(site, function, [(0, &a), (1, &b)])? {
         Some(made) => Ok(formed(site, made, forms)),

@@ -2,11 +2,13 @@
 
 use std::rc::Rc;
 
+use tiled_graph::Op;
+
 use super::elements;
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers, whole};
 use crate::import::site::{Site, node_name};
-use crate::import::value::Value;
+use crate::import::value::{Image, Value};
 use crate::tensor::{is_float, of_floats, of_ints, type_name};
 
 pub(super) const CONSTANT: &[&str] = &["value", "value_float", "value_floats", "value_int", "value_ints"];
@@ -50,7 +52,7 @@ pub(super) fn dropout(site: &mut Site<'_>) -> Result<Value, Reason> {
     site.operand(0).cloned()
 }
 
-/// Types of elements are those of a run: casts between floats leave nothing.
+/// Types of elements are those of a run: casts between floats leave nothing, nor do those of class numbers to whole numbers.
 pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
     let to = i32::try_from(site.int("to", 0)?).unwrap_or_default();
     let is_integer = matches!(to, 2..=7 | 12 | 13);
@@ -70,14 +72,45 @@ pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
         let items = numbers.items.iter().map(|item| item.rounded(rule)).collect();
         return Ok(Value::Numbers(Rc::new(Numbers { items, is_integer, ..*numbers })));
     }
-    if is_float(to) {
+    if is_float(to) || is_classes(site, to)? {
         return site.operand(0).cloned();
     }
     Err(Reason::Attribute { name: "to", expected: "a type of floats", got: type_name(to).to_owned() })
 }
 
-/// A constant of floats that are all one number, or a list of one whole number.
+/// Whether the operand is class numbers, which are whole, and a type has all of them.
+fn is_classes(site: &Site<'_>, to: i32) -> Result<bool, Reason> {
+    let most: usize = match to {
+        INT8 => 1 << 7,
+        UINT8 => 1 << 8,
+        INT16 => 1 << 15,
+        UINT16 => 1 << 16,
+        INT32 | INT64 | UINT32 | UINT64 => usize::MAX,
+        _ => return Ok(false),
+    };
+    let plan = match site.operand(0)? {
+        Value::Image(Image { plan, .. }) | Value::Plane(plan) => site.plans.get(*plan),
+        _ => return Ok(false),
+    };
+    let is_arg_max = matches!(plan.op.as_deref(), Some(Op::ArgMax));
+    Ok(is_arg_max && site.plans.get(plan.inputs.first()).channels <= most)
+}
+
+/// `TensorProto.DataType`.
+const UINT8: i32 = 2;
+const INT8: i32 = 3;
+const UINT16: i32 = 4;
+const INT16: i32 = 5;
+const INT32: i32 = 6;
+const INT64: i32 = 7;
+const UINT32: i32 = 12;
+const UINT64: i32 = 13;
+
+/// A constant of floats that are all one number, or a list of one whole number; nothing where an extent of four is zero.
 pub(super) fn constant_of_shape(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Some(empty) = Value::empty(&site.numbers(0)?.items) {
+        return Ok(empty);
+    }
     let dims = site.whole(0)?;
     let (value, is_integer) = match site.attribute("value").and_then(|attribute| attribute.t.clone()) {
         None => (0.0, false),

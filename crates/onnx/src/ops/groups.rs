@@ -81,7 +81,7 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
             };
             let channels = site.plans.get(plan).channels;
             // what is left of the elements is the channels of a group and the pixels
-            let is_rest = matches!(rest, Num::Open | Num::Known(-1.0))
+            let is_rest = matches!(rest, Num::Open | Num::Area(_) | Num::Known(-1.0))
                 || (*groups == channels as f64 && site.plans.is_pixels(*rest, plan));
             if !is_rest {
                 return Ok(None);

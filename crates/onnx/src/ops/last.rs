@@ -231,8 +231,9 @@ pub(super) fn reshaped(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
         }
         (Order::Plain | Order::Joined, [n, pixels, c]) if one_is_open && is_batch(n) && is_channels(c) => {
             // what is left of the elements is the pixels
-            let is_all =
-                matches!(pixels, Num::Open) || is_open(pixels) || site.plans.is_pixels(*pixels, plan);
+            let is_all = matches!(pixels, Num::Open | Num::Area(_))
+                || is_open(pixels)
+                || site.plans.is_pixels(*pixels, plan);
             if is_all { Ok(Some(of_image(plan, Order::Joined))) } else { site.wrong(1, PIXELS_APART) }
         }
         (Order::Plain | Order::Joined, [n, h, w, c])

@@ -26,10 +26,18 @@ pub(super) fn concat(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = stack::joined(site, axis)? {
         return Ok(made);
     }
-    let values = (0..count).map(|position| site.value(position)).collect::<Result<Vec<Image>, _>>()?;
+    // what has no channels adds none, as encoders have it for a level that they leave out
+    let is_kept = |position: &usize| {
+        !matches!(axis, 1 | -3) || !site.operand(*position).is_ok_and(Value::has_no_channels)
+    };
+    let mut kept: Vec<usize> = (0..count).filter(is_kept).collect();
+    if kept.is_empty() {
+        kept = (0..count).collect();
+    }
+    let values = kept.iter().map(|position| site.value(*position)).collect::<Result<Vec<Image>, _>>()?;
     let flat = values.first().is_some_and(|value| value.flat);
-    if let Some(position) = values.iter().position(|value| value.flat != flat) {
-        return site.wrong(position, "of as many axes as the others");
+    if let Some(place) = values.iter().position(|value| value.flat != flat) {
+        return site.wrong(kept[place], "of as many axes as the others");
     }
     let rank = if flat { 2 } else { 4 };
     if axis != 1 && axis != 1 - rank {
@@ -141,7 +149,7 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
 }
 
-/// Drops height and width of one pixel; of a list of one number its axis.
+/// Drops height and width of one pixel, or the axis of one channel; of a list of one number its axis.
 pub(super) fn squeeze(site: &mut Site<'_>) -> Result<Value, Reason> {
     let axes = axes(site)?;
     if site.is_numbers(0) {
@@ -163,6 +171,7 @@ pub(super) fn squeeze(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
     let plan = site.image(0)?;
     match axes.as_deref() {
+        Some([1 | -3]) if site.plans.get(plan).channels == 1 => Ok(Value::Plane(plan)),
         Some([2 | -2, 3 | -1] | [3 | -1, 2 | -2]) => {
             of_pixel(site, plan)?;
             Ok(Value::Image(Image { plan, flat: true }))

@@ -6,6 +6,7 @@
 mod activation;
 mod arithmetic;
 mod broadcast;
+mod choice;
 mod computed;
 mod constant;
 mod conv;
@@ -39,9 +40,10 @@ use crate::import::value::Value;
 pub(crate) use self::operator::{Operator, is_quantised, leaves_padding};
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 83] = [
+static OPERATORS: [Operator; 92] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
+    operator("And", &[], choice::and),
     operator("ArgMax", &["axis", "keepdims", "select_last_index"], part::arg_max),
     operator("AveragePool", pool::AVERAGE, pool::average),
     operator("BatchNormalization", norm::BATCH_NORM, norm::batch_norm),
@@ -58,6 +60,7 @@ static OPERATORS: [Operator; 83] = [
     operator("Div", &[], arithmetic::div),
     operator("Dropout", &["ratio", "seed"], constant::dropout),
     operator("Elu", &["alpha"], activation::elu),
+    operator("Equal", &[], choice::equal),
     operator("Erf", &[], activation::erf),
     operator("Exp", &[], activation::exp),
     operator("Expand", &[], resize::expand),
@@ -68,6 +71,8 @@ static OPERATORS: [Operator; 83] = [
     operator("Gemm", &["alpha", "beta", "transA", "transB"], linear::gemm),
     operator("GlobalAveragePool", &[], pool::global_average),
     operator("GlobalMaxPool", &[], pool::global_max),
+    operator("Greater", &[], choice::greater),
+    operator("GreaterOrEqual", &[], choice::greater_or_equal),
     operator("GroupNormalization", groups::GROUP_NORM, groups::group_norm),
     operator("HardSigmoid", &["alpha", "beta"], activation::hard_sigmoid),
     operator("HardSwish", &[], activation::hard_swish),
@@ -76,6 +81,8 @@ static OPERATORS: [Operator; 83] = [
     operator("LRN", &["alpha", "beta", "bias", "size"], norm::local_response),
     operator("LayerNormalization", norm::LAYER_NORM, norm::layer_norm),
     operator("LeakyRelu", &["alpha"], activation::leaky_relu),
+    operator("Less", &[], choice::less),
+    operator("LessOrEqual", &[], choice::less_or_equal),
     operator("Log", &[], activation::log),
     operator("LogSoftmax", &["axis"], norm::log_softmax),
     operator("MatMul", &[], linear::mat_mul),
@@ -87,6 +94,8 @@ static OPERATORS: [Operator; 83] = [
     operator("Mod", &["fmod"], arithmetic::modulo),
     operator("Mul", &[], arithmetic::mul),
     operator("Neg", &[], activation::neg),
+    operator("Not", &[], choice::not),
+    operator("Or", &[], choice::or),
     operator("PRelu", &[], activation::prelu),
     operator("Pad", &["mode", "pads", "value"], conv::pad),
     operator("Pow", &[], arithmetic::pow),
@@ -123,6 +132,7 @@ static OPERATORS: [Operator; 83] = [
     operator("Transpose", &["perm"], layout::transpose),
     operator("Unsqueeze", &["axes"], layout::unsqueeze),
     operator("Upsample", &["height_scale", "mode", "scales", "width_scale"], resize::upsample),
+    operator("Where", &[], choice::choose),
 ];
 
 /// What a node's output stands for.

@@ -67,7 +67,7 @@ const OF_ELEMENTS: [&str; 29] = [
 
 /// Whether an operator takes padding over, or hands it on to what may.
 pub(crate) fn leaves_padding(name: &str) -> bool {
-    matches!(name, "Cast" | "Conv" | "Dropout" | "Identity")
+    matches!(name, "Cast" | "Conv" | "Dropout" | "Identity" | "MaxPool")
 }
 
 /// Whether an operator is one of quantised networks, of whatever domain.

@@ -29,6 +29,11 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
         return site.wrong(0, "a value of one pixel or of four axes");
     }
     let rank = if flat { 2 } else { 4 };
+    if let ([1 | -3], false, [start], [end]) = (axes.as_slice(), flat, starts.as_slice(), ends.as_slice())
+        && let Some(empty) = without_channels(site, plan, [*start, *end])
+    {
+        return Ok(empty);
+    }
     let mut padding = [[0_i64; 2]; 2];
     // what follows from the size of the image, along height and width
     let mut sized: [Option<[Num; 2]>; 2] = [None; 2];
@@ -61,12 +66,23 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
     Ok(Value::Image(Image { plan, flat }))
 }
 
+/// What is left of a value where no channel is.
+fn without_channels(site: &Site<'_>, plan: usize, places: [Num; 2]) -> Option<Value> {
+    let [start, end] = places.map(|place| place.known(&site.plans.extents).and_then(whole));
+    let [start, end] = within(signed(site.plans.get(plan).channels), [start?, end?]);
+    let [n, h, w] = [0, 2, 3].map(|axis| site.plans.extent(plan, axis));
+    Value::empty(&[n, Num::Known(0.0), h, w]).filter(|_| start >= end)
+}
+
+/// Places from the start or, below zero, from the end, within so many.
+fn within(count: i64, places: [i64; 2]) -> [i64; 2] {
+    places.map(|place| (if place < 0 { place.saturating_add(count) } else { place }).clamp(0, count))
+}
+
 /// The channels from `start` to `end`, which are cut to those that there are.
 fn of_channels(site: &mut Site<'_>, plan: usize, start: i64, end: i64) -> Result<usize, Reason> {
     let channels = signed(site.plans.get(plan).channels);
-    let place =
-        |place: i64| (if place < 0 { place.saturating_add(channels) } else { place }).clamp(0, channels);
-    match [place(start), place(end)] {
+    match within(channels, [start, end]) {
         [0, end] if end == channels => Ok(plan),
         [begin, end] => site.add(Op::Slice(Slice { begin, end: Some(end) }), vec![plan]),
     }

@@ -70,7 +70,9 @@ pub(super) fn concat(site: &mut Site<'_>) -> Result<Value, Reason> {
 
 /// To what the shape and that of the constant have in common.
 pub(super) fn expand(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
-    let wanted = site.whole(1)?;
+    // to the image's size, and to nothing, is no constant
+    let wanted = site.numbers(1)?.all_whole(&site.plans.extents).filter(|wanted| !wanted.contains(&0));
+    let Some(wanted) = wanted else { return Ok(None) };
     let array = Array::of(site, 0)?;
     let to: Option<Vec<usize>> = wanted.iter().map(|extent| usize::try_from(*extent).ok()).collect();
     let shape = to.and_then(|to| broadcast::shape(&array.shape, &to)).filter(|shape| shape.len() <= MAX_AXES);

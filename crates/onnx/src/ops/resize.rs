@@ -66,21 +66,26 @@ pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 /// One pixel for every pixel of another value, one channel for every channel: where that is combined with it by elements, the pixel or
-/// channel itself.
+/// channel itself. What is one in the shape, or −1 as in PyTorch, stays.
 pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
     const EXPECTED: &str = "the shape of a value, of which it has the channels or one, and all pixels or one";
+    let is_number = matches!(site.operand(0)?, Value::Constant(_) | Value::Numbers(_) | Value::Empty(_));
+    if is_number && let Some(empty) = Value::empty(&site.numbers(1)?.items) {
+        return Ok(empty);
+    }
     let mut plan = site.image(0)?;
     let shape = site.numbers(1)?;
     let Ok(items) = <[Num; 4]>::try_from(shape.items.as_slice()) else { return site.wrong(1, EXPECTED) };
     let one = Num::Known(1.0);
     let planned = site.plans.get(plan);
     let is_pixel = planned.extents == Some([1, 1]);
-    let keeps = |item: Num, axis| item == one || site.plans.is_extent(item, plan, axis);
-    let is_batch = items[0] == one || site.plans.is_batch(items[0]);
+    let stays = |item: Num| item == one || item == Num::Known(-1.0);
+    let keeps = |item: Num, axis| stays(item) || site.plans.is_extent(item, plan, axis);
+    let is_batch = stays(items[0]) || site.plans.is_batch(items[0]);
     let channels = planned.channels;
     let count = match items[1].known(&site.plans.extents).and_then(whole) {
         _ if !is_batch => return site.wrong(1, EXPECTED),
-        Some(1) => 1,
+        Some(1 | -1) => 1,
         Some(wanted) if usize::try_from(wanted) == Ok(channels) => 1,
         Some(wanted @ 2..=MOST_CHANNELS) if channels == 1 => wanted,
         _ => return site.wrong(1, EXPECTED),
@@ -278,7 +283,7 @@ fn mode(site: &Site<'_>, coordinates: &str, nearest: &str) -> Result<ResizeMode,
 fn wrong<V>(position: usize, expected: &'static str, items: &[Num; 4]) -> Result<V, Reason> {
     let shown = items.map(|item| match item {
         Num::Known(value) => value.to_string(),
-        Num::Extent(_) | Num::Open => "?".to_owned(),
+        Num::Extent(_) | Num::Area(_) | Num::Open => "?".to_owned(),
     });
     Err(Reason::Operand { position, expected, got: format!("[{}]", shown.join(", ")) })
 }

@@ -127,7 +127,7 @@ fn extent(site: &mut Site<'_>, number: Num, what: &'static str) -> Result<Extent
             Some(number) => Ok(site.plans.extents.number(number)?),
             None => Err(Reason::OpenSize { what }),
         },
-        Num::Open => Err(Reason::OpenSize { what }),
+        Num::Area(_) | Num::Open => Err(Reason::OpenSize { what }),
     }
 }
 

@@ -4,6 +4,7 @@
 mod build;
 mod channels_last;
 mod elementwise;
+mod exporters;
 mod external;
 mod folded;
 mod formulas;

@@ -136,6 +136,14 @@ fn of_values() -> Vec<(&'static str, Builder)> {
     };
     vec![
         ("slopes_of_prelu", node(start().floats("s", &[2]), "PRelu", &["s"], &[])),
+        (
+            "where_of_other_values",
+            start()
+                .floats("t", &[])
+                .node("Greater", &["x", "t"], "c", &[])
+                .node("Where", &["c", "x", "t"], "y", &[])
+                .output("y"),
+        ),
         ("numbers_of_rows", node(start().floats("c", &[1, 1, 4]), "Sub", &["c"], &[])),
         ("exponents", node(start().floats("e", &[3, 1, 1]), "Pow", &["e"], &[])),
         ("lists_of_other_lengths", lengths),

@@ -47,6 +47,13 @@ pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
         ("pad_of_channels", node(start().ints("p", &[8], &[0, 1, 0, 0, 0, 0, 0, 0]), "Pad", &["p"], &[])),
         ("pool_without_kernel", alone("MaxPool", &[])),
         ("average_over_dilated", alone("AveragePool", &[kernel.clone(), ("dilations", ints(&[2, 2]))])),
+        (
+            "maximum_of_columns_twice",
+            start()
+                .node("ReduceMax", &["x"], "m", &[("axes", ints(&[3]))])
+                .node("ReduceMax", &["m"], "y", &[("axes", ints(&[3]))])
+                .output("y"),
+        ),
         ("mean_over_rows", alone("ReduceMax", &[("axes", ints(&[2]))])),
         ("batch_norm_in_training", norm(&[("training_mode", int(1))])),
         ("batch_norm_of_pixels", norm(&[("spatial", int(0))])),
@@ -68,7 +75,6 @@ pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
         ("softmax_of_rows", alone("Softmax", &[("axis", int(2))])),
         ("softmax_before_13", before(11)),
         ("gelu_approximate", node(Builder::new(20, 3), "Gelu", &[], &[("approximate", text("fast"))])),
-        ("swish_alpha", node(Builder::new(24, 3), "Swish", &[], &[("alpha", Attribute::Float(2.0))])),
         ("gemm_alpha", gemm(&[("alpha", Attribute::Float(2.0))])),
         ("gemm_transposed", gemm(&[("transA", int(1))])),
         ("gemm_bias", biased.node("Gemm", &["f", "w", "b"], "y", &[]).output("y")),

@@ -278,6 +278,15 @@ pub(super) fn of_sizes() -> Vec<(&'static str, Builder)> {
         ),
         ("resize_to_other_channels", sizes),
         (
+            "where_by_an_open_size",
+            start()
+                .ints("k", &[1], &[3])
+                .node("Shape", &["x"], "s", &[])
+                .node("Equal", &["s", "k"], "c", &[])
+                .node("Where", &["c", "k", "s"], "y", &[])
+                .output("y"),
+        ),
+        (
             "upsample_scales",
             Builder::new(7, 3)
                 .node("Upsample", &["x"], "y", &[("scales", Attribute::Floats(vec![2.0]))])
