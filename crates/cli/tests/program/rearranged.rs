@@ -34,6 +34,9 @@ fn padding_that_does_not_fit_is_refused() {
     refused("pad_goes_round_twice", r#""op": "pad", "padding": [[-1, 6], [0, 0]], "mode": "circular""#);
     refused("pad_to_two_targets", r#""op": "pad_to", "multiple": 4, "like": "x""#);
     refused("pad_to_a_multiple_of_nothing", r#""op": "pad_to", "multiple": [4, 0]"#);
+    refused("pad_to_windows_without_a_stride", r#""op": "pad_to", "windows": 3"#);
+    refused("pad_to_a_multiple_at_a_stride", r#""op": "pad_to", "multiple": 4, "stride": 2"#);
+    refused("pad_to_windows_of_nothing", r#""op": "pad_to", "windows": [3, 0], "stride": 2"#);
     refused("pad_to_a_list_of_three", r#""op": "pad_to", "like": ["x", "x", "x"]"#);
     refused("pad_to_reflects_too_far", r#""op": "pad_to", "multiple": 16, "mode": "reflect""#);
     refused("pad_value_of_another_mode", r#""op": "pad", "padding": 1, "mode": "replicate", "value": 2"#);

@@ -45,12 +45,33 @@ pub struct PadTo {
 /// The extents after `pad_to`.
 ///
 /// ```
+/// use tiled_graph::{Graph, Op, PadTarget, PadTo, PadWith, Placement, infer};
+/// let to = PadTarget::Windows { size: [3, 3], stride: [2, 2] };
+/// let same = PadTo { to, placement: Placement::Around, with: PadWith::Constant(0.0) };
+/// let mut graph = Graph::new();
+/// let x = graph.add_input("x", 3)?;
+/// let y = graph.add_node("y", Op::PadTo(same), &[x])?;
+/// graph.set_outputs(&[y])?;
+/// // four windows of three rows, and five of three columns
+/// assert_eq!(infer(&graph, 1, &[[8, 9]])?.extents(y), [9, 11]);
+/// # Ok::<(), tiled_graph::GraphError>(())
+/// ```
+///
+/// ```
 /// assert_ne!(tiled_graph::PadTarget::Multiple([8, 8]), tiled_graph::PadTarget::Multiple([8, 16]));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PadTarget {
     /// `multiple`: the least multiples of these that are not below the input's extents.
     Multiple([i64; 2]),
+    /// `windows` and `stride`: what `⌈n/stride⌉` windows cover, `(⌈n/stride⌉ − 1)·stride + size`, where that is more than the
+    /// input's extent n, else n. With a placement around the image it is TensorFlow's "same" padding of a layer with such windows.
+    Windows {
+        /// The rows and columns of a window.
+        size: [i64; 2],
+        /// The distance from one to the next.
+        stride: [i64; 2],
+    },
     /// `like`: the height of the first value and the width of the second, whose elements are not read.
     Like([ValueId; 2]),
 }
@@ -82,23 +103,33 @@ impl Placement {
 pub(super) static FORMAT: Format = Format {
     name: "pad_to",
     arity: Arity::Exactly(1),
-    keys: &["multiple", "like", "placement", "mode", "value"],
+    keys: &["multiple", "windows", "stride", "like", "placement", "mode", "value"],
 };
 
 pub(super) fn read(fields: &Fields<'_>, find: Find<'_>) -> Result<PadTo, GraphError> {
-    let to = match [fields.get("multiple"), fields.get("like")].map(|key| key.is_some()) {
-        [true, false] => PadTarget::Multiple(fields.required_pair("multiple")?),
-        [false, true] => PadTarget::Like(like(fields, find)?),
-        [is_both, _] => {
-            let keys = vec!["multiple".to_owned(), "like".to_owned()];
-            let got = if is_both { keys.clone() } else { Vec::new() };
-            return Err(GraphError::ExclusiveKeys { place: fields.place().clone(), keys, got });
+    let targets: Vec<&str> = TARGETS.into_iter().filter(|key| fields.get(key).is_some()).collect();
+    let to = match targets.as_slice() {
+        ["multiple"] => PadTarget::Multiple(fields.required_pair("multiple")?),
+        ["windows"] => PadTarget::Windows {
+            size: fields.required_pair("windows")?,
+            stride: fields.required_pair("stride")?,
+        },
+        ["like"] => PadTarget::Like(like(fields, find)?),
+        _ => {
+            let (place, keys) = (fields.place().clone(), TARGETS.map(str::to_owned).to_vec());
+            let got = targets.into_iter().map(str::to_owned).collect();
+            return Err(GraphError::ExclusiveKeys { place, keys, got });
         }
     };
+    if let (PadTarget::Multiple(_) | PadTarget::Like(_), Some(json)) = (to, fields.get("stride")) {
+        return Err(fields.wrong("stride", "`windows`", json));
+    }
     let placements = [Placement::After, Placement::Around].map(|placement| (placement.name(), placement));
     let placement = fields.choice("placement", "\"after\" or \"around\"", &placements, Placement::After)?;
     Ok(PadTo { to, placement, with: read_with(fields)? })
 }
+
+const TARGETS: [&str; 3] = ["multiple", "windows", "like"];
 
 /// A value for both axes, or one for each.
 fn like(fields: &Fields<'_>, find: Find<'_>) -> Result<[ValueId; 2], GraphError> {
@@ -136,6 +167,10 @@ impl PadTo {
                 let rest = from[axis].rem_euclid(multiple[axis]);
                 from[axis] + if rest == 0 { 0 } else { multiple[axis] - rest }
             }),
+            PadTarget::Windows { size, stride } => std::array::from_fn(|axis| {
+                let last = (from[axis] - 1).div_euclid(stride[axis]) * stride[axis];
+                from[axis].max(last + size[axis])
+            }),
         }
     }
 }
@@ -144,10 +179,10 @@ fn signed(extents: [usize; 2]) -> [i64; 2] {
     extents.map(|extent| i64::try_from(extent).expect("invariant: extents are at most 2^30"))
 }
 
-fn check_multiple(place: &Place, multiple: [i64; 2]) -> Result<(), GraphError> {
-    match multiple.into_iter().find(|extent| !(1..=MAX_WINDOW).contains(extent)) {
+fn check_extents(place: &Place, key: &'static str, pair: [i64; 2]) -> Result<(), GraphError> {
+    match pair.into_iter().find(|extent| !(1..=MAX_WINDOW).contains(extent)) {
         None => Ok(()),
-        Some(got) => Err(out_of_range(place, "multiple", "from 1 to 2^20", got)),
+        Some(got) => Err(out_of_range(place, key, "from 1 to 2^20", got)),
     }
 }
 
@@ -157,12 +192,16 @@ impl Operator for PadTo {
     }
 
     fn write(&self, values: &dyn Values) -> Value {
+        let mut object = Map::new();
         let (key, target) = match self.to {
             PadTarget::Multiple(multiple) => ("multiple", json!(multiple)),
+            PadTarget::Windows { size, stride } => {
+                object.insert("stride".to_owned(), json!(stride));
+                ("windows", json!(size))
+            }
             PadTarget::Like([a, b]) if a == b => ("like", json!(values.name(a))),
             PadTarget::Like(like) => ("like", json!(like.map(|value| values.name(value)))),
         };
-        let mut object = Map::new();
         object.insert(key.to_owned(), target);
         object.insert("placement".to_owned(), json!(self.placement.name()));
         write_with(self.with, &mut object);
@@ -174,7 +213,11 @@ impl Operator for PadTo {
             PadTarget::Like(values) => {
                 values.into_iter().try_for_each(|value| at.values.check(&at.place, value))?;
             }
-            PadTarget::Multiple(multiple) => check_multiple(&at.place, multiple)?,
+            PadTarget::Multiple(multiple) => check_extents(&at.place, "multiple", multiple)?,
+            PadTarget::Windows { size, stride } => {
+                check_extents(&at.place, "windows", size)?;
+                check_extents(&at.place, "stride", stride)?;
+            }
         }
         Pad { padding: [[0; 2]; 2], with: self.with }.check(at)
     }

@@ -267,7 +267,11 @@ fn padding_shows() -> impl Strategy<Value = PadWith> {
 }
 
 fn pad_target() -> impl Strategy<Value = PadTarget> {
-    prop_oneof![pair(1..40).prop_map(PadTarget::Multiple), Just(PadTarget::Like([ValueId(0); 2]))]
+    prop_oneof![
+        pair(1..40).prop_map(PadTarget::Multiple),
+        (pair(1..40), pair(1..9)).prop_map(|(size, stride)| PadTarget::Windows { size, stride }),
+        Just(PadTarget::Like([ValueId(0); 2])),
+    ]
 }
 
 fn rearranging() -> impl Strategy<Value = Op> {

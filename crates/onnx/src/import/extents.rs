@@ -133,6 +133,56 @@ impl Extents {
         }
     }
 
+    /// What an extent becomes where it is held between two numbers; `None` where no formula says it: where it grows past one of
+    /// them.
+    pub(crate) fn held(
+        &mut self,
+        of: Extent,
+        [least, most]: [i64; 2],
+    ) -> Result<Option<Extent>, OutOfMemory> {
+        let (root, function) = self.function(of);
+        if function.rise == 0 {
+            let made = self
+                .granted(function.values.len())
+                .map(|_| (function.values.iter().map(|value| (*value).max(least).min(most)).collect(), 0));
+            return self.repeating(root, made);
+        }
+        Ok(match self.bounds(of) {
+            (low, high) if low >= least && (most == i64::MAX || high.is_some_and(|high| high <= most)) => {
+                Some(of)
+            }
+            (_, Some(high)) if high <= least => Some(self.number(least.min(most))?),
+            (low, _) if low >= most => Some(self.number(most)?),
+            _ => None,
+        })
+    }
+
+    /// The rows that `⌈e/s⌉` windows of so many rows at a stride of s cover, `(⌈e/s⌉ − 1)·s + rows`, where that is more than e, else
+    /// e; a stride of at least one.
+    pub(crate) fn windows(
+        &mut self,
+        of: Extent,
+        rows: i64,
+        stride: i64,
+    ) -> Result<Option<Extent>, OutOfMemory> {
+        let (Some(above), Some(more)) = (self.multiple(of, stride)?, rows.checked_sub(stride)) else {
+            return Ok(None);
+        };
+        let Some(missing) = self.sum(above, -1, of)? else { return Ok(None) };
+        let Some(missing) = self.linear(missing, 1, more, 1)? else { return Ok(None) };
+        match self.held(missing, [0, i64::MAX])? {
+            Some(missing) => self.sum(of, 1, missing),
+            None => Ok(None),
+        }
+    }
+
+    /// How much an extent grows until another has gone through its values once; `None` where they depend on two.
+    pub(crate) fn rise_in_period(&self, of: Extent, repeating: Extent) -> Option<i64> {
+        let (_, of, repeating) = self.of_one(of, repeating)?;
+        let period = i64::try_from(of.shared_period(&repeating)?).ok()?;
+        of.at(period)?.checked_sub(of.at(0)?)
+    }
+
     /// Where an extent is so many times another: how many.
     pub(crate) fn ratio(&self, of: Extent, to: Extent) -> Option<i64> {
         if of == to {

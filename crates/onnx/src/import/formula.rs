@@ -14,6 +14,8 @@ pub(crate) enum Formula {
     Like([usize; 2]),
     /// The least multiples of these that are not below those of the operand.
     Multiples([i64; 2]),
+    /// What windows of so many rows and columns cover at these strides, as many as `⌈e/s⌉`, where that is more.
+    Windows { size: [i64; 2], stride: [i64; 2] },
     /// They are the same for every image.
     Numbers([i64; 2]),
     /// Nothing is said of them.
@@ -124,6 +126,7 @@ pub(crate) fn of(op: &Op) -> Formula {
         }
         Op::PadTo(pad) => match pad.to {
             PadTarget::Multiple(multiple) => Formula::Multiples(multiple),
+            PadTarget::Windows { size, stride } => Formula::Windows { size, stride },
             PadTarget::Like(like) => Formula::Like(like.map(|ValueId(like)| like)),
         },
         Op::GlobalAvgPool | Op::GlobalMaxPool | Op::GlobalSumPool | Op::Linear(_) => Formula::Numbers([1, 1]),

@@ -29,6 +29,8 @@ pub(crate) enum Num {
     Extent(Extent),
     /// The product of two, where the model leaves them open: the pixels of a value, where they are its height and width.
     Area([Extent; 2]),
+    /// An extent by another or by a number, which is one too: no whole number before it is rounded.
+    Quotient(Extent, Extent),
     /// It depends on the image, and is no formula of an extent.
     Open,
 }
@@ -42,6 +44,17 @@ pub(crate) enum Binary {
     Div,
     /// What is left by a divisor, of its sign.
     Mod,
+    Max,
+    Min,
+}
+
+/// How a number becomes a whole one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    Floor,
+    Ceil,
+    /// Towards zero.
+    Trunc,
 }
 
 impl Num {
@@ -56,6 +69,10 @@ impl Num {
             Self::Known(value) => Some(value),
             Self::Extent(extent) => Some(extents.known(extent)? as f64),
             Self::Area([a, b]) => extents.known(a)?.checked_mul(extents.known(b)?).map(|area| area as f64),
+            Self::Quotient(dividend, divisor) => {
+                let quotient = extents.known(dividend)? as f64 / extents.known(divisor)? as f64;
+                quotient.is_finite().then_some(quotient)
+            }
             Self::Open => None,
         }
     }
@@ -84,6 +101,8 @@ impl Num {
             Binary::Div if is_integer => (a / b).trunc(),
             Binary::Div => a / b,
             Binary::Mod => a - b * (a / b).floor(),
+            Binary::Max => a.max(b),
+            Binary::Min => a.min(b),
         };
         Ok(if value.is_finite() { Self::Known(value) } else { Self::Open })
     }
@@ -123,9 +142,20 @@ impl Num {
                     Some(divisor) if is_integer && extents.bounds(extent).0 >= 0 => {
                         extents.linear(extent, 1, 0, divisor)?
                     }
-                    Some(divisor) => extents.part(extent, divisor)?,
+                    Some(divisor) => match extents.part(extent, divisor)? {
+                        None if !is_integer => {
+                            return Ok(Some(Self::Quotient(extent, extents.number(divisor)?)));
+                        }
+                        part => part,
+                    },
                     None => None,
                 }
+            }
+            (Binary::Div, Self::Known(number), Self::Extent(divisor)) if !is_integer => {
+                return match whole(number) {
+                    Some(number) => Ok(Some(Self::Quotient(extents.number(number)?, divisor))),
+                    None => Ok(None),
+                };
             }
             (Binary::Mod, Self::Extent(extent), Self::Known(number)) => {
                 match whole(number).filter(|divisor| *divisor > 0) {
@@ -134,8 +164,21 @@ impl Num {
                 }
             }
             (Binary::Div, Self::Extent(a), Self::Extent(b)) => {
-                return Ok(extents.ratio(a, b).map(|ratio| Self::Known(ratio as f64)));
+                return Ok(match extents.ratio(a, b) {
+                    Some(ratio) => Some(Self::Known(ratio as f64)),
+                    None => (!is_integer).then_some(Self::Quotient(a, b)),
+                });
             }
+            (Binary::Max, Self::Extent(extent), Self::Known(number))
+            | (Binary::Max, Self::Known(number), Self::Extent(extent)) => match whole(number) {
+                Some(number) => extents.held(extent, [number, i64::MAX])?,
+                None => None,
+            },
+            (Binary::Min, Self::Extent(extent), Self::Known(number))
+            | (Binary::Min, Self::Known(number), Self::Extent(extent)) => match whole(number) {
+                Some(number) => extents.held(extent, [i64::MIN, number])?,
+                None => None,
+            },
             (Binary::Add, Self::Extent(a), Self::Extent(b)) => extents.sum(a, 1, b)?,
             (Binary::Sub, Self::Extent(a), Self::Extent(b)) => extents.sum(a, -1, b)?,
             _ => None,
@@ -143,12 +186,34 @@ impl Num {
         Ok(made.map(|extent| Self::of(extent, extents)))
     }
 
-    /// Its rounding by this rule; extents are whole.
-    pub(crate) fn rounded(self, rule: fn(f64) -> f64) -> Self {
-        match self {
-            Self::Known(value) => Self::Known(rule(value)),
-            other => other,
-        }
+    /// The whole number that it is rounded to; extents are whole.
+    pub(crate) fn rounded(self, rounding: Rounding, extents: &mut Extents) -> Result<Self, OutOfMemory> {
+        let value = match self {
+            Self::Known(value) => Some(value),
+            Self::Quotient(dividend, divisor) => {
+                // what models work out in 32 bits is the same up to 2^24, and is meant so beyond
+                let divisor = extents.constant(divisor).filter(|divisor| *divisor > 0);
+                let plus = match rounding {
+                    Rounding::Floor => Some(0),
+                    Rounding::Ceil => divisor.map(|divisor| divisor - 1),
+                    Rounding::Trunc => (extents.bounds(dividend).0 >= 0).then_some(0),
+                };
+                if let (Some(divisor), Some(plus)) = (divisor, plus)
+                    && let Some(extent) = extents.linear(dividend, 1, plus, divisor)?
+                {
+                    return Ok(Self::of(extent, extents));
+                }
+                self.known(extents)
+            }
+            whole => return Ok(whole),
+        };
+        Ok(value.map_or(Self::Open, |value| {
+            Self::Known(match rounding {
+                Rounding::Floor => value.floor(),
+                Rounding::Ceil => value.ceil(),
+                Rounding::Trunc => value.trunc(),
+            })
+        }))
     }
 }
 
@@ -161,6 +226,13 @@ impl Numbers {
     /// All of them, where they are known and whole.
     pub(crate) fn all_whole(&self, extents: &Extents) -> Option<Vec<i64>> {
         self.items.iter().map(|item| whole(item.known(extents)?)).collect()
+    }
+
+    /// Each as a whole number.
+    pub(crate) fn rounded(&self, rounding: Rounding, extents: &mut Extents) -> Result<Self, OutOfMemory> {
+        let items: Result<_, OutOfMemory> =
+            self.items.iter().map(|item| item.rounded(rounding, extents)).collect();
+        Ok(Self { items: items?, ..*self })
     }
 
     /// Element by element; one number goes with each of a list. `None` of lists that differ in length.
@@ -282,13 +354,74 @@ mod tests {
     #[test]
     fn other_arithmetic_takes_the_number_where_it_is_known() {
         let (mut extents, [height, width]) = extents();
-        let mut combine =
-            |a: Num, b: f64| a.combined(Binary::Div, Num::Known(b), false, &mut extents).unwrap();
-        assert_eq!(combine(width, 4.0), Num::Known(1.5));
-        assert_eq!(combine(height, 4.0), Num::Open);
-        assert_eq!(combine(Num::Known(1.0), 0.0), Num::Open);
+        let mut combine = |a: Num, binary, b: f64| {
+            let made = a.combined(binary, Num::Known(b), false, &mut extents).unwrap();
+            (made, made.known(&extents))
+        };
+        assert_eq!(combine(width, Binary::Div, 4.0).1, Some(1.5));
+        assert_eq!(combine(width, Binary::Mul, 1.25).1, Some(7.5));
+        assert_eq!(combine(height, Binary::Div, 4.0).1, None);
+        assert_eq!(combine(height, Binary::Mul, 1.25).0, Num::Open);
+        assert_eq!(combine(Num::Known(1.0), Binary::Div, 0.0).0, Num::Open);
         let quarter = width.combined(Binary::Div, Num::Known(4.0), true, &mut extents).unwrap();
         assert_eq!(quarter.known(&extents), Some(1.0));
+    }
+
+    #[test]
+    fn quotients_wait_until_they_are_rounded() {
+        let (mut extents, [height, width]) = extents();
+        let number = |value: i64| Num::Known(value as f64);
+        let half = height.combined(Binary::Div, number(2), false, &mut extents).unwrap();
+        assert!(matches!(half, Num::Quotient(..)));
+        let below = height.combined(Binary::Div, number(2), true, &mut extents).unwrap();
+        let above = height.combined(Binary::Add, number(1), true, &mut extents).unwrap();
+        let above = above.combined(Binary::Div, number(2), true, &mut extents).unwrap();
+        for (rounding, wanted) in
+            [(Rounding::Floor, below), (Rounding::Trunc, below), (Rounding::Ceil, above)]
+        {
+            assert_eq!(half.rounded(rounding, &mut extents), Ok(wanted));
+        }
+        // by another extent nothing is said of it, unless both are known
+        let turned = height.combined(Binary::Div, width, false, &mut extents).unwrap();
+        assert_eq!(turned.rounded(Rounding::Floor, &mut extents), Ok(Num::Open));
+        let turned = number(20).combined(Binary::Div, width, false, &mut extents).unwrap();
+        assert_eq!(turned.rounded(Rounding::Ceil, &mut extents), Ok(number(4)));
+        // of what is below zero, towards it is up
+        let less = height.combined(Binary::Sub, number(9), false, &mut extents).unwrap();
+        let less = less.combined(Binary::Div, number(2), false, &mut extents).unwrap();
+        assert_eq!(less.rounded(Rounding::Trunc, &mut extents), Ok(Num::Open));
+        assert!(matches!(less.rounded(Rounding::Floor, &mut extents), Ok(Num::Extent(_))));
+        // a divisor of zero
+        let zero = extents.number(0).unwrap();
+        let Num::Extent(height) = height else { panic!("an extent") };
+        assert_eq!(Num::Quotient(height, zero).rounded(Rounding::Ceil, &mut extents), Ok(Num::Open));
+    }
+
+    #[test]
+    fn what_does_not_grow_is_held_between_numbers() {
+        let (mut extents, [height, _]) = extents();
+        let Num::Extent(height) = height else { panic!("an extent") };
+        let rest = extents.rest(height, 4).unwrap().unwrap();
+        let held = extents.held(rest, [1, 2]).unwrap().unwrap();
+        assert_eq!(extents.bounds(held), (1, Some(2)));
+        assert_eq!(extents.held(height, [1, i64::MAX]), Ok(Some(height)));
+        assert_eq!(extents.held(height, [2, i64::MAX]), Ok(None));
+        let negative = extents.linear(height, -1, 0, 1).unwrap().unwrap();
+        assert_eq!(extents.held(negative, [0, i64::MAX]), extents.number(0).map(Some));
+        assert_eq!(extents.held(negative, [i64::MIN, 0]), Ok(Some(negative)));
+        assert_eq!(extents.held(height, [i64::MIN, 1]), extents.number(1).map(Some));
+        assert_eq!(extents.held(height, [i64::MIN, 7]), Ok(None));
+    }
+
+    #[test]
+    fn windows_cover_as_many_rows_as_they_say() {
+        let (mut extents, [_, width]) = extents();
+        let Num::Extent(width) = width else { panic!("an extent") };
+        for (rows, stride) in [(3, 1), (3, 2), (5, 2), (1, 2), (2, 3), (3, 3), (7, 4)] {
+            let covered = extents.windows(width, rows, stride).unwrap().unwrap();
+            let wanted = ((6 + stride - 1) / stride - 1) * stride + rows;
+            assert_eq!(extents.known(covered), Some(wanted.max(6)), "{rows} {stride}");
+        }
     }
 
     #[test]

@@ -431,6 +431,12 @@ impl Plans {
                 let width = self.extents.multiple(width, multiples[1])?;
                 return Ok(height.zip(width).map(|(height, width)| [height, width]));
             }
+            Formula::Windows { size, stride } => {
+                let [height, width] = self.all[of].formulas;
+                let height = self.extents.windows(height, size[0], stride[0])?;
+                let width = self.extents.windows(width, size[1], stride[1])?;
+                return Ok(height.zip(width).map(|(height, width)| [height, width]));
+            }
             Formula::Lines(lines) => lines,
             Formula::Numbers([height, width]) => {
                 return Ok(Some([self.extents.number(height)?, self.extents.number(width)?]));

@@ -28,7 +28,7 @@ pub(super) fn celu(site: &mut Site<'_>) -> Result<Value, Reason> {
     activation(site, Activation::Celu { alpha })
 }
 
-/// Bounds are attributes, then operands from version 11 on.
+/// Bounds are attributes, then operands from version 11 on; sizes are held between them too.
 pub(super) fn clip(site: &mut Site<'_>) -> Result<Value, Reason> {
     let mut bound = |position: usize, name: &'static str, none: f64| {
         if site.has(position) {
@@ -38,6 +38,20 @@ pub(super) fn clip(site: &mut Site<'_>) -> Result<Value, Reason> {
     };
     let min = bound(1, "min", f64::NEG_INFINITY)?;
     let max = bound(2, "max", f64::INFINITY)?;
+    if let Value::Numbers(numbers) = site.operand(0)? {
+        let (numbers, extents) = (Rc::clone(numbers), &mut site.plans.extents);
+        let mut items = Vec::with_capacity(numbers.items.len());
+        for item in &numbers.items {
+            let mut held = *item;
+            for (binary, bound) in [(Binary::Max, min), (Binary::Min, max)] {
+                if bound.is_finite() {
+                    held = held.combined(binary, Num::Known(bound), numbers.is_integer, extents)?;
+                }
+            }
+            items.push(held);
+        }
+        return Ok(Value::Numbers(Rc::new(Numbers { items, ..*numbers })));
+    }
     activation(site, Activation::Clamp { min, max })
 }
 

@@ -9,7 +9,7 @@ use super::activation::{activation, formed, of_forms};
 use super::{elements, norm, norming, response};
 use crate::Reason;
 use crate::import::form::Form;
-use crate::import::numbers::{Binary, Num};
+use crate::import::numbers::{Binary, Num, Numbers};
 use crate::import::plan::Plans;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
@@ -113,11 +113,17 @@ pub(super) fn sum(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn min(site: &mut Site<'_>) -> Result<Value, Reason> {
-    several(site, Elementwise::Minimum)
+    match of_sizes(site, Binary::Min)? {
+        Some(made) => Ok(made),
+        None => several(site, Elementwise::Minimum),
+    }
 }
 
 pub(super) fn max(site: &mut Site<'_>) -> Result<Value, Reason> {
-    several(site, Elementwise::Maximum)
+    match of_sizes(site, Binary::Max)? {
+        Some(made) => Ok(made),
+        None => several(site, Elementwise::Maximum),
+    }
 }
 
 /// The sum, divided by how many there are.
@@ -128,6 +134,24 @@ pub(super) fn mean(site: &mut Site<'_>) -> Result<Value, Reason> {
         (Value::Image(sum), count) => divided(site, sum, count).map(Value::Image),
         _ => site.wrong(0, "a value of the network"),
     }
+}
+
+/// The least or largest of sizes and numbers; `None` where none of them was worked out.
+fn of_sizes(site: &mut Site<'_>, binary: Binary) -> Result<Option<Value>, Reason> {
+    let is_computed = |operand: &Option<Value>| matches!(operand, Some(Value::Numbers(_)));
+    let count = site.operands.len();
+    if !site.operands.iter().any(is_computed) || !(0..count).all(|position| site.is_numbers(position)) {
+        return Ok(None);
+    }
+    let mut made = Numbers::clone(&*site.numbers(0)?);
+    for position in 1..count {
+        let next = site.numbers(position)?;
+        made = match made.combined(binary, &next, &mut site.plans.extents)? {
+            Some(made) => made,
+            None => return site.wrong(position, "as many numbers as the other"),
+        };
+    }
+    Ok(Some(Value::Numbers(Rc::new(made))))
 }
 
 /// A sum of so many values, divided by how many there are.
@@ -175,7 +199,7 @@ fn binary(site: &mut Site<'_>, binary: Binary) -> Result<Value, Reason> {
         Binary::Sub => Elementwise::Sub,
         Binary::Mul => Elementwise::Mul,
         Binary::Div => Elementwise::Div,
-        Binary::Mod => return site.wrong(0, "sizes"),
+        Binary::Mod | Binary::Max | Binary::Min => return site.wrong(0, "sizes"),
     };
     if !forms.iter().any(|form| form.multiple().is_some()) {
         site.multiples()?;
@@ -296,7 +320,7 @@ fn combined(a: &[Form], binary: Binary, b: &[Form]) -> Vec<Form> {
         Binary::Sub => a.plus(&b.scaled(-1.0)),
         Binary::Mul => a.times(b),
         Binary::Div => b.number().filter(|divisor| *divisor != 0.0).map(|divisor| a.scaled(1.0 / divisor)),
-        Binary::Mod => None,
+        Binary::Mod | Binary::Max | Binary::Min => None,
     });
     made.filter(|made| made.x().is_some()).collect()
 }

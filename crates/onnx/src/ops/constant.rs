@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::elements;
+use super::{elements, filled};
 use crate::Reason;
-use crate::import::numbers::{MAX_NUMBERS, Num, Numbers, whole};
+use crate::import::numbers::{MAX_NUMBERS, Num, Numbers, Rounding, whole};
 use crate::import::site::{Site, node_name};
 use crate::import::value::{Image, Value};
 use crate::tensor::{is_float, of_floats, of_ints, type_name};
@@ -68,9 +68,12 @@ pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
             return Err(Reason::Attribute { name: "to", expected: "a type of numbers", got });
         }
         let numbers = site.numbers(0)?;
-        let rule = if is_integer { f64::trunc } else { std::convert::identity };
-        let items = numbers.items.iter().map(|item| item.rounded(rule)).collect();
-        return Ok(Value::Numbers(Rc::new(Numbers { items, is_integer, ..*numbers })));
+        let made = if is_integer {
+            numbers.rounded(Rounding::Trunc, &mut site.plans.extents)?
+        } else {
+            Numbers::clone(&numbers)
+        };
+        return Ok(Value::Numbers(Rc::new(Numbers { is_integer, ..made })));
     }
     if is_float(to) || is_classes(site, to)? {
         return site.operand(0).cloned();
@@ -106,12 +109,16 @@ const INT64: i32 = 7;
 const UINT32: i32 = 12;
 const UINT64: i32 = 13;
 
-/// A constant of floats that are all one number, or a list of one whole number; nothing where an extent of four is zero.
+/// A constant of floats that are all one number, or a list of one whole number; of computed sizes a value; nothing where an extent of
+/// four is zero.
 pub(super) fn constant_of_shape(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(empty) = Value::empty(&site.numbers(0)?.items) {
         return Ok(empty);
     }
-    let dims = site.whole(0)?;
+    let computed = match site.operand(0)? {
+        Value::Numbers(numbers) => Some(Rc::clone(numbers)),
+        _ => None,
+    };
     let (value, is_integer) = match site.attribute("value").and_then(|attribute| attribute.t.clone()) {
         None => (0.0, false),
         Some(tensor) => {
@@ -121,6 +128,12 @@ pub(super) fn constant_of_shape(site: &mut Site<'_>) -> Result<Value, Reason> {
             (site.number(position)?, site.numbers(position)?.is_integer)
         }
     };
+    if let Some(shape) = computed.filter(|_| !is_integer)
+        && let Some(made) = filled::of_shape(site, &shape, value)?
+    {
+        return Ok(made);
+    }
+    let dims = site.whole(0)?;
     if !is_integer {
         return site.new_filled(dims, value).map(Value::Constant);
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tiled_graph::{Conv2d, ConvTranspose2d, Op, Pad, PadWith, PaddingMode, ParamKind};
 
 use super::window::{Odd, Pads, Windows, group, signed, windows};
-use super::{response, row, sized};
+use super::{filled, response, row, sized};
 use crate::Reason;
 use crate::import::numbers::{Num, whole};
 use crate::import::site::{Site, is_small, node_name};
@@ -38,7 +38,10 @@ pub(super) fn conv(site: &mut Site<'_>) -> Result<Value, Reason> {
         }
         _ => (site.image(0)?, [[0; 2]; 2], PaddingMode::Zeros),
     };
-    let own = own(site, plan, padding)?;
+    let (plan, own) = match windows.covered(site.plans.get(plan).extents) {
+        Some(to) if padding == [[0; 2]; 2] => (sized::covered(site, plan, to, 0.0)?, [[0; 2]; 2]),
+        _ => (plan, own(site, plan, padding)?),
+    };
     let total = |axis: usize, side: usize| own[axis][side].saturating_add(padding[axis][side]);
     let op = Conv2d {
         out_channels,
@@ -126,7 +129,7 @@ fn taken_over(padded: &Padded) -> Option<PaddingMode> {
     padded.pad.padding.iter().flatten().all(|side| *side >= 0).then_some(mode)
 }
 
-/// Padding waits for a convolution, or becomes a node where something else reads it.
+/// Padding of rows and columns waits for a convolution, or where it is below all numbers for a max pooling, or becomes a node where something else reads it.
 pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
     let value = if site.has(2) { site.number(2)? } else { site.float("value", 0.0)? };
     let with = match site.text("mode", "constant")?.as_str() {
@@ -172,6 +175,7 @@ pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
     if flat || pads.len() != 2 * axes.len() {
         return wrong(site);
     }
+    let mut plan = plan;
     let mut sides = [[Num::Known(0.0); 2]; 2];
     for (place, axis) in axes.iter().enumerate() {
         let given = [pads[place], pads[place + axes.len()]];
@@ -179,8 +183,15 @@ pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
             2 | -2 => sides[0] = given,
             3 | -1 => sides[1] = given,
             _ if given == [Num::Known(0.0); 2] => {}
+            1 | -3 => match filled::padded(site, plan, given, with)? {
+                Some(padded) => plan = padded,
+                None => return wrong(site),
+            },
             _ => return wrong(site),
         }
+    }
+    if sides == [[Num::Known(0.0); 2]; 2] {
+        return Ok(Value::Image(Image { plan, flat }));
     }
     let mut padding = [[0; 2]; 2];
     for (side, padding) in sides.iter().flatten().zip(padding.iter_mut().flatten()) {
@@ -188,15 +199,24 @@ pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
             (_, Some(side)) => *padding = side,
             (Num::Known(_), None) => return wrong(site),
             // it follows from the size of the image
+            _ if with == PadWith::Constant(f64::NEG_INFINITY) => {
+                // no number is below this one, which no other layer than a max pooling gets to see
+                let plan = sized::pad(site, plan, sides, PadWith::Constant(f64::MIN))?;
+                return Ok(waiting(site, plan, Pad { padding: [[0; 2]; 2], with }));
+            }
             _ => {
                 let plan = sized::pad(site, plan, sides, with)?;
                 return Ok(Value::Image(Image { plan, flat }));
             }
         }
     }
+    Ok(waiting(site, plan, Pad { padding, with }))
+}
+
+/// A value with padding that another layer may take over.
+fn waiting(site: &Site<'_>, plan: usize, pad: Pad) -> Value {
     let name = node_name(site.node).to_owned();
-    let pad = Pad { padding, with };
-    Ok(Value::Padded(Rc::new(Padded { plan, pad, name, made: Cell::new(None) })))
+    Value::Padded(Rc::new(Padded { plan, pad, name, made: Cell::new(None) }))
 }
 
 /// The operator with its weight and, where there is one, its bias.

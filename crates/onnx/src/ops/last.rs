@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use super::operator::Operator;
-use super::{row, sizes};
+use super::{plane, row, sizes};
 use crate::Reason;
 use crate::import::numbers::{Num, Numbers};
 use crate::import::site::{Site, node_name};
@@ -17,6 +17,9 @@ use crate::proto::NodeProto;
 /// What a node's output stands for, by the rule of its operator.
 pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = row::made(operator, site)? {
+        return Ok(made);
+    }
+    if let Some(made) = plane::made(operator, site)? {
         return Ok(made);
     }
     let order = |operand: &Option<Value>| match operand {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::{elements, groups, last, response, row, shuffle, stack, table};
+use super::{elements, filled, groups, last, plane, response, row, shuffle, stack, table};
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
@@ -26,6 +26,7 @@ pub(super) fn concat(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = stack::joined(site, axis)? {
         return Ok(made);
     }
+    filled::settle(site)?;
     // what has no channels adds none, as encoders have it for a level that they leave out
     let is_kept = |position: &usize| {
         !matches!(axis, 1 | -3) || !site.operand(*position).is_ok_and(Value::has_no_channels)
@@ -167,6 +168,9 @@ pub(super) fn squeeze(site: &mut Site<'_>) -> Result<Value, Reason> {
         }
     }
     if let Some(made) = row::squeezed(site, axes.as_deref())? {
+        return Ok(made);
+    }
+    if let Some(made) = plane::squeezed(site, axes.as_deref())? {
         return Ok(made);
     }
     let plan = site.image(0)?;

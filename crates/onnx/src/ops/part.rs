@@ -1,13 +1,14 @@
 //! Parts of values: slices of channels, rows and columns, splits, and which channel is the largest.
 
-use tiled_graph::{Op, Pad, PadWith, Slice};
+use tiled_graph::{MaxPool2d, Op, Pad, PadWith, Slice};
 
 use crate::Reason;
 use crate::import::numbers::{Num, whole};
 use crate::import::site::{Site, is_small};
 use crate::import::value::{Image, Value};
 
-/// Cuts channels, rows and columns forward and without gaps, at known places or at those that follow from the size of the image.
+/// Cuts channels, rows and columns, at known places or at those that follow from the size of the image. Of rows and columns every
+/// n-th may be taken, forward.
 pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
     let places = |site: &mut Site<'_>, position: usize, name: &'static str| -> Result<Vec<Num>, Reason> {
         if site.has(position) {
@@ -21,9 +22,6 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
     if ends.len() != starts.len() || axes.len() != starts.len() {
         return site.wrong(0, "a start and an end for each axis");
     }
-    if site.has(4) && site.whole(4)?.iter().any(|step| *step != 1) {
-        return site.wrong(4, "steps of 1");
-    }
     let Image { mut plan, flat } = site.value(0)?;
     if flat && site.plans.get(plan).extents != Some([1, 1]) {
         return site.wrong(0, "a value of one pixel or of four axes");
@@ -34,6 +32,7 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
     {
         return Ok(empty);
     }
+    let stride = steps(site, &axes, rank)?;
     let mut padding = [[0_i64; 2]; 2];
     // what follows from the size of the image, along height and width
     let mut sized: [Option<[Num; 2]>; 2] = [None; 2];
@@ -63,6 +62,10 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
         let whole = [2, 3].map(|axis| [Num::Known(0.0), site.plans.extent(plan, axis)]);
         plan = super::sized::crop(site, plan, [0, 1].map(|axis| sized[axis].unwrap_or(whole[axis])))?;
     }
+    if stride != [1, 1] {
+        // windows of one pixel have that for their maximum, a NaN too: ⌈n/s⌉ of them, as many as the steps
+        plan = site.add(Op::MaxPool2d(MaxPool2d { stride, ..MaxPool2d::new([1, 1]) }), vec![plan])?;
+    }
     Ok(Value::Image(Image { plan, flat }))
 }
 
@@ -77,6 +80,27 @@ fn without_channels(site: &Site<'_>, plan: usize, places: [Num; 2]) -> Option<Va
 /// Places from the start or, below zero, from the end, within so many.
 fn within(count: i64, places: [i64; 2]) -> [i64; 2] {
     places.map(|place| (if place < 0 { place.saturating_add(count) } else { place }).clamp(0, count))
+}
+
+/// The steps over height and width; over other axes there are none but 1.
+fn steps(site: &mut Site<'_>, axes: &[i64], rank: i64) -> Result<[i64; 2], Reason> {
+    const EXPECTED: &str = "steps of 1, or forward over rows and columns";
+    let mut stride = [1, 1];
+    if !site.has(4) {
+        return Ok(stride);
+    }
+    let given = site.whole(4)?;
+    if given.len() != axes.len() {
+        return site.wrong(4, EXPECTED);
+    }
+    for (step, axis) in given.into_iter().zip(axes) {
+        match (if *axis < 0 { axis.saturating_add(rank) } else { *axis }, step) {
+            (_, 1) => {}
+            (axis @ (2 | 3), 2..) if rank == 4 => stride[if axis == 2 { 0 } else { 1 }] = step,
+            _ => return site.wrong(4, EXPECTED),
+        }
+    }
+    Ok(stride)
 }
 
 /// The channels from `start` to `end`, which are cut to those that there are.

@@ -1,11 +1,9 @@
 //! Pooling, over windows and over the whole image.
 
-use std::rc::Rc;
-
 use tiled_graph::{AvgPool2d, MaxPool2d, Op, PadWith};
 
-use super::response;
 use super::window::{Pads, Windows, signed, windows};
+use super::{response, sized};
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::{Image, Padded, Value};
@@ -19,27 +17,32 @@ pub(super) const AVERAGE: &[&str] =
 /// `storage_order` is about the positions of the maxima, which nobody can read.
 pub(super) fn max(site: &mut Site<'_>) -> Result<Value, Reason> {
     let windows = windows(site, None)?;
-    if let Value::Padded(padded) = site.operand(0)? {
-        let padded = Rc::clone(padded);
-        if is_own(&padded, windows) && !site.flag("ceil_mode", false)? {
-            let op = MaxPool2d {
-                stride: windows.stride,
-                padding: padded.pad.padding,
-                ..MaxPool2d::new(windows.kernel)
-            };
-            return unary(site, Op::MaxPool2d(op), padded.plan, false);
+    let ceil_mode = site.flag("ceil_mode", false)?;
+    let before = match site.operand(0)? {
+        Value::Padded(padded) if !ceil_mode => own(padded, windows).map(|padding| (padded.plan, padding)),
+        _ => None,
+    };
+    let (plan, padding) = match before {
+        Some(before) => before,
+        None => {
+            let plan = site.image(0)?;
+            if is_global(site, plan, windows)? {
+                return unary(site, Op::GlobalMaxPool, plan, false);
+            }
+            let extents = site.plans.get(plan).extents;
+            match windows.covered(extents) {
+                // every window has a pixel that is not below it
+                Some(to) => (sized::covered(site, plan, to, f64::MIN)?, [[0; 2]; 2]),
+                None => (plan, windows.padding(extents)?),
+            }
         }
-    }
-    let plan = site.image(0)?;
-    if is_global(site, plan, windows)? {
-        return unary(site, Op::GlobalMaxPool, plan, false);
-    }
+    };
     let op = MaxPool2d {
         kernel_size: windows.kernel,
         stride: windows.stride,
-        padding: windows.padding(site.plans.get(plan).extents)?,
+        padding,
         dilation: windows.dilation,
-        ceil_mode: site.flag("ceil_mode", false)?,
+        ceil_mode,
     };
     unary(site, Op::MaxPool2d(op), plan, false)
 }
@@ -77,13 +80,17 @@ pub(super) fn global_max(site: &mut Site<'_>) -> Result<Value, Reason> {
     unary(site, Op::GlobalMaxPool, plan, false)
 }
 
-/// Whether padding is what a maximum pads by itself: numbers below all others, in no window alone.
-fn is_own(padded: &Padded, windows: Windows) -> bool {
+/// The padding of a maximum's windows together with that of a value that is padded with numbers below all others; `None` where it is
+/// padded otherwise, or a window may lie in the padding alone.
+fn own(padded: &Padded, windows: Windows) -> Option<[[i64; 2]; 2]> {
     let is_lowest = matches!(padded.pad.with, PadWith::Constant(value) if value <= LOWEST);
-    let sides = padded.pad.padding.iter().zip(windows.kernel);
-    let is_at_most_half = sides.flat_map(|(sides, kernel)| sides.map(|side| side >= 0 && side <= kernel / 2));
-    let has_none = windows.pads == Pads::Given([[0; 2]; 2]) && windows.dilation == [1, 1];
-    is_lowest && has_none && is_at_most_half.min() == Some(true)
+    let Pads::Given(given) = windows.pads else { return None };
+    let is_below_none = padded.pad.padding.iter().flatten().all(|side| *side >= 0);
+    let all = [0, 1]
+        .map(|axis| [0, 1].map(|side| given[axis][side].saturating_add(padded.pad.padding[axis][side])));
+    let is_at_most_half =
+        [0, 1].into_iter().all(|axis| all[axis].into_iter().all(|side| side <= windows.kernel[axis] / 2));
+    (is_lowest && is_below_none && windows.dilation == [1, 1] && is_at_most_half).then_some(all)
 }
 
 /// Negative infinity, and what exporters write for it: the lowest numbers of single precision.

@@ -10,8 +10,9 @@
 
 use tiled_graph::{Coordinates, Cubic, Filter, Op, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId};
 
+use super::filled;
 use crate::Reason;
-use crate::import::numbers::{Num, whole};
+use crate::import::numbers::{Binary, Num, whole};
 use crate::import::site::Site;
 use crate::import::value::{Image, Value};
 
@@ -46,8 +47,8 @@ pub(super) fn resize(site: &mut Site<'_>) -> Result<Value, Reason> {
     let (scales, sizes) = if before { (1, 3) } else { (2, 3) };
     let given = if has_numbers(site, sizes) { sizes } else { scales };
     let items = in_order(site, given)?;
-    let to = if given == sizes { to_sizes(site, plan, items) } else { to_scales(site, items, given) };
-    upsampled(site, plan, to?, mode)
+    let to = if given == sizes { to_sizes(site, plan, items)? } else { by_scales(site, plan, items, given)? };
+    upsampled(site, plan, to, mode)
 }
 
 pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -60,7 +61,7 @@ pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
         let (expected, got) = ("four numbers", format!("{} numbers", items.len()));
         Reason::Attribute { name: "scales", expected, got }
     })?;
-    let to = to_scales(site, items, 1)?;
+    let to = by_scales(site, plan, items, 1)?;
     let mode = mode(site, "asymmetric", "floor")?;
     upsampled(site, plan, to, mode)
 }
@@ -73,8 +74,15 @@ pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
     if is_number && let Some(empty) = Value::empty(&site.numbers(1)?.items) {
         return Ok(empty);
     }
-    let mut plan = site.image(0)?;
     let shape = site.numbers(1)?;
+    // a number everywhere
+    if matches!(site.operand(0)?, Value::Constant(_))
+        && let Some(value) = site.scalar(0)?
+        && let Some(made) = filled::of_shape(site, &shape, value)?
+    {
+        return Ok(made);
+    }
+    let mut plan = site.image(0)?;
     let Ok(items) = <[Num; 4]>::try_from(shape.items.as_slice()) else { return site.wrong(1, EXPECTED) };
     let one = Num::Known(1.0);
     let planned = site.plans.get(plan);
@@ -135,12 +143,51 @@ fn in_order(site: &mut Site<'_>, position: usize) -> Result<[Num; 4], Reason> {
     }
 }
 
-/// Extents by factors.
-fn to_scales(site: &Site<'_>, items: [Num; 4], position: usize) -> Result<UpsampleTo, Reason> {
+/// Extents by factors. Where a model has divided the extents that it wants by those of the value, they are those that it wants: so
+/// exporters of versions 9 and 10 write `F.interpolate(x, size=y.shape[2:])`.
+fn by_scales(
+    site: &mut Site<'_>,
+    plan: usize,
+    items: [Num; 4],
+    position: usize,
+) -> Result<UpsampleTo, Reason> {
+    let mut wanted = [None; 2];
+    for (axis, wanted) in (2..).zip(&mut wanted) {
+        let own = site.plans.extent(plan, axis);
+        *wanted = match items[axis] {
+            Num::Quotient(dividend, divisor) if Num::of(divisor, &site.plans.extents) == own => {
+                Some(Num::of(dividend, &site.plans.extents))
+            }
+            scale @ Num::Known(_) => {
+                let extents = &mut site.plans.extents;
+                Some(own.combined(Binary::Mul, scale, false, extents)?)
+            }
+            _ => None,
+        };
+    }
+    let is_divided = items[2..].iter().any(|item| matches!(item, Num::Quotient(..)));
+    match wanted {
+        [Some(height), Some(width)] if is_divided => {
+            check_whole_axes(site, &items, position)?;
+            to_sizes(site, plan, [items[0], Num::Open, height, width])
+        }
+        _ => to_scales(site, items, position),
+    }
+}
+
+/// Checks that batch and channels stay.
+fn check_whole_axes(site: &Site<'_>, items: &[Num; 4], position: usize) -> Result<(), Reason> {
     let known = |item: &Num| item.known(&site.plans.extents);
     if items[..2].iter().any(|item| known(item).is_some_and(|scale| scale != 1.0)) {
-        return wrong(position, "scales of 1 for batch and channels", &items);
+        return wrong(position, "scales of 1 for batch and channels", items);
     }
+    Ok(())
+}
+
+/// Extents by numbers.
+fn to_scales(site: &Site<'_>, items: [Num; 4], position: usize) -> Result<UpsampleTo, Reason> {
+    check_whole_axes(site, &items, position)?;
+    let known = |item: &Num| item.known(&site.plans.extents);
     let (Some(height), Some(width)) = (known(&items[2]), known(&items[3])) else {
         return Err(Reason::OpenSize { what: "its scale" });
     };
@@ -283,7 +330,7 @@ fn mode(site: &Site<'_>, coordinates: &str, nearest: &str) -> Result<ResizeMode,
 fn wrong<V>(position: usize, expected: &'static str, items: &[Num; 4]) -> Result<V, Reason> {
     let shown = items.map(|item| match item {
         Num::Known(value) => value.to_string(),
-        Num::Extent(_) | Num::Area(_) | Num::Open => "?".to_owned(),
+        Num::Extent(_) | Num::Area(_) | Num::Quotient(..) | Num::Open => "?".to_owned(),
     });
     Err(Reason::Operand { position, expected, got: format!("[{}]", shown.join(", ")) })
 }

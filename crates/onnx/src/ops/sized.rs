@@ -1,11 +1,12 @@
-//! Padding and crops by amounts that follow from the size of the image: up to a multiple, or to the extents of another value.
+//! Padding and crops by amounts that follow from the size of the image: up to a multiple, to what the windows of a layer cover, or
+//! to the extents of another value.
 
 use tiled_graph::{Op, Pad, PadTarget, PadTo, PadWith, Placement, ValueId};
 
 use crate::Reason;
 use crate::import::extents::Extent;
 use crate::import::numbers::{Num, whole};
-use crate::import::site::Site;
+use crate::import::site::{Site, node_name};
 
 /// What is added to an axis, or removed where it is below zero.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,13 @@ pub(super) fn pad(
         Some((to, placement)) => site.add(Op::PadTo(PadTo { to, placement, with }), vec![plan]),
         None => site.wrong(1, EXPECTED),
     }
+}
+
+/// Pads as `auto_pad` does where that follows from the size of the image: all rows and columns that windows cover.
+pub(super) fn covered(site: &mut Site<'_>, plan: usize, to: PadTarget, value: f64) -> Result<usize, Reason> {
+    let pad = PadTo { to, placement: Placement::Around, with: PadWith::Constant(value) };
+    let name = format!("{}.same", node_name(site.node));
+    site.plans.node(&name, Op::PadTo(pad), vec![plan], Vec::new())
 }
 
 /// Removes what lies before the first and behind the second of these places along height and width.
@@ -101,6 +109,12 @@ fn target(
     {
         return Ok(Some((PadTarget::Multiple([height, width]), placement)));
     }
+    if let [Some(height), Some(width)] =
+        [windows(site, plan, 2, added[0])?, windows(site, plan, 3, added[1])?]
+    {
+        let [size, stride] = [0, 1].map(|part| [height[part], width[part]]);
+        return Ok(Some((PadTarget::Windows { size, stride }, placement)));
+    }
     let like = [2, 3].map(|axis| site.plans.first_along(added[axis - 2].wanted, axis).map(ValueId));
     Ok(match like {
         [Some(height), Some(width)] => Some((PadTarget::Like([height, width]), placement)),
@@ -119,6 +133,25 @@ fn multiple(site: &mut Site<'_>, plan: usize, axis: usize, added: Added) -> Resu
     Ok(is_it.then_some(divisor))
 }
 
+/// The rows of a window and the stride of which `⌈n/s⌉` windows cover what is wanted of an extent n: "same" padding.
+fn windows(site: &mut Site<'_>, plan: usize, axis: usize, added: Added) -> Result<Option<[i64; 2]>, Reason> {
+    // most is added where the last window begins at the last row: all of its rows but one
+    let Some(most @ 0..) = site.plans.extents.bounds(added.all).1 else { return Ok(None) };
+    let own = site.plans.extent(plan, axis);
+    let own = extent(site, own, "the extent")?;
+    let Some(rise @ 1..) = site.plans.extents.rise_in_period(own, added.all) else { return Ok(None) };
+    let rows = most.saturating_add(1);
+    for stride in (1..=rise.min(MOST_STRIDE)).filter(|stride| rise % stride == 0) {
+        if site.plans.extents.windows(own, rows, stride)? == Some(added.wanted) {
+            return Ok(Some([rows, stride]));
+        }
+    }
+    Ok(None)
+}
+
+/// The largest stride that is looked for: networks have 32 at most.
+const MOST_STRIDE: i64 = 64;
+
 /// A number as an extent.
 fn extent(site: &mut Site<'_>, number: Num, what: &'static str) -> Result<Extent, Reason> {
     match number {
@@ -127,7 +160,7 @@ fn extent(site: &mut Site<'_>, number: Num, what: &'static str) -> Result<Extent
             Some(number) => Ok(site.plans.extents.number(number)?),
             None => Err(Reason::OpenSize { what }),
         },
-        Num::Area(_) | Num::Open => Err(Reason::OpenSize { what }),
+        Num::Area(_) | Num::Quotient(..) | Num::Open => Err(Reason::OpenSize { what }),
     }
 }
 
@@ -135,4 +168,4 @@ fn difference(site: &mut Site<'_>, a: Extent, b: Extent) -> Result<Extent, Reaso
     site.plans.extents.sum(a, -1, b)?.ok_or(Reason::OpenSize { what: "what is cut" })
 }
 
-const EXPECTED: &str = "as much as makes a multiple of a number or the extents of another value, after the image or half of it before";
+const EXPECTED: &str = "as much as makes a multiple of a number, what windows at a stride cover or the extents of another value, after the image or half of it before";

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{elements, part, table};
 use crate::Reason;
-use crate::import::numbers::{Num, Numbers};
+use crate::import::numbers::{Num, Numbers, Rounding};
 use crate::import::site::Site;
 use crate::import::value::{Image, Value};
 
@@ -94,17 +94,16 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn floor(site: &mut Site<'_>) -> Result<Value, Reason> {
-    rounded(site, f64::floor)
+    rounded(site, Rounding::Floor)
 }
 
 pub(super) fn ceil(site: &mut Site<'_>) -> Result<Value, Reason> {
-    rounded(site, f64::ceil)
+    rounded(site, Rounding::Ceil)
 }
 
-fn rounded(site: &mut Site<'_>, rule: fn(f64) -> f64) -> Result<Value, Reason> {
+fn rounded(site: &mut Site<'_>, rounding: Rounding) -> Result<Value, Reason> {
     let numbers = site.numbers(0)?;
-    let items = numbers.items.iter().map(|item| item.rounded(rule)).collect();
-    Ok(Value::Numbers(Rc::new(Numbers { items, ..*numbers })))
+    Ok(Value::Numbers(Rc::new(numbers.rounded(rounding, &mut site.plans.extents)?)))
 }
 
 /// A place from the start or, below zero, from the end, within the list.

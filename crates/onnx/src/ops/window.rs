@@ -1,5 +1,7 @@
 //! What convolutions and poolings share: kernel, strides, dilations, and padding in ONNX's ways to say it.
 
+use tiled_graph::PadTarget;
+
 use crate::Reason;
 use crate::import::site::Site;
 
@@ -83,6 +85,15 @@ fn pads(site: &Site<'_>) -> Result<Pads, Reason> {
 }
 
 impl Windows {
+    /// What an input of open extents is padded to, half before rounded down, where its padding follows from them; `None` where it
+    /// does not, and where the larger half lies before.
+    pub(super) fn covered(&self, extents: Option<[usize; 2]>) -> Option<PadTarget> {
+        let is_open = extents.is_none() && self.pads == Pads::Same(Odd::After) && self.stride != [1, 1];
+        let size =
+            [0, 1].map(|axis| self.dilation[axis].saturating_mul(self.kernel[axis] - 1).saturating_add(1));
+        is_open.then_some(PadTarget::Windows { size, stride: self.stride })
+    }
+
     /// Before and after, over an input of these extents, where they are known.
     ///
     /// `(⌈n/s⌉ − 1)·s + d·(k − 1) + 1 − n` in all: with a stride of one the size of the input is not in it.

@@ -73,14 +73,14 @@ fn groups_and_the_same_padding_of_stride_one_need_no_size() {
 
 #[test]
 fn the_same_padding_of_a_stride_is_that_of_the_declared_size() {
-    let attributes = [("auto_pad", Attribute::Text("SAME_UPPER")), ("strides", ints(&[2, 2]))];
+    let attributes = [("auto_pad", Attribute::Text("SAME_LOWER")), ("strides", ints(&[2, 2]))];
     let open = conv(&attributes);
     let text = "Conv `n_y` (opset 17): the padding of auto_pad depends on the size of the image, which the model leaves open";
     assert_eq!(open.refusals(), [text]);
     let mut declared = open;
     declared.graph().input[0] = crate::build::value("x", 1, &[Some(1), Some(3), Some(7), Some(8)]);
     match only(&declared) {
-        Op::Conv2d(conv) => assert_eq!(conv.padding, [[1, 1], [0, 1]]),
+        Op::Conv2d(conv) => assert_eq!(conv.padding, [[1, 1], [1, 0]]),
         other => panic!("{other:?}"),
     }
 }
@@ -105,8 +105,8 @@ fn padding_before_a_convolution_is_its_own() {
             Conv2d { bias: false, padding: [[1, 1], [0, 2]], padding_mode: mode, ..Conv2d::new(4, [3, 3]) };
         assert_eq!(only(&padded(name, &pads)), Op::Conv2d(conv));
     }
-    let refused = padded("constant", &[0, 1, 0, 0, 0, 0, 0, 0]).refusals();
-    let text = "Pad `n_p` (opset 13): attribute `pads` is [0, 1, 0, 0, 0, 0, 0, 0], wants before and after of height and width alone";
+    let refused = padded("constant", &[1, 0, 0, 0, 0, 0, 0, 0]).refusals();
+    let text = "Pad `n_p` (opset 13): attribute `pads` is [1, 0, 0, 0, 0, 0, 0, 0], wants before and after of height and width alone";
     assert_eq!(refused, [text]);
 }
 

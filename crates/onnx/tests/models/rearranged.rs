@@ -77,6 +77,108 @@ fn slices_cut_channels_rows_and_columns() {
     assert!(refusal(&step).contains("steps of 1"), "{}", refusal(&step));
 }
 
+/// `x[.., first::by]` along height and along width, one `Slice` for both.
+pub(crate) fn picked(model: Builder, first: [i64; 2], by: [i64; 2], name: &str) -> Builder {
+    let [from, step] = ["from", "step"].map(|what| format!("{name}_{what}"));
+    let model = model.ints("ends", &[2], &[i64::MAX, 0x7fff_ffff]).ints("axes", &[2], &[2, -1]);
+    model.ints(&from, &[2], &first).ints(&step, &[2], &by).node(
+        "Slice",
+        &["x", &from, "ends", "axes", &step],
+        name,
+        &[],
+    )
+}
+
+/// Every n-th row and column of planes, from these on.
+fn every(
+    image: &[f64],
+    [height, width]: [usize; 2],
+    first: [usize; 2],
+    by: [usize; 2],
+) -> (Vec<f64>, [usize; 2]) {
+    let rows = || (first[0]..height).step_by(by[0]);
+    let columns = || (first[1]..width).step_by(by[1]);
+    let plane = |plane: &[f64]| -> Vec<f64> {
+        rows().flat_map(|row| columns().map(move |column| row * width + column)).map(|at| plane[at]).collect()
+    };
+    let values = image.chunks(height * width).flat_map(plane).collect();
+    (values, [rows().count(), columns().count()])
+}
+
+#[test]
+fn steps_over_rows_and_columns_pick_every_nth() {
+    for by in [[2, 2], [3, 1], [1, 4], [2, 5]] {
+        for first in [[0, 0], [1, 0], [0, 1], [1, 2]] {
+            let model = picked(Builder::new(17, 2), first, by, "y").output("y");
+            for [height, width] in [[6, 8], [7, 9], [2, 3]] {
+                let image: Vec<f64> = (0..2 * 2 * height * width).map(|at| at as f64 - 50.0).collect();
+                let usize_of = |pair: [i64; 2]| pair.map(|extent| usize::try_from(extent).unwrap());
+                let (wanted, extents) = every(&image, [height, width], usize_of(first), usize_of(by));
+                let shape = [2, 2, extents[0], extents[1]];
+                assert_eq!(run(&model, [2, 2, height, width], &image), (wanted, shape), "{first:?} {by:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_four_phases_of_a_focus_are_picked_and_joined() {
+    let numbers = [("two", 2), ("three", 3), ("zero", 0), ("one", 1), ("end", i64::MAX)];
+    let model =
+        numbers.iter().fold(Builder::new(11, 1), |model, (name, number)| model.ints(name, &[1], &[*number]));
+    // rows, then columns, as exporters write two subscripts; the parts in YOLOX's order
+    let model = ["zero", "one"].iter().fold(model, |model, row| {
+        let rows = format!("rows_{row}");
+        let model = model.node("Slice", &["x", row, "end", "two", "two"], &rows, &[]);
+        ["zero", "one"].iter().fold(model, |model, column| {
+            model.node("Slice", &[&rows, column, "end", "three", "two"], &format!("{row}_{column}"), &[])
+        })
+    });
+    let parts = ["zero_zero", "one_zero", "zero_one", "one_one"];
+    let model = model.node("Concat", &parts, "y", &[("axis", Attribute::Int(1))]).output("y");
+    let image: Vec<f64> = (0..2 * 24).map(f64::from).collect();
+    let wanted: Vec<f64> = image
+        .chunks(24)
+        .flat_map(|plane| [[0, 0], [1, 0], [0, 1], [1, 1]].map(|first| every(plane, [4, 6], first, [2, 2]).0))
+        .flatten()
+        .collect();
+    assert_eq!(run(&model, [2, 1, 4, 6], &image), (wanted, [2, 4, 2, 3]));
+}
+
+#[test]
+fn steps_of_known_and_computed_ends_and_of_not_a_number() {
+    let model = sized(17, [1, 7, 5]).ints("from", &[2], &[-6, 0]).ints("to", &[2], &[-1, 3]);
+    let model = model.ints("axes", &[2], &[2, 3]).ints("by", &[2], &[2, 2]);
+    let model = model.node("Slice", &["x", "from", "to", "axes", "by"], "y", &[]).output("y");
+    let image: Vec<f64> = (0..35).map(|at| if at == 15 { f64::NAN } else { f64::from(at) }).collect();
+    let (got, shape) = run(&model, [1, 1, 7, 5], &image);
+    assert_eq!((&got[..2], &got[3..], shape), (&[5.0, 7.0][..], &[17.0, 25.0, 27.0][..], [1, 1, 3, 2]));
+    assert!(got[2].is_nan());
+    // up to one row before the last
+    let open = Builder::new(17, 1).ints("one", &[1], &[1]).ints("two", &[1], &[2]);
+    let open = open
+        .node("Shape", &["x"], "h", &[("start", Attribute::Int(2)), ("end", Attribute::Int(3))])
+        .node("Sub", &["h", "one"], "until", &[])
+        .node("Slice", &["x", "one", "until", "two", "two"], "y", &[])
+        .output("y");
+    let image: Vec<f64> = (0..6).map(f64::from).collect();
+    assert_eq!(run(&open, [1, 1, 6, 1], &image), (vec![1.0, 3.0], [1, 1, 2, 1]));
+}
+
+#[test]
+fn steps_backward_of_nothing_and_over_channels_are_refused() {
+    let step = |axis: i64, step: i64| {
+        let model = Builder::new(17, 8).ints("from", &[1], &[0]).ints("to", &[1], &[i64::MAX]);
+        let model = model.ints("axis", &[1], &[axis]).ints("by", &[1], &[step]);
+        refusal(&model.node("Slice", &["x", "from", "to", "axis", "by"], "y", &[]).output("y"))
+    };
+    let wanted = "Slice `n_y` (opset 17): input 4 is a constant of shape [1], wants steps of 1, or forward over rows and columns";
+    for (axis, by) in [(2, -1), (3, 0), (1, 2), (0, 2), (-3, 2), (2, i64::MIN)] {
+        assert_eq!(step(axis, by), wanted, "{axis} {by}");
+    }
+    assert!(step(2, i64::MAX).contains("stride"), "{}", step(2, i64::MAX));
+}
+
 #[test]
 fn splits_are_a_slice_for_each_result() {
     let mut model = Builder::new(17, 8).node("Split", &["x"], "a", &[("axis", Attribute::Int(1))]);

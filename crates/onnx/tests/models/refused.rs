@@ -280,12 +280,24 @@ fn a_truncated_file_is_refused_wherever_it_ends() {
 fn a_file_with_any_byte_changed_is_read_or_refused() {
     let model = conv(&[("pads", ints(&[1, 1, 1, 1]))]).ints("s", &[4], &[1, 1, 2, 2]);
     let model = model.node("Upsample", &["y", "s"], "z", &[]).output("z");
-    let bytes = model.bytes();
-    for place in 0..bytes.len() {
-        for bit in 0..8 {
-            let mut changed = bytes.clone();
-            changed[place] ^= 1 << bit;
-            drop(from_bytes(changed, None));
+    let of_sizes = [
+        model,
+        crate::sized::same_pooling(),
+        crate::resized::resized(9, "linear").output("u"),
+        crate::filled::pooled_shape(17, 3).node("ConstantOfShape", &["shape"], "y", &[]).output("y"),
+        crate::rearranged::picked(Builder::new(17, 2), [0, 1], [2, 3], "y").output("y"),
+        Builder::new(17, 2)
+            .ints("p", &[8], &[0, 1, 1, 2, 0, 2, 0, 1])
+            .node("Pad", &["x", "p"], "y", &[])
+            .output("y"),
+    ];
+    for bytes in of_sizes.map(|model| model.bytes()) {
+        for place in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[place] ^= 1 << bit;
+                drop(from_bytes(changed, None));
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use tiled_graph::{Op, PadTarget, PadTo, PadWith, Placement, ValueId, infer};
 
-use crate::build::{Attribute, Builder, float_tensor, ints};
+use crate::build::{Attribute, Builder, float_tensor, ints, value};
 use crate::runs::run;
 
 fn ops(model: &Builder) -> Vec<Op> {
@@ -137,13 +137,10 @@ fn padding_around_to_a_value_is_half_before() {
 
 #[test]
 fn amounts_that_name_no_extents_are_refused() {
-    let wanted = "wants as much as makes a multiple of a number or the extents of another value, after the image or half of it before";
-    // one row and column more than a multiple of four
-    let more = ["h", "w"].iter().fold(missing(start(), "four"), |model, axis| {
-        model.node("Add", &[&format!("{axis}_more"), "one"], &format!("{axis}_extra"), &[])
-    });
-    let pads = ["zero", "zero", "zero", "zero", "zero", "zero", "h_extra", "w_extra"];
-    let text = only(&padded(more, &pads, "constant").output("p"));
+    let wanted = "wants as much as makes a multiple of a number, what windows at a stride cover or the extents of another value, after the image or half of it before";
+    // as many rows and columns as are above a multiple of four
+    let pads = ["zero", "zero", "zero", "zero", "zero", "zero", "h_rest", "w_rest"];
+    let text = only(&padded(missing(start(), "four"), &pads, "constant").output("p"));
     assert_eq!(text, format!("input 1 is computed sizes, {wanted}"));
     // all of it before
     let pads = ["zero", "zero", "h_more", "w_more", "zero", "zero", "zero", "zero"];
@@ -168,4 +165,281 @@ fn a_crop_by_known_numbers_from_a_place_that_follows_the_size_is_a_pad() {
         .output("y");
     let ops = ops(&model);
     assert!(matches!(ops.as_slice(), [Op::Pad(pad)] if pad.padding == [[-1, -2], [0, 0]]), "{ops:?}");
+}
+
+/// A layer's windows along both axes.
+#[derive(Clone, Copy, Debug)]
+struct Layer {
+    kernel: i64,
+    stride: i64,
+    dilation: i64,
+}
+
+impl Layer {
+    const fn reach(self) -> i64 {
+        self.dilation * (self.kernel - 1)
+    }
+
+    /// Rows before and after an extent, as TensorFlow pads it.
+    fn same(self, extent: i64) -> [i64; 2] {
+        let last = (extent + self.stride - 1) / self.stride - 1;
+        let all = (last * self.stride + self.reach() + 1 - extent).max(0);
+        [all / 2, all - all / 2]
+    }
+}
+
+/// How the padding is held at zero or more.
+const HELD: [&str; 2] = ["Clip", "Max"];
+
+/// `max((⌈e/s⌉ − 1)·s + (k − 1)·d + 1 − e, 0)` of both extents and its halves, as timm's `pad_same` is exported, and the padded
+/// value `p`.
+fn same(model: Builder, layer: Layer, held: &str, value: f32) -> Builder {
+    let scalar = |name: &str, value: f32| float_tensor(name, &[], &[value]);
+    let float = |name: i64| f32::from(i16::try_from(name).unwrap());
+    let model = model
+        .tensor(scalar("f_zero", 0.0))
+        .tensor(scalar("f_one", 1.0))
+        .tensor(scalar("f_two", 2.0))
+        .tensor(scalar("stride", float(layer.stride)))
+        .tensor(scalar("reach", float(layer.reach())))
+        .tensor(scalar("shown", value))
+        .node("Shape", &["x"], "of_x", &[]);
+    let model = [("h", 2), ("w", 3)].iter().fold(model, |model, (axis, place)| {
+        let name = |step: &str| format!("s{axis}_{step}");
+        let [to_float, to_whole] = [1, 7].map(|to| [("to", Attribute::Int(to))]);
+        let axes = [("axes", ints(&[0]))];
+        model
+            .ints(&name("place"), &[], &[*place])
+            .node("Gather", &["of_x", &name("place")], &name("extent"), &[])
+            .node("Cast", &[&name("extent")], &name("float"), &to_float)
+            .node("Div", &[&name("float"), "stride"], &name("quotient"), &[])
+            .node("Ceil", &[&name("quotient")], &name("count"), &[])
+            .node("Sub", &[&name("count"), "f_one"], &name("last"), &[])
+            .node("Mul", &[&name("last"), "stride"], &name("begin"), &[])
+            .node("Add", &[&name("begin"), "reach"], &name("reached"), &[])
+            .node("Add", &[&name("reached"), "f_one"], &name("end"), &[])
+            .node("Sub", &[&name("end"), &name("float")], &name("more"), &[])
+            .node(held, &[&name("more"), "f_zero"], &name("all"), &[])
+            .node("Div", &[&name("all"), "f_two"], &name("half"), &[])
+            .node("Floor", &[&name("half")], &name("before"), &[])
+            .node("Sub", &[&name("all"), &name("before")], &name("after"), &[])
+            .node("Cast", &[&name("before")], &name("b"), &to_whole)
+            .node("Cast", &[&name("after")], &name("a"), &to_whole)
+            .node("Unsqueeze", &[&name("b")], &name("before_"), &axes)
+            .node("Unsqueeze", &[&name("a")], &name("after_"), &axes)
+    });
+    // the last axis first, then turned to ONNX's order
+    model
+        .ints("no", &[4], &[0; 4])
+        .ints("pairs", &[2], &[-1, 2])
+        .ints("first", &[1], &[0])
+        .ints("last", &[1], &[-1])
+        .ints("least", &[1], &[-i64::MAX])
+        .node("Concat", &["sw_before_", "sw_after_", "sh_before_", "sh_after_", "no"], "list", &ALONG)
+        .node("Reshape", &["list", "pairs"], "rows", &[])
+        .node("Slice", &["rows", "last", "least", "first", "last"], "reversed", &[])
+        .node("Transpose", &["reversed"], "turned", &[("perm", ints(&[1, 0]))])
+        .node("Reshape", &["turned", "last"], "pads", &[])
+        .node("Pad", &["x", "pads", "shown"], "p", &[])
+}
+
+const LAYERS: [Layer; 7] = [
+    Layer { kernel: 3, stride: 2, dilation: 1 },
+    Layer { kernel: 5, stride: 2, dilation: 1 },
+    Layer { kernel: 2, stride: 2, dilation: 1 },
+    Layer { kernel: 1, stride: 2, dilation: 1 },
+    Layer { kernel: 3, stride: 3, dilation: 2 },
+    Layer { kernel: 3, stride: 4, dilation: 1 },
+    Layer { kernel: 3, stride: 1, dilation: 2 },
+];
+
+/// A convolution of planes without bias, padded like this with a number.
+fn convolved(
+    image: &[f64],
+    [height, width]: [i64; 2],
+    layer: Layer,
+    kernel: &[f64],
+) -> (Vec<f64>, [usize; 2]) {
+    let at = |place: i64| usize::try_from(place).unwrap();
+    let [top, left] = [height, width].map(|extent| layer.same(extent)[0]);
+    let counts = [height, width].map(|extent| (extent + layer.stride - 1) / layer.stride);
+    let mut values = Vec::new();
+    for plane in image.chunks(at(height * width)) {
+        for (oh, ow) in (0..counts[0]).flat_map(|oh| (0..counts[1]).map(move |ow| (oh, ow))) {
+            let mut sum = 0.0;
+            for (kh, kw) in (0..layer.kernel).flat_map(|kh| (0..layer.kernel).map(move |kw| (kh, kw))) {
+                let h = oh * layer.stride + kh * layer.dilation - top;
+                let w = ow * layer.stride + kw * layer.dilation - left;
+                if (0..height).contains(&h) && (0..width).contains(&w) {
+                    sum += plane[at(h * width + w)] * kernel[at(kh * layer.kernel + kw)];
+                }
+            }
+            values.push(sum);
+        }
+    }
+    (values, counts.map(at))
+}
+
+#[test]
+fn same_padding_that_is_worked_out_follows_the_size_of_the_image() {
+    for (layer, held) in LAYERS.into_iter().flat_map(|layer| HELD.map(|held| (layer, held))) {
+        let Layer { kernel, stride, dilation } = layer;
+        let weight: Vec<f32> = (0..kernel * kernel).map(|tap| tap as f32 - 2.0).collect();
+        let attributes = [("strides", ints(&[stride; 2])), ("dilations", ints(&[dilation; 2]))];
+        let model = same(Builder::new(11, 1), layer, held, 0.0)
+            .tensor(float_tensor("k", &[1, 1, kernel, kernel], &weight))
+            .node("Conv", &["p", "k"], "y", &attributes)
+            .output("y");
+        let taps: Vec<f64> = weight.iter().map(|tap| f64::from(*tap)).collect();
+        for size in [[7, 8], [9, 6], [12, 13], [1, 2], [5, 5]] {
+            let [height, width] = size.map(|extent| usize::try_from(extent).unwrap());
+            let image: Vec<f64> = (0..2 * height * width).map(|at| (at * 7 % 23) as f64 - 11.0).collect();
+            let (wanted, extents) = convolved(&image, size, layer, &taps);
+            let got = run(&model, [2, 1, height, width], &image);
+            assert_eq!(got, (wanted, [2, 1, extents[0], extents[1]]), "{layer:?} {held} {size:?}");
+        }
+    }
+}
+
+#[test]
+fn same_padding_is_one_node_or_that_of_the_convolution() {
+    let start = || Builder::new(11, 1);
+    let padded = |layer: Layer| ops(&same(start(), layer, "Clip", -1.0).output("p"));
+    let windows = |size, stride, placement| {
+        let to = PadTarget::Windows { size: [size; 2], stride: [stride; 2] };
+        Op::PadTo(PadTo { to, placement, with: PadWith::Constant(-1.0) })
+    };
+    assert_eq!(padded(LAYERS[0]), [windows(3, 2, Placement::Around)]);
+    assert_eq!(padded(LAYERS[1]), [windows(5, 2, Placement::Around)]);
+    assert_eq!(padded(LAYERS[4]), [windows(5, 3, Placement::Around)]);
+    // windows that are no larger than their stride cover a multiple of it
+    let to = PadTarget::Multiple([2, 2]);
+    let whole = PadTo { to, placement: Placement::After, with: PadWith::Constant(-1.0) };
+    assert_eq!(padded(LAYERS[2]), [Op::PadTo(whole)]);
+    // behind a layer that halves
+    let pool = [("kernel_shape", ints(&[2, 2])), ("strides", ints(&[2, 2]))];
+    let mut behind = same(start().node("MaxPool", &["x"], "m", &pool), LAYERS[1], "Max", -1.0);
+    for node in behind.graph().node.iter_mut().skip(1) {
+        for input in node.input.iter_mut().filter(|input| *input == "x") {
+            *input = "m".to_owned();
+        }
+    }
+    assert_eq!(ops(&behind.output("p"))[1], windows(5, 2, Placement::Around));
+    // a stride of one: the same for every size
+    let conv = same(start(), LAYERS[6], "Clip", 0.0).floats("k", &[1, 1, 3, 3]);
+    let conv = conv.node("Conv", &["p", "k"], "y", &[("dilations", ints(&[2, 2]))]).output("y");
+    assert!(matches!(&ops(&conv)[..], [Op::Conv2d(conv)] if conv.padding == [[2, 2]; 2]));
+}
+
+#[test]
+fn same_padding_of_a_declared_size_is_that_of_the_convolution() {
+    let mut model = same(Builder::new(11, 1), LAYERS[0], "Clip", 0.0).floats("k", &[1, 1, 3, 3]);
+    model.graph().input[0] = value("x", 1, &[Some(1), Some(1), Some(8), Some(9)]);
+    let model = model.node("Conv", &["p", "k"], "y", &[("strides", ints(&[2, 2]))]).output("y");
+    assert!(matches!(&ops(&model)[..], [Op::Conv2d(conv)] if conv.padding == [[0, 1], [1, 1]]));
+}
+
+/// The largest of windows of planes, padded like this with nothing.
+fn largest(image: &[f64], [height, width]: [i64; 2], layer: Layer) -> Vec<f64> {
+    let at = |place: i64| usize::try_from(place).unwrap();
+    let places = |extent: i64| {
+        let first = layer.same(extent)[0];
+        let counts = (extent + layer.stride - 1) / layer.stride;
+        (0..counts).map(move |o| {
+            let taps = (0..layer.kernel).map(move |k| o * layer.stride + k * layer.dilation - first);
+            taps.filter(move |place| (0..extent).contains(place)).collect::<Vec<i64>>()
+        })
+    };
+    let mut values = Vec::new();
+    for plane in image.chunks(at(height * width)) {
+        for rows in places(height) {
+            for columns in places(width) {
+                let all = rows.iter().flat_map(|h| columns.iter().map(move |w| h * width + w));
+                values.push(all.map(|place| plane[at(place)]).fold(f64::NEG_INFINITY, f64::max));
+            }
+        }
+    }
+    values
+}
+
+/// A max pooling with "same" padding that the model works out.
+pub(crate) fn same_pooling() -> Builder {
+    let model = same(Builder::new(11, 1), LAYERS[1], "Clip", f32::NEG_INFINITY);
+    model
+        .node("MaxPool", &["p"], "y", &[("kernel_shape", ints(&[5, 5])), ("strides", ints(&[2, 2]))])
+        .output("y")
+}
+
+#[test]
+fn same_padding_of_a_max_pooling_is_below_all_numbers() {
+    for layer in [LAYERS[0], LAYERS[1], LAYERS[2], LAYERS[5]] {
+        let pool = [("kernel_shape", ints(&[layer.kernel; 2])), ("strides", ints(&[layer.stride; 2]))];
+        let model = same(Builder::new(11, 1), layer, "Clip", f32::NEG_INFINITY);
+        let model = model.node("MaxPool", &["p"], "y", &pool).output("y");
+        for size in [[7, 8], [9, 6], [12, 13], [1, 2]] {
+            let [height, width] = size.map(|extent| usize::try_from(extent).unwrap());
+            let image: Vec<f64> = (0..2 * height * width).map(|at| (at * 7 % 23) as f64 - 40.0).collect();
+            let wanted = largest(&image, size, layer);
+            assert_eq!(run(&model, [2, 1, height, width], &image).0, wanted, "{layer:?} {size:?}");
+            let mut declared = model.clone();
+            declared.graph().input[0] = value("x", 1, &[None, Some(1), Some(size[0]), Some(size[1])]);
+            if height > 1 {
+                assert!(matches!(&ops(&declared)[..], [Op::MaxPool2d(_)]), "{:?}", ops(&declared));
+                assert_eq!(run(&declared, [2, 1, height, width], &image).0, wanted, "{layer:?} {size:?}");
+            }
+        }
+    }
+    // another layer would see the number
+    for size in [None, Some(8)] {
+        let mut model = same(Builder::new(11, 1), LAYERS[0], "Clip", f32::NEG_INFINITY);
+        model.graph().input[0] = value("x", 1, &[None, Some(1), size, size]);
+        let text = only(&model.node("Relu", &["p"], "y", &[]).output("y"));
+        assert!(text.ends_with("value is -inf, must be finite"), "{text}");
+    }
+}
+
+#[test]
+fn same_padding_by_attribute_follows_the_size_of_the_image() {
+    let upper = ("auto_pad", Attribute::Text("SAME_UPPER"));
+    for layer in LAYERS {
+        let Layer { kernel, stride, dilation } = layer;
+        let weight: Vec<f32> = (0..kernel * kernel).map(|tap| tap as f32 - 2.0).collect();
+        let attributes =
+            [upper.clone(), ("strides", ints(&[stride; 2])), ("dilations", ints(&[dilation; 2]))];
+        let conv = Builder::new(11, 1)
+            .tensor(float_tensor("k", &[1, 1, kernel, kernel], &weight))
+            .node("Conv", &["x", "k"], "y", &attributes)
+            .output("y");
+        let kernel_shape = [("kernel_shape", ints(&[kernel; 2]))];
+        let pool = [&attributes[..], &kernel_shape[..]].concat();
+        let pool = Builder::new(11, 1).node("MaxPool", &["x"], "y", &pool).output("y");
+        let taps: Vec<f64> = weight.iter().map(|tap| f64::from(*tap)).collect();
+        for size in [[7, 8], [9, 6], [12, 13], [1, 2]] {
+            let [height, width] = size.map(|extent| usize::try_from(extent).unwrap());
+            let image: Vec<f64> = (0..2 * height * width).map(|at| (at * 7 % 23) as f64 - 40.0).collect();
+            let (wanted, extents) = convolved(&image, size, layer, &taps);
+            let shape = [2, 1, height, width];
+            assert_eq!(run(&conv, shape, &image), (wanted, [2, 1, extents[0], extents[1]]), "{layer:?}");
+            // a pooling of stride one has its padding itself, which is at most half its kernel
+            if stride > 1 {
+                assert_eq!(run(&pool, shape, &image).0, largest(&image, size, layer), "{layer:?} {size:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_that_grow_are_held_only_where_that_changes_nothing() {
+    let held = |least: i64| {
+        start()
+            .ints("least", &[1], &[least])
+            .node("Max", &["h", "least"], "rows", &[])
+            .node("Slice", &["x", "zero", "rows", "two"], "y", &[])
+            .output("y")
+    };
+    assert_eq!(ops(&held(1)), []);
+    assert_eq!(only(&held(4)), "what is cut depends on the size of the image, which the model leaves open");
+    let lists = start().ints("both", &[3], &[1, 2, 3]).node("Concat", &["h", "w"], "s", &ALONG);
+    let lists = lists.node("Min", &["s", "both"], "y", &[]).output("y");
+    assert_eq!(only(&lists), "input 1 is a constant of shape [3], wants as many numbers as the other");
 }

@@ -253,8 +253,11 @@ impl Growing<'_> {
 
     /// Rows and columns added or removed up to what is wanted.
     pub(super) fn pad_to(&mut self) -> PadTo {
-        let to = if self.draw.chance(50) {
+        let to = if self.draw.chance(40) {
             PadTarget::Multiple(self.draw.pick(&[[2, 2], [4, 4], [3, 8], [16, 1], [5, 7]]))
+        } else if self.draw.chance(40) {
+            let size = self.draw.pick(&[[3, 3], [5, 3], [1, 2], [7, 4]]);
+            PadTarget::Windows { size, stride: self.draw.pick(&[[2, 2], [1, 2], [4, 3]]) }
         } else {
             let like = ValueId(self.draw.below(self.graph.values()));
             let other = ValueId(self.draw.below(self.graph.values()));

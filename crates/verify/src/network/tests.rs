@@ -95,6 +95,7 @@ fn features(op: &Op) -> Vec<&'static str> {
         Op::PadTo(pad) => {
             note(matches!(pad.to, PadTarget::Like(_)), "pad_to like");
             note(matches!(pad.to, PadTarget::Multiple(_)), "pad_to multiple");
+            note(matches!(pad.to, PadTarget::Windows { .. }), "pad_to windows");
             note(pad.placement == Placement::Around, "pad_to around");
         }
         Op::PixelShuffle(shuffle) => {

@@ -26,7 +26,7 @@ pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
         ("pads_too_large", conv(&[("pads", ints(&[i64::MAX, 0, 0, 0]))])),
         ("kernel_of_another_weight", conv(&[("kernel_shape", ints(&[5, 5]))])),
         ("auto_pad", conv(&[("auto_pad", text("SAME"))])),
-        ("auto_pad_of_open_size", conv(&[("auto_pad", text("SAME_UPPER")), ("strides", ints(&[2, 2]))])),
+        ("auto_pad_of_open_size", conv(&[("auto_pad", text("SAME_LOWER")), ("strides", ints(&[2, 2]))])),
         ("groups_of_conv", conv(&[("group", int(-1))])),
         (
             "weight_of_other_channels",
@@ -44,7 +44,15 @@ pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
                 &[("mode", text("mirror"))],
             ),
         ),
-        ("pad_of_channels", node(start().ints("p", &[8], &[0, 1, 0, 0, 0, 0, 0, 0]), "Pad", &["p"], &[])),
+        (
+            "pad_of_channels",
+            node(
+                start().ints("p", &[8], &[0, 1, 0, 0, 0, 0, 0, 0]),
+                "Pad",
+                &["p"],
+                &[("mode", text("reflect"))],
+            ),
+        ),
         ("pool_without_kernel", alone("MaxPool", &[])),
         ("average_over_dilated", alone("AveragePool", &[kernel.clone(), ("dilations", ints(&[2, 2]))])),
         (

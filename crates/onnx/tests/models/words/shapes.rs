@@ -145,10 +145,10 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
         (
             "slice_with_steps",
             node(
-                start().ints("f", &[1], &[0]).ints("t", &[1], &[9]).ints("a", &[1], &[2]).ints(
+                start().ints("f", &[1], &[-1]).ints("t", &[1], &[i64::MIN]).ints("a", &[1], &[2]).ints(
                     "s",
                     &[1],
-                    &[2],
+                    &[-1],
                 ),
                 "Slice",
                 &["f", "t", "a", "s"],
@@ -310,7 +310,10 @@ pub(super) fn of_sizes() -> Vec<(&'static str, Builder)> {
         ),
         (
             "sizes_that_depend_on_the_image",
-            start().node("Shape", &["x"], "s", &[]).node("ConstantOfShape", &["s"], "y", &[]).output("y"),
+            start()
+                .node("Shape", &["x"], "s", &[("start", int(1))])
+                .node("ConstantOfShape", &["s"], "y", &[])
+                .output("y"),
         ),
         ("number_that_is_many", node(start().floats("low", &[2]), "Clip", &["low"], &[])),
         (

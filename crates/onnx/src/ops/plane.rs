@@ -1,0 +1,36 @@
+//! Values of one channel in three axes, N×H×W, as depth networks and masks give them.
+
+use super::operator::Operator;
+use crate::Reason;
+use crate::import::site::Site;
+use crate::import::value::{Image, Value};
+
+/// A value of one channel without its axis; `None` of other values and axes.
+pub(super) fn squeezed(site: &Site<'_>, axes: Option<&[i64]>) -> Result<Option<Value>, Reason> {
+    let (Value::Image(Image { plan, flat: false }), Some([1 | -3])) = (site.operand(0)?, axes) else {
+        return Ok(None);
+    };
+    Ok((site.plans.get(*plan).channels == 1).then_some(Value::Plane(*plan)))
+}
+
+/// Functions of single elements, which run on the value with its axis; `None` where no operand is without it.
+pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let is_plane = |operand: &Option<Value>| matches!(operand, Some(Value::Plane(_)));
+    if !site.operands.iter().any(is_plane) || !operator.is_of_elements() {
+        return Ok(None);
+    }
+    for position in 0..site.operands.len() {
+        match &site.operands[position] {
+            Some(Value::Plane(plan)) => {
+                site.operands[position] = Some(Value::Image(Image { plan: *plan, flat: false }));
+            }
+            Some(Value::Constant(constant)) if constant.shape.iter().product::<usize>() == 1 => {}
+            Some(Value::Numbers(_)) | None => {}
+            _ => return site.wrong(position, "a value of as many axes as the others, or a number"),
+        }
+    }
+    Ok(Some(match (operator.rule)(site)? {
+        Value::Image(Image { plan, .. }) => Value::Plane(plan),
+        other => other,
+    }))
+}

@@ -1,0 +1,112 @@
+//! Resizing by scales that are quotients of sizes.
+
+use tiled_graph::{Coordinates, Filter, Op, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId};
+
+use crate::build::{Attribute, Builder, float_tensor, ints};
+use crate::runs::run;
+
+fn ops(model: &Builder) -> Vec<Op> {
+    let read = model.read().unwrap_or_else(|error| panic!("{error}"));
+    read.graph.nodes().iter().map(|node| node.op.clone()).collect()
+}
+
+fn only(model: &Builder) -> String {
+    let refusals = model.refusals();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    refusals[0].split_once(": ").unwrap().1.to_owned()
+}
+
+/// A pooling by three of x to the size of x, by a scale that is the quotient of the sizes.
+pub(crate) fn resized(opset: i64, mode: &'static str) -> Builder {
+    let pool = [("kernel_shape", ints(&[3, 3])), ("strides", ints(&[3, 3]))];
+    let cut = [("axes", ints(&[0])), ("starts", ints(&[2])), ("ends", ints(&[i64::MAX]))];
+    let model = Builder::new(opset, 1).node("MaxPool", &["x"], "m", &pool);
+    let model = if opset < 10 {
+        ["x", "m"].iter().fold(model, |model, of| {
+            let name = |step: &str| format!("{of}_{step}");
+            model.node("Shape", &[of], &name("s"), &[]).node("Slice", &[&name("s")], &name("e"), &cut)
+        })
+    } else {
+        let model = model.ints("two", &[1], &[2]).ints("end", &[1], &[i64::MAX]);
+        ["x", "m"].iter().fold(model, |model, of| {
+            let name = |step: &str| format!("{of}_{step}");
+            model.node("Shape", &[of], &name("s"), &[]).node(
+                "Slice",
+                &[&name("s"), "two", "end"],
+                &name("e"),
+                &[],
+            )
+        })
+    };
+    let to_float = [("to", Attribute::Int(1))];
+    model
+        .node("Cast", &["x_e"], "x_f", &to_float)
+        .node("Cast", &["m_e"], "m_f", &to_float)
+        .node("Div", &["x_f", "m_f"], "scale", &[])
+        .tensor(float_tensor("ones", &[2], &[1.0, 1.0]))
+        .node("Concat", &["ones", "scale"], "scales", &[("axis", Attribute::Int(0))])
+        .node(
+            if opset < 10 { "Upsample" } else { "Resize" },
+            &["m", "scales"],
+            "u",
+            &[("mode", Attribute::Text(mode))],
+        )
+}
+
+#[test]
+fn a_scale_that_is_a_quotient_of_sizes_makes_the_dividend() {
+    for opset in [9, 10] {
+        for (mode, filter) in [("nearest", Filter::Nearest(Rounding::Floor)), ("linear", Filter::Linear)] {
+            let model = resized(opset, mode).node("Sub", &["u", "x"], "y", &[]).output("y");
+            let mode = ResizeMode { filter, coordinates: Coordinates::Asymmetric };
+            let like = Upsample { mode, to: UpsampleTo::Like(ValueId(0)) };
+            assert_eq!(ops(&model)[1], Op::Upsample(like), "{opset}");
+        }
+        let model = resized(opset, "nearest").output("u");
+        for [height, width] in [[3, 7], [8, 11], [4, 3]] {
+            let image: Vec<f64> = (0..2 * height * width).map(|at| at as f64).collect();
+            let plane = |plane: &[f64]| -> Vec<f64> {
+                let places = (0..height).flat_map(|row| (0..width).map(move |column| (row, column)));
+                places
+                    .map(|(row, column)| {
+                        let (row, column) = (row * (height / 3) / height, column * (width / 3) / width);
+                        plane[(3 * row + 2) * width + 3 * column + 2]
+                    })
+                    .collect()
+            };
+            let wanted: Vec<f64> = image.chunks(height * width).flat_map(plane).collect();
+            assert_eq!(run(&model, [2, 1, height, width], &image), (wanted, [2, 1, height, width]));
+        }
+    }
+}
+
+#[test]
+fn a_scale_that_makes_a_number_is_a_size() {
+    let model = |one: f32, dividend: f32| {
+        Builder::new(9, 1)
+            .node("Shape", &["x"], "s", &[])
+            .node("Slice", &["s"], "e", &[("starts", ints(&[2])), ("ends", ints(&[4]))])
+            .node("Cast", &["e"], "f", &[("to", Attribute::Int(1))])
+            .tensor(float_tensor("size", &[2], &[dividend, 5.0]))
+            .node("Div", &["size", "f"], "scale", &[])
+            .tensor(float_tensor("ones", &[2], &[1.0, one]))
+            .node("Concat", &["ones", "scale"], "scales", &[("axis", Attribute::Int(0))])
+            .node("Upsample", &["x", "scales"], "y", &[])
+            .output("y")
+    };
+    assert!(
+        matches!(&ops(&model(1.0, 4.0))[..], [Op::Upsample(upsample)] if upsample.to == UpsampleTo::Size([4, 5]))
+    );
+    assert!(only(&model(2.0, 4.0)).contains("wants scales of 1 for batch and channels"));
+    assert_eq!(
+        only(&model(1.0, 4.5)),
+        "its scale depends on the size of the image, which the model leaves open"
+    );
+    // by the extents of another value
+    let mut other = resized(9, "nearest");
+    other.graph().node.last_mut().unwrap().input[0] = "x".to_owned();
+    assert_eq!(
+        only(&other.output("u")),
+        "its scale depends on the size of the image, which the model leaves open"
+    );
+}
