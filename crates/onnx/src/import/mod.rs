@@ -209,7 +209,7 @@ impl<'a> Import<'a> {
 
     /// Enters the inputs that are no initialisers.
     fn inputs(&mut self, graph: &'a GraphFile) -> Result<Vec<DeclaredInput>, OnnxError> {
-        let mut inputs = Vec::new();
+        let (mut inputs, mut given) = (Vec::new(), 0);
         for info in &graph.input {
             let name = info.name().to_owned();
             let number = self.number(info.name())?;
@@ -222,7 +222,8 @@ impl<'a> Import<'a> {
                 }
                 None => {}
             }
-            let nodes = (inputs.len() < FEW_INPUTS).then_some(&*graph.node);
+            let nodes = (given < FEW_INPUTS).then_some(&*graph.node);
+            given += 1;
             let value = match self.input(nodes, info) {
                 Ok((input, plan)) => {
                     let value = Value::Image(Image { plan, flat: false });
@@ -300,8 +301,8 @@ impl<'a> Import<'a> {
         ))
     }
 
-    /// Whether the channels of an input, its last axis, are moved before the others: by the first that reads it, or what functions of
-    /// single elements make of it. Exporters of networks with one channel have a reshaping there.
+    /// Whether the channels of an input, its last axis, are moved before the others: by the first that reads it, or what preprocessing
+    /// makes of it. Exporters of networks with one channel have a reshaping there.
     fn turns(&mut self, nodes: &[Bytes], input: &str, extents: [Option<usize>; 3]) -> bool {
         let mut made = HashSet::from([input.to_owned()]);
         for bytes in nodes {
@@ -318,7 +319,7 @@ impl<'a> Import<'a> {
                     let target = node.input.get(1).and_then(|name| self.initialiser(name));
                     return target.is_some_and(|target| is_one_channel_first(&target, extents));
                 }
-                name if name == "Pad" || ops::find(name).is_some_and(Operator::is_of_elements) => {
+                name if ops::find(name).is_some_and(|operator| operator.leaves_axes()) => {
                     made.extend(node.output);
                 }
                 _ => {}

@@ -190,8 +190,10 @@ impl Order {
 /// Images along an axis of their own.
 #[derive(Clone, Debug)]
 pub(crate) struct Stacked {
-    /// The place of the axis among the five.
+    /// The place of the axis.
     pub(crate) axis: i64,
+    /// All axes: five, or four of pixels, N×1×R×C for one.
+    pub(crate) rank: i64,
     /// Their numbers among what is planned; at least one.
     pub(crate) values: Vec<usize>,
 }

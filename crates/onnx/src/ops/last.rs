@@ -55,7 +55,7 @@ pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
 }
 
 /// Operators along axes that they name, which do the same wherever those stand.
-const ALONG_AXES: [&str; 6] = ["ArgMax", "Concat", "Pad", "Shape", "Slice", "Split"];
+const ALONG_AXES: [&str; 7] = ["ArgMax", "Concat", "Gather", "Pad", "Shape", "Slice", "Split"];
 
 /// Runs a rule on values with their channels first, with the axes that it names where they stand then.
 fn along_axes(

@@ -95,8 +95,10 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
         let folded = Rc::clone(folded);
         return shuffle::unfolded(site, &folded);
     }
-    if let Some(made) = row::divided(site)? {
-        return Ok(made);
+    for rule in [stack::joined_pixels, stack::apart, row::divided] {
+        if let Some(made) = rule(site)? {
+            return Ok(made);
+        }
     }
     let Image { plan, flat } = site.value(0)?;
     let shape = site.numbers(1)?;

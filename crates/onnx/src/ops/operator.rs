@@ -18,8 +18,13 @@ pub(crate) struct Operator {
 
 impl Operator {
     /// Whether it is one of functions of single elements, which do the same wherever the channels stand.
-    pub(crate) fn is_of_elements(&self) -> bool {
+    pub(super) fn is_of_elements(&self) -> bool {
         OF_ELEMENTS.contains(&self.name)
+    }
+
+    /// Whether what it makes has its axes where they were.
+    pub(crate) fn leaves_axes(&self) -> bool {
+        self.is_of_elements() || matches!(self.name, "Concat" | "Gather" | "Pad" | "Slice" | "Split")
     }
 }
 

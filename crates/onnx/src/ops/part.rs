@@ -4,7 +4,7 @@ use tiled_graph::{MaxPool2d, Op, Pad, PadWith, Slice};
 
 use crate::Reason;
 use crate::import::numbers::{Num, whole};
-use crate::import::site::{Site, is_small};
+use crate::import::site::{Site, is_small, node_name};
 use crate::import::value::{Image, Value};
 
 /// Cuts channels, rows and columns, at known places or at those that follow from the size of the image. Of rows and columns every
@@ -27,6 +27,11 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
         return site.wrong(0, "a value of one pixel or of four axes");
     }
     let rank = if flat { 2 } else { 4 };
+    if let ([1 | -3], [start], [end]) = (axes.as_slice(), starts.as_slice(), ends.as_slice())
+        && let Some(plan) = every_nth(site, plan, [*start, *end])?
+    {
+        return Ok(Value::Image(Image { plan, flat }));
+    }
     if let ([1 | -3], false, [start], [end]) = (axes.as_slice(), flat, starts.as_slice(), ends.as_slice())
         && let Some(empty) = without_channels(site, plan, [*start, *end])
     {
@@ -102,6 +107,87 @@ fn steps(site: &mut Site<'_>, axes: &[i64], rank: i64) -> Result<[i64; 2], Reaso
     }
     Ok(stride)
 }
+
+/// Channels by their places, as in `x[:, [2, 1, 0]]`; of one place alone the channel without its axis. `None` of other values and axes.
+pub(super) fn gather(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let Value::Image(Image { plan, flat }) = *site.operand(0)? else { return Ok(None) };
+    let axis = site.int("axis", 0)?;
+    if axis != 1 && axis != if flat { -1 } else { -3 } {
+        return Ok(None);
+    }
+    if flat && site.plans.get(plan).extents != Some([1, 1]) {
+        return site.wrong(0, "a value of one pixel or of four axes");
+    }
+    let (is_scalar, places) = (site.numbers(1)?.is_scalar, site.whole(1)?);
+    let channels = signed(site.plans.get(plan).channels);
+    let place = |place: &i64| if *place < 0 { place.saturating_add(channels) } else { *place };
+    let places: Vec<i64> = places.iter().map(place).collect();
+    if !places.iter().all(|place| (0..channels).contains(place)) {
+        return site.wrong(1, "channels that there are");
+    }
+    let Some(picked) = picked(site, plan, &places)? else { return site.wrong(1, "a few channels") };
+    match (is_scalar, flat) {
+        (true, true) => site.wrong(1, "a list of channels"),
+        (true, false) => Ok(Some(Value::Plane(picked))),
+        (false, _) => Ok(Some(Value::Image(Image { plan: picked, flat }))),
+    }
+}
+
+/// Every n-th channel, from one to another, forward or backward; `None` of steps that are 1 or not given, and of no channel.
+fn every_nth(site: &mut Site<'_>, plan: usize, places: [Num; 2]) -> Result<Option<usize>, Reason> {
+    let step = match site.has(4) {
+        true => site.whole(4)?,
+        false => return Ok(None),
+    };
+    let known = places.map(|place| place.known(&site.plans.extents).and_then(whole));
+    let ([step], [Some(start), Some(end)]) = (step.as_slice(), known) else { return Ok(None) };
+    let channels = signed(site.plans.get(plan).channels);
+    let from = |place: i64| if place < 0 { place.saturating_add(channels) } else { place };
+    let picks: Vec<i64> = match (*step, usize::try_from(step.unsigned_abs())) {
+        (2.., Ok(step)) => {
+            (from(start).clamp(0, channels)..from(end).clamp(0, channels)).step_by(step).collect()
+        }
+        (..=-1, Ok(step)) => {
+            // the end is no longer among them
+            let (start, end) = (from(start).clamp(-1, channels - 1), from(end).clamp(-1, channels - 1));
+            (end + 1..=start).rev().step_by(step).collect()
+        }
+        _ => return Ok(None),
+    };
+    picked(site, plan, &picks)
+}
+
+/// Channels at these places one after another: slices, joined. `None` of none and of more than a few slices.
+fn picked(site: &mut Site<'_>, plan: usize, places: &[i64]) -> Result<Option<usize>, Reason> {
+    let mut runs: Vec<[i64; 2]> = Vec::new();
+    for place in places {
+        if let Some([_, end]) = runs.last_mut()
+            && *end == *place
+        {
+            *end += 1;
+        } else if runs.len() == MOST_RUNS {
+            return Ok(None);
+        } else {
+            runs.push([*place, place + 1]);
+        }
+    }
+    match *runs.as_slice() {
+        [] => Ok(None),
+        [[start, end]] => of_channels(site, plan, start, end).map(Some),
+        _ => {
+            let name = node_name(site.node).to_owned();
+            let mut parts = Vec::new();
+            for [begin, end] in runs {
+                let op = Op::Slice(Slice { begin, end: Some(end) });
+                parts.push(site.plans.node(&format!("{name}.slice"), op, vec![plan], Vec::new())?);
+            }
+            site.add(Op::Concat, parts).map(Some)
+        }
+    }
+}
+
+/// Runs of channels that are joined at most: each is a node.
+const MOST_RUNS: usize = 64;
 
 /// The channels from `start` to `end`, which are cut to those that there are.
 fn of_channels(site: &mut Site<'_>, plan: usize, start: i64, end: i64) -> Result<usize, Reason> {

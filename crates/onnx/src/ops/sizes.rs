@@ -52,7 +52,10 @@ pub(super) fn gather(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = elements::gather(site)? {
         return Ok(made);
     }
-    site.only("axis", 0, 0, "0, of sizes")?;
+    if let Some(made) = part::gather(site)? {
+        return Ok(made);
+    }
+    site.only("axis", 0, 0, "0, of sizes, or 1, of channels")?;
     let (from, which) = (site.numbers(0)?, site.numbers(1)?);
     let len = signed(from.items.len());
     let mut items = Vec::new();

@@ -1,48 +1,55 @@
 //! Values side by side along an axis of their own, and what becomes of them over it: `torch.stack(values).sum(0)` is a sum of values.
 //!
-//! `Unsqueeze` gives each value the axis, `Concat` joins them along it, and a reduction or `Squeeze` takes it away again.
+//! `Unsqueeze` gives each value the axis, `Concat` joins them along it, and a reduction or `Squeeze` takes it away again. So are parts of
+//! the channels that a `Reshape` has taken apart, N×R×C×H×W, which attention over them weighs by a softmax (ResNeSt, SKNet).
 
 use std::rc::Rc;
 
-use tiled_graph::Elementwise;
+use tiled_graph::{Activation, Elementwise, Op, Slice};
 
 use super::arithmetic::{divided, of_values};
 use crate::Reason;
-use crate::import::site::Site;
-use crate::import::value::{Image, Stacked, Value};
+use crate::import::numbers::{Num, whole};
+use crate::import::site::{Site, node_name};
+use crate::import::value::{Folded, Image, Part, Stacked, Value};
 
 /// Axes of a stack of images.
 const RANK: i64 = 5;
 
+/// The parts of the channels that are values of a stack at most.
+const MOST_PARTS: i64 = 16;
+
 /// A value with an axis of its own; `None` where that is not an axis beside its four.
 pub(super) fn alone(site: &mut Site<'_>, axes: Option<&[i64]>) -> Result<Option<Value>, Reason> {
     let (Image { plan, flat: false }, Some([axis])) = (site.value(0)?, axes) else { return Ok(None) };
-    let axis = place(*axis).filter(|axis| (0..RANK).contains(axis));
-    Ok(axis.map(|axis| Value::Stacked(Rc::new(Stacked { axis, values: vec![plan] }))))
+    let axis = place(*axis, RANK).filter(|axis| (0..RANK).contains(axis));
+    Ok(axis.map(|axis| Value::Stacked(Rc::new(Stacked { axis, rank: RANK, values: vec![plan] }))))
 }
 
 /// Stacks one after another along their axis; `None` where there is none among the operands.
 pub(super) fn joined(site: &Site<'_>, axis: i64) -> Result<Option<Value>, Reason> {
     let Some(first) = site.operands.iter().flatten().find_map(stacked) else { return Ok(None) };
-    if place(axis) != Some(first.axis) {
+    if place(axis, first.rank) != Some(first.axis) {
         let got = axis.to_string();
         return Err(Reason::Attribute { name: "axis", expected: "the axis that Unsqueeze has added", got });
     }
     let mut values = Vec::new();
     for position in 0..site.operands.len() {
         match site.operand(position)? {
-            Value::Stacked(stacked) if stacked.axis == first.axis => values.extend(&stacked.values),
+            Value::Stacked(stacked) if (stacked.axis, stacked.rank) == (first.axis, first.rank) => {
+                values.extend(&stacked.values);
+            }
             _ => return site.wrong(position, "a value with the axis that the others have"),
         }
     }
-    Ok(Some(Value::Stacked(Rc::new(Stacked { axis: first.axis, values }))))
+    Ok(Some(Value::Stacked(Rc::new(Stacked { values, ..*first }))))
 }
 
 /// The one value of a stack without the axis; `None` where the operand is no stack.
 pub(super) fn dropped(site: &Site<'_>, axes: Option<&[i64]>) -> Result<Option<Value>, Reason> {
     let Some(stacked) = stacked(site.operand(0)?) else { return Ok(None) };
     match (stacked.values.as_slice(), axes) {
-        ([plan], Some([axis])) if place(*axis) == Some(stacked.axis) => {
+        ([plan], Some([axis])) if stacked.rank == RANK && place(*axis, RANK) == Some(stacked.axis) => {
             Ok(Some(Value::Image(Image { plan: *plan, flat: false })))
         }
         _ => site.wrong(0, "one value with the axis that is dropped"),
@@ -59,12 +66,18 @@ pub(super) enum Reduced {
 
 /// The values of a stack, reduced over its axis; `None` where the operand is no stack.
 pub(super) fn reduced(site: &mut Site<'_>, reduced: Reduced) -> Result<Option<Value>, Reason> {
-    let Some(stacked) = stacked(site.operand(0)?).cloned() else { return Ok(None) };
+    if !matches!(site.operand(0)?, Value::Stacked(_) | Value::Folded(_)) {
+        return Ok(None);
+    }
     let axes = if site.has(1) { site.whole(1)? } else { site.ints("axes")?.unwrap_or_default() };
-    if !matches!(axes.as_slice(), [axis] if place(*axis) == Some(stacked.axis)) {
+    let stacked = match axes.as_slice() {
+        [axis] => along(site, 0, *axis)?,
+        _ => None,
+    };
+    let Some(stacked) = stacked.filter(|stacked| stacked.rank == RANK) else {
         let (expected, got) = ("the axis of the stack", format!("{axes:?}"));
         return Err(Reason::Attribute { name: "axes", expected, got });
-    }
+    };
     let values: Vec<Image> = stacked.values.iter().map(|plan| Image { plan: *plan, flat: false }).collect();
     let function = match reduced {
         Reduced::Sum | Reduced::Mean => Elementwise::Add,
@@ -76,10 +89,157 @@ pub(super) fn reduced(site: &mut Site<'_>, reduced: Reduced) -> Result<Option<Va
     };
     let made = if reduced == Reduced::Mean { divided(site, made, values.len())? } else { made };
     Ok(Some(if site.flag("keepdims", true)? {
-        Value::Stacked(Rc::new(Stacked { axis: stacked.axis, values: vec![made.plan] }))
+        Value::Stacked(Rc::new(Stacked { values: vec![made.plan], ..stacked }))
     } else {
         Value::Image(made)
     }))
+}
+
+/// The weights of the values of a stack, `exp(xᵢ − m)/Σ exp(xⱼ − m)` with m the largest of them; `None` where the operand is no stack.
+pub(super) fn softmax(site: &mut Site<'_>, axis: i64) -> Result<Option<Value>, Reason> {
+    if !matches!(site.operand(0)?, Value::Stacked(_) | Value::Folded(_)) {
+        return Ok(None);
+    }
+    let Some(stacked) = along(site, 0, axis)? else {
+        let (expected, got) = ("the axis of the stack", axis.to_string());
+        return Err(Reason::Attribute { name: "axis", expected, got });
+    };
+    let image = |plan: usize| Image { plan, flat: false };
+    let values: Vec<Image> = stacked.values.iter().map(|plan| image(*plan)).collect();
+    let largest = match values.as_slice() {
+        [one] => *one,
+        _ => of_values(site, Elementwise::Maximum, &values)?,
+    };
+    let mut powers = Vec::new();
+    for value in values {
+        let less = of_values(site, Elementwise::Sub, &[value, largest])?;
+        powers.push(image(site.add(Op::Activation(Activation::Exp), vec![less.plan])?));
+    }
+    let sum = match powers.as_slice() {
+        [one] => *one,
+        _ => of_values(site, Elementwise::Add, &powers)?,
+    };
+    let mut weights = Vec::new();
+    for power in powers {
+        weights.push(of_values(site, Elementwise::Div, &[power, sum])?.plan);
+    }
+    Ok(Some(Value::Stacked(Rc::new(Stacked { values: weights, ..stacked }))))
+}
+
+/// The products of the values of two stacks; `None` where neither operand is one.
+pub(super) fn product(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let is_stack = |value: &Value| matches!(value, Value::Stacked(_) | Value::Folded(_));
+    if !(0..2).all(|position| site.operand(position).is_ok_and(is_stack)) {
+        return Ok(None);
+    }
+    // channels that are taken apart are, behind the batch
+    let axis = [0, 1].into_iter().find_map(|position| stacked(site.operand(position).ok()?).map(|s| s.axis));
+    let axis = axis.unwrap_or(1);
+    let (Some(a), Some(b)) = (along(site, 0, axis)?, along(site, 1, axis)?) else {
+        return site.wrong(1, "a stack along the axis of the other");
+    };
+    if (a.rank, a.values.len()) != (b.rank, b.values.len()) {
+        return site.wrong(1, "a stack of as many values as the other");
+    }
+    let mut values = Vec::new();
+    for (a, b) in a.values.iter().zip(&b.values) {
+        let pair = [*a, *b].map(|plan| Image { plan, flat: false });
+        values.push(of_values(site, Elementwise::Mul, &pair)?.plan);
+    }
+    Ok(Some(Value::Stacked(Rc::new(Stacked { values, ..a }))))
+}
+
+/// Pixels of a stack as one list of features; `None` where the operand is no stack of four axes.
+pub(super) fn joined_pixels(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let Some(pixels) = stacked(site.operand(0)?).filter(|stacked| stacked.rank < RANK).cloned() else {
+        return Ok(None);
+    };
+    let shape = site.numbers(1)?;
+    let all: usize = pixels.values.iter().map(|plan| site.plans.get(*plan).channels).sum();
+    let is_all = |item: &Num| *item == Num::Known(-1.0) || *item == Num::Known(all as f64);
+    let is_batch = |item: &Num| *item == Num::Known(-1.0) || site.plans.is_batch(*item);
+    match shape.items.as_slice() {
+        [n, c] if is_batch(n) && is_all(c) && n != c => {
+            let plan = match *pixels.values.as_slice() {
+                [one] => one,
+                _ => site.add(Op::Concat, pixels.values)?,
+            };
+            Ok(Some(Value::Image(Image { plan, flat: true })))
+        }
+        _ => site.wrong(1, "the batch and all elements along one axis"),
+    }
+}
+
+/// The channels of a pixel taken apart, N×1×R×C; `None` of other values and shapes.
+pub(super) fn apart(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let Value::Image(Image { plan, .. }) = *site.operand(0)? else { return Ok(None) };
+    if site.plans.get(plan).extents != Some([1, 1]) || !site.is_numbers(1) {
+        return Ok(None);
+    }
+    let (shape, channels) = (site.numbers(1)?, site.plans.get(plan).channels);
+    let [n, factors @ ..] = shape.items.as_slice() else { return Ok(None) };
+    // −1 is nothing, until the others are known
+    let known = |item: &Num| match item {
+        Num::Known(-1.0) => Some(0),
+        Num::Known(factor) => {
+            whole(*factor).and_then(|factor| usize::try_from(factor).ok()).filter(|it| *it > 0)
+        }
+        _ => None,
+    };
+    let is_batch = *n == Num::Known(-1.0) || site.plans.is_batch(*n);
+    let open = factors.iter().filter(|item| **item == Num::Known(-1.0)).count();
+    let Some(factors) = factors.iter().map(known).collect::<Option<Vec<usize>>>() else { return Ok(None) };
+    let &[one, r, c] = factors.as_slice() else { return Ok(None) };
+    let left = channels / one.max(1) / r.max(1) / c.max(1);
+    let [one, r, c] = [one, r, c].map(|factor| if factor == 0 { left } else { factor });
+    let is_apart = one == 1 && r > 1 && c > 1 && r.checked_mul(c) == Some(channels);
+    if !is_batch || open > 1 || (open == 1 && *n == Num::Known(-1.0)) || !is_apart {
+        return Ok(None);
+    }
+    let part = |place, extent: usize| Part { axis: 1, place, extent: i64::try_from(extent).ok() };
+    Ok(Some(Value::Folded(Rc::new(Folded { plan, parts: vec![part(0, one), part(1, r), part(2, c)] }))))
+}
+
+/// A stack along this axis: it is one, or channels that are taken apart so that its parts lie one after another.
+fn along(site: &mut Site<'_>, position: usize, axis: i64) -> Result<Option<Stacked>, Reason> {
+    let folded = match site.operand(position)? {
+        Value::Stacked(stacked) => {
+            let is_axis = place(axis, stacked.rank) == Some(stacked.axis);
+            return Ok(is_axis.then(|| Stacked::clone(stacked)));
+        }
+        Value::Folded(folded) => Rc::clone(folded),
+        _ => return Ok(None),
+    };
+    let rank = i64::try_from(folded.parts.len()).unwrap_or(i64::MAX).saturating_add(1);
+    let Some(axis) = place(axis, rank).filter(|axis| *axis >= 1) else { return Ok(None) };
+    let at = usize::try_from(axis - 1).ok().and_then(|at| folded.parts.get(at).copied());
+    let Some(Part { axis: 1, place: of, extent: Some(count @ 1..=MOST_PARTS) }) = at else { return Ok(None) };
+    let of_channels = folded.parts.iter().filter(|part| part.axis == 1);
+    // what stands outside of the parts is one, and what is inside keeps its order
+    let is_outermost =
+        of_channels.clone().all(|part| part.place >= of || part.extent == Some(1)) && folded.parts.len() <= 5;
+    let inner: Vec<usize> = of_channels.map(|part| part.place).filter(|place| *place > of).collect();
+    let others: Vec<usize> = folded.parts.iter().map(|part| part.axis).filter(|axis| *axis != 1).collect();
+    if !is_outermost || !inner.is_sorted() || !(others.is_empty() || others == [2, 3]) {
+        return Ok(None);
+    }
+    // height and width stand behind the channels, whole
+    let are_whole = folded
+        .parts
+        .iter()
+        .filter(|part| part.axis != 1)
+        .all(|part| part.extent.is_none() && part.place == 0);
+    let channels = i64::try_from(site.plans.get(folded.plan).channels).unwrap_or(i64::MAX);
+    if !are_whole || channels % count != 0 {
+        return Ok(None);
+    }
+    let (size, name) = (channels / count, node_name(site.node).to_owned());
+    let mut values = Vec::new();
+    for part in 0..count {
+        let op = Op::Slice(Slice { begin: part * size, end: Some((part + 1) * size) });
+        values.push(site.plans.node(&format!("{name}.slice"), op, vec![folded.plan], Vec::new())?);
+    }
+    Ok(Some(Stacked { axis, rank, values }))
 }
 
 fn stacked(value: &Value) -> Option<&Stacked> {
@@ -89,7 +249,7 @@ fn stacked(value: &Value) -> Option<&Stacked> {
     }
 }
 
-/// An axis of a stack, counted from the first.
-fn place(axis: i64) -> Option<i64> {
-    if axis < 0 { axis.checked_add(RANK) } else { Some(axis) }
+/// An axis of so many, counted from the first.
+fn place(axis: i64, rank: i64) -> Option<i64> {
+    if axis < 0 { axis.checked_add(rank) } else { Some(axis) }
 }

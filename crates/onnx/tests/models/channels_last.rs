@@ -2,7 +2,7 @@
 
 use tiled_graph::{ConvTranspose2d, Op, Pad, PadWith};
 
-use crate::build::{Attribute, Builder, float_tensor, ints, value};
+use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints, value};
 use crate::runs::run;
 
 /// A model of an input `x` of this shape.
@@ -199,4 +199,65 @@ fn excitation_over_a_pixel_with_channels_last_is_that_over_features() {
         .output("y");
     let image = image(2 * 2 * 3 * 5);
     assert_eq!(run(&model, [2, 2, 3, 5], &image), run(&plain, [2, 2, 3, 5], &image));
+}
+
+#[test]
+fn channels_are_picked_in_any_order() {
+    let image = image(2 * 5 * 3 * 2);
+    let pixels = 6;
+    let picked = |places: &[usize]| -> Vec<f64> {
+        let of = |n: usize, channel: usize| image[(n * 5 + channel) * pixels..][..pixels].to_vec();
+        (0..2)
+            .flat_map(|n| places.iter().flat_map(move |channel| of(n, *channel)).collect::<Vec<_>>())
+            .collect()
+    };
+    let slice = |start: i64, end: i64, step: i64| {
+        let model =
+            Builder::new(17, 5).ints("s", &[1], &[start]).ints("e", &[1], &[end]).ints("a", &[1], &[1]);
+        model.ints("p", &[1], &[step]).node("Slice", &["x", "s", "e", "a", "p"], "y", &[]).output("y")
+    };
+    let gather = |places: &[i64]| {
+        let len = [i64::try_from(places.len()).unwrap()];
+        let model = Builder::new(17, 5).ints("i", &len, places);
+        model.node("Gather", &["x", "i"], "y", &[("axis", Attribute::Int(1))]).output("y")
+    };
+    for (model, places) in [
+        (slice(-1, i64::MIN, -1), vec![4, 3, 2, 1, 0]),
+        (slice(4, 0, -2), vec![4, 2]),
+        (slice(0, i64::MAX, 2), vec![0, 2, 4]),
+        (slice(1, -1, 3), vec![1]),
+        (gather(&[2, 1, 0]), vec![2, 1, 0]),
+        (gather(&[-1, 0, 1, 1]), vec![4, 0, 1, 1]),
+        (gather(&[1, 2, 3]), vec![1, 2, 3]),
+    ] {
+        assert_eq!(
+            run(&model, [2, 5, 3, 2], &image),
+            (picked(&places), [2, places.len(), 3, 2]),
+            "{places:?}"
+        );
+    }
+    let one = Builder::new(17, 5).tensor(int_tensor("i", &[], &[3]));
+    let one = one.node("Gather", &["x", "i"], "y", &[("axis", Attribute::Int(-3))]).output("y");
+    assert_eq!(run(&one, [2, 5, 3, 2], &image), (picked(&[3]), [2, 1, 3, 2]));
+    assert_eq!(
+        gather(&[5]).refusals(),
+        ["Gather `n_y` (opset 17): input 1 is a constant of shape [1], wants channels that there are"]
+    );
+    assert_eq!(slice(2, 2, -1).refusals().len(), 1);
+}
+
+#[test]
+fn channels_that_are_last_are_turned_around_there() {
+    // Keras' preprocessing of VGG: blue, green, red, less their means
+    let model = of(&[None, None, None, Some(3)])
+        .ints("s", &[1], &[-1])
+        .ints("e", &[1], &[i64::from(i32::MIN)])
+        .ints("a", &[1], &[3])
+        .tensor(float_tensor("mean", &[3], &[-1.0, -2.0, -3.0]))
+        .node("Slice", &["x", "s", "e", "a", "s"], "bgr", &[])
+        .node("Add", &["bgr", "mean"], "m", &[]);
+    let model = first(model, "m", "f").node("Relu", &["f"], "y", &[]).output("y");
+    let image: Vec<f64> = (0..6).map(|place| f64::from(place) + 4.0).collect();
+    // pixels 4 5, 6 7, 8 9
+    assert_eq!(run(&model, [1, 3, 1, 2], &image), (vec![7.0, 8.0, 4.0, 5.0, 1.0, 2.0], [1, 3, 1, 2]));
 }

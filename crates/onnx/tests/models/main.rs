@@ -18,5 +18,6 @@ mod resized;
 mod rows;
 mod runs;
 mod sized;
+mod split_attention;
 mod squeezed;
 mod words;

@@ -296,7 +296,12 @@ pub(super) fn of_sizes() -> Vec<(&'static str, Builder)> {
         ("filled_with_too_many", filled(&[99])),
         ("filled_in_two_axes", filled(&[2, 2])),
         ("gather_behind_the_end", gathered.clone().node("Gather", &["s", "i"], "y", &[]).output("y")),
-        ("gather_of_channels", node(start().ints("i", &[1], &[0]), "Gather", &["i"], &[("axis", int(1))])),
+        ("stacks_along_two_axes", stacks(2, 1)),
+        ("stacks_of_other_counts", stacks(1, 3)),
+        ("gather_of_nothing", picked(3, 1, Vec::new())),
+        ("gather_of_a_feature", picked(3, 0, vec![1])),
+        ("gather_of_no_channel", picked(3, 1, vec![3])),
+        ("gather_of_rows", node(start().ints("i", &[1], &[0]), "Gather", &["i"], &[("axis", int(2))])),
         ("sizes_cut_backward", cut.node("Slice", &["s", "f", "t", "a", "b"], "y", &[]).output("y")),
         ("range_of_many", counted.node("Range", &["zero", "many", "one"], "y", &[]).output("y")),
         (
@@ -325,4 +330,22 @@ pub(super) fn of_sizes() -> Vec<(&'static str, Builder)> {
                 .output("y"),
         ),
     ]
+}
+
+/// The product of so many values along an axis of their own, and of two parts of the channels along the first.
+fn stacks(axis: i64, count: usize) -> Builder {
+    let apart = Builder::new(17, 6).ints("parts", &[5], &[-1, 2, 3, 1, 1]).ints("a", &[1], &[axis]);
+    let apart = apart.node("GlobalAveragePool", &["x"], "m", &[]).node("Reshape", &["m", "parts"], "p", &[]);
+    let stacked = apart.node("Unsqueeze", &["m", "a"], "u", &[]);
+    let stacked = stacked.node("Concat", &vec!["u"; count], "s", &[("axis", Attribute::Int(axis))]);
+    stacked.node("Mul", &["s", "p"], "y", &[]).output("y")
+}
+
+/// Channels at these places, of a pixel's features by a number alone where they have no axes.
+fn picked(channels: i64, axes: usize, places: Vec<i64>) -> Builder {
+    let dims = [i64::try_from(places.len()).unwrap_or_default()];
+    let model = Builder::new(17, channels).ints("i", &dims[..axes], &places);
+    let mean = [("axes", ints(&[2, 3])), ("keepdims", Attribute::Int(i64::from(axes > 0)))];
+    let model = model.node("ReduceMean", &["x"], "m", &mean);
+    model.node("Gather", &["m", "i"], "y", &[("axis", Attribute::Int(1))]).output("y")
 }

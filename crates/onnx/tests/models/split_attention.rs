@@ -1,0 +1,106 @@
+//! Attention over parts of the channels, as ResNeSt and SKNet have it: weights by a softmax over the parts, a sum of the weighted parts.
+
+use crate::build::{Attribute, Builder, ints};
+use crate::runs::run;
+
+const SHAPE: [usize; 4] = [2, 6, 3, 5];
+
+fn image() -> Vec<f64> {
+    (0..SHAPE.iter().product()).map(|place: usize| (place * 7 % 23) as f64 / 8.0 - 1.0).collect()
+}
+
+/// The parts of three channels, weighed by the softmax over two of their means.
+fn expected(image: &[f64]) -> Vec<f64> {
+    let [batch, channels, height, width] = SHAPE;
+    let (pixels, half) = (height * width, channels / 2);
+    let plane = |n: usize, c: usize| &image[(n * channels + c) * pixels..][..pixels];
+    let mean = |n: usize, c: usize| plane(n, c).iter().sum::<f64>() / pixels as f64;
+    let mut made = Vec::new();
+    for n in 0..batch {
+        for c in 0..half {
+            let powers = [mean(n, c), mean(n, c + half)].map(f64::exp);
+            let sum: f64 = powers.iter().sum();
+            let pair = plane(n, c).iter().zip(plane(n, c + half));
+            made.extend(pair.map(|(a, b)| (a * powers[0] + b * powers[1]) / sum));
+        }
+    }
+    made
+}
+
+fn assert_is_split_attention(model: &Builder) {
+    let image = image();
+    let (made, shape) = run(model, SHAPE, &image);
+    assert_eq!(shape, [2, 3, 3, 5]);
+    for (got, wanted) in made.iter().zip(expected(&image)) {
+        assert!((got - wanted).abs() < 1e-14, "{got} is not {wanted}");
+    }
+}
+
+/// A model whose image is declared, with the means of its channels.
+fn pooled() -> Builder {
+    let [n, c, h, w] = SHAPE.map(|extent| i64::try_from(extent).ok());
+    let mut model = Builder::new(17, 6);
+    model.graph().input[0] = crate::build::value("x", 1, &[n, c, h, w]);
+    model
+        .ints("parts", &[5], &[2, 2, 3, 3, 5])
+        .ints("pixels", &[5], &[2, 2, 3, 1, 1])
+        .ints("one", &[1], &[1])
+        .node("GlobalAveragePool", &["x"], "m", &[])
+}
+
+#[test]
+fn weights_over_parts_of_the_channels_are_slices_that_are_weighed() {
+    // SKNet: paths side by side, their weights taken apart
+    let model = pooled()
+        .node("Reshape", &["x", "parts"], "p", &[])
+        .node("Reshape", &["m", "pixels"], "a", &[])
+        .node("Softmax", &["a"], "w", &[("axis", Attribute::Int(1))])
+        .node("Mul", &["p", "w"], "wp", &[])
+        .node("ReduceSum", &["wp", "one"], "y", &[("keepdims", Attribute::Int(0))])
+        .output("y");
+    assert_is_split_attention(&model);
+}
+
+#[test]
+fn weights_whose_parts_are_moved_first_are_the_same() {
+    // ResNeSt: N×1×R×C, transposed to N×R×1×C, and back to a list
+    let model = pooled()
+        .ints("apart", &[4], &[2, 1, 2, -1])
+        .ints("list", &[2], &[2, -1])
+        .ints("pixel", &[4], &[2, -1, 1, 1])
+        .node("Reshape", &["m", "apart"], "v", &[])
+        .node("Transpose", &["v"], "t", &[("perm", ints(&[0, 2, 1, 3]))])
+        .node("Softmax", &["t"], "s", &[("axis", Attribute::Int(1))])
+        .node("Reshape", &["s", "list"], "l", &[])
+        .node("Reshape", &["l", "pixel"], "a", &[])
+        .node("Reshape", &["x", "parts"], "p", &[])
+        .node("Reshape", &["a", "pixels"], "w", &[])
+        .node("Mul", &["p", "w"], "wp", &[])
+        .node("ReduceSum", &["wp", "one"], "y", &[("keepdims", Attribute::Int(0))])
+        .output("y");
+    assert_is_split_attention(&model);
+}
+
+#[test]
+fn parts_within_parts_are_refused() {
+    let over = |axis: i64| {
+        pooled()
+            .node("Reshape", &["m", "pixels"], "a", &[])
+            .node("Softmax", &["a"], "w", &[("axis", Attribute::Int(axis))])
+            .node("ReduceSum", &["w", "one"], "y", &[("keepdims", Attribute::Int(0))])
+            .output("y")
+            .refusals()
+    };
+    let wanted = |axis: i64| {
+        format!("Softmax `n_w` (opset 17): attribute `axis` is {axis}, wants the axis of the stack")
+    };
+    for axis in [2, 0, 4, -2, i64::MIN, i64::MAX] {
+        assert_eq!(over(axis), [wanted(axis)]);
+    }
+    let sum = pooled().node("Reshape", &["x", "parts"], "p", &[]).ints("two", &[1], &[2]);
+    let sum = sum.node("ReduceSum", &["p", "two"], "y", &[]).output("y");
+    assert_eq!(
+        sum.refusals(),
+        ["ReduceSum `n_y` (opset 17): attribute `axes` is [2], wants the axis of the stack"]
+    );
+}
