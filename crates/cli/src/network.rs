@@ -34,7 +34,9 @@ impl Network {
             let Some(declared) = input.other_extents([*height, *width]) else { continue };
             let (name, got) = (escape(&input.given).into_owned(), [*height, *width]);
             let fixed = self.graph.nodes().iter().find_map(|node| match node.op {
-                Op::Upsample(Upsample { to: UpsampleTo::Size(size), .. }) => Some((node, size)),
+                Op::Upsample(Upsample { to: UpsampleTo::Size(size), .. }) if is_of(size, declared) => {
+                    Some((node, size))
+                }
                 _ => None,
             });
             if let Some((node, size)) = fixed {
@@ -48,6 +50,17 @@ impl Network {
         }
         Ok(remarks)
     }
+}
+
+/// Whether a size is the declared one, halved or doubled a few times: worked out of it, and not wanted for itself.
+fn is_of(size: [i64; 2], declared: [usize; 2]) -> bool {
+    let declared = declared.map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
+    let halved = |from: [i64; 2], to: [i64; 2]| {
+        (0..8).any(|times| {
+            (0..2).all(|axis| from[axis] >> times == to[axis] && to[axis] << times == from[axis])
+        })
+    };
+    halved(size, declared) || halved(declared, size)
 }
 
 /// The built-in network of this name, or the one in this file, of JSON or ONNX.

@@ -271,6 +271,14 @@ pub enum Reason {
         /// The bytes that they take.
         got: u64,
     },
+    /// Computing constants of constants takes far longer than reading the elements of the model.
+    #[error("constants of {got} elements in all are computed, at most {expected} are computed of this model")]
+    ComputedWork {
+        /// As many are computed.
+        expected: u64,
+        /// As many it would be with this node.
+        got: u64,
+    },
     /// An input or output that is no batch of images.
     #[error("is {got}, wants {expected}")]
     Value {

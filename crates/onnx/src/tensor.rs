@@ -90,6 +90,14 @@ impl Tensors {
         Ok(self.all.len() - 1)
     }
 
+    /// The number that all elements of a tensor are which [`Self::push_filled`] has made.
+    pub(crate) fn filled(&self, tensor: usize) -> Option<f64> {
+        match self.checked.get(tensor)?.as_ref()?.place {
+            Place::Filled(value) => Some(value),
+            _ => None,
+        }
+    }
+
     /// Room for so many elements of a type of so many bytes that are computed of constants.
     pub(crate) fn room(&self, elements: usize, size_bytes: usize) -> Result<Room, Reason> {
         let given = self.given_bytes.saturating_add(self.folder.len_bytes());

@@ -43,7 +43,7 @@ fn sized(last: &str, channels: i64, [height, width]: [Option<i64>; 2]) -> Vec<u8
         name: text("sizes"),
         dims: vec![4],
         data_type: Some(7),
-        int64_data: vec![1, channels, 30, 40],
+        int64_data: vec![1, channels, 32, 48],
         ..TensorProto::default()
     };
     let graph = GraphProto {

@@ -36,6 +36,8 @@ pub(crate) struct Elements {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rooms {
     taken: Rc<Cell<u64>>,
+    /// All elements that room was ever taken for.
+    computed: Rc<Cell<u64>>,
 }
 
 impl Rooms {
@@ -47,6 +49,12 @@ impl Rooms {
         if got > expected {
             return Err(Reason::ComputedBytes { expected, got });
         }
+        let computed = self.computed.get().saturating_add(elements as u64);
+        let most = given.saturating_mul(MOST_TIMES).saturating_add(FLOOR_ELEMENTS);
+        if computed > most {
+            return Err(Reason::ComputedWork { expected: most, got: computed });
+        }
+        self.computed.set(computed);
         self.taken.set(got);
         Ok(Room { bytes, taken: Rc::clone(&self.taken) })
     }
@@ -64,6 +72,10 @@ impl Drop for Room {
         self.taken.set(self.taken.get().saturating_sub(self.bytes));
     }
 }
+
+/// The elements that are computed for each byte of those of the model, and beside them: a second or two.
+const MOST_TIMES: u64 = 64;
+const FLOOR_ELEMENTS: u64 = 1 << 26;
 
 /// What computed constants may take beside a model of however few elements.
 const FLOOR_BYTES: u64 = 32 << 20;

@@ -319,10 +319,12 @@ impl<'a> Import<'a> {
                     let target = node.input.get(1).and_then(|name| self.initialiser(name));
                     return target.is_some_and(|target| is_one_channel_first(&target, extents));
                 }
+                "Shape" => {}
                 name if ops::find(name).is_some_and(|operator| operator.leaves_axes()) => {
                     made.extend(node.output);
                 }
-                _ => {}
+                // whoever reads it otherwise has the channels where they are
+                _ => return false,
             }
         }
         false

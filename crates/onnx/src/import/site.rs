@@ -163,7 +163,10 @@ impl Site<'_> {
     /// The number, where the operand is a constant or computed one.
     pub(crate) fn scalar(&mut self, position: usize) -> Result<Option<f64>, Reason> {
         match self.operand(position)? {
-            Value::Constant(constant) if constant.shape.iter().product::<usize>() == 1 => {
+            // of more axes it would give them to what it meets
+            Value::Constant(constant)
+                if constant.shape.iter().product::<usize>() == 1 && constant.shape.len() <= 4 =>
+            {
                 let tensor = constant.tensor;
                 let values: Vec<f64> = self.with_tensor(tensor, |tensors| tensors.values(tensor))?;
                 Ok(values.first().copied())

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, ResizeMode, Upsample, WithOperand};
 
 use super::activation::{activation, formed, of_forms};
-use super::{elements, norm, norming, response, stack};
+use super::{elements, norm, norming, response};
 use crate::Reason;
 use crate::import::form::Form;
 use crate::import::numbers::{Binary, Num, Numbers};
@@ -34,7 +34,7 @@ pub(super) fn mul(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = norming::product(site)? {
         return Ok(made);
     }
-    for rule in [norm::scaled, response::product, elements::product, stack::product] {
+    for rule in [norm::scaled, response::product, elements::product] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }

@@ -11,7 +11,7 @@ use crate::import::site::{Site, is_small, node_name};
 use crate::import::value::{Constant, Image, Value};
 
 /// The channels of such a value at most.
-const MOST_CHANNELS: i64 = 1 << 12;
+const MOST_CHANNELS: i64 = 1 << 8;
 
 /// One channel as large as a value that is this number everywhere.
 fn channel(site: &mut Site<'_>, plan: usize, value: f64) -> Result<usize, Reason> {
@@ -93,7 +93,7 @@ pub(super) fn settle(site: &mut Site<'_>) -> Result<(), Reason> {
     for position in 0..site.operands.len() {
         let Some(Value::Constant(constant)) = &site.operands[position] else { continue };
         let constant = constant.clone();
-        if let Some(count) = count(site, &constant, like)
+        if let Some(count) = count(site, &constant, like).filter(|count| *count <= MOST_CHANNELS)
             && let Some(value) = number(site, &constant)?
             && let Some(plan) = channels(site, like, value, count)?
         {
@@ -113,7 +113,11 @@ fn count(site: &Site<'_>, constant: &Constant, like: usize) -> Option<i64> {
 
 /// The number that all elements of a constant are.
 fn number(site: &mut Site<'_>, constant: &Constant) -> Result<Option<f64>, Reason> {
+    if let Some(value) = site.tensors.filled(constant.tensor) {
+        return Ok(Some(value));
+    }
+    let _room = site.tensors.room(constant.shape.iter().product(), size_of::<f64>())?;
     let values = site.values(constant)?;
     let first = values.first().copied();
-    Ok(first.filter(|first| values.iter().all(|value| value == first)))
+    Ok(first.filter(|first| values.iter().all(|value| value.to_bits() == first.to_bits())))
 }

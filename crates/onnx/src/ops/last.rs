@@ -27,6 +27,14 @@ pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
         _ => None,
     };
     let Some(order) = site.operands.iter().find_map(order) else { return (operator.rule)(site) };
+    // padding is taken over by what reads it with its channels first, or by nothing
+    for operand in site.operands.iter_mut().flatten().filter(|_| operator.name != "Transpose") {
+        if let Value::Last(Last { value, .. }) = operand
+            && let Value::Padded(padded) = &**value
+        {
+            *operand = of_image(site.plans.padded(padded)?, order);
+        }
+    }
     if let Some(places) = order.places().filter(|_| ALONG_AXES.contains(&operator.name)) {
         return along_axes(operator, site, order, places);
     }
@@ -97,17 +105,25 @@ fn along_axes(
         operands[3] = listed(axes.into_iter().map(|axis| Num::Known(moved(axis) as f64)).collect());
     } else if operator.name == "Pad" && site.has(1) {
         operands[1] = listed(sides_moved(&site.numbers(1)?.items, places));
-    } else if operator.name == "Slice" && site.has(1) {
+    } else if operator.name == "Slice" && site.attribute("axes").is_none() {
         // the first axes, as many as there are starts
-        let axes = 0..site.numbers(1)?.items.len().min(4);
+        let starts = if site.has(1) {
+            site.numbers(1)?.items.len()
+        } else {
+            site.ints("starts")?.unwrap_or_default().len()
+        };
         operands.resize(operands.len().max(4), None);
-        operands[3] = listed(axes.map(|axis| Num::Known(places[axis] as f64)).collect());
+        operands[3] = listed((0..starts.min(4)).map(|axis| Num::Known(places[axis] as f64)).collect());
     }
     if operator.name == "Shape" {
         return shape(site, operands, places);
     }
     let Site { opset, plans, tensors, .. } = site;
     let made = (operator.rule)(&mut Site { node: &node, opset: *opset, operands, plans, tensors })?;
+    // without the channels' axis it is N×H×W
+    if order != Order::Plain && matches!(made, Value::Plane(_)) {
+        return site.wrong(0, "a value whose axes are those of the others");
+    }
     let last = |made: Value| match made {
         Value::Image(Image { flat: false, .. }) | Value::Form(_) | Value::Norming(_) | Value::Padded(_) => {
             with_channels_last(made, order)
@@ -234,9 +250,8 @@ pub(super) fn reshaped(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
         }
         (Order::Plain | Order::Joined, [n, pixels, c]) if one_is_open && is_batch(n) && is_channels(c) => {
             // what is left of the elements is the pixels
-            let is_all = matches!(pixels, Num::Open | Num::Area(_))
-                || is_open(pixels)
-                || site.plans.is_pixels(*pixels, plan);
+            let is_left = matches!(pixels, Num::Open | Num::Area(_)) && !is_open(n) && !is_open(c);
+            let is_all = is_left || is_open(pixels) || site.plans.is_pixels(*pixels, plan);
             if is_all { Ok(Some(of_image(plan, Order::Joined))) } else { site.wrong(1, PIXELS_APART) }
         }
         (Order::Plain | Order::Joined, [n, h, w, c])

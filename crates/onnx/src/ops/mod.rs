@@ -30,6 +30,7 @@ mod row;
 mod shuffle;
 mod sized;
 mod sizes;
+mod split;
 mod stack;
 mod table;
 mod window;
@@ -94,7 +95,7 @@ static OPERATORS: [Operator; 92] = [
     operator("Min", &[], arithmetic::min),
     operator("Mish", &[], activation::mish),
     operator("Mod", &["fmod"], arithmetic::modulo),
-    operator("Mul", &[], arithmetic::mul),
+    operator("Mul", &[], split::mul),
     operator("Neg", &[], activation::neg),
     operator("Not", &[], choice::not),
     operator("Or", &[], choice::or),
@@ -119,7 +120,7 @@ static OPERATORS: [Operator; 92] = [
     operator("Shape", &["start", "end"], sizes::shape),
     operator("Sigmoid", &[], activation::sigmoid),
     operator("Slice", &["axes", "ends", "starts"], sizes::slice),
-    operator("Softmax", &["axis"], norm::softmax),
+    operator("Softmax", &["axis"], split::softmax),
     operator("Softplus", &[], activation::softplus),
     operator("Softsign", &[], activation::softsign),
     operator("SpaceToDepth", &["blocksize", "mode"], shuffle::space_to_depth),

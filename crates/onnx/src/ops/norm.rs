@@ -2,7 +2,7 @@
 
 use tiled_graph::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, LocalResponseNorm, Op, ParamKind, RmsNorm};
 
-use super::{last, stack};
+use super::last;
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
@@ -107,12 +107,6 @@ pub(super) fn local_response(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn softmax(site: &mut Site<'_>) -> Result<Value, Reason> {
-    if site.opset >= 13 {
-        let axis = site.int("axis", -1)?;
-        if let Some(made) = stack::softmax(site, axis)? {
-            return Ok(made);
-        }
-    }
     over_channels(site, Op::Softmax)
 }
 

@@ -27,15 +27,20 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
         return site.wrong(0, "a value of one pixel or of four axes");
     }
     let rank = if flat { 2 } else { 4 };
-    if let ([1 | -3], [start], [end]) = (axes.as_slice(), starts.as_slice(), ends.as_slice())
-        && let Some(plan) = every_nth(site, plan, [*start, *end])?
-    {
-        return Ok(Value::Image(Image { plan, flat }));
-    }
-    if let ([1 | -3], false, [start], [end]) = (axes.as_slice(), flat, starts.as_slice(), ends.as_slice())
-        && let Some(empty) = without_channels(site, plan, [*start, *end])
-    {
-        return Ok(empty);
+    if let ([1 | -3], [start], [end]) = (axes.as_slice(), starts.as_slice(), ends.as_slice()) {
+        let nth = every_nth(site, plan, [*start, *end])?;
+        let empty = match &nth {
+            Some(places) => places.is_empty().then(|| without_channels(site, plan)).flatten(),
+            None => are_none(site, plan, [*start, *end]).then(|| without_channels(site, plan)).flatten(),
+        };
+        match (empty, nth) {
+            (Some(empty), _) if !flat => return Ok(empty),
+            (_, Some(places)) => {
+                let Some(plan) = picked(site, plan, &places)? else { return site.wrong(4, "a few channels") };
+                return Ok(Value::Image(Image { plan, flat }));
+            }
+            _ => {}
+        }
     }
     let stride = steps(site, &axes, rank)?;
     let mut padding = [[0_i64; 2]; 2];
@@ -75,11 +80,17 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 /// What is left of a value where no channel is.
-fn without_channels(site: &Site<'_>, plan: usize, places: [Num; 2]) -> Option<Value> {
-    let [start, end] = places.map(|place| place.known(&site.plans.extents).and_then(whole));
-    let [start, end] = within(signed(site.plans.get(plan).channels), [start?, end?]);
+fn without_channels(site: &Site<'_>, plan: usize) -> Option<Value> {
     let [n, h, w] = [0, 2, 3].map(|axis| site.plans.extent(plan, axis));
-    Value::empty(&[n, Num::Known(0.0), h, w]).filter(|_| start >= end)
+    Value::empty(&[n, Num::Known(0.0), h, w])
+}
+
+/// Whether no channel is between two places.
+fn are_none(site: &Site<'_>, plan: usize, places: [Num; 2]) -> bool {
+    let known = places.map(|place| place.known(&site.plans.extents).and_then(whole));
+    let [Some(start), Some(end)] = known else { return false };
+    let [start, end] = within(signed(site.plans.get(plan).channels), [start, end]);
+    start >= end
 }
 
 /// Places from the start or, below zero, from the end, within so many.
@@ -133,28 +144,27 @@ pub(super) fn gather(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     }
 }
 
-/// Every n-th channel, from one to another, forward or backward; `None` of steps that are 1 or not given, and of no channel.
-fn every_nth(site: &mut Site<'_>, plan: usize, places: [Num; 2]) -> Result<Option<usize>, Reason> {
-    let step = match site.has(4) {
-        true => site.whole(4)?,
-        false => return Ok(None),
-    };
+/// The places of every n-th channel, from one to another, forward or backward; `None` of steps that are 1 or not given.
+fn every_nth(site: &mut Site<'_>, plan: usize, places: [Num; 2]) -> Result<Option<Vec<i64>>, Reason> {
+    if !site.has(4) {
+        return Ok(None);
+    }
+    let step = site.whole(4)?;
     let known = places.map(|place| place.known(&site.plans.extents).and_then(whole));
     let ([step], [Some(start), Some(end)]) = (step.as_slice(), known) else { return Ok(None) };
     let channels = signed(site.plans.get(plan).channels);
     let from = |place: i64| if place < 0 { place.saturating_add(channels) } else { place };
-    let picks: Vec<i64> = match (*step, usize::try_from(step.unsigned_abs())) {
+    Ok(match (*step, usize::try_from(step.unsigned_abs())) {
         (2.., Ok(step)) => {
-            (from(start).clamp(0, channels)..from(end).clamp(0, channels)).step_by(step).collect()
+            Some((from(start).clamp(0, channels)..from(end).clamp(0, channels)).step_by(step).collect())
         }
         (..=-1, Ok(step)) => {
-            // the end is no longer among them
-            let (start, end) = (from(start).clamp(-1, channels - 1), from(end).clamp(-1, channels - 1));
-            (end + 1..=start).rev().step_by(step).collect()
+            // backward a start is a channel, and an end before all of them is minus one
+            let (start, end) = (from(start).clamp(0, channels - 1), from(end).clamp(-1, channels - 1));
+            Some((end + 1..=start).rev().step_by(step).collect())
         }
-        _ => return Ok(None),
-    };
-    picked(site, plan, &picks)
+        _ => None,
+    })
 }
 
 /// Channels at these places one after another: slices, joined. `None` of none and of more than a few slices.

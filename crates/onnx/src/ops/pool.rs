@@ -30,8 +30,8 @@ pub(super) fn max(site: &mut Site<'_>) -> Result<Value, Reason> {
                 return unary(site, Op::GlobalMaxPool, plan, false);
             }
             let extents = site.plans.get(plan).extents;
-            match windows.covered(extents) {
-                // every window has a pixel that is not below it
+            match windows.covered(extents).filter(|_| windows.dilation == [1, 1]) {
+                // every window has a pixel that is not below it: of one that is taken apart all may be padding
                 Some(to) => (sized::covered(site, plan, to, f64::MIN)?, [[0; 2]; 2]),
                 None => (plan, windows.padding(extents)?),
             }

@@ -1,11 +1,11 @@
 //! Values side by side along an axis of their own, and what becomes of them over it: `torch.stack(values).sum(0)` is a sum of values.
 //!
 //! `Unsqueeze` gives each value the axis, `Concat` joins them along it, and a reduction or `Squeeze` takes it away again. So are parts of
-//! the channels that a `Reshape` has taken apart, N×R×C×H×W, which attention over them weighs by a softmax (ResNeSt, SKNet).
+//! the channels that a `Reshape` has taken apart, N×R×C×H×W.
 
 use std::rc::Rc;
 
-use tiled_graph::{Activation, Elementwise, Op, Slice};
+use tiled_graph::{Elementwise, Op, Slice};
 
 use super::arithmetic::{divided, of_values};
 use crate::Reason;
@@ -95,79 +95,38 @@ pub(super) fn reduced(site: &mut Site<'_>, reduced: Reduced) -> Result<Option<Va
     }))
 }
 
-/// The weights of the values of a stack, `exp(xᵢ − m)/Σ exp(xⱼ − m)` with m the largest of them; `None` where the operand is no stack.
-pub(super) fn softmax(site: &mut Site<'_>, axis: i64) -> Result<Option<Value>, Reason> {
-    if !matches!(site.operand(0)?, Value::Stacked(_) | Value::Folded(_)) {
-        return Ok(None);
-    }
-    let Some(stacked) = along(site, 0, axis)? else {
-        let (expected, got) = ("the axis of the stack", axis.to_string());
-        return Err(Reason::Attribute { name: "axis", expected, got });
-    };
-    let image = |plan: usize| Image { plan, flat: false };
-    let values: Vec<Image> = stacked.values.iter().map(|plan| image(*plan)).collect();
-    let largest = match values.as_slice() {
-        [one] => *one,
-        _ => of_values(site, Elementwise::Maximum, &values)?,
-    };
-    let mut powers = Vec::new();
-    for value in values {
-        let less = of_values(site, Elementwise::Sub, &[value, largest])?;
-        powers.push(image(site.add(Op::Activation(Activation::Exp), vec![less.plan])?));
-    }
-    let sum = match powers.as_slice() {
-        [one] => *one,
-        _ => of_values(site, Elementwise::Add, &powers)?,
-    };
-    let mut weights = Vec::new();
-    for power in powers {
-        weights.push(of_values(site, Elementwise::Div, &[power, sum])?.plan);
-    }
-    Ok(Some(Value::Stacked(Rc::new(Stacked { values: weights, ..stacked }))))
-}
-
-/// The products of the values of two stacks; `None` where neither operand is one.
-pub(super) fn product(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
-    let is_stack = |value: &Value| matches!(value, Value::Stacked(_) | Value::Folded(_));
-    if !(0..2).all(|position| site.operand(position).is_ok_and(is_stack)) {
-        return Ok(None);
-    }
-    // channels that are taken apart are, behind the batch
-    let axis = [0, 1].into_iter().find_map(|position| stacked(site.operand(position).ok()?).map(|s| s.axis));
-    let axis = axis.unwrap_or(1);
-    let (Some(a), Some(b)) = (along(site, 0, axis)?, along(site, 1, axis)?) else {
-        return site.wrong(1, "a stack along the axis of the other");
-    };
-    if (a.rank, a.values.len()) != (b.rank, b.values.len()) {
-        return site.wrong(1, "a stack of as many values as the other");
-    }
-    let mut values = Vec::new();
-    for (a, b) in a.values.iter().zip(&b.values) {
-        let pair = [*a, *b].map(|plan| Image { plan, flat: false });
-        values.push(of_values(site, Elementwise::Mul, &pair)?.plan);
-    }
-    Ok(Some(Value::Stacked(Rc::new(Stacked { values, ..a }))))
-}
-
-/// Pixels of a stack as one list of features; `None` where the operand is no stack of four axes.
+/// Pixels of a stack as one list of features, as one pixel, or beside images, N×R×C×1×1; `None` where the operand is no stack of four axes.
 pub(super) fn joined_pixels(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let Some(pixels) = stacked(site.operand(0)?).filter(|stacked| stacked.rank < RANK).cloned() else {
         return Ok(None);
     };
     let shape = site.numbers(1)?;
-    let all: usize = pixels.values.iter().map(|plan| site.plans.get(*plan).channels).sum();
-    let is_all = |item: &Num| *item == Num::Known(-1.0) || *item == Num::Known(all as f64);
-    let is_batch = |item: &Num| *item == Num::Known(-1.0) || site.plans.is_batch(*item);
-    match shape.items.as_slice() {
-        [n, c] if is_batch(n) && is_all(c) && n != c => {
-            let plan = match *pixels.values.as_slice() {
-                [one] => one,
-                _ => site.add(Op::Concat, pixels.values)?,
-            };
-            Ok(Some(Value::Image(Image { plan, flat: true })))
+    let channels = site.plans.get(pixels.values[0]).channels;
+    let all = (channels * pixels.values.len()) as f64;
+    let is_open = |item: &Num| *item == Num::Known(-1.0);
+    let is = |item: &Num, count: f64| is_open(item) || *item == Num::Known(count);
+    let is_batch = |item: &Num| is_open(item) || site.plans.is_batch(*item);
+    let flat = match shape.items.as_slice() {
+        items if items.iter().filter(|item| is_open(item)).count() > 1 => None,
+        [n, c] if is_batch(n) && is(c, all) => Some(true),
+        [n, c, h, w] if is_batch(n) && is(c, all) && is(h, 1.0) && is(w, 1.0) => Some(false),
+        [n, r, c, h, w]
+            if is_batch(n)
+                && is(r, pixels.values.len() as f64)
+                && is(c, channels as f64)
+                && is(h, 1.0)
+                && is(w, 1.0) =>
+        {
+            return Ok(Some(Value::Stacked(Rc::new(Stacked { axis: 1, rank: RANK, ..pixels }))));
         }
-        _ => site.wrong(1, "the batch and all elements along one axis"),
-    }
+        _ => None,
+    };
+    let Some(flat) = flat else { return site.wrong(1, "the batch and all elements along one axis") };
+    let plan = match *pixels.values.as_slice() {
+        [one] => one,
+        _ => site.add(Op::Concat, pixels.values)?,
+    };
+    Ok(Some(Value::Image(Image { plan, flat })))
 }
 
 /// The channels of a pixel taken apart, N×1×R×C; `None` of other values and shapes.
@@ -201,7 +160,7 @@ pub(super) fn apart(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
 }
 
 /// A stack along this axis: it is one, or channels that are taken apart so that its parts lie one after another.
-fn along(site: &mut Site<'_>, position: usize, axis: i64) -> Result<Option<Stacked>, Reason> {
+pub(super) fn along(site: &mut Site<'_>, position: usize, axis: i64) -> Result<Option<Stacked>, Reason> {
     let folded = match site.operand(position)? {
         Value::Stacked(stacked) => {
             let is_axis = place(axis, stacked.rank) == Some(stacked.axis);
@@ -212,25 +171,26 @@ fn along(site: &mut Site<'_>, position: usize, axis: i64) -> Result<Option<Stack
     };
     let rank = i64::try_from(folded.parts.len()).unwrap_or(i64::MAX).saturating_add(1);
     let Some(axis) = place(axis, rank).filter(|axis| *axis >= 1) else { return Ok(None) };
-    let at = usize::try_from(axis - 1).ok().and_then(|at| folded.parts.get(at).copied());
+    let at = folded.parts.get(place_of(axis)).copied();
     let Some(Part { axis: 1, place: of, extent: Some(count @ 1..=MOST_PARTS) }) = at else { return Ok(None) };
-    let of_channels = folded.parts.iter().filter(|part| part.axis == 1);
+    let of_channels = || folded.parts.iter().filter(|part| part.axis == 1);
     // what stands outside of the parts is one, and what is inside keeps its order
-    let is_outermost =
-        of_channels.clone().all(|part| part.place >= of || part.extent == Some(1)) && folded.parts.len() <= 5;
-    let inner: Vec<usize> = of_channels.map(|part| part.place).filter(|place| *place > of).collect();
-    let others: Vec<usize> = folded.parts.iter().map(|part| part.axis).filter(|axis| *axis != 1).collect();
-    if !is_outermost || !inner.is_sorted() || !(others.is_empty() || others == [2, 3]) {
+    let is_outermost = of_channels().all(|part| part.place >= of || part.extent == Some(1));
+    let inner: Vec<usize> = of_channels().map(|part| part.place).filter(|place| *place > of).collect();
+    // of images, or of pixels, whose parts are before what is inside, so that one after another they are all channels
+    let axes: Vec<usize> = folded.parts.iter().map(|part| part.axis).collect();
+    let is_before =
+        |part: &Part| part.place <= of || folded.parts.iter().position(|p| p == part) > Some(place_of(axis));
+    let is_stack = match axes.as_slice() {
+        [1, 1, 2, 3] => folded.parts[2..].iter().all(|part| part.extent.is_none() && part.place == 0),
+        [1, 1, 1] => of_channels().all(is_before),
+        _ => false,
+    };
+    if !is_outermost || !inner.is_sorted() || !is_stack {
         return Ok(None);
     }
-    // height and width stand behind the channels, whole
-    let are_whole = folded
-        .parts
-        .iter()
-        .filter(|part| part.axis != 1)
-        .all(|part| part.extent.is_none() && part.place == 0);
     let channels = i64::try_from(site.plans.get(folded.plan).channels).unwrap_or(i64::MAX);
-    if !are_whole || channels % count != 0 {
+    if channels % count != 0 {
         return Ok(None);
     }
     let (size, name) = (channels / count, node_name(site.node).to_owned());
@@ -242,11 +202,16 @@ fn along(site: &mut Site<'_>, position: usize, axis: i64) -> Result<Option<Stack
     Ok(Some(Stacked { axis, rank, values }))
 }
 
-fn stacked(value: &Value) -> Option<&Stacked> {
+pub(super) fn stacked(value: &Value) -> Option<&Stacked> {
     match value {
         Value::Stacked(stacked) => Some(stacked),
         _ => None,
     }
+}
+
+/// The place of an axis among the parts behind the batch.
+fn place_of(axis: i64) -> usize {
+    usize::try_from(axis - 1).unwrap_or(usize::MAX)
 }
 
 /// An axis of so many, counted from the first.

@@ -226,6 +226,8 @@ fn channels_are_picked_in_any_order() {
         (slice(4, 0, -2), vec![4, 2]),
         (slice(0, i64::MAX, 2), vec![0, 2, 4]),
         (slice(1, -1, 3), vec![1]),
+        (slice(-100, -200, -1), vec![0]),
+        (slice(100, 2, -1), vec![4, 3]),
         (gather(&[2, 1, 0]), vec![2, 1, 0]),
         (gather(&[-1, 0, 1, 1]), vec![4, 0, 1, 1]),
         (gather(&[1, 2, 3]), vec![1, 2, 3]),
@@ -244,6 +246,14 @@ fn channels_are_picked_in_any_order() {
         ["Gather `n_y` (opset 17): input 1 is a constant of shape [1], wants channels that there are"]
     );
     assert_eq!(slice(2, 2, -1).refusals().len(), 1);
+    // what cannot be picked is not taken for nothing
+    let many = Builder::new(17, 80).ints("s", &[1], &[-1]).ints("e", &[1], &[i64::MIN]).ints("a", &[1], &[1]);
+    let many = many.node("Slice", &["x", "s", "e", "a", "s"], "r", &[]);
+    let many = many.node("Concat", &["x", "r"], "y", &[("axis", Attribute::Int(1))]).output("y");
+    assert_eq!(
+        many.refusals(),
+        ["Slice `n_r` (opset 17): input 4 is a constant of shape [1], wants a few channels"]
+    );
 }
 
 #[test]
@@ -260,4 +270,57 @@ fn channels_that_are_last_are_turned_around_there() {
     let image: Vec<f64> = (0..6).map(|place| f64::from(place) + 4.0).collect();
     // pixels 4 5, 6 7, 8 9
     assert_eq!(run(&model, [1, 3, 1, 2], &image), (vec![7.0, 8.0, 4.0, 5.0, 1.0, 2.0], [1, 3, 1, 2]));
+}
+
+#[test]
+fn what_stands_otherwise_is_not_taken_for_channels_first() {
+    // a plane of a value that is N×W×H×C is N×W×H
+    let turned = Builder::new(17, 3).node("Transpose", &["x"], "t", &[("perm", ints(&[0, 3, 2, 1]))]);
+    let axis = [("axis", Attribute::Int(3)), ("keepdims", Attribute::Int(0))];
+    let wanted = "ArgMax `n_y` (opset 17): input 0 is a value whose channels are last, wants a value whose axes are those of the others";
+    assert_eq!(turned.node("ArgMax", &["t"], "y", &axis).output("y").refusals(), [wanted]);
+
+    // pixels that are joined, of which the open one may be the channels
+    let model = last(Builder::new(17, 4), "x", "t")
+        .node("Shape", &["x"], "s", &[])
+        .ints("two", &[1], &[2])
+        .ints("three", &[1], &[3])
+        .ints("four", &[1], &[4])
+        .node("Slice", &["s", "two", "three"], "h", &[])
+        .node("Slice", &["s", "three", "four"], "w", &[])
+        .node("Div", &["w", "two"], "half", &[])
+        .node("Mul", &["h", "half"], "p", &[]);
+    let reshaped = |model: &Builder, n: i64, c: i64| {
+        let model = model.clone().ints("n", &[1], &[n]).ints("c", &[1], &[c]);
+        let model = model.node("Concat", &["n", "p", "c"], "shape", &[("axis", Attribute::Int(0))]);
+        model.node("Reshape", &["t", "shape"], "y", &[]).output("y").refusals().len()
+    };
+    assert_eq!([reshaped(&model, 1, -1), reshaped(&model, -1, 4)], [1, 1]);
+}
+
+#[test]
+fn axes_that_a_slice_leaves_out_are_the_first_of_the_model() {
+    let sliced = |model: Builder, attributes: &[(&str, Attribute)]| {
+        let model = last(model, "x", "t").node("Slice", &["t"], "s", attributes);
+        first(model, "s", "f").node("Relu", &["f"], "y", &[]).output("y")
+    };
+    let mut old = Builder::new(9, 2);
+    old.graph().input[0] = value("x", 1, &[Some(1), Some(2), Some(4), Some(3)]);
+    let cut = [("starts", ints(&[0, 1])), ("ends", ints(&[i64::MAX, 3]))];
+    let image = image(2 * 4 * 3);
+    let rows: Vec<f64> = image.chunks(12).flat_map(|plane| plane[3..9].iter().map(|v| v.max(0.0))).collect();
+    assert_eq!(run(&sliced(old, &cut), [1, 2, 4, 3], &image), (rows, [1, 2, 2, 3]));
+}
+
+#[test]
+fn padding_stays_where_the_channels_are() {
+    // whoever reads it, it is N×H×W×C until it is transposed
+    let padded = last(Builder::new(17, 2), "x", "t").ints("pads", &[8], &[0, 1, 0, 0, 0, 0, 2, 0]);
+    let padded = padded.node("Pad", &["t", "pads"], "p", &[]).node("Identity", &["p"], "i", &[]);
+    let through = first(padded.clone(), "i", "f").node("Relu", &["f"], "y", &[]).output("y");
+    let plain = Builder::new(17, 2).ints("pads", &[8], &[0, 0, 1, 0, 0, 0, 0, 2]);
+    let plain = plain.node("Pad", &["x", "pads"], "p", &[]).node("Relu", &["p"], "y", &[]).output("y");
+    let image = image(2 * 2 * 3 * 4);
+    assert_eq!(run(&through, [2, 2, 3, 4], &image), run(&plain, [2, 2, 3, 4], &image));
+    assert!(padded.output("i").read().unwrap().outputs[0].channels_last);
 }

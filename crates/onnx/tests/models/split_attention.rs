@@ -63,22 +63,34 @@ fn weights_over_parts_of_the_channels_are_slices_that_are_weighed() {
 
 #[test]
 fn weights_whose_parts_are_moved_first_are_the_same() {
-    // ResNeSt: N×1×R×C, transposed to N×R×1×C, and back to a list
-    let model = pooled()
-        .ints("apart", &[4], &[2, 1, 2, -1])
-        .ints("list", &[2], &[2, -1])
-        .ints("pixel", &[4], &[2, -1, 1, 1])
-        .node("Reshape", &["m", "apart"], "v", &[])
-        .node("Transpose", &["v"], "t", &[("perm", ints(&[0, 2, 1, 3]))])
-        .node("Softmax", &["t"], "s", &[("axis", Attribute::Int(1))])
-        .node("Reshape", &["s", "list"], "l", &[])
-        .node("Reshape", &["l", "pixel"], "a", &[])
-        .node("Reshape", &["x", "parts"], "p", &[])
-        .node("Reshape", &["a", "pixels"], "w", &[])
-        .node("Mul", &["p", "w"], "wp", &[])
-        .node("ReduceSum", &["wp", "one"], "y", &[("keepdims", Attribute::Int(0))])
-        .output("y");
-    assert_is_split_attention(&model);
+    // ResNeSt: N×1×R×C, transposed to N×R×1×C, and back to a list, to a pixel or to pixels beside the parts
+    let weights = |reshapings: &[&str]| {
+        let model = pooled()
+            .ints("apart", &[4], &[2, 1, 2, -1])
+            .ints("list", &[2], &[2, -1])
+            .ints("pixel", &[4], &[-1, 6, 1, 1])
+            .node("Reshape", &["m", "apart"], "v", &[])
+            .node("Transpose", &["v"], "t", &[("perm", ints(&[0, 2, 1, 3]))])
+            .node("Softmax", &["t"], "0", &[("axis", Attribute::Int(1))]);
+        let names = ["0", "1", "2", "3"];
+        let reshaped = reshapings.iter().enumerate().fold(model, |model, (place, shape)| {
+            model.node("Reshape", &[names[place], *shape], names[place + 1], &[])
+        });
+        reshaped
+            .node("Reshape", &["x", "parts"], "p", &[])
+            .node("Mul", &["p", names[reshapings.len()]], "wp", &[])
+            .node("ReduceSum", &["wp", "one"], "y", &[("keepdims", Attribute::Int(0))])
+            .output("y")
+    };
+    for reshapings in [&["list", "pixel", "pixels"][..], &["pixel", "pixels"], &["pixels"]] {
+        assert_is_split_attention(&weights(reshapings));
+    }
+    assert_eq!(
+        weights(&["parts"]).refusals(),
+        [
+            "Reshape `n_1` (opset 17): input 1 is a constant of shape [5], wants the batch and all elements along one axis"
+        ]
+    );
 }
 
 #[test]
@@ -103,4 +115,32 @@ fn parts_within_parts_are_refused() {
         sum.refusals(),
         ["ReduceSum `n_y` (opset 17): attribute `axes` is [2], wants the axis of the stack"]
     );
+}
+
+#[test]
+fn parts_behind_or_between_the_others_are_refused() {
+    let moved = |perm: &[i64], axis: i64| {
+        let model = pooled().ints("axis", &[1], &[axis]).node("Reshape", &["x", "parts"], "p", &[]);
+        let model = model.node("Transpose", &["p"], "t", &[("perm", ints(perm))]);
+        model.node("ReduceSum", &["t", "axis"], "y", &[("keepdims", Attribute::Int(0))]).output("y")
+    };
+    for (perm, axis) in [(&[0, 1, 3, 4, 2], 1), (&[0, 3, 1, 4, 2], 2), (&[0, 3, 4, 1, 2], 3)] {
+        assert_eq!(moved(perm, axis).refusals().len(), 1, "{perm:?}");
+    }
+    // the parts may change places
+    let image = image();
+    let sums = |n: usize, c: usize| -> Vec<f64> {
+        let plane = |part: usize| &image[(n * 6 + part * 3 + c) * 15..][..15];
+        plane(0).iter().zip(plane(1)).map(|(a, b)| a + b).collect()
+    };
+    let wanted: Vec<f64> = (0..6).flat_map(|plane| sums(plane / 3, plane % 3)).collect();
+    assert_eq!(run(&moved(&[0, 2, 1, 3, 4], 2), SHAPE, &image), (wanted, [2, 3, 3, 5]));
+    let joined = |perm: &[i64], axis: i64| {
+        let model = pooled().ints("apart", &[4], &[2, 1, 2, 3]).ints("list", &[2], &[2, -1]);
+        let model = model.node("Reshape", &["m", "apart"], "v", &[]);
+        let model = model.node("Transpose", &["v"], "t", &[("perm", ints(perm))]);
+        let model = model.node("Softmax", &["t"], "s", &[("axis", Attribute::Int(axis))]);
+        model.node("Reshape", &["s", "list"], "y", &[]).output("y").refusals().len()
+    };
+    assert_eq!([joined(&[0, 3, 1, 2], 3), joined(&[0, 1, 3, 2], 3), joined(&[0, 3, 2, 1], 2)], [1, 1, 1]);
 }

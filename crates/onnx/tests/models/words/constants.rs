@@ -32,5 +32,14 @@ pub(super) fn of_constants() -> Vec<(&'static str, Builder)> {
             made(start().floats("one", &[1]).ints("s", &[2], &[2, 1 << 16]), "Expand", &["one", "s"], &[]),
         ),
         ("constants_of_many_bytes", made(many, "Concat", &names, &[("axis", int(0))])),
+        ("constants_of_many_nodes", computed_again(1400)),
     ]
+}
+
+/// A constant of 2¹⁶ elements that so many nodes compute of one another.
+fn computed_again(times: usize) -> Builder {
+    let first = start().floats("v0", &[1 << 16]);
+    let last = (0..times)
+        .fold(first, |model, time| model.node("Neg", &[&format!("v{time}")], &format!("v{}", time + 1), &[]));
+    last.node("Mul", &["x", &format!("v{times}")], "y", &[]).output("y")
 }
