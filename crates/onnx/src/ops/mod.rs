@@ -5,6 +5,7 @@
 
 mod activation;
 mod arithmetic;
+mod array;
 mod broadcast;
 mod choice;
 mod computed;

@@ -3,8 +3,8 @@
 use ndarray::{Axis, Slice};
 use tiled_tensor::zeros;
 
+use super::array::{Array, MAX_AXES, computed, room};
 use super::broadcast;
-use super::computed::{Array, MAX_AXES, computed, room};
 use super::layout;
 use crate::Reason;
 use crate::import::site::Site;
