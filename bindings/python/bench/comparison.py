@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from protocol import COMPANIONS, PART
-from workloads import WINOGRAD, Engine, Model, Workload
+from workloads import TILED, WINOGRAD, Engine, Model, Workload
 
 HERE = Path(__file__).resolve().parent
 SCRIPTS = {"torch": "torch_peer.py", "onnxruntime": "onnx_peers.py", "openvino": "onnx_peers.py"}
@@ -207,11 +207,15 @@ class Comparison:
 
     def part_of_peers(self, part: int) -> int | None:
         """The budget of a plan in such a part of the memory of the leanest peer: more by the weights, which a plan counts but no
-        measurement does, as they are held before; less by what a measurement has and no plan. None where the weights alone are more.
+        measurement does, as they are held before; less by what a measurement has and no plan. None where the weights alone are more,
+        and where the plan without a budget takes less.
         """
         kinds = {engine.name: engine.kind for engine in self.workload.engines}
         peers = [self.engines[name]["memory_bytes"] for name in self.workers if kinds[name] != "tiled"]
         least = min(peers, default=0) // part
+        ours = self.engines.get(TILED.name, {}).get("memory_bytes", 0)
+        if 0 < ours <= least:
+            return None  # the fastest plan is in it
         return least + self.weights_bytes - UNCOUNTED if least > self.weights_bytes + UNCOUNTED else None
 
     def compare_results(self) -> None:

@@ -113,7 +113,8 @@ fn cut(site: &Site<'_>, plan: usize, windows: Windows, added: [i64; 2]) -> Resul
             }
             (Some(_), None) => return Err(Reason::OpenSize { what: "the padding of output_shape" }),
         };
-        cut[axis] = odd.halves(total);
+        // what is more than all of it lies behind
+        cut[axis] = if total < 0 { [0, total] } else { odd.halves(total) };
     }
     Ok(cut)
 }

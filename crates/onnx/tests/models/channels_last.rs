@@ -324,3 +324,14 @@ fn padding_stays_where_the_channels_are() {
     assert_eq!(run(&through, [2, 2, 3, 4], &image), run(&plain, [2, 2, 3, 4], &image));
     assert!(padded.output("i").read().unwrap().outputs[0].channels_last);
 }
+
+#[test]
+fn a_transposed_convolution_of_a_wanted_size_has_what_is_more_behind() {
+    let model = Builder::new(17, 1).tensor(float_tensor("w", &[1, 1, 1, 3], &[1.0, 2.0, 4.0]));
+    let attributes = [("strides", ints(&[1, 2])), ("output_shape", ints(&[1, 6]))];
+    let model = model.node("ConvTranspose", &["x", "w"], "y", &attributes).output("y");
+    let mut model = model;
+    model.graph().input[0] = value("x", 1, &[Some(1), Some(1), Some(1), Some(2)]);
+    // 1 2 4+1 2 4 in all, and a column that no tap reaches
+    assert_eq!(run(&model, [1, 1, 1, 2], &[1.0, 1.0]), (vec![1.0, 2.0, 5.0, 2.0, 4.0, 0.0], [1, 1, 1, 6]));
+}
