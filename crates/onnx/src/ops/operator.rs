@@ -38,10 +38,11 @@ pub(super) const fn operator(
 }
 
 /// Operators that look at each element alone, or at elements of several operands at one place.
-const OF_ELEMENTS: [&str; 29] = [
+const OF_ELEMENTS: [&str; 35] = [
     "Abs",
     "Add",
     "Cast",
+    "Celu",
     "Clip",
     "Div",
     "Dropout",
@@ -55,6 +56,7 @@ const OF_ELEMENTS: [&str; 29] = [
     "LeakyRelu",
     "Log",
     "Max",
+    "Mean",
     "Min",
     "Mish",
     "Mul",
@@ -62,12 +64,16 @@ const OF_ELEMENTS: [&str; 29] = [
     "Pow",
     "Reciprocal",
     "Relu",
+    "Selu",
     "Sigmoid",
     "Softplus",
+    "Softsign",
     "Sqrt",
     "Sub",
+    "Sum",
     "Swish",
     "Tanh",
+    "ThresholdedRelu",
 ];
 
 /// Whether an operator takes padding over, or hands it on to what may.

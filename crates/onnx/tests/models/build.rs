@@ -2,6 +2,7 @@
 
 use prost::Message;
 use prost::bytes::Bytes;
+use tiled_graph::{Graph, Op};
 use tiled_onnx::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
     StringStringEntryProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
@@ -90,6 +91,31 @@ impl Builder {
             other => panic!("{other:?} is no refusal"),
         }
     }
+}
+
+/// The network of a model that is read.
+pub(crate) fn graph(model: &Builder) -> Graph {
+    model.read().unwrap_or_else(|error| panic!("{error}")).graph
+}
+
+pub(crate) fn ops(model: &Builder) -> Vec<Op> {
+    graph(model).nodes().iter().map(|node| node.op.clone()).collect()
+}
+
+pub(crate) fn names(model: &Builder) -> Vec<&'static str> {
+    graph(model).nodes().iter().map(|node| node.op.name()).collect()
+}
+
+/// The only refusal of a model.
+pub(crate) fn only(model: &Builder) -> String {
+    let refusals = model.refusals();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    refusals[0].clone()
+}
+
+/// The only refusal of a model, without the place.
+pub(crate) fn reason(model: &Builder) -> String {
+    only(model).split_once(": ").unwrap().1.to_owned()
 }
 
 /// The value of an attribute.

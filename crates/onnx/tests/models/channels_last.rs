@@ -147,12 +147,31 @@ fn classes_and_sizes_of_images_with_channels_last() {
         .output("y");
     let read = model.read().unwrap();
     assert!(read.outputs[0].channels_last);
-    let (classes, shape) = run(&model, [1, 3, 4, 6], &image(72));
+    let pixels = image(72);
+    let (classes, shape) = run(&model, [1, 3, 4, 6], &pixels);
     assert_eq!(shape, [1, 1, 4, 6]);
-    assert!(
-        classes.iter().all(|class| [0.0, 1.0, 2.0].contains(class))
-            && classes.iter().any(|class| *class > 0.0)
-    );
+    // what each two by two pixels have, by loops
+    let at = |c: usize, y: usize, x: usize| pixels[c * 24 + y * 6 + x];
+    let most = |c: usize, y: usize, x: usize| {
+        [at(c, y, x), at(c, y, x + 1), at(c, y + 1, x), at(c, y + 1, x + 1)]
+            .into_iter()
+            .fold(f64::MIN, f64::max)
+    };
+    let class = |y: usize, x: usize| {
+        let all = [0, 1, 2].map(|c| most(c, y / 2 * 2, x / 2 * 2));
+        if all[0] >= all[1] && all[0] >= all[2] {
+            0.0
+        } else if all[1] >= all[2] {
+            1.0
+        } else {
+            2.0
+        }
+    };
+    let wanted: Vec<f64> = (0..24).map(|place| class(place / 6, place % 6)).collect();
+    assert_eq!(classes, wanted);
+    for class in [0.0, 1.0, 2.0] {
+        assert!(wanted.contains(&class), "{wanted:?} without {class}");
+    }
 }
 
 #[test]
@@ -170,6 +189,36 @@ fn a_transposed_convolution_that_is_cut_behind_alone_is_cut_by_a_node() {
     // 1, 2 by rows: each value spreads over 3×3, two apart
     let expected = [1.0, 1.0, 3.0, 2.0, 1.0, 1.0, 3.0, 2.0];
     assert_eq!(run(&model, [1, 1, 1, 2], &[1.0, 2.0]), (expected.to_vec(), [1, 1, 2, 4]));
+}
+
+#[test]
+fn functions_of_elements_do_the_same_with_channels_last() {
+    let image = image(2 * 2 * 3 * 5);
+    let same = |op: &str, attributes: &[(&str, Attribute)], more: [Option<&[i64]>; 2]| {
+        let made = |model: Builder, from: &str, to: &str, dims: Option<&[i64]>| match dims {
+            Some(dims) => {
+                model.tensor(float_tensor("m", dims, &[0.5, -3.0])).node(op, &[from, "m"], to, attributes)
+            }
+            None => model.node(op, &[from], to, attributes),
+        };
+        let model = last(first(of(&[None, None, None, Some(2)]), "x", "f"), "f", "l");
+        let model = first(made(model, "l", "g", more[0]), "g", "y").output("y");
+        let plain = made(Builder::new(17, 2), "x", "y", more[1]).output("y");
+        assert_eq!(run(&model, [2, 2, 3, 5], &image), run(&plain, [2, 2, 3, 5], &image), "{op}");
+    };
+    let alpha = [("alpha", Attribute::Float(1.5))];
+    for (op, attributes) in [
+        ("Celu", &alpha[..]),
+        ("Selu", &[]),
+        ("Softsign", &[]),
+        ("Softplus", &[]),
+        ("ThresholdedRelu", &alpha),
+    ] {
+        same(op, attributes, [None; 2]);
+    }
+    for op in ["Sum", "Mean", "Max", "Add"] {
+        same(op, &[], [Some(&[2]), Some(&[1, 2, 1, 1])]);
+    }
 }
 
 #[test]

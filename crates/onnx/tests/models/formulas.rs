@@ -2,20 +2,8 @@
 
 use tiled_graph::{LocalResponseNorm, Op, Upsample, UpsampleTo};
 
-use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints, value};
+use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints, ops, reason, value};
 use crate::runs::run;
-
-fn ops(model: &Builder) -> Vec<Op> {
-    let read = model.read().unwrap_or_else(|error| panic!("{error}"));
-    read.graph.nodes().iter().map(|node| node.op.clone()).collect()
-}
-
-/// The only refusal of a model, without the place.
-fn only(model: &Builder) -> String {
-    let refusals = model.refusals();
-    assert_eq!(refusals.len(), 1, "{refusals:?}");
-    refusals[0].split_once(": ").unwrap().1.to_owned()
-}
 
 /// `x`, four channels of half the height and width in `c`, and what the newer exporter writes for these: `(h − 1)/2 + 1`, as
 /// lists of one, and `n` for the batch.
@@ -60,7 +48,7 @@ fn extents_that_a_formula_gives_are_those_of_the_layer_that_has_it() {
     let read = ops(&shuffled(2));
     assert!(matches!(read.as_slice(), [Op::Conv2d(_), Op::ChannelShuffle(_)]), "{read:?}");
     let wanted = "wants a shape that takes channels apart, or height and width into blocks";
-    assert!(only(&shuffled(3)).ends_with(wanted), "{}", only(&shuffled(3)));
+    assert!(reason(&shuffled(3)).ends_with(wanted), "{}", reason(&shuffled(3)));
 }
 
 #[test]
@@ -77,7 +65,7 @@ fn a_size_that_a_formula_gives_is_like_the_value_that_has_it() {
     let read = ops(&resized(2));
     let like = |op: &Op| matches!(op, Op::Upsample(Upsample { to: UpsampleTo::Like(_), .. }));
     assert!(read.iter().any(like), "{read:?}");
-    assert_eq!(only(&resized(3)), "its size depends on the size of the image, which the model leaves open");
+    assert_eq!(reason(&resized(3)), "its size depends on the size of the image, which the model leaves open");
 }
 
 #[test]
@@ -103,7 +91,7 @@ fn blocks_of_an_open_size_become_channels() {
     };
     let read = ops(&blocks(2));
     assert!(matches!(read.as_slice(), [Op::PixelUnshuffle(_)]), "{read:?}");
-    assert!(only(&blocks(4)).ends_with("or height and width into blocks"));
+    assert!(reason(&blocks(4)).ends_with("or height and width into blocks"));
 }
 
 #[test]
@@ -133,7 +121,7 @@ fn a_pixel_that_is_expanded_is_itself_in_arithmetic() {
     let rows =
         Builder::new(17, 2).ints("s", &[4], &[1, 3, 1, 1]).node("Expand", &["x", "s"], "y", &[]).output("y");
     let wanted = "wants the shape of a value, of which it has the channels or one, and all pixels or one";
-    assert!(only(&rows).ends_with(wanted));
+    assert!(reason(&rows).ends_with(wanted));
 }
 
 #[test]
@@ -210,7 +198,7 @@ fn squares_that_are_padded_otherwise_are_refused() {
     for (size, padding) in [(3, [2, 0]), (2, [0, 1]), (3, [1, 0]), (0, [0, 0])] {
         let model = declared(response(size, padding), [1, 3, 1, 2]);
         assert_eq!(
-            only(&model),
+            reason(&model),
             "input 0 is a step of a local response norm, wants squares padded for means of as many channels as there are"
         );
     }
@@ -248,12 +236,12 @@ fn places(of_image: i64) -> Builder {
 fn a_view_that_is_gathered_from_all_elements_is_the_value_itself() {
     assert_eq!(ops(&gathered(places(3))), [Op::GlobalAvgPool]);
     let wanted = "wants the places of all elements in their order, N×C×1×1";
-    assert!(only(&gathered(places(2))).ends_with(wanted));
+    assert!(reason(&gathered(places(2))).ends_with(wanted));
     let fixed = |places: &[i64]| {
         let at = Builder::new(18, 3).tensor(int_tensor("at", &[2, 3, 1, 1], places));
         declared(gathered(at), [2, 3, 4, 4])
     };
     assert_eq!(ops(&fixed(&[0, 1, 2, 3, 4, 5])), [Op::GlobalAvgPool]);
-    let turned = only(&fixed(&[0, 1, 2, 5, 4, 3]));
+    let turned = reason(&fixed(&[0, 1, 2, 5, 4, 3]));
     assert!(turned.ends_with(wanted), "{turned}");
 }

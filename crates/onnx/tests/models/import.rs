@@ -5,22 +5,13 @@ use tiled_graph::{
     Op, PaddingMode, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId, params,
 };
 
-use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints};
-
-fn graph(model: &Builder) -> Graph {
-    model.read().unwrap_or_else(|error| panic!("{error}")).graph
-}
+use crate::build::{Attribute, Builder, float_tensor, graph, int_tensor, ints, names};
 
 /// The operator of the only node.
 fn only(model: &Builder) -> Op {
     let graph = graph(model);
     assert_eq!(graph.nodes().len(), 1, "{:?}", graph.nodes());
     graph.nodes()[0].op.clone()
-}
-
-/// The operators, by name.
-fn ops(model: &Builder) -> Vec<&'static str> {
-    graph(model).nodes().iter().map(|node| node.op.name()).collect()
 }
 
 fn conv(attributes: &[(&str, Attribute)]) -> Builder {
@@ -231,14 +222,14 @@ fn a_sigmoid_that_others_read_stays() {
         .node("Mul", &["x", "s"], "y", &[])
         .output("y")
         .output("s");
-    assert_eq!(ops(&both), ["sigmoid", "silu"]);
+    assert_eq!(names(&both), ["sigmoid", "silu"]);
     // of another value it is no activation
     let gate = Builder::new(17, 2)
         .node("Relu", &["x"], "r", &[])
         .node("Sigmoid", &["x"], "s", &[])
         .node("Mul", &["r", "s"], "y", &[])
         .output("y");
-    assert_eq!(ops(&gate), ["relu", "sigmoid", "mul"]);
+    assert_eq!(names(&gate), ["relu", "sigmoid", "mul"]);
 }
 
 #[test]
@@ -256,7 +247,7 @@ fn sums_products_and_concatenations_take_several_values() {
         .node("Mul", &["a", "b"], "c", &[])
         .node("Concat", &["a", "b", "c"], "y", &[("axis", Attribute::Int(-3))])
         .output("y");
-    assert_eq!(ops(&model), ["relu", "add", "mul", "concat"]);
+    assert_eq!(names(&model), ["relu", "add", "mul", "concat"]);
     let graph = graph(&model);
     assert_eq!(graph.channels(graph.outputs()[0]), 6);
 }
@@ -270,7 +261,7 @@ fn a_head_of_gemm_is_linear() {
         .node("Flatten", &["a"], "f", &[])
         .node("Gemm", &["f", "w", "b"], "y", &[("transB", Attribute::Int(1))])
         .output("y");
-    assert_eq!(ops(&model), ["global_avg_pool", "linear"]);
+    assert_eq!(names(&model), ["global_avg_pool", "linear"]);
     assert_eq!(graph(&model).nodes()[1].op, Op::Linear(Linear::new(2)));
 }
 
@@ -285,7 +276,7 @@ fn a_product_of_matrices_and_a_sum_are_linear_with_the_weight_turned() {
         .node("MatMul", &["f", "w"], "m", &[])
         .node("Add", &["b", "m"], "y", &[])
         .output("y");
-    assert_eq!(ops(&model), ["global_avg_pool", "linear"]);
+    assert_eq!(names(&model), ["global_avg_pool", "linear"]);
     let read = model.read().unwrap();
     assert_eq!(read.graph.nodes()[1].name, "n_m");
     let parameters = read.weights.parameters::<f32>().unwrap();
@@ -426,7 +417,7 @@ fn what_does_nothing_leaves_no_node() {
         .node("Relu", &["d"], "y", &[])
         .node("NonZero", &["y"], "unused", &[])
         .output("y");
-    assert_eq!(ops(&model), ["relu"]);
+    assert_eq!(names(&model), ["relu"]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Models built of messages: what they become, what they compute, and what is refused.
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
+mod arithmetic;
 mod build;
 mod channels_last;
 mod elementwise;
@@ -11,6 +12,7 @@ mod folded;
 mod formulas;
 mod import;
 mod norms;
+mod pools;
 mod rearranged;
 mod reduced;
 mod refused;

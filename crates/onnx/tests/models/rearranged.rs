@@ -5,13 +5,8 @@ use tiled_graph::{
     WithOperand,
 };
 
-use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints, value};
+use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints, ops, value};
 use crate::runs::run;
-
-fn ops(model: &Builder) -> Vec<Op> {
-    let read = model.read().unwrap_or_else(|error| panic!("{error}"));
-    read.graph.nodes().iter().map(|node| node.op.clone()).collect()
-}
 
 fn refusal(model: &Builder) -> String {
     let refusals = model.refusals();

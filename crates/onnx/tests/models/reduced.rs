@@ -2,13 +2,8 @@
 
 use tiled_graph::{Activation, Op};
 
-use crate::build::{Attribute, Builder, float_tensor, ints};
+use crate::build::{Attribute, Builder, float_tensor, ints, ops};
 use crate::runs::run;
-
-fn ops(model: &Builder) -> Vec<Op> {
-    let read = model.read().unwrap_or_else(|error| panic!("{error}"));
-    read.graph.nodes().iter().map(|node| node.op.clone()).collect()
-}
 
 /// The steps of a norm over the channels up to the root, as exporters write them out.
 fn steps_of_a_norm() -> Builder {

@@ -2,19 +2,8 @@
 
 use tiled_graph::{Coordinates, Filter, Op, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId};
 
-use crate::build::{Attribute, Builder, float_tensor, ints};
+use crate::build::{Attribute, Builder, float_tensor, ints, ops, reason};
 use crate::runs::run;
-
-fn ops(model: &Builder) -> Vec<Op> {
-    let read = model.read().unwrap_or_else(|error| panic!("{error}"));
-    read.graph.nodes().iter().map(|node| node.op.clone()).collect()
-}
-
-fn only(model: &Builder) -> String {
-    let refusals = model.refusals();
-    assert_eq!(refusals.len(), 1, "{refusals:?}");
-    refusals[0].split_once(": ").unwrap().1.to_owned()
-}
 
 /// A pooling by three of x to the size of x, by a scale that is the quotient of the sizes.
 pub(crate) fn resized(opset: i64, mode: &'static str) -> Builder {
@@ -97,16 +86,16 @@ fn a_scale_that_makes_a_number_is_a_size() {
     assert!(
         matches!(&ops(&model(1.0, 4.0))[..], [Op::Upsample(upsample)] if upsample.to == UpsampleTo::Size([4, 5]))
     );
-    assert!(only(&model(2.0, 4.0)).contains("wants scales of 1 for batch and channels"));
+    assert!(reason(&model(2.0, 4.0)).contains("wants scales of 1 for batch and channels"));
     assert_eq!(
-        only(&model(1.0, 4.5)),
+        reason(&model(1.0, 4.5)),
         "its scale depends on the size of the image, which the model leaves open"
     );
     // by the extents of another value
     let mut other = resized(9, "nearest");
     other.graph().node.last_mut().unwrap().input[0] = "x".to_owned();
     assert_eq!(
-        only(&other.output("u")),
+        reason(&other.output("u")),
         "its scale depends on the size of the image, which the model leaves open"
     );
 }

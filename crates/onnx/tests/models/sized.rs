@@ -2,19 +2,8 @@
 
 use tiled_graph::{Op, PadTarget, PadTo, PadWith, Placement, ValueId, infer};
 
-use crate::build::{Attribute, Builder, float_tensor, ints, value};
+use crate::build::{Attribute, Builder, float_tensor, ints, ops, reason, value};
 use crate::runs::run;
-
-fn ops(model: &Builder) -> Vec<Op> {
-    let read = model.read().unwrap_or_else(|error| panic!("{error}"));
-    read.graph.nodes().iter().map(|node| node.op.clone()).collect()
-}
-
-fn only(model: &Builder) -> String {
-    let refusals = model.refusals();
-    assert_eq!(refusals.len(), 1, "{refusals:?}");
-    refusals[0].split_once(": ").unwrap().1.to_owned()
-}
 
 const ALONG: [(&str, Attribute); 1] = [("axis", Attribute::Int(0))];
 
@@ -140,21 +129,21 @@ fn amounts_that_name_no_extents_are_refused() {
     let wanted = "wants as much as makes a multiple of a number, what windows at a stride cover or the extents of another value, after the image or half of it before";
     // as many rows and columns as are above a multiple of four
     let pads = ["zero", "zero", "zero", "zero", "zero", "zero", "h_rest", "w_rest"];
-    let text = only(&padded(missing(start(), "four"), &pads, "constant").output("p"));
+    let text = reason(&padded(missing(start(), "four"), &pads, "constant").output("p"));
     assert_eq!(text, format!("input 1 is computed sizes, {wanted}"));
     // all of it before
     let pads = ["zero", "zero", "h_more", "w_more", "zero", "zero", "zero", "zero"];
-    let text = only(&padded(missing(start(), "four"), &pads, "constant").output("p"));
+    let text = reason(&padded(missing(start(), "four"), &pads, "constant").output("p"));
     assert!(text.ends_with(wanted), "{text}");
     // the height of one axis for the other
     let pads = ["zero", "zero", "zero", "zero", "zero", "zero", "w", "h"];
-    let text = only(&padded(start(), &pads, "constant").output("p"));
+    let text = reason(&padded(start(), &pads, "constant").output("p"));
     assert_eq!(text, "the padding depends on the size of the image, which the model leaves open");
     let half = start().node("Div", &["h", "two"], "half", &[]);
     let half = half.node("Slice", &["x", "zero", "half", "two"], "y", &[]).output("y");
-    assert_eq!(only(&half), "what is cut depends on the size of the image, which the model leaves open");
+    assert_eq!(reason(&half), "what is cut depends on the size of the image, which the model leaves open");
     let around = start().node("Mod", &["x", "two"], "y", &[]).output("y");
-    assert_eq!(only(&around), "input 0 is a batch of images, wants sizes");
+    assert_eq!(reason(&around), "input 0 is a batch of images, wants sizes");
 }
 
 #[test]
@@ -393,7 +382,7 @@ fn same_padding_of_a_max_pooling_is_below_all_numbers() {
     for size in [None, Some(8)] {
         let mut model = same(Builder::new(11, 1), LAYERS[0], "Clip", f32::NEG_INFINITY);
         model.graph().input[0] = value("x", 1, &[None, Some(1), size, size]);
-        let text = only(&model.node("Relu", &["p"], "y", &[]).output("y"));
+        let text = reason(&model.node("Relu", &["p"], "y", &[]).output("y"));
         assert!(text.ends_with("value is -inf, must be finite"), "{text}");
     }
 }
@@ -439,8 +428,8 @@ fn sizes_that_grow_are_held_only_where_that_changes_nothing() {
             .output("y")
     };
     assert_eq!(ops(&held(1)), []);
-    assert_eq!(only(&held(4)), "what is cut depends on the size of the image, which the model leaves open");
+    assert_eq!(reason(&held(4)), "what is cut depends on the size of the image, which the model leaves open");
     let lists = start().ints("both", &[3], &[1, 2, 3]).node("Concat", &["h", "w"], "s", &ALONG);
     let lists = lists.node("Min", &["s", "both"], "y", &[]).output("y");
-    assert_eq!(only(&lists), "input 1 is a constant of shape [3], wants as many numbers as the other");
+    assert_eq!(reason(&lists), "input 1 is a constant of shape [3], wants as many numbers as the other");
 }

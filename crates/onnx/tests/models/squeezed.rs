@@ -1,13 +1,7 @@
 //! Axes of one that are dropped and added.
 
-use crate::build::{Builder, float_tensor, ints};
+use crate::build::{Builder, float_tensor, ints, reason};
 use crate::runs::run;
-
-fn only(model: &Builder) -> String {
-    let refusals = model.refusals();
-    assert_eq!(refusals.len(), 1, "{refusals:?}");
-    refusals[0].split_once(": ").unwrap().1.to_owned()
-}
 
 #[test]
 fn one_channel_is_squeezed_and_back() {
@@ -27,11 +21,11 @@ fn one_channel_is_squeezed_and_back() {
         assert_eq!(run(&model.output("y"), [1, 2, 1, 2], &image).0, [-5.0, 1.0, -2.0, -3.0]);
     }
     let two = Builder::new(11, 2).node("Squeeze", &["x"], "y", &[("axes", ints(&[1]))]).output("y");
-    assert_eq!(only(&two), "attribute `axes` is [1], wants height and width, 2 and 3");
+    assert_eq!(reason(&two), "attribute `axes` is [1], wants height and width, 2 and 3");
     let mixed = Builder::new(11, 1).node("Squeeze", &["x"], "p", &[("axes", ints(&[-3]))]);
     let mixed = mixed.node("Add", &["p", "x"], "y", &[]).output("y");
     assert_eq!(
-        only(&mixed),
+        reason(&mixed),
         "input 1 is a batch of images, wants a value of as many axes as the others, or a number"
     );
 }
