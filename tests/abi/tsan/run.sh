@@ -21,7 +21,7 @@ skip() {
 command -v gcc >/dev/null || skip "gcc is not installed"
 command -v nm >/dev/null || skip "nm is not installed"
 
-(cd "$source" && RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$folder CARGO_PROFILE_DEV_DEBUG=line-tables-only \
+(cd "$source" && RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$folder \
     RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
     cargo build --quiet --locked -p tiled-capi --lib --target "$target")
 library=$folder/$target/debug/libtiled_capi.a
