@@ -1,11 +1,10 @@
 //! Which channel is the largest, per pixel, and the gradient of its value.
 
-use tiled_geometry::{Interval, Region};
+use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
 
-use super::band::{extent, for_bands, index, signed};
-use super::loss::channel;
-use super::pixel::{GROUP, PIXELS, Plane, Planes, for_runs};
+use super::band::{for_bands, index};
+use super::pixel::{GROUP, PIXELS, Pixels, Plane, Planes, for_runs, groups};
 use super::stamp::per_isa;
 use crate::Isa;
 
@@ -15,16 +14,12 @@ pub(crate) fn max<T: Element>(isa: Isa, inputs: &[View<'_, T>], output: PartMut<
     let channels = x.layout().channels();
     for_bands(output, region, 1 + channels, |band| {
         let (n, lanes, cols) = (band.n(), band.lanes(), band.cols());
+        let mut values: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
         for y in band.rows().begin()..band.rows().end() {
-            for begin in (cols.begin()..cols.end()).step_by(PIXELS) {
-                let part = Interval::new(begin, (begin + signed(PIXELS)).min(cols.end()));
-                let mut largest = channel(x, n, 0, y, part);
-                let mut class = [T::ZERO; PIXELS];
-                for c in 1..channels {
-                    replace(isa, number(c), &channel(x, n, c, y, part), &mut largest, &mut class);
-                }
-                let from = index(begin - cols.begin()) * lanes;
-                let row = &mut band.row(y)[from..from + extent(part) * lanes];
+            for pixels in Pixels::of_row(n, y, cols) {
+                let class = largest(isa, pixels, x, &mut values);
+                let from = index(pixels.cols().begin() - cols.begin()) * lanes;
+                let row = &mut band.row(y)[from..from + pixels.len() * lanes];
                 for (to, class) in row.iter_mut().step_by(lanes).zip(class) {
                     *to = class;
                 }
@@ -43,12 +38,7 @@ pub(crate) fn max_backward<T: Element>(
     let (g, x) = (&inputs[0], &inputs[1]);
     for_runs(&inputs[1..2], output, region, 8, |run| {
         let [mut values, mut gradients, mut out]: [Planes<T>; 3] = [[[T::ZERO; PIXELS]; GROUP]; 3];
-        let (mut largest, mut class) = ([T::from_f64(f64::NEG_INFINITY); PIXELS], [T::ZERO; PIXELS]);
-        for group in run.groups() {
-            for (place, values) in run.read(x, group, &mut values).iter().enumerate() {
-                replace(isa, number(group + place), values, &mut largest, &mut class);
-            }
-        }
+        let class = largest(isa, run.pixels, x, &mut values);
         run.read(g, 0, &mut gradients);
         for group in run.groups() {
             for (place, out) in out.iter_mut().enumerate() {
@@ -57,6 +47,17 @@ pub(crate) fn max_backward<T: Element>(
             run.write(group, &out);
         }
     });
+}
+
+/// The number of the largest channel of each pixel.
+fn largest<T: Element>(isa: Isa, pixels: Pixels, x: &View<'_, T>, values: &mut Planes<T>) -> Plane<T> {
+    let (mut largest, mut class) = ([T::from_f64(f64::NEG_INFINITY); PIXELS], [T::ZERO; PIXELS]);
+    for group in groups(x.layout().channels()) {
+        for (place, values) in pixels.read(x, group, values).iter().enumerate() {
+            replace(isa, number(group + place), values, &mut largest, &mut class);
+        }
+    }
+    class
 }
 
 /// The number of a channel as an element.

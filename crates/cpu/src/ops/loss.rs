@@ -1,110 +1,65 @@
-//! Cross-entropy of the softmax over channels, per pixel, computed in `f64`.
+//! Cross-entropy of the softmax over channels, per pixel: exponentials in the element type, the rest in `f64`.
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::ExactSum;
 use tiled_tensor::{Element, PartMut, View};
 
-use super::band::{Band, extent, for_bands, index, signed, span};
+use super::band::signed;
 use super::math;
+use super::pixel::{GROUP, Kept, PIXELS, Pixels, Plane, Planes, for_tasks, groups};
+use super::softmax::Softmax;
 use super::stamp::per_isa;
 use crate::Isa;
 
-/// Pixels that are treated at a time.
-pub(super) const PIXELS: usize = 64;
-
 /// A target that counts for nothing.
-const IGNORED: i64 = -1;
+const IGNORED: f64 = -1.0;
 /// A class that is no channel: the loss and its gradient are NaN rather than a plausible number.
-const INVALID: i64 = -2;
+const INVALID: f64 = f64::INFINITY;
 
-/// What a run of pixels of one row has to do with its scores.
-struct Softmax {
-    largest: [f64; PIXELS],
-    sum: [f64; PIXELS],
-}
-
-impl Softmax {
-    /// The largest score of each pixel and `Σ e^(score − largest)`, in order of channels.
-    fn new<T: Element>(isa: Isa, scores: &View<'_, T>, n: usize, y: i64, cols: Interval) -> Self {
-        let mut softmax = Self { largest: [f64::NEG_INFINITY; PIXELS], sum: [0.0; PIXELS] };
-        for c in 0..scores.layout().channels() {
-            larger(isa, &channel(scores, n, c, y, cols), &mut softmax.largest);
-        }
-        for c in 0..scores.layout().channels() {
-            let values = channel(scores, n, c, y, cols);
-            add_exponential::<T>(isa, &values, &softmax.largest, &mut softmax.sum);
-        }
-        softmax
-    }
-}
-
-/// One channel of a run of pixels; zero past the end of the run.
-pub(super) fn channel<T: Element>(
-    view: &View<'_, T>,
-    n: usize,
-    c: usize,
-    y: i64,
-    cols: Interval,
-) -> [T; PIXELS] {
-    let block = view.layout().block();
-    let values = &span(view, [n, c / block], y, cols)[c % block..];
-    let mut pixels = [T::ZERO; PIXELS];
-    for (pixel, value) in pixels.iter_mut().zip(values.iter().step_by(block)) {
-        *pixel = *value;
-    }
-    pixels
-}
-
-per_isa! {
-    /// The larger of two; not a number loses, and shows in the sum.
-    fn larger<T: Element>(values: &[T; PIXELS], largest: &mut [f64; PIXELS]) {
-        for (largest, value) in largest.iter_mut().zip(values) {
-            let value = value.to_f64();
-            *largest = if value > *largest { value } else { *largest };
-        }
-    }
-}
-
-per_isa! {
-    /// `sum += e^(value − largest)`.
-    fn add_exponential<T: Element>(values: &[T; PIXELS], largest: &[f64; PIXELS], sum: &mut [f64; PIXELS]) {
-        for ((sum, value), largest) in sum.iter_mut().zip(values).zip(largest) {
-            *sum += math::exp::<f64, FUSED>(value.to_f64() - largest);
-        }
-    }
-}
-
-per_isa! {
-    /// `(e^(value − largest)/sum − expected)·scale`.
-    fn slope<T: Element>(values: &[T; PIXELS], softmax: &Softmax, expected: &[f64; PIXELS], scale: f64, out: &mut [T; PIXELS]) {
-        let pixels = softmax.largest.iter().zip(&softmax.sum).zip(expected);
-        for ((out, value), ((largest, sum), expected)) in out.iter_mut().zip(values).zip(pixels) {
-            let share = math::exp::<f64, FUSED>(value.to_f64() - largest) / sum;
-            *out = T::from_f64((share - expected) * scale);
-        }
-    }
-}
-
-/// The classes of a run of pixels.
-fn classes<T: Element>(
-    target: &View<'_, T>,
-    n: usize,
-    y: i64,
-    cols: Interval,
-    channels: usize,
-) -> [i64; PIXELS] {
-    channel(target, n, 0, y, cols).map(|value| {
+/// The classes of a run of pixels: numbers of channels, or one of the two above.
+fn classes<T: Element>(target: &View<'_, T>, pixels: Pixels, channels: usize) -> Plane<f64> {
+    let mut planes = [[T::ZERO; PIXELS]; GROUP];
+    pixels.read(target, 0, &mut planes)[0].map(|value| {
         let value = value.to_f64();
-        #[expect(clippy::cast_possible_truncation, reason = "what does not fit saturates and is no channel")]
-        let class = value as i64;
         if value < 0.0 {
             IGNORED
-        } else if value.fract() == 0.0 && class < signed(channels) {
-            class
+        } else if value.fract() == 0.0 && value < number(channels) {
+            value
         } else {
             INVALID
         }
     })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "channels are far below 2^53")]
+const fn number(channel: usize) -> f64 {
+    channel as f64
+}
+
+per_isa! {
+    /// `(share − 1)·scale` of the class of a pixel and `share·scale` of the other channels, of which the first is number `first`.
+    fn slopes_of_classes<T: Element>(powers: &Planes<T>, inverse: &Plane<f64>, classes: &Plane<f64>, first: f64, scale: f64, out: &mut Planes<T>) {
+        let mut channel = first;
+        for (out, powers) in out.iter_mut().zip(powers) {
+            for (((out, power), inverse), class) in out.iter_mut().zip(powers).zip(inverse).zip(classes) {
+                let expected = if *class == channel { 1.0 } else { 0.0 };
+                let slope = math::fma::<f64, FUSED>(power.to_f64(), *inverse, -expected) * scale;
+                *out = if *class == IGNORED { T::ZERO } else { T::from_f64(slope) };
+            }
+            channel += 1.0;
+        }
+    }
+}
+
+per_isa! {
+    /// `(share − t)·scale`.
+    fn slopes<T: Element>(powers: &Planes<T>, inverse: &Plane<f64>, targets: &[Plane<T>], scale: f64, out: &mut Planes<T>) {
+        for ((out, powers), targets) in out.iter_mut().zip(powers).zip(targets) {
+            for (((out, power), inverse), target) in out.iter_mut().zip(powers).zip(inverse).zip(targets) {
+                *out = T::from_f64(math::fma::<f64, FUSED>(power.to_f64(), *inverse, -target.to_f64()) * scale);
+            }
+        }
+    }
 }
 
 /// `(softmax(p)[c] − t)·scale` of `[p, t]`.
@@ -116,47 +71,41 @@ pub(crate) fn cross_entropy_backward<T: Element>(
     region: Region<2>,
 ) {
     let (scores, target) = (&inputs[0], &inputs[1]);
-    let weight = 16 + 16 * scores.layout().channels() / output.layout().block();
-    for_bands(output, region, weight, |band| {
-        for y in band.rows().begin()..band.rows().end() {
-            let cols = band.cols();
-            for begin in (cols.begin()..cols.end()).step_by(PIXELS) {
-                let part = Interval::new(begin, (begin + signed(PIXELS)).min(cols.end()));
-                slopes(isa, scale, [scores, target], band, y, part);
+    let has_classes = target.layout().channels() == 1;
+    for_tasks(&inputs[..1], output, region, 12, |runs| {
+        let (mut kept, mut softmax) = (Kept::new(), Softmax::new());
+        let [mut targets, mut out]: [Planes<T>; 2] = [[[T::ZERO; PIXELS]; GROUP]; 2];
+        for mut run in runs {
+            softmax.take(isa, run.pixels, scores, &mut kept, true);
+            let mut inverse = softmax.sum.map(|sum| 1.0 / sum);
+            let classes =
+                if has_classes { classes(target, run.pixels, run.channels()) } else { [IGNORED; PIXELS] };
+            for (inverse, class) in inverse.iter_mut().zip(&classes) {
+                if *class == INVALID {
+                    *inverse = f64::NAN;
+                }
+            }
+            for group in run.groups() {
+                let powers = &*softmax.powers(isa, run.pixels, scores, &mut kept, group);
+                if has_classes {
+                    slopes_of_classes(isa, powers, &inverse, &classes, number(group), scale, &mut out);
+                } else {
+                    let targets = run.read(target, group, &mut targets);
+                    slopes(isa, powers, &inverse, targets, scale, &mut out);
+                }
+                run.write(group, &out);
             }
         }
     });
 }
 
-fn slopes<T: Element>(
-    isa: Isa,
-    scale: f64,
-    [scores, target]: [&View<'_, T>; 2],
-    band: &mut Band<'_, T>,
-    y: i64,
-    cols: Interval,
-) {
-    let (n, lanes) = (band.n(), band.lanes());
-    let softmax = Softmax::new(isa, scores, n, y, cols);
-    let has_classes = target.layout().channels() == 1;
-    let classes =
-        if has_classes { classes(target, n, y, cols, scores.layout().channels()) } else { [IGNORED; PIXELS] };
-    let from = index(cols.begin() - band.cols().begin()) * lanes;
-    for lane in 0..band.real_lanes() {
-        let c = band.first_channel() + lane;
-        let expected = if has_classes {
-            classes.map(|class| match class {
-                INVALID => f64::NAN,
-                class => f64::from(u8::from(class == signed(c))),
-            })
-        } else {
-            channel(target, n, c, y, cols).map(T::to_f64)
-        };
-        let mut out = [T::ZERO; PIXELS];
-        slope(isa, &channel(scores, n, c, y, cols), &softmax, &expected, scale, &mut out);
-        let row = &mut band.row(y)[from..from + extent(cols) * lanes];
-        for ((to, value), class) in row[lane..].iter_mut().step_by(lanes).zip(out).zip(classes) {
-            *to = if has_classes && class == IGNORED { T::ZERO } else { value };
+per_isa! {
+    /// `losses += t·((largest − x) + log)`.
+    fn add_losses<T: Element>(x: &[Plane<T>], targets: &[Plane<T>], largest: &Plane<T>, logs: &Plane<f64>, losses: &mut Plane<f64>) {
+        for (x, targets) in x.iter().zip(targets) {
+            for ((((loss, x), target), largest), log) in losses.iter_mut().zip(x).zip(targets).zip(largest).zip(logs) {
+                *loss += target.to_f64() * ((largest.to_f64() - x.to_f64()) + log);
+            }
         }
     }
 }
@@ -171,36 +120,36 @@ pub(crate) fn cross_entropy<T: Element>(
     sums: &mut [ExactSum],
 ) {
     let channels = scores.layout().channels();
-    for begin in (cols.begin()..cols.end()).step_by(PIXELS) {
-        let part = Interval::new(begin, (begin + signed(PIXELS)).min(cols.end()));
-        let softmax = Softmax::new(isa, scores, n, y, part);
-        let mut losses = [0.0; PIXELS];
-        let mut counts = [1.0; PIXELS];
+    let (mut kept, mut softmax) = (Kept::new(), Softmax::new());
+    let mut targets: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
+    for pixels in Pixels::of_row(n, y, cols) {
+        softmax.take(isa, pixels, scores, &mut kept, false);
+        let logs = softmax.sum.map(f64::ln);
+        let (mut losses, mut counts) = ([0.0; PIXELS], [1.0; PIXELS]);
         if target.layout().channels() == 1 {
-            let pixels = classes(target, n, y, part, channels);
-            for (i, class) in pixels.into_iter().enumerate().take(extent(part)) {
-                losses[i] = match usize::try_from(class) {
-                    Ok(class) => {
-                        let score = scores.get(n, class, y, part.begin() + signed(i)).to_f64();
-                        (softmax.largest[i] - score) + softmax.sum[i].ln()
-                    }
-                    Err(_) if class == IGNORED => {
-                        counts[i] = 0.0;
-                        0.0
-                    }
-                    Err(_) => f64::NAN,
-                };
-            }
-        } else {
-            let logs = softmax.sum.map(f64::ln);
-            for c in 0..channels {
-                let (score, share) = (channel(scores, n, c, y, part), channel(target, n, c, y, part));
-                for i in 0..PIXELS {
-                    losses[i] += share[i].to_f64() * ((softmax.largest[i] - score[i].to_f64()) + logs[i]);
+            for (i, class) in classes(target, pixels, channels).into_iter().enumerate().take(pixels.len()) {
+                if class == IGNORED {
+                    counts[i] = 0.0;
+                } else if class == INVALID {
+                    losses[i] = f64::NAN;
+                } else {
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "the number of a channel"
+                    )]
+                    let score = scores.get(n, class as usize, y, pixels.cols().begin() + signed(i));
+                    losses[i] = (softmax.largest[i].to_f64() - score.to_f64()) + logs[i];
                 }
             }
+        } else {
+            for group in groups(channels) {
+                let values = kept.read(pixels, scores, group);
+                let targets = pixels.read(target, group, &mut targets);
+                add_losses(isa, values, targets, &softmax.largest, &logs, &mut losses);
+            }
         }
-        sums[0].add_slice(&losses[..extent(part)]);
-        sums[1].add_slice(&counts[..extent(part)]);
+        sums[0].add_slice(&losses[..pixels.len()]);
+        sums[1].add_slice(&counts[..pixels.len()]);
     }
 }

@@ -19,6 +19,19 @@ pub(crate) fn exp<T: Element, const FUSED: bool>(x: T) -> T {
     }
 }
 
+/// e to the power a − b, as if the difference was not rounded: half a unit in the last place of −80 would change it by 32 of its own.
+///
+/// What a difference loses by rounding is a number again (Knuth, The Art of Computer Programming 2, 4.2.2, theorem B).
+#[inline(always)]
+pub(crate) fn exp_of_difference<T: Element, const FUSED: bool>(a: T, b: T) -> T {
+    let difference = a - b;
+    let near = a - difference;
+    let lost = (a - (difference + near)) + (near - b);
+    let lost = if lost.is_nan() { T::ZERO } else { lost };
+    let power = exp::<T, FUSED>(difference);
+    fma::<T, FUSED>(power, lost, power)
+}
+
 /// The hyperbolic tangent.
 ///
 /// Near zero an odd polynomial (Moshier, Cephes 2.8, `tanhf` and `tanh`, 2000), else `1 − 2/(e^(2|x|) + 1)`.

@@ -22,35 +22,44 @@ pub(super) type Plane<T> = [T; PIXELS];
 /// A few channels of a run of pixels.
 pub(super) type Planes<T> = [Plane<T>; GROUP];
 
-/// A run of pixels of the output, with all their channels; exclusive.
-pub(super) struct Run<T> {
-    start: *mut T,
-    layout: Layout,
+/// Neighbouring pixels of a row, at most [`PIXELS`].
+#[derive(Clone, Copy)]
+pub(super) struct Pixels {
     n: usize,
     y: i64,
     cols: Interval,
 }
 
-impl<T: Element> Run<T> {
-    /// The channels of the output.
-    pub(super) const fn channels(&self) -> usize {
-        self.layout.channels()
+impl Pixels {
+    /// The pixels of some columns of a row of an image, one run after another.
+    pub(super) fn of_row(n: usize, y: i64, cols: Interval) -> impl Iterator<Item = Self> {
+        (0..runs_of(cols)).map(move |run| Self::of_run(n, y, cols, run))
     }
 
-    /// The first channels of all groups of [`GROUP`].
-    pub(super) fn groups(&self) -> impl Iterator<Item = usize> + use<T> {
-        (0..self.channels()).step_by(GROUP)
+    fn of_run(n: usize, y: i64, cols: Interval, run: usize) -> Self {
+        let begin = cols.begin() + signed(run * PIXELS);
+        Self { n, y, cols: Interval::new(begin, (begin + signed(PIXELS)).min(cols.end())) }
+    }
+
+    /// The columns.
+    pub(super) const fn cols(&self) -> Interval {
+        self.cols
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        extent(self.cols)
     }
 
     /// The channels of the group that begins with `first`, of these pixels of an input; lanes past the last pixel, and channels
     /// past the last one, hold what they held.
-    pub(super) fn read<'p>(
+    pub(super) fn read<'p, T: Element>(
         &self,
         view: &View<'_, T>,
         first: usize,
         planes: &'p mut Planes<T>,
     ) -> &'p [Plane<T>] {
-        let (block, pixels) = (view.layout().block(), extent(self.cols));
+        let (block, pixels) = (view.layout().block(), self.len());
         let count = GROUP.min(view.layout().channels() - first);
         let mut done = 0;
         while done < count {
@@ -70,10 +79,44 @@ impl<T: Element> Run<T> {
         }
         &planes[..count]
     }
+}
+
+/// The first channels of all groups of [`GROUP`].
+pub(super) fn groups(channels: usize) -> impl Iterator<Item = usize> {
+    (0..channels).step_by(GROUP)
+}
+
+/// A run of pixels of the output, with all their channels; exclusive.
+pub(super) struct Run<T> {
+    start: *mut T,
+    layout: Layout,
+    pub(super) pixels: Pixels,
+}
+
+impl<T: Element> Run<T> {
+    /// The channels of the output.
+    pub(super) const fn channels(&self) -> usize {
+        self.layout.channels()
+    }
+
+    /// The first channels of all groups of [`GROUP`].
+    pub(super) fn groups(&self) -> impl Iterator<Item = usize> + use<T> {
+        groups(self.channels())
+    }
+
+    /// As [`Pixels::read`].
+    pub(super) fn read<'p>(
+        &self,
+        view: &View<'_, T>,
+        first: usize,
+        planes: &'p mut Planes<T>,
+    ) -> &'p [Plane<T>] {
+        self.pixels.read(view, first, planes)
+    }
 
     /// Writes the channels of the group that begins with `first`.
     pub(super) fn write(&mut self, first: usize, planes: &Planes<T>) {
-        let (block, pixels) = (self.layout.block(), extent(self.cols));
+        let (block, pixels) = (self.layout.block(), self.pixels.len());
         let count = GROUP.min(self.channels() - first);
         let mut done = 0;
         while done < count {
@@ -92,7 +135,7 @@ impl<T: Element> Run<T> {
 
     /// The channel blocks of an input, from which those of the output can be computed without a transposition: those that lie alike.
     pub(super) fn alike<'v>(&self, view: &View<'v, T>) -> Option<impl Iterator<Item = &'v [T]> + use<'v, T>> {
-        let (view, n, y, cols) = (*view, self.n, self.y, self.cols);
+        let (view, Pixels { n, y, cols }) = (*view, self.pixels);
         let layout = view.layout();
         (layout.block() == self.layout.block())
             .then(|| (0..layout.blocks()).map(move |block| span(&view, [n, block], y, cols)))
@@ -100,10 +143,11 @@ impl<T: Element> Run<T> {
 
     /// The pixels of a channel block.
     pub(super) fn row(&mut self, block: usize) -> &mut [T] {
-        let len = extent(self.cols) * self.layout.block();
-        let skip = index(self.cols.begin() - self.layout.cols().begin()) * self.layout.block();
+        let Pixels { n, y, cols } = self.pixels;
+        let len = extent(cols) * self.layout.block();
+        let skip = index(cols.begin() - self.layout.cols().begin()) * self.layout.block();
         assert!(block < self.layout.blocks(), "block {block} of {}", self.layout.blocks());
-        let offset = self.layout.row_offset(self.n, block, self.y) + skip;
+        let offset = self.layout.row_offset(n, block, y) + skip;
         // SAFETY: `for_runs` made the run of a part that outlives it and holds this row and these columns; image and block lie in
         // the layout. Blocks are disjoint, runs are disjoint, and `&mut self` keeps pixels from being handed out again while they
         // are borrowed.
@@ -117,7 +161,7 @@ struct Output<T>(*mut T);
 unsafe impl<T: Element> Sync for Output<T> {}
 
 /// The groups whose channels are kept: those of 256 channels, 64 KiB of `f32`.
-const KEPT_GROUPS: usize = 16;
+pub(super) const KEPT_GROUPS: usize = 16;
 
 /// The channels of an input that a run comes back to: transposing them again would take longer than what is done with them. Of
 /// many channels the first ones are kept.
@@ -141,17 +185,17 @@ impl<T: Element> Kept<T> {
         self.held = 0;
     }
 
-    /// As [`Run::read`], of the same input throughout a run, whose groups are first read in their order.
-    pub(super) fn read(&mut self, run: &Run<T>, view: &View<'_, T>, first: usize) -> &[Plane<T>] {
+    /// As [`Pixels::read`], of the same input throughout a run, whose groups are first read in their order.
+    pub(super) fn read(&mut self, pixels: Pixels, view: &View<'_, T>, first: usize) -> &[Plane<T>] {
         let Self { groups, held, other } = self;
         let group = first / GROUP;
-        let Some(kept) = groups.get_mut(group) else { return run.read(view, first, other) };
+        let Some(kept) = groups.get_mut(group) else { return pixels.read(view, first, other) };
         let kept = kept.get_or_insert([[T::ZERO; PIXELS]; GROUP]);
         if group < *held {
             return &kept[..GROUP.min(view.layout().channels() - first)];
         }
         *held = group + 1;
-        run.read(view, first, kept)
+        pixels.read(view, first, kept)
     }
 }
 
@@ -180,14 +224,8 @@ impl<T: Element> Iterator for Runs<'_, T> {
         let (rows, cols) = (self.region.rows(), self.region.cols());
         let (height, runs) = (extent(rows), runs_of(cols));
         let (row, run) = (at / runs, at % runs);
-        let begin = cols.begin() + signed(run * PIXELS);
-        Some(Run {
-            start: self.start,
-            layout: self.layout,
-            n: row / height,
-            y: rows.begin() + signed(row % height),
-            cols: Interval::new(begin, (begin + signed(PIXELS)).min(cols.end())),
-        })
+        let pixels = Pixels::of_run(row / height, rows.begin() + signed(row % height), cols, run);
+        Some(Run { start: self.start, layout: self.layout, pixels })
     }
 }
 

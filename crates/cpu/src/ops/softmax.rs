@@ -1,19 +1,18 @@
-//! Softmax over the channels of each pixel and its logarithm, computed in `f64`.
+//! Softmax over the channels of each pixel and its logarithm: exponentials in the element type, their sum in `f64`.
 
 use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
 
 use super::math;
-use super::pixel::{GROUP, Kept, PIXELS, Plane, Planes, for_runs, for_tasks};
+use super::pixel::{GROUP, KEPT_GROUPS, Kept, PIXELS, Pixels, Plane, Planes, for_runs, for_tasks, groups};
 use super::stamp::per_isa;
 use crate::Isa;
 
 per_isa! {
     /// The larger of two; not a number loses, and shows in the sum.
-    fn larger<T: Element>(x: &[Plane<T>], largest: &mut Plane<f64>) {
+    fn larger<T: Element>(x: &[Plane<T>], largest: &mut Plane<T>) {
         for x in x {
-            for (largest, x) in largest.iter_mut().zip(x) {
-                let x = x.to_f64();
+            for (largest, &x) in largest.iter_mut().zip(x) {
                 *largest = if x > *largest { x } else { *largest };
             }
         }
@@ -21,45 +20,25 @@ per_isa! {
 }
 
 per_isa! {
-    /// `sum += e^(x − largest)`.
-    fn add_exponentials<T: Element>(x: &[Plane<T>], largest: &Plane<f64>, sum: &mut Plane<f64>) {
-        for x in x {
-            for ((sum, x), largest) in sum.iter_mut().zip(x).zip(largest) {
-                *sum += math::exp::<f64, FUSED>(x.to_f64() - largest);
-            }
-        }
-    }
-}
-
-per_isa! {
-    /// The same, and keeps them.
-    fn keep_exponentials<T: Element>(x: &[Plane<T>], largest: &Plane<f64>, sum: &mut Plane<f64>, kept: &mut Planes<f64>) {
-        for (kept, x) in kept.iter_mut().zip(x) {
-            for (((kept, sum), x), largest) in kept.iter_mut().zip(sum.iter_mut()).zip(x).zip(largest) {
-                *kept = math::exp::<f64, FUSED>(x.to_f64() - largest);
-                *sum += *kept;
-            }
-        }
-    }
-}
-
-per_isa! {
-    /// `kept/sum`.
-    fn shares_of_kept<T: Element>(kept: &Planes<f64>, sum: &Plane<f64>, out: &mut [Plane<T>]) {
-        for (out, kept) in out.iter_mut().zip(kept) {
-            for ((out, kept), sum) in out.iter_mut().zip(kept).zip(sum) {
-                *out = T::from_f64(kept / sum);
-            }
-        }
-    }
-}
-
-per_isa! {
-    /// `e^(x − largest)/sum`.
-    fn shares<T: Element>(x: &[Plane<T>], largest: &Plane<f64>, sum: &Plane<f64>, out: &mut [Plane<T>]) {
+    /// `out = e^(x − largest)` and `sum += out`.
+    fn exponentials<T: Element>(x: &[Plane<T>], largest: &Plane<T>, sum: &mut Plane<f64>, out: &mut Planes<T>) {
         for (out, x) in out.iter_mut().zip(x) {
-            for (((out, x), largest), sum) in out.iter_mut().zip(x).zip(largest).zip(sum) {
-                *out = T::from_f64(math::exp::<f64, FUSED>(x.to_f64() - largest) / sum);
+            for ((out, &x), &largest) in out.iter_mut().zip(x).zip(largest) {
+                *out = math::exp_of_difference::<T, FUSED>(x, largest);
+            }
+            for (sum, out) in sum.iter_mut().zip(&*out) {
+                *sum += out.to_f64();
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// `x *= factor`.
+    fn scale<T: Element>(factor: &Plane<T>, x: &mut Planes<T>) {
+        for x in x {
+            for (x, &factor) in x.iter_mut().zip(factor) {
+                *x *= factor;
             }
         }
     }
@@ -67,10 +46,10 @@ per_isa! {
 
 per_isa! {
     /// `(x − largest) − log`.
-    fn logarithms<T: Element>(x: &[Plane<T>], largest: &Plane<f64>, log: &Plane<f64>, out: &mut [Plane<T>]) {
+    fn logarithms<T: Element>(x: &[Plane<T>], largest: &Plane<T>, log: &Plane<f64>, out: &mut [Plane<T>]) {
         for (out, x) in out.iter_mut().zip(x) {
             for (((out, x), largest), log) in out.iter_mut().zip(x).zip(largest).zip(log) {
-                *out = T::from_f64((x.to_f64() - largest) - log);
+                *out = T::from_f64((x.to_f64() - largest.to_f64()) - log);
             }
         }
     }
@@ -120,6 +99,71 @@ per_isa! {
     }
 }
 
+/// What the softmax of the pixels of a run is computed from.
+pub(super) struct Softmax<T> {
+    /// The largest value of each pixel.
+    pub(super) largest: Plane<T>,
+    /// `Σ e^(x − largest)`, in the order of the channels.
+    pub(super) sum: Plane<f64>,
+    /// Those exponentials, of as many channels as are kept of a run; of more they are computed twice.
+    powers: [Option<Planes<T>>; KEPT_GROUPS],
+    /// Those of a group that is not kept.
+    other: Planes<T>,
+}
+
+impl<T: Element> Softmax<T> {
+    #[inline(always)]
+    pub(super) const fn new() -> Self {
+        let none: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
+        Self { largest: [T::ZERO; PIXELS], sum: [0.0; PIXELS], powers: [None; KEPT_GROUPS], other: none }
+    }
+
+    /// Takes that of a run, whose values `kept` keeps, and its exponentials where somebody `wants` them.
+    pub(super) fn take(
+        &mut self,
+        isa: Isa,
+        pixels: Pixels,
+        x: &View<'_, T>,
+        kept: &mut Kept<T>,
+        wants: bool,
+    ) {
+        kept.clear();
+        let Self { largest, sum, powers, other } = self;
+        largest.fill(T::from_f64(f64::NEG_INFINITY));
+        sum.fill(0.0);
+        let channels = x.layout().channels();
+        for group in groups(channels) {
+            larger(isa, kept.read(pixels, x, group), largest);
+        }
+        for group in groups(channels) {
+            let powers = match powers.get_mut(group / GROUP).filter(|_| wants) {
+                Some(powers) => powers.get_or_insert([[T::ZERO; PIXELS]; GROUP]),
+                None => &mut *other,
+            };
+            exponentials(isa, kept.read(pixels, x, group), largest, sum, powers);
+        }
+    }
+
+    /// The exponentials of a group of the run that was taken, where they were wanted.
+    pub(super) fn powers(
+        &mut self,
+        isa: Isa,
+        pixels: Pixels,
+        x: &View<'_, T>,
+        kept: &mut Kept<T>,
+        group: usize,
+    ) -> &mut Planes<T> {
+        match self.powers.get_mut(group / GROUP) {
+            Some(powers) => powers.as_mut().expect("invariant: they were wanted"),
+            None => {
+                let (values, mut again) = (kept.read(pixels, x, group), [0.0; PIXELS]);
+                exponentials(isa, values, &self.largest, &mut again, &mut self.other);
+                &mut self.other
+            }
+        }
+    }
+}
+
 /// `e^x[c]/Σe^x[i]` of `[x]`, or its logarithm.
 pub(super) fn forward<T: Element>(
     isa: Isa,
@@ -129,48 +173,28 @@ pub(super) fn forward<T: Element>(
     region: Region<2>,
 ) {
     let x = &inputs[0];
-    for_tasks(&inputs[..1], output, region, 16, |runs| {
-        let mut kept = Kept::new();
-        let mut exponentials: [Planes<f64>; KEPT_EXPONENTIALS] = [[[0.0; PIXELS]; GROUP]; KEPT_EXPONENTIALS];
+    for_tasks(&inputs[..1], output, region, 8, |runs| {
+        let (mut kept, mut softmax) = (Kept::new(), Softmax::new());
         let mut out: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
         for mut run in runs {
-            kept.clear();
-            let (mut largest, mut sum) = ([f64::NEG_INFINITY; PIXELS], [0.0; PIXELS]);
-            for group in run.groups() {
-                larger(isa, kept.read(&run, x, group), &mut largest);
-            }
-            for group in run.groups() {
-                let values = kept.read(&run, x, group);
-                match exponentials.get_mut(group / GROUP) {
-                    Some(exponentials) if !log => {
-                        keep_exponentials(isa, values, &largest, &mut sum, exponentials);
-                    }
-                    _ => add_exponentials(isa, values, &largest, &mut sum),
-                }
-            }
+            softmax.take(isa, run.pixels, x, &mut kept, !log);
             if log {
-                sum = sum.map(f64::ln);
-            }
-            for group in run.groups() {
-                match exponentials.get(group / GROUP) {
-                    Some(exponentials) if !log => shares_of_kept(isa, exponentials, &sum, &mut out),
-                    _ => {
-                        let values = kept.read(&run, x, group);
-                        if log {
-                            logarithms(isa, values, &largest, &sum, &mut out);
-                        } else {
-                            shares(isa, values, &largest, &sum, &mut out);
-                        }
-                    }
+                let log = softmax.sum.map(f64::ln);
+                for group in run.groups() {
+                    logarithms(isa, kept.read(run.pixels, x, group), &softmax.largest, &log, &mut out);
+                    run.write(group, &out);
                 }
-                run.write(group, &out);
+                continue;
+            }
+            let factor = softmax.sum.map(|sum| T::from_f64(1.0 / sum));
+            for group in run.groups() {
+                let powers = softmax.powers(isa, run.pixels, x, &mut kept, group);
+                scale(isa, &factor, powers);
+                run.write(group, powers);
             }
         }
     });
 }
-
-/// The groups of channels whose exponentials are kept: 64 KiB of them.
-const KEPT_EXPONENTIALS: usize = 8;
 
 /// `y[c]·(gy[c] − Σ gy[i]·y[i])` of `[gy, y]`, of the logarithm `gy[c] − e^y[c]·Σ gy[i]`.
 pub(super) fn backward<T: Element>(

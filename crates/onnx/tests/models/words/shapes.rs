@@ -219,6 +219,14 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
             node(start().ints("p", &[1], &[2]), "Split", &["p"], &[("axis", int(1))]),
         ),
         ("split_into_more", alone("Split", &[("axis", int(1)), ("num_outputs", int(2))])),
+        (
+            "quotient_of_class_numbers",
+            start()
+                .ints("two", &[1], &[2])
+                .node("ArgMax", &["x"], "c", &[("axis", int(1))])
+                .node("Div", &["c", "two"], "y", &[])
+                .output("y"),
+        ),
         ("arg_max_of_rows", alone("ArgMax", &[("axis", int(2))])),
         ("arg_max_of_the_last", alone("ArgMax", &[("axis", int(1)), ("select_last_index", int(1))])),
     ]
