@@ -39,6 +39,8 @@ pub(crate) struct Plans {
     settled: VecDeque<(Norming, usize)>,
     /// The last multiples of activations that are values.
     multiples: VecDeque<(Multiple, usize)>,
+    /// The channels that single ones were expanded to, each an operand.
+    pub(crate) expanded: usize,
 }
 
 /// A value, an activation of it, and the number that is its factor.

@@ -103,6 +103,11 @@ pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
         return site.wrong(1, EXPECTED);
     }
     if count > 1 {
+        let count = usize::try_from(count).expect("invariant: above one");
+        site.plans.expanded += count;
+        if site.plans.expanded > MOST_EXPANDED {
+            return site.wrong(1, "at most 262144 channels that single ones are expanded to, in all nodes");
+        }
         plan = site.add(Op::Concat, (0..count).map(|_| plan).collect())?;
     }
     if is_kept {
@@ -114,6 +119,9 @@ pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
 
 /// The channels that one channel is expanded to at most.
 const MOST_CHANNELS: i64 = 1 << 12;
+
+/// Those of all nodes together: a few bytes in a file are as many operands.
+const MOST_EXPANDED: usize = 1 << 18;
 
 /// Whether there is a list that is not empty: exporters leave others out by an empty one.
 fn has_numbers(site: &mut Site<'_>, position: usize) -> bool {

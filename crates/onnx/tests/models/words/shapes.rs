@@ -254,6 +254,11 @@ pub(super) fn of_sizes() -> Vec<(&'static str, Builder)> {
         let model = start().ints("n", &[i64::try_from(dims.len()).unwrap()], dims);
         model.node("ConstantOfShape", &["n"], "y", std::slice::from_ref(&one)).output("y")
     };
+    let mut expanded = Builder::new(18, 1).ints("s", &[4], &[1, 1 << 12, 1, 1]);
+    for place in 0..=64 {
+        let name = format!("e{place}");
+        expanded = expanded.node("Expand", &["x", "s"], &name, &[]).output(&name);
+    }
     let gathered = start().node("Shape", &["x"], "s", &[]).ints("i", &[1], &[9]);
     let cut = start()
         .node("Shape", &["x"], "s", &[])
@@ -284,6 +289,7 @@ pub(super) fn of_sizes() -> Vec<(&'static str, Builder)> {
             "expand_of_channels",
             node(Builder::new(18, 2).ints("s", &[4], &[1, 3, 1, 1]), "Expand", &["s"], &[]),
         ),
+        ("expand_of_many_nodes", expanded),
         ("resize_to_other_channels", sizes),
         (
             "where_by_an_open_size",
