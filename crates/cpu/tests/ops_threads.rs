@@ -67,6 +67,8 @@ fn kernels_give_the_same_bits_on_one_two_and_three_threads() {
         (Kernel::ActivationBackward(Activation::Silu), vec![whole; 2], whole),
         (Kernel::Dropout { probability: 0.4, seed: 7, dropped: Dropped::Elements }, vec![whole], whole),
         (Kernel::CrossEntropyBackward { scale: 0.5 }, vec![whole; 2], whole),
+        (Kernel::Softmax { log: false }, vec![whole], whole),
+        (Kernel::SoftmaxBackward { log: false }, vec![whole; 2], whole),
         (Kernel::Resize(resize), vec![whole], [2 * SIZE; 2]),
         (Kernel::ResizeBackward(resize), vec![[2 * SIZE; 2]], whole),
         (Kernel::Pad(padding), vec![whole], [SIZE + 12; 2]),

@@ -38,7 +38,7 @@ pub(crate) fn max_backward<T: Element>(
     let (g, x) = (&inputs[0], &inputs[1]);
     for_runs(&inputs[1..2], output, region, 8, |run| {
         let [mut values, mut gradients, mut out]: [Planes<T>; 3] = [[[T::ZERO; PIXELS]; GROUP]; 3];
-        let class = largest(isa, run.pixels, x, &mut values);
+        let class = largest(isa, run.pixels(), x, &mut values);
         run.read(g, 0, &mut gradients);
         for group in run.groups() {
             for (place, out) in out.iter_mut().enumerate() {

@@ -41,6 +41,11 @@ impl Pixels {
         Self { n, y, cols: Interval::new(begin, (begin + signed(PIXELS)).min(cols.end())) }
     }
 
+    /// The row.
+    pub(super) const fn y(&self) -> i64 {
+        self.y
+    }
+
     /// The columns.
     pub(super) const fn cols(&self) -> Interval {
         self.cols
@@ -90,10 +95,15 @@ pub(super) fn groups(channels: usize) -> impl Iterator<Item = usize> {
 pub(super) struct Run<T> {
     start: *mut T,
     layout: Layout,
-    pub(super) pixels: Pixels,
+    pixels: Pixels,
 }
 
 impl<T: Element> Run<T> {
+    /// Its pixels.
+    pub(super) const fn pixels(&self) -> Pixels {
+        self.pixels
+    }
+
     /// The channels of the output.
     pub(super) const fn channels(&self) -> usize {
         self.layout.channels()

@@ -162,13 +162,13 @@ impl Statistics {
         mean.fill(0.0);
         if norm.centred {
             for group in run.groups() {
-                add(isa, kept.read(run.pixels, x, group), mean);
+                add(isa, kept.read(run.pixels(), x, group), mean);
             }
             means(isa, count(run), mean);
         }
         inverse.fill(0.0);
         for group in run.groups() {
-            add_squares(isa, kept.read(run.pixels, x, group), mean, inverse);
+            add_squares(isa, kept.read(run.pixels(), x, group), mean, inverse);
         }
         inverses(isa, count(run), norm.eps, inverse);
     }
@@ -204,7 +204,7 @@ pub(super) fn forward<T: Element>(
                 continue;
             }
             for group in run.groups() {
-                normalise(isa, kept.read(run.pixels, x, group), &statistics, &mut out);
+                normalise(isa, kept.read(run.pixels(), x, group), &statistics, &mut out);
                 run.write(group, &out);
             }
         }
@@ -231,8 +231,8 @@ pub(super) fn backward<T: Element>(
             statistics.take(isa, norm, &run, x, &mut kept);
             let (mut sum, mut dot) = ([0.0; PIXELS], [0.0; PIXELS]);
             for group in run.groups() {
-                let gradients = kept_gradients.read(run.pixels, g, group);
-                add_dots(isa, gradients, kept.read(run.pixels, x, group), &statistics, &mut sum, &mut dot);
+                let gradients = kept_gradients.read(run.pixels(), g, group);
+                add_dots(isa, gradients, kept.read(run.pixels(), x, group), &statistics, &mut sum, &mut dot);
             }
             if norm.centred {
                 means(isa, count(&run), &mut sum);
@@ -250,8 +250,8 @@ pub(super) fn backward<T: Element>(
                 continue;
             }
             for group in run.groups() {
-                let gradients = kept_gradients.read(run.pixels, g, group);
-                slopes(isa, gradients, kept.read(run.pixels, x, group), &statistics, &sum, &dot, &mut out);
+                let gradients = kept_gradients.read(run.pixels(), g, group);
+                slopes(isa, gradients, kept.read(run.pixels(), x, group), &statistics, &sum, &dot, &mut out);
                 run.write(group, &out);
             }
         }

@@ -340,11 +340,7 @@ fn losses<T: Element>(isa: Isa, inputs: [&View<'_, T>; 2], share: Region<2>, sum
     // each pixel reads all channels
     let planes = Planes { batch: layout.batch(), channels: 1, lanes: 1, share };
     planes.for_rows(weight, sums, |place, rows, state| {
-        let each = |sums: &mut [ExactSum]| {
-            for y in rows.begin()..rows.end() {
-                cross_entropy(isa, inputs, place.n, y, cols, sums);
-            }
-        };
+        let each = |sums: &mut [ExactSum]| cross_entropy(isa, inputs, place.n, rows, cols, sums);
         match state {
             State::Alone(sums) => each(sums),
             State::Shared(sums) => {

@@ -21,7 +21,7 @@ per_isa! {
 
 per_isa! {
     /// `out = e^(x − largest)` and `sum += out`.
-    fn exponentials<T: Element>(x: &[Plane<T>], largest: &Plane<T>, sum: &mut Plane<f64>, out: &mut Planes<T>) {
+    fn exponentials<T: Element>(x: &[Plane<T>], largest: &Plane<T>, sum: &mut Plane<f64>, out: &mut [Plane<T>]) {
         for (out, x) in out.iter_mut().zip(x) {
             for ((out, &x), &largest) in out.iter_mut().zip(x).zip(largest) {
                 *out = math::exp_of_difference::<T, FUSED>(x, largest);
@@ -35,11 +35,20 @@ per_isa! {
 
 per_isa! {
     /// `x *= factor`.
-    fn scale<T: Element>(factor: &Plane<T>, x: &mut Planes<T>) {
+    fn scale<T: Element>(factor: &Plane<T>, x: &mut [Plane<T>]) {
         for x in x {
             for (x, &factor) in x.iter_mut().zip(factor) {
                 *x *= factor;
             }
+        }
+    }
+}
+
+per_isa! {
+    /// `ln x`.
+    fn logarithms_of<T: Element>(x: &mut Plane<T>) {
+        for x in x {
+            *x = T::from_f64(math::ln::<FUSED>(x.to_f64()));
         }
     }
 }
@@ -144,7 +153,7 @@ impl<T: Element> Softmax<T> {
         }
     }
 
-    /// The exponentials of a group of the run that was taken, where they were wanted.
+    /// The exponentials of a group of the run that was taken, where they were wanted; of each group once, and to be overwritten.
     pub(super) fn powers(
         &mut self,
         isa: Isa,
@@ -162,6 +171,13 @@ impl<T: Element> Softmax<T> {
             }
         }
     }
+
+    /// The logarithms of the sums.
+    pub(super) fn logs(&self, isa: Isa) -> Plane<f64> {
+        let mut logs = self.sum;
+        logarithms_of(isa, &mut logs);
+        logs
+    }
 }
 
 /// `e^x[c]/Σe^x[i]` of `[x]`, or its logarithm.
@@ -177,19 +193,20 @@ pub(super) fn forward<T: Element>(
         let (mut kept, mut softmax) = (Kept::new(), Softmax::new());
         let mut out: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
         for mut run in runs {
-            softmax.take(isa, run.pixels, x, &mut kept, !log);
+            softmax.take(isa, run.pixels(), x, &mut kept, !log);
             if log {
-                let log = softmax.sum.map(f64::ln);
+                let log = softmax.logs(isa);
                 for group in run.groups() {
-                    logarithms(isa, kept.read(run.pixels, x, group), &softmax.largest, &log, &mut out);
+                    logarithms(isa, kept.read(run.pixels(), x, group), &softmax.largest, &log, &mut out);
                     run.write(group, &out);
                 }
                 continue;
             }
             let factor = softmax.sum.map(|sum| T::from_f64(1.0 / sum));
             for group in run.groups() {
-                let powers = softmax.powers(isa, run.pixels, x, &mut kept, group);
-                scale(isa, &factor, powers);
+                let channels = GROUP.min(run.channels() - group);
+                let powers = softmax.powers(isa, run.pixels(), x, &mut kept, group);
+                scale(isa, &factor, &mut powers[..channels]);
                 run.write(group, powers);
             }
         }

@@ -411,10 +411,8 @@ pub(super) fn norm<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 }
 
 pub(super) fn pixel<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
-    // more channels than a backend may keep of a few pixels, now and then
-    let many = |rng: &mut Rng| [1, rng.index(120, 300), rng.index(1, 2), rng.index(1, 70)];
-    let shape = if index % 5 == 4 { many(rng) } else { plain_shape(rng) };
-    let log = index % 16 >= 8;
+    let shape = if rng.chance(25) { many_channels(rng) } else { plain_shape(rng) };
+    let log = rng.chance(50);
     let norm = PixelNorm { eps: rng.pick(&[1e-5, 1e-2]), centred: rng.chance(60) };
     let local = LocalResponse {
         size: rng.pick(&[1, 2, 3, 4, 5, 5, 9, 40]),
@@ -567,7 +565,7 @@ pub(super) fn movement<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
 }
 
 pub(super) fn loss<T: Element>(rng: &mut Rng, _index: usize) -> Case<T> {
-    let shape = plain_shape(rng);
+    let shape = if rng.chance(25) { many_channels(rng) } else { plain_shape(rng) };
     let inputs = vec![wide_tensor(shape, rng), target(shape, rng)];
     let kernel = Kernel::CrossEntropyBackward { scale: rng.uniform(0.1, 2.0) };
     Case { kernel, params: Vec::new(), inputs, output: shape }
@@ -664,6 +662,11 @@ pub(super) fn channels(rng: &mut Rng) -> usize {
 
 pub(super) fn batch(rng: &mut Rng) -> usize {
     rng.pick(&[1, 1, 2])
+}
+
+/// More channels than a backend may keep of a few pixels, now and then, and rows of several runs of them.
+fn many_channels(rng: &mut Rng) -> [usize; 4] {
+    [1, rng.index(230, 300), rng.index(1, 2), rng.index(1, 140)]
 }
 
 pub(super) fn plain_shape(rng: &mut Rng) -> [usize; 4] {
