@@ -89,6 +89,16 @@ DEVICE double exponential(double x) {
     return (above_one + 1.0) * power_of_two(half) * power_of_two(k - half);
 }
 
+// e to the power a − b, as if the difference was not rounded.
+template <typename T>
+DEVICE T exponential_of_difference(T a, T b) {
+    const T difference = a - b, near = a - difference;
+    const T rounded = (a - (difference + near)) + (near - b);
+    const T lost = is_nan(rounded) ? T(0) : rounded;
+    const T power = exponential(difference);
+    return multiply_add(power, lost, power);
+}
+
 // `e^x − 1` for x at most zero; larger ones count as zero.
 DEVICE float exponential_less_one(float x) {
     x = x > 0.0f ? 0.0f : x;

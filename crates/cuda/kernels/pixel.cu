@@ -72,14 +72,19 @@ DEVICE void of_pixel(const PixelArgs& args, int n, i64 y, i64 x) {
     const int channels = args.in[0].channels;
     const double no_number = __longlong_as_double(0x7ff8000000000000ll);
     double a, b;
+    T largest;
     switch (args.op) {
-        case SOFTMAX:
+        case SOFTMAX: {
+            softmax_of(in, channels, largest, b);
+            const T factor = static_cast<T>(1.0 / b);
+            for (int c = 0; c < channels; ++c) out[c] = exponential_of_difference(in[c], largest) * factor;
+            break;
+        }
         case LOG_SOFTMAX:
-            softmax_of(in, channels, a, b);
-            if (args.op == LOG_SOFTMAX) b = logarithm(b);
+            softmax_of(in, channels, largest, b);
+            b = logarithm(b);
             for (int c = 0; c < channels; ++c) {
-                const double from = static_cast<double>(in[c]) - a;
-                out[c] = static_cast<T>(args.op == SOFTMAX ? exponential(from) / b : from - b);
+                out[c] = static_cast<T>((static_cast<double>(in[c]) - static_cast<double>(largest)) - b);
             }
             break;
         case SOFTMAX_BACKWARD:
@@ -156,14 +161,16 @@ DEVICE void of_pixel(const PixelArgs& args, int n, i64 y, i64 x) {
             break;
         }
         default: {
-            softmax_of(in, channels, a, b);
+            softmax_of(in, channels, largest, b);
+            b = 1.0 / b;
             const bool has_classes = args.in[1].channels == 1;
             const int named = has_classes ? class_of(other[0], channels) : 0;
             for (int c = 0; c < channels; ++c) {
                 double expected = has_classes ? (named == c ? 1.0 : 0.0) : static_cast<double>(other[has_classes ? 0 : c]);
                 if (has_classes && named == -2) expected = no_number;
-                const double share = exponential(static_cast<double>(in[c]) - a) / b;
-                out[c] = has_classes && named == -1 ? T(0) : static_cast<T>((share - expected) * args.eps);
+                const double power = static_cast<double>(exponential_of_difference(in[c], largest));
+                const double slope = multiply_add(power, b, -expected) * args.eps;
+                out[c] = has_classes && named == -1 ? T(0) : static_cast<T>(slope);
             }
         }
     }

@@ -15,14 +15,14 @@ struct Channels {
 
 // The largest of the channels and `Σ e^(x − largest)`, in their order; not a number loses, and shows in the sum.
 template <typename T>
-DEVICE void softmax_of(const Channels<T>& x, int channels, double& largest, double& sum) {
-    largest = -__longlong_as_double(0x7ff0000000000000ll);
+DEVICE void softmax_of(const Channels<T>& x, int channels, T& largest, double& sum) {
+    largest = static_cast<T>(-__longlong_as_double(0x7ff0000000000000ll));
     for (int c = 0; c < channels; ++c) {
-        const double value = x[c];
+        const T value = x[c];
         largest = value > largest ? value : largest;
     }
     sum = 0.0;
-    for (int c = 0; c < channels; ++c) sum += exponential(static_cast<double>(x[c]) - largest);
+    for (int c = 0; c < channels; ++c) sum += static_cast<double>(exponential_of_difference(x[c], largest));
 }
 
 // The class that a target of one channel names: −1 where it counts for nothing, −2 where it is no channel.

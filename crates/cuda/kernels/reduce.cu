@@ -257,9 +257,10 @@ DEVICE bool loss_of(const ReduceArgs& args, int n, i64 y, i64 x, double& loss) {
     const bool has_classes = args.in[1].channels == 1;
     const int named = has_classes ? class_of(target[0], channels) : 0;
     if (has_classes && named == -1) return false;
-    double largest, sum;
-    softmax_of(scores, channels, largest, sum);
-    const double logarithm_of_sum = logarithm(sum);
+    T largest_score;
+    double sum;
+    softmax_of(scores, channels, largest_score, sum);
+    const double largest = static_cast<double>(largest_score), logarithm_of_sum = logarithm(sum);
     if (has_classes) {
         loss = named < 0 ? __longlong_as_double(0x7ff8000000000000ll)
                          : (largest - static_cast<double>(scores[named])) + logarithm_of_sum;

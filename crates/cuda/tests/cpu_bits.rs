@@ -90,12 +90,20 @@ fn each<T: Element>() {
     let activation = Some(Activation::Silu);
     run(Kernel::ChannelAffine { activation }, params, vec![numbers(SHAPE, &mut rng)], SHAPE);
     for log in [false, true] {
-        // the CPU takes the logarithm of a sum from its library
-        if !log {
-            run(Kernel::Softmax { log }, vec![], vec![numbers(SHAPE, &mut rng)], SHAPE);
-        }
+        run(Kernel::Softmax { log }, vec![], vec![numbers(SHAPE, &mut rng)], SHAPE);
         let inputs = vec![numbers(SHAPE, &mut rng), numbers(SHAPE, &mut rng)];
         run(Kernel::SoftmaxBackward { log }, vec![], inputs, SHAPE);
+    }
+    let scores = numbers(SHAPE, &mut rng);
+    let one = [SHAPE[0], 1, SHAPE[2], SHAPE[3]];
+    // ignored ones, one that there is not, and all that there are
+    let class = |place: usize| f64::from(u8::try_from(place % 22).expect("small")) - 2.0;
+    let mut places = 0..;
+    let classes =
+        Tensor::from_fn(one, |_| T::from_f64(class(places.next().expect("no end")))).expect("a small tensor");
+    for target in [classes, numbers(SHAPE, &mut rng)] {
+        let gradient = Kernel::CrossEntropyBackward { scale: 0.3 };
+        run(gradient, vec![], vec![scores.clone(), target], SHAPE);
     }
     let norm = PixelNorm { eps: 1e-5, centred: true };
     run(Kernel::PixelNorm(norm), vec![], vec![numbers(SHAPE, &mut rng)], SHAPE);

@@ -240,12 +240,12 @@ pub(crate) fn power<const FUSED: bool>(x: f64, y: f64) -> f64 {
     exp_f64::<FUSED>(y * ln::<FUSED>(x))
 }
 
-/// The natural logarithm of a normal number above zero; not a number and infinity stay.
+/// The natural logarithm of a normal number above zero.
 ///
 /// `x = 2^k·m` with m in `[√½, √2)`; `ln m = 2·artanh(t)`, `t = (m − 1)/(m + 1)`, by the series of artanh to `t^21`, whose
 /// remainder is below 2⁻⁵⁹ of it.
 #[inline(always)]
-pub(crate) fn ln<const FUSED: bool>(x: f64) -> f64 {
+fn ln<const FUSED: bool>(x: f64) -> f64 {
     // the exponent and mantissa of x/√½, so that m is around one
     const ROOT: u64 = 0x3fe6_a09e_667f_3bcd;
     const MAGIC: u64 = 0x4330_0000_0000_0000; // 2^52: its low bits hold a whole number

@@ -3,9 +3,9 @@
 use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
 
-use super::math;
 use super::pixel::{GROUP, KEPT_GROUPS, Kept, PIXELS, Pixels, Plane, Planes, for_runs, for_tasks, groups};
 use super::stamp::per_isa;
+use super::{math, powers};
 use crate::Isa;
 
 per_isa! {
@@ -48,7 +48,7 @@ per_isa! {
     /// `ln x`.
     fn logarithms_of<T: Element>(x: &mut Plane<T>) {
         for x in x {
-            *x = T::from_f64(math::ln::<FUSED>(x.to_f64()));
+            *x = T::from_f64(powers::log::<FUSED>(x.to_f64()));
         }
     }
 }
