@@ -74,14 +74,15 @@ DEVICE void of_pixel(const PixelArgs& args, int n, i64 y, i64 x) {
     double a, b;
     T largest;
     switch (args.op) {
-        case SOFTMAX: {
-            softmax_of(in, channels, largest, b);
-            const T factor = static_cast<T>(1.0 / b);
-            for (int c = 0; c < channels; ++c) out[c] = exponential_of_difference(in[c], largest) * factor;
+        case SOFTMAX:
+            softmax_of<double>(in, channels, largest, b);
+            b = 1.0 / b;
+            for (int c = 0; c < channels; ++c) {
+                out[c] = static_cast<T>(exponential_of_difference<double>(in[c], largest) * b);
+            }
             break;
-        }
         case LOG_SOFTMAX:
-            softmax_of(in, channels, largest, b);
+            softmax_of<double>(in, channels, largest, b);
             b = logarithm(b);
             for (int c = 0; c < channels; ++c) {
                 out[c] = static_cast<T>((static_cast<double>(in[c]) - static_cast<double>(largest)) - b);
@@ -161,14 +162,14 @@ DEVICE void of_pixel(const PixelArgs& args, int n, i64 y, i64 x) {
             break;
         }
         default: {
-            softmax_of(in, channels, largest, b);
+            softmax_of<T>(in, channels, largest, b);
             b = 1.0 / b;
             const bool has_classes = args.in[1].channels == 1;
             const int named = has_classes ? class_of(other[0], channels) : 0;
             for (int c = 0; c < channels; ++c) {
                 double expected = has_classes ? (named == c ? 1.0 : 0.0) : static_cast<double>(other[has_classes ? 0 : c]);
                 if (has_classes && named == -2) expected = no_number;
-                const double power = static_cast<double>(exponential_of_difference(in[c], largest));
+                const double power = static_cast<double>(exponential_of_difference<T>(in[c], largest));
                 const double slope = multiply_add(power, b, -expected) * args.eps;
                 out[c] = has_classes && named == -1 ? T(0) : static_cast<T>(slope);
             }

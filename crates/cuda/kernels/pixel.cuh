@@ -13,8 +13,8 @@ struct Channels {
     DEVICE T& operator[](int c) const { return first[(c >> shift) * stride + (c & ((1 << shift) - 1))]; }
 };
 
-// The largest of the channels and `Σ e^(x − largest)`, in their order; not a number loses, and shows in the sum.
-template <typename T>
+// The largest of the channels and `Σ e^(x − largest)`, of exponentials of type P, in their order; not a number loses, and shows in the sum.
+template <typename P, typename T>
 DEVICE void softmax_of(const Channels<T>& x, int channels, T& largest, double& sum) {
     largest = static_cast<T>(-__longlong_as_double(0x7ff0000000000000ll));
     for (int c = 0; c < channels; ++c) {
@@ -22,7 +22,9 @@ DEVICE void softmax_of(const Channels<T>& x, int channels, T& largest, double& s
         largest = value > largest ? value : largest;
     }
     sum = 0.0;
-    for (int c = 0; c < channels; ++c) sum += static_cast<double>(exponential_of_difference(x[c], largest));
+    for (int c = 0; c < channels; ++c) {
+        sum += static_cast<double>(exponential_of_difference<P>(x[c], largest));
+    }
 }
 
 // The class that a target of one channel names: −1 where it counts for nothing, −2 where it is no channel.

@@ -259,7 +259,7 @@ DEVICE bool loss_of(const ReduceArgs& args, int n, i64 y, i64 x, double& loss) {
     if (has_classes && named == -1) return false;
     T largest_score;
     double sum;
-    softmax_of(scores, channels, largest_score, sum);
+    softmax_of<T>(scores, channels, largest_score, sum);
     const double largest = static_cast<double>(largest_score), logarithm_of_sum = logarithm(sum);
     if (has_classes) {
         loss = named < 0 ? __longlong_as_double(0x7ff8000000000000ll)

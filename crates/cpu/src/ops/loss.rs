@@ -87,7 +87,7 @@ pub(crate) fn cross_entropy_backward<T: Element>(
     let (scores, target) = (&inputs[0], &inputs[1]);
     let has_classes = has_classes(scores, target);
     for_tasks(&inputs[..1], output, region, 12, |runs| {
-        let (mut kept, mut softmax) = (Kept::new(), Softmax::new());
+        let (mut kept, mut softmax) = (Kept::new(), Softmax::<T, T>::new());
         let [mut targets, mut out]: [Planes<T>; 2] = [[[T::ZERO; PIXELS]; GROUP]; 2];
         for mut run in runs {
             softmax.take(isa, run.pixels(), scores, &mut kept, true);
@@ -103,8 +103,7 @@ pub(crate) fn cross_entropy_backward<T: Element>(
                 }
             }
             for group in run.groups() {
-                let channels = GROUP.min(run.channels() - group);
-                let powers = &softmax.powers(isa, run.pixels(), scores, &mut kept, group)[..channels];
+                let powers = softmax.powers(isa, run.pixels(), scores, &mut kept, group);
                 if has_classes {
                     slopes_of_classes(isa, powers, &inverse, &classes, number(group), scale, &mut out);
                 } else {
@@ -138,7 +137,7 @@ pub(crate) fn cross_entropy<T: Element>(
     sums: &mut [ExactSum],
 ) {
     let (channels, has_classes) = (scores.layout().channels(), has_classes(scores, target));
-    let (mut kept, mut softmax) = (Kept::new(), Softmax::new());
+    let (mut kept, mut softmax) = (Kept::new(), Softmax::<T, T>::new());
     let mut targets: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
     let runs = (rows.begin()..rows.end()).flat_map(|y| Pixels::of_row(n, y, cols));
     for pixels in runs {

@@ -1,4 +1,4 @@
-//! Softmax over the channels of each pixel and its logarithm: exponentials in the element type, their sum in `f64`.
+//! Softmax over the channels of each pixel and its logarithm, computed in `f64`.
 
 use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
@@ -20,11 +20,12 @@ per_isa! {
 }
 
 per_isa! {
-    /// `out = e^(x − largest)` and `sum += out`.
-    fn exponentials<T: Element>(x: &[Plane<T>], largest: &Plane<T>, sum: &mut Plane<f64>, out: &mut [Plane<T>]) {
+    /// `out = e^(x − largest)` in a type of its own, and `sum += out`.
+    fn exponentials<T: Element, P: Element>(x: &[Plane<T>], largest: &Plane<T>, sum: &mut Plane<f64>, out: &mut [Plane<P>]) {
         for (out, x) in out.iter_mut().zip(x) {
-            for ((out, &x), &largest) in out.iter_mut().zip(x).zip(largest) {
-                *out = math::exp_of_difference::<T, FUSED>(x, largest);
+            for ((out, x), largest) in out.iter_mut().zip(x).zip(largest) {
+                let (x, largest) = (P::from_f64(x.to_f64()), P::from_f64(largest.to_f64()));
+                *out = math::exp_of_difference::<P, FUSED>(x, largest);
             }
             for (sum, out) in sum.iter_mut().zip(&*out) {
                 *sum += out.to_f64();
@@ -34,11 +35,11 @@ per_isa! {
 }
 
 per_isa! {
-    /// `x *= factor`.
-    fn scale<T: Element>(factor: &Plane<T>, x: &mut [Plane<T>]) {
-        for x in x {
-            for (x, &factor) in x.iter_mut().zip(factor) {
-                *x *= factor;
+    /// `power·factor`.
+    fn shares<T: Element>(powers: &[Plane<f64>], factor: &Plane<f64>, out: &mut Planes<T>) {
+        for (out, powers) in out.iter_mut().zip(powers) {
+            for ((out, power), factor) in out.iter_mut().zip(powers).zip(factor) {
+                *out = T::from_f64(power * factor);
             }
         }
     }
@@ -108,22 +109,22 @@ per_isa! {
     }
 }
 
-/// What the softmax of the pixels of a run is computed from.
-pub(super) struct Softmax<T> {
+/// What the softmax of the pixels of a run is computed from, with exponentials of type `P`.
+pub(super) struct Softmax<T, P> {
     /// The largest value of each pixel.
     pub(super) largest: Plane<T>,
     /// `Σ e^(x − largest)`, in the order of the channels.
     pub(super) sum: Plane<f64>,
     /// Those exponentials, of as many channels as are kept of a run; of more they are computed twice.
-    powers: [Option<Planes<T>>; KEPT_GROUPS],
+    powers: [Option<Planes<P>>; KEPT_GROUPS],
     /// Those of a group that is not kept.
-    other: Planes<T>,
+    other: Planes<P>,
 }
 
-impl<T: Element> Softmax<T> {
+impl<T: Element, P: Element> Softmax<T, P> {
     #[inline(always)]
     pub(super) const fn new() -> Self {
-        let none: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
+        let none: Planes<P> = [[P::ZERO; PIXELS]; GROUP];
         Self { largest: [T::ZERO; PIXELS], sum: [0.0; PIXELS], powers: [None; KEPT_GROUPS], other: none }
     }
 
@@ -146,14 +147,14 @@ impl<T: Element> Softmax<T> {
         }
         for group in groups(channels) {
             let powers = match powers.get_mut(group / GROUP).filter(|_| wants) {
-                Some(powers) => powers.get_or_insert([[T::ZERO; PIXELS]; GROUP]),
+                Some(powers) => powers.get_or_insert([[P::ZERO; PIXELS]; GROUP]),
                 None => &mut *other,
             };
             exponentials(isa, kept.read(pixels, x, group), largest, sum, powers);
         }
     }
 
-    /// The exponentials of a group of the run that was taken, where they were wanted; of each group once, and to be overwritten.
+    /// The exponentials of a group of the run that was taken, where they were wanted.
     pub(super) fn powers(
         &mut self,
         isa: Isa,
@@ -161,15 +162,16 @@ impl<T: Element> Softmax<T> {
         x: &View<'_, T>,
         kept: &mut Kept<T>,
         group: usize,
-    ) -> &mut Planes<T> {
-        match self.powers.get_mut(group / GROUP) {
-            Some(powers) => powers.as_mut().expect("invariant: they were wanted"),
+    ) -> &[Plane<P>] {
+        let Self { largest, powers, other, .. } = self;
+        let powers = match powers.get(group / GROUP) {
+            Some(powers) => powers.as_ref().expect("invariant: they were wanted"),
             None => {
-                let (values, mut again) = (kept.read(pixels, x, group), [0.0; PIXELS]);
-                exponentials(isa, values, &self.largest, &mut again, &mut self.other);
-                &mut self.other
+                exponentials(isa, kept.read(pixels, x, group), largest, &mut [0.0; PIXELS], other);
+                other
             }
-        }
+        };
+        &powers[..GROUP.min(x.layout().channels() - group)]
     }
 
     /// The logarithms of the sums.
@@ -189,8 +191,8 @@ pub(super) fn forward<T: Element>(
     region: Region<2>,
 ) {
     let x = &inputs[0];
-    for_tasks(&inputs[..1], output, region, 8, |runs| {
-        let (mut kept, mut softmax) = (Kept::new(), Softmax::new());
+    for_tasks(&inputs[..1], output, region, 16, |runs| {
+        let (mut kept, mut softmax) = (Kept::new(), Softmax::<T, f64>::new());
         let mut out: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
         for mut run in runs {
             softmax.take(isa, run.pixels(), x, &mut kept, !log);
@@ -202,12 +204,10 @@ pub(super) fn forward<T: Element>(
                 }
                 continue;
             }
-            let factor = softmax.sum.map(|sum| T::from_f64(1.0 / sum));
+            let factor = softmax.sum.map(|sum| 1.0 / sum);
             for group in run.groups() {
-                let channels = GROUP.min(run.channels() - group);
-                let powers = softmax.powers(isa, run.pixels(), x, &mut kept, group);
-                scale(isa, &factor, &mut powers[..channels]);
-                run.write(group, powers);
+                shares(isa, softmax.powers(isa, run.pixels(), x, &mut kept, group), &factor, &mut out);
+                run.write(group, &out);
             }
         }
     });

@@ -49,12 +49,12 @@ pub(super) fn modulo(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn div(site: &mut Site<'_>) -> Result<Value, Reason> {
+    check_of_floats(site)?;
     for rule in [norming::quotient, response::quotient, averaged] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
     }
-    check_of_floats(site)?;
     binary(site, Binary::Div)
 }
 

@@ -1,8 +1,7 @@
-//! What is computed of each pixel over its channels: in `f64` whatever the type, and rounded once, but for the exponentials of a
-//! softmax, which may be of the type.
+//! What is computed of each pixel over its channels: in `f64` whatever the type, and rounded once.
 //!
-//! So a result errs by ε of the type times itself, four times where it is an exponential by its sum, and by ε of `f64` times what
-//! its terms are made of, which bounds below take from the largest numbers of the operands.
+//! So a result errs by ε of the type times itself, and by ε of `f64` times what its terms are made of, which bounds below take
+//! from the largest numbers of the operands.
 
 use tiled_kernel::{Kernel, LocalResponse, PixelNorm, Reference};
 use tiled_tensor::{Element, Tensor};
@@ -39,10 +38,7 @@ pub(super) fn bound<T: Element>(case: &Case<f64>) -> Tensor<f64> {
         }
         kernel => panic!("{} is not of this kind", kernel.name()),
     };
-    // exponentials and their sum err by ε each, the factor and the product by half of it. The largest exponential is one exactly: where the
-    // others sum to r, the logarithm errs by ε·r/(1 + r), which is at most that of ln(1 + r), which no result is nearer to zero than
-    let roundings = if matches!(case.kernel, Kernel::Softmax { .. }) { 4.0 } else { 1.0 };
-    let (eps, own) = (roundings * T::EPSILON.to_f64(), terms * f64::EPSILON + tiny::<T>());
+    let (eps, own) = (T::EPSILON.to_f64(), terms * f64::EPSILON + tiny::<T>());
     map_tensor(&case.whole(&Reference), |value| eps * value.abs() + own)
 }
 
