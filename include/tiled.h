@@ -403,7 +403,8 @@ typedef struct DLManagedTensorVersioned DLManagedTensorVersioned;
 typedef struct tiled_engine tiled_engine;
 
 /**
- * Runs a plan, any number of times. All its memory is allocated when it is made. One call at a time.
+ * Runs a plan, any number of times. All its memory is allocated when it is made, or with the first run where its plan has
+ * `releases_weights`. One call at a time.
  */
 typedef struct tiled_executor tiled_executor;
 
@@ -900,6 +901,15 @@ typedef struct tiled_plan_options {
      * As many.
      */
     size_t chunk_count;
+    /**
+     * Not zero where `tiled_executor_run` may let go of weights once they are packed, so that memory holds most of them once: they can no more be copied or
+     * saved, and only executors of such plans that have packed them run with them. Weights are kept where gradients of them are wanted, or of outputs that come later, and on a GPU.
+     */
+    int32_t releases_weights;
+    /**
+     * Zero.
+     */
+    int32_t reserved;
 } tiled_plan_options;
 
 /**
@@ -2339,7 +2349,8 @@ tiled_status tiled_weights_set(struct tiled_weights *weights,
 /**
  * Copies a parameter's elements, `count` of them in row-major order, to memory of the caller.
  *
- * On failure (another count than the shape says) nothing is written. Threads: any.
+ * On failure (another count than the shape says; `TILED_STATUS_INVALID_ARGUMENT` where a run has let go of them, see `releases_weights` of
+ * `tiled_plan_options`) nothing is written. Threads: any.
  *
  * Safety:
  * `data` is NULL or `count` elements can be written to it.
@@ -2505,7 +2516,7 @@ tiled_status tiled_source_init(struct tiled_source *source, uint32_t struct_size
  * Makes an executor for a plan on an engine's backend, with as many threads of its own as the engine has.
  *
  * The engine need not be the one that the plan was made on, but its backend must be the same
- * (`TILED_STATUS_INVALID_ARGUMENT`). Allocates all memory that runs take. The handle is the caller's, to be freed with
+ * (`TILED_STATUS_INVALID_ARGUMENT`). Allocates all memory that runs take, but for what `releases_weights` leaves to the first one. The handle is the caller's, to be freed with
  * `tiled_executor_free`; it depends on neither plan nor engine afterwards. On failure `executor` is untouched.
  * Threads: any.
  *

@@ -31,7 +31,7 @@ PAUSE_SECONDS = 0.05  # until the threads of the last engine sleep
 SMALLEST = 32  # the extents that shrinking leaves
 QUIET = 0.05  # the share of the machine that other programs may take
 AT_ONCE = 1 << 22  # elements that are compared at a time, which keeps memory small
-UNCOUNTED = 4 << 20  # stacks of threads, the plan itself
+UNCOUNTED = 6 << 20  # stacks of threads, the plan and what the search for it took
 FREE = 0.6  # the share of the memory that is left for the next engine, or all take turns in it
 TURN_SECONDS = 0.2  # shorter runs are repeated within a turn
 
@@ -207,8 +207,8 @@ class Comparison:
 
     def part_of_peers(self, part: int) -> int | None:
         """The budget of a plan in such a part of the memory of the leanest peer: more by the weights, which a plan counts but no
-        measurement does, as they are held before; less by what a measurement has and no plan. None where the weights alone are more,
-        and where the plan without a budget takes less.
+        measurement does, as they are held before and let go of as they are packed; less by what a measurement has and no plan. None
+        where that is nothing, and where the plan without a budget takes less.
         """
         kinds = {engine.name: engine.kind for engine in self.workload.engines}
         peers = [self.engines[name]["memory_bytes"] for name in self.workers if kinds[name] != "tiled"]
@@ -216,7 +216,7 @@ class Comparison:
         ours = self.engines.get(TILED.name, {}).get("memory_bytes", 0)
         if 0 < ours <= least:
             return None  # the fastest plan is in it
-        return least + self.weights_bytes - UNCOUNTED if least > self.weights_bytes + UNCOUNTED else None
+        return least + self.weights_bytes - UNCOUNTED if least > UNCOUNTED else None
 
     def compare_results(self) -> None:
         """Every engine's arrays with those of the reference; where one disagrees, float64 tells which is right.

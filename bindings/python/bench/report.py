@@ -30,7 +30,8 @@ METHOD = """\
   gets its input in its own layout. onnxruntime and OpenVINO have input and output bound before.
 - Memory is the peak of the process's resident memory (`VmHWM`) during the first run beyond what was resident
   before, without the input, the output and the gradient of the input. For the peers the model is loaded and
-  compiled before; for tiled the plan and the memory of the executor count.
+  compiled before; for tiled the plan and the memory of the executor count, which lets go of the weights that were
+  loaded as it packs them, in inference.
 - GFLOP/s count the multiply-adds of convolutions and linear layers, times two: once for inference, twice for
   the gradients alone, three times for a training step. The peak is a loop of multiply-adds in registers, the
   bandwidth a loop of copies of 64 MiB a thread, bytes read and bytes written. Both run on as many threads as the
@@ -49,7 +50,7 @@ METHOD = """\
 - The models of rows 11 and 12 have random weights and the statistics of one batch of 256² images. They are exported with the
   extents that are measured, for inference with batch norms folded into convolutions; a training step has the statistics of the
   image in every batch norm that sees more than one value of a channel, and drops nothing at random. Of memory a tenth is asked
-  for where the weights alone, which count for ours, take less.
+  for where the weights alone take less.
 - Engines that do not fit in memory beside each other are loaded anew for each of their turns, and run once before it is timed.
 - The best peer is the fastest one. `tiled` is the plan that the planner chooses, `tiled, untiled` holds whole
   tensors, `tiled, in a tenth` has a budget of a tenth of the memory of the peer that takes least: its bar asks one plan for

@@ -267,7 +267,7 @@ def bars_of(one: Measured) -> list[Bar]:
         part = {2: 30, 3: 50, 4: 20, 5: 20, 11: 10}[row]
         theirs = one.engines[one.peer]["memory_bytes"]
         if row == 11 and theirs < part * one.result["weights_bytes"]:
-            return found  # ours counts its weights, which alone are more
+            return found  # the weights alone are more
         less = theirs / max(1, one.engines[ours]["memory_bytes"])
         what, measured = f"{title}: memory against {one.peer}", f"1/{less:.1f}"
         passes = less >= part

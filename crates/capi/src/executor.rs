@@ -19,7 +19,8 @@ use crate::status::{
 };
 use crate::weights::{Weights, copy_out, require_data, tiled_weights};
 
-/// Runs a plan, any number of times. All its memory is allocated when it is made. One call at a time.
+/// Runs a plan, any number of times. All its memory is allocated when it is made, or with the first run where its plan has
+/// `releases_weights`. One call at a time.
 #[derive(Debug)]
 pub struct tiled_executor {
     _opaque: (),
@@ -58,7 +59,7 @@ unsafe impl Extensible for tiled_report {
 /// Makes an executor for a plan on an engine's backend, with as many threads of its own as the engine has.
 ///
 /// The engine need not be the one that the plan was made on, but its backend must be the same
-/// (`TILED_STATUS_INVALID_ARGUMENT`). Allocates all memory that runs take. The handle is the caller's, to be freed with
+/// (`TILED_STATUS_INVALID_ARGUMENT`). Allocates all memory that runs take, but for what `releases_weights` leaves to the first one. The handle is the caller's, to be freed with
 /// `tiled_executor_free`; it depends on neither plan nor engine afterwards. On failure `executor` is untouched.
 /// Threads: any.
 ///

@@ -138,6 +138,11 @@ pub struct tiled_plan_options {
     pub chunks: *const tiled_chunks,
     /// As many.
     pub chunk_count: usize,
+    /// Not zero where `tiled_executor_run` may let go of weights once they are packed, so that memory holds most of them once: they can no more be copied or
+    /// saved, and only executors of such plans that have packed them run with them. Weights are kept where gradients of them are wanted, or of outputs that come later, and on a GPU.
+    pub releases_weights: i32,
+    /// Zero.
+    pub reserved: i32,
 }
 
 // SAFETY: repr(C), the size first, and integers and a pointer, which take any bits
@@ -159,6 +164,8 @@ unsafe impl Extensible for tiled_plan_options {
             in_memory: 0,
             chunks: std::ptr::null(),
             chunk_count: 0,
+            releases_weights: 0,
+            reserved: 0,
         }
     }
 }
@@ -575,6 +582,7 @@ impl tiled_plan_options {
             parallelism: if self.parallelism > 0 { self.parallelism as usize } else { threads },
             resident_bytes: self.resident_bytes,
             winograd: self.winograd != 0,
+            releases_parameters: self.releases_weights != 0,
             chunks,
             ..PlanOptions::default()
         })

@@ -225,7 +225,8 @@ impl From<ExecError> for Failure {
             | ExecError::Chunks { .. }
             | ExecError::NoSecondHalf
             | ExecError::OtherPlan
-            | ExecError::ParameterChanged { .. } => TILED_STATUS_INVALID_ARGUMENT,
+            | ExecError::ParameterChanged { .. }
+            | ExecError::Released { .. } => TILED_STATUS_INVALID_ARGUMENT,
             ExecError::Device { source: DeviceError::OutOfMemory { .. } } => TILED_STATUS_OUT_OF_MEMORY,
             ExecError::Elsewhere { .. } | ExecError::Device { source: DeviceError::Elsewhere { .. } } => {
                 TILED_STATUS_OTHER_DEVICE

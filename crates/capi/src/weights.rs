@@ -95,9 +95,12 @@ pub unsafe extern "C" fn tiled_weights_save(
     guard(|| {
         // SAFETY: the caller's promise
         let path = unsafe { text(path, "path")? };
-        handle::shared(weights, "weights", |weights| match weights {
-            Weights::F32(values) => Ok(save_weights(path, values.tensors())?),
-            Weights::F64(values) => Ok(save_weights(path, values.tensors())?),
+        handle::shared(weights, "weights", |weights| {
+            (0..weights.count()).try_for_each(|index| weights.require_held(index))?;
+            match weights {
+                Weights::F32(values) => Ok(save_weights(path, values.tensors())?),
+                Weights::F64(values) => Ok(save_weights(path, values.tensors())?),
+            }
         })
     })
 }
@@ -257,7 +260,8 @@ pub unsafe extern "C" fn tiled_weights_set(
 
 /// Copies a parameter's elements, `count` of them in row-major order, to memory of the caller.
 ///
-/// On failure (another count than the shape says) nothing is written. Threads: any.
+/// On failure (another count than the shape says; `TILED_STATUS_INVALID_ARGUMENT` where a run has let go of them, see `releases_weights` of
+/// `tiled_plan_options`) nothing is written. Threads: any.
 ///
 /// # Safety
 /// `data` is NULL or `count` elements can be written to it.
@@ -274,6 +278,7 @@ pub unsafe extern "C" fn tiled_weights_get(
         let dtype = crate::tensor::dtype(dtype)?;
         handle::shared(weights, "weights", |weights| {
             weights.require_elements(index, dtype, count)?;
+            weights.require_held(index)?;
             match weights {
                 // SAFETY: the caller's promise
                 Weights::F32(values) => unsafe { copy_out(&values.tensors()[index].data, data) },
@@ -294,10 +299,7 @@ unsafe fn set<T: Element>(
 ) -> Fallible {
     // SAFETY: the caller's promise
     let data = unsafe { array(data.cast::<T>(), count, "data")? };
-    if let Some(to) = values.data_mut(index) {
-        to.copy_from_slice(data);
-    }
-    Ok(())
+    Ok(values.set(index, data)?)
 }
 
 /// Copies elements to memory of the caller.
@@ -381,6 +383,19 @@ impl Weights {
             return Ok(());
         }
         Err(Failure::range(format!("index is {index}, there are {count} parameters")))
+    }
+
+    /// Checks that no run has let go of a parameter.
+    fn require_held(&self, index: usize) -> Fallible {
+        let is_released = match self {
+            Self::F32(values) => values.is_released(index),
+            Self::F64(values) => values.is_released(index),
+        };
+        if is_released {
+            let name = self.name(index);
+            return Err(Failure::invalid(format!("a run has let go of the elements of `{name}`")));
+        }
+        Ok(())
     }
 
     fn require_elements(&self, index: usize, dtype: DType, count: usize) -> Fallible {

@@ -108,7 +108,7 @@ layouts! {
         wanted, wanted_count, evaluated, evaluated_count }
     tiled_plan_options {
         struct_size, hold, memory_bytes, tile, grid, lanes, parallelism, resident_bytes, winograd, in_memory, chunks,
-        chunk_count,
+        chunk_count, releases_weights, reserved,
     }
     tiled_plan_summary {
         struct_size, dtype, peak_bytes, windows_bytes, stores_bytes, parameters_bytes, flops, redundant_flops,

@@ -50,7 +50,7 @@ impl Offsets {
     fn new<T: Element>(driver: &Arc<dyn Driver>, needs: &Needs<'_>) -> Result<Self, OutOfMemory> {
         let mut parts = Parts::new(driver);
         let nodes = needs.nodes.iter().map(|node| match node.params {
-            ParamNeeds::Packed { bytes } => parts.add(bytes),
+            ParamNeeds::Packed { bytes } | ParamNeeds::PackedLater { bytes } => parts.add(bytes),
             ParamNeeds::Extrema { .. } => 0,
         });
         let nodes = nodes.collect();
@@ -87,7 +87,9 @@ impl<'b, T: Element> CudaContext<'b, T> {
         let nodes = needs.nodes.iter().zip(&offsets.nodes).map(|(node, offset)| Node {
             name: node.name.to_owned(),
             params: match node.params {
-                ParamNeeds::Packed { bytes } => Params::Packed { address: at(*offset), bytes },
+                ParamNeeds::Packed { bytes } | ParamNeeds::PackedLater { bytes } => {
+                    Params::Packed { address: at(*offset), bytes }
+                }
                 ParamNeeds::Extrema { reduction } => Params::Extrema { reduction },
             },
         });

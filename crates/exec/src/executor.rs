@@ -15,7 +15,7 @@ use crate::finalise::Moved;
 use crate::io::{Io, check};
 use crate::labels::{Ignoring, take_census};
 use crate::source::is_worth_sharing;
-use crate::state::{State, Sweeps};
+use crate::state::{State, Sweeps, released};
 use crate::{ExecError, Pool, Progress, Sink};
 
 /// What a run did.
@@ -72,7 +72,8 @@ impl Part {
     }
 }
 
-/// Runs a plan on a backend, any number of times. All its memory is allocated when it is made, and has been given back, with the
+/// Runs a plan on a backend, any number of times. All its memory is allocated when it is made (where the plan lets go of parameters, that of what they are packed in and
+/// of windows with the first run), and has been given back, with the
 /// threads and what they kept, when its drop returns.
 #[derive(Debug)]
 pub struct Executor<'b, T: Element> {
@@ -84,6 +85,8 @@ pub struct Executor<'b, T: Element> {
     /// That of the last run, for the next one; `None` where a [`Pending`] has it.
     spare: Option<State<'b, T>>,
     dropout_step: u64,
+    /// Whether the plan lets go of a parameter.
+    is_released: IndexVec<ParamId, bool>,
     gradients: IndexVec<ParamId, Option<Vec<T>>>,
 }
 
@@ -175,10 +178,14 @@ impl<'b, T: Element> Executor<'b, T> {
             gradients[*param] =
                 Some(gradient.map_err(refused(format!("the gradient of parameter {}", param.index())))?);
         }
+        let is_released = IndexVec::filled(program.params.len(), false);
+        let mut is_released = is_released.map_err(refused("a list of parameters"))?;
+        plan.releases.iter().flat_map(|release| &release.params).for_each(|param| is_released[*param] = true);
         Ok(Self {
             backend,
             folder: folder.to_owned(),
             spare,
+            is_released,
             gradients,
             dropout_step: 0,
             pool: pool()?,
@@ -204,19 +211,27 @@ impl<'b, T: Element> Executor<'b, T> {
         self.dropout_step = step;
     }
 
-    /// Runs the plan. Running statistics in `params` are updated where the objective trains.
+    /// Runs the plan. Running statistics in `params` are updated where the objective trains. Where the plan lets go of parameters
+    /// ([`Plan::releases`]), those of them that `params` still has are packed first, and their memory is given back; runs of this executor follow with what is left.
     ///
     /// # Errors
-    /// Where a source or sink is missing, has another shape or fails, where class numbers of the target are neither classes
+    /// Where an element of `params` is gone that this executor has not packed, where a source or sink is missing, has another shape or fails, where class numbers of the target are neither classes
     /// nor ignored, where `progress` cancels, and where memory for a list of the run is refused. Then every sink is
-    /// aborted and `params` are as before; another run may follow.
+    /// aborted and `params` are as before, but for those that the plan lets go of; another run may follow.
     pub fn run(
         &mut self,
         params: &mut Parameters<T>,
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
-        let report = self.run_apart(params, io, progress)?;
+        let mut state = self.state()?;
+        let result = finishing(Part::Whole, io, || {
+            self.check(Part::Whole, params, io)?;
+            state.release(&self.plan, params, &mut self.gradients)?;
+            self.work(Part::Whole, &mut state, params, io, progress)
+        });
+        self.spare = Some(state);
+        let report = result?;
         move_statistics(params, self.moved_statistics(params)?);
         Ok(report)
     }
@@ -315,15 +330,30 @@ impl<'b, T: Element> Executor<'b, T> {
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
-        let begin = Instant::now();
-        let result = self.work(part, state, params, io, progress).and_then(|loss| {
-            part.sinks(io).try_for_each(|sink| sink.finish())?;
-            Ok(RunReport { loss, seconds: begin.elapsed().as_secs_f64() })
-        });
-        if result.is_err() {
-            part.sinks(io).for_each(|sink| sink.abort());
+        finishing(part, io, || {
+            self.check(part, params, io)?;
+            self.work(part, state, params, io, progress)
+        })
+    }
+
+    /// Checks what a run is given.
+    fn check(&self, part: Part, params: &Parameters<T>, io: &Io<'_, T>) -> Result<(), ExecError> {
+        let expected = &self.plan.program.params;
+        let tensors = params.tensors();
+        let wrong = ExecError::Parameters { expected: expected.len(), got: tensors.len() };
+        if tensors.len() != expected.len() {
+            return Err(wrong);
         }
-        result
+        for (param, len) in expected.entries() {
+            match (params.is_released(param.index()), self.is_released[param]) {
+                // packing will tell whether it is here that it was packed
+                (true, true) => {}
+                (true, false) => return Err(released(params, param.index())),
+                (false, _) if tensors[param.index()].data.len() == *len => {}
+                (false, _) => return Err(wrong),
+            }
+        }
+        check(&self.plan, part.sweeps(&self.plan), io)
     }
 
     fn work(
@@ -335,12 +365,6 @@ impl<'b, T: Element> Executor<'b, T> {
         progress: &dyn Progress,
     ) -> Result<Option<f64>, ExecError> {
         let sweeps = part.sweeps(&self.plan);
-        let lens = params.tensors().iter().map(|tensor| tensor.data.len());
-        let expected = &self.plan.program.params;
-        if !lens.eq(expected.iter().copied()) {
-            return Err(ExecError::Parameters { expected: expected.len(), got: params.tensors().len() });
-        }
-        check(&self.plan, sweeps.clone(), io)?;
         let ignored = self.census(state, io)?;
         let with_labels = ignored.as_ref().map(|labels| io.with_target(labels));
         let mut run = Sweeps {
@@ -402,6 +426,23 @@ impl<'b, T: Element> Executor<'b, T> {
             None => Ok(()),
         }
     }
+}
+
+/// Times the work of a run, and finishes its sinks, or aborts them where it fails.
+fn finishing<T: Element>(
+    part: Part,
+    io: &Io<'_, T>,
+    work: impl FnOnce() -> Result<Option<f64>, ExecError>,
+) -> Result<RunReport, ExecError> {
+    let begin = Instant::now();
+    let result = work().and_then(|loss| {
+        part.sinks(io).try_for_each(|sink| sink.finish())?;
+        Ok(RunReport { loss, seconds: begin.elapsed().as_secs_f64() })
+    });
+    if result.is_err() {
+        part.sinks(io).for_each(|sink| sink.abort());
+    }
+    result
 }
 
 /// What memory is for, where it is refused.

@@ -11,7 +11,7 @@ use tiled_kernel::{
     Backend, Context, DeviceError, Kernel, Needs, NodeNeeds, ParamNeeds, ReductionNeeds, StoreNeeds,
     SweepNeeds, ThreadsAwake,
 };
-use tiled_tensor::{Element, collected, with_room, zeros};
+use tiled_tensor::{Element, collected, filled, with_room, zeros};
 
 use crate::chunks::HeldChunks;
 use crate::error::refused;
@@ -170,7 +170,7 @@ impl<'b, T: Element> State<'b, T> {
     /// Forgets the run before.
     pub(crate) fn begin(&mut self, run: &mut Sweeps<'_, T>) -> Result<(), ExecError> {
         self.context.clear()?;
-        self.finalise(None, run, &mut Vec::new())
+        self.finalise(None, run.plan, run.params, run.gradients, &mut Vec::new())
     }
 
     /// Runs these sweeps, and gives the loss that they end in, if any.
@@ -248,7 +248,7 @@ impl<'b, T: Element> State<'b, T> {
                 })?,
             }
             drop(lanes);
-            self.finalise(Some(plan.level_of(index)), run, &mut losses)?;
+            self.finalise(Some(plan.level_of(index)), plan, run.params, run.gradients, &mut losses)?;
         }
         // in the order of the outputs, whichever sweep their losses end in
         losses.sort_by_key(|(reduction, _)| *reduction);
@@ -258,17 +258,18 @@ impl<'b, T: Element> State<'b, T> {
     fn finalise(
         &mut self,
         level: Option<usize>,
-        run: &mut Sweeps<'_, T>,
+        plan: &Plan,
+        params: &Parameters<T>,
+        gradients: &mut IndexVec<ParamId, Option<Vec<T>>>,
         losses: &mut Vec<(ReductionId, f64)>,
     ) -> Result<(), ExecError> {
-        let plan = run.plan;
         let mut state = finalise::State {
             program: &plan.program,
             context: self.context.as_mut(),
             stores: &mut self.stores,
             derived: &mut self.derived,
-            gradients: run.gradients,
-            params: run.params,
+            gradients,
+            params,
             losses,
         };
         for (after, finaliser) in &plan.program.finalisers {
@@ -279,34 +280,61 @@ impl<'b, T: Element> State<'b, T> {
         Ok(())
     }
 
-    /// Packs the parameters of a sweep's kernels, but for those that have not changed since.
-    fn pack(&mut self, plan: &Plan, sweep: usize, params: &Parameters<T>) -> Result<(), ExecError> {
-        for node in &plan.sweeps[sweep].nodes {
-            let program_node = &plan.program.nodes[node.node];
-            let is_packed = !program_node.params.is_empty() && program_node.extrema().is_none();
-            if node.action != Action::Compute || !is_packed {
-                continue;
-            }
-            let Some(kernel) = &self.kernels[node.node] else { continue };
-            let stamp = &mut self.packed_from[node.node];
-            if stamp.is(program_node, params, &self.derived) {
-                continue;
-            }
-            stamp.numbers.clear(); // nothing is packed while it is being packed
-            let values: Vec<&[T]> = program_node
-                .params
-                .iter()
-                .map(|param| match param {
-                    Param::Network(param) => params.tensors()[param.index()].data.as_slice(),
-                    Param::Derived(vector) => self.derived[*vector].as_slice(),
-                    Param::Extrema(_) => unreachable!("invariant: extrema are not packed"),
-                })
-                .collect();
-            self.context.pack(node.node.index(), kernel, &values)?;
-            self.packed_from[node.node].set(program_node, params, &self.derived);
+    /// Packs the parameters that the plan lets go of, and lets go of them one after the other.
+    pub(crate) fn release(
+        &mut self,
+        plan: &Plan,
+        params: &mut Parameters<T>,
+        gradients: &mut IndexVec<ParamId, Option<Vec<T>>>,
+    ) -> Result<(), ExecError> {
+        let is_released = |param: &ParamId| params.is_released(param.index());
+        if plan.releases.iter().all(|release| release.params.iter().all(is_released)) {
+            return Ok(());
+        }
+        // some are packed with what normalisation in evaluation derives
+        self.finalise(None, plan, params, gradients, &mut Vec::new())?;
+        for release in &plan.releases {
+            self.pack_node(plan, release.node, params)?;
+            release.params.iter().for_each(|param| params.release(param.index()));
         }
         Ok(())
     }
+
+    /// Packs the parameters of a sweep's kernels, but for those that have not changed since.
+    fn pack(&mut self, plan: &Plan, sweep: usize, params: &Parameters<T>) -> Result<(), ExecError> {
+        let computed = plan.sweeps[sweep].nodes.iter().filter(|node| node.action == Action::Compute);
+        computed.map(|node| node.node).try_for_each(|node| self.pack_node(plan, node, params))
+    }
+
+    /// Packs the parameters of a node, where it has any and they have changed since.
+    fn pack_node(&mut self, plan: &Plan, id: NodeId, params: &Parameters<T>) -> Result<(), ExecError> {
+        let node = &plan.program.nodes[id];
+        let Some(kernel) = &self.kernels[id] else { return Ok(()) };
+        let stamp = &mut self.packed_from[id];
+        if node.params.is_empty() || node.extrema().is_some() || stamp.is(node, params, &self.derived) {
+            return Ok(());
+        }
+        let mut values: Vec<&[T]> = with_room(node.params.len()).map_err(refused("a list of parameters"))?;
+        for param in &node.params {
+            values.push(match param {
+                Param::Network(param) if params.is_released(param.index()) => {
+                    return Err(released(params, param.index()));
+                }
+                Param::Network(param) => params.tensors()[param.index()].data.as_slice(),
+                Param::Derived(vector) => self.derived[*vector].as_slice(),
+                Param::Extrema(_) => unreachable!("invariant: extrema are not packed"),
+            });
+        }
+        stamp.numbers.clear(); // nothing is packed while it is being packed
+        self.context.pack(id.index(), kernel, &values)?;
+        self.packed_from[id].set(node, params, &self.derived);
+        Ok(())
+    }
+}
+
+/// The error of a parameter whose elements are gone.
+pub(crate) fn released<T: Element>(params: &Parameters<T>, param: usize) -> ExecError {
+    ExecError::Released { name: params.tensors()[param].name.clone() }
 }
 
 /// The memory of a plan's runs on a backend, which so many threads call.
@@ -319,12 +347,15 @@ fn open<'b, T: Element>(
     // a device's calls come from one thread at a time, however many read and write
     let threads = if backend.transfers_beside() { plan.threads } else { threads };
     let support = |node: NodeId| plan.support[node].as_ref();
+    let mut is_released = filled(program.nodes.len(), false).map_err(refused("the packed parameters"))?;
+    plan.releases.iter().for_each(|release| is_released[release.node.index()] = true);
     let mut nodes = with_room(program.nodes.len()).map_err(refused("the packed parameters"))?;
     for (id, node) in program.nodes.entries() {
         let support = support(id).filter(|_| !node.params.is_empty());
         let bytes = support.map_or(0, |support| support.packed_bytes);
         let params = match node.extrema() {
             Some(reduction) => ParamNeeds::Extrema { reduction: reduction.index() },
+            None if is_released[id.index()] => ParamNeeds::PackedLater { bytes },
             None => ParamNeeds::Packed { bytes },
         };
         nodes.push(NodeNeeds { name: &node.name, params });

@@ -76,7 +76,7 @@ pub use params::{
 pub use parts::{Part, Parts};
 pub use plan::{
     Binding, Budget, BudgetSource, ChunkCache, Chunks, Hold, InMemory, Memory, Plan, PlanError, PlanOptions,
-    Planner, SlotId, SweepPlan, TRANSFER_BYTES, Tiling, UNLIMITED,
+    Planner, Release, SlotId, SweepPlan, TRANSFER_BYTES, Tiling, UNLIMITED,
 };
 pub use program::Program;
 pub use schedule::{Call, Schedule};

@@ -354,6 +354,17 @@ pub struct Running {
     pub momentum: Momentum,
 }
 
+impl Running {
+    /// The parameters: mean, variance, and the count of batches where there is one.
+    pub(crate) const fn params(self) -> [Option<ParamId>; 3] {
+        let batches = match self.momentum {
+            Momentum::Fixed(_) => None,
+            Momentum::Mean { batches } => Some(batches),
+        };
+        [Some(self.mean), Some(self.variance), batches]
+    }
+}
+
 /// The weight of new statistics in running ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Momentum {

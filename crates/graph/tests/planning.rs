@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use tiled_graph::program::{SinkRole, SourceRole, Store, StoreId};
 use tiled_graph::{
-    Action, Activation, BatchNorm, Binding, Conv2d, Graph, Hold, IndexVec, Linear, Loss, MaxPool2d,
-    Objective, Op, Plan, PlanError, PlanOptions, Planner, SweepNode, SweepNodeId, SweepPlan, Tiling, ValueId,
-    infer, lower, sweeps,
+    Action, Activation, BatchNorm, Binding, Conv2d, Graph, GroupNorm, Hold, IndexVec, Linear, Loss,
+    MaxPool2d, Objective, Op, Plan, PlanError, PlanOptions, Planner, SweepNode, SweepNodeId, SweepPlan,
+    Tiling, ValueId, infer, lower, sweeps,
 };
 use tiled_kernel::{Backend, Reference, forward};
 
@@ -535,4 +535,34 @@ fn early_layers_and_deep_ones_have_tilings_of_their_own() {
 fn plan_on_threads(graph: &Graph, extents: [usize; 2], objective: &Objective, options: &PlanOptions) -> Plan {
     let shapes = infer(graph, 1, &[extents]).expect("shapes");
     Planner::<f32>::new(graph, &shapes, objective, &Threads).plan(options).expect("a plan")
+}
+
+/// What is kept between sweeps and windows share the memory: a budget that holds a little more of the first may leave nothing to the second.
+#[test]
+fn more_memory_hardly_ever_makes_a_plan_slower() {
+    let mut graph = Graph::new();
+    let mut last = graph.add_input("x", 1).expect("an input");
+    for (number, (channels, stride)) in
+        [(8, 1), (8, 1), (16, 2), (16, 1), (32, 2), (32, 1), (64, 2), (64, 1)].into_iter().enumerate()
+    {
+        let conv = Conv2d { stride: [stride, stride], ..Conv2d::new(channels, [3, 3]).padded([1, 1]) };
+        let y = graph.add_node(&format!("c{number}"), Op::Conv2d(conv), &[last]).expect("a convolution");
+        let norm = Op::GroupNorm(GroupNorm::new(4));
+        let y = graph.add_node(&format!("n{number}"), norm, &[y]).expect("a norm");
+        let relu = Op::Activation(Activation::Relu);
+        last = graph.add_node(&format!("r{number}"), relu, &[y]).expect("an activation");
+    }
+    graph.set_outputs(&[last]).expect("an output");
+    let objective = Objective::inference();
+    let extents = [128, 2048];
+    let least = smallest(&graph, extents, &objective, &within(1));
+    let most = plan(&graph, extents, &objective, &PlanOptions::default()).expect("a plan").peak_bytes();
+    let (mut budget, mut fastest) = (least, f64::INFINITY);
+    while budget < 2 * most {
+        let plan = plan(&graph, extents, &objective, &within(budget)).expect("a plan");
+        let seconds = plan.predicted_seconds;
+        assert!(seconds <= 1.2 * fastest, "{seconds} s in {budget} bytes, {fastest} s in fewer");
+        fastest = fastest.min(seconds);
+        budget += budget / 40;
+    }
 }

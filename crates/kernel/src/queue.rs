@@ -75,6 +75,12 @@ pub enum ParamNeeds {
         /// As [`crate::Support::packed_bytes`].
         bytes: usize,
     },
+    /// The same in memory that the first [`Context::pack`] takes, and windows in memory that the first [`Context::queues`] takes: of a run that lets go of
+    /// what was packed before it packs more. Only where the context's memory is the host's.
+    PackedLater {
+        /// As [`crate::Support::packed_bytes`].
+        bytes: usize,
+    },
     /// Where a reduction of the same run has found them: its [`Partial::Extrema`] after [`Context::merge`], in a later sweep. They are
     /// not packed, and none of them goes through the host.
     Extrema {
@@ -152,10 +158,10 @@ pub struct Ticket(pub u64);
 /// The memory of a run on a device: packed parameters, stores, partial sums of every lane, and room for the windows of all queues.
 /// It is given back when the drop returns.
 pub trait Context<T: Element>: Send + Sync + Debug {
-    /// Arranges the parameters of a node for its calls, where they are [`ParamNeeds::Packed`].
+    /// Arranges the parameters of a node for its calls, where they are [`ParamNeeds::Packed`] or [`ParamNeeds::PackedLater`].
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Where memory for them is refused, or the device fails.
     fn pack(&mut self, node: usize, kernel: &Kernel, params: &[&[T]]) -> Result<(), DeviceError>;
 
     /// Lends the queues of a run tensors of the caller in the memory of the device, for [`Queue::import`] and [`Queue::export`]; those that

@@ -97,6 +97,7 @@ pub(super) fn options(draw: &mut Draw, network: &Network, objective: &Objective)
         temporary_files: draw.chance(25),
         winograd: draw.chance(30),
         in_memory: in_memory(draw),
+        releases_parameters: draw.chance(50),
         ..PlanOptions::default()
     };
     Drawn { options, budget }

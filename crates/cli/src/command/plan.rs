@@ -124,7 +124,12 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
         resident += optimizer_bytes::<T>(args, graph, &objective)?
             + kept_bytes::<T>(args.save.as_deref(), &try_params(graph)?);
     }
-    let options = PlanOptions { transfer_bytes, ..args.plan.options(&device, resident)? };
+    let options = PlanOptions {
+        transfer_bytes,
+        // as `run` does
+        releases_parameters: !args.train,
+        ..args.plan.options(&device, resident)?
+    };
     let backend: &dyn Backend<T> = &device;
     let planner = Planner::new(graph, &shapes, &objective, backend);
     let plan = planner.plan_unless(&options, &|| session.is_cancelled())?;

@@ -29,7 +29,8 @@ fn run_as<T: Element>(args: &RunArgs, session: &Session) -> Result<(), CliError>
     let options = args.plan.options(&job.backend, job.input_bytes() + sink_bytes(&sinks))?;
     let transfer_bytes =
         sinks.iter().map(|sink| sink.transfer_bytes()).fold(options.transfer_bytes, u64::max);
-    let plan = job.plan(&objective, &PlanOptions { transfer_bytes, ..options }, session)?;
+    let plan =
+        job.plan(&objective, &PlanOptions { transfer_bytes, releases_parameters: true, ..options }, session)?;
     let figures = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());
     let mut parameters = job.parameters(&args.network, args.weights.as_ref())?;
     let mut executor = args.plan.executor(plan, &job.backend)?;

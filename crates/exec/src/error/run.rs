@@ -60,6 +60,14 @@ pub enum ExecError {
         /// The bytes that were asked for.
         bytes: u64,
     },
+    /// A run of another executor has let go of the elements of a parameter once it had packed them, or this one has since packed others.
+    #[error(
+        "parameter `{name}`: its elements were let go of by a run that packed them: give them again, or plan that run without `releases_parameters`"
+    )]
+    Released {
+        /// The name of the parameter.
+        name: String,
+    },
     /// The plan's objective gives no gradients later.
     #[error("plan has no second half: its objective is not `GradOutputLater`")]
     NoSecondHalf,

@@ -2,4 +2,5 @@
 
 mod networks;
 mod regressions;
+mod released;
 mod run;

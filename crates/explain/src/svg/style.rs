@@ -8,7 +8,7 @@ pub(super) const WIDTH: f64 = 1200.0;
 pub(super) const MARGIN: f64 = 32.0;
 
 /// The colours of the parts of the memory, in order.
-pub(super) const PART_CLASSES: [&str; 8] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
+pub(super) const PART_CLASSES: [&str; 10] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9"];
 
 /// Style sheet and the pattern of halos. Forward nodes are blue, gradients orange.
 pub(super) const STYLE: &str = r##"<defs>
@@ -34,6 +34,7 @@ text { font-family: "Helvetica Neue", Helvetica, Arial, "DejaVu Sans", sans-seri
 .budget { stroke: #b3261e; stroke-width: 2; }
 .p0 { fill: #2468a8; } .p1 { fill: #2f9e8f; } .p2 { fill: #c8640f; } .p3 { fill: #8a5fb0; }
 .p4 { fill: #b9a12c; } .p5 { fill: #7d8b97; } .p6 { fill: #b3261e; } .p7 { fill: #4f7d5a; }
+.p8 { fill: #94486b; } .p9 { fill: #3f4a54; }
 </style>
 "##;
 

@@ -61,12 +61,17 @@ impl<T> ParamTensor<T> {
     }
 
     fn check_length(&self) -> Result<(), GraphError> {
+        self.check_fits(self.data.len())
+    }
+
+    /// Checks that so many elements are what the shape says.
+    fn check_fits(&self, got: usize) -> Result<(), GraphError> {
         let expected = self.shape.iter().try_fold(1_usize, |product, extent| product.checked_mul(*extent));
-        if expected == Some(self.data.len()) {
+        if expected == Some(got) {
             return Ok(());
         }
         let (name, shape) = (self.name.clone(), self.shape.clone());
-        Err(GraphError::ParameterLength { name, shape, expected: Extent(expected), got: self.data.len() })
+        Err(GraphError::ParameterLength { name, shape, expected: Extent(expected), got })
     }
 }
 
@@ -234,11 +239,63 @@ impl<T: Element> Parameters<T> {
         self.versions[position]
     }
 
-    /// The elements of the tensor at this position, to be changed.
+    /// Gives back the memory of the elements of the tensor at this position; name, shape and version stay. A run does that once it has
+    /// packed a parameter, where its plan lets it ([`PlanOptions::releases_parameters`](crate::PlanOptions::releases_parameters)).
+    pub fn release(&mut self, position: usize) {
+        if let Some(tensor) = self.tensors.get_mut(position) {
+            tensor.data = Vec::new();
+        }
+    }
+
+    /// Whether the elements of the tensor at this position are gone: [`ParamTensor::data`] has none of them.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, initialise, params};
+    /// let mut parameters = initialise::<f32>(&params(&Graph::builtin("light").expect("it is built in")), 1);
+    /// let before = parameters.version(0);
+    /// parameters.release(0);
+    /// assert!(parameters.is_released(0) && !parameters.is_released(1));
+    /// assert_eq!(parameters.version(0), before);
+    /// ```
+    #[must_use]
+    pub fn is_released(&self, position: usize) -> bool {
+        self.tensors.get(position).is_some_and(|tensor| tensor.data.is_empty() && !tensor.shape.contains(&0))
+    }
+
+    /// The elements of the tensor at this position, to be changed; none where it [is released](Parameters::is_released).
     #[must_use]
     pub fn data_mut(&mut self, position: usize) -> Option<&mut [T]> {
         *self.versions.get_mut(position)? = new_version();
         self.tensors.get_mut(position).map(|tensor| tensor.data.as_mut_slice())
+    }
+
+    /// Gives the tensor at this position other elements, also where it [is released](Parameters::is_released).
+    ///
+    /// # Errors
+    /// Where they are not as many as its shape says, or memory is refused; then it is as before.
+    ///
+    /// ```
+    /// use tiled_graph::{Graph, initialise, params};
+    /// let mut parameters = initialise::<f32>(&params(&Graph::builtin("light").expect("it is built in")), 1);
+    /// let bias = parameters.tensors()[1].data.clone();
+    /// parameters.release(1);
+    /// parameters.set(1, &bias)?;
+    /// assert_eq!(parameters.tensors()[1].data, bias);
+    /// # Ok::<(), tiled_graph::GraphError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Where there is no tensor at this position.
+    pub fn set(&mut self, position: usize, values: &[T]) -> Result<(), GraphError> {
+        let tensor = &mut self.tensors[position];
+        tensor.check_fits(values.len())?;
+        if tensor.data.len() == values.len() {
+            tensor.data.copy_from_slice(values);
+        } else {
+            tensor.data = copied(values).map_err(|error| of_tensor(&tensor.name, error))?;
+        }
+        self.versions[position] = new_version();
+        Ok(())
     }
 
     /// The name and the elements of each tensor, to be changed.

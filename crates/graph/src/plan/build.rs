@@ -7,6 +7,7 @@ use tiled_tensor::{Element, Layout, OutOfMemory, collected, with_room};
 
 use super::binding::{Binding, Given, bindings, computed_into};
 use super::chunks::{Alignment, Chunked};
+use super::release::{Release, parameters_bytes, releases};
 use super::stores::{self, StoredWhole};
 use super::{Chunks, Memory, PlanError, PlanOptions};
 use crate::cuts::cut_after;
@@ -23,6 +24,8 @@ pub(super) struct Lowered {
     pub(super) blocks: IndexVec<NodeId, usize>,
     /// What the time of each node depends on.
     pub(super) facts: IndexVec<NodeId, NodeFacts>,
+    /// The parameters that a run lets go of.
+    pub(super) releases: Vec<Release>,
     /// Bytes that depend neither on the tiling nor on what is kept, those of one lane's partial sums, and those of one
     /// thread's scratch.
     memory: Memory,
@@ -124,7 +127,7 @@ impl Lowered {
     pub(super) fn new<T: Element>(
         program: Program,
         backend: &dyn Backend<T>,
-        resident_bytes: u64,
+        options: &PlanOptions,
     ) -> Result<Self, PlanError> {
         let blocks = collected(program.nodes.iter().map(|node| backend.block(node.channels)))?.into();
         let mut facts = with_room(program.nodes.len())?;
@@ -134,8 +137,12 @@ impl Lowered {
         let supports = || facts.iter().filter_map(NodeFacts::support);
         let partial_bytes = supports().map(|support| support.partial_bytes as u64).sum();
         let scratch_bytes = supports().map(|support| support.workspace_bytes as u64).max().unwrap_or(0);
-        let memory = fixed_memory::<T>(&program, &facts, backend, resident_bytes)?;
-        Ok(Self { blocks, facts: facts.into(), memory, partial_bytes, scratch_bytes, program })
+        let facts = IndexVec::from(facts);
+        // a device packs into memory of its own, all at once
+        let lets_go = options.releases_parameters && !backend.transfers_beside();
+        let releases = if lets_go { releases(&program, packed_bytes(&facts))? } else { Vec::new() };
+        let memory = fixed_memory::<T>(&program, &facts, &releases, backend, options.resident_bytes)?;
+        Ok(Self { blocks, facts, releases, memory, partial_bytes, scratch_bytes, program })
     }
 
     /// The same, where a sweep ends with a node; `None` where nothing of its level follows it.
@@ -145,7 +152,8 @@ impl Lowered {
             return Ok(None);
         }
         let (blocks, facts) = (self.blocks.copied()?, self.facts.copied()?);
-        Ok(Some(Self { program, blocks, facts, ..*self }))
+        let releases = collected(self.releases.iter().cloned())?;
+        Ok(Some(Self { program, blocks, facts, releases, ..*self }))
     }
 
     /// Keeps the values of these nodes whole, in memory or in files.
@@ -485,27 +493,32 @@ fn supported<T: Element>(
     }
 }
 
+/// The bytes of each node's packed parameters.
+fn packed_bytes(facts: &IndexVec<NodeId, NodeFacts>) -> impl Fn(NodeId) -> u64 + '_ {
+    |node| match facts[node].work {
+        Some((Work::Map(_), support)) => support.packed_bytes as u64,
+        _ => 0,
+    }
+}
+
 fn bytes_of<T>(elements: usize) -> Result<u64, PlanError> {
     (elements as u64).checked_mul(size_of::<T>() as u64).ok_or(PlanError::TooLarge)
 }
 
 fn fixed_memory<T: Element>(
     program: &Program,
-    facts: &[NodeFacts],
+    facts: &IndexVec<NodeId, NodeFacts>,
+    releases: &[Release],
     backend: &dyn Backend<T>,
     resident_bytes: u64,
 ) -> Result<Memory, PlanError> {
     let bytes = bytes_of::<T>;
     let mut memory = Memory { resident_bytes, ..Memory::default() };
-    memory.parameters_bytes = bytes(program.params.iter().sum())?;
-    for (node, facts) in program.nodes.iter().zip(facts) {
-        if let Some((Work::Map(_), support)) = facts.work
-            && !node.params.is_empty()
-        {
-            memory.parameters_bytes += support.packed_bytes as u64;
-            memory.parameters_bytes += (program.stamp_len(&node.params) * size_of::<u64>()) as u64;
-        }
-    }
+    bytes(program.params.iter().sum())?;
+    let stamps = program.nodes.iter().map(|node| (program.stamp_len(&node.params) * size_of::<u64>()) as u64);
+    let [held, most] = parameters_bytes(program, releases, packed_bytes(facts), size_of::<T>() as u64)?;
+    memory.parameters_bytes = held.saturating_add(stamps.sum());
+    memory.packing_bytes = most - held;
     let gradients: usize = program.param_grads.iter().map(|param| program.params[*param]).sum();
     // a share of a sum has room of its own while it is added
     let shares = program.finalisers.iter().filter_map(|(_, finaliser)| match finaliser {

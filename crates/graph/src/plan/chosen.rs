@@ -151,6 +151,7 @@ impl Measure<'_, '_> {
             store_slots: prepared.stores.0.copied()?,
             blocks: prepared.lowered.blocks.copied()?,
             support: collected(prepared.lowered.facts.iter().map(|facts| facts.support().copied()))?.into(),
+            releases: collected(prepared.lowered.releases.iter().cloned())?,
             dtype: T::DTYPE,
             memory,
             // the planner says these

@@ -241,7 +241,8 @@ impl<'m, 'p> Measure<'m, 'p> {
 
     /// The bytes of a run that shares tiles out like this beside its windows. None of its sweeps reads chunks.
     pub(super) fn bytes_beside_windows(&self, share: Share) -> Result<u64, PlanError> {
-        Ok(self.memory(0, share, &ChunkUses::default(), None)?.total_bytes())
+        let memory = self.memory(0, share, &ChunkUses::default(), None)?;
+        Ok(Memory { packing_bytes: 0, ..memory }.total_bytes())
     }
 
     /// The memory of a run with windows of so many bytes a lane, where chunks are kept if the budget holds them.

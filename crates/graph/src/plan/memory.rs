@@ -7,7 +7,8 @@ pub struct Memory {
     pub windows_bytes: u64,
     /// Values kept whole between sweeps.
     pub stores_bytes: u64,
-    /// Parameters as the caller gave them and as the backend packs them.
+    /// Parameters as the caller gave them and as the backend packs them; what the run lets go of ([`Release`](super::Release)) only as it
+    /// is packed.
     pub parameters_bytes: u64,
     /// Gradients of parameters.
     pub gradients_bytes: u64,
@@ -21,6 +22,8 @@ pub struct Memory {
     pub scratch_bytes: u64,
     /// What the caller holds beside the run.
     pub resident_bytes: u64,
+    /// What parameters take beside [`Memory::parameters_bytes`] while a run packs those that it lets go of. There are no windows yet, so only the larger of the two counts.
+    pub packing_bytes: u64,
 }
 
 impl Memory {
@@ -28,6 +31,7 @@ impl Memory {
     #[must_use]
     pub const fn total_bytes(&self) -> u64 {
         self.windows_bytes
+            .saturating_add(self.packing_beyond_windows())
             .saturating_add(self.stores_bytes)
             .saturating_add(self.parameters_bytes)
             .saturating_add(self.gradients_bytes)
@@ -38,7 +42,11 @@ impl Memory {
             .saturating_add(self.resident_bytes)
     }
 
-    /// The parts with their names, largest first.
+    const fn packing_beyond_windows(&self) -> u64 {
+        self.packing_bytes.saturating_sub(self.windows_bytes)
+    }
+
+    /// The parts with their names, largest first; `packing` is what it takes beyond the windows.
     #[must_use]
     pub fn parts(&self) -> Vec<(&'static str, u64)> {
         let mut parts = vec![
@@ -51,6 +59,7 @@ impl Memory {
             ("chunks", self.chunks_bytes),
             ("scratch", self.scratch_bytes),
             ("resident", self.resident_bytes),
+            ("packing", self.packing_beyond_windows()),
         ];
         parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         parts

@@ -17,6 +17,7 @@ mod own_tilings;
 mod planner;
 mod price;
 mod refine;
+mod release;
 mod rows;
 mod search;
 mod slots;
@@ -33,6 +34,7 @@ pub use error::PlanError;
 pub use memory::Memory;
 pub use options::{Hold, PlanOptions, TRANSFER_BYTES, Tiling};
 pub use planner::Planner;
+pub use release::Release;
 pub use slots::SlotId;
 
 use tiled_geometry::{Grid, Region};
@@ -65,6 +67,8 @@ pub struct Plan {
     pub blocks: IndexVec<NodeId, usize>,
     /// How the backend carries out each node; `None` of sources and sinks.
     pub support: IndexVec<NodeId, Option<Support>>,
+    /// The parameters that a run lets go of, in the order in which it packs them before its first sweep.
+    pub releases: Vec<Release>,
     /// The element type.
     pub dtype: DType,
     /// The memory of the run.

@@ -62,6 +62,11 @@ pub struct PlanOptions {
     /// Bytes that the caller holds beside the run and that count towards the budget: decoded pictures, the
     /// state of an optimiser.
     pub resident_bytes: u64,
+    /// Whether a run may let go of parameters once they are packed ([`Parameters::is_released`](crate::Parameters::is_released)), so that memory holds
+    /// most of them once. Whoever runs the plan has no other use for them: only executors of such
+    /// plans that have packed them run with what is left. It keeps them where gradients with respect to parameters are wanted, where it has two
+    /// halves ([`Plan::second_half`](crate::Plan::second_half)), and on a device with memory of its own.
+    pub releases_parameters: bool,
     /// The tensors of the caller that lie in memory.
     pub in_memory: InMemory,
     /// The most bytes that one of the other sources and sinks may hold for each lane in flight, or each of
@@ -93,6 +98,7 @@ impl PlanOptions {
             lanes,
             parallelism,
             resident_bytes,
+            releases_parameters,
             in_memory,
             transfer_bytes,
             temporary_files,
@@ -108,6 +114,7 @@ impl PlanOptions {
             lanes,
             parallelism,
             resident_bytes,
+            releases_parameters,
             in_memory,
             transfer_bytes,
             chunks,
@@ -129,6 +136,7 @@ impl Default for PlanOptions {
             lanes: None,
             parallelism: 1,
             resident_bytes: 0,
+            releases_parameters: false,
             in_memory: InMemory::default(),
             transfer_bytes: TRANSFER_BYTES,
             chunks: Vec::new(),

@@ -98,8 +98,7 @@ impl<'a, T: Element> Planner<'a, T> {
             }
             let kept = self.kept_sets(&program, options, most.clamp(LEAST_KEPT_SETS, MOST_KEPT_SETS))?;
             choices += kept.len();
-            let resident = options.resident_bytes;
-            lowered.push((Lowered::new(program, self.backend, resident)?, kept));
+            lowered.push((Lowered::new(program, self.backend, options)?, kept));
         }
         let mut search = Search::<T>::new(self.backend, options, is_cancelled, choices);
         for (lowered, kept_sets) in &lowered {
@@ -113,8 +112,9 @@ impl<'a, T: Element> Planner<'a, T> {
                     }
                     search.try_choice(Choice { lowered, kept, in_files })?;
                 }
-                if !was_found && search.has_plan() {
-                    break; // keeping less computes more
+                // keeping less computes more; but what is kept may leave too little for windows
+                if !was_found && search.has_room() {
+                    break;
                 }
             }
             // the fastest plan is asked for where nobody sets a budget: segments only where nothing else fits

@@ -17,12 +17,14 @@ pub fn open<'b, T: Element>(
     host: &'b dyn Host<T>,
     needs: &Needs<'_>,
 ) -> Result<Box<dyn Context<T> + 'b>, DeviceError> {
-    let arena = AlignedBuffer::try_new(needs.window_elements);
-    let arena = arena.map_err(DeviceError::refused("the windows"))?;
+    // while parameters are let go of, there are more of them than afterwards, and nothing in the windows
+    let comes_later = needs.nodes.iter().any(|node| matches!(node.params, ParamNeeds::PackedLater { .. }));
+    let arena = windows(if comes_later { 0 } else { needs.window_elements })?;
     let workspace = Workspace::new(needs.threads, needs.workspace_bytes.div_ceil(size_of::<T>()));
     let reductions = collected(needs.reductions.iter().map(|needs| needs.reduction));
     Ok(Box::new(HostContext {
         arena,
+        window_elements: needs.window_elements,
         shared: Shared {
             host,
             params: params(needs)?,
@@ -40,7 +42,13 @@ pub fn open<'b, T: Element>(
 struct HostContext<'b, T: Element> {
     /// The windows of all queues.
     arena: AlignedBuffer<T>,
+    /// As many as it has from the first sweep on.
+    window_elements: usize,
     shared: Shared<'b, T>,
+}
+
+fn windows<T: Element>(elements: usize) -> Result<AlignedBuffer<T>, DeviceError> {
+    AlignedBuffer::try_new(elements).map_err(DeviceError::refused("the windows"))
 }
 
 fn params<T: Element>(needs: &Needs<'_>) -> Result<Vec<NodeParams<T>>, DeviceError> {
@@ -49,15 +57,19 @@ fn params<T: Element>(needs: &Needs<'_>) -> Result<Vec<NodeParams<T>>, DeviceErr
     for node in needs.nodes {
         params.push(match node.params {
             ParamNeeds::Extrema { reduction } => NodeParams::Extrema { reduction },
-            ParamNeeds::Packed { bytes } => {
-                let buffer = AlignedBuffer::try_new(bytes / size_of::<T>());
-                let refused =
-                    |error| DeviceError::refused(format!("the packed parameters of `{}`", node.name))(error);
-                NodeParams::Packed(buffer.map_err(refused)?)
+            ParamNeeds::Packed { bytes } => NodeParams::Packed(packed(node.name, bytes)?),
+            ParamNeeds::PackedLater { bytes } => {
+                NodeParams::PackedLater { name: node.name.to_owned(), bytes }
             }
         });
     }
     Ok(params)
+}
+
+/// Memory for the packed parameters of a node.
+fn packed<T: Element>(name: &str, bytes: usize) -> Result<AlignedBuffer<T>, DeviceError> {
+    AlignedBuffer::try_new(bytes / size_of::<T>())
+        .map_err(|error| DeviceError::refused(format!("the packed parameters of `{name}`"))(error))
 }
 
 fn partials<T: Element>(needs: &Needs<'_>) -> Result<Vec<Vec<RwLock<Partial<T>>>>, DeviceError> {
@@ -107,9 +119,15 @@ impl<T: Element> HostContext<'_, T> {
 
 impl<T: Element> Context<T> for HostContext<'_, T> {
     fn pack(&mut self, node: usize, kernel: &Kernel, params: &[&[T]]) -> Result<(), DeviceError> {
-        match &mut self.shared.params[node] {
+        let place = &mut self.shared.params[node];
+        if let NodeParams::PackedLater { name, bytes } = place {
+            *place = NodeParams::Packed(packed(name, *bytes)?);
+        }
+        match place {
             NodeParams::Packed(packed) => self.shared.host.pack(kernel, params, packed),
-            NodeParams::Extrema { .. } => unreachable!("invariant: extrema are not packed"),
+            NodeParams::PackedLater { .. } | NodeParams::Extrema { .. } => {
+                unreachable!("invariant: memory was taken, and extrema are not packed")
+            }
         }
         Ok(())
     }
@@ -122,6 +140,9 @@ impl<T: Element> Context<T> for HostContext<'_, T> {
         &'q mut self,
         sweep: &SweepNeeds<'q, T>,
     ) -> Result<Vec<Box<dyn Queue<T> + 'q>>, DeviceError> {
+        if self.arena.len() < self.window_elements {
+            self.arena = windows(self.window_elements)?;
+        }
         let refused = |error: OutOfMemory| DeviceError::refused("the windows of a lane")(error);
         let elements: usize = sweep.slots.iter().sum();
         let mut queues: Vec<Box<dyn Queue<T> + 'q>> = with_room(sweep.queues).map_err(refused)?;

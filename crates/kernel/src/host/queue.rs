@@ -70,6 +70,7 @@ impl<'q, T: Element> HostQueue<'q, T> {
     fn with_params<R>(&self, node: usize, read: impl FnOnce(Params<'_, T>) -> R) -> R {
         match &self.shared.params[node] {
             NodeParams::Packed(packed) => read(Params::Packed(packed)),
+            NodeParams::PackedLater { .. } => unreachable!("invariant: parameters are packed before calls"),
             NodeParams::Extrema { reduction } => {
                 let merged = &self.shared.partials[0][*reduction];
                 match &*merged.read().unwrap_or_else(PoisonError::into_inner) {

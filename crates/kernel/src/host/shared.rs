@@ -36,6 +36,11 @@ impl<T: Element> Shared<'_, T> {
 #[derive(Debug)]
 pub(super) enum NodeParams<T: Element> {
     Packed(AlignedBuffer<T>),
+    /// The same before memory is taken for them.
+    PackedLater {
+        name: String,
+        bytes: usize,
+    },
     /// In the first lane's state of this reduction.
     Extrema {
         reduction: usize,

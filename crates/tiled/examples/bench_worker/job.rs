@@ -163,6 +163,7 @@ impl<'b, T: Element> Job<'b, T> {
             options: PlanOptions {
                 memory_bytes: load.memory_bytes,
                 parallelism: load.threads,
+                releases_parameters: true, // nothing else reads them
                 winograd: load.winograd,
                 in_memory: InMemory { inputs: is_held, outputs: is_held, ..InMemory::ALL },
                 hold: match load.hold {
