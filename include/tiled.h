@@ -2528,7 +2528,8 @@ tiled_status tiled_executor_new(const struct tiled_engine *engine,
                                 struct tiled_executor **executor);
 
 /**
- * Runs the plan. Running statistics in `weights` are updated where the objective trains.
+ * Runs the plan. Running statistics in `weights` are updated where the objective trains. Where the plan has `releases_weights`, those that `weights` still has are
+ * packed first and let go of; weights that would have to be packed and are gone are `TILED_STATUS_INVALID_ARGUMENT`, before anything is let go of or written.
  *
  * `report` may be NULL, else its first field is `sizeof(tiled_report)`. Tensors of `io` have the plan's shapes and
  * element type. Where a check fails nothing is written; where a callback fails or cancels, sinks in memory may be

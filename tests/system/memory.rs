@@ -6,8 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tiled::cpu::CpuBackend;
-use tiled::exec::{Executor, Io, MemorySink, MemorySource, Progress};
-use tiled::graph::{Graph, Hold, Loss, Objective, PlanOptions, Tiling};
+use tiled::exec::{Executor, Io, MemorySink, MemorySource, NoProgress, Progress, SliceSink};
+use tiled::graph::{Graph, Hold, Loss, Objective, Parameters, Plan, PlanOptions, Tiling, initialise, params};
 use tiled::tensor::Tensor;
 use tiled_tests::{Job, slide};
 
@@ -124,6 +124,38 @@ fn taken(name: &str, extents: [usize; 2], options: &PlanOptions, threads: usize)
     }
 }
 
+/// Runs a network twice, with weights that the run lets go of: the bytes at the peak, and the plan.
+fn taken_with_weights_once(name: &str, extents: [usize; 2], options: &PlanOptions) -> (usize, Plan) {
+    let backend = CpuBackend::new().expect("an instruction set");
+    let graph = Graph::builtin(name).expect("built in");
+    let mut job = Job::<f32>::random(graph, 1, extents, Objective::inference(), 1);
+    let plan = job.plan(&backend, &PlanOptions { releases_parameters: true, ..options.clone() });
+    let specs = params(&job.graph);
+    job.parameters = Parameters::zeros(&[]).expect("none"); // they are the run's
+    let input = MemorySource::try_from(&job.inputs[0]).expect("contiguous");
+    let shape = job.shapes.shape(job.graph.outputs()[0]);
+    let mut output = vec![0.0_f32; shape.iter().product()];
+    let mut run = |executor: &mut Executor<'_, f32>, parameters: &mut Parameters<f32>| {
+        let sink = SliceSink::new(&mut output, shape).expect("small");
+        let io = Io { inputs: vec![&input], outputs: vec![&sink], ..Io::default() };
+        executor.run(parameters, &io, &NoProgress).expect("runs");
+        drop(io);
+        output.iter().map(|value| f64::from(*value)).sum::<f64>()
+    };
+    let before = BYTES.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    let mut parameters = initialise::<f32>(&specs, 1);
+    let mut executor = Executor::new(plan.clone(), &backend, 2).expect("starts");
+    let first = run(&mut executor, &mut parameters);
+    assert!(first != 0.0, "something was computed");
+    assert_eq!(run(&mut executor, &mut parameters).to_bits(), first.to_bits(), "{name}, again");
+    let bytes = PEAK.load(Ordering::Relaxed) - before;
+    // what is given anew counts beside the plan
+    let other = run(&mut executor, &mut initialise::<f32>(&specs, 2));
+    assert_ne!(other.to_bits(), first.to_bits(), "{name}, other weights");
+    (bytes, plan)
+}
+
 /// What an executor holds beside the numbers: the nodes of the program with their names, threads, the report.
 const BESIDE: usize = 256 << 10;
 
@@ -181,5 +213,18 @@ fn a_run_keeps_the_promise_of_its_plan() {
             run.bytes,
             run.promised
         );
+    }
+    let winograd = PlanOptions { winograd: true, parallelism: 2, ..PlanOptions::default() };
+    for (name, extents, options) in [
+        ("vgg16", [32, 32], PlanOptions::default()),
+        ("light", [300, 260], PlanOptions::default()),
+        ("resnet18", [96, 70], PlanOptions { memory_bytes: Some(56 << 20), ..PlanOptions::default() }),
+        ("resnet18", [64, 64], winograd),
+    ] {
+        let (bytes, plan) = taken_with_weights_once(name, extents, &options);
+        let promised = usize::try_from(plan.peak_bytes()).expect("small");
+        eprintln!("{name} {extents:?}: {bytes} of {promised}, {:?}", plan.memory);
+        assert!(bytes <= promised + BESIDE, "{name}: {bytes} bytes, promised {promised}");
+        assert!(2 * bytes >= promised - (2 << 20), "{name}: {bytes} bytes of {promised}");
     }
 }

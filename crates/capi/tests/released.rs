@@ -96,7 +96,11 @@ fn a_plan_may_let_go_of_weights() {
         assert_eq!(run(executors[0], copy).expect("runs"), expected, "a copy has them still");
         let other = made(|out| tiled_executor_new(engine, plans[0], out));
         assert_eq!(run(other, weights), Err(invalid));
-        assert!(message().starts_with("parameter `c.weight`: its elements were let go of"), "{}", message());
+        assert!(
+            message().starts_with("parameter `c.weight`: a run has let go of its elements"),
+            "{}",
+            message()
+        );
         let fresh = made(|out| tiled_executor_new(engine, plans[1], out));
         assert_eq!(run(fresh, weights), Err(invalid), "it has not packed them");
         assert_eq!(run(fresh, copy).expect("runs"), expected);

@@ -67,9 +67,13 @@ impl<T: Element> Job<T> {
         args: &NetworkArgs,
         weights: Option<&WeightsArg>,
     ) -> Result<Parameters<T>, CliError> {
-        match (weights, self.own_weights.take()) {
-            (Some(weights), _) => weights.load(&self.graph),
-            (None, Some(own)) => of_file(&own, Path::new(&args.net)),
+        let own = self.own_weights.take();
+        match (weights, own) {
+            (Some(weights), own) => {
+                drop(own);
+                weights.load(&self.graph)
+            }
+            (None, Some(own)) => of_file(own, Path::new(&args.net)),
             (None, None) => Err(CliError::NoWeights { name: args.net.clone() }),
         }
     }

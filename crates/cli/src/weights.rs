@@ -46,8 +46,8 @@ impl WeightsArg {
 }
 
 /// The parameters that a network file holds, converted.
-pub(crate) fn of_file<T: Element>(weights: &Weights, net: &Path) -> Result<Parameters<T>, CliError> {
-    weights.parameters().map_err(|source| of_model(net, source))
+pub(crate) fn of_file<T: Element>(weights: Weights, net: &Path) -> Result<Parameters<T>, CliError> {
+    weights.into_parameters().map_err(|source| of_model(net, source))
 }
 
 #[cfg(test)]

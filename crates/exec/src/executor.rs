@@ -213,9 +213,11 @@ impl<'b, T: Element> Executor<'b, T> {
 
     /// Runs the plan. Running statistics in `params` are updated where the objective trains. Where the plan lets go of parameters
     /// ([`Plan::releases`]), those of them that `params` still has are packed first, and their memory is given back; runs of this executor follow with what is left.
+    /// What is packed holds for the versions of all that it was made from: a convolution that carries out a norm wants its weight again where one of the norm's parameters has changed.
+    /// What is given anew, to this executor or in other `params`, counts beside the plan until it is packed.
     ///
     /// # Errors
-    /// Where an element of `params` is gone that this executor has not packed, where a source or sink is missing, has another shape or fails, where class numbers of the target are neither classes
+    /// Where elements of `params` are gone that would have to be packed; then nothing more is let go of. Where a source or sink is missing, has another shape or fails, where class numbers of the target are neither classes
     /// nor ignored, where `progress` cancels, and where memory for a list of the run is refused. Then every sink is
     /// aborted and `params` are as before, but for those that the plan lets go of; another run may follow.
     pub fn run(
@@ -224,14 +226,7 @@ impl<'b, T: Element> Executor<'b, T> {
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
-        let mut state = self.state()?;
-        let result = finishing(Part::Whole, io, || {
-            self.check(Part::Whole, params, io)?;
-            state.release(&self.plan, params, &mut self.gradients)?;
-            self.work(Part::Whole, &mut state, params, io, progress)
-        });
-        self.spare = Some(state);
-        let report = result?;
+        let report = self.run_apart(params, io, progress)?;
         move_statistics(params, self.moved_statistics(params)?);
         Ok(report)
     }
@@ -299,14 +294,29 @@ impl<'b, T: Element> Executor<'b, T> {
     /// Runs the plan and leaves the running statistics as they are, for [`move_statistics`].
     pub(crate) fn run_apart(
         &mut self,
-        params: &Parameters<T>,
+        params: &mut Parameters<T>,
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
-        let mut state = self.state()?;
-        let result = self.run_part(Part::Whole, &mut state, params, io, progress);
-        self.spare = Some(state);
-        result
+        finishing(Part::Whole, io, || {
+            self.check(Part::Whole, params, io)?;
+            let mut state = self.state()?;
+            let result = self.run_whole(&mut state, params, io, progress);
+            self.spare = Some(state);
+            result
+        })
+    }
+
+    fn run_whole(
+        &mut self,
+        state: &mut State<'b, T>,
+        params: &mut Parameters<T>,
+        io: &Io<'_, T>,
+        progress: &dyn Progress,
+    ) -> Result<Option<f64>, ExecError> {
+        let ignored = self.census(state, io)?;
+        state.release(&self.plan, params, &mut self.gradients)?;
+        self.work(Part::Whole, state, params, io, ignored, progress)
     }
 
     /// The parameters that running statistics after the last run would be kept in, and their values.
@@ -332,7 +342,8 @@ impl<'b, T: Element> Executor<'b, T> {
     ) -> Result<RunReport, ExecError> {
         finishing(part, io, || {
             self.check(part, params, io)?;
-            self.work(part, state, params, io, progress)
+            let ignored = self.census(state, io)?;
+            self.work(part, state, params, io, ignored, progress)
         })
     }
 
@@ -362,10 +373,10 @@ impl<'b, T: Element> Executor<'b, T> {
         state: &mut State<'b, T>,
         params: &Parameters<T>,
         io: &Io<'_, T>,
+        ignored: Option<Ignoring<'_, T>>,
         progress: &dyn Progress,
     ) -> Result<Option<f64>, ExecError> {
         let sweeps = part.sweeps(&self.plan);
-        let ignored = self.census(state, io)?;
         let with_labels = ignored.as_ref().map(|labels| io.with_target(labels));
         let mut run = Sweeps {
             plan: &self.plan,

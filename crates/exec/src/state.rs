@@ -11,7 +11,7 @@ use tiled_kernel::{
     Backend, Context, DeviceError, Kernel, Needs, NodeNeeds, ParamNeeds, ReductionNeeds, StoreNeeds,
     SweepNeeds, ThreadsAwake,
 };
-use tiled_tensor::{Element, collected, filled, with_room, zeros};
+use tiled_tensor::{Element, collected, filled, give_back_freed, with_room, zeros};
 
 use crate::chunks::HeldChunks;
 use crate::error::refused;
@@ -281,21 +281,41 @@ impl<'b, T: Element> State<'b, T> {
     }
 
     /// Packs the parameters that the plan lets go of, and lets go of them one after the other.
+    ///
+    /// # Errors
+    /// Where elements are gone that would have to be packed: then nothing more is let go of.
     pub(crate) fn release(
         &mut self,
         plan: &Plan,
         params: &mut Parameters<T>,
         gradients: &mut IndexVec<ParamId, Option<Vec<T>>>,
     ) -> Result<(), ExecError> {
-        let is_released = |param: &ParamId| params.is_released(param.index());
-        if plan.releases.iter().all(|release| release.params.iter().all(is_released)) {
+        if plan.releases.is_empty() {
             return Ok(());
         }
         // some are packed with what normalisation in evaluation derives
         self.finalise(None, plan, params, gradients, &mut Vec::new())?;
         for release in &plan.releases {
+            let node = &plan.program.nodes[release.node];
+            match gone(node, params) {
+                Some(param) if !self.packed_from[release.node].is(node, params, &self.derived) => {
+                    return Err(released(params, param.index()));
+                }
+                _ => {}
+            }
+        }
+        let mut freed_bytes = 0;
+        for release in &plan.releases {
             self.pack_node(plan, release.node, params)?;
-            release.params.iter().for_each(|param| params.release(param.index()));
+            for param in &release.params {
+                freed_bytes += size_of_val(params.tensors()[param.index()].data.as_slice());
+                params.release(param.index());
+            }
+            // what is packed next, with gaps of its own, may not fit where the last was
+            if freed_bytes >= GIVEN_BACK_BYTES {
+                give_back_freed();
+                freed_bytes = 0;
+            }
         }
         Ok(())
     }
@@ -314,12 +334,12 @@ impl<'b, T: Element> State<'b, T> {
         if node.params.is_empty() || node.extrema().is_some() || stamp.is(node, params, &self.derived) {
             return Ok(());
         }
+        if let Some(param) = gone(node, params) {
+            return Err(released(params, param.index()));
+        }
         let mut values: Vec<&[T]> = with_room(node.params.len()).map_err(refused("a list of parameters"))?;
         for param in &node.params {
             values.push(match param {
-                Param::Network(param) if params.is_released(param.index()) => {
-                    return Err(released(params, param.index()));
-                }
                 Param::Network(param) => params.tensors()[param.index()].data.as_slice(),
                 Param::Derived(vector) => self.derived[*vector].as_slice(),
                 Param::Extrema(_) => unreachable!("invariant: extrema are not packed"),
@@ -330,6 +350,17 @@ impl<'b, T: Element> State<'b, T> {
         self.packed_from[id].set(node, params, &self.derived);
         Ok(())
     }
+}
+
+/// The bytes of parameters that are given back to the system at a time.
+const GIVEN_BACK_BYTES: usize = 4 << 20;
+
+/// A parameter that a node reads and whose elements are gone.
+fn gone<T: Element>(node: &ProgramNode, params: &Parameters<T>) -> Option<ParamId> {
+    node.params.iter().find_map(|param| match param {
+        Param::Network(param) => params.is_released(param.index()).then_some(*param),
+        Param::Derived(_) | Param::Extrema(_) => None,
+    })
 }
 
 /// The error of a parameter whose elements are gone.

@@ -19,7 +19,7 @@ use tiled_tensor::{
 
 use crate::{Kernel, Partial, Reduction};
 
-/// What a [`Context`] makes room for when it is opened.
+/// What a [`Context`] makes room for when it is opened, but for what [`ParamNeeds::PackedLater`] puts off.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs<'n> {
     /// Each node with what its parameters need.

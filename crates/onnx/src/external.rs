@@ -49,10 +49,15 @@ impl Folder {
         }
         let file = File::open(&path).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
-        let place = self.files.len();
-        self.files.push(ElementFile::new(location, file, len));
+        let place = self.add(location, file, len);
         self.places.insert(location.to_owned(), place);
         Ok(place)
+    }
+
+    /// A file that is open already, of so many bytes; the name is for messages.
+    pub(crate) fn add(&mut self, name: &str, file: File, len: u64) -> usize {
+        self.files.push(ElementFile::new(name, file, len));
+        self.files.len() - 1
     }
 
     /// The bytes of all files that were opened, each once.

@@ -74,7 +74,8 @@ use tiled_tensor::zero_bytes;
 pub use error::{OnnxError, OnnxPlace, Reason, Refusal, TensorProblem};
 pub use model::{DeclaredInput, DeclaredOutput, Model, Weights};
 
-/// Reads a model, and checks that files beside it hold the elements that it says.
+/// Reads a model, and checks that files beside it hold the elements that it says. Those in the file itself are read there once more when the weights are asked for:
+/// until then they take no memory.
 ///
 /// # Errors
 /// Where the file cannot be read or is no model, its operators are of another version, or it has anything that a network has
@@ -94,7 +95,11 @@ pub fn read(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
     let len = usize::try_from(len).map_err(|_| OnnxError::OutOfMemory { bytes: len })?;
     let mut bytes = zero_bytes(len)?;
     file.read_exact(&mut bytes).map_err(failed)?;
-    from_bytes(bytes, path.parent())
+    let bytes = Bytes::from(bytes);
+    let mut model = from_bytes(bytes.clone(), path.parent())?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    model.weights.leave_in(file, &name, &bytes);
+    Ok(model)
 }
 
 /// Reads a model from the bytes of a file; elements that lie beside it are in `folder`.

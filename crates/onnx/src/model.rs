@@ -1,7 +1,10 @@
 //! What a model file holds: a network, and the constants that its parameters are.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::fs::File;
 
+use prost::bytes::Bytes;
 use tiled_graph::{Graph, ParamSpec, ParamTensor, Parameters};
 use tiled_tensor::{Element, transpose, with_room, zeros};
 
@@ -78,7 +81,7 @@ pub struct DeclaredOutput {
     pub channels_last: bool,
 }
 
-/// The weights of a network, which stay in the bytes of the file and in the files beside it until they are asked for.
+/// The weights of a network, which stay in the file, or its bytes, and in the files beside it until they are asked for.
 pub struct Weights {
     specs: Vec<ParamSpec>,
     /// In any order.
@@ -96,28 +99,59 @@ impl Weights {
         self.weights.iter().map(|weight| (weight.name.as_str(), self.tensors.name(weight.constant.tensor)))
     }
 
+    pub(crate) fn leave_in(&mut self, file: File, name: &str, bytes: &Bytes) {
+        self.tensors.leave_in(file, name, bytes);
+    }
+
     /// The parameters of the network, converted to the nearest of `T`.
     ///
     /// # Errors
-    /// Where a file beside the model cannot be read any more, or memory is refused.
+    /// Where the file or one beside it cannot be read any more, or memory is refused.
     pub fn parameters<T: Element>(&self) -> Result<Parameters<T>, OnnxError> {
-        let mut tensors = with_room(self.weights.len())?;
-        for Weight { name, constant } in &self.weights {
-            let failed = |problem| {
-                let name = self.tensors.name(constant.tensor).to_owned();
-                OnnxError::Tensor { name, problem }
-            };
-            let values: Vec<T> = self.tensors.values(constant.tensor).map_err(failed)?;
-            let data = match *constant.shape {
-                [rows, columns] | [rows, columns, 1, 1] if constant.transposed => {
-                    let mut turned = zeros(values.len())?;
-                    transpose(&values, rows, &mut turned, columns, [columns, rows]);
-                    turned
-                }
-                _ => values,
-            };
-            tensors.push(ParamTensor::new(name, constant.shape.to_vec(), data)?);
+        let tensors = self.weights.iter().map(|weight| self.tensor(weight));
+        self.of_tensors(tensors.collect::<Result<_, _>>()?)
+    }
+
+    /// The same, where what the model has listed or computed goes as it is converted.
+    ///
+    /// # Errors
+    /// As [`Weights::parameters`].
+    pub fn into_parameters<T: Element>(mut self) -> Result<Parameters<T>, OnnxError> {
+        let mut readers: HashMap<usize, usize> = HashMap::new();
+        for weight in &self.weights {
+            *readers.entry(weight.constant.tensor).or_default() += 1;
         }
+        let mut tensors = with_room(self.weights.len())?;
+        for at in 0..self.weights.len() {
+            tensors.push(self.tensor(&self.weights[at])?);
+            let tensor = self.weights[at].constant.tensor;
+            let left = readers.entry(tensor).or_default();
+            *left -= 1;
+            if *left == 0 {
+                self.tensors.forget(tensor);
+            }
+        }
+        self.of_tensors(tensors)
+    }
+
+    fn tensor<T: Element>(&self, Weight { name, constant }: &Weight) -> Result<ParamTensor<T>, OnnxError> {
+        let failed = |problem| {
+            let name = self.tensors.name(constant.tensor).to_owned();
+            OnnxError::Tensor { name, problem }
+        };
+        let values: Vec<T> = self.tensors.values(constant.tensor).map_err(failed)?;
+        let data = match *constant.shape {
+            [rows, columns] | [rows, columns, 1, 1] if constant.transposed => {
+                let mut turned = zeros(values.len())?;
+                transpose(&values, rows, &mut turned, columns, [columns, rows]);
+                turned
+            }
+            _ => values,
+        };
+        Ok(ParamTensor::new(name, constant.shape.to_vec(), data)?)
+    }
+
+    fn of_tensors<T: Element>(&self, tensors: Vec<ParamTensor<T>>) -> Result<Parameters<T>, OnnxError> {
         Ok(Parameters::new(&self.specs, tensors)?)
     }
 }

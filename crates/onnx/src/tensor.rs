@@ -1,5 +1,6 @@
 //! The constants of a model: their types, where their elements lie, and their elements as another type.
 
+use std::fs::File;
 use std::path::Path;
 
 use half::{bf16, f16};
@@ -143,6 +144,32 @@ impl Tensors {
             self.checked[tensor] = Some(stored);
         }
         Ok(self.checked[tensor].as_ref().expect("invariant: checked above"))
+    }
+
+    /// Leaves elements in the model's own file, to be read there when they are asked for, so that its bytes may go. Constants that nobody has
+    /// checked are asked for by nobody: they go too.
+    pub(crate) fn leave_in(&mut self, file: File, name: &str, bytes: &Bytes) {
+        let place = self.folder.add(name, file, bytes.len() as u64);
+        for (proto, stored) in self.all.iter_mut().zip(&mut self.checked) {
+            let Some(raw) = proto.raw_data.take() else { continue };
+            let Some(Stored { place: at @ Place::Raw, .. }) = stored else { continue };
+            // a part of the bytes, which were not copied
+            match raw.as_ptr().addr().checked_sub(bytes.as_ptr().addr()) {
+                Some(offset) if offset + raw.len() <= bytes.len() => {
+                    *at = Place::External { file: place, offset: offset as u64 };
+                }
+                _ => proto.raw_data = Some(raw),
+            }
+        }
+    }
+
+    /// Gives back the memory of the elements of a tensor that nobody asks for any more.
+    pub(crate) fn forget(&mut self, tensor: usize) {
+        let TensorProto { raw_data, float_data, int32_data, int64_data, double_data, uint64_data, .. } =
+            &mut self.all[tensor];
+        *raw_data = None;
+        (*float_data, *int32_data, *int64_data) = (Vec::new(), Vec::new(), Vec::new());
+        (*double_data, *uint64_data) = (Vec::new(), Vec::new());
     }
 
     /// The elements of a constant that was checked.

@@ -34,6 +34,7 @@
 mod buffer;
 mod device;
 mod element;
+mod freed;
 mod large_pages;
 mod layout;
 mod memory;
@@ -45,6 +46,7 @@ mod view;
 pub use buffer::AlignedBuffer;
 pub use device::{DeviceTensor, DeviceTensorError, MemoryDevice};
 pub use element::{ByElement, DType, Element};
+pub use freed::give_back_freed;
 pub use layout::{Layout, LayoutError};
 pub use memory::{
     OutOfMemory, collected, copied, filled, grow, make_room, may_refuse, push, refusable, with_room,

@@ -27,12 +27,13 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<(), CliError> {
 
 fn run_as<T: Element>(args: &ConvertArgs) -> Result<(), CliError> {
     let model = onnx::read(&args.model).map_err(|source| of_model(&args.model, source))?;
-    let parameters = of_file::<T>(&model.weights, &args.model)?;
+    let graph = model.graph;
+    let parameters = of_file::<T>(model.weights, &args.model)?;
     save_weights(&args.weights, parameters.tensors())?;
-    write_whole(&args.net, escape_json(&model.graph.try_to_json()?).as_bytes())?;
-    let elements: usize = try_params(&model.graph)?.iter().map(|spec| spec.elements()).sum();
+    write_whole(&args.net, escape_json(&graph.try_to_json()?).as_bytes())?;
+    let elements: usize = try_params(&graph)?.iter().map(|spec| spec.elements()).sum();
     let line = |path: &Path| print(&wrote(path, &[]));
-    print(&format!("{} nodes, {elements} parameters", model.graph.nodes().len()))?;
+    print(&format!("{} nodes, {elements} parameters", graph.nodes().len()))?;
     line(&args.net)?;
     line(&args.weights)
 }

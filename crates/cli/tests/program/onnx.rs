@@ -60,6 +60,43 @@ fn sized(last: &str, channels: i64, [height, width]: [Option<i64>; 2]) -> Vec<u8
     ModelProto { graph: Some(graph), opset_import, ..ModelProto::default() }.encode_to_vec()
 }
 
+/// Convolutions of 512 channels, whose weights are 28 MB of the file.
+pub(crate) fn of_many_weights() -> Vec<u8> {
+    let text = |text: &str| Some(text.to_owned());
+    let dim = [None, Some(3), None, None].map(|dim_value| DimensionProto { dim_value, dim_param: None });
+    let tensor_type =
+        Some(TensorTypeProto { elem_type: Some(1), shape: Some(TensorShapeProto { dim: dim.to_vec() }) });
+    let pads = AttributeProto { name: text("pads"), ints: vec![1; 4], ..AttributeProto::default() };
+    let (mut node, mut initializer) = (Vec::new(), Vec::new());
+    for (place, channels) in [3_u16, 512, 512, 512].into_iter().enumerate() {
+        let weight = format!("c{place}.weight");
+        node.push(NodeProto {
+            input: vec![if place == 0 { "x".to_owned() } else { format!("y{}", place - 1) }, weight.clone()],
+            output: vec![format!("y{place}")],
+            op_type: text("Conv"),
+            attribute: vec![pads.clone()],
+            ..NodeProto::default()
+        });
+        let elements = (0..512 * usize::from(channels) * 9).map(|at| (at % 17) as f32 / 4096.0 - 0.002);
+        initializer.push(TensorProto {
+            name: Some(weight),
+            dims: vec![512, channels.into(), 3, 3],
+            data_type: Some(1),
+            raw_data: Some(elements.flat_map(f32::to_le_bytes).collect()),
+            ..TensorProto::default()
+        });
+    }
+    let graph = GraphProto {
+        node,
+        initializer,
+        input: vec![ValueInfoProto { name: text("x"), r#type: Some(TypeProto { tensor_type }) }],
+        output: vec![ValueInfoProto { name: text("y3"), r#type: None }],
+        ..GraphProto::default()
+    };
+    let opset_import = vec![OperatorSetIdProto { domain: None, version: Some(17) }];
+    ModelProto { graph: Some(graph), opset_import, ..ModelProto::default() }.encode_to_vec()
+}
+
 #[test]
 fn a_model_runs_with_its_weights_as_what_it_is_converted_to() {
     let bed = Bed::new();

@@ -130,6 +130,8 @@ fn runs() -> Vec<Run> {
             "1",
             true,
         ),
+        // weights of a model lie in its file until they are asked for
+        run("run", "many.onnx", "small.npy", &["--output", "y.npy"], "2", true),
         // decoded pictures are counted
         run("run", "conv.json", "rgb.png", output, "1", true),
         run("run", "conv.json", "baseline.jpg", output, "2", true),
@@ -210,6 +212,7 @@ fn r10_processes_take_what_their_plans_say() {
 
 fn write_files(bed: &Bed, is_all: bool) {
     bed.write(TRIVIAL, TRIVIAL_NET.as_bytes());
+    bed.write("many.onnx", &crate::onnx::of_many_weights());
     bed.write("conv.json", crate::bed::CONV_NET.as_bytes());
     bed.write("shift.json", SHIFT_NET.as_bytes());
     bed.npy("tiny.npy", &[3, 8, 8]);

@@ -60,9 +60,10 @@ pub enum ExecError {
         /// The bytes that were asked for.
         bytes: u64,
     },
-    /// A run of another executor has let go of the elements of a parameter once it had packed them, or this one has since packed others.
+    /// A run has let go of the elements of a parameter once it had packed them, and the executor at hand would have to pack them: it has not
+    /// yet, it has packed others since, or what it packed them with has changed.
     #[error(
-        "parameter `{name}`: its elements were let go of by a run that packed them: give them again, or plan that run without `releases_parameters`"
+        "parameter `{name}`: a run has let go of its elements, which have to be packed again: give them again"
     )]
     Released {
         /// The name of the parameter.

@@ -172,8 +172,30 @@ fn others_are_told_what_is_gone() {
     for releases_parameters in [false, true] {
         let mut other = bed.executor(releases_parameters);
         let error = bed.run(&mut other, &mut parameters, &NoProgress).expect_err("they are gone").to_string();
-        assert!(error.starts_with("parameter `") && error.contains("let go of"), "{error}");
+        assert!(error.starts_with("parameter `") && error.contains("has let go of its elements"), "{error}");
     }
+    // half of what is missing: nothing more is let go of
+    let fresh = bed.parameters();
+    let mut half = parameters.try_clone().expect("small");
+    for (at, tensor) in fresh.tensors().iter().enumerate().filter(|(_, tensor)| tensor.name.starts_with("a."))
+    {
+        half.set(at, &tensor.data).expect("as many");
+    }
+    let before: Vec<String> = Bed::gone(&half).into_iter().map(str::to_owned).collect();
+    let error =
+        bed.run(&mut bed.executor(true), &mut half, &NoProgress).expect_err("half is gone").to_string();
+    assert!(error.starts_with("parameter `"), "{error}");
+    assert_eq!(Bed::gone(&half), before);
+    // a norm that changes: the convolution that carries it out, and no other, wants its weight again
+    let mut changed = parameters.try_clone().expect("small");
+    changed.iter_mut().for_each(|(name, data)| {
+        if name == "bn.weight" {
+            data[0] += 1.0;
+        }
+    });
+    let error = bed.run(&mut first, &mut changed, &NoProgress).expect_err("the norm has changed").to_string();
+    assert!(error.starts_with("parameter `a.weight`"), "{error}");
+    assert_eq!(Bed::gone(&changed), Bed::gone(&parameters));
     // what is given again, and what nothing was packed from
     let fresh = bed.parameters();
     for (at, tensor) in
@@ -231,14 +253,14 @@ fn plans_count_the_most_that_is_held() {
         held -= release.params.iter().map(|param| bytes(plan.program.params[*param])).sum::<u64>();
     }
     assert_eq!(plan.memory.parameters_bytes, held + stamps as u64);
-    assert_eq!(plan.memory.packing_bytes, most - held);
+    assert_eq!(plan.memory.before_windows_bytes, most - held);
     let parts: u64 = plan.memory.parts().iter().map(|(_, bytes)| bytes).sum();
     assert_eq!(plan.peak_bytes(), parts);
-    let [windows, packing] = [plan.memory.windows_bytes, plan.memory.packing_bytes];
+    let [windows, packing] = [plan.memory.windows_bytes, plan.memory.before_windows_bytes];
     let beside = parts - windows.max(packing);
     let less_windows = Memory { windows_bytes: 0, ..plan.memory };
     assert_eq!(less_windows.total_bytes(), beside + packing, "packing counts where there are no windows");
-    let less_packing = Memory { packing_bytes: 0, ..plan.memory };
+    let less_packing = Memory { before_windows_bytes: 0, ..plan.memory };
     assert_eq!(less_packing.total_bytes(), beside + windows);
     assert!(most < given + early.iter().map(|node| packed(*node)).sum::<u64>());
     assert!(plan.memory.parameters_bytes < kept.memory.parameters_bytes);

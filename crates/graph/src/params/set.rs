@@ -265,8 +265,9 @@ impl<T: Element> Parameters<T> {
     /// The elements of the tensor at this position, to be changed; none where it [is released](Parameters::is_released).
     #[must_use]
     pub fn data_mut(&mut self, position: usize) -> Option<&mut [T]> {
-        *self.versions.get_mut(position)? = new_version();
-        self.tensors.get_mut(position).map(|tensor| tensor.data.as_mut_slice())
+        let data = self.tensors.get_mut(position)?.data.as_mut_slice();
+        renew(&mut self.versions[position], data);
+        Some(data)
     }
 
     /// Gives the tensor at this position other elements, also where it [is released](Parameters::is_released).
@@ -300,8 +301,10 @@ impl<T: Element> Parameters<T> {
 
     /// The name and the elements of each tensor, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut [T])> {
-        self.versions.fill_with(new_version);
-        self.tensors.iter_mut().map(|tensor| (tensor.name.as_str(), tensor.data.as_mut_slice()))
+        self.tensors.iter_mut().zip(&mut self.versions).map(|(tensor, version)| {
+            renew(version, &tensor.data);
+            (tensor.name.as_str(), tensor.data.as_mut_slice())
+        })
     }
 
     /// Checks that these are the parameters of a network, in its order.
@@ -336,6 +339,13 @@ impl<T: Element> Parameters<T> {
             tensors.push(ParamTensor { name: spec.name.clone(), shape: spec.shape.clone(), data });
         }
         Self::of_tensors(tensors)
+    }
+}
+
+/// The version of elements that are to be changed; where there are none, none can be.
+fn renew<T>(version: &mut u64, data: &[T]) {
+    if !data.is_empty() {
+        *version = new_version();
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Memory {
     /// What the caller holds beside the run.
     pub resident_bytes: u64,
     /// What parameters take beside [`Memory::parameters_bytes`] while a run packs those that it lets go of. There are no windows yet, so only the larger of the two counts.
-    pub packing_bytes: u64,
+    pub before_windows_bytes: u64,
 }
 
 impl Memory {
@@ -43,7 +43,7 @@ impl Memory {
     }
 
     const fn packing_beyond_windows(&self) -> u64 {
-        self.packing_bytes.saturating_sub(self.windows_bytes)
+        self.before_windows_bytes.saturating_sub(self.windows_bytes)
     }
 
     /// The parts with their names, largest first; `packing` is what it takes beyond the windows.

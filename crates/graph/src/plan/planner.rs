@@ -44,7 +44,7 @@ impl<'a, T: Element> Planner<'a, T> {
     }
 
     /// The plan of least predicted time that meets the options; of two that take the same within a percent, the one that
-    /// takes half the memory.
+    /// takes half the memory, and of two that keep more and less between sweeps within an eighth, the one that keeps more.
     ///
     /// # Errors
     /// Where the objective does not fit the network, or no plan fits the budget, or the memory that can be had where there is

@@ -1,5 +1,6 @@
 //! The search for a plan: the least predicted time within the budget, where a plan that takes twice the
-//! memory of another has to be one percent faster.
+//! memory of another has to be one percent faster, and one that keeps less and computes more an eighth. Plans that keep less are
+//! searched until one takes no more than half of the budget.
 //!
 //! Small networks are searched whole. Of large ones a few tilings far apart are measured, and then the neighbours of
 //! the best, until none is better: first towards fewer bytes where nothing fits, then towards less time. The work is
@@ -23,7 +24,7 @@ use super::tilings::WHOLE;
 use super::wave_search::Waves;
 use super::waves::works_in_waves;
 use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
-use crate::program::NodeId;
+use crate::program::{NodeId, ProgramNode};
 
 /// What is kept whole, and where.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,19 @@ pub(super) struct Choice<'c> {
     pub(super) lowered: &'c Lowered,
     pub(super) kept: &'c [NodeId],
     pub(super) in_files: bool,
+}
+
+impl Choice<'_> {
+    /// The elements of the values that are kept.
+    fn kept_elements(&self) -> u64 {
+        let nodes = self.kept.iter().map(|node| &self.lowered.program.nodes[*node]);
+        let planes = |node: &ProgramNode| (node.batch as u64).saturating_mul(node.channels as u64);
+        let extent = |extent: i64| u64::try_from(extent).unwrap_or(0);
+        nodes.fold(0, |sum: u64, node| {
+            let pixels = node.extents.into_iter().map(extent).fold(1, u64::saturating_mul);
+            sum.saturating_add(planes(node).saturating_mul(pixels))
+        })
+    }
 }
 
 /// The search over choices.
@@ -120,12 +134,18 @@ impl<'s, T: Element> Search<'s, T> {
         self.best.is_some()
     }
 
-    /// Whether a plan was found that takes no more than half of the budget: hardly any other would be chosen if there was more.
+    /// Whether a plan was found that no choice which keeps less is likely to beat: it takes no more than half of the memory that there is for the run, or has the
+    /// tiling that was asked for, which is walked however long that takes.
     pub(super) fn has_room(&self) -> bool {
-        let has_room = |plan: &Plan| {
-            self.options.memory_bytes.is_none_or(|budget| plan.peak_bytes().saturating_mul(2) <= budget)
+        let resident = self.options.resident_bytes;
+        let has_room = |plan: &Plan, budget: u64| {
+            plan.peak_bytes().saturating_sub(resident).saturating_mul(2) <= budget.saturating_sub(resident)
         };
-        self.best.as_ref().is_some_and(|best| has_room(&best.plan))
+        let is_asked_for = self.options.tiling != Tiling::Auto;
+        let budget = self.options.memory_bytes;
+        self.best
+            .as_ref()
+            .is_some_and(|best| is_asked_for || budget.is_none_or(|budget| has_room(&best.plan, budget)))
     }
 
     /// Whether cutting the network into segments could hardly be faster than what was found.
@@ -219,6 +239,10 @@ impl<'s, T: Element> Search<'s, T> {
         explorer.left = (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED);
         let explored = explorer.explore();
         self.take(choice, &mut explorer, explored)?;
+        if self.best.is_some() {
+            self.closest = None; // nothing is searched further
+            return Ok(());
+        }
         let promised = explorer.smallest.midpoint(prepared.least_bytes());
         let is_found = explorer.smallest < u64::MAX;
         if is_found && self.closest.as_ref().is_none_or(|closest| promised < closest.promised) {
@@ -277,10 +301,11 @@ impl<'s, T: Element> Search<'s, T> {
         Ok(())
     }
 
-    /// Whether a choice keeps fewer values than the best one, and cuts the network into the same segments.
+    /// Whether a choice keeps less than the best one, and cuts the network into the same segments.
     fn keeps_less(&self, choice: Choice<'_>) -> bool {
         self.best.as_ref().is_some_and(|best| {
-            std::ptr::eq(choice.lowered, best.choice.lowered) && choice.kept.len() < best.choice.kept.len()
+            let is_same = std::ptr::eq(choice.lowered, best.choice.lowered);
+            is_same && choice.kept_elements() < best.choice.kept_elements()
         })
     }
 

@@ -10,7 +10,8 @@
 //!    "hold": "auto", "threads": 2}                                    flops of the convolutions
 //!   {"command": "load", "network": {"onnx": "net.onnx"}, …}           with the weights of the file
 //!   {"command": "load", …, "double": true}                            in f64, from the same files
-//!   {"command": "first"}             plans, runs once: seconds, memory beyond what was held, the plan's figures
+//!   {"command": "first"}             plans, runs once: seconds, memory beyond what was held, the plan's figures; once after
+//!                                    each "load" for inference, whose weights go as they are packed
 //!   {"command": "run", "repeats": 3}                                  seconds of each
 //!   {"command": "save", "folder": "out"}                              output.npy, grad_input.npy, grad.<name>.npy
 //!   {"command": "peaks", "threads": 2}                                a loop of multiply-adds, a loop of copies
