@@ -491,7 +491,48 @@ fn initialisers_that_stand_among_the_inputs_are_no_inputs() {
 }
 
 #[test]
+fn weights_stay_in_the_file_of_a_model_until_they_are_asked_for() {
+    let raw: Vec<u8> = (0..108_u16).flat_map(|at| f32::from(at).to_le_bytes()).collect();
+    let of = |name: &str, listed: bool| tiled_onnx::proto::TensorProto {
+        name: Some(name.to_owned()),
+        dims: vec![4, 3, 3, 3],
+        data_type: Some(1),
+        raw_data: (!listed).then(|| raw.clone().into()),
+        float_data: if listed { (0..108).map(|at| at as f32).collect() } else { Vec::new() },
+        ..tiled_onnx::proto::TensorProto::default()
+    };
+    for listed in [false, true] {
+        // two nodes read one constant
+        let model = Builder::new(17, 3)
+            .tensor(of("w", listed))
+            .node("Conv", &["x", "w"], "a", &[])
+            .node("Conv", &["x", "w"], "b", &[])
+            .node("Add", &["a", "b"], "y", &[])
+            .output("y");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.onnx");
+        std::fs::write(&path, model.bytes()).unwrap();
+        let expected = model.read().unwrap().weights.parameters::<f32>().unwrap();
+        let weights = tiled_onnx::read(&path).unwrap().weights;
+        assert_eq!(weights.parameters::<f32>().unwrap().tensors(), expected.tensors());
+        assert_eq!(weights.into_parameters::<f32>().unwrap().tensors(), expected.tensors());
+        // a file that has shrunk since
+        let weights = tiled_onnx::read(&path).unwrap().weights;
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(10).unwrap();
+        match weights.parameters::<f32>() {
+            Ok(parameters) => assert!(listed && parameters.tensors() == expected.tensors()),
+            Err(error) => {
+                assert!(!listed, "{error}");
+                assert!(error.to_string().starts_with("tensor `w`: `m.onnx`"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn elements_of_every_type_are_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.onnx");
     let bias = |data_type: i32, raw: Vec<u8>| {
         let mut model = conv(&[]);
         let tensor = tiled_onnx::proto::TensorProto {
@@ -503,8 +544,13 @@ fn elements_of_every_type_are_converted() {
         };
         model.graph().initializer.push(tensor);
         model.graph().node[0].input.push("b".to_owned());
-        let read = model.read().unwrap();
-        read.weights.parameters::<f64>().unwrap().get("n_y.bias").unwrap().data.clone()
+        let parameters = model.read().unwrap().weights.parameters::<f64>().unwrap();
+        // where they lie in the file
+        std::fs::write(&path, model.bytes()).unwrap();
+        let of_file = tiled_onnx::read(&path).unwrap().weights;
+        assert_eq!(of_file.parameters::<f64>().unwrap().tensors(), parameters.tensors());
+        assert_eq!(of_file.into_parameters::<f64>().unwrap().tensors(), parameters.tensors());
+        parameters.get("n_y.bias").unwrap().data.clone()
     };
     let halves = |bits: [u16; 4]| bits.iter().flat_map(|bits| bits.to_le_bytes()).collect::<Vec<u8>>();
     assert_eq!(bias(10, halves([0x3c00, 0xc000, 0x3555, 0])), [1.0, -2.0, 0.333_251_953_125, 0.0]);
