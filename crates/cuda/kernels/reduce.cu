@@ -437,7 +437,7 @@ KERNEL(moments_f32, ReduceArgs, 256, 4) { moments<float>(args); }
 KERNEL(moments_f64, ReduceArgs, 256) { moments<double>(args); }
 KERNEL(centred_f32, ReduceArgs, 256, 3) { centred<float>(args); }
 KERNEL(centred_f64, ReduceArgs, 256) { centred<double>(args); }
-KERNEL(losses_f32, ReduceArgs, 256) { losses<float>(args); }
+KERNEL(losses_f32, ReduceArgs, 256, 4) { losses<float>(args); }
 KERNEL(losses_f64, ReduceArgs, 256) { losses<double>(args); }
 
 // What `ImageMax` finds of a channel of an image.
