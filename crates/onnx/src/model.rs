@@ -1,12 +1,11 @@
 //! What a model file holds: a network, and the constants that its parameters are.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 
 use prost::bytes::Bytes;
 use tiled_graph::{Graph, ParamSpec, ParamTensor, Parameters};
-use tiled_tensor::{Element, transpose, with_room, zeros};
+use tiled_tensor::{Element, filled, transpose, with_room, zeros};
 
 use crate::OnnxError;
 use crate::import::plan::Weight;
@@ -108,8 +107,11 @@ impl Weights {
     /// # Errors
     /// Where the file or one beside it cannot be read any more, or memory is refused.
     pub fn parameters<T: Element>(&self) -> Result<Parameters<T>, OnnxError> {
-        let tensors = self.weights.iter().map(|weight| self.tensor(weight));
-        self.of_tensors(tensors.collect::<Result<_, _>>()?)
+        let mut tensors = with_room(self.weights.len())?;
+        for weight in &self.weights {
+            tensors.push(self.tensor(weight)?);
+        }
+        Ok(Parameters::new(&self.specs, tensors)?)
     }
 
     /// The same, where what the model has listed or computed goes as it is converted.
@@ -117,21 +119,18 @@ impl Weights {
     /// # Errors
     /// As [`Weights::parameters`].
     pub fn into_parameters<T: Element>(mut self) -> Result<Parameters<T>, OnnxError> {
-        let mut readers: HashMap<usize, usize> = HashMap::new();
-        for weight in &self.weights {
-            *readers.entry(weight.constant.tensor).or_default() += 1;
-        }
+        let mut readers = filled(self.tensors.len(), 0_usize)?;
+        self.weights.iter().for_each(|weight| readers[weight.constant.tensor] += 1);
         let mut tensors = with_room(self.weights.len())?;
         for at in 0..self.weights.len() {
             tensors.push(self.tensor(&self.weights[at])?);
             let tensor = self.weights[at].constant.tensor;
-            let left = readers.entry(tensor).or_default();
-            *left -= 1;
-            if *left == 0 {
+            readers[tensor] -= 1;
+            if readers[tensor] == 0 {
                 self.tensors.forget(tensor);
             }
         }
-        self.of_tensors(tensors)
+        Ok(Parameters::new(&self.specs, tensors)?)
     }
 
     fn tensor<T: Element>(&self, Weight { name, constant }: &Weight) -> Result<ParamTensor<T>, OnnxError> {
@@ -149,10 +148,6 @@ impl Weights {
             _ => values,
         };
         Ok(ParamTensor::new(name, constant.shape.to_vec(), data)?)
-    }
-
-    fn of_tensors<T: Element>(&self, tensors: Vec<ParamTensor<T>>) -> Result<Parameters<T>, OnnxError> {
-        Ok(Parameters::new(&self.specs, tensors)?)
     }
 }
 

@@ -133,6 +133,10 @@ impl Tensors {
         Ok(self.all.len() - 1)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     pub(crate) fn name(&self, tensor: usize) -> &str {
         self.all[tensor].name()
     }

@@ -22,4 +22,5 @@ mod runs;
 mod sized;
 mod split_attention;
 mod squeezed;
+mod weights;
 mod words;
