@@ -223,7 +223,6 @@ fn a_run_keeps_the_promise_of_its_plan() {
     ] {
         let (bytes, plan) = taken_with_weights_once(name, extents, &options);
         let promised = usize::try_from(plan.peak_bytes()).expect("small");
-        eprintln!("{name} {extents:?}: {bytes} of {promised}, {:?}", plan.memory);
         assert!(bytes <= promised + BESIDE, "{name}: {bytes} bytes, promised {promised}");
         assert!(2 * bytes >= promised - (2 << 20), "{name}: {bytes} bytes of {promised}");
     }
