@@ -240,9 +240,9 @@ fn main() {
     let vector = 16;
     // channels, block and extents: planes and channel blocks, in memory and in the second cache
     let settings = [
-        ("memory, planes", 1, 1, [4096, 4096]),
+        ("memory, planes", 64, 1, [512, 512]),
         ("memory, blocks", 64, vector, [512, 512]),
-        ("cache, planes", 1, 1, [128, 512]),
+        ("cache, planes", 32, 1, [16, 128]),
         ("cache, blocks", 32, vector, [16, 128]),
     ];
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool");

@@ -7,6 +7,7 @@ use tiled_tensor::{Element, PartMut, View};
 use super::band::{Band, for_bands, index, signed, span};
 use super::function::{Binary, Product, Sum, functions, map2};
 use super::gather::zip_row;
+use super::math::Whole;
 use super::stamp::per_isa;
 use crate::Isa;
 
@@ -258,8 +259,9 @@ fn fold_piece<'o, T: Element, F: Binary<T>>(
 per_isa! {
     /// `totals[i] = f(totals[i], values[i])`.
     fn accumulate<T: Element, F: Binary<T>>(function: F, values: &[T], totals: &mut [T]) {
+        let whole = Whole::new();
         for (total, value) in totals.iter_mut().zip(values) {
-            *total = function.apply::<FUSED>(*total, *value);
+            *total = whole.value(function.apply::<FUSED>(*total, *value));
         }
     }
 }

@@ -1,12 +1,13 @@
-//! Cross-entropy of the softmax over channels, per pixel: exponentials in the element type, the rest in `f64`.
+//! Cross-entropy of the softmax over channels, per pixel: computed in `f64`.
 
 use tiled_geometry::{Interval, Region};
 use tiled_kernel::ExactSum;
 use tiled_tensor::{Element, PartMut, View};
 
 use super::band::signed;
+use super::group::{ELEMENTS, Order, Sum, fold, spread};
 use super::math;
-use super::pixel::{GROUP, Kept, PIXELS, Pixels, Plane, Planes, for_tasks, groups};
+use super::pixel::{GROUP, PIXELS, Pixels, Plane, Planes, for_tasks, groups};
 use super::softmax::Softmax;
 use super::stamp::per_isa;
 use crate::Isa;
@@ -51,27 +52,24 @@ const fn number(channel: usize) -> f64 {
 }
 
 per_isa! {
-    /// `(share − 1)·scale` of the class of a pixel and `share·scale` of the other channels, of which the first is number `first`.
-    fn slopes_of_classes<T: Element>(powers: &[Plane<T>], inverse: &Plane<f64>, classes: &Plane<f64>, first: f64, scale: f64, out: &mut Planes<T>) {
-        let mut channel = first;
-        for (out, powers) in out.iter_mut().zip(powers) {
-            for (((out, power), inverse), class) in out.iter_mut().zip(powers).zip(inverse).zip(classes) {
-                let expected = if *class == channel { 1.0 } else { 0.0 };
-                let slope = math::fma::<f64, FUSED>(power.to_f64(), *inverse, -expected) * scale;
-                *out = if *class == IGNORED { T::ZERO } else { T::from_f64(slope) };
-            }
-            channel += 1.0;
+    /// `(share − 1)·scale` of the class of a pixel and `share·scale` of the other channels, of the inverse sums, the classes and the numbers of
+    /// channels in a group that begins with channel `first`.
+    fn slopes_of_classes<T: Element>(powers: &[f64], of: [&[f64]; 3], first: f64, scale: f64, out: &mut [T]) {
+        let [inverse, classes, numbers] = of;
+        let of = inverse.iter().zip(classes).zip(numbers);
+        for ((out, power), ((inverse, class), number)) in out.iter_mut().zip(powers).zip(of) {
+            let expected = if *class == first + *number { 1.0 } else { 0.0 };
+            let slope = math::fma::<f64, FUSED>(*power, *inverse, -expected) * scale;
+            *out = if *class == IGNORED { T::ZERO } else { T::from_f64(slope) };
         }
     }
 }
 
 per_isa! {
     /// `(share − t)·scale`.
-    fn slopes<T: Element>(powers: &[Plane<T>], inverse: &Plane<f64>, targets: &[Plane<T>], scale: f64, out: &mut Planes<T>) {
-        for ((out, powers), targets) in out.iter_mut().zip(powers).zip(targets) {
-            for (((out, power), inverse), target) in out.iter_mut().zip(powers).zip(inverse).zip(targets) {
-                *out = T::from_f64(math::fma::<f64, FUSED>(power.to_f64(), *inverse, -target.to_f64()) * scale);
-            }
+    fn slopes<T: Element>(powers: &[f64], inverse: &[f64], targets: &[T], scale: f64, out: &mut [T]) {
+        for (((out, power), inverse), target) in out.iter_mut().zip(powers).zip(inverse).zip(targets) {
+            *out = T::from_f64(math::fma::<f64, FUSED>(*power, *inverse, -target.to_f64()) * scale);
         }
     }
 }
@@ -87,30 +85,41 @@ pub(crate) fn cross_entropy_backward<T: Element>(
     let (scores, target) = (&inputs[0], &inputs[1]);
     let has_classes = has_classes(scores, target);
     for_tasks(&inputs[..1], output, region, 12, |runs| {
-        let (mut kept, mut softmax) = (Kept::new(), Softmax::<T, T>::new());
-        let [mut targets, mut out]: [Planes<T>; 2] = [[[T::ZERO; PIXELS]; GROUP]; 2];
+        let mut softmax = Softmax::<T>::new();
+        let [mut targets, mut other] = [[T::ZERO; ELEMENTS]; 2];
+        let mut planes: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
+        let [mut inverses, mut of_classes, mut numbers] = [[0.0; ELEMENTS]; 3];
         for mut run in runs {
-            softmax.take(isa, run.pixels(), scores, &mut kept, true);
-            let mut inverse = softmax.sum.map(|sum| 1.0 / sum);
-            let classes = if has_classes {
-                classes(target, run.pixels(), run.channels(), &mut targets)
-            } else {
-                [IGNORED; PIXELS]
-            };
-            for (inverse, class) in inverse.iter_mut().zip(&classes) {
-                if *class == INVALID {
-                    *inverse = f64::NAN;
+            let pixels = run.pixels();
+            let layouts = [run.layout(), scores.layout(), target.layout()];
+            let order = Order::of(pixels, if has_classes { &layouts[..2] } else { &layouts }.iter().copied());
+            softmax.take(isa, order, pixels, scores, Some(&mut run));
+            let mut inverse = softmax.factors();
+            if has_classes {
+                let classes = classes(target, pixels, run.channels(), &mut planes);
+                for (inverse, class) in inverse.iter_mut().zip(&classes) {
+                    if *class == INVALID {
+                        *inverse = f64::NAN;
+                    }
                 }
+                spread(isa, order, &classes, &mut of_classes);
+                order.by_channel(number, &mut numbers);
             }
-            for group in run.groups() {
-                let powers = softmax.powers(isa, run.pixels(), scores, &mut kept, group);
-                if has_classes {
-                    slopes_of_classes(isa, powers, &inverse, &classes, number(group), scale, &mut out);
-                } else {
-                    let targets = run.read(target, group, &mut targets);
-                    slopes(isa, powers, &inverse, targets, scale, &mut out);
+            spread(isa, order, &inverse, &mut inverses);
+            for first in run.groups() {
+                let powers = softmax.powers(isa, order, pixels, scores, first);
+                if !has_classes {
+                    order.read(pixels, target, first, T::ZERO, &mut targets);
                 }
-                run.write(group, &out);
+                order.write(&mut run, first, &mut other, |at, out| {
+                    let (powers, inverses) = (&powers[at..], &inverses[at..]);
+                    if has_classes {
+                        let of = [inverses, &of_classes[at..], &numbers[at..]];
+                        slopes_of_classes(isa, powers, of, number(first), scale, out);
+                    } else {
+                        slopes(isa, powers, inverses, &targets[at..], scale, out);
+                    }
+                });
             }
         }
     });
@@ -118,11 +127,9 @@ pub(crate) fn cross_entropy_backward<T: Element>(
 
 per_isa! {
     /// `losses += t·((largest − x) + log)`.
-    fn add_losses<T: Element>(x: &[Plane<T>], targets: &[Plane<T>], largest: &Plane<T>, logs: &Plane<f64>, losses: &mut Plane<f64>) {
-        for (x, targets) in x.iter().zip(targets) {
-            for ((((loss, x), target), largest), log) in losses.iter_mut().zip(x).zip(targets).zip(largest).zip(logs) {
-                *loss += target.to_f64() * ((largest.to_f64() - x.to_f64()) + log);
-            }
+    fn add_losses<T: Element>(x: &[T], targets: &[T], largest: &[f64], logs: &[f64], losses: &mut [f64]) {
+        for ((((loss, x), target), largest), log) in losses.iter_mut().zip(x).zip(targets).zip(largest).zip(logs) {
+            *loss += target.to_f64() * ((largest - x.to_f64()) + log);
         }
     }
 }
@@ -137,15 +144,19 @@ pub(crate) fn cross_entropy<T: Element>(
     sums: &mut [ExactSum],
 ) {
     let (channels, has_classes) = (scores.layout().channels(), has_classes(scores, target));
-    let (mut kept, mut softmax) = (Kept::new(), Softmax::<T, T>::new());
-    let mut targets: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
+    let mut softmax = Softmax::<T>::new();
+    let [mut values, mut targets] = [[T::ZERO; ELEMENTS]; 2];
+    let mut planes: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
+    let [mut of_logs, mut of_losses, mut largests] = [[0.0; ELEMENTS]; 3];
     let runs = (rows.begin()..rows.end()).flat_map(|y| Pixels::of_row(n, y, cols));
     for pixels in runs {
-        softmax.take(isa, pixels, scores, &mut kept, false);
+        let layouts = [scores.layout(), target.layout()];
+        let order = Order::of(pixels, if has_classes { &layouts[..1] } else { &layouts }.iter().copied());
+        softmax.take(isa, order, pixels, scores, None);
         let logs = softmax.logs(isa);
         let (mut losses, mut counts) = ([0.0; PIXELS], [1.0; PIXELS]);
         if has_classes {
-            let classes = classes(target, pixels, channels, &mut targets);
+            let classes = classes(target, pixels, channels, &mut planes);
             for (i, class) in classes.into_iter().enumerate().take(pixels.len()) {
                 if class == IGNORED {
                     counts[i] = 0.0;
@@ -158,15 +169,21 @@ pub(crate) fn cross_entropy<T: Element>(
                         reason = "the number of a channel"
                     )]
                     let score = scores.get(n, class as usize, pixels.y(), pixels.cols().begin() + signed(i));
-                    losses[i] = (softmax.largest[i].to_f64() - score.to_f64()) + logs[i];
+                    losses[i] = (softmax.largest()[i] - score.to_f64()) + logs[i];
                 }
             }
         } else {
-            for group in groups(channels) {
-                let values = kept.read(pixels, scores, group);
-                let targets = pixels.read(target, group, &mut targets);
-                add_losses(isa, values, targets, &softmax.largest, &logs, &mut losses);
+            spread(isa, order, &logs, &mut of_logs);
+            spread(isa, order, softmax.largest(), &mut largests);
+            of_losses.fill(0.0);
+            for first in groups(channels) {
+                order.read(pixels, scores, first, T::ZERO, &mut values);
+                order.read(pixels, target, first, T::ZERO, &mut targets);
+                // a share of zero of a padding lane adds none of its loss, whatever that is
+                let len = order.len(first);
+                add_losses(isa, &values[..len], &targets, &largests, &of_logs, &mut of_losses);
             }
+            losses = fold::<_, Sum>(isa, order, &mut of_losses);
         }
         sums[0].add_slice(&losses[..pixels.len()]);
         sums[1].add_slice(&counts[..pixels.len()]);

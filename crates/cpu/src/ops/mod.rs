@@ -15,6 +15,7 @@ pub(crate) mod elementwise;
 pub(crate) mod function;
 mod gather;
 mod gelu;
+mod group;
 mod local_response;
 mod loss;
 pub(crate) mod math;

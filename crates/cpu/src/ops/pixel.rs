@@ -56,6 +56,11 @@ impl Pixels {
         extent(self.cols)
     }
 
+    /// These pixels of a channel block of an input.
+    pub(super) fn span<'v, T: Element>(&self, view: &View<'v, T>, block: usize) -> &'v [T] {
+        span(view, [self.n, block], self.y, self.cols)
+    }
+
     /// The channels of the group that begins with `first`, of these pixels of an input; lanes past the last pixel, and channels
     /// past the last one, hold what they held.
     pub(super) fn read<'p, T: Element>(
@@ -107,6 +112,11 @@ impl<T: Element> Run<T> {
     /// The channels of the output.
     pub(super) const fn channels(&self) -> usize {
         self.layout.channels()
+    }
+
+    /// Where and how its elements lie.
+    pub(super) const fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// The first channels of all groups of [`GROUP`].

@@ -1,34 +1,53 @@
-//! Softmax over the channels of each pixel and its logarithm, computed in `f64`.
+//! Softmax over the channels of each pixel and its logarithm: computed in `f64`.
+
+use std::ops::Range;
+use std::slice;
 
 use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
 
-use super::pixel::{GROUP, KEPT_GROUPS, Kept, PIXELS, Pixels, Plane, Planes, for_runs, for_tasks, groups};
+use super::group::{Ahead, CHUNK, ELEMENTS, Group, Groups, Larger, Order, Sum, fold, spread};
+use super::pixel::{GROUP, PIXELS, Pixels, Plane, Run, for_tasks, groups};
 use super::stamp::per_isa;
 use super::{math, powers};
 use crate::Isa;
 
 per_isa! {
-    /// The larger of two; not a number loses, and shows in the sum.
-    fn larger<T: Element>(x: &[Plane<T>], largest: &mut Plane<T>) {
-        for x in x {
-            for (largest, &x) in largest.iter_mut().zip(x) {
-                *largest = if x > *largest { x } else { *largest };
+    /// The largest of the same elements of groups, and of what was found before where it goes on; not a number loses, and shows in the sum.
+    fn largest_of<T: Element>(groups: &[Group<T>], elements: Range<usize>, goes_on: bool, largest: &mut Group<T>) {
+        for at in elements.step_by(CHUNK) {
+            let mut held = if goes_on { *some(largest, at) } else { [T::NEG_INFINITY; CHUNK] };
+            for group in groups {
+                for (held, x) in held.iter_mut().zip(some(group, at)) {
+                    *held = if *x > *held { *x } else { *held };
+                }
             }
+            largest[at..at + CHUNK].copy_from_slice(&held);
         }
     }
 }
 
+/// Some elements of a group.
+#[inline(always)]
+fn some<T>(group: &Group<T>, at: usize) -> &[T; CHUNK] {
+    group[at..].first_chunk().expect("invariant: chunks lie in a group")
+}
+
 per_isa! {
-    /// `out = e^(x − largest)` in a type of its own, and `sum += out`.
-    fn exponentials<T: Element, P: Element>(x: &[Plane<T>], largest: &Plane<T>, sum: &mut Plane<f64>, out: &mut [Plane<P>]) {
-        for (out, x) in out.iter_mut().zip(x) {
-            for ((out, x), largest) in out.iter_mut().zip(x).zip(largest) {
-                let (x, largest) = (P::from_f64(x.to_f64()), P::from_f64(largest.to_f64()));
-                *out = math::exp_of_difference::<P, FUSED>(x, largest);
+    /// `powers = scale·e^(x − largest)`, of the scale of [`math::power_below`], and `sums += powers`, of whole chunks. Meanwhile it fetches
+    /// what is read and written after it.
+    fn exponentials<T: Element>(x: &[T], largest: &[f64], next: Option<[Ahead<T>; 2]>, powers: &mut [f64], sums: &mut [f64]) {
+        let mut next = next;
+        let [powers, sums] = [powers, sums].map(|values| values.as_chunks_mut::<CHUNK>().0);
+        let (x, largest) = (x.as_chunks::<CHUNK>().0, largest.as_chunks::<CHUNK>().0);
+        for (((powers, sums), x), largest) in powers.iter_mut().zip(sums).zip(x).zip(largest) {
+            if let Some([read, written]) = &mut next {
+                read.fetch(CHUNK);
+                written.fetch_written(CHUNK);
             }
-            for (sum, out) in sum.iter_mut().zip(&*out) {
-                *sum += out.to_f64();
+            for (((power, sum), x), largest) in powers.iter_mut().zip(sums).zip(x).zip(largest) {
+                *power = math::power_below::<T, FUSED>(*x, *largest);
+                *sum += *power;
             }
         }
     }
@@ -36,18 +55,16 @@ per_isa! {
 
 per_isa! {
     /// `power·factor`.
-    fn shares<T: Element>(powers: &[Plane<f64>], factor: &Plane<f64>, out: &mut Planes<T>) {
-        for (out, powers) in out.iter_mut().zip(powers) {
-            for ((out, power), factor) in out.iter_mut().zip(powers).zip(factor) {
-                *out = T::from_f64(power * factor);
-            }
+    fn shares<T: Element>(powers: &[f64], factor: &[f64], out: &mut [T]) {
+        for ((out, power), factor) in out.iter_mut().zip(powers).zip(factor) {
+            *out = T::from_f64(*power * *factor);
         }
     }
 }
 
 per_isa! {
     /// `ln x`.
-    fn logarithms_of<T: Element>(x: &mut Plane<T>) {
+    fn logarithms_of<T: Element>(x: &mut [T]) {
         for x in x {
             *x = T::from_f64(powers::log::<FUSED>(x.to_f64()));
         }
@@ -56,19 +73,20 @@ per_isa! {
 
 per_isa! {
     /// `(x − largest) − log`.
-    fn logarithms<T: Element>(x: &[Plane<T>], largest: &Plane<T>, log: &Plane<f64>, out: &mut [Plane<T>]) {
-        for (out, x) in out.iter_mut().zip(x) {
-            for (((out, x), largest), log) in out.iter_mut().zip(x).zip(largest).zip(log) {
-                *out = T::from_f64((x.to_f64() - largest.to_f64()) - log);
-            }
+    fn logarithms<T: Element>(x: &[T], largest: &[f64], log: &[f64], out: &mut [T]) {
+        for (((out, x), largest), log) in out.iter_mut().zip(x).zip(largest).zip(log) {
+            *out = T::from_f64((x.to_f64() - largest) - log);
         }
     }
 }
 
 per_isa! {
     /// `sum += g`.
-    fn add<T: Element>(g: &[Plane<T>], sum: &mut Plane<f64>) {
-        for g in g {
+    fn add<T: Element>(g: &[T], sum: &mut [f64], read: [Ahead<T>; 2], written: Ahead<T>) {
+        let (mut read, mut written) = (read, written);
+        for (sum, g) in sum.as_chunks_mut::<CHUNK>().0.iter_mut().zip(g.as_chunks::<CHUNK>().0) {
+            read.iter_mut().for_each(|place| place.fetch(CHUNK));
+            written.fetch_written(CHUNK);
             for (sum, g) in sum.iter_mut().zip(g) {
                 *sum += g.to_f64();
             }
@@ -78,8 +96,12 @@ per_isa! {
 
 per_isa! {
     /// `sum += g·y`.
-    fn add_products<T: Element>(g: &[Plane<T>], y: &[Plane<T>], sum: &mut Plane<f64>) {
-        for (g, y) in g.iter().zip(y) {
+    fn add_products<T: Element>(g: &[T], y: &[T], sum: &mut [f64], read: [Ahead<T>; 2], written: Ahead<T>) {
+        let (mut read, mut written) = (read, written);
+        let (g, y) = (g.as_chunks::<CHUNK>().0, y.as_chunks::<CHUNK>().0);
+        for ((sum, g), y) in sum.as_chunks_mut::<CHUNK>().0.iter_mut().zip(g).zip(y) {
+            read.iter_mut().for_each(|place| place.fetch(CHUNK));
+            written.fetch_written(CHUNK);
             for ((sum, g), y) in sum.iter_mut().zip(g).zip(y) {
                 *sum = math::fma::<f64, FUSED>(g.to_f64(), y.to_f64(), *sum);
             }
@@ -89,95 +111,141 @@ per_isa! {
 
 per_isa! {
     /// `y·(g − sum)`.
-    fn slopes<T: Element>(g: &[Plane<T>], y: &[Plane<T>], sum: &Plane<f64>, out: &mut [Plane<T>]) {
-        for ((out, g), y) in out.iter_mut().zip(g).zip(y) {
-            for (((out, g), y), sum) in out.iter_mut().zip(g).zip(y).zip(sum) {
-                *out = T::from_f64(y.to_f64() * (g.to_f64() - sum));
-            }
+    fn slopes<T: Element>(g: &[T], y: &[T], sum: &[f64], out: &mut [T]) {
+        for (((out, g), y), sum) in out.iter_mut().zip(g).zip(y).zip(sum) {
+            *out = T::from_f64(y.to_f64() * (g.to_f64() - sum));
         }
     }
 }
 
 per_isa! {
     /// `g − e^y·sum`.
-    fn log_slopes<T: Element>(g: &[Plane<T>], y: &[Plane<T>], sum: &Plane<f64>, out: &mut [Plane<T>]) {
-        for ((out, g), y) in out.iter_mut().zip(g).zip(y) {
-            for (((out, g), y), sum) in out.iter_mut().zip(g).zip(y).zip(sum) {
-                *out = T::from_f64(g.to_f64() - math::exp::<f64, FUSED>(y.to_f64()) * sum);
-            }
+    fn log_slopes<T: Element>(g: &[T], y: &[T], sum: &[f64], out: &mut [T]) {
+        for (((out, g), y), sum) in out.iter_mut().zip(g).zip(y).zip(sum) {
+            *out = T::from_f64(g.to_f64() - math::exp::<f64, FUSED>(y.to_f64()) * sum);
         }
     }
 }
 
-/// What the softmax of the pixels of a run is computed from, with exponentials of type `P`.
-pub(super) struct Softmax<T, P> {
+/// What the softmax of the pixels of a run is computed from.
+pub(super) struct Softmax<T> {
+    values: Groups<T>,
+    powers: Groups<f64>,
     /// The largest value of each pixel.
-    pub(super) largest: Plane<T>,
-    /// `Σ e^(x − largest)`, in the order of the channels.
-    pub(super) sum: Plane<f64>,
-    /// Those exponentials, of as many channels as are kept of a run; of more they are computed twice.
-    powers: [Option<Planes<P>>; KEPT_GROUPS],
-    /// Those of a group that is not kept.
-    other: Planes<P>,
+    largest: Plane<f64>,
+    /// The same for each of its values.
+    largests: Group<f64>,
+    sums: Group<f64>,
+    /// `Σ scale·e^(x − largest)`, of the scale of [`math::power_below`].
+    sum: Plane<f64>,
 }
 
-impl<T: Element, P: Element> Softmax<T, P> {
+impl<T: Element> Softmax<T> {
     #[inline(always)]
     pub(super) const fn new() -> Self {
-        let none: Planes<P> = [[P::ZERO; PIXELS]; GROUP];
-        Self { largest: [T::ZERO; PIXELS], sum: [0.0; PIXELS], powers: [None; KEPT_GROUPS], other: none }
+        Self {
+            values: Groups::new(),
+            powers: Groups::new(),
+            largest: [0.0; PIXELS],
+            largests: [0.0; ELEMENTS],
+            sums: [0.0; ELEMENTS],
+            sum: [0.0; PIXELS],
+        }
     }
 
-    /// Takes that of a run, whose values `kept` keeps, and its exponentials where somebody `wants` them.
+    /// Takes that of a run of `x`; the pixels of the output are those that will be written next.
     pub(super) fn take(
         &mut self,
         isa: Isa,
+        order: Order,
         pixels: Pixels,
         x: &View<'_, T>,
-        kept: &mut Kept<T>,
-        wants: bool,
+        mut output: Option<&mut Run<T>>,
     ) {
-        kept.clear();
-        let Self { largest, sum, powers, other } = self;
-        largest.fill(T::from_f64(f64::NEG_INFINITY));
-        sum.fill(0.0);
+        let Self { values, powers, largest, largests, sums, sum } = self;
         let channels = x.layout().channels();
-        for group in groups(channels) {
-            larger(isa, kept.read(pixels, x, group), largest);
+        let ((kept, other), (kept_powers, other_powers)) = (values.of(channels), powers.of(channels));
+        let read = |first: usize, group: &mut Group<T>| order.read(pixels, x, first, T::NEG_INFINITY, group);
+        for (first, group) in groups(channels).zip(&mut *kept) {
+            read(first, group);
         }
-        for group in groups(channels) {
-            let powers = match powers.get_mut(group / GROUP).filter(|_| wants) {
-                Some(powers) => powers.get_or_insert([[P::ZERO; PIXELS]; GROUP]),
-                None => &mut *other,
-            };
-            exponentials(isa, kept.read(pixels, x, group), largest, sum, powers);
+        let mut most = [T::NEG_INFINITY; ELEMENTS];
+        for (elements, count) in order.spans(kept.len()) {
+            largest_of(isa, &kept[..count], elements, false, &mut most);
         }
+        for first in groups(channels).skip(kept.len()) {
+            read(first, other);
+            largest_of(isa, slice::from_ref(other), 0..order.whole(first), true, &mut most);
+        }
+        *largest = fold::<_, Larger>(isa, order, &mut most).map(T::to_f64);
+        spread(isa, order, largest, largests);
+        sums[..order.whole(0)].fill(0.0);
+        for (place, first) in groups(channels).enumerate() {
+            let len = order.whole(first);
+            let next = output
+                .as_deref_mut()
+                .map(|run| [order.ahead_of(pixels, x, first), order.ahead_in(run, first)]);
+            if let (Some(values), Some(powers)) = (kept.get(place), kept_powers.get_mut(place)) {
+                exponentials(isa, &values[..len], largests, next, powers, sums);
+            } else {
+                read(first, other);
+                exponentials(isa, &other[..len], largests, next, other_powers, sums);
+            }
+        }
+        *sum = fold::<_, Sum>(isa, order, sums);
     }
 
-    /// The exponentials of a group of the run that was taken, where they were wanted.
+    /// `1/Σ` of each pixel: what [`Softmax::powers`] are to be multiplied by.
+    pub(super) fn factors(&self) -> Plane<f64> {
+        self.sum.map(|sum| 1.0 / sum)
+    }
+
+    /// `scale·e^(x − largest)` of a group of the run that was taken.
     pub(super) fn powers(
         &mut self,
         isa: Isa,
+        order: Order,
         pixels: Pixels,
         x: &View<'_, T>,
-        kept: &mut Kept<T>,
-        group: usize,
-    ) -> &[Plane<P>] {
-        let Self { largest, powers, other, .. } = self;
-        let powers = match powers.get(group / GROUP) {
-            Some(powers) => powers.as_ref().expect("invariant: they were wanted"),
-            None => {
-                exponentials(isa, kept.read(pixels, x, group), largest, &mut [0.0; PIXELS], other);
-                other
-            }
-        };
-        &powers[..GROUP.min(x.layout().channels() - group)]
+        first: usize,
+    ) -> &Group<f64> {
+        let channels = x.layout().channels();
+        let (kept, powers) = self.powers.of(channels);
+        if let Some(kept) = kept.get(first / GROUP) {
+            return kept;
+        }
+        let (_, values) = self.values.of(channels);
+        order.read(pixels, x, first, T::NEG_INFINITY, values);
+        let values = &values[..order.whole(first)];
+        exponentials(isa, values, &self.largests, None, powers, &mut self.sums);
+        powers
     }
 
-    /// The logarithms of the sums.
+    /// The values of a group of the run that was taken; padding lanes hold −∞.
+    pub(super) fn values(
+        &mut self,
+        order: Order,
+        pixels: Pixels,
+        x: &View<'_, T>,
+        first: usize,
+    ) -> &Group<T> {
+        let (kept, other) = self.values.of(x.layout().channels());
+        if let Some(kept) = kept.get(first / GROUP) {
+            return kept;
+        }
+        order.read(pixels, x, first, T::NEG_INFINITY, other);
+        other
+    }
+
+    /// The largest value of each pixel.
+    pub(super) const fn largest(&self) -> &Plane<f64> {
+        &self.largest
+    }
+
+    /// `ln Σ e^(x − largest)` of each pixel.
     pub(super) fn logs(&self, isa: Isa) -> Plane<f64> {
-        let mut logs = self.sum;
-        logarithms_of(isa, &mut logs);
+        let mut logs = self.sum.map(|sum| sum / math::scale_of_powers::<T>());
+        logarithms_of(isa, &mut logs[..]);
         logs
     }
 }
@@ -191,23 +259,32 @@ pub(super) fn forward<T: Element>(
     region: Region<2>,
 ) {
     let x = &inputs[0];
-    for_tasks(&inputs[..1], output, region, 16, |runs| {
-        let (mut kept, mut softmax) = (Kept::new(), Softmax::<T, f64>::new());
-        let mut out: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
+    for_tasks(&inputs[..1], output, region, 8, |runs| {
+        let mut softmax = Softmax::<T>::new();
+        let mut other = [T::ZERO; ELEMENTS];
+        let [mut factors, mut largests] = [[0.0; ELEMENTS]; 2];
         for mut run in runs {
-            softmax.take(isa, run.pixels(), x, &mut kept, !log);
+            let pixels = run.pixels();
+            let order = Order::of(pixels, [run.layout(), x.layout()]);
+            softmax.take(isa, order, pixels, x, Some(&mut run));
             if log {
-                let log = softmax.logs(isa);
-                for group in run.groups() {
-                    logarithms(isa, kept.read(run.pixels(), x, group), &softmax.largest, &log, &mut out);
-                    run.write(group, &out);
-                }
-                continue;
+                spread(isa, order, &softmax.logs(isa), &mut factors);
+                spread(isa, order, softmax.largest(), &mut largests);
+            } else {
+                spread(isa, order, &softmax.factors(), &mut factors);
             }
-            let factor = softmax.sum.map(|sum| 1.0 / sum);
-            for group in run.groups() {
-                shares(isa, softmax.powers(isa, run.pixels(), x, &mut kept, group), &factor, &mut out);
-                run.write(group, &out);
+            for first in groups(run.channels()) {
+                if log {
+                    let values = softmax.values(order, pixels, x, first);
+                    order.write(&mut run, first, &mut other, |at, out| {
+                        logarithms(isa, &values[at..], &largests[at..], &factors[at..], out);
+                    });
+                } else {
+                    let powers = softmax.powers(isa, order, pixels, x, first);
+                    order.write(&mut run, first, &mut other, |at, out| {
+                        shares(isa, &powers[at..], &factors[at..], out);
+                    });
+                }
             }
         }
     });
@@ -222,26 +299,54 @@ pub(super) fn backward<T: Element>(
     region: Region<2>,
 ) {
     let (g, y) = (&inputs[0], &inputs[1]);
-    for_runs(&inputs[..2], output, region, 12, |run| {
-        let [mut gradients, mut values, mut out]: [Planes<T>; 3] = [[[T::ZERO; PIXELS]; GROUP]; 3];
-        let mut sum = [0.0; PIXELS];
-        for group in run.groups() {
-            let gradients = run.read(g, group, &mut gradients);
-            if log {
-                add(isa, gradients, &mut sum);
-            } else {
-                add_products(isa, gradients, run.read(y, group, &mut values), &mut sum);
+    for_tasks(&inputs[..2], output, region, 8, |runs| {
+        let [mut gradients, mut values] = [const { Groups::<T>::new() }; 2];
+        let mut other = [T::ZERO; ELEMENTS];
+        let [mut sums, mut shared] = [[0.0; ELEMENTS]; 2];
+        for mut run in runs {
+            let pixels = run.pixels();
+            let order = Order::of(pixels, [run.layout(), g.layout(), y.layout()]);
+            let (kept_gradients, other_gradients) = gradients.of(run.channels());
+            let (kept_values, other_values) = values.of(run.channels());
+            sums[..order.whole(0)].fill(0.0);
+            for first in groups(run.channels()) {
+                let gradients = kept_gradients.get_mut(first / GROUP).unwrap_or(other_gradients);
+                let values = kept_values.get_mut(first / GROUP).unwrap_or(other_values);
+                let read = [g, y].map(|view| order.ahead_of(pixels, view, first));
+                let written = order.ahead_in(&mut run, first);
+                order.read(pixels, g, first, T::ZERO, gradients);
+                order.read(pixels, y, first, T::ZERO, values);
+                let len = order.whole(first);
+                if log {
+                    add(isa, &gradients[..len], &mut sums, read, written);
+                } else {
+                    add_products(isa, &gradients[..len], values, &mut sums, read, written);
+                }
             }
-        }
-        for group in run.groups() {
-            let gradients = run.read(g, group, &mut gradients);
-            let values = run.read(y, group, &mut values);
-            if log {
-                log_slopes(isa, gradients, values, &sum, &mut out);
-            } else {
-                slopes(isa, gradients, values, &sum, &mut out);
+            spread(isa, order, &fold::<_, Sum>(isa, order, &mut sums), &mut shared);
+            for first in groups(run.channels()) {
+                let gradients = match kept_gradients.get(first / GROUP) {
+                    Some(kept) => kept,
+                    None => {
+                        order.read(pixels, g, first, T::ZERO, other_gradients);
+                        &*other_gradients
+                    }
+                };
+                let values = match kept_values.get(first / GROUP) {
+                    Some(kept) => kept,
+                    None => {
+                        order.read(pixels, y, first, T::ZERO, other_values);
+                        &*other_values
+                    }
+                };
+                order.write(&mut run, first, &mut other, |at, out| {
+                    if log {
+                        log_slopes(isa, &gradients[at..], &values[at..], &shared[at..], out);
+                    } else {
+                        slopes(isa, &gradients[at..], &values[at..], &shared[at..], out);
+                    }
+                });
             }
-            run.write(group, &out);
         }
     });
 }

@@ -1,0 +1,323 @@
+//! Channels of a run of pixels, sixteen at a time and beside each other as they lie in memory: loops over a group see elements alone, no
+//! matter whether they are planes or channel blocks.
+//!
+//! What is summed over the channels of a pixel has sixteen sums in `f64`, each of the channels of one remainder modulo 16 in their order.
+//! They are then added in halves: 8 to 0, 9 to 1 and so on, then 4 to 0, … . So the blocks of the windows do not show in a sum.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::slice;
+
+use tiled_tensor::{Element, Layout, View, transpose};
+
+use super::math::Whole;
+use super::pixel::{GROUP, PIXELS, Pixels, Plane, Run};
+use super::stamp::per_isa;
+use crate::vector::{prefetch, prefetch_written};
+
+/// The elements that loops take into registers together; what they take of a group is whole chunks, of which the last may end with padding.
+pub(super) const CHUNK: usize = 16;
+
+/// The elements of a group. The last ones keep the same element of many groups from falling into the same few sets of the first cache.
+pub(super) const ELEMENTS: usize = GROUP * PIXELS + CHUNK;
+
+/// The values of a group: in parts of as many channels as lie beside each other, in a part by pixels, of a pixel by channels.
+pub(super) type Group<T> = [T; ELEMENTS];
+
+/// How the values of the groups of a run lie.
+#[derive(Clone, Copy)]
+pub(super) struct Order {
+    /// The channels that lie beside each other, a power of two up to [`GROUP`]; one where each is a plane.
+    lanes: usize,
+    pixels: usize,
+    channels: usize,
+}
+
+impl Order {
+    /// That in which windows lie which lie alike; that of planes where they do not, or where half of the lanes of their blocks are padding.
+    pub(super) fn of<'l>(pixels: Pixels, layouts: impl IntoIterator<Item = &'l Layout>) -> Self {
+        let mut layouts = layouts.into_iter();
+        let first = layouts.next().expect("invariant: a kernel has windows");
+        let (block, channels) = (first.block(), first.channels());
+        let alike = layouts.all(|layout| layout.block() == block);
+        let few = 2 * channels <= block * first.blocks();
+        let lanes = if alike && !few && block <= GROUP { block } else { 1 };
+        Self { lanes, pixels: pixels.len(), channels }
+    }
+
+    /// The channels of the group that begins with channel `first`.
+    fn count(self, first: usize) -> usize {
+        GROUP.min(self.channels - first)
+    }
+
+    /// The elements of a part.
+    const fn part(self) -> usize {
+        self.lanes * self.pixels
+    }
+
+    /// The elements of the group that begins with channel `first`, padding lanes among them.
+    pub(super) fn len(self, first: usize) -> usize {
+        self.count(first).next_multiple_of(self.lanes) * self.pixels
+    }
+
+    /// The same in whole chunks.
+    pub(super) fn whole(self, first: usize) -> usize {
+        self.len(first).next_multiple_of(CHUNK)
+    }
+
+    /// The elements of so many groups in whole chunks, and how many of the groups have them: the last one may have fewer channels.
+    pub(super) fn spans(self, groups: usize) -> [(Range<usize>, usize); 2] {
+        let (most, last) = (self.whole(0), self.whole((groups - 1) * GROUP));
+        [(0..last, groups), (last..most, groups - 1)]
+    }
+
+    /// Reads the group that begins with channel `first`; padding lanes, and what fills the last chunk, hold `padding`.
+    pub(super) fn read<T: Element>(
+        self,
+        pixels: Pixels,
+        view: &View<'_, T>,
+        first: usize,
+        padding: T,
+        group: &mut Group<T>,
+    ) {
+        let (block, count) = (view.layout().block(), self.count(first));
+        let (group, rest) = group[..self.whole(first)].split_at_mut(self.len(first));
+        rest.fill(padding);
+        if block != self.lanes {
+            let mut done = 0;
+            while done < count {
+                let lane = (first + done) % block;
+                let some = (block - lane).min(count - done);
+                let values = &pixels.span(view, (first + done) / block)[lane..];
+                transpose(values, block, &mut group[done * self.pixels..], self.pixels, [self.pixels, some]);
+                done += some;
+            }
+            return;
+        }
+        for (part, group) in group.chunks_exact_mut(self.part()).enumerate() {
+            group.copy_from_slice(pixels.span(view, first / block + part));
+            let real = self.lanes.min(count - part * self.lanes);
+            if real < self.lanes {
+                group.chunks_exact_mut(self.lanes).for_each(|pixel| pixel[real..].fill(padding));
+            }
+        }
+    }
+
+    /// Has `compute` write the group of the output that begins with channel `first`: it is given some elements beside the index of the
+    /// first one, a part at a time, or all in `other`, where the output lies in another order.
+    pub(super) fn write<T: Element>(
+        self,
+        run: &mut Run<T>,
+        first: usize,
+        other: &mut Group<T>,
+        mut compute: impl FnMut(usize, &mut [T]),
+    ) {
+        let (block, count) = (run.layout().block(), self.count(first));
+        if block == self.lanes {
+            for at in (0..self.len(first)).step_by(self.part()) {
+                compute(at, run.row(first / block + at / self.part()));
+            }
+            return;
+        }
+        let group = &mut other[..self.len(first)];
+        compute(0, group);
+        let mut done = 0;
+        while done < count {
+            let lane = (first + done) % block;
+            let some = (block - lane).min(count - done);
+            let values = &mut run.row((first + done) / block)[lane..];
+            transpose(&group[done * self.pixels..], self.pixels, values, block, [some, self.pixels]);
+            done += some;
+        }
+    }
+
+    /// Gives each value of the largest group the number that its channel, from 0 on, has by a function.
+    pub(super) fn by_channel(self, number: impl Fn(usize) -> f64, group: &mut Group<f64>) {
+        for (part, group) in group[..self.len(0)].chunks_exact_mut(self.part()).enumerate() {
+            for pixel in group.chunks_exact_mut(self.lanes) {
+                pixel
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(lane, value)| *value = number(part * self.lanes + lane));
+            }
+        }
+    }
+
+    /// Where the group that begins with channel `first` lies in the run after this one of an input, whatever lies there.
+    pub(super) fn ahead_of<T: Element>(self, pixels: Pixels, view: &View<'_, T>, first: usize) -> Ahead<T> {
+        let layout = view.layout();
+        let values = pixels.span(view, first / layout.block());
+        self.ahead(values.as_ptr_range().end, layout)
+    }
+
+    /// Where the group that begins with channel `first` lies in a run of the output.
+    pub(super) fn ahead_in<T: Element>(self, run: &mut Run<T>, first: usize) -> Ahead<T> {
+        let layout = *run.layout();
+        self.ahead(run.row(first / layout.block()).as_ptr(), &layout)
+    }
+
+    const fn ahead<T>(self, start: *const T, layout: &Layout) -> Ahead<T> {
+        // of blocks that are read as planes the first one is looked at again and again
+        let step = if layout.block() == self.lanes { layout.block_stride() } else { 0 };
+        Ahead { start, step, part: self.part(), at: 0 }
+    }
+}
+
+/// Where the elements of a group lie, to fetch them before they are needed.
+///
+/// A run is too short for the core to notice that it is followed, and to fetch the next one at once would have it wait for all of it: so a
+/// few lines are fetched at a time, between other work.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<T> {
+    start: *const T,
+    /// From part to part.
+    step: usize,
+    part: usize,
+    /// The next element of this part.
+    at: usize,
+}
+
+impl<T> Ahead<T> {
+    /// Fetches the next elements for reading.
+    #[inline(always)]
+    pub(super) fn fetch(&mut self, count: usize) {
+        self.lines(count, prefetch);
+    }
+
+    /// Fetches the next elements for writing.
+    #[inline(always)]
+    pub(super) fn fetch_written(&mut self, count: usize) {
+        self.lines(count, prefetch_written);
+    }
+
+    #[inline(always)]
+    fn lines(&mut self, count: usize, fetch: impl Fn(*const T)) {
+        for element in (0..count).step_by(64 / size_of::<T>()) {
+            fetch(self.start.wrapping_add(self.at + element));
+        }
+        self.at += count;
+        if self.at >= self.part {
+            self.at -= self.part;
+            self.start = self.start.wrapping_add(self.step);
+        }
+    }
+}
+
+/// How two values of a pixel become one.
+pub(super) trait Fold {
+    fn of<T: Element>(a: T, b: T) -> T;
+}
+
+/// By their sum.
+pub(super) struct Sum;
+
+/// By the larger one. Not a number loses to the first.
+pub(super) struct Larger;
+
+impl Fold for Sum {
+    #[inline(always)]
+    fn of<T: Element>(a: T, b: T) -> T {
+        a + b
+    }
+}
+
+impl Fold for Larger {
+    #[inline(always)]
+    fn of<T: Element>(a: T, b: T) -> T {
+        if b > a { b } else { a }
+    }
+}
+
+per_isa! {
+    /// Folds the values of each pixel of the largest group in halves, as if there were sixteen channels of which others change nothing.
+    pub(super) fn fold<T: Element, F: Fold>(order: Order, group: &mut Group<T>) -> Plane<T> {
+        #[inline(always)]
+        fn in_lanes<T: Element, F: Fold, const LANES: usize>(group: &[T], folded: &mut [T]) {
+            for (folded, pixel) in folded.iter_mut().zip(group.as_chunks::<LANES>().0) {
+                let mut pixel = *pixel;
+                let mut half = LANES / 2;
+                while half > 0 {
+                    for lane in 0..half {
+                        pixel[lane] = F::of(pixel[lane], pixel[lane + half]);
+                    }
+                    half /= 2;
+                }
+                *folded = pixel[0];
+            }
+        }
+        let whole = Whole::new();
+        let (mut held, mut half) = (order.len(0), GROUP / 2 * order.pixels);
+        while half >= order.part() {
+            if held > half {
+                let (low, high) = group[..held].split_at_mut(half);
+                for (low, high) in low.iter_mut().zip(high) {
+                    *low = whole.value(F::of(*low, *high));
+                }
+                held = half;
+            }
+            half /= 2;
+        }
+        let mut folded = [T::ZERO; PIXELS];
+        let (group, pixels) = (&group[..order.part()], &mut folded[..order.pixels]);
+        match order.lanes {
+            1 => pixels.copy_from_slice(group),
+            2 => in_lanes::<T, F, 2>(group, pixels),
+            4 => in_lanes::<T, F, 4>(group, pixels),
+            8 => in_lanes::<T, F, 8>(group, pixels),
+            _ => in_lanes::<T, F, 16>(group, pixels),
+        }
+        folded
+    }
+}
+
+per_isa! {
+    /// Gives each value of a group the number of its pixel.
+    pub(super) fn spread<T: Element>(order: Order, numbers: &Plane<T>, group: &mut Group<T>) {
+        #[inline(always)]
+        fn in_lanes<T: Element, const LANES: usize>(numbers: &[T], part: &mut [T]) {
+            for (part, number) in part.as_chunks_mut::<LANES>().0.iter_mut().zip(numbers) {
+                *part = [*number; LANES];
+            }
+        }
+        let numbers = &numbers[..order.pixels];
+        for part in group[..order.len(0)].chunks_exact_mut(order.part()) {
+            match order.lanes {
+                1 => part.copy_from_slice(numbers),
+                2 => in_lanes::<T, 2>(numbers, part),
+                4 => in_lanes::<T, 4>(numbers, part),
+                8 => in_lanes::<T, 8>(numbers, part),
+                _ => in_lanes::<T, 16>(numbers, part),
+            }
+        }
+    }
+}
+
+/// The groups that are kept: those of 256 channels, 68 KiB of `f32`.
+const KEPT: usize = 16;
+
+/// The groups of a run. Of many channels the first ones are kept, and others held one at a time.
+pub(super) struct Groups<T> {
+    kept: [MaybeUninit<Group<T>>; KEPT],
+    /// How many of those were written: a task may have few channels.
+    written: usize,
+    other: Group<T>,
+}
+
+impl<T: Element> Groups<T> {
+    #[inline(always)]
+    pub(super) const fn new() -> Self {
+        Self { kept: [const { MaybeUninit::uninit() }; KEPT], written: 0, other: [T::ZERO; ELEMENTS] }
+    }
+
+    /// The groups of so many channels that are kept, and the one that holds others.
+    pub(super) fn of(&mut self, channels: usize) -> (&mut [Group<T>], &mut Group<T>) {
+        let count = channels.div_ceil(GROUP).min(KEPT);
+        while self.written < count {
+            self.kept[self.written].write([T::ZERO; ELEMENTS]);
+            self.written += 1;
+        }
+        // SAFETY: so many were written, just now or before.
+        let kept = unsafe { slice::from_raw_parts_mut(self.kept.as_mut_ptr().cast::<Group<T>>(), count) };
+        (kept, &mut self.other)
+    }
+}
