@@ -5,7 +5,7 @@
 //! They are then added in halves: 8 to 0, 9 to 1 and so on, then 4 to 0, … . So the blocks of the windows do not show in a sum.
 
 use std::mem::MaybeUninit;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::slice;
 
 use tiled_tensor::{Element, Layout, View, transpose};
@@ -19,10 +19,37 @@ use crate::vector::{prefetch, prefetch_written};
 pub(super) const CHUNK: usize = 16;
 
 /// The elements of a group. The last ones keep the same element of many groups from falling into the same few sets of the first cache.
-pub(super) const ELEMENTS: usize = GROUP * PIXELS + CHUNK;
+const ELEMENTS: usize = GROUP * PIXELS + CHUNK;
 
 /// The values of a group: in parts of as many channels as lie beside each other, in a part by pixels, of a pixel by channels.
-pub(super) type Group<T> = [T; ELEMENTS];
+///
+/// Vectors of them lie in one line each: a store of two lines takes several times as long.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Group<T>([T; ELEMENTS]);
+
+impl<T: Element> Group<T> {
+    #[inline(always)]
+    pub(super) const fn of(value: T) -> Self {
+        Self([value; ELEMENTS])
+    }
+}
+
+impl<T> Deref for Group<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Group<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
 
 /// How the values of the groups of a run lie.
 #[derive(Clone, Copy)]
@@ -306,14 +333,14 @@ pub(super) struct Groups<T> {
 impl<T: Element> Groups<T> {
     #[inline(always)]
     pub(super) const fn new() -> Self {
-        Self { kept: [const { MaybeUninit::uninit() }; KEPT], written: 0, other: [T::ZERO; ELEMENTS] }
+        Self { kept: [const { MaybeUninit::uninit() }; KEPT], written: 0, other: Group::of(T::ZERO) }
     }
 
     /// The groups of so many channels that are kept, and the one that holds others.
     pub(super) fn of(&mut self, channels: usize) -> (&mut [Group<T>], &mut Group<T>) {
         let count = channels.div_ceil(GROUP).min(KEPT);
         while self.written < count {
-            self.kept[self.written].write([T::ZERO; ELEMENTS]);
+            self.kept[self.written].write(Group::of(T::ZERO));
             self.written += 1;
         }
         // SAFETY: so many were written, just now or before.

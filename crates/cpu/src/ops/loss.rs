@@ -5,7 +5,7 @@ use tiled_kernel::ExactSum;
 use tiled_tensor::{Element, PartMut, View};
 
 use super::band::signed;
-use super::group::{ELEMENTS, Order, Sum, fold, spread};
+use super::group::{Group, Order, Sum, fold, spread};
 use super::math;
 use super::pixel::{GROUP, PIXELS, Pixels, Plane, Planes, for_tasks, groups};
 use super::softmax::Softmax;
@@ -86,9 +86,9 @@ pub(crate) fn cross_entropy_backward<T: Element>(
     let has_classes = has_classes(scores, target);
     for_tasks(&inputs[..1], output, region, 12, |runs| {
         let mut softmax = Softmax::<T>::new();
-        let [mut targets, mut other] = [[T::ZERO; ELEMENTS]; 2];
+        let [mut targets, mut other] = [Group::of(T::ZERO); 2];
         let mut planes: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
-        let [mut inverses, mut of_classes, mut numbers] = [[0.0; ELEMENTS]; 3];
+        let [mut inverses, mut of_classes, mut numbers] = [Group::of(0.0); 3];
         for mut run in runs {
             let pixels = run.pixels();
             let layouts = [run.layout(), scores.layout(), target.layout()];
@@ -145,9 +145,9 @@ pub(crate) fn cross_entropy<T: Element>(
 ) {
     let (channels, has_classes) = (scores.layout().channels(), has_classes(scores, target));
     let mut softmax = Softmax::<T>::new();
-    let [mut values, mut targets] = [[T::ZERO; ELEMENTS]; 2];
+    let [mut values, mut targets] = [Group::of(T::ZERO); 2];
     let mut planes: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
-    let [mut of_logs, mut of_losses, mut largests] = [[0.0; ELEMENTS]; 3];
+    let [mut of_logs, mut of_losses, mut largests] = [Group::of(0.0); 3];
     let runs = (rows.begin()..rows.end()).flat_map(|y| Pixels::of_row(n, y, cols));
     for pixels in runs {
         let layouts = [scores.layout(), target.layout()];

@@ -6,7 +6,7 @@ use std::slice;
 use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
 
-use super::group::{Ahead, CHUNK, ELEMENTS, Group, Groups, Larger, Order, Sum, fold, spread};
+use super::group::{Ahead, CHUNK, Group, Groups, Larger, Order, Sum, fold, spread};
 use super::pixel::{GROUP, PIXELS, Pixels, Plane, Run, for_tasks, groups};
 use super::stamp::per_isa;
 use super::{math, powers};
@@ -147,8 +147,8 @@ impl<T: Element> Softmax<T> {
             values: Groups::new(),
             powers: Groups::new(),
             largest: [0.0; PIXELS],
-            largests: [0.0; ELEMENTS],
-            sums: [0.0; ELEMENTS],
+            largests: Group::of(0.0),
+            sums: Group::of(0.0),
             sum: [0.0; PIXELS],
         }
     }
@@ -169,7 +169,7 @@ impl<T: Element> Softmax<T> {
         for (first, group) in groups(channels).zip(&mut *kept) {
             read(first, group);
         }
-        let mut most = [T::NEG_INFINITY; ELEMENTS];
+        let mut most = Group::of(T::NEG_INFINITY);
         for (elements, count) in order.spans(kept.len()) {
             largest_of(isa, &kept[..count], elements, false, &mut most);
         }
@@ -261,8 +261,8 @@ pub(super) fn forward<T: Element>(
     let x = &inputs[0];
     for_tasks(&inputs[..1], output, region, 8, |runs| {
         let mut softmax = Softmax::<T>::new();
-        let mut other = [T::ZERO; ELEMENTS];
-        let [mut factors, mut largests] = [[0.0; ELEMENTS]; 2];
+        let mut other = Group::of(T::ZERO);
+        let [mut factors, mut largests] = [Group::of(0.0); 2];
         for mut run in runs {
             let pixels = run.pixels();
             let order = Order::of(pixels, [run.layout(), x.layout()]);
@@ -301,8 +301,8 @@ pub(super) fn backward<T: Element>(
     let (g, y) = (&inputs[0], &inputs[1]);
     for_tasks(&inputs[..2], output, region, 8, |runs| {
         let [mut gradients, mut values] = [const { Groups::<T>::new() }; 2];
-        let mut other = [T::ZERO; ELEMENTS];
-        let [mut sums, mut shared] = [[0.0; ELEMENTS]; 2];
+        let mut other = Group::of(T::ZERO);
+        let [mut sums, mut shared] = [Group::of(0.0); 2];
         for mut run in runs {
             let pixels = run.pixels();
             let order = Order::of(pixels, [run.layout(), g.layout(), y.layout()]);
