@@ -240,19 +240,6 @@ pub(crate) fn prefetch_far<E>(element: *const E) {
     let _ = element;
 }
 
-/// The same for a line that will be written.
-#[inline(always)]
-pub(crate) fn prefetch_written<E>(element: *const E) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        // SAFETY: as above; cores without the instruction take it for none.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(element.cast()) }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = element;
-}
-
 /// The lanes of the vectors of this instruction set and type.
 pub(crate) const fn lanes<T: Element>(isa: Isa) -> usize {
     let bytes = match isa {

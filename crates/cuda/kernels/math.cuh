@@ -89,14 +89,32 @@ DEVICE double exponential(double x) {
     return (above_one + 1.0) * power_of_two(half) * power_of_two(k - half);
 }
 
-// e to the power a − b, as if the difference was not rounded.
+// What `power_below` multiplies by: the CPU backend's `scale_of_powers`.
 template <typename T>
-DEVICE T exponential_of_difference(T a, T b) {
-    const T difference = a - b, near = a - difference;
-    const T rounded = (a - (difference + near)) + (near - b);
-    const T lost = is_nan(rounded) ? T(0) : rounded;
-    const T power = exponential(difference);
-    return multiply_add(power, lost, power);
+constexpr double SCALE_OF_POWERS = sizeof(T) == sizeof(float) ? 1.0 : 9007199254740992.0;
+
+// `scale·e^(x − largest)` of a value that is not above the largest, as if the difference was not rounded.
+DEVICE double power_below(float x, float largest) {
+    double difference = static_cast<double>(x) - static_cast<double>(largest);
+    difference = difference < -200.0 ? -200.0 : difference;
+    const double round = 6755399441055744.0;
+    const double rounded = multiply_add(difference, 1.44269504088896340735992468100189214, round);
+    const double r = multiply_add(rounded - round, -0.693147180559945309417232121458176568, difference);
+    const double coefficients[] = {0.0014061276249551107, 0.008379020699065166, 0.04166477650840168, 0.16666365315456885,
+                                   0.5000000434648217,    1.0000000496714303,   1.0};
+    // NaN have no bits set where k is added
+    const u64 power = static_cast<u64>(__double_as_longlong(polynomial(r, coefficients)));
+    return __longlong_as_double(static_cast<i64>(power + (static_cast<u64>(__double_as_longlong(rounded)) << 52)));
+}
+
+DEVICE double power_below(double x, double largest) {
+    const double difference = x - largest, near = x - difference;
+    const double rounded = (x - (difference + near)) + (near - largest);
+    const double lost = difference < -746.0 ? -1.0 : rounded;
+    double above_one;
+    const double power = power_of_two(reduced(difference < -746.0 ? -746.0 : difference, above_one) + 53);
+    const double scaled = multiply_add(above_one, power, power);
+    return multiply_add(scaled, lost, scaled);
 }
 
 // `e^x − 1` for x at most zero; larger ones count as zero.

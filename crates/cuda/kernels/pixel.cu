@@ -1,4 +1,5 @@
-// Computations of each pixel over its channels, a thread each: sums run in the order of the channels, in `f64` but for `SUM_CHANNELS`.
+// Computations of each pixel over its channels, a thread each: sums are in `f64` but for `SUM_CHANNELS`, in the order of the channels, of a
+// softmax in that of `sum_of_channels`.
 #include "pixel.cuh"
 
 enum PixelOp {
@@ -75,31 +76,29 @@ DEVICE void of_pixel(const PixelArgs& args, int n, i64 y, i64 x) {
     T largest;
     switch (args.op) {
         case SOFTMAX:
-            softmax_of<double>(in, channels, largest, b);
+            softmax_of(in, channels, largest, b);
             b = 1.0 / b;
             for (int c = 0; c < channels; ++c) {
-                out[c] = static_cast<T>(exponential_of_difference<double>(in[c], largest) * b);
+                out[c] = static_cast<T>(power_below(in[c], largest) * b);
             }
             break;
         case LOG_SOFTMAX:
-            softmax_of<double>(in, channels, largest, b);
-            b = logarithm(b);
+            softmax_of(in, channels, largest, b);
+            b = logarithm(b / SCALE_OF_POWERS<T>);
             for (int c = 0; c < channels; ++c) {
                 out[c] = static_cast<T>((static_cast<double>(in[c]) - static_cast<double>(largest)) - b);
             }
             break;
         case SOFTMAX_BACKWARD:
-            a = 0.0;
-            for (int c = 0; c < channels; ++c) {
-                a = multiply_add(static_cast<double>(in[c]), static_cast<double>(other[c]), a);
-            }
+            a = sum_of_channels(channels, [&](int c, double sum) {
+                return multiply_add(static_cast<double>(in[c]), static_cast<double>(other[c]), sum);
+            });
             for (int c = 0; c < channels; ++c) {
                 out[c] = static_cast<T>(static_cast<double>(other[c]) * (static_cast<double>(in[c]) - a));
             }
             break;
         case LOG_SOFTMAX_BACKWARD:
-            a = 0.0;
-            for (int c = 0; c < channels; ++c) a += static_cast<double>(in[c]);
+            a = sum_of_channels(channels, [&](int c, double sum) { return sum + static_cast<double>(in[c]); });
             for (int c = 0; c < channels; ++c) {
                 out[c] = static_cast<T>(static_cast<double>(in[c]) - exponential(static_cast<double>(other[c])) * a);
             }
@@ -162,15 +161,14 @@ DEVICE void of_pixel(const PixelArgs& args, int n, i64 y, i64 x) {
             break;
         }
         default: {
-            softmax_of<T>(in, channels, largest, b);
+            softmax_of(in, channels, largest, b);
             b = 1.0 / b;
             const bool has_classes = args.in[1].channels == 1;
             const int named = has_classes ? class_of(other[0], channels) : 0;
             for (int c = 0; c < channels; ++c) {
                 double expected = has_classes ? (named == c ? 1.0 : 0.0) : static_cast<double>(other[has_classes ? 0 : c]);
                 if (has_classes && named == -2) expected = no_number;
-                const double power = static_cast<double>(exponential_of_difference<T>(in[c], largest));
-                const double slope = multiply_add(power, b, -expected) * args.eps;
+                const double slope = multiply_add(power_below(in[c], largest), b, -expected) * args.eps;
                 out[c] = has_classes && named == -1 ? T(0) : static_cast<T>(slope);
             }
         }

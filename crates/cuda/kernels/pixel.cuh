@@ -13,18 +13,31 @@ struct Channels {
     DEVICE T& operator[](int c) const { return first[(c >> shift) * stride + (c & ((1 << shift) - 1))]; }
 };
 
-// The largest of the channels and `Σ e^(x − largest)`, of exponentials of type P, in their order; not a number loses, and shows in the sum.
-template <typename P, typename T>
+// The sum of sixteen sums, each of the channels of one remainder modulo 16 in their order. `add(c, sum)` is a sum with its next term.
+template <typename F>
+DEVICE double sum_of_channels(int channels, const F& add) {
+    double total = 0.0;
+#pragma unroll 1
+    for (int first = 0; first < 16; ++first) {
+        double sum = 0.0;
+#pragma unroll 1
+        for (int c = first; c < channels; c += 16) sum = add(c, sum);
+        total += sum;
+    }
+    return total;
+}
+
+// The largest of the channels and `Σ scale·e^(x − largest)`, of the scale of `power_below`; not a number loses, and shows in the sum.
+template <typename T>
 DEVICE void softmax_of(const Channels<T>& x, int channels, T& largest, double& sum) {
     largest = static_cast<T>(-__longlong_as_double(0x7ff0000000000000ll));
+#pragma unroll 1
     for (int c = 0; c < channels; ++c) {
         const T value = x[c];
         largest = value > largest ? value : largest;
     }
-    sum = 0.0;
-    for (int c = 0; c < channels; ++c) {
-        sum += static_cast<double>(exponential_of_difference<P>(x[c], largest));
-    }
+    const T most = largest;
+    sum = sum_of_channels(channels, [&](int c, double sum) { return sum + power_below(x[c], most); });
 }
 
 // The class that a target of one channel names: −1 where it counts for nothing, −2 where it is no channel.

@@ -259,17 +259,16 @@ DEVICE bool loss_of(const ReduceArgs& args, int n, i64 y, i64 x, double& loss) {
     if (has_classes && named == -1) return false;
     T largest_score;
     double sum;
-    softmax_of<T>(scores, channels, largest_score, sum);
-    const double largest = static_cast<double>(largest_score), logarithm_of_sum = logarithm(sum);
+    softmax_of(scores, channels, largest_score, sum);
+    const double largest = static_cast<double>(largest_score), logarithm_of_sum = logarithm(sum / SCALE_OF_POWERS<T>);
     if (has_classes) {
         loss = named < 0 ? __longlong_as_double(0x7ff8000000000000ll)
                          : (largest - static_cast<double>(scores[named])) + logarithm_of_sum;
         return true;
     }
-    loss = 0.0;
-    for (int c = 0; c < channels; ++c) {
-        loss += static_cast<double>(target[c]) * ((largest - static_cast<double>(scores[c])) + logarithm_of_sum);
-    }
+    loss = sum_of_channels(channels, [&](int c, double sum) {
+        return sum + static_cast<double>(target[c]) * ((largest - static_cast<double>(scores[c])) + logarithm_of_sum);
+    });
     return true;
 }
 

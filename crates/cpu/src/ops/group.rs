@@ -1,8 +1,8 @@
 //! Channels of a run of pixels, sixteen at a time and beside each other as they lie in memory: loops over a group see elements alone, no
 //! matter whether they are planes or channel blocks.
 //!
-//! What is summed over the channels of a pixel has sixteen sums in `f64`, each of the channels of one remainder modulo 16 in their order.
-//! They are then added in halves: 8 to 0, 9 to 1 and so on, then 4 to 0, … . So the blocks of the windows do not show in a sum.
+//! What is summed over the channels of a pixel has sixteen sums in `f64`, each of the channels of one remainder modulo 16 in their order,
+//! which are then added in their order. So the blocks of the windows do not show in a sum.
 
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut, Range};
@@ -13,7 +13,7 @@ use tiled_tensor::{Element, Layout, View, transpose};
 use super::math::Whole;
 use super::pixel::{GROUP, PIXELS, Pixels, Plane, Run};
 use super::stamp::per_isa;
-use crate::vector::{prefetch, prefetch_written};
+use crate::vector::prefetch;
 
 /// The elements that loops take into registers together; what they take of a group is whole chunks, of which the last may end with padding.
 pub(super) const CHUNK: usize = 16;
@@ -23,7 +23,7 @@ const ELEMENTS: usize = GROUP * PIXELS + CHUNK;
 
 /// The values of a group: in parts of as many channels as lie beside each other, in a part by pixels, of a pixel by channels.
 ///
-/// Vectors of them lie in one line each: a store of two lines takes several times as long.
+/// It begins with a line, so that vectors of blocks lie in one line each: a store to two lines takes several times as long.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Group<T>([T; ELEMENTS]);
@@ -205,22 +205,11 @@ pub(super) struct Ahead<T> {
 }
 
 impl<T> Ahead<T> {
-    /// Fetches the next elements for reading.
+    /// Fetches the next elements.
     #[inline(always)]
     pub(super) fn fetch(&mut self, count: usize) {
-        self.lines(count, prefetch);
-    }
-
-    /// Fetches the next elements for writing.
-    #[inline(always)]
-    pub(super) fn fetch_written(&mut self, count: usize) {
-        self.lines(count, prefetch_written);
-    }
-
-    #[inline(always)]
-    fn lines(&mut self, count: usize, fetch: impl Fn(*const T)) {
         for element in (0..count).step_by(64 / size_of::<T>()) {
-            fetch(self.start.wrapping_add(self.at + element));
+            prefetch(self.start.wrapping_add(self.at + element));
         }
         self.at += count;
         if self.at >= self.part {
@@ -230,46 +219,22 @@ impl<T> Ahead<T> {
     }
 }
 
-/// How two values of a pixel become one.
-pub(super) trait Fold {
-    fn of<T: Element>(a: T, b: T) -> T;
-}
-
-/// By their sum.
-pub(super) struct Sum;
-
-/// By the larger one. Not a number loses to the first.
-pub(super) struct Larger;
-
-impl Fold for Sum {
-    #[inline(always)]
-    fn of<T: Element>(a: T, b: T) -> T {
-        a + b
-    }
-}
-
-impl Fold for Larger {
-    #[inline(always)]
-    fn of<T: Element>(a: T, b: T) -> T {
-        if b > a { b } else { a }
-    }
-}
-
 per_isa! {
-    /// Folds the values of each pixel of the largest group in halves, as if there were sixteen channels of which others change nothing.
-    pub(super) fn fold<T: Element, F: Fold>(order: Order, group: &mut Group<T>) -> Plane<T> {
+    /// The largest of the values of each pixel of the largest group; not a number loses to the first.
+    pub(super) fn largest_of_pixels<T: Element>(order: Order, group: &mut Group<T>) -> Plane<T> {
         #[inline(always)]
-        fn in_lanes<T: Element, F: Fold, const LANES: usize>(group: &[T], folded: &mut [T]) {
-            for (folded, pixel) in folded.iter_mut().zip(group.as_chunks::<LANES>().0) {
+        fn in_lanes<T: Element, const LANES: usize>(group: &[T], largest: &mut [T]) {
+            for (largest, pixel) in largest.iter_mut().zip(group.as_chunks::<LANES>().0) {
                 let mut pixel = *pixel;
                 let mut half = LANES / 2;
                 while half > 0 {
                     for lane in 0..half {
-                        pixel[lane] = F::of(pixel[lane], pixel[lane + half]);
+                        let (low, high) = (pixel[lane], pixel[lane + half]);
+                        pixel[lane] = if high > low { high } else { low };
                     }
                     half /= 2;
                 }
-                *folded = pixel[0];
+                *largest = pixel[0];
             }
         }
         let whole = Whole::new();
@@ -278,22 +243,47 @@ per_isa! {
             if held > half {
                 let (low, high) = group[..held].split_at_mut(half);
                 for (low, high) in low.iter_mut().zip(high) {
-                    *low = whole.value(F::of(*low, *high));
+                    *low = whole.value(if *high > *low { *high } else { *low });
                 }
                 held = half;
             }
             half /= 2;
         }
-        let mut folded = [T::ZERO; PIXELS];
-        let (group, pixels) = (&group[..order.part()], &mut folded[..order.pixels]);
+        let mut largest = [T::ZERO; PIXELS];
+        let (group, pixels) = (&group[..order.part()], &mut largest[..order.pixels]);
         match order.lanes {
             1 => pixels.copy_from_slice(group),
-            2 => in_lanes::<T, F, 2>(group, pixels),
-            4 => in_lanes::<T, F, 4>(group, pixels),
-            8 => in_lanes::<T, F, 8>(group, pixels),
-            _ => in_lanes::<T, F, 16>(group, pixels),
+            2 => in_lanes::<T, 2>(group, pixels),
+            4 => in_lanes::<T, 4>(group, pixels),
+            8 => in_lanes::<T, 8>(group, pixels),
+            _ => in_lanes::<T, 16>(group, pixels),
         }
-        folded
+        largest
+    }
+}
+
+per_isa! {
+    /// The sums of the values of each pixel of the largest group, in the order of the channels.
+    pub(super) fn sums_of_pixels<T: Element>(order: Order, group: &Group<T>) -> Plane<T> {
+        #[inline(always)]
+        fn in_lanes<T: Element, const LANES: usize>(part: &[T], sums: &mut [T]) {
+            for (sum, pixel) in sums.iter_mut().zip(part.as_chunks::<LANES>().0) {
+                for value in pixel {
+                    *sum += *value;
+                }
+            }
+        }
+        let mut sums = [T::ZERO; PIXELS];
+        for part in group[..order.len(0)].chunks_exact(order.part()) {
+            match order.lanes {
+                1 => in_lanes::<T, 1>(part, &mut sums),
+                2 => in_lanes::<T, 2>(part, &mut sums),
+                4 => in_lanes::<T, 4>(part, &mut sums),
+                8 => in_lanes::<T, 8>(part, &mut sums),
+                _ => in_lanes::<T, 16>(part, &mut sums),
+            }
+        }
+        sums
     }
 }
 
@@ -319,7 +309,7 @@ per_isa! {
     }
 }
 
-/// The groups that are kept: those of 256 channels, 68 KiB of `f32`.
+/// The groups that are kept: those of 256 channels, 65 KiB of `f32`.
 const KEPT: usize = 16;
 
 /// The groups of a run. Of many channels the first ones are kept, and others held one at a time.

@@ -5,7 +5,7 @@ use tiled_kernel::ExactSum;
 use tiled_tensor::{Element, PartMut, View};
 
 use super::band::signed;
-use super::group::{Group, Order, Sum, fold, spread};
+use super::group::{Group, Order, spread, sums_of_pixels};
 use super::math;
 use super::pixel::{GROUP, PIXELS, Pixels, Plane, Planes, for_tasks, groups};
 use super::softmax::Softmax;
@@ -179,11 +179,11 @@ pub(crate) fn cross_entropy<T: Element>(
             for first in groups(channels) {
                 order.read(pixels, scores, first, T::ZERO, &mut values);
                 order.read(pixels, target, first, T::ZERO, &mut targets);
-                // a share of zero of a padding lane adds none of its loss, whatever that is
+                // a share of zero of a padding lane adds none of its loss, unless that of all lanes is not a number
                 let len = order.len(first);
                 add_losses(isa, &values[..len], &targets, &largests, &of_logs, &mut of_losses);
             }
-            losses = fold::<_, Sum>(isa, order, &mut of_losses);
+            losses = sums_of_pixels(isa, order, &of_losses);
         }
         sums[0].add_slice(&losses[..pixels.len()]);
         sums[1].add_slice(&counts[..pixels.len()]);

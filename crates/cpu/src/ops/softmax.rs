@@ -6,7 +6,7 @@ use std::slice;
 use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
 
-use super::group::{Ahead, CHUNK, Group, Groups, Larger, Order, Sum, fold, spread};
+use super::group::{Ahead, CHUNK, Group, Groups, Order, largest_of_pixels, spread, sums_of_pixels};
 use super::pixel::{GROUP, PIXELS, Pixels, Plane, Run, for_tasks, groups};
 use super::stamp::per_isa;
 use super::{math, powers};
@@ -36,15 +36,12 @@ fn some<T>(group: &Group<T>, at: usize) -> &[T; CHUNK] {
 per_isa! {
     /// `powers = scale·e^(x − largest)`, of the scale of [`math::power_below`], and `sums += powers`, of whole chunks. Meanwhile it fetches
     /// what is read and written after it.
-    fn exponentials<T: Element>(x: &[T], largest: &[f64], next: Option<[Ahead<T>; 2]>, powers: &mut [f64], sums: &mut [f64]) {
+    fn exponentials<T: Element>(x: &[T], largest: &[f64], next: [Option<Ahead<T>>; 2], powers: &mut [f64], sums: &mut [f64]) {
         let mut next = next;
         let [powers, sums] = [powers, sums].map(|values| values.as_chunks_mut::<CHUNK>().0);
         let (x, largest) = (x.as_chunks::<CHUNK>().0, largest.as_chunks::<CHUNK>().0);
         for (((powers, sums), x), largest) in powers.iter_mut().zip(sums).zip(x).zip(largest) {
-            if let Some([read, written]) = &mut next {
-                read.fetch(CHUNK);
-                written.fetch_written(CHUNK);
-            }
+            next.iter_mut().flatten().for_each(|ahead| ahead.fetch(CHUNK));
             for (((power, sum), x), largest) in powers.iter_mut().zip(sums).zip(x).zip(largest) {
                 *power = math::power_below::<T, FUSED>(*x, *largest);
                 *sum += *power;
@@ -86,7 +83,7 @@ per_isa! {
         let (mut read, mut written) = (read, written);
         for (sum, g) in sum.as_chunks_mut::<CHUNK>().0.iter_mut().zip(g.as_chunks::<CHUNK>().0) {
             read.iter_mut().for_each(|place| place.fetch(CHUNK));
-            written.fetch_written(CHUNK);
+            written.fetch(CHUNK);
             for (sum, g) in sum.iter_mut().zip(g) {
                 *sum += g.to_f64();
             }
@@ -101,7 +98,7 @@ per_isa! {
         let (g, y) = (g.as_chunks::<CHUNK>().0, y.as_chunks::<CHUNK>().0);
         for ((sum, g), y) in sum.as_chunks_mut::<CHUNK>().0.iter_mut().zip(g).zip(y) {
             read.iter_mut().for_each(|place| place.fetch(CHUNK));
-            written.fetch_written(CHUNK);
+            written.fetch(CHUNK);
             for ((sum, g), y) in sum.iter_mut().zip(g).zip(y) {
                 *sum = math::fma::<f64, FUSED>(g.to_f64(), y.to_f64(), *sum);
             }
@@ -177,14 +174,15 @@ impl<T: Element> Softmax<T> {
             read(first, other);
             largest_of(isa, slice::from_ref(other), 0..order.whole(first), true, &mut most);
         }
-        *largest = fold::<_, Larger>(isa, order, &mut most).map(T::to_f64);
+        *largest = largest_of_pixels(isa, order, &mut most).map(T::to_f64);
         spread(isa, order, largest, largests);
         sums[..order.whole(0)].fill(0.0);
         for (place, first) in groups(channels).enumerate() {
             let len = order.whole(first);
-            let next = output
-                .as_deref_mut()
-                .map(|run| [order.ahead_of(pixels, x, first), order.ahead_in(run, first)]);
+            let next = [
+                Some(order.ahead_of(pixels, x, first)),
+                output.as_deref_mut().map(|run| order.ahead_in(run, first)),
+            ];
             if let (Some(values), Some(powers)) = (kept.get(place), kept_powers.get_mut(place)) {
                 exponentials(isa, &values[..len], largests, next, powers, sums);
             } else {
@@ -192,7 +190,7 @@ impl<T: Element> Softmax<T> {
                 exponentials(isa, &other[..len], largests, next, other_powers, sums);
             }
         }
-        *sum = fold::<_, Sum>(isa, order, sums);
+        *sum = sums_of_pixels(isa, order, sums);
     }
 
     /// `1/Σ` of each pixel: what [`Softmax::powers`] are to be multiplied by.
@@ -217,7 +215,7 @@ impl<T: Element> Softmax<T> {
         let (_, values) = self.values.of(channels);
         order.read(pixels, x, first, T::NEG_INFINITY, values);
         let values = &values[..order.whole(first)];
-        exponentials(isa, values, &self.largests, None, powers, &mut self.sums);
+        exponentials(isa, values, &self.largests, [None; 2], powers, &mut self.sums);
         powers
     }
 
@@ -323,7 +321,7 @@ pub(super) fn backward<T: Element>(
                     add_products(isa, &gradients[..len], values, &mut sums, read, written);
                 }
             }
-            spread(isa, order, &fold::<_, Sum>(isa, order, &mut sums), &mut shared);
+            spread(isa, order, &sums_of_pixels(isa, order, &sums), &mut shared);
             for first in groups(run.channels()) {
                 let gradients = match kept_gradients.get(first / GROUP) {
                     Some(kept) => kept,
