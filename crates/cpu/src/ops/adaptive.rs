@@ -8,9 +8,9 @@ use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{Band, extent, for_bands, index};
 use super::gather::Place;
-use super::math::Whole;
 use super::runs::{Pixels, Run, for_pixels, runs};
 use super::stamp::per_isa;
+use super::unmasked::Unmasked;
 use crate::Isa;
 use crate::vector::{Lane, wins};
 
@@ -71,11 +71,11 @@ pub(crate) fn maximum<T: Lane>(
 per_isa! {
     /// `held[lane] = max(held[lane], x[i][lane])` over `count` pixels.
     fn raise<T: Element>(count: usize, pixels: Pixels<'_, T>, held: &mut [T]) {
-        let whole = Whole::new();
+        let unmasked = Unmasked::new();
         for_pixels!(count, held.len(), |i, len| {
             let from = i * pixels.step();
             for (held, x) in held[..len].iter_mut().zip(&pixels.values()[from..from + len]) {
-                *held = whole.value(if wins(*x, *held) { *x } else { *held });
+                *held = unmasked.value(if wins(*x, *held) { *x } else { *held });
             }
         });
     }

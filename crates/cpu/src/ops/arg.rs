@@ -4,9 +4,9 @@ use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{for_bands, index};
-use super::math::Whole;
 use super::pixel::{GROUP, PIXELS, Pixels, Plane, Planes, for_runs, groups};
 use super::stamp::per_isa;
+use super::unmasked::Unmasked;
 use crate::Isa;
 
 /// The first channel with the maximum of `[x]` at each pixel; the first NaN wins.
@@ -79,11 +79,11 @@ per_isa! {
 per_isa! {
     /// The channel of this number takes the place of a smaller one, or where it is the first that is not a number.
     fn replace<T: Element>(number: T, values: &Plane<T>, largest: &mut Plane<T>, class: &mut Plane<T>) {
-        let whole = Whole::new();
+        let unmasked = Unmasked::new();
         for ((value, largest), class) in values.iter().zip(largest).zip(class) {
             let wins = *value > *largest || (value.is_nan() && !largest.is_nan());
-            *largest = whole.value(if wins { *value } else { *largest });
-            *class = whole.value(if wins { number } else { *class });
+            *largest = unmasked.value(if wins { *value } else { *largest });
+            *class = unmasked.value(if wins { number } else { *class });
         }
     }
 }

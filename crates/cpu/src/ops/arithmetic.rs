@@ -7,8 +7,8 @@ use tiled_tensor::{Element, PartMut, View};
 use super::band::{Band, for_bands, index, signed, span};
 use super::function::{Binary, Product, Sum, functions, map2};
 use super::gather::zip_row;
-use super::math::Whole;
 use super::stamp::per_isa;
+use super::unmasked::Unmasked;
 use crate::Isa;
 
 /// Elements of a row that are computed at once where an operand is spread, so that what it is spread into stays in the first
@@ -259,9 +259,9 @@ fn fold_piece<'o, T: Element, F: Binary<T>>(
 per_isa! {
     /// `totals[i] = f(totals[i], values[i])`.
     fn accumulate<T: Element, F: Binary<T>>(function: F, values: &[T], totals: &mut [T]) {
-        let whole = Whole::new();
+        let unmasked = Unmasked::new();
         for (total, value) in totals.iter_mut().zip(values) {
-            *total = whole.value(function.apply::<FUSED>(*total, *value));
+            *total = unmasked.value(function.apply::<FUSED>(*total, *value));
         }
     }
 }

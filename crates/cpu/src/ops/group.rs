@@ -10,9 +10,9 @@ use std::slice;
 
 use tiled_tensor::{Element, Layout, View, transpose};
 
-use super::math::Whole;
 use super::pixel::{GROUP, PIXELS, Pixels, Plane, Run};
 use super::stamp::per_isa;
+use super::unmasked::Unmasked;
 use crate::vector::prefetch;
 
 /// The elements that loops take into registers together; what they take of a group is whole chunks, of which the last may end with padding.
@@ -184,9 +184,7 @@ impl Order {
     }
 
     const fn ahead<T>(self, start: *const T, layout: &Layout) -> Ahead<T> {
-        // of blocks that are read as planes the first one is looked at again and again
-        let step = if layout.block() == self.lanes { layout.block_stride() } else { 0 };
-        Ahead { start, step, part: self.part(), at: 0 }
+        Ahead { start, step: layout.block_stride(), part: layout.block() * self.pixels, at: 0 }
     }
 }
 
@@ -212,11 +210,24 @@ impl<T> Ahead<T> {
             prefetch(self.start.wrapping_add(self.at + element));
         }
         self.at += count;
-        if self.at >= self.part {
+        while self.at >= self.part {
             self.at -= self.part;
             self.start = self.start.wrapping_add(self.step);
         }
     }
+}
+
+/// Calls a function that is built for as many lanes as an order has.
+macro_rules! with_lanes {
+    ($order:expr, $function:ident::<$T:ty>($($arg:expr),* $(,)?)) => {
+        match $order.lanes {
+            1 => $function::<$T, 1>($($arg),*),
+            2 => $function::<$T, 2>($($arg),*),
+            4 => $function::<$T, 4>($($arg),*),
+            8 => $function::<$T, 8>($($arg),*),
+            _ => $function::<$T, 16>($($arg),*),
+        }
+    };
 }
 
 per_isa! {
@@ -237,13 +248,13 @@ per_isa! {
                 *largest = pixel[0];
             }
         }
-        let whole = Whole::new();
+        let unmasked = Unmasked::new();
         let (mut held, mut half) = (order.len(0), GROUP / 2 * order.pixels);
         while half >= order.part() {
             if held > half {
                 let (low, high) = group[..held].split_at_mut(half);
                 for (low, high) in low.iter_mut().zip(high) {
-                    *low = whole.value(if *high > *low { *high } else { *low });
+                    *low = unmasked.value(if *high > *low { *high } else { *low });
                 }
                 held = half;
             }
@@ -251,13 +262,7 @@ per_isa! {
         }
         let mut largest = [T::ZERO; PIXELS];
         let (group, pixels) = (&group[..order.part()], &mut largest[..order.pixels]);
-        match order.lanes {
-            1 => pixels.copy_from_slice(group),
-            2 => in_lanes::<T, 2>(group, pixels),
-            4 => in_lanes::<T, 4>(group, pixels),
-            8 => in_lanes::<T, 8>(group, pixels),
-            _ => in_lanes::<T, 16>(group, pixels),
-        }
+        with_lanes!(order, in_lanes::<T>(group, pixels));
         largest
     }
 }
@@ -275,13 +280,7 @@ per_isa! {
         }
         let mut sums = [T::ZERO; PIXELS];
         for part in group[..order.len(0)].chunks_exact(order.part()) {
-            match order.lanes {
-                1 => in_lanes::<T, 1>(part, &mut sums),
-                2 => in_lanes::<T, 2>(part, &mut sums),
-                4 => in_lanes::<T, 4>(part, &mut sums),
-                8 => in_lanes::<T, 8>(part, &mut sums),
-                _ => in_lanes::<T, 16>(part, &mut sums),
-            }
+            with_lanes!(order, in_lanes::<T>(part, &mut sums));
         }
         sums
     }
@@ -298,13 +297,7 @@ per_isa! {
         }
         let numbers = &numbers[..order.pixels];
         for part in group[..order.len(0)].chunks_exact_mut(order.part()) {
-            match order.lanes {
-                1 => part.copy_from_slice(numbers),
-                2 => in_lanes::<T, 2>(numbers, part),
-                4 => in_lanes::<T, 4>(numbers, part),
-                8 => in_lanes::<T, 8>(numbers, part),
-                _ => in_lanes::<T, 16>(numbers, part),
-            }
+            with_lanes!(order, in_lanes::<T>(numbers, part));
         }
     }
 }

@@ -93,7 +93,7 @@ pub(crate) fn cross_entropy_backward<T: Element>(
             let pixels = run.pixels();
             let layouts = [run.layout(), scores.layout(), target.layout()];
             let order = Order::of(pixels, if has_classes { &layouts[..2] } else { &layouts }.iter().copied());
-            softmax.take(isa, order, pixels, scores, Some(&mut run));
+            softmax.take(isa, order, pixels, scores, true, |first| Some(order.ahead_in(&mut run, first)));
             let mut inverse = softmax.factors();
             if has_classes {
                 let classes = classes(target, pixels, run.channels(), &mut planes);
@@ -152,7 +152,7 @@ pub(crate) fn cross_entropy<T: Element>(
     for pixels in runs {
         let layouts = [scores.layout(), target.layout()];
         let order = Order::of(pixels, if has_classes { &layouts[..1] } else { &layouts }.iter().copied());
-        softmax.take(isa, order, pixels, scores, None);
+        softmax.take(isa, order, pixels, scores, false, |_| None);
         let logs = softmax.logs(isa);
         let (mut losses, mut counts) = ([0.0; PIXELS], [1.0; PIXELS]);
         if has_classes {
@@ -177,9 +177,9 @@ pub(crate) fn cross_entropy<T: Element>(
             spread(isa, order, softmax.largest(), &mut largests);
             of_losses.fill(0.0);
             for first in groups(channels) {
+                // of padding lanes zero, where a softmax has −∞: times a share of zero it adds nothing
                 order.read(pixels, scores, first, T::ZERO, &mut values);
                 order.read(pixels, target, first, T::ZERO, &mut targets);
-                // a share of zero of a padding lane adds none of its loss, unless that of all lanes is not a number
                 let len = order.len(first);
                 add_losses(isa, &values[..len], &targets, &largests, &of_logs, &mut of_losses);
             }

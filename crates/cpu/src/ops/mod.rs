@@ -25,6 +25,7 @@ mod pixel;
 mod pixel_norm;
 mod planes;
 mod pool;
+mod power_below;
 pub(crate) mod powers;
 mod reduce;
 mod resize;
@@ -32,6 +33,7 @@ mod runs;
 mod shuffle;
 mod softmax;
 pub(crate) mod stamp;
+mod unmasked;
 
 use tiled_geometry::Region;
 use tiled_kernel::{Dropped, Kernel, Params, Partial, Reduction};

@@ -7,7 +7,8 @@ use tiled_geometry::Region;
 use tiled_tensor::{Element, PartMut, View};
 
 use super::group::{Ahead, CHUNK, Group, Groups, Order, largest_of_pixels, spread, sums_of_pixels};
-use super::pixel::{GROUP, PIXELS, Pixels, Plane, Run, for_tasks, groups};
+use super::pixel::{GROUP, PIXELS, Pixels, Plane, for_tasks, groups};
+use super::power_below::{power_below, scale_of_powers};
 use super::stamp::per_isa;
 use super::{math, powers};
 use crate::Isa;
@@ -34,16 +35,16 @@ fn some<T>(group: &Group<T>, at: usize) -> &[T; CHUNK] {
 }
 
 per_isa! {
-    /// `powers = scale·e^(x − largest)`, of the scale of [`math::power_below`], and `sums += powers`, of whole chunks. Meanwhile it fetches
+    /// `powers = scale·e^(x − largest)`, of the scale of [`power_below`], and `sums += powers`, of whole chunks. Meanwhile it fetches
     /// what is read and written after it.
-    fn exponentials<T: Element>(x: &[T], largest: &[f64], next: [Option<Ahead<T>>; 2], powers: &mut [f64], sums: &mut [f64]) {
-        let mut next = next;
+    fn exponentials<T: Element>(x: &[T], largest: &[f64], ahead: [Option<Ahead<T>>; 2], powers: &mut [f64], sums: &mut [f64]) {
+        let mut ahead = ahead;
         let [powers, sums] = [powers, sums].map(|values| values.as_chunks_mut::<CHUNK>().0);
         let (x, largest) = (x.as_chunks::<CHUNK>().0, largest.as_chunks::<CHUNK>().0);
         for (((powers, sums), x), largest) in powers.iter_mut().zip(sums).zip(x).zip(largest) {
-            next.iter_mut().flatten().for_each(|ahead| ahead.fetch(CHUNK));
+            ahead.iter_mut().flatten().for_each(|ahead| ahead.fetch(CHUNK));
             for (((power, sum), x), largest) in powers.iter_mut().zip(sums).zip(x).zip(largest) {
-                *power = math::power_below::<T, FUSED>(*x, *largest);
+                *power = power_below::<T, FUSED>(*x, *largest);
                 *sum += *power;
             }
         }
@@ -133,7 +134,7 @@ pub(super) struct Softmax<T> {
     /// The same for each of its values.
     largests: Group<f64>,
     sums: Group<f64>,
-    /// `Σ scale·e^(x − largest)`, of the scale of [`math::power_below`].
+    /// `Σ scale·e^(x − largest)`, of the scale of [`power_below`].
     sum: Plane<f64>,
 }
 
@@ -150,18 +151,21 @@ impl<T: Element> Softmax<T> {
         }
     }
 
-    /// Takes that of a run of `x`; the pixels of the output are those that will be written next.
+    /// Takes that of a run of `x`, and keeps its exponentials where somebody `wants` them. `next` is where the groups of the output lie that
+    /// will be written.
     pub(super) fn take(
         &mut self,
         isa: Isa,
         order: Order,
         pixels: Pixels,
         x: &View<'_, T>,
-        mut output: Option<&mut Run<T>>,
+        wants: bool,
+        mut next: impl FnMut(usize) -> Option<Ahead<T>>,
     ) {
         let Self { values, powers, largest, largests, sums, sum } = self;
         let channels = x.layout().channels();
-        let ((kept, other), (kept_powers, other_powers)) = (values.of(channels), powers.of(channels));
+        let (kept, other) = values.of(channels);
+        let (kept_powers, other_powers) = powers.of(if wants { channels } else { 0 });
         let read = |first: usize, group: &mut Group<T>| order.read(pixels, x, first, T::NEG_INFINITY, group);
         for (first, group) in groups(channels).zip(&mut *kept) {
             read(first, group);
@@ -178,17 +182,16 @@ impl<T: Element> Softmax<T> {
         spread(isa, order, largest, largests);
         sums[..order.whole(0)].fill(0.0);
         for (place, first) in groups(channels).enumerate() {
-            let len = order.whole(first);
-            let next = [
-                Some(order.ahead_of(pixels, x, first)),
-                output.as_deref_mut().map(|run| order.ahead_in(run, first)),
-            ];
-            if let (Some(values), Some(powers)) = (kept.get(place), kept_powers.get_mut(place)) {
-                exponentials(isa, &values[..len], largests, next, powers, sums);
-            } else {
-                read(first, other);
-                exponentials(isa, &other[..len], largests, next, other_powers, sums);
-            }
+            let values = match kept.get(place) {
+                Some(values) => values,
+                None => {
+                    read(first, other);
+                    &*other
+                }
+            };
+            let powers = kept_powers.get_mut(place).unwrap_or(other_powers);
+            let ahead = [Some(order.ahead_of(pixels, x, first)), next(first)];
+            exponentials(isa, &values[..order.whole(first)], largests, ahead, powers, sums);
         }
         *sum = sums_of_pixels(isa, order, sums);
     }
@@ -198,7 +201,7 @@ impl<T: Element> Softmax<T> {
         self.sum.map(|sum| 1.0 / sum)
     }
 
-    /// `scale·e^(x − largest)` of a group of the run that was taken.
+    /// `scale·e^(x − largest)` of a group of the run that was taken, where they were wanted.
     pub(super) fn powers(
         &mut self,
         isa: Isa,
@@ -242,7 +245,7 @@ impl<T: Element> Softmax<T> {
 
     /// `ln Σ e^(x − largest)` of each pixel.
     pub(super) fn logs(&self, isa: Isa) -> Plane<f64> {
-        let mut logs = self.sum.map(|sum| sum / math::scale_of_powers::<T>());
+        let mut logs = self.sum.map(|sum| sum / scale_of_powers::<T>());
         logarithms_of(isa, &mut logs[..]);
         logs
     }
@@ -264,7 +267,7 @@ pub(super) fn forward<T: Element>(
         for mut run in runs {
             let pixels = run.pixels();
             let order = Order::of(pixels, [run.layout(), x.layout()]);
-            softmax.take(isa, order, pixels, x, Some(&mut run));
+            softmax.take(isa, order, pixels, x, !log, |first| Some(order.ahead_in(&mut run, first)));
             if log {
                 spread(isa, order, &softmax.logs(isa), &mut factors);
                 spread(isa, order, softmax.largest(), &mut largests);

@@ -21,9 +21,9 @@ use tiled_tensor::{Element, View};
 use super::band::{Band, extent, index, signed, span};
 use super::function::Binary;
 use super::gather::Place;
-use super::math::Whole;
 use super::runs::{Pixels, for_pixels, runs};
 use super::stamp::per_isa;
+use super::unmasked::Unmasked;
 use crate::Isa;
 use crate::vector::{Lane, Scalar, Simd};
 use clipped::Clip;
@@ -59,16 +59,16 @@ impl<T: Lane, F: Fold> Binary<T> for Scalars<F> {
 per_isa! {
     /// `out = f(out, x)` for `count` pixels of `len` lanes.
     fn fold<T: Element, F: Binary<T>>(f: F, count: usize, len: usize, x: Pixels<'_, T>, out: &mut [T], out_step: usize) {
-        let (values, whole) = (x.values(), Whole::new());
+        let (values, unmasked) = (x.values(), Unmasked::new());
         if x.step() == len && out_step == len {
             for (out, x) in out.iter_mut().zip(values).take(count * len) {
-                *out = whole.value(f.apply::<FUSED>(*out, *x));
+                *out = unmasked.value(f.apply::<FUSED>(*out, *x));
             }
         } else {
             for_pixels!(count, len, |i, len| {
                 let out = &mut out[i * out_step..][..len];
                 for (out, x) in out.iter_mut().zip(&values[i * x.step()..][..len]) {
-                    *out = whole.value(f.apply::<FUSED>(*out, *x));
+                    *out = unmasked.value(f.apply::<FUSED>(*out, *x));
                 }
             });
         }
