@@ -5,7 +5,7 @@
 //! which are then added in their order. So the blocks of the windows do not show in a sum.
 
 use std::mem::MaybeUninit;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 use std::slice;
 
 use tiled_tensor::{Element, Layout, View, transpose};
@@ -24,16 +24,8 @@ const ELEMENTS: usize = GROUP * PIXELS + CHUNK;
 /// The values of a group: in parts of as many channels as lie beside each other, in a part by pixels, of a pixel by channels.
 ///
 /// It begins with a line, so that vectors of blocks lie in one line each: a store to two lines takes several times as long.
-#[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(super) struct Group<T>([T; ELEMENTS]);
-
-impl<T: Element> Group<T> {
-    #[inline(always)]
-    pub(super) const fn of(value: T) -> Self {
-        Self([value; ELEMENTS])
-    }
-}
 
 impl<T> Deref for Group<T> {
     type Target = [T];
@@ -92,10 +84,43 @@ impl Order {
         self.len(first).next_multiple_of(CHUNK)
     }
 
-    /// The elements of so many groups in whole chunks, and how many of the groups have them: the last one may have fewer channels.
-    pub(super) fn spans(self, groups: usize) -> [(Range<usize>, usize); 2] {
-        let (most, last) = (self.whole(0), self.whole((groups - 1) * GROUP));
-        [(0..last, groups), (last..most, groups - 1)]
+    /// Of how many of so many first groups of an input values cannot be taken [where they lie](Order::in_place).
+    pub(super) fn copies<T: Element>(self, view: &View<'_, T>, groups: usize) -> usize {
+        if view.layout().block() != self.lanes {
+            return groups;
+        }
+        usize::from(self.channels <= groups * GROUP && !self.channels.is_multiple_of(self.lanes))
+    }
+
+    /// The values of the group that begins with channel `first` where they lie; none where they lie in another order, or have padding lanes
+    /// among them.
+    pub(super) fn in_place<'v, T: Element>(
+        self,
+        pixels: Pixels,
+        view: &View<'v, T>,
+        first: usize,
+    ) -> Option<Parts<'v, T>> {
+        let (count, layout) = (self.count(first), view.layout());
+        (layout.block() == self.lanes && count.is_multiple_of(self.lanes)).then(|| Parts {
+            values: pixels.rest(view, first / self.lanes),
+            part: self.part(),
+            step: layout.block_stride(),
+            count: count / self.lanes,
+        })
+    }
+
+    /// The same of what is [read](Order::read) into `group`.
+    pub(super) fn copied<'g, T: Element>(
+        self,
+        pixels: Pixels,
+        view: &View<'_, T>,
+        first: usize,
+        padding: T,
+        group: &'g mut Group<T>,
+    ) -> Parts<'g, T> {
+        self.read(pixels, view, first, padding, group);
+        let count = self.len(first) / self.part();
+        Parts { values: group, part: self.part(), step: self.part(), count }
     }
 
     /// Reads the group that begins with channel `first`; padding lanes, and what fills the last chunk, hold `padding`.
@@ -136,7 +161,7 @@ impl Order {
         self,
         run: &mut Run<T>,
         first: usize,
-        other: &mut Group<T>,
+        other: &mut Spare<T>,
         mut compute: impl FnMut(usize, &mut [T]),
     ) {
         let (block, count) = (run.layout().block(), self.count(first));
@@ -146,7 +171,7 @@ impl Order {
             }
             return;
         }
-        let group = &mut other[..self.len(first)];
+        let group = &mut other.get()[..self.len(first)];
         compute(0, group);
         let mut done = 0;
         while done < count {
@@ -185,6 +210,28 @@ impl Order {
 
     const fn ahead<T>(self, start: *const T, layout: &Layout) -> Ahead<T> {
         Ahead { start, step: layout.block_stride(), part: layout.block() * self.pixels, at: 0 }
+    }
+}
+
+/// The values of a group: in parts of as many channels as lie beside each other.
+#[derive(Clone, Copy)]
+pub(super) struct Parts<'v, T> {
+    /// From the first one on.
+    values: &'v [T],
+    /// The elements of a part.
+    part: usize,
+    /// From part to part.
+    step: usize,
+    count: usize,
+}
+
+impl<'v, T> Parts<'v, T> {
+    pub(super) const NONE: Self = Self { values: &[], part: 0, step: 0, count: 0 };
+
+    #[inline(always)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'v [T]> {
+        let Self { values, part, step, count } = *self;
+        (0..count).map(move |at| &values[at * step..][..part])
     }
 }
 
@@ -303,31 +350,62 @@ per_isa! {
 }
 
 /// The groups that are kept: those of 256 channels, 65 KiB of `f32`.
-const KEPT: usize = 16;
+pub(super) const KEPT: usize = 16;
+
+/// A group that holds zeros when it is first needed: a call may be as short as it takes to write some of them.
+pub(super) struct Spare<T> {
+    group: MaybeUninit<Group<T>>,
+    is_set: bool,
+}
+
+impl<T: Element> Spare<T> {
+    #[inline(always)]
+    pub(super) const fn new() -> Self {
+        Self { group: MaybeUninit::uninit(), is_set: false }
+    }
+
+    pub(super) fn get(&mut self) -> &mut Group<T> {
+        if !self.is_set {
+            set_to_zero(&mut self.group);
+            self.is_set = true;
+        }
+        // SAFETY: it was set, just now or before.
+        unsafe { self.group.assume_init_mut() }
+    }
+}
+
+fn set_to_zero<T: Element>(group: &mut MaybeUninit<Group<T>>) {
+    // SAFETY: a group is an array of floats, whose bytes are zero where they are zero.
+    unsafe { group.as_mut_ptr().write_bytes(0, 1) };
+}
 
 /// The groups of a run. Of many channels the first ones are kept, and others held one at a time.
 pub(super) struct Groups<T> {
     kept: [MaybeUninit<Group<T>>; KEPT],
-    /// How many of those were written: a task may have few channels.
-    written: usize,
-    other: Group<T>,
+    /// How many of those were set: a task may have few channels.
+    set: usize,
+    other: Spare<T>,
 }
 
 impl<T: Element> Groups<T> {
     #[inline(always)]
     pub(super) const fn new() -> Self {
-        Self { kept: [const { MaybeUninit::uninit() }; KEPT], written: 0, other: Group::of(T::ZERO) }
+        Self { kept: [const { MaybeUninit::uninit() }; KEPT], set: 0, other: Spare::new() }
     }
 
-    /// The groups of so many channels that are kept, and the one that holds others.
-    pub(super) fn of(&mut self, channels: usize) -> (&mut [Group<T>], &mut Group<T>) {
-        let count = channels.div_ceil(GROUP).min(KEPT);
-        while self.written < count {
-            self.kept[self.written].write(Group::of(T::ZERO));
-            self.written += 1;
+    /// So many groups that are kept, and one that holds others.
+    pub(super) fn of(&mut self, count: usize) -> (&mut [Group<T>], &mut Spare<T>) {
+        for group in &mut self.kept[self.set.min(count)..count] {
+            set_to_zero(group);
         }
-        // SAFETY: so many were written, just now or before.
+        self.set = self.set.max(count);
+        // SAFETY: so many were set, just now or before.
         let kept = unsafe { slice::from_raw_parts_mut(self.kept.as_mut_ptr().cast::<Group<T>>(), count) };
         (kept, &mut self.other)
     }
+}
+
+/// How many groups of so many channels are kept.
+pub(super) fn kept_groups(channels: usize) -> usize {
+    channels.div_ceil(GROUP).min(KEPT)
 }

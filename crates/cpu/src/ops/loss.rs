@@ -5,7 +5,7 @@ use tiled_kernel::ExactSum;
 use tiled_tensor::{Element, PartMut, View};
 
 use super::band::signed;
-use super::group::{Group, Order, spread, sums_of_pixels};
+use super::group::{Order, Spare, spread, sums_of_pixels};
 use super::math;
 use super::pixel::{GROUP, PIXELS, Pixels, Plane, Planes, for_tasks, groups};
 use super::softmax::Softmax;
@@ -86,10 +86,12 @@ pub(crate) fn cross_entropy_backward<T: Element>(
     let has_classes = has_classes(scores, target);
     for_tasks(&inputs[..1], output, region, 12, |runs| {
         let mut softmax = Softmax::<T>::new();
-        let [mut targets, mut other] = [Group::of(T::ZERO); 2];
+        let [mut targets, mut other] = [const { Spare::<T>::new() }; 2];
         let mut planes: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
-        let [mut inverses, mut of_classes, mut numbers] = [Group::of(0.0); 3];
+        let [mut inverses, mut of_classes, mut numbers] = [const { Spare::<f64>::new() }; 3];
         for mut run in runs {
+            let (targets, inverses) = (targets.get(), inverses.get());
+            let (of_classes, numbers) = (of_classes.get(), numbers.get());
             let pixels = run.pixels();
             let layouts = [run.layout(), scores.layout(), target.layout()];
             let order = Order::of(pixels, if has_classes { &layouts[..2] } else { &layouts }.iter().copied());
@@ -102,14 +104,14 @@ pub(crate) fn cross_entropy_backward<T: Element>(
                         *inverse = f64::NAN;
                     }
                 }
-                spread(isa, order, &classes, &mut of_classes);
-                order.by_channel(number, &mut numbers);
+                spread(isa, order, &classes, of_classes);
+                order.by_channel(number, numbers);
             }
-            spread(isa, order, &inverse, &mut inverses);
+            spread(isa, order, &inverse, inverses);
             for first in run.groups() {
                 let powers = softmax.powers(isa, order, pixels, scores, first);
                 if !has_classes {
-                    order.read(pixels, target, first, T::ZERO, &mut targets);
+                    order.read(pixels, target, first, T::ZERO, targets);
                 }
                 order.write(&mut run, first, &mut other, |at, out| {
                     let (powers, inverses) = (&powers[at..], &inverses[at..]);
@@ -145,9 +147,9 @@ pub(crate) fn cross_entropy<T: Element>(
 ) {
     let (channels, has_classes) = (scores.layout().channels(), has_classes(scores, target));
     let mut softmax = Softmax::<T>::new();
-    let [mut values, mut targets] = [Group::of(T::ZERO); 2];
+    let [mut values, mut targets] = [const { Spare::<T>::new() }; 2];
     let mut planes: Planes<T> = [[T::ZERO; PIXELS]; GROUP];
-    let [mut of_logs, mut of_losses, mut largests] = [Group::of(0.0); 3];
+    let [mut of_logs, mut of_losses, mut largests] = [const { Spare::<f64>::new() }; 3];
     let runs = (rows.begin()..rows.end()).flat_map(|y| Pixels::of_row(n, y, cols));
     for pixels in runs {
         let layouts = [scores.layout(), target.layout()];
@@ -173,17 +175,19 @@ pub(crate) fn cross_entropy<T: Element>(
                 }
             }
         } else {
-            spread(isa, order, &logs, &mut of_logs);
-            spread(isa, order, softmax.largest(), &mut largests);
-            of_losses.fill(0.0);
+            let (values, targets) = (values.get(), targets.get());
+            let (of_logs, of_losses, largests) = (of_logs.get(), of_losses.get(), largests.get());
+            spread(isa, order, &logs, of_logs);
+            spread(isa, order, softmax.largest(), largests);
+            of_losses[..order.len(0)].fill(0.0);
             for first in groups(channels) {
                 // of padding lanes zero, where a softmax has −∞: times a share of zero it adds nothing
-                order.read(pixels, scores, first, T::ZERO, &mut values);
-                order.read(pixels, target, first, T::ZERO, &mut targets);
+                order.read(pixels, scores, first, T::ZERO, values);
+                order.read(pixels, target, first, T::ZERO, targets);
                 let len = order.len(first);
-                add_losses(isa, &values[..len], &targets, &largests, &of_logs, &mut of_losses);
+                add_losses(isa, &values[..len], targets, largests, of_logs, of_losses);
             }
-            losses = sums_of_pixels(isa, order, &of_losses);
+            losses = sums_of_pixels(isa, order, of_losses);
         }
         sums[0].add_slice(&losses[..pixels.len()]);
         sums[1].add_slice(&counts[..pixels.len()]);

@@ -121,7 +121,7 @@ fn sigmoids_f32<const N: usize, const FUSED: bool>(x: &[f32; N]) -> [f32; N] {
 
 /// `f` of each index. Unlike [`std::array::from_fn`] it is a loop that vectorises.
 #[inline(always)]
-fn each<T: Copy + Default, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
+pub(crate) fn each<T: Copy + Default, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
     let mut values = [T::default(); N];
     for (i, value) in values.iter_mut().enumerate() {
         *value = f(i);

@@ -61,6 +61,13 @@ impl Pixels {
         span(view, [self.n, block], self.y, self.cols)
     }
 
+    /// All that lies in an input from these pixels of a channel block on.
+    pub(super) fn rest<'v, T: Element>(&self, view: &View<'v, T>, block: usize) -> &'v [T] {
+        let layout = view.layout();
+        let skip = index(self.cols.begin() - layout.cols().begin()) * layout.block();
+        &view.data()[layout.row_offset(self.n, block, self.y) + skip..]
+    }
+
     /// The channels of the group that begins with `first`, of these pixels of an input; lanes past the last pixel, and channels
     /// past the last one, hold what they held.
     pub(super) fn read<'p, T: Element>(

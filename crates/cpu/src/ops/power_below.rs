@@ -2,9 +2,9 @@
 
 use tiled_tensor::{DType, Element};
 
-use super::math::{fma, polynomial, power_f64, reduced_f64};
+use super::math::{each, fma, power_f64, reduced_f64};
 
-/// What [`power_below`] multiplies by, so that every power of which a share may not be zero is a normal number: of `f64` two to the bits of a
+/// What [`powers_below`] multiplies by, so that every power of which a share may not be zero is a normal number: of `f64` two to the bits of a
 /// significand.
 pub(crate) const fn scale_of_powers<T: Element>() -> f64 {
     match T::DTYPE {
@@ -13,40 +13,45 @@ pub(crate) const fn scale_of_powers<T: Element>() -> f64 {
     }
 }
 
-/// `scale·e^(x − largest)` of a value that is not above the largest, as if the difference was not rounded: half a unit in the last place of
+/// `scale·e^(x − largest)` of values that are not above the largest, as if the differences were not rounded: half a unit in the last place of
 /// −80 would change the power by 32 of its own. Of `f32` to a twelfth of half a unit in its last place, so that shares are as if rounded once.
 #[inline(always)]
-pub(crate) fn power_below<T: Element, const FUSED: bool>(x: T, largest: f64) -> f64 {
+pub(crate) fn powers_below<T: Element, const N: usize, const FUSED: bool>(
+    x: &[T; N],
+    largest: &[f64; N],
+) -> [f64; N] {
     match T::DTYPE {
-        DType::F32 => power_f32_below::<FUSED>(x.to_f64() - largest),
-        DType::F64 => power_f64_below::<FUSED>(x.to_f64(), largest),
+        DType::F32 => powers_f32_below::<N, FUSED>(&each(|i| x[i].to_f64() - largest[i])),
+        DType::F64 => each(|i| power_f64_below::<FUSED>(x[i].to_f64(), largest[i])),
     }
 }
 
-/// e to the power of the difference of two `f32`, not above zero; of all below −200 as of −200, which no sum of 53 bits that 1 is part of
+/// e to the power of differences of two `f32`, not above zero; of all below −200 as of −200, which no sum of 53 bits that 1 is part of
 /// ever shows, nor a gradient.
 ///
-/// A minimax polynomial of degree 6 over ±ln 2/2 that is 1 at 0, off by 2.6e-9. NaN have no bits set where k is added.
+/// A minimax polynomial of degree 6 over ±ln 2/2 that is 1 at 0, off by 2.6e-9. NaN have no bits set where k is added. Each step is done for all
+/// values: one waits for the step before it longer than a CPU looks ahead for others to do.
 #[inline(always)]
-fn power_f32_below<const FUSED: bool>(difference: f64) -> f64 {
+fn powers_f32_below<const N: usize, const FUSED: bool>(differences: &[f64; N]) -> [f64; N] {
     const LEAST: f64 = -200.0;
     const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5·2^52: the sum's low bits are the rounded integer
-    let difference = if difference < LEAST { LEAST } else { difference };
-    let rounded = fma::<f64, FUSED>(difference, std::f64::consts::LOG2_E, ROUND);
-    let r = fma::<f64, FUSED>(rounded - ROUND, -std::f64::consts::LN_2, difference);
-    let power = polynomial::<f64, 7, FUSED>(
-        r,
-        [
-            0.001_406_127_624_955_110_7,
-            0.008_379_020_699_065_166,
-            0.041_664_776_508_401_68,
-            0.166_663_653_154_568_85,
-            0.500_000_043_464_821_7,
-            1.000_000_049_671_430_3,
-            1.0,
-        ],
-    );
-    f64::from_bits(power.to_bits().wrapping_add(rounded.to_bits() << 52))
+    const COEFFICIENTS: [f64; 7] = [
+        0.001_406_127_624_955_110_7,
+        0.008_379_020_699_065_166,
+        0.041_664_776_508_401_68,
+        0.166_663_653_154_568_85,
+        0.500_000_043_464_821_7,
+        1.000_000_049_671_430_3,
+        1.0,
+    ];
+    let difference: [f64; N] = each(|i| if differences[i] < LEAST { LEAST } else { differences[i] });
+    let rounded: [f64; N] = each(|i| fma::<f64, FUSED>(difference[i], std::f64::consts::LOG2_E, ROUND));
+    let r: [f64; N] = each(|i| fma::<f64, FUSED>(rounded[i] - ROUND, -std::f64::consts::LN_2, difference[i]));
+    let mut power = [COEFFICIENTS[0]; N];
+    for coefficient in &COEFFICIENTS[1..] {
+        power = each(|i| fma::<f64, FUSED>(power[i], r[i], *coefficient));
+    }
+    each(|i| f64::from_bits(power[i].to_bits().wrapping_add(rounded[i].to_bits() << 52)))
 }
 
 /// `2^53·e^(x − largest)`, zero below e⁻⁷⁴⁶.
@@ -68,6 +73,10 @@ fn power_f64_below<const FUSED: bool>(x: f64, largest: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn power_below<T: Element, const FUSED: bool>(x: T, largest: f64) -> f64 {
+        powers_below::<T, 1, FUSED>(&[x], &[largest])[0]
+    }
 
     #[test]
     fn powers_of_differences_are_as_if_those_were_exact() {
