@@ -252,24 +252,51 @@ constexpr double GELU_TANH_SLOPE =
     2.0 * 1.12837916709551257389615890312154517 * 0.707106781186547524400844362104849039;
 constexpr double GELU_TANH_CUBIC = 0.044715;
 
-template <typename T>
-DEVICE T gelu_tanh(T x) {
-    const double wide = x;
-    const double argument = GELU_TANH_SLOPE * wide * multiply_add(GELU_TANH_CUBIC, wide * wide, 1.0);
-    return static_cast<T>(wide * sigmoid(argument));
+// 20 and `least` where a value is past them.
+DEVICE double bounded(float x, float least) {
+    x = x < least ? least : x;
+    return x > 20.0f ? 20.0f : x;
 }
 
-template <typename T>
-DEVICE T gelu_tanh_slope(T x) {
-    const double wide = x, square = wide * wide;
-    const double argument = GELU_TANH_SLOPE * wide * multiply_add(GELU_TANH_CUBIC, square, 1.0);
+// `e^(−2u)` of a bounded x.
+DEVICE double falling_power(double x) {
+    const double slope = -GELU_TANH_SLOPE * 1.44269504088896340735992468100189214, round = 6755399441055744.0;
+    const double exponent = x * multiply_add(slope * GELU_TANH_CUBIC, x * x, slope);
+    const double rounded = exponent + round;
+    const double coefficients[] = {0.00015594717317738072, 0.0013406659164133547, 0.009617692792759041,
+                                   0.05550310509100394,    0.2402265278419053,    0.6931472149895572,
+                                   1.0};
+    const double power = polynomial(exponent - (rounded - round), coefficients);
+    const u64 bits = static_cast<u64>(__double_as_longlong(rounded)) << 52;
+    return power * __longlong_as_double(static_cast<i64>(bits + (u64{1023} << 52)));
+}
+
+DEVICE float gelu_tanh(float x) {
+    return static_cast<float>(static_cast<double>(x) / (1.0 + falling_power(bounded(x, -21.16f))));
+}
+
+DEVICE double gelu_tanh(double x) {
+    return x * sigmoid(GELU_TANH_SLOPE * x * multiply_add(GELU_TANH_CUBIC, x * x, 1.0));
+}
+
+DEVICE float gelu_tanh_slope(float x) {
+    const double wide = bounded(x, -20.0f);
+    const double slope = GELU_TANH_SLOPE * multiply_add(3.0 * GELU_TANH_CUBIC, wide * wide, 1.0);
+    const double power = falling_power(wide);
+    const double own = 1.0 / (1.0 + power);
+    return static_cast<float>(multiply_add(wide * slope, power * own * own, own));
+}
+
+DEVICE double gelu_tanh_slope(double x) {
+    const double square = x * x;
+    const double argument = GELU_TANH_SLOPE * x * multiply_add(GELU_TANH_CUBIC, square, 1.0);
     const double slope = GELU_TANH_SLOPE * multiply_add(3.0 * GELU_TANH_CUBIC, square, 1.0);
     const double small = exponential(-absolute(argument));
     const double inverse = 1.0 / (1.0 + small);
-    const double own = wide < 0.0 ? small * inverse : inverse;
+    const double own = x < 0.0 ? small * inverse : inverse;
     // the exponential dies before x·u′ overflows, but 0·∞ would not
-    const double product = small == 0.0 ? 0.0 : wide * slope * (small * inverse * inverse);
-    return static_cast<T>(own + product);
+    const double product = small == 0.0 ? 0.0 : x * slope * (small * inverse * inverse);
+    return own + product;
 }
 
 // The natural logarithm: NaN below zero.

@@ -23,24 +23,74 @@ pub(crate) fn gelu_slope<T: Element, const FUSED: bool>(x: T) -> T {
 /// `x·sigmoid(2u)` with `u = √(2/π)·(x + 0.044715·x³)`, which is `x·(1 + tanh u)/2` without cancellation.
 #[inline(always)]
 pub(crate) fn gelu_tanh<T: Element, const FUSED: bool>(x: T) -> T {
-    let wide = x.to_f64();
-    let argument = GELU_TANH_SLOPE * wide * fma::<f64, FUSED>(GELU_TANH_CUBIC, wide * wide, 1.0);
-    T::from_f64(wide * sigmoid::<f64, FUSED>(argument))
+    match T::DTYPE {
+        DType::F32 => T::from_f64(x.to_f64() / (1.0 + falling_power::<FUSED>(bounded(x, -21.16)))),
+        DType::F64 => {
+            let wide = x.to_f64();
+            let argument = GELU_TANH_SLOPE * wide * fma::<f64, FUSED>(GELU_TANH_CUBIC, wide * wide, 1.0);
+            T::from_f64(wide * sigmoid::<f64, FUSED>(argument))
+        }
+    }
 }
 
 /// The derivative of [`gelu_tanh`]: `s + x·s·(1 − s)·2u′` with `s = sigmoid(2u)`.
 #[inline(always)]
 pub(crate) fn gelu_tanh_slope<T: Element, const FUSED: bool>(x: T) -> T {
-    let wide = x.to_f64();
-    let square = wide * wide;
-    let argument = GELU_TANH_SLOPE * wide * fma::<f64, FUSED>(GELU_TANH_CUBIC, square, 1.0);
-    let slope = GELU_TANH_SLOPE * fma::<f64, FUSED>(3.0 * GELU_TANH_CUBIC, square, 1.0);
-    let small = exp_f64::<FUSED>(-argument.abs());
-    let inverse = 1.0 / (1.0 + small);
-    let sigmoid = if wide < 0.0 { small * inverse } else { inverse };
-    // the exponential dies before x·u′ overflows, but 0·∞ would not
-    let product = if small == 0.0 { 0.0 } else { wide * slope * (small * inverse * inverse) };
-    T::from_f64(sigmoid + product)
+    match T::DTYPE {
+        DType::F32 => {
+            let x = bounded(x, -20.0);
+            let slope = GELU_TANH_SLOPE * fma::<f64, FUSED>(3.0 * GELU_TANH_CUBIC, x * x, 1.0);
+            let power = falling_power::<FUSED>(x);
+            let sigmoid = 1.0 / (1.0 + power);
+            // s·(1 − s) is s²·e^(−2u)
+            T::from_f64(fma::<f64, FUSED>(x * slope, power * sigmoid * sigmoid, sigmoid))
+        }
+        DType::F64 => {
+            let wide = x.to_f64();
+            let square = wide * wide;
+            let argument = GELU_TANH_SLOPE * wide * fma::<f64, FUSED>(GELU_TANH_CUBIC, square, 1.0);
+            let slope = GELU_TANH_SLOPE * fma::<f64, FUSED>(3.0 * GELU_TANH_CUBIC, square, 1.0);
+            let small = exp_f64::<FUSED>(-argument.abs());
+            let inverse = 1.0 / (1.0 + small);
+            let sigmoid = if wide < 0.0 { small * inverse } else { inverse };
+            // the exponential dies before x·u′ overflows, but 0·∞ would not
+            let product = if small == 0.0 { 0.0 } else { wide * slope * (small * inverse * inverse) };
+            T::from_f64(sigmoid + product)
+        }
+    }
+}
+
+/// A value of `f32`, or 20 and `least` where it is past them: there its GELU is x and zero, as are one and zero the slope. Of −21.16 the power is
+/// infinite, so that −∞ gives not a number, as in PyTorch.
+#[inline(always)]
+fn bounded<T: Element>(x: T, least: f32) -> f64 {
+    let x = narrow(x);
+    let x = if x < least { least } else { x };
+    f64::from(if x > 20.0 { 20.0 } else { x })
+}
+
+/// `e^(−2u)` of a [`bounded`] x, off by 2.6e-9 of it.
+///
+/// A power of two: its polynomial is that of [`super::power_below`] with the powers of ln 2 in the coefficients.
+#[inline(always)]
+fn falling_power<const FUSED: bool>(x: f64) -> f64 {
+    const SLOPE: f64 = -GELU_TANH_SLOPE * std::f64::consts::LOG2_E;
+    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5·2^52: the sum's low bits are the rounded integer
+    let exponent = x * fma::<f64, FUSED>(SLOPE * GELU_TANH_CUBIC, x * x, SLOPE);
+    let rounded = exponent + ROUND;
+    let power = polynomial::<f64, 7, FUSED>(
+        exponent - (rounded - ROUND),
+        [
+            0.000_155_947_173_177_380_72,
+            0.001_340_665_916_413_354_7,
+            0.009_617_692_792_759_041,
+            0.055_503_105_091_003_94,
+            0.240_226_527_841_905_3,
+            0.693_147_214_989_557_2,
+            1.0,
+        ],
+    );
+    power * f64::from_bits((rounded.to_bits() << 52).wrapping_add(1023 << 52))
 }
 
 /// `2·√(2/π)`.

@@ -420,6 +420,9 @@ mod tests {
             let error =
                 f64::from(gelu_slope::<f32, true>(single)) - gelu_slope::<f64, true>(f64::from(single));
             assert!(error.abs() < 2.0 * f64::from(f32::EPSILON), "gelu in f32 at {x}");
+            let error = f64::from(gelu_tanh_slope::<f32, true>(single))
+                - gelu_tanh_slope::<f64, true>(f64::from(single));
+            assert!(error.abs() < f64::from(f32::EPSILON), "gelu_tanh in f32 at {x}");
         }
     }
 
@@ -460,6 +463,10 @@ mod tests {
         assert!(gelu_slope::<f32, true>(f32::INFINITY).is_nan(), "as in PyTorch");
         assert_eq!(gelu::<f64, true>(1e200), 1e200);
         assert_eq!(gelu_tanh::<f64, true>(f64::INFINITY), f64::INFINITY);
+        assert_eq!(gelu_tanh::<f32, true>(f32::INFINITY), f32::INFINITY);
+        assert!(gelu_tanh::<f32, true>(f32::NEG_INFINITY).is_nan(), "as in PyTorch");
+        assert_eq!([f32::MIN, f32::MAX].map(gelu_tanh::<f32, true>), [0.0, f32::MAX]);
+        assert_eq!([f32::MIN, f32::MAX].map(gelu_tanh_slope::<f32, true>), [0.0, 1.0]);
         for function in [
             exp::<f32, true>,
             tanh::<f32, true>,

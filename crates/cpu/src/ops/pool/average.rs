@@ -9,7 +9,7 @@ use super::super::function::{Binary, Sum};
 use super::super::gather::Place;
 use super::super::runs::{Pixels, Run, runs};
 use super::super::stamp::per_isa;
-use super::{Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold, fold_row, pieces, whole};
+use super::{Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold, fold_row, inside, pieces, whole};
 use crate::Isa;
 use crate::vector::{Lane, Simd};
 
@@ -139,9 +139,13 @@ struct Gradient<'a, 'v, T> {
 impl<T: Lane> Give<T> for Gradient<'_, '_, T> {
     fn whole(&self, loops: Loops<'_>, place: Place, oy: i64, cols: Interval, rows: [&mut [T]; ROWS]) {
         let gy = span(self.gy, [place.n, place.first / place.lanes], oy, cols);
-        // windows that lie in the image count all their taps
+        // windows whose columns lie in the image count all of them
         let divisor = Divisors::new(self.pool, oy).of(cols.begin());
-        whole::spread(self.isa, loops.shape(), divisor, gy, rows);
+        if loops.is_whole(oy) {
+            whole::spread(self.isa, loops.shape(), divisor, gy, rows);
+        } else {
+            inside::spread(self.isa, loops.along(), divisor, gy, rows);
+        }
     }
 
     fn clipped(

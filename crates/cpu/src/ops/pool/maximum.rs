@@ -8,7 +8,7 @@ use super::super::band::{Band, extent, for_bands, index, span};
 use super::super::gather::Place;
 use super::super::runs::{Pixels, Run, for_pixels, runs};
 use super::super::stamp::per_isa;
-use super::{Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold_row, pieces, whole};
+use super::{Fold, Give, Loops, PIECE, ROWS, backward, clipped, fold_row, inside, pieces, whole};
 use crate::Isa;
 use crate::vector::{Lane, Simd, wins};
 
@@ -62,7 +62,12 @@ struct Gradient<'a, 'v, T> {
 impl<T: Lane> Give<T> for Gradient<'_, '_, T> {
     fn whole(&self, loops: Loops<'_>, place: Place, oy: i64, cols: Interval, rows: [&mut [T]; ROWS]) {
         let gy = span(self.gy, [place.n, place.first / place.lanes], oy, cols);
-        whole::give(self.isa, loops.shape(), loops.rows(self.x, place, oy, cols), gy, rows);
+        let x = loops.rows(self.x, place, oy, cols);
+        if loops.is_whole(oy) {
+            whole::give(self.isa, loops.shape(), x, gy, rows);
+        } else {
+            inside::give(self.isa, loops.along(), loops.clip(oy, cols).taps, x, gy, rows);
+        }
     }
 
     fn clipped(

@@ -4,10 +4,12 @@
 //! and each adds to the rows of the input gradient that its windows touch, so that every element sums its windows
 //! in row-major order wherever the region begins. Each has three kinds of loops, which give the same bits:
 //! [`whole`] for the usual windows inside the image, [`clipped`] for all others, and loops over taps, here and in
-//! [`maximum`] and [`average`], for windows of other blocks, very large kernels, and long rows of planes.
+//! [`maximum`] and [`average`], for windows of other blocks, very large kernels, and long rows of planes. [`inside`] has those
+//! of other windows whose columns are inside the image.
 
 mod average;
 mod clipped;
+mod inside;
 mod maximum;
 mod whole;
 
@@ -27,6 +29,7 @@ use super::unmasked::Unmasked;
 use crate::Isa;
 use crate::vector::{Lane, Scalar, Simd};
 use clipped::Clip;
+use inside::Along;
 use whole::Shape;
 
 /// Elements of the output gradient that loops over taps treat at a time.
@@ -34,6 +37,9 @@ const PIECE: usize = 1024;
 
 /// The most rows of a window that is not taken tap by tap.
 const ROWS: usize = 8;
+
+/// The most rows of a window of [`inside`].
+const MOST_ROWS: usize = 32;
 
 /// Outputs of one lane that are worth a loop over taps.
 const LONG: i64 = 16;
@@ -80,20 +86,26 @@ per_isa! {
 struct Loops<'a> {
     pool: &'a Pool,
     lanes: usize,
-    /// Whether all windows are blocked as the output, and the kernel has few rows.
+    /// Whether all windows are blocked as the output.
+    is_alike: bool,
+    /// Whether, as well, the kernel has few rows.
     is_blocked: bool,
 }
 
 impl<'a> Loops<'a> {
     fn new<T: Lane>(pool: &'a Pool, views: &[View<'_, T>], lanes: usize) -> Self {
-        let is_small = pool.windows[0].kernel() <= signed(ROWS);
-        let is_blocked = is_small && views.iter().all(|view| view.layout().block() == lanes);
-        Self { pool, lanes, is_blocked }
+        let is_alike = views.iter().all(|view| view.layout().block() == lanes);
+        let is_blocked = is_alike && pool.windows[0].kernel() <= signed(ROWS);
+        Self { pool, lanes, is_alike, is_blocked }
     }
 
     fn shape(self) -> Shape {
         let window = self.pool.windows[1];
         Shape { kernel: index(window.kernel()), stride: index(window.stride()), lanes: self.lanes }
+    }
+
+    fn along(self) -> Along {
+        Along::of(self.pool.windows[1], self.lanes)
     }
 
     /// Whether outputs of row `oy` inside the image have unrolled loops.
@@ -104,6 +116,19 @@ impl<'a> Loops<'a> {
         let is_inside =
             vertical.taps_inside(oy, Interval::whole(self.pool.input[0])).len() == vertical.kernel();
         self.is_blocked && is_square && is_dense && is_inside && self.shape().is_unrolled()
+    }
+
+    /// Whether outputs of row `oy` whose columns lie inside the image have loops of [`inside`].
+    fn is_inside(self, oy: i64) -> bool {
+        let [vertical, horizontal] = self.pool.windows;
+        let taps = vertical.taps_inside(oy, Interval::whole(self.pool.input[0]));
+        let is_few = (1..=signed(MOST_ROWS)).contains(&taps.len());
+        self.is_alike && is_few && (self.lanes > 1 || horizontal.stride() == 1)
+    }
+
+    /// Whether the gradients of such outputs have loops of [`inside`] as well.
+    fn gives_inside(self, oy: i64) -> bool {
+        self.is_inside(oy) && self.is_blocked && self.lanes > 1 && self.pool.windows[0].dilation() == 1
     }
 
     /// The input columns that the outputs `cols` read.
@@ -127,12 +152,25 @@ impl<'a> Loops<'a> {
 
     /// The input rows that the outputs `cols` of row `oy` read, one for each tap; empty outside the image.
     fn rows<'v, T: Lane>(self, x: &View<'v, T>, place: Place, oy: i64, cols: Interval) -> [&'v [T]; ROWS] {
+        self.rows_from(0, x, place, oy, cols)
+    }
+
+    /// The same from a tap on.
+    fn rows_from<'v, T: Lane, const N: usize>(
+        self,
+        first: i64,
+        x: &View<'v, T>,
+        place: Place,
+        oy: i64,
+        cols: Interval,
+    ) -> [&'v [T]; N] {
         let vertical = self.pool.windows[0];
         let (needed, taps) =
             (self.needed(cols), vertical.taps_inside(oy, Interval::whole(self.pool.input[0])));
-        std::array::from_fn(|ty| {
-            if taps.contains(signed(ty)) && !needed.is_empty() {
-                span(x, [place.n, place.first / place.lanes], vertical.input(oy, signed(ty)), needed)
+        std::array::from_fn(|row| {
+            let ty = first + signed(row);
+            if taps.contains(ty) && !needed.is_empty() {
+                span(x, [place.n, place.first / place.lanes], vertical.input(oy, ty), needed)
             } else {
                 &[]
             }
@@ -154,11 +192,18 @@ fn fold_row<T: Lane, F: Fold>(
     let row = band.row(oy);
     let at = |x: i64| index(x - cols.begin()) * lanes;
     let mut borders = [cols, Interval::EMPTY];
-    if loops.is_whole(oy) {
-        let whole = pool.windows[1].computable(Interval::whole(pool.input[1])).intersect(cols);
+    let (is_whole, [vertical, horizontal]) = (loops.is_whole(oy), pool.windows);
+    if is_whole || loops.is_inside(oy) {
+        let whole = horizontal.computable(Interval::whole(pool.input[1])).intersect(cols);
         if !whole.is_empty() {
-            let rows = loops.rows(x, place, oy, whole);
-            whole::forward(isa, f, loops.shape(), rows, &mut row[at(whole.begin())..at(whole.end())]);
+            let out = &mut row[at(whole.begin())..at(whole.end())];
+            if is_whole {
+                whole::forward(isa, f, loops.shape(), loops.rows(x, place, oy, whole), out);
+            } else {
+                let taps = vertical.taps_inside(oy, Interval::whole(pool.input[0]));
+                let rows: [&[T]; MOST_ROWS] = loops.rows_from(taps.begin(), x, place, oy, whole);
+                inside::forward(isa, f, zero, loops.along(), &rows[..extent(taps)], out);
+            }
             borders = [Interval::new(cols.begin(), whole.begin()), Interval::new(whole.end(), cols.end())];
         }
     }
@@ -206,7 +251,7 @@ fn fold_taps<T: Lane, F: Fold>(
 
 /// What a row of the output gradient gives to the rows that its windows touch.
 trait Give<T: Lane> {
-    /// Outputs whose windows lie in the image, by [`whole`]; `rows` are the part that the windows cover.
+    /// Outputs whose columns lie in the image, by [`whole`] or [`inside`]; `rows` are the part that the windows cover.
     fn whole(&self, loops: Loops<'_>, place: Place, oy: i64, cols: Interval, rows: [&mut [T]; ROWS]);
     /// Outputs at the border of the image or of the band, by [`clipped`]; `begin` is the first column of `rows`.
     fn clipped(
@@ -233,11 +278,12 @@ fn backward<T: Lane>(pool: &Pool, views: &[View<'_, T>], band: &mut Band<'_, T>,
     let mut zeroed = rows.begin();
     for oy in outputs.begin()..outputs.end() {
         let reached = vertical.receptive(Interval::new(oy, oy + 1));
-        let whole = if loops.is_whole(oy) { inside } else { Interval::EMPTY };
+        let is_whole = loops.is_whole(oy);
+        let whole = if is_whole || loops.gives_inside(oy) { inside } else { Interval::EMPTY };
         let covered = horizontal.receptive(whole);
         let covered = [covered.begin(), covered.end()].map(|x| index((x - cols.begin()).max(0)) * lanes);
-        // windows that do not overlap write what they cover
-        let is_written = !whole.is_empty() && horizontal.stride() == horizontal.kernel();
+        // usual windows that do not overlap write what they cover
+        let is_written = is_whole && !whole.is_empty() && horizontal.stride() == horizontal.kernel();
         while zeroed < reached.end().min(rows.end()) {
             let row = band.row(zeroed);
             if is_written && reached.contains(zeroed) {
