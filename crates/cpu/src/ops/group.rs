@@ -15,7 +15,7 @@ use super::stamp::per_isa;
 use super::unmasked::Unmasked;
 use crate::vector::prefetch;
 
-/// The elements that loops take into registers together; what they take of a group is whole chunks, of which the last may end with padding.
+/// The elements that loops take into registers together. A copied group is filled to whole chunks with padding; parts in place may end with less.
 pub(super) const CHUNK: usize = 16;
 
 /// The elements of a group. The last ones keep the same element of many groups from falling into the same few sets of the first cache.

@@ -622,12 +622,14 @@ pub(super) fn conv(rng: &mut Rng) -> (Conv, usize) {
 fn draw_pool(rng: &mut Rng, is_max: bool) -> Pool {
     loop {
         let windows = [(); 2].map(|()| {
-            let kernel = rng.pick(&[1, 2, 2, 3, 3, 4, 5]);
+            // now and then larger than what a backend has loops for
+            let kernel = if rng.chance(4) { rng.range(9, 36) } else { rng.pick(&[1, 2, 2, 3, 3, 4, 5]) };
             let stride = if rng.chance(50) { kernel } else { rng.range(1, 4) };
             let dilation = if is_max { rng.pick(&[1, 1, 2, 3]) } else { 1 };
             Window::new(kernel, stride, dilation, rng.range(0, kernel / 2)).expect("positive sizes")
         });
-        let input = [rng.range(1, 14), rng.range(1, 24)];
+        let large = windows.map(|window| if window.kernel() > 5 { window.kernel() } else { 0 });
+        let input = [large[0] + rng.range(1, 14), large[1] + rng.range(1, 24)];
         let ceil = rng.chance(40);
         let is_even = rng.chance(70);
         let padding_after = windows.map(|window| match window.padding() {

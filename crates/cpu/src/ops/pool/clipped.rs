@@ -1,4 +1,4 @@
-//! Windows of any shape, clipped to the image: its borders, and shapes without loops of their own.
+//! Windows of any shape, clipped to the image: its borders.
 
 use tiled_geometry::{Interval, Window};
 use tiled_tensor::Element;

@@ -2,10 +2,10 @@
 //!
 //! Forward, a row of the output is made at a time. Backward, the rows of the output gradient are taken in order,
 //! and each adds to the rows of the input gradient that its windows touch, so that every element sums its windows
-//! in row-major order wherever the region begins. Each has three kinds of loops, which give the same bits:
-//! [`whole`] for the usual windows inside the image, [`clipped`] for all others, and loops over taps, here and in
-//! [`maximum`] and [`average`], for windows of other blocks, very large kernels, and long rows of planes. [`inside`] has those
-//! of other windows whose columns are inside the image.
+//! in row-major order wherever the region begins. Each has four kinds of loops, which give the same bits:
+//! [`whole`] for the usual windows inside the image, [`inside`] for others whose columns lie inside, [`clipped`] at the
+//! ends of rows, and loops over taps, here and in [`maximum`] and [`average`], for windows of other blocks, very large
+//! kernels, and what is left of planes.
 
 mod average;
 mod clipped;
@@ -35,10 +35,10 @@ use whole::Shape;
 /// Elements of the output gradient that loops over taps treat at a time.
 const PIECE: usize = 1024;
 
-/// The most rows of a window that is not taken tap by tap.
+/// The most rows of a window of [`whole`] or [`clipped`], and of a gradient of [`inside`].
 const ROWS: usize = 8;
 
-/// The most rows of a window of [`inside`].
+/// The most rows inside the image of a window of [`inside`].
 const MOST_ROWS: usize = 32;
 
 /// Outputs of one lane that are worth a loop over taps.
