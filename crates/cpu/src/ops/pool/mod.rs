@@ -198,7 +198,7 @@ fn fold_row<T: Lane, F: Fold>(
         if !whole.is_empty() {
             let out = &mut row[at(whole.begin())..at(whole.end())];
             if is_whole {
-                whole::forward(isa, f, loops.shape(), loops.rows(x, place, oy, whole), out);
+                whole::forward(isa, (f, zero), loops.shape(), loops.rows(x, place, oy, whole), out);
             } else {
                 let taps = vertical.taps_inside(oy, Interval::whole(pool.input[0]));
                 let rows: [&[T]; MOST_ROWS] = loops.rows_from(taps.begin(), x, place, oy, whole);

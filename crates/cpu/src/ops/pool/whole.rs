@@ -22,34 +22,40 @@ impl Shape {
     }
 }
 
-/// `out[i] = f(…f(x[i,0,0], x[i,0,1])…, x[i,K−1,K−1])`.
-pub(super) fn forward<T: Lane, F: Fold>(isa: Isa, f: F, shape: Shape, rows: [&[T]; ROWS], out: &mut [T]) {
+/// `out[i] = f(…f(zero, x[i,0,0])…, x[i,K−1,K−1])`.
+pub(super) fn forward<T: Lane, F: Fold>(
+    isa: Isa,
+    (f, zero): (F, T),
+    shape: Shape,
+    rows: [&[T]; ROWS],
+    out: &mut [T],
+) {
     match (shape.kernel, shape.stride, shape.lanes) {
-        (2, _, 1) => planes::<T, F, 2>(isa, f, rows, out),
-        (3, 2, 1) => planes::<T, F, 3>(isa, f, rows, out),
-        (3, 1, lanes) => flat::<T, F>(isa, f, lanes, rows, out),
-        (2, _, lanes) => blocks::<T, F, 2>(isa, f, lanes, rows, out),
-        (_, _, lanes) => blocks::<T, F, 3>(isa, f, lanes, rows, out),
+        (2, _, 1) => planes::<T, F, 2>(isa, f, zero, rows, out),
+        (3, 2, 1) => planes::<T, F, 3>(isa, f, zero, rows, out),
+        (3, 1, lanes) => flat::<T, F>(isa, f, zero, lanes, rows, out),
+        (2, _, lanes) => blocks::<T, F, 2>(isa, f, zero, lanes, rows, out),
+        (_, _, lanes) => blocks::<T, F, 3>(isa, f, zero, lanes, rows, out),
     }
 }
 
 per_simd! {
     /// Kernel 3, stride 1: the taps of neighbouring elements are neighbours.
-    fn flat<T: Lane, S: Simd, F: Fold>(simd, scalar, f: F, lanes: usize, rows: [&[T]; ROWS], out: &mut [T]) {
+    fn flat<T: Lane, S: Simd, F: Fold>(simd, scalar, f: F, zero: T, lanes: usize, rows: [&[T]; ROWS], out: &mut [T]) {
         #[inline(always)]
-        fn one<T: Element, S: Simd<E = T>, F: Fold>(simd: S, f: F, lanes: usize, at: usize, rows: [&[T]; ROWS], out: &mut [T]) {
-            let mut held = simd.read(&rows[0][at..]);
-            for tap in 1..9 {
+        fn one<T: Element, S: Simd<E = T>, F: Fold>(simd: S, (f, zero): (F, T), lanes: usize, at: usize, rows: [&[T]; ROWS], out: &mut [T]) {
+            let mut held = simd.splat(zero);
+            for tap in 0..9 {
                 held = f.fold(simd, held, simd.read(&rows[tap / 3][at + tap % 3 * lanes..]));
             }
             simd.write(&mut out[at..], held);
         }
         let vectors = out.len() / S::LANES * S::LANES;
         for at in (0..vectors).step_by(S::LANES) {
-            one(simd, f, lanes, at, rows, out);
+            one(simd, (f, zero), lanes, at, rows, out);
         }
         for at in vectors..out.len() {
-            one(scalar, f, lanes, at, rows, out);
+            one(scalar, (f, zero), lanes, at, rows, out);
         }
     }
 }
@@ -57,17 +63,17 @@ per_simd! {
 per_simd! {
     /// Stride 2, more lanes than one.
     fn blocks<T: Lane, S: Simd, F: Fold; const K: usize>(
-        simd, scalar, f: F, lanes: usize, rows: [&[T]; ROWS], out: &mut [T]
+        simd, scalar, f: F, zero: T, lanes: usize, rows: [&[T]; ROWS], out: &mut [T]
     ) {
         #[inline(always)]
         fn all<T: Element, S: Simd<E = T>, F: Fold, const K: usize>(
-            simd: S, f: F, lanes: usize, rows: [&[T]; ROWS], out: &mut [T]
+            simd: S, (f, zero): (F, T), lanes: usize, rows: [&[T]; ROWS], out: &mut [T]
         ) {
             for (i, out) in out.chunks_exact_mut(lanes).enumerate() {
                 let window: [&[T]; K] = std::array::from_fn(|ty| &rows[ty][2 * i * lanes..][..K * lanes]);
                 for lane in (0..lanes).step_by(S::LANES) {
-                    let mut held = simd.read(&window[0][lane..]);
-                    for tap in 1..K * K {
+                    let mut held = simd.splat(zero);
+                    for tap in 0..K * K {
                         held = f.fold(simd, held, simd.read(&window[tap / K][tap % K * lanes + lane..]));
                     }
                     simd.write(&mut out[lane..], held);
@@ -75,16 +81,16 @@ per_simd! {
             }
         }
         if lanes.is_multiple_of(S::LANES) {
-            all::<T, S, F, K>(simd, f, lanes, rows, out);
+            all::<T, S, F, K>(simd, (f, zero), lanes, rows, out);
         } else {
-            all::<T, _, F, K>(scalar, f, lanes, rows, out);
+            all::<T, _, F, K>(scalar, (f, zero), lanes, rows, out);
         }
     }
 }
 
 per_isa! {
     /// Stride 2, one lane.
-    fn planes<T: Element, F: Fold; const K: usize>(f: F, rows: [&[T]; ROWS], out: &mut [T]) {
+    fn planes<T: Element, F: Fold; const K: usize>(f: F, zero: T, rows: [&[T]; ROWS], out: &mut [T]) {
         let scalar = Scalar::<T, FUSED>::EVERYWHERE;
         // tap t of window i is element t mod 2 of chunk i + t div 2
         let chunks: [[&[[T; 2]]; K]; K] = std::array::from_fn(|ty| {
@@ -94,15 +100,15 @@ per_isa! {
         let chunks = chunks.map(|row| row.map(|chunks| &chunks[..count]));
         let (head, tail) = out.split_at_mut(count);
         for (i, out) in head.iter_mut().enumerate() {
-            let mut held = [chunks[0][0][i][0]];
-            for tap in 1..K * K {
+            let mut held = [zero];
+            for tap in 0..K * K {
                 held = f.fold(scalar, held, [chunks[tap / K][tap % K][i][tap % K % 2]]);
             }
             [*out] = held;
         }
         for (i, out) in (count..).zip(tail) {
-            let mut held = [rows[0][2 * i]];
-            for tap in 1..K * K {
+            let mut held = [zero];
+            for tap in 0..K * K {
                 held = f.fold(scalar, held, [rows[tap / K][2 * i + tap % K]]);
             }
             [*out] = held;
@@ -252,4 +258,25 @@ per_isa! {
 #[expect(clippy::cast_precision_loss, reason = "windows here have far fewer than 2^24 taps")]
 pub(super) fn number<T: Element>(tap: usize) -> T {
     T::from_f64(tap as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::function::Sum;
+    use super::*;
+
+    #[test]
+    fn a_sum_begins_with_zero_as_in_the_other_loops() {
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_available()) {
+            for (kernel, stride, lanes) in [(2, 2, 1), (3, 2, 1), (3, 1, 1), (3, 1, 8), (2, 2, 16), (3, 2, 5)]
+            {
+                let count = 21;
+                let row = vec![-0.0_f32; ((count - 1) * stride + kernel) * lanes];
+                let mut out = vec![1.0; count * lanes];
+                let shape = Shape { kernel, stride, lanes };
+                forward(isa, (Sum, 0.0), shape, [&row[..]; ROWS], &mut out);
+                assert!(out.iter().all(|sum| sum.to_bits() == 0), "{isa:?} {shape:?}: {out:?}");
+            }
+        }
+    }
 }
