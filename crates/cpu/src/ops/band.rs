@@ -71,6 +71,20 @@ impl<T: Element> Band<'_, T> {
         row
     }
 
+    /// All rows as one, where they lie side by side.
+    pub(crate) fn joined(&mut self) -> Option<&mut [T]> {
+        are_side_by_side(&self.layout, self.rows, self.cols).then(|| {
+            let offset = self.layout.row_offset(self.n, self.block, self.rows.begin());
+            // SAFETY: as in `adjacent`; between the rows lies nothing, so these are the elements of the band alone.
+            unsafe {
+                std::slice::from_raw_parts_mut(
+                    self.start.add(offset),
+                    extent(self.rows) * self.layout.row_stride(),
+                )
+            }
+        })
+    }
+
     /// The rows `rows`, at most `K`; those that are not in the band are empty.
     pub(crate) fn adjacent<const K: usize>(&mut self, rows: Interval) -> [&mut [T]; K] {
         let len = extent(self.cols) * self.layout.block();
@@ -89,6 +103,14 @@ impl<T: Element> Band<'_, T> {
             unsafe { std::slice::from_raw_parts_mut(self.start.add(offset), len) }
         })
     }
+}
+
+/// Whether these rows of a layout, cut to these columns, have nothing between them, nor the ring's end.
+pub(crate) fn are_side_by_side(layout: &Layout, rows: Interval, cols: Interval) -> bool {
+    let from = index(rows.begin().rem_euclid(signed(layout.ring().max(1))));
+    layout.cols() == cols
+        && layout.row_stride() == extent(cols) * layout.block()
+        && from + extent(rows) <= layout.ring()
 }
 
 struct Output<T>(*mut T);

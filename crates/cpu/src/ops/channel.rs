@@ -6,7 +6,7 @@ use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{Band, extent, for_bands};
 use super::elementwise::activate;
-use super::gather::zip_row;
+use super::gather::{zip_row, zip_rows};
 use super::stamp::per_isa;
 use crate::Isa;
 
@@ -91,16 +91,14 @@ pub(crate) fn channel_affine<T: Element>(
         let image = of_image(band, a.len());
         let (a, b) =
             (pattern(band, |channel| a[image + channel]), pattern(band, |channel| b[image + channel]));
-        for y in band.rows().begin()..band.rows().end() {
-            zip_row([x], band, y, |[x], out| {
-                for (x, out) in x.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
-                    affine(isa, &a, &b, x, out);
-                    if let Some(activation) = activation {
-                        activate(isa, activation, out);
-                    }
+        zip_rows([x], band, |[x], out| {
+            for (x, out) in x.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
+                affine(isa, &a, &b, x, out);
+                if let Some(activation) = activation {
+                    activate(isa, activation, out);
                 }
-            });
-        }
+            }
+        });
     });
 }
 
@@ -117,9 +115,7 @@ pub(crate) fn channel_combine<T: Element>(
     for_bands(output, region, 1, |band| {
         let image = of_image(band, len);
         let [a, b, d] = [0, 1, 2].map(|part| pattern(band, |channel| packed[part * len + image + channel]));
-        for y in band.rows().begin()..band.rows().end() {
-            zip_row([g, x], band, y, |[g, x], out| combine(isa, [&a, &b, &d], g, x, out));
-        }
+        zip_rows([g, x], band, |[g, x], out| combine(isa, [&a, &b, &d], g, x, out));
     });
 }
 
@@ -288,8 +284,6 @@ pub(crate) fn dropout_channels<T: Element>(
             let (plane, pixel) = dropped.decider([band.n(), channel], [0, 0]);
             Kernel::keeps(seed, probability, plane, pixel)
         });
-        for y in band.rows().begin()..band.rows().end() {
-            zip_row([x], band, y, |[x], out| keep(isa, &kept, scale, x, out));
-        }
+        zip_rows([x], band, |[x], out| keep(isa, &kept, scale, x, out));
     });
 }

@@ -15,7 +15,7 @@ use super::activations::{
 use super::arithmetic::Quotient;
 use super::band::for_bands;
 use super::function::{Binary, Product, Unary, functions, map, map2};
-use super::gather::zip_row;
+use super::gather::zip_rows;
 use super::powers::Power;
 use super::stamp::per_isa;
 use super::{gelu, math};
@@ -57,9 +57,7 @@ fn unary<T: Element, F: Unary<T>>(
 ) {
     let x = &inputs[0];
     for_bands(output, region, weight, |band| {
-        for y in band.rows().begin()..band.rows().end() {
-            zip_row([x], band, y, |[x], out| map(isa, f, x, out));
-        }
+        zip_rows([x], band, |[x], out| map(isa, f, x, out));
     });
 }
 
@@ -74,9 +72,7 @@ pub(crate) fn binary<T: Element, F: Binary<T>>(
 ) {
     let (a, b) = (&inputs[0], &inputs[1]);
     for_bands(output, region, weight, |band| {
-        for y in band.rows().begin()..band.rows().end() {
-            zip_row([a, b], band, y, |[a, b], out| map2(isa, f, a, b, out));
-        }
+        zip_rows([a, b], band, |[a, b], out| map2(isa, f, a, b, out));
     });
 }
 

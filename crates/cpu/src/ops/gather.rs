@@ -1,9 +1,9 @@
 //! Input rows in the blocking of the output.
 
 use tiled_geometry::Interval;
-use tiled_tensor::{Element, View};
+use tiled_tensor::{Element, Layout, View};
 
-use super::band::{Band, extent, index, signed, span};
+use super::band::{Band, are_side_by_side, extent, index, signed, span};
 
 /// Elements of a piece of a row whose blocking is not the output's.
 const PIECE: usize = 1024;
@@ -42,6 +42,24 @@ pub(crate) fn zip_row<T: Element, const N: usize>(
         let len = values.first().map_or(0, |values| values.len());
         work(values, &mut row[skip..skip + len]);
     });
+}
+
+/// The same of all rows of a band; of all at once where they lie side by side in the inputs and in the output: what is done once for a piece counts
+/// in narrow rows.
+pub(crate) fn zip_rows<T: Element, const N: usize>(
+    inputs: [&View<'_, T>; N],
+    band: &mut Band<'_, T>,
+    mut work: impl FnMut([&[T]; N], &mut [T]),
+) {
+    let (place, rows, cols) = (Place::of(band), band.rows(), band.cols());
+    if let Some(values) = joined(inputs, place, rows, cols)
+        && let Some(out) = band.joined()
+    {
+        return work(values, out);
+    }
+    for y in rows.begin()..rows.end() {
+        zip_row(inputs, band, y, &mut work);
+    }
 }
 
 /// Calls `work(skip, values)` on pieces of row `y`, columns `cols` of the inputs, in the blocking of `place`.
@@ -91,26 +109,32 @@ pub(crate) fn read_rows<T: Element, const N: usize>(
     cols: Interval,
     mut work: impl FnMut([&[T]; N]),
 ) {
-    let Place { n, first, lanes } = place;
-    let joined = inputs.map(|input| {
-        let layout = input.layout();
-        let from = index(rows.begin().rem_euclid(signed(layout.ring().max(1))));
-        let is_joined = layout.block() == lanes
-            && layout.cols() == cols
-            && layout.row_stride() == extent(cols) * lanes
-            && layout.rows().contains_interval(rows)
-            && from + extent(rows) <= layout.ring();
-        is_joined.then(|| {
-            let begin = layout.row_offset(n, first / lanes, rows.begin());
-            &input.data()[begin..begin + extent(rows) * layout.row_stride()]
-        })
-    });
-    if !rows.is_empty() && joined.iter().all(Option::is_some) {
-        return work(joined.map(Option::unwrap_or_default));
+    if let Some(values) = joined(inputs, place, rows, cols) {
+        return work(values);
     }
     for y in rows.begin()..rows.end() {
         read(inputs, place, y, cols, |_, values| work(values));
     }
+}
+
+/// Some rows of all inputs, where they lie side by side in each and in the blocking of `place`.
+fn joined<'a, T: Element, const N: usize>(
+    inputs: [&View<'a, T>; N],
+    place: Place,
+    rows: Interval,
+    cols: Interval,
+) -> Option<[&'a [T]; N]> {
+    let Place { n, first, lanes } = place;
+    let fits = |layout: &Layout| layout.block() == lanes && layout.rows().contains_interval(rows);
+    let is_joined =
+        |input: &View<'_, T>| fits(input.layout()) && are_side_by_side(input.layout(), rows, cols);
+    (!rows.is_empty() && inputs.iter().all(|input| is_joined(input))).then(|| {
+        inputs.map(|input| {
+            let layout = input.layout();
+            let begin = layout.row_offset(n, first / lanes, rows.begin());
+            &input.data()[begin..begin + extent(rows) * layout.row_stride()]
+        })
+    })
 }
 
 /// Writes the channels `first ..` of image `n` at row `y`, columns `cols`, to `to`, `lanes` channels a pixel.
