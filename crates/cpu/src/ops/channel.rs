@@ -6,6 +6,7 @@ use tiled_tensor::{Element, PartMut, View};
 
 use super::band::{Band, extent, for_bands};
 use super::elementwise::activate;
+use super::function::Aligned;
 use super::gather::{zip_row, zip_rows};
 use super::stamp::per_isa;
 use crate::Isa;
@@ -17,13 +18,16 @@ const PERIOD: usize = 64;
 const PIECE: usize = 16 * PERIOD;
 
 /// The values per channel of a band, repeated to [`PERIOD`] lanes; zero for lanes that are no channel.
-fn pattern<T: Element>(band: &Band<'_, T>, value: impl Fn(usize) -> T) -> [T; PERIOD] {
+fn pattern<T: Element>(band: &Band<'_, T>, value: impl Fn(usize) -> T) -> Aligned<[T; PERIOD]> {
     let (first, lanes, real) = (band.first_channel(), band.lanes(), band.real_lanes());
     assert!(lanes <= PERIOD, "channel blocks have at most {PERIOD} lanes, got {lanes}");
-    let mut pattern = [T::ZERO; PERIOD];
+    if lanes == 1 {
+        return Aligned([value(first); PERIOD]);
+    }
+    let mut pattern = Aligned([T::ZERO; PERIOD]);
     for lane in 0..real {
         let value = value(first + lane);
-        pattern[lane..].iter_mut().step_by(lanes).for_each(|slot| *slot = value);
+        pattern.0[lane..].iter_mut().step_by(lanes).for_each(|slot| *slot = value);
     }
     pattern
 }
@@ -93,7 +97,7 @@ pub(crate) fn channel_affine<T: Element>(
             (pattern(band, |channel| a[image + channel]), pattern(band, |channel| b[image + channel]));
         zip_rows([x], band, |[x], out| {
             for (x, out) in x.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
-                affine(isa, &a, &b, x, out);
+                affine(isa, &a.0, &b.0, x, out);
                 if let Some(activation) = activation {
                     activate(isa, activation, out);
                 }
@@ -115,7 +119,7 @@ pub(crate) fn channel_combine<T: Element>(
     for_bands(output, region, 1, |band| {
         let image = of_image(band, len);
         let [a, b, d] = [0, 1, 2].map(|part| pattern(band, |channel| packed[part * len + image + channel]));
-        zip_rows([g, x], band, |[g, x], out| combine(isa, [&a, &b, &d], g, x, out));
+        zip_rows([g, x], band, |[g, x], out| combine(isa, [&a.0, &b.0, &d.0], g, x, out));
     });
 }
 
@@ -132,7 +136,7 @@ pub(crate) fn broadcast<T: Element>(
         let n = band.n();
         let values = pattern(band, |channel| scale * v.get(n, channel, 0, 0));
         for y in band.rows().begin()..band.rows().end() {
-            tile(isa, &values, band.row(y));
+            tile(isa, &values.0, band.row(y));
         }
     });
 }

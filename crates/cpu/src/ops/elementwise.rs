@@ -14,7 +14,7 @@ use super::activations::{
 };
 use super::arithmetic::Quotient;
 use super::band::for_bands;
-use super::function::{Binary, Product, Unary, functions, map, map2};
+use super::function::{Aligned, Binary, Product, Unary, functions, map, map2};
 use super::gather::zip_rows;
 use super::powers::Power;
 use super::stamp::per_isa;
@@ -39,8 +39,8 @@ per_isa! {
 fn map_all_in_place<T: Element, F: Unary<T>, const N: usize, const FUSED: bool>(f: F, x: &mut [T]) {
     let (chunks, rest) = x.as_chunks_mut::<N>();
     for chunk in chunks {
-        let before = *chunk;
-        *chunk = f.apply_all::<N, FUSED>(black_box(&before));
+        let before = Aligned(*chunk);
+        *chunk = f.apply_all::<N, FUSED>(&black_box(&before).0);
     }
     for x in rest {
         *x = f.apply::<FUSED>(*x);

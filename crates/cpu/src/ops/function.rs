@@ -20,6 +20,12 @@ pub(crate) trait Unary<T: Element>: Copy + Sync {
     }
 }
 
+/// What is on the stack at the beginning of a cache line. Arrays of floats are there wherever four bytes may be: half of the loads of 32 bytes and all
+/// of 64 would then read two lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Aligned<A>(pub(crate) A);
+
 /// A function of two elements.
 pub(crate) trait Binary<T>: Copy + Sync {
     /// The value at `(a, b)`.
