@@ -56,7 +56,7 @@ def test_model_runs_tiled_as_in_onnxruntime(
     apart = difference(got, model.wanted)
     words = f"{apart:.1e} apart"
     if apart > F32:
-        words += f", {deep(case, program, cache, model, got)}"
+        words += f", {deep(case, program, cache, got, model.wanted)}"
     record_property("words", words)
     record_property("verdict", "agrees")
 
@@ -77,38 +77,23 @@ def here(program: Path, model: Exported, dtype: str) -> tuple[np.ndarray | None,
     return (value.reshape(value.shape[:2]) if value.shape[2:] == (1, 1) else value), words
 
 
-def deep(case: Case, program: Path, cache: Path, model: Exported, got: np.ndarray) -> str:
+def deep(case: Case, program: Path, cache: Path, got: np.ndarray, wanted: np.ndarray) -> str:
     """How far ours is from PyTorch in f64, where roundings of f32 alone take either further than the bound.
 
     What one rounding of each element of each layer makes of the result is told beside it: how far two right answers may be apart.
-    In f32 an error of one input is then luck: one engine's may be a tenth or ten times that of another, and for the next input the
-    other way round. So ours is held to onnxruntime's by the median of several inputs.
     """
     try:
         wide = exported_wide(case, cache)
     except Skip as skip:
-        pytest.fail(f"{difference(got, model.wanted):.1e} apart, and nothing to compare in f64: {skip}")
+        pytest.fail(f"{difference(got, wanted):.1e} apart, and nothing to compare in f64: {skip}")
     in_f32, in_f64 = np.load(wide.path.with_name("moved.npy"))
     ours, words = here(program, wide, "f64")
     assert ours is not None, words
-    apart = difference(ours, wide.wanted)
+    apart, narrow, theirs = (difference(result, wide.wanted) for result in (ours, got, wanted))
     said = f"{apart:.1e} in f64, where roundings make {in_f64:.1e}, and {in_f32:.1e} in f32"
     assert apart <= F64, said
-    ratio = float(np.median(ratios(program, model, wide)))
-    said += f"; in f32 {ratio:.2f} times as far from f64 as onnxruntime"
-    assert ratio <= 3, said
+    assert narrow <= 3 * theirs, f"{narrow:.1e} from f64 in f32, onnxruntime {theirs:.1e}; {said}"
     return said
-
-
-def ratios(program: Path, model: Exported, wide: Exported) -> list[float]:
-    """For each of several inputs, how far ours in f32 is from PyTorch in f64: of how far onnxruntime is."""
-    draws = np.load(wide.path.with_name("draws.npz"))
-    found = []
-    for x, right, theirs in zip(draws["inputs"], draws["right"], draws["theirs"], strict=True):
-        ours, words = here(program, Exported(model.path, x, right), "f32")
-        assert ours is not None, words
-        found.append(difference(ours, right) / theirs)
-    return found
 
 
 def refused_in(case: Case) -> str | None:

@@ -105,12 +105,12 @@ impl<T: Element> Band<'_, T> {
     }
 }
 
-/// Whether these rows of a layout, cut to these columns, have nothing between them, nor the ring's end.
+/// Whether there are such rows of a layout, cut to these columns, and nothing lies between them, nor the ring's end.
 pub(crate) fn are_side_by_side(layout: &Layout, rows: Interval, cols: Interval) -> bool {
-    let from = index(rows.begin().rem_euclid(signed(layout.ring().max(1))));
-    layout.cols() == cols
+    !rows.is_empty()
+        && layout.cols() == cols
         && layout.row_stride() == extent(cols) * layout.block()
-        && from + extent(rows) <= layout.ring()
+        && extent(rows) <= layout.rows_in_order(rows.begin())
 }
 
 struct Output<T>(*mut T);
@@ -221,4 +221,23 @@ pub(crate) fn index(difference: i64) -> usize {
 #[inline(always)]
 pub(crate) const fn signed(index: usize) -> i64 {
     index.cast_signed() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_side_by_side_up_to_the_end_of_the_ring() {
+        let cols = Interval::new(-2, 5);
+        let region = Region::from_rows_cols(Interval::new(9, 14), cols);
+        // rows 9, 10 and 11 are the last of a ring of six, 12 and 13 its first
+        let layout = Layout::new(2, 16, 8, region, 6).unwrap();
+        let are = |rows: [i64; 2], cols| are_side_by_side(&layout, Interval::new(rows[0], rows[1]), cols);
+        assert_eq!(
+            [[9, 12], [12, 14], [9, 13], [11, 14], [9, 9]].map(|rows| are(rows, cols)),
+            [true, true, false, false, false]
+        );
+        assert!(!are([9, 12], Interval::new(-2, 4)));
+    }
 }

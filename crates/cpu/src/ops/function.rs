@@ -20,17 +20,17 @@ pub(crate) trait Unary<T: Element>: Copy + Sync {
     }
 }
 
-/// What is on the stack at the beginning of a cache line. Arrays of floats are there wherever four bytes may be: half of the loads of 32 bytes and all
-/// of 64 would then read two lines.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(crate) struct Aligned<A>(pub(crate) A);
-
 /// A function of two elements.
 pub(crate) trait Binary<T>: Copy + Sync {
     /// The value at `(a, b)`.
     fn apply<const FUSED: bool>(self, a: T, b: T) -> T;
 }
+
+/// An array on the stack at the beginning of a cache line. By itself it begins wherever its elements may, and half of the loads of 32 bytes and all of 64
+/// then read two lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Aligned<A>(pub(crate) A);
 
 /// `out[i] = f(x[i])`, so many at once: best eight vectors of `f32`, as many as registers hold beside what they need.
 #[inline(always)]

@@ -128,7 +128,7 @@ fn joined<'a, T: Element, const N: usize>(
     let fits = |layout: &Layout| layout.block() == lanes && layout.rows().contains_interval(rows);
     let is_joined =
         |input: &View<'_, T>| fits(input.layout()) && are_side_by_side(input.layout(), rows, cols);
-    (!rows.is_empty() && inputs.iter().all(|input| is_joined(input))).then(|| {
+    inputs.iter().all(|input| is_joined(input)).then(|| {
         inputs.map(|input| {
             let layout = input.layout();
             let begin = layout.row_offset(n, first / lanes, rows.begin());
