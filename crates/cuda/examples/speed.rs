@@ -138,6 +138,7 @@ impl Bed<'_> {
                 batch: call.batch,
                 channels: call.channels,
                 partial_bytes: support.partial_bytes,
+                slot: 0,
             }],
         };
         let needs = Needs {

@@ -35,7 +35,7 @@ pub(crate) struct CudaContext<'b, T: Element> {
 /// The offsets of what needs memory, from the beginning.
 struct Offsets {
     nodes: Vec<usize>,
-    /// By reductions, then lanes.
+    /// By slots of reductions, then lanes.
     partials: Vec<Vec<usize>>,
     stores: Vec<usize>,
     windows: Vec<usize>,
@@ -54,10 +54,9 @@ impl Offsets {
             ParamNeeds::Extrema { .. } => 0,
         });
         let nodes = nodes.collect();
-        let partials = needs.reductions.iter();
-        let partials = partials
-            .map(|needed| (0..needs.lanes).map(|_| parts.add(needed.partial_bytes)).collect())
-            .collect();
+        let longest = needs.longest_reductions()?.into_iter();
+        let bytes = longest.map(|needed| needed.map_or(0, |needed| needed.partial_bytes));
+        let partials = bytes.map(|bytes| (0..needs.lanes).map(|_| parts.add(bytes)).collect()).collect();
         let store_bytes = |store: StoreNeeds<'_>| store.layout.len() * size_of::<T>();
         let slots = needs.longest_stores()?.into_iter();
         let slots: Vec<usize> = slots.map(|store| parts.add(store.map_or(0, store_bytes))).collect();
@@ -93,7 +92,8 @@ impl<'b, T: Element> CudaContext<'b, T> {
                 ParamNeeds::Extrema { reduction } => Params::Extrema { reduction },
             },
         });
-        let reductions = needs.reductions.iter().zip(&offsets.partials).map(|(needed, lanes)| Gathered {
+        let reductions = needs.reductions.iter().map(|needed| (needed, &offsets.partials[needed.slot]));
+        let reductions = reductions.map(|(needed, lanes)| Gathered {
             name: needed.name.to_owned(),
             reduction: needed.reduction,
             batch: needed.batch,
@@ -131,7 +131,7 @@ impl<'b, T: Element> CudaContext<'b, T> {
         let ready = OwnEvent::new(driver).map_err(DriverError::doing("the tensors of a run"))?;
         let mut context = Self { lanes, chunk, of_sweep, lent: Vec::new(), ready, shared, partials };
         // what nobody packs or gathers is zero, as on the host
-        context.clear()?;
+        (0..needs.reductions.len()).try_for_each(|reduction| context.clear(reduction))?;
         Ok(context)
     }
 
@@ -315,20 +315,18 @@ impl<T: Element> Context<T> for CudaContext<'_, T> {
         Ok(queues)
     }
 
-    fn clear(&mut self) -> Result<(), DeviceError> {
+    fn clear(&mut self, reduction: usize) -> Result<(), DeviceError> {
         let (driver, stream) = (self.shared.device.driver(), self.stream().stream);
-        for gathered in &self.shared.reductions {
-            for (lane, address) in gathered.lanes.iter().enumerate() {
-                gathered.with_terms(lane, |terms| *terms = Terms::default());
-                if gathered.bytes == 0 {
-                    continue;
-                }
+        let gathered = &self.shared.reductions[reduction];
+        let doing = || DriverError::doing(format!("the sums of `{}`", gathered.name));
+        for (lane, address) in gathered.lanes.iter().enumerate() {
+            gathered.with_terms(lane, |terms| *terms = Terms::default());
+            if gathered.bytes > 0 {
                 // SAFETY: it is the state of a reduction, which no queue works on between sweeps
-                let filled = unsafe { driver.fill(stream, *address, gathered.bytes, 0) };
-                filled.map_err(DriverError::doing(format!("the sums of `{}`", gathered.name)))?;
+                unsafe { driver.fill(stream, *address, gathered.bytes, 0) }.map_err(doing())?;
             }
         }
-        driver.synchronise(stream).map_err(DriverError::doing("the sums of a run"))
+        driver.synchronise(stream).map_err(doing())
     }
 
     fn merge(&mut self, reduction: usize) -> Result<(), DeviceError> {

@@ -35,12 +35,14 @@ fn run(backend: &CudaBackend) -> Result<(Vec<f32>, f64), DeviceError> {
     let dynamic: &dyn Backend<f32> = backend;
     let support = |work| dynamic.support(&work, &operands).expect("supported");
     let bytes = support(Work::Map(kernel)).packed_bytes;
-    let gathered = reductions.map(|reduction| ReductionNeeds {
+    let slots = [(reductions[0], 0), (reductions[1], 1)];
+    let gathered = slots.map(|(reduction, slot)| ReductionNeeds {
         name: "sums",
         reduction,
         batch: 1,
         channels: CHANNELS,
         partial_bytes: support(Work::Reduce(reduction)).partial_bytes,
+        slot,
     });
     let whole = Region::whole(EXTENTS);
     let layout = Layout::new(1, CHANNELS, dynamic.block(CHANNELS), whole, 12).expect("small");
@@ -57,7 +59,8 @@ fn run(backend: &CudaBackend) -> Result<(Vec<f32>, f64), DeviceError> {
     };
     let mut context = dynamic.open(&needs)?;
     context.pack(0, &kernel, &params)?;
-    context.clear()?;
+    context.clear(0)?;
+    context.clear(1)?;
     let image = Tensor::<f32>::from_fn([1, CHANNELS, 12, 10], |[_, c, y, x]| {
         f32::from(u8::try_from((c * 7 + y * 5 + x * 3) % 11).expect("small"))
     })

@@ -249,8 +249,8 @@ impl<'b, T: Element> Executor<'b, T> {
         }
         let mut state = self.state()?;
         let result = self.run_part(Part::Forward, &mut state, params, io, progress);
-        let result = result
-            .and_then(|report| Ok((report, versions(params)?, state.moved_statistics(&self.plan, params)?)));
+        let result =
+            result.and_then(|report| Ok((report, versions(params)?, state.moved_statistics(params)?)));
         match result {
             Ok((report, versions, moved)) => {
                 move_statistics(params, moved);
@@ -321,7 +321,7 @@ impl<'b, T: Element> Executor<'b, T> {
 
     /// The parameters that running statistics after the last run would be kept in, and their values.
     pub(crate) fn moved_statistics(&mut self, params: &Parameters<T>) -> Result<Moved<T>, ExecError> {
-        self.spare.as_mut().map_or_else(|| Ok(Vec::new()), |state| state.moved_statistics(&self.plan, params))
+        self.spare.as_mut().map_or_else(|| Ok(Vec::new()), |state| state.moved_statistics(params))
     }
 
     /// The state of the last run, or one more.

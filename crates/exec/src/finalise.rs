@@ -21,8 +21,21 @@ pub(crate) struct State<'a, T: Element> {
     pub(crate) derived: &'a mut IndexVec<DerivedId, Vec<T>>,
     pub(crate) gradients: &'a mut IndexVec<ParamId, Option<Vec<T>>>,
     pub(crate) params: &'a Parameters<T>,
+    /// What running statistics move towards after the run.
+    pub(crate) moments: &'a mut Vec<BatchMoments>,
     /// The parts of the loss, by reduction.
     pub(crate) losses: &'a mut Vec<(ReductionId, f64)>,
+}
+
+/// The mean and biased variance of each channel of the images at hand, which running statistics move towards.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchMoments {
+    /// The mean of the norm, by which these are in the order of the nodes.
+    norm: DerivedId,
+    count: u64,
+    running: Running,
+    mean: Vec<f64>,
+    variance: Vec<f64>,
 }
 
 impl<T: Element> State<'_, T> {
@@ -33,9 +46,16 @@ impl<T: Element> State<'_, T> {
                 let variance = allocated(doubles(self.param(*variance)))?;
                 self.normalise(norm, &mean, &variance)
             }
-            Finaliser::NormTrain { norm, reduction, count, running: _ } => {
+            Finaliser::NormTrain { norm, reduction, count, running } => {
                 self.context.merge(reduction.index())?;
                 let partial = self.context.partial(reduction.index())?;
+                if let Some(running) = *running {
+                    // running statistics are of one channel each
+                    let moments = moments(partial, Statistics::Batch, lossless(*count));
+                    let [mean, variance] = allocated(moments)?;
+                    let moments = BatchMoments { norm: norm.mean, count: *count, running, mean, variance };
+                    allocated(push(self.moments, moments))?;
+                }
                 let statistics = allocated(moments(partial, norm.over, lossless(*count)))?;
                 let group = norm.over.group();
                 let [mean, variance] =
@@ -192,29 +212,19 @@ pub(crate) type Moved<T> = Vec<(ParamId, Vec<T>)>;
 /// The values that running statistics move to, those of shared ones from node to node: a later entry for a parameter
 /// replaces an earlier one.
 ///
-/// It is apart from the finalisers so that a run that fails later leaves the parameters as they were. The first lane's
-/// partial sums hold those of all lanes until the next run.
+/// It is apart from the finalisers so that a run that fails later leaves the parameters as they were.
 pub(crate) fn moved_statistics<T: Element>(
-    program: &Program,
-    context: &mut dyn Context<T>,
+    moments: &mut [BatchMoments],
     params: &Parameters<T>,
 ) -> Result<Moved<T>, ExecError> {
-    let mut training = Vec::new();
-    for (_, finaliser) in &program.finalisers {
-        if let Finaliser::NormTrain { norm, reduction, count, running: Some(running) } = finaliser {
-            allocated(push(&mut training, (norm.mean, *reduction, *count, *running)))?;
-        }
-    }
-    if training.is_empty() {
+    if moments.is_empty() {
         return Ok(Vec::new());
     }
     // in the order of nodes, which what is derived for them was numbered in
-    training.sort_unstable_by_key(|(derived, ..)| *derived);
+    moments.sort_unstable_by_key(|moments| moments.norm);
     let latest = allocated(IndexVec::filled(params.tensors().len(), None))?;
     let mut moving = Moving { params, latest, moved: Vec::new() };
-    for (_, reduction, count, running) in training {
-        allocated(moving.towards(running, context.partial(reduction.index())?, lossless(count)))?;
-    }
+    moments.iter().try_for_each(|moments| allocated(moving.towards(moments)))?;
     Ok(moving.moved)
 }
 
@@ -228,9 +238,8 @@ struct Moving<'p, T: Element> {
 
 impl<T: Element> Moving<'_, T> {
     /// Moves towards mean and unbiased variance of a batch, or the means of those of its images.
-    fn towards(&mut self, running: Running, batch: &Partial<T>, count: f64) -> Result<(), OutOfMemory> {
-        // running statistics are of one channel each
-        let [mean, variance] = moments(batch, Statistics::Batch, count)?;
+    fn towards(&mut self, batch: &BatchMoments) -> Result<(), OutOfMemory> {
+        let BatchMoments { count, running, mean, variance, .. } = batch;
         let momentum = match running.momentum {
             Momentum::Fixed(momentum) => momentum,
             Momentum::Mean { batches } => {
@@ -239,11 +248,11 @@ impl<T: Element> Moving<'_, T> {
                 1.0 / seen
             }
         };
-        let variance = batch_norm::unbiased(&variance, count)?;
-        for (param, new) in [(running.mean, mean), (running.variance, variance)] {
+        let variance = batch_norm::unbiased(variance, lossless(*count))?;
+        for (param, new) in [(running.mean, mean), (running.variance, &variance)] {
             let old = self.values(param)?;
             let images = lossless((new.len() / old.len().max(1)).max(1) as u64);
-            let mut new = batch_norm::over_images(&new, old.len())?;
+            let mut new = batch_norm::over_images(new, old.len())?;
             new.iter_mut().for_each(|sum| *sum /= images);
             let moved = batch_norm::moved(&old, &new, momentum)?;
             self.set(param, &moved)?;

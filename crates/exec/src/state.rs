@@ -15,7 +15,7 @@ use tiled_tensor::{Element, collected, filled, give_back_freed, with_room, zeros
 
 use crate::chunks::HeldChunks;
 use crate::error::refused;
-use crate::finalise::{self, Moved};
+use crate::finalise::{self, BatchMoments, Moved};
 use crate::io::{adopted, on_device};
 use crate::lane::{Lane, SweepContext, Waiting};
 use crate::store::{self, Stores};
@@ -75,6 +75,8 @@ pub(crate) struct State<'b, T: Element> {
     packed_from: IndexVec<NodeId, Stamp>,
     stores: Stores<T>,
     derived: IndexVec<DerivedId, Vec<T>>,
+    /// What running statistics move towards after the run.
+    moments: Vec<BatchMoments>,
 }
 
 /// What the sweeps of a run read and write beside its state.
@@ -115,6 +117,7 @@ impl<'b, T: Element> State<'b, T> {
             packed_from: packed_from.into(),
             stores: Stores::new(plan, folder)?,
             derived: derived.into(),
+            moments: Vec::new(),
         })
     }
 
@@ -141,12 +144,8 @@ impl<'b, T: Element> State<'b, T> {
     }
 
     /// The parameters that running statistics after the last run would be kept in, and their values.
-    pub(crate) fn moved_statistics(
-        &mut self,
-        plan: &Plan,
-        params: &Parameters<T>,
-    ) -> Result<Moved<T>, ExecError> {
-        finalise::moved_statistics(&plan.program, self.context.as_mut(), params)
+    pub(crate) fn moved_statistics(&mut self, params: &Parameters<T>) -> Result<Moved<T>, ExecError> {
+        finalise::moved_statistics(&mut self.moments, params)
     }
 
     /// Lends the tensors of these sweeps that lie in the memory of the device, and gives back those that were lent before.
@@ -169,7 +168,7 @@ impl<'b, T: Element> State<'b, T> {
 
     /// Forgets the run before.
     pub(crate) fn begin(&mut self, run: &mut Sweeps<'_, T>) -> Result<(), ExecError> {
-        self.context.clear()?;
+        self.moments.clear();
         self.finalise(None, run.plan, run.params, run.gradients, &mut Vec::new())
     }
 
@@ -211,6 +210,7 @@ impl<'b, T: Element> State<'b, T> {
         let mut losses = Vec::new();
         for index in sweeps {
             self.pack(plan, index, run.params)?;
+            self.clear(plan, index)?;
             let sweep = &plan.sweeps[index];
             let adopted = adopted(sweep, io, &self.stores)?;
             let chunks = HeldChunks::of_sweep(sweep, io, sweep.in_flight == 1)?;
@@ -268,6 +268,7 @@ impl<'b, T: Element> State<'b, T> {
             context: self.context.as_mut(),
             stores: &mut self.stores,
             derived: &mut self.derived,
+            moments: &mut self.moments,
             gradients,
             params,
             losses,
@@ -315,6 +316,16 @@ impl<'b, T: Element> State<'b, T> {
             if freed_bytes >= GIVEN_BACK_BYTES {
                 give_back_freed();
                 freed_bytes = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the reductions of a sweep.
+    fn clear(&mut self, plan: &Plan, sweep: usize) -> Result<(), ExecError> {
+        for node in &plan.sweeps[sweep].nodes {
+            if let Action::Reduce(reduction) = node.action {
+                self.context.clear(reduction.index())?;
             }
         }
         Ok(())
@@ -392,12 +403,13 @@ fn open<'b, T: Element>(
         nodes.push(NodeNeeds { name: &node.name, params });
     }
     let mut reductions = with_room(program.reductions.len()).map_err(refused("the partial sums"))?;
-    for reduction in &program.reductions {
+    for (reduction, slot) in program.reductions.iter().zip(&plan.partial_slots) {
+        let slot = slot.map_or(0, |slot| slot.index());
         let (node, reduction) = (reduction.node, reduction.reduction);
         let partial_bytes = support(node).map_or(0, |support| support.partial_bytes);
         let ProgramNode { name, batch, channels, .. } = &program.nodes[node];
         let (batch, channels) = (*batch, *channels);
-        reductions.push(ReductionNeeds { name, reduction, batch, channels, partial_bytes });
+        reductions.push(ReductionNeeds { name, reduction, batch, channels, partial_bytes, slot });
     }
     let layouts = store::layouts(plan)?;
     let stores = program.stores.entries().map(|(id, store)| {

@@ -265,6 +265,23 @@ pub enum Finaliser {
     },
 }
 
+impl Finaliser {
+    /// The reduction that it reads, if any.
+    #[must_use]
+    pub const fn reduction(&self) -> Option<ReductionId> {
+        match self {
+            Self::NormEval { .. } => None,
+            Self::SharedGrad { share, .. } => Some(share.reduction()),
+            Self::NormTrain { reduction, .. }
+            | Self::NormBackward { reduction, .. }
+            | Self::GlobalMean { reduction, .. }
+            | Self::GlobalMax { reduction, .. }
+            | Self::ParamGrad { reduction, .. }
+            | Self::Loss { reduction, .. } => Some(*reduction),
+        }
+    }
+}
+
 /// Where a share of the gradient of a parameter comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GradShare {

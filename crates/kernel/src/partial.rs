@@ -52,12 +52,15 @@ pub enum Partial<T: Element> {
 }
 
 impl<T: Element> Partial<T> {
-    /// Forgets everything gathered.
-    pub fn clear(&mut self) {
+    /// Forgets everything gathered, and becomes the state of a reduction of so many bytes: no more than it was made for.
+    ///
+    /// # Panics
+    /// Where it was made for less.
+    pub fn clear(&mut self, bytes: usize) {
         match self {
-            Self::Values(values) => values.fill(T::ZERO),
-            Self::Exact(sums) => sums.fill(ExactSum::default()),
-            Self::Extrema(extrema) => extrema.fill(Extremum::default()),
+            Self::Values(values) => values.clear(bytes / size_of::<T>()),
+            Self::Exact(sums) => begin(sums, bytes / size_of::<ExactSum>()),
+            Self::Extrema(extrema) => begin(extrema, bytes / size_of::<Extremum<T>>()),
         }
     }
 
@@ -97,4 +100,11 @@ impl<T: Element> Partial<T> {
             Self::Extrema(extrema) => size_of_val(&**extrema),
         }
     }
+}
+
+/// Makes a list so many empty states, in the memory that it has.
+fn begin<S: Clone + Default>(states: &mut Vec<S>, len: usize) {
+    assert!(len <= states.capacity(), "{len} states in a list for {}", states.capacity());
+    states.clear();
+    states.resize(len, S::default());
 }

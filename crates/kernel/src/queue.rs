@@ -41,6 +41,22 @@ pub struct Needs<'n> {
 }
 
 impl<'n> Needs<'n> {
+    /// The longest reduction of each slot; `None` of a slot without one.
+    ///
+    /// # Errors
+    /// Where memory is refused.
+    pub fn longest_reductions(&self) -> Result<Vec<Option<&'n ReductionNeeds<'n>>>, OutOfMemory> {
+        let slots = self.reductions.iter().map(|reduction| reduction.slot + 1).max().unwrap_or(0);
+        let mut longest: Vec<Option<&ReductionNeeds<'_>>> = filled(slots, None)?;
+        for reduction in self.reductions {
+            let slot = &mut longest[reduction.slot];
+            if slot.is_none_or(|longest| reduction.partial_bytes > longest.partial_bytes) {
+                *slot = Some(reduction);
+            }
+        }
+        Ok(longest)
+    }
+
     /// The longest store of each slot; `None` of a slot without one.
     ///
     /// # Errors
@@ -102,6 +118,9 @@ pub struct ReductionNeeds<'n> {
     pub channels: usize,
     /// The bytes of what it has gathered, as [`crate::Support::partial_bytes`].
     pub partial_bytes: usize,
+    /// The memory of each lane that it lies in, from [`Context::clear`] on until that of another one of the slot, which has the same
+    /// kind of [`Partial`]. A slot is as long as the longest.
+    pub slot: usize,
 }
 
 /// A whole tensor between sweeps.
@@ -180,11 +199,11 @@ pub trait Context<T: Element>: Send + Sync + Debug {
         sweep: &SweepNeeds<'q, T>,
     ) -> Result<Vec<Box<dyn Queue<T> + 'q>>, DeviceError>;
 
-    /// Forgets what all reductions have gathered.
+    /// Begins a reduction, before the sweep that gathers it: nothing is gathered, and what lay in its slot is gone.
     ///
     /// # Errors
     /// Where the device fails.
-    fn clear(&mut self) -> Result<(), DeviceError>;
+    fn clear(&mut self, reduction: usize) -> Result<(), DeviceError>;
 
     /// Takes what the later lanes have gathered into the first one's, in order. Once for each reduction and run.
     ///

@@ -7,7 +7,7 @@ use tiled_kernel::{
     Conv, Dropped, Epilogue, ExactSum, Extremum, Host, Kernel, Params, Partial, Pool, Reduction, Reference,
     Workspace,
 };
-use tiled_tensor::{Layout, Tensor, View, ViewMut};
+use tiled_tensor::{AlignedBuffer, Layout, Tensor, View, ViewMut};
 use tiled_testkit::conformance::Case;
 
 fn window(kernel: i64, stride: i64, padding: i64) -> Window {
@@ -95,9 +95,29 @@ fn cleared_states_have_forgotten() {
         let fresh = format!("{partial:?}");
         Reference.reduce(&reduction, &[], &[x.view()], x.view().region(), &mut partial);
         assert_ne!(format!("{partial:?}"), fresh);
-        partial.clear();
+        let bytes = partial.size_bytes();
+        partial.clear(bytes);
         assert_eq!(format!("{partial:?}"), fresh);
-        assert!(partial.size_bytes() > 0);
+        assert!(bytes > 0);
+    }
+}
+
+#[test]
+fn a_state_serves_reductions_that_take_no_more() {
+    let zeros = |len| Partial::<f32>::Values(AlignedBuffer::new(len));
+    let states = [
+        (zeros(8), zeros(3)),
+        (Partial::Exact(vec![ExactSum::default(); 8]), Partial::Exact(vec![ExactSum::default(); 3])),
+        (Partial::Extrema(vec![Extremum::default(); 8]), Partial::Extrema(vec![Extremum::default(); 3])),
+    ];
+    for (mut state, shorter) in states {
+        let fresh = format!("{state:?}");
+        let bytes = state.size_bytes();
+        state.clear(shorter.size_bytes());
+        assert_eq!(format!("{state:?}"), format!("{shorter:?}"));
+        state.clear(bytes);
+        assert_eq!(format!("{state:?}"), fresh);
+        assert!(panics(move || state.clear(2 * bytes)), "it was made for less");
     }
 }
 

@@ -20,6 +20,8 @@ use crate::{Element, OutOfMemory, large_pages};
 pub struct AlignedBuffer<T: Element> {
     start: NonNull<T>,
     len: usize,
+    /// The elements that it was made for.
+    capacity: usize,
 }
 
 const ALIGNMENT_BYTES: usize = 64;
@@ -62,17 +64,37 @@ impl<T: Element> AlignedBuffer<T> {
         Ok(copy)
     }
 
+    /// Becomes so many zeros, in the storage that it was made with.
+    ///
+    /// ```
+    /// use tiled_tensor::AlignedBuffer;
+    /// let mut buffer = AlignedBuffer::<f32>::new(3);
+    /// buffer[1] = 2.0;
+    /// buffer.clear(2);
+    /// assert_eq!(buffer[..], [0.0; 2]);
+    /// buffer.clear(3);
+    /// assert_eq!(buffer[..], [0.0; 3]);
+    /// ```
+    ///
+    /// # Panics
+    /// Where it was made for fewer.
+    pub fn clear(&mut self, len: usize) {
+        assert!(len <= self.capacity, "{len} elements in storage for {}", self.capacity);
+        self.len = len;
+        self.fill(T::ZERO);
+    }
+
     /// Storage of this layout; `None` where the allocator has none.
     fn allocated(len: usize, layout: AllocLayout) -> Option<Self> {
         if len == 0 {
-            return Some(Self { start: NonNull::dangling(), len });
+            return Some(Self { start: NonNull::dangling(), len, capacity: len });
         }
         // SAFETY: the layout has a size above zero, because `len > 0` and elements are 4 or 8 bytes.
         let start = NonNull::new(unsafe { alloc(layout) })?;
         large_pages::advise(start, layout.size());
         // SAFETY: just allocated with this size
         unsafe { start.write_bytes(0, layout.size()) }
-        Some(Self { start: start.cast(), len })
+        Some(Self { start: start.cast(), len, capacity: len })
     }
 
     /// The layout of so many elements; `None` where their size overflows.
@@ -83,7 +105,7 @@ impl<T: Element> AlignedBuffer<T> {
 
 impl<T: Element> Drop for AlignedBuffer<T> {
     fn drop(&mut self) {
-        if let Some(layout) = Self::alloc_layout(self.len).filter(|layout| layout.size() > 0) {
+        if let Some(layout) = Self::alloc_layout(self.capacity).filter(|layout| layout.size() > 0) {
             // SAFETY: allocated in `allocated` with the same layout, and not freed before.
             unsafe { dealloc(self.start.as_ptr().cast(), layout) }
         }
@@ -93,7 +115,7 @@ impl<T: Element> Drop for AlignedBuffer<T> {
 impl<T: Element> Deref for AlignedBuffer<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
-        // SAFETY: `start` is valid for `len` initialised elements (zeroed, and all bits zero is a float), or
+        // SAFETY: `start` is valid for `capacity >= len` initialised elements (zeroed, and all bits zero is a float), or
         // dangling and aligned with `len == 0`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }

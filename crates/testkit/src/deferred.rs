@@ -94,9 +94,9 @@ impl<T: Element> Context<T> for DeferredContext<'_, T> {
             .collect())
     }
 
-    fn clear(&mut self) -> Result<(), DeviceError> {
+    fn clear(&mut self, reduction: usize) -> Result<(), DeviceError> {
         self.faults.count()?;
-        self.context.clear()
+        self.context.clear(reduction)
     }
 
     fn merge(&mut self, reduction: usize) -> Result<(), DeviceError> {

@@ -7,6 +7,7 @@ use tiled_tensor::{Element, Layout, OutOfMemory, collected, with_room};
 
 use super::binding::{Binding, Given, bindings, computed_into};
 use super::chunks::{Alignment, Chunked};
+use super::partials::{self, Gathered};
 use super::release::{Release, parameters_bytes, releases};
 use super::stores::{self, StoredWhole};
 use super::{Chunks, Memory, PlanError, PlanOptions};
@@ -31,6 +32,8 @@ pub(super) struct Lowered {
     memory: Memory,
     partial_bytes: u64,
     scratch_bytes: u64,
+    /// Where the sums of each reduction lie.
+    pub(super) partials: Gathered,
 }
 
 /// What the time of a node depends on beside rows and columns.
@@ -135,14 +138,15 @@ impl Lowered {
             facts.push(NodeFacts::of(&program, id, backend)?);
         }
         let supports = || facts.iter().filter_map(NodeFacts::support);
-        let partial_bytes = supports().map(|support| support.partial_bytes as u64).sum();
         let scratch_bytes = supports().map(|support| support.workspace_bytes as u64).max().unwrap_or(0);
         let facts = IndexVec::from(facts);
+        let partials = gathered(&program, &facts)?;
+        let partial_bytes = partials.1.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes as u64));
         // a device packs into memory of its own, all at once
         let lets_go = options.releases_parameters && !backend.transfers_beside();
         let releases = if lets_go { releases(&program, packed_bytes(&facts))? } else { Vec::new() };
         let memory = fixed_memory::<T>(&program, &facts, &releases, backend, options.resident_bytes)?;
-        Ok(Self { blocks, facts, releases, memory, partial_bytes, scratch_bytes, program })
+        Ok(Self { blocks, facts, releases, memory, partial_bytes, scratch_bytes, partials, program })
     }
 
     /// The same, where a sweep ends with a node; `None` where nothing of its level follows it.
@@ -153,7 +157,10 @@ impl Lowered {
         }
         let (blocks, facts) = (self.blocks.copied()?, self.facts.copied()?);
         let releases = collected(self.releases.iter().cloned())?;
-        Ok(Some(Self { program, blocks, facts, releases, ..*self }))
+        // what is gathered behind the cut is gathered in a later sweep than what lies before it
+        let partials = gathered(&program, &facts)?;
+        let partial_bytes = partials.1.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes as u64));
+        Ok(Some(Self { program, blocks, facts, releases, partials, partial_bytes, ..*self }))
     }
 
     /// Keeps the values of these nodes whole, in memory or in files.
@@ -493,6 +500,15 @@ fn supported<T: Element>(
     }
 }
 
+/// Where the sums of each reduction lie.
+fn gathered(program: &Program, facts: &IndexVec<NodeId, NodeFacts>) -> Result<Gathered, OutOfMemory> {
+    let bytes = program
+        .reductions
+        .iter()
+        .map(|reduction| facts[reduction.node].support().map_or(0, |support| support.partial_bytes));
+    partials::assign(program, &collected(bytes)?.into())
+}
+
 /// The bytes of each node's packed parameters.
 fn packed_bytes(facts: &IndexVec<NodeId, NodeFacts>) -> impl Fn(NodeId) -> u64 + '_ {
     |node| match facts[node].work {
@@ -529,6 +545,13 @@ fn fixed_memory<T: Element>(
     // in the blocks of a window
     let pixel = |[batch, channels]: &[usize; 2]| batch * channels.next_multiple_of(backend.block(*channels));
     let pixels: usize = program.pixels.iter().map(pixel).sum();
-    memory.reductions_bytes = bytes(program.derived.iter().sum::<usize>() + pixels)?;
+    // running statistics move after the last sweep
+    let moving = program.finalisers.iter().filter_map(|(_, finaliser)| match finaliser {
+        Finaliser::NormTrain { norm, running: Some(_), .. } => Some(2 * program.derived[norm.mean]),
+        _ => None,
+    });
+    let moments: usize = moving.sum();
+    memory.reductions_bytes =
+        bytes(program.derived.iter().sum::<usize>() + pixels)?.saturating_add(bytes_of::<f64>(moments)?);
     Ok(memory)
 }

@@ -149,6 +149,8 @@ impl Measure<'_, '_> {
             host_threads: host_threads(self.options),
             stores_in_files: kept.in_files,
             store_slots: prepared.stores.0.copied()?,
+            partial_slots: prepared.lowered.partials.0.copied()?,
+            partial_bytes: prepared.lowered.partials.1.copied()?,
             blocks: prepared.lowered.blocks.copied()?,
             support: collected(prepared.lowered.facts.iter().map(|facts| facts.support().copied()))?.into(),
             releases: collected(prepared.lowered.releases.iter().cloned())?,

@@ -14,6 +14,7 @@ mod measure;
 mod memory;
 mod options;
 mod own_tilings;
+mod partials;
 mod planner;
 mod price;
 mod refine;
@@ -43,7 +44,7 @@ use tiled_tensor::{DType, Layout, LayoutError, OutOfMemory};
 
 use crate::index::IndexVec;
 use crate::parts::Parts;
-use crate::program::{NodeId, Program, StoreId};
+use crate::program::{NodeId, Program, ReductionId, StoreId};
 use crate::schedule::{Course, Schedule};
 use crate::sweep::{Action, Sweep, SweepNodeId};
 
@@ -63,6 +64,10 @@ pub struct Plan {
     pub stores_in_files: bool,
     /// The memory of each of them, or the file: no sweep needs two of one slot. `None` where no sweep needs it.
     pub store_slots: IndexVec<StoreId, Option<SlotId>>,
+    /// The memory of each reduction's sums in every lane: no two of one slot are needed together.
+    pub partial_slots: IndexVec<ReductionId, Option<SlotId>>,
+    /// The bytes of each of these slots in one lane.
+    pub partial_bytes: IndexVec<SlotId, usize>,
     /// The channel block of each node's windows.
     pub blocks: IndexVec<NodeId, usize>,
     /// How the backend carries out each node; `None` of sources and sinks.

@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock};
 use tiled_tensor::{AlignedBuffer, DeviceTensor, Element, OutOfMemory, collected, with_room};
 
 use super::queue::{HostQueue, elsewhere};
-use super::shared::{NodeParams, Shared, Store};
+use super::shared::{Gathered, NodeParams, Shared, Store};
 use super::{Host, Workspace};
 use crate::{Context, DeviceError, Kernel, Needs, ParamNeeds, Partial, Queue, StoreNeeds, SweepNeeds};
 
@@ -21,7 +21,12 @@ pub fn open<'b, T: Element>(
     let comes_later = needs.nodes.iter().any(|node| matches!(node.params, ParamNeeds::PackedLater { .. }));
     let arena = windows(if comes_later { 0 } else { needs.window_elements })?;
     let workspace = Workspace::new(needs.threads, needs.workspace_bytes.div_ceil(size_of::<T>()));
-    let reductions = collected(needs.reductions.iter().map(|needs| needs.reduction));
+    let reductions = needs.reductions.iter().map(|needs| Gathered {
+        reduction: needs.reduction,
+        slot: needs.slot,
+        bytes: needs.partial_bytes,
+    });
+    let reductions = collected(reductions);
     Ok(Box::new(HostContext {
         arena,
         window_elements: needs.window_elements,
@@ -74,10 +79,12 @@ fn packed<T: Element>(name: &str, bytes: usize) -> Result<AlignedBuffer<T>, Devi
 
 fn partials<T: Element>(needs: &Needs<'_>) -> Result<Vec<Vec<RwLock<Partial<T>>>>, DeviceError> {
     let refused = || DeviceError::refused("the partial sums");
+    let longest = needs.longest_reductions().map_err(refused())?;
     let mut lanes = with_room(needs.lanes).map_err(refused())?;
     for _ in 0..needs.lanes {
-        let mut partials = with_room(needs.reductions.len()).map_err(refused())?;
-        for needs in needs.reductions {
+        let mut partials = with_room(longest.len()).map_err(refused())?;
+        for needs in &longest {
+            let needs = needs.expect("invariant: slots are numbered by the reductions that lie in them");
             let partial = Partial::new(&needs.reduction, needs.batch, needs.channels, needs.partial_bytes);
             let refused =
                 |error| DeviceError::refused(format!("the partial sums of `{}`", needs.name))(error);
@@ -113,7 +120,8 @@ fn store_slots<T: Element>(needs: &Needs<'_>) -> Result<Vec<RwLock<AlignedBuffer
 impl<T: Element> HostContext<'_, T> {
     /// The state of a reduction in a lane; nothing is under way.
     fn state(&mut self, lane: usize, reduction: usize) -> &mut Partial<T> {
-        self.shared.partials[lane][reduction].get_mut().unwrap_or_else(PoisonError::into_inner)
+        let slot = self.shared.reductions[reduction].slot;
+        self.shared.partials[lane][slot].get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -160,18 +168,20 @@ impl<T: Element> Context<T> for HostContext<'_, T> {
         Ok(queues)
     }
 
-    fn clear(&mut self) -> Result<(), DeviceError> {
-        for partial in self.shared.partials.iter_mut().flatten() {
-            partial.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    fn clear(&mut self, reduction: usize) -> Result<(), DeviceError> {
+        let bytes = self.shared.reductions[reduction].bytes;
+        for lane in 0..self.shared.partials.len() {
+            self.state(lane, reduction).clear(bytes);
         }
         Ok(())
     }
 
     fn merge(&mut self, reduction: usize) -> Result<(), DeviceError> {
+        let slot = self.shared.reductions[reduction].slot;
         let Some((first, others)) = self.shared.partials.split_first_mut() else { return Ok(()) };
-        let first = first[reduction].get_mut().unwrap_or_else(PoisonError::into_inner);
+        let first = first[slot].get_mut().unwrap_or_else(PoisonError::into_inner);
         for other in others {
-            first.merge(other[reduction].get_mut().unwrap_or_else(PoisonError::into_inner));
+            first.merge(other[slot].get_mut().unwrap_or_else(PoisonError::into_inner));
         }
         Ok(())
     }
@@ -181,7 +191,7 @@ impl<T: Element> Context<T> for HostContext<'_, T> {
     }
 
     fn unpack(&mut self, reduction: usize, result: &mut [T]) -> Result<(), DeviceError> {
-        let (host, spec) = (self.shared.host, self.shared.reductions[reduction]);
+        let (host, spec) = (self.shared.host, self.shared.reductions[reduction].reduction);
         match self.state(0, reduction) {
             Partial::Values(values) => host.unpack(&spec, values, result),
             _ => unreachable!("invariant: only values are unpacked"),

@@ -6,7 +6,7 @@ use tiled_geometry::Region;
 use tiled_tensor::{AlignedBuffer, DeviceTensor, Element, Layout, MemoryDevice, PartMut, View, ViewMut};
 
 use super::copy::copy_region;
-use super::shared::{NodeParams, Shared};
+use super::shared::{Gathered, NodeParams, Shared};
 use crate::{Buffer, DeviceError, Kernel, MAX_INPUTS, Params, Partial, Place, Queue, SweepNeeds, Ticket};
 
 /// Calls that have run when they return, on windows that are the host's memory.
@@ -72,7 +72,7 @@ impl<'q, T: Element> HostQueue<'q, T> {
             NodeParams::Packed(packed) => read(Params::Packed(packed)),
             NodeParams::PackedLater { .. } => unreachable!("invariant: parameters are packed before calls"),
             NodeParams::Extrema { reduction } => {
-                let merged = &self.shared.partials[0][*reduction];
+                let merged = &self.shared.partials[0][self.shared.reductions[*reduction].slot];
                 match &*merged.read().unwrap_or_else(PoisonError::into_inner) {
                     Partial::Extrema(extrema) => read(Params::Extrema(extrema)),
                     _ => unreachable!("invariant: kernels read extrema alone"),
@@ -153,9 +153,8 @@ impl<T: Element> Queue<T> for HostQueue<'_, T> {
         for (param, vector) in params.iter_mut().zip(vectors) {
             *param = &self.sweep.vectors[*vector];
         }
-        let mut partial =
-            self.shared.partials[lane][reduction].write().unwrap_or_else(PoisonError::into_inner);
-        let spec = &self.shared.reductions[reduction];
+        let Gathered { reduction: spec, slot, .. } = &self.shared.reductions[reduction];
+        let mut partial = self.shared.partials[lane][*slot].write().unwrap_or_else(PoisonError::into_inner);
         self.with_views(inputs, |views| {
             self.shared.host.reduce(spec, &params[..vectors.len()], views, share, &mut partial);
         });

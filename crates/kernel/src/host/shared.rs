@@ -13,8 +13,8 @@ pub(super) struct Shared<'b, T: Element> {
     pub(super) host: &'b dyn Host<T>,
     /// By nodes.
     pub(super) params: Vec<NodeParams<T>>,
-    pub(super) reductions: Vec<Reduction>,
-    /// By lanes, then by reductions. Nobody ever waits for one: a lane is in one queue, and what kernels read is not written in that
+    pub(super) reductions: Vec<Gathered>,
+    /// By lanes, then by slots. Nobody ever waits for one: a lane is in one queue, and what kernels read is not written in that
     /// sweep, or by the same queue.
     pub(super) partials: Vec<Vec<RwLock<Partial<T>>>>,
     pub(super) stores: Vec<Option<Store>>,
@@ -45,6 +45,15 @@ pub(super) enum NodeParams<T: Element> {
     Extrema {
         reduction: usize,
     },
+}
+
+/// A reduction, and where its states lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gathered {
+    pub(super) reduction: Reduction,
+    pub(super) slot: usize,
+    /// The bytes of a state.
+    pub(super) bytes: usize,
 }
 
 /// A whole tensor.

@@ -61,14 +61,15 @@ impl<'b, T: Element> Opened<'b, T> {
         let operands = Operands { batch, inputs: &inputs, params: &lens, channels };
         let support = backend.support(&Work::Reduce(*reduction), &operands).expect("a supported reduction");
         let (reduction, partial_bytes) = (*reduction, support.partial_bytes);
-        let reductions = [ReductionNeeds { name: "the case", reduction, batch, channels, partial_bytes }];
+        let reductions =
+            [ReductionNeeds { name: "the case", reduction, batch, channels, partial_bytes, slot: 0 }];
         let needs = Needs {
             reductions: &reductions,
             workspace_bytes: support.workspace_bytes,
             ..needs(backend, shapes)
         };
         let mut context = backend.open(&needs).expect("memory for a small case");
-        context.clear().expect("a device that works");
+        context.clear(0).expect("a device that works");
         Self { context, vectors: params.to_vec() }
     }
 
@@ -81,12 +82,19 @@ impl<'b, T: Element> Opened<'b, T> {
         let partial_bytes = gather.partial_bytes;
         let needs = Needs {
             nodes: &[NodeNeeds { name: "the case", params: ParamNeeds::Extrema { reduction: 0 } }],
-            reductions: &[ReductionNeeds { name: "the case", reduction, batch, channels, partial_bytes }],
+            reductions: &[ReductionNeeds {
+                name: "the case",
+                reduction,
+                batch,
+                channels,
+                partial_bytes,
+                slot: 0,
+            }],
             workspace_bytes: map.workspace_bytes.max(gather.workspace_bytes),
             ..needs(backend, &[[batch, channels, 1, 1], shape])
         };
         let mut context = backend.open(&needs).expect("memory for a small case");
-        context.clear().expect("a device that works");
+        context.clear(0).expect("a device that works");
         Self { context, vectors: Vec::new() }
     }
 

@@ -118,9 +118,7 @@ fn packed(plan: &Plan) -> impl Iterator<Item = u64> {
 
 /// The bytes of each sum of each lane.
 fn partials(plan: &Plan) -> impl Iterator<Item = u64> {
-    let of_a_lane = plan.program.reductions.iter().map(|reduction| {
-        plan.support[reduction.node].as_ref().map_or(0, |support| support.partial_bytes as u64)
-    });
+    let of_a_lane = plan.partial_bytes.iter().map(|bytes| *bytes as u64);
     of_a_lane.flat_map(|bytes| std::iter::repeat_n(bytes, plan.lanes()))
 }
 
