@@ -52,15 +52,15 @@ pub enum Partial<T: Element> {
 }
 
 impl<T: Element> Partial<T> {
-    /// Forgets everything gathered, and becomes the state of a reduction of so many bytes: no more than it was made for.
+    /// Forgets everything gathered, and becomes a state of [`Partial::len_of`] another reduction: no more than it was made for.
     ///
     /// # Panics
     /// Where it was made for less.
-    pub fn clear(&mut self, bytes: usize) {
+    pub fn clear(&mut self, len: usize) {
         match self {
-            Self::Values(values) => values.clear(bytes / size_of::<T>()),
-            Self::Exact(sums) => begin(sums, bytes / size_of::<ExactSum>()),
-            Self::Extrema(extrema) => begin(extrema, bytes / size_of::<Extremum<T>>()),
+            Self::Values(values) => values.clear(len),
+            Self::Exact(sums) => begin(sums, len),
+            Self::Extrema(extrema) => begin(extrema, len),
         }
     }
 

@@ -24,7 +24,7 @@ pub fn open<'b, T: Element>(
     let reductions = needs.reductions.iter().map(|needs| Gathered {
         reduction: needs.reduction,
         slot: needs.slot,
-        bytes: needs.partial_bytes,
+        len: Partial::<T>::len_of(&needs.reduction, needs.batch, needs.channels, needs.partial_bytes),
     });
     let reductions = collected(reductions);
     Ok(Box::new(HostContext {
@@ -169,9 +169,9 @@ impl<T: Element> Context<T> for HostContext<'_, T> {
     }
 
     fn clear(&mut self, reduction: usize) -> Result<(), DeviceError> {
-        let bytes = self.shared.reductions[reduction].bytes;
+        let len = self.shared.reductions[reduction].len;
         for lane in 0..self.shared.partials.len() {
-            self.state(lane, reduction).clear(bytes);
+            self.state(lane, reduction).clear(len);
         }
         Ok(())
     }

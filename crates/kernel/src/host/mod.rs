@@ -146,10 +146,21 @@ impl<T: Element> Partial<T> {
         channels: usize,
         bytes: usize,
     ) -> Result<Self, OutOfMemory> {
+        let len = Self::len_of(reduction, batch, channels, bytes);
         Ok(match reduction {
-            Reduction::ConvWeight(_) => Self::Values(AlignedBuffer::try_new(bytes / size_of::<T>())?),
-            Reduction::ImageMax => Self::Extrema(filled(batch * channels, Extremum::default())?),
-            _ => Self::Exact(filled(reduction.slots(batch, channels), ExactSum::default())?),
+            Reduction::ConvWeight(_) => Self::Values(AlignedBuffer::try_new(len)?),
+            Reduction::ImageMax => Self::Extrema(filled(len, Extremum::default())?),
+            _ => Self::Exact(filled(len, ExactSum::default())?),
         })
+    }
+
+    /// The sums or maxima of a state over such a domain; the sums of [`Reduction::ConvWeight`] take `bytes`.
+    #[must_use]
+    pub const fn len_of(reduction: &Reduction, batch: usize, channels: usize, bytes: usize) -> usize {
+        match reduction {
+            Reduction::ConvWeight(_) => bytes / size_of::<T>(),
+            Reduction::ImageMax => batch * channels,
+            _ => reduction.slots(batch, channels),
+        }
     }
 }

@@ -52,8 +52,8 @@ pub(super) enum NodeParams<T: Element> {
 pub(super) struct Gathered {
     pub(super) reduction: Reduction,
     pub(super) slot: usize,
-    /// The bytes of a state.
-    pub(super) bytes: usize,
+    /// The sums or maxima of a state.
+    pub(super) len: usize,
 }
 
 /// A whole tensor.
