@@ -289,7 +289,11 @@ impl<'d> Growing<'d> {
             .map(ValueId)
             .filter(|value| self.graph.channels(*value) == channels)
             .collect();
-        let operand = self.draw.pick(&fitting);
+        let operand = match node.op {
+            // a divisor that is away from zero
+            Op::WithOperand(WithOperand { function: Elementwise::Div, reversed: true, .. }) => node.inputs[0],
+            _ => self.draw.pick(&fitting),
+        };
         let own = specs.iter().filter(|spec| spec.node == before).map(|spec| spec.kind);
         let mut kinds: Vec<ParamKind> = own.collect();
         kinds.retain(|_| self.draw.chance(80));
