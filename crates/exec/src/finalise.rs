@@ -49,19 +49,17 @@ impl<T: Element> State<'_, T> {
             Finaliser::NormTrain { norm, reduction, count, running } => {
                 self.context.merge(reduction.index())?;
                 let partial = self.context.partial(reduction.index())?;
-                if let Some(running) = *running {
-                    // running statistics are of one channel each
-                    let moments = moments(partial, Statistics::Batch, lossless(*count));
-                    let [mean, variance] = allocated(moments)?;
-                    let moments = BatchMoments { norm: norm.mean, count: *count, running, mean, variance };
-                    allocated(push(self.moments, moments))?;
-                }
-                let statistics = allocated(moments(partial, norm.over, lossless(*count)))?;
                 let group = norm.over.group();
+                let statistics = allocated(moments(partial, norm.over, lossless(*count)))?;
                 let [mean, variance] =
                     statistics.map(|values| allocated(batch_norm::ungrouped(&values, group)));
                 let (mean, variance) = (mean?, variance?);
-                self.normalise(norm, &mean, &variance)
+                self.normalise(norm, &mean, &variance)?;
+                if let Some(running) = *running {
+                    let moments = BatchMoments { norm: norm.mean, count: *count, running, mean, variance };
+                    allocated(push(self.moments, moments))?;
+                }
+                Ok(())
             }
             Finaliser::NormBackward { norm, reduction, count, coefficients } => {
                 self.norm_backward(norm, *reduction, lossless(*count), *coefficients)

@@ -404,12 +404,18 @@ fn open<'b, T: Element>(
     }
     let mut reductions = with_room(program.reductions.len()).map_err(refused("the partial sums"))?;
     for (reduction, slot) in program.reductions.iter().zip(&plan.partial_slots) {
-        let slot = slot.map_or(0, |slot| slot.index());
         let (node, reduction) = (reduction.node, reduction.reduction);
         let partial_bytes = support(node).map_or(0, |support| support.partial_bytes);
         let ProgramNode { name, batch, channels, .. } = &program.nodes[node];
         let (batch, channels) = (*batch, *channels);
-        reductions.push(ReductionNeeds { name, reduction, batch, channels, partial_bytes, slot });
+        reductions.push(ReductionNeeds {
+            name,
+            reduction,
+            batch,
+            channels,
+            partial_bytes,
+            slot: slot.index(),
+        });
     }
     let layouts = store::layouts(plan)?;
     let stores = program.stores.entries().map(|(id, store)| {

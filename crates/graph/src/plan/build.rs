@@ -27,10 +27,8 @@ pub(super) struct Lowered {
     pub(super) facts: IndexVec<NodeId, NodeFacts>,
     /// The parameters that a run lets go of.
     pub(super) releases: Vec<Release>,
-    /// Bytes that depend neither on the tiling nor on what is kept, those of one lane's partial sums, and those of one
-    /// thread's scratch.
+    /// Bytes that depend neither on the tiling nor on what is kept, and those of one thread's scratch.
     memory: Memory,
-    partial_bytes: u64,
     scratch_bytes: u64,
     /// Where the sums of each reduction lie.
     pub(super) partials: Gathered,
@@ -141,12 +139,11 @@ impl Lowered {
         let scratch_bytes = supports().map(|support| support.workspace_bytes as u64).max().unwrap_or(0);
         let facts = IndexVec::from(facts);
         let partials = gathered(&program, &facts)?;
-        let partial_bytes = partials.1.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes as u64));
         // a device packs into memory of its own, all at once
         let lets_go = options.releases_parameters && !backend.transfers_beside();
         let releases = if lets_go { releases(&program, packed_bytes(&facts))? } else { Vec::new() };
         let memory = fixed_memory::<T>(&program, &facts, &releases, backend, options.resident_bytes)?;
-        Ok(Self { blocks, facts, releases, memory, partial_bytes, scratch_bytes, partials, program })
+        Ok(Self { blocks, facts, releases, memory, scratch_bytes, partials, program })
     }
 
     /// The same, where a sweep ends with a node; `None` where nothing of its level follows it.
@@ -159,8 +156,7 @@ impl Lowered {
         let releases = collected(self.releases.iter().cloned())?;
         // what is gathered behind the cut is gathered in a later sweep than what lies before it
         let partials = gathered(&program, &facts)?;
-        let partial_bytes = partials.1.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes as u64));
-        Ok(Some(Self { program, blocks, facts, releases, partials, partial_bytes, ..*self }))
+        Ok(Some(Self { program, blocks, facts, releases, partials, ..*self }))
     }
 
     /// Keeps the values of these nodes whole, in memory or in files.
@@ -189,7 +185,7 @@ impl Lowered {
             program,
             nodes: kept,
             memory,
-            partial_bytes: self.partial_bytes,
+            partial_bytes: self.partials.1.iter().map(|bytes| *bytes as u64).fold(0, u64::saturating_add),
             scratch_bytes: self.scratch_bytes,
             in_files,
             store_elements,

@@ -65,7 +65,7 @@ pub struct Plan {
     /// The memory of each of them, or the file: no sweep needs two of one slot. `None` where no sweep needs it.
     pub store_slots: IndexVec<StoreId, Option<SlotId>>,
     /// The memory of each reduction's sums in every lane: no two of one slot are needed together.
-    pub partial_slots: IndexVec<ReductionId, Option<SlotId>>,
+    pub partial_slots: IndexVec<ReductionId, SlotId>,
     /// The bytes of each of these slots in one lane.
     pub partial_bytes: IndexVec<SlotId, usize>,
     /// The channel block of each node's windows.

@@ -8,7 +8,7 @@ use crate::index::{Id, IndexVec};
 use crate::program::{Program, ReductionId};
 
 /// The slot of each reduction, and the bytes of each slot in one lane.
-pub(super) type Gathered = Stored<ReductionId>;
+pub(super) type Gathered = (IndexVec<ReductionId, SlotId>, IndexVec<SlotId, usize>);
 
 /// Gives reductions slots, of these bytes each: a reduction lies in its own from the sweep that gathers it to the last one after which it is read.
 pub(super) fn assign(
@@ -31,7 +31,7 @@ pub(super) fn assign(
     }
     let mut spans = Spans::default();
     spans.add(held)?;
-    let mut slot_of: IndexVec<ReductionId, Option<SlotId>> = IndexVec::filled(bytes.len(), None)?;
+    let mut slot_of: IndexVec<ReductionId, SlotId> = IndexVec::filled(bytes.len(), SlotId::new(0))?;
     let mut sizes = IndexVec::<SlotId, usize>::from(Vec::new());
     // states of different kinds lie in memory of their own
     for kind in [Kind::Values, Kind::Exact, Kind::Extrema] {
@@ -41,10 +41,11 @@ pub(super) fn assign(
                 of_kind[id.index()] = bytes[id].max(1);
             }
         }
-        let (slots, longest): Gathered = spans.assign(&of_kind)?;
+        // none for those of another kind
+        let (slots, longest): Stored<ReductionId> = spans.assign(&of_kind)?;
         for (id, slot) in slots.entries() {
             if let Some(slot) = slot {
-                slot_of[id] = Some(SlotId::new(sizes.len() + slot.index()));
+                slot_of[id] = SlotId::new(sizes.len() + slot.index());
             }
         }
         for size in &longest {
@@ -103,9 +104,8 @@ mod tests {
         let first = |id: ReductionId| program.nodes[program.reductions[id].node].level;
         let kind = |id: ReductionId| Kind::of(&program.reductions[id].reduction);
         for (a, slot) in slots.entries() {
-            let slot = slot.expect("every reduction has a slot");
-            assert!(bytes[a] <= sizes[slot]);
-            for (b, _) in slots.entries().filter(|(b, other)| a < *b && **other == Some(slot)) {
+            assert!(bytes[a] <= sizes[*slot]);
+            for (b, _) in slots.entries().filter(|(b, other)| a < *b && *other == slot) {
                 assert_eq!(kind(a), kind(b), "{a:?} and {b:?}");
                 assert!(last(a) < first(b) || last(b) < first(a), "{a:?} and {b:?}");
             }
