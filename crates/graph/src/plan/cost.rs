@@ -6,8 +6,6 @@
 //!
 //! Where transfers move beside the work ([`Backend::transfers_beside`]) the sum is the longest of three: work, what comes in, what goes out.
 //!
-//! Of a node whose calls are too short to be shared ([`WORTH_SHARING_AWAKE_SECONDS`]), one core does all the work while the others wait.
-//!
 //! What work and calls take is for the backend to say ([`Backend::seconds`]).
 
 use tiled_kernel::{Backend, Load, Task, WORTH_SHARING_AWAKE_SECONDS};
