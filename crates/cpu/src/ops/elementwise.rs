@@ -81,6 +81,7 @@ functions! {
     LeakyRelu(slope): Unary |self, x| if x > T::ZERO { x } else { x * self.slope };
     Sigmoid: Unary |self, x| math::sigmoid::<T, FUSED>(x);
     Tanh: Unary |self, x| math::tanh::<T, FUSED>(x);
+    Gelu: Unary |self, x| gelu::gelu::<T, FUSED>(x);
     GeluTanh: Unary |self, x| gelu::gelu_tanh::<T, FUSED>(x);
 
     /// NaN passes the gradient, as in PyTorch.
@@ -111,27 +112,6 @@ impl<T: Element> Unary<T> for Silu {
     }
 }
 
-/// GELU.
-#[derive(Clone, Copy)]
-struct Gelu {
-    /// The coefficients, where the compiler cannot see them: else it loads each as a vector of its own, and what it takes to
-    /// keep them in registers spills values.
-    tail: &'static [f32; 10],
-}
-
-impl Gelu {
-    fn new() -> Self {
-        Self { tail: black_box(&gelu::SCALED_TAIL_10) }
-    }
-}
-
-impl<T: Element> Unary<T> for Gelu {
-    #[inline(always)]
-    fn apply<const FUSED: bool>(self, x: T) -> T {
-        gelu::gelu::<T, FUSED>(x, self.tail)
-    }
-}
-
 /// Calls `$call!($function, weight)` with the function that an activation names.
 macro_rules! with_activation {
     ($activation:expr, $T:ty, |$function:ident, $weight:ident| $body:expr) => {{
@@ -147,7 +127,7 @@ macro_rules! with_activation {
             Activation::Sigmoid => each!(Sigmoid, POLYNOMIAL),
             Activation::Tanh => each!(Tanh, POLYNOMIAL),
             Activation::Silu => each!(Silu, POLYNOMIAL),
-            Activation::Gelu => each!(Gelu::new(), 2 * POLYNOMIAL),
+            Activation::Gelu => each!(Gelu, 2 * POLYNOMIAL),
             Activation::GeluTanh => each!(GeluTanh, 4 * POLYNOMIAL),
             Activation::Clamp { min, max } => {
                 each!(Clamp { min: <$T>::from_f64(min), max: <$T>::from_f64(max) }, 1)

@@ -6,17 +6,17 @@ use tiled_tensor::{DType, Element};
 
 use super::math::{ROUND_F32, exp_f64, fma, narrow, polynomial, power_f32, remainders_f32, sigmoid, widen};
 
-/// `x·Φ(x)`; in single precision with [`SCALED_TAIL_10`].
+/// `x·Φ(x)`.
 #[inline(always)]
-pub(crate) fn gelu<T: Element, const FUSED: bool>(x: T, tail: &[f32; 10]) -> T {
-    x * normal::<T, FUSED>(x, tail).0
+pub(crate) fn gelu<T: Element, const FUSED: bool>(x: T) -> T {
+    x * normal::<T, FUSED>(x).0
 }
 
 /// The derivative of [`gelu`]: `Φ(x) + x·φ(x)`.
 #[inline(always)]
 pub(crate) fn gelu_slope<T: Element, const FUSED: bool>(x: T) -> T {
     const DENSITY: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
-    let (below, bell) = normal::<T, FUSED>(x, &SCALED_TAIL_10);
+    let (below, bell) = normal::<T, FUSED>(x);
     fma::<T, FUSED>(x * bell, T::from_f64(DENSITY), below)
 }
 
@@ -99,10 +99,10 @@ const GELU_TANH_CUBIC: f64 = 0.044_715;
 
 /// `Φ(x)` and `e^(−x²/2)`.
 #[inline(always)]
-fn normal<T: Element, const FUSED: bool>(x: T, tail: &[f32; 10]) -> (T, T) {
+fn normal<T: Element, const FUSED: bool>(x: T) -> (T, T) {
     match T::DTYPE {
         DType::F32 => {
-            let (below, bell) = normal_f32::<FUSED>(narrow(x), tail);
+            let (below, bell) = normal_f32::<FUSED>(narrow(x));
             (widen(below), widen(bell))
         }
         DType::F64 => {
@@ -168,7 +168,7 @@ const ERFCX_25: [f64; 25] = [
 /// `Φ(−a) = s·u·e^(−a²/2)` with `u = 1/(a + 2.5)`; s is a polynomial in u, for a up to 13.3, where Φ is zero: relative error 2e-8, the
 /// coefficients our own. An exponent of −88 that is rounded makes its power err by 32 units, so what `a²` loses is added to what is left of it.
 #[inline(always)]
-fn normal_f32<const FUSED: bool>(x: f32, tail: &[f32; 10]) -> (f32, f32) {
+fn normal_f32<const FUSED: bool>(x: f32) -> (f32, f32) {
     const FAR: f32 = 13.25; // the bits of 2^−127 are those of zero
     let size = x.abs();
     let size = if size > FAR { FAR } else { size };
@@ -186,36 +186,35 @@ fn normal_f32<const FUSED: bool>(x: f32, tail: &[f32; 10]) -> (f32, f32) {
     let power = power_f32(k);
     let inverse = 1.0 / (size + 2.5);
     let t = fma::<f32, FUSED>(inverse, -5.939_85, 1.375_939_8);
-    let scaled = two_chains::<10, FUSED>(t, tail) * inverse;
+    let scaled = two_chains::<10, FUSED>(t, SCALED_TAIL_10) * inverse;
     let tail = fma::<f32, FUSED>(scaled, above_one, scaled) * power;
     (if x < 0.0 { tail } else { 1.0 - tail }, (above_one + 1.0) * power)
 }
 
-/// The coefficients of s.
-pub(crate) static SCALED_TAIL_10: [f32; 10] = [
-    -3.286_081e-5,
-    -2.232_349_7e-5,
-    0.000_279_288_5,
-    0.000_570_047_36,
-    -0.001_512_426_4,
-    -0.007_169_621,
+const SCALED_TAIL_10: [f64; 10] = [
+    -3.286_081_12e-5,
+    -2.232_349_65e-5,
+    0.000_279_288_506,
+    0.000_570_047_356,
+    -0.001_512_426_42,
+    -0.007_169_621_07,
     0.011_346_126,
-    0.088_733_52,
-    -0.399_431_9,
-    0.778_536_56,
+    0.088_733_516_6,
+    -0.399_431_914,
+    0.778_536_558,
 ];
 
 /// The same of an even number of coefficients in two chains of half the length, of the odd and of the even powers: a long one waits for each of
 /// its multiply-adds.
 #[inline(always)]
-fn two_chains<const N: usize, const FUSED: bool>(x: f32, coefficients: &[f32; N]) -> f32 {
+fn two_chains<const N: usize, const FUSED: bool>(x: f32, coefficients: [f64; N]) -> f32 {
     const { assert!(N & 1 == 0, "the highest power is odd") };
     let square = x * x;
-    let [mut odd, mut even] = [coefficients[0], coefficients[1]];
+    let [mut odd, mut even] = [f32::from_f64(coefficients[0]), f32::from_f64(coefficients[1])];
     let mut i = 2;
     while i < N {
-        odd = fma::<f32, FUSED>(odd, square, coefficients[i]);
-        even = fma::<f32, FUSED>(even, square, coefficients[i + 1]);
+        odd = fma::<f32, FUSED>(odd, square, f32::from_f64(coefficients[i]));
+        even = fma::<f32, FUSED>(even, square, f32::from_f64(coefficients[i + 1]));
         i += 2;
     }
     fma::<f32, FUSED>(odd, x, even)

@@ -295,7 +295,7 @@ pub(super) fn widen<T: Element>(x: f32) -> T {
 
 #[cfg(test)]
 mod tests {
-    use super::super::gelu::{self, SCALED_TAIL_10, gelu_slope, gelu_tanh, gelu_tanh_slope};
+    use super::super::gelu::{gelu, gelu_slope, gelu_tanh, gelu_tanh_slope};
     use super::*;
 
     /// `x·Φ(x)` and its derivative, by mpmath 1.4 with 40 digits.
@@ -316,10 +316,6 @@ mod tests {
         (6.0, 5.999_999_994_080_474, 1.0000000354687095),
         (9.0, 9.0, 1.0),
     ];
-
-    fn gelu<T: Element, const FUSED: bool>(x: T) -> T {
-        gelu::gelu::<T, FUSED>(x, &SCALED_TAIL_10)
-    }
 
     /// The distance from the truth in units in the last place of the truth.
     fn ulps(value: f32, truth: f64) -> f64 {

@@ -9,8 +9,6 @@ mod chunks;
 mod cost;
 pub(crate) mod error;
 mod explorer;
-mod keep_more;
-mod kept;
 mod lanes;
 mod measure;
 mod memory;
