@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use crate::WORTH_SHARING_SECONDS;
 
 /// Work that takes one thread less than this stays on it, though the others wait awake: to hand a part of it over takes about 1 µs.
-const WORTH_SHARING_AWAKE_SECONDS: f64 = 6e-6;
+pub const WORTH_SHARING_AWAKE_SECONDS: f64 = 6e-6;
 
 thread_local! {
     static AWAKE: Cell<bool> = const { Cell::new(false) };

@@ -64,7 +64,7 @@ mod spec;
 mod support;
 pub mod winograd;
 
-pub use awake::{ThreadsAwake, worth_sharing_seconds};
+pub use awake::{ThreadsAwake, WORTH_SHARING_AWAKE_SECONDS, worth_sharing_seconds};
 pub use backend::{Backend, MAX_INPUTS};
 pub use costs::{Costs, Load, Task, WORTH_SHARING_SECONDS};
 pub use exact::ExactSum;

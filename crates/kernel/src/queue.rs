@@ -91,7 +91,7 @@ pub enum ParamNeeds {
         /// As [`crate::Support::packed_bytes`].
         bytes: usize,
     },
-    /// The same in memory that the first [`Context::pack`] takes, and windows in memory that the first [`Context::queues`] takes: of a run that lets go of
+    /// The same in memory that the first [`Context::pack`] takes, windows and stores in memory that the first [`Context::queues`] takes: of a run that lets go of
     /// what was packed before it packs more. Only where the context's memory is the host's.
     PackedLater {
         /// As [`crate::Support::packed_bytes`].

@@ -253,15 +253,16 @@ fn plans_count_the_most_that_is_held() {
         held -= release.params.iter().map(|param| bytes(plan.program.params[*param])).sum::<u64>();
     }
     assert_eq!(plan.memory.parameters_bytes, held + stamps as u64);
-    assert_eq!(plan.memory.before_windows_bytes, most - held);
+    assert_eq!(plan.memory.before_sweeps_bytes, most - held);
     let parts: u64 = plan.memory.parts().iter().map(|(_, bytes)| bytes).sum();
     assert_eq!(plan.peak_bytes(), parts);
-    let [windows, packing] = [plan.memory.windows_bytes, plan.memory.before_windows_bytes];
-    let beside = parts - windows.max(packing);
-    let less_windows = Memory { windows_bytes: 0, ..plan.memory };
-    assert_eq!(less_windows.total_bytes(), beside + packing, "packing counts where there are no windows");
-    let less_packing = Memory { before_windows_bytes: 0, ..plan.memory };
-    assert_eq!(less_packing.total_bytes(), beside + windows);
+    let [values, packing] =
+        [plan.memory.windows_bytes + plan.memory.stores_bytes, plan.memory.before_sweeps_bytes];
+    let beside = parts - values.max(packing);
+    let less_values = Memory { windows_bytes: 0, stores_bytes: 0, ..plan.memory };
+    assert_eq!(less_values.total_bytes(), beside + packing, "packing counts where there are no values");
+    let less_packing = Memory { before_sweeps_bytes: 0, ..plan.memory };
+    assert_eq!(less_packing.total_bytes(), beside + values);
     assert!(most < given + early.iter().map(|node| packed(*node)).sum::<u64>());
     assert!(plan.memory.parameters_bytes < kept.memory.parameters_bytes);
 }

@@ -530,7 +530,7 @@ fn fixed_memory<T: Element>(
     let stamps = program.nodes.iter().map(|node| (program.stamp_len(&node.params) * size_of::<u64>()) as u64);
     let [held, most] = parameters_bytes(program, releases, packed_bytes(facts), size_of::<T>() as u64)?;
     memory.parameters_bytes = held.saturating_add(stamps.sum());
-    memory.before_windows_bytes = most - held;
+    memory.before_sweeps_bytes = most - held;
     let gradients: usize = program.param_grads.iter().map(|param| program.params[*param]).sum();
     // a share of a sum has room of its own while it is added
     let shares = program.finalisers.iter().filter_map(|(_, finaliser)| match finaliser {

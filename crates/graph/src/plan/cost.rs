@@ -6,9 +6,11 @@
 //!
 //! Where transfers move beside the work ([`Backend::transfers_beside`]) the sum is the longest of three: work, what comes in, what goes out.
 //!
+//! Of a node whose calls are too short to be shared ([`WORTH_SHARING_AWAKE_SECONDS`]), one core does all the work while the others wait.
+//!
 //! What work and calls take is for the backend to say ([`Backend::seconds`]).
 
-use tiled_kernel::{Backend, Load, Task};
+use tiled_kernel::{Backend, Load, Task, WORTH_SHARING_AWAKE_SECONDS};
 use tiled_tensor::Element;
 
 use super::binding::Binding;
@@ -102,6 +104,9 @@ pub(super) fn work<T: Element>(
         // what they write and read goes from one's cache to another's, however little there is to compute
         let exchange = if sharing > 1.0 { backend.seconds(Task::Exchange, &load) } else { 0.0 };
         let seconds = seconds.max(exchange) + rewriting(backend, figures, node, &load, seconds);
+        // one thread alone carries out what is not worth sharing
+        let is_alone = sharing > 1.0 && seconds < load.calls * WORTH_SHARING_AWAKE_SECONDS;
+        let seconds = if is_alone { sharing * seconds } else { seconds };
         all += seconds;
         match (task, prepared.sweeps[figures.sweep][node].action) {
             (Task::Transfer, Action::Load(_)) => loaded += seconds,

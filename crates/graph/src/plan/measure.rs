@@ -242,7 +242,7 @@ impl<'m, 'p> Measure<'m, 'p> {
     /// The bytes of a run that shares tiles out like this beside its windows. None of its sweeps reads chunks.
     pub(super) fn bytes_beside_windows(&self, share: Share) -> Result<u64, PlanError> {
         let memory = self.memory(0, share, &ChunkUses::default(), None)?;
-        Ok(Memory { before_windows_bytes: 0, ..memory }.total_bytes())
+        Ok(Memory { before_sweeps_bytes: 0, ..memory }.total_bytes())
     }
 
     /// The memory of a run with windows of so many bytes a lane, where chunks are kept if the budget holds them.

@@ -22,8 +22,9 @@ pub struct Memory {
     pub scratch_bytes: u64,
     /// What the caller holds beside the run.
     pub resident_bytes: u64,
-    /// What parameters take beside [`Memory::parameters_bytes`] while a run packs those that it lets go of. There are no windows yet, so only the larger of the two counts.
-    pub before_windows_bytes: u64,
+    /// What parameters take beside [`Memory::parameters_bytes`] while a run packs those that it lets go of. There are no windows and stores yet, so only
+    /// the larger of the two counts.
+    pub before_sweeps_bytes: u64,
 }
 
 impl Memory {
@@ -31,7 +32,7 @@ impl Memory {
     #[must_use]
     pub const fn total_bytes(&self) -> u64 {
         self.windows_bytes
-            .saturating_add(self.packing_beyond_windows())
+            .saturating_add(self.packing_beyond_values())
             .saturating_add(self.stores_bytes)
             .saturating_add(self.parameters_bytes)
             .saturating_add(self.gradients_bytes)
@@ -42,11 +43,11 @@ impl Memory {
             .saturating_add(self.resident_bytes)
     }
 
-    const fn packing_beyond_windows(&self) -> u64 {
-        self.before_windows_bytes.saturating_sub(self.windows_bytes)
+    const fn packing_beyond_values(&self) -> u64 {
+        self.before_sweeps_bytes.saturating_sub(self.windows_bytes).saturating_sub(self.stores_bytes)
     }
 
-    /// The parts with their names, largest first; `packing` is what it takes beyond the windows.
+    /// The parts with their names, largest first; `packing` is what it takes beyond windows and stores.
     #[must_use]
     pub fn parts(&self) -> Vec<(&'static str, u64)> {
         let mut parts = vec![
@@ -59,9 +60,27 @@ impl Memory {
             ("chunks", self.chunks_bytes),
             ("scratch", self.scratch_bytes),
             ("resident", self.resident_bytes),
-            ("packing", self.packing_beyond_windows()),
+            ("packing", self.packing_beyond_values()),
         ];
         parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_and_stores_come_after_packing() {
+        let memory = Memory { parameters_bytes: 1000, reductions_bytes: 10, ..Memory::default() };
+        let packed = Memory { before_sweeps_bytes: 100, ..memory };
+        assert_eq!(packed.total_bytes(), 1110);
+        assert_eq!(Memory { windows_bytes: 30, stores_bytes: 20, ..packed }.total_bytes(), 1110);
+        assert_eq!(Memory { windows_bytes: 70, stores_bytes: 60, ..packed }.total_bytes(), 1140);
+        for memory in [packed, Memory { windows_bytes: 30, stores_bytes: 20, ..packed }] {
+            let parts: u64 = memory.parts().iter().map(|(_, bytes)| bytes).sum();
+            assert_eq!(parts, memory.total_bytes());
+        }
     }
 }

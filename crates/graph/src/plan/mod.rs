@@ -9,6 +9,8 @@ mod chunks;
 mod cost;
 pub(crate) mod error;
 mod explorer;
+mod improve_kept;
+mod kept;
 mod lanes;
 mod measure;
 mod memory;

@@ -8,7 +8,7 @@
 
 use tiled_geometry::Grid;
 use tiled_kernel::Backend;
-use tiled_tensor::{Element, collected, copied, push, refusable};
+use tiled_tensor::{Element, copied, push, refusable};
 
 use super::build::{Lowered, Prepared};
 use super::lanes::{Share, has_ordered_sums};
@@ -29,6 +29,8 @@ pub(super) struct OwnTilings<'o, T> {
     pub(super) most_nodes: usize,
     /// The calls that may be walked and the intervals that may be found for each program.
     pub(super) walks: (u64, usize),
+    /// Whether the budget leaves little room beside what was found.
+    pub(super) is_tight: bool,
     /// The tiling of all sweeps that was found.
     pub(super) common: Candidate,
     /// The price to be below.
@@ -67,7 +69,13 @@ impl<T: Element> OwnTilings<'_, T> {
         for _ in 0..MOST_CUTS {
             let mut better = None;
             let (lowered, kept) = best.as_ref().map_or((lowered, kept), |(lowered, kept)| (lowered, kept));
-            for cut in places(&lowered.program)? {
+            let mut cuts = places(&lowered.program)?;
+            for node in kept.iter().filter(|node| lowered.program.nodes[**node].extents != [1, 1]) {
+                if !cuts.contains(node) && cuts.len() < MOST_PLACES {
+                    push(&mut cuts, *node)?;
+                }
+            }
+            for cut in cuts {
                 let Some(lowered) = lowered.cut_after(cut)? else { continue };
                 let mut kept = copied(kept)?;
                 if !kept.contains(&cut) {
@@ -93,12 +101,7 @@ impl<T: Element> OwnTilings<'_, T> {
     fn look(&mut self, prepared: &Prepared<'_>) -> Result<bool, PlanError> {
         let walked = Walked::nothing(self.walks.0, self.walks.1);
         let mut measure = Measure::new(self.backend, prepared, self.options, self.is_cancelled, walked);
-        let budget = self.options.memory_bytes;
-        // whatever lanes the others have
-        let Share { threads, .. } = self.common.share;
-        let most = Share { lanes: threads, in_flight: threads, threads };
-        let fixed = measure.bytes_beside_windows(most)?;
-        let mut best: Vec<Option<(OfSweep, Candidate)>> = Vec::new();
+        let mut measured: Vec<(Candidate, Vec<OfSweep>)> = Vec::new();
         for (number, candidate) in self.candidates(prepared.program().anchor)?.into_iter().enumerate() {
             let sweeps = match measure.of_sweeps::<T>(self.backend, &candidate) {
                 Ok(sweeps) => sweeps,
@@ -117,24 +120,42 @@ impl<T: Element> OwnTilings<'_, T> {
                     return Ok(false);
                 }
             }
-            for (index, sweep) in sweeps.into_iter().enumerate() {
-                if best.len() == index {
-                    push(&mut best, None)?;
-                }
-                let fits = budget.is_none_or(|budget| fixed.saturating_add(sweep.windows_bytes) <= budget);
-                let is_better = |(other, _): &(OfSweep, Candidate)| is_better(&sweep, other);
-                if fits && best[index].as_ref().is_none_or(is_better) {
-                    best[index] = Some((sweep, candidate.try_clone()?));
-                }
-            }
+            push(&mut measured, (candidate, sweeps))?;
         }
-        if best.iter().any(Option::is_none) {
-            return Ok(false);
+        // sums and buffers of several lanes may take what windows need
+        let Share { threads, .. } = self.common.share;
+        let is_better = self.take_best(&mut measure, &measured, threads)?;
+        Ok(if self.is_tight && threads > 1 {
+            self.take_best(&mut measure, &measured, 1)? || is_better
+        } else {
+            is_better
+        })
+    }
+
+    /// Takes the best tiling of each sweep, of no more lanes, where they are better together than what was found; whether they are.
+    fn take_best(
+        &mut self,
+        measure: &mut Measure<'_, '_>,
+        measured: &[(Candidate, Vec<OfSweep>)],
+        lanes: usize,
+    ) -> Result<bool, PlanError> {
+        let budget = self.options.memory_bytes;
+        let most = Share { lanes, in_flight: lanes, threads: self.common.share.threads };
+        let fixed = measure.bytes_beside_windows(most)?;
+        let fits =
+            |sweep: &OfSweep| budget.is_none_or(|budget| fixed.saturating_add(sweep.windows_bytes) <= budget);
+        let (mut sweeps, mut tilings) = (Vec::new(), Vec::new());
+        for index in 0..measure.prepared.sweeps.len() {
+            let those = measured.iter().filter(|(tiling, _)| tiling.share.in_flight <= lanes);
+            let those = those.map(|(tiling, sweeps)| (tiling, sweeps[index])).filter(|(_, of)| fits(of));
+            // of equal ones the first
+            let best = those.reduce(|best, other| if is_better(&other.1, &best.1) { other } else { best });
+            let Some((tiling, of_sweep)) = best else { return Ok(false) };
+            push(&mut sweeps, of_sweep)?;
+            push(&mut tilings, tiling.try_clone()?)?;
         }
-        let sweeps: Vec<OfSweep> = collected(best.iter().flatten().map(|(sweep, _)| *sweep))?;
-        let tilings: Vec<Candidate> = best.into_iter().flatten().map(|(_, tiling)| tiling).collect();
         let numbers = measure.numbers_of_sweeps(&tilings, &sweeps)?;
-        let price = price_of(prepared.program(), &numbers);
+        let price = price_of(measure.prepared.program(), &numbers);
         if budget.is_some_and(|budget| numbers.memory.total_bytes() > budget) || price >= self.price {
             return Ok(false);
         }
@@ -143,7 +164,8 @@ impl<T: Element> OwnTilings<'_, T> {
         Ok(true)
     }
 
-    /// What is tried for each sweep: the common tiling, strips for lanes of their own, and bands of whole rows whose calls are shared.
+    /// What is tried for each sweep: the common tiling, strips for lanes of their own, and bands of whole rows whose calls are shared; where memory is
+    /// tight, narrow strips and low bands too.
     fn candidates(&self, anchor: [i64; 2]) -> Result<Vec<Candidate>, PlanError> {
         let Share { threads, .. } = self.common.share;
         let lanes = i64::try_from(threads).unwrap_or(1);
@@ -167,6 +189,14 @@ impl<T: Element> OwnTilings<'_, T> {
                 add([1, 1], rows, least_rows, 1)?;
             }
         }
+        if self.is_tight {
+            for rows in TIGHT_ROWS {
+                for strips in TIGHT_STRIPS {
+                    add([1, strips], rows, 1, 1)?;
+                    add([1, strips], rows, 1, threads)?;
+                }
+            }
+        }
         Ok(all)
     }
 }
@@ -182,8 +212,48 @@ const LANE_ROWS: [i64; 5] = [64, 32, 16, 8, 4];
 const SHARED_ROWS: [i64; 4] = [128, 64, 32, 16];
 const LEAST_ROWS: [i64; 3] = [1, 16, 32];
 
+/// Those, and the strips, that are tried where memory is tight.
+const TIGHT_ROWS: [i64; 5] = [16, 8, 6, 4, 2];
+const TIGHT_STRIPS: [i64; 6] = [1, 2, 4, 6, 8, 12];
+
 /// The most nodes of all sweeps of a program whose sweeps get tilings of their own.
 const MOST_NODES: usize = 20_000;
 
-/// The most cuts of a plan.
+/// The places that are tried for a cut, and the most cuts of a plan.
+const MOST_PLACES: usize = 16;
 const MOST_CUTS: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use tiled_kernel::Reference;
+
+    use crate::{Conv2d, Graph, GroupNorm, Objective, Op, Plan, PlanOptions, Planner, infer};
+
+    /// Convolutions whose channels double, each with a norm whose statistics are those of the whole image.
+    fn plan(memory_bytes: Option<u64>) -> Plan {
+        let mut graph = Graph::new();
+        let mut value = graph.add_input("x", 3).expect("new");
+        for layer in 0..4 {
+            let conv = Op::Conv2d(Conv2d::new(8 << layer, [3, 3]).padded([1, 1]));
+            value = graph.add_node(&format!("conv{layer}"), conv, &[value]).expect("fits");
+            let norm = Op::GroupNorm(GroupNorm::new(2));
+            value = graph.add_node(&format!("norm{layer}"), norm, &[value]).expect("fits");
+        }
+        graph.set_outputs(&[value]).expect("known");
+        let shapes = infer(&graph, 1, &[[512, 512]]).expect("shapes");
+        let options = PlanOptions { memory_bytes, parallelism: 2, ..PlanOptions::default() };
+        Planner::<f32>::new(&graph, &shapes, &Objective::inference(), &Reference)
+            .plan(&options)
+            .expect("a plan")
+    }
+
+    #[test]
+    fn sweeps_have_tilings_of_their_own_where_one_lane_is_all_that_fits() {
+        let mut within = plan(None);
+        while within.lanes() > 1 {
+            within = plan(Some(within.peak_bytes() * 3 / 4));
+        }
+        let tilings: Vec<_> = within.sweeps.iter().map(|sweep| (sweep.grid.counts(), sweep.band)).collect();
+        assert!(tilings.iter().any(|tiling| *tiling != tilings[0]), "{tilings:?}");
+    }
+}

@@ -1,16 +1,18 @@
 //! What the search for a plan goes over: where segments end, what is kept, tilings, bands and lanes.
 
 use std::marker::PhantomData;
+use std::rc::Rc;
 
 use tiled_kernel::Backend;
-use tiled_tensor::{Element, OutOfMemory, collected, copied, push, with_room};
+use tiled_tensor::{Element, OutOfMemory, collected, copied, with_room};
 
 use super::build::Lowered;
+use super::kept::kept_sets;
 use super::search::{Choice, Search};
 use super::{Budget, Hold, Plan, PlanError, PlanOptions};
-use crate::program::{NodeId, NodeKind, Program};
+use crate::program::NodeId;
 use crate::select::select;
-use crate::sweep::{nodes_of_sweeps, read_again, shared_between_sweeps};
+use crate::sweep::nodes_of_sweeps;
 use crate::{Graph, Objective, Op, Shapes, ValueId, lower};
 
 /// Plans runs of a network on a backend.
@@ -83,7 +85,7 @@ impl<'a, T: Element> Planner<'a, T> {
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Plan, PlanError> {
         let sets = self.checkpoint_sets(options)?;
-        let mut lowered: Vec<(Lowered, Vec<Vec<NodeId>>)> = with_room(sets.len())?;
+        let mut lowered: Vec<(Lowered, Vec<Rc<Vec<NodeId>>>)> = with_room(sets.len())?;
         let mut choices = 0;
         for checkpoints in &sets {
             if is_cancelled() {
@@ -96,8 +98,9 @@ impl<'a, T: Element> Planner<'a, T> {
             if most < FEW_CHOICES && choices > 0 {
                 break;
             }
-            let kept = self.kept_sets(&program, options, most.clamp(LEAST_KEPT_SETS, MOST_KEPT_SETS))?;
+            let kept = kept_sets(&program, options, most.clamp(LEAST_KEPT_SETS, MOST_KEPT_SETS))?;
             choices += kept.len();
+            let kept = collected(kept.into_iter().map(Rc::new))?;
             lowered.push((Lowered::new(program, self.backend, options)?, kept));
         }
         let mut search = Search::<T>::new(self.backend, options, is_cancelled, choices);
@@ -110,7 +113,7 @@ impl<'a, T: Element> Planner<'a, T> {
                     if in_files && (!options.temporary_files || stores == 0 || search.has_plan()) {
                         continue;
                     }
-                    search.try_choice(Choice { lowered, kept, in_files })?;
+                    search.try_choice(Choice { lowered, kept: Rc::clone(kept), in_files })?;
                 }
                 // keeping less computes more; but what is kept may leave too little for windows
                 if !was_found && search.has_room() {
@@ -122,6 +125,7 @@ impl<'a, T: Element> Planner<'a, T> {
                 break;
             }
         }
+        search.improve_kept()?;
         search.finish()
     }
 
@@ -148,45 +152,6 @@ impl<'a, T: Element> Planner<'a, T> {
                 }
             }
         }
-        Ok(sets)
-    }
-
-    /// Which of the values that several sweeps need are kept whole: those that are costly to compute, then the same
-    /// without the largest ones, at last none. What no later sweep reads is in none of them.
-    fn kept_sets(
-        &self,
-        program: &Program,
-        options: &PlanOptions,
-        most: usize,
-    ) -> Result<Vec<Vec<NodeId>>, OutOfMemory> {
-        let shared = shared_between_sweeps(program)?;
-        if options.hold == Hold::Materialise {
-            return Ok(vec![read_again(program, shared)?]);
-        }
-        let is_costly = |node: &NodeId| match &program.nodes[*node].kind {
-            NodeKind::Compute(kernel) => kernel.flops_per_element() >= 16.0,
-            _ => false,
-        };
-        let size = |node: &NodeId| {
-            let node = &program.nodes[*node];
-            node.extents[0]
-                .saturating_mul(node.extents[1])
-                .saturating_mul(i64::try_from(node.channels).unwrap_or(i64::MAX))
-        };
-        let costly = collected(shared.iter().copied().filter(is_costly))?;
-        let mut sizes = collected(costly.iter().map(size))?;
-        sizes.sort_unstable_by(|a, b| b.cmp(a));
-        sizes.dedup();
-        // the sets get smaller by one size each time, or by several where there are many
-        let step = sizes.len().div_ceil(most.saturating_sub(1).max(1)).max(1);
-        let largest = sizes.into_iter().step_by(step);
-        let mut sets: Vec<Vec<NodeId>> = Vec::new();
-        for largest in largest {
-            let set = collected(costly.iter().copied().filter(|node| size(node) <= largest))?;
-            push(&mut sets, read_again(program, set)?)?;
-        }
-        push(&mut sets, Vec::new())?;
-        sets.dedup();
         Ok(sets)
     }
 }

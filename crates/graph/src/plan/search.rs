@@ -8,6 +8,7 @@
 //! the budget, and so neither does the smallest budget that is named.
 
 use std::marker::PhantomData;
+use std::rc::Rc;
 
 use tiled_kernel::Backend;
 use tiled_tensor::{Element, collected, push};
@@ -27,10 +28,10 @@ use super::{Hold, Plan, PlanError, PlanOptions, Tiling};
 use crate::program::{NodeId, ProgramNode};
 
 /// What is kept whole, and where.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Choice<'c> {
     pub(super) lowered: &'c Lowered,
-    pub(super) kept: &'c [NodeId],
+    pub(super) kept: Rc<Vec<NodeId>>,
     pub(super) in_files: bool,
 }
 
@@ -49,8 +50,8 @@ impl Choice<'_> {
 
 /// The search over choices.
 pub(super) struct Search<'s, T> {
-    backend: &'s dyn Backend<T>,
-    options: &'s PlanOptions,
+    pub(super) backend: &'s dyn Backend<T>,
+    pub(super) options: &'s PlanOptions,
     is_cancelled: &'s dyn Fn() -> bool,
     effort: Effort,
     best: Option<Best<'s>>,
@@ -134,6 +135,13 @@ impl<'s, T: Element> Search<'s, T> {
         self.best.is_some()
     }
 
+    /// What the best plan keeps, the nodes of all its sweeps, and what it was chosen by.
+    pub(super) fn best_choice(&self) -> Option<(Choice<'s>, usize, f64)> {
+        let Best { choice, plan, price, .. } = self.best.as_ref()?;
+        let nodes = plan.sweeps.iter().map(|sweep| sweep.nodes.len()).sum();
+        Some((choice.clone(), nodes, *price))
+    }
+
     /// Whether a plan was found that no choice which keeps less is likely to beat: it takes no more than half of the memory that there is for the run, or has the
     /// tiling that was asked for, which is walked however long that takes.
     pub(super) fn has_room(&self) -> bool {
@@ -158,7 +166,7 @@ impl<'s, T: Element> Search<'s, T> {
         self.check()?;
         let budget = self.options.memory_bytes;
         let fits = |least: u64| budget.is_none_or(|budget| least <= budget);
-        let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
+        let kept = choice.lowered.keep(&choice.kept, self.backend, choice.in_files)?;
         let mut least = kept.least_bytes();
         if fits(least) {
             let Some(prepared) = self.prepared(choice.lowered, &kept)? else { return Ok(()) };
@@ -171,7 +179,11 @@ impl<'s, T: Element> Search<'s, T> {
     }
 
     /// The sweeps of a choice; `None` where they have too many nodes.
-    fn prepared<'p>(&self, lowered: &'p Lowered, kept: &'p Kept) -> Result<Option<Prepared<'p>>, PlanError> {
+    pub(super) fn prepared<'p>(
+        &self,
+        lowered: &'p Lowered,
+        kept: &'p Kept,
+    ) -> Result<Option<Prepared<'p>>, PlanError> {
         Prepared::new::<T>(lowered, kept, self.options, self.effort.nodes)
     }
 
@@ -185,11 +197,11 @@ impl<'s, T: Element> Search<'s, T> {
         let mut order = collected((0..beyond.len()).map(|index| (beyond[index].0, index)))?;
         order.sort_unstable();
         for (least, index) in order {
-            let choice = beyond[index].1;
+            let choice = beyond[index].1.clone();
             if least >= self.smallest {
                 break;
             }
-            let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
+            let kept = choice.lowered.keep(&choice.kept, self.backend, choice.in_files)?;
             if let Some(prepared) = self.prepared(choice.lowered, &kept)? {
                 self.explore(choice, &prepared, Some(0))?;
             }
@@ -210,7 +222,7 @@ impl<'s, T: Element> Search<'s, T> {
         }
     }
 
-    fn check(&self) -> Result<(), PlanError> {
+    pub(super) fn check(&self) -> Result<(), PlanError> {
         if (self.is_cancelled)() { Err(PlanError::Cancelled) } else { Ok(()) }
     }
 
@@ -220,7 +232,7 @@ impl<'s, T: Element> Search<'s, T> {
         prepared: &Prepared<'_>,
         budget: Option<u64>,
     ) -> Result<(), PlanError> {
-        if self.is_beaten(choice, prepared)? {
+        if self.is_beaten(&choice, prepared)? {
             return Ok(());
         }
         let (calls, intervals) = match self.options.tiling {
@@ -238,7 +250,7 @@ impl<'s, T: Element> Search<'s, T> {
         let mut explorer = Explorer::<T>::new(self.backend, measure, budget)?;
         explorer.left = (self.effort.measured / prepared.nodes.max(1)).max(LEAST_MEASURED);
         let explored = explorer.explore();
-        self.take(choice, &mut explorer, explored)?;
+        self.take(&choice, &mut explorer, explored)?;
         if self.best.is_some() {
             self.closest = None; // nothing is searched further
             return Ok(());
@@ -253,7 +265,7 @@ impl<'s, T: Element> Search<'s, T> {
     }
 
     /// Whether there is a plan that is better than any tiling of a choice.
-    fn is_beaten(&self, choice: Choice<'_>, prepared: &Prepared<'_>) -> Result<bool, PlanError> {
+    fn is_beaten(&self, choice: &Choice<'_>, prepared: &Prepared<'_>) -> Result<bool, PlanError> {
         let Some(price_to_beat) = self.price_to_beat(choice) else { return Ok(false) };
         let cores = cores(prepared.program(), self.options, self.backend);
         let seconds = least_seconds(self.backend, prepared, cores)?;
@@ -262,7 +274,7 @@ impl<'s, T: Element> Search<'s, T> {
     }
 
     /// What a tiling of a choice has to cost less than; nothing where there is no plan yet.
-    fn price_to_beat(&self, choice: Choice<'_>) -> Option<f64> {
+    fn price_to_beat(&self, choice: &Choice<'_>) -> Option<f64> {
         let best = self.best.as_ref()?;
         Some(if self.keeps_less(choice) { best.price - COMPUTED_AGAIN } else { best.price })
     }
@@ -270,19 +282,19 @@ impl<'s, T: Element> Search<'s, T> {
     /// Goes on with a choice that was searched.
     fn explore_further(&mut self, tried: Tried<'s>) -> Result<(), PlanError> {
         let Tried { choice, walked, known, left, .. } = tried;
-        let kept = choice.lowered.keep(choice.kept, self.backend, choice.in_files)?;
+        let kept = choice.lowered.keep(&choice.kept, self.backend, choice.in_files)?;
         let Some(prepared) = self.prepared(choice.lowered, &kept)? else { return Ok(()) };
         let measure = Measure::new(self.backend, &prepared, self.options, self.is_cancelled, walked);
         let mut explorer = Explorer::<T>::new(self.backend, measure, self.options.memory_bytes)?;
         (explorer.known, explorer.left) = (known, left);
         let explored = explorer.further();
-        self.take(choice, &mut explorer, explored)
+        self.take(&choice, &mut explorer, explored)
     }
 
     /// Takes what was found in the tilings of a choice.
     fn take(
         &mut self,
-        choice: Choice<'s>,
+        choice: &Choice<'s>,
         explorer: &mut Explorer<'_, '_, T>,
         explored: Result<(), PlanError>,
     ) -> Result<(), PlanError> {
@@ -296,13 +308,13 @@ impl<'s, T: Element> Search<'s, T> {
             let candidate = Candidate { grid, bands, share: numbers.share };
             let (copy, budget) = (candidate.try_clone()?, explorer.budget);
             let plan = explorer.measure.planned::<T>(self.backend, copy, &numbers, budget)?;
-            self.best = Some(Best { price, plan, choice, candidate });
+            self.best = Some(Best { price, plan, choice: choice.clone(), candidate });
         }
         Ok(())
     }
 
     /// Whether a choice keeps less than the best one, and cuts the network into the same segments.
-    fn keeps_less(&self, choice: Choice<'_>) -> bool {
+    fn keeps_less(&self, choice: &Choice<'_>) -> bool {
         self.best.as_ref().is_some_and(|best| {
             let is_same = std::ptr::eq(choice.lowered, best.choice.lowered);
             is_same && choice.kept_elements() < best.choice.kept_elements()
@@ -320,7 +332,7 @@ impl<'s, T: Element> Search<'s, T> {
             return Ok(plan);
         }
         let Choice { lowered, kept: kept_nodes, in_files } = choice;
-        let kept = lowered.keep(kept_nodes, self.backend, in_files)?;
+        let kept = lowered.keep(&kept_nodes, self.backend, in_files)?;
         let Some(prepared) = self.prepared(lowered, &kept)? else { return Ok(plan) };
         let walked = Walked::nothing(self.effort.calls, self.effort.intervals);
         let measure = Measure::new(self.backend, &prepared, self.options, self.is_cancelled, walked);
@@ -336,17 +348,20 @@ impl<'s, T: Element> Search<'s, T> {
         if in_files || plan.stays_on_caller() || !is_worth_it {
             return Ok(plan);
         }
+        let is_tight =
+            budget.is_some_and(|budget| plan.peak_bytes().saturating_mul(4) > budget.saturating_mul(3));
         let own = OwnTilings {
             backend: self.backend,
             options: self.options,
             is_cancelled: self.is_cancelled,
             most_nodes: self.effort.nodes,
             walks: (self.effort.calls, self.effort.intervals),
+            is_tight,
             common: best,
             price: f64::INFINITY,
             plan: None,
         };
-        Ok(own.search(lowered, kept_nodes, &prepared)?.unwrap_or(plan))
+        Ok(own.search(lowered, &kept_nodes, &prepared)?.unwrap_or(plan))
     }
 }
 

@@ -17,9 +17,14 @@ pub fn open<'b, T: Element>(
     host: &'b dyn Host<T>,
     needs: &Needs<'_>,
 ) -> Result<Box<dyn Context<T> + 'b>, DeviceError> {
-    // while parameters are let go of, there are more of them than afterwards, and nothing in the windows
+    let values = Values { window_elements: needs.window_elements, stores: stored(needs)? };
+    // while parameters are let go of, there are more of them than afterwards, and no values yet
     let comes_later = needs.nodes.iter().any(|node| matches!(node.params, ParamNeeds::PackedLater { .. }));
-    let arena = windows(if comes_later { 0 } else { needs.window_elements })?;
+    let (arena, store_slots, later) = if comes_later {
+        (AlignedBuffer::default(), Vec::new(), Some(values))
+    } else {
+        (values.windows()?, values.store_slots()?, None)
+    };
     let workspace = Workspace::new(needs.threads, needs.workspace_bytes.div_ceil(size_of::<T>()));
     let reductions = needs.reductions.iter().map(|needs| Gathered {
         reduction: needs.reduction,
@@ -29,14 +34,14 @@ pub fn open<'b, T: Element>(
     let reductions = collected(reductions);
     Ok(Box::new(HostContext {
         arena,
-        window_elements: needs.window_elements,
+        later,
         shared: Shared {
             host,
             params: params(needs)?,
             reductions: reductions.map_err(DeviceError::refused("the partial sums"))?,
             partials: partials(needs)?,
             stores: stores(needs)?,
-            store_slots: store_slots(needs)?,
+            store_slots,
             workspace: workspace.map_err(DeviceError::refused("the workspace of a thread"))?,
         },
     }))
@@ -47,13 +52,34 @@ pub fn open<'b, T: Element>(
 struct HostContext<'b, T: Element> {
     /// The windows of all queues.
     arena: AlignedBuffer<T>,
-    /// As many as it has from the first sweep on.
-    window_elements: usize,
+    /// What memory is taken for when the first sweep begins.
+    later: Option<Values>,
     shared: Shared<'b, T>,
 }
 
-fn windows<T: Element>(elements: usize) -> Result<AlignedBuffer<T>, DeviceError> {
-    AlignedBuffer::try_new(elements).map_err(DeviceError::refused("the windows"))
+/// The values that sweeps compute.
+#[derive(Debug)]
+struct Values {
+    window_elements: usize,
+    /// The name and the elements of the longest one of each slot of those that are kept between sweeps.
+    stores: Vec<(String, usize)>,
+}
+
+impl Values {
+    fn windows<T: Element>(&self) -> Result<AlignedBuffer<T>, DeviceError> {
+        AlignedBuffer::try_new(self.window_elements).map_err(DeviceError::refused("the windows"))
+    }
+
+    fn store_slots<T: Element>(&self) -> Result<Vec<RwLock<AlignedBuffer<T>>>, DeviceError> {
+        let refused = DeviceError::refused("the values kept between sweeps");
+        let mut slots = with_room(self.stores.len()).map_err(refused)?;
+        for (name, elements) in &self.stores {
+            let values = AlignedBuffer::try_new(*elements);
+            let refused = |error| DeviceError::refused(format!("`{name}`, kept between sweeps"))(error);
+            slots.push(RwLock::new(values.map_err(refused)?));
+        }
+        Ok(slots)
+    }
 }
 
 fn params<T: Element>(needs: &Needs<'_>) -> Result<Vec<NodeParams<T>>, DeviceError> {
@@ -101,20 +127,12 @@ fn stores(needs: &Needs<'_>) -> Result<Vec<Option<Store>>, DeviceError> {
     stores.map_err(DeviceError::refused("the values kept between sweeps"))
 }
 
-fn store_slots<T: Element>(needs: &Needs<'_>) -> Result<Vec<RwLock<AlignedBuffer<T>>>, DeviceError> {
-    let longest = needs.longest_stores();
-    let longest = longest.map_err(DeviceError::refused("the values kept between sweeps"))?;
-    let mut slots =
-        with_room(longest.len()).map_err(DeviceError::refused("the values kept between sweeps"))?;
-    for store in longest {
-        let values = AlignedBuffer::try_new(store.map_or(0, |store| store.layout.len()));
-        let refused = |error| {
-            let name = store.map_or("", |store| store.name);
-            DeviceError::refused(format!("`{name}`, kept between sweeps"))(error)
-        };
-        slots.push(RwLock::new(values.map_err(refused)?));
-    }
-    Ok(slots)
+fn stored(needs: &Needs<'_>) -> Result<Vec<(String, usize)>, DeviceError> {
+    let longest = needs.longest_stores().map_err(DeviceError::refused("the values kept between sweeps"))?;
+    let of = |needs: Option<StoreNeeds<'_>>| {
+        needs.map_or_else(Default::default, |needs| (needs.name.to_owned(), needs.layout.len()))
+    };
+    collected(longest.into_iter().map(of)).map_err(DeviceError::refused("the values kept between sweeps"))
 }
 
 impl<T: Element> HostContext<'_, T> {
@@ -148,8 +166,9 @@ impl<T: Element> Context<T> for HostContext<'_, T> {
         &'q mut self,
         sweep: &SweepNeeds<'q, T>,
     ) -> Result<Vec<Box<dyn Queue<T> + 'q>>, DeviceError> {
-        if self.arena.len() < self.window_elements {
-            self.arena = windows(self.window_elements)?;
+        if let Some(values) = &self.later {
+            (self.arena, self.shared.store_slots) = (values.windows()?, values.store_slots()?);
+            self.later = None;
         }
         let refused = |error: OutOfMemory| DeviceError::refused("the windows of a lane")(error);
         let elements: usize = sweep.slots.iter().sum();
