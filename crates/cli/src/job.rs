@@ -102,7 +102,8 @@ impl<T: Element> Job<T> {
     ) -> Result<Plan, CliError> {
         let backend: &dyn Backend<T> = &self.backend;
         let planner = Planner::new(&self.graph, &self.shapes, objective, backend);
-        Ok(planner.plan_unless(options, &|| session.is_cancelled())?)
+        let progress = session.planning();
+        Ok(planner.plan_unless(options, &|| progress.wait())?)
     }
 }
 

@@ -132,7 +132,9 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
     };
     let backend: &dyn Backend<T> = &device;
     let planner = Planner::new(graph, &shapes, &objective, backend);
-    let plan = planner.plan_unless(&options, &|| session.is_cancelled())?;
+    let progress = session.planning();
+    let plan = planner.plan_unless(&options, &|| progress.wait())?;
+    drop(progress);
     let figures = device.figures(&plan).map_err(TensorError::from)?;
     let (mut notes, limit_bytes) = (files.lines(), args.plan.picture_bytes());
     let shapes_alone = args.input.iter().filter_map(|planned| match planned {

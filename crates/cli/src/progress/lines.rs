@@ -38,6 +38,21 @@ impl Lines {
         self.step_at(self.begin.elapsed(), done, total)
     }
 
+    /// The line to write while nothing is counted, if one is due.
+    pub(super) fn wait(&mut self) -> Option<String> {
+        self.wait_at(self.begin.elapsed())
+    }
+
+    fn wait_at(&mut self, elapsed: Duration) -> Option<String> {
+        let since = elapsed.saturating_sub(self.last);
+        let is_due = since >= LONGEST.max(elapsed / 20) || self.last.is_zero() && since >= SHORTEST;
+        if !is_due {
+            return None;
+        }
+        self.last = elapsed;
+        Some(format!("{}: {:.0} s", self.message, elapsed.as_secs_f64()))
+    }
+
     fn step_at(&mut self, elapsed: Duration, done: u64, total: u64) -> Option<String> {
         let tenths = share(done, total, 10);
         let since = elapsed.saturating_sub(self.last);
@@ -87,6 +102,14 @@ mod tests {
         );
         let night = lines(8 * 36_000, 100);
         assert!((100..300).contains(&night.len()), "{} lines in a night", night.len());
+    }
+
+    #[test]
+    fn what_counts_no_steps_says_so_after_a_second_and_every_five() {
+        let mut lines = Lines::new("planning");
+        let mut at = |millis| lines.wait_at(Duration::from_millis(millis));
+        let written: Vec<String> = (0..120).filter_map(|tenth| at(100 * tenth)).collect();
+        assert_eq!(written, ["planning: 1 s", "planning: 6 s", "planning: 11 s"]);
     }
 
     #[test]

@@ -28,9 +28,18 @@ impl Session {
 
     /// The progress of one run, or of several after each other.
     pub(crate) fn bar(&self, message: &str) -> Bar {
+        self.shown(message, TEMPLATE)
+    }
+
+    /// The progress of a plan, of which nobody knows how far it is.
+    pub(crate) fn planning(&self) -> Bar {
+        self.shown("planning", WITHOUT_STEPS)
+    }
+
+    fn shown(&self, message: &str, template: &str) -> Bar {
         let shown = if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(0);
-            if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+            if let Ok(style) = ProgressStyle::with_template(template) {
                 bar.set_style(style.progress_chars("━╸─"));
             }
             bar.set_message(message.to_owned());
@@ -40,11 +49,6 @@ impl Session {
             Shown::Lines(Mutex::new(Lines::new(message)))
         };
         Bar { cancel: self.cancel.clone(), shown }
-    }
-
-    /// Whether a signal came.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled()
     }
 
     /// Stops between runs where a signal came.
@@ -79,6 +83,16 @@ impl Bar {
             Shown::Bar(bar) => bar.set_message(message),
             Shown::Lines(lines) => lines.lock().unwrap_or_else(PoisonError::into_inner).say(message),
         }
+    }
+
+    /// Says that it goes on, where no steps are counted; whether a signal came.
+    pub(crate) fn wait(&self) -> bool {
+        if let Shown::Lines(lines) = &self.shown
+            && let Some(line) = lines.lock().unwrap_or_else(PoisonError::into_inner).wait()
+        {
+            print_line(&line);
+        }
+        self.cancel.is_cancelled()
     }
 
     /// Writes a line that stays.
@@ -125,3 +139,4 @@ impl Drop for Bar {
 }
 
 const TEMPLATE: &str = "{msg:24} {bar:40} {pos}/{len} {elapsed} (left {eta})";
+const WITHOUT_STEPS: &str = "{msg} {spinner} {elapsed}";
