@@ -79,6 +79,9 @@ const GROUP: usize = 8;
 /// How far the exponents of the largest and the smallest value may be apart in a sum of one term; in one of twice as many, one less.
 const RANGE: u32 = 29;
 
+/// To give what was added and begin anew pays where it is done for one in so many parts.
+const SEVERAL: usize = 8;
+
 impl<const L: usize> NarrowSums<L> {
     pub(crate) const fn new() -> Self {
         Self { sums: [0.0; L], sizes: Sizes::NONE, terms: 0 }
@@ -130,19 +133,30 @@ impl<const L: usize> NarrowSums<L> {
     /// Whether no addition of the first `lanes` sums rounded.
     #[inline(always)]
     pub(crate) fn is_exact(&self, lanes: usize) -> bool {
-        let bits = usize::BITS - self.terms.saturating_sub(1).leading_zeros();
+        self.is_exact_over(self.terms, lanes)
+    }
+
+    /// Whether it would be exact with [`SEVERAL`] times as many terms of these sizes.
+    #[inline(always)]
+    pub(crate) fn has_room(&self, lanes: usize) -> bool {
+        self.is_exact_over(SEVERAL * self.terms, lanes)
+    }
+
+    #[inline(always)]
+    fn is_exact_over(&self, terms: usize, lanes: usize) -> bool {
+        let bits = usize::BITS - terms.saturating_sub(1).leading_zeros();
         bits <= RANGE && self.sizes.are_within(RANGE - bits, lanes)
     }
 }
 
 /// Sums in pairs of `f64` of the squares of `L` interleaved sequences of `f32` values.
 ///
-/// A square is a multiple of `2^(2e−300)` below `2^F`, where `F = 2E − 252`. Up to 128 of them added to `2^(F+8)` stay below
-/// `2^(F+9)`, so that each addition rounds to a multiple of `2^(F−44)`. What it leaves is exact, at most `2^(F−45)`, and sums of 128
-/// such remainders fit the 53 bits of an `f64` where `E − e ≤ 21`.
+/// A square is a multiple of `2^(2e−300)` below `2^F`, where `F = 2E − 252`. Up to `2^t` of them added to `2^(F+t+1)` stay below
+/// `2^(F+t+2)`, so that each addition rounds to a multiple of `2^(F+t−51)`. What it leaves is exact, at most `2^(F+t−52)`, and sums of
+/// `2^t` such remainders fit the 53 bits of an `f64` where `2·(E − e) ≤ 57 − 2t`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NarrowSquares<const L: usize> {
-    /// `2^(F+8)` of each lane.
+    /// `2^(F+t+1)` of each lane.
     base: [f64; L],
     /// That and the sum of what each addition took.
     high: [f64; L],
@@ -150,14 +164,44 @@ pub(crate) struct NarrowSquares<const L: usize> {
     low: [f64; L],
     sizes: Sizes<L>,
     terms: usize,
+    room: Room,
 }
 
-/// How far the exponents of the largest and the smallest value may be apart where their squares are summed.
-const RANGE_OF_SQUARES: u32 = 21;
+/// What sums of squares begin with room for.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// The most terms are two to this power, `t`.
+    log_terms: u32,
+    /// How much larger than that of the first values the exponent `E` of later ones may be.
+    spare: u32,
+}
+
+impl Room {
+    /// For several parts of values of similar sizes: what was added is given seldom.
+    const LONG: Self = Self { log_terms: 9, spare: 1 };
+    /// For one part of values as far apart as can be.
+    const SHORT: Self = Self { log_terms: 7, spare: 0 };
+
+    const fn terms(self) -> usize {
+        1 << self.log_terms
+    }
+
+    /// How far the exponents of the largest and the smallest value may be apart.
+    const fn range(self) -> u32 {
+        (57 - 2 * self.log_terms) / 2 - self.spare
+    }
+
+    /// `2^(F+t+1)` for values whose largest has this exponent field.
+    #[inline(always)]
+    const fn base(self, field: u32) -> f64 {
+        f64::from_bits((2 * field as u64 + 1023 - 252 + self.log_terms as u64 + 1) << 52)
+    }
+}
 
 impl<const L: usize> NarrowSquares<L> {
     pub(crate) const fn new() -> Self {
-        Self { base: [0.0; L], high: [0.0; L], low: [0.0; L], sizes: Sizes::NONE, terms: 0 }
+        let zeros = [0.0; L];
+        Self { base: zeros, high: zeros, low: zeros, sizes: Sizes::NONE, terms: 0, room: Room::SHORT }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -175,20 +219,24 @@ impl<const L: usize> NarrowSquares<L> {
         lanes: usize,
         emit: impl FnMut(usize, f64),
     ) -> bool {
-        if !sizes.are_within(RANGE_OF_SQUARES, lanes) {
+        if !sizes.are_within(Room::SHORT.range(), lanes) {
             return false;
         }
-        let both = self.sizes.with(&sizes);
-        let mut is_covered =
-            self.terms + rows.len() <= TERMS && both.are_within(RANGE_OF_SQUARES, lanes) && !self.is_empty();
+        let (both, room) = (self.sizes.with(&sizes), self.room);
+        let mut is_covered = !self.is_empty()
+            && self.terms + rows.len() <= room.terms()
+            && both.are_within(room.range(), lanes);
         for lane in 0..lanes {
-            is_covered &= base(sizes.largest[lane]) <= self.base[lane];
+            is_covered &= room.base(sizes.field(lane)) <= self.base[lane];
         }
         if is_covered {
             self.sizes = both;
         } else {
             self.flush(lanes, emit);
-            self.base = sizes.largest.map(base);
+            self.room = if sizes.are_within(Room::LONG.range(), lanes) { Room::LONG } else { Room::SHORT };
+            for lane in 0..L {
+                self.base[lane] = self.room.base(sizes.field(lane) + self.room.spare);
+            }
             self.high = self.base;
             self.sizes = sizes;
         }
@@ -219,11 +267,4 @@ impl<const L: usize> NarrowSquares<L> {
         }
         *self = Self::new();
     }
-}
-
-/// `2^(F+8)` for values whose largest has these bits.
-#[inline(always)]
-const fn base(largest: u32) -> f64 {
-    let field = (largest >> FRACTION_BITS) as u64;
-    f64::from_bits((2 * field + 1023 - 244) << 52)
 }

@@ -122,6 +122,39 @@ fn sums_of_far_apart_values_reach_their_bounds() {
     }
 }
 
+/// As many squares as are summed before they are given, all of which leave as much as they can, beside the smallest that have room; later
+/// values may be twice as large as the first.
+#[test]
+fn sums_of_squares_reach_their_bounds() {
+    // the rounded units are of 2^4 to 2^8 of those of a square: these leave nearly half of one
+    let leaves = |bits: u32, m: &u32| u64::from(*m).pow(2) % (1 << bits);
+    for bits in 4..=9 {
+        let most = |m: &u32| (1_u64 << bits) / 2 - leaves(bits, m).min((1 << bits) - leaves(bits, m));
+        let mantissa = (1 << 23..(1 << 23) + 4096).min_by_key(most).expect("some are there");
+        for (exponent, apart) in [0, 60, -90].into_iter().flat_map(|e| (10..=26).map(move |apart| (e, apart)))
+        {
+            let large = mantissa as f32 * 2.0_f32.powi(exponent);
+            let small = 8_388_609.0 * 2.0_f32.powi(exponent - apart);
+            for growth in [1.0, 2.0, 4.0] {
+                let mut rows = vec![[large * growth]; 3 * 512 + 5];
+                rows[..128].fill([large]);
+                for at in (40..rows.len()).step_by(97) {
+                    rows[at] = [small];
+                }
+                let (mut fast, mut slow) = ([ExactSum::default(); 2], ExactSum::default());
+                let (sums, squares) = fast.split_at_mut(1);
+                let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
+                LaneSums::<1>::new(sums, &mut buffer)
+                    .add_with_squares(&mut LaneSums::new(squares, &mut square_buffer), &rows);
+                rows.as_flattened()
+                    .iter()
+                    .for_each(|value| slow.add_product((*value).into(), (*value).into()));
+                assert_eq!(fast[1], slow, "{large} and {small}, {growth} times as large");
+            }
+        }
+    }
+}
+
 /// As many values as a cascade takes that each leave all that its levels can leave, beside the smallest that it takes: what is left in all has
 /// one bit for each of an `f64`.
 #[test]
@@ -231,6 +264,18 @@ proptest! {
         }
         prop_assert_eq!(fast, slow);
         prop_assert_eq!(fast_products, slow_products);
+        let (mut whole, mut whole_products) = (ExactSum::default(), ExactSum::default());
+        {
+            let (mut buffer, mut product_buffer) = (LaneBuffer::default(), LaneBuffer::default());
+            let mut lanes = LaneSums::<4>::spread(&mut whole, 3, &mut buffer);
+            let mut product_lanes = LaneSums::<4>::spread(&mut whole_products, 3, &mut product_buffer);
+            for (row, other) in rows.iter().zip(&others) {
+                lanes.add(*row);
+                product_lanes.add_products(*row, *other);
+            }
+        }
+        prop_assert_eq!(whole, merged(&slow));
+        prop_assert_eq!(whole_products, merged(&slow_products));
     }
 
     #[test]
@@ -268,6 +313,17 @@ proptest! {
         }
         prop_assert_eq!(fast, slow);
         prop_assert_eq!(fast_squares, slow_squares);
+        let (mut whole, mut whole_squares) = (ExactSum::default(), ExactSum::default());
+        {
+            let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
+            let mut lanes = LaneSums::<4>::spread(&mut whole, 3, &mut buffer);
+            let mut square_lanes = LaneSums::<4>::spread(&mut whole_squares, 3, &mut square_buffer);
+            for rows in rows.chunks(taken) {
+                lanes.add_with_squares(&mut square_lanes, rows);
+            }
+        }
+        prop_assert_eq!(whole, merged(&slow));
+        prop_assert_eq!(whole_squares, merged(&slow_squares));
     }
 
     #[test]
@@ -281,6 +337,12 @@ proptest! {
         }
         prop_assert_eq!(fast, slow);
     }
+}
+
+fn merged(sums: &[ExactSum]) -> ExactSum {
+    let mut whole = ExactSum::default();
+    sums.iter().for_each(|sum| whole.merge(sum));
+    whole
 }
 
 /// The sums of two lanes, and those of their squares.

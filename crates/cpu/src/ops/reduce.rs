@@ -12,7 +12,7 @@ use super::loss::cross_entropy;
 use super::planes::{Planes, State};
 use super::stamp::per_isa;
 use crate::Isa;
-use crate::vector::wins;
+use crate::vector::{prefetch, wins};
 
 /// Lanes that a channel on its own is spread over.
 const SPREAD: usize = 16;
@@ -32,13 +32,19 @@ enum Terms<'a, T> {
     SquaredError,
 }
 
+/// Rows that are added at a time while the next are fetched.
+const FETCHED: usize = 128;
+
 /// Rows of terms that are computed before they are added.
 const PIECE: usize = 32;
 
 per_isa! {
     fn add_values<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, v: &[T]) {
         let (whole, rest) = v.as_chunks::<L>();
-        sums.add_rows(whole);
+        for rows in whole.chunks(FETCHED) {
+            fetch_next(rows);
+            sums.add_rows(rows);
+        }
         if !rest.is_empty() {
             sums.add_rows(&[filled_up(rest)]);
         }
@@ -48,7 +54,10 @@ per_isa! {
 per_isa! {
     fn add_moments<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, squares: &mut LaneSums<'_, L>, x: &[T]) {
         let (whole, rest) = x.as_chunks::<L>();
-        sums.add_with_squares(squares, whole);
+        for rows in whole.chunks(FETCHED) {
+            fetch_next(rows);
+            sums.add_with_squares(squares, rows);
+        }
         if !rest.is_empty() {
             sums.add_with_squares(squares, &[filled_up(rest)]);
         }
@@ -59,16 +68,19 @@ per_isa! {
     fn add_centred<T: Element; const L: usize>(
         sums: &mut LaneSums<'_, L>, dots: &mut LaneSums<'_, L>, means: &[[T; L]; PIECE], g: &[T], x: &[T]
     ) {
-        let (whole, rest) = g.as_chunks::<L>();
-        sums.add_rows(whole);
-        if !rest.is_empty() {
-            sums.add_rows(&[filled_up(rest)]);
-        }
-        add_terms(dots, g, x, #[inline(always)] |terms, g, x| {
-            for (((term, g), x), mean) in terms.iter_mut().zip(g).zip(x).zip(means.as_flattened()) {
-                *term = *g * (*x - *mean);
+        // a part is read twice
+        for (g, x) in g.chunks(FETCHED * L).zip(x.chunks(FETCHED * L)) {
+            let (whole, rest) = g.as_chunks::<L>();
+            sums.add_rows(whole);
+            if !rest.is_empty() {
+                sums.add_rows(&[filled_up(rest)]);
             }
-        });
+            add_terms(dots, g, x, #[inline(always)] |terms, g, x| {
+                for (((term, g), x), mean) in terms.iter_mut().zip(g).zip(x).zip(means.as_flattened()) {
+                    *term = *g * (*x - *mean);
+                }
+            });
+        }
     }
 }
 
@@ -89,6 +101,15 @@ per_isa! {
                 *term = (*p - *t) * (*p - *t);
             }
         });
+    }
+}
+
+/// Fetches as much as there is in `rows` from behind them: values are read twice, and nothing comes from memory the second time.
+#[inline(always)]
+fn fetch_next<T, const L: usize>(rows: &[[T; L]]) {
+    let values = rows.as_flattened();
+    for at in (0..values.len()).step_by(64 / size_of::<T>()) {
+        prefetch(values.as_ptr().wrapping_add(values.len() + at));
     }
 }
 
@@ -150,32 +171,24 @@ impl<T: Element> Pass<'_, '_, T> {
         buffers: &mut Buffers,
     ) {
         let channels = self.inputs[0].layout().channels();
-        let real = if place.lanes == 1 { L } else { (channels - place.first).min(place.lanes) };
-        let fits = first.len() == real && (second.is_empty() || second.len() == real);
-        if fits {
-            return self.add_rows::<L>(place, rows, [first, second], buffers);
-        }
-        // lanes are parts of one sum
-        let mut lanes = [[ExactSum::default(); L]; 2];
-        let [lane_first, lane_second] = &mut lanes;
-        let lane_second = if second.is_empty() { &mut [][..] } else { &mut lane_second[..real] };
-        self.add_rows::<L>(place, rows, [&mut lane_first[..real], lane_second], buffers);
-        for (sum, lanes) in [first, second].into_iter().zip(&lanes) {
-            if let [sum] = sum {
-                lanes.iter().for_each(|lane| sum.merge(lane));
-            }
-        }
+        // a channel on its own is spread over all lanes
+        let lanes = if place.lanes == 1 { L } else { place.lanes.min(channels - place.first) };
+        let [first_buffer, second_buffer] = buffers;
+        self.add_rows::<L>(
+            place,
+            rows,
+            &mut lane_sums(first, lanes, first_buffer),
+            &mut lane_sums(second, lanes, second_buffer),
+        );
     }
 
     fn add_rows<const L: usize>(
         &self,
         place: Place,
         rows: Interval,
-        [first, second]: [&mut [ExactSum]; 2],
-        [first_buffer, second_buffer]: &mut Buffers,
+        first: &mut LaneSums<'_, L>,
+        second: &mut LaneSums<'_, L>,
     ) {
-        let mut first = LaneSums::<L>::new(first, first_buffer);
-        let mut second = LaneSums::<L>::new(second, second_buffer);
         let mut means = [[T::ZERO; L]; PIECE];
         if let Terms::CentredDot(given) = self.terms {
             let channels = self.inputs[0].layout().channels();
@@ -192,20 +205,32 @@ impl<T: Element> Pass<'_, '_, T> {
         let [a, b] = self.inputs;
         let (isa, cols) = (self.isa, self.cols);
         match self.terms {
-            Terms::Value => read_rows([a], place, rows, cols, |[v]| add_values(isa, &mut first, v)),
+            Terms::Value => read_rows([a], place, rows, cols, |[v]| add_values(isa, first, v)),
             Terms::Moments => read_rows([a], place, rows, cols, |[x]| {
-                add_moments(isa, &mut first, &mut second, x);
+                add_moments(isa, first, second, x);
             }),
             Terms::CentredDot(_) => read_rows([a, b], place, rows, cols, |[g, x]| {
-                add_centred(isa, &mut first, &mut second, &means, g, x);
+                add_centred(isa, first, second, &means, g, x);
             }),
             Terms::Product => read_rows([a, b], place, rows, cols, |[g, x]| {
-                add_products(isa, &mut first, g, x);
+                add_products(isa, first, g, x);
             }),
             Terms::SquaredError => read_rows([a, b], place, rows, cols, |[p, t]| {
-                add_squared(isa, &mut first, p, t);
+                add_squared(isa, first, p, t);
             }),
         }
+    }
+}
+
+/// Sums of so many lanes: one of each, one of all, or none.
+fn lane_sums<'a, const L: usize>(
+    sums: &'a mut [ExactSum],
+    lanes: usize,
+    buffer: &'a mut LaneBuffer,
+) -> LaneSums<'a, L> {
+    match sums {
+        [sum] => LaneSums::spread(sum, lanes, buffer),
+        sums => LaneSums::new(sums, buffer),
     }
 }
 
