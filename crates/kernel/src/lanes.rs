@@ -136,9 +136,14 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         }
     }
 
-    /// Adds rows of values to these sums as [`LaneSums::add_rows`] does, and their squares, which are not rounded, to others.
+    /// Adds rows of values to these sums as [`LaneSums::add_rows`] does, and their squares, which are not rounded, to others. `FUSED` says that
+    /// the caller is compiled for fused multiply-adds, which makes it faster; elsewhere they are calls of a function, many times slower.
     #[inline(always)]
-    pub fn add_with_squares<T: Element>(&mut self, squares: &mut LaneSums<'_, L>, rows: &[[T; L]]) {
+    pub fn add_with_squares<T: Element, const FUSED: bool>(
+        &mut self,
+        squares: &mut LaneSums<'_, L>,
+        rows: &[[T; L]],
+    ) {
         for rows in rows.chunks(narrow::TERMS) {
             if T::DTYPE == DType::F64 {
                 self.add_wide(rows);
@@ -148,7 +153,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
             let own = NarrowSums::of(rows);
             self.add_single(rows, &own);
             let LaneSums { sums, lanes, squares: narrow, .. } = squares;
-            if !narrow.add(rows, own.sizes, *lanes, |lane, value| of(sums, lane).add(value)) {
+            if !narrow.add::<T, FUSED>(rows, own.sizes, *lanes, |values| give(sums, *lanes, values)) {
                 squares.add_wide_squares(rows);
             }
         }
@@ -205,9 +210,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         if self.narrow.is_empty() {
             return;
         }
-        for (lane, value) in self.narrow.sums.into_iter().enumerate().take(self.lanes) {
-            of(self.sums, lane).add(value);
-        }
+        give(self.sums, self.lanes, self.narrow.sums);
         self.narrow = NarrowSums::new();
     }
 
@@ -247,7 +250,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         let Self { sums, short_cascade, cascade, squares, .. } = self;
         short_cascade.flush(lanes, |lane, value| of(sums, lane).add(value));
         cascade.flush(lanes, |lane, value| of(sums, lane).add(value));
-        squares.flush(lanes, |lane, value| of(sums, lane).add(value));
+        squares.flush(|values| give(sums, lanes, values));
     }
 }
 
@@ -262,6 +265,43 @@ impl<const L: usize> Drop for LaneSums<'_, L> {
 fn of(sums: &mut [ExactSum], lane: usize) -> &mut ExactSum {
     let last = sums.len() - 1;
     &mut sums[lane.min(last)]
+}
+
+/// Adds a finite value of each of the first `lanes`; where all are of one sum, what they add up to and what these additions round off, which
+/// is mostly nothing: an exact sum takes longer for a value than all of them.
+#[inline(always)]
+fn give<const L: usize>(sums: &mut [ExactSum], lanes: usize, mut values: [f64; L]) {
+    if sums.len() == lanes {
+        for (sum, value) in sums.iter_mut().zip(values) {
+            sum.add(value);
+        }
+        return;
+    }
+    let [sum] = sums else { return };
+    values[lanes..].fill(0.0);
+    let mut count = L;
+    while count > 1 {
+        let half = count.div_ceil(2);
+        for lane in half..count {
+            let (total, error) = two_sum(values[lane - half], values[lane]);
+            values[lane - half] = total;
+            if error != 0.0 {
+                sum.add(error);
+            }
+        }
+        count = half;
+    }
+    sum.add(values[0]);
+}
+
+/// The rounded sum of two values far from overflow, and what rounding took. Source: Knuth, *The Art of Computer Programming*, volume 2,
+/// section 4.2.2, theorem B.
+#[inline(always)]
+fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let sum = a + b;
+    let of_b = sum - a;
+    let of_a = sum - of_b;
+    (sum, (a - of_a) + (b - of_b))
 }
 
 /// Calls `emit` with few values whose exact sum is the exact sum of the slice.

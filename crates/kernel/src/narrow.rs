@@ -72,8 +72,8 @@ pub(crate) struct NarrowSums<const L: usize> {
     terms: usize,
 }
 
-/// Lanes that are taken together: as many as a vector has of `f64`, so that none of `u32` is longer, which would be taken apart and put
-/// together again for each row.
+/// Lanes whose sums are taken together: as many as a vector has of `f64`, while one of `u32` has twice as many. In one loop over both, the
+/// compiler takes the longer apart for each row.
 const GROUP: usize = 8;
 
 /// How far the exponents of the largest and the smallest value may be apart in a sum of one term; in one of twice as many, one less.
@@ -90,31 +90,18 @@ impl<const L: usize> NarrowSums<L> {
     /// The sums of some rows of values that are `f32`.
     #[inline(always)]
     pub(crate) fn of<T: Element>(rows: &[[T; L]]) -> Self {
-        let mut all = Self { terms: rows.len(), ..Self::new() };
-        if L.is_multiple_of(GROUP) {
-            for first in (0..L).step_by(GROUP) {
-                all.set_lanes::<T, GROUP>(rows, first);
-            }
-        } else {
-            all.set_lanes::<T, L>(rows, 0);
-        }
-        all
-    }
-
-    /// Sets `G` lanes, from `first` on.
-    #[inline(always)]
-    fn set_lanes<T: Element, const G: usize>(&mut self, rows: &[[T; L]], first: usize) {
-        let (mut sums, mut sizes) = ([0.0; G], Sizes::<G>::NONE);
+        let (mut sums, mut sizes) = ([0.0; L], Sizes::NONE);
         for row in rows {
-            let row = &row[first..first + G];
-            for lane in 0..G {
-                sums[lane] += row[lane].to_f64();
-                sizes.add(lane, row[lane]);
+            for (lane, value) in row.iter().enumerate() {
+                sizes.add(lane, *value);
+            }
+            for first in (0..L).step_by(GROUP) {
+                for lane in first..(first + GROUP).min(L) {
+                    sums[lane] += row[lane].to_f64();
+                }
             }
         }
-        self.sums[first..first + G].copy_from_slice(&sums);
-        self.sizes.largest[first..first + G].copy_from_slice(&sizes.largest);
-        self.sizes.smallest[first..first + G].copy_from_slice(&sizes.smallest);
+        Self { sums, sizes, terms: rows.len() }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -209,15 +196,15 @@ impl<const L: usize> NarrowSquares<L> {
     }
 
     /// Adds the squares of at most [`TERMS`] rows of values that are `f32` and of these sizes. Where they have no room beside those
-    /// before, these are given to `emit` first, as lane and value; where they have none at all, nothing happens and the answer is
-    /// false.
+    /// before, these are given to `emit` first, a value of each lane; where they have none at all, nothing happens and the answer is
+    /// false. `FUSED` is as in [`crate::LaneSums::add_with_squares`].
     #[inline(always)]
-    pub(crate) fn add<T: Element>(
+    pub(crate) fn add<T: Element, const FUSED: bool>(
         &mut self,
         rows: &[[T; L]],
         sizes: Sizes<L>,
         lanes: usize,
-        emit: impl FnMut(usize, f64),
+        emit: impl FnMut([f64; L]),
     ) -> bool {
         if !sizes.are_within(Room::SHORT.range(), lanes) {
             return false;
@@ -232,7 +219,7 @@ impl<const L: usize> NarrowSquares<L> {
         if is_covered {
             self.sizes = both;
         } else {
-            self.flush(lanes, emit);
+            self.flush(emit);
             self.room = if sizes.are_within(Room::LONG.range(), lanes) { Room::LONG } else { Room::SHORT };
             for lane in 0..L {
                 self.base[lane] = self.room.base(sizes.field(lane) + self.room.spare);
@@ -245,10 +232,17 @@ impl<const L: usize> NarrowSquares<L> {
         for row in rows {
             for lane in 0..L {
                 let value = row[lane].to_f64();
-                let square = value * value;
-                let sum = high[lane] + square;
-                low[lane] += square - (sum - high[lane]);
-                high[lane] = sum;
+                // the square and what the sum leaves of it are exact, so that fused operations give the same
+                if FUSED {
+                    let sum = value.mul_add(value, high[lane]);
+                    low[lane] += value.mul_add(value, high[lane] - sum);
+                    high[lane] = sum;
+                } else {
+                    let square = value * value;
+                    let sum = high[lane] + square;
+                    low[lane] += square - (sum - high[lane]);
+                    high[lane] = sum;
+                }
             }
         }
         (self.high, self.low) = (high, low);
@@ -257,14 +251,15 @@ impl<const L: usize> NarrowSquares<L> {
 
     /// Gives what was added to `emit`, and forgets it.
     #[inline(always)]
-    pub(crate) fn flush(&mut self, lanes: usize, mut emit: impl FnMut(usize, f64)) {
+    pub(crate) fn flush(&mut self, mut emit: impl FnMut([f64; L])) {
         if self.is_empty() {
             return;
         }
-        for lane in 0..lanes {
-            emit(lane, self.high[lane] - self.base[lane]);
-            emit(lane, self.low[lane]);
+        for lane in 0..L {
+            self.high[lane] -= self.base[lane];
         }
+        emit(self.high);
+        emit(self.low);
         *self = Self::new();
     }
 }

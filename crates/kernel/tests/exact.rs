@@ -141,15 +141,11 @@ fn sums_of_squares_reach_their_bounds() {
                 for at in (40..rows.len()).step_by(97) {
                     rows[at] = [small];
                 }
-                let (mut fast, mut slow) = ([ExactSum::default(); 2], ExactSum::default());
-                let (sums, squares) = fast.split_at_mut(1);
-                let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
-                LaneSums::<1>::new(sums, &mut buffer)
-                    .add_with_squares(&mut LaneSums::new(squares, &mut square_buffer), &rows);
+                let (fast, mut slow) = (with_squares(&rows), ExactSum::default());
                 rows.as_flattened()
                     .iter()
                     .for_each(|value| slow.add_product((*value).into(), (*value).into()));
-                assert_eq!(fast[1], slow, "{large} and {small}, {growth} times as large");
+                assert_eq!(fast[1], [slow], "{large} and {small}, {growth} times as large");
             }
         }
     }
@@ -301,7 +297,7 @@ proptest! {
             let mut lanes = LaneSums::<4>::new(&mut fast, &mut buffer);
             let mut square_lanes = LaneSums::<4>::new(&mut fast_squares, &mut square_buffer);
             for rows in rows.chunks(taken) {
-                lanes.add_with_squares(&mut square_lanes, rows);
+                lanes.add_with_squares::<_, false>(&mut square_lanes, rows);
             }
         }
         for row in &rows {
@@ -319,7 +315,7 @@ proptest! {
             let mut lanes = LaneSums::<4>::spread(&mut whole, 3, &mut buffer);
             let mut square_lanes = LaneSums::<4>::spread(&mut whole_squares, 3, &mut square_buffer);
             for rows in rows.chunks(taken) {
-                lanes.add_with_squares(&mut square_lanes, rows);
+                lanes.add_with_squares::<_, true>(&mut square_lanes, rows);
             }
         }
         prop_assert_eq!(whole, merged(&slow));
@@ -345,16 +341,22 @@ fn merged(sums: &[ExactSum]) -> ExactSum {
     whole
 }
 
-/// The sums of two lanes, and those of their squares.
-fn with_squares<T: Element>(rows: &[[T; 2]]) -> [[ExactSum; 2]; 2] {
-    let mut sums = [[ExactSum::default(); 2]; 2];
-    {
-        let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
-        let [values, squares] = &mut sums;
+/// The sums of the lanes, and those of their squares, which do not depend on how they are multiplied.
+fn with_squares<T: Element, const L: usize>(rows: &[[T; L]]) -> [[ExactSum; L]; 2] {
+    let [mut plain, mut fused] = [[[ExactSum::default(); L]; 2]; 2];
+    let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
+    for (sums, is_fused) in [(&mut plain, false), (&mut fused, true)] {
+        let [values, squares] = sums;
         let mut squares = LaneSums::new(squares, &mut square_buffer);
-        LaneSums::new(values, &mut buffer).add_with_squares(&mut squares, rows);
+        let mut values = LaneSums::new(values, &mut buffer);
+        if is_fused {
+            values.add_with_squares::<T, true>(&mut squares, rows);
+        } else {
+            values.add_with_squares::<T, false>(&mut squares, rows);
+        }
     }
-    sums
+    assert_eq!(plain, fused);
+    plain
 }
 
 #[test]

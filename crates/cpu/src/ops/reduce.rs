@@ -56,10 +56,10 @@ per_isa! {
         let (whole, rest) = x.as_chunks::<L>();
         for rows in whole.chunks(FETCHED) {
             fetch_next(rows);
-            sums.add_with_squares(squares, rows);
+            sums.add_with_squares::<T, FUSED>(squares, rows);
         }
         if !rest.is_empty() {
-            sums.add_with_squares(squares, &[filled_up(rest)]);
+            sums.add_with_squares::<T, FUSED>(squares, &[filled_up(rest)]);
         }
     }
 }
