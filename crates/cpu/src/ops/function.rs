@@ -32,7 +32,7 @@ pub(crate) trait Binary<T>: Copy + Sync {
 #[repr(align(64))]
 pub(crate) struct Aligned<A>(pub(crate) A);
 
-/// `out[i] = f(x[i])`, so many at once: best eight vectors of `f32`, as many as registers hold beside what they need.
+/// `out[i] = f(x[i])`, so many at once: best eight vectors of AVX2 of `f32`, as many as registers hold beside what they need.
 #[inline(always)]
 fn map_all<T: Element, F: Unary<T>, const N: usize, const FUSED: bool>(f: F, x: &[T], out: &mut [T]) {
     debug_assert_eq!(x.len(), out.len(), "values and results");
@@ -48,8 +48,15 @@ fn map_all<T: Element, F: Unary<T>, const N: usize, const FUSED: bool>(f: F, x: 
 
 per_isa! {
     /// `out[i] = f(x[i])`.
+    ///
+    /// One by one in vectors of 64 bytes: a CPU that has them looks far enough ahead to compute some while it waits for others, also for memory.
     pub(crate) fn map<T: Element, F: Unary<T>>(f: F, x: &[T], out: &mut [T]) {
-        if VECTOR == 64 { map_all::<T, F, 128, FUSED>(f, x, out) } else { map_all::<T, F, 64, FUSED>(f, x, out) }
+        if VECTOR < 64 {
+            return map_all::<T, F, 64, FUSED>(f, x, out);
+        }
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = f.apply::<FUSED>(*x);
+        }
     }
 }
 
