@@ -104,7 +104,8 @@ per_isa! {
     }
 }
 
-/// Fetches as much as there is in `rows` from behind them: values are read twice, and nothing comes from memory the second time.
+/// Fetches as much as there is in `rows` from behind them: values are read twice where their squares are summed as well, and memory would
+/// wait the second time.
 #[inline(always)]
 fn fetch_next<T, const L: usize>(rows: &[[T; L]]) {
     let values = rows.as_flattened();
