@@ -32,7 +32,7 @@ enum Terms<'a, T> {
     SquaredError,
 }
 
-/// Rows that are added at a time while the next are fetched.
+/// Rows that are read twice before the next.
 const FETCHED: usize = 128;
 
 /// Rows of terms that are computed before they are added.
@@ -41,10 +41,7 @@ const PIECE: usize = 32;
 per_isa! {
     fn add_values<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, v: &[T]) {
         let (whole, rest) = v.as_chunks::<L>();
-        for rows in whole.chunks(FETCHED) {
-            fetch_next(rows);
-            sums.add_rows(rows);
-        }
+        sums.add_rows(whole);
         if !rest.is_empty() {
             sums.add_rows(&[filled_up(rest)]);
         }
@@ -104,8 +101,7 @@ per_isa! {
     }
 }
 
-/// Fetches as much as there is in `rows` from behind them: values are read twice where their squares are summed as well, and memory would
-/// wait the second time.
+/// Fetches as much as there is in `rows` from behind them: while their squares are added nothing else is read, and memory would wait.
 #[inline(always)]
 fn fetch_next<T, const L: usize>(rows: &[[T; L]]) {
     let values = rows.as_flattened();
