@@ -35,7 +35,6 @@ pub(crate) struct Aligned<A>(pub(crate) A);
 /// `out[i] = f(x[i])`, so many at once: best eight vectors of AVX2 of `f32`, as many as registers hold beside what they need.
 #[inline(always)]
 fn map_all<T: Element, F: Unary<T>, const N: usize, const FUSED: bool>(f: F, x: &[T], out: &mut [T]) {
-    debug_assert_eq!(x.len(), out.len(), "values and results");
     let (chunks, rest) = x.as_chunks::<N>();
     let (out_chunks, out_rest) = out.as_chunks_mut::<N>();
     for (out, x) in out_chunks.iter_mut().zip(chunks) {
@@ -51,6 +50,7 @@ per_isa! {
     ///
     /// One by one in vectors of 64 bytes: a CPU that has them looks far enough ahead to compute some while it waits for others, also for memory.
     pub(crate) fn map<T: Element, F: Unary<T>>(f: F, x: &[T], out: &mut [T]) {
+        debug_assert_eq!(x.len(), out.len(), "values and results");
         if VECTOR < 64 {
             return map_all::<T, F, 64, FUSED>(f, x, out);
         }

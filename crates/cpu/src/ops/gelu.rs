@@ -4,21 +4,35 @@
 
 use tiled_tensor::{DType, Element};
 
-use super::math::{ROUND_F32, exp_f64, fma, narrow, polynomial, power_f32, remainders_f32, sigmoid, widen};
+use super::math::{ROUND_F32, exp_f64, fma, narrow, polynomial, sigmoid, widen};
 
 /// `x·Φ(x)`.
 #[inline(always)]
 pub(crate) fn gelu<T: Element, const FUSED: bool>(x: T) -> T {
-    x * normal::<T, FUSED>(x).0
+    match T::DTYPE {
+        DType::F32 => widen(gelu_f32::<FUSED>(narrow(x))),
+        DType::F64 => {
+            let x = x.to_f64();
+            T::from_f64(x * normal_f64::<FUSED>(x).0)
+        }
+    }
 }
 
 /// The derivative of [`gelu`]: `Φ(x) + x·φ(x)`.
 #[inline(always)]
 pub(crate) fn gelu_slope<T: Element, const FUSED: bool>(x: T) -> T {
-    const DENSITY: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
-    let (below, bell) = normal::<T, FUSED>(x);
-    fma::<T, FUSED>(x * bell, T::from_f64(DENSITY), below)
+    match T::DTYPE {
+        DType::F32 => widen(gelu_slope_f32::<FUSED>(narrow(x))),
+        DType::F64 => {
+            let x = x.to_f64();
+            let (below, bell) = normal_f64::<FUSED>(x);
+            T::from_f64(fma::<f64, FUSED>(x * bell, DENSITY, below))
+        }
+    }
 }
+
+/// `1/√(2π)`.
+const DENSITY: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
 
 /// `x·sigmoid(2u)` with `u = √(2/π)·(x + 0.044715·x³)`, which is `x·(1 + tanh u)/2` without cancellation.
 #[inline(always)]
@@ -97,21 +111,6 @@ fn falling_power<const FUSED: bool>(x: f64) -> f64 {
 const GELU_TANH_SLOPE: f64 = 2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
 const GELU_TANH_CUBIC: f64 = 0.044_715;
 
-/// `Φ(x)` and `e^(−x²/2)`.
-#[inline(always)]
-fn normal<T: Element, const FUSED: bool>(x: T) -> (T, T) {
-    match T::DTYPE {
-        DType::F32 => {
-            let (below, bell) = normal_f32::<FUSED>(narrow(x));
-            (widen(below), widen(bell))
-        }
-        DType::F64 => {
-            let (below, bell) = normal_f64::<FUSED>(x.to_f64());
-            (T::from_f64(below), T::from_f64(bell))
-        }
-    }
-}
-
 /// `Φ(x)` and `e^(−x²/2)` in double precision.
 ///
 /// `Φ(−|x|) = erfcx(z)·e^(−z²)/2` with `z = |x|/√2`; `(1 + 2z)·erfcx(z)/2` is a polynomial in
@@ -163,14 +162,43 @@ const ERFCX_25: [f64; 25] = [
     0.618_756_315_418_913_8,
 ];
 
-/// `Φ(x)` and `e^(−x²/2)` in single precision.
-///
-/// `Φ(−a) = s·u·e^(−a²/2)` with `u = 1/(a + 2.5)`; s is a polynomial in u, for a up to 13.3, where Φ is zero: relative error 2e-8, the
-/// coefficients our own. An exponent of −88 that is rounded makes its power err by 32 units, so what `a²` loses is added to what is left of it.
+/// `max(x, 0) − |x|·Φ(−|x|)`, which is `x·Φ(x)`.
 #[inline(always)]
-fn normal_f32<const FUSED: bool>(x: f32) -> (f32, f32) {
-    const FAR: f32 = 13.25; // the bits of 2^−127 are those of zero
-    let size = x.abs();
+fn gelu_f32<const FUSED: bool>(x: f32) -> f32 {
+    // +∞ is far, so that nothing is taken from it; −∞ times zero is not a number, as in PyTorch
+    let size = (if x > FAR { FAR } else { x }).abs();
+    let Tail { ratio, above_one, power } = tail_f32::<FUSED>(size);
+    let scaled = size * ratio;
+    let scaled = fma::<f32, FUSED>(scaled, above_one, scaled);
+    fma::<f32, FUSED>(-scaled, power, if x < 0.0 { 0.0 } else { x })
+}
+
+/// `Φ(x) + x·φ(x)`.
+#[inline(always)]
+fn gelu_slope_f32<const FUSED: bool>(x: f32) -> f32 {
+    let Tail { ratio, above_one, power } = tail_f32::<FUSED>(x.abs());
+    let [ratio, step] = if x < 0.0 { [ratio, 0.0] } else { [-ratio, 1.0] };
+    let factor = fma::<f32, FUSED>(x, f32::from_f64(DENSITY), ratio);
+    fma::<f32, FUSED>(fma::<f32, FUSED>(factor, above_one, factor), power, step)
+}
+
+/// From here on Φ(−a) is zero in single precision: the bits of 2^−127 are those of zero.
+const FAR: f32 = 13.25;
+
+/// `Φ(−a) = ratio·(1 + above_one)·power`, without the ratio `e^(−a²/2)`.
+struct Tail {
+    ratio: f32,
+    above_one: f32,
+    /// A power of two.
+    power: f32,
+}
+
+/// The tail of the normal distribution in single precision, of a size.
+///
+/// `Φ(−a)·e^(a²/2)` is a quotient of two polynomials up to [`FAR`], off by 5e-9 of it, and `e^(r/2)` a polynomial within ±ln 2, off by 2e-9, the coefficients
+/// our own. An exponent of −88 that is rounded makes its power err by 32 units, so what `a²` loses is taken from what is left of it.
+#[inline(always)]
+fn tail_f32<const FUSED: bool>(size: f32) -> Tail {
     let size = if size > FAR { FAR } else { size };
     let square = size * size;
     let lost = if FUSED {
@@ -182,40 +210,23 @@ fn normal_f32<const FUSED: bool>(x: f32) -> (f32, f32) {
         (high * high - square + 2.0 * high * low) + low * low
     };
     let rounded = fma::<f32, FUSED>(square, -0.5 * std::f32::consts::LOG2_E, ROUND_F32);
-    let ([k], [above_one]) = remainders_f32::<1, FUSED>(&[-0.5 * square], &[rounded], Some(&[lost]));
-    let power = power_f32(k);
-    let inverse = 1.0 / (size + 2.5);
-    let t = fma::<f32, FUSED>(inverse, -5.939_85, 1.375_939_8);
-    let scaled = two_chains::<10, FUSED>(t, SCALED_TAIL_10) * inverse;
-    let tail = fma::<f32, FUSED>(scaled, above_one, scaled) * power;
-    (if x < 0.0 { tail } else { 1.0 - tail }, (above_one + 1.0) * power)
-}
-
-const SCALED_TAIL_10: [f64; 10] = [
-    -3.286_081_12e-5,
-    -2.232_349_65e-5,
-    0.000_279_288_506,
-    0.000_570_047_356,
-    -0.001_512_426_42,
-    -0.007_169_621_07,
-    0.011_346_126,
-    0.088_733_516_6,
-    -0.399_431_914,
-    0.778_536_558,
-];
-
-/// The same of an even number of coefficients in two chains of half the length, of the odd and of the even powers: a long one waits for each of
-/// its multiply-adds.
-#[inline(always)]
-fn two_chains<const N: usize, const FUSED: bool>(x: f32, coefficients: [f64; N]) -> f32 {
-    const { assert!(N & 1 == 0, "the highest power is odd") };
-    let square = x * x;
-    let [mut odd, mut even] = [f32::from_f64(coefficients[0]), f32::from_f64(coefficients[1])];
-    let mut i = 2;
-    while i < N {
-        odd = fma::<f32, FUSED>(odd, square, f32::from_f64(coefficients[i]));
-        even = fma::<f32, FUSED>(even, square, f32::from_f64(coefficients[i + 1]));
-        i += 2;
+    let k = rounded - ROUND_F32;
+    // 2·ln 2 in two parts
+    let r = fma::<f32, FUSED>(k, -1.386_718_8, -square);
+    let r = fma::<f32, FUSED>(k, 4.243_888_9e-4, r) - lost;
+    let above_one = r * polynomial::<f32, 6, FUSED>(
+        r,
+        [2.161_990_89e-5, 0.000_261_715_577, 0.002_604_264_49, 0.020_833_023, 0.124_999_98, 0.500_000_018],
+    );
+    // not Horner's rule: it rounds once more for each power, and those of a size up to 13 are not small
+    let pair = |high: f64, low: f64| fma::<f32, FUSED>(size, f32::from_f64(high), f32::from_f64(low));
+    let join = |high: f32, low: f32| fma::<f32, FUSED>(square, high, low);
+    let above = join(join(0.004_015_946_8, pair(0.039_955_407_4, 0.181_221_098)), pair(0.435_570_061, 0.5));
+    let below = join(pair(0.010_066_340_7, 0.100_160_778), pair(0.464_154_243, 1.194_127_44));
+    let below = join(below, pair(1.669_025_06, 1.0));
+    Tail {
+        ratio: above / below,
+        above_one,
+        power: f32::from_bits(rounded.to_bits().wrapping_sub(ROUND_F32.to_bits()).wrapping_add(127) << 23),
     }
-    fma::<f32, FUSED>(odd, x, even)
 }

@@ -115,7 +115,7 @@ fn sigmoids_f32<const N: usize, const FUSED: bool>(x: &[f32; N]) -> [f32; N] {
         if x > 70.0 { 70.0 } else { x }
     });
     let rounded: [f32; N] = each(|i| fma::<f32, FUSED>(x[i], -std::f32::consts::LOG2_E, ROUND_F32));
-    let (k, above_one) = remainders_f32::<N, FUSED>(&each(|i| -x[i]), &rounded, None);
+    let (k, above_one) = remainders_f32::<N, FUSED>(&each(|i| -x[i]), &rounded);
     each(|i| SCALE / fma::<f32, FUSED>(above_one[i] + 1.0, power_f32(k[i].wrapping_sub(24)), SCALE))
 }
 
@@ -133,28 +133,24 @@ pub(crate) fn each<T: Copy + Default, const N: usize>(f: impl Fn(usize) -> T) ->
 #[inline(always)]
 pub(super) fn reduced_f32<const FUSED: bool>(x: f32) -> (i32, f32) {
     let rounded = fma::<f32, FUSED>(x, std::f32::consts::LOG2_E, ROUND_F32);
-    let ([k], [above_one]) = remainders_f32::<1, FUSED>(&[x], &[rounded], None);
+    let ([k], [above_one]) = remainders_f32::<1, FUSED>(&[x], &[rounded]);
     (k, above_one)
 }
 
 /// `1.5·2^23`: the low bits of a sum with it are the rounded integer.
 pub(super) const ROUND_F32: f32 = 12_582_912.0;
 
-/// The same of many values where `x/ln 2 + 1.5·2^23` is known, of `x − rest/2`, whose second part is below half a unit of x.
+/// The same of many values where `x/ln 2 + 1.5·2^23` is known.
 #[inline(always)]
-pub(super) fn remainders_f32<const N: usize, const FUSED: bool>(
+fn remainders_f32<const N: usize, const FUSED: bool>(
     x: &[f32; N],
     rounded: &[f32; N],
-    rest: Option<&[f32; N]>,
 ) -> ([i32; N], [f32; N]) {
     const COEFFICIENTS: [f32; 6] =
         [0.000_198_756_91, 1.398_199_9e-3, 8.333_452e-3, 0.041_665_796, 0.166_666_66, 0.5];
     let k: [f32; N] = each(|i| rounded[i] - ROUND_F32);
     let mut r: [f32; N] = each(|i| fma::<f32, FUSED>(k[i], -0.693_359_4, x[i]));
     r = each(|i| fma::<f32, FUSED>(k[i], 2.121_944_4e-4, r[i]));
-    if let Some(rest) = rest {
-        r = each(|i| fma::<f32, FUSED>(rest[i], -0.5, r[i]));
-    }
     let mut p = [COEFFICIENTS[0]; N];
     for coefficient in &COEFFICIENTS[1..] {
         p = each(|i| fma::<f32, FUSED>(p[i], r[i], *coefficient));
@@ -281,11 +277,12 @@ pub(super) fn polynomial<T: Element, const N: usize, const FUSED: bool>(x: T, co
     sum
 }
 
-/// The same value as `f32`, for `T = f32`: the round trip through `f64` is exact and compiles to nothing.
+/// The same value as `f32`, for `T = f32`: by its bits, which compiles to nothing. A round trip through `f64` would too, but comparisons of the
+/// value are then made in `f64`.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "called for f32 alone, where it is exact")]
+#[expect(clippy::cast_possible_truncation, reason = "called for f32 alone, whose bits these are")]
 pub(super) fn narrow<T: Element>(x: T) -> f32 {
-    x.to_f64() as f32
+    f32::from_bits(x.to_bits_u64() as u32)
 }
 
 #[inline(always)]
