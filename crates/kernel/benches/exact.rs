@@ -33,7 +33,7 @@ fn exact_moments<const L: usize>(data: &[f32]) {
         let mut lanes = LaneSums::<L>::new(&mut sums, &mut buffer);
         let mut square_lanes = LaneSums::<L>::new(&mut squares, &mut square_buffer);
         for row in data.as_chunks::<L>().0.chunks(256) {
-            lanes.add_with_squares::<_, false>(&mut square_lanes, row);
+            lanes.add_with_squares::<_, false, 16>(&mut square_lanes, row);
         }
     }
     black_box((sums, squares));

@@ -45,26 +45,43 @@ pub struct LaneSums<'a, const L: usize> {
     sums: &'a mut [ExactSum],
     /// The lanes that count.
     lanes: usize,
-    rows: &'a mut [[f64; L]; ROWS],
+    buffer: &'a mut LaneBuffer,
+    /// The rows in it.
     len: usize,
     narrow: NarrowSums<L>,
     /// For values of sizes up to 18 digits apart, and for all others.
     short_cascade: Cascade<L, 1>,
     cascade: Cascade<L, 3>,
     squares: NarrowSquares<L>,
+    /// How many parts on end were not what was guessed of them.
+    misses: usize,
 }
 
-/// Where the terms of a [`LaneSums`] wait. Whoever adds to many sums one after another clears these 16 KiB once.
-#[derive(Clone, Debug)]
+/// Where the terms of a [`LaneSums`] wait: 16 KiB from the first one on, for whoever adds to many sums one after another.
+#[derive(Clone, Debug, Default)]
 pub struct LaneBuffer {
-    values: [f64; MOST_LANES * ROWS],
+    values: Vec<f64>,
 }
 
-impl Default for LaneBuffer {
-    fn default() -> Self {
-        Self { values: [0.0; MOST_LANES * ROWS] }
+impl LaneBuffer {
+    /// Rows of so many values.
+    #[inline(always)]
+    fn rows<const L: usize>(&mut self) -> &mut [[f64; L]] {
+        const { assert!(L <= MOST_LANES, "the lanes have room in the buffer") }
+        if self.values.is_empty() {
+            self.fill();
+        }
+        self.values.as_chunks_mut().0
+    }
+
+    #[cold]
+    fn fill(&mut self) {
+        self.values.resize(MOST_LANES * ROWS, 0.0);
     }
 }
+
+/// After so many nothing is guessed any more.
+const MOST_MISSES: usize = 4;
 
 /// The most lanes of a [`LaneSums`].
 const MOST_LANES: usize = 16;
@@ -98,18 +115,16 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     }
 
     fn over(sums: &'a mut [ExactSum], lanes: usize, buffer: &'a mut LaneBuffer) -> Self {
-        const { assert!(L <= MOST_LANES, "the lanes have room in the buffer") }
-        let (rows, _) = buffer.values.as_chunks_mut::<L>();
-        let rows = rows.first_chunk_mut().expect("invariant: a buffer holds the rows of the most lanes");
         Self {
             sums,
             lanes,
-            rows,
+            buffer,
             len: 0,
             narrow: NarrowSums::new(),
             short_cascade: Cascade::new(),
             cascade: Cascade::new(),
             squares: NarrowSquares::new(),
+            misses: 0,
         }
     }
 
@@ -118,7 +133,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     /// In a hot loop fill `values` by a loop over the lanes: `<[_; 16]>::map` and `array::from_fn` become calls for each element there.
     #[inline(always)]
     pub fn add(&mut self, values: [f64; L]) {
-        self.rows[self.len % ROWS] = values;
+        self.buffer.rows()[self.len] = values;
         self.len += 1;
         if self.len == ROWS {
             self.flush();
@@ -137,24 +152,37 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     }
 
     /// Adds rows of values to these sums as [`LaneSums::add_rows`] does, and their squares, which are not rounded, to others. `FUSED` says that
-    /// the caller is compiled for fused multiply-adds, which makes it faster; elsewhere they are calls of a function, many times slower.
+    /// the caller is compiled for fused multiply-adds, which makes it faster; elsewhere they are calls of a function, many times slower. `VECTOR` are the
+    /// bytes of its vectors: from 64 on, where there are registers for it, both are computed in one loop.
     #[inline(always)]
-    pub fn add_with_squares<T: Element, const FUSED: bool>(
+    pub fn add_with_squares<T: Element, const FUSED: bool, const VECTOR: usize>(
         &mut self,
         squares: &mut LaneSums<'_, L>,
         rows: &[[T; L]],
     ) {
-        for rows in rows.chunks(narrow::TERMS) {
-            if T::DTYPE == DType::F64 {
-                self.add_wide(rows);
-                squares.add_wide_squares(rows);
-                continue;
+        if T::DTYPE == DType::F64 {
+            self.add_wide(rows);
+            squares.add_wide_squares(rows);
+            return;
+        }
+        for part in rows.chunks(narrow::GUESSED_TERMS) {
+            let LaneSums { sums, lanes, squares: narrow, misses, .. } = &mut *squares;
+            let mut emit = |values| give(sums, *lanes, values);
+            if VECTOR >= 64 && *misses < MOST_MISSES {
+                if let Some(own) = narrow.add_guessed::<T, FUSED>(part, *lanes, &mut emit) {
+                    *misses = 0;
+                    self.add_single(part, &own);
+                    continue;
+                }
+                *misses += 1;
             }
-            let own = NarrowSums::of(rows);
-            self.add_single(rows, &own);
-            let LaneSums { sums, lanes, squares: narrow, .. } = squares;
-            if !narrow.add::<T, FUSED>(rows, own.sizes, *lanes, |values| give(sums, *lanes, values)) {
-                squares.add_wide_squares(rows);
+            for rows in part.chunks(narrow::TERMS) {
+                let own = NarrowSums::of(rows);
+                self.add_single(rows, &own);
+                let LaneSums { sums, lanes, squares: narrow, .. } = &mut *squares;
+                if !narrow.add::<T, FUSED>(rows, own.sizes, *lanes, |values| give(sums, *lanes, values)) {
+                    squares.add_wide_squares(rows);
+                }
             }
         }
     }
@@ -182,7 +210,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         }
     }
 
-    /// Adds at most [`narrow::TERMS`] rows of `f32` values, whose sums by plain additions are known, in the first way that does not round:
+    /// Adds rows of `f32` values, whose sums by plain additions are known, in the first way that does not round:
     /// by plain additions to those before, by plain additions that have room for more, in a cascade, by plain additions alone, or in `f64`.
     #[inline(always)]
     fn add_single<T: Element>(&mut self, rows: &[[T; L]], own: &NarrowSums<L>) {
@@ -243,7 +271,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     pub fn flush(&mut self) {
         let lanes = self.lanes;
         if self.len > 0 {
-            fold(&self.rows[..self.len], lanes, |lane, part| of(self.sums, lane).add(part));
+            fold(&self.buffer.rows::<L>()[..self.len], lanes, |lane, part| of(self.sums, lane).add(part));
             self.len = 0;
         }
         self.flush_narrow();
@@ -279,19 +307,18 @@ fn give<const L: usize>(sums: &mut [ExactSum], lanes: usize, mut values: [f64; L
     }
     let [sum] = sums else { return };
     values[lanes..].fill(0.0);
-    let mut count = L;
+    let (mut errors, mut count) = ([0.0; L], L);
     while count > 1 {
         let half = count.div_ceil(2);
         for lane in half..count {
-            let (total, error) = two_sum(values[lane - half], values[lane]);
-            values[lane - half] = total;
-            if error != 0.0 {
-                sum.add(error);
-            }
+            (values[lane - half], errors[lane]) = two_sum(values[lane - half], values[lane]);
         }
         count = half;
     }
     sum.add(values[0]);
+    if errors.iter().any(|error| *error != 0.0) {
+        errors.iter().for_each(|error| sum.add(*error));
+    }
 }
 
 /// The rounded sum of two values far from overflow, and what rounding took. Source: Knuth, *The Art of Computer Programming*, volume 2,

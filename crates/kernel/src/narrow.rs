@@ -90,18 +90,23 @@ impl<const L: usize> NarrowSums<L> {
     /// The sums of some rows of values that are `f32`.
     #[inline(always)]
     pub(crate) fn of<T: Element>(rows: &[[T; L]]) -> Self {
-        let (mut sums, mut sizes) = ([0.0; L], Sizes::NONE);
+        let mut own = Self { terms: rows.len(), ..Self::new() };
         for row in rows {
-            for (lane, value) in row.iter().enumerate() {
-                sizes.add(lane, *value);
-            }
-            for first in (0..L).step_by(GROUP) {
-                for lane in first..(first + GROUP).min(L) {
-                    sums[lane] += row[lane].to_f64();
-                }
+            own.add(row);
+        }
+        own
+    }
+
+    #[inline(always)]
+    fn add<T: Element>(&mut self, row: &[T; L]) {
+        for (lane, value) in row.iter().enumerate() {
+            self.sizes.add(lane, *value);
+        }
+        for (sums, row) in self.sums.chunks_mut(GROUP).zip(row.chunks(GROUP)) {
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum += value.to_f64();
             }
         }
-        Self { sums, sizes, terms: rows.len() }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -154,6 +159,11 @@ pub(crate) struct NarrowSquares<const L: usize> {
     room: Room,
 }
 
+/// The rows that are taken at a time where their sizes are guessed.
+pub(crate) const GUESSED_TERMS: usize = Room::GUESSED.terms();
+/// The first of them, that tell how large the others may be.
+const SEEN: usize = 8;
+
 /// What sums of squares begin with room for.
 #[derive(Clone, Copy, Debug)]
 struct Room {
@@ -168,6 +178,8 @@ impl Room {
     const LONG: Self = Self { log_terms: 9, spare: 1 };
     /// For one part of values as far apart as can be.
     const SHORT: Self = Self { log_terms: 7, spare: 0 };
+    /// For values of which a few are known.
+    const GUESSED: Self = Self { log_terms: 9, spare: 2 };
 
     const fn terms(self) -> usize {
         1 << self.log_terms
@@ -220,33 +232,65 @@ impl<const L: usize> NarrowSquares<L> {
             self.sizes = both;
         } else {
             self.flush(emit);
-            self.room = if sizes.are_within(Room::LONG.range(), lanes) { Room::LONG } else { Room::SHORT };
-            for lane in 0..L {
-                self.base[lane] = self.room.base(sizes.field(lane) + self.room.spare);
-            }
-            self.high = self.base;
+            self.begin(
+                &sizes,
+                if sizes.are_within(Room::LONG.range(), lanes) { Room::LONG } else { Room::SHORT },
+            );
             self.sizes = sizes;
         }
         self.terms += rows.len();
         let (mut high, mut low) = (self.high, self.low);
         for row in rows {
-            for lane in 0..L {
-                let value = row[lane].to_f64();
-                // the square and what the sum leaves of it are exact, so that fused operations give the same
-                if FUSED {
-                    let sum = value.mul_add(value, high[lane]);
-                    low[lane] += value.mul_add(value, high[lane] - sum);
-                    high[lane] = sum;
-                } else {
-                    let square = value * value;
-                    let sum = high[lane] + square;
-                    low[lane] += square - (sum - high[lane]);
-                    high[lane] = sum;
-                }
-            }
+            add_squares::<T, L, FUSED>(row, &mut high, &mut low);
         }
         (self.high, self.low) = (high, low);
         true
+    }
+
+    /// Sets out for values whose largest have these sizes.
+    #[inline(always)]
+    fn begin(&mut self, sizes: &Sizes<L>, room: Room) {
+        self.room = room;
+        for lane in 0..L {
+            self.base[lane] = room.base(sizes.field(lane) + room.spare);
+        }
+        self.high = self.base;
+    }
+
+    /// Adds the squares of at most [`GUESSED_TERMS`] rows as [`NarrowSquares::add`] does, while their sums and sizes are taken, and gives these:
+    /// those before, or a few of these rows, tell how large they may be. Where they are larger, or too far apart, nothing was added.
+    #[inline(always)]
+    pub(crate) fn add_guessed<T: Element, const FUSED: bool>(
+        &mut self,
+        rows: &[[T; L]],
+        lanes: usize,
+        emit: impl FnMut([f64; L]),
+    ) -> Option<NarrowSums<L>> {
+        if self.is_empty() {
+            self.begin(&NarrowSums::of(&rows[..rows.len().min(SEEN)]).sizes, Room::GUESSED);
+        } else if self.terms + rows.len() > self.room.terms() {
+            let sizes = Sizes { largest: self.sizes.largest, ..Sizes::NONE };
+            self.flush(emit);
+            self.begin(&sizes, Room::LONG);
+            // what there is room for depends on what was set out for
+            self.sizes = sizes;
+        }
+        let mut own = NarrowSums { terms: rows.len(), ..NarrowSums::new() };
+        let (mut high, mut low) = (self.high, self.low);
+        for row in rows {
+            own.add(row);
+            add_squares::<T, L, FUSED>(row, &mut high, &mut low);
+        }
+        let both = self.sizes.with(&own.sizes);
+        let mut is_covered = both.are_within(self.room.range(), lanes);
+        for lane in 0..lanes {
+            is_covered &= self.room.base(own.sizes.field(lane)) <= self.base[lane];
+        }
+        if is_covered {
+            (self.high, self.low, self.sizes) = (high, low, both);
+            self.terms += rows.len();
+        }
+        is_covered.then_some(own)
     }
 
     /// Gives what was added to `emit`, and forgets it.
@@ -261,5 +305,28 @@ impl<const L: usize> NarrowSquares<L> {
         emit(self.high);
         emit(self.low);
         *self = Self::new();
+    }
+}
+
+/// Adds the squares of a row. What the first sum leaves of each goes to the second.
+#[inline(always)]
+fn add_squares<T: Element, const L: usize, const FUSED: bool>(
+    row: &[T; L],
+    high: &mut [f64; L],
+    low: &mut [f64; L],
+) {
+    for lane in 0..L {
+        let value = row[lane].to_f64();
+        // the square and what the sum leaves of it are exact, so that fused operations give the same
+        if FUSED {
+            let sum = value.mul_add(value, high[lane]);
+            low[lane] += value.mul_add(value, high[lane] - sum);
+            high[lane] = sum;
+        } else {
+            let square = value * value;
+            let sum = high[lane] + square;
+            low[lane] += square - (sum - high[lane]);
+            high[lane] = sum;
+        }
     }
 }

@@ -123,29 +123,31 @@ fn sums_of_far_apart_values_reach_their_bounds() {
 }
 
 /// As many squares as are summed before they are given, all of which leave as much as they can, beside the smallest that have room; later
-/// values may be twice as large as the first.
+/// values may be twice as large as the first part, or four times as large as the first rows, and are not when they are more, or far smaller.
 #[test]
 fn sums_of_squares_reach_their_bounds() {
-    // the rounded units are of 2^4 to 2^8 of those of a square: these leave nearly half of one
+    // the rounded units are of 2^4 to 2^10 of those of a square: these leave nearly half of one
     let leaves = |bits: u32, m: &u32| u64::from(*m).pow(2) % (1 << bits);
-    for bits in 4..=9 {
+    for bits in 4..=11 {
         let most = |m: &u32| (1_u64 << bits) / 2 - leaves(bits, m).min((1 << bits) - leaves(bits, m));
         let mantissa = (1 << 23..(1 << 23) + 4096).min_by_key(most).expect("some are there");
         for (exponent, apart) in [0, 60, -90].into_iter().flat_map(|e| (10..=26).map(move |apart| (e, apart)))
         {
             let large = mantissa as f32 * 2.0_f32.powi(exponent);
             let small = 8_388_609.0 * 2.0_f32.powi(exponent - apart);
-            for growth in [1.0, 2.0, 4.0] {
+            let grown = [1.0, 2.0, 4.0, 8.0, 64.0, 4096.0].map(|growth| [(growth, 8, 40), (growth, 128, 40)]);
+            let shrunk = [12, 20].map(|power| (2.0_f32.powi(-power), 512, 512));
+            for (growth, first, first_small) in grown.into_iter().flatten().chain(shrunk) {
                 let mut rows = vec![[large * growth]; 3 * 512 + 5];
-                rows[..128].fill([large]);
-                for at in (40..rows.len()).step_by(97) {
+                rows[..first].fill([large]);
+                for at in (first_small..rows.len()).step_by(97) {
                     rows[at] = [small];
                 }
                 let (fast, mut slow) = (with_squares(&rows), ExactSum::default());
                 rows.as_flattened()
                     .iter()
                     .for_each(|value| slow.add_product((*value).into(), (*value).into()));
-                assert_eq!(fast[1], [slow], "{large} and {small}, {growth} times as large");
+                assert_eq!(fast[1], [slow], "{large} and {small}, {growth} times as large after {first}");
             }
         }
     }
@@ -297,7 +299,7 @@ proptest! {
             let mut lanes = LaneSums::<4>::new(&mut fast, &mut buffer);
             let mut square_lanes = LaneSums::<4>::new(&mut fast_squares, &mut square_buffer);
             for rows in rows.chunks(taken) {
-                lanes.add_with_squares::<_, false>(&mut square_lanes, rows);
+                lanes.add_with_squares::<_, false, 16>(&mut square_lanes, rows);
             }
         }
         for row in &rows {
@@ -315,7 +317,7 @@ proptest! {
             let mut lanes = LaneSums::<4>::spread(&mut whole, 3, &mut buffer);
             let mut square_lanes = LaneSums::<4>::spread(&mut whole_squares, 3, &mut square_buffer);
             for rows in rows.chunks(taken) {
-                lanes.add_with_squares::<_, true>(&mut square_lanes, rows);
+                lanes.add_with_squares::<_, true, 64>(&mut square_lanes, rows);
             }
         }
         prop_assert_eq!(whole, merged(&slow));
@@ -343,19 +345,20 @@ fn merged(sums: &[ExactSum]) -> ExactSum {
 
 /// The sums of the lanes, and those of their squares, which do not depend on how they are multiplied.
 fn with_squares<T: Element, const L: usize>(rows: &[[T; L]]) -> [[ExactSum; L]; 2] {
-    let [mut plain, mut fused] = [[[ExactSum::default(); L]; 2]; 2];
+    let mut ways = [[[ExactSum::default(); L]; 2]; 3];
     let (mut buffer, mut square_buffer) = (LaneBuffer::default(), LaneBuffer::default());
-    for (sums, is_fused) in [(&mut plain, false), (&mut fused, true)] {
-        let [values, squares] = sums;
+    for (way, [values, squares]) in ways.iter_mut().enumerate() {
         let mut squares = LaneSums::new(squares, &mut square_buffer);
         let mut values = LaneSums::new(values, &mut buffer);
-        if is_fused {
-            values.add_with_squares::<T, true>(&mut squares, rows);
-        } else {
-            values.add_with_squares::<T, false>(&mut squares, rows);
+        match way {
+            0 => values.add_with_squares::<T, false, 16>(&mut squares, rows),
+            1 => values.add_with_squares::<T, true, 32>(&mut squares, rows),
+            _ => values.add_with_squares::<T, true, 64>(&mut squares, rows),
         }
     }
+    let [plain, fused, at_once] = ways;
     assert_eq!(plain, fused);
+    assert_eq!(plain, at_once);
     plain
 }
 

@@ -51,12 +51,15 @@ per_isa! {
 per_isa! {
     fn add_moments<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, squares: &mut LaneSums<'_, L>, x: &[T]) {
         let (whole, rest) = x.as_chunks::<L>();
-        for rows in whole.chunks(FETCHED) {
-            fetch_next(rows);
-            sums.add_with_squares::<T, FUSED>(squares, rows);
+        // in vectors of 64 bytes they are read once
+        for rows in whole.chunks(if VECTOR < 64 { FETCHED } else { usize::MAX }) {
+            if VECTOR < 64 {
+                fetch_next(rows);
+            }
+            sums.add_with_squares::<T, FUSED, VECTOR>(squares, rows);
         }
         if !rest.is_empty() {
-            sums.add_with_squares::<T, FUSED>(squares, &[filled_up(rest)]);
+            sums.add_with_squares::<T, FUSED, VECTOR>(squares, &[filled_up(rest)]);
         }
     }
 }
