@@ -190,34 +190,36 @@ DEVICE double normal_series(double t) {
     return polynomial(t, coefficients);
 }
 
-// `Φ(x)` and `e^(−x²/2)`.
-DEVICE float normal(float x, float& bell) {
-    float size = absolute(x);
-    size = size > 13.25f ? 13.25f : size;
+// `Φ(−a) = ratio·(1 + above_one)·power`, without the ratio `e^(−a²/2)`.
+struct Tail {
+    float ratio, above_one, power;
+};
+
+// From here on Φ(−a) is zero in single precision.
+constexpr float FAR = 13.25f;
+
+// The tail of the normal distribution, of a size.
+DEVICE Tail tail_of(float size) {
+    size = size > FAR ? FAR : size;
     const float square = size * size;
     const float lost = multiply_add(size, size, -square);
-    float r;
-    const float rounded = multiply_add(square, -0.5f * 1.44269504088896340735992468100189214f, 12582912.0f);
-    const float power = power_of_two(remainder_of(-0.5f * square, rounded, r));
-    const float above_one = power_above_one(multiply_add(lost, -0.5f, r));
-    const float inverse = 1.0f / (size + 2.5f);
-    const float t = multiply_add(inverse, -5.93985f, 1.3759398f);
-    const double coefficients[] = {-3.28608112e-5,  -2.23234965e-5, 2.79288506e-4, 5.70047356e-4, -1.51242642e-3,
-                                   -7.16962107e-3, 0.011346126,    0.0887335166,  -0.399431914,  0.778536558};
-    // in two chains, of the odd and of the even powers
-    const float squared = t * t;
-    float odd = static_cast<float>(coefficients[0]), even = static_cast<float>(coefficients[1]);
-#pragma unroll
-    for (int i = 2; i < 10; i += 2) {
-        odd = multiply_add(odd, squared, static_cast<float>(coefficients[i]));
-        even = multiply_add(even, squared, static_cast<float>(coefficients[i + 1]));
-    }
-    const float scaled = multiply_add(odd, t, even) * inverse;
-    const float tail = multiply_add(scaled, above_one, scaled) * power;
-    bell = (above_one + 1.0f) * power;
-    return x < 0.0f ? tail : 1.0f - tail;
+    const float round = 12582912.0f;
+    const float rounded = multiply_add(square, -0.5f * 1.44269504088896340735992468100189214f, round);
+    const float whole = rounded - round;
+    const float r = multiply_add(whole, 4.2438889e-4f, multiply_add(whole, -1.38671875f, -square)) - lost;
+    const double coefficients[] = {2.16199089e-5, 0.000261715577, 0.00260426449, 0.020833023, 0.12499998, 0.500000018};
+    const float above_one = r * polynomial(r, coefficients);
+    // pairs of powers, joined by the square
+    const float of_two = multiply_add(size, 0.0399554074f, 0.181221098f), of_none = multiply_add(size, 0.435570061f, 0.5f);
+    const float above = multiply_add(square, multiply_add(square, 0.00401594676f, of_two), of_none);
+    const float of_four = multiply_add(size, 0.0100663407f, 0.100160778f);
+    float below = multiply_add(square, of_four, multiply_add(size, 0.464154243f, 1.19412744f));
+    below = multiply_add(square, below, multiply_add(size, 1.66902506f, 1.0f));
+    const int k = static_cast<int>(__float_as_uint(rounded) - __float_as_uint(round));
+    return {above / below, above_one, power_of_two(k)};
 }
 
+// `Φ(x)` and `e^(−x²/2)`.
 DEVICE double normal(double x, double& bell) {
     const double square = x * x;
     bell = exponential(-0.5 * square);
@@ -234,18 +236,34 @@ DEVICE double normal(double x, double& bell) {
     return x < 0.0 ? tail : 1.0 - tail;
 }
 
-template <typename T>
-DEVICE T gelu(T x) {
-    T bell;
+// `max(x, 0) − |x|·Φ(−|x|)`.
+DEVICE float gelu(float x) {
+    const float size = absolute(x > FAR ? FAR : x);
+    const Tail tail = tail_of(size);
+    float scaled = size * tail.ratio;
+    scaled = multiply_add(scaled, tail.above_one, scaled);
+    return multiply_add(-scaled, tail.power, x < 0.0f ? 0.0f : x);
+}
+
+DEVICE double gelu(double x) {
+    double bell;
     return x * normal(x, bell);
 }
 
-template <typename T>
-DEVICE T gelu_slope(T x) {
-    T bell;
-    const T below = normal(x, bell);
-    const double density = 1.12837916709551257389615890312154517 * 0.707106781186547524400844362104849039 / 2.0;
-    return multiply_add(x * bell, static_cast<T>(density), below);
+// `1/√(2π)`.
+constexpr double DENSITY = 1.12837916709551257389615890312154517 * 0.707106781186547524400844362104849039 / 2.0;
+
+DEVICE float gelu_slope(float x) {
+    const Tail tail = tail_of(absolute(x));
+    const float ratio = x < 0.0f ? tail.ratio : -tail.ratio;
+    const float factor = multiply_add(x, static_cast<float>(DENSITY), ratio);
+    return multiply_add(multiply_add(factor, tail.above_one, factor), tail.power, x < 0.0f ? 0.0f : 1.0f);
+}
+
+DEVICE double gelu_slope(double x) {
+    double bell;
+    const double below = normal(x, bell);
+    return multiply_add(x * bell, DENSITY, below);
 }
 
 constexpr double GELU_TANH_SLOPE =

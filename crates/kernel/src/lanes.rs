@@ -45,8 +45,7 @@ pub struct LaneSums<'a, const L: usize> {
     sums: &'a mut [ExactSum],
     /// The lanes that count.
     lanes: usize,
-    buffer: &'a mut LaneBuffer,
-    /// The rows in it.
+    rows: &'a mut [[f64; L]; ROWS],
     len: usize,
     narrow: NarrowSums<L>,
     /// For values of sizes up to 18 digits apart, and for all others.
@@ -57,26 +56,15 @@ pub struct LaneSums<'a, const L: usize> {
     misses: usize,
 }
 
-/// Where the terms of a [`LaneSums`] wait: 16 KiB from the first one on, for whoever adds to many sums one after another.
-#[derive(Clone, Debug, Default)]
+/// Where the terms of a [`LaneSums`] wait. Whoever adds to many sums one after another clears these 16 KiB once.
+#[derive(Clone, Debug)]
 pub struct LaneBuffer {
-    values: Vec<f64>,
+    values: [f64; MOST_LANES * ROWS],
 }
 
-impl LaneBuffer {
-    /// Rows of so many values.
-    #[inline(always)]
-    fn rows<const L: usize>(&mut self) -> &mut [[f64; L]] {
-        const { assert!(L <= MOST_LANES, "the lanes have room in the buffer") }
-        if self.values.is_empty() {
-            self.fill();
-        }
-        self.values.as_chunks_mut().0
-    }
-
-    #[cold]
-    fn fill(&mut self) {
-        self.values.resize(MOST_LANES * ROWS, 0.0);
+impl Default for LaneBuffer {
+    fn default() -> Self {
+        Self { values: [0.0; MOST_LANES * ROWS] }
     }
 }
 
@@ -115,10 +103,13 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     }
 
     fn over(sums: &'a mut [ExactSum], lanes: usize, buffer: &'a mut LaneBuffer) -> Self {
+        const { assert!(L <= MOST_LANES, "the lanes have room in the buffer") }
+        let (rows, _) = buffer.values.as_chunks_mut::<L>();
+        let rows = rows.first_chunk_mut().expect("invariant: a buffer holds the rows of the most lanes");
         Self {
             sums,
             lanes,
-            buffer,
+            rows,
             len: 0,
             narrow: NarrowSums::new(),
             short_cascade: Cascade::new(),
@@ -133,7 +124,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     /// In a hot loop fill `values` by a loop over the lanes: `<[_; 16]>::map` and `array::from_fn` become calls for each element there.
     #[inline(always)]
     pub fn add(&mut self, values: [f64; L]) {
-        self.buffer.rows()[self.len] = values;
+        self.rows[self.len % ROWS] = values;
         self.len += 1;
         if self.len == ROWS {
             self.flush();
@@ -271,7 +262,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
     pub fn flush(&mut self) {
         let lanes = self.lanes;
         if self.len > 0 {
-            fold(&self.buffer.rows::<L>()[..self.len], lanes, |lane, part| of(self.sums, lane).add(part));
+            fold(&self.rows[..self.len], lanes, |lane, part| of(self.sums, lane).add(part));
             self.len = 0;
         }
         self.flush_narrow();
