@@ -142,9 +142,16 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         }
     }
 
+    /// Whether [`LaneSums::add_with_squares`] computes both in one loop with vectors of so many bytes: where there are registers for it.
+    #[must_use]
+    #[inline(always)]
+    pub const fn reads_once(vector: usize) -> bool {
+        vector >= 64
+    }
+
     /// Adds rows of values to these sums as [`LaneSums::add_rows`] does, and their squares, which are not rounded, to others. `FUSED` says that
     /// the caller is compiled for fused multiply-adds, which makes it faster; elsewhere they are calls of a function, many times slower. `VECTOR` are the
-    /// bytes of its vectors: from 64 on, where there are registers for it, both are computed in one loop.
+    /// bytes of its vectors: see [`LaneSums::reads_once`].
     #[inline(always)]
     pub fn add_with_squares<T: Element, const FUSED: bool, const VECTOR: usize>(
         &mut self,
@@ -159,7 +166,7 @@ impl<'a, const L: usize> LaneSums<'a, L> {
         for part in rows.chunks(narrow::GUESSED_TERMS) {
             let LaneSums { sums, lanes, squares: narrow, misses, .. } = &mut *squares;
             let mut emit = |values| give(sums, *lanes, values);
-            if VECTOR >= 64 && *misses < MOST_MISSES {
+            if Self::reads_once(VECTOR) && *misses < MOST_MISSES {
                 if let Some(own) = narrow.add_guessed::<T, FUSED>(part, *lanes, &mut emit) {
                     *misses = 0;
                     self.add_single(part, &own);

@@ -221,22 +221,16 @@ impl<const L: usize> NarrowSquares<L> {
         if !sizes.are_within(Room::SHORT.range(), lanes) {
             return false;
         }
-        let (both, room) = (self.sizes.with(&sizes), self.room);
-        let mut is_covered = !self.is_empty()
-            && self.terms + rows.len() <= room.terms()
-            && both.are_within(room.range(), lanes);
-        for lane in 0..lanes {
-            is_covered &= room.base(sizes.field(lane)) <= self.base[lane];
-        }
-        if is_covered {
+        let both = self.sizes.with(&sizes);
+        let has_begun = !self.is_empty() && self.terms + rows.len() <= self.room.terms();
+        if has_begun && self.has_room(&sizes, &both, lanes) {
             self.sizes = both;
         } else {
             self.flush(emit);
             self.begin(
-                &sizes,
+                sizes,
                 if sizes.are_within(Room::LONG.range(), lanes) { Room::LONG } else { Room::SHORT },
             );
-            self.sizes = sizes;
         }
         self.terms += rows.len();
         let (mut high, mut low) = (self.high, self.low);
@@ -247,14 +241,24 @@ impl<const L: usize> NarrowSquares<L> {
         true
     }
 
-    /// Sets out for values whose largest have these sizes.
+    /// Sets out for values of these sizes, on whose largest it depends what there is room for.
     #[inline(always)]
-    fn begin(&mut self, sizes: &Sizes<L>, room: Room) {
-        self.room = room;
+    fn begin(&mut self, sizes: Sizes<L>, room: Room) {
+        (self.sizes, self.room) = (sizes, room);
         for lane in 0..L {
             self.base[lane] = room.base(sizes.field(lane) + room.spare);
         }
         self.high = self.base;
+    }
+
+    /// Whether values of these sizes have room, `both` with those before.
+    #[inline(always)]
+    fn has_room(&self, sizes: &Sizes<L>, both: &Sizes<L>, lanes: usize) -> bool {
+        let mut has_room = both.are_within(self.room.range(), lanes);
+        for lane in 0..lanes {
+            has_room &= self.room.base(sizes.field(lane)) <= self.base[lane];
+        }
+        has_room
     }
 
     /// Adds the squares of at most [`GUESSED_TERMS`] rows as [`NarrowSquares::add`] does, while their sums and sizes are taken, and gives these:
@@ -267,13 +271,11 @@ impl<const L: usize> NarrowSquares<L> {
         emit: impl FnMut([f64; L]),
     ) -> Option<NarrowSums<L>> {
         if self.is_empty() {
-            self.begin(&NarrowSums::of(&rows[..rows.len().min(SEEN)]).sizes, Room::GUESSED);
+            self.begin(NarrowSums::of(&rows[..rows.len().min(SEEN)]).sizes, Room::GUESSED);
         } else if self.terms + rows.len() > self.room.terms() {
             let sizes = Sizes { largest: self.sizes.largest, ..Sizes::NONE };
             self.flush(emit);
-            self.begin(&sizes, Room::LONG);
-            // what there is room for depends on what was set out for
-            self.sizes = sizes;
+            self.begin(sizes, Room::LONG);
         }
         let mut own = NarrowSums { terms: rows.len(), ..NarrowSums::new() };
         let (mut high, mut low) = (self.high, self.low);
@@ -282,15 +284,12 @@ impl<const L: usize> NarrowSquares<L> {
             add_squares::<T, L, FUSED>(row, &mut high, &mut low);
         }
         let both = self.sizes.with(&own.sizes);
-        let mut is_covered = both.are_within(self.room.range(), lanes);
-        for lane in 0..lanes {
-            is_covered &= self.room.base(own.sizes.field(lane)) <= self.base[lane];
+        if !self.has_room(&own.sizes, &both, lanes) {
+            return None;
         }
-        if is_covered {
-            (self.high, self.low, self.sizes) = (high, low, both);
-            self.terms += rows.len();
-        }
-        is_covered.then_some(own)
+        (self.high, self.low, self.sizes) = (high, low, both);
+        self.terms += rows.len();
+        Some(own)
     }
 
     /// Gives what was added to `emit`, and forgets it.

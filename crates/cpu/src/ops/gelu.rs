@@ -4,7 +4,7 @@
 
 use tiled_tensor::{DType, Element};
 
-use super::math::{ROUND_F32, exp_f64, fma, narrow, polynomial, sigmoid, widen};
+use super::math::{ROUND_F32, exp_f64, fma, narrow, polynomial, power_f32, sigmoid, widen};
 
 /// `x·Φ(x)`.
 #[inline(always)]
@@ -227,6 +227,6 @@ fn tail_f32<const FUSED: bool>(size: f32) -> Tail {
     Tail {
         ratio: above / below,
         above_one,
-        power: f32::from_bits(rounded.to_bits().wrapping_sub(ROUND_F32.to_bits()).wrapping_add(127) << 23),
+        power: power_f32(rounded.to_bits().wrapping_sub(ROUND_F32.to_bits()).cast_signed()),
     }
 }

@@ -51,9 +51,9 @@ per_isa! {
 per_isa! {
     fn add_moments<T: Element; const L: usize>(sums: &mut LaneSums<'_, L>, squares: &mut LaneSums<'_, L>, x: &[T]) {
         let (whole, rest) = x.as_chunks::<L>();
-        // in vectors of 64 bytes they are read once
-        for rows in whole.chunks(if VECTOR < 64 { FETCHED } else { usize::MAX }) {
-            if VECTOR < 64 {
+        let reads_once = LaneSums::<L>::reads_once(VECTOR);
+        for rows in whole.chunks(if reads_once { usize::MAX } else { FETCHED }) {
+            if !reads_once {
                 fetch_next(rows);
             }
             sums.add_with_squares::<T, FUSED, VECTOR>(squares, rows);
