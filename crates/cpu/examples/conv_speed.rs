@@ -102,6 +102,21 @@ const CASES: &[Case] = &[
     depthwise("384 depthwise 3×3/2, 4 rows of 16", 384, 3, 2),
     depthwise("384 depthwise 5×5/2, 4 rows of 16", 384, 5, 2),
     Case { dilation: 2, ..depthwise("64 depthwise 3×3 dilated 2, 8 rows", 64, 3, 1) },
+    Case { dilation: 2, rows: 16, ..depthwise("384 depthwise 5×5 dilated 2, 16 rows of 32", 384, 5, 1) },
+    Case {
+        dilation: 6,
+        width: 64,
+        rows: 32,
+        ..depthwise("64 depthwise 3×3 dilated 6, 32 rows of 64", 64, 3, 1)
+    },
+    Case { dilation: 12, width: 40, rows: 40, ..depthwise("64 depthwise 3×3 dilated 12, 40×40", 64, 3, 1) },
+    Case {
+        groups: 16,
+        dilation: 2,
+        width: 128,
+        rows: 16,
+        ..case("64→64 of 16 groups 3×3 dilated 2", [64, 64], 3)
+    },
     Case { groups: 16, width: 128, rows: 8, ..case("64→64 of 16 groups 3×3, 8 rows", [64, 64], 3) },
     Case { width: 128, rows: 8, ..case("16→16 1×1", [16, 16], 1) },
     Case { width: 128, rows: 8, ..case("16→96 1×1", [16, 96], 1) },

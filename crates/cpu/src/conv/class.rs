@@ -76,6 +76,17 @@ impl Class {
         index(self.first_tap + signed(t) * self.tap_step)
     }
 
+    /// Every `count`-th output, from m = `first` on.
+    pub(super) fn every(&self, count: i64, first: i64) -> Self {
+        Self {
+            first: self.first + first * self.step,
+            step: self.step * count,
+            input_step: self.input_step * count,
+            offset: self.offset + first * self.input_step,
+            ..*self
+        }
+    }
+
     /// The m of the outputs in `outputs`.
     pub(super) fn members(&self, outputs: Interval) -> Interval {
         let at = |o: i64| div_ceil(o - self.first, self.step);

@@ -5,13 +5,15 @@
 //! row, kernel column.
 //!
 //! The weights of a kernel row and the sums of a tile stay in registers, and an input is loaded once for all taps of its row that
-//! read it: a 3×3 takes 3.9 loads for 9 multiply-adds. Where taps do not lie side by side, each loads its own.
+//! read it: a 3×3 takes 3.9 loads for 9 multiply-adds. Pixels that are as far apart as taps share what they read as well, so a dilated
+//! kernel takes every second pixel of a row, or every third, and then those between ([`phases`]). Where that leaves few pixels,
+//! each tap loads its own.
 
 use std::mem::MaybeUninit;
 
 use tiled_tensor::Element;
 
-use super::class::{index, signed};
+use super::class::{Class, index, signed};
 use super::limits::Limits;
 use super::problem::Problem;
 use super::source::{Source, Target, finish};
@@ -23,15 +25,22 @@ const MOST_PIXELS: usize = 16;
 
 /// Neighbouring outputs of some rows, of one vector of channels, in tiles of 16, 8, 4 pixels and of one.
 ///
-/// `TAPS` is how many columns the kernel has, side by side, or [`ANY`]; `STRIDE` is then the pixel step. `PAIRS` says that there is another
-/// pixel before each, at half of the target's step, which reads the same columns but the last: the phases of a gradient of stride two.
+/// `TAPS` is how many columns the kernel has, or [`ANY`]; `STRIDE` is then how many taps lie from a pixel to the next. `APART` says that
+/// taps do not lie side by side. `PAIRS` says that there is another pixel before each, at half of the target's step, which reads the same
+/// columns but the last: the phases of a gradient of stride two.
 ///
 /// # Safety
 /// As for [`super::dense::Tiles`]; `weights` is the start of the vector's weights. The pixels of the middle part read
 /// inside the image alone, and there are none where the inputs are not blocked.
-struct Stretch<'a, E, const TAPS: usize, const STRIDE: usize, const PERMUTED: bool, const PAIRS: bool>(
-    Outputs<'a, E>,
-);
+struct Stretch<
+    'a,
+    E,
+    const TAPS: usize,
+    const STRIDE: usize,
+    const APART: bool,
+    const PERMUTED: bool,
+    const PAIRS: bool,
+>(Outputs<'a, E>);
 
 /// See [`Stretch`].
 #[derive(Clone, Copy)]
@@ -104,8 +113,14 @@ impl Groups {
     }
 }
 
-impl<E: Element, const TAPS: usize, const STRIDE: usize, const PERMUTED: bool, const PAIRS: bool> Micro<E>
-    for Stretch<'_, E, TAPS, STRIDE, PERMUTED, PAIRS>
+impl<
+    E: Element,
+    const TAPS: usize,
+    const STRIDE: usize,
+    const APART: bool,
+    const PERMUTED: bool,
+    const PAIRS: bool,
+> Micro<E> for Stretch<'_, E, TAPS, STRIDE, APART, PERMUTED, PAIRS>
 {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self, simd: S) {
@@ -163,15 +178,21 @@ impl<E: Element, const TAPS: usize, const STRIDE: usize, const PERMUTED: bool, c
                     };
                 }
                 if part == 1 {
-                    if const { wide::<S>(TAPS, STRIDE, PAIRS) == 16 } {
+                    if const { wide::<S>(TAPS, STRIDE, APART || PAIRS) == 16 } {
                         tiles!(16, false);
                     }
-                    if const { wide::<S>(TAPS, STRIDE, PAIRS) >= 8 } {
+                    if const { wide::<S>(TAPS, STRIDE, APART || PAIRS) >= 8 } {
                         tiles!(8, false);
                     }
                     tiles!(4, false);
                     tiles!(1, false);
                 } else {
+                    if const { TAPS == ANY && wide::<S>(TAPS, STRIDE, APART || PAIRS) == 16 } {
+                        tiles!(16, true);
+                    }
+                    if const { TAPS == ANY && wide::<S>(TAPS, STRIDE, APART || PAIRS) >= 8 } {
+                        tiles!(8, true);
+                    }
                     tiles!(4, true);
                     tiles!(1, true);
                 }
@@ -220,17 +241,24 @@ struct Place<'a, E> {
     start: *mut E,
 }
 
-/// The pixels, or pairs, of a wide tile: with two columns to a pixel, more save few loads.
-const fn wide<S: Simd>(taps: usize, stride: usize, pairs: bool) -> usize {
-    match (S::ISA, pairs) {
-        (Isa::Avx512, false) if stride == 1 && taps != ANY => MOST_PIXELS,
+/// The pixels, or pairs, of a wide tile: with two columns to a pixel, more save few loads; pairs, and columns that are reached through as
+/// many addresses, leave registers for fewer.
+const fn wide<S: Simd>(taps: usize, stride: usize, fewer: bool) -> usize {
+    match (S::ISA, fewer) {
+        (Isa::Avx512, false) if stride == 1 || taps == ANY => MOST_PIXELS,
         (Isa::Avx512, _) | (_, false) => 8,
         (_, true) => 4,
     }
 }
 
-impl<E: Element, const TAPS: usize, const STRIDE: usize, const PERMUTED: bool, const PAIRS: bool>
-    Stretch<'_, E, TAPS, STRIDE, PERMUTED, PAIRS>
+impl<
+    E: Element,
+    const TAPS: usize,
+    const STRIDE: usize,
+    const APART: bool,
+    const PERMUTED: bool,
+    const PAIRS: bool,
+> Stretch<'_, E, TAPS, STRIDE, APART, PERMUTED, PAIRS>
 {
     /// Computes a tile; where `EDGE` columns may lie outside the image.
     ///
@@ -247,7 +275,7 @@ impl<E: Element, const TAPS: usize, const STRIDE: usize, const PERMUTED: bool, c
         // a tile that is too wide for the instruction set is never run
         const {
             let spelled_out = TAPS <= 7 && (P - 1) * STRIDE + TAPS <= 22;
-            assert!(spelled_out || P > wide::<S>(TAPS, STRIDE, PAIRS), "spelled out below");
+            assert!(spelled_out || P > wide::<S>(TAPS, STRIDE, APART || PAIRS), "spelled out below");
         };
         let &Call { simd, source, groups, block, .. } = this;
         let blocked = !EDGE || groups.blocked;
@@ -269,8 +297,9 @@ impl<E: Element, const TAPS: usize, const STRIDE: usize, const PERMUTED: bool, c
                     } else {
                         lines[kernel_row.min(MOST_LINES - 1)]
                     };
-                    // the vector of the column `ahead` of the first that is read at `from`
+                    // the vector of the column `ahead` of the first that is read at `from`, or of the tap
                     let load = |inputs: *const E, from: i64, ahead: i64| {
+                        let ahead = if APART && blocked { ahead * tap_step } else { ahead };
                         let inside = !EDGE || !blocked || (0 <= from + ahead && from + ahead < source.width);
                         let value = if inside {
                             simd.load(inputs.wrapping_offset(place(ahead) * S::LANES.cast_signed()))
@@ -289,12 +318,29 @@ impl<E: Element, const TAPS: usize, const STRIDE: usize, const PERMUTED: bool, c
                                 self.copy::<S>(line, block, (col, pixel_step), P, buffer);
                                 buffer.cast_const()
                             };
-                            let step = if blocked { pixel_step } else { 1 };
                             let weight = simd.load(weights);
                             weights = weights.add(S::LANES);
-                            for (p, sum) in sums.iter_mut().enumerate() {
-                                let value = load(inputs, col, signed(p) * step);
-                                sum[0] = simd.mul_add(value, weight, sum[0]);
+                            let step = if STRIDE == 1 || !blocked { 1 } else { pixel_step };
+                            let last = col + (signed(P) - 1) * step;
+                            // spelled out, as below
+                            macro_rules! multiply_add {
+                                ($value:expr, $($p:literal)*) => {
+                                    $(if $p < P {
+                                        let value = $value(signed($p) * step);
+                                        sums[$p % P][0] = simd.mul_add(value, weight, sums[$p % P][0]);
+                                    })*
+                                };
+                            }
+                            if !EDGE || !blocked || (0 <= col && last < source.width) {
+                                let of_pixel = |ahead: i64| {
+                                    let at = inputs.wrapping_offset(place(ahead) * S::LANES.cast_signed());
+                                    let value = simd.load(at);
+                                    if PERMUTED { simd.permute(value, lanes) } else { value }
+                                };
+                                multiply_add!(of_pixel, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+                            } else {
+                                let of_pixel = |ahead: i64| load(inputs, col, ahead);
+                                multiply_add!(of_pixel, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
                             }
                         }
                         continue;
@@ -303,7 +349,8 @@ impl<E: Element, const TAPS: usize, const STRIDE: usize, const PERMUTED: bool, c
                         column::<S>(this, line, col)
                     } else {
                         let line = source.start.wrapping_add(line);
-                        self.copy::<S>(line, block, (col, 1), (P - 1) * STRIDE + TAPS, buffer);
+                        let step = if APART { tap_step } else { 1 };
+                        self.copy::<S>(line, block, (col, step), (P - 1) * STRIDE + TAPS, buffer);
                         buffer.cast_const()
                     };
                     let mut taps = [simd.splat(E::ZERO); 7];
@@ -448,46 +495,64 @@ pub(super) fn parts(pixels: usize, inner: std::ops::Range<usize>) -> [usize; 3] 
 /// As for [`Stretch`].
 pub(super) unsafe fn run<S: Simd>(simd: S, outputs: Outputs<'_, S::E>) {
     macro_rules! stretch {
-        ($taps:expr, $stride:literal, $permuted:literal, $pairs:literal) => {
+        ($taps:expr, $stride:literal, $apart:literal, $permuted:literal, $pairs:literal) => {
             // SAFETY: passed on to the caller.
-            unsafe { simd.call(Stretch::<_, { $taps }, $stride, $permuted, $pairs>(outputs)) }
+            unsafe { simd.call(Stretch::<_, { $taps }, $stride, $apart, $permuted, $pairs>(outputs)) }
         };
     }
     let (source, groups) = (outputs.source, outputs.groups);
     if !outputs.others.is_null() {
         return match source.cols {
-            2 => stretch!(2, 1, false, true),
-            3 => stretch!(3, 1, false, true),
-            4 => stretch!(4, 1, false, true),
+            2 => stretch!(2, 1, false, false, true),
+            3 => stretch!(3, 1, false, false, true),
+            4 => stretch!(4, 1, false, false, true),
             taps => unreachable!("no pairs of {taps} taps"),
         };
     }
-    let near = (source.tap_step == 1 || source.cols == 1) && source.rows <= MOST_LINES;
-    let stride = if near { source.pixel_step } else { 0 };
+    let tap_step = if source.cols == 1 { 1 } else { signed(source.tap_step) };
+    let apart = tap_step > 1;
+    let stride = match source.pixel_step.checked_rem(tap_step) {
+        Some(0) if source.rows <= MOST_LINES => source.pixel_step / tap_step,
+        _ => 0,
+    };
     // portable code has too few registers to gain from more
     let few = matches!(S::ISA, Isa::Portable);
     if groups.in_group > 1 || groups.out_group > 1 {
-        match (source.cols, stride) {
-            (1, 1) => stretch!(1, 1, true, false),
-            (2, 1) if !few => stretch!(2, 1, true, false),
-            (3, 1) => stretch!(3, 1, true, false),
-            (3, 2) if !few => stretch!(3, 2, true, false),
-            _ => stretch!(ANY, 1, true, false),
+        match (source.cols, stride, apart) {
+            (1, 1, _) => stretch!(1, 1, false, true, false),
+            (2, 1, false) if !few => stretch!(2, 1, false, true, false),
+            (3, 1, false) => stretch!(3, 1, false, true, false),
+            (3, 1, true) if !few => stretch!(3, 1, true, true, false),
+            (3, 2, false) if !few => stretch!(3, 2, false, true, false),
+            _ if source.pixel_step == 1 => stretch!(ANY, 1, false, true, false),
+            _ => stretch!(ANY, 0, false, true, false),
         }
         return;
     }
-    match (source.cols, stride) {
-        (1, 1) if !few => stretch!(1, 1, false, false),
-        (2, 1) if !few => stretch!(2, 1, false, false),
-        (3, 1) => stretch!(3, 1, false, false),
-        (4, 1) if !few => stretch!(4, 1, false, false),
-        (5, 1) if !few => stretch!(5, 1, false, false),
-        (7, 1) if !few => stretch!(7, 1, false, false),
-        (3, 2) if !few => stretch!(3, 2, false, false),
-        (5, 2) if !few => stretch!(5, 2, false, false),
-        (7, 2) if !few => stretch!(7, 2, false, false),
-        _ => stretch!(ANY, 1, false, false),
+    match (source.cols, stride, apart) {
+        (1, 1, _) if !few => stretch!(1, 1, false, false, false),
+        (2, 1, false) if !few => stretch!(2, 1, false, false, false),
+        (3, 1, false) => stretch!(3, 1, false, false, false),
+        (4, 1, false) if !few => stretch!(4, 1, false, false, false),
+        (5, 1, false) if !few => stretch!(5, 1, false, false, false),
+        (7, 1, false) if !few => stretch!(7, 1, false, false, false),
+        (3, 1, true) if !few => stretch!(3, 1, true, false, false),
+        (5, 1, true) if !few => stretch!(5, 1, true, false, false),
+        (7, 1, true) if !few => stretch!(7, 1, true, false, false),
+        (3, 2, false) if !few => stretch!(3, 2, false, false, false),
+        (5, 2, false) if !few => stretch!(5, 2, false, false, false),
+        (7, 2, false) if !few => stretch!(7, 2, false, false, false),
+        _ if source.pixel_step == 1 => stretch!(ANY, 1, false, false, false),
+        _ => stretch!(ANY, 0, false, false, false),
     }
+}
+
+/// The phases that the outputs of a class, so many along its axis, are taken in: as many as lie between two taps of an output, so that
+/// the taps of one phase meet in the same inputs. Phases of fewer outputs than `least` are none.
+pub(super) fn phases(class: &Class, outputs: i64, least: i64) -> i64 {
+    let apart = class.taps > 1 && class.input_step > 0 && class.offset_step % class.input_step == 0;
+    let phases = if apart { class.offset_step / class.input_step } else { 1 };
+    if outputs < least.saturating_mul(phases) { 1 } else { phases }
 }
 
 /// Whether the two classes of columns of a gradient for the input are computed in pairs: those of a stride of two, the first of which
@@ -506,9 +571,11 @@ pub(super) fn pairs(problem: &Problem) -> bool {
 /// The share of the peak that a kernel reaches; medians of the example `conv_speed`.
 pub(super) fn share_of_peak(problem: &Problem) -> f64 {
     let [rows, cols] = problem.conv.windows;
-    let spelled_out = cols.dilation() == 1 && matches!(cols.kernel(), 3 | 5 | 7) && cols.stride() <= 2;
+    let spelled_out = matches!(cols.kernel(), 3 | 5 | 7);
     match (cols.stride(), rows.kernel() * cols.kernel()) {
-        _ if !spelled_out => 0.35,
+        (1, _) if spelled_out && cols.dilation() > 1 => 0.50,
+        (3.., _) => 0.35,
+        _ if !spelled_out || cols.dilation() > 1 => 0.35,
         (1, ..=9) => 0.72,
         (1, _) => 0.80,
         (_, ..=9) if problem.transposed => 0.35,
@@ -520,9 +587,15 @@ pub(super) fn share_of_peak(problem: &Problem) -> f64 {
 /// The same for the gradient for the weights.
 pub(super) fn weight_share_of_peak(problem: &Problem) -> f64 {
     let [rows, cols] = problem.conv.windows;
-    let together = cols.dilation() == 1 && matches!(cols.kernel(), 2 | 3 | 5 | 7);
     match (cols.stride(), rows.kernel() * cols.kernel()) {
-        _ if !together => 0.40,
+        _ if !matches!(cols.kernel(), 2 | 3 | 5 | 7) => 0.40,
+        _ if cols.dilation() > 1 => {
+            if cols.kernel() == 2 {
+                0.40
+            } else {
+                0.60
+            }
+        }
         (1, _) => 0.80,
         (_, ..=9) => 0.48,
         _ => 0.62,

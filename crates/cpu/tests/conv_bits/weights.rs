@@ -191,6 +191,31 @@ fn gradient_for_depthwise_weights_is_exact_on_integers_for_every_row_of_pixels()
 }
 
 #[test]
+fn gradient_for_weights_apart_is_exact_on_integers_for_every_row_of_pixels() {
+    let mut seen = 0;
+    for (i, [width, kernel, stride, _, before, after]) in rows_of_pixels().enumerate() {
+        let dilation = [2, 3, 7][i % 3];
+        if !matches!(kernel, 3 | 5 | 7) || width + before + after < dilation * (kernel - 1) + 1 {
+            continue;
+        }
+        let rows = if i % 2 == 0 { [9, 3, stride, 2, before, after] } else { [17, kernel, 1, 2, 6, 6] };
+        if rows[0] + rows[4] + rows[5] < 2 * (rows[1] - 1) + 1 {
+            continue;
+        }
+        let cols = [width, kernel, stride, dilation, before, after];
+        let (channels, groups) = [([16, 16], 16), ([19, 19], 19), ([16, 32], 16), ([32, 32], 8)][i % 4];
+        let case = case(1 + i / 4 % 2, channels, groups, [rows, cols]);
+        let parts = [[1, 1], [2, 1], [1, 3], [3, 2]][i / 4 % 4];
+        check_weight_of_integers::<f32>(&case, parts);
+        if i % 7 == 0 {
+            check_weight_of_integers::<f64>(&case, parts);
+        }
+        seen += 1;
+    }
+    assert!(seen > 100, "{seen} rows");
+}
+
+#[test]
 fn gradient_for_the_weights_of_padding_alone_is_nothing() {
     // the second of three rows of outputs reads the image, its columns in part
     for (channels, groups) in [([16, 16], 1), ([3, 32], 1), ([16, 3], 1), ([16, 16], 16), ([32, 32], 8)] {

@@ -95,6 +95,10 @@ const BANDS_OF_A_UNIT: usize = 2;
 /// Rows that are computed for one vector before the next: what they read of the rows before them lies in the second level cache.
 const ROWS: usize = 8;
 
+/// The fewest rows and columns of a phase of a dilated kernel: of fewer, little would be shared.
+const LEAST_ROWS: i64 = 4;
+const LEAST_COLUMNS: i64 = 12;
+
 /// Pixels that are written before what follows them is applied.
 const PIXELS: usize = 256;
 
@@ -130,7 +134,18 @@ impl<T: Lane> Call<'_, T> {
         while let Some(phase) = phases.next() {
             let rows = &phase.classes[0];
             if !pairs {
-                self.columns(simd, part, rows, &self.of_class(&phase, cols));
+                let phases = |axis: usize, least: i64| {
+                    let class = phase.classes[axis];
+                    let outputs = class.members(part.region.axes()[axis]);
+                    let count = lanes::phases(&class, outputs.len(), least);
+                    (0..count).map(move |first| class.every(count, first))
+                };
+                for rows in phases(0, LEAST_ROWS) {
+                    for cols_class in phases(1, LEAST_COLUMNS) {
+                        let phase = Phase { classes: [rows, cols_class], ..phase };
+                        self.columns(simd, part, &rows, &self.of_class(&phase, cols));
+                    }
+                }
                 continue;
             }
             let before = phases.next().expect("invariant: a stride of two has two classes");

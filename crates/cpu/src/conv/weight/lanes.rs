@@ -19,8 +19,8 @@ use crate::vector::{MAX_LANES, Micro, Simd};
 /// Some kernel rows, for the pixels of some rows that read all of them inside the image.
 ///
 /// # Safety
-/// In each row `x` is readable for a vector at `(j·stride + t)·S::LANES`, for the taps t whose column
-/// `col + j·stride + t` is inside the image, `gradients` at `j·gradient_step`; no pixel of the middle part reads outside of it.
+/// In each row `x` is readable for a vector at `(j·stride + t·tap_step)·S::LANES`, for the taps t whose column
+/// `col + j·stride + t·tap_step` is inside the image, `gradients` at `j·gradient_step`; no pixel of the middle part reads outside of it.
 /// `sums` is valid for a vector at `r·row_sums + t·S::LANES` and nothing else uses it.
 #[derive(Clone, Copy)]
 struct TapRows<'a, E> {
@@ -32,6 +32,7 @@ struct TapRows<'a, E> {
     col: i64,
     width: i64,
     stride: usize,
+    tap_step: usize,
     lanes: &'a [u8; MAX_LANES],
     gradients: Lines<E>,
     gradient_step: usize,
@@ -75,20 +76,27 @@ impl<E> Lines<E> {
 /// The most kernel rows whose sums are kept at once.
 const MOST_ROWS: usize = 5;
 
-/// [`TapRows`] for `R` kernel rows by `T` taps; where `PAIRS`, pixels are taken in twos and the stride is one: a column is loaded once for
-/// both.
-struct TapTile<'a, E, const R: usize, const T: usize, const PERMUTED: bool, const PAIRS: bool>(
-    TapRows<'a, E>,
-);
+/// [`TapRows`] for `R` kernel rows by `T` taps, which do not lie side by side where `APART`; where `PAIRS`, pixels are taken in twos and
+/// the stride is one: a column is loaded once for both.
+struct TapTile<
+    'a,
+    E,
+    const R: usize,
+    const T: usize,
+    const APART: bool,
+    const PERMUTED: bool,
+    const PAIRS: bool,
+>(TapRows<'a, E>);
 
-impl<E: Element, const R: usize, const T: usize, const PERMUTED: bool, const PAIRS: bool> Micro<E>
-    for TapTile<'_, E, R, T, PERMUTED, PAIRS>
+impl<E: Element, const R: usize, const T: usize, const APART: bool, const PERMUTED: bool, const PAIRS: bool>
+    Micro<E> for TapTile<'_, E, R, T, APART, PERMUTED, PAIRS>
 {
     #[inline(always)]
     unsafe fn run<S: Simd<E = E>>(self, simd: S) {
         const { assert!(R <= MOST_ROWS && T <= 7, "spelled out below") };
         let rows = self.0;
         let lanes = simd.index(rows.lanes);
+        let tap_step = if APART { rows.tap_step } else { 1 };
         let (mut x_row, mut gradients_row) = (rows.x.row, rows.gradients.row);
         // SAFETY: as the type asks.
         unsafe {
@@ -111,7 +119,7 @@ impl<E: Element, const R: usize, const T: usize, const PERMUTED: bool, const PAI
                 macro_rules! column {
                     ($first:ident, $second:expr, $t:literal, $($r:literal)*) => {
                         $(if $r < R {
-                            let mut value = simd.load(x[$r % R].wrapping_add($t * S::LANES));
+                            let mut value = simd.load(x[$r % R].wrapping_add($t * tap_step * S::LANES));
                             if PERMUTED {
                                 value = simd.permute(value, lanes);
                             }
@@ -151,7 +159,7 @@ impl<E: Element, const R: usize, const T: usize, const PERMUTED: bool, const PAI
                         }
                     } else {
                         for _ in 0..left {
-                            columns!(None, |t: i64| 0 <= col + t && col + t < rows.width, 0 1 2 3 4 5 6);
+                            columns!(None, |t: i64| (0..rows.width).contains(&(col + t * signed(tap_step))), 0 1 2 3 4 5 6);
                         }
                     }
                 }
@@ -167,13 +175,15 @@ impl<E: Element, const R: usize, const T: usize, const PERMUTED: bool, const PAI
     }
 }
 
-/// The taps side by side that are taken at once, of so many: all, or one.
-fn together<S: Simd>(taps: usize, near: bool, permuted: bool) -> usize {
+/// The taps, so far apart, that are taken at once, of so many: all, or one.
+fn together<S: Simd>(taps: usize, tap_step: i64, permuted: bool) -> usize {
     let built = match (S::ISA, permuted) {
-        (Isa::Portable, _) | (_, true) => taps == 3,
+        (Isa::Portable, _) => tap_step == 1 && taps == 3,
+        (_, true) => taps == 3,
+        _ if tap_step > 1 => matches!(taps, 3 | 5 | 7),
         _ => matches!(taps, 2 | 3 | 5 | 7),
     };
-    if near && built { taps } else { 1 }
+    if built { taps } else { 1 }
 }
 
 /// Runs as many of `left` kernel rows at once as registers hold; returns how many.
@@ -187,21 +197,41 @@ unsafe fn run<S: Simd>(simd: S, rows: TapRows<'_, S::E>, [left, taps]: [usize; 2
             const PAIRS: bool = $taps > 1;
             if PAIRS && rows.stride == 1 && ($taps < 7 || matches!(S::ISA, Isa::Avx512)) {
                 // SAFETY: passed on to the caller.
-                unsafe { simd.call(TapTile::<_, $rows, $taps, $permuted, PAIRS>(rows)) };
+                unsafe { simd.call(TapTile::<_, $rows, $taps, false, $permuted, PAIRS>(rows)) };
             } else {
                 // SAFETY: as above.
-                unsafe { simd.call(TapTile::<_, $rows, $taps, $permuted, false>(rows)) };
+                unsafe { simd.call(TapTile::<_, $rows, $taps, false, $permuted, false>(rows)) };
             }
+            $rows
+        }};
+        ($rows:literal, $taps:literal, apart, $permuted:literal) => {{
+            // SAFETY: as above.
+            unsafe { simd.call(TapTile::<_, $rows, $taps, true, $permuted, false>(rows)) };
             $rows
         }};
     }
     let (wide, few) = (matches!(S::ISA, Isa::Avx512), matches!(S::ISA, Isa::Portable));
+    let apart = taps > 1 && rows.tap_step > 1;
     if permuted {
         return match (taps, left) {
+            (3, 3..) if apart => tile!(3, 3, apart, true),
+            (3, _) if apart => tile!(1, 3, apart, true),
             (3, 3..) => tile!(3, 3, true),
             (3, _) => tile!(1, 3, true),
             (_, 4..) => tile!(4, 1, true),
             _ => tile!(1, 1, true),
+        };
+    }
+    if apart {
+        return match (taps, left) {
+            (7, 4..) if wide => tile!(4, 7, apart, false),
+            (7, 2..) => tile!(2, 7, apart, false),
+            (7, _) => tile!(1, 7, apart, false),
+            (5, 5..) if wide => tile!(5, 5, apart, false),
+            (5, 2..) => tile!(2, 5, apart, false),
+            (5, _) => tile!(1, 5, apart, false),
+            (_, 3..) => tile!(3, 3, apart, false),
+            _ => tile!(1, 3, apart, false),
         };
     }
     match (taps, left) {
@@ -316,7 +346,7 @@ impl<T: Element> Reduce<'_, T> {
             }
         };
         let ring = signed(layout.ring());
-        let taps = together::<S>(col_class.taps, col_class.offset_step == 1, permuted);
+        let taps = together::<S>(col_class.taps, col_class.offset_step, permuted);
         for tap in (0..col_class.taps).step_by(taps) {
             let col = self.column(tap, segment.cols.begin());
             let all = (tap..tap + taps).map(|tap| self.columns(segment, tap));
@@ -343,6 +373,7 @@ impl<T: Element> Reduce<'_, T> {
                     col,
                     width: problem.extents[1],
                     stride: index(col_class.input_step),
+                    tap_step: index(col_class.offset_step),
                     lanes: &lanes,
                     gradients,
                     gradient_step: of_row.step,
@@ -384,6 +415,7 @@ impl<T: Element> Reduce<'_, T> {
                     col: 0,
                     width: i64::MAX,
                     stride: 1,
+                    tap_step: 1,
                     lanes,
                     gradients: Lines::one(gradients.start.wrapping_add(skipped)),
                     gradient_step: gradients.step,
