@@ -3,6 +3,7 @@
 use tiled_tensor::{OutOfMemory, collected, copied, push};
 
 use super::{Hold, PlanOptions};
+use crate::index::IndexVec;
 use crate::program::{NodeId, NodeKind, Program, ProgramNode};
 use crate::sweep::{read_again, shared_between_sweeps};
 
@@ -33,14 +34,38 @@ pub(super) fn kept_sets(
     Ok(sets)
 }
 
-/// The values that several sweeps need and that take long to compute.
+/// The values that several sweeps need and that take long to compute: what takes many operations, and what reads many values that are kept, as
+/// the sums of a long row of residual blocks do.
 fn costly(program: &Program) -> Result<Vec<NodeId>, OutOfMemory> {
-    let is_costly = |node: &NodeId| match &program.nodes[*node].kind {
-        NodeKind::Compute(kernel) => kernel.flops_per_element() >= 16.0,
-        _ => false,
-    };
-    collected(shared_between_sweeps(program)?.into_iter().filter(is_costly))
+    let mut is_shared = IndexVec::filled(program.nodes.len(), false)?;
+    for node in shared_between_sweeps(program)? {
+        is_shared[node] = true;
+    }
+    // what is read and computed for an element, from values that are kept
+    let mut steps: IndexVec<NodeId, usize> = IndexVec::filled(program.nodes.len(), 1)?;
+    let mut costly = Vec::new();
+    for (id, node) in program.nodes.entries() {
+        let NodeKind::Compute(kernel) = &node.kind else { continue };
+        if node.extents == [1, 1] {
+            steps[id] = 0;
+            continue;
+        }
+        let taken = node.operands.iter().fold(1, |sum: usize, edge| sum.saturating_add(steps[edge.node]));
+        let takes_long = kernel.flops_per_element() >= MANY_OPERATIONS || taken >= MANY_STEPS;
+        if is_shared[id] && takes_long {
+            push(&mut costly, id)?;
+        } else {
+            steps[id] = taken;
+        }
+    }
+    Ok(costly)
 }
+
+/// The operations of an element that take longer than to write it and to read it again.
+const MANY_OPERATIONS: f64 = 16.0;
+
+/// The same for values that are read and functions of them: a gate, a sum and an activation over two values.
+const MANY_STEPS: usize = 5;
 
 /// A set of kept values with one more of those that are costly, for at most `most` of them. What nobody reads any more is in none.
 pub(super) fn with_one_more(
