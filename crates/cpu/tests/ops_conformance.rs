@@ -4,7 +4,7 @@
 //! of one call: kernels must not rely on the choice.
 
 use tiled_cpu::{CpuBackend, Isa};
-use tiled_geometry::Window;
+use tiled_geometry::{Resize, ResizeMode, Window};
 use tiled_kernel::{Backend, Host, Kernel, Pool, forward};
 use tiled_tensor::{Element, Tensor};
 use tiled_testkit::conformance::{self, Case, Rng};
@@ -107,6 +107,54 @@ fn usual_pools_conform_in_f32_on_every_instruction_set() {
 #[test]
 fn usual_pools_conform_in_f64_on_every_instruction_set() {
     check::<f64>(check_usual_pools, 1);
+}
+
+/// Rows of a few parts and of more than are worked out at once, enlarged by little and by much, and with outputs that are an input's value.
+fn check_wide_resizes<T: Element>(backend: &dyn Backend<T>, seed: u64, _cases: usize) {
+    let mut rng = Rng::new(seed);
+    let special = |index: usize| match index {
+        0 => T::from_f64(-0.0),
+        1 => T::from_f64(f64::INFINITY),
+        2 => T::from_f64(f64::NAN),
+        index => T::from_f64(f64::from(u8::try_from(index % 251).expect("small")) / 8.0 - 9.0),
+    };
+    for (mode, [input, output], channels) in [
+        (ResizeMode::LINEAR, [18, 139], 3),
+        (ResizeMode::LINEAR, [137, 274], 16),
+        (ResizeMode::LINEAR, [290, 331], 1),
+        (ResizeMode::LINEAR, [140, 1123], 2),
+        (ResizeMode::LINEAR_ALIGNED, [12, 133], 2),
+        (ResizeMode::LINEAR_ALIGNED, [45, 265], 17),
+        (ResizeMode::NEAREST, [70, 140], 2),
+        (ResizeMode::NEAREST, [41, 130], 16),
+        (ResizeMode::CUBIC, [33, 264], 3),
+        (ResizeMode::CUBIC, [90, 180], 16),
+    ] {
+        let axes = [(4, 7), (input, output)]
+            .map(|(input, output)| Resize::new(mode, input, output).expect("positive"));
+        let shape = |extents: [i64; 2]| {
+            let [height, width] = extents.map(|extent| usize::try_from(extent).expect("positive"));
+            [1, channels, height, width]
+        };
+        let input = Tensor::from_fn(shape(axes.map(Resize::input)), |_| special(rng.index(0, 999)));
+        let case = Case {
+            kernel: Kernel::Resize(axes),
+            params: Vec::new(),
+            inputs: vec![input.expect("a small tensor")],
+            output: shape(axes.map(Resize::output)),
+        };
+        case.check(backend, &mut rng);
+    }
+}
+
+#[test]
+fn wide_resizes_conform_in_f32_on_every_instruction_set() {
+    check::<f32>(check_wide_resizes, 1);
+}
+
+#[test]
+fn wide_resizes_conform_in_f64_on_every_instruction_set() {
+    check::<f64>(check_wide_resizes, 1);
 }
 
 macro_rules! suite {

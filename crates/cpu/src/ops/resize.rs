@@ -7,10 +7,10 @@ use tiled_tensor::{Element, PartMut, View};
 use super::band::{extent, for_bands, index, signed};
 use super::gather::{Place, read};
 use super::math::fma;
-use super::runs::{Pixels, Run, runs};
+use super::runs::{Pixels, runs};
 use super::stamp::{per_isa, per_simd};
 use crate::Isa;
-use crate::vector::{Lane, Simd};
+use crate::vector::{self, Lane, MAX_LANES, Simd};
 
 /// Columns whose taps are worked out at a time.
 const COLUMNS: usize = 128;
@@ -40,8 +40,9 @@ struct Rows<'a, T, const N: usize> {
     /// Of those past the last one the first again.
     pixels: [Pixels<'a, T>; N],
     taps: Taps<T>,
-    /// The column that they begin with.
+    /// The column that they begin with, and the lanes of each.
     begin: i64,
+    lanes: usize,
 }
 
 /// Resampling of `[x]`.
@@ -68,27 +69,73 @@ fn forward_of<T: Lane, const N: usize>(
     region: Region<2>,
 ) {
     let x = &inputs[0];
+    let are_planes = output.layout().block() == 1;
+    // portable code takes one element at a time, see `per_simd`
+    let vector = if isa == Isa::Portable { 1 } else { vector::lanes::<T>(isa) };
+    let columns = |part| Columns::<T, N>::of(horizontal, part, are_planes.then_some(vector));
+    // worked out once for all blocks and rows, as long as they are few
+    let mut all = parts(region.cols(), COLUMNS);
+    let listed: [Option<Columns<T, N>>; LISTED] = std::array::from_fn(|_| all.next().map(columns));
     for_bands(output, region, N, |band| {
         let (place, lanes, cols) = (Place::of(band), band.lanes(), band.cols());
-        for (rows, part) in tiles(band.rows(), cols, COLUMNS) {
-            let begin = horizontal.needed(part).begin();
-            let table = table(horizontal, part);
-            let table = &table[..extent(part)];
-            for y in rows.begin()..rows.end() {
-                let taps = Taps::of(vertical, y);
-                let to = index(part.begin() - cols.begin()) * lanes;
-                let row = &mut band.row(y)[to..];
-                for run in runs(x.layout(), place) {
-                    let pixels = std::array::from_fn(|k| {
-                        let k = if k < taps.weights().len() { k } else { 0 };
-                        Pixels::of(x, place.n, run, [taps.first + signed(k), begin], 1)
-                    });
-                    let rows = Rows { pixels, taps, begin };
-                    interpolate::<T, N>(isa, table, rows, run, &mut row[run.to..], lanes);
+        let mut mixed = [T::ZERO; MIXED * MAX_LANES];
+        let height = ROWS * if lanes == 1 { MAX_LANES } else { 1 };
+        for rows in parts(band.rows(), height) {
+            for (at, part) in parts(cols, COLUMNS).enumerate() {
+                let made;
+                let columns = if let Some(Some(listed)) = listed.get(at) {
+                    listed
+                } else {
+                    made = columns(part);
+                    &made
+                };
+                let begin = columns.needed.begin();
+                for y in rows.begin()..rows.end() {
+                    let taps = Taps::of(vertical, y);
+                    let to = index(part.begin() - cols.begin()) * lanes;
+                    let row = &mut band.row(y)[to..];
+                    for run in runs(x.layout(), place) {
+                        let pixels = std::array::from_fn(|k| {
+                            let k = if k < taps.weights().len() { k } else { 0 };
+                            Pixels::of(x, place.n, run, [taps.first + signed(k), begin], 1)
+                        });
+                        let rows = Rows { pixels, taps, begin, lanes: run.len };
+                        if columns.picks.is_some() {
+                            let row = &mut row[..extent(part)];
+                            interpolate_plane::<T, N>(isa, columns, rows, &mut mixed, row);
+                        } else {
+                            interpolate::<T, N>(isa, columns, rows, &mut mixed, &mut row[run.to..], lanes);
+                        }
+                    }
                 }
             }
         }
     });
+}
+
+/// The most parts of columns that are worked out once for a call.
+const LISTED: usize = 8;
+
+/// What a part of the columns of the output reads.
+struct Columns<T, const N: usize> {
+    table: [Taps<T>; COLUMNS],
+    len: usize,
+    needed: Interval,
+    picks: Option<Picks<T, N>>,
+}
+
+impl<T: Element, const N: usize> Columns<T, N> {
+    /// That of the columns `part`; of planes with what is picked into a vector of so many lanes.
+    fn of(horizontal: Resize, part: Interval, lanes: Option<usize>) -> Self {
+        let (table, len, needed) = (table(horizontal, part), extent(part), horizontal.needed(part));
+        let picks = lanes.and_then(|lanes| Picks::of(&table[..len], needed, lanes));
+        Self { table, len, needed, picks }
+    }
+
+    #[inline(always)]
+    fn table(&self) -> &[Taps<T>] {
+        &self.table[..self.len]
+    }
 }
 
 /// Tiles of at most [`ROWS`] rows and `width` columns, from left to right, then down.
@@ -104,67 +151,210 @@ fn parts(whole: Interval, len: usize) -> impl Iterator<Item = Interval> {
     })
 }
 
+/// The mix of the rows' values at `at`, in order.
+#[inline(always)]
+fn column<T: Element, V: Simd<E = T>, const N: usize>(
+    simd: V,
+    weights: &[V::V; N],
+    rows: &Rows<'_, T, N>,
+    at: usize,
+) -> V::V {
+    let count = rows.taps.weights().len();
+    let first = simd.read(&rows.pixels[0].values()[at..]);
+    if count == 1 {
+        return first;
+    }
+    let mut sum = simd.mul(weights[0], first);
+    for (k, (weight, pixels)) in weights.iter().zip(&rows.pixels).enumerate().skip(1) {
+        if k < count {
+            sum = simd.mul_add(*weight, simd.read(&pixels.values()[at..]), sum);
+        }
+    }
+    sum
+}
+
+/// The most columns that a part of the output reads, if they are mixed once for all of its columns.
+const MIXED: usize = COLUMNS + MAX_LANES;
+
+/// What neighbouring outputs of a plane, a vector of them at a time, pick from a vector of mixed columns: an enlarged row reads fewer columns than it
+/// has.
+struct Picks<T, const N: usize> {
+    /// Where the vector of columns of each vector of outputs begins, at the place of its first output.
+    bases: [usize; COLUMNS],
+    /// The column of each tap after that one, and its weight.
+    lanes: [[u8; MIXED]; N],
+    weights: [[T; MIXED]; N],
+    /// The most taps of an output, and the outputs of fewer: each of them is computed by itself.
+    taps: usize,
+    few: [usize; COLUMNS],
+    fews: usize,
+}
+
+impl<T: Element, const N: usize> Picks<T, N> {
+    /// Those of outputs that read the columns `needed`; nothing where a vector of so many lanes does not hold what as many outputs read.
+    fn of(table: &[Taps<T>], needed: Interval, lanes: usize) -> Option<Self> {
+        if extent(needed) > COLUMNS {
+            return None;
+        }
+        let mut picks = Self {
+            bases: [0; COLUMNS],
+            lanes: [[0; MIXED]; N],
+            weights: [[T::ZERO; MIXED]; N],
+            taps: table.iter().map(|taps| taps.weights().len()).max()?,
+            few: [0; COLUMNS],
+            fews: 0,
+        };
+        for (vector, outputs) in table.chunks(lanes).enumerate() {
+            let base = outputs.iter().map(|taps| taps.first).min()?;
+            picks.bases[vector * lanes] = index(base - needed.begin());
+            for (at, taps) in (vector * lanes..).zip(outputs) {
+                let (first, count) = (index(taps.first - base), taps.weights().len());
+                if first + count > lanes {
+                    return None;
+                }
+                for (k, weight) in taps.weights().iter().enumerate() {
+                    picks.lanes[k][at] = u8::try_from(first + k).ok()?;
+                    picks.weights[k][at] = *weight;
+                }
+                if count < picks.taps {
+                    picks.few[picks.fews] = at;
+                    picks.fews += 1;
+                }
+            }
+        }
+        Some(picks)
+    }
+}
+
 per_simd! {
-    /// Rows are mixed first, then columns, in order.
+    /// [`interpolate`] of a row of a plane, whose pixels lie side by side.
+    fn interpolate_plane<T: Lane, V: Simd; const N: usize>(
+        simd,
+        scalar,
+        columns: &Columns<T, N>,
+        rows: Rows<'_, T, N>,
+        mixed: &mut [T],
+        out: &mut [T],
+    ) {
+        let Some(picks) = &columns.picks else { return };
+        let (count, step) = (extent(columns.needed), rows.pixels[0].step());
+        let mut at = 0;
+        if step == 1 {
+            let weights = of_rows(simd, &rows);
+            while at + V::LANES <= count {
+                simd.write(&mut mixed[at..], column(simd, &weights, &rows, at));
+                at += V::LANES;
+            }
+        }
+        let weights = of_rows(scalar, &rows);
+        for at in at..count {
+            scalar.write(&mut mixed[at..], column(scalar, &weights, &rows, at * step));
+        }
+        for at in (0..out.len()).step_by(V::LANES) {
+            let mixed = simd.read(&mixed[picks.bases[at]..]);
+            let pick = |k: usize| {
+                let lanes = std::array::from_fn(|l| picks.lanes[k][at + l]);
+                simd.permute(mixed, simd.index(&lanes))
+            };
+            let mut value = pick(0);
+            if picks.taps > 1 {
+                value = simd.mul(simd.read(&picks.weights[0][at..]), value);
+                for k in 1..N {
+                    if k < picks.taps {
+                        value = simd.mul_add(simd.read(&picks.weights[k][at..]), pick(k), value);
+                    }
+                }
+            }
+            match out.get_mut(at..at + V::LANES) {
+                Some(out) => simd.write(out, value),
+                None => {
+                    let mut last = [T::ZERO; MAX_LANES];
+                    simd.write(&mut last, value);
+                    let out = &mut out[at..];
+                    out.copy_from_slice(&last[..out.len()]);
+                }
+            }
+        }
+        for &at in &picks.few[..picks.fews] {
+            let taps = &columns.table[at];
+            let mixed = &mixed[index(taps.first - rows.begin)..];
+            scalar.write(&mut out[at..], row(scalar, taps, |k| scalar.read(&mixed[k..])));
+        }
+    }
+}
+
+/// The weights of the rows.
+#[inline(always)]
+fn of_rows<T: Element, V: Simd<E = T>, const N: usize>(simd: V, rows: &Rows<'_, T, N>) -> [V::V; N] {
+    let weights = rows.taps.weights();
+    std::array::from_fn(|k| simd.splat(weights.get(k).copied().unwrap_or(T::ZERO)))
+}
+
+/// The mix of an output's columns, in order.
+#[inline(always)]
+fn row<T: Element, V: Simd<E = T>>(simd: V, taps: &Taps<T>, column: impl Fn(usize) -> V::V) -> V::V {
+    let weights = taps.weights();
+    let first = column(0);
+    if weights.len() == 1 {
+        return first;
+    }
+    let mut value = simd.mul(simd.splat(weights[0]), first);
+    for (k, weight) in weights.iter().enumerate().skip(1) {
+        value = simd.mul_add(simd.splat(*weight), column(k), value);
+    }
+    value
+}
+
+per_simd! {
+    /// Rows are mixed first, then columns, in order. Where few columns are read, each is mixed once for all that read it.
     fn interpolate<T: Lane, V: Simd; const N: usize>(
         simd,
         scalar,
-        table: &[Taps<T>],
+        columns: &Columns<T, N>,
         rows: Rows<'_, T, N>,
-        run: Run,
+        mixed: &mut [T],
         out: &mut [T],
         out_step: usize,
     ) {
         #[inline(always)]
-        fn column<T: Element, V: Simd<E = T>, const N: usize>(
-            simd: V, weights: &[V::V; N], rows: &Rows<'_, T, N>, at: usize
-        ) -> V::V {
-            let count = rows.taps.weights().len();
-            let first = simd.read(&rows.pixels[0].values()[at..]);
-            if count == 1 {
-                return first;
-            }
-            let mut sum = simd.mul(weights[0], first);
-            for (k, (weight, pixels)) in weights.iter().zip(&rows.pixels).enumerate().skip(1) {
-                if k < count {
-                    sum = simd.mul_add(*weight, simd.read(&pixels.values()[at..]), sum);
-                }
-            }
-            sum
-        }
-        #[inline(always)]
         fn all<T: Element, V: Simd<E = T>, const N: usize>(
             simd: V,
-            table: &[Taps<T>],
+            columns: &Columns<T, N>,
             rows: &Rows<'_, T, N>,
-            run: Run,
+            len: usize,
+            mixed: &mut [T],
             out: &mut [T],
             out_step: usize,
         ) {
-            let step = rows.pixels[0].step();
-            let of_rows = rows.taps.weights();
-            let of_rows: [V::V; N] =
-                std::array::from_fn(|k| simd.splat(of_rows.get(k).copied().unwrap_or(T::ZERO)));
-            for (taps, out) in table.iter().zip(out.chunks_mut(out_step)) {
-                let (weights, left) = (taps.weights(), index(taps.first - rows.begin) * step);
-                for lane in (0..run.len).step_by(V::LANES) {
-                    let first = column(simd, &of_rows, rows, left + lane);
-                    let mut value = first;
-                    if weights.len() > 1 {
-                        value = simd.mul(simd.splat(weights[0]), first);
-                        for (k, weight) in weights.iter().enumerate().skip(1) {
-                            let next = column(simd, &of_rows, rows, left + k * step + lane);
-                            value = simd.mul_add(simd.splat(*weight), next, value);
-                        }
+            let (step, count, weights) = (rows.pixels[0].step(), extent(columns.needed), of_rows(simd, rows));
+            let outputs = columns.table().iter().zip(out.chunks_mut(out_step));
+            if count * len > mixed.len() {
+                for (taps, out) in outputs {
+                    let left = index(taps.first - rows.begin) * step;
+                    for lane in (0..len).step_by(V::LANES) {
+                        let column = |k: usize| column(simd, &weights, rows, left + k * step + lane);
+                        simd.write(&mut out[lane..], row(simd, taps, column));
                     }
-                    simd.write(&mut out[lane..], value);
+                }
+                return;
+            }
+            for at in 0..count {
+                for lane in (0..len).step_by(V::LANES) {
+                    simd.write(&mut mixed[at * len + lane..], column(simd, &weights, rows, at * step + lane));
+                }
+            }
+            for (taps, out) in outputs {
+                let mixed = &mixed[index(taps.first - rows.begin) * len..];
+                for lane in (0..len).step_by(V::LANES) {
+                    simd.write(&mut out[lane..], row(simd, taps, |k| simd.read(&mixed[k * len + lane..])));
                 }
             }
         }
-        match run.len {
-            1 => all(scalar, table, &rows, Run { len: 1, ..run }, out, out_step),
-            len if len.is_multiple_of(V::LANES) => all(simd, table, &rows, run, out, out_step),
-            _ => all(scalar, table, &rows, run, out, out_step),
+        match rows.lanes {
+            1 => all(scalar, columns, &rows, 1, mixed, out, out_step),
+            len if len == V::LANES => all(simd, columns, &rows, V::LANES, mixed, out, out_step),
+            len if len.is_multiple_of(V::LANES) => all(simd, columns, &rows, len, mixed, out, out_step),
+            len => all(scalar, columns, &rows, len, mixed, out, out_step),
         }
     }
 }
