@@ -64,8 +64,8 @@ fn costly(program: &Program) -> Result<Vec<NodeId>, OutOfMemory> {
 /// The operations of an element that take longer than to write it and to read it again.
 const MANY_OPERATIONS: f64 = 16.0;
 
-/// The same for values that are read and functions of them: a gate, a sum and an activation over two values.
-const MANY_STEPS: usize = 5;
+/// The same for values that are read and functions of them: a sum of two values.
+const MANY_STEPS: usize = 3;
 
 /// A set of kept values with one more of those that are costly, for at most `most` of them. What nobody reads any more is in none.
 pub(super) fn with_one_more(
@@ -102,4 +102,53 @@ pub(super) fn with_one_less(kept: &[NodeId], most: usize) -> Result<Vec<Vec<Node
 fn elements_of_image(node: &ProgramNode) -> i64 {
     let pixels = node.extents[0].saturating_mul(node.extents[1]);
     pixels.saturating_mul(i64::try_from(node.channels).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::lower;
+    use crate::{Activation, Conv2d, Graph, Objective, Op, infer};
+
+    /// Residual blocks, each with a gate that depends on the whole image: every block is a sweep that reads the sum of those before.
+    fn gated_blocks(blocks: usize) -> Program {
+        let mut graph = Graph::new();
+        let mut value = graph.add_input("x", 3).expect("new");
+        for block in 0..=blocks {
+            let mut add = |name: &str, op, inputs: &[_]| {
+                graph.add_node(&format!("{name}{block}"), op, inputs).expect("fits")
+            };
+            let conv = add("conv", Op::Conv2d(Conv2d::new(8, [3, 3]).padded([1, 1])), &[value]);
+            if block == 0 {
+                value = conv;
+                continue;
+            }
+            let mean = add("mean", Op::GlobalAvgPool, &[conv]);
+            let gate = add("gate", Op::Activation(Activation::Sigmoid), &[mean]);
+            let gated = add("gated", Op::Mul, &[conv, gate]);
+            let sum = add("sum", Op::Add, &[gated, value]);
+            value = add("relu", Op::Activation(Activation::Relu), &[sum]);
+        }
+        graph.set_outputs(&[value]).expect("known");
+        let shapes = infer(&graph, 1, &[[40, 30]]).expect("shapes");
+        lower(&graph, &shapes, &Objective::inference(), &[]).expect("a program")
+    }
+
+    #[test]
+    fn what_a_block_adds_to_is_kept_and_not_summed_again_from_all_before() {
+        let program = gated_blocks(5);
+        let sets = kept_sets(&program, &PlanOptions::default(), 8).expect("memory");
+        let name = |node: &NodeId| program.nodes[*node].name.clone();
+        let names: Vec<String> = sets[0].iter().map(name).collect();
+        // one sum a block that a later one reads, whichever of its two nodes; the first block adds to a convolution
+        for block in 1..5 {
+            let sums = [format!("sum{block}"), format!("relu{block}")];
+            assert_eq!(names.iter().filter(|name| sums.contains(name)).count(), 1, "{names:?}");
+            assert!(!names.contains(&format!("gated{block}")), "a gate is applied again: {names:?}");
+        }
+        assert!(
+            !names.iter().any(|name| name.ends_with('5') && name != "conv5"),
+            "nobody reads the last: {names:?}"
+        );
+    }
 }
