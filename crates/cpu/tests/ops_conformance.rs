@@ -127,6 +127,8 @@ fn check_wide_resizes<T: Element>(backend: &dyn Backend<T>, seed: u64, _cases: u
         (ResizeMode::LINEAR_ALIGNED, [45, 265], 17),
         (ResizeMode::NEAREST, [70, 140], 2),
         (ResizeMode::NEAREST, [41, 130], 16),
+        (ResizeMode::NEAREST, [700, 140], 2),
+        (ResizeMode::LINEAR, [140, 20], 16),
         (ResizeMode::CUBIC, [33, 264], 3),
         (ResizeMode::CUBIC, [90, 180], 16),
     ] {

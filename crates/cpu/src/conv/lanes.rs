@@ -9,6 +9,8 @@
 //! kernel takes every second pixel of a row, or every third, and then those between ([`phases`]). Where that leaves few pixels,
 //! each tap loads its own.
 
+mod shares;
+
 use std::mem::MaybeUninit;
 
 use tiled_tensor::Element;
@@ -19,6 +21,8 @@ use super::problem::Problem;
 use super::source::{Source, Target, finish};
 use crate::Isa;
 use crate::vector::{MAX_LANES, Micro, Simd};
+
+pub(super) use shares::{share_of_peak, weight_share_of_peak};
 
 /// The most pixels of a tile, and the most columns that one at the image's edge reads.
 const MOST_PIXELS: usize = 16;
@@ -566,38 +570,4 @@ pub(super) fn pairs(problem: &Problem) -> bool {
         && near
         && matches!(window.kernel(), 3 | 5 | 7)
         && problem.conv.windows[0].kernel() <= 7
-}
-
-/// The share of the peak that a kernel reaches; medians of the example `conv_speed`.
-pub(super) fn share_of_peak(problem: &Problem) -> f64 {
-    let [rows, cols] = problem.conv.windows;
-    let spelled_out = matches!(cols.kernel(), 3 | 5 | 7);
-    match (cols.stride(), rows.kernel() * cols.kernel()) {
-        (1, _) if spelled_out && cols.dilation() > 1 => 0.50,
-        (3.., _) => 0.35,
-        _ if !spelled_out || cols.dilation() > 1 => 0.35,
-        (1, ..=9) => 0.72,
-        (1, _) => 0.80,
-        (_, ..=9) if problem.transposed => 0.35,
-        (_, ..=9) => 0.45,
-        _ => 0.60,
-    }
-}
-
-/// The same for the gradient for the weights.
-pub(super) fn weight_share_of_peak(problem: &Problem) -> f64 {
-    let [rows, cols] = problem.conv.windows;
-    match (cols.stride(), rows.kernel() * cols.kernel()) {
-        _ if !matches!(cols.kernel(), 2 | 3 | 5 | 7) => 0.40,
-        _ if cols.dilation() > 1 => {
-            if cols.kernel() == 2 {
-                0.40
-            } else {
-                0.60
-            }
-        }
-        (1, _) => 0.80,
-        (_, ..=9) => 0.48,
-        _ => 0.62,
-    }
 }

@@ -121,6 +121,8 @@ struct Columns<T, const N: usize> {
     table: [Taps<T>; COLUMNS],
     len: usize,
     needed: Interval,
+    /// Whether outputs read more columns, counted for each of them, than there are: then these are mixed once for all.
+    are_shared: bool,
     picks: Option<Picks<T, N>>,
 }
 
@@ -129,7 +131,8 @@ impl<T: Element, const N: usize> Columns<T, N> {
     fn of(horizontal: Resize, part: Interval, lanes: Option<usize>) -> Self {
         let (table, len, needed) = (table(horizontal, part), extent(part), horizontal.needed(part));
         let picks = lanes.and_then(|lanes| Picks::of(&table[..len], needed, lanes));
-        Self { table, len, needed, picks }
+        let read: usize = table[..len].iter().map(|taps| taps.weights().len()).sum();
+        Self { table, len, needed, are_shared: extent(needed) <= read, picks }
     }
 
     #[inline(always)]
@@ -306,7 +309,7 @@ fn row<T: Element, V: Simd<E = T>>(simd: V, taps: &Taps<T>, column: impl Fn(usiz
 }
 
 per_simd! {
-    /// Rows are mixed first, then columns, in order. Where few columns are read, each is mixed once for all that read it.
+    /// Rows are mixed first, then columns, in order. Where outputs share columns, each is mixed once for all that read it.
     fn interpolate<T: Lane, V: Simd; const N: usize>(
         simd,
         scalar,
@@ -328,7 +331,7 @@ per_simd! {
         ) {
             let (step, count, weights) = (rows.pixels[0].step(), extent(columns.needed), of_rows(simd, rows));
             let outputs = columns.table().iter().zip(out.chunks_mut(out_step));
-            if count * len > mixed.len() {
+            if !columns.are_shared || count * len > mixed.len() {
                 for (taps, out) in outputs {
                     let left = index(taps.first - rows.begin) * step;
                     for lane in (0..len).step_by(V::LANES) {

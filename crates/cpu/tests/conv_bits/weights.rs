@@ -166,6 +166,17 @@ fn gradient_for_the_weights_is_exact_on_integers_for_every_row_of_pixels() {
     assert!(seen > 800, "{seen} rows");
 }
 
+/// Case `i` of some axes, of depthwise channels or narrow groups.
+fn check_groups(i: usize, axes: [[i64; 6]; 2]) {
+    let (channels, groups) = [([16, 16], 16), ([19, 19], 19), ([16, 32], 16), ([32, 32], 8)][i % 4];
+    let case = case(1 + i / 4 % 2, channels, groups, axes);
+    let parts = [[1, 1], [2, 1], [1, 3], [3, 2]][i / 4 % 4];
+    check_weight_of_integers::<f32>(&case, parts);
+    if i.is_multiple_of(7) {
+        check_weight_of_integers::<f64>(&case, parts);
+    }
+}
+
 #[test]
 fn gradient_for_depthwise_weights_is_exact_on_integers_for_every_row_of_pixels() {
     let mut seen = 0;
@@ -178,13 +189,7 @@ fn gradient_for_depthwise_weights_is_exact_on_integers_for_every_row_of_pixels()
         if rows[0] + rows[4] + rows[5] < rows[1] {
             continue;
         }
-        let (channels, groups) = [([16, 16], 16), ([19, 19], 19), ([16, 32], 16), ([32, 32], 8)][i % 4];
-        let case = case(1 + i / 4 % 2, channels, groups, [rows, cols]);
-        let parts = [[1, 1], [2, 1], [1, 3], [3, 2]][i / 4 % 4];
-        check_weight_of_integers::<f32>(&case, parts);
-        if i % 7 == 0 {
-            check_weight_of_integers::<f64>(&case, parts);
-        }
+        check_groups(i, [rows, cols]);
         seen += 1;
     }
     assert!(seen > 800, "{seen} rows");
@@ -203,13 +208,7 @@ fn gradient_for_weights_apart_is_exact_on_integers_for_every_row_of_pixels() {
             continue;
         }
         let cols = [width, kernel, stride, dilation, before, after];
-        let (channels, groups) = [([16, 16], 16), ([19, 19], 19), ([16, 32], 16), ([32, 32], 8)][i % 4];
-        let case = case(1 + i / 4 % 2, channels, groups, [rows, cols]);
-        let parts = [[1, 1], [2, 1], [1, 3], [3, 2]][i / 4 % 4];
-        check_weight_of_integers::<f32>(&case, parts);
-        if i % 7 == 0 {
-            check_weight_of_integers::<f64>(&case, parts);
-        }
+        check_groups(i, [rows, cols]);
         seen += 1;
     }
     assert!(seen > 100, "{seen} rows");
