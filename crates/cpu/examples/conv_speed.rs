@@ -139,6 +139,18 @@ const CASES: &[Case] = &[
     dilated("64→64 3×3 dilated 4", 64, 4),
     dilated("64→64 3×3 dilated 8", 64, 8),
     dilated("64→64 3×3 dilated 16", 64, 16),
+    Case {
+        dilation: 2,
+        width: 128,
+        rows: 16,
+        ..case("256→256 3×3 dilated 2, 16 rows of 128", [256, 256], 3)
+    },
+    Case {
+        dilation: 12,
+        width: 128,
+        rows: 64,
+        ..case("2048→256 3×3 dilated 12, 64 rows of 128", [2048, 256], 3)
+    },
     Case { width: 128, rows: 8, ..case("16→3 3×3, 8 rows of 128", [16, 3], 3) },
     Case { width: 128, rows: 8, ..case("3→32 9×9", [3, 32], 9) },
     Case { width: 128, rows: 8, ..case("32→3 9×9", [32, 3], 9) },

@@ -87,6 +87,28 @@ impl Class {
         }
     }
 
+    /// The phases of the outputs whose taps meet in the same inputs: as many as lie between two taps of an output, in outputs.
+    pub(super) fn phases(&self) -> i64 {
+        self.offset_step / gcd(self.input_step, self.offset_step)
+    }
+
+    /// What the outputs of a phase lie apart, counted in what the taps of each do.
+    pub(super) fn stride(&self) -> i64 {
+        self.input_step / gcd(self.input_step, self.offset_step)
+    }
+
+    /// Phase `number`, which reads every `apart`-th input from `first` on, counted in these: `(phase, first, apart)`.
+    pub(super) fn phase(&self, number: i64) -> (Self, i64, i64) {
+        let (phase, apart) = (self.every(self.phases(), number), self.offset_step);
+        let counted = Self {
+            input_step: phase.input_step / apart,
+            offset: phase.offset.div_euclid(apart),
+            offset_step: 1,
+            ..phase
+        };
+        (counted, phase.offset.rem_euclid(apart), apart)
+    }
+
     /// The m of the outputs in `outputs`.
     pub(super) fn members(&self, outputs: Interval) -> Interval {
         let at = |o: i64| div_ceil(o - self.first, self.step);
@@ -126,10 +148,18 @@ impl Class {
         Interval::new(-self.offset, extent - self.offset)
     }
 
-    /// Whether every tap of the outputs `[a, b)` reads inside `[0, extent)`.
-    pub(super) fn reads_inside(&self, a: i64, b: i64, extent: i64) -> bool {
-        let last = self.input(b - 1) + (signed(self.taps) - 1) * self.offset_step;
-        self.input(a) >= 0 && last < extent
+    /// The end of the outputs from m on that the same taps read inside `[0, extent)` for, or `end`.
+    pub(super) fn same_taps(&self, m: i64, end: i64, extent: i64) -> i64 {
+        let changes = (0..self.taps).flat_map(|t| {
+            let inside = self.outputs_inside(t, extent);
+            [inside.begin(), inside.end()]
+        });
+        changes.filter(|&at| at > m).fold(end, i64::min)
+    }
+
+    /// Whether the taps from one to another of the outputs `[a, b)` read inside `[0, extent)`.
+    pub(super) fn reads_inside(&self, [a, b]: [i64; 2], [first, end]: [usize; 2], extent: i64) -> bool {
+        first == end || (self.reads(a, first) >= 0 && self.reads(b - 1, end - 1) < extent)
     }
 }
 
@@ -189,6 +219,43 @@ mod tests {
                 }
             }
             assert_eq!(pairs, expected, "kernel {k} stride {s} dilation {d} padding {p}");
+        }
+    }
+
+    #[test]
+    fn phases_read_what_their_class_reads() {
+        for (s, d) in [(1, 1), (1, 2), (1, 5), (2, 2), (2, 4), (4, 6), (3, 1)] {
+            let class = Class::all(Window::new(3, s, d, 7).unwrap(), false).next().unwrap();
+            let mut seen = Vec::new();
+            for number in 0..class.phases() {
+                let (phase, first, apart) = class.phase(number);
+                assert_eq!((phase.input_step, phase.offset_step), (class.stride(), 1));
+                for m in -3..9 {
+                    let output = phase.first + m * phase.step;
+                    seen.push(output);
+                    for t in 0..3 {
+                        assert_eq!(first + apart * phase.reads(m, t), class.reads(output, t), "{s} {d}");
+                    }
+                }
+            }
+            seen.sort_unstable();
+            let outputs = -3 * class.phases()..9 * class.phases();
+            assert_eq!(seen, outputs.collect::<Vec<_>>(), "stride {s} dilation {d}");
+        }
+    }
+
+    #[test]
+    fn the_same_taps_are_inside_up_to_where_one_more_or_less_is() {
+        let class = Class::all(Window::new(4, 1, 5, 9).unwrap(), false).next().unwrap();
+        let mut m = -3;
+        while m < 30 {
+            let end = class.same_taps(m, 30, 14);
+            assert!(
+                (m..end).all(|other| class.taps_inside(other, 14) == class.taps_inside(m, 14)),
+                "{m} {end}"
+            );
+            assert!(end == 30 || class.taps_inside(end, 14) != class.taps_inside(m, 14), "{m} {end}");
+            m = end;
         }
     }
 

@@ -2,13 +2,15 @@
 //!
 //! A tile is `P` neighbouring outputs of a class by one or two vectors of output channels. Its whole sum is kept in
 //! registers, in one order (kernel row, run of input channels, kernel column, input channel), whatever the tile.
-//! Kernel rows outside the image are left out; columns outside it are read as zeros, from a small buffer or, at the
-//! ends of a tile whose three taps share broadcasts, from a block of zeros.
+//! Kernel rows outside the image are left out, and so are its columns where many outputs have the same ones outside ([`ColumnPart`](super::columns::ColumnPart)):
+//! multiplied, they would be half of the work of a small image under a large dilation. Other columns outside are read as zeros, from a small buffer
+//! or, at the ends of a tile whose three taps share broadcasts, from a block of zeros.
 //!
 //! With one vector of output channels each multiply-add would need a load of its own, and loads would limit; with two,
 //! loads still take power that multiply-adds could use. So where up to three taps form a [`Sequence`], an input is
 //! broadcast once for the outputs that read it; the order is then kernel row, run, sequence, input channel, kernel column.
 
+use std::hint::black_box;
 use std::mem::MaybeUninit;
 
 use tiled_tensor::Element;
@@ -16,7 +18,7 @@ use tiled_tensor::Element;
 use super::class::{index, signed};
 use super::point::Points;
 use super::source::{AHEAD_ROWS, Buffer, MAX_SPAN, Reading, Source, Target, finish};
-use super::terms::{Next, accumulate, accumulate_edge, accumulate_sequence};
+use super::terms::{MOST_PLACES, Next, Places, accumulate, accumulate_edge, accumulate_sequence};
 use super::tile::Tile;
 use crate::vector::{MAX_LANES, Micro, Simd, prefetch_far};
 
@@ -55,6 +57,10 @@ pub(super) enum Sharing {
     Triple,
     /// The same, and the reading is [`Reading::Edge`].
     Edge,
+    /// As [`Sharing::Triple`], of columns that lie apart in storage.
+    Apart,
+    /// As [`Sharing::Edge`], of such columns.
+    ApartEdge,
 }
 
 /// [`Sharing`] as a parameter of types.
@@ -62,6 +68,8 @@ const NONE: u8 = Sharing::None as u8;
 const SEQUENCES: u8 = Sharing::Sequences as u8;
 const TRIPLE: u8 = Sharing::Triple as u8;
 const EDGE: u8 = Sharing::Edge as u8;
+const APART: u8 = Sharing::Apart as u8;
+const APART_EDGE: u8 = Sharing::ApartEdge as u8;
 
 /// Neighbouring tiles of a row, of `P` pixels by `V` vectors of output channels.
 ///
@@ -70,8 +78,8 @@ const EDGE: u8 = Sharing::Edge as u8;
 /// storage where it is inside the image, and is read as [`Reading`] says; the target is valid for writing and
 /// nothing else uses it. `BLOCKED` says that a block of inputs is a vector, else it is one channel; `STRIDE`
 /// is the pixel step unless the reading is [`Reading::Tap`]. `SHARING` is a [`Sharing`]: unless it is none, columns lie
-/// side by side, and the reading is not [`Reading::Tap`]; for edges it is `BLOCKED`, and there are at least
-/// [`super::source::EDGE_COLUMNS`] pixels.
+/// side by side unless it says that they lie apart, or the reading is a copy, and that is not [`Reading::Tap`]; for columns that lie apart and for
+/// edges it is `BLOCKED`, for edges there are at least [`super::source::EDGE_COLUMNS`] pixels.
 pub(super) struct Tiles<
     'a,
     E,
@@ -96,7 +104,20 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
         let source = self.source;
         let mut buffer: Buffer<E> = [MaybeUninit::uninit(); MAX_LANES * MAX_SPAN];
         let buffer = buffer.as_mut_ptr().cast::<E>();
-        let unit = if BLOCKED { S::LANES } else { 1 };
+        let lanes = if BLOCKED { S::LANES } else { 1 };
+        let unit = if matches!(SHARING, APART | APART_EDGE) { lanes * source.apart } else { lanes };
+        // listed where the step is no constant: where the compiler knew one to be a sum of another, it would keep broadcasts beside the sums, and
+        // these in memory
+        let listed: [usize; MOST_PLACES] = if matches!(SHARING, APART | APART_EDGE) {
+            black_box(std::array::from_fn(|pixel| pixel * unit))
+        } else {
+            [0; MOST_PLACES]
+        };
+        let places = if matches!(SHARING, APART | APART_EDGE) {
+            Places::Listed(&listed)
+        } else {
+            Places::Even(unit * STRIDE)
+        };
         let (first, end) = source.channels;
         let phase = first % source.run;
         let (mut col, mut start) = (source.col, self.target.start);
@@ -112,7 +133,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                 let mut row = source.row;
                 for kernel_row in 0..source.rows {
                     let ahead = source.ahead[kernel_row % AHEAD_ROWS];
-                    let skipped = tile * P * STRIDE * unit + first / unit * source.block_stride;
+                    let skipped = tile * P * STRIDE * unit + first / lanes * source.block_stride;
                     let mut far = ahead.start.wrapping_add(skipped);
                     let (row_after, row_direct) = if kernel_row + 1 < source.rows {
                         let row = source.next_row(row);
@@ -151,7 +172,9 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                         };
                         match SHARING {
                             NONE => {
-                                for tap in 0..source.cols {
+                                let of_tap = len * V * S::LANES;
+                                weights = weights.wrapping_add(source.taps[0] * of_tap);
+                                for tap in source.taps[0]..source.taps[1] {
                                     let sums = &mut sums;
                                     weights = if source.reading == Reading::Tap {
                                         let col = col + signed(tap * source.tap_step);
@@ -181,6 +204,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                         accumulate::<S, P, V>(simd, sums, inputs, step, next, len, weights)
                                     };
                                 }
+                                weights = weights.wrapping_add((source.cols - source.taps[1]) * of_tap);
                             }
                             SEQUENCES => {
                                 // as `Sequence::all` lists them
@@ -189,28 +213,27 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                     while tap < source.cols {
                                         let taps = (source.cols - tap).div_ceil(STRIDE);
                                         let inputs = inputs.after(tap * unit);
-                                        let step = unit * STRIDE;
                                         let next = BLOCKED.then_some(next(tap));
                                         let sums = &mut sums;
                                         weights = match taps {
                                             1 => accumulate_sequence::<S, P, V, 1>(
-                                                simd, sums, inputs, step, next, len, weights,
+                                                simd, sums, inputs, places, next, len, weights,
                                             ),
                                             2 => accumulate_sequence::<S, P, V, 2>(
-                                                simd, sums, inputs, step, next, len, weights,
+                                                simd, sums, inputs, places, next, len, weights,
                                             ),
                                             _ => accumulate_sequence::<S, P, V, 3>(
-                                                simd, sums, inputs, step, next, len, weights,
+                                                simd, sums, inputs, places, next, len, weights,
                                             ),
                                         };
                                         tap += Sequence::MOST_TAPS * STRIDE;
                                     }
                                 }
                             }
-                            TRIPLE => {
+                            TRIPLE | APART => {
                                 let next = BLOCKED.then_some(next(0));
                                 weights = accumulate_sequence::<S, P, V, 3>(
-                                    simd, &mut sums, inputs, unit, next, len, weights,
+                                    simd, &mut sums, inputs, places, next, len, weights,
                                 );
                             }
                             _ => {
@@ -219,7 +242,7 @@ impl<E: Element, const P: usize, const V: usize, const BLOCKED: bool, const STRI
                                     simd,
                                     &mut sums,
                                     (inputs, ends),
-                                    unit,
+                                    places,
                                     next(0),
                                     len,
                                     weights,
@@ -322,6 +345,12 @@ pub(super) unsafe fn run<S: Simd>(
         (Sharing::Point, _, false) => points!(2, [1 2 4 6 8 10 12 14], []),
         (Sharing::Edge, _, _) => {
             shared_widths!(true, 1, EDGE, [2 4 6 8 10 11 12 16 20 24], [2 4 6 8 10 11 12]);
+        }
+        (Sharing::ApartEdge, _, _) => {
+            shared_widths!(true, 1, APART_EDGE, [2 4 6 8 10 11 12 16 20 24], [2 4 6 8 10 11 12]);
+        }
+        (Sharing::Apart, _, _) => {
+            shared_widths!(true, 1, APART, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);
         }
         (Sharing::Triple, true, _) => {
             shared_widths!(true, 1, TRIPLE, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);

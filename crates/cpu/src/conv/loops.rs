@@ -10,11 +10,12 @@ use std::ops::Range;
 
 use deep::AtOnce;
 
-use tiled_geometry::{Interval, Region};
+use tiled_geometry::{Interval, Region, div_ceil};
 use tiled_kernel::Activation;
 use tiled_tensor::{Element, Layout, PartMut, View};
 
 use super::class::{Class, index, signed};
+use super::columns::ColumnPart;
 use super::cut::{Cut, POINT_WIDTHS, SEQUENCE_WIDTHS, SHARED_WIDTHS, WIDTHS};
 use super::dense::Sharing;
 use super::dot;
@@ -132,7 +133,9 @@ struct Call<'a, T> {
 
 /// A class within the region, cut into units: a part of the output channels for a strip of tiles.
 struct Units<'a, T> {
+    /// Rows, and the part of the columns.
     classes: [Class; 2],
+    part: ColumnPart,
     weights: &'a [T],
     members: [Interval; 2],
     /// Items of output channels (see [`Call::items`]), how many of them a unit has, and the vectors of one of [`Path::Dense`].
@@ -178,8 +181,8 @@ const DEEP_UNITS: usize = 8;
 /// The strips that a unit is cut into where terms are not, of which a thread computes several as one.
 const STRIPS_OF_A_UNIT: usize = 4;
 
-/// The classes whose units a call keeps: those of a stride of two.
-const LISTED_CLASSES: usize = 4;
+/// The classes and phases whose units a call keeps: more than those of a stride of two.
+const LISTED_CLASSES: usize = 16;
 
 /// Why these loops do not come to [`Path::Lanes`].
 const OTHERS: &str = "invariant: channels of several groups have loops of their own";
@@ -249,14 +252,18 @@ impl<T: Lane> Call<'_, T> {
         (threads, worth.max(threads))
     }
 
-    /// The units of each class, one after another; of one class about as many as `wanted`, or more.
+    /// The units of each part of each class, one after another; of one class about as many as `wanted`, or more.
     fn classes<S: Simd<E = T>>(&self, wanted: usize) -> impl Iterator<Item = Units<'_, T>> {
         let mut rest = &self.packed[self.problem.bias_len()..];
         let mut first = 0;
-        self.problem.classes().map(move |classes| {
+        let classes = self.problem.classes().flat_map(move |classes| {
             let (weights, tail) = rest.split_at(self.problem.class_len(&classes));
             rest = tail;
-            let units = self.units::<S>(classes, weights, wanted, first);
+            let (parts, count) = ColumnPart::all(self.problem, classes[1]);
+            parts.map(move |part| (classes[0], part, weights, wanted.div_ceil(count)))
+        });
+        classes.map(move |(rows, part, weights, wanted)| {
+            let units = self.units::<S>(rows, part, weights, wanted, first);
             first += units.len;
             units
         })
@@ -273,24 +280,36 @@ impl<T: Lane> Call<'_, T> {
         }
     }
 
-    /// What row `m` of the outputs of a class reads of an image, by the taps from one to another, which lie within it; from column 0 on.
-    fn source(&self, n: usize, [rows, cols]: [&Class; 2], m: i64, [begin, end]: [usize; 2]) -> Source<T> {
+    /// What row `m` of the outputs of a class reads of an image, by the taps from one to another, which lie within it; from column 0 of a part on.
+    fn source(
+        &self,
+        n: usize,
+        rows: &Class,
+        part: &ColumnPart,
+        m: i64,
+        [begin, end]: [usize; 2],
+    ) -> Source<T> {
         let layout = self.input.layout();
+        let held = layout.cols().begin();
+        let first_col = div_ceil(held - part.first, part.apart);
+        let skipped = index(part.first + first_col * part.apart - held) * layout.block();
         let ring = signed(layout.ring().max(1));
         Source {
-            start: self.input.data()[n * layout.batch_stride()..].as_ptr(),
+            start: self.input.data()[n * layout.batch_stride()..].as_ptr().wrapping_add(skipped),
             row: index(rows.reads(m, begin).rem_euclid(ring)),
             row_step: index(rows.offset_step % ring),
             ring: layout.ring(),
             row_stride: layout.row_stride(),
             block_stride: layout.block_stride(),
+            apart: index(part.apart),
             rows: end - begin,
             col: 0,
-            pixel_step: cols.input_step,
-            tap_step: index(cols.offset_step),
-            cols: cols.taps,
-            width: self.problem.extents[1],
-            first_col: layout.cols().begin(),
+            pixel_step: part.class.input_step,
+            tap_step: index(part.class.offset_step),
+            cols: part.class.taps,
+            taps: part.taps,
+            width: part.width,
+            first_col,
             channels: (0, self.problem.inputs()),
             run: self.problem.run,
             reading: Reading::Direct,
@@ -301,13 +320,15 @@ impl<T: Lane> Call<'_, T> {
 
     fn units<'b, S: Simd<E = T>>(
         &self,
-        classes: [Class; 2],
+        rows: Class,
+        part: ColumnPart,
         weights: &'b [T],
         wanted: usize,
         first: usize,
     ) -> Units<'b, T> {
-        let problem = self.problem;
+        let (problem, classes) = (self.problem, [rows, part.class]);
         let members = [0, 1].map(|i| classes[i].members(self.region.axis(i)));
+        let members = [members[0], members[1].intersect(part.members)];
         let sharing = problem.sharing(&classes[1]);
         let pixels = index(members[1].len());
         let tile_vectors = problem.tile_vectors(&classes[1]);
@@ -318,7 +339,7 @@ impl<T: Lane> Call<'_, T> {
             Sharing::None | Sharing::Point if are_points => POINT_WIDTHS,
             Sharing::None | Sharing::Point => WIDTHS,
             Sharing::Sequences => SEQUENCE_WIDTHS[pairs],
-            Sharing::Triple | Sharing::Edge => SHARED_WIDTHS[pairs],
+            Sharing::Triple | Sharing::Edge | Sharing::Apart | Sharing::ApartEdge => SHARED_WIDTHS[pairs],
         };
         let cut = match problem.path {
             Path::Dense if sharing != Sharing::None => Cut::even(pixels, widths, S::SHARED_TILES[pairs]),
@@ -362,6 +383,7 @@ impl<T: Lane> Call<'_, T> {
         let len = chunks * batch * rows.div_ceil(height) * strips;
         Units {
             classes,
+            part,
             weights,
             members,
             items,

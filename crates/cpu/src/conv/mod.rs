@@ -5,6 +5,7 @@
 
 mod activated;
 mod class;
+mod columns;
 mod cut;
 mod dense;
 mod dot;

@@ -5,6 +5,7 @@ use tiled_kernel::{Conv, Kernel};
 use tiled_tensor::Element;
 
 use super::class::Class;
+use super::columns::LEAST_OF_PHASE;
 use super::cut::MOST_SHARED_PIXELS;
 use super::dense::{Sequence, Sharing};
 use super::dot;
@@ -148,14 +149,16 @@ impl Problem {
     /// which one vector of outputs would need one for each multiply-add. Without two vectors it takes three taps to save
     /// any.
     pub(super) fn sharing(&self, cols: &Class) -> Sharing {
-        let Ok(stride @ 1..=2) = usize::try_from(cols.input_step) else { return Sharing::None };
+        let Ok(stride @ 1..=2) = usize::try_from(cols.stride()) else { return Sharing::None };
         let longest = cols.taps.div_ceil(stride).min(Sequence::MOST_TAPS);
         let span = (MOST_SHARED_PIXELS - 1) * stride + cols.taps;
         let least = if self.shared_vectors == MOST_VECTORS { 2 } else { Sequence::MOST_TAPS };
         let shares = self.path == Path::Dense && self.shared_vectors > 0;
+        let columns = self.output_extents()[1] / (cols.step * cols.phases());
         match (cols.taps, stride) {
-            _ if !shares || cols.offset_step != 1 || longest < least || span > MAX_SPAN => Sharing::None,
-            (3, 1) => Sharing::Triple,
+            _ if !shares || longest < least || span > MAX_SPAN => Sharing::None,
+            (3, 1) if cols.offset_step == 1 || columns >= LEAST_OF_PHASE => Sharing::Triple,
+            _ if cols.offset_step != 1 => Sharing::None,
             _ => Sharing::Sequences,
         }
     }
@@ -273,7 +276,7 @@ impl Problem {
         // taps that take turns one by one are sequences of one
         let stride = match self.sharing(cols) {
             Sharing::None => cols.taps,
-            _ => usize::try_from(cols.input_step).unwrap_or(1),
+            _ => usize::try_from(cols.stride()).unwrap_or(1),
         };
         // from one output of a group to the next
         let [kh, kw] = self.conv.kernel();

@@ -44,14 +44,17 @@ pub(super) struct Source<E> {
     pub(super) ring: usize,
     pub(super) row_stride: usize,
     pub(super) block_stride: usize,
+    /// The columns of storage from one column to the next: more than one where it is those of a phase that are counted.
+    pub(super) apart: usize,
     /// Kernel rows inside the image.
     pub(super) rows: usize,
     /// The input column of the first tap of the first pixel; columns between pixels and between taps.
     pub(super) col: i64,
     pub(super) pixel_step: i64,
     pub(super) tap_step: usize,
-    /// Kernel columns.
+    /// Kernel columns, and the first and the end of those that are not left out: others than all only where taps take turns one by one.
     pub(super) cols: usize,
+    pub(super) taps: [usize; 2],
     /// The columns of the image, and the first column held.
     pub(super) width: i64,
     pub(super) first_col: i64,
@@ -194,7 +197,7 @@ impl<E: Element> Source<E> {
         col: i64,
     ) -> Inputs<E> {
         let plane = self.plane::<S, BLOCKED>(row, channel);
-        let offset = col - self.first_col;
+        let offset = (col - self.first_col) * signed(self.apart);
         let start = if BLOCKED { offset * signed(S::LANES) + signed(channel % S::LANES) } else { offset };
         let start = plane.wrapping_offset(isize::try_from(start).unwrap_or(0));
         Inputs { start, channel_step: if BLOCKED { 1 } else { self.block_stride } }
@@ -257,15 +260,17 @@ impl<E: Element> Source<E> {
         let begin = index((-col).clamp(0, signed(span)));
         let end = index((self.width - col).clamp(signed(begin), signed(span)));
         let first = if begin < end { index(col + signed(begin) - self.first_col) } else { 0 };
+        let (copies, len) = if self.apart == 1 { (1, (end - begin) * unit) } else { (end - begin, unit) };
         for c in 0..channels {
             // SAFETY: columns from `begin` to `end` are inside the image and held; the buffer has room.
             unsafe {
                 let to = buffer.add(c * MAX_SPAN);
                 to.write_bytes(0, begin * unit);
-                to.add(begin * unit).copy_from_nonoverlapping(
-                    plane.add(c * self.block_stride + first * unit),
-                    (end - begin) * unit,
-                );
+                let from = plane.add(c * self.block_stride + first * unit * self.apart);
+                for copy in 0..copies {
+                    let to = to.add(begin * unit + copy * len);
+                    to.copy_from_nonoverlapping(from.add(copy * unit * self.apart), len);
+                }
                 to.add(end * unit).write_bytes(0, (span - end) * unit);
             }
         }

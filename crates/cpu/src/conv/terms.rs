@@ -84,23 +84,45 @@ pub(super) unsafe fn accumulate<S: Simd, const P: usize, const V: usize>(
     weights
 }
 
+/// The most pixels that a tile and its taps read of a row.
+pub(super) const MOST_PLACES: usize = 26;
+
+/// Where the pixels that a tile and its taps read of a row lie, from the first one on.
+#[derive(Clone, Copy)]
+pub(super) enum Places<'a> {
+    /// A step apart that is known when the tile is compiled.
+    Even(usize),
+    /// As listed.
+    Listed(&'a [usize; MOST_PLACES]),
+}
+
+impl Places<'_> {
+    #[inline(always)]
+    const fn at(self, pixel: usize) -> usize {
+        match self {
+            Self::Even(step) => pixel * step,
+            Self::Listed(places) => places[pixel],
+        }
+    }
+}
+
 /// Adds `len` input channels of `T` taps that share broadcasts, and fetches `next`; returns the weights that follow.
 ///
 /// # Safety
-/// `inputs` is readable at `p·step + c·channel_step` for `T − 1` more pixels than `P`, `weights` for `len·T·V` vectors.
+/// `inputs` is readable at pixel p of the places, `+ c·channel_step` for `T − 1` more pixels than `P`, `weights` for `len·T·V` vectors.
 #[inline(always)]
 pub(super) unsafe fn accumulate_sequence<S: Simd, const P: usize, const V: usize, const T: usize>(
     simd: S,
     sums: &mut [[S::V; V]; P],
     inputs: Inputs<S::E>,
-    step: usize,
+    places: Places<'_>,
     next: Option<Next<S::E>>,
     len: usize,
     weights: *const S::E,
 ) -> *const S::E {
     let ends = [inputs.start; 2 * EDGE_COLUMNS];
     // SAFETY: passed on to the caller.
-    unsafe { accumulate_shared::<S, P, V, T, false>(simd, sums, (inputs, ends), step, next, len, weights) }
+    unsafe { accumulate_shared::<S, P, V, T, false>(simd, sums, (inputs, ends), places, next, len, weights) }
 }
 
 /// The same for three taps where the first and the last [`EDGE_COLUMNS`] columns are read from the ends.
@@ -112,13 +134,13 @@ pub(super) unsafe fn accumulate_edge<S: Simd, const P: usize, const V: usize>(
     simd: S,
     sums: &mut [[S::V; V]; P],
     inputs: (Inputs<S::E>, [*const S::E; 2 * EDGE_COLUMNS]),
-    step: usize,
+    places: Places<'_>,
     next: Next<S::E>,
     len: usize,
     weights: *const S::E,
 ) -> *const S::E {
     // SAFETY: passed on to the caller.
-    unsafe { accumulate_shared::<S, P, V, 3, true>(simd, sums, inputs, step, Some(next), len, weights) }
+    unsafe { accumulate_shared::<S, P, V, 3, true>(simd, sums, inputs, places, Some(next), len, weights) }
 }
 
 /// See [`accumulate_sequence`] and, where `EDGE`, [`accumulate_edge`].
@@ -127,12 +149,12 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: us
     simd: S,
     sums: &mut [[S::V; V]; P],
     (inputs, mut ends): (Inputs<S::E>, [*const S::E; 2 * EDGE_COLUMNS]),
-    step: usize,
+    places: Places<'_>,
     mut next: Option<Next<S::E>>,
     len: usize,
     mut weights: *const S::E,
 ) -> *const S::E {
-    const { assert!(V <= 2 && P + T - 1 <= 26 && T <= 3, "spelled out below") };
+    const { assert!(V <= 2 && P + T - 1 <= MOST_PLACES && T <= 3, "spelled out below") };
     let Inputs { start: mut inputs, channel_step } = inputs;
     for _ in 0..len {
         // SAFETY: passed on to the caller.
@@ -165,7 +187,7 @@ unsafe fn accumulate_shared<S: Simd, const P: usize, const V: usize, const T: us
                         } else if EDGE && $q >= P {
                             *ends[EDGE_COLUMNS + $q - P]
                         } else {
-                            *inputs.add($q * step)
+                            *inputs.add(places.at($q))
                         };
                         let value = simd.splat(value);
                         multiply_add!(value, $q, 0 0, 0 1, 1 0, 1 1, 2 0, 2 1);

@@ -103,6 +103,23 @@ pub(super) fn cases() -> Vec<Case> {
         case(1, [24, 16], 1, [[5, 1, 1, 1, 0, 0], [83, 1, 1, 1, 0, 0]]),
         case(2, [40, 12], 1, [[3, 1, 1, 1, 0, 0], [57, 1, 1, 1, 0, 0]]),
         case(1, [72, 40], 1, [[4, 1, 1, 1, 0, 0], [30, 1, 1, 1, 0, 0]]),
+        // dense kernels whose taps lie apart: phases of columns, also under a stride of as much, pairs of vectors and one, inputs in planes, more padding
+        // than taps reach over
+        case(2, [16, 40], 1, [[13, 3, 1, 2, 2, 2], [61, 3, 1, 2, 2, 2]]),
+        case(1, [24, 16], 1, [[13, 3, 1, 3, 3, 3], [77, 3, 1, 3, 1, 4]]),
+        case(1, [20, 36], 1, [[9, 3, 2, 2, 2, 2], [67, 3, 2, 2, 2, 2]]),
+        case(1, [16, 16], 1, [[9, 3, 2, 4, 4, 4], [133, 3, 2, 4, 4, 5]]),
+        case(1, [3, 32], 1, [[9, 3, 1, 1, 1, 1], [53, 3, 1, 2, 2, 2]]),
+        case(1, [64, 32], 2, [[9, 3, 1, 2, 2, 2], [70, 3, 1, 4, 4, 4]]),
+        case(1, [16, 16], 1, [[5, 3, 1, 2, 2, 2], [50, 3, 1, 2, 9, 11]]),
+        // the same with columns that leave out taps: parts of two taps and of one, none in the middle, nothing inside, and other kernels
+        case(2, [16, 40], 1, [[30, 3, 1, 12, 12, 12], [40, 3, 1, 12, 12, 12]]),
+        case(1, [24, 16], 1, [[20, 3, 1, 9, 9, 9], [41, 3, 1, 24, 24, 24]]),
+        case(1, [16, 32], 1, [[9, 3, 1, 4, 4, 4], [31, 3, 1, 20, 20, 20]]),
+        case(1, [16, 24], 1, [[9, 3, 1, 4, 4, 4], [48, 3, 1, 36, 36, 36]]),
+        case(1, [16, 16], 1, [[9, 3, 1, 4, 4, 4], [20, 2, 1, 9, 17, 30]]),
+        case(1, [32, 16], 1, [[9, 5, 1, 2, 4, 4], [75, 5, 1, 9, 18, 18]]),
+        case(1, [16, 48], 1, [[9, 3, 2, 3, 3, 3], [101, 3, 2, 17, 17, 17]]),
         // depthwise and narrow groups whose taps lie apart: phases of rows, of columns and of both, and too few outputs for any
         case(2, [16, 16], 16, [[19, 3, 1, 2, 2, 2], [61, 3, 1, 2, 2, 2]]),
         case(1, [19, 19], 19, [[25, 5, 1, 3, 6, 6], [77, 5, 1, 3, 5, 6]]),

@@ -30,6 +30,7 @@ impl<T: Lane> Call<'_, T> {
         let layout = self.input.layout();
         let [row_class, col_class] = &units.classes;
         let near = col_class.input_step <= 2 && row_class.input_step <= 2;
+        let near = near && units.part.apart == 1;
         let fetches = self.problem.path == Path::Dense && layout.block() > 1 && near;
         if !fetches || !(1..=AHEAD_ROWS).contains(&from.rows) {
             return None;

@@ -9,6 +9,7 @@ use tiled_geometry::{Interval, Region};
 
 use super::super::activated;
 use super::super::class::{Class, index, signed};
+use super::super::columns::ColumnPart;
 use super::super::lanes::{self, Groups, OutputRows, Outputs};
 use super::super::source::{Source, Target};
 use super::super::tail::{self, Written};
@@ -219,11 +220,12 @@ impl<T: Lane> Call<'_, T> {
         (rows, (taps_begin, taps_end)): (Interval, (usize, usize)),
     ) {
         let problem = self.problem;
-        let class = &columns.class;
+        let class = columns.class;
+        let whole = ColumnPart::whole(problem, class);
         let (layout, to) = (self.input.layout(), self.output.layout());
         let source = Source {
             col: columns.col,
-            ..self.source(part.n, [row_class, class], rows.begin(), [taps_begin, taps_end])
+            ..self.source(part.n, row_class, &whole, rows.begin(), [taps_begin, taps_end])
         };
         let y = |m: i64| row_class.first + m * row_class.step;
         let offset = index(columns.x - to.cols().begin()) * to.block();

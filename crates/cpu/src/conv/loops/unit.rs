@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::super::activated;
 use super::super::class::{index, signed};
+use super::super::columns::ColumnPart;
 use super::super::cut;
 use super::super::dense::{self, Sharing};
 use super::super::dot;
@@ -77,7 +78,7 @@ impl<T: Lane> Call<'_, T> {
         let [row_class, col_class] = &units.classes;
         let m = units.members[0].begin() + signed(row);
         let (taps_begin, taps_end) = row_class.taps_inside(m, self.problem.extents[0]);
-        let source = self.source(n, [row_class, col_class], m, [taps_begin, taps_end]);
+        let source = self.source(n, row_class, &units.part, m, [taps_begin, taps_end]);
         let to = self.output.layout();
         let y = row_class.first + m * row_class.step;
         let target = Target {
@@ -205,13 +206,13 @@ impl<T: Lane> Call<'_, T> {
     /// How `count` neighbouring tiles of as many outputs of a class, from `a` on, read their inputs.
     fn reading(&self, units: &Units<'_, T>, a: i64, [pixels, count]: [usize; 2]) -> Reading {
         let class = &units.classes[1];
-        let extent = self.problem.extents[1];
+        let ColumnPart { apart, width: extent, taps, .. } = units.part;
         let blocked = self.input.layout().block() > 1;
         let b = a + signed(pixels * count);
-        let inside = class.reads_inside(a, b, extent);
+        let inside = class.reads_inside([a, b], taps, extent);
         let whole = pixels == units.cut.wide;
         let direct = match self.problem.path {
-            Path::Dense => inside && class.input_step <= 2,
+            Path::Dense => inside && class.input_step <= 2 && (apart == 1 || blocked),
             Path::Dot => inside && whole && blocked,
             Path::Planar => inside && whole && class.input_step == 1,
             Path::Lanes => unreachable!("{OTHERS}"),
@@ -282,7 +283,9 @@ impl<T: Lane> Call<'_, T> {
                     vectors,
                     blocked,
                     sharing: if place.source.reading == Reading::Edge {
-                        Sharing::Edge
+                        if units.part.apart == 1 { Sharing::Edge } else { Sharing::ApartEdge }
+                    } else if place.source.reading == Reading::Direct && units.part.apart > 1 {
+                        Sharing::Apart
                     } else if blocked && units.sharing == Sharing::None && source.is_point::<S>() {
                         Sharing::Point
                     } else {
