@@ -5,7 +5,7 @@ use tiled_kernel::{Conv, Kernel};
 use tiled_tensor::Element;
 
 use super::class::Class;
-use super::columns::LEAST_OF_PHASE;
+use super::columns;
 use super::cut::MOST_SHARED_PIXELS;
 use super::dense::{Sequence, Sharing};
 use super::dot;
@@ -26,7 +26,7 @@ pub(super) enum Path {
 }
 
 /// The most vectors of output channels of a tile of [`Path::Dense`].
-const MOST_VECTORS: usize = 2;
+pub(super) const MOST_VECTORS: usize = 2;
 
 /// A convolution or the gradient for its input, as one computation from inputs to outputs.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub(super) struct Problem {
     pub(super) run: usize,
     pub(super) path: Path,
     /// The most vectors of output channels of a tile whose taps share broadcasts.
-    shared_vectors: usize,
+    pub(super) shared_vectors: usize,
 }
 
 impl Problem {
@@ -154,10 +154,9 @@ impl Problem {
         let span = (MOST_SHARED_PIXELS - 1) * stride + cols.taps;
         let least = if self.shared_vectors == MOST_VECTORS { 2 } else { Sequence::MOST_TAPS };
         let shares = self.path == Path::Dense && self.shared_vectors > 0;
-        let columns = self.output_extents()[1] / (cols.step * cols.phases());
         match (cols.taps, stride) {
             _ if !shares || longest < least || span > MAX_SPAN => Sharing::None,
-            (3, 1) if cols.offset_step == 1 || columns >= LEAST_OF_PHASE => Sharing::Triple,
+            (3, 1) if cols.offset_step == 1 || columns::are_phases(self, cols) => Sharing::Triple,
             _ if cols.offset_step != 1 => Sharing::None,
             _ => Sharing::Sequences,
         }

@@ -18,6 +18,11 @@ const COLUMNS: usize = 128;
 /// Rows that share the taps worked out, few enough that they stay in the second cache.
 const ROWS: usize = 16;
 
+/// The same of planes, whose rows are as many times shorter.
+const fn rows_at_once(lanes: usize) -> usize {
+    if lanes == 1 { ROWS * MAX_LANES } else { ROWS }
+}
+
 /// Elements of the output gradient that are treated at a time.
 const PIECE: usize = 1024;
 
@@ -79,8 +84,7 @@ fn forward_of<T: Lane, const N: usize>(
     for_bands(output, region, N, |band| {
         let (place, lanes, cols) = (Place::of(band), band.lanes(), band.cols());
         let mut mixed = [T::ZERO; MIXED * MAX_LANES];
-        let height = ROWS * if lanes == 1 { MAX_LANES } else { 1 };
-        for rows in parts(band.rows(), height) {
+        for rows in parts(band.rows(), rows_at_once(lanes)) {
             for (at, part) in parts(cols, COLUMNS).enumerate() {
                 let made;
                 let columns = if let Some(Some(listed)) = listed.get(at) {
@@ -141,9 +145,12 @@ impl<T: Element, const N: usize> Columns<T, N> {
     }
 }
 
-/// Tiles of at most [`ROWS`] rows and `width` columns, from left to right, then down.
-fn tiles(rows: Interval, cols: Interval, width: usize) -> impl Iterator<Item = (Interval, Interval)> {
-    parts(rows, ROWS).flat_map(move |rows| parts(cols, width).map(move |cols| (rows, cols)))
+/// Tiles of at most so many rows and columns, from left to right, then down.
+fn tiles(
+    [rows, cols]: [Interval; 2],
+    [height, width]: [usize; 2],
+) -> impl Iterator<Item = (Interval, Interval)> {
+    parts(rows, height).flat_map(move |rows| parts(cols, width).map(move |cols| (rows, cols)))
 }
 
 /// Consecutive parts of at most `len` coordinates.
@@ -376,9 +383,11 @@ pub(crate) fn backward<T: Lane>(
         for y in band.rows().begin()..band.rows().end() {
             band.row(y).fill(T::ZERO);
         }
-        for (rows, part) in tiles(band.rows(), horizontal.touched(cols), COLUMNS.min(PIECE / lanes)) {
+        let areas = [band.rows(), horizontal.touched(cols)];
+        for (rows, part) in tiles(areas, [rows_at_once(lanes), COLUMNS.min(PIECE / lanes)]) {
             let table = table::<T>(horizontal, part);
             let table = &table[..extent(part)];
+            let readers = (lanes == 1).then(|| Readers::of(table, horizontal.needed(part))).flatten();
             for y in rows.begin()..rows.end() {
                 let mut sums = [T::ZERO; PIECE];
                 let sums = &mut sums[..extent(part) * lanes];
@@ -389,10 +398,86 @@ pub(crate) fn backward<T: Lane>(
                         add_scaled(isa, weight, values, &mut sums[skip..skip + values.len()]);
                     });
                 }
-                share(isa, table, cols.begin(), sums, band.row(y), lanes);
+                if let Some(readers) = &readers {
+                    readers.give(isa, cols.begin(), sums, band.row(y));
+                } else {
+                    share(isa, table, cols.begin(), sums, band.row(y), lanes);
+                }
             }
         }
     });
+}
+
+/// The outputs that read each column of a plane, in order, and their weights: a column's sum then stays in a register, where outputs that add to it one
+/// after another would wait for each other's stores.
+struct Readers<T> {
+    /// The first of the columns, and where the outputs of each begin: those of a column end where the next one's begin.
+    first: i64,
+    columns: usize,
+    begins: [usize; 2 * COLUMNS + 2],
+    outputs: [u8; CUBIC * COLUMNS],
+    weights: [T; CUBIC * COLUMNS],
+}
+
+impl<T: Element> Readers<T> {
+    /// Those of the outputs of a table, which read the columns `needed`, if these are few.
+    fn of(table: &[Taps<T>], needed: Interval) -> Option<Self> {
+        let columns = extent(needed);
+        if columns > 2 * COLUMNS {
+            return None;
+        }
+        let mut readers = Self {
+            first: needed.begin(),
+            columns,
+            begins: [0; 2 * COLUMNS + 2],
+            outputs: [0; CUBIC * COLUMNS],
+            weights: [T::ZERO; CUBIC * COLUMNS],
+        };
+        let pairs = || {
+            let of = |(output, taps): (u8, &Taps<T>)| {
+                let (at, count) = (index(taps.first - needed.begin()), taps.weights().len());
+                (at..at + count).zip(0..count).map(move |(column, tap)| (column, output, tap))
+            };
+            (0u8..).zip(table).flat_map(of)
+        };
+        // counted two places further on, which the places of outputs then move up by one
+        for (column, ..) in pairs() {
+            readers.begins[column + 2] += 1;
+        }
+        for column in 1..readers.begins.len() {
+            readers.begins[column] += readers.begins[column - 1];
+        }
+        for (column, output, tap) in pairs() {
+            let place = &mut readers.begins[column + 1];
+            readers.outputs[*place] = output;
+            readers.weights[*place] = table[usize::from(output)].weights()[tap];
+            *place += 1;
+        }
+        Some(readers)
+    }
+
+    /// Adds `sums` of the outputs to the columns of a row that they read; `begin` is the first column of the row.
+    fn give(&self, isa: Isa, begin: i64, sums: &[T], row: &mut [T]) {
+        let skipped = index((begin - self.first).max(0));
+        let at = index((self.first - begin).max(0));
+        let Some(row) = row.get_mut(at..) else { return };
+        let begins = self.begins.get(skipped..=self.columns).unwrap_or(&[]);
+        add_read(isa, begins, &self.outputs, &self.weights, sums, row);
+    }
+}
+
+per_isa! {
+    /// `row[c] += weight·sum` of the outputs that read it; those of column c are from `begins[c]` to `begins[c + 1]`.
+    fn add_read<T: Element>(begins: &[usize], outputs: &[u8], weights: &[T], sums: &[T], row: &mut [T]) {
+        for (ends, to) in begins.windows(2).zip(row) {
+            let pairs = outputs[ends[0]..ends[1]].iter().zip(&weights[ends[0]..ends[1]]);
+            let mut sum = *to;
+            for (output, weight) in pairs {
+                sum = fma::<T, FUSED>(*weight, sums[usize::from(*output)], sum);
+            }
+            *to = sum;
+        }
+    }
 }
 
 per_isa! {

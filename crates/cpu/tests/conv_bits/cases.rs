@@ -103,15 +103,14 @@ pub(super) fn cases() -> Vec<Case> {
         case(1, [24, 16], 1, [[5, 1, 1, 1, 0, 0], [83, 1, 1, 1, 0, 0]]),
         case(2, [40, 12], 1, [[3, 1, 1, 1, 0, 0], [57, 1, 1, 1, 0, 0]]),
         case(1, [72, 40], 1, [[4, 1, 1, 1, 0, 0], [30, 1, 1, 1, 0, 0]]),
-        // dense kernels whose taps lie apart: phases of columns, also under a stride of as much, pairs of vectors and one, inputs in planes, more padding
-        // than taps reach over
-        case(2, [16, 40], 1, [[13, 3, 1, 2, 2, 2], [61, 3, 1, 2, 2, 2]]),
-        case(1, [24, 16], 1, [[13, 3, 1, 3, 3, 3], [77, 3, 1, 3, 1, 4]]),
-        case(1, [20, 36], 1, [[9, 3, 2, 2, 2, 2], [67, 3, 2, 2, 2, 2]]),
-        case(1, [16, 16], 1, [[9, 3, 2, 4, 4, 4], [133, 3, 2, 4, 4, 5]]),
-        case(1, [3, 32], 1, [[9, 3, 1, 1, 1, 1], [53, 3, 1, 2, 2, 2]]),
-        case(1, [64, 32], 2, [[9, 3, 1, 2, 2, 2], [70, 3, 1, 4, 4, 4]]),
-        case(1, [16, 16], 1, [[5, 3, 1, 2, 2, 2], [50, 3, 1, 2, 9, 11]]),
+        // dense kernels whose taps lie apart: phases of columns, also under a stride of as much, more padding than taps reach over, too few channels for phases
+        case(2, [128, 40], 1, [[5, 3, 1, 2, 2, 2], [41, 3, 1, 2, 2, 2]]),
+        case(1, [130, 132], 1, [[3, 3, 1, 3, 3, 3], [50, 3, 1, 3, 1, 4]]),
+        case(1, [132, 36], 1, [[4, 3, 2, 2, 2, 2], [67, 3, 2, 2, 2, 2]]),
+        case(1, [128, 20], 1, [[4, 3, 2, 4, 4, 4], [81, 3, 2, 4, 4, 5]]),
+        case(1, [256, 64], 2, [[3, 3, 1, 2, 2, 2], [70, 3, 1, 4, 4, 4]]),
+        case(1, [128, 32], 1, [[3, 3, 1, 2, 2, 2], [35, 3, 1, 2, 9, 11]]),
+        case(1, [24, 40], 1, [[5, 3, 1, 2, 2, 2], [50, 3, 1, 2, 9, 11]]),
         // the same with columns that leave out taps: parts of two taps and of one, none in the middle, nothing inside, and other kernels
         case(2, [16, 40], 1, [[30, 3, 1, 12, 12, 12], [40, 3, 1, 12, 12, 12]]),
         case(1, [24, 16], 1, [[20, 3, 1, 9, 9, 9], [41, 3, 1, 24, 24, 24]]),
