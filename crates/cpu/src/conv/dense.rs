@@ -346,11 +346,14 @@ pub(super) unsafe fn run<S: Simd>(
         (Sharing::Edge, _, _) => {
             shared_widths!(true, 1, EDGE, [2 4 6 8 10 11 12 16 20 24], [2 4 6 8 10 11 12]);
         }
-        (Sharing::ApartEdge, _, _) => {
-            shared_widths!(true, 1, APART_EDGE, [2 4 6 8 10 11 12 16 20 24], [2 4 6 8 10 11 12]);
+        (Sharing::ApartEdge, _, _) if const { S::SHARED_TILES[1] > 0 } => {
+            shared_widths!(true, 1, APART_EDGE, [2 4 6 8 10 11 12], [2 4 6 8 10 11 12]);
         }
-        (Sharing::Apart, _, _) => {
-            shared_widths!(true, 1, APART, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);
+        (Sharing::Apart, _, _) if const { S::SHARED_TILES[1] > 0 } => {
+            shared_widths!(true, 1, APART, [1 2 4 6 8 10 11 12], [1 2 4 6 8 10 11 12]);
+        }
+        (Sharing::Apart | Sharing::ApartEdge, _, _) => {
+            unreachable!("no columns apart without pairs of vectors")
         }
         (Sharing::Triple, true, _) => {
             shared_widths!(true, 1, TRIPLE, [1 2 4 6 8 10 11 12 16 20 24], [1 2 4 6 8 10 11 12]);
