@@ -37,6 +37,8 @@ pub(crate) enum Value {
     Elements(usize),
     /// Places in such a list.
     Places(Places),
+    /// Pixels of an image gathered to windows, a step of adaptive pooling that a model writes out.
+    Gathered(Rc<Gathered>),
     /// A value with padding that a convolution may take over.
     Padded(Rc<Padded>),
     /// A value that is reduced over height or width, and waits for the other.
@@ -99,6 +101,7 @@ impl Value {
             Self::Response(_) => "a step of a local response norm".to_owned(),
             Self::Elements(_) => "a list of all elements".to_owned(),
             Self::Places(_) => "places of elements".to_owned(),
+            Self::Gathered(_) => "a step of adaptive pooling".to_owned(),
             Self::Padded(_) => "a padded value".to_owned(),
             Self::Halfway(halfway) => format!("a value reduced over one axis alone ({})", halfway.made_by),
             Self::Empty(_) => "a value without elements".to_owned(),
@@ -256,6 +259,34 @@ pub(crate) enum Responding {
     Squares { padding: [i64; 2] },
     /// `(k + α·mean)^β` of the mean over so many channels, with that axis or without it.
     Mean { size: i64, has_axis: bool, alpha: f64, k: f64, beta: Option<f64> },
+}
+
+/// A step towards adaptive pooling of a value.
+#[derive(Clone, Debug)]
+pub(crate) struct Gathered {
+    pub(crate) plan: usize,
+    pub(crate) step: Gathering,
+    /// The row and the column of each pixel of the windows, k×r×l×s×2.
+    pub(crate) indices: Option<Constant>,
+    /// Which rows and which columns of the windows are filled with zeros.
+    pub(crate) masks: [Option<Constant>; 2],
+}
+
+/// How far adaptive pooling has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gathering {
+    /// The image with the axes of a pixel first, H×W×N×C.
+    Turned,
+    /// The windows, k×r×l×s×N×C.
+    Pixels,
+    /// The same, N×C×k×r×l×s.
+    Windows,
+    /// A row of each.
+    Row(usize),
+    /// A pixel of each, by its row and column.
+    Pixel([usize; 2]),
+    /// The sum of so many of its first pixels.
+    Sum(usize),
 }
 
 /// A value with padding around it.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, ResizeMode, Upsample, WithOperand};
 
 use super::activation::{activation, formed, of_forms};
-use super::{elements, norm, norming, response};
+use super::{adaptive, elements, norm, norming, response};
 use crate::Reason;
 use crate::import::form::Form;
 use crate::import::numbers::{Binary, Num, Numbers};
@@ -15,7 +15,7 @@ use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
 
 pub(super) fn add(site: &mut Site<'_>) -> Result<Value, Reason> {
-    for rule in [with_bias, norm::shifted, norming::sum, response::sum, elements::sum] {
+    for rule in [with_bias, norm::shifted, norming::sum, response::sum, elements::sum, adaptive::sum] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
@@ -50,7 +50,7 @@ pub(super) fn modulo(site: &mut Site<'_>) -> Result<Value, Reason> {
 
 pub(super) fn div(site: &mut Site<'_>) -> Result<Value, Reason> {
     check_of_floats(site)?;
-    for rule in [norming::quotient, response::quotient, averaged] {
+    for rule in [norming::quotient, response::quotient, averaged, adaptive::quotient] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }

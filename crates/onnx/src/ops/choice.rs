@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use tiled_graph::{Activation, Elementwise, Op, Operand, WithOperand};
 
-use super::activation;
+use super::{activation, adaptive};
 use crate::Reason;
 use crate::import::extents::Extents;
 use crate::import::numbers::{Binary, Num, Numbers};
@@ -77,6 +77,9 @@ pub(super) fn not(site: &mut Site<'_>) -> Result<Value, Reason> {
 pub(super) fn choose(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Value::Above(above) = *site.operand(0)? {
         return of_values(site, above);
+    }
+    if let Some(made) = adaptive::filled(site)? {
+        return Ok(made);
     }
     let lists = [site.numbers(0)?, site.numbers(1)?, site.numbers(2)?];
     let len = lists.iter().map(|list| list.items.len()).find(|len| *len != 1).unwrap_or(1);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::{elements, filled, groups, last, plane, response, row, shuffle, stack, table};
+use super::{adaptive, elements, filled, groups, last, plane, response, row, shuffle, stack, table};
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
@@ -230,6 +230,9 @@ pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
 pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
     let order = site.ints("perm")?;
     let is_sorted = order.as_ref().is_some_and(|order| order.is_sorted());
+    if let Some(made) = adaptive::turned(site, order.as_deref())? {
+        return Ok(made);
+    }
     if let Some(made) = row::transposed(site, order.as_deref())? {
         return Ok(made);
     }

@@ -4,6 +4,7 @@
 //! operator, write its rule in the file of its family and name it in the table.
 
 mod activation;
+mod adaptive;
 mod arithmetic;
 mod array;
 mod broadcast;
@@ -44,7 +45,7 @@ use crate::import::value::Value;
 pub(crate) use self::operator::{Operator, is_quantised, leaves_padding};
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 92] = [
+static OPERATORS: [Operator; 93] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("And", &[], choice::and),
@@ -71,6 +72,7 @@ static OPERATORS: [Operator; 92] = [
     operator("Flatten", &["axis"], layout::flatten),
     operator("Floor", &[], sizes::floor),
     operator("Gather", &["axis"], sizes::gather),
+    operator("GatherND", &["batch_dims"], adaptive::gather_nd),
     operator("Gelu", &["approximate"], activation::gelu),
     operator("Gemm", &["alpha", "beta", "transA", "transB"], linear::gemm),
     operator("GlobalAveragePool", &[], pool::global_average),

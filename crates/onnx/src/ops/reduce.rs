@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use tiled_graph::{Activation, Op};
 
+use super::adaptive;
 use super::broadcast::Fold;
 use super::last;
 use super::norming;
@@ -28,6 +29,9 @@ pub(super) fn sum(site: &mut Site<'_>) -> Result<Value, Reason> {
 
 pub(super) fn mean(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = stack::reduced(site, Reduced::Mean)? {
+        return Ok(made);
+    }
+    if let Some(made) = adaptive::mean(site)? {
         return Ok(made);
     }
     match norming::mean(site)? {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{elements, part, table};
+use super::{adaptive, elements, part, table};
 use crate::Reason;
 use crate::import::numbers::{Num, Numbers, Rounding};
 use crate::import::site::Site;
@@ -49,8 +49,10 @@ pub(super) fn part_of_shape(site: &Site<'_>, items: Vec<Num>) -> Result<Value, R
 }
 
 pub(super) fn gather(site: &mut Site<'_>) -> Result<Value, Reason> {
-    if let Some(made) = elements::gather(site)? {
-        return Ok(made);
+    for rule in [elements::gather, adaptive::selected] {
+        if let Some(made) = rule(site)? {
+            return Ok(made);
+        }
     }
     if let Some(made) = part::gather(site)? {
         return Ok(made);

@@ -1,6 +1,7 @@
 //! Models built of messages: what they become, what they compute, and what is refused.
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail by panicking")]
 
+mod adaptive;
 mod arithmetic;
 mod build;
 mod channels_last;

@@ -1,6 +1,7 @@
 //! Every refusal has a text in `tests/ui/onnx_<name>.txt`: the error of a small model. `BLESS=1 cargo test -p tiled-onnx --test models`
 //! writes them; `refusals_page` checks that none is missing.
 
+mod adaptive;
 mod constants;
 mod layers;
 mod shapes;
@@ -68,6 +69,7 @@ fn models() -> Vec<(&'static str, Builder)> {
         shapes::of_sizes(),
         layers::of_steps(),
         constants::of_constants(),
+        adaptive::of_windows(),
     ]
     .concat()
 }
