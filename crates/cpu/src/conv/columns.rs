@@ -4,7 +4,7 @@ use tiled_geometry::{Interval, div_ceil};
 
 use super::class::Class;
 use super::dense::Sharing;
-use super::problem::{MOST_VECTORS, Path, Problem};
+use super::problem::{Path, Problem};
 
 /// Outputs of a class of columns, and what they read.
 ///
@@ -20,19 +20,6 @@ pub(super) struct ColumnPart {
     /// The outputs, and the first and the end of the taps that are not left out.
     pub(super) members: Interval,
     pub(super) taps: [usize; 2],
-}
-
-/// The fewest columns of a phase: narrower tiles lose more than sharing gains.
-const LEAST_OF_PHASE: i64 = 16;
-
-/// The fewest channels that phases are worth: with fewer, the weights of a tile stay in the first level cache, and shorter rows cost more than is gained.
-const LEAST_CHANNELS: usize = 128;
-
-/// Whether a class whose taps lie apart is taken phase by phase: where pairs of vectors share broadcasts, else tiles would be too few sums.
-pub(super) fn are_phases(problem: &Problem, class: &Class) -> bool {
-    let columns = problem.output_extents()[1] / (class.step * class.phases());
-    let in_pairs = problem.shared_vectors == MOST_VECTORS && problem.vectors() > 1;
-    class.offset_step > 1 && in_pairs && problem.in_group >= LEAST_CHANNELS && columns >= LEAST_OF_PHASE
 }
 
 /// The fewest columns of neighbours that leave out taps of their own.

@@ -5,7 +5,6 @@ use tiled_kernel::{Conv, Kernel};
 use tiled_tensor::Element;
 
 use super::class::Class;
-use super::columns;
 use super::cut::MOST_SHARED_PIXELS;
 use super::dense::{Sequence, Sharing};
 use super::dot;
@@ -26,7 +25,13 @@ pub(super) enum Path {
 }
 
 /// The most vectors of output channels of a tile of [`Path::Dense`].
-pub(super) const MOST_VECTORS: usize = 2;
+const MOST_VECTORS: usize = 2;
+
+/// The fewest columns of a phase: narrower tiles lose more than sharing gains.
+const LEAST_OF_PHASE: i64 = 16;
+
+/// The fewest channels that phases are worth: with fewer, the weights of a tile stay in the first level cache, and shorter rows cost more than is gained.
+const LEAST_CHANNELS: usize = 128;
 
 /// A convolution or the gradient for its input, as one computation from inputs to outputs.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +50,7 @@ pub(super) struct Problem {
     pub(super) run: usize,
     pub(super) path: Path,
     /// The most vectors of output channels of a tile whose taps share broadcasts.
-    pub(super) shared_vectors: usize,
+    shared_vectors: usize,
 }
 
 impl Problem {
@@ -156,10 +161,17 @@ impl Problem {
         let shares = self.path == Path::Dense && self.shared_vectors > 0;
         match (cols.taps, stride) {
             _ if !shares || longest < least || span > MAX_SPAN => Sharing::None,
-            (3, 1) if cols.offset_step == 1 || columns::are_phases(self, cols) => Sharing::Triple,
+            (3, 1) if cols.offset_step == 1 || self.has_phases(cols) => Sharing::Triple,
             _ if cols.offset_step != 1 => Sharing::None,
             _ => Sharing::Sequences,
         }
+    }
+
+    /// Whether a class of columns whose taps lie apart is taken phase by phase: where pairs of vectors share broadcasts, else tiles would be too few sums.
+    fn has_phases(&self, cols: &Class) -> bool {
+        let columns = self.output_extents()[1] / (cols.step * cols.phases());
+        let in_pairs = self.shared_vectors == MOST_VECTORS && self.vectors() > 1;
+        cols.offset_step > 1 && in_pairs && self.in_group >= LEAST_CHANNELS && columns >= LEAST_OF_PHASE
     }
 
     /// The vectors of output channels of a tile of [`Path::Dense`], which are packed side by side. Two that share
