@@ -551,11 +551,10 @@ pub(super) unsafe fn run<S: Simd>(simd: S, outputs: Outputs<'_, S::E>) {
     }
 }
 
-/// The phases that the outputs of a class, so many along its axis, are taken in: as many as lie between two taps of an output, so that
-/// the taps of one phase meet in the same inputs. Phases of fewer outputs than `least` are none.
+/// The phases that the outputs of a class, so many along its axis, are taken in: those whose neighbours read what the next tap does. Phases of fewer
+/// outputs than `least` are none.
 pub(super) fn phases(class: &Class, outputs: i64, least: i64) -> i64 {
-    let apart = class.taps > 1 && class.input_step > 0 && class.offset_step % class.input_step == 0;
-    let phases = if apart { class.offset_step / class.input_step } else { 1 };
+    let phases = if class.taps > 1 && class.stride() == 1 { class.phases() } else { 1 };
     if outputs < least.saturating_mul(phases) { 1 } else { phases }
 }
 

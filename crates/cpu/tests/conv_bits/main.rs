@@ -233,6 +233,9 @@ fn bits_do_not_depend_on_the_number_of_threads() {
         case(4, [64, 64], 64, [[80, 5, 2, 1, 2, 2], [420, 5, 2, 1, 2, 2]]),
         case(1, [512, 512], 1, [same(4, 3), same(5, 3)]),
         case(4, [4, 4], 1, [same(200, 3), same(211, 3)]),
+        // parts of rows: more phases than a call lists, and columns that leave out taps
+        case(1, [128, 32], 1, [same(4, 3), [280, 3, 1, 17, 17, 17]]),
+        case(1, [64, 64], 1, [same(30, 3), [48, 3, 1, 24, 24, 24]]),
     ];
     for case in cases {
         let conv = &case.conv;

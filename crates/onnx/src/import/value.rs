@@ -101,7 +101,10 @@ impl Value {
             Self::Response(_) => "a step of a local response norm".to_owned(),
             Self::Elements(_) => "a list of all elements".to_owned(),
             Self::Places(_) => "places of elements".to_owned(),
-            Self::Gathered(_) => "a step of adaptive pooling".to_owned(),
+            Self::Gathered(gathered) => match gathered.step {
+                Gathering::Turned => "a value with the axes of a pixel first".to_owned(),
+                _ => "a step of adaptive pooling".to_owned(),
+            },
             Self::Padded(_) => "a padded value".to_owned(),
             Self::Halfway(halfway) => format!("a value reduced over one axis alone ({})", halfway.made_by),
             Self::Empty(_) => "a value without elements".to_owned(),

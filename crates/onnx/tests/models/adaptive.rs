@@ -168,8 +168,11 @@ fn windows_that_are_no_parts_are_refused() {
     }
     let next = "input 1 is a step of adaptive pooling, wants the next step of it as PyTorch's exporter writes it out";
     assert_eq!(reason(&pooling([8, 11], [3, 3], Fault::Pixel)), next);
-    // nobody else reads a step
+    // nobody else reads a step, or what is turned before
     let turned = Builder::new(18, 2).node("Transpose", &["x"], "t", &[("perm", ints(&[2, 3, 0, 1]))]);
     let read = turned.node("Relu", &["t"], "y", &[]).output("y");
-    assert_eq!(reason(&read), "input 0 is a step of adaptive pooling, wants a value of the network");
+    assert_eq!(
+        reason(&read),
+        "input 0 is a value with the axes of a pixel first, wants a value of the network"
+    );
 }
