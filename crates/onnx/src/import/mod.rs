@@ -8,6 +8,7 @@ pub(crate) mod computed;
 pub(crate) mod extents;
 pub(crate) mod form;
 pub(crate) mod formula;
+mod mask;
 mod names;
 pub(crate) mod numbers;
 pub(crate) mod plan;
@@ -497,6 +498,7 @@ impl<'a> Import<'a> {
             Value::Padded(padded) => self.plans.padded(&padded)?,
             Value::Plane(plan) => plan,
             Value::Norming(norming) => self.plans.settled(norming, name)?,
+            Value::Above(above) => self.plans.mask(above, name)?,
             Value::Image(Image { plan, flat: true }) if self.plans.get(plan).extents != Some([1, 1]) => {
                 let expected = "a value of one pixel, or of four axes";
                 return Err(Reason::Value { expected, got: "all features of an image".to_owned() });

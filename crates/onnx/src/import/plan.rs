@@ -18,8 +18,8 @@ use super::extents::{Extent, Extents};
 use super::form::Form;
 use super::formula::{self, Formula};
 use super::names::Names;
-use super::numbers::Num;
-use super::value::{Constant, Image, Norming, Padded, Step};
+use super::numbers::{Num, Numbers};
+use super::value::{Constant, Grouped, Image, Norming, Padded, Step, Value};
 use crate::Reason;
 
 /// Inputs and nodes, by number.
@@ -495,6 +495,24 @@ impl Plans {
     pub(crate) fn is_batch(&self, item: Num) -> bool {
         let batch = self.extents.known(Extents::BATCH).unwrap_or(1);
         item == Num::Known(0.0) || item == Num::Extent(Extents::BATCH) || item == Num::Known(batch as f64)
+    }
+
+    /// The image of a value whose pixels are one axis, N×C×(H·W); `None` of another.
+    pub(crate) fn lines(&self, value: &Value) -> Option<usize> {
+        match *value {
+            Value::Grouped(Grouped { plan, groups }) => (self.get(plan).channels == groups).then_some(plan),
+            _ => None,
+        }
+    }
+
+    /// Whether four numbers are the extents of a value, one of which may be left open.
+    pub(crate) fn is_shape_of(&self, shape: &Numbers, plan: usize) -> bool {
+        let is_open = |item: &Num| *item == Num::Known(-1.0);
+        let [n, c, h, w] = shape.items.as_slice() else { return false };
+        let is_channels = is_open(c) || *c == Num::Known(self.get(plan).channels as f64);
+        let is_extent = |item: &Num, axis| is_open(item) || self.is_extent(*item, plan, axis);
+        let open = shape.items.iter().filter(|item| is_open(item)).count();
+        open <= 1 && (is_open(n) || self.is_batch(*n)) && is_channels && is_extent(h, 2) && is_extent(w, 3)
     }
 
     /// How many times the height and width of a value these are.

@@ -29,6 +29,8 @@ pub(crate) enum Value {
     Last(Last),
     /// A value in three axes whose channels were joined to groups.
     Grouped(Grouped),
+    /// A value whose pixels are one axis, with one beside it, and what it sums up to.
+    Lined(Lined),
     /// A step of a norm that a model writes out.
     Norming(Norming),
     /// A step of a local response norm that a model writes out.
@@ -45,6 +47,8 @@ pub(crate) enum Value {
     Halfway(Rc<Halfway>),
     /// A value without elements, by its extents: of four, one is zero.
     Empty(Rc<[Num]>),
+    /// The first or the last rows or columns of a value of open size.
+    End(End),
     /// Where a value is above a number, or where it is not.
     Above(Above),
     /// Sizes in rows.
@@ -97,6 +101,7 @@ impl Value {
             },
             Self::Last(_) => "a value whose channels are last".to_owned(),
             Self::Grouped(Grouped { groups, .. }) => format!("a value of {groups} groups of channels"),
+            Self::Lined(_) => "a value whose pixels are one axis of four".to_owned(),
             Self::Norming(_) => "a step of a norm over channels".to_owned(),
             Self::Response(_) => "a step of a local response norm".to_owned(),
             Self::Elements(_) => "a list of all elements".to_owned(),
@@ -108,6 +113,10 @@ impl Value {
             Self::Padded(_) => "a padded value".to_owned(),
             Self::Halfway(halfway) => format!("a value reduced over one axis alone ({})", halfway.made_by),
             Self::Empty(_) => "a value without elements".to_owned(),
+            Self::End(End { side, axis, .. }) => {
+                let lines = if *axis == 2 { "rows" } else { "columns" };
+                format!("the {} {lines} of a value of open size", side.name())
+            }
             Self::Above(_) => "a comparison of values".to_owned(),
             Self::Table(_) => "rows of computed sizes".to_owned(),
             Self::Stacked(stacked) => format!("a stack of {} values", stacked.values.len()),
@@ -204,11 +213,34 @@ pub(crate) struct Stacked {
     pub(crate) values: Vec<usize>,
 }
 
+impl Stacked {
+    /// The axes of a stack of images.
+    pub(crate) const OF_IMAGES: i64 = 5;
+}
+
 /// A value in three axes, N×G×(C/G·H·W).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grouped {
     pub(crate) plan: usize,
     pub(crate) groups: usize,
+}
+
+/// A step of sums over all pixels of a value, each times a weight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lined {
+    pub(crate) plan: usize,
+    pub(crate) axes: Lines,
+}
+
+/// Where the axes of such a step stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// Channels by pixels, N×1×C×(H·W).
+    Rows,
+    /// The one channel of the weights, N×1×(H·W)×1.
+    Column,
+    /// A sum for each channel, N×1×C×1.
+    Sums,
 }
 
 /// A step towards a norm over the channels of a value.
@@ -315,6 +347,32 @@ pub(crate) struct Halfway {
     pub(crate) op: Op,
     /// The operator and the name of the node, for errors.
     pub(crate) made_by: String,
+}
+
+/// Rows or columns at one end of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) plan: usize,
+    /// 2 of rows, 3 of columns.
+    pub(crate) axis: i64,
+    pub(crate) side: Side,
+    pub(crate) count: i64,
+}
+
+/// An end of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    First,
+    Last,
+}
+
+impl Side {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Last => "last",
+        }
+    }
 }
 
 /// The elements of a value that are above a number, or that are not.

@@ -9,7 +9,7 @@ use super::{activation, adaptive};
 use crate::Reason;
 use crate::import::extents::Extents;
 use crate::import::numbers::{Binary, Num, Numbers};
-use crate::import::site::Site;
+use crate::import::site::{Site, node_name};
 use crate::import::value::{Above, Image, Value};
 
 pub(super) fn equal(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -20,11 +20,17 @@ pub(super) fn greater(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(above) = above(site, [0, 1], true)? {
         return Ok(above);
     }
+    if let Some(above) = below_number(site, [1, 0], true)? {
+        return Ok(above);
+    }
     compared(site, |least, most| of_bounds(least > 0, below(most, 1)))
 }
 
 pub(super) fn greater_or_equal(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(above) = above(site, [1, 0], false)? {
+        return Ok(above);
+    }
+    if let Some(above) = below_number(site, [0, 1], false)? {
         return Ok(above);
     }
     compared(site, |least, most| of_bounds(least >= 0, below(most, 0)))
@@ -34,11 +40,17 @@ pub(super) fn less(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(above) = above(site, [1, 0], true)? {
         return Ok(above);
     }
+    if let Some(above) = below_number(site, [0, 1], true)? {
+        return Ok(above);
+    }
     compared(site, |least, most| of_bounds(below(most, 0), least >= 0))
 }
 
 pub(super) fn less_or_equal(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(above) = above(site, [0, 1], false)? {
+        return Ok(above);
+    }
+    if let Some(above) = below_number(site, [1, 0], false)? {
         return Ok(above);
     }
     compared(site, |least, most| of_bounds(below(most, 1), least > 0))
@@ -67,6 +79,9 @@ pub(super) fn or(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn not(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Value::Above(above) = *site.operand(0)? {
+        return Ok(Value::Above(Above { is_above: !above.is_above, ..above }));
+    }
     let numbers = site.numbers(0)?;
     let inverse = |item: &Num| truth(*item, &site.plans.extents).map_or(Num::Open, |is| number(!is));
     let items = numbers.items.iter().map(inverse).collect();
@@ -112,11 +127,33 @@ fn above(site: &mut Site<'_>, [image, number]: [usize; 2], is_above: bool) -> Re
     Ok(Some(Value::Above(Above { image, number, is_above })))
 }
 
+/// Where a value is below a number, or is not: where −x is above minus that; `None` of other operands.
+fn below_number(
+    site: &mut Site<'_>,
+    [image, number]: [usize; 2],
+    is_below: bool,
+) -> Result<Option<Value>, Reason> {
+    let (Value::Image(image), Some(number)) = (site.operand(image)?.clone(), site.scalar(number)?) else {
+        return Ok(None);
+    };
+    let name = format!("{}.negated", node_name(site.node));
+    let plan = site.plans.node(&name, Op::Activation(Activation::Neg), vec![image.plan], Vec::new())?;
+    let image = Image { plan, ..image };
+    Ok(Some(Value::Above(Above { image, number: -number, is_above: is_below })))
+}
+
 /// The value where it, or a multiple of it, is above a number, and elsewhere softplus of it; or elsewhere a number.
 fn of_values(site: &mut Site<'_>, above: Above) -> Result<Value, Reason> {
     const EXPECTED: &str = "softplus of the value that is compared";
     let (kept, other) = if above.is_above { (1, 2) } else { (2, 1) };
     let (Image { plan: compared, flat }, threshold) = (above.image, above.number);
+    if let (Some(kept), Some(other)) = (site.scalar(kept)?, site.scalar(other)?) {
+        let is_mask = [kept, other] == [1.0, 0.0] || [kept, other] == [0.0, 1.0];
+        let above = Above { is_above: kept == 1.0, ..above };
+        if is_mask {
+            return Ok(Value::Image(Image { plan: site.plans.mask(above, node_name(site.node))?, flat }));
+        }
+    }
     let x = site.value(kept)?;
     // where x is no number, x is kept
     if !above.is_above

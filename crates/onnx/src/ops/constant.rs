@@ -75,6 +75,17 @@ pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
         };
         return Ok(Value::Numbers(Rc::new(Numbers { is_integer, ..made })));
     }
+    if let Value::Above(above) = *site.operand(0)? {
+        return if to == BOOL {
+            Ok(Value::Above(above))
+        } else if is_integer || is_float(to) {
+            let (plan, flat) = (site.plans.mask(above, node_name(site.node))?, above.image.flat);
+            Ok(Value::Image(Image { plan, flat }))
+        } else {
+            let got = type_name(to).to_owned();
+            Err(Reason::Attribute { name: "to", expected: "a type of numbers", got })
+        };
+    }
     if is_float(to) || is_classes(site, to)? {
         return site.operand(0).cloned();
     }
@@ -100,6 +111,7 @@ fn is_classes(site: &Site<'_>, to: i32) -> Result<bool, Reason> {
 }
 
 /// `TensorProto.DataType`.
+const BOOL: i32 = 9;
 const UINT8: i32 = 2;
 const INT8: i32 = 3;
 const UINT16: i32 = 4;

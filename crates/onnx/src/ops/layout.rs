@@ -4,7 +4,10 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::{adaptive, elements, filled, groups, last, plane, response, row, shuffle, stack, table};
+use super::{
+    adaptive, beside, elements, filled, groups, last, pixels, plane, repeated, response, row, shuffle, stack,
+    table,
+};
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
@@ -34,6 +37,9 @@ pub(super) fn concat(site: &mut Site<'_>) -> Result<Value, Reason> {
     let mut kept: Vec<usize> = (0..count).filter(is_kept).collect();
     if kept.is_empty() {
         kept = (0..count).collect();
+    }
+    if let Some(made) = beside::joined(site, axis)? {
+        return Ok(made);
     }
     let values = kept.iter().map(|position| site.value(*position)).collect::<Result<Vec<Image>, _>>()?;
     let flat = values.first().is_some_and(|value| value.flat);
@@ -74,9 +80,16 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
             None => site.wrong(1, "a shape of as many elements"),
         };
     }
-    for rule in
-        [table::reshape, last::reshaped, row::reshaped, groups::reshape, response::reshape, elements::reshape]
-    {
+    for rule in [
+        table::reshape,
+        last::reshaped,
+        row::reshaped,
+        pixels::reshaped,
+        groups::reshape,
+        response::reshape,
+        elements::reshape,
+        plane::reshaped,
+    ] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
@@ -95,7 +108,7 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
         let folded = Rc::clone(folded);
         return shuffle::unfolded(site, &folded);
     }
-    for rule in [stack::joined_pixels, stack::apart, row::divided] {
+    for rule in [shuffle::halved, repeated::joined, stack::joined_pixels, stack::apart, row::divided] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
@@ -164,7 +177,7 @@ pub(super) fn squeeze(site: &mut Site<'_>) -> Result<Value, Reason> {
             _ => site.wrong(0, "one size"),
         };
     }
-    for rule in [stack::dropped, response::dropped] {
+    for rule in [stack::dropped, response::dropped, shuffle::dropped] {
         if let Some(made) = rule(site, axes.as_deref())? {
             return Ok(made);
         }
@@ -212,6 +225,9 @@ pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
         return Ok(Value::Image(Image { plan: *plan, flat: false }));
     }
     if let Some(made) = row::unsqueezed(site, axes.as_deref())? {
+        return Ok(made);
+    }
+    if let Some(made) = pixels::unsqueezed(site, axes.as_deref())? {
         return Ok(made);
     }
     if let Some(made) = stack::alone(site, axes.as_deref())? {

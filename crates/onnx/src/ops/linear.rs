@@ -2,7 +2,7 @@
 
 use tiled_graph::{Conv2d, Linear, Op, ParamKind};
 
-use super::last;
+use super::{last, pixels};
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Last, Order, Value};
@@ -24,6 +24,9 @@ pub(super) fn gemm(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn mat_mul(site: &mut Site<'_>) -> Result<Value, Reason> {
+    if let Some(made) = pixels::product(site)? {
+        return Ok(made);
+    }
     let is_joined = |position: usize| {
         let operand = site.operands.get(position);
         matches!(operand, Some(Some(Value::Grouped(_) | Value::Last(Last { order: Order::Joined, .. }))))

@@ -7,6 +7,7 @@ mod activation;
 mod adaptive;
 mod arithmetic;
 mod array;
+mod beside;
 mod broadcast;
 mod choice;
 mod computed;
@@ -22,10 +23,12 @@ mod norm;
 mod norming;
 mod operator;
 mod part;
+mod pixels;
 mod plane;
 mod pool;
 mod rearranged;
 mod reduce;
+mod repeated;
 mod resize;
 mod response;
 mod row;
@@ -45,7 +48,7 @@ use crate::import::value::Value;
 pub(crate) use self::operator::{Operator, is_quantised, leaves_padding};
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 93] = [
+static OPERATORS: [Operator; 94] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("And", &[], choice::and),
@@ -135,6 +138,7 @@ static OPERATORS: [Operator; 93] = [
     operator("Swish", &["alpha"], activation::swish),
     operator("Tanh", &[], activation::tanh),
     operator("ThresholdedRelu", &["alpha"], activation::thresholded_relu),
+    operator("Tile", &[], repeated::tile),
     operator("Transpose", &["perm"], layout::transpose),
     operator("Unsqueeze", &["axes"], layout::unsqueeze),
     operator("Upsample", &["height_scale", "mode", "scales", "width_scale"], resize::upsample),

@@ -5,7 +5,7 @@ use tiled_graph::{MaxPool2d, Op, Pad, PadWith, Slice};
 use crate::Reason;
 use crate::import::numbers::{Num, whole};
 use crate::import::site::{Site, is_small, node_name};
-use crate::import::value::{Image, Value};
+use crate::import::value::{End, Image, Side, Value};
 
 /// Cuts channels, rows and columns, at known places or at those that follow from the size of the image. Of rows and columns every
 /// n-th may be taken, forward.
@@ -43,6 +43,11 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
         }
     }
     let stride = steps(site, &axes, rank)?;
+    if let ([axis], [start], [end], [1, 1], false) = (&axes[..], &starts[..], &ends[..], stride, flat)
+        && let Some(made) = at_end(site, plan, if *axis < 0 { *axis + rank } else { *axis }, [*start, *end])
+    {
+        return Ok(made);
+    }
     let mut padding = [[0_i64; 2]; 2];
     // what follows from the size of the image, along height and width
     let mut sized: [Option<[Num; 2]>; 2] = [None; 2];
@@ -77,6 +82,18 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
         plan = site.add(Op::MaxPool2d(MaxPool2d { stride, ..MaxPool2d::new([1, 1]) }), vec![plan])?;
     }
     Ok(Value::Image(Image { plan, flat }))
+}
+
+/// Rows or columns at an end of a value of open size, of which the numbers of a slice say how many; `None` where they say otherwise.
+fn at_end(site: &Site<'_>, plan: usize, axis: i64, [start, end]: [Num; 2]) -> Option<Value> {
+    let known = [start, end].map(|place| place.known(&site.plans.extents).and_then(whole));
+    let ([Some(start), Some(end)], None) = (known, site.plans.get(plan).extents) else { return None };
+    let (side, count) = match (start, end) {
+        (0, 1..=0x7fff_fffe) if is_small(end) => (Side::First, end),
+        (..0, i64::MAX | 0x7fff_ffff) if is_small(start) => (Side::Last, -start),
+        _ => return None,
+    };
+    matches!(axis, 2 | 3).then_some(Value::End(End { plan, axis, side, count }))
 }
 
 /// What is left of a value where no channel is.

@@ -34,3 +34,13 @@ pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Option<Va
         other => other,
     }))
 }
+
+/// A value of one channel without its axis, given that again by its shape; `None` of other values.
+pub(super) fn reshaped(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let Value::Plane(plan) = *site.operand(0)? else { return Ok(None) };
+    let shape = site.numbers(1)?;
+    if !site.plans.is_shape_of(&shape, plan) {
+        return site.wrong(1, "the batch, one channel, height and width");
+    }
+    Ok(Some(Value::Image(Image { plan, flat: false })))
+}

@@ -8,6 +8,7 @@ use super::adaptive;
 use super::broadcast::Fold;
 use super::last;
 use super::norming;
+use super::pixels;
 use super::stack::{self, Reduced};
 use crate::Reason;
 use crate::import::numbers::{Binary, Num, Numbers};
@@ -91,12 +92,15 @@ fn over_axes(site: &mut Site<'_>, fold: Fold) -> Result<Value, Reason> {
         let halfway = Rc::clone(halfway);
         return finished(site, &halfway, fold);
     }
+    let given = if site.has(1) { site.whole(1)? } else { site.ints("axes")?.unwrap_or_default() };
+    if let Some(made) = pixels::reduced(site, &given, &ops(fold, Over::Image))? {
+        return Ok(made);
+    }
     let last = last::image(site, 0)?;
     let Image { plan, flat } = match last {
         Some((plan, _)) => Image { plan, flat: false },
         None => site.value(0)?,
     };
-    let given = if site.has(1) { site.whole(1)? } else { site.ints("axes")?.unwrap_or_default() };
     let order = last.map(|(_, order)| order);
     let rank = if flat { 2 } else { order.map_or(4, |order| order.last() + 1) };
     let mut axes: Vec<i64> = given.iter().map(|axis| if *axis < 0 { axis + rank } else { *axis }).collect();

@@ -10,7 +10,7 @@
 
 use tiled_graph::{Coordinates, Cubic, Filter, Op, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId};
 
-use super::filled;
+use super::{filled, repeated};
 use crate::Reason;
 use crate::import::numbers::{Binary, Num, whole};
 use crate::import::site::Site;
@@ -70,6 +70,9 @@ pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
 /// channel itself. What is one in the shape, or −1 as in PyTorch, stays.
 pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
     const EXPECTED: &str = "the shape of a value, of which it has the channels or one, and all pixels or one";
+    if let Some(made) = repeated::expanded(site)? {
+        return Ok(made);
+    }
     let is_number = matches!(site.operand(0)?, Value::Constant(_) | Value::Numbers(_) | Value::Empty(_));
     if is_number && let Some(empty) = Value::empty(&site.numbers(1)?.items) {
         return Ok(empty);
@@ -103,12 +106,7 @@ pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
         return site.wrong(1, EXPECTED);
     }
     if count > 1 {
-        let count = usize::try_from(count).expect("invariant: above one");
-        site.plans.expanded += count;
-        if site.plans.expanded > MOST_EXPANDED {
-            return site.wrong(1, "at most 262144 channels that single ones are expanded to, in all nodes");
-        }
-        plan = site.add(Op::Concat, (0..count).map(|_| plan).collect())?;
+        plan = repeated::copies(site, plan, usize::try_from(count).expect("invariant: above one"))?;
     }
     if is_kept {
         return Ok(Value::Image(Image { plan, flat: false }));
@@ -119,9 +117,6 @@ pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
 
 /// The channels that one channel is expanded to at most.
 const MOST_CHANNELS: i64 = 1 << 12;
-
-/// Those of all nodes together: a few bytes in a file are as many operands.
-const MOST_EXPANDED: usize = 1 << 18;
 
 /// Whether there is a list that is not empty: exporters leave others out by an empty one.
 fn has_numbers(site: &mut Site<'_>, position: usize) -> bool {

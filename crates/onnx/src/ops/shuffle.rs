@@ -9,15 +9,18 @@
 //! | to pixels, depth first | n, r, r, c, h, w | n, c, h, r, w, r |
 //! | to channels | n, c, h, r, w, r | n, c, r, r, h, w |
 //! | to channels, depth first | n, c, h, r, w, r | n, r, r, c, h, w |
+//!
+//! Of an image of open size height and width are taken apart one after the other, and what is joined has axes of one.
 
 use std::rc::Rc;
 
 use tiled_graph::{ChannelShuffle, Op, PixelShuffle, PixelUnshuffle};
 
+use super::stack::stacked;
 use crate::Reason;
 use crate::import::numbers::{Num, Numbers, whole};
 use crate::import::site::Site;
-use crate::import::value::{Folded, Image, Part, Value};
+use crate::import::value::{Folded, Image, Part, Stacked, Value};
 
 /// The first `Reshape`.
 pub(super) fn folded(site: &mut Site<'_>, plan: usize, shape: &Numbers) -> Result<Value, Reason> {
@@ -77,9 +80,69 @@ pub(super) fn folded(site: &mut Site<'_>, plan: usize, shape: &Numbers) -> Resul
     }
 }
 
+/// The height of a value taken apart into blocks, where `Unsqueeze` has added the axis for it; `None` of other values.
+///
+/// So an exporter writes a shuffle to channels of an image of open size: height first, then width.
+pub(super) fn halved(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let Some(&Stacked { axis: 3, rank: 5, ref values }) = stacked(site.operand(0)?) else { return Ok(None) };
+    let ([plan], true) = (values.as_slice(), site.is_numbers(1)) else { return Ok(None) };
+    let (plan, shape) = (*plan, site.numbers(1)?);
+    let [n, c, _, Num::Known(block), w] = shape.items.as_slice() else { return Ok(None) };
+    let Some(block) = whole(*block).filter(|block| *block > 0) else { return Ok(None) };
+    let blocks = site.plans.parts(plan, block)?.map(|parts| parts[0]);
+    let channels = site.plans.get(plan).channels;
+    let is_height = shape.items[2] == Num::Known(-1.0) || blocks == Some(shape.items[2]);
+    let is_channels = matches!(c, Num::Known(0.0)) || *c == Num::Known(channels as f64);
+    let is_width = matches!(w, Num::Known(0.0)) || site.plans.is_extent(*w, plan, 3);
+    if !site.plans.is_batch(*n) || !is_channels || !is_height || !is_width {
+        return Ok(None);
+    }
+    let part = |axis, place, extent| Part { axis, place, extent };
+    let parts =
+        vec![part(1, 0, Some(signed(channels))), part(2, 0, None), part(2, 1, Some(block)), part(3, 0, None)];
+    Ok(Some(Value::Folded(Rc::new(Folded { plan, parts }))))
+}
+
+/// The width of such a value taken apart too; `None` of other values and shapes.
+fn quartered(folded: &Folded, shape: &Numbers) -> Option<Value> {
+    let [kept @ .., Num::Known(-1.0), Num::Known(block)] = shape.items.as_slice() else { return None };
+    let is_half = folded.order() == [(1, 0), (2, 0), (2, 1), (3, 0)] && kept == [Num::Known(0.0); 4];
+    let block = whole(*block).filter(|block| is_half && folded.parts[2].extent == Some(*block))?;
+    let mut parts = folded.parts.clone();
+    parts.push(Part { axis: 3, place: 1, extent: Some(block) });
+    Some(Value::Folded(Rc::new(Folded { plan: folded.plan, parts })))
+}
+
+/// Drops axes of one; `None` of other values.
+pub(super) fn dropped(site: &Site<'_>, axes: Option<&[i64]>) -> Result<Option<Value>, Reason> {
+    let (Value::Folded(folded), Some(axes)) = (site.operand(0)?, axes) else { return Ok(None) };
+    let rank = signed(folded.parts.len()) + 1;
+    let mut parts: Vec<Option<Part>> = folded.parts.iter().copied().map(Some).collect();
+    for axis in axes {
+        let place = if *axis < 0 { axis.saturating_add(rank) } else { *axis } - 1;
+        let part = usize::try_from(place).ok().and_then(|place| parts.get_mut(place));
+        match part {
+            Some(part @ Some(Part { extent: Some(1), .. })) => *part = None,
+            _ => return site.wrong(0, "an axis of one"),
+        }
+    }
+    let parts: Vec<Part> = parts.into_iter().flatten().collect();
+    let plan = folded.plan;
+    let is_image = parts.iter().map(|part| part.axis).eq(1..=3)
+        && parts[0].extent == Some(signed(site.plans.get(plan).channels))
+        && parts[1..].iter().all(|part| part.extent.is_none());
+    Ok(Some(match is_image {
+        true => Value::Image(Image { plan, flat: false }),
+        false => Value::Folded(Rc::new(Folded { plan, parts })),
+    }))
+}
+
 /// The second `Reshape`.
 pub(super) fn unfolded(site: &mut Site<'_>, folded: &Folded) -> Result<Value, Reason> {
     let shape = site.numbers(1)?;
+    if let Some(made) = quartered(folded, &shape) {
+        return Ok(made);
+    }
     let channels = folded.extents(1);
     let ops = match (folded.order().as_slice(), channels.as_slice()) {
         ([(1, 1), (1, 0), (2, 0), (3, 0)], [groups, _]) => channel_shuffle(*groups).into_iter().collect(),
@@ -97,26 +160,30 @@ pub(super) fn unfolded(site: &mut Site<'_>, folded: &Folded) -> Result<Value, Re
         _ => return site.wrong(0, "axes in the order of a shuffle of channels or pixels"),
     };
     let plan = site.chain(&ops, folded.plan)?;
-    if !is_shape_of(site, plan, &shape) {
+    let is_unshuffled = matches!(ops.first(), Some(Op::PixelUnshuffle(_)));
+    if let [n, c, Num::Known(1.0), Num::Known(1.0), h, w] = shape.items[..]
+        && is_unshuffled
+    {
+        // axes of one where those of a block were, and zeros for the blocks that are left
+        let kept = |item, axis| if item == Num::Known(0.0) { site.plans.extent(plan, axis) } else { item };
+        let shape = Numbers { items: vec![n, c, kept(h, 2), kept(w, 3)], ..Numbers::clone(&shape) };
+        if site.plans.is_shape_of(&shape, plan) {
+            let part = |axis, place, extent| Part { axis, place, extent };
+            let channels = Some(signed(site.plans.get(plan).channels));
+            let parts = vec![
+                part(1, 0, channels),
+                part(1, 1, Some(1)),
+                part(1, 2, Some(1)),
+                part(2, 0, None),
+                part(3, 0, None),
+            ];
+            return Ok(Value::Folded(Rc::new(Folded { plan, parts })));
+        }
+    }
+    if !site.plans.is_shape_of(&shape, plan) {
         return site.wrong(1, "the shape of the shuffled value");
     }
     Ok(Value::Image(Image { plan, flat: false }))
-}
-
-/// Whether these four numbers are the extents of a value.
-fn is_shape_of(site: &Site<'_>, plan: usize, shape: &Numbers) -> bool {
-    let is_open = |item: &Num| *item == Num::Known(-1.0);
-    let is_extent = |item: &Num, axis: usize| is_open(item) || site.plans.is_extent(*item, plan, axis);
-    let channels = site.plans.get(plan).channels as f64;
-    match shape.items.as_slice() {
-        [n, c, h, w] => {
-            let open = shape.items.iter().filter(|item| is_open(item)).count();
-            let is_batch = is_open(n) || site.plans.is_batch(*n);
-            let is_channels = is_open(c) || *c == Num::Known(channels);
-            open <= 1 && is_batch && is_channels && is_extent(h, 2) && is_extent(w, 3)
-        }
-        _ => false,
-    }
 }
 
 /// Depth first, or column, row and depth as of PyTorch's shuffle.

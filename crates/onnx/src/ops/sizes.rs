@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use super::{adaptive, elements, part, table};
 use crate::Reason;
-use crate::import::numbers::{Num, Numbers, Rounding};
+use crate::import::numbers::{Binary, Num, Numbers, Rounding};
 use crate::import::site::Site;
-use crate::import::value::{Image, Value};
+use crate::import::value::{Image, Stacked, Value};
 
 /// The extents of a value: batch, channels, height, width.
 pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -16,6 +16,7 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
         Value::Empty(extents) => extents.to_vec(),
         Value::Numbers(numbers) if numbers.is_scalar => Vec::new(),
         Value::Numbers(numbers) => vec![Num::Known(numbers.items.len() as f64)],
+        Value::Stacked(_) | Value::Plane(_) | Value::Grouped(_) => of_other_axes(site)?,
         _ => {
             let Image { plan, flat } = match site.operand(0)? {
                 Value::Form(forms) => match forms.first().and_then(|form| Some((form.x()?, form.flat))) {
@@ -37,6 +38,33 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
         }
     };
     part_of_shape(site, items)
+}
+
+/// The extents of a value of other than four axes.
+fn of_other_axes(site: &mut Site<'_>) -> Result<Vec<Num>, Reason> {
+    let image = |site: &Site<'_>, plan: usize| {
+        let [n, h, w] = [0, 2, 3].map(|axis| site.plans.extent(plan, axis));
+        [n, Num::Known(site.plans.get(plan).channels as f64), h, w]
+    };
+    match site.operand(0)? {
+        Value::Stacked(stack) if stack.rank == Stacked::OF_IMAGES => {
+            let (at, count) = (usize::try_from(stack.axis).unwrap_or_default(), stack.values.len());
+            let mut items = image(site, stack.values[0]).to_vec();
+            items.insert(at.min(items.len()), Num::Known(count as f64));
+            Ok(items)
+        }
+        Value::Plane(plan) => {
+            let [n, _, h, w] = image(site, *plan);
+            Ok(vec![n, h, w])
+        }
+        value => match site.plans.lines(value) {
+            Some(plan) => {
+                let [n, c, h, w] = image(site, plan);
+                Ok(vec![n, c, h.combined(Binary::Mul, w, true, &mut site.plans.extents)?])
+            }
+            None => site.wrong(0, "a value of the network"),
+        },
+    }
 }
 
 /// The extents from one to another that a node asks for.

@@ -7,7 +7,7 @@ use tiled_graph::{Activation, Elementwise, Op};
 
 use super::arithmetic::of_values;
 use super::stack::{along, stacked};
-use super::{arithmetic, norm};
+use super::{arithmetic, norm, pixels};
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::{Image, Stacked, Value};
@@ -15,6 +15,9 @@ use crate::import::value::{Image, Stacked, Value};
 /// Over the values of a stack, or over channels.
 pub(super) fn softmax(site: &mut Site<'_>) -> Result<Value, Reason> {
     let axis = site.int("axis", -1)?;
+    if let Some(made) = pixels::softmax(site, axis)? {
+        return Ok(made);
+    }
     // before version 13 all axes from this one on are one
     let weights = if site.opset < 13 { None } else { weights(site, axis)? };
     match weights {

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use tiled_graph::{Elementwise, Op, Slice};
+use tiled_graph::{ChannelShuffle, Elementwise, Op, Slice};
 
 use super::arithmetic::{divided, of_values};
 use crate::Reason;
@@ -14,7 +14,7 @@ use crate::import::site::{Site, node_name};
 use crate::import::value::{Folded, Image, Part, Stacked, Value};
 
 /// Axes of a stack of images.
-const RANK: i64 = 5;
+const RANK: i64 = Stacked::OF_IMAGES;
 
 /// The parts of the channels that are values of a stack at most.
 const MOST_PARTS: i64 = 16;
@@ -174,9 +174,10 @@ pub(super) fn along(site: &mut Site<'_>, position: usize, axis: i64) -> Result<O
     let at = folded.parts.get(place_of(axis)).copied();
     let Some(Part { axis: 1, place: of, extent: Some(count @ 1..=MOST_PARTS) }) = at else { return Ok(None) };
     let of_channels = || folded.parts.iter().filter(|part| part.axis == 1);
-    // what stands outside of the parts is one, and what is inside keeps its order
+    // what stands outside of the parts is one, or what stands inside; the rest keeps its order
     let is_outermost = of_channels().all(|part| part.place >= of || part.extent == Some(1));
-    let inner: Vec<usize> = of_channels().map(|part| part.place).filter(|place| *place > of).collect();
+    let is_innermost = of_channels().all(|part| part.place <= of || part.extent == Some(1));
+    let inner: Vec<usize> = of_channels().map(|part| part.place).filter(|place| *place != of).collect();
     // of images, or of pixels, whose parts are before what is inside, so that one after another they are all channels
     let axes: Vec<usize> = folded.parts.iter().map(|part| part.axis).collect();
     let is_before =
@@ -186,7 +187,8 @@ pub(super) fn along(site: &mut Site<'_>, position: usize, axis: i64) -> Result<O
         [1, 1, 1] => of_channels().all(is_before),
         _ => false,
     };
-    if !is_outermost || !inner.is_sorted() || !is_stack {
+    let is_image = axes.len() == 4;
+    if !(is_outermost || (is_innermost && is_image)) || !inner.is_sorted() || !is_stack {
         return Ok(None);
     }
     let channels = i64::try_from(site.plans.get(folded.plan).channels).unwrap_or(i64::MAX);
@@ -194,10 +196,17 @@ pub(super) fn along(site: &mut Site<'_>, position: usize, axis: i64) -> Result<O
         return Ok(None);
     }
     let (size, name) = (channels / count, node_name(site.node).to_owned());
+    let mut plan = folded.plan;
+    if !is_outermost {
+        // each n-th channel is a part: those of one part come to stand one after another
+        let groups = usize::try_from(size).unwrap_or(usize::MAX);
+        let op = Op::ChannelShuffle(ChannelShuffle { groups });
+        plan = site.plans.node(&format!("{name}.shuffle"), op, vec![plan], Vec::new())?;
+    }
     let mut values = Vec::new();
     for part in 0..count {
         let op = Op::Slice(Slice { begin: part * size, end: Some((part + 1) * size) });
-        values.push(site.plans.node(&format!("{name}.slice"), op, vec![folded.plan], Vec::new())?);
+        values.push(site.plans.node(&format!("{name}.slice"), op, vec![plan], Vec::new())?);
     }
     Ok(Some(Stacked { axis, rank, values }))
 }

@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod arithmetic;
+mod beside;
 mod build;
 mod channels_last;
 mod elementwise;
@@ -12,11 +13,14 @@ mod filled;
 mod folded;
 mod formulas;
 mod import;
+mod masks;
 mod norms;
+mod pixels;
 mod pools;
 mod rearranged;
 mod reduced;
 mod refused;
+mod repeated;
 mod resized;
 mod rows;
 mod runs;

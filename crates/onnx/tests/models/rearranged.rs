@@ -65,6 +65,8 @@ fn slices_cut_channels_rows_and_columns() {
         [cropped([[-2, -1], [-1, 0]])]
     );
     let open = slice(Builder::new(17, 8), &[0], &[5], &[2]);
+    assert!(refusal(&open).contains("is the first rows of a value of open size"), "{}", refusal(&open));
+    let open = slice(Builder::new(17, 8), &[1], &[5], &[2]);
     assert!(refusal(&open).contains("what is cut depends on the size of the image"), "{}", refusal(&open));
     let step = slice(Builder::new(17, 8), &[0], &[5], &[2]).ints("t", &[1], &[-1]);
     let mut step = step;
@@ -387,4 +389,45 @@ fn pixels_that_are_joined_to_one_axis_are_pixels() {
         let wanted = [301.5, 402.5, 3010.25, 4020.25];
         assert_eq!(run(&model, [1, 2, 1, 2], &[1.0, 2.0, 3.0, 4.0]).0, wanted);
     }
+}
+
+/// `PixelUnshuffle` of an image of open size, as an exporter writes it: height first, then width, and axes of one.
+fn unshuffled(block: [i64; 2], ones: &[i64]) -> Builder {
+    Builder::new(17, 2)
+        .ints("three", &[1], &[3])
+        .ints("height", &[5], &[0, 0, -1, block[0], 0])
+        .ints("width", &[6], &[0, 0, 0, 0, -1, block[1]])
+        .ints("joined", &[6], &[0, -1, 1, 1, 0, 0])
+        .ints("ones", &[i64::try_from(ones.len()).unwrap()], ones)
+        .node("Unsqueeze", &["x", "three"], "u", &[])
+        .node("Reshape", &["u", "height"], "h", &[])
+        .node("Reshape", &["h", "width"], "w", &[])
+        .node("Transpose", &["w"], "t", &[("perm", ints(&[0, 1, 3, 5, 2, 4]))])
+        .node("Reshape", &["t", "joined"], "j", &[])
+        .node("Squeeze", &["j", "ones"], "y", &[])
+        .output("y")
+}
+
+#[test]
+fn blocks_of_an_image_of_open_size_become_channels() {
+    for ones in [[2, 3], [-3, -4]] {
+        let model = unshuffled([2, 2], &ones);
+        let unshuffle = PixelUnshuffle { downscale_factor: [2, 2] };
+        assert_eq!(ops(&model), [Op::PixelUnshuffle(unshuffle)]);
+    }
+    let image: Vec<f64> = (0..48).map(f64::from).collect();
+    let (made, shape) = run(&unshuffled([2, 2], &[2, 3]), [1, 2, 4, 6], &image);
+    assert_eq!(shape, [1, 8, 2, 3]);
+    let wanted = |c: usize, h: usize, w: usize| {
+        let (channel, row, column) = (c / 4, c / 2 % 2, c % 2);
+        image[(channel * 4 + 2 * h + row) * 6 + 2 * w + column]
+    };
+    for (place, made) in made.iter().enumerate() {
+        assert_eq!(*made, wanted(place / 6, place / 3 % 2, place % 3));
+    }
+    for ones in [&[2][..], &[2, 2], &[2, 4], &[1, 2], &[2, 9], &[i64::MIN, 2]] {
+        let refusals = unshuffled([2, 2], ones).refusals();
+        assert_eq!(refusals.len(), 1, "{ones:?}: {refusals:?}");
+    }
+    assert!(unshuffled([2, 3], &[2, 3]).refusals()[0].contains("a shuffle of channels or pixels"));
 }

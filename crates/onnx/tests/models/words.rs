@@ -4,6 +4,7 @@
 mod adaptive;
 mod constants;
 mod layers;
+mod lines;
 mod shapes;
 
 use std::collections::BTreeSet;
@@ -70,6 +71,7 @@ fn models() -> Vec<(&'static str, Builder)> {
         layers::of_steps(),
         constants::of_constants(),
         adaptive::of_windows(),
+        lines::of_lines(),
     ]
     .concat()
 }
@@ -152,6 +154,8 @@ fn of_values() -> Vec<(&'static str, Builder)> {
         ("sum_of_other_axes", axes),
         ("concat_of_other_axes", joined),
         ("concat_of_rows", node(start(), "Concat", &["x"], &[("axis", int(2))])),
+        ("concat_of_features", pooled().node("Concat", &["f", "f"], "y", &[("axis", int(2))]).output("y")),
+        ("tile_of_rows", node(start().ints("r", &[4], &[1, 1, 2, 1]), "Tile", &["r"], &[])),
         (
             "stack_of_another_axis",
             stack.clone().node("Concat", &["u", "u"], "y", &[("axis", int(1))]).output("y"),

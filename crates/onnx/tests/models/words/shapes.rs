@@ -310,7 +310,7 @@ pub(super) fn of_sizes() -> Vec<(&'static str, Builder)> {
         ("filled_with_too_many", filled(&[99])),
         ("filled_in_two_axes", filled(&[2, 2])),
         ("gather_behind_the_end", gathered.clone().node("Gather", &["s", "i"], "y", &[]).output("y")),
-        ("stacks_along_two_axes", stacks(2, 1)),
+        ("stacks_along_two_axes", stacks(3, 1)),
         ("stacks_of_other_counts", stacks(1, 3)),
         ("gather_of_nothing", picked(3, 1, Vec::new())),
         ("gather_of_a_feature", picked(3, 0, vec![1])),
