@@ -6,7 +6,7 @@
 //! operator and attribute.
 //!
 //! It does not run models, and it does not approximate: an operator is read where a network computes the same, else refused. It
-//! writes no ONNX, and quantised models, models of sequences and models with control flow are none of its business.
+//! writes no ONNX, and quantised models, models of sequences and models with loops are none of its business.
 //!
 //! ```text
 //!   file ─ proto ─► messages ─ import: ops, a rule for each node ─► Model ─┬─ graph
@@ -113,7 +113,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
 /// ```
 pub fn from_bytes(bytes: impl Into<Bytes>, folder: Option<&Path>) -> Result<Model, OnnxError> {
     let bytes = bytes.into();
-    wire::check(&bytes)?;
+    let room = wire::check(&bytes)?;
     let model = proto::ModelFile::decode(bytes).map_err(import::syntax)?;
-    import::import(model, folder)
+    import::import(model, room, folder)
 }

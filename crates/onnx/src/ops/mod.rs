@@ -7,6 +7,7 @@ mod activation;
 mod adaptive;
 mod arithmetic;
 mod array;
+mod branch;
 mod broadcast;
 mod choice;
 mod computed;
@@ -45,7 +46,7 @@ use crate::import::value::Value;
 pub(crate) use self::operator::{Operator, is_quantised, leaves_padding};
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 93] = [
+static OPERATORS: [Operator; 95] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("And", &[], choice::and),
@@ -83,6 +84,7 @@ static OPERATORS: [Operator; 93] = [
     operator("HardSigmoid", &["alpha", "beta"], activation::hard_sigmoid),
     operator("HardSwish", &[], activation::hard_swish),
     operator("Identity", &[], constant::identity),
+    operator("If", branch::BRANCHES, branch::taken),
     operator("InstanceNormalization", &["epsilon"], groups::instance_norm),
     operator("LRN", &["alpha", "beta", "bias", "size"], norm::local_response),
     operator("LayerNormalization", norm::LAYER_NORM, norm::layer_norm),
@@ -122,6 +124,7 @@ static OPERATORS: [Operator; 93] = [
     operator("Selu", &["alpha", "gamma"], activation::selu),
     operator("Shape", &["start", "end"], sizes::shape),
     operator("Sigmoid", &[], activation::sigmoid),
+    operator("Size", &[], sizes::size),
     operator("Slice", &["axes", "ends", "starts"], sizes::slice),
     operator("Softmax", &["axis"], split::softmax),
     operator("Softplus", &[], activation::softplus),
@@ -147,7 +150,7 @@ pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
         return Ok(made);
     }
     // a shape is known without the elements
-    if operator.name != "Shape" {
+    if !matches!(operator.name, "Shape" | "Size") {
         computed::settle(site)?;
     }
     last::made(operator, site)

@@ -2,20 +2,35 @@
 
 use std::rc::Rc;
 
-use super::{adaptive, elements, part, table};
+use super::{adaptive, elements, part, response, table};
 use crate::Reason;
-use crate::import::numbers::{Num, Numbers, Rounding};
+use crate::import::numbers::{Binary, Num, Numbers, Rounding};
 use crate::import::site::Site;
 use crate::import::value::{Image, Value};
 
 /// The extents of a value: batch, channels, height, width.
 pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let items = match site.operand(0)? {
+    let items = extents(site)?;
+    part_of_shape(site, items)
+}
+
+/// Their product.
+pub(super) fn size(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let mut product = Num::Known(1.0);
+    for extent in extents(site)? {
+        product = product.combined(Binary::Mul, extent, true, &mut site.plans.extents)?;
+    }
+    Ok(Value::Numbers(Rc::new(Numbers { items: vec![product], is_scalar: true, is_integer: true })))
+}
+
+fn extents(site: &mut Site<'_>) -> Result<Vec<Num>, Reason> {
+    Ok(match site.operand(0)? {
         Value::Constant(constant) => constant.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
         Value::Computed(computed) => computed.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
         Value::Empty(extents) => extents.to_vec(),
         Value::Numbers(numbers) if numbers.is_scalar => Vec::new(),
         Value::Numbers(numbers) => vec![Num::Known(numbers.items.len() as f64)],
+        Value::Response(step) => response::extents(site, step),
         _ => {
             let Image { plan, flat } = match site.operand(0)? {
                 Value::Form(forms) => match forms.first().and_then(|form| Some((form.x()?, form.flat))) {
@@ -35,8 +50,7 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
             }
             items
         }
-    };
-    part_of_shape(site, items)
+    })
 }
 
 /// The extents from one to another that a node asks for.

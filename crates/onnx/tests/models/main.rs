@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod arithmetic;
+mod branches;
 mod build;
 mod channels_last;
 mod elementwise;
