@@ -16,7 +16,8 @@
 //! Sizes that a model computes (`Shape`, `Gather`, `Mul`, `Concat`) leave no node: they are multiples of extents of values, so
 //! that resizing to the size of another value becomes upsampling `like` that value, whatever the size of the image. Arithmetic
 //! that is an activation written out (`x·Sigmoid(x)`, GELU by `Erf` or `Tanh`) becomes that activation. Parameters that
-//! several nodes read are shared in the network too.
+//! several nodes read are shared in the network too. Of an `If` whose condition is known then, as one of sizes mostly is, the nodes of the
+//! branch that is taken stand in its place.
 //!
 //! # Example
 //!

@@ -23,7 +23,7 @@ impl Import {
     ) -> Result<Result<Value, Reason>, OnnxError> {
         let name = taken.name;
         if scope.depth == MOST_GRAPHS {
-            let got = format!("one within {}", scope.depth + 1);
+            let got = format!("a graph within {}", scope.depth + 1);
             return Ok(Err(Reason::Attribute { name, expected: "a graph within 16 others at most", got }));
         }
         self.room.take_graph(&taken.graph)?;
@@ -70,13 +70,13 @@ impl Import {
 
 /// A branch reads no other values than those around it, and gives all that its node does.
 fn check_ends(graph: &GraphFile, node: &NodeProto, name: &'static str) -> Result<(), Reason> {
-    let (inputs, outputs) = (graph.input.len(), graph.output.len());
-    if inputs > 0 {
-        let got = format!("one of {inputs}");
+    let outputs = graph.output.len();
+    if !graph.input.is_empty() {
+        let got = "a graph with inputs".to_owned();
         return Err(Reason::Attribute { name, expected: "a graph without inputs", got });
     }
     if outputs != node.output.len() {
-        let got = format!("one of {outputs}");
+        let got = format!("a graph of {outputs}");
         return Err(Reason::Attribute { name, expected: "a graph of as many outputs as the node has", got });
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `If` of conditions that are known: the nodes of a branch, what it reads, and what is refused.
 
-use tiled_onnx::OnnxError;
 use tiled_onnx::proto::TensorProto;
+use tiled_onnx::{OnnxError, from_bytes};
 
 use crate::build::{Attribute, Builder, float_tensor, graph, int_tensor, names, only, reason};
 use crate::runs::run;
@@ -73,6 +73,26 @@ fn conditions_of_sizes_are_known_where_the_sizes_are() {
         only(&rows(1)),
         "If `n_y` (opset 17): input 0 is computed sizes, wants a condition that is known"
     );
+}
+
+#[test]
+fn sizes_are_true_where_they_are_not_zero() {
+    let bool = [("to", Attribute::Int(9))];
+    for (taken, wanted) in [(0, "tanh"), (1, "relu"), (2, "relu"), (-1, "relu")] {
+        let model = part()
+            .ints("one", &[], &[1])
+            .ints("less", &[], &[3 - taken])
+            .node("Shape", &["x"], "s", &[])
+            .node("Gather", &["s", "one"], "g", &[])
+            .node("Sub", &["g", "less"], "d", &[])
+            .node("Cast", &["d"], "c", &bool);
+        let model = choice(model, "c", "y", [one("Relu", "x"), one("Tanh", "x")]).output("y");
+        assert_eq!(names(&model), [wanted], "{taken}");
+    }
+    let open = part().ints("two", &[], &[2]).node("Shape", &["x"], "s", &[]);
+    let open = open.node("Gather", &["s", "two"], "g", &[]).node("Cast", &["g"], "c", &bool);
+    let open = choice(open, "c", "y", [one("Relu", "x"), one("Tanh", "x")]).output("y");
+    assert_eq!(reason(&open), "input 0 is computed sizes, wants a condition that is known");
 }
 
 #[test]
@@ -217,7 +237,7 @@ fn branches_stand_within_each_other_as_far_as_networks_have_them() {
     for depth in [1, 2, 16] {
         assert_eq!(names(&nested(depth)), ["relu"]);
     }
-    let refused = "If `n_n` (opset 17): attribute `then_branch` is one within 17, wants a graph within 16 others at most";
+    let refused = "If `n_n` (opset 17): attribute `then_branch` is a graph within 17, wants a graph within 16 others at most";
     for depth in [17, 40, 1000] {
         assert_eq!(only(&nested(depth)), refused);
     }
@@ -241,7 +261,7 @@ fn a_file_of_branches_a_hundred_thousand_deep_is_refused() {
     let model = choice(start("c", true), "c", "y", [Attribute::Graph(deep.into()), one("Relu", "x")]);
     assert_eq!(
         reason(&model.output("y")),
-        "attribute `then_branch` is one of 0, wants a graph of as many outputs as the node has"
+        "attribute `then_branch` is a graph of 0, wants a graph of as many outputs as the node has"
     );
 }
 
@@ -252,11 +272,11 @@ fn graphs_that_are_no_branches_are_refused() {
     let at = |words: &str| format!("If `n_y` (opset 17): {words}");
     assert_eq!(
         refused(part().node("Relu", &["x"], "a", &[]).branch()),
-        at("attribute `then_branch` is one of 0, wants a graph of as many outputs as the node has")
+        at("attribute `then_branch` is a graph of 0, wants a graph of as many outputs as the node has")
     );
     assert_eq!(
         refused(part().node("Relu", &["x"], "a", &[]).output("a").output("a").branch()),
-        at("attribute `then_branch` is one of 2, wants a graph of as many outputs as the node has")
+        at("attribute `then_branch` is a graph of 2, wants a graph of as many outputs as the node has")
     );
     assert_eq!(refused(part().output("a").branch()), at("reads `a`, which nothing makes"));
     assert_eq!(refused(Attribute::Int(1)), at("attribute `then_branch` is of another type, wants a graph"));
@@ -272,7 +292,7 @@ fn graphs_that_are_no_branches_are_refused() {
     assert_eq!(refused(twice), "Tanh `n_a` (opset 17): `a` is made twice");
     assert_eq!(
         refused(part().node("Relu", &["x"], "a", &[]).output("a").body()),
-        at("attribute `then_branch` is one of 1, wants a graph without inputs")
+        at("attribute `then_branch` is a graph with inputs, wants a graph without inputs")
     );
 }
 
@@ -331,4 +351,18 @@ fn messages_of_branches_have_the_room_of_those_of_the_file() {
     }
     let model = choice(start("c", true), "c", "y", [graph, one("Relu", "x")]).output("y");
     assert!(matches!(model.read(), Err(OnnxError::Syntax { .. })), "{:?}", model.read());
+}
+
+#[test]
+fn bytes_that_are_changed_are_refused_or_read() {
+    let bytes = nested(3).bytes();
+    let mut read = 0;
+    for place in 0..bytes.len() {
+        for change in [0x01, 0x02, 0x08, 0x10, 0x80, 0xff] {
+            let mut changed = bytes.clone();
+            changed[place] ^= change;
+            read += usize::from(from_bytes(changed, None).is_ok());
+        }
+    }
+    assert!(read > 100, "{read}");
 }
