@@ -56,8 +56,8 @@ impl<'a> Scope<'a> {
 
     /// The number of a name, of this graph or else of the nearest around it.
     pub(super) fn number(&self, name: &str) -> Option<usize> {
-        let around = std::iter::successors(Some(self), |scope| scope.outer);
-        around.into_iter().find_map(|scope| scope.names.get(name)).map(|number| *number as usize)
+        let mut scopes = std::iter::successors(Some(self), |scope| scope.outer);
+        scopes.find_map(|scope| scope.names.get(name)).map(|number| *number as usize)
     }
 
     /// Whether an output needs the node at this position, which was not imported yet and is from now on.
