@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-const OPERATORS: [&str; 95] = [
+const OPERATORS: [&str; 96] = [
     "Abs",
     "Add",
     "And",
@@ -97,6 +97,7 @@ const OPERATORS: [&str; 95] = [
     "Selu",
     "Shape",
     "Sigmoid",
+    "Size",
     "Slice",
     "Softmax",
     "Softplus",
@@ -254,7 +255,21 @@ fn attribute(u: &mut Unstructured<'_>) -> Result<AttributeProto> {
     })
 }
 
-fn node(u: &mut Unstructured<'_>, place: usize) -> Result<NodeProto> {
+/// A branch with a few nodes, which may have branches too.
+fn branch(u: &mut Unstructured<'_>, name: &str, depth: usize) -> Result<AttributeProto> {
+    let node = (0..u.int_in_range(0..=3)?).map(|place| node(u, place, depth + 1)).collect::<Result<_>>()?;
+    let initializer = (0..u.int_in_range(0..=1)?).map(|_| tensor(u, "w0")).collect::<Result<_>>()?;
+    let output = (0..u.int_in_range(0..=2)?).map(|_| {
+        let name = Some((*u.choose(&VALUES)?).to_owned());
+        Ok(ValueInfoProto { name, r#type: None })
+    });
+    let graph =
+        GraphProto { node, initializer, output: output.collect::<Result<_>>()?, ..GraphProto::default() };
+    let g = Some(Bytes::from(graph.encode_to_vec()));
+    Ok(AttributeProto { name: Some(name.to_owned()), g, r#type: Some(5), ..AttributeProto::default() })
+}
+
+fn node(u: &mut Unstructured<'_>, place: usize, depth: usize) -> Result<NodeProto> {
     let names = |u: &mut Unstructured<'_>, most: usize| -> Result<Vec<String>> {
         let len = u.int_in_range(0..=most)?;
         (0..len).map(|_| Ok((*u.choose(&VALUES)?).to_owned())).collect()
@@ -262,9 +277,13 @@ fn node(u: &mut Unstructured<'_>, place: usize) -> Result<NodeProto> {
     let input = names(u, 4)?;
     // mostly a chain of values in order; else anything, so also cycles and values made twice
     let output = if u.ratio(7, 8)? { vec![VALUES[2 + place % 7].to_owned()] } else { names(u, 3)? };
-    let attribute = (0..u.int_in_range(0..=4)?).map(|_| attribute(u)).collect::<Result<_>>()?;
     let domain = if u.ratio(1, 32)? { Some("ai.other".to_owned()) } else { None };
-    let op_type = Some((*u.choose(&OPERATORS)?).to_owned());
+    let operator = if u.ratio(1, 16)? { "If" } else { *u.choose(&OPERATORS)? };
+    let attribute = match operator {
+        "If" if depth < 4 => vec![branch(u, "then_branch", depth)?, branch(u, "else_branch", depth)?],
+        _ => (0..u.int_in_range(0..=4)?).map(|_| attribute(u)).collect::<Result<_>>()?,
+    };
+    let op_type = Some(operator.to_owned());
     Ok(NodeProto { input, output, attribute, domain, op_type, ..NodeProto::default() })
 }
 
@@ -282,7 +301,7 @@ fn value(u: &mut Unstructured<'_>, name: &str) -> Result<ValueInfoProto> {
 
 fn model(u: &mut Unstructured<'_>) -> Result<ModelProto> {
     let version = Some(if u.ratio(1, 24)? { number(u)? } else { u.int_in_range(7..=28)? });
-    let node = (0..u.int_in_range(1..=9)?).map(|place| node(u, place)).collect::<Result<Vec<_>>>()?;
+    let node = (0..u.int_in_range(1..=9)?).map(|place| node(u, place, 0)).collect::<Result<Vec<_>>>()?;
     let initializer = (0..6).map(|place| tensor(u, &format!("w{place}"))).collect::<Result<Vec<_>>>()?;
     let last = node.last().and_then(|node| node.output.first()).cloned().unwrap_or_default();
     let graph = GraphProto {

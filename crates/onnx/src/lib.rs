@@ -6,7 +6,7 @@
 //! operator and attribute.
 //!
 //! It does not run models, and it does not approximate: an operator is read where a network computes the same, else refused. It
-//! writes no ONNX, and quantised models, models of sequences and models with control flow are none of its business.
+//! writes no ONNX, and quantised models, models of sequences and models with loops are none of its business.
 //!
 //! ```text
 //!   file ─ proto ─► messages ─ import: ops, a rule for each node ─► Model ─┬─ graph
@@ -16,7 +16,8 @@
 //! Sizes that a model computes (`Shape`, `Gather`, `Mul`, `Concat`) leave no node: they are multiples of extents of values, so
 //! that resizing to the size of another value becomes upsampling `like` that value, whatever the size of the image. Arithmetic
 //! that is an activation written out (`x·Sigmoid(x)`, GELU by `Erf` or `Tanh`) becomes that activation. Parameters that
-//! several nodes read are shared in the network too.
+//! several nodes read are shared in the network too. Of an `If` whose condition is known then, as one of sizes mostly is, the nodes of the
+//! branch that is taken stand in its place.
 //!
 //! # Example
 //!
@@ -113,7 +114,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
 /// ```
 pub fn from_bytes(bytes: impl Into<Bytes>, folder: Option<&Path>) -> Result<Model, OnnxError> {
     let bytes = bytes.into();
-    wire::check(&bytes)?;
+    let room = wire::check(&bytes)?;
     let model = proto::ModelFile::decode(bytes).map_err(import::syntax)?;
-    import::import(model, folder)
+    import::import(model, room, folder)
 }

@@ -17,7 +17,7 @@ pub(crate) struct ModelFile {
     pub(crate) functions: Vec<FunctionProto>,
 }
 
-/// The network of a [`ModelFile`].
+/// The network of a [`ModelFile`], or a graph within it.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct GraphFile {
     #[prost(bytes = "bytes", repeated, tag = "1")]
@@ -120,7 +120,7 @@ pub struct NodeProto {
     pub domain: Option<String>,
 }
 
-/// A named attribute. Graphs, sparse tensors and types are skipped: no operator that is read has one.
+/// A named attribute. Lists of graphs, sparse tensors and types are skipped: no operator that is read has one.
 #[derive(Clone, PartialEq, Message)]
 pub struct AttributeProto {
     /// The name.
@@ -138,6 +138,9 @@ pub struct AttributeProto {
     /// A tensor.
     #[prost(message, optional, boxed, tag = "5")]
     pub t: Option<Box<TensorProto>>,
+    /// A graph, as the bytes of a [`GraphProto`], which may be within others as deep as a file likes.
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub g: Option<Bytes>,
     /// Numbers.
     #[prost(float, repeated, tag = "7")]
     pub floats: Vec<f32>,

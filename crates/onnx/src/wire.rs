@@ -15,18 +15,44 @@ use crate::proto::{
     ValueInfoProto,
 };
 
-/// Checks that the messages of a file take no more than [`MOST_TIMES`] its size, and that so much can be had.
-pub(crate) fn check(bytes: &[u8]) -> Result<(), OnnxError> {
-    // nodes are made one at a time
-    let mut largest = 0;
-    let got = size(bytes, Kind::Model, &mut largest).saturating_add(largest);
-    let expected = bytes.len().saturating_mul(MOST_TIMES).saturating_add(ALWAYS_BYTES);
-    if got > expected {
-        return Err(OnnxError::Messages { expected: expected as u64, got: got as u64 });
-    }
-    with_room::<u8>(got)?;
-    Ok(())
+/// The memory that the messages of a file may take: [`MOST_TIMES`] its size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    expected: usize,
+    got: usize,
 }
+
+impl Room {
+    /// Counts the messages of a graph among the attributes of a node, which are made once it is read.
+    pub(crate) fn take_graph(&mut self, graph: &[u8]) -> Result<(), OnnxError> {
+        self.take(graph, Kind::Graph)
+    }
+
+    /// Checks that there is room for a message, and that so much memory can be had.
+    fn take(&mut self, bytes: &[u8], kind: Kind) -> Result<(), OnnxError> {
+        // nodes are made one at a time
+        let mut largest = 0;
+        let more = size(bytes, kind, &mut largest).saturating_add(largest);
+        let (expected, got) = (self.expected, self.got.saturating_add(more));
+        if got > expected {
+            return Err(OnnxError::Messages { expected: expected as u64, got: got as u64 });
+        }
+        with_room::<u8>(more)?;
+        self.got = got;
+        Ok(())
+    }
+}
+
+/// Checks that there is room for the messages of a file; what is left is for those that nodes have among their attributes.
+pub(crate) fn check(bytes: &[u8]) -> Result<Room, OnnxError> {
+    let expected = bytes.len().saturating_mul(MOST_TIMES).saturating_add(ALWAYS_BYTES);
+    let mut room = Room { expected, got: 0 };
+    room.take(bytes, Kind::Model)?;
+    Ok(room)
+}
+
+/// As many graphs may stand within each other: far more than a network has.
+pub(crate) const MOST_GRAPHS: usize = 16;
 
 /// The attributes of a model, whose names are short, take about twenty times their bytes.
 const MOST_TIMES: usize = 32;
@@ -115,23 +141,26 @@ fn size(bytes: &[u8], kind: Kind, largest_node: &mut usize) -> usize {
 
 /// The messages, texts and lists of a message, each with the number of its field; they end before what is malformed.
 pub(crate) fn fields(mut bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    std::iter::from_fn(move || {
-        loop {
-            let tag = varint(&mut bytes)?;
-            let skipped = match tag & 7 {
-                0 => varint(&mut bytes).map(|_| 0),
-                1 => Some(8),
-                2 => varint(&mut bytes).and_then(|len| usize::try_from(len).ok()),
-                5 => Some(4),
-                _ => None,
-            };
-            let (content, rest) = bytes.split_at_checked(skipped?)?;
-            bytes = rest;
-            if tag & 7 == 2 {
-                return Some((tag >> 3, content));
-            }
+    std::iter::from_fn(move || next_field(&mut bytes))
+}
+
+/// The first of them, behind which `bytes` begin then.
+fn next_field<'a>(bytes: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
+    loop {
+        let tag = varint(bytes)?;
+        let skipped = match tag & 7 {
+            0 => varint(bytes).map(|_| 0),
+            1 => Some(8),
+            2 => varint(bytes).and_then(|len| usize::try_from(len).ok()),
+            5 => Some(4),
+            _ => None,
+        };
+        let (content, rest) = bytes.split_at_checked(skipped?)?;
+        *bytes = rest;
+        if tag & 7 == 2 {
+            return Some((tag >> 3, content));
         }
-    })
+    }
 }
 
 /// The names of the values that a node reads (field 1), or makes (field 2).
@@ -139,6 +168,46 @@ pub(crate) fn names_of_node(node: &[u8], field: u64) -> impl Iterator<Item = &st
     let names = fields(node).filter(move |(number, _)| *number == field);
     // one that is no text ends the reading of the node
     names.filter_map(|(_, name)| std::str::from_utf8(name).ok())
+}
+
+/// The names that graphs among the attributes of a node read, each as often as it stands there, whether they make it themselves or
+/// not.
+pub(crate) fn names_of_graphs(node: &[u8]) -> impl Iterator<Item = &str> {
+    names_within(node, Kind::Node)
+}
+
+/// The same of one of them.
+pub(crate) fn names_of_graph(graph: &[u8]) -> impl Iterator<Item = &str> {
+    names_within(graph, Kind::Graph)
+}
+
+/// The names that nodes and outputs within a message read; what is deeper than [`MOST_GRAPHS`] is left out, as nothing comes to
+/// read it.
+fn names_within(bytes: &[u8], kind: Kind) -> impl Iterator<Item = &str> {
+    // the messages around the next field, each with what is left of it: node, attribute and graph in turn
+    let mut around = vec![(kind, bytes)];
+    std::iter::from_fn(move || {
+        loop {
+            let depth = around.len();
+            let (kind, left) = around.last_mut()?;
+            let Some((field, content)) = next_field(left) else {
+                around.pop();
+                continue;
+            };
+            match (*kind, field) {
+                (Kind::Node | Kind::ValueInfo, 1) if depth > 1 => {
+                    if let Ok(name) = std::str::from_utf8(content) {
+                        return Some(name);
+                    }
+                }
+                (Kind::Node, 5) => around.push((Kind::Attribute, content)),
+                (Kind::Attribute, 6) if depth <= 3 * MOST_GRAPHS => around.push((Kind::Graph, content)),
+                (Kind::Graph, 1) => around.push((Kind::Node, content)),
+                (Kind::Graph, 12) => around.push((Kind::ValueInfo, content)),
+                _ => {}
+            }
+        }
+    })
 }
 
 /// The number at the start of `bytes`, seven bits a byte, which goes.

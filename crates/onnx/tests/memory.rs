@@ -2,56 +2,14 @@
 //!
 //! One test alone, so that nothing else in the process takes memory meanwhile.
 
+#[path = "peak/chain.rs"]
+mod chain;
 mod peak;
-
-use prost::Message;
-use tiled_onnx::proto::{
-    DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto, TensorTypeProto,
-    TypeProto, ValueInfoProto,
-};
-
-/// A model of so many nodes, which are no more than a short one is: activations, sums and convolutions under names as exporters
-/// give them. It is written node by node.
-fn model(nodes: usize) -> Vec<u8> {
-    let dims = [None, Some(4), None, None].map(|dim_value| DimensionProto { dim_value, dim_param: None });
-    let shape = Some(TensorShapeProto { dim: dims.to_vec() });
-    let of = TypeProto { tensor_type: Some(TensorTypeProto { elem_type: Some(1), shape }) };
-    let value = |name: &str| ValueInfoProto { name: Some(name.into()), r#type: Some(of.clone()) };
-    let made = |node: usize| match node.checked_sub(1) {
-        None => "x".to_owned(),
-        Some(node) => format!("/layers.{node}/act/Op_output_0"),
-    };
-    let mut graph = Vec::new();
-    for node in 0..nodes {
-        let input = match node % 3 {
-            2 => vec![made(node), made(node - 1)],
-            _ => vec![made(node)],
-        };
-        let operator = ["Relu", "Sigmoid", "Add"][node % 3];
-        let proto = NodeProto {
-            input,
-            output: vec![made(node + 1)],
-            name: Some(format!("/layers.{node}/act/Op")),
-            op_type: Some(operator.to_owned()),
-            ..NodeProto::default()
-        };
-        prost::encoding::message::encode(1, &proto, &mut graph);
-    }
-    let ends =
-        GraphProto { input: vec![value("x")], output: vec![value(&made(nodes))], ..GraphProto::default() };
-    ends.encode(&mut graph).expect("a vector has room");
-    let opset = OperatorSetIdProto { domain: None, version: Some(17) };
-    let mut file = ModelProto { opset_import: vec![opset], ..ModelProto::default() }.encode_to_vec();
-    prost::encoding::encode_key(7, prost::encoding::WireType::LengthDelimited, &mut file);
-    prost::encoding::encode_varint(graph.len() as u64, &mut file);
-    file.extend(graph);
-    file
-}
 
 #[test]
 fn importing_takes_at_most_four_times_the_file() {
     let nodes = std::env::var("TILED_NODES").ok().and_then(|nodes| nodes.parse().ok()).unwrap_or(300_000);
-    if let Some(model) = peak::read_within_four_times(model(nodes)) {
+    if let Some(model) = peak::read_within_four_times(chain::model(nodes, false)) {
         assert_eq!(model.graph.nodes().len(), nodes);
     }
 }

@@ -4,6 +4,7 @@
 //! name stands for goes when the last node has read it. Nodes that no output needs are passed over. A rule that refuses does not end the import: what reads its result is passed over
 //! too, and everything else is looked at, so that all refusals come at once.
 
+mod branch;
 pub(crate) mod computed;
 pub(crate) mod extents;
 pub(crate) mod form;
@@ -12,31 +13,31 @@ mod mask;
 mod names;
 pub(crate) mod numbers;
 pub(crate) mod plan;
+mod scope;
 pub(crate) mod site;
 pub(crate) mod value;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;
 
 use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
 use tiled_graph::{Op, Slice, try_params};
-use tiled_tensor::{collected, filled, push};
+use tiled_tensor::collected;
 
 use self::plan::Plans;
-use self::site::{Site, constant, node_name};
+use self::scope::{Named, READ, Scope};
+use self::site::{Site, node_name};
 use self::value::{Image, Last, Order, Value};
 use crate::ops::{self, Operator};
-use crate::proto::{
-    AttributeProto, GraphFile, ModelFile, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto,
-};
+use crate::proto::{AttributeProto, ModelFile, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto};
 use crate::tensor::{Tensors, is_float, type_name};
-use crate::wire::names_of_node;
+use crate::wire::{Room, names_of_node};
 use crate::{DeclaredInput, DeclaredOutput, Model, OnnxError, OnnxPlace, Reason, Refusal, Weights};
 
-/// Imports a model; files of elements lie in this folder.
-pub(crate) fn import(model: ModelFile, folder: Option<&Path>) -> Result<Model, OnnxError> {
+/// Imports a model, with this room for the messages of graphs within its nodes; files of elements lie in this folder.
+pub(crate) fn import(model: ModelFile, room: Room, folder: Option<&Path>) -> Result<Model, OnnxError> {
     let opset = opset(&model)?;
     let functions: HashSet<(String, String)> = model
         .functions
@@ -46,38 +47,31 @@ pub(crate) fn import(model: ModelFile, folder: Option<&Path>) -> Result<Model, O
     let Some(mut graph) = model.graph else { return Err(OnnxError::NoGraph) };
     let tensors = Tensors::new(folder).map_err(|source| OnnxError::Read { source })?;
     let initialisers = std::mem::take(&mut graph.initializer);
-    // a node makes a few nodes of the network and a few constants at most, and all of them have numbers of 32 bits
-    let got = graph.node.len().max(initialisers.len());
-    if got > MOST_NODES {
-        return Err(OnnxError::TooManyNodes { expected: MOST_NODES, got });
-    }
-    let names = collected(initialisers.iter().map(|tensor| tensor.name().to_owned()))?;
     let mut import = Import {
         opset,
         functions,
+        room,
+        counted: 0,
         plans: Plans::default(),
         tensors,
-        names: HashMap::new(),
         values: Vec::new(),
         refusals: Vec::new(),
     };
-    import.initialisers(&names, initialisers)?;
-    import.sparse_initialisers(&graph.sparse_initializer)?;
-    let inputs = import.inputs(&graph)?;
-    let is_needed = import.needed(&graph)?;
-    for (position, node) in graph.node.iter().enumerate().filter(|(position, _)| is_needed[*position]) {
-        let node = decoded(node)?;
-        import.node(position, &node);
-        import.release(&node);
-    }
-    let outputs = import.outputs(&graph.output);
+    let names = import.counted(&graph.node, &initialisers)?;
+    let mut scope = Scope::new(&graph.node, None);
+    import.initialisers(&mut scope, &names, initialisers)?;
+    import.sparse_initialisers(&mut scope, &graph.sparse_initializer)?;
+    let inputs = import.inputs(&mut scope, &graph.input)?;
+    import.needed(&mut scope, graph.output.iter().map(|output| output.name()))?;
+    import.nodes(&scope)?;
+    let outputs = import.outputs(&scope, &graph.output);
     if !import.refusals.is_empty() {
         return Err(OnnxError::Refused { refusals: import.refusals });
     }
-    let Import { plans, tensors, names: numbers, values, .. } = import;
-    drop((numbers, values));
+    let Import { plans, tensors, values, .. } = import;
+    drop((scope, values));
     // the nodes, and the bytes of the file where no weight lies there
-    drop((graph, is_needed, names));
+    drop((graph, names));
     let (graph, weights) = plans.build(&outputs.iter().map(|(_, plan)| *plan).collect::<Vec<_>>())?;
     let outputs = outputs.into_iter().map(|(output, _)| output).collect();
     let weights = Weights::new(try_params(&graph)?, weights, tensors);
@@ -109,27 +103,17 @@ fn domain(name: &str) -> &str {
     if name == "ai.onnx" { "" } else { name }
 }
 
-struct Import<'a> {
+struct Import {
     opset: i64,
     functions: HashSet<(String, String)>,
+    room: Room,
+    /// The nodes or constants of all graphs that were looked at.
+    counted: usize,
     plans: Plans,
     tensors: Tensors,
-    /// The numbers of the names of the model.
-    names: HashMap<&'a str, u32>,
-    /// What they stand for, by number.
+    /// What names stand for, by number: those of a graph behind those of the graphs around it.
     values: Vec<Named>,
     refusals: Vec<Refusal>,
-}
-
-/// What a name of the model stands for.
-#[derive(Debug)]
-struct Named {
-    /// Nothing before it is made, and once nobody reads it any more.
-    value: Option<Box<Value>>,
-    /// The node that makes it.
-    maker: u32,
-    /// How often it is read still.
-    reads: u32,
 }
 
 /// Far more than a network has.
@@ -138,54 +122,31 @@ const MOST_NODES: usize = 1 << 26;
 /// The inputs for each of which all nodes are looked through: far more than a network has.
 const FEW_INPUTS: usize = 16;
 
-/// The maker of what no node makes.
-const NOBODY: u32 = u32::MAX;
-
-impl<'a> Import<'a> {
+impl Import {
     fn refuse(&mut self, place: OnnxPlace, reason: impl Into<Reason>) {
         self.refusals.push(Refusal { place, reason: reason.into() });
     }
 
-    /// The number of a name.
-    fn number(&mut self, name: &'a str) -> Result<usize, OnnxError> {
-        let next = self.values.len();
-        let number = *self.names.entry(name).or_insert(u32::try_from(next).unwrap_or(NOBODY));
-        if number as usize == next {
-            push(&mut self.values, Named { value: None, maker: NOBODY, reads: 0 })?;
+    /// The names of the constants of a graph, once it is known that there are not too many of them and of nodes: a node makes a few
+    /// nodes of the network and a few constants at most, and all of them have numbers of 32 bits.
+    fn counted(&mut self, nodes: &[Bytes], initialisers: &[TensorProto]) -> Result<Vec<String>, OnnxError> {
+        self.counted = self.counted.saturating_add(nodes.len().max(initialisers.len()));
+        if self.counted > MOST_NODES {
+            return Err(OnnxError::TooManyNodes { expected: MOST_NODES, got: self.counted });
         }
-        Ok(number as usize)
-    }
-
-    fn set(&mut self, number: usize, value: Value) {
-        for_each_plan(&value, &mut |plan| self.plans.hold(plan));
-        self.unset(number);
-        self.values[number].value = Some(Box::new(value));
-    }
-
-    fn unset(&mut self, number: usize) {
-        if let Some(value) = self.values[number].value.take() {
-            for_each_plan(&value, &mut |plan| self.plans.release(plan));
-        }
-    }
-
-    /// Forgets what a node was the last to read.
-    fn release(&mut self, node: &NodeProto) {
-        for name in &node.input {
-            if let Some(number) = self.names.get(name.as_str()).map(|number| *number as usize) {
-                let named = &mut self.values[number];
-                named.reads = named.reads.saturating_sub(1);
-                if named.reads == 0 {
-                    self.unset(number);
-                }
-            }
-        }
+        Ok(collected(initialisers.iter().map(|tensor| tensor.name().to_owned()))?)
     }
 
     /// Enters the initialisers, whose elements nobody looks at before a node reads them.
-    fn initialisers(&mut self, names: &'a [String], protos: Vec<TensorProto>) -> Result<(), OnnxError> {
+    fn initialisers<'a>(
+        &mut self,
+        scope: &mut Scope<'a>,
+        names: &'a [String],
+        protos: Vec<TensorProto>,
+    ) -> Result<(), OnnxError> {
         for (name, proto) in names.iter().zip(protos) {
             let tensor = self.tensors.push(proto);
-            let number = self.number(name)?;
+            let number = self.number(scope, name)?;
             if self.values[number].value.is_some() {
                 self.set(number, Value::Refused);
                 let place = OnnxPlace::Tensor { name: name.clone() };
@@ -197,10 +158,14 @@ impl<'a> Import<'a> {
         Ok(())
     }
 
-    fn sparse_initialisers(&mut self, all: &'a [SparseTensorProto]) -> Result<(), OnnxError> {
+    fn sparse_initialisers<'a>(
+        &mut self,
+        scope: &mut Scope<'a>,
+        all: &'a [SparseTensorProto],
+    ) -> Result<(), OnnxError> {
         for sparse in all {
             let name = sparse.values.as_ref().map_or("", |values| values.name());
-            let number = self.number(name)?;
+            let number = self.number(scope, name)?;
             self.set(number, Value::Refused);
             let place = OnnxPlace::Tensor { name: name.to_owned() };
             self.refuse(place, Reason::Value { expected: "a dense tensor", got: "a sparse one".to_owned() });
@@ -209,11 +174,15 @@ impl<'a> Import<'a> {
     }
 
     /// Enters the inputs that are no initialisers.
-    fn inputs(&mut self, graph: &'a GraphFile) -> Result<Vec<DeclaredInput>, OnnxError> {
+    fn inputs<'a>(
+        &mut self,
+        scope: &mut Scope<'a>,
+        all: &'a [ValueInfoProto],
+    ) -> Result<Vec<DeclaredInput>, OnnxError> {
         let (mut inputs, mut given) = (Vec::new(), 0);
-        for info in &graph.input {
+        for info in all {
             let name = info.name().to_owned();
-            let number = self.number(info.name())?;
+            let number = self.number(scope, info.name())?;
             match self.values[number].value.as_deref() {
                 Some(Value::Initialiser(_)) => continue,
                 Some(_) => {
@@ -223,9 +192,9 @@ impl<'a> Import<'a> {
                 }
                 None => {}
             }
-            let nodes = (given < FEW_INPUTS).then_some(&*graph.node);
+            let may_turn = given < FEW_INPUTS;
             given += 1;
-            let value = match self.input(nodes, info) {
+            let value = match self.input(may_turn.then_some(&*scope), info) {
                 Ok((input, plan)) => {
                     let value = Value::Image(Image { plan, flat: false });
                     let is_last = input.channels_last;
@@ -246,10 +215,10 @@ impl<'a> Import<'a> {
         Ok(inputs)
     }
 
-    /// An input; the nodes tell whether its channels are last.
+    /// An input; the nodes of the graph tell whether its channels are last.
     fn input(
         &mut self,
-        nodes: Option<&[Bytes]>,
+        scope: Option<&Scope<'_>>,
         info: &ValueInfoProto,
     ) -> Result<(DeclaredInput, usize), Reason> {
         const EXPECTED: &str =
@@ -281,7 +250,7 @@ impl<'a> Import<'a> {
         // fewer in the last place than in the second may be channels
         let may_turn = last.is_some() && second.is_none_or(|second| last < Some(second));
         let extents = [second, third, last];
-        let channels_last = may_turn && nodes.is_some_and(|nodes| self.turns(nodes, info.name(), extents));
+        let channels_last = may_turn && scope.is_some_and(|scope| self.turns(scope, info.name(), extents));
         let [channels, height, width] =
             if channels_last { [last, second, third] } else { [second, third, last] };
         let Some(channels) = channels else { return Err(shown()) };
@@ -304,9 +273,9 @@ impl<'a> Import<'a> {
 
     /// Whether the channels of an input, its last axis, are moved before the others: by the first that reads it, or what preprocessing
     /// makes of it. Exporters of networks with one channel have a reshaping there.
-    fn turns(&mut self, nodes: &[Bytes], input: &str, extents: [Option<usize>; 3]) -> bool {
+    fn turns(&mut self, scope: &Scope<'_>, input: &str, extents: [Option<usize>; 3]) -> bool {
         let mut made = HashSet::from([input.to_owned()]);
-        for bytes in nodes {
+        for bytes in scope.nodes {
             if !names_of_node(bytes, READ).any(|name| made.contains(name)) {
                 continue;
             }
@@ -317,7 +286,7 @@ impl<'a> Import<'a> {
             match node.op_type() {
                 "Transpose" if node.attribute.iter().any(is_perm) => return true,
                 "Reshape" if extents[2] == Some(1) => {
-                    let target = node.input.get(1).and_then(|name| self.initialiser(name));
+                    let target = node.input.get(1).and_then(|name| self.initialiser(scope, name));
                     return target.is_some_and(|target| is_one_channel_first(&target, extents));
                 }
                 "Shape" => {}
@@ -332,57 +301,13 @@ impl<'a> Import<'a> {
     }
 
     /// The few numbers that an initialiser holds.
-    fn initialiser(&mut self, name: &str) -> Option<Vec<i64>> {
-        let number = *self.names.get(name)? as usize;
+    fn initialiser(&mut self, scope: &Scope<'_>, name: &str) -> Option<Vec<i64>> {
+        let number = scope.number(name)?;
         let Some(Value::Initialiser(tensor)) = self.values[number].value.as_deref() else { return None };
         let tensor = *tensor;
         let is_short = self.tensors.check(tensor).is_ok_and(|stored| stored.shape == [4]);
         let values: Vec<f64> = if is_short { self.tensors.values(tensor).ok()? } else { return None };
         values.into_iter().map(numbers::whole).collect()
-    }
-
-    /// Finds which node makes each value and how often each is read; says which nodes the outputs need.
-    fn needed(&mut self, graph: &'a GraphFile) -> Result<Vec<bool>, OnnxError> {
-        for (position, bytes) in graph.node.iter().enumerate() {
-            let node = decoded(bytes)?; // that it can be, whether or not it is needed
-            for name in names_of_node(bytes, MADE).filter(|name| !name.is_empty()) {
-                let number = self.number(name)?;
-                let named = &mut self.values[number];
-                let is_made = named.value.is_some() || named.maker != NOBODY;
-                if named.value.is_none() {
-                    named.maker = u32::try_from(position).unwrap_or(NOBODY);
-                }
-                if is_made {
-                    let place = self.place(&node);
-                    self.refuse(place, Reason::MadeTwice { name: name.to_owned() });
-                }
-            }
-        }
-        let mut is_needed = filled(graph.node.len(), false)?;
-        let mut left = Vec::new();
-        for output in &graph.output {
-            self.read(output.name(), &mut left)?;
-        }
-        while let Some(maker) = left.pop() {
-            if !std::mem::replace(&mut is_needed[maker as usize], true) {
-                for name in names_of_node(&graph.node[maker as usize], READ) {
-                    self.read(name, &mut left)?;
-                }
-            }
-        }
-        Ok(is_needed)
-    }
-
-    /// Counts one more that reads a name, and leaves the node that makes it to be looked at.
-    fn read(&mut self, name: &str, left: &mut Vec<u32>) -> Result<(), OnnxError> {
-        if let Some(number) = self.names.get(name) {
-            let named = &mut self.values[*number as usize];
-            named.reads = named.reads.saturating_add(1);
-            if named.maker != NOBODY {
-                push(left, named.maker)?;
-            }
-        }
-        Ok(())
     }
 
     fn place(&self, node: &NodeProto) -> OnnxPlace {
@@ -395,16 +320,25 @@ impl<'a> Import<'a> {
         OnnxPlace::Node { operator, name: node_name(node).to_owned(), opset: self.opset }
     }
 
+    /// Imports the nodes of a graph that its outputs need.
+    fn nodes(&mut self, scope: &Scope<'_>) -> Result<(), OnnxError> {
+        for position in (0..scope.nodes.len()).filter(|position| scope.starts(*position)) {
+            self.node(scope, position)?;
+        }
+        Ok(())
+    }
+
     /// Imports a node, whose results are refused where its rule does or where what it reads was.
-    fn node(&mut self, position: usize, node: &NodeProto) {
-        let made = match self.made(position, node) {
-            Ok(made) => made,
-            Err(reason) => {
-                let place = self.place(node);
-                self.refuse(place, reason);
-                Value::Refused
-            }
+    fn node(&mut self, scope: &Scope<'_>, position: usize) -> Result<(), OnnxError> {
+        let (node, outside) = (decoded(&scope.nodes[position])?, self.values.len());
+        let made = match self.made(scope, &node) {
+            Ok(Value::Taken(taken)) => self.branch(scope, position, &node, &taken)?,
+            made => made,
         };
+        let made = made.unwrap_or_else(|reason| {
+            self.refuse(self.place(&node), reason);
+            Value::Refused
+        });
         let is_refused = matches!(made, Value::Refused);
         for (place, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             let value = match (place, &made) {
@@ -414,19 +348,22 @@ impl<'a> Import<'a> {
                 // refused where something reads it
                 _ => Value::Second(place),
             };
-            if let Some(number) = self.names.get(name.as_str()).map(|number| *number as usize)
+            if let Some(number) = scope.number(name)
                 && self.values[number].reads > 0
             {
                 self.set(number, value);
             }
         }
+        self.leave(outside);
+        self.release(scope, &scope.nodes[position]);
+        Ok(())
     }
 
-    fn made(&mut self, position: usize, node: &NodeProto) -> Result<Value, Reason> {
+    fn made(&mut self, scope: &Scope<'_>, node: &NodeProto) -> Result<Value, Reason> {
         let operator = self.operator(node)?;
         let mut operands = Vec::with_capacity(node.input.len());
         for name in &node.input {
-            let operand = if name.is_empty() { None } else { Some(self.value(name, position)?) };
+            let operand = if name.is_empty() { None } else { Some(self.value(scope, name)?) };
             operands.push(match operand {
                 Some(Value::Padded(padded)) if !ops::leaves_padding(node.op_type()) => {
                     let plan = self.plans.padded(&padded)?;
@@ -462,31 +399,9 @@ impl<'a> Import<'a> {
         ops::find(name).ok_or(Reason::Operator)
     }
 
-    /// What a name stands for where the node at this position reads it.
-    fn value(&mut self, name: &str, position: usize) -> Result<Value, Reason> {
-        let missing = || Reason::MissingValue { name: name.to_owned() };
-        let number = *self.names.get(name).ok_or_else(missing)? as usize;
-        let Named { value, maker, .. } = &self.values[number];
-        match value.as_deref() {
-            Some(Value::Initialiser(tensor)) => {
-                let value = Value::Constant(constant(&mut self.tensors, *tensor)?);
-                self.set(number, value.clone());
-                Ok(value)
-            }
-            Some(Value::Second(position)) => {
-                Err(Reason::Second { name: name.to_owned(), position: *position })
-            }
-            Some(value) => Ok(value.clone()),
-            None if *maker != NOBODY && *maker as usize >= position => {
-                Err(Reason::LaterValue { name: name.to_owned() })
-            }
-            None => Err(missing()),
-        }
-    }
-
     /// What an output stands for, and whether its channels stand last in the model: padding that nothing took over is a node.
-    fn result(&mut self, name: &str) -> Result<(Value, bool), Reason> {
-        let (value, channels_last) = match self.value(name, usize::MAX)? {
+    fn result(&mut self, scope: &Scope<'_>, name: &str) -> Result<(Value, bool), Reason> {
+        let (value, channels_last) = match self.value(scope, name)? {
             Value::Last(Last { value, order: Order::Plain }) => (Value::clone(&value), true),
             other => (other, false),
         };
@@ -509,13 +424,13 @@ impl<'a> Import<'a> {
     }
 
     /// The names of the outputs, and which values they are.
-    fn outputs(&mut self, given: &[ValueInfoProto]) -> Vec<(DeclaredOutput, usize)> {
+    fn outputs(&mut self, scope: &Scope<'_>, given: &[ValueInfoProto]) -> Vec<(DeclaredOutput, usize)> {
         let mut outputs: Vec<(DeclaredOutput, usize)> = Vec::new();
         let (mut seen, mut names) = (HashSet::new(), HashSet::new());
         for info in given {
             let name = info.name().to_owned();
             let is_new = names.insert(info.name());
-            let refused = match self.result(&name) {
+            let refused = match self.result(scope, &name) {
                 Ok((Value::Image(Image { plan, .. }), channels_last)) if is_new => {
                     // an output of a network is no other, and all channels of a value are a value of their own
                     let whole = Op::Slice(Slice { begin: 0, end: None });
@@ -561,7 +476,3 @@ fn for_each_plan(value: &Value, visit: &mut dyn FnMut(usize)) {
         _ => {}
     }
 }
-
-/// The fields of a node for the values that it reads and those that it makes.
-const READ: u64 = 1;
-const MADE: u64 = 2;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use prost::bytes::Bytes;
 use tiled_graph::{Op, Pad};
 
 use super::computed::Computed;
@@ -63,6 +64,8 @@ pub(crate) enum Value {
     Row(usize),
     /// The results of a node of several.
     Several(Rc<[Value]>),
+    /// The branch of a node that is taken, whose outputs are its results.
+    Taken(Box<Taken>),
     /// A second result of a node, which is refused where it is read; its position.
     Second(usize),
     /// The result of something that was refused.
@@ -123,9 +126,20 @@ impl Value {
             Self::Folded(_) => "a value of more than four axes".to_owned(),
             Self::Plane(_) => "one channel without its axis".to_owned(),
             Self::Row(_) => "a row of three axes".to_owned(),
-            Self::Initialiser(_) | Self::Second(_) | Self::Several(_) | Self::Refused => "nothing".to_owned(),
+            Self::Initialiser(_) | Self::Second(_) | Self::Several(_) | Self::Taken(_) | Self::Refused => {
+                "nothing".to_owned()
+            }
         }
     }
+}
+
+/// A branch of a node that is taken.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    /// The attribute.
+    pub(crate) name: &'static str,
+    /// Its graph, as bytes of the file.
+    pub(crate) graph: Bytes,
 }
 
 /// A value of the network: N×C×H×W, or N×C where it has one pixel and its axes were dropped.

@@ -78,6 +78,14 @@ pub(super) fn or(site: &mut Site<'_>) -> Result<Value, Reason> {
     })
 }
 
+/// Whether each of some sizes is another number than zero, as scripted models cast a comparison for an `If`.
+pub(super) fn truths(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let numbers = site.numbers(0)?;
+    let is = |item: &Num| truth(*item, &site.plans.extents).map_or(Num::Open, number);
+    let items = numbers.items.iter().map(is).collect();
+    Ok(Value::Numbers(Rc::new(Numbers { items, is_integer: true, ..*numbers })))
+}
+
 pub(super) fn not(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Value::Above(above) = *site.operand(0)? {
         return Ok(Value::Above(Above { is_above: !above.is_above, ..above }));

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::{elements, filled};
+use super::{choice, elements, filled};
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers, Rounding, whole};
 use crate::import::site::{Site, node_name};
@@ -63,6 +63,9 @@ pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
     let is_float_constant =
         tensor.is_some_and(|tensor| site.tensors.check(tensor).is_ok_and(|stored| !stored.is_integer()));
     if site.is_numbers(0) && !(is_float_constant && is_float(to)) {
+        if to == BOOL {
+            return choice::truths(site);
+        }
         if !is_integer && !is_float(to) {
             let got = type_name(to).to_owned();
             return Err(Reason::Attribute { name: "to", expected: "a type of numbers", got });

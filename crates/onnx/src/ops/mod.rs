@@ -8,6 +8,7 @@ mod adaptive;
 mod arithmetic;
 mod array;
 mod beside;
+mod branch;
 mod broadcast;
 mod choice;
 mod computed;
@@ -48,7 +49,7 @@ use crate::import::value::Value;
 pub(crate) use self::operator::{Operator, is_quantised, leaves_padding};
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 94] = [
+static OPERATORS: [Operator; 96] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("And", &[], choice::and),
@@ -86,6 +87,7 @@ static OPERATORS: [Operator; 94] = [
     operator("HardSigmoid", &["alpha", "beta"], activation::hard_sigmoid),
     operator("HardSwish", &[], activation::hard_swish),
     operator("Identity", &[], constant::identity),
+    operator("If", branch::BRANCHES, branch::taken),
     operator("InstanceNormalization", &["epsilon"], groups::instance_norm),
     operator("LRN", &["alpha", "beta", "bias", "size"], norm::local_response),
     operator("LayerNormalization", norm::LAYER_NORM, norm::layer_norm),
@@ -125,6 +127,7 @@ static OPERATORS: [Operator; 94] = [
     operator("Selu", &["alpha", "gamma"], activation::selu),
     operator("Shape", &["start", "end"], sizes::shape),
     operator("Sigmoid", &[], activation::sigmoid),
+    operator("Size", &[], sizes::size),
     operator("Slice", &["axes", "ends", "starts"], sizes::slice),
     operator("Softmax", &["axis"], split::softmax),
     operator("Softplus", &[], activation::softplus),
@@ -151,7 +154,7 @@ pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
         return Ok(made);
     }
     // a shape is known without the elements
-    if operator.name != "Shape" {
+    if !matches!(operator.name, "Shape" | "Size") {
         computed::settle(site)?;
     }
     last::made(operator, site)

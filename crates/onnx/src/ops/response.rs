@@ -44,6 +44,18 @@ fn square_of(site: &Site<'_>, plan: usize) -> Option<usize> {
     site.plans.get(plan).forms.iter().find_map(square)
 }
 
+/// The extents of a step: five, or four once the axis is dropped.
+pub(super) fn extents(site: &Site<'_>, Response { plan, step }: &Response) -> Vec<Num> {
+    let (has_axis, more) = match *step {
+        Responding::Squares { padding: [before, after] } => (true, before.saturating_add(after)),
+        Responding::Mean { has_axis, .. } => (has_axis, 0),
+    };
+    let channels = site.plans.get(*plan).channels as f64 + more as f64;
+    let [batch, height, width] = [0, 2, 3].map(|axis| site.plans.extent(*plan, axis));
+    let axis = has_axis.then_some(Num::Known(1.0));
+    std::iter::once(batch).chain(axis).chain([Num::Known(channels), height, width]).collect()
+}
+
 /// Squares with zeros before and behind the channels.
 pub(super) fn padded(squares: Response, pads: &[i64]) -> Option<Value> {
     let Responding::Squares { padding: [before, after] } = squares.step else { return None };

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{adaptive, elements, part, table};
+use super::{adaptive, elements, part, response, table};
 use crate::Reason;
 use crate::import::numbers::{Binary, Num, Numbers, Rounding};
 use crate::import::site::Site;
@@ -10,13 +10,28 @@ use crate::import::value::{Image, Stacked, Value};
 
 /// The extents of a value: batch, channels, height, width.
 pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let items = match site.operand(0)? {
+    let items = extents(site)?;
+    part_of_shape(site, items)
+}
+
+/// Their product.
+pub(super) fn size(site: &mut Site<'_>) -> Result<Value, Reason> {
+    let mut product = Num::Known(1.0);
+    for extent in extents(site)? {
+        product = product.combined(Binary::Mul, extent, true, &mut site.plans.extents)?;
+    }
+    Ok(Value::Numbers(Rc::new(Numbers { items: vec![product], is_scalar: true, is_integer: true })))
+}
+
+fn extents(site: &mut Site<'_>) -> Result<Vec<Num>, Reason> {
+    Ok(match site.operand(0)? {
         Value::Constant(constant) => constant.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
         Value::Computed(computed) => computed.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
         Value::Empty(extents) => extents.to_vec(),
         Value::Numbers(numbers) if numbers.is_scalar => Vec::new(),
         Value::Numbers(numbers) => vec![Num::Known(numbers.items.len() as f64)],
         Value::Stacked(_) | Value::Plane(_) | Value::Grouped(_) => of_other_axes(site)?,
+        Value::Response(step) => response::extents(site, step),
         _ => {
             let Image { plan, flat } = match site.operand(0)? {
                 Value::Form(forms) => match forms.first().and_then(|form| Some((form.x()?, form.flat))) {
@@ -36,8 +51,7 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
             }
             items
         }
-    };
-    part_of_shape(site, items)
+    })
 }
 
 /// The extents of a value of other than four axes.

@@ -76,6 +76,17 @@ impl Builder {
         self
     }
 
+    /// The graph as a node has it among its attributes, without inputs.
+    pub(crate) fn branch(mut self) -> Attribute {
+        self.graph().input.clear();
+        self.body()
+    }
+
+    /// The graph as a node has it among its attributes.
+    pub(crate) fn body(mut self) -> Attribute {
+        Attribute::Graph(self.graph().encode_to_vec().into())
+    }
+
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.model.encode_to_vec()
     }
@@ -127,6 +138,7 @@ pub(crate) enum Attribute {
     Floats(Vec<f32>),
     Text(&'static str),
     Tensor(Box<TensorProto>),
+    Graph(Bytes),
 }
 
 impl Attribute {
@@ -140,6 +152,7 @@ impl Attribute {
                 AttributeProto { s: Some(Bytes::from_static(s.as_bytes())), r#type: Some(3), ..empty }
             }
             Self::Tensor(t) => AttributeProto { t: Some(t), r#type: Some(4), ..empty },
+            Self::Graph(g) => AttributeProto { g: Some(g), r#type: Some(5), ..empty },
             Self::Floats(floats) => AttributeProto { floats, r#type: Some(6), ..empty },
             Self::Ints(ints) => AttributeProto { ints, r#type: Some(7), ..empty },
         }

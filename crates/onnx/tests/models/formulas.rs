@@ -171,6 +171,24 @@ fn response(size: i64, padding: [i64; 2]) -> Builder {
         .output("y")
 }
 
+/// The same with `x.squeeze(1)` of an exporter that does not know how many there are.
+fn asked(mut model: Builder) -> Builder {
+    let squeezed = Builder::new(17, 3).node("Squeeze", &["a", "axis"], "z", &[]).output("z").branch();
+    let kept = Builder::new(17, 3).node("Identity", &["a"], "i", &[]).output("i").branch();
+    let asked = Builder::new(17, 3)
+        .node("Shape", &["a"], "size", &[])
+        .node("Gather", &["size", "axis"], "count", &[])
+        .node("Equal", &["count", "axis"], "is_one", &[])
+        .node("If", &["is_one"], "s", &[("then_branch", squeezed), ("else_branch", kept)])
+        .graph()
+        .node
+        .clone();
+    let nodes = &mut model.graph().node;
+    let place = nodes.iter().position(|node| node.op_type() == "Squeeze").unwrap();
+    nodes.splice(place..=place, asked);
+    model
+}
+
 fn declared(mut model: Builder, shape: [i64; 4]) -> Builder {
     model.graph().input[0] = value("x", 1, &shape.map(Some));
     model
@@ -182,7 +200,8 @@ fn a_local_response_norm_that_is_written_out_is_one_node() {
         let model = declared(response(size, padding), [1, 3, 1, 2]);
         let wanted = LocalResponseNorm { size: 3, alpha: 0.5, beta: 2.0, k: 2.0 };
         let wanted = LocalResponseNorm { size: usize::try_from(size).unwrap(), ..wanted };
-        assert_eq!(ops(&model), [Op::LocalResponseNorm(wanted)]);
+        assert_eq!(ops(&model), [Op::LocalResponseNorm(wanted.clone())]);
+        assert_eq!(ops(&asked(model)), [Op::LocalResponseNorm(wanted)]);
     }
     let model = declared(response(3, [1, 1]), [1, 3, 1, 2]);
     let image = [1.0, 0.0, 2.0, 3.0, 4.0, 0.0];
@@ -191,6 +210,32 @@ fn a_local_response_norm_that_is_written_out_is_one_node() {
     let wanted = [by(1.0, 5.0 / 3.0), 0.0, by(2.0, 7.0), by(3.0, 3.0), by(4.0, 20.0 / 3.0), 0.0];
     let (got, _) = run(&model, [1, 3, 1, 2], &image);
     assert!(got.iter().zip(&wanted).all(|(got, wanted)| (got - wanted).abs() < 1e-14), "{got:?}, {wanted:?}");
+}
+
+#[test]
+fn a_step_of_a_local_response_norm_has_its_extents() {
+    let extents = |of: &str, axes: &[i64]| {
+        let model = declared(response(3, [1, 1]), [1, 3, 1, 2]);
+        let model = model.ints("at", &[1], axes).node("Shape", &[of], "all", &[]);
+        let model = model.node("Gather", &["all", "at"], "extent", &[]);
+        let model = model.node("Size", &["all"], "rank", &[]).node("Size", &[of], "size", &[]);
+        let model =
+            model.node("Add", &["extent", "rank"], "some", &[]).node("Add", &["some", "size"], "w", &[]);
+        model.node("Add", &["x", "w"], "z", &[])
+    };
+    // extent, axes and elements of squares, padded ones, means, and means without the axis
+    for (of, axis, wanted) in [
+        ("v", 2, 3 + 5 + 6),
+        ("p", 2, 5 + 5 + 10),
+        ("a", 2, 3 + 5 + 6),
+        ("a", 1, 1 + 5 + 6),
+        ("s", 1, 3 + 4 + 6),
+    ] {
+        let mut model = extents(of, &[axis]);
+        model.graph().output[0].name = Some("z".to_owned());
+        let (got, _) = run(&model, [1, 3, 1, 2], &[0.0; 6]);
+        assert_eq!(got, [f64::from(wanted); 6], "{of} {axis}");
+    }
 }
 
 #[test]

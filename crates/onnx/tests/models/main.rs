@@ -4,6 +4,7 @@
 mod adaptive;
 mod arithmetic;
 mod beside;
+mod branches;
 mod build;
 mod channels_last;
 mod elementwise;

@@ -2,6 +2,7 @@
 //! writes them; `refusals_page` checks that none is missing.
 
 mod adaptive;
+mod branches;
 mod constants;
 mod layers;
 mod lines;
@@ -72,6 +73,7 @@ fn models() -> Vec<(&'static str, Builder)> {
         constants::of_constants(),
         adaptive::of_windows(),
         lines::of_lines(),
+        branches::of_branches(),
     ]
     .concat()
 }
