@@ -8,6 +8,7 @@ pub(crate) mod computed;
 pub(crate) mod extents;
 pub(crate) mod form;
 pub(crate) mod formula;
+pub(crate) mod grid;
 mod names;
 pub(crate) mod numbers;
 pub(crate) mod plan;

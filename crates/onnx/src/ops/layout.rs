@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::{adaptive, elements, filled, groups, last, plane, response, row, shuffle, stack, table};
+use super::{
+    adaptive, elements, filled, groups, last, permuted, plane, response, row, shuffle, stack, table,
+};
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
@@ -95,7 +97,7 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
         let folded = Rc::clone(folded);
         return shuffle::unfolded(site, &folded);
     }
-    for rule in [stack::joined_pixels, stack::apart, row::divided] {
+    for rule in [plane::reshaped, stack::joined_pixels, stack::apart, row::divided] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
@@ -231,6 +233,9 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
     let order = site.ints("perm")?;
     let is_sorted = order.as_ref().is_some_and(|order| order.is_sorted());
     if let Some(made) = adaptive::turned(site, order.as_deref())? {
+        return Ok(made);
+    }
+    if let Some(made) = permuted::transposed(site, order.as_deref())? {
         return Ok(made);
     }
     if let Some(made) = row::transposed(site, order.as_deref())? {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{adaptive, elements, part, table};
+use super::{adaptive, elements, grid, part, plane, table};
 use crate::Reason;
 use crate::import::numbers::{Num, Numbers, Rounding};
 use crate::import::site::Site;
@@ -13,6 +13,8 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
     let items = match site.operand(0)? {
         Value::Constant(constant) => constant.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
         Value::Computed(computed) => computed.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
+        Value::Grid(grid) => grid::shape(grid),
+        Value::Plane(plan) => plane::shape(site, *plan),
         Value::Empty(extents) => extents.to_vec(),
         Value::Numbers(numbers) if numbers.is_scalar => Vec::new(),
         Value::Numbers(numbers) => vec![Num::Known(numbers.items.len() as f64)],

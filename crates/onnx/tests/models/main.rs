@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod arithmetic;
+mod assigned;
 mod build;
 mod channels_last;
 mod elementwise;

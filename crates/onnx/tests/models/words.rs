@@ -2,6 +2,7 @@
 //! writes them; `refusals_page` checks that none is missing.
 
 mod adaptive;
+mod assigned;
 mod constants;
 mod layers;
 mod shapes;
@@ -70,6 +71,7 @@ fn models() -> Vec<(&'static str, Builder)> {
         layers::of_steps(),
         constants::of_constants(),
         adaptive::of_windows(),
+        assigned::of_assignments(),
     ]
     .concat()
 }
