@@ -259,7 +259,7 @@ fn expanded(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
 
 /// A last axis for the coordinates; `None` of other values and axes.
 fn unsqueezed(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
-    if !matches!(site.operand(0)?, Value::Grid(_) | Value::Numbers(_)) {
+    if !matches!(site.operand(0)?, Value::Grid(_) | Value::Numbers(_) | Value::Places(_)) {
         return Ok(None);
     }
     let axes = layout::axes(site)?;

@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use super::{adaptive, elements, grid, part, plane, table};
 use crate::Reason;
+use crate::import::extents::Extents;
 use crate::import::numbers::{Num, Numbers, Rounding};
 use crate::import::site::Site;
-use crate::import::value::{Image, Value};
+use crate::import::value::{Image, Places, Value};
 
 /// The extents of a value: batch, channels, height, width.
 pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -14,6 +15,7 @@ pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
         Value::Constant(constant) => constant.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
         Value::Computed(computed) => computed.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
         Value::Grid(grid) => grid::shape(grid),
+        Value::Places(Places { has_axes: false, .. }) => vec![Num::Extent(Extents::BATCH)],
         Value::Plane(plan) => plane::shape(site, *plan),
         Value::Empty(extents) => extents.to_vec(),
         Value::Numbers(numbers) if numbers.is_scalar => Vec::new(),

@@ -217,7 +217,17 @@ fn channels_in_a_row_are_two_slices_at_most() {
     assert_eq!(names(&model), ["slice", "neg", "slice", "slice", "concat"]);
     let part = |begin, end| Op::Slice(Slice { begin, end: Some(end) });
     assert_eq!(ops(&model)[2..4], [part(0, 5), part(8, 20)]);
-    // all of them are what is assigned
+    // all of them are what is assigned, and so are all images
+    let images = open(3).ints("zero", &[], &[0]).ints("one", &[], &[1]).ints("last", &[1], &[-1]);
+    let images = images
+        .node("Shape", &["x"], "size", &[])
+        .node("Gather", &["size", "zero"], "n", &[])
+        .node("Range", &["zero", "n", "one"], "r", &[])
+        .node("Unsqueeze", &["r", "last"], "index", &[])
+        .node("Neg", &["x"], "u", &[])
+        .node("ScatterND", &["x", "index", "u"], "y", &[])
+        .output("y");
+    assert_eq!(names(&images), ["neg"]);
     let all = older(open(20), None, Places::Part([0, 20, 1]), 2);
     assert_eq!(names(&all), ["neg"]);
     assert_eq!(names(&newer(open(20), Places::List(&[-1]), &FIRST)), ["slice", "neg", "slice", "concat"]);
