@@ -9,7 +9,7 @@ use tiled_graph::{Op, Slice};
 use super::{filled, grid, permuted};
 use crate::Reason;
 use crate::import::grid::{Coordinate, Grid, is_same};
-use crate::import::numbers::Num;
+use crate::import::numbers::{Num, whole};
 use crate::import::site::{Site, node_name};
 use crate::import::value::{Constant, Image, Permuted, Value};
 
@@ -125,8 +125,7 @@ fn channels_of_elements(
     let firsts: Vec<f64> = values.iter().step_by(pixels).take(count).copied().collect();
     let is_of_channel = |(place, value): (usize, &f64)| firsts.get(place / pixels % count) == Some(value);
     let is_same = values.iter().enumerate().all(is_of_channel);
-    let places: Option<Vec<i64>> =
-        firsts.into_iter().map(crate::import::numbers::whole).collect::<Option<_>>().filter(|_| is_same);
+    let places: Option<Vec<i64>> = firsts.into_iter().map(whole).collect::<Option<_>>().filter(|_| is_same);
     let places = places.and_then(|places| permuted::places_of(&places, channels));
     Ok(places.filter(|places| is_distinct(places)))
 }

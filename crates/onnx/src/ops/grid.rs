@@ -5,7 +5,6 @@
 
 use std::rc::Rc;
 
-use super::layout;
 use super::operator::Operator;
 use crate::Reason;
 use crate::import::extents::Extents;
@@ -262,7 +261,7 @@ fn unsqueezed(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     if !matches!(site.operand(0)?, Value::Grid(_) | Value::Numbers(_) | Value::Places(_)) {
         return Ok(None);
     }
-    let axes = layout::axes(site)?;
+    let axes = if site.has(1) { Some(site.whole(1)?) } else { site.ints("axes")? };
     let Some(grid) = of(site, 0)? else { return Ok(None) };
     let last = i64::try_from(grid.extents.len()).unwrap_or(i64::MAX);
     let is_last = axes.is_some_and(|axes| axes == [-1] || axes == [last]);

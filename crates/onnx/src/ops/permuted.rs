@@ -1,11 +1,12 @@
 //! Batches of images whose axes stand in another order that does not begin with the batch, as PyTorch's newer exporter puts the
 //! channels first where a list says which of them are read or assigned.
 
+use std::rc::Rc;
+
+use super::{grid, part};
 use crate::Reason;
 use crate::import::site::Site;
-use crate::import::value::{Image, Order, Permuted, Value};
-
-use super::{grid, last, part};
+use crate::import::value::{Image, Last, Order, Permuted, Value};
 
 /// The axes as they stand in a batch of images.
 const PLAIN: [usize; 4] = [0, 1, 2, 3];
@@ -18,10 +19,12 @@ pub(super) fn transposed(site: &mut Site<'_>, order: Option<&[i64]>) -> Result<O
         Value::Image(Image { flat: false, .. }) | Value::Form(_) if order[0] != 0 => (site.image(0)?, order),
         _ => return Ok(None),
     };
+    let image = Value::Image(Image { plan, flat: false });
+    let with_channels_last = |value, order| Some(Value::Last(Last { value: Rc::new(value), order }));
     Ok(match now {
-        PLAIN => Some(Value::Image(Image { plan, flat: false })),
-        [0, 2, 3, 1] => Some(last::of_image(plan, Order::Plain)),
-        [0, 3, 2, 1] => Some(last::of_image(plan, Order::Turned)),
+        PLAIN => Some(image),
+        [0, 2, 3, 1] => with_channels_last(image, Order::Plain),
+        [0, 3, 2, 1] => with_channels_last(image, Order::Turned),
         [0, ..] => None,
         order => Some(Value::Permuted(Permuted { plan, order })),
     })
