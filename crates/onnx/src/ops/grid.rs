@@ -72,7 +72,7 @@ pub(super) fn index(site: &mut Site<'_>, position: usize) -> Result<Option<Grid>
 fn of_constant(site: &mut Site<'_>, constant: &Constant) -> Result<Option<Grid>, Reason> {
     let [extents @ .., count] = &*constant.shape else { return Ok(None) };
     let is_index = (1..=MOST_AXES).contains(count) && extents.len() == *count && !constant.transposed;
-    if !is_index || !is_integer(site, constant) {
+    if !is_index || extents.contains(&0) || !is_integer(site, constant) {
         return Ok(None);
     }
     let _room = site.tensors.room(constant.shape.iter().product(), size_of::<f64>())?;

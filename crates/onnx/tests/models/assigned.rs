@@ -255,6 +255,11 @@ fn an_index_that_was_folded_to_a_constant_is_read_element_by_element() {
     for changed in [(0, 1), (8, 0), (11, 1)] {
         assert_eq!(reason(&folded(Some(changed))), wanted("[2, 3, 2]"), "{changed:?}");
     }
+    for dims in [[2, 0, 2], [0, 3, 2]] {
+        let empty = negative(sized([2, 4, 3, 5]).ints("index", &dims, &[]), 3);
+        let empty = empty.node("ScatterND", &["x", "index", "u"], "y", &[]).output("y");
+        assert_eq!(reason(&empty), wanted(&format!("{dims:?}")));
+    }
     for places in [&[1, 1][..], &[4], &[-5], &[1, -3]] {
         let shape = format!("[{}, 1]", places.len());
         assert_eq!(reason(&newer_of(places)), wanted(&shape), "{places:?}");
