@@ -5,18 +5,21 @@
 
 use std::rc::Rc;
 
+use super::filled;
 use super::operator::Operator;
 use crate::Reason;
 use crate::import::extents::Extents;
 use crate::import::grid::{Coordinate, Grid, List, MOST_AXES, Run, broadcast, is_same};
-use crate::import::numbers::{MAX_NUMBERS, Num, whole};
+use crate::import::numbers::{MAX_NUMBERS, Num, Numbers, whole};
 use crate::import::site::Site;
 use crate::import::value::{Constant, Places, Table, Value};
+use crate::tensor::is_float;
 
 /// What a node makes of numbers in a grid, or of whole numbers that become one; `None` where it is left to the rule of its operator.
 pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     match operator.name {
         "Add" => sum(site),
+        "Cast" => cast(site),
         "Concat" => joined(site),
         "Expand" => expanded(site),
         "Reshape" => reshaped(site),
@@ -235,6 +238,21 @@ fn sum(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let (Some(a), Some(b)) = (of(site, 0)?, of(site, 1)?) else { return Ok(None) };
     let Some(extents) = broadcast(&a.extents, &b.extents, &site.plans.extents) else { return Ok(None) };
     Ok(Some(Value::Grid(Rc::new(Grid { extents, coordinates: Vec::new(), is_index: false }))))
+}
+
+/// One number everywhere as floats, which is a value as large as an image; `None` of other values and types.
+fn cast(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let Value::Grid(grid) = site.operand(0)? else { return Ok(None) };
+    let grid = Rc::clone(grid);
+    let to = i32::try_from(site.int("to", 0)?).unwrap_or_default();
+    match grid.coordinates.as_slice() {
+        [Coordinate { numbers: Run::Steps { first, count: Num::Known(1.0), .. }, .. }]
+            if is_float(to) && !grid.is_index =>
+        {
+            filled::of_shape(site, &Numbers::whole(grid.extents.clone()), *first as f64)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Numbers along one axis of several; `None` of other values.

@@ -423,6 +423,19 @@ fn one_channel_is_assigned_without_its_axis() {
 }
 
 #[test]
+fn a_whole_number_everywhere_is_floats_where_it_is_cast() {
+    let model = open(2).ints("two", &[1, 1, 1, 1], &[2]).node("Shape", &["x"], "s", &[]);
+    let model = model
+        .node("Expand", &["two", "s"], "e", &[])
+        .node("Cast", &["e"], "f", &[("to", Attribute::Int(1))])
+        .node("Mul", &["x", "f"], "y", &[])
+        .output("y");
+    let (shape, image) = ([2, 2, 3, 5], image([2, 2, 3, 5]));
+    let wanted = image.iter().map(|x| 2.0 * x).collect();
+    assert_eq!(run(&model, shape, &image), (wanted, shape));
+}
+
+#[test]
 fn channels_by_a_list_are_slices_that_are_joined() {
     let listed = |list: &[i64]| {
         let perm = || [("perm", ints(&FIRST))];
