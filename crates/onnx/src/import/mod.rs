@@ -9,6 +9,7 @@ pub(crate) mod computed;
 pub(crate) mod extents;
 pub(crate) mod form;
 pub(crate) mod formula;
+pub(crate) mod grid;
 mod mask;
 mod names;
 pub(crate) mod numbers;

@@ -9,6 +9,7 @@ use tiled_graph::{Op, Pad};
 
 use super::computed::Computed;
 use super::form::Form;
+use super::grid::Grid;
 use super::numbers::{Num, Numbers};
 
 /// What a name of a model stands for.
@@ -28,6 +29,8 @@ pub(crate) enum Value {
     Form(Rc<[Form]>),
     /// A value whose channels stand last in the model.
     Last(Last),
+    /// A value whose axes stand in another order, in which the batch is not first.
+    Permuted(Permuted),
     /// A value in three axes whose channels were joined to groups.
     Grouped(Grouped),
     /// A value whose pixels are one axis, with one beside it, and what it sums up to.
@@ -52,6 +55,8 @@ pub(crate) enum Value {
     End(End),
     /// Where a value is above a number, or where it is not.
     Above(Above),
+    /// Whole numbers in a grid of axes.
+    Grid(Rc<Grid>),
     /// Sizes in rows.
     Table(Rc<Table>),
     /// Values along an axis of their own.
@@ -103,6 +108,7 @@ impl Value {
                 None => "nothing".to_owned(),
             },
             Self::Last(_) => "a value whose channels are last".to_owned(),
+            Self::Permuted(_) => "a value whose axes are in another order".to_owned(),
             Self::Grouped(Grouped { groups, .. }) => format!("a value of {groups} groups of channels"),
             Self::Lined(_) => "a value whose pixels are one axis of four".to_owned(),
             Self::Norming(_) => "a step of a norm over channels".to_owned(),
@@ -121,6 +127,7 @@ impl Value {
                 format!("the {} {lines} of a value of open size", side.name())
             }
             Self::Above(_) => "a comparison of values".to_owned(),
+            Self::Grid(_) => "whole numbers in a grid".to_owned(),
             Self::Table(_) => "rows of computed sizes".to_owned(),
             Self::Stacked(stacked) => format!("a stack of {} values", stacked.values.len()),
             Self::Folded(_) => "a value of more than four axes".to_owned(),
@@ -214,6 +221,14 @@ impl Order {
             Self::Joined => 2,
         }
     }
+}
+
+/// A value whose axes stand in another order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Permuted {
+    pub(crate) plan: usize,
+    /// Which of the four axes of a batch of images stands at each place.
+    pub(crate) order: [usize; 4],
 }
 
 /// Images along an axis of their own.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use tiled_graph::{AdaptivePool2d, Op, PartPooling};
 
+use super::permuted;
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Gathered, Gathering, Image, Value};
@@ -42,6 +43,9 @@ pub(super) fn turned(site: &mut Site<'_>, order: Option<&[i64]>) -> Result<Optio
 /// Gathers the pixels of windows, by a row and a column for each.
 pub(super) fn gather_nd(site: &mut Site<'_>) -> Result<Value, Reason> {
     site.only("batch_dims", 0, 0, "0, of pixels")?;
+    if let Some(made) = permuted::gathered(site)? {
+        return Ok(made);
+    }
     let turned = match gathered(site, 0) {
         Some(turned) if turned.step == Gathering::Turned => turned,
         _ => return site.wrong(0, "images with the axes of a pixel first"),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tiled_graph::Op;
 
-use super::{choice, elements, filled};
+use super::{choice, elements, filled, grid};
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers, Rounding, whole};
 use crate::import::site::{Site, node_name};
@@ -167,6 +167,9 @@ pub(super) fn constant_of_shape(site: &mut Site<'_>) -> Result<Value, Reason> {
 /// `start, start + step, …` below the limit.
 pub(super) fn range(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = elements::range(site)? {
+        return Ok(made);
+    }
+    if let Some(made) = grid::range(site)? {
         return Ok(made);
     }
     let (start, limit, step) = (site.number(0)?, site.number(1)?, site.number(2)?);

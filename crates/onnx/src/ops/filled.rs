@@ -83,6 +83,16 @@ pub(super) fn of_shape(site: &mut Site<'_>, shape: &Numbers, value: f64) -> Resu
     Ok(plan.map(|plan| Value::Image(Image { plan, flat: false })))
 }
 
+/// The whole number that a channel was filled with; `None` of other values.
+pub(super) fn number_of(site: &Site<'_>, plan: usize) -> Option<i64> {
+    match site.plans.get(plan).op.as_deref() {
+        Some(Op::Activation(Activation::Threshold { threshold, value })) if *threshold == f64::MAX => {
+            whole(*value)
+        }
+        _ => None,
+    }
+}
+
 /// Lets constants among the operands that are one number everywhere, and as large as a value among them, be values.
 pub(super) fn settle(site: &mut Site<'_>) -> Result<(), Reason> {
     let is_image = |operand: &Option<Value>| match operand {

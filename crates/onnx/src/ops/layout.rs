@@ -5,8 +5,8 @@ use std::rc::Rc;
 use tiled_graph::Op;
 
 use super::{
-    adaptive, beside, elements, filled, groups, last, pixels, plane, repeated, response, row, shuffle, stack,
-    table,
+    adaptive, beside, elements, filled, groups, last, permuted, pixels, plane, repeated, response, row,
+    shuffle, stack, table,
 };
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers};
@@ -247,6 +247,9 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
     let order = site.ints("perm")?;
     let is_sorted = order.as_ref().is_some_and(|order| order.is_sorted());
     if let Some(made) = adaptive::turned(site, order.as_deref())? {
+        return Ok(made);
+    }
+    if let Some(made) = permuted::transposed(site, order.as_deref())? {
         return Ok(made);
     }
     if let Some(made) = row::transposed(site, order.as_deref())? {

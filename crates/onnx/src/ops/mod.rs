@@ -7,6 +7,7 @@ mod activation;
 mod adaptive;
 mod arithmetic;
 mod array;
+mod assigned;
 mod beside;
 mod branch;
 mod broadcast;
@@ -16,6 +17,7 @@ mod constant;
 mod conv;
 mod elements;
 mod filled;
+mod grid;
 mod groups;
 mod last;
 mod layout;
@@ -24,6 +26,7 @@ mod norm;
 mod norming;
 mod operator;
 mod part;
+mod permuted;
 mod pixels;
 mod plane;
 mod pool;
@@ -49,7 +52,7 @@ use crate::import::value::Value;
 pub(crate) use self::operator::{Operator, is_quantised, leaves_padding};
 
 /// All operators that are read, by name in order.
-static OPERATORS: [Operator; 96] = [
+static OPERATORS: [Operator; 98] = [
     operator("Abs", &[], activation::abs),
     operator("Add", &[], arithmetic::add),
     operator("And", &[], choice::and),
@@ -124,6 +127,8 @@ static OPERATORS: [Operator; 96] = [
     operator("Relu", &[], activation::relu),
     operator("Reshape", &["allowzero"], layout::reshape),
     operator("Resize", resize::RESIZE, resize::resize),
+    operator("ScatterElements", assigned::SCATTER_ELEMENTS, assigned::by_elements),
+    operator("ScatterND", &["reduction"], assigned::by_coordinates),
     operator("Selu", &["alpha", "gamma"], activation::selu),
     operator("Shape", &["start", "end"], sizes::shape),
     operator("Sigmoid", &[], activation::sigmoid),
@@ -151,6 +156,9 @@ static OPERATORS: [Operator; 96] = [
 /// What a node's output stands for.
 pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = computed::made(operator, site)? {
+        return Ok(made);
+    }
+    if let Some(made) = grid::made(operator, site)? {
         return Ok(made);
     }
     // a shape is known without the elements

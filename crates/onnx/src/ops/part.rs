@@ -185,7 +185,7 @@ fn every_nth(site: &mut Site<'_>, plan: usize, places: [Num; 2]) -> Result<Optio
 }
 
 /// Channels at these places one after another: slices, joined. `None` of none and of more than a few slices.
-fn picked(site: &mut Site<'_>, plan: usize, places: &[i64]) -> Result<Option<usize>, Reason> {
+pub(super) fn picked(site: &mut Site<'_>, plan: usize, places: &[i64]) -> Result<Option<usize>, Reason> {
     let mut runs: Vec<[i64; 2]> = Vec::new();
     for place in places {
         if let Some([_, end]) = runs.last_mut()

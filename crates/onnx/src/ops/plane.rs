@@ -2,6 +2,7 @@
 
 use super::operator::Operator;
 use crate::Reason;
+use crate::import::numbers::{Num, Numbers};
 use crate::import::site::Site;
 use crate::import::value::{Image, Value};
 
@@ -35,6 +36,20 @@ pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Option<Va
     }))
 }
 
+/// The extents: batch, height, width.
+pub(super) fn shape(site: &Site<'_>, plan: usize) -> Vec<Num> {
+    [0, 2, 3].map(|axis| site.plans.extent(plan, axis)).to_vec()
+}
+
+/// A value as large as it is; `None` of other values.
+pub(super) fn expanded(site: &Site<'_>, shape: &Numbers) -> Result<Option<Value>, Reason> {
+    let Value::Plane(plan) = *site.operand(0)? else { return Ok(None) };
+    match shape.items.as_slice() {
+        [n, h, w] if is_shape(site, plan, [*n, *h, *w]) => Ok(Some(Value::Plane(plan))),
+        _ => site.wrong(1, "the shape that it has"),
+    }
+}
+
 /// A value of one channel without its axis, given that again by its shape; `None` of other values.
 pub(super) fn reshaped(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let Value::Plane(plan) = *site.operand(0)? else { return Ok(None) };
@@ -43,4 +58,12 @@ pub(super) fn reshaped(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
         return site.wrong(1, "the batch, one channel, height and width");
     }
     Ok(Some(Value::Image(Image { plan, flat: false })))
+}
+
+/// Whether these are batch, height and width of a value; none of them is left open.
+fn is_shape(site: &Site<'_>, plan: usize, [batch, height, width]: [Num; 3]) -> bool {
+    site.plans.is_batch(batch)
+        && batch != Num::Known(0.0)
+        && site.plans.is_extent(height, plan, 2)
+        && site.plans.is_extent(width, plan, 3)
 }

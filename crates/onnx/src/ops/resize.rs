@@ -10,7 +10,7 @@
 
 use tiled_graph::{Coordinates, Cubic, Filter, Op, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId};
 
-use super::{filled, repeated};
+use super::{filled, plane, repeated};
 use crate::Reason;
 use crate::import::numbers::{Binary, Num, whole};
 use crate::import::site::Site;
@@ -78,6 +78,9 @@ pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
         return Ok(empty);
     }
     let shape = site.numbers(1)?;
+    if let Some(made) = plane::expanded(site, &shape)? {
+        return Ok(made);
+    }
     // a number everywhere
     if matches!(site.operand(0)?, Value::Constant(_))
         && let Some(value) = site.scalar(0)?

@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use super::{adaptive, elements, part, response, table};
+use super::{adaptive, elements, grid, part, plane, response, table};
 use crate::Reason;
+use crate::import::extents::Extents;
 use crate::import::numbers::{Binary, Num, Numbers, Rounding};
 use crate::import::site::Site;
-use crate::import::value::{Image, Stacked, Value};
+use crate::import::value::{Image, Places, Stacked, Value};
 
 /// The extents of a value: batch, channels, height, width.
 pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -27,10 +28,13 @@ fn extents(site: &mut Site<'_>) -> Result<Vec<Num>, Reason> {
     Ok(match site.operand(0)? {
         Value::Constant(constant) => constant.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
         Value::Computed(computed) => computed.shape.iter().map(|extent| Num::Known(*extent as f64)).collect(),
+        Value::Grid(grid) => grid::shape(grid),
+        Value::Places(Places { has_axes: false, .. }) => vec![Num::Extent(Extents::BATCH)],
+        Value::Plane(plan) => plane::shape(site, *plan),
         Value::Empty(extents) => extents.to_vec(),
         Value::Numbers(numbers) if numbers.is_scalar => Vec::new(),
         Value::Numbers(numbers) => vec![Num::Known(numbers.items.len() as f64)],
-        Value::Stacked(_) | Value::Plane(_) | Value::Grouped(_) => of_other_axes(site)?,
+        Value::Stacked(_) | Value::Grouped(_) => of_other_axes(site)?,
         Value::Response(step) => response::extents(site, step),
         _ => {
             let Image { plan, flat } = match site.operand(0)? {
@@ -66,10 +70,6 @@ fn of_other_axes(site: &mut Site<'_>) -> Result<Vec<Num>, Reason> {
             let mut items = image(site, stack.values[0]).to_vec();
             items.insert(at.min(items.len()), Num::Known(count as f64));
             Ok(items)
-        }
-        Value::Plane(plan) => {
-            let [n, _, h, w] = image(site, *plan);
-            Ok(vec![n, h, w])
         }
         value => match site.plans.lines(value) {
             Some(plan) => {

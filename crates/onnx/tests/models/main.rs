@@ -3,6 +3,7 @@
 
 mod adaptive;
 mod arithmetic;
+mod assigned;
 mod beside;
 mod branches;
 mod build;

@@ -2,6 +2,7 @@
 //! writes them; `refusals_page` checks that none is missing.
 
 mod adaptive;
+mod assigned;
 mod branches;
 mod constants;
 mod layers;
@@ -74,6 +75,7 @@ fn models() -> Vec<(&'static str, Builder)> {
         adaptive::of_windows(),
         lines::of_lines(),
         branches::of_branches(),
+        assigned::of_assignments(),
     ]
     .concat()
 }

@@ -317,7 +317,13 @@ pub(super) fn of_sizes() -> Vec<(&'static str, Builder)> {
         ("gather_of_no_channel", picked(3, 1, vec![3])),
         ("gather_of_rows", node(start().ints("i", &[1], &[0]), "Gather", &["i"], &[("axis", int(2))])),
         ("sizes_cut_backward", cut.node("Slice", &["s", "f", "t", "a", "b"], "y", &[]).output("y")),
-        ("range_of_many", counted.node("Range", &["zero", "many", "one"], "y", &[]).output("y")),
+        (
+            "range_of_many",
+            counted
+                .tensor(float_tensor("far", &[], &[99.0]))
+                .node("Range", &["zero", "far", "one"], "y", &[])
+                .output("y"),
+        ),
         (
             "shape_of_a_form",
             start()
