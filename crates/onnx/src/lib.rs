@@ -72,6 +72,8 @@ use prost::Message;
 use prost::bytes::Bytes;
 use tiled_tensor::zero_bytes;
 
+use crate::tensor::Origin;
+
 pub use error::{OnnxError, OnnxPlace, Reason, Refusal, TensorProblem};
 pub use model::{DeclaredInput, DeclaredOutput, Model, Weights};
 
@@ -97,10 +99,9 @@ pub fn read(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
     let mut bytes = zero_bytes(len)?;
     file.read_exact(&mut bytes).map_err(failed)?;
     let bytes = Bytes::from(bytes);
-    let mut model = from_bytes(bytes.clone(), path.parent())?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    model.weights.leave_in(file, &name, &bytes);
-    Ok(model)
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let origin = Origin { file, name, bytes: bytes.clone() };
+    decoded(bytes, path.parent(), Some(origin))
 }
 
 /// Reads a model from the bytes of a file; elements that lie beside it are in `folder`.
@@ -113,8 +114,11 @@ pub fn read(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
 /// assert_eq!(error.to_string(), "wants version 0 of the ONNX operators, known are 7 to 28");
 /// ```
 pub fn from_bytes(bytes: impl Into<Bytes>, folder: Option<&Path>) -> Result<Model, OnnxError> {
-    let bytes = bytes.into();
+    decoded(bytes.into(), folder, None)
+}
+
+fn decoded(bytes: Bytes, folder: Option<&Path>, origin: Option<Origin>) -> Result<Model, OnnxError> {
     let room = wire::check(&bytes)?;
     let model = proto::ModelFile::decode(bytes).map_err(import::syntax)?;
-    import::import(model, room, folder)
+    import::import(model, room, folder, origin)
 }

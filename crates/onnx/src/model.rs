@@ -1,9 +1,7 @@
 //! What a model file holds: a network, and the constants that its parameters are.
 
 use std::fmt;
-use std::fs::File;
 
-use prost::bytes::Bytes;
 use tiled_graph::{Graph, ParamSpec, ParamTensor, Parameters};
 use tiled_tensor::{Element, filled, transpose, with_room, zeros};
 
@@ -96,10 +94,6 @@ impl Weights {
     /// The parameters of the network, by name, and the constants of the model that they are.
     pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         self.weights.iter().map(|weight| (weight.name.as_str(), self.tensors.name(weight.constant.tensor)))
-    }
-
-    pub(crate) fn leave_in(&mut self, file: File, name: &str, bytes: &Bytes) {
-        self.tensors.leave_in(file, name, bytes);
     }
 
     /// The parameters of the network, converted to the nearest of `T`.

@@ -28,6 +28,15 @@ pub(crate) struct Tensors {
     computed: Vec<Room>,
 }
 
+/// The file that a model was read from.
+pub(crate) struct Origin {
+    pub(crate) file: File,
+    /// For messages.
+    pub(crate) name: String,
+    /// All of it.
+    pub(crate) bytes: Bytes,
+}
+
 /// A constant whose elements are where they should be.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
@@ -152,8 +161,9 @@ impl Tensors {
 
     /// Leaves elements in the model's own file, to be read there when they are asked for, so that its bytes may go. Constants that nobody has
     /// checked are asked for by nobody: they go too.
-    pub(crate) fn leave_in(&mut self, file: File, name: &str, bytes: &Bytes) {
-        let place = self.folder.add(name, file, bytes.len() as u64);
+    pub(crate) fn leave_in(&mut self, origin: Origin) {
+        let Origin { file, name, bytes } = origin;
+        let place = self.folder.add(&name, file, bytes.len() as u64);
         for (proto, stored) in self.all.iter_mut().zip(&mut self.checked) {
             let Some(raw) = proto.raw_data.take() else { continue };
             let Some(Stored { place: at @ Place::Raw, .. }) = stored else { continue };

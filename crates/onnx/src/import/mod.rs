@@ -33,12 +33,17 @@ use self::site::{Site, node_name};
 use self::value::{Image, Last, Order, Value};
 use crate::ops::{self, Operator};
 use crate::proto::{AttributeProto, ModelFile, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto};
-use crate::tensor::{Tensors, is_float, type_name};
+use crate::tensor::{Origin, Tensors, is_float, type_name};
 use crate::wire::{Room, names_of_node};
 use crate::{DeclaredInput, DeclaredOutput, Model, OnnxError, OnnxPlace, Reason, Refusal, Weights};
 
 /// Imports a model, with this room for the messages of graphs within its nodes; files of elements lie in this folder.
-pub(crate) fn import(model: ModelFile, room: Room, folder: Option<&Path>) -> Result<Model, OnnxError> {
+pub(crate) fn import(
+    model: ModelFile,
+    room: Room,
+    folder: Option<&Path>,
+    origin: Option<Origin>,
+) -> Result<Model, OnnxError> {
     let opset = opset(&model)?;
     let functions: HashSet<(String, String)> = model
         .functions
@@ -69,9 +74,12 @@ pub(crate) fn import(model: ModelFile, room: Room, folder: Option<&Path>) -> Res
     if !import.refusals.is_empty() {
         return Err(OnnxError::Refused { refusals: import.refusals });
     }
-    let Import { plans, tensors, values, .. } = import;
+    let Import { plans, mut tensors, values, .. } = import;
     drop((scope, values));
-    // the nodes, and the bytes of the file where no weight lies there
+    if let Some(origin) = origin {
+        tensors.leave_in(origin);
+    }
+    // the nodes, and the bytes of the file where no weight is left in them: a network is built where they were
     drop((graph, names));
     let (graph, weights) = plans.build(&outputs.iter().map(|(_, plan)| *plan).collect::<Vec<_>>())?;
     let outputs = outputs.into_iter().map(|(output, _)| output).collect();
