@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-const OPERATORS: [&str; 96] = [
+const OPERATORS: [&str; 99] = [
     "Abs",
     "Add",
     "And",
@@ -46,6 +46,7 @@ const OPERATORS: [&str; 96] = [
     "Flatten",
     "Floor",
     "Gather",
+    "GatherND",
     "Gelu",
     "Gemm",
     "GlobalAveragePool",
@@ -94,6 +95,8 @@ const OPERATORS: [&str; 96] = [
     "Relu",
     "Reshape",
     "Resize",
+    "ScatterElements",
+    "ScatterND",
     "Selu",
     "Shape",
     "Sigmoid",

@@ -131,7 +131,8 @@ def difference(a: np.ndarray, b: np.ndarray) -> float:
 def key(case: Case) -> str:
     """The name of a case, and a digest of what it depends on."""
     facts = [case.entry.recipe, *(f"{package} {version(package)}" for package in PACKAGES)]
-    sources = ["exports.py", *(["own.py"] if case.entry.build.func.__name__ == "own" else [])]
+    of = case.entry.build.func.__name__
+    sources = ["exports.py", *([f"{of}.py"] if of == "own" else ["idioms.py"] if of == "idiom" else [])]
     facts += [Path(__file__).with_name(name).read_text() for name in sources]
     digest = hashlib.sha256("\n".join(facts).encode()).hexdigest()
     return f"{case.name}-{digest[:12]}"

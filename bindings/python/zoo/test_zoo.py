@@ -38,6 +38,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_model_runs_tiled_as_in_onnxruntime(
     case: Case, program: Path, cache: Path, record_property: pytest.RecordProperty
 ) -> None:
+    compare(case, program, cache, record_property)
+
+
+def compare(case: Case, program: Path, cache: Path, record_property: pytest.RecordProperty) -> None:
+    """What our program makes of an export and what is wanted, or that it refuses it for the reason that is known."""
     record_property("model", case.entry.name)
     record_property("export", case.export)
     try:

@@ -104,6 +104,9 @@ pub(super) fn choose(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = adaptive::filled(site)? {
         return Ok(made);
     }
+    if let Some(made) = decided(site)? {
+        return Ok(made);
+    }
     let lists = [site.numbers(0)?, site.numbers(1)?, site.numbers(2)?];
     let len = lists.iter().map(|list| list.items.len()).find(|len| *len != 1).unwrap_or(1);
     for (position, list) in lists.iter().enumerate() {
@@ -125,6 +128,31 @@ pub(super) fn choose(site: &mut Site<'_>) -> Result<Value, Reason> {
     let is_scalar = condition.is_scalar && a.is_scalar && b.is_scalar;
     let is_integer = a.is_integer && b.is_integer;
     Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar, is_integer })))
+}
+
+/// The value that one known condition chooses, as `torch.lerp` has it of its weight; `None` of other conditions, and where the other
+/// operand makes it larger.
+fn decided(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let is_value = |site: &Site<'_>, position| matches!(site.operand(position), Ok(Value::Image(_)));
+    if !site.is_numbers(0) || !(is_value(site, 1) || is_value(site, 2)) {
+        return Ok(None);
+    }
+    let condition = site.numbers(0)?;
+    let [condition] = condition.items.as_slice() else { return Ok(None) };
+    let (chosen, other) = match truth(*condition, &site.plans.extents) {
+        Some(true) => (1, 2),
+        Some(false) => (2, 1),
+        None => return Ok(None),
+    };
+    let Value::Image(image) = *site.operand(chosen)? else { return Ok(None) };
+    let is_as_large = match *site.operand(other)? {
+        Value::Image(Image { plan, flat }) => {
+            let channels = [plan, image.plan].map(|plan| site.plans.get(plan).channels);
+            flat == image.flat && channels[0] == channels[1] && site.plans.are_as_large(plan, image.plan)
+        }
+        _ => site.scalar(other)?.is_some(),
+    };
+    Ok(is_as_large.then_some(Value::Image(image)))
 }
 
 /// Where a value is above a number, or is not; `None` of other operands. The positions are those of the two.

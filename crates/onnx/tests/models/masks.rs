@@ -88,3 +88,29 @@ fn numbers_that_are_none_stay_none() {
         .output("y");
     assert!(run(&model, [1, 1, 1, 1], &[f64::NAN]).0[0].is_nan());
 }
+
+#[test]
+fn one_known_condition_chooses_a_value() {
+    let chosen = |weight: f32, inputs: [&str; 2]| {
+        let model = Builder::new(18, 1)
+            .tensor(float_tensor("weight", &[], &[weight]))
+            .tensor(float_tensor("half", &[], &[0.5]))
+            .node("Less", &["weight", "half"], "c", &[])
+            .node("Abs", &["x"], "a", &[])
+            .node("Where", &["c", inputs[0], inputs[1]], "y", &[])
+            .output("y");
+        run(&model, [1, 1, 1, 2], &[-2.0, 3.0]).0
+    };
+    assert_eq!(chosen(0.25, ["x", "a"]), [-2.0, 3.0]);
+    assert_eq!(chosen(0.5, ["x", "a"]), [2.0, 3.0]);
+    assert_eq!(chosen(0.25, ["a", "half"]), [2.0, 3.0]);
+    // another operand that is larger would make it as large
+    let larger = Builder::new(18, 4)
+        .tensor(float_tensor("yes", &[], &[1.0]))
+        .tensor(float_tensor("half", &[], &[0.5]))
+        .node("Greater", &["yes", "half"], "c", &[])
+        .node("GlobalAveragePool", &["x"], "m", &[])
+        .node("Where", &["c", "m", "x"], "y", &[])
+        .output("y");
+    assert_eq!(larger.refusals().len(), 1);
+}
