@@ -155,8 +155,10 @@ IDIOMS: dict[str, tuple[Any, ...]] = {
     "mean_pool_inside": (nn.AvgPool2d(3, 2, 1, count_include_pad=False),),
     "mean_pool_divisor": (nn.AvgPool2d(2, divisor_override=3),),
     "power_pool": (nn.LPPool2d(2, 3, 2),),
-    **{f"adaptive_mean_{size}": (nn.AdaptiveAvgPool2d(size),) for size in (1, 4)},
-    **{f"adaptive_max_{size}": (nn.AdaptiveMaxPool2d(size),) for size in (1, 4)},
+    "adaptive_mean_1": (lambda x: f.adaptive_avg_pool2d(x, 1) * x,),
+    "adaptive_mean_4": (nn.AdaptiveAvgPool2d(4),),
+    "adaptive_max_1": (lambda x: f.adaptive_max_pool2d(x, 1) * x,),
+    "adaptive_max_4": (nn.AdaptiveMaxPool2d(4),),
     # norms
     "batch_norm_plain": (nn.BatchNorm2d(8, affine=False),),
     "batch_norm_of_the_batch": (nn.BatchNorm2d(8, track_running_stats=False),),

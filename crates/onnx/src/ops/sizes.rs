@@ -7,7 +7,7 @@ use crate::Reason;
 use crate::import::extents::Extents;
 use crate::import::numbers::{Binary, Num, Numbers, Rounding};
 use crate::import::site::Site;
-use crate::import::value::{Image, Places, Stacked, Value};
+use crate::import::value::{Image, Part, Places, Stacked, Value};
 
 /// The extents of a value: batch, channels, height, width.
 pub(super) fn shape(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -34,7 +34,7 @@ fn extents(site: &mut Site<'_>) -> Result<Vec<Num>, Reason> {
         Value::Empty(extents) => extents.to_vec(),
         Value::Numbers(numbers) if numbers.is_scalar => Vec::new(),
         Value::Numbers(numbers) => vec![Num::Known(numbers.items.len() as f64)],
-        Value::Stacked(_) | Value::Grouped(_) => of_other_axes(site)?,
+        Value::Stacked(_) | Value::Grouped(_) | Value::Folded(_) => of_other_axes(site)?,
         Value::Response(step) => response::extents(site, step),
         _ => {
             let Image { plan, flat } = match site.operand(0)? {
@@ -70,6 +70,18 @@ fn of_other_axes(site: &mut Site<'_>) -> Result<Vec<Num>, Reason> {
             let mut items = image(site, stack.values[0]).to_vec();
             items.insert(at.min(items.len()), Num::Known(count as f64));
             Ok(items)
+        }
+        Value::Folded(folded) => {
+            let is_whole = |axis| folded.parts.iter().filter(|part| part.axis == axis).count() == 1;
+            let extent = |part: &Part| match part.extent {
+                Some(extent) => Some(Num::Known(extent as f64)),
+                None => is_whole(part.axis).then(|| site.plans.extent(folded.plan, part.axis)),
+            };
+            let parts: Option<Vec<Num>> = folded.parts.iter().map(extent).collect();
+            match parts {
+                Some(parts) => Ok(std::iter::once(site.plans.extent(folded.plan, 0)).chain(parts).collect()),
+                None => site.wrong(0, "a value of the network"),
+            }
         }
         value => match site.plans.lines(value) {
             Some(plan) => {

@@ -431,3 +431,50 @@ fn blocks_of_an_image_of_open_size_become_channels() {
     }
     assert!(unshuffled([2, 3], &[2, 3]).refusals()[0].contains("a shuffle of channels or pixels"));
 }
+
+#[test]
+fn channels_that_are_taken_apart_have_a_shape() {
+    // x.reshape(n, 2, 4, h, w).transpose(1, 2).flatten(1, 2), by the extents that are left
+    let model = Builder::new(17, 8)
+        .ints("zero", &[1], &[0])
+        .ints("one", &[1], &[1])
+        .ints("two", &[1], &[2])
+        .ints("three", &[1], &[3])
+        .ints("four", &[1], &[4])
+        .ints("five", &[1], &[5])
+        .ints("all", &[1], &[-1])
+        .node("Shape", &["x"], "s", &[])
+        .node("Slice", &["s", "zero", "one"], "n", &[])
+        .node("Slice", &["s", "two", "four"], "hw", &[])
+        .node("Concat", &["n", "two", "four", "hw"], "apart", &[("axis", Attribute::Int(0))])
+        .node("Reshape", &["x", "apart"], "p", &[])
+        .node("Transpose", &["p"], "t", &[("perm", ints(&[0, 2, 1, 3, 4]))])
+        .node("Shape", &["t"], "ts", &[])
+        .node("Slice", &["ts", "zero", "one"], "tn", &[])
+        .node("Slice", &["ts", "three", "five"], "thw", &[])
+        .node("Concat", &["tn", "all", "thw"], "joined", &[("axis", Attribute::Int(0))])
+        .node("Reshape", &["t", "joined"], "y", &[])
+        .output("y");
+    assert_eq!(ops(&model), [Op::ChannelShuffle(ChannelShuffle { groups: 2 })]);
+    // the extents of what is taken apart are numbers like any other
+    let counted = |from: i64, to: i64| {
+        let model = Builder::new(17, 8)
+            .ints("s", &[5], &[0, 2, 4, 6, 7])
+            .ints("from", &[1], &[from])
+            .ints("to", &[1], &[to])
+            .ints("shape", &[1], &[2]);
+        let mut model = model;
+        model.graph().input[0] = value("x", 1, &[Some(1), Some(8), Some(6), Some(7)]);
+        model
+            .node("Reshape", &["x", "s"], "p", &[])
+            .node("Shape", &["p"], "ps", &[])
+            .node("Slice", &["ps", "from", "to"], "part", &[])
+            .node("Concat", &["zero", "minus", "part"], "back", &[("axis", Attribute::Int(0))])
+            .ints("zero", &[1], &[0])
+            .ints("minus", &[1], &[-1])
+            .node("Reshape", &["x", "back"], "y", &[])
+            .output("y")
+    };
+    assert!(counted(3, 5).read().is_ok());
+    assert_eq!(counted(1, 3).refusals().len(), 1);
+}
