@@ -13,7 +13,7 @@ use crate::import::value::{End, Image, Side, Value};
 /// Values one after another along rows or columns; `None` of another axis.
 pub(super) fn joined(site: &mut Site<'_>, axis: i64) -> Result<Option<Value>, Reason> {
     let axis = if axis < 0 { axis.saturating_add(4) } else { axis };
-    if !matches!(axis, 2 | 3) {
+    if !matches!(axis, 2 | 3) || site.operands.is_empty() {
         return Ok(None);
     }
     if let Some(pad) = circular(site, axis) {

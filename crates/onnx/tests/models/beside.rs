@@ -119,6 +119,12 @@ fn ends_of_open_size_are_of_no_other_use() {
 }
 
 #[test]
+fn nothing_beside_nothing_is_refused() {
+    let model = Builder::new(17, 2).node("Concat", &[], "y", &[("axis", Attribute::Int(2))]).output("y");
+    assert_eq!(reason(&model), "attribute `axis` is 2, wants 1, the channels");
+}
+
+#[test]
 fn parts_that_do_not_fit_beside_each_other_are_refused() {
     let both = |channels: i64, extents: [i64; 2], count: usize| {
         let mut model = declared(Builder::new(17, 2), SHAPE)
