@@ -39,7 +39,7 @@ pub(crate) struct Plans {
     settled: VecDeque<(Norming, usize)>,
     /// The last multiples of activations that are values.
     multiples: VecDeque<(Multiple, usize)>,
-    /// The channels that single ones were expanded to, each an operand.
+    /// The operands and values of stacks that are copies of others.
     pub(crate) expanded: usize,
 }
 

@@ -93,6 +93,19 @@ impl Value {
         }
     }
 
+    /// How many axes the model sees, where it is a value of the network whose elements may meet others.
+    pub(crate) fn axes(&self) -> Option<usize> {
+        match self {
+            Self::Image(Image { flat, .. }) | Self::Above(Above { image: Image { flat, .. }, .. }) => {
+                Some(if *flat { 2 } else { 4 })
+            }
+            Self::Form(forms) => forms.first().map(|form| if form.flat { 2 } else { 4 }),
+            Self::Plane(_) | Self::Row(_) | Self::Last(Last { order: Order::Joined, .. }) => Some(3),
+            Self::Last(_) | Self::Padded(_) | Self::Norming(_) => Some(4),
+            _ => None,
+        }
+    }
+
     /// What it is, for an error.
     pub(crate) fn describe(&self) -> String {
         match self {

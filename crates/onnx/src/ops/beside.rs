@@ -10,10 +10,11 @@ use crate::Reason;
 use crate::import::site::{Site, is_small, node_name};
 use crate::import::value::{End, Image, Side, Value};
 
-/// Values one after another along rows or columns; `None` of another axis.
+/// Values one after another along rows or columns; `None` of another axis, and of values of two axes.
 pub(super) fn joined(site: &mut Site<'_>, axis: i64) -> Result<Option<Value>, Reason> {
     let axis = if axis < 0 { axis.saturating_add(4) } else { axis };
-    if !matches!(axis, 2 | 3) || site.operands.is_empty() {
+    let is_flat = matches!(site.value(0), Ok(Image { flat: true, .. }));
+    if !matches!(axis, 2 | 3) || site.operands.is_empty() || is_flat {
         return Ok(None);
     }
     if let Some(pad) = circular(site, axis) {

@@ -16,6 +16,7 @@ use crate::proto::NodeProto;
 
 /// What a node's output stands for, by the rule of its operator.
 pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
+    check_axes(operator, site)?;
     if let Some(made) = row::made(operator, site)? {
         return Ok(made);
     }
@@ -60,6 +61,22 @@ pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
         Value::Image(_) | Value::Form(_) | Value::Norming(_) => with_channels_last(made, order),
         other => other,
     })
+}
+
+/// Refuses constants of more axes than a value of two or three has: what is made of them would have as many, even of one number.
+fn check_axes(operator: &Operator, site: &Site<'_>) -> Result<(), Reason> {
+    if !operator.is_of_elements() && !operator.is_of_truths() {
+        return Ok(());
+    }
+    let Some(axes) = site.operands.iter().flatten().filter_map(Value::axes).max() else { return Ok(()) };
+    let is_wider = |operand: &Option<Value>| match operand {
+        Some(Value::Constant(constant)) => constant.shape.len() > axes,
+        _ => false,
+    };
+    match site.operands.iter().position(is_wider) {
+        Some(position) if axes < 4 => site.wrong(position, "a constant of no more axes than the value"),
+        _ => Ok(()),
+    }
 }
 
 /// Operators along axes that they name, which do the same wherever those stand.

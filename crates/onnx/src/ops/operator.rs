@@ -22,6 +22,11 @@ impl Operator {
         OF_ELEMENTS.contains(&self.name)
     }
 
+    /// Whether it compares elements, or chooses among them.
+    pub(super) fn is_of_truths(&self) -> bool {
+        matches!(self.name, "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "Where")
+    }
+
     /// Whether what it makes has its axes where they were.
     pub(crate) fn leaves_axes(&self) -> bool {
         self.is_of_elements() || matches!(self.name, "Concat" | "Gather" | "Pad" | "Slice" | "Split")

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::{grid, part};
 use crate::Reason;
+use crate::import::grid::{Coordinate, is_same};
 use crate::import::site::Site;
 use crate::import::value::{Image, Last, Order, Permuted, Value};
 
@@ -36,8 +37,14 @@ pub(super) fn gathered(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
     let Value::Permuted(Permuted { plan, order }) = *site.operand(0)? else { return Ok(None) };
     let index = grid::index(site, 1)?;
     let channels = site.plans.get(plan).channels;
-    let places = match index.as_ref().map(|index| index.coordinates.as_slice()) {
-        Some([coordinate]) if order[0] == 1 => coordinate.numbers.all(MOST_PLACES, &site.plans.extents),
+    let extents = &site.plans.extents;
+    let places = match index.as_ref().map(|index| (index.coordinates.as_slice(), index.extents.as_slice())) {
+        // one number may stand for several
+        Some(([Coordinate { numbers, .. }], [count]))
+            if order[0] == 1 && is_same(numbers.count(), *count, extents) =>
+        {
+            numbers.all(MOST_PLACES, extents)
+        }
         _ => None,
     };
     let Some(places) = places.and_then(|places| places_of(&places, channels)) else {

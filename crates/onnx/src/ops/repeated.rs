@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use tiled_graph::{ChannelShuffle, Op, ResizeMode, Upsample, UpsampleTo};
 
-use super::stack::stacked;
+use super::stack::{count_copies, stacked};
 use crate::Reason;
 use crate::import::numbers::{Num, whole};
 use crate::import::site::Site;
@@ -92,17 +92,6 @@ pub(super) fn copies(site: &mut Site<'_>, plan: usize, count: usize) -> Result<u
     count_copies(site, count)?;
     site.add(Op::Concat, vec![plan; count])
 }
-
-fn count_copies(site: &mut Site<'_>, count: usize) -> Result<(), Reason> {
-    site.plans.expanded = site.plans.expanded.saturating_add(count);
-    if site.plans.expanded > MOST_COPIES {
-        return site.wrong(1, "at most 262144 channels that single ones are expanded to, in all nodes");
-    }
-    Ok(())
-}
-
-/// The copies of all nodes together: a few bytes in a file are as many operands.
-const MOST_COPIES: usize = 1 << 18;
 
 /// The axis of a stack of images joined to the one before it or behind it; `None` of other values.
 pub(super) fn joined(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {

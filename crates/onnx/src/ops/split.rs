@@ -14,7 +14,7 @@ use crate::import::value::{Image, Stacked, Value};
 
 /// Over the values of a stack, or over channels.
 pub(super) fn softmax(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let axis = site.int("axis", -1)?;
+    let axis = site.int("axis", if site.opset < 13 { 1 } else { -1 })?;
     if let Some(made) = pixels::softmax(site, axis)? {
         return Ok(made);
     }

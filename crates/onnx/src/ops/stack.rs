@@ -27,12 +27,16 @@ pub(super) fn alone(site: &mut Site<'_>, axes: Option<&[i64]>) -> Result<Option<
 }
 
 /// Stacks one after another along their axis; `None` where there is none among the operands.
-pub(super) fn joined(site: &Site<'_>, axis: i64) -> Result<Option<Value>, Reason> {
-    let Some(first) = site.operands.iter().flatten().find_map(stacked) else { return Ok(None) };
+pub(super) fn joined(site: &mut Site<'_>, axis: i64) -> Result<Option<Value>, Reason> {
+    let Some(first) = site.operands.iter().flatten().find_map(stacked).cloned() else { return Ok(None) };
     if place(axis, first.rank) != Some(first.axis) {
         let got = axis.to_string();
         return Err(Reason::Attribute { name: "axis", expected: "the axis that Unsqueeze has added", got });
     }
+    // what was joined before is copied: names of one stack are few bytes
+    let lens = site.operands.iter().flatten().filter_map(stacked).map(|stacked| stacked.values.len());
+    let copied = lens.filter(|len| *len > 1).sum();
+    count_copies(site, copied)?;
     let mut values = Vec::new();
     for position in 0..site.operands.len() {
         match site.operand(position)? {
@@ -42,8 +46,20 @@ pub(super) fn joined(site: &Site<'_>, axis: i64) -> Result<Option<Value>, Reason
             _ => return site.wrong(position, "a value with the axis that the others have"),
         }
     }
-    Ok(Some(Value::Stacked(Rc::new(Stacked { values, ..*first }))))
+    Ok(Some(Value::Stacked(Rc::new(Stacked { values, ..first }))))
 }
+
+/// Refuses more copies than there may be in all nodes.
+pub(super) fn count_copies(site: &mut Site<'_>, count: usize) -> Result<(), Reason> {
+    site.plans.expanded = site.plans.expanded.saturating_add(count);
+    if site.plans.expanded > MOST_COPIES {
+        return site.wrong(0, "at most 262144 values that are copies of others, in all nodes");
+    }
+    Ok(())
+}
+
+/// The copies of all nodes together: a few bytes in a file are as many operands.
+const MOST_COPIES: usize = 1 << 18;
 
 /// The one value of a stack without the axis; `None` where the operand is no stack.
 pub(super) fn dropped(site: &Site<'_>, axes: Option<&[i64]>) -> Result<Option<Value>, Reason> {

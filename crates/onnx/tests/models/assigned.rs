@@ -459,3 +459,26 @@ fn channels_by_a_list_are_slices_that_are_joined() {
         assert!(reason(&listed(list)).ends_with("wants a list of channels that there are, C×1"), "{list:?}");
     }
 }
+
+#[test]
+fn one_number_that_stands_for_several_is_no_list_of_channels() {
+    let picked = |wide: &[i64]| {
+        let rank = i64::try_from(wide.len()).unwrap();
+        sized([1, 4, 2, 3])
+            .ints("one", &[1], &[1])
+            .ints("wide", &[rank], wide)
+            .ints("last", &[1], &[-1])
+            .node("Transpose", &["x"], "t", &[("perm", ints(&FIRST))])
+            .node("Expand", &["one", "wide"], "e", &[])
+            .node("Unsqueeze", &["e", "last"], "list", &[])
+            .node("GatherND", &["t", "list"], "g", &[])
+            .node("Transpose", &["g"], "y", &[("perm", ints(&FIRST))])
+            .output("y")
+    };
+    for wide in [&[3][..], &[2, 1]] {
+        assert!(reason(&picked(wide)).contains("a list of channels that there are"), "{wide:?}");
+    }
+    let shape = [1, 4, 2, 3];
+    let image = image(shape);
+    assert_eq!(run(&picked(&[1]), shape, &image).0, image[6..12]);
+}

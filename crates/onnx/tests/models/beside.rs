@@ -140,3 +140,21 @@ fn parts_that_do_not_fit_beside_each_other_are_refused() {
         "input 0 is a batch of images, wants up to 64 values of fewer rows or columns"
     );
 }
+
+#[test]
+fn the_last_axis_of_two_is_that_of_the_channels() {
+    let model = Builder::new(17, 2)
+        .node("GlobalAveragePool", &["x"], "p", &[])
+        .node("Flatten", &["p"], "f", &[])
+        .node("Relu", &["f"], "g", &[])
+        .node("Concat", &["f", "g"], "y", &[("axis", Attribute::Int(-1))])
+        .output("y");
+    let (made, shape) = run(&model, SHAPE, &image());
+    assert_eq!(shape, [2, 4, 1, 1]);
+    let means: Vec<f64> = image().chunks_exact(20).map(|plane| plane.iter().sum::<f64>() / 20.0).collect();
+    let wanted: Vec<f64> = means
+        .chunks_exact(2)
+        .flat_map(|of| of.iter().copied().chain(of.iter().map(|x| x.max(0.0))))
+        .collect();
+    assert_eq!(made, wanted);
+}

@@ -114,3 +114,29 @@ fn one_known_condition_chooses_a_value() {
         .output("y");
     assert_eq!(larger.refusals().len(), 1);
 }
+
+#[test]
+fn a_number_of_more_axes_than_what_it_meets_is_refused() {
+    let with = |dims: &[i64], value: &'static str, operator: &'static str| {
+        let model = Builder::new(18, 1)
+            .tensor(float_tensor("two", dims, &[2.0]))
+            .ints("one", &[1], &[1])
+            .node("GlobalAveragePool", &["x"], "image", &[])
+            .node("Flatten", &["image"], "features", &[])
+            .node("Squeeze", &["x", "one"], "plane", &[])
+            .node(operator, &[value, "two"], "y", &[])
+            .output("y");
+        model.read().map(drop)
+    };
+    let refused = |dims: &[i64], value, operator| {
+        let error = with(dims, value, operator).unwrap_err().to_string();
+        assert!(error.contains("a constant of no more axes than the value"), "{error}");
+    };
+    refused(&[1, 1, 1], "features", "Mul");
+    refused(&[1, 1, 1], "features", "Greater");
+    refused(&[1, 1, 1, 1], "features", "Add");
+    refused(&[1, 1, 1, 1], "plane", "Mul");
+    for (axes, value) in [(2, "features"), (3, "plane"), (4, "image")] {
+        (0..=axes).for_each(|axes| with(&vec![1; axes], value, "Mul").unwrap());
+    }
+}

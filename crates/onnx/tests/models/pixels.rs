@@ -196,3 +196,24 @@ fn a_matrix_from_the_left_mixes_the_channels_of_every_pixel() {
     }
     assert_near(&made, &wanted);
 }
+
+#[test]
+fn a_softmax_without_an_axis_joins_the_channels_to_the_pixels_before_version_13() {
+    let softmax = |opset: i64| {
+        with_extents(
+            Builder::new(opset, 3)
+                .ints("s", &[3], &[0, 3, -1])
+                .ints("back", &[4], &[0, 3, 4, 5])
+                .node("Reshape", &["x", "s"], "lines", &[])
+                .node("Softmax", &["lines"], "w", &[])
+                .node("Reshape", &["w", "back"], "y", &[])
+                .output("y"),
+        )
+    };
+    assert!(only(&softmax(12)).contains("a value of 3 groups of channels"));
+    // since then the axis is the last
+    let (made, _) = run(&softmax(13), SHAPE, &image());
+    for plane in planes(&made) {
+        assert!((plane.iter().sum::<f64>() - 1.0).abs() <= 1e-14);
+    }
+}

@@ -167,3 +167,18 @@ fn what_is_repeated_otherwise_is_refused() {
         "input 0 is a stack of 2 values, wants values along an axis beside the channels, or one value repeated"
     );
 }
+
+#[test]
+fn stacks_that_are_joined_to_themselves_again_and_again_are_refused() {
+    let doubled = |times: usize| {
+        let mut model =
+            Builder::new(17, 1).ints("one", &[1], &[1]).node("Unsqueeze", &["x", "one"], "u0", &[]);
+        for time in 0..times {
+            let (from, to) = (format!("u{time}"), format!("u{}", time + 1));
+            model = model.node("Concat", &[&from, &from], &to, &[("axis", Attribute::Int(1))]);
+        }
+        model.node("Squeeze", &[&format!("u{times}"), "one"], "y", &[]).output("y")
+    };
+    assert!(reason(&doubled(10)).contains("a stack of 1024 values"));
+    assert!(reason(&doubled(40)).contains("at most 262144 values that are copies of others"));
+}

@@ -159,6 +159,13 @@ fn of_values() -> Vec<(&'static str, Builder)> {
         ("concat_of_other_axes", joined),
         ("concat_of_rows", node(start(), "Concat", &["x"], &[("axis", int(2))])),
         ("concat_of_features", pooled().node("Concat", &["f", "f"], "y", &[("axis", int(2))]).output("y")),
+        (
+            "product_of_features_with_more_axes",
+            pooled()
+                .tensor(float_tensor("two", &[1, 1, 1], &[2.0]))
+                .node("Mul", &["f", "two"], "y", &[])
+                .output("y"),
+        ),
         ("tile_of_rows", node(start().ints("r", &[4], &[1, 1, 2, 1]), "Tile", &["r"], &[])),
         (
             "stack_of_another_axis",
