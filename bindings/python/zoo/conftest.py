@@ -54,7 +54,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         for report in terminalreporter.stats.get(kind, []):
             told = dict(getattr(report, "user_properties", []))
             if "model" in told:
-                verdict = told.get("verdict", "failed") if kind != "failed" else "failed"
+                verdict = told.get("verdict", kind) if kind != "failed" else "failed"
                 verdicts[told["model"]].append(verdict)
                 said = f"{told['model']} {told['export']}: {verdict} {told.get('words', '')}"
                 terminalreporter.write_line(said.rstrip())
