@@ -2,7 +2,7 @@
 //! pixels, sums weighed by one, and a matrix that mixes the channels.
 //!
 //! A softmax over all pixels is `exp(x − m)/Σ exp(x − m)` with the largest value m of the channel: two numbers of the whole image.
-//! By it weighs the context of an image (Cao et al., "GCNet: Non-local networks meet squeeze-excitation networks and beyond", 2019,
+//! The context of an image is weighed by it (Cao et al., "GCNet: Non-local networks meet squeeze-excitation networks and beyond", 2019,
 //! section 3.3): x·softmax(k), a sum over the pixels for each channel.
 
 use tiled_graph::{Activation, Conv2d, Elementwise, Op, ParamKind};

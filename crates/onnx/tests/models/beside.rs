@@ -80,40 +80,32 @@ fn parts_beside_each_other_that_are_no_padding_are_what_they_are() {
     assert_eq!(made, image().chunks_exact(20).flat_map(plane).collect::<Vec<_>>());
 }
 
+/// The last two rows and the first two columns of an image of open size, and a node that makes `y`.
+fn with_ends(operator: &str, inputs: &[&str], attributes: &[(&str, Attribute)]) -> Builder {
+    Builder::new(17, 2)
+        .ints("rows", &[1], &[2])
+        .ints("columns", &[1], &[3])
+        .ints("minus", &[1], &[-2])
+        .ints("zero", &[1], &[0])
+        .ints("two", &[1], &[2])
+        .ints("end", &[1], &[i64::MAX])
+        .node("Slice", &["x", "minus", "end", "rows"], "last", &[])
+        .node("Slice", &["x", "zero", "two", "columns"], "first", &[])
+        .node(operator, inputs, "y", attributes)
+        .output("y")
+}
+
 #[test]
 fn ends_of_open_size_are_of_no_other_use() {
-    let open = |nodes: fn(Builder) -> Builder| {
-        let model = Builder::new(17, 2)
-            .ints("rows", &[1], &[2])
-            .ints("columns", &[1], &[3])
-            .ints("minus", &[1], &[-2])
-            .ints("zero", &[1], &[0])
-            .ints("two", &[1], &[2])
-            .ints("end", &[1], &[i64::MAX])
-            .node("Slice", &["x", "minus", "end", "rows"], "last", &[])
-            .node("Slice", &["x", "zero", "two", "columns"], "first", &[]);
-        reason(&nodes(model).output("y"))
-    };
     let wanted = "wants a value of the network";
     assert_eq!(
-        open(|model| model.node("Relu", &["last"], "y", &[])),
+        reason(&with_ends("Relu", &["last"], &[])),
         format!("input 0 is the last rows of a value of open size, {wanted}")
     );
-    // the ends of another axis, and at the other side
+    // at the other side, and the ends of another axis
     let rows = [("axis", Attribute::Int(2))];
-    for (parts, name) in [(["x", "last"], "last rows"), (["first", "x"], "first columns")] {
-        let model = Builder::new(17, 2)
-            .ints("rows", &[1], &[2])
-            .ints("columns", &[1], &[3])
-            .ints("minus", &[1], &[-2])
-            .ints("zero", &[1], &[0])
-            .ints("two", &[1], &[2])
-            .ints("end", &[1], &[i64::MAX])
-            .node("Slice", &["x", "minus", "end", "rows"], "last", &[])
-            .node("Slice", &["x", "zero", "two", "columns"], "first", &[])
-            .node("Concat", &parts, "y", &rows)
-            .output("y");
-        let place = usize::from(parts[0] == "x");
+    for (parts, place, name) in [(["x", "last"], 1, "last rows"), (["first", "x"], 0, "first columns")] {
+        let model = with_ends("Concat", &parts, &rows);
         assert_eq!(reason(&model), format!("input {place} is the {name} of a value of open size, {wanted}"));
     }
 }
