@@ -6,27 +6,23 @@ use super::plan::Plans;
 use super::value::Above;
 use crate::Reason;
 
-/// Minus the least number above zero of `f32`.
-const NEARLY_ZERO: f64 = -1.401_298_464_324_817e-45;
-
 impl Plans {
-    /// The mask of a comparison, by operators that there are: t − x is not below zero unless x is above t, however near they are; cut
-    /// to −1 … 0 it is zero or less, and what is less becomes 1. No number stays none.
+    /// The mask of a comparison, by operators that there are: x − t is above zero where x is above t, however near they are. What is not
+    /// becomes −1, and of the two with the other sign what is below a half becomes 0: 1 is left where x is not above t. What is not a
+    /// number stays so.
     pub(crate) fn mask(&mut self, above: Above, name: &str) -> Result<usize, Reason> {
-        let less = |number: f64| {
-            Op::WithOperand(WithOperand {
-                function: Elementwise::Sub,
-                operand: Operand::Number(number),
-                reversed: true,
-            })
+        let difference = |number: f64, reversed: bool| {
+            let (function, operand) = (Elementwise::Sub, Operand::Number(number));
+            Op::WithOperand(WithOperand { function, operand, reversed })
         };
         let mut steps = vec![
-            less(above.number),
-            Op::Activation(Activation::Clamp { min: -1.0, max: 0.0 }),
-            Op::Activation(Activation::Threshold { threshold: NEARLY_ZERO, value: 1.0 }),
+            difference(above.number, false),
+            Op::Activation(Activation::Threshold { threshold: 0.0, value: -1.0 }),
+            Op::Activation(Activation::Neg),
+            Op::Activation(Activation::Threshold { threshold: 0.5, value: 0.0 }),
         ];
-        if !above.is_above {
-            steps.push(less(1.0));
+        if above.is_above {
+            steps.push(difference(1.0, true));
         }
         let mut plan = above.image.plan;
         let last = steps.len() - 1;

@@ -1,5 +1,5 @@
 //! Comparisons of sizes and what is chosen by them: `expand` of PyTorch's older exporter writes −1 for what stays, and takes it away
-//! again by `Equal` and `Where`. They leave no node. Of values the choices alone are read that an activation makes.
+//! again by `Equal` and `Where`. They leave no node. Comparisons of values with a number are masks, or the choices that an activation makes.
 
 use std::rc::Rc;
 

@@ -67,6 +67,20 @@ fn masks_are_one_where_a_comparison_holds() {
 }
 
 #[test]
+fn numbers_hardly_above_zero_are_above_it() {
+    let image = [f64::from_bits(1), 1e-60, -1e-60, 0.0, -0.0, -f64::from_bits(1)];
+    for (operator, wanted) in
+        [("Greater", [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]), ("LessOrEqual", [0.0, 0.0, 1.0, 1.0, 1.0, 1.0])]
+    {
+        let model = Builder::new(18, 1)
+            .tensor(float_tensor("zero", &[], &[0.0]))
+            .node(operator, &["x", "zero"], "y", &[])
+            .output("y");
+        assert_eq!(run(&model, [1, 1, 2, 3], &image).0, wanted, "{operator}");
+    }
+}
+
+#[test]
 fn a_mask_is_a_value_that_others_read() {
     let masked = compared(|model| {
         model
