@@ -9,7 +9,7 @@ use tiled::cuda::driver::DriverError;
 use tiled::device::DeviceChoiceError;
 use tiled::exec::{ExecError, IoError, OptimError};
 use tiled::graph::{GraphError, PlanError};
-use tiled::onnx::OnnxError;
+use tiled::network::NetworkError;
 use tiled::tensor::TensorError;
 use tiled_verify::VerifyError;
 
@@ -19,25 +19,14 @@ use crate::text::{escape, one_line};
 /// Why a subcommand failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    #[error("unknown network `{name}`: built in are {known}, a file ends in .json or .onnx")]
-    UnknownNetwork { name: String, known: String },
-    #[error("`{}`: cannot read: {source}", path.display())]
-    ReadNetwork { path: PathBuf, source: io::Error },
-    #[error("`{}`: {source}", path.display())]
-    Network { path: PathBuf, source: Box<GraphError> },
-    #[error("`{}`: {source}", path.display())]
-    Model { path: PathBuf, source: Box<OnnxError> },
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     #[error("network `{name}` has no weights of its own: give --weights")]
     NoWeights { name: String },
     #[error("--{option} is given {got} times, network wants {expected}")]
     Count { option: &'static str, expected: usize, got: usize },
     #[error("--{option} is given {got} times, network wants {}: {}", names.len(), names.join(", "))]
     NamedCount { option: &'static str, names: Vec<String>, got: usize },
-    #[error(
-        "input `{name}` is {}×{}, the model declares {}×{}, and upsample `{node}` makes {}×{} of any image: export it with open sizes",
-        got[0], got[1], declared[0], declared[1], size[0], size[1]
-    )]
-    OtherSize { name: String, declared: [usize; 2], got: [usize; 2], node: String, size: [i64; 2] },
     #[error(
         "`{}`: a raw file needs its shape, and its element type where it is not {dtype}: such as {}:3x512x512 or {}:3x512x512:u8",
         path.display(), path.display(), path.display()
@@ -89,14 +78,10 @@ impl CliError {
     fn code(&self) -> u8 {
         match self {
             error if error.is_refused_memory() => FAILED,
-            Self::UnknownNetwork { .. }
-            | Self::ReadNetwork { .. }
-            | Self::Network { .. }
-            | Self::Model { .. }
+            Self::Network(_)
             | Self::NoWeights { .. }
             | Self::Count { .. }
             | Self::NamedCount { .. }
-            | Self::OtherSize { .. }
             | Self::NoResult
             | Self::RawShape { .. }
             | Self::IgnoreIndex
@@ -133,8 +118,7 @@ impl CliError {
             Self::Io(error) => of_io(error),
             Self::Optim(error) => of_optim(error),
             Self::Tensor(error) => matches!(error, TensorError::OutOfMemory(_)),
-            Self::Network { source, .. } => of_graph(source),
-            Self::Model { source, .. } => source.is_refused_memory(),
+            Self::Network(error) => error.is_refused_memory(),
             Self::Exec(ExecError::Graph(error)) => of_graph(error),
             Self::Exec(ExecError::Plan(error)) => of_plan(error),
             Self::Exec(ExecError::Io(error)) => of_io(error),
@@ -224,7 +208,7 @@ mod tests {
     #[test]
     fn a_cause_that_the_message_holds_is_not_said_twice() {
         let source = io::Error::new(io::ErrorKind::NotFound, "gone");
-        let error = CliError::ReadNetwork { path: "n.json".into(), source };
+        let error = CliError::Network(NetworkError::Read { path: "n.json".into(), source });
         assert_eq!(chain(&error), "`n.json`: cannot read: gone");
     }
 
@@ -247,7 +231,7 @@ mod tests {
             CliError::Io(io()),
             CliError::Optim(OptimError::OutOfMemory { bytes: 8 }),
             CliError::Tensor(tiled::tensor::OutOfMemory { bytes: 8 }.into()),
-            CliError::Network { path: "n".into(), source: graph().into() },
+            NetworkError::Format { path: "n".into(), source: graph().into() }.into(),
             CliError::Exec(io().into()),
             CliError::Exec(graph().into()),
             CliError::Exec(OptimError::OutOfMemory { bytes: 8 }.into()),

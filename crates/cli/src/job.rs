@@ -3,23 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use tiled::bytes;
 use tiled::device::DeviceBackend;
 use tiled::exec::{
     DecidedSink, Normalization, NormalizedSource, Reservation, Sink, Source, create_sink, create_sink_with,
 };
 use tiled::graph::{Graph, Objective, ParamSpec, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw};
 use tiled::kernel::Backend;
+use tiled::network::{Network, WeightsFrom, own_parameters};
 use tiled::onnx::Weights;
 use tiled::tensor::Element;
 
 use crate::args::{NetworkArgs, OutputArgs, PlanArgs};
-use crate::bytes;
 use crate::error::CliError;
-use crate::network::{self, Network};
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::text::escape;
-use crate::weights::{WeightsArg, of_file};
 
 /// A network with everything that a run of it reads but the weights, which training changes.
 pub(crate) struct Job<T: Element> {
@@ -39,7 +38,7 @@ impl<T: Element> Job<T> {
     /// Opens the inputs; nothing is computed yet.
     pub(crate) fn open(args: &NetworkArgs, plan: &PlanArgs) -> Result<Self, CliError> {
         let backend = plan.device.choice()?.open()?;
-        let network = network::load(&args.net)?;
+        let network = Network::load(&args.net)?;
         let graph = &network.graph;
         check_names("input", graph.inputs().iter().map(|input| &input.name), args.input.len())?;
         let mut files = OpenedFiles::new(plan);
@@ -65,15 +64,15 @@ impl<T: Element> Job<T> {
     pub(crate) fn parameters(
         &mut self,
         args: &NetworkArgs,
-        weights: Option<&WeightsArg>,
+        weights: Option<&WeightsFrom>,
     ) -> Result<Parameters<T>, CliError> {
         let own = self.own_weights.take();
         match (weights, own) {
             (Some(weights), own) => {
                 drop(own);
-                weights.load(&self.graph)
+                Ok(weights.load(&self.graph)?)
             }
-            (None, Some(own)) => of_file(own, Path::new(&args.net)),
+            (None, Some(own)) => Ok(own_parameters(own, Path::new(&args.net))?),
             (None, None) => Err(CliError::NoWeights { name: args.net.clone() }),
         }
     }

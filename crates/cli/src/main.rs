@@ -10,7 +10,6 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod bytes;
 mod chart;
 mod command;
 mod error;
@@ -21,7 +20,6 @@ mod opened;
 mod progress;
 mod report;
 mod text;
-mod weights;
 
 use std::process::ExitCode;
 

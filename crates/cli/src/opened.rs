@@ -11,6 +11,7 @@ use tiled::tensor::{DType, Element};
 
 use crate::args::{DTypeArg, FileArg, PlanArgs};
 use crate::error::CliError;
+use crate::text::escape;
 
 /// Files that were opened, in order.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl OpenedFiles {
 
     /// What is said after the files.
     pub(crate) fn remark(&mut self, remarks: Vec<String>) {
-        self.remarks.extend(remarks);
+        self.remarks.extend(remarks.iter().map(|remark| escape(remark).into_owned()));
     }
 
     /// What a file holds, from its header alone.

@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use serde_json::{Map, Value, json};
+use tiled::bytes;
 use tiled::exec::peak_rss_bytes;
 use tiled::graph::{Budget, BudgetSource, Plan};
 
-use crate::bytes;
 use crate::error::CliError;
 use crate::text::{escape_json, escape_lines};
 

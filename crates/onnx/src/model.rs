@@ -151,3 +151,14 @@ impl fmt::Debug for Weights {
         f.debug_struct("Weights").field("specs", &self.specs).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Model;
+
+    #[test]
+    fn a_model_may_go_to_another_thread() {
+        const fn goes<T: Send + Sync>() {}
+        goes::<Model>();
+    }
+}

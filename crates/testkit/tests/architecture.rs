@@ -3,7 +3,7 @@
 //! ```text
 //!   geometry ← tensor ← kernel ← cpu, cuda, graph
 //!   graph ← onnx, explain, exec;   exec ← ops, autograd
-//!   explain + exec + ops + autograd + cpu + [cuda] + [onnx] ← tiled ← verify, capi, cli
+//!   explain + exec + ops + autograd + cpu + [cuda] + [onnx] ← tiled ← verify, capi, cli, python
 //!   verify ← cli;   capi ← capi-oracle                  testkit, capi-oracle: tests alone
 //! ```
 #![cfg(feature = "networks")]
@@ -32,6 +32,7 @@ const DIRECTIONS: &[(&str, &[&str])] = &[
     ("tiled-capi", &["tiled"]),
     ("tiled-capi-oracle", &["tiled-capi"]),
     ("tiled-cli", &["tiled", "tiled-verify"]),
+    ("tiled-python", &["tiled"]),
     ("tiled-testkit", EVERYTHING_BELOW),
     ("tiled-tests", &["tiled"]),
 ];
@@ -53,7 +54,8 @@ const EVERYTHING_BELOW: &[&str] = &[
 ];
 
 /// The crates that may hold unsafe code.
-const UNSAFE: &[&str] = &["tiled-tensor", "tiled-cpu", "tiled-cuda", "tiled-capi", "tiled-capi-oracle"];
+const UNSAFE: &[&str] =
+    &["tiled-tensor", "tiled-cpu", "tiled-cuda", "tiled-capi", "tiled-capi-oracle", "tiled-python"];
 
 struct Package {
     manifest: PathBuf,

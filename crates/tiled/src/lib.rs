@@ -3,7 +3,8 @@
 //! Give a network, an image and a memory budget in bytes; get the exact output, the exact gradients or a
 //! trained network. This crate is the paved path over the others: each is re-exported whole under its own name,
 //! and [`prelude`] holds what most programs need. The feature `onnx` adds networks and weights from ONNX files,
-//! `autograd` tensors with gradients, modules and training, `cuda` NVIDIA GPUs; [`device`] chooses what a plan is made for and runs on.
+//! `autograd` tensors with gradients, modules and training, `cuda` NVIDIA GPUs; [`device`] chooses what a plan is made for and runs on,
+//! `network` reads a network by its name or file, and [`bytes`] a budget as people write it.
 //!
 //! It is not a general tensor library, and it does not approximate: there is no blending of overlapping tiles,
 //! and an operator that cannot be cut into tiles is refused by name.
@@ -54,7 +55,10 @@ pub use tiled_onnx as onnx;
 pub use tiled_ops as ops;
 pub use tiled_tensor as tensor;
 
+pub mod bytes;
 pub mod device;
+#[cfg(feature = "onnx")]
+pub mod network;
 pub mod prelude;
 
 /// The examples of the README are compiled and run.

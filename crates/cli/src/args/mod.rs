@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PathBufValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
+use tiled::bytes;
 use tiled::cuda::Precision;
 use tiled::device::{Device, DeviceBackend, DeviceChoiceError};
 use tiled::exec::{
@@ -15,6 +16,7 @@ use tiled::exec::{
 use tiled::explain::StepDetail;
 use tiled::graph::{Mode, Objective, Plan, PlanOptions, Tiling};
 use tiled::kernel::Backend;
+use tiled::network::WeightsFrom;
 use tiled::tensor::Element;
 
 pub(crate) use self::values::{
@@ -23,8 +25,7 @@ pub(crate) use self::values::{
 };
 use self::values::{pair, planned, steps};
 use crate::files::Files;
-use crate::weights::WeightsArg;
-use crate::{bytes, network};
+use crate::network;
 
 /// Exact tiled inference and training of convolutional networks on images that do not fit in memory.
 #[derive(Debug, Parser)]
@@ -272,7 +273,7 @@ pub(crate) struct RunArgs {
     pub(crate) network: NetworkArgs,
     /// The weights: a .safetensors file or `random:SEED`; those of an .onnx network where not given.
     #[arg(long, value_name = "W")]
-    pub(crate) weights: Option<WeightsArg>,
+    pub(crate) weights: Option<WeightsFrom>,
     /// Each output of the network: .npy, .raw, or .png for one or three channels.
     #[arg(long, value_name = "Y", required = true)]
     pub(crate) output: Vec<PathBuf>,
@@ -288,7 +289,7 @@ pub(crate) struct GradArgs {
     pub(crate) network: NetworkArgs,
     /// The weights: a .safetensors file or `random:SEED`; those of an .onnx network where not given.
     #[arg(long, value_name = "W")]
-    pub(crate) weights: Option<WeightsArg>,
+    pub(crate) weights: Option<WeightsFrom>,
     /// The gradient with respect to each output: a file as for `--input`, or `ones`.
     #[arg(
         long,
@@ -323,7 +324,7 @@ pub(crate) struct TrainArgs {
     /// The weights to start with: a .safetensors file or `random:SEED`; those of an .onnx network, else `random:0`, where
     /// not given.
     #[arg(long, value_name = "W")]
-    pub(crate) weights: Option<WeightsArg>,
+    pub(crate) weights: Option<WeightsFrom>,
     /// The loss.
     #[arg(long, value_enum, default_value_t = LossArg::Mse)]
     pub(crate) loss: LossArg,
@@ -491,10 +492,10 @@ pub(crate) struct ConvertArgs {
 
 impl NetworkArgs {
     /// Adds the files that are read for a network with weights.
-    pub(crate) fn reads<'a>(&'a self, files: Files<'a>, weights: Option<&'a WeightsArg>) -> Files<'a> {
+    pub(crate) fn reads<'a>(&'a self, files: Files<'a>, weights: Option<&'a WeightsFrom>) -> Files<'a> {
         let weights = match weights {
-            Some(WeightsArg::File(path)) => Some(path.as_path()),
-            Some(WeightsArg::Random(_)) | None => None,
+            Some(WeightsFrom::File(path)) => Some(path.as_path()),
+            Some(WeightsFrom::Random(_)) | None => None,
         };
         let files = files.reads("net", network::file(&self.net)).reads("weights", weights);
         files.reads("input", self.input.iter().map(|file| file.path.as_path()))

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tiled::exec::{save_weights, write_whole};
 use tiled::graph::try_params;
+use tiled::network::{NetworkError, own_parameters};
 use tiled::onnx;
 use tiled::tensor::Element;
 
@@ -11,10 +12,8 @@ use crate::args::{ConvertArgs, DTypeArg};
 use crate::error::CliError;
 use crate::files::Files;
 use crate::job::wrote;
-use crate::network::of_model;
 use crate::report::print;
 use crate::text::escape_json;
-use crate::weights::of_file;
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<(), CliError> {
     let files = Files::default().reads("model", [args.model.as_path()]);
@@ -26,9 +25,9 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<(), CliError> {
 }
 
 fn run_as<T: Element>(args: &ConvertArgs) -> Result<(), CliError> {
-    let model = onnx::read(&args.model).map_err(|source| of_model(&args.model, source))?;
+    let model = onnx::read(&args.model).map_err(|source| NetworkError::of_model(&args.model, source))?;
     let graph = model.graph;
-    let parameters = of_file::<T>(model.weights, &args.model)?;
+    let parameters = own_parameters::<T>(model.weights, &args.model)?;
     save_weights(&args.weights, parameters.tensors())?;
     write_whole(&args.net, escape_json(&graph.try_to_json()?).as_bytes())?;
     let elements: usize = try_params(&graph)?.iter().map(|spec| spec.elements()).sum();

@@ -1,16 +1,16 @@
 //! `tiled net`: the networks that are built in, and the text of one.
 
 use tiled::graph::{Graph, builtin_names, params};
+use tiled::network::Network;
 
 use crate::args::NetArgs;
 use crate::error::CliError;
-use crate::network;
 use crate::report::print;
 use crate::text::escape_json;
 
 pub(crate) fn run(args: &NetArgs) -> Result<(), CliError> {
     match &args.net {
-        Some(name) => print(escape_json(&network::load(name)?.graph.try_to_json()?).trim_end()),
+        Some(name) => print(escape_json(&Network::load(name)?.graph.try_to_json()?).trim_end()),
         None => builtin_names().filter_map(|name| Some((name, Graph::builtin(name)?))).try_for_each(list),
     }
 }

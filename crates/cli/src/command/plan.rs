@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use tiled::bytes;
 use tiled::device::DeviceFigures;
 use tiled::exec::{
     AdamW, AdamWOptions, Numbers, Optimizer, Sgd, SgdOptions, sink_resident_bytes, write_whole,
@@ -15,10 +16,10 @@ use tiled::graph::{
     try_params,
 };
 use tiled::kernel::Backend;
+use tiled::network::Network;
 use tiled::tensor::{Element, TensorError};
 
 use crate::args::{DTypeArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned};
-use crate::bytes;
 use crate::error::CliError;
 use crate::files::Files;
 use crate::job::{check_names, kept_bytes};
@@ -81,7 +82,7 @@ const LISTED_STEPS: u64 = 4096;
 
 fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Planning, CliError> {
     let device = args.plan.device.choice()?.open_for_plans()?;
-    let network = network::load(&args.net)?;
+    let network = Network::load(&args.net)?;
     let graph = &network.graph;
     check_names("input", graph.inputs().iter().map(|input| &input.name), args.input.len())?;
     let mut files = OpenedFiles::new(&args.plan);

@@ -7,6 +7,7 @@ mod target;
 use serde_json::{Value, json};
 use tiled::exec::{AdamW, AdamWOptions, Io, Optimizer, Reservation, Sgd, SgdOptions, Source};
 use tiled::graph::{Loss, Mode, Objective, Parameters, try_params};
+use tiled::network::WeightsFrom;
 use tiled::tensor::Element;
 
 use self::steps::Steps;
@@ -19,7 +20,6 @@ use crate::job::{Job, changed, changed_json, create_sinks, kept_bytes, reserve_s
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
-use crate::weights::WeightsArg;
 
 pub(crate) fn run(args: &TrainArgs, session: &Session) -> Result<(), CliError> {
     match args.plan.dtype {
@@ -74,7 +74,7 @@ fn train<T: Element, O: Optimizer<T>>(
     let curve = args.loss_curve.as_ref().map(|path| Reservation::new(path, CURVE_BYTES)).transpose()?;
     let prediction = reserve_sinks::<T>("prediction", args.prediction.as_slice(), &job.outputs())?;
     let own = job.has_weights() || args.weights.is_some();
-    let weights = if own { args.weights.clone() } else { Some(WeightsArg::Random(0)) };
+    let weights = if own { args.weights.clone() } else { Some(WeightsFrom::Random(0)) };
     let mut parameters = job.parameters(&args.network, weights.as_ref())?;
     let kept = args.save.as_ref().map(|_| parameters.try_clone()).transpose()?;
     let step = Figures::new(&plan, 0.0).after_opening(job.files.opening_bytes());

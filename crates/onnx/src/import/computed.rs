@@ -8,6 +8,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Reason;
 
@@ -32,31 +33,31 @@ pub(crate) struct Elements {
     pub(crate) room: Room,
 }
 
-/// The bytes of elements that computing takes at a time.
+/// The bytes of elements that computing takes at a time. One thread counts them; weights that hold room may go to another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rooms {
-    taken: Rc<Cell<u64>>,
+    taken: Arc<AtomicU64>,
     /// All elements that room was ever taken for.
-    computed: Rc<Cell<u64>>,
+    computed: Arc<AtomicU64>,
 }
 
 impl Rooms {
     /// Room for so many elements of a type of so many bytes, beside elements of the model of `given` bytes.
     pub(crate) fn take(&self, elements: usize, size_bytes: usize, given: u64) -> Result<Room, Reason> {
         let bytes = (elements as u64).saturating_mul(size_bytes as u64);
-        let got = self.taken.get().saturating_add(bytes);
+        let got = self.taken.load(Ordering::Relaxed).saturating_add(bytes);
         let expected = given.saturating_mul(3).saturating_add(FLOOR_BYTES);
         if got > expected {
             return Err(Reason::ComputedBytes { expected, got });
         }
-        let computed = self.computed.get().saturating_add(elements as u64);
+        let computed = self.computed.load(Ordering::Relaxed).saturating_add(elements as u64);
         let most = given.saturating_mul(MOST_TIMES).saturating_add(FLOOR_ELEMENTS);
         if computed > most {
             return Err(Reason::ComputedWork { expected: most, got: computed });
         }
-        self.computed.set(computed);
-        self.taken.set(got);
-        Ok(Room { bytes, taken: Rc::clone(&self.taken) })
+        self.computed.store(computed, Ordering::Relaxed);
+        self.taken.store(got, Ordering::Relaxed);
+        Ok(Room { bytes, taken: Arc::clone(&self.taken) })
     }
 }
 
@@ -64,12 +65,12 @@ impl Rooms {
 #[derive(Debug)]
 pub(crate) struct Room {
     bytes: u64,
-    taken: Rc<Cell<u64>>,
+    taken: Arc<AtomicU64>,
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.taken.set(self.taken.get().saturating_sub(self.bytes));
+        self.taken.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

@@ -3,6 +3,7 @@
 mod workload;
 
 use serde_json::{Map, Value, json};
+use tiled::bytes;
 use tiled::device::DeviceBackend;
 use tiled::exec::{Executor, Io, MemorySink, MemorySource, Sink, Source, peak_rss_bytes};
 use tiled::graph::{
@@ -14,7 +15,6 @@ use tiled::tensor::Tensor;
 
 use self::workload::{Workload, convolution, workloads};
 use crate::args::{BenchArgs, threads};
-use crate::bytes;
 use crate::error::CliError;
 use crate::progress::Session;
 use crate::report::{print, print_json};

@@ -12,6 +12,7 @@ mod table;
 use std::path::Path;
 
 use serde_json::json;
+use tiled::bytes;
 use tiled::cpu::CpuBackend;
 use tiled::exec::{
     Executor, FnSink, Io, Sgd, SgdOptions, Sink, Source, Trainer, open_source, peak_rss_bytes,
@@ -25,7 +26,6 @@ use tiled::graph::{
 use tiled::kernel::Backend;
 
 use crate::args::{DemoArgs, threads};
-use crate::bytes;
 use crate::error::CliError;
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};

@@ -1,10 +1,10 @@
 //! The table of the demo.
 
 use serde_json::{Value, json};
+use tiled::bytes;
 use tiled::exec::peak_rss_bytes;
 use tiled::graph::Plan;
 
-use crate::bytes;
 use crate::report::{Figures, show_flops};
 
 /// One run: what its plan promised and what was measured.

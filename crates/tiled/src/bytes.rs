@@ -1,9 +1,12 @@
 //! Sizes in bytes as people write them.
 
-use tiled::graph::UNLIMITED;
+use tiled_graph::UNLIMITED;
 
 /// Parses `256MiB`, `1.5GB`, `4096`: binary units KiB, MiB, GiB, TiB and decimal ones kB, MB, GB, TB.
-pub(crate) fn parse(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// Where the text is no size above 0, in words.
+pub fn parse(text: &str) -> Result<u64, String> {
     let trimmed = text.trim();
     let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
@@ -29,8 +32,11 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a size as [`parse`] does, or `unlimited`.
-pub(crate) fn parse_budget(text: &str) -> Result<u64, String> {
+/// Parses a size as [`parse`] does, or `unlimited`, which is [`UNLIMITED`].
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_budget(text: &str) -> Result<u64, String> {
     if text.trim().eq_ignore_ascii_case("unlimited") { Ok(UNLIMITED) } else { parse(text) }
 }
 
@@ -46,8 +52,9 @@ fn scaled(number: f64, scale: u64) -> Option<u64> {
 }
 
 /// Writes a size in the largest binary unit of which there is at least one.
+#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-pub(crate) fn show(bytes: u64) -> String {
+pub fn show(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64 / 1024.0;
     if value < 1.0 {
@@ -63,7 +70,7 @@ pub(crate) fn show(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tiled::graph::UNLIMITED;
+    use tiled_graph::UNLIMITED;
 
     use super::{parse, parse_budget, show};
 

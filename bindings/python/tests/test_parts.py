@@ -1,0 +1,164 @@
+"""Files, and objects that are read and written in parts."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy
+import pytest
+
+import tiled
+
+
+class Sliced:
+    """An array that counts what is asked of it, and has no other way in."""
+
+    def __init__(self, array, chunks=None):
+        self._array = array
+        self.shape, self.dtype = array.shape, array.dtype
+        if chunks is not None:
+            self.chunks = chunks
+        self.reads = []
+        self.busy = threading.Lock()
+
+    def __getitem__(self, key):
+        assert self.busy.acquire(blocking=False), "asked for twice at once"
+        try:
+            assert all(isinstance(part, slice) for part in key) and len(key) == len(self.shape)
+            part = self._array[key].copy()
+            self.reads.append((key, part.nbytes))
+            return part
+        finally:
+            self.busy.release()
+
+    def __setitem__(self, key, part):
+        assert self.busy.acquire(blocking=False), "written twice at once"
+        try:
+            assert self._array[key].shape == part.shape
+            self._array[key] = part
+        finally:
+            self.busy.release()
+
+
+def test_an_object_with_slices_is_read_and_written_in_parts(network, image):
+    wanted = network.run(image)
+    source, sink = Sliced(image), Sliced(numpy.zeros_like(wanted))
+    assert network.run(source, out=sink, threads=2) is sink
+    assert (sink._array == wanted).all()
+    # channels last, one image, elements of another type
+    pixels = (numpy.moveaxis(image[0], 0, -1) * 40 + 128).clip(0, 255).astype(numpy.uint8)
+    wanted = network.run(pixels, axes="HWC", argmax=True)
+    sink = Sliced(numpy.full(wanted.shape, 99, numpy.uint8))
+    network.run(Sliced(pixels), axes="HWC", argmax=True, out=sink)
+    assert (sink._array == wanted).all()
+
+
+def test_parts_are_small_whatever_the_image(network):
+    image = numpy.random.default_rng(3).random((3, 40, 60000), numpy.float32)
+    source = Sliced(image)
+    got = network.run(source, memory="64 MiB")
+    assert (got == network.run(image)).all()
+    assert len(source.reads) > 20 and max(size for _, size in source.reads) <= 1 << 20
+
+
+def test_each_chunk_is_read_once(network):
+    image = numpy.random.default_rng(4).integers(0, 256, (3, 200, 300), numpy.uint8)
+    source = Sliced(image, (3, 64, 64))
+    got = network.run(source, memory="16 MiB")
+    assert (got == network.run(image)).all()
+    keys = [tuple((part.start, part.stop) for part in key[1:]) for key, _ in source.reads]
+    assert len(keys) == len(set(keys)) == 4 * 5
+    assert all(rows[0] % 64 == 0 and cols[0] % 64 == 0 for rows, cols in keys)
+    plan = network.plan(Sliced(image, (3, 64, 64)), memory="16 MiB")
+    assert (plan.run(Sliced(image, (3, 64, 64))) == got).all()
+
+
+def test_what_an_object_raises_comes_through(network, image):
+    class Torn(Sliced):
+        def __getitem__(self, key):
+            if key[2].stop > 30:
+                raise OSError("the disk is gone")
+            return super().__getitem__(key)
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        network.run(Torn(image))
+
+    class Short(Sliced):
+        def __getitem__(self, key):
+            return super().__getitem__(key)[..., 1:]
+
+    with pytest.raises(tiled.Error, match="x: rows .* are f32 of shape .*, not f32 of shape"):
+        network.run(Short(image))
+    with pytest.raises(tiled.Error, match="output pool: wants a path, an array, or an object"):
+        network.run(image, out=object())
+
+
+def test_files_are_read_and_written(network, image, tmp_path):
+    wanted = network.run(image)
+    numpy.save(tmp_path / "x.npy", image)
+    assert network.run(tmp_path / "x.npy", out=str(tmp_path / "y.npy")) == str(tmp_path / "y.npy")
+    assert (numpy.load(tmp_path / "y.npy") == wanted).all()
+    mapped = numpy.load(tmp_path / "x.npy", mmap_mode="r")
+    assert (network.run(mapped) == wanted).all()
+    out = numpy.lib.format.open_memmap(tmp_path / "z.npy", "w+", numpy.float32, wanted.shape)
+    network.run(mapped, out=out)
+    assert (numpy.load(tmp_path / "z.npy") == wanted).all()
+    network.run(tmp_path / "x.npy", out=tmp_path / "classes.npy", argmax=True)
+    classes = numpy.load(tmp_path / "classes.npy")
+    assert classes.dtype == numpy.uint8 and (classes == network.run(image, argmax=True)).all()
+    with pytest.raises(tiled.Error, match="none.npy"):
+        network.run(tmp_path / "none.npy")
+    with pytest.raises(tiled.Error, match="y.jpeg"):
+        network.run(image, out=tmp_path / "y.jpeg")
+
+
+def test_progress_is_heard_to_the_end_and_may_end_the_run(network, image, tmp_path):
+    heard = []
+    network.run(image, progress=lambda done, total: heard.append((done, total)))
+    assert heard and heard[-1][0] == heard[-1][1] > 0
+
+    def refuse(done, total):
+        raise RuntimeError("enough")
+
+    big = tiled.Network("light", "random:1")
+    with pytest.raises(RuntimeError, match="enough"):
+        big.run(
+            numpy.zeros((3, 4000, 4000), numpy.float32),
+            progress=refuse,
+            out=tmp_path / "y.npy",
+            memory="64 MiB",
+            threads=1,
+        )
+    assert not list(tmp_path.glob("*y*"))
+
+
+def test_ctrl_c_ends_a_run_and_leaves_no_file(tmp_path):
+    network = tiled.Network("vgg16", "random:1")
+
+    def interrupt():
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(100):
+            network.run(numpy.zeros((3, 1500, 1500), numpy.float32), out=tmp_path / "y.npy", memory="1 GiB")
+    assert not [path for path in tmp_path.iterdir() if path.name != "y.npy"]
+
+
+def test_a_plan_runs_on_one_thread_at_a_time(network, image):
+    plan = network.plan(image)
+    refusals = []
+
+    class Again(Sliced):
+        def __getitem__(self, key):
+            try:
+                plan.run(image)
+            except tiled.Error as error:
+                refusals.append(str(error))
+            return super().__getitem__(key)
+
+    plan.run(Again(image))
+    assert refusals and "the plan is running" in refusals[0]
+    assert (plan.run(image) == network.run(image)).all()

@@ -1,0 +1,193 @@
+"""Modules of PyTorch: outputs, gradients and running statistics are those of PyTorch in `float64`."""
+
+import copy
+
+import numpy
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+import tiled.torch  # noqa: E402
+
+
+class UNet(nn.Module):
+    """Two levels, with what U-Nets have."""
+
+    def __init__(self, inputs=3, classes=2):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(inputs, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU())
+        self.down = nn.Sequential(
+            nn.MaxPool2d(2), nn.Conv2d(6, 12, 3, padding=1, bias=False), nn.GroupNorm(3, 12), nn.SiLU()
+        )
+        self.up = nn.ConvTranspose2d(12, 6, 2, 2)
+        self.last = nn.Sequential(
+            nn.Conv2d(12, 8, 3, padding=2, dilation=2),
+            nn.BatchNorm2d(8, momentum=0.3),
+            nn.ReLU(),
+            nn.Conv2d(8, classes, 1),
+        )
+
+    def forward(self, x):
+        wide = self.first(x)
+        return self.last(torch.cat([wide, self.up(self.down(wide))], 1))
+
+
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 8, 5, 2, 2, groups=1), nn.BatchNorm2d(8), nn.Hardswish(), nn.Conv2d(8, 8, 3, 1, 1, groups=8)
+        )
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.head(self.features(x).mean((2, 3)))
+
+
+def pair(module, size=32, **options):
+    """The module, and a copy of it that runs tiled, in `float64`."""
+    torch.manual_seed(1)
+    module = module.double()
+    for norm in module.modules():
+        if isinstance(norm, nn.BatchNorm2d):
+            nn.init.uniform_(norm.weight, 0.5, 1.5)
+            nn.init.uniform_(norm.running_var, 0.5, 1.5)
+            nn.init.normal_(norm.running_mean)
+    example = torch.randn(1, 3, size, size, dtype=torch.float64)
+    return module, tiled.torch.Module(copy.deepcopy(module), example, **options)
+
+
+def near(got, wanted, bound=1e-11):
+    assert got.shape == wanted.shape
+    assert (got - wanted).abs().max() <= bound * wanted.abs().max().clamp_min(1e-30)
+
+
+def same_state(ours, theirs, bound=1e-11):
+    for (name, got), wanted in zip(ours.module.state_dict().items(), theirs.state_dict().values(), strict=True):
+        assert got.dtype == wanted.dtype and got.shape == wanted.shape, name
+        near(got.double(), wanted.double(), bound)
+
+
+@pytest.mark.parametrize("make", [UNet, Classifier])
+def test_two_steps_of_an_optimiser_are_those_of_pytorch(make):
+    theirs, ours = pair(make(), memory="64 MiB", threads=2)
+    optimisers = [torch.optim.AdamW(module.parameters(), 0.01) for module in (theirs, ours)]
+    for size in ((46, 70), (38, 54)):
+        image = torch.randn(2, 3, *size, dtype=torch.float64)
+        results = []
+        for module, optimiser in zip((theirs, ours), optimisers, strict=True):
+            optimiser.zero_grad()
+            x = image.clone().requires_grad_()
+            y = module(x)
+            (y.sin() * y).mean().backward()
+            results.append((y.detach(), x.grad, [p.grad.clone() for p in module.parameters()]))
+            optimiser.step()
+        (y, dx, grads), (our_y, our_dx, our_grads) = results
+        near(our_y, y)
+        near(our_dx, dx, 1e-9)
+        # the bias of a convolution before a batch norm has a gradient that is zero but for roundings
+        scale = max(grad.abs().max() for grad in grads)
+        for got, wanted in zip(our_grads, grads, strict=True):
+            assert got.shape == wanted.shape and (got - wanted).abs().max() <= 1e-10 * scale
+    for (name, got), wanted in zip(ours.module.named_buffers(), theirs.buffers(), strict=True):
+        near(got.double(), wanted.double(), 1e-9), name
+
+
+def test_in_evaluation_norms_have_their_running_statistics():
+    theirs, ours = pair(UNet())
+    image = torch.randn(1, 3, 26, 34, dtype=torch.float64)
+    for module in (theirs, ours):
+        module.eval()
+    with torch.no_grad():
+        near(ours(image), theirs(image))
+    # gradients in evaluation, and changed weights
+    for module in (theirs, ours):
+        module.zero_grad()
+        with torch.no_grad():
+            next(module.parameters()).mul_(2)
+        module(image).square().sum().backward()
+    for got, wanted in zip(ours.parameters(), theirs.parameters(), strict=True):
+        near(got.grad, wanted.grad, 1e-9)
+    same_state(ours, theirs)
+
+
+def test_frozen_parts_have_no_gradient_and_frozen_norms_stay():
+    theirs, ours = pair(UNet())
+    image = torch.randn(1, 3, 22, 30, dtype=torch.float64)
+    for module, part in ((theirs, theirs), (ours, ours.module)):
+        part.first.requires_grad_(False)
+        part.first.eval()
+        module(image).square().mean().backward()
+        assert all(parameter.grad is None for parameter in part.first.parameters())
+    for got, wanted in zip(ours.module.last.parameters(), theirs.last.parameters(), strict=True):
+        assert (got.grad - wanted.grad).abs().max() <= 1e-10 * theirs.last[3].weight.grad.abs().max()
+    same_state(ours, theirs, 1e-10)
+
+
+def test_a_budget_is_kept_and_changes_no_output():
+    module, ours = pair(UNet(), memory="1 GiB")
+    image = torch.randn(1, 3, 300, 200, dtype=torch.float64)
+    wanted, whole = ours(image), ours.peak_bytes(image)
+
+    def within(memory):
+        return tiled.torch.Module(module, image[..., :32, :32], memory=memory)
+
+    small = within(whole // 4)
+    assert small.peak_bytes(image) <= whole // 4
+    assert torch.equal(small(image), wanted)
+    with pytest.raises(tiled.BudgetError, match="too small"):
+        within(1000)(image)
+
+
+def test_single_precision_is_near_and_mixed_is_refused():
+    torch.manual_seed(2)
+    theirs = UNet()
+    ours = tiled.torch.Module(copy.deepcopy(theirs), torch.zeros(1, 3, 32, 32))
+    image = torch.randn(2, 3, 40, 44)
+    near(ours(image), theirs(image), 1e-4)
+    with pytest.raises(tiled.Error, match="float32, torch.float64, wants all"):
+        ours(image.double())
+
+
+def test_what_an_export_leaves_out_is_refused():
+    image = torch.randn(1, 3, 32, 32)
+    dropout = tiled.torch.Module(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Dropout2d(0.5), nn.Conv2d(4, 2, 1)), image)
+    with pytest.raises(tiled.Error, match="draws random numbers"):
+        dropout(image)
+    with torch.no_grad():
+        assert dropout.eval()(image).shape == (1, 2, 30, 30)
+
+    class Computed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(4, 3, 3, 3))
+
+        def forward(self, x):
+            return nn.functional.conv2d(x, self.weight * 2)
+
+    with pytest.raises(tiled.NetworkError, match="does not read: weight"):
+        tiled.torch.Module(Computed(), image)
+    with pytest.raises(tiled.NetworkError):
+        tiled.torch.Module(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(2), nn.Softmax(1)), image)
+    norm = tiled.torch.Module(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=None)), image)
+    with pytest.raises(tiled.Error, match="no momentum"):
+        norm(image)
+    with pytest.raises(tiled.Error, match="cannot be copied"):
+        copy.deepcopy(norm)
+
+
+def test_inputs_may_change_after_they_are_saved_no_more_than_with_pytorch():
+    _, ours = pair(UNet())
+    image = torch.randn(1, 3, 20, 20, dtype=torch.float64)
+    y = ours(image)
+    image.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_tensors_of_pytorch_are_arrays():
+    network = tiled.Network("light", "random:1")
+    image = torch.randn(1, 3, 40, 50)
+    got = network.run(image.requires_grad_())
+    assert isinstance(got, numpy.ndarray) and (got == network.run(image.detach().numpy())).all()

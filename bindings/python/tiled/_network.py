@@ -1,0 +1,377 @@
+"""Networks and plans."""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+import numpy
+from numpy.typing import DTypeLike
+
+from tiled import _operands, _tiled
+from tiled._operands import Array, Operand
+from tiled._options import Options, dtype_of, element, factors, folder_of, memory_bytes, threads_of
+from tiled._progress import Progress, heard_by
+from tiled.errors import Error
+
+#: One array or path, or one for each output.
+Outputs = Operand | Sequence[Operand] | None
+
+#: The extents of an input: N×C×H×W, C×H×W or H×W.
+Shape = tuple[int, ...]
+
+
+class Network:
+    """A network with its weights, from a file of ONNX or of the program's own format, or built in.
+
+    >>> import numpy, tiled
+    >>> network = tiled.Network("light", weights="random:1")
+    >>> network.run(numpy.zeros((3, 64, 96), numpy.float32), memory="1 MiB").shape
+    (32, 16, 24)
+    """
+
+    def __init__(
+        self, net: str | PathLike[str], weights: str | PathLike[str] | Mapping[str, Any] | None = None
+    ) -> None:
+        """
+        net: a file `.onnx` or `.json`, or the name of a built-in network.
+        weights: a file `.safetensors`, `"random:SEED"`, or arrays by name as `state_dict()` has them. A file of ONNX has its own.
+
+        Raises `NetworkError` where there is no such network, or the model has what no network has: then all of that is in its text.
+        """
+        if isinstance(weights, Mapping):
+            given: Any = [_entry(name, weight) for name, weight in weights.items()]
+        else:
+            given = None if weights is None else fspath(weights)
+        self._network = _tiled.Network(fspath(net), given)
+        self._name = fspath(net)
+
+    @property
+    def inputs(self) -> dict[str, int]:
+        """The names of the inputs, and how many channels each has."""
+        return dict(self._network.inputs())
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of the outputs."""
+        return self._network.outputs()
+
+    @property
+    def parameters(self) -> dict[str, Shape]:
+        """The names of the parameters, and their shapes."""
+        return {name: tuple(shape) for name, shape in self._network.parameters()}
+
+    def state_dict(self, dtype: DTypeLike = "float32") -> dict[str, Array]:
+        """The parameters, as `float32` or `float64`."""
+        arrays = {name: numpy.empty(shape, dtype) for name, shape in self.parameters.items()}
+        self._network.weights(element(dtype), [array.reshape(1, 1, 1, -1) for array in arrays.values()])
+        return arrays
+
+    def to_json(self) -> str:
+        """The network in the program's own format, without weights."""
+        return self._network.to_json()
+
+    def output_shapes(self, *inputs: Operand | Shape, axes: str | None = None) -> list[Shape]:
+        """The shapes of the outputs, N×C×H×W, for these inputs or their shapes."""
+        given = [_planned(input, axes, name)[0] for input, name in self._named(inputs)]
+        return [tuple(shape) for shape in self._network.shapes(given, Options())[1]]
+
+    def plan(
+        self,
+        *inputs: Operand | Shape,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        dtype: DTypeLike = "float32",
+        device: str = "cpu",
+        winograd: bool = False,
+        temporary_folder: str | PathLike[str] | None = None,
+        axes: str | None = None,
+        argmax: bool = False,
+        threshold: float | None = None,
+        progress: Progress | bool | None = None,
+    ) -> "Plan":
+        """A plan for these inputs or their shapes, to be looked at and run any number of times.
+
+        memory: the most bytes that a run may hold, as a number or as `"2 GiB"`; what can be had now where it is not given. Arrays in
+            memory that are read and written are the caller's and not counted.
+        threads: all cores where it is not given.
+        dtype: of the computation, `float32` or `float64`.
+        device: `"cpu"`, `"cuda"` or `"cuda:N"`.
+        winograd: 3×3 convolutions by Winograd's method: faster, with other roundings.
+        temporary_folder: where values may lie in files that memory does not hold.
+        axes: of the inputs, `"HWC"` for instance; by the number of axes they are H×W, C×H×W or N×C×H×W.
+        argmax, threshold: what `run` will be asked for, which takes memory of its own.
+        progress: `plan` calls it; see `run`.
+
+        Raises `BudgetError` where no plan keeps to the memory, with the smallest that one does.
+        """
+        options = Options(
+            memory=memory_bytes(memory),
+            threads=threads_of(threads),
+            dtype=element(dtype),
+            device=device,
+            winograd=winograd,
+            folder=folder_of(temporary_folder),
+            argmax=argmax,
+            threshold=threshold,
+        )
+        planned = [_planned(input, axes, name) for input, name in self._named(inputs)]
+        return Plan(self, *_plan(self._network, planned, [], options, progress), options)
+
+    def run(
+        self,
+        *inputs: Operand,
+        out: Outputs = None,
+        memory: int | str | None = None,
+        threads: int | None = None,
+        dtype: DTypeLike = "float32",
+        device: str = "cpu",
+        winograd: bool = False,
+        temporary_folder: str | PathLike[str] | None = None,
+        axes: str | None = None,
+        numbers: str = "scaled",
+        scale: float = 1.0,
+        mean: float | Iterable[float] | None = None,
+        std: float | Iterable[float] | None = None,
+        output_dtype: DTypeLike | None = None,
+        output_numbers: str = "scaled",
+        argmax: bool = False,
+        threshold: float | None = None,
+        progress: Progress | bool | None = None,
+    ) -> Any:
+        """The outputs of the network: an array, or of several outputs a tuple of them.
+
+        inputs: paths of `.npy`, `.png` or `.jpg`; arrays, also `numpy.memmap` and tensors of PyTorch on the CPU; or objects with `shape`,
+            `dtype` and slices (zarr, h5py), which are read a few rows at a time, chunk by chunk where they have chunks.
+        out: where the outputs go instead of into new arrays, of the same kinds: a path, an array, an object that takes slices. It is returned.
+        numbers: `"scaled"` takes 8 and 16 bits without a sign as 0 to 1, as pictures are, `"as-is"` every integer as the number that it is.
+        scale, mean, std: `(scale·v − mean)/std` is read; one number, or one for each channel.
+        output_dtype: of new arrays and files; integers are rounded, and hold what `output_numbers` says as `numbers` does.
+        argmax: the number of the channel with the largest value of each pixel, 8 bits (16 where there are more than 256 channels).
+        threshold: 1 where a value is above it, else 0.
+        progress: a function that hears the steps that are done and all of them, `True` for a bar on standard error, `False` for nothing;
+            a bar on a terminal where it is not given.
+
+        The others are those of `plan`. Nothing is kept after the run; to run many images of one size, make a `plan` once.
+        While it runs, arrays that it reads and writes must be left alone. Ctrl-C ends it, and leaves no file under its name.
+        """
+        options = Options(
+            memory=memory_bytes(memory),
+            threads=threads_of(threads),
+            dtype=element(dtype),
+            device=device,
+            winograd=winograd,
+            folder=folder_of(temporary_folder),
+            numbers=numbers,
+            scale=scale,
+            mean=factors(mean),
+            std=factors(std),
+            output_element=None if output_dtype is None else element(output_dtype),
+            output_numbers=output_numbers,
+            argmax=argmax,
+            threshold=threshold,
+            is_once=True,
+        )
+        read = [_operands.source(input, axes, f"input {name}") for input, name in self._named(inputs)]
+        shapes = self._network.shapes([operand for operand, _ in read], options)[1]
+        outputs, written = _outputs(self, shapes, out, _output_axes(read), options)
+        plan, remarks = _plan(self._network, read, written, options, progress)
+        _warn(remarks)
+        return _run(self, plan, read, outputs, written, options, progress)
+
+    __call__ = run
+
+    def __repr__(self) -> str:
+        return f"Network({self._name!r}: {self._network.nodes()} nodes, {', '.join(self.inputs)} to {', '.join(self.outputs)})"
+
+    def _named(self, inputs: Sequence[Any]) -> list[tuple[Any, str]]:
+        names = list(self.inputs)
+        if len(names) != len(inputs):
+            raise Error(
+                f"{len(inputs)} inputs are given, the network has {len(names)}: {', '.join(f'`{name}`' for name in names)}"
+            )
+        return list(zip(inputs, names, strict=True))
+
+
+class Plan:
+    """How a network runs over images of one size within a budget. It keeps the memory of its runs from the first one on.
+
+    `str(plan)` tells all of it. One thread runs it at a time.
+    """
+
+    def __init__(self, network: Network, plan: _tiled.Plan, remarks: list[str], options: Options) -> None:
+        self._network = network
+        self._plan = plan
+        self._options = options
+        _warn(remarks)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes that a run holds."""
+        return self._plan.peak_bytes()
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """What holds them, in bytes."""
+        return dict(self._plan.memory())
+
+    @property
+    def input_shapes(self) -> list[Shape]:
+        """The shapes of the inputs, N×C×H×W."""
+        return [tuple(shape) for shape in self._plan.input_shapes()]
+
+    @property
+    def output_shapes(self) -> list[Shape]:
+        """The shapes of the outputs, N×C×H×W."""
+        return [tuple(shape) for shape in self._plan.output_shapes()]
+
+    def run(
+        self,
+        *inputs: Operand,
+        out: Outputs = None,
+        axes: str | None = None,
+        numbers: str = "scaled",
+        scale: float = 1.0,
+        mean: float | Iterable[float] | None = None,
+        std: float | Iterable[float] | None = None,
+        output_dtype: DTypeLike | None = None,
+        output_numbers: str = "scaled",
+        argmax: bool = False,
+        threshold: float | None = None,
+        progress: Progress | bool | None = None,
+    ) -> Any:
+        """The outputs of the network, as those of `Network.run`, whose arguments these are."""
+        planned = self._options
+        options = Options(
+            memory=planned.memory,
+            threads=planned.threads,
+            dtype=planned.dtype,
+            device=planned.device,
+            winograd=planned.winograd,
+            folder=planned.folder,
+            numbers=numbers,
+            scale=scale,
+            mean=factors(mean),
+            std=factors(std),
+            output_element=None if output_dtype is None else element(output_dtype),
+            output_numbers=output_numbers,
+            argmax=argmax,
+            threshold=threshold,
+        )
+        read = [_operands.source(input, axes, f"input {name}") for input, name in self._network._named(inputs)]
+        outputs, written = _outputs(self._network, self._plan.output_shapes(), out, _output_axes(read), options)
+        return _run(self._network, self._plan, read, outputs, written, options, progress)
+
+    __call__ = run
+
+    def __str__(self) -> str:
+        return self._plan.text()
+
+    def __repr__(self) -> str:
+        return f"Plan({self.input_shapes} to {self.output_shapes}, {self.peak_bytes} bytes)"
+
+
+def _entry(name: str, weight: Any) -> tuple[str, tuple[int, ...], Array]:
+    array = _operands.in_memory(weight)
+    array = numpy.asarray(weight) if array is None else array
+    return name, array.shape, numpy.ascontiguousarray(array).reshape(1, 1, 1, -1)
+
+
+def _planned(given: Any, axes: str | None, name: str) -> tuple[Any, str]:
+    """What a plan is for: the operand, or its shape."""
+    if isinstance(given, tuple) and all(isinstance(extent, int) for extent in given):
+        order = _operands.axes_of(len(given), axes, f"input {name}")
+        return tuple(given[order.index(axis)] if axis in order else 1 for axis in "NCHW"), order
+    return _operands.source(given, axes, f"input {name}")
+
+
+def _output_axes(read: list[tuple[Any, str]]) -> str:
+    """Results have the axes of the first input, and always channels."""
+    order = read[0][1] if read else "NCHW"
+    return order if "C" in order else order.replace("H", "CH")
+
+
+def _outputs(
+    network: Network, shapes: list[Sequence[int]], out: Outputs, axes: str, options: Options
+) -> tuple[list[Any], list[Any]]:
+    """What is given back for each output, and what the extension module writes."""
+    if out is None:
+        arrays = [_new(shape, axes, options) for shape in shapes]
+    elif isinstance(out, list | tuple):
+        arrays = list(out)
+    else:
+        arrays = [out]
+    names = network.outputs
+    if len(arrays) != len(names):
+        raise Error(
+            f"out has {len(arrays)} outputs, the network {len(names)}: {', '.join(f'`{name}`' for name in names)}"
+        )
+    # new arrays have the axes of the inputs; those of others are as many as they have
+    order = axes if out is None else None
+    return arrays, [
+        _operands.sink(array, order if order is not None else _same(array, axes), f"output {name}")
+        for array, name in zip(arrays, names, strict=True)
+    ]
+
+
+def _same(array: Any, axes: str) -> str | None:
+    """The axes of the inputs, where an array has as many."""
+    return axes if len(getattr(array, "shape", ())) == len(axes) else None
+
+
+def _new(shape: Sequence[int], axes: str, options: Options) -> Array:
+    extents = dict(zip("NCHW", shape, strict=True))
+    if options.argmax:
+        dtype = "uint8" if extents["C"] <= 256 else "uint16"
+        extents["C"] = 1
+    else:
+        dtype = dtype_of(options.dtype)
+    if options.output_element is not None:
+        dtype = dtype_of(options.output_element)
+    return numpy.empty([extents[axis] for axis in axes], dtype)
+
+
+def _plan(
+    network: _tiled.Network,
+    inputs: list[tuple[Any, str]],
+    outputs: list[Any],
+    options: Options,
+    progress: Progress | bool | None,
+) -> tuple[_tiled.Plan, list[str]]:
+    hears, close = heard_by(progress if not callable(progress) else False, "planning")
+    try:
+        plan = network.plan([operand for operand, _ in inputs], outputs, options, hears)
+    finally:
+        close()
+    return plan, plan.remarks()
+
+
+def _run(
+    network: Network,
+    plan: _tiled.Plan,
+    inputs: list[tuple[Any, str]],
+    outputs: list[Any],
+    written: list[Any],
+    options: Options,
+    progress: Progress | bool | None,
+) -> Any:
+    hears, close = heard_by(progress, "run")
+    try:
+        _, told = plan.run([operand for operand, _ in inputs], written, options, hears)
+    finally:
+        close()
+    for name, changes in zip(network.outputs, told, strict=True):
+        if changes is not None:
+            values, cut, nan, _, least, largest = changes
+            if cut or nan:
+                _warn(
+                    [
+                        f"output {name}: of {values} values from {least} to {largest} {cut} were cut to the range of their type, {nan} were NaN"
+                    ]
+                )
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _warn(remarks: list[str]) -> None:
+    for remark in remarks:
+        warnings.warn(remark.removeprefix("warning: "), stacklevel=4)
