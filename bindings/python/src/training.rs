@@ -35,7 +35,7 @@ enum Ready {
 }
 
 /// A run whose outputs are written, with what its gradients need.
-#[pyclass(frozen, module = "tiled._tiled")]
+#[pyclass(frozen, weakref, module = "tiled._tiled")]
 pub(crate) struct Half {
     held: Mutex<Option<Held>>,
 }
@@ -193,6 +193,12 @@ impl Training {
             }
             _ => Err(ExecError::OtherPlan.into()),
         })
+    }
+
+    /// Gives the memory of runs back; the next takes it anew, and wants all parameters.
+    fn release(&self) -> PyResult<()> {
+        *self.lock()? = None;
+        Ok(())
     }
 
     /// Copies parameters as a run has left them: statistics.

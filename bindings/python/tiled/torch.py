@@ -10,6 +10,7 @@ for image, target in scenes:                      # of any size, on the CPU
 
 import tempfile
 import warnings
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -19,12 +20,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.dropout import _DropoutNd
 
 from tiled import _tiled
 from tiled._network import Network
 from tiled._options import Options, folder_of, memory_bytes, threads_of
 from tiled.errors import Error, NetworkError
+
+#: What a batch norm calls its running mean.
+_MEAN = ".running_mean"
+
+#: The plans that a module keeps.
+_KEPT = 16
 
 _ELEMENTS = {torch.float32: "f32", torch.float64: "f64"}
 
@@ -68,8 +74,8 @@ class Module(nn.Module):
             "folder": folder_of(temporary_folder),
             "device": device,
         }
-        self._is_random: dict[tuple[bool, ...], bool] = {}
-        self._prepared: tuple[Any, _Prepared] | None = None
+        self._refusals: dict[tuple[bool, ...], str | None] = {}
+        self._plans: dict[Any, _Prepared] = {}
 
     def forward(self, *inputs: Tensor) -> Any:
         """The output of the module; of several outputs a tuple."""
@@ -100,10 +106,8 @@ class Module(nn.Module):
 
     def _norms(self) -> dict[str, _BatchNorm]:
         """The batch norms, by the names of their nodes."""
-        of = {
-            f"{name}.running_mean": norm for name, norm in self.module.named_modules() if isinstance(norm, _BatchNorm)
-        }
-        return {name.removesuffix(".running_mean"): of[own] for name, own in self._names.items() if own in of}
+        of = {f"{name}{_MEAN}": norm for name, norm in self.module.named_modules() if isinstance(norm, _BatchNorm)}
+        return {name.removesuffix(_MEAN): of[own] for name, own in self._names.items() if own in of}
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
         names = list(self._network.inputs)
@@ -123,30 +127,52 @@ class Module(nn.Module):
                     f"tensors lie on {tensor.device}: wants them on the CPU, `device` says where they are computed with"
                 )
         modes = tuple(part.training for part in self.module.modules())
-        if modes not in self._is_random:
-            self._is_random[modes] = any(modes) and _draws(self.module, self._examples)
-        if self._is_random[modes]:
-            raise Error(
-                "the module draws random numbers, as dropout in training does, which its export leaves out: put those parts in evaluation"
+        if modes not in self._refusals:
+            self._refusals[modes] = self._refusal() if any(modes) else None
+        refusal = self._refusals[modes]
+        if refusal is not None:
+            raise Error(refusal)
+
+    def _refusal(self) -> str | None:
+        """What the module does in its present modes that its export in evaluation does not show."""
+        known = [id(norm) for norm in self._norms().values()]
+        for name, norm in self.module.named_modules():
+            if norm.training and isinstance(norm, _BatchNorm):
+                if id(norm) not in known:
+                    return f"batch norm `{name}` is in training: its export does not show it as one"
+                if norm.momentum is None:
+                    return f"batch norm `{name}` is in training without a momentum: running statistics are moved by one"
+        draws, changed = _tried(self.module, self._examples)
+        if draws:
+            return (
+                "the module draws random numbers, as dropout in training does, which its export leaves out: "
+                "put those parts in evaluation"
             )
-        if any(m.training and m.momentum is None for m in self.module.modules() if isinstance(m, _BatchNorm)):
-            raise Error("a batch norm in training has no momentum: running statistics are moved by one")
+        moved = ("running_mean", "running_var", "num_batches_tracked")
+        norms = {name for name, norm in self.module.named_modules() if isinstance(norm, _BatchNorm)}
+        others = [name for name in changed if name.rpartition(".")[0] not in norms or not name.endswith(moved)]
+        return f"the module changes buffers, which its export does not show: {', '.join(others)}" if others else None
 
     def _plan(self, inputs: Sequence[Tensor], wanted: list[str]) -> "_Prepared":
-        """The plan for inputs of these shapes and gradients of these names; the last one is kept."""
-        norms = {name: norm.training for name, norm in self._norms().items()}
-        is_training = any(norms.values())
-        evaluated = [name for name, trains in norms.items() if not trains] if is_training else []
+        """The plan for inputs of these shapes and gradients of these names. The last ones are kept, the memory of one."""
+        trains = {name for name, norm in self._norms().items() if norm.training}
+        all_norms = [name.removesuffix(_MEAN) for name in self._network.parameters if name.endswith(_MEAN)]
+        evaluated = [name for name in all_norms if name not in trains] if trains else []
         shapes = tuple(tuple(input.shape) for input in inputs)
-        key = (shapes, inputs[0].dtype, is_training, tuple(evaluated), tuple(wanted))
-        if self._prepared is None or self._prepared[0] != key:
-            self._prepared = None  # its memory goes before the next is made
+        key = (shapes, inputs[0].dtype, tuple(evaluated), bool(trains), tuple(wanted))
+        found = self._plans.pop(key, None)
+        for other in self._plans.values():
+            other.release()
+        if found is None:
             options = Options(dtype=_ELEMENTS[inputs[0].dtype], **self._options)
-            plan, remarks = self._network._network.training(list(shapes), options, is_training, wanted, evaluated)
+            plan, remarks = self._network._network.training(list(shapes), options, bool(trains), wanted, evaluated)
             for remark in remarks:
                 warnings.warn(remark.removeprefix("warning: "), stacklevel=4)
-            self._prepared = key, _Prepared(plan)
-        return self._prepared[1]
+            found = _Prepared(plan)
+        self._plans[key] = found
+        while len(self._plans) > _KEPT:
+            self._plans.pop(next(iter(self._plans)))
+        return found
 
 
 class _Prepared:
@@ -154,6 +180,8 @@ class _Prepared:
 
     def __init__(self, plan: _tiled.Training) -> None:
         self.plan = plan
+        #: The runs whose gradients may still be asked for.
+        self.halves: weakref.WeakSet[Any] = weakref.WeakSet()
         self._seen: dict[str, tuple[int, int]] = {}
 
     def changed(self, tensors: dict[str, Tensor]) -> list[tuple[int, Any]]:
@@ -164,6 +192,12 @@ class _Prepared:
                 changed.append((position, _row(tensors[name])))
                 self._seen[name] = _state(tensors[name])
         return changed
+
+    def release(self) -> None:
+        """Gives the memory of runs back, where no gradient is waited for: those have it until they are gone."""
+        if not self.halves:
+            self.plan.release()
+            self.forget()
 
     def forget(self) -> None:
         """All parameters are given anew the next time."""
@@ -205,6 +239,7 @@ class _Run(torch.autograd.Function):
         prepared.moved({name: norm for name, norm in run._norms().items() if norm.training}, values)
         if half is not None:
             ctx.save_for_backward(*inputs)
+            prepared.halves.add(half)
             ctx.half, ctx.prepared, ctx.names = half, prepared, names
             ctx.like = {
                 name: torch.empty_like(tensor, device="meta") for name, tensor in values.items() if name in wanted
@@ -311,20 +346,18 @@ def _ranks(module: nn.Module, examples: tuple[Tensor, ...]) -> list[int]:
     return [output.dim() for output in outputs]
 
 
-def _draws(module: nn.Module, examples: tuple[Tensor, ...]) -> bool:
-    """Whether the module draws random numbers as it is now. Its buffers are left as they were."""
+def _tried(module: nn.Module, examples: tuple[Tensor, ...]) -> tuple[bool, list[str]]:
+    """Whether the module draws random numbers as it is now, and the buffers that it changes; these are then as before."""
     kept = {name: buffer.clone() for name, buffer in module.named_buffers()}
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         before = torch.random.get_rng_state()
         try:
             module(*examples)
-        except ValueError:
-            # a batch norm of one value: PyTorch trains it no more than this
-            return any(m.training and m.p > 0 for m in module.modules() if isinstance(m, _DropoutNd))
+            changed = [name for name, buffer in module.named_buffers() if not torch.equal(buffer, kept[name])]
         finally:
             for name, buffer in module.named_buffers():
                 buffer.copy_(kept[name])
-        return not torch.equal(before, torch.random.get_rng_state())
+        return not torch.equal(before, torch.random.get_rng_state()), changed
 
 
 def _matched(network: Network, module: nn.Module) -> dict[str, str]:
