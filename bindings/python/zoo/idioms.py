@@ -66,10 +66,45 @@ def coordinates(x: Tensor, conv: nn.Module) -> Tensor:
     return x * torch.sigmoid(rows) * torch.sigmoid(columns).permute(0, 1, 3, 2)
 
 
+class Coordinates(nn.Module):
+    """The same as its authors write it, whose pooling exporters take for windows of a known size."""
+
+    def __init__(self, is_pooled: bool) -> None:
+        super().__init__()
+        pools = [nn.AdaptiveAvgPool2d((None, 1)), nn.AdaptiveAvgPool2d((1, None))] if is_pooled else []
+        self.pools = nn.ModuleList(pools)
+        self.conv, self.norm = nn.Conv2d(8, 4, 1), nn.BatchNorm2d(4)
+        self.rows, self.columns = nn.Conv2d(4, 8, 1), nn.Conv2d(4, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        _, _, height, width = x.size()
+        rows, columns = [pool(x) for pool in self.pools] or [x.mean(3, keepdim=True), x.mean(2, keepdim=True)]
+        both = self.norm(self.conv(torch.cat([rows, columns.permute(0, 1, 3, 2)], dim=2)))
+        both = both * (f.relu6(both + 3) / 6)
+        rows, columns = torch.split(both, [height, width], dim=2)
+        columns = self.columns(columns.permute(0, 1, 3, 2)).sigmoid()
+        return x * columns * self.rows(rows).sigmoid()
+
+
 def strips(x: Tensor, conv: nn.Module) -> Tensor:
     """Source: Hou et al., "Strip pooling: Rethinking spatial pooling for scene parsing", 2020, section 3.1."""
     rows, columns = x.mean(3, keepdim=True).expand_as(x), x.mean(2, keepdim=True).expand_as(x)
     return x * torch.sigmoid(conv(rows + columns))
+
+
+def strips_resized(x: Tensor, rows: nn.Module, columns: nn.Module, conv: nn.Module) -> Tensor:
+    """The same as its authors write it, with three taps along each."""
+    size = x.shape[2:]
+    h, w = rows(x.mean(3, keepdim=True)), columns(x.mean(2, keepdim=True))
+    h, w = (f.interpolate(line, size, mode="bilinear", align_corners=True) for line in (h, w))
+    return x * torch.sigmoid(conv(f.relu(h + w)))
+
+
+def turned(x: Tensor, conv: nn.Module) -> Tensor:
+    """Source: Misra et al., "Rotate to attend: Convolutional triplet attention module", 2020, section 3.2."""
+    y = x.permute(0, 2, 1, 3)
+    y = torch.cat([y.amax(1, keepdim=True), y.mean(1, keepdim=True)], 1)
+    return x * torch.sigmoid(conv(y)).permute(0, 2, 1, 3)
 
 
 def standardised(x: Tensor, conv: nn.Module) -> Tensor:
@@ -212,8 +247,27 @@ IDIOMS: dict[str, tuple[Any, ...]] = {
     "squeeze_and_excitation": (gates, nn.Linear(8, 4), nn.Linear(4, 8)),
     "global_context": (global_context, nn.Conv2d(8, 1, 1)),
     "softmax_of_pixels": (lambda x: f.softmax(x.flatten(2), 2).unflatten(2, x.shape[2:]),),
+    # a number for each row or each column
+    "mean_of_rows": (lambda x: x * x.mean(3, keepdim=True),),
+    "max_of_columns": (lambda x: x - x.amax(2, keepdim=True),),
+    "min_of_rows": (lambda x: x.amin(3, keepdim=True),),
+    "sum_of_rows": (lambda x: x / (x.abs().sum(3, keepdim=True) + 1),),
+    "mean_of_rows_without_axis": (lambda x: x - x.mean(3).unsqueeze(3),),
+    "rows_and_columns": (lambda x: x * x.mean(3, keepdim=True) * x.amax(2, keepdim=True),),
+    "rows_by_columns": (lambda x: torch.matmul(x.mean(3, keepdim=True), x.mean(2, keepdim=True)),),
+    "rows_or_columns": (lambda x: torch.maximum(x.mean(3, keepdim=True), x.amax(2, keepdim=True)),),
     "coordinate_attention": (coordinates, nn.Conv2d(8, 8, 1)),
+    "coordinate_attention_normed": (Coordinates(is_pooled=False),),
+    "coordinate_attention_pooled": (Coordinates(is_pooled=True),),
     "strip_pooling": (strips, nn.Conv2d(8, 8, 1)),
+    "strip_pooling_resized": (
+        strips_resized,
+        nn.Conv2d(8, 8, (3, 1), padding=(1, 0)),
+        nn.Conv2d(8, 8, (1, 3), padding=(0, 1)),
+        nn.Conv2d(8, 8, 1),
+    ),
+    "strip_pooling_pooled": (lambda x: nn.AdaptiveAvgPool2d((None, 1))(x) + nn.AdaptiveAvgPool2d((1, None))(x),),
+    "triplet_attention": (turned, nn.Conv2d(2, 1, 7, padding=3)),
     # parts of channels, rows and columns
     "chunk": (lambda x: torch.mul(*x.chunk(2, 1)),),
     "split": (lambda x: torch.cat(torch.split(x, [2, 3, 3], 1)[::-1], 1),),

@@ -33,6 +33,11 @@ pub(crate) struct Line {
 impl Line {
     const SAME: Self = Self { times: 1, plus: 0, divisor: 1 };
 
+    /// The same number for every extent.
+    const fn number(number: i64) -> Self {
+        Self { times: 0, plus: number, divisor: 1 }
+    }
+
     /// The number of windows, `floor((e + padding − reach − 1)/stride) + 1`, or the quotient rounded up.
     const fn windows(
         kernel: i64,
@@ -106,6 +111,9 @@ pub(crate) fn of(op: &Op) -> Formula {
         Op::AvgPool2d(pool) => lines(&|axis| {
             Line::windows(pool.kernel_size[axis], pool.stride[axis], 1, pool.padding[axis], pool.ceil_mode)
         }),
+        Op::AdaptivePool2d(pool) => {
+            lines(&|axis| Some(pool.output_size[axis].map_or(Line::SAME, Line::number)))
+        }
         // s·(n − 1) + d·(k − 1) + 1 − 2p and what is added
         Op::ConvTranspose2d(conv) => lines(&|axis| {
             let reach = conv.dilation[axis].checked_mul(conv.kernel_size[axis] - 1)?;
@@ -139,15 +147,5 @@ pub(crate) fn of(op: &Op) -> Formula {
             }),
         },
         _ => Formula::Unknown,
-    }
-}
-
-/// The extents that an operator gives whatever it reads.
-pub(crate) fn given(op: &Op) -> Option<[usize; 2]> {
-    match of(op) {
-        Formula::Numbers([height, width]) => {
-            Some([usize::try_from(height).ok()?, usize::try_from(width).ok()?])
-        }
-        _ => None,
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod numbers;
 pub(crate) mod plan;
 mod scope;
 pub(crate) mod site;
+pub(crate) mod strip;
 pub(crate) mod value;
 
 use std::collections::HashSet;
@@ -420,6 +421,7 @@ impl Import {
         };
         let plan = match multiple.map_or(value, Value::Image) {
             Value::Padded(padded) => self.plans.padded(&padded)?,
+            Value::Halfway(halfway) if halfway.keeps => self.plans.reduced(&halfway)?,
             Value::Plane(plan) => plan,
             Value::Norming(norming) => self.plans.settled(norming, name)?,
             Value::Above(above) => self.plans.mask(above, name)?,
@@ -481,6 +483,7 @@ fn for_each_plan(value: &Value, visit: &mut dyn FnMut(usize)) {
     match value {
         Value::Image(Image { plan, .. }) => visit(*plan),
         Value::Last(last) => for_each_plan(&last.value, visit),
+        Value::Lanes(lanes) => lanes.parts.iter().for_each(|part| for_each_plan(&part.value, visit)),
         Value::Several(values) => values.iter().for_each(|value| for_each_plan(value, visit)),
         _ => {}
     }

@@ -29,6 +29,8 @@ pub(crate) enum Num {
     Extent(Extent),
     /// The product of two, where the model leaves them open: the pixels of a value, where they are its height and width.
     Area([Extent; 2]),
+    /// The sum of two, where the model leaves them open and no formula of one extent says it.
+    Sum([Extent; 2]),
     /// An extent by another or by a number, which is one too: no whole number before it is rounded.
     Quotient(Extent, Extent),
     /// It depends on the image, and is no formula of an extent.
@@ -69,6 +71,7 @@ impl Num {
             Self::Known(value) => Some(value),
             Self::Extent(extent) => Some(extents.known(extent)? as f64),
             Self::Area([a, b]) => extents.known(a)?.checked_mul(extents.known(b)?).map(|area| area as f64),
+            Self::Sum([a, b]) => extents.known(a)?.checked_add(extents.known(b)?).map(|sum| sum as f64),
             Self::Quotient(dividend, divisor) => {
                 let quotient = extents.known(dividend)? as f64 / extents.known(divisor)? as f64;
                 quotient.is_finite().then_some(quotient)
@@ -91,6 +94,7 @@ impl Num {
         let (Some(a), Some(b)) = (self.known(extents), other.known(extents)) else {
             return Ok(match (binary, self, other) {
                 (Binary::Mul, Self::Extent(a), Self::Extent(b)) => Self::Area([a, b]),
+                (Binary::Add, Self::Extent(a), Self::Extent(b)) => Self::Sum([a, b]),
                 _ => Self::Open,
             });
         };
@@ -365,6 +369,19 @@ mod tests {
         assert_eq!(combine(Num::Known(1.0), Binary::Div, 0.0).0, Num::Open);
         let quarter = width.combined(Binary::Div, Num::Known(4.0), true, &mut extents).unwrap();
         assert_eq!(quarter.known(&extents), Some(1.0));
+    }
+
+    #[test]
+    fn the_sum_of_two_extents_is_kept_where_one_is_open() {
+        let (mut extents, [height, width]) = extents();
+        let sum = height.combined(Binary::Add, width, true, &mut extents).unwrap();
+        assert!(
+            matches!((sum, height, width), (Num::Sum(both), Num::Extent(a), Num::Extent(b)) if both == [a, b])
+        );
+        assert_eq!(sum.known(&extents), None);
+        assert_eq!(sum.combined(Binary::Sub, height, true, &mut extents), Ok(Num::Open));
+        let twice = width.combined(Binary::Add, width, true, &mut extents).unwrap();
+        assert_eq!(twice.known(&extents), Some(12.0));
     }
 
     #[test]

@@ -207,15 +207,14 @@ impl Plans {
             places.iter().map(|(plan, place)| (*place, self.all[*plan].extents)).collect();
         extents.sort_by_key(|(place, _)| *place);
         let known: Option<Vec<[usize; 2]>> = extents.into_iter().map(|(_, extents)| extents).collect();
-        let extents = match known {
-            Some(known) => Some(infer(&graph, 1, &known)?.extents(value)),
-            None => formula::given(&op),
-        };
+        let shapes = known.map(|known| infer(&graph, 1, &known)).transpose()?;
+        let extents = shapes.map(|shapes| shapes.extents(value));
         let plan = self.all.len();
         let formulas = match self.formulas(&op, &inputs)? {
             Some(formulas) => formulas,
             None => self.opened(extents)?,
         };
+        let extents = extents.or_else(|| self.constants(formulas));
         let channels = graph.channels(value);
         let node = Planned {
             name: name.into(),
@@ -416,6 +415,12 @@ impl Plans {
     fn opened(&mut self, extents: Option<[usize; 2]>) -> Result<[Extent; 2], Reason> {
         let known = |axis: usize| extents.and_then(|extents| i64::try_from(extents[axis]).ok());
         Ok([self.extents.itself(known(0))?, self.extents.itself(known(1))?])
+    }
+
+    /// Height and width, where they are the same for every image.
+    fn constants(&self, formulas: [Extent; 2]) -> Option<[usize; 2]> {
+        let constant = |extent| usize::try_from(self.extents.constant(extent)?).ok();
+        Some([constant(formulas[0])?, constant(formulas[1])?])
     }
 
     /// Height and width of a node as formulas of those of its operands.

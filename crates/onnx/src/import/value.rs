@@ -47,8 +47,10 @@ pub(crate) enum Value {
     Gathered(Rc<Gathered>),
     /// A value with padding that a convolution may take over.
     Padded(Rc<Padded>),
-    /// A value that is reduced over height or width, and waits for the other.
+    /// A value that is reduced over height or width, and waits for the other or for what reads it as it is.
     Halfway(Rc<Halfway>),
+    /// Rows and columns beside each other.
+    Lanes(Rc<Lanes>),
     /// A value without elements, by its extents: of four, one is zero.
     Empty(Rc<[Num]>),
     /// The first or the last rows or columns of a value of open size.
@@ -133,7 +135,12 @@ impl Value {
                 _ => "a step of adaptive pooling".to_owned(),
             },
             Self::Padded(_) => "a padded value".to_owned(),
-            Self::Halfway(halfway) => format!("a value reduced over one axis alone ({})", halfway.made_by),
+            Self::Halfway(halfway) => {
+                let Halfway { operator, name, .. } = &**halfway;
+                format!("a value without the axis that it is reduced over ({operator} `{name}`)")
+            }
+            Self::Lanes(lanes) if lanes.parts.len() > 1 => "rows and columns beside each other".to_owned(),
+            Self::Lanes(_) => "a value whose height and width have changed places".to_owned(),
             Self::Empty(_) => "a value without elements".to_owned(),
             Self::End(End { side, axis, .. }) => {
                 let lines = if *axis == 2 { "rows" } else { "columns" };
@@ -387,8 +394,29 @@ pub(crate) struct Halfway {
     pub(crate) keeps: bool,
     /// The same over both.
     pub(crate) op: Op,
-    /// The operator and the name of the node, for errors.
-    pub(crate) made_by: String,
+    /// The operator and the node of the model.
+    pub(crate) operator: String,
+    pub(crate) name: String,
+    /// The node that reduces over this axis alone, once something other than the reduction over the other one reads it.
+    pub(crate) made: Cell<Option<usize>>,
+}
+
+/// Values of one column or one row along the other axis, beside each other.
+#[derive(Clone, Debug)]
+pub(crate) struct Lanes {
+    /// The axis along which they lie, 2 or 3; the other one has one row or column.
+    pub(crate) axis: usize,
+    /// At least one.
+    pub(crate) parts: Vec<Lane>,
+}
+
+/// One of several values beside each other.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    /// An image, or arithmetic over one.
+    pub(crate) value: Value,
+    /// Whether its height and width have changed places in the model.
+    pub(crate) is_turned: bool,
 }
 
 /// Rows or columns at one end of a value.

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use tiled_graph::{Activation, Elementwise, Op, Operand, ParamKind, ResizeMode, Upsample, WithOperand};
 
 use super::activation::{activation, formed, of_forms};
+use super::spread::spread;
 use super::{adaptive, elements, norm, norming, response};
 use crate::Reason;
 use crate::import::form::Form;
@@ -294,6 +295,9 @@ pub(super) fn of_values(
     }
     let mut values = values.to_vec();
     of_planes(site.plans, &mut values);
+    if !flat {
+        spread(site, &mut values)?;
+    }
     let plan = site.add(op, of_pixels(site.plans, &values))?;
     Ok(Image { plan, flat })
 }

@@ -246,7 +246,7 @@ fn compared(site: &mut Site<'_>, is_met: impl Fn(i64, Option<i64>) -> Option<boo
                 let (least, most) = extents.bounds(difference);
                 is_met(least, most).or_else(|| extents.known(difference).and_then(|of| is_met(of, Some(of))))
             }
-            Num::Area(_) | Num::Quotient(..) | Num::Open => None,
+            Num::Area(_) | Num::Sum(_) | Num::Quotient(..) | Num::Open => None,
         };
         Ok(met.map_or(Num::Open, number))
     })

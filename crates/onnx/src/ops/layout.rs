@@ -5,8 +5,8 @@ use std::rc::Rc;
 use tiled_graph::Op;
 
 use super::{
-    adaptive, beside, elements, filled, groups, last, permuted, pixels, plane, repeated, response, row,
-    shuffle, stack, table,
+    adaptive, beside, elements, filled, groups, lanes, last, permuted, pixels, plane, repeated, response,
+    row, shuffle, stack, table,
 };
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers};
@@ -258,6 +258,9 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = last::transposed(site, order.as_deref())? {
         return Ok(made);
     }
+    if let Some(made) = lanes::turned(site, order.as_deref())? {
+        return Ok(made);
+    }
     match site.operand(0)? {
         Value::Constant(constant) => match (constant.shape.as_ref(), order.as_deref()) {
             ([rows, columns], None | Some([1, 0])) => Ok(Value::Constant(Constant {
@@ -278,7 +281,8 @@ pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
             None => site.wrong(0, "an order of its axes that leaves the batch first"),
         },
         _ => {
-            let (name, expected) = ("perm", "the axes as they are, or the channels last and back");
+            let expected = "the axes as they are, the channels last and back, or height and width of one row or column changed over";
+            let name = "perm";
             let got = order.map_or("missing".to_owned(), |order| format!("{order:?}"));
             Err(Reason::Attribute { name, expected, got })
         }

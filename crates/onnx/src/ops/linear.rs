@@ -1,7 +1,8 @@
 //! Linear layers over values of two axes, also over all features of an image of known size: `Gemm`, and `MatMul`, whose sum with numbers is its bias.
 
-use tiled_graph::{Conv2d, Linear, Op, ParamKind};
+use tiled_graph::{Conv2d, Elementwise, Linear, Op, ParamKind};
 
+use super::arithmetic::of_values;
 use super::{last, pixels};
 use crate::Reason;
 use crate::import::site::Site;
@@ -34,12 +35,27 @@ pub(super) fn mat_mul(site: &mut Site<'_>) -> Result<Value, Reason> {
     if is_joined(1) || (is_joined(0) && !matches!(site.operand(1)?, Value::Constant(_))) {
         return site.wrong(usize::from(is_joined(1)), last::PIXELS_APART);
     }
+    if let Some(made) = outer(site)? {
+        return Ok(made);
+    }
     if let Some((plan, order)) = last::image(site, 0)? {
         return Ok(last::of_image(pointwise(site, plan)?, order));
     }
     let plan = flat(site)?;
     let weight = weight(site, false)?;
     linear(site, plan, weight, None)
+}
+
+/// A column times a row, N×C×H×1 by N×C×1×W: all their products; `None` of other values.
+fn outer(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
+    let (Value::Image(a), Value::Image(b)) = (site.operand(0)?, site.operand(1)?) else { return Ok(None) };
+    let (a, b) = (*a, *b);
+    let is_outer =
+        !a.flat && !b.flat && site.plans.is_always_one(a.plan, 3) && site.plans.is_always_one(b.plan, 2);
+    if !is_outer {
+        return Ok(None);
+    }
+    of_values(site, Elementwise::Mul, &[a, b]).map(|made| Some(Value::Image(made)))
 }
 
 /// Over the channels of every pixel: a convolution of one tap.

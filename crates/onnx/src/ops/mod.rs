@@ -19,6 +19,7 @@ mod elements;
 mod filled;
 mod grid;
 mod groups;
+mod lanes;
 mod last;
 mod layout;
 mod linear;
@@ -40,7 +41,9 @@ mod shuffle;
 mod sized;
 mod sizes;
 mod split;
+mod spread;
 mod stack;
+mod strip;
 mod table;
 mod window;
 
@@ -161,9 +164,15 @@ pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
     if let Some(made) = grid::made(operator, site)? {
         return Ok(made);
     }
+    if let Some(made) = strip::made(operator, site)? {
+        return Ok(made);
+    }
     // a shape is known without the elements
     if !matches!(operator.name, "Shape" | "Size") {
         computed::settle(site)?;
+    }
+    if let Some(made) = lanes::made(operator, site)? {
+        return Ok(made);
     }
     last::made(operator, site)
 }

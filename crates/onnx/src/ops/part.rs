@@ -10,13 +10,7 @@ use crate::import::value::{End, Image, Side, Value};
 /// Cuts channels, rows and columns, at known places or at those that follow from the size of the image. Of rows and columns every
 /// n-th may be taken, forward.
 pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let places = |site: &mut Site<'_>, position: usize, name: &'static str| -> Result<Vec<Num>, Reason> {
-        if site.has(position) {
-            return Ok(site.numbers(position)?.items.clone());
-        }
-        Ok(site.ints(name)?.unwrap_or_default().into_iter().map(|place| Num::Known(place as f64)).collect())
-    };
-    let (starts, ends) = (places(site, 1, "starts")?, places(site, 2, "ends")?);
+    let (starts, ends) = (listed(site, 1, "starts")?, listed(site, 2, "ends")?);
     let axes = if site.has(3) { Some(site.whole(3)?) } else { site.ints("axes")? };
     let axes = axes.unwrap_or_else(|| (0..).take(starts.len()).collect());
     if ends.len() != starts.len() || axes.len() != starts.len() {
@@ -82,6 +76,14 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
         plan = site.add(Op::MaxPool2d(MaxPool2d { stride, ..MaxPool2d::new([1, 1]) }), vec![plan])?;
     }
     Ok(Value::Image(Image { plan, flat }))
+}
+
+/// Numbers that are attributes at first and operands later.
+pub(super) fn listed(site: &mut Site<'_>, position: usize, name: &'static str) -> Result<Vec<Num>, Reason> {
+    if site.has(position) {
+        return Ok(site.numbers(position)?.items.clone());
+    }
+    Ok(site.ints(name)?.unwrap_or_default().into_iter().map(|number| Num::Known(number as f64)).collect())
 }
 
 /// Rows or columns at an end of a value of open size, of which the numbers of a slice say how many; `None` where they say otherwise.

@@ -1,11 +1,12 @@
 //! Pooling, over windows and over the whole image.
 
-use tiled_graph::{AvgPool2d, MaxPool2d, Op, PadWith};
+use tiled_graph::{AvgPool2d, MaxPool2d, Op, PadWith, PartPooling};
 
 use super::window::{Pads, Windows, signed, windows};
 use super::{response, sized};
 use crate::Reason;
 use crate::import::site::Site;
+use crate::import::strip::to_one;
 use crate::import::value::{Image, Padded, Value};
 
 pub(super) const MAX: &[&str] =
@@ -28,6 +29,9 @@ pub(super) fn max(site: &mut Site<'_>) -> Result<Value, Reason> {
             let plan = site.image(0)?;
             if is_global(site, plan, windows)? {
                 return unary(site, Op::GlobalMaxPool, plan, false);
+            }
+            if let Some(place) = line(site, plan, windows)? {
+                return unary(site, Op::AdaptivePool2d(to_one(PartPooling::Max, place)), plan, false);
             }
             let extents = site.plans.get(plan).extents;
             match windows.covered(extents).filter(|_| windows.dilation == [1, 1]) {
@@ -59,6 +63,9 @@ pub(super) fn average(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
     if is_global(site, plan, windows)? {
         return unary(site, Op::GlobalAvgPool, plan, false);
+    }
+    if let Some(place) = line(site, plan, windows)? {
+        return unary(site, Op::AdaptivePool2d(to_one(PartPooling::Mean, place)), plan, false);
     }
     let op = AvgPool2d {
         kernel_size: windows.kernel,
@@ -105,6 +112,21 @@ fn is_global(site: &Site<'_>, plan: usize, windows: Windows) -> Result<bool, Rea
     let is_whole = extents.map(signed) == Some(windows.kernel) && windows.dilation == [1, 1];
     let is_large = windows.kernel.iter().any(|extent| *extent > LARGEST_HALVING);
     Ok(is_whole && is_large && windows.padding(extents)? == [[0; 2]; 2])
+}
+
+/// The axis, 0 or 1, along which a window is the whole image as the model declares it, where it has one pixel along the other and
+/// leaves none out: what an exporter leaves of `adaptive_avg_pool2d(x, (None, 1))`.
+fn line(site: &Site<'_>, plan: usize, windows: Windows) -> Result<Option<usize>, Reason> {
+    let Some(extents) = site.plans.get(plan).extents.map(signed) else { return Ok(None) };
+    let is_plain =
+        windows.dilation == [1, 1] && windows.padding(site.plans.get(plan).extents)? == [[0; 2]; 2];
+    let is_line = |place: &usize| {
+        let (along, across) = (*place, 1 - place);
+        windows.kernel[along] == extents[along]
+            && windows.kernel[along] > LARGEST_HALVING
+            && [windows.kernel[across], windows.stride[across]] == [1, 1]
+    };
+    Ok([0, 1].into_iter().find(is_line).filter(|_| is_plain))
 }
 
 /// The windows that networks halve images by have at most so many rows and columns.

@@ -10,10 +10,11 @@ use super::last;
 use super::norming;
 use super::pixels;
 use super::stack::{self, Reduced};
+use super::strip;
 use crate::Reason;
 use crate::import::numbers::{Binary, Num, Numbers};
-use crate::import::site::{Site, node_name};
-use crate::import::value::{Halfway, Image, Order, Value};
+use crate::import::site::Site;
+use crate::import::value::{Image, Order, Value};
 
 pub(super) const REDUCE: &[&str] = &["axes", "keepdims", "noop_with_empty_axes"];
 
@@ -86,12 +87,8 @@ fn of_stack_or_axes(site: &mut Site<'_>, stacked: Option<Reduced>, fold: Fold) -
     over_axes(site, fold)
 }
 
-/// Over height and width, at once or one after the other, or over the channels; axes are attributes at first and operands later.
+/// Over height and width, or one of them, or over the channels; axes are attributes at first and operands later.
 fn over_axes(site: &mut Site<'_>, fold: Fold) -> Result<Value, Reason> {
-    if let Value::Halfway(halfway) = site.operand(0)? {
-        let halfway = Rc::clone(halfway);
-        return finished(site, &halfway, fold);
-    }
     let given = if site.has(1) { site.whole(1)? } else { site.ints("axes")?.unwrap_or_default() };
     if let Some(made) = pixels::reduced(site, &given, &ops(fold, Over::Image))? {
         return Ok(made);
@@ -105,8 +102,10 @@ fn over_axes(site: &mut Site<'_>, fold: Fold) -> Result<Value, Reason> {
     let rank = if flat { 2 } else { order.map_or(4, |order| order.last() + 1) };
     let mut axes: Vec<i64> = given.iter().map(|axis| if *axis < 0 { axis + rank } else { *axis }).collect();
     axes.sort_unstable();
-    if let ([axis @ (2 | 3)], None, false, Some(op)) = (axes.as_slice(), order, flat, of_both(fold)) {
-        return halfway(site, plan, *axis, op);
+    if let ([axis @ (2 | 3)], None, false) = (axes.as_slice(), order, flat)
+        && let Some(made) = strip::reduced(site, plan, *axis)?
+    {
+        return Ok(made);
     }
     let over = match (axes.as_slice(), order, flat) {
         ([2, 3], None, false) => Over::Image,
@@ -129,38 +128,6 @@ fn over_axes(site: &mut Site<'_>, fold: Fold) -> Result<Value, Reason> {
             return Err(Reason::Attribute { name: "keepdims", expected, got });
         }
     })
-}
-
-/// The first of two reductions that are one over height and width.
-fn halfway(site: &Site<'_>, plan: usize, axis: i64, op: Op) -> Result<Value, Reason> {
-    let keeps = site.flag("keepdims", true)?;
-    let made_by = format!("{} `{}`", site.node.op_type(), node_name(site.node));
-    Ok(Value::Halfway(Rc::new(Halfway { plan, axis, keeps, op, made_by })))
-}
-
-/// The second of them, which is that over both: of a mean but for roundings.
-fn finished(site: &mut Site<'_>, halfway: &Halfway, fold: Fold) -> Result<Value, Reason> {
-    let given = if site.has(1) { site.whole(1)? } else { site.ints("axes")?.unwrap_or_default() };
-    let Halfway { plan, axis, keeps, .. } = *halfway;
-    let (rank, other) = if keeps { (4, 5 - axis) } else { (3, 2) };
-    let is_other = matches!(*given, [axis] if axis == other || axis == other - rank);
-    match of_both(fold) {
-        Some(op) if op == halfway.op && is_other && site.flag("keepdims", true)? == keeps => {
-            let plan = site.add(op, vec![plan])?;
-            Ok(Value::Image(Image { plan, flat: !keeps }))
-        }
-        _ => site.wrong(0, "the same reduction over the other of height and width"),
-    }
-}
-
-/// The operator over height and width that one over each of them makes too, where it is one.
-fn of_both(fold: Fold) -> Option<Op> {
-    match fold {
-        Fold::Sum => Some(Op::GlobalSumPool),
-        Fold::Mean => Some(Op::GlobalAvgPool),
-        Fold::Max => Some(Op::GlobalMaxPool),
-        Fold::Min | Fold::L1 | Fold::L2 | Fold::SumSquare => None,
-    }
 }
 
 /// The operators that fold, one after another.

@@ -10,6 +10,7 @@
 
 use tiled_graph::{Coordinates, Cubic, Filter, Op, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId};
 
+use super::spread::as_declared;
 use super::{filled, plane, repeated};
 use crate::Reason;
 use crate::import::numbers::{Binary, Num, whole};
@@ -66,10 +67,10 @@ pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
     upsampled(site, plan, to, mode)
 }
 
-/// One pixel for every pixel of another value, one channel for every channel: where that is combined with it by elements, the pixel or
-/// channel itself. What is one in the shape, or −1 as in PyTorch, stays.
+/// One pixel for every pixel of another value, one row or column for each of its rows or columns, one channel for every channel: where that
+/// is combined with it by elements, the pixel or channel itself. What is one in the shape, or −1 as in PyTorch, stays.
 pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
-    const EXPECTED: &str = "the shape of a value, of which it has the channels or one, and all pixels or one";
+    const EXPECTED: &str = "the shape of a value, of which it has all channels, rows and columns, or one";
     if let Some(made) = repeated::expanded(site)? {
         return Ok(made);
     }
@@ -92,7 +93,6 @@ pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
     let Ok(items) = <[Num; 4]>::try_from(shape.items.as_slice()) else { return site.wrong(1, EXPECTED) };
     let one = Num::Known(1.0);
     let planned = site.plans.get(plan);
-    let is_pixel = planned.extents == Some([1, 1]);
     let stays = |item: Num| item == one || item == Num::Known(-1.0);
     let keeps = |item: Num, axis| stays(item) || site.plans.is_extent(item, plan, axis);
     let is_batch = stays(items[0]) || site.plans.is_batch(items[0]);
@@ -104,17 +104,25 @@ pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
         Some(wanted @ 2..=MOST_CHANNELS) if channels == 1 => wanted,
         _ => return site.wrong(1, EXPECTED),
     };
-    let is_kept = keeps(items[2], 2) && keeps(items[3], 3);
-    if !is_kept && !is_pixel {
+    let kept = [2, 3].map(|axis| keeps(items[axis], axis));
+    let is_one = [2, 3].map(|axis| site.plans.is_one(plan, axis));
+    if (0..2).any(|place| !kept[place] && !is_one[place]) {
         return site.wrong(1, EXPECTED);
     }
     if count > 1 {
         plan = repeated::copies(site, plan, usize::try_from(count).expect("invariant: above one"))?;
     }
-    if is_kept {
+    if kept == [true; 2] {
         return Ok(Value::Image(Image { plan, flat: false }));
     }
-    let to = to_sizes(site, plan, [items[0], Num::Open, items[2], items[3]])?;
+    let [height, width] =
+        [2, 3].map(|axis| if stays(items[axis]) { site.plans.extent(plan, axis) } else { items[axis] });
+    let across = usize::from(kept[0]);
+    let is_line = kept != [false; 2] && !site.plans.is_always_one(plan, across + 2);
+    let to = match items[across + 2].known(&site.plans.extents) {
+        Some(times) if is_line && is_one != [true; 2] => as_declared(across, times),
+        _ => to_sizes(site, plan, [items[0], Num::Open, height, width])?,
+    };
     upsampled(site, plan, to, ResizeMode::NEAREST)
 }
 
@@ -336,7 +344,7 @@ fn mode(site: &Site<'_>, coordinates: &str, nearest: &str) -> Result<ResizeMode,
 fn wrong<V>(position: usize, expected: &'static str, items: &[Num; 4]) -> Result<V, Reason> {
     let shown = items.map(|item| match item {
         Num::Known(value) => value.to_string(),
-        Num::Extent(_) | Num::Area(_) | Num::Quotient(..) | Num::Open => "?".to_owned(),
+        Num::Extent(_) | Num::Area(_) | Num::Sum(_) | Num::Quotient(..) | Num::Open => "?".to_owned(),
     });
     Err(Reason::Operand { position, expected, got: format!("[{}]", shown.join(", ")) })
 }

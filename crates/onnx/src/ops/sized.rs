@@ -160,7 +160,7 @@ fn extent(site: &mut Site<'_>, number: Num, what: &'static str) -> Result<Extent
             Some(number) => Ok(site.plans.extents.number(number)?),
             None => Err(Reason::OpenSize { what }),
         },
-        Num::Area(_) | Num::Quotient(..) | Num::Open => Err(Reason::OpenSize { what }),
+        Num::Area(_) | Num::Sum(_) | Num::Quotient(..) | Num::Open => Err(Reason::OpenSize { what }),
     }
 }
 

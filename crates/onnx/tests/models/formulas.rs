@@ -120,7 +120,7 @@ fn a_pixel_that_is_expanded_is_itself_in_arithmetic() {
     assert_eq!(ops(&declared(fixed, [1, 3, 4, 5])), [Op::GlobalAvgPool, Op::Mul]);
     let rows =
         Builder::new(17, 2).ints("s", &[4], &[1, 3, 1, 1]).node("Expand", &["x", "s"], "y", &[]).output("y");
-    let wanted = "wants the shape of a value, of which it has the channels or one, and all pixels or one";
+    let wanted = "wants the shape of a value, of which it has all channels, rows and columns, or one";
     assert!(reason(&rows).ends_with(wanted));
 }
 

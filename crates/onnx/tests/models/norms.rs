@@ -251,8 +251,8 @@ fn softmax_is_along_the_channels() {
     assert_eq!(
         back(turned, "s", "y").output("y").refusals(),
         [
-            "Transpose `n_y` (opset 11): attribute `perm` is [0, 3, 1, 2], wants the axes as they are, or the channels \
-             last and back"
+            "Transpose `n_y` (opset 11): attribute `perm` is [0, 3, 1, 2], wants the axes as they are, the channels last \
+             and back, or height and width of one row or column changed over"
         ]
     );
 }

@@ -8,6 +8,7 @@ mod constants;
 mod layers;
 mod lines;
 mod shapes;
+mod strips;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -74,6 +75,8 @@ fn models() -> Vec<(&'static str, Builder)> {
         constants::of_constants(),
         adaptive::of_windows(),
         lines::of_lines(),
+        strips::of_strips(),
+        strips::of_lanes(),
         branches::of_branches(),
         assigned::of_assignments(),
     ]

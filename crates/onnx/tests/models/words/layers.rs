@@ -58,11 +58,11 @@ pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
         (
             "maximum_of_columns_twice",
             start()
-                .node("ReduceMax", &["x"], "m", &[("axes", ints(&[3]))])
-                .node("ReduceMax", &["m"], "y", &[("axes", ints(&[3]))])
+                .node("ReduceMax", &["x"], "m", &[("axes", ints(&[3])), ("keepdims", int(0))])
+                .node("ReduceMax", &["m"], "y", &[("axes", ints(&[-2])), ("keepdims", int(0))])
                 .output("y"),
         ),
-        ("mean_over_rows", alone("ReduceMax", &[("axes", ints(&[2]))])),
+        ("mean_over_rows", alone("ReduceMean", &[("axes", ints(&[2])), ("keepdims", int(0))])),
         ("batch_norm_in_training", norm(&[("training_mode", int(1))])),
         ("batch_norm_of_pixels", norm(&[("spatial", int(0))])),
         (
