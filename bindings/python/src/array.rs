@@ -86,7 +86,7 @@ impl Array {
         for other in others {
             let theirs = range(other);
             if mine.start < theirs.end && theirs.start < mine.end {
-                let text = format!("{} and {} overlap in memory", self.name, other.name);
+                let text = format!("{} and {} lie in one stretch of memory", self.name, other.name);
                 return Err(Failure::Argument(text));
             }
         }

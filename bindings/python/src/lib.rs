@@ -5,6 +5,7 @@
 
 mod array;
 mod error;
+mod kept;
 mod network;
 mod operand;
 mod options;

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use tiled::bytes;
 use tiled::device::{Device, DeviceBackend};
-use tiled::exec::Progress;
+use tiled::exec::{ElementType, Progress};
 use tiled::graph::program::SourceRole;
 use tiled::graph::{
     self, Chunks, InMemory, Loss, Mode, Objective, ParamSpec, ParamTensor, Parameters, PlanOptions, Planner,
@@ -76,7 +76,7 @@ impl Network {
                 });
                 let entries: Vec<Entry<'_>> = entries.collect::<Result<_, Failure>>()?;
                 let specs = try_params(&network.graph).map_err(Failure::from)?;
-                if entries.iter().any(|entry| entry.array.element().size_bytes() == 8) {
+                if entries.iter().any(|entry| entry.array.element() == ElementType::F64) {
                     Weights::F64(parameters(&specs, &entries)?)
                 } else {
                     Weights::F32(parameters(&specs, &entries)?)

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use tiled::exec::{
-    Changes, ChunkedSource, ElementType, FnSink, FnSource, IoError, Numbers, Sink, Source, Stored,
+    Changes, ChunkedSource, ElementType, FnSink, FnSource, IoError, Numbers, Progress, Sink, Source, Stored,
     with_stored,
 };
 use tiled::geometry::{Interval, Region};
@@ -88,6 +88,7 @@ impl Parts {
             }
             let read = move |region: Region<2>, window: &mut ViewMut<'_, T>| {
                 for bounds in pieces(region, self.pixel_bytes()) {
+                    self.check(bounds, watch)?;
                     self.get(bounds, watch)?.used(|array| copy_in::<S, T>(array, bounds, numbers, window));
                 }
                 Ok(())
@@ -106,6 +107,7 @@ impl Parts {
         with_stored!(self.element, S => {
             let write = move |region: Region<2>, window: &View<'_, T>| {
                 for bounds in pieces(region, self.pixel_bytes()) {
+                    self.check(bounds, watch)?;
                     let part = self.get(bounds, watch)?;
                     if let Some(changes) = &mut *lock(&self.changes) {
                         copy_out::<S, T>(window, bounds, &part.array, changes);
@@ -151,6 +153,11 @@ impl Parts {
         self.shape[0].saturating_mul(self.shape[1]).saturating_mul(self.element.size_bytes())
     }
 
+    /// Ends between two parts where the run should end: parts may take long.
+    fn check(&self, bounds: Bounds, watch: &Watch) -> Result<(), IoError> {
+        if watch.is_cancelled() { Err(self.ended(bounds)) } else { Ok(()) }
+    }
+
     /// The array of a rectangle.
     fn get(&self, bounds @ [rows, cols]: Bounds, watch: &Watch) -> Result<Part, IoError> {
         let _turn = lock(&self.turn);
@@ -184,8 +191,12 @@ impl Parts {
     }
 
     /// Ends the run with what Python code raised; what the run then says is not heard.
-    fn raised(&self, [rows, cols]: Bounds, failure: Failure, watch: &Watch) -> IoError {
+    fn raised(&self, bounds: Bounds, failure: Failure, watch: &Watch) -> IoError {
         watch.raise(failure.into());
+        self.ended(bounds)
+    }
+
+    fn ended(&self, [rows, cols]: Bounds) -> IoError {
         let source = format!("rows {rows:?} and columns {cols:?}").into();
         IoError::Function { path: self.name.clone().into(), source }
     }

@@ -1,7 +1,7 @@
 //! Plans and their runs.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use tiled::device::DeviceBackend;
@@ -11,6 +11,7 @@ use tiled::graph::{self, Parameters};
 use tiled::tensor::{DType, Element};
 
 use crate::error::Failure;
+use crate::kept::Kept;
 use crate::network::Loaded;
 use crate::operand::Operand;
 use crate::options::Options;
@@ -27,7 +28,7 @@ pub(crate) struct Plan {
     is_once: bool,
     shapes: [Vec<[usize; 4]>; 2],
     remarks: Vec<String>,
-    ready: Mutex<Option<Ready>>,
+    ready: Kept<Ready>,
 }
 
 /// What runs.
@@ -50,12 +51,12 @@ impl Plan {
         remarks: Vec<String>,
     ) -> Self {
         let folder = options.folder.clone().unwrap_or_else(std::env::temp_dir);
-        let (threads, is_once, ready) = (options.threads(), options.is_once, Mutex::default());
+        let (threads, is_once, ready) = (options.threads(), options.is_once, Kept::new());
         Self { loaded, plan: Arc::new(plan), device, threads, folder, is_once, shapes, remarks, ready }
     }
 
     /// An executor with the weights.
-    fn ready<T: Element>(&self) -> Result<(Executor<'static, T>, Parameters<T>), Failure> {
+    fn made<T: Element>(&self) -> Result<(Executor<'static, T>, Parameters<T>), Failure> {
         let parameters = self.loaded.parameters::<T>()?;
         Ok((
             Executor::with_folder(Arc::clone(&self.plan), self.device, self.threads, &self.folder)?,
@@ -108,28 +109,15 @@ impl Plan {
         let read = named(&inputs, graph.inputs().iter().map(|input| input.name.as_str()), "inputs")?;
         let written = named(&outputs, self.loaded.network.outputs.iter().map(String::as_str), "outputs")?;
         check_outputs(&written, &read)?;
-        let mut ready = match self.ready.try_lock() {
-            Ok(ready) => ready,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                return Err(Failure::Argument(
-                    "the plan is running: make another for another thread".to_owned(),
-                )
-                .into());
-            }
-        };
+        let mut ready = self.ready.lock()?;
         // the guard stays on this thread, what it guards does not
-        let ready: &mut Option<Ready> = &mut ready;
+        let ready = &mut ready.value;
         let operands = Operands { read: &read, written: &written, options: &options };
         watch::run(py, progress.as_ref(), |watch| {
             let mut held = match (ready.take(), self.plan.dtype) {
                 (Some(held), _) => held,
-                (None, DType::F32) => {
-                    self.ready().map(|(executor, weights)| Ready::F32(executor, weights))?
-                }
-                (None, DType::F64) => {
-                    self.ready().map(|(executor, weights)| Ready::F64(executor, weights))?
-                }
+                (None, DType::F32) => self.made().map(|(executor, weights)| Ready::F32(executor, weights))?,
+                (None, DType::F64) => self.made().map(|(executor, weights)| Ready::F64(executor, weights))?,
             };
             let done = match &mut held {
                 Ready::F32(executor, parameters) => operands.run(executor, parameters, &self.shapes, watch),

@@ -1,6 +1,6 @@
 //! Plans with gradients: a run in two halves, between which Python computes a loss.
 
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tiled::device::DeviceBackend;
@@ -11,6 +11,7 @@ use tiled::tensor::{DType, Element};
 
 use crate::array::Array;
 use crate::error::Failure;
+use crate::kept::Kept;
 use crate::network::Loaded;
 use crate::operand::Operand;
 use crate::options::Options;
@@ -26,7 +27,7 @@ pub(crate) struct Training {
     options: Options,
     specs: Vec<ParamSpec>,
     shapes: [Vec<[usize; 4]>; 2],
-    ready: Mutex<Option<Ready>>,
+    ready: Kept<Ready>,
 }
 
 enum Ready {
@@ -57,18 +58,8 @@ impl Training {
         specs: Vec<ParamSpec>,
         shapes: [Vec<[usize; 4]>; 2],
     ) -> Self {
-        let (plan, options, ready) = (Arc::new(plan), options.clone(), Mutex::default());
+        let (plan, options, ready) = (Arc::new(plan), options.clone(), Kept::new());
         Self { loaded, plan, device, options, specs, shapes, ready }
-    }
-
-    fn lock(&self) -> Result<MutexGuard<'_, Option<Ready>>, Failure> {
-        match self.ready.try_lock() {
-            Ok(ready) => Ok(ready),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => {
-                Err(Failure::Argument("the plan is running: make another for another thread".to_owned()))
-            }
-        }
     }
 
     fn made<T: Element>(&self) -> Result<(Executor<'static, T>, Parameters<T>), Failure> {
@@ -78,7 +69,7 @@ impl Training {
         Ok((Executor::with_folder(plan, self.device, self.options.threads(), &folder)?, parameters))
     }
 
-    fn ready<'r>(&self, ready: &'r mut Option<Ready>) -> Result<&'r mut Ready, Failure> {
+    fn made_ready<'r>(&self, ready: &'r mut Option<Ready>) -> Result<&'r mut Ready, Failure> {
         let made = match (ready.take(), self.plan.dtype) {
             (Some(held), _) => held,
             (None, DType::F32) => self.made().map(|(executor, weights)| Ready::F32(executor, weights))?,
@@ -124,7 +115,7 @@ impl Training {
         specs.map(|(position, spec)| (spec.name.clone(), position)).collect()
     }
 
-    /// Runs the first half after these parameters have changed, or all of a plan without gradients.
+    /// Runs the first half with these parameters, or all of a plan without gradients.
     #[pyo3(signature = (parameters, inputs, outputs, progress=None))]
     fn forward(
         &self,
@@ -139,9 +130,9 @@ impl Training {
         let read = named(&inputs, network.graph.inputs().iter().map(|input| input.name.as_str()), "inputs")?;
         let written = named(&outputs, network.outputs.iter().map(String::as_str), "outputs")?;
         check_outputs(&written, &read)?;
-        let mut ready = self.lock()?;
-        let ready: &mut Option<Ready> = &mut ready;
-        let held = watch::run(py, progress.as_ref(), |watch| match self.ready(ready)? {
+        let mut ready = self.ready.lock()?;
+        let ready = &mut ready.value;
+        let held = watch::run(py, progress.as_ref(), |watch| match self.made_ready(ready)? {
             Ready::F32(executor, parameters) => {
                 set(parameters, &changed)?;
                 Ok(self.first(executor, parameters, &read, &written, watch)?.map(Held::F32))
@@ -178,11 +169,10 @@ impl Training {
         let results = self.entries(&grad_parameters)?;
         results.iter().try_for_each(|(_, array)| array.check_output([]))?;
         let lost = || Failure::Argument("the gradients of this run were computed already".to_owned());
-        let held =
-            half.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take().ok_or_else(lost)?;
-        let mut ready = self.lock()?;
-        let ready: &mut Option<Ready> = &mut ready;
-        watch::run(py, progress.as_ref(), |watch| match (self.ready(ready)?, held) {
+        let held = half.held.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(lost)?;
+        let mut ready = self.ready.lock()?;
+        let ready = &mut ready.value;
+        watch::run(py, progress.as_ref(), |watch| match (self.made_ready(ready)?, held) {
             (Ready::F32(executor, parameters), Held::F32(pending)) => {
                 self.second((executor, parameters), pending, [&read, &given, &written], watch)?;
                 copy(executor, &results)
@@ -196,16 +186,18 @@ impl Training {
     }
 
     /// Gives the memory of runs back; the next takes it anew, and wants all parameters.
-    fn release(&self) -> PyResult<()> {
-        *self.lock()? = None;
-        Ok(())
+    fn release(&self) {
+        // a run of another thread keeps it
+        if let Ok(mut ready) = self.ready.lock() {
+            ready.value = None;
+        }
     }
 
     /// Copies parameters as a run has left them: statistics.
     fn parameters(&self, entries: Vec<Entry<'_>>) -> PyResult<()> {
         let entries = self.entries(&entries)?;
         entries.iter().try_for_each(|(_, array)| array.check_output([]))?;
-        match &*self.lock()? {
+        match &self.ready.lock()?.value {
             Some(Ready::F32(_, parameters)) => read_out(parameters, &entries)?,
             Some(Ready::F64(_, parameters)) => read_out(parameters, &entries)?,
             None => {}
@@ -292,9 +284,15 @@ impl Training {
     }
 }
 
-fn set<T: Element>(parameters: &mut Parameters<T>, changed: &[(usize, Array)]) -> Result<(), Failure> {
-    for (position, array) in changed {
-        parameters.set(*position, &array.values()?)?;
+/// Gives parameters new values where they are not those that they have: what is packed of them holds, and a half that waits.
+fn set<T: Element>(parameters: &mut Parameters<T>, given: &[(usize, Array)]) -> Result<(), Failure> {
+    for (position, array) in given {
+        let values = array.values()?;
+        let held = &parameters.tensors()[*position].data;
+        let bits = |value: &T| value.to_f64().to_bits();
+        if held.len() != values.len() || held.iter().map(bits).ne(values.iter().map(bits)) {
+            parameters.set(*position, &values)?;
+        }
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ impl Watch {
     }
 
     fn hear(&self, function: Option<&Py<PyAny>>) {
-        let heard = Python::attach(|py| {
+        let heard = Python::try_attach(|py| {
             py.check_signals()?;
             if let Some(function) = function {
                 let steps = [&self.done, &self.total].map(|count| count.load(Ordering::Relaxed));
@@ -43,6 +43,8 @@ impl Watch {
             }
             Ok(())
         });
+        // the interpreter is ending
+        let Some(heard) = heard else { return self.cancel.cancel() };
         if let Err(error) = heard {
             self.raise(error);
         }

@@ -1,5 +1,6 @@
 """Files, and objects that are read and written in parts."""
 
+import json
 import os
 import signal
 import threading
@@ -72,6 +73,62 @@ def test_each_chunk_is_read_once(network):
     assert all(rows[0] % 64 == 0 and cols[0] % 64 == 0 for rows, cols in keys)
     plan = network.plan(Sliced(image, (3, 64, 64)), memory="16 MiB")
     assert (plan.run(Sliced(image, (3, 64, 64))) == got).all()
+
+
+def test_a_chunk_that_the_budget_does_not_hold_is_read_in_parts(network):
+    image = numpy.random.default_rng(5).random((3, 1500, 1500), numpy.float32)
+    source = Sliced(image, (3, 1500, 1500))
+    got = network.run(source, memory="12 MiB")
+    assert (got == network.run(image)).all()
+    assert max(size for _, size in source.reads) <= 1 << 20
+    # a chunk counts as far as it lies in the image
+    small = numpy.ascontiguousarray(image[:, :40, :50])
+    assert (network.run(Sliced(small, (3, 2000, 2000)), memory="4 MiB") == network.run(small)).all()
+
+
+def test_outputs_have_places_and_axes_of_their_own(tmp_path):
+    net = {
+        "inputs": [{"name": "x", "channels": 3}],
+        "nodes": [{"name": name, "op": name, "inputs": ["x"]} for name in ("relu", "abs")],
+        "outputs": ["relu", "abs"],
+    }
+    (tmp_path / "two.json").write_text(json.dumps(net))
+    network = tiled.Network(tmp_path / "two.json", {})
+    image = numpy.random.default_rng(6).standard_normal((3, 7, 9)).astype(numpy.float32)
+    relu, absolute = network.run(image)
+    assert (relu == numpy.maximum(image, 0)).all() and (absolute == abs(image)).all()
+    with pytest.raises(tiled.Error, match="output relu: another output goes to the same place"):
+        network.run(image, out=[tmp_path / "y.npy", str(tmp_path / "y.npy")])
+    with pytest.raises(tiled.Error, match="output relu: another output"):
+        network.run(image, out=[relu, relu])
+    # an array without images has the other axes of the inputs
+    pixels = numpy.moveaxis(image, 0, -1)[None]
+    out = [numpy.empty((7, 9, 3), numpy.float32) for _ in range(2)]
+    network.run(pixels, axes="NHWC", out=out)
+    assert (out[0] == numpy.maximum(pixels[0], 0)).all()
+    numpy.save(tmp_path / "x.npy", image)
+    with pytest.raises(tiled.Error, match="axes 'HWC' are of arrays"):
+        network.run(tmp_path / "x.npy", axes="HWC")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_plan_runs_on_in_a_forked_process(network, image):
+    plan = network.plan(image, threads=2)
+    wanted = plan.run(image)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if (plan.run(image) == wanted).all() else 1)
+    for _ in range(200):
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child hangs")
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 def test_what_an_object_raises_comes_through(network, image):

@@ -120,7 +120,7 @@ def test_outputs_that_do_not_fit_are_refused_before_anything_is_written(network,
     memory = numpy.zeros(image.size + 10, numpy.float32)
     shared = memory[: image.size].reshape(image.shape)
     overlapping = memory[-wanted.size :].reshape(wanted.shape)
-    with pytest.raises(tiled.Error, match="pool and x overlap in memory"):
+    with pytest.raises(tiled.Error, match="pool and x lie in one stretch of memory"):
         network.run(shared, out=overlapping)
     with pytest.raises(tiled.Error, match="out has 2 outputs, the network 1: `pool`"):
         network.run(image, out=[small, small])
@@ -141,6 +141,12 @@ def test_inputs_that_do_not_fit_are_refused_by_name(network, image):
         network.run(object())
     with pytest.raises(ValueError, match="memory of 0 bytes"):
         network.run(image, memory=0)
+    with pytest.raises(TypeError, match="memory 1000000000.0: wants a whole number"):
+        network.run(image, memory=1e9)
+    with pytest.raises(TypeError, match="threads 1.5: wants a whole number"):
+        network.run(image, threads=1.5)
+    with pytest.raises(tiled.Error, match="made without argmax"):
+        network.plan(image).run(image, argmax=True)
     with pytest.raises(ValueError, match="unit `parsec`"):
         network.run(image, memory="1 parsec")
     with pytest.raises(tiled.Error, match="unknown device `gpu`"):

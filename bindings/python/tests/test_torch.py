@@ -166,7 +166,7 @@ def test_what_an_export_leaves_out_is_refused():
         def forward(self, x):
             return nn.functional.conv2d(x, self.weight * 2)
 
-    with pytest.raises(tiled.NetworkError, match="does not read: weight"):
+    with pytest.raises(tiled.NetworkError, match="as it does scalars: weight"):
         tiled.torch.Module(Computed(), image)
     with pytest.raises(tiled.NetworkError):
         tiled.torch.Module(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(2), nn.Softmax(1)), image)
@@ -220,6 +220,123 @@ def test_what_a_module_changes_in_training_alone_is_refused():
     ours.module[0].eval()
     theirs = ours.module(image)
     near(ours(image), theirs, 1e-5)
+
+
+def test_weights_are_seen_however_they_change():
+    torch.manual_seed(3)
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 1, 3))
+    ours = tiled.torch.Module(module, torch.randn(1, 3, 16, 16))
+    image = torch.randn(1, 3, 20, 20)
+
+    def same():
+        near(ours(image), module(image), 1e-4)
+
+    optimiser = torch.optim.AdamW(ours.parameters(), 0.05, fused=True)
+    for _ in range(3):
+        optimiser.zero_grad()
+        ours(image).square().mean().backward()
+        optimiser.step()
+        same()
+    module[0].weight.data.mul_(2)
+    same()
+    module[0].weight.detach().numpy()[...] *= -1
+    same()
+    module[2].weight = nn.Parameter(module[2].weight.detach() * 3)
+    same()
+    module.load_state_dict({name: tensor * 0.5 for name, tensor in module.state_dict().items()}, assign=True)
+    same()
+    module[0].bias = None
+    with pytest.raises(tiled.Error, match="no 0.bias any more"):
+        ours(image)
+
+
+class Scaled(nn.Module):
+    """Buffers and a frozen parameter that the export computes with."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.register_buffer("mean", torch.rand(1, 3, 1, 1))
+        self.register_buffer("scale", torch.tensor(3.0))
+        self.gate = nn.Parameter(torch.rand(4, 1, 1), requires_grad=False)
+
+    def forward(self, x):
+        return self.conv(x / self.mean - self.mean * self.mean) * self.scale * self.gate.exp()
+
+
+def test_what_an_export_computes_with_has_its_own_values_and_may_not_change():
+    torch.manual_seed(4)
+    module = Scaled()
+    ours = tiled.torch.Module(module, torch.randn(1, 3, 16, 16))
+    image = torch.randn(1, 3, 20, 24)
+    near(ours(image), module(image), 1e-4)
+    module.gate.data.add_(1)
+    with pytest.raises(tiled.Error, match="gate has changed"):
+        ours(image)
+
+
+class Made(nn.Module):
+    def __init__(self, make):
+        super().__init__()
+        self.conv, self.make = nn.Conv2d(3, 4, 3, padding=1), make
+
+    def forward(self, x):
+        return self.make(self.conv(x), self.training)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda y, _: y.mean(1),
+        lambda y, _: y[:, :1].squeeze(1),
+        lambda y, _: y.permute(0, 2, 3, 1),
+        lambda y, _: y.amax((2, 3)),
+        lambda y, _: {"out": y, "aux": y.mean(1, keepdim=True)},
+        lambda y, _: (y,),
+        lambda y, _: [y.relu(), y.mean(1)],
+    ],
+)
+def test_outputs_are_those_of_the_module_in_kind_and_shape(make):
+    theirs, ours = pair(Made(make))
+    image = torch.randn(2, 3, 20, 26, dtype=torch.float64)
+    flat = []
+    for module in (theirs, ours):
+        made = module(image)
+        outputs = list(made.values()) if isinstance(made, dict) else [made] if torch.is_tensor(made) else made
+        torch.stack([(output * output.sin()).sum() for output in outputs]).sum().backward()
+        flat.append((made, outputs))
+    (wanted, of_theirs), (got, of_ours) = flat
+    assert (list(got) == list(wanted)) if isinstance(wanted, dict) else torch.is_tensor(got) == torch.is_tensor(wanted)
+    for output, other in zip(of_ours, of_theirs, strict=True):
+        near(output, other)
+    for parameter, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        near(parameter.grad, other.grad, 1e-9)
+
+
+def test_results_that_are_others_are_refused():
+    image = torch.randn(1, 3, 16, 16)
+    # a size that the export holds for that of the example, a module that trains otherwise
+    with pytest.raises(tiled.NetworkError, match="does not compute what the module does"):
+        tiled.torch.Module(Made(lambda y, _: y * int(y.shape[2])), image)
+    ours = tiled.torch.Module(Made(lambda y, trains: y.relu() if trains else y), image)
+    with pytest.raises(tiled.Error, match="in training: output .* differs by"):
+        ours(image)
+    assert ours.eval()(image).shape == (1, 4, 16, 16)
+    with pytest.raises(tiled.NetworkError, match="PyTorch does not export the module"):
+        tiled.torch.Module(Made(lambda y, _: nn.functional.adaptive_avg_pool2d(y, (3, y.shape[2]))), image)
+
+
+def test_settings_of_a_norm_and_graphs_that_are_used_up():
+    module = nn.BatchNorm2d(3)
+    ours = tiled.torch.Module(module, torch.randn(1, 3, 8, 8))
+    image = torch.randn(2, 3, 8, 8)
+    y = ours(image)
+    y.square().sum().backward(retain_graph=True)
+    with pytest.raises(tiled.Error, match="computed already: `retain_graph`"):
+        y.sum().backward()
+    module.momentum = 0.7
+    with pytest.raises(tiled.Error, match="eps or momentum of a batch norm has changed"):
+        ours(image)
 
 
 def test_tensors_of_pytorch_are_arrays():

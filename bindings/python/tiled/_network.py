@@ -1,7 +1,9 @@
 """Networks and plans."""
 
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from os import PathLike, fspath
 from typing import Any
 
@@ -12,7 +14,7 @@ from tiled import _operands, _tiled
 from tiled._operands import Array, Operand
 from tiled._options import Options, dtype_of, element, factors, folder_of, memory_bytes, threads_of
 from tiled._progress import Progress, heard_by
-from tiled.errors import Error
+from tiled.errors import BudgetError, Error
 
 #: One array or path, or one for each output.
 Outputs = Operand | Sequence[Operand] | None
@@ -101,7 +103,7 @@ class Network:
         temporary_folder: where values may lie in files that memory does not hold.
         axes: of the inputs, `"HWC"` for instance; by the number of axes they are H×W, C×H×W or N×C×H×W.
         argmax, threshold: what `run` will be asked for, which takes memory of its own.
-        progress: `plan` calls it; see `run`.
+        progress: as of `run`; how much work planning is nobody knows, so a function hears 0 of 0.
 
         Raises `BudgetError` where no plan keeps to the memory, with the smallest that one does.
         """
@@ -148,7 +150,7 @@ class Network:
         scale, mean, std: `(scale·v − mean)/std` is read; one number, or one for each channel.
         output_dtype: of new arrays and files; integers are rounded, and hold what `output_numbers` says as `numbers` does.
         argmax: the number of the channel with the largest value of each pixel, 8 bits (16 where there are more than 256 channels).
-        threshold: 1 where a value is above it, else 0.
+        threshold: 1 where a value is above it, else 0; integers hold these as `output_numbers` says, so `"as-is"` keeps them.
         progress: a function that hears the steps that are done and all of them, `True` for a bar on standard error, `False` for nothing;
             a bar on a terminal where it is not given.
 
@@ -175,7 +177,7 @@ class Network:
         read = [_operands.source(input, axes, f"input {name}") for input, name in self._named(inputs)]
         shapes = self._network.shapes([operand for operand, _ in read], options)[1]
         outputs, written = _outputs(self, shapes, out, _output_axes(read), options)
-        plan, remarks = _plan(self._network, read, written, options, progress)
+        plan, remarks = _plan(self._network, read, written, options, None if callable(progress) else progress)
         _warn(remarks)
         return _run(self, plan, read, outputs, written, options, progress)
 
@@ -242,6 +244,10 @@ class Plan:
     ) -> Any:
         """The outputs of the network, as those of `Network.run`, whose arguments these are."""
         planned = self._options
+        if (argmax and not planned.argmax) or (threshold is not None and planned.threshold is None):
+            raise Error(
+                "the plan was made without argmax or threshold, which take memory of their own: give it to `plan`"
+            )
         options = Options(
             memory=planned.memory,
             threads=planned.threads,
@@ -272,6 +278,8 @@ class Plan:
 
 
 def _entry(name: str, weight: Any) -> tuple[str, tuple[int, ...], Array]:
+    # NumPy has no bfloat16
+    weight = weight.float() if str(getattr(weight, "dtype", "")) == "torch.bfloat16" else weight
     array = _operands.in_memory(weight)
     array = numpy.asarray(weight) if array is None else array
     return name, array.shape, numpy.ascontiguousarray(array).reshape(1, 1, 1, -1)
@@ -279,7 +287,7 @@ def _entry(name: str, weight: Any) -> tuple[str, tuple[int, ...], Array]:
 
 def _planned(given: Any, axes: str | None, name: str) -> tuple[Any, str]:
     """What a plan is for: the operand, or its shape."""
-    if isinstance(given, tuple) and all(isinstance(extent, int) for extent in given):
+    if isinstance(given, tuple) and all(isinstance(extent, Integral) for extent in given):
         order = _operands.axes_of(len(given), axes, f"input {name}")
         return tuple(given[order.index(axis)] if axis in order else 1 for axis in "NCHW"), order
     return _operands.source(given, axes, f"input {name}")
@@ -306,17 +314,26 @@ def _outputs(
         raise Error(
             f"out has {len(arrays)} outputs, the network {len(names)}: {', '.join(f'`{name}`' for name in names)}"
         )
-    # new arrays have the axes of the inputs; those of others are as many as they have
-    order = axes if out is None else None
+    _check_apart(arrays, names)
     return arrays, [
-        _operands.sink(array, order if order is not None else _same(array, axes), f"output {name}")
+        _operands.sink(array, _axes_of(array, axes), f"output {name}")
         for array, name in zip(arrays, names, strict=True)
     ]
 
 
-def _same(array: Any, axes: str) -> str | None:
-    """The axes of the inputs, where an array has as many."""
-    return axes if len(getattr(array, "shape", ())) == len(axes) else None
+def _check_apart(outputs: list[Any], names: list[str]) -> None:
+    """Each output has a place of its own."""
+    places = [os.path.abspath(output) if _operands.is_path(output) else id(output) for output in outputs]
+    for place, name in zip(places, names, strict=True):
+        if places.count(place) > 1:
+            raise Error(f"output {name}: another output goes to the same place")
+
+
+def _axes_of(array: Any, axes: str) -> str | None:
+    """The axes of results, without those that an array has not: images first, then channels; `None` of other arrays."""
+    rank = len(getattr(array, "shape", ()))
+    orders = [axes, axes.replace("N", ""), axes.replace("N", "").replace("C", "")]
+    return next((order for order in orders if len(order) == rank), None)
 
 
 def _new(shape: Sequence[int], axes: str, options: Options) -> Array:
@@ -338,9 +355,17 @@ def _plan(
     options: Options,
     progress: Progress | bool | None,
 ) -> tuple[_tiled.Plan, list[str]]:
-    hears, close = heard_by(progress if not callable(progress) else False, "planning")
+    hears, close = heard_by(progress, "planning")
+    operands = [operand for operand, _ in inputs]
     try:
-        plan = network.plan([operand for operand, _ in inputs], outputs, options, hears)
+        try:
+            plan = network.plan(operands, outputs, options, hears)
+        except BudgetError:
+            if not any(isinstance(operand, _operands.Parts) and operand.chunks for operand in operands):
+                raise
+            # a budget too small for whole chunks: parts of them are read, some twice
+            inputs[:] = [(_operands.without_chunks(operand), order) for operand, order in inputs]
+            plan = network.plan([operand for operand, _ in inputs], outputs, options, hears)
     finally:
         close()
     return plan, plan.remarks()

@@ -1,7 +1,7 @@
 """Arrays, files, and objects that are read or written in parts, as the extension module takes them: N×C×H×W."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -71,6 +71,11 @@ def as_axes(array: Array, axes: str) -> Array:
     return array.transpose([kept.index(axis) for axis in axes])
 
 
+def without_chunks(operand: Any) -> Any:
+    """What is read in parts where its chunks are too large."""
+    return replace(operand, chunks=None) if isinstance(operand, Parts) else operand
+
+
 def is_path(given: Operand) -> bool:
     return isinstance(given, str | PathLike)
 
@@ -90,6 +95,8 @@ def in_memory(given: Operand) -> Array | None:
 def source(given: Operand, axes: str | None, name: str) -> tuple[Any, str]:
     """What the extension module reads, and its axes."""
     if is_path(given):
+        if axes is not None:
+            raise Error(f"{name}: axes {axes!r} are of arrays, a file is H×W, C×H×W or N×C×H×W")
         return Path(given), "NCHW"
     array = in_memory(given)
     if array is not None:
@@ -149,4 +156,5 @@ def _chunks(given: Any, axes: str) -> tuple[int, int] | None:
         or not all(isinstance(extent, int) for extent in chunks)
     ):
         return None
-    return chunks[axes.index("H")], chunks[axes.index("W")]
+    h, w = (min(chunks[axes.index(axis)], given.shape[axes.index(axis)]) for axis in "HW")
+    return (h, w) if h > 0 and w > 0 else None

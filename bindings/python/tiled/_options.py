@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 
@@ -59,26 +60,30 @@ def dtype_of(element: str) -> str:
 
 def memory_bytes(memory: int | str | None) -> int | None:
     """A budget in bytes, of a number or of a text such as `"2 GiB"`."""
+    if memory is None:
+        return None
     if isinstance(memory, str):
         return _tiled.parse_bytes(memory)
-    if memory is not None and memory < 1:
-        raise ValueError(f"memory of {memory} bytes: wants a size above 0, such as 1 << 30 or '1 GiB'")
-    return memory
+    if not isinstance(memory, Integral) or isinstance(memory, bool):
+        raise TypeError(f"memory {memory!r}: wants a whole number of bytes, or a text such as '1 GiB'")
+    if not 1 <= memory < 1 << 63:
+        raise ValueError(f"memory of {memory} bytes: wants a size above 0 and below 2**63, such as 1 << 30 or '1 GiB'")
+    return int(memory)
 
 
 def threads_of(threads: int | None) -> int | None:
-    if threads is not None and not 1 <= threads <= 1024:
+    if threads is None:
+        return None
+    if not isinstance(threads, Integral) or isinstance(threads, bool):
+        raise TypeError(f"threads {threads!r}: wants a whole number")
+    if not 1 <= threads <= 1024:
         raise ValueError(f"threads {threads}: wants 1 to 1024")
-    return threads
+    return int(threads)
 
 
 def factors(given: float | Iterable[float] | None) -> list[float]:
     """One number, or one for each channel."""
-    if given is None:
-        return []
-    if isinstance(given, int | float):
-        return [float(given)]
-    return [float(factor) for factor in given]
+    return [] if given is None else numpy.atleast_1d(numpy.asarray(given, "float64")).ravel().tolist()
 
 
 def folder_of(folder: str | PathLike[str] | None) -> Path | None:
