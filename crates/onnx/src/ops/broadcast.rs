@@ -24,6 +24,10 @@ pub(super) fn repeated(array: &ArrayViewD<'_, f64>, shape: &[usize]) -> Result<V
 /// The elements of an array in the order of its axes, row by row: an iterator over them keeps an index of all axes for each.
 pub(super) fn ordered(array: &ArrayViewD<'_, f64>) -> Result<Vec<f64>, OutOfMemory> {
     let mut values = zeros(array.len())?;
+    // an array without elements may have rows without number
+    if values.is_empty() {
+        return Ok(values);
+    }
     if let Ok(mut to) = ArrayViewMutD::from_shape(array.raw_dim(), &mut values) {
         to.assign(array);
     }
@@ -37,6 +41,9 @@ pub(super) fn combine(
     array: &ArrayViewD<'_, f64>,
     function: fn(f64, f64) -> f64,
 ) {
+    if values.is_empty() {
+        return; // of however many rows
+    }
     let array = array.broadcast(IxDyn(shape));
     if let (Ok(mut values), Some(array)) = (ArrayViewMutD::from_shape(IxDyn(shape), values), array) {
         values.zip_mut_with(&array, |value, other| *value = function(*value, *other));
@@ -203,6 +210,18 @@ mod tests {
             check(Fold::Max, ends.iter().map(|ends| ends[0]).collect());
             check(Fold::Min, ends.iter().map(|ends| ends[1]).collect());
         }
+    }
+
+    #[test]
+    fn arrays_without_elements_take_no_time_however_many_rows_they_have() {
+        let shape = [1 << 40, 0];
+        let empty = ArrayViewD::from_shape(IxDyn(&[1, 0]), &[]).unwrap();
+        let mut values = repeated(&empty, &shape).unwrap();
+        combine(&mut values, &shape, &empty, |a, b| a + b);
+        assert!(values.is_empty());
+        let whole = empty.broadcast(IxDyn(&shape)).unwrap();
+        assert!(reduced(&whole, &[0], Fold::Sum).unwrap().is_empty());
+        assert!(reduced(&whole.reversed_axes(), &[1], Fold::Max).unwrap().is_empty());
     }
 
     #[test]
