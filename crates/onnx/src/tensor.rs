@@ -110,8 +110,16 @@ impl Tensors {
 
     /// Room for so many elements of a type of so many bytes that are computed of constants.
     pub(crate) fn room(&self, elements: usize, size_bytes: usize) -> Result<Room, Reason> {
-        let given = self.given_bytes.saturating_add(self.folder.len_bytes());
-        self.rooms.take(elements, size_bytes, given)
+        self.rooms.take(elements, size_bytes, self.bytes_given())
+    }
+
+    /// Counts so many elements that are computed where others lie.
+    pub(crate) fn work(&self, elements: usize) -> Result<(), Reason> {
+        self.rooms.work(elements, self.bytes_given())
+    }
+
+    fn bytes_given(&self) -> u64 {
+        self.given_bytes.saturating_add(self.folder.len_bytes())
     }
 
     /// The tensor that computed elements become, once for whoever reads them: in doubles where they were made of some, or are so

@@ -37,11 +37,22 @@ pub(crate) struct Elements {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rooms {
     taken: Arc<AtomicU64>,
-    /// All elements that room was ever taken for.
+    /// All elements that were ever computed.
     computed: Arc<AtomicU64>,
 }
 
 impl Rooms {
+    /// Counts so many elements that are computed, where they lie too.
+    pub(crate) fn work(&self, elements: usize, given: u64) -> Result<(), Reason> {
+        let computed = self.computed.load(Ordering::Relaxed).saturating_add(elements as u64);
+        let most = given.saturating_mul(MOST_TIMES).saturating_add(FLOOR_ELEMENTS);
+        if computed > most {
+            return Err(Reason::ComputedWork { expected: most, got: computed });
+        }
+        self.computed.store(computed, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Room for so many elements of a type of so many bytes, beside elements of the model of `given` bytes.
     pub(crate) fn take(&self, elements: usize, size_bytes: usize, given: u64) -> Result<Room, Reason> {
         let bytes = (elements as u64).saturating_mul(size_bytes as u64);
@@ -50,12 +61,7 @@ impl Rooms {
         if got > expected {
             return Err(Reason::ComputedBytes { expected, got });
         }
-        let computed = self.computed.load(Ordering::Relaxed).saturating_add(elements as u64);
-        let most = given.saturating_mul(MOST_TIMES).saturating_add(FLOOR_ELEMENTS);
-        if computed > most {
-            return Err(Reason::ComputedWork { expected: most, got: computed });
-        }
-        self.computed.store(computed, Ordering::Relaxed);
+        self.work(elements, given)?;
         self.taken.store(got, Ordering::Relaxed);
         Ok(Room { bytes, taken: Arc::clone(&self.taken) })
     }
@@ -84,6 +90,15 @@ const FLOOR_BYTES: u64 = 32 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_is_counted_without_room_too() {
+        let rooms = Rooms::default();
+        let all = usize::try_from(FLOOR_ELEMENTS).unwrap();
+        rooms.work(all, 0).unwrap();
+        assert!(rooms.work(1, 0).is_err() && rooms.take(1, 8, 0).is_err());
+        assert!(rooms.work(1, 1).is_ok());
+    }
 
     #[test]
     fn room_is_there_again_once_it_is_dropped() {

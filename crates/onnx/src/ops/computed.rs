@@ -202,6 +202,8 @@ fn several(site: &mut Site<'_>, function: fn(f64, f64) -> f64) -> Result<Value, 
             let room = room(site, total.values().len() + next.values().len(), &shape)?;
             (broadcast::repeated(&total.view()?, &shape)?, room)
         };
+        // each operand is work, in whatever room
+        site.tensors.work(values.len())?;
         broadcast::combine(&mut values, &shape, &next.view()?, function);
         total = Array::new(&shape, values, room, is_double);
     }
