@@ -51,7 +51,7 @@ impl Array {
         if shape.contains(&0) || buffer.suboffsets().is_some() {
             return Err(wrong(format!("wants elements, has the shape {shape:?}")));
         }
-        let (size, address) = (bytes.cast_signed(), buffer.buf_ptr().addr());
+        let (size, address) = (bytes.cast_signed(), buffer.buf_ptr().expose_provenance());
         if !address.is_multiple_of(bytes) || steps.iter().any(|step| step % size != 0) {
             return Err(wrong(format!(
                 "elements of {bytes} bytes lie {steps:?} bytes apart from {address:#x} on: copy it"

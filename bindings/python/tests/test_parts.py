@@ -81,6 +81,11 @@ def test_a_chunk_that_the_budget_does_not_hold_is_read_in_parts(network):
     got = network.run(source, memory="12 MiB")
     assert (got == network.run(image)).all()
     assert max(size for _, size in source.reads) <= 1 << 20
+    # so does a plan, also one that was made for a shape alone
+    for given in (Sliced(image, (3, 1500, 1500)), image.shape):
+        plan = network.plan(given, memory="12 MiB")
+        for chunks in ((3, 1500, 1500), (3, 100, 100), None):
+            assert (plan.run(Sliced(image, chunks)) == got).all()
     # a chunk counts as far as it lies in the image
     small = numpy.ascontiguousarray(image[:, :40, :50])
     assert (network.run(Sliced(small, (3, 2000, 2000)), memory="4 MiB") == network.run(small)).all()

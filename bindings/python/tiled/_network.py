@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from os import PathLike, fspath
 from typing import Any
@@ -107,18 +108,10 @@ class Network:
 
         Raises `BudgetError` where no plan keeps to the memory, with the smallest that one does.
         """
-        options = Options(
-            memory=memory_bytes(memory),
-            threads=threads_of(threads),
-            dtype=element(dtype),
-            device=device,
-            winograd=winograd,
-            folder=folder_of(temporary_folder),
-            argmax=argmax,
-            threshold=threshold,
-        )
-        planned = [_planned(input, axes, name) for input, name in self._named(inputs)]
-        return Plan(self, *_plan(self._network, planned, [], options, progress), options)
+        options = _planning(memory, threads, dtype, device, winograd, temporary_folder, argmax, threshold)
+        planned = [_planned(input, axes, name)[0] for input, name in self._named(inputs)]
+        plan, planned = _plan(self._network, planned, [], options, progress)
+        return Plan(self, plan, [_operands.chunks_of(operand) for operand in planned], options)
 
     def run(
         self,
@@ -157,29 +150,17 @@ class Network:
         The others are those of `plan`. Nothing is kept after the run; to run many images of one size, make a `plan` once.
         While it runs, arrays that it reads and writes must be left alone. Ctrl-C ends it, and leaves no file under its name.
         """
-        options = Options(
-            memory=memory_bytes(memory),
-            threads=threads_of(threads),
-            dtype=element(dtype),
-            device=device,
-            winograd=winograd,
-            folder=folder_of(temporary_folder),
-            numbers=numbers,
-            scale=scale,
-            mean=factors(mean),
-            std=factors(std),
-            output_element=None if output_dtype is None else element(output_dtype),
-            output_numbers=output_numbers,
-            argmax=argmax,
-            threshold=threshold,
-            is_once=True,
-        )
+        planned = _planning(memory, threads, dtype, device, winograd, temporary_folder, argmax, threshold)
+        options = _running(planned, numbers, scale, mean, std, output_dtype, output_numbers, is_once=True)
         read = [_operands.source(input, axes, f"input {name}") for input, name in self._named(inputs)]
-        shapes = self._network.shapes([operand for operand, _ in read], options)[1]
+        operands = [operand for operand, _ in read]
+        shapes = self._network.shapes(operands, options)[1]
         outputs, written = _outputs(self, shapes, out, _output_axes(read), options)
-        plan, remarks = _plan(self._network, read, written, options, None if callable(progress) else progress)
-        _warn(remarks)
-        return _run(self, plan, read, outputs, written, options, progress)
+        # a function hears of the run alone
+        heard = None if callable(progress) else progress
+        plan, operands = _plan(self._network, operands, written, options, heard)
+        _warn(plan.remarks())
+        return _run(self, plan, operands, outputs, written, options, progress)
 
     __call__ = run
 
@@ -201,11 +182,12 @@ class Plan:
     `str(plan)` tells all of it. One thread runs it at a time.
     """
 
-    def __init__(self, network: Network, plan: _tiled.Plan, remarks: list[str], options: Options) -> None:
+    def __init__(self, network: Network, plan: _tiled.Plan, chunks: list[Any], options: Options) -> None:
         self._network = network
         self._plan = plan
+        self._chunks = chunks
         self._options = options
-        _warn(remarks)
+        _warn(plan.remarks())
 
     @property
     def peak_bytes(self) -> int:
@@ -248,25 +230,14 @@ class Plan:
             raise Error(
                 "the plan was made without argmax or threshold, which take memory of their own: give it to `plan`"
             )
-        options = Options(
-            memory=planned.memory,
-            threads=planned.threads,
-            dtype=planned.dtype,
-            device=planned.device,
-            winograd=planned.winograd,
-            folder=planned.folder,
-            numbers=numbers,
-            scale=scale,
-            mean=factors(mean),
-            std=factors(std),
-            output_element=None if output_dtype is None else element(output_dtype),
-            output_numbers=output_numbers,
-            argmax=argmax,
-            threshold=threshold,
-        )
+        planned = replace(planned, argmax=argmax, threshold=threshold)
+        options = _running(planned, numbers, scale, mean, std, output_dtype, output_numbers)
         read = [_operands.source(input, axes, f"input {name}") for input, name in self._network._named(inputs)]
+        operands = [
+            _operands.in_chunks(operand, chunks) for (operand, _), chunks in zip(read, self._chunks, strict=True)
+        ]
         outputs, written = _outputs(self._network, self._plan.output_shapes(), out, _output_axes(read), options)
-        return _run(self._network, self._plan, read, outputs, written, options, progress)
+        return _run(self._network, self._plan, operands, outputs, written, options, progress)
 
     __call__ = run
 
@@ -348,33 +319,76 @@ def _new(shape: Sequence[int], axes: str, options: Options) -> Array:
     return numpy.empty([extents[axis] for axis in axes], dtype)
 
 
+def _planning(
+    memory: int | str | None,
+    threads: int | None,
+    dtype: DTypeLike,
+    device: str,
+    winograd: bool,
+    temporary_folder: str | PathLike[str] | None,
+    argmax: bool,
+    threshold: float | None,
+) -> Options:
+    """What a plan depends on beside its inputs."""
+    return Options(
+        memory=memory_bytes(memory),
+        threads=threads_of(threads),
+        dtype=element(dtype),
+        device=device,
+        winograd=winograd,
+        folder=folder_of(temporary_folder),
+        argmax=argmax,
+        threshold=threshold,
+    )
+
+
+def _running(
+    planned: Options,
+    numbers: str,
+    scale: float,
+    mean: float | Iterable[float] | None,
+    std: float | Iterable[float] | None,
+    output_dtype: DTypeLike | None,
+    output_numbers: str,
+    is_once: bool = False,
+) -> Options:
+    """The same with what a run does to what it reads and writes."""
+    return replace(
+        planned,
+        numbers=numbers,
+        scale=scale,
+        mean=factors(mean),
+        std=factors(std),
+        output_element=None if output_dtype is None else element(output_dtype),
+        output_numbers=output_numbers,
+        is_once=is_once,
+    )
+
+
 def _plan(
     network: _tiled.Network,
-    inputs: list[tuple[Any, str]],
+    operands: list[Any],
     outputs: list[Any],
     options: Options,
     progress: Progress | bool | None,
-) -> tuple[_tiled.Plan, list[str]]:
+) -> tuple[_tiled.Plan, list[Any]]:
+    """A plan, and the inputs as it reads them: in parts where the budget does not hold whole chunks."""
     hears, close = heard_by(progress, "planning")
-    operands = [operand for operand, _ in inputs]
     try:
-        try:
-            plan = network.plan(operands, outputs, options, hears)
-        except BudgetError:
-            if not any(isinstance(operand, _operands.Parts) and operand.chunks for operand in operands):
-                raise
-            # a budget too small for whole chunks: parts of them are read, some twice
-            inputs[:] = [(_operands.without_chunks(operand), order) for operand, order in inputs]
-            plan = network.plan([operand for operand, _ in inputs], outputs, options, hears)
+        return network.plan(operands, outputs, options, hears), operands
+    except BudgetError:
+        if not any(map(_operands.chunks_of, operands)):
+            raise
+        operands = [_operands.in_chunks(operand, None) for operand in operands]
+        return network.plan(operands, outputs, options, hears), operands
     finally:
         close()
-    return plan, plan.remarks()
 
 
 def _run(
     network: Network,
     plan: _tiled.Plan,
-    inputs: list[tuple[Any, str]],
+    operands: list[Any],
     outputs: list[Any],
     written: list[Any],
     options: Options,
@@ -382,7 +396,7 @@ def _run(
 ) -> Any:
     hears, close = heard_by(progress, "run")
     try:
-        _, told = plan.run([operand for operand, _ in inputs], written, options, hears)
+        _, told = plan.run(operands, written, options, hears)
     finally:
         close()
     for name, changes in zip(network.outputs, told, strict=True):

@@ -71,9 +71,14 @@ def as_axes(array: Array, axes: str) -> Array:
     return array.transpose([kept.index(axis) for axis in axes])
 
 
-def without_chunks(operand: Any) -> Any:
-    """What is read in parts where its chunks are too large."""
-    return replace(operand, chunks=None) if isinstance(operand, Parts) else operand
+def chunks_of(operand: Any) -> tuple[int, int] | None:
+    """The rows and columns of the chunks in which an operand is read."""
+    return operand.chunks if isinstance(operand, Parts) else None
+
+
+def in_chunks(operand: Any, chunks: tuple[int, int] | None) -> Any:
+    """What is read in parts, in these chunks: any rectangle can be asked for."""
+    return replace(operand, chunks=chunks) if isinstance(operand, Parts) else operand
 
 
 def is_path(given: Operand) -> bool:
