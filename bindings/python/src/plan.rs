@@ -8,10 +8,10 @@ use tiled::device::DeviceBackend;
 use tiled::exec::{Changes, Executor, Io, Sink, Source};
 use tiled::explain::Explain;
 use tiled::graph::{self, Parameters};
-use tiled::tensor::{DType, Element};
+use tiled::tensor::Element;
 
 use crate::error::Failure;
-use crate::kept::Kept;
+use crate::kept::{Kept, Ready};
 use crate::network::Loaded;
 use crate::operand::Operand;
 use crate::options::Options;
@@ -28,13 +28,7 @@ pub(crate) struct Plan {
     is_once: bool,
     shapes: [Vec<[usize; 4]>; 2],
     remarks: Vec<String>,
-    ready: Kept<Ready>,
-}
-
-/// What runs.
-enum Ready {
-    F32(Executor<'static, f32>, Parameters<f32>),
-    F64(Executor<'static, f64>, Parameters<f64>),
+    kept: Kept,
 }
 
 /// What an output did not store as it is: how many values, those out of range, those that are no number, those rounded, the least
@@ -51,17 +45,8 @@ impl Plan {
         remarks: Vec<String>,
     ) -> Self {
         let folder = options.folder.clone().unwrap_or_else(std::env::temp_dir);
-        let (threads, is_once, ready) = (options.threads(), options.is_once, Kept::new());
-        Self { loaded, plan: Arc::new(plan), device, threads, folder, is_once, shapes, remarks, ready }
-    }
-
-    /// An executor with the weights.
-    fn made<T: Element>(&self) -> Result<(Executor<'static, T>, Parameters<T>), Failure> {
-        let parameters = self.loaded.parameters::<T>()?;
-        Ok((
-            Executor::with_folder(Arc::clone(&self.plan), self.device, self.threads, &self.folder)?,
-            parameters,
-        ))
+        let (threads, is_once, kept) = (options.threads(), options.is_once, Kept::new());
+        Self { loaded, plan: Arc::new(plan), device, threads, folder, is_once, shapes, remarks, kept }
     }
 }
 
@@ -109,22 +94,21 @@ impl Plan {
         let read = named(&inputs, graph.inputs().iter().map(|input| input.name.as_str()), "inputs")?;
         let written = named(&outputs, self.loaded.network.outputs.iter().map(String::as_str), "outputs")?;
         check_outputs(&written, &read)?;
-        let mut ready = self.ready.lock()?;
+        let mut guard = self.kept.lock()?;
         // the guard stays on this thread, what it guards does not
-        let ready = &mut ready.value;
+        let kept = &mut guard.ready;
         let operands = Operands { read: &read, written: &written, options: &options };
         watch::run(py, progress.as_ref(), |watch| {
-            let mut held = match (ready.take(), self.plan.dtype) {
-                (Some(held), _) => held,
-                (None, DType::F32) => self.made().map(|(executor, weights)| Ready::F32(executor, weights))?,
-                (None, DType::F64) => self.made().map(|(executor, weights)| Ready::F64(executor, weights))?,
+            let mut ready = match kept.take() {
+                Some(ready) => ready,
+                None => Ready::new(&self.loaded, &self.plan, self.device, self.threads, &self.folder)?,
             };
-            let done = match &mut held {
+            let done = match &mut ready {
                 Ready::F32(executor, parameters) => operands.run(executor, parameters, &self.shapes, watch),
                 Ready::F64(executor, parameters) => operands.run(executor, parameters, &self.shapes, watch),
             };
             if !self.is_once {
-                *ready = Some(held);
+                *kept = Some(ready);
             }
             done
         })

@@ -11,7 +11,7 @@ use tiled::tensor::{DType, Element};
 
 use crate::array::Array;
 use crate::error::Failure;
-use crate::kept::Kept;
+use crate::kept::{Kept, Ready};
 use crate::network::Loaded;
 use crate::operand::Operand;
 use crate::options::Options;
@@ -27,12 +27,7 @@ pub(crate) struct Training {
     options: Options,
     specs: Vec<ParamSpec>,
     shapes: [Vec<[usize; 4]>; 2],
-    ready: Kept<Ready>,
-}
-
-enum Ready {
-    F32(Executor<'static, f32>, Parameters<f32>),
-    F64(Executor<'static, f64>, Parameters<f64>),
+    kept: Kept,
 }
 
 /// A run whose outputs are written, with what its gradients need.
@@ -58,24 +53,20 @@ impl Training {
         specs: Vec<ParamSpec>,
         shapes: [Vec<[usize; 4]>; 2],
     ) -> Self {
-        let (plan, options, ready) = (Arc::new(plan), options.clone(), Kept::new());
-        Self { loaded, plan, device, options, specs, shapes, ready }
+        let (plan, options, kept) = (Arc::new(plan), options.clone(), Kept::new());
+        Self { loaded, plan, device, options, specs, shapes, kept }
     }
 
-    fn made<T: Element>(&self) -> Result<(Executor<'static, T>, Parameters<T>), Failure> {
-        let folder = self.options.folder.clone().unwrap_or_else(std::env::temp_dir);
-        let parameters = self.loaded.parameters()?; // those that Python does not give stay
-        let plan = Arc::clone(&self.plan);
-        Ok((Executor::with_folder(plan, self.device, self.options.threads(), &folder)?, parameters))
-    }
-
-    fn made_ready<'r>(&self, ready: &'r mut Option<Ready>) -> Result<&'r mut Ready, Failure> {
-        let made = match (ready.take(), self.plan.dtype) {
-            (Some(held), _) => held,
-            (None, DType::F32) => self.made().map(|(executor, weights)| Ready::F32(executor, weights))?,
-            (None, DType::F64) => self.made().map(|(executor, weights)| Ready::F64(executor, weights))?,
+    /// What runs, made where there is none; parameters that Python does not give stay those of the network.
+    fn ready<'r>(&self, kept: &'r mut Option<Ready>) -> Result<&'r mut Ready, Failure> {
+        let ready = match kept.take() {
+            Some(ready) => ready,
+            None => {
+                let folder = self.options.folder.clone().unwrap_or_else(std::env::temp_dir);
+                Ready::new(&self.loaded, &self.plan, self.device, self.options.threads(), &folder)?
+            }
         };
-        Ok(ready.insert(made))
+        Ok(kept.insert(ready))
     }
 }
 
@@ -130,9 +121,9 @@ impl Training {
         let read = named(&inputs, network.graph.inputs().iter().map(|input| input.name.as_str()), "inputs")?;
         let written = named(&outputs, network.outputs.iter().map(String::as_str), "outputs")?;
         check_outputs(&written, &read)?;
-        let mut ready = self.ready.lock()?;
-        let ready = &mut ready.value;
-        let held = watch::run(py, progress.as_ref(), |watch| match self.made_ready(ready)? {
+        let mut guard = self.kept.lock()?;
+        let kept = &mut guard.ready;
+        let held = watch::run(py, progress.as_ref(), |watch| match self.ready(kept)? {
             Ready::F32(executor, parameters) => {
                 set(parameters, &changed)?;
                 Ok(self.first(executor, parameters, &read, &written, watch)?.map(Held::F32))
@@ -170,9 +161,9 @@ impl Training {
         results.iter().try_for_each(|(_, array)| array.check_output([]))?;
         let lost = || Failure::Argument("the gradients of this run were computed already".to_owned());
         let held = half.held.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(lost)?;
-        let mut ready = self.ready.lock()?;
-        let ready = &mut ready.value;
-        watch::run(py, progress.as_ref(), |watch| match (self.made_ready(ready)?, held) {
+        let mut guard = self.kept.lock()?;
+        let kept = &mut guard.ready;
+        watch::run(py, progress.as_ref(), |watch| match (self.ready(kept)?, held) {
             (Ready::F32(executor, parameters), Held::F32(pending)) => {
                 self.second((executor, parameters), pending, [&read, &given, &written], watch)?;
                 copy(executor, &results)
@@ -188,8 +179,8 @@ impl Training {
     /// Gives the memory of runs back; the next takes it anew, and wants all parameters.
     fn release(&self) {
         // a run of another thread keeps it
-        if let Ok(mut ready) = self.ready.lock() {
-            ready.value = None;
+        if let Ok(mut guard) = self.kept.lock() {
+            guard.ready = None;
         }
     }
 
@@ -197,7 +188,7 @@ impl Training {
     fn parameters(&self, entries: Vec<Entry<'_>>) -> PyResult<()> {
         let entries = self.entries(&entries)?;
         entries.iter().try_for_each(|(_, array)| array.check_output([]))?;
-        match &self.ready.lock()?.value {
+        match &self.kept.lock()?.ready {
             Some(Ready::F32(_, parameters)) => read_out(parameters, &entries)?,
             Some(Ready::F64(_, parameters)) => read_out(parameters, &entries)?,
             None => {}
