@@ -25,6 +25,7 @@ fn _tiled(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<training::Training>()?;
     module.add_class::<training::Half>()?;
     module.add_function(wrap_pyfunction!(network::parse_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(network::output_element, module)?)?;
     module.add_function(wrap_pyfunction!(network::builtin_names, module)?)?;
     Ok(())
 }

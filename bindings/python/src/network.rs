@@ -383,6 +383,13 @@ pub(crate) fn parse_bytes(text: &str) -> PyResult<u64> {
     bytes::parse_budget(text).map_err(PyValueError::new_err)
 }
 
+/// The type of new arrays for outputs of so many channels: what is asked for, else that of what is decided, else of the computation.
+#[pyfunction]
+pub(crate) fn output_element(channels: usize, options: Options) -> PyResult<&'static str> {
+    let own = options.dtype()?.into();
+    Ok(options.writing()?.options(channels).element.unwrap_or(own).name())
+}
+
 /// The networks that are built in.
 #[pyfunction]
 pub(crate) fn builtin_names() -> Vec<&'static str> {

@@ -155,16 +155,8 @@ impl Writing {
     }
 
     /// How a file of so many channels of scores is written.
-    fn options(self, channels: usize) -> SinkOptions {
+    pub(crate) fn options(self, channels: usize) -> SinkOptions {
         let Self { element, numbers, decision, picture_bytes: limit_bytes } = self;
-        if decision == Some(Decision::ArgMax) {
-            let classes = if channels > 256 { ElementType::U16 } else { ElementType::U8 };
-            return SinkOptions {
-                element: element.or(Some(classes)),
-                numbers: Numbers::Classes,
-                limit_bytes,
-            };
-        }
-        SinkOptions { element, numbers, limit_bytes }
+        SinkOptions { element, numbers, limit_bytes }.of_decision(decision, channels)
     }
 }

@@ -309,13 +309,9 @@ def _axes_of(array: Any, axes: str) -> str | None:
 
 def _new(shape: Sequence[int], axes: str, options: Options) -> Array:
     extents = dict(zip("NCHW", shape, strict=True))
+    dtype = dtype_of(_tiled.output_element(extents["C"], options))
     if options.argmax:
-        dtype = "uint8" if extents["C"] <= 256 else "uint16"
         extents["C"] = 1
-    else:
-        dtype = dtype_of(options.dtype)
-    if options.output_element is not None:
-        dtype = dtype_of(options.output_element)
     return numpy.empty([extents[axis] for axis in axes], dtype)
 
 

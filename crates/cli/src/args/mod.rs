@@ -11,7 +11,7 @@ use tiled::bytes;
 use tiled::cuda::Precision;
 use tiled::device::{Device, DeviceBackend, DeviceChoiceError};
 use tiled::exec::{
-    Decision, ElementType, ExecError, Executor, Normalization, Numbers, PICTURE_LIMIT_BYTES, SinkOptions,
+    Decision, ElementType, ExecError, Executor, Normalization, PICTURE_LIMIT_BYTES, SinkOptions,
 };
 use tiled::explain::StepDetail;
 use tiled::graph::{Mode, Objective, Plan, PlanOptions, Tiling};
@@ -255,15 +255,8 @@ impl OutputArgs {
     /// How a tensor of so many channels is written, where a picture may take so much memory.
     pub(crate) fn sink(&self, channels: usize, limit_bytes: u64) -> SinkOptions {
         let element = self.output_type.map(ElementType::from);
-        if self.argmax {
-            let classes = if channels > 256 { ElementType::U16 } else { ElementType::U8 };
-            return SinkOptions {
-                element: element.or(Some(classes)),
-                numbers: Numbers::Classes,
-                limit_bytes,
-            };
-        }
-        SinkOptions { element, numbers: self.output_numbers.into(), limit_bytes }
+        let options = SinkOptions { element, numbers: self.output_numbers.into(), limit_bytes };
+        options.of_decision(self.decision(), channels)
     }
 }
 

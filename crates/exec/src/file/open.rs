@@ -7,7 +7,7 @@ use tiled_tensor::Element;
 
 use super::{ElementType, FileSink, FileSource};
 use crate::picture::{PictureSink, PictureSource};
-use crate::{IoError, Numbers, Sink, Source};
+use crate::{Decision, IoError, Numbers, Sink, Source};
 
 /// The memory that [`open_source`] and [`create_sink`] let a picture take, decoded: 1 GiB.
 pub const PICTURE_LIMIT_BYTES: u64 = 1 << 30;
@@ -161,6 +161,25 @@ impl Default for SinkOptions {
 }
 
 impl SinkOptions {
+    /// The same for what is decided of so many channels of scores: class numbers are as they are, and where no type is said of 8 bits, or 16 for
+    /// more than 256 of them.
+    ///
+    /// ```
+    /// use tiled_exec::{Decision, ElementType, Numbers, SinkOptions};
+    /// let options = SinkOptions::default().of_decision(Some(Decision::ArgMax), 300);
+    /// assert_eq!((options.element, options.numbers), (Some(ElementType::U16), Numbers::Classes));
+    /// let options = SinkOptions::default();
+    /// assert_eq!(options.of_decision(Some(Decision::Above(0.5)), 300), options);
+    /// ```
+    #[must_use]
+    pub fn of_decision(self, decision: Option<Decision>, channels: usize) -> Self {
+        if decision != Some(Decision::ArgMax) {
+            return self;
+        }
+        let classes = if channels > 256 { ElementType::U16 } else { ElementType::U8 };
+        Self { element: self.element.or(Some(classes)), numbers: Numbers::Classes, ..self }
+    }
+
     /// The type of the elements of a file of this name, where the computation has that of `T`.
     #[must_use]
     pub fn element<T: Element>(&self, path: &Path) -> ElementType {
