@@ -33,6 +33,7 @@ pub(super) fn of_constants() -> Vec<(&'static str, Builder)> {
         ),
         ("constants_of_many_bytes", made(many, "Concat", &names, &[("axis", int(0))])),
         ("constants_of_many_nodes", computed_again(1400)),
+        ("constants_of_many_operands", made(start().floats("many", &[1 << 16]), "Max", &["many"; 1400], &[])),
     ]
 }
 
