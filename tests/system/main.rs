@@ -11,6 +11,7 @@ mod fused;
 mod halves;
 mod in_place;
 mod lent;
+mod merged;
 mod nan_signs;
 mod networks;
 mod own_tilings;

@@ -116,6 +116,18 @@ impl Network {
         Ok(())
     }
 
+    /// The network with one convolution for those of one value that are added.
+    fn merged(&self, py: Python<'_>) -> PyResult<Self> {
+        let Loaded { name, network, .. } = &*self.loaded;
+        // in f64, so that the weights of a run of f32 are rounded once
+        let (network, parameters) = py.detach(|| {
+            let parameters = self.loaded.parameters::<f64>()?;
+            network.merged(parameters).map_err(Failure::from)
+        })?;
+        let weights = Weights::F64(parameters);
+        Ok(Self { loaded: Arc::new(Loaded { name: name.clone(), network, weights }) })
+    }
+
     /// The network as text of JSON.
     fn to_json(&self) -> PyResult<String> {
         Ok(self.loaded.network.graph.try_to_json().map_err(Failure::from)?)

@@ -1,5 +1,7 @@
 """Networks and weights: where they come from, and what they say of themselves."""
 
+import json
+
 import numpy
 import pytest
 
@@ -44,6 +46,27 @@ def test_weights_of_64_bits_stay_so(net, weights, image, expected):
     exact = {name: weight.astype(numpy.float64) for name, weight in weights.items()}
     near = tiled.Network(net, exact).run(image, dtype="float64")
     assert numpy.abs(near - expected(image)).max() <= 1e-13 * numpy.abs(near).max()
+
+
+def test_convolutions_of_one_value_are_merged(tmp_path):
+    conv = {"op": "conv2d", "inputs": ["x"], "out_channels": 4}
+    nodes = [
+        {"name": "three", **conv, "kernel_size": 3, "padding": 1},
+        {"name": "one", **conv, "kernel_size": 1},
+        {"name": "norm", "op": "batch_norm", "inputs": ["one"]},
+        {"name": "sum", "op": "add", "inputs": ["three", "norm"]},
+        {"name": "relu", "op": "relu", "inputs": ["sum"]},
+    ]
+    net = {"inputs": [{"name": "x", "channels": 3}], "nodes": nodes, "outputs": ["relu"]}
+    (tmp_path / "net.json").write_text(json.dumps(net))
+    network = tiled.Network(tmp_path / "net.json", "random:1")
+    merged = network.merged()
+    assert merged.parameters == {"sum.weight": (4, 3, 3, 3), "sum.bias": (4,)}
+    assert merged.outputs == network.outputs and len(network.parameters) == 8
+    image = numpy.random.default_rng(2).random((3, 41, 29))
+    want, got = network.run(image, dtype="float64"), merged.run(image, dtype="float64")
+    assert numpy.abs(got - want).max() <= 1e-13 * numpy.abs(want).max()
+    assert numpy.abs(merged.run(image.astype(numpy.float32)) - want).max() <= 1e-6 * numpy.abs(want).max()
 
 
 def test_built_in_networks_are_listed():

@@ -70,6 +70,17 @@ class Network:
         self._network.weights(element(dtype), [array.reshape(1, 1, 1, -1) for array in arrays.values()])
         return arrays
 
+    def merged(self) -> "Network":
+        """
+        The network for inference with one convolution for those of one value that are added, as RepVGG and MobileOne train them.
+
+        It is faster, and its results have other roundings. Norms of such branches become weights, which are held in memory.
+        """
+        merged = Network.__new__(Network)
+        merged._network = self._network.merged()
+        merged._name = self._name
+        return merged
+
     def to_json(self) -> str:
         """The network in the program's own format, without weights."""
         return self._network.to_json()

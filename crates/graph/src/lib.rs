@@ -39,6 +39,7 @@ mod index;
 mod infer;
 mod instances;
 mod lower;
+mod merge;
 mod objective;
 mod op;
 mod params;
@@ -61,6 +62,7 @@ pub use infer::{infer, infer_nchw};
 #[doc(hidden)]
 pub use instances::instances;
 pub use lower::lower;
+pub use merge::{Merged, merge};
 pub use objective::{Loss, Mode, Objective};
 pub use op::{
     AdaptivePool2d, AvgPool2d, BatchNorm, ChannelShuffle, Conv2d, ConvTranspose2d, Dropout, Dropout2d,

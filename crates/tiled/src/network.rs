@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use tiled_exec::{IoError, load_parameters, open_regular};
 use tiled_graph::{
-    Graph, GraphError, Op, ParamSpec, Parameters, Upsample, UpsampleTo, builtin_names, try_params,
+    Graph, GraphError, Merged, Op, ParamSpec, Parameters, Upsample, UpsampleTo, builtin_names, merge,
+    try_params,
 };
 use tiled_onnx::{DeclaredInput, OnnxError, Weights};
 use tiled_tensor::Element;
@@ -141,6 +142,22 @@ impl Network {
     pub fn of_graph(graph: Graph) -> Self {
         let outputs = graph.outputs().iter().map(|value| graph.name(*value).to_owned()).collect();
         Self { graph, weights: None, outputs, declared: Vec::new(), channels_last: Vec::new() }
+    }
+
+    /// The network for inference with one convolution for those of one value that are added ([`tiled_graph::merge`]), and its parameters.
+    ///
+    /// # Errors
+    /// Where the parameters are not those of the network, or memory is refused.
+    pub fn merged<T: Element>(
+        &self,
+        parameters: Parameters<T>,
+    ) -> Result<(Self, Parameters<T>), NetworkError> {
+        let Merged { graph, parameters, .. } = merge(&self.graph, parameters)?;
+        let (outputs, channels_last) = (self.outputs.clone(), self.channels_last.clone());
+        Ok((
+            Self { graph, weights: None, outputs, declared: self.declared.clone(), channels_last },
+            parameters,
+        ))
     }
 
     /// What a user should know of the network for inputs of these shapes, NCHW, in lines: which values have their channels last in

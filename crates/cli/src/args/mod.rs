@@ -481,6 +481,10 @@ pub(crate) struct ConvertArgs {
     /// The element type of the weights.
     #[arg(long, value_enum, default_value_t = DTypeArg::F32)]
     pub(crate) dtype: DTypeArg,
+    /// Makes one convolution of those of the same value that are added, as in RepVGG and MobileOne: for inference, with other
+    /// roundings.
+    #[arg(long)]
+    pub(crate) merge: bool,
 }
 
 impl NetworkArgs {

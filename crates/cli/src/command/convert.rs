@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tiled::exec::{save_weights, write_whole};
-use tiled::graph::try_params;
+use tiled::graph::{merge, try_params};
 use tiled::network::{NetworkError, own_parameters};
 use tiled::onnx;
 use tiled::tensor::Element;
@@ -26,13 +26,19 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<(), CliError> {
 
 fn run_as<T: Element>(args: &ConvertArgs) -> Result<(), CliError> {
     let model = onnx::read(&args.model).map_err(|source| NetworkError::of_model(&args.model, source))?;
-    let graph = model.graph;
-    let parameters = own_parameters::<T>(model.weights, &args.model)?;
+    let mut graph = model.graph;
+    let mut parameters = own_parameters::<T>(model.weights, &args.model)?;
+    let mut merged = String::new();
+    if args.merge {
+        let other = merge(&graph, parameters)?;
+        merged = format!(", convolutions merged: {}", other.convolutions);
+        (graph, parameters) = (other.graph, other.parameters);
+    }
     save_weights(&args.weights, parameters.tensors())?;
     write_whole(&args.net, escape_json(&graph.try_to_json()?).as_bytes())?;
     let elements: usize = try_params(&graph)?.iter().map(|spec| spec.elements()).sum();
     let line = |path: &Path| print(&wrote(path, &[]));
-    print(&format!("{} nodes, {elements} parameters", graph.nodes().len()))?;
+    print(&format!("{} nodes, {elements} parameters{merged}", graph.nodes().len()))?;
     line(&args.net)?;
     line(&args.weights)
 }

@@ -60,6 +60,31 @@ fn sized(last: &str, channels: i64, [height, width]: [Option<i64>; 2]) -> Vec<u8
     ModelProto { graph: Some(graph), opset_import, ..ModelProto::default() }.encode_to_vec()
 }
 
+/// The network of [`model`] with another convolution of the image that is added, in the place of the last operator.
+fn branched() -> Vec<u8> {
+    let mut model = ModelProto::decode(&*model("Add")).expect("a model");
+    let graph = model.graph.as_mut().expect("it has one");
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    graph.node[1].input = names(&["c", "d"]);
+    graph.node.insert(
+        1,
+        NodeProto {
+            input: names(&["x", "c2.weight"]),
+            output: names(&["d"]),
+            op_type: Some("Conv".to_owned()),
+            ..NodeProto::default()
+        },
+    );
+    graph.initializer.push(TensorProto {
+        name: Some("c2.weight".to_owned()),
+        dims: vec![4, 3, 1, 1],
+        float_data: (0..12_u8).map(|place| f32::from(place) / 8.0).collect(),
+        data_type: Some(1),
+        ..TensorProto::default()
+    });
+    model.encode_to_vec()
+}
+
 /// Convolutions of 512 channels, whose weights are 28 MB of the file.
 pub(crate) fn of_many_weights() -> Vec<u8> {
     let text = |text: &str| Some(text.to_owned());
@@ -122,6 +147,27 @@ fn a_model_runs_with_its_weights_as_what_it_is_converted_to() {
         "c.npy",
     ]);
     assert!(bed.read("a.npy") != bed.read("c.npy"));
+}
+
+#[test]
+fn convolutions_that_are_added_are_converted_to_one() {
+    let bed = Bed::new();
+    bed.write("m.onnx", &branched());
+    bed.random_npy("x.npy", &[3, 20, 30]);
+    let convert = ["convert", "m.onnx", "--dtype", "f64", "--net", "n.json", "--weights", "w.safetensors"];
+    let told = bed.says(&[&convert[..], &["--merge"]].concat());
+    assert!(told.starts_with("1 nodes, 112 parameters, convolutions merged: 1\n"), "{told}");
+    let run = ["run", "--dtype", "f64", "--input", "x.npy", "--grid", "2x3"];
+    bed.succeeds(&[&run[..], &["--net", "m.onnx", "--output", "a.npy"]].concat());
+    let merged = ["--net", "n.json", "--weights", "w.safetensors", "--output", "b.npy"];
+    bed.succeeds(&[&run[..], &merged].concat());
+    let values = |name: &str| -> Vec<f64> {
+        let bytes = bed.read(name);
+        let values = bytes[bytes.len() - 8 * 4 * 20 * 30..].chunks_exact(8);
+        values.map(|bytes| f64::from_le_bytes(bytes.try_into().expect("8"))).collect()
+    };
+    let (a, b) = (values("a.npy"), values("b.npy"));
+    assert!(a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1e-13) && a.iter().any(|a| a.abs() > 0.1));
 }
 
 #[test]

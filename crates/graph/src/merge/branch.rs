@@ -1,0 +1,250 @@
+//! Which sums are of branches that can be merged.
+
+use tiled_tensor::{filled, push, with_room};
+
+use super::window::Taps;
+use crate::error::GraphError;
+use crate::graph::Graph;
+use crate::index::ValueId;
+use crate::op::{BatchNorm, Conv2d, Elementwise, Op, PaddingMode, WithOperand};
+
+/// A term of a sum: a value, a convolution of it, or either one scaled.
+#[derive(Clone, Debug)]
+pub(super) struct Term {
+    /// What is added.
+    pub(super) value: ValueId,
+    /// What it is a function of.
+    pub(super) source: ValueId,
+    /// The node of the convolution; without one it is the source itself.
+    pub(super) conv: Option<usize>,
+    /// The nodes that scale and shift it, in the order in which they do.
+    pub(super) affine: Vec<usize>,
+}
+
+/// Terms that are one convolution together.
+#[derive(Clone, Debug)]
+pub(super) struct Cluster {
+    /// Their positions among those of the sum.
+    pub(super) terms: Vec<usize>,
+    /// What they are all functions of.
+    pub(super) source: ValueId,
+    /// What they become.
+    pub(super) conv: Conv2d,
+    /// The value whose name it takes where the sum has other terms beside.
+    pub(super) named: ValueId,
+}
+
+/// A sum, and those of its terms that are merged.
+#[derive(Clone, Debug)]
+pub(super) struct Sum {
+    pub(super) node: usize,
+    pub(super) terms: Vec<Term>,
+    pub(super) clusters: Vec<Cluster>,
+}
+
+/// What is merged.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// The sum that each node is the last of.
+    pub(super) by_node: Vec<Option<Sum>>,
+    /// Whether a node is a part of a sum and nothing else.
+    pub(super) is_absorbed: Vec<bool>,
+}
+
+/// The sums of a network in which convolutions are merged.
+pub(super) fn sums(graph: &Graph) -> Result<Found, GraphError> {
+    let search = Search::of(graph)?;
+    let nodes = graph.nodes().len();
+    let mut found = Found { by_node: with_room(nodes)?, is_absorbed: filled(nodes, false)? };
+    found.by_node.resize_with(nodes, || None);
+    // a sum of sums is one sum, so the last ones come first
+    for node in (0..nodes).rev() {
+        if found.is_absorbed[node] || !matches!(graph.nodes()[node].op, Op::Add) {
+            continue;
+        }
+        let (terms, sums) = search.terms(node)?;
+        let clusters = search.clusters(node, &terms)?;
+        if clusters.is_empty() {
+            continue;
+        }
+        let merged = clusters.iter().flat_map(|cluster| &cluster.terms).map(|term| &terms[*term]);
+        let of_terms = merged.flat_map(|term| term.conv.iter().chain(&term.affine));
+        for absorbed in of_terms.chain(&sums) {
+            found.is_absorbed[*absorbed] = true;
+        }
+        found.by_node[node] = Some(Sum { node, terms, clusters });
+    }
+    Ok(found)
+}
+
+struct Search<'g> {
+    graph: &'g Graph,
+    /// How often each value is read, or given out.
+    readers: Vec<usize>,
+    /// Whether each node shares a parameter.
+    shares: Vec<bool>,
+}
+
+impl<'g> Search<'g> {
+    fn of(graph: &'g Graph) -> Result<Self, GraphError> {
+        let mut readers = filled(graph.values(), 0)?;
+        let mut shares = filled(graph.nodes().len(), false)?;
+        for (position, node) in graph.nodes().iter().enumerate() {
+            node.inputs.iter().for_each(|input| readers[input.0] += 1);
+            for shared in &node.shared {
+                shares[shared.node] = true;
+                shares[position] = true;
+            }
+        }
+        graph.outputs().iter().for_each(|output| readers[output.0] += 1);
+        Ok(Self { graph, readers, shares })
+    }
+
+    /// The node that makes a value for one reader alone, from parameters of its own.
+    fn own_node(&self, value: ValueId) -> Option<(usize, &'g Op)> {
+        let position = value.0.checked_sub(self.graph.inputs().len())?;
+        let is_own = self.readers[value.0] == 1 && !self.shares[position];
+        is_own.then(|| (position, &self.graph.nodes()[position].op))
+    }
+
+    /// The terms of the sum that a node is the last of, those of sums within it too, and these sums.
+    fn terms(&self, node: usize) -> Result<(Vec<Term>, Vec<usize>), GraphError> {
+        let (mut terms, mut sums, mut ahead) = (Vec::new(), Vec::new(), Vec::new());
+        let later = |ahead: &mut Vec<ValueId>, node: usize| {
+            let inputs = &self.graph.nodes()[node].inputs;
+            inputs.iter().rev().try_for_each(|input| push(ahead, *input))
+        };
+        later(&mut ahead, node)?;
+        while let Some(value) = ahead.pop() {
+            match self.own_node(value) {
+                Some((inner, Op::Add)) => {
+                    push(&mut sums, inner)?;
+                    later(&mut ahead, inner)?;
+                }
+                _ => push(&mut terms, self.term(value)?)?,
+            }
+        }
+        Ok((terms, sums))
+    }
+
+    /// A value as a term.
+    fn term(&self, value: ValueId) -> Result<Term, GraphError> {
+        let mut term = Term { value, source: value, conv: None, affine: Vec::new() };
+        while let Some((position, op)) = self.own_node(term.source) {
+            let input = self.graph.nodes()[position].inputs[0];
+            if let Op::Conv2d(_) = op {
+                (term.source, term.conv) = (input, Some(position));
+                break;
+            }
+            if !is_affine(op) || self.graph.channels(input) != self.graph.channels(term.source) {
+                break;
+            }
+            push(&mut term.affine, position)?;
+            term.source = input;
+        }
+        term.affine.reverse();
+        Ok(term)
+    }
+
+    fn conv(&self, term: &Term) -> Option<&'g Conv2d> {
+        match &self.graph.nodes()[term.conv?].op {
+            Op::Conv2d(conv) => Some(conv),
+            _ => None,
+        }
+    }
+
+    /// The terms that are merged: of one source, of one stride and groups, of the same outputs, where that multiplies no more often
+    /// than each by itself.
+    fn clusters(&self, node: usize, terms: &[Term]) -> Result<Vec<Cluster>, GraphError> {
+        let channels = self.graph.channels(self.graph.node_value(node));
+        let mut clusters: Vec<Cluster> = Vec::new();
+        for (position, term) in terms.iter().enumerate() {
+            let Some(conv) = self.conv(term) else { continue };
+            let is_of_all = conv.padding_mode == PaddingMode::Zeros && conv.out_channels == channels;
+            if !is_of_all || clusters.iter().any(|cluster| cluster.terms.contains(&position)) {
+                continue;
+            }
+            if let Some(cluster) = self.cluster(terms, position, conv)?
+                && self.may_name(cluster.named)
+                && self.may_name(self.graph.node_value(node))
+            {
+                push(&mut clusters, cluster)?;
+            }
+        }
+        Ok(clusters)
+    }
+
+    /// What is merged with this convolution: the others like it, and the source itself.
+    fn cluster(&self, terms: &[Term], first: usize, conv: &Conv2d) -> Result<Option<Cluster>, GraphError> {
+        let source = terms[first].source;
+        let mut merged = [0, 1].map(|axis| Taps::of(conv, axis));
+        let gained = merged.map(Taps::gained);
+        let (mut multiplied, mut has_bias) = (0_i64, false);
+        let mut members = Vec::new();
+        for (position, term) in terms.iter().enumerate() {
+            let taps = match self.conv(term) {
+                Some(other) => {
+                    let is_alike = other.stride == conv.stride
+                        && other.groups == conv.groups
+                        && other.out_channels == conv.out_channels
+                        && other.padding_mode == PaddingMode::Zeros;
+                    is_alike.then(|| [0, 1].map(|axis| Taps::of(other, axis)))
+                }
+                None => {
+                    let is_alike =
+                        conv.stride == [1, 1] && self.graph.channels(term.source) == conv.out_channels;
+                    is_alike.then_some([Taps::ITSELF; 2])
+                }
+            };
+            let Some(taps) = taps.filter(|taps| term.source == source && taps.map(Taps::gained) == gained)
+            else {
+                continue;
+            };
+            let [Some(height), Some(width)] = [0, 1].map(|axis| merged[axis].with(taps[axis])) else {
+                continue;
+            };
+            merged = [height, width];
+            if let Some(other) = self.conv(term) {
+                multiplied = multiplied.saturating_add(area(other.kernel_size));
+                has_bias |= other.bias;
+            }
+            has_bias |= !term.affine.is_empty();
+            push(&mut members, position)?;
+        }
+        let kernel_size = merged.map(|taps| taps.kernel);
+        if members.len() < 2 || area(kernel_size) > multiplied {
+            return Ok(None);
+        }
+        let conv = Conv2d {
+            kernel_size,
+            padding: merged.map(|taps| taps.padding),
+            dilation: merged.map(|taps| taps.dilation),
+            bias: has_bias,
+            ..conv.clone()
+        };
+        Ok(Some(Cluster { terms: members, source, conv, named: terms[first].value }))
+    }
+
+    /// Whether parameters of a node of this value's name would have names of their own.
+    fn may_name(&self, value: ValueId) -> bool {
+        let name = self.graph.name(value);
+        ["weight", "bias"].iter().all(|what| self.graph.value(&format!("{name}.{what}")).is_none())
+    }
+}
+
+/// Whether an operator scales and shifts each channel.
+fn is_affine(op: &Op) -> bool {
+    match op {
+        Op::BatchNorm(BatchNorm { track_running_stats, .. }) => *track_running_stats,
+        Op::WithOperand(WithOperand { function, reversed, .. }) => match function {
+            Elementwise::Add | Elementwise::Mul | Elementwise::Sub => true,
+            Elementwise::Div => !reversed,
+            Elementwise::Minimum | Elementwise::Maximum => false,
+        },
+        _ => false,
+    }
+}
+
+fn area([height, width]: [i64; 2]) -> i64 {
+    height.saturating_mul(width)
+}
