@@ -28,7 +28,7 @@ use crate::Isa;
 use crate::ops::elementwise::activate;
 use crate::share::{self, SharedOutput};
 use crate::vector::{self, Lane, MAX_LANES, Routine, Simd};
-use transform::{Corner, Patch, Sums};
+use transform::{Blocks, Corner, Patch, Strides, Sums};
 
 /// Points of the transform of a patch.
 const POINTS: usize = PATCH * PATCH;
@@ -37,6 +37,9 @@ const POINTS: usize = PATCH * PATCH;
 /// weights are read too often.
 const BLOCK_BYTES: usize = 768 << 10;
 const BLOCK_TILES: [usize; 2] = [28, 112];
+
+/// The tiles beside each other that are transformed together.
+const AT_ONCE: usize = 16;
 
 /// The convolution and what follows from it and the instruction set.
 #[derive(Clone, Copy)]
@@ -67,14 +70,19 @@ impl Problem {
     /// The first output of a tile along an axis.
     fn first(&self, tile: i64) -> i64 {
         let apart = self.apart();
+        if apart == 1 {
+            return tile * signed(TILE);
+        }
         tile.div_euclid(apart) * apart * signed(TILE) + tile.rem_euclid(apart)
     }
 
     /// Of so many coordinates, the first at `first` and each as far from the next as the pixels of a tile, those that lie in an interval.
     fn within(&self, first: i64, count: usize, interval: Interval) -> Range<usize> {
         let apart = self.apart();
-        let [begin, end] =
-            [interval.begin(), interval.end()].map(|bound| (bound - first + apart - 1).div_euclid(apart));
+        let [begin, end] = [interval.begin(), interval.end()].map(|bound| match apart {
+            1 => bound - first,
+            _ => (bound - first + apart - 1).div_euclid(apart),
+        });
         let [begin, end] = [begin, end].map(|place| index(place.clamp(0, signed(count))));
         begin..end.max(begin)
     }
@@ -237,6 +245,33 @@ struct Units {
     tiles: usize,
     blocks: usize,
     parts: usize,
+    threads: usize,
+}
+
+impl Units {
+    /// The image, the row and the column of each of these tiles.
+    fn places(&self, tiles: Range<usize>) -> impl Iterator<Item = (usize, i64, i64)> {
+        let [rows, cols] = [self.rows, self.cols].map(|axis| index(axis.len()));
+        let (mut n, mut row, mut col) =
+            (tiles.start / cols / rows, tiles.start / cols % rows, tiles.start % cols);
+        tiles.map(move |_| {
+            let place = (n, self.rows.begin() + signed(row), self.cols.begin() + signed(col));
+            col += 1;
+            if col == cols {
+                (col, row) = (0, row + 1);
+            }
+            if row == rows {
+                (row, n) = (0, n + 1);
+            }
+            place
+        })
+    }
+}
+
+/// Tiles in parts that are transformed together, with the first one's place among them all.
+fn in_parts(tiles: &Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let Range { start, end } = *tiles;
+    (start..end).step_by(AT_ONCE).map(move |first| (first - start, first..end.min(first + AT_ONCE)))
 }
 
 impl<T: Lane> Routine<T> for Call<'_, T> {
@@ -245,7 +280,7 @@ impl<T: Lane> Routine<T> for Call<'_, T> {
         if units.tiles == 0 {
             return;
         }
-        share::for_pieces(units.blocks * units.parts, |unit| {
+        share::for_units(units.threads, units.blocks * units.parts, |unit| {
             let thread = rayon::current_thread_index().unwrap_or(0);
             self.workspace.with(thread, self.problem.workspace_len::<T>(), |workspace| {
                 self.unit(simd, &units, unit, workspace);
@@ -270,7 +305,7 @@ impl<T: Lane> Call<'_, T> {
         let parts = if tiles < threads * BLOCK_TILES[0] { threads.min(self.problem.pairs()) } else { 1 };
         let sharing = threads / parts;
         let rounds = tiles.div_ceil(sharing * self.problem.most_tiles::<T>());
-        Units { rows, cols, tiles, blocks: (sharing * rounds).min(tiles), parts }
+        Units { rows, cols, tiles, blocks: (sharing * rounds).min(tiles), parts, threads }
     }
 
     fn unit<S: Simd<E = T>>(&self, simd: S, units: &Units, unit: usize, workspace: &mut [T]) {
@@ -278,6 +313,7 @@ impl<T: Lane> Call<'_, T> {
         let (block, part) = (unit % units.blocks, unit / units.blocks);
         let tiles = units.tiles * block / units.blocks..units.tiles * (block + 1) / units.blocks;
         let pairs = problem.pairs() * part / units.parts..problem.pairs() * (part + 1) / units.parts;
+
         let vectors = 2 * pairs.start..(2 * pairs.end).min(problem.vectors());
 
         // register tiles of one width, the last of which may go beyond the block
@@ -289,8 +325,8 @@ impl<T: Lane> Call<'_, T> {
         let (from, to) = workspace.split_at_mut(patches.len());
         let to = &mut to[..sums.len()];
 
-        for (place, tile) in tiles.clone().enumerate() {
-            self.transform_input(simd, units, tile, &patches, &mut from[place * S::LANES..]);
+        for (place, some) in in_parts(&tiles) {
+            self.transform_input(simd, units, some, &patches, &mut from[place * S::LANES..]);
         }
         for point in 0..POINTS {
             for pair in pairs.clone() {
@@ -317,8 +353,8 @@ impl<T: Lane> Call<'_, T> {
                 }
             }
         }
-        for (place, tile) in tiles.enumerate() {
-            self.transform_output(simd, units, tile, vectors.clone(), &sums, &to[place * S::LANES..]);
+        for (place, some) in in_parts(&tiles) {
+            self.transform_output(simd, units, some, vectors.clone(), &sums, &to[place * S::LANES..]);
         }
     }
 
@@ -326,122 +362,131 @@ impl<T: Lane> Call<'_, T> {
         &self.packed[self.problem.vectors() * self.problem.lanes..]
     }
 
-    /// The image of a tile and its row and column of tiles.
-    fn place(&self, units: &Units, tile: usize) -> (usize, i64, i64) {
-        let (rest, col) = (tile / index(units.cols.len()), tile % index(units.cols.len()));
-        let (n, row) = (rest / index(units.rows.len()), rest % index(units.rows.len()));
-        (n, units.rows.begin() + signed(row), units.cols.begin() + signed(col))
-    }
-
-    /// Transforms the patch of a tile, all input channels, to `to` and on.
+    /// Transforms the patches of tiles, all input channels, to `to` and on.
     fn transform_input<S: Simd<E = T>>(
         &self,
         simd: S,
         units: &Units,
-        tile: usize,
+        tiles: Range<usize>,
         plane: &Plane,
         to: &mut [T],
     ) {
-        let conv = &self.problem.conv;
-        let layout = self.input.layout();
-        let (n, row, col) = self.place(units, tile);
-        let (problem, apart) = (&self.problem, self.problem.apart());
+        let mut places = units.places(tiles.clone());
+        let patches: [Patch<T>; AT_ONCE] =
+            std::array::from_fn(|_| places.next().map_or_else(Patch::default, |place| self.patch(place)));
+        let blocks = self.input_blocks();
+        let strides = Strides { vector: plane.tiles * S::LANES, point: plane.stride };
+        let last = strides.end(blocks.count, tiles.len(), S::LANES);
+        assert!(to.len() >= last, "transforms of {last} elements in {}", to.len());
+        // SAFETY: `check` holds the window over all inputs of the tiles that lie in the image; the length was just asserted.
+        unsafe { transform::input(simd, &patches[..tiles.len()], blocks, to.as_mut_ptr(), strides) };
+    }
+
+    fn input_blocks(&self) -> Blocks {
+        let count = self.problem.blocks();
+        Blocks { count, stride: self.input.layout().block_stride(), col_step: self.col_step() }
+    }
+
+    fn output_blocks(&self, vectors: usize) -> Blocks {
+        Blocks { count: vectors, stride: self.output.layout().block_stride(), col_step: self.col_step() }
+    }
+
+    /// Elements from a column of a tile to the next.
+    fn col_step(&self) -> usize {
+        index(self.problem.apart()) * self.problem.lanes
+    }
+
+    fn patch(&self, (n, row, col): (usize, i64, i64)) -> Patch<T> {
+        let (problem, conv, layout) = (&self.problem, &self.problem.conv, self.input.layout());
         let firsts = [0, 1].map(|i| problem.first([row, col][i]) - conv.windows[i].padding());
         let [rows, cols] = [0, 1].map(|i| problem.within(firsts[i], PATCH, Interval::whole(conv.input[i])));
         let [first_row, first_col] = firsts;
-        let col_step = index(apart) * S::LANES;
         let mut starts = [std::ptr::null(); PATCH];
         if !cols.is_empty() {
             for i in rows.clone() {
-                let row = layout.row_offset(n, 0, first_row + apart * signed(i));
-                let col = signed(S::LANES) * (first_col - layout.cols().begin());
+                let row = layout.row_offset(n, 0, first_row + problem.apart() * signed(i));
+                let col = signed(problem.lanes) * (first_col - layout.cols().begin());
                 let start = self.input.data()[row..].as_ptr();
                 starts[i] = start.wrapping_offset(isize::try_from(col).unwrap_or(0));
             }
         }
-        let patch = Patch {
-            starts,
-            rows,
-            cols,
-            col_step,
-            block_stride: layout.block_stride(),
-            blocks: problem.blocks(),
-        };
-        let last = (POINTS - 1) * plane.stride + ((patch.blocks - 1) * plane.tiles + 1) * S::LANES;
-        assert!(to.len() >= last, "a transform of {last} elements in {}", to.len());
-        // SAFETY: `check` holds the window over all inputs of the tile that lie in the image; the length was just asserted.
-        unsafe {
-            transform::input(simd, &patch, to.as_mut_ptr(), plane.tiles * S::LANES, plane.stride);
-        }
+        Patch { starts, rows, cols }
     }
 
-    /// Transforms the sums of a tile for some vectors of output channels back and writes those of the region.
+    /// Transforms the sums of tiles for some vectors of output channels back and writes those of the region.
     fn transform_output<S: Simd<E = T>>(
         &self,
         simd: S,
         units: &Units,
-        tile: usize,
+        tiles: Range<usize>,
         vectors: Range<usize>,
         plane: &Plane,
         from: &[T],
     ) {
-        let layout = self.output.layout();
-        let (n, row, col) = self.place(units, tile);
-        let (problem, apart) = (&self.problem, self.problem.apart());
-        let first = [row, col].map(|tile| problem.first(tile));
-        let [rows, cols] = [0, 1].map(|i| problem.within(first[i], TILE, self.region.axis(i)));
-        if rows.is_empty() || cols.is_empty() {
-            return;
-        }
-        let col_step = index(apart) * S::LANES;
-        let mut starts = [std::ptr::null_mut(); TILE];
-        for i in rows.clone() {
-            let x = first[1] + apart * signed(cols.start);
-            let y = first[0] + apart * signed(i);
-            // the last vector lies in the window as well
-            let last =
-                layout.offset(n, (vectors.end - 1) * S::LANES, y, x) + (cols.len() - 1) * col_step + S::LANES;
-            let _ = self.output.at(last);
-            let start = self.output.at(layout.offset(n, vectors.start * S::LANES, y, x));
-            starts[i] = start.wrapping_sub(cols.start * col_step);
-        }
-        let (block_stride, limits) = (layout.block_stride(), self.tail.limits());
-        let corner = Corner { starts, rows, cols, col_step, block_stride, limits };
-        let bias = &self.packed[vectors.start * S::LANES..vectors.end * S::LANES];
-        let sums = Sums {
-            from: from.as_ptr(),
-            vectors: vectors.len(),
-            vector_stride: plane.tiles * S::LANES,
-            point_stride: plane.stride,
-            bias: bias.as_ptr(),
-        };
-        let last = (POINTS - 1) * plane.stride + ((vectors.len() - 1) * plane.tiles + 1) * S::LANES;
+        let mut places = units.places(tiles.clone());
+        let corners: [Corner<T>; AT_ONCE] = std::array::from_fn(|_| {
+            places.next().map_or_else(Corner::default, |place| self.corner(place, vectors.clone()))
+        });
+        let corners = &corners[..tiles.len()];
+        let blocks = self.output_blocks(vectors.len());
+        let strides = Strides { vector: plane.tiles * S::LANES, point: plane.stride };
+        let last = strides.end(vectors.len(), tiles.len(), S::LANES);
         assert!(from.len() >= last, "sums of {last} elements in {}", from.len());
-        // SAFETY: the lengths were just asserted; the output holds the region, and no other unit has these channels of this
-        // tile.
-        unsafe { transform::output(simd, &sums, &corner) };
-        self.follow(simd, n, first, vectors, &corner);
+        let bias = &self.packed[vectors.start * S::LANES..vectors.end * S::LANES];
+        let sums = Sums { from: from.as_ptr(), strides, bias: bias.as_ptr(), limits: self.tail.limits() };
+        // SAFETY: the lengths were just asserted; the output holds the region, and no other unit has these channels of these
+        // tiles.
+        unsafe { transform::output(simd, sums, corners, blocks) };
+        for (place, corner) in units.places(tiles).zip(corners) {
+            self.follow(simd, place, vectors.clone(), corner, blocks);
+        }
     }
 
-    /// Applies what follows to the corner of a tile that begins at `first`.
+    fn corner(&self, (n, row, col): (usize, i64, i64), vectors: Range<usize>) -> Corner<T> {
+        let (problem, layout) = (&self.problem, self.output.layout());
+        let lanes = problem.lanes;
+        let first = [row, col].map(|tile| problem.first(tile));
+        let [rows, cols] = [0, 1].map(|i| problem.within(first[i], TILE, self.region.axis(i)));
+        let col_step = self.col_step();
+        let mut starts = [std::ptr::null_mut(); TILE];
+        if !cols.is_empty() {
+            for i in rows.clone() {
+                let x = first[1] + problem.apart() * signed(cols.start);
+                let y = first[0] + problem.apart() * signed(i);
+                // the last vector lies in the window as well
+                let last =
+                    layout.offset(n, (vectors.end - 1) * lanes, y, x) + (cols.len() - 1) * col_step + lanes;
+                let _ = self.output.at(last);
+                let start = self.output.at(layout.offset(n, vectors.start * lanes, y, x));
+                starts[i] = start.wrapping_sub(cols.start * col_step);
+            }
+        }
+        Corner { starts, rows, cols }
+    }
+
+    /// Applies what follows to the corner of a tile.
     fn follow<S: Simd<E = T>>(
         &self,
         simd: S,
-        n: usize,
-        first: [i64; 2],
+        (n, row, col): (usize, i64, i64),
         vectors: Range<usize>,
         corner: &Corner<T>,
+        blocks: Blocks,
     ) {
+        if corner.cols.is_empty() {
+            return;
+        }
+        let first = [row, col].map(|tile| self.problem.first(tile));
         let apart = self.problem.apart();
         let x = first[1] + apart * signed(corner.cols.start);
         for i in corner.rows.clone() {
-            let start = corner.starts[i].wrapping_add(corner.cols.start * corner.col_step);
+            let start = corner.starts[i].wrapping_add(corner.cols.start * blocks.col_step);
             if let Some(at) = self.tail.at(n, [first[0] + apart * signed(i), x]) {
                 let written = Written {
                     // block 0 of the row, whose block `vectors.start` is the first one written
-                    start: start.wrapping_sub(vectors.start * corner.block_stride),
-                    block_stride: corner.block_stride,
-                    step: corner.col_step,
+                    start: start.wrapping_sub(vectors.start * blocks.stride),
+                    block_stride: blocks.stride,
+                    step: blocks.col_step,
                     pixels: corner.cols.len(),
                     channel: vectors.start * S::LANES,
                     vectors: vectors.len(),
@@ -455,7 +500,7 @@ impl<T: Lane> Call<'_, T> {
                 let (stretches, len) = if apart == 1 { (1, pixels) } else { (pixels, 1) };
                 for vector in 0..vectors.len() {
                     for stretch in 0..stretches {
-                        let offset = vector * corner.block_stride + stretch * corner.col_step;
+                        let offset = vector * blocks.stride + stretch * blocks.col_step;
                         // SAFETY: just written, by this unit.
                         let values = unsafe {
                             std::slice::from_raw_parts_mut(start.wrapping_add(offset), len * S::LANES)

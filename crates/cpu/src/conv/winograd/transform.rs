@@ -15,10 +15,6 @@ pub(super) struct Patch<E> {
     /// The rows and columns that lie in the image; the others are zero.
     pub(super) rows: Range<usize>,
     pub(super) cols: Range<usize>,
-    /// Elements from a column to the next.
-    pub(super) col_step: usize,
-    pub(super) block_stride: usize,
-    pub(super) blocks: usize,
 }
 
 /// The outputs of a tile that are wanted.
@@ -27,68 +23,118 @@ pub(super) struct Corner<E> {
     pub(super) starts: [*mut E; TILE],
     pub(super) rows: Range<usize>,
     pub(super) cols: Range<usize>,
-    /// Elements from a column to the next.
-    pub(super) col_step: usize,
-    pub(super) block_stride: usize,
-    /// What is applied to them.
-    pub(super) limits: Limits<E>,
 }
 
-/// Writes the transform of a patch: vector `b` of point `i` to `to + b·vector_stride + i·point_stride`.
+impl<E> Default for Patch<E> {
+    fn default() -> Self {
+        Self { starts: [std::ptr::null(); PATCH], rows: 0..0, cols: 0..0 }
+    }
+}
+
+impl<E> Default for Corner<E> {
+    fn default() -> Self {
+        Self { starts: [std::ptr::null_mut(); TILE], rows: 0..0, cols: 0..0 }
+    }
+}
+
+/// The channels of a window, in blocks of a vector.
+#[derive(Clone, Copy)]
+pub(super) struct Blocks {
+    pub(super) count: usize,
+    /// Elements from a block to the next.
+    pub(super) stride: usize,
+    /// Elements from a column of a tile to the next.
+    pub(super) col_step: usize,
+}
+
+/// Where the transforms of tiles lie: vector `v` of tile `t` at point `i` at `t` vectors, `v·vector_stride` and `i·point_stride`.
+#[derive(Clone, Copy)]
+pub(super) struct Strides {
+    pub(super) vector: usize,
+    pub(super) point: usize,
+}
+
+impl Strides {
+    /// The elements from the first to behind the last one of so many vectors of tiles.
+    pub(super) fn end(self, vectors: usize, tiles: usize, lanes: usize) -> usize {
+        (super::POINTS - 1) * self.point + (vectors - 1) * self.vector + tiles * lanes
+    }
+}
+
+/// Writes the transforms of the patches of tiles beside each other: all of a block of channels before the next, so that memory is read
+/// along its rows.
 ///
 /// # Safety
-/// The rows of the patch are readable in its columns, for all blocks; `to` is writable by this call alone.
+/// The rows of the patches are readable in their columns, for all blocks; `to` is writable by this call alone.
 pub(super) unsafe fn input<S: Simd>(
     simd: S,
-    patch: &Patch<S::E>,
+    patches: &[Patch<S::E>],
+    blocks: Blocks,
     to: *mut S::E,
-    vector_stride: usize,
-    point_stride: usize,
+    strides: Strides,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe {
-        if patch.rows == (0..PATCH) && patch.cols == (0..PATCH) {
-            simd.call(Input::<_, true> { patch, to, vector_stride, point_stride });
-        } else {
-            simd.call(Input::<_, false> { patch, to, vector_stride, point_stride });
+    unsafe { simd.call(Input { patches, blocks, to, strides }) }
+}
+
+/// See [`input`].
+struct Input<'a, E> {
+    patches: &'a [Patch<E>],
+    blocks: Blocks,
+    to: *mut E,
+    strides: Strides,
+}
+
+impl<E: Element> Micro<E> for Input<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
+        let Self { patches, blocks, to, strides } = self;
+        for block in 0..blocks.count {
+            for (place, patch) in patches.iter().enumerate() {
+                let to = to.wrapping_add(block * strides.vector + place * S::LANES);
+                // SAFETY: as `input` asks.
+                unsafe {
+                    if patch.rows == (0..PATCH) && patch.cols == (0..PATCH) {
+                        transform::<S, true>(simd, patch, (blocks, block), to, strides.point);
+                    } else {
+                        transform::<S, false>(simd, patch, (blocks, block), to, strides.point);
+                    }
+                }
+            }
         }
     }
 }
 
-/// See [`input`]; `INSIDE` says that the whole patch lies in the image.
-struct Input<'a, E, const INSIDE: bool> {
-    patch: &'a Patch<E>,
-    to: *mut E,
-    vector_stride: usize,
+/// The transform of a block of channels of a patch, point `i` to `to + i·point_stride`; `INSIDE` says that the whole patch lies in the image.
+///
+/// # Safety
+/// As [`input`].
+#[inline(always)]
+unsafe fn transform<S: Simd, const INSIDE: bool>(
+    simd: S,
+    patch: &Patch<S::E>,
+    (blocks, block): (Blocks, usize),
+    to: *mut S::E,
     point_stride: usize,
-}
-
-impl<E: Element, const INSIDE: bool> Micro<E> for Input<'_, E, INSIDE> {
-    #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
-        let patch = self.patch;
-        for block in 0..patch.blocks {
-            // SAFETY: as `input` asks.
-            unsafe {
-                let zero = simd.splat(E::ZERO);
-                let mut columns = [[zero; PATCH]; PATCH];
-                for (j, column) in columns.iter_mut().enumerate() {
-                    let mut values = [zero; PATCH];
-                    for (i, value) in values.iter_mut().enumerate() {
-                        if INSIDE || (patch.rows.contains(&i) && patch.cols.contains(&j)) {
-                            let at = block * patch.block_stride + j * patch.col_step;
-                            *value = simd.load(patch.starts[i].wrapping_add(at));
-                        }
-                    }
-                    *column = of_inputs(simd, values);
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let zero = simd.splat(S::E::ZERO);
+        let mut columns = [[zero; PATCH]; PATCH];
+        for (j, column) in columns.iter_mut().enumerate() {
+            let mut values = [zero; PATCH];
+            for (i, value) in values.iter_mut().enumerate() {
+                if INSIDE || (patch.rows.contains(&i) && patch.cols.contains(&j)) {
+                    let at = block * blocks.stride + j * blocks.col_step;
+                    *value = simd.load(patch.starts[i].wrapping_add(at));
                 }
-                let to = self.to.add(block * self.vector_stride);
-                let rows: [[S::V; PATCH]; PATCH] = transposed(&columns);
-                for (i, row) in rows.into_iter().enumerate() {
-                    for (j, value) in of_inputs(simd, row).into_iter().enumerate() {
-                        simd.store(to.add((i * PATCH + j) * self.point_stride), value);
-                    }
-                }
+            }
+            *column = of_inputs(simd, values);
+        }
+        let rows: [[S::V; PATCH]; PATCH] = transposed(&columns);
+        for (i, row) in rows.into_iter().enumerate() {
+            for (j, value) in of_inputs(simd, row).into_iter().enumerate() {
+                simd.store(to.add((i * PATCH + j) * point_stride), value);
             }
         }
     }
@@ -117,63 +163,80 @@ fn of_inputs<S: Simd>(simd: S, d: [S::V; PATCH]) -> [S::V; PATCH] {
     ]
 }
 
-/// The sums of a tile for some vectors of output channels.
+/// The sums of tiles beside each other for some vectors of output channels.
+#[derive(Clone, Copy)]
 pub(super) struct Sums<E> {
-    /// Vector `v` of point `i` lies at `v·vector_stride + i·point_stride`.
     pub(super) from: *const E,
-    pub(super) vectors: usize,
-    pub(super) vector_stride: usize,
-    pub(super) point_stride: usize,
+    pub(super) strides: Strides,
     pub(super) bias: *const E,
+    /// What is applied to the outputs.
+    pub(super) limits: Limits<E>,
 }
 
-/// Writes the outputs of a corner.
+/// Writes the outputs of corners, all of a vector of channels before the next, in as many blocks.
 ///
 /// # Safety
-/// The sums and the bias are readable; the wanted rows are writable in the wanted columns, in as many blocks as there are vectors, by
-/// this call alone.
-pub(super) unsafe fn output<S: Simd>(simd: S, sums: &Sums<S::E>, corner: &Corner<S::E>) {
+/// The sums and the bias are readable; the wanted rows are writable in the wanted columns, in all blocks, by this call alone.
+pub(super) unsafe fn output<S: Simd>(simd: S, sums: Sums<S::E>, corners: &[Corner<S::E>], blocks: Blocks) {
     // SAFETY: passed on to the caller.
-    unsafe {
-        if corner.rows == (0..TILE) && corner.cols == (0..TILE) {
-            simd.call(Output::<_, true> { sums, corner });
-        } else {
-            simd.call(Output::<_, false> { sums, corner });
+    unsafe { simd.call(Output { sums, corners, blocks }) }
+}
+
+/// See [`output`].
+struct Output<'a, E> {
+    sums: Sums<E>,
+    corners: &'a [Corner<E>],
+    blocks: Blocks,
+}
+
+impl<E: Element> Micro<E> for Output<'_, E> {
+    #[inline(always)]
+    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
+        let Self { sums, corners, blocks } = self;
+        let limits = sums.limits.splat(simd);
+        for vector in 0..blocks.count {
+            for (place, corner) in corners.iter().enumerate() {
+                let from = sums.from.wrapping_add(vector * sums.strides.vector + place * S::LANES);
+                // SAFETY: as `output` asks.
+                unsafe {
+                    if corner.rows == (0..TILE) && corner.cols == (0..TILE) {
+                        restore::<S, true>(simd, (&sums, limits), from, corner, (blocks, vector));
+                    } else {
+                        restore::<S, false>(simd, (&sums, limits), from, corner, (blocks, vector));
+                    }
+                }
+            }
         }
     }
 }
 
-/// See [`output`]; `WHOLE` says that the whole tile is wanted.
-struct Output<'a, E, const WHOLE: bool> {
-    sums: &'a Sums<E>,
-    corner: &'a Corner<E>,
-}
-
-impl<E: Element, const WHOLE: bool> Micro<E> for Output<'_, E, WHOLE> {
-    #[inline(always)]
-    unsafe fn run<S: Simd<E = E>>(self, simd: S) {
-        let (sums, corner) = (self.sums, self.corner);
-        let limits = corner.limits.splat(simd);
-        for vector in 0..sums.vectors {
-            // SAFETY: as `output` asks.
-            unsafe {
-                let bias = simd.load(sums.bias.add(vector * S::LANES));
-                let from = sums.from.add(vector * sums.vector_stride);
-                let mut columns = [[bias; TILE]; PATCH];
-                for (j, column) in columns.iter_mut().enumerate() {
-                    let point = |i: usize| simd.load(from.add((i * PATCH + j) * sums.point_stride));
-                    *column = of_sums(simd, std::array::from_fn(point));
-                }
-                let rows: [[S::V; PATCH]; TILE] = transposed(&columns);
-                for (i, row) in rows.into_iter().enumerate() {
-                    let start = corner.starts[i].wrapping_add(vector * corner.block_stride);
-                    for (j, value) in of_sums(simd, row).into_iter().enumerate() {
-                        let value = simd.add(value, bias);
-                        let value = limits.vector(simd, value);
-                        if WHOLE || (corner.rows.contains(&i) && corner.cols.contains(&j)) {
-                            simd.store(start.wrapping_add(j * corner.col_step), value);
-                        }
-                    }
+/// Writes a vector of channels of a corner; `WHOLE` says that the whole tile is wanted.
+///
+/// # Safety
+/// As [`output`].
+#[inline(always)]
+unsafe fn restore<S: Simd, const WHOLE: bool>(
+    simd: S,
+    (sums, limits): (&Sums<S::E>, Limits<S::V>),
+    from: *const S::E,
+    corner: &Corner<S::E>,
+    (blocks, vector): (Blocks, usize),
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let bias = simd.load(sums.bias.add(vector * S::LANES));
+        let mut columns = [[bias; TILE]; PATCH];
+        for (j, column) in columns.iter_mut().enumerate() {
+            let point = |i: usize| simd.load(from.add((i * PATCH + j) * sums.strides.point));
+            *column = of_sums(simd, std::array::from_fn(point));
+        }
+        let rows: [[S::V; PATCH]; TILE] = transposed(&columns);
+        for (i, row) in rows.into_iter().enumerate() {
+            let start = corner.starts[i].wrapping_add(vector * blocks.stride);
+            for (j, value) in of_sums(simd, row).into_iter().enumerate() {
+                let value = limits.vector(simd, simd.add(value, bias));
+                if WHOLE || (corner.rows.contains(&i) && corner.cols.contains(&j)) {
+                    simd.store(start.wrapping_add(j * blocks.col_step), value);
                 }
             }
         }
