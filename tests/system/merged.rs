@@ -124,6 +124,20 @@ fn other_terms_stay_beside_a_merged_convolution() {
 }
 
 #[test]
+fn parameters_may_be_shared_with_branches_and_with_what_stays() {
+    let three = r#""kernel_size": 3, "padding": 1"#;
+    let shared = |what: &str| format!(r#"{three}, "{what}": "c.{what}""#);
+    let nodes = [
+        conv("c", "x", three),
+        conv("d", "x", &shared("bias")),
+        node("sum", "add", &["c", "d"], ""),
+        conv("e", "sum", &shared("weight")),
+        conv("f", "e", r#""kernel_size": 3, "padding": 1, "weight": "e.weight""#),
+    ];
+    assert_eq!(merged(&network(&nodes.join(","), r#""f""#)), ["sum", "e", "f"]);
+}
+
+#[test]
 fn what_would_cost_more_or_is_read_elsewhere_stays() {
     let three = r#""kernel_size": 3, "padding": 1"#;
     let stays = |nodes: &[String], outputs: &str| {
@@ -146,9 +160,6 @@ fn what_would_cost_more_or_is_read_elsewhere_stays() {
     // padding that shows the image
     let mirrored = conv("c", "x", &format!(r#"{three}, "padding_mode": "reflect""#));
     stays(&[dense.clone(), mirrored, node("sum", "add", &["dense", "c"], "")], r#""sum""#);
-    // shared weights
-    let shared = conv("c", "x", r#""kernel_size": 1, "weight": "dense.weight""#);
-    stays(&[dense.clone(), shared, node("sum", "add", &["dense", "c"], "")], r#""sum""#);
     // statistics of the image
     let of_image = node("n", "instance_norm", &["x"], "");
     stays(&[dense, of_image, node("sum", "add", &["dense", "n"], "")], r#""sum""#);

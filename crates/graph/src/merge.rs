@@ -11,15 +11,15 @@ mod window;
 
 use std::collections::HashMap;
 
-use tiled_tensor::{Element, filled, push, with_room};
+use tiled_tensor::{Element, copied, filled, push, with_room};
 
 use crate::error::GraphError;
-use crate::graph::Graph;
+use crate::graph::{Graph, Shared};
 use crate::index::ValueId;
 use crate::op::Op;
-use crate::params::own::ParamKind;
 use crate::params::{ParamTensor, Parameters, try_params};
 use branch::{Sum, sums};
+use weights::Tensors;
 
 /// A network whose parallel convolutions are merged.
 #[derive(Debug)]
@@ -36,8 +36,8 @@ pub struct Merged<T> {
 /// Merges the convolutions of one value that are added: for inference, since norms of such branches become weights.
 ///
 /// Convolutions of the same stride and groups that pad with zeros are merged with what scales them and with the value itself, where the one that they become
-/// multiplies no more often than they did, nothing else reads what lies between, and none of their parameters is shared. Weights are summed in `f64` and rounded
-/// once, so results are those of other roundings. The outputs keep their names.
+/// multiplies no more often than they did, and nothing else reads what lies between. Weights are summed in `f64` and rounded
+/// once, so results are those of other roundings. The outputs keep their names; a parameter that others share with a branch becomes their own.
 ///
 /// # Errors
 /// Where the parameters are not those of the network, or memory is refused.
@@ -81,10 +81,19 @@ pub fn merge<T: Element>(graph: &Graph, parameters: Parameters<T>) -> Result<Mer
             }
             None => {
                 let inputs = mapped(&node.inputs, &places)?;
-                let names = shared_names(graph, position)?;
-                let named: Vec<(ParamKind, &str)> =
-                    names.iter().map(|(kind, name)| (*kind, name.as_str())).collect();
-                merged.add_node_sharing(&node.name, node.op.clone(), &inputs, &named)?
+                let mut names = Vec::new();
+                for Shared { kind, node: owner } in &node.shared {
+                    let tensor = weights::tensor(graph, position, *kind, &given);
+                    if found.is_absorbed[*owner] {
+                        // the node that it belonged to is no more
+                        let name = format!("{}.{}", node.name, kind.suffix());
+                        let (shape, data) = (tensor.shape.clone(), copied(&tensor.data)?);
+                        push(&mut made, ParamTensor { name, shape, data })?;
+                    } else {
+                        push(&mut names, (*kind, tensor.name.as_str()))?;
+                    }
+                }
+                merged.add_node_sharing(&node.name, node.op.clone(), &inputs, &names)?
             }
         };
         places.push(place);
@@ -105,7 +114,7 @@ fn add_sum<T: Element>(
     graph: &Graph,
     sum: &Sum,
     places: &[ValueId],
-    given: &HashMap<String, ParamTensor<T>>,
+    given: &Tensors<T>,
     (merged, made): (&mut Graph, &mut Vec<ParamTensor<T>>),
 ) -> Result<ValueId, GraphError> {
     let name = &graph.nodes()[sum.node].name;
@@ -139,14 +148,4 @@ fn mapped(values: &[ValueId], places: &[ValueId]) -> Result<Vec<ValueId>, GraphE
     let mut mapped = with_room(values.len())?;
     mapped.extend(values.iter().map(|value| places[value.0]));
     Ok(mapped)
-}
-
-/// The parameters that the node at this position reads in place of its own.
-fn shared_names(graph: &Graph, position: usize) -> Result<Vec<(ParamKind, String)>, GraphError> {
-    let mut names = Vec::new();
-    for shared in &graph.nodes()[position].shared {
-        let owner = &graph.nodes()[shared.node].name;
-        push(&mut names, (shared.kind, format!("{owner}.{}", shared.kind.suffix())))?;
-    }
-    Ok(names)
 }

@@ -81,30 +81,22 @@ struct Search<'g> {
     graph: &'g Graph,
     /// How often each value is read, or given out.
     readers: Vec<usize>,
-    /// Whether each node shares a parameter.
-    shares: Vec<bool>,
 }
 
 impl<'g> Search<'g> {
     fn of(graph: &'g Graph) -> Result<Self, GraphError> {
         let mut readers = filled(graph.values(), 0)?;
-        let mut shares = filled(graph.nodes().len(), false)?;
-        for (position, node) in graph.nodes().iter().enumerate() {
-            node.inputs.iter().for_each(|input| readers[input.0] += 1);
-            for shared in &node.shared {
-                shares[shared.node] = true;
-                shares[position] = true;
-            }
+        for input in graph.nodes().iter().flat_map(|node| &node.inputs) {
+            readers[input.0] += 1;
         }
         graph.outputs().iter().for_each(|output| readers[output.0] += 1);
-        Ok(Self { graph, readers, shares })
+        Ok(Self { graph, readers })
     }
 
-    /// The node that makes a value for one reader alone, from parameters of its own.
+    /// The node that makes a value for one reader alone.
     fn own_node(&self, value: ValueId) -> Option<(usize, &'g Op)> {
         let position = value.0.checked_sub(self.graph.inputs().len())?;
-        let is_own = self.readers[value.0] == 1 && !self.shares[position];
-        is_own.then(|| (position, &self.graph.nodes()[position].op))
+        (self.readers[value.0] == 1).then(|| (position, &self.graph.nodes()[position].op))
     }
 
     /// The terms of the sum that a node is the last of, those of sums within it too, and these sums.

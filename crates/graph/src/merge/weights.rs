@@ -7,13 +7,13 @@ use tiled_tensor::{Element, collected, filled};
 use super::branch::{Cluster, Sum, Term};
 use super::window::Taps;
 use crate::error::GraphError;
-use crate::graph::{Graph, Node};
+use crate::graph::Graph;
 use crate::op::{Conv2d, Elementwise, Op, Operand, WithOperand};
 use crate::params::ParamTensor;
 use crate::params::own::ParamKind;
 
 /// The tensors of a network by their names.
-type Tensors<T> = HashMap<String, ParamTensor<T>>;
+pub(super) type Tensors<T> = HashMap<String, ParamTensor<T>>;
 
 /// What a merged convolution of this name over so many channels reads.
 pub(super) fn of<T: Element>(
@@ -50,7 +50,7 @@ fn add<T: Element>(
 ) -> Result<(), GraphError> {
     let mut affine = Affine { scale: filled(bias.len(), 1.0)?, shift: filled(bias.len(), 0.0)? };
     for node in &term.affine {
-        affine.then(&graph.nodes()[*node], given);
+        affine.then(graph, *node, given);
     }
     let window = [0, 1].map(|axis| Taps::of(merged, axis));
     let area = weight_area(merged);
@@ -60,12 +60,11 @@ fn add<T: Element>(
         let [row, column] = [0, 1].map(|axis| extent(window[axis].place(taps[axis], tap[axis])));
         row * extent(merged.kernel_size[1]) + column
     };
-    let conv = term.conv.map(|node| &graph.nodes()[node]);
-    if let Some(node) = conv
-        && let Op::Conv2d(conv) = &node.op
+    if let Some(node) = term.conv
+        && let Op::Conv2d(conv) = &graph.nodes()[node].op
     {
         let taps = [0, 1].map(|axis| Taps::of(conv, axis));
-        let mut values = tensor(node, ParamKind::Weight, given).data.iter();
+        let mut values = tensor(graph, node, ParamKind::Weight, given).data.iter();
         for (channels, scale) in weight.chunks_mut(each * area).zip(&affine.scale) {
             for plane in channels.chunks_mut(area) {
                 for row in 0..conv.kernel_size[0] {
@@ -77,7 +76,7 @@ fn add<T: Element>(
             }
         }
         if conv.bias {
-            let values = &tensor(node, ParamKind::Bias, given).data;
+            let values = &tensor(graph, node, ParamKind::Bias, given).data;
             for ((bias, value), scale) in bias.iter_mut().zip(values).zip(&affine.scale) {
                 *bias += scale * value.to_f64();
             }
@@ -100,13 +99,18 @@ struct Affine {
 
 impl Affine {
     /// This one, then that of a node.
-    fn then<T: Element>(&mut self, node: &Node, given: &Tensors<T>) {
-        match &node.op {
+    fn then<T: Element>(&mut self, graph: &Graph, node: usize, given: &Tensors<T>) {
+        match &graph.nodes()[node].op {
             Op::BatchNorm(norm) => {
-                let [mean, variance] =
-                    [tensor(node, ParamKind::RunningMean, given), tensor(node, ParamKind::RunningVar, given)];
+                let [mean, variance] = [
+                    tensor(graph, node, ParamKind::RunningMean, given),
+                    tensor(graph, node, ParamKind::RunningVar, given),
+                ];
                 let own = if norm.affine {
-                    Some([tensor(node, ParamKind::Weight, given), tensor(node, ParamKind::Bias, given)])
+                    Some([
+                        tensor(graph, node, ParamKind::Weight, given),
+                        tensor(graph, node, ParamKind::Bias, given),
+                    ])
                 } else {
                     None
                 };
@@ -120,7 +124,7 @@ impl Affine {
             Op::WithOperand(WithOperand { function, operand, reversed }) => {
                 let weight = match operand {
                     Operand::Number(_) => None,
-                    Operand::Weight => Some(tensor(node, ParamKind::Weight, given)),
+                    Operand::Weight => Some(tensor(graph, node, ParamKind::Weight, given)),
                 };
                 self.apply(|channel| {
                     let value = match operand {
@@ -149,10 +153,17 @@ impl Affine {
     }
 }
 
-/// A parameter of a node, which shares none.
-fn tensor<'t, T>(node: &Node, kind: ParamKind, given: &'t Tensors<T>) -> &'t ParamTensor<T> {
-    let name = format!("{}.{}", node.name, kind.suffix());
-    given.get(&name).expect("invariant: the parameters are those of the network")
+/// The parameter that the node at this position reads, its own or that of a node before it.
+pub(super) fn tensor<'t, T>(
+    graph: &Graph,
+    position: usize,
+    kind: ParamKind,
+    given: &'t Tensors<T>,
+) -> &'t ParamTensor<T> {
+    let owner = &graph.nodes()[graph.owner(position, kind)];
+    given
+        .get(&format!("{}.{}", owner.name, kind.suffix()))
+        .expect("invariant: the parameters are those of the network")
 }
 
 fn weight_area(conv: &Conv2d) -> usize {
