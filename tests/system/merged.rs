@@ -1,7 +1,9 @@
 //! Networks whose parallel convolutions are merged compute what they did.
 
 use tiled::exec::NoProgress;
-use tiled::graph::{Graph, Objective, PlanOptions, Rng, merge};
+use tiled::graph::{
+    Activation, Conv2d, Graph, Objective, Op, PlanOptions, Rng, ValueId, initialise, merge, params,
+};
 use tiled::prelude::CpuBackend;
 use tiled_tests::{Job, recompute, whole};
 
@@ -121,6 +123,62 @@ fn other_terms_stay_beside_a_merged_convolution() {
         node("b", "add", &["d3", "s", "a"], ""),
     ];
     assert_eq!(merged(&network(&nodes.join(","), r#""b""#)), ["s", "c3", "d3", "b"]);
+}
+
+#[test]
+fn the_value_itself_is_added_once() {
+    let three = r#""kernel_size": 3, "padding": 1"#;
+    let nodes = [
+        conv("dense", "x", three),
+        conv("each", "x", &format!(r#"{three}, "groups": 8"#)),
+        node("n", "batch_norm", &["x"], ""),
+        node("sum", "add", &["dense", "each", "x", "n", "x"], ""),
+    ];
+    assert_eq!(merged(&network(&nodes.join(","), r#""sum""#)), ["each", "dense", "sum"]);
+}
+
+#[test]
+fn a_branch_that_reaches_too_far_stays_beside_the_others() {
+    let nodes = [
+        conv("far", "x", r#""kernel_size": 3, "padding": 7, "dilation": 7"#),
+        conv("c3", "x", r#""kernel_size": 3, "padding": 1"#),
+        conv("c1", "x", r#""kernel_size": 1"#),
+        node("a", "add", &["far", "c1"], ""),
+        node("b", "add", &["a", "c3"], ""),
+    ];
+    assert_eq!(merged(&network(&nodes.join(","), r#""b""#)), ["far", "c1", "b"]);
+}
+
+#[test]
+fn sums_of_a_hundred_thousand_terms_take_no_time() {
+    let mut graph = Graph::new();
+    let x = graph.add_input("x", 1).expect("fits");
+    let mut sum = x;
+    for place in 0..100_000 {
+        let mut add = |kind: char, op, inputs: &[ValueId]| {
+            graph.add_node(&format!("{kind}{place}"), op, inputs).expect("fits")
+        };
+        let other = add('r', Op::Activation(Activation::Relu), &[x]);
+        let conv = add('c', Op::Conv2d(Conv2d::new(1, [1, 1])), &[other]);
+        sum = add('s', Op::Add, &[sum, conv]);
+    }
+    graph.set_outputs(&[sum]).expect("fits");
+    let parameters = initialise::<f32>(&params(&graph), 1);
+    assert_eq!(merge(&graph, parameters).expect("merges").convolutions, 0);
+}
+
+#[test]
+fn parameters_that_were_released_are_refused() {
+    let nodes = [
+        conv("a", "x", r#""kernel_size": 1"#),
+        conv("b", "x", r#""kernel_size": 1"#),
+        node("sum", "add", &["a", "b"], ""),
+    ];
+    let graph = network(&nodes.join(","), r#""sum""#);
+    let mut parameters = initialise::<f32>(&params(&graph), 1);
+    parameters.release(0);
+    let error = merge(&graph, parameters).expect_err("they are gone").to_string();
+    assert!(error.contains("a.weight"), "{error}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ class Network:
         """
         The network for inference with one convolution for those of one value that are added, as RepVGG and MobileOne train them.
 
-        It is faster, and its results have other roundings. Norms of such branches become weights, which are held in memory.
+        Where there are such it is faster, and its results have other roundings. Norms of such branches become weights, which are held in memory.
         """
         merged = Network.__new__(Network)
         merged._network = self._network.merged()

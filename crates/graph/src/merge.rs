@@ -11,7 +11,7 @@ mod window;
 
 use std::collections::HashMap;
 
-use tiled_tensor::{Element, copied, filled, push, with_room};
+use tiled_tensor::{Element, copied, push, with_room};
 
 use crate::error::GraphError;
 use crate::graph::{Graph, Shared};
@@ -35,12 +35,12 @@ pub struct Merged<T> {
 
 /// Merges the convolutions of one value that are added: for inference, since norms of such branches become weights.
 ///
-/// Convolutions of the same stride and groups that pad with zeros are merged with what scales them and with the value itself, where the one that they become
-/// multiplies no more often than they did, and nothing else reads what lies between. Weights are summed in `f64` and rounded
-/// once, so results are those of other roundings. The outputs keep their names; a parameter that others share with a branch becomes their own.
+/// Convolutions of the same stride and groups that pad with zeros are merged with what scales them and with the value itself, where nothing else reads what
+/// lies between; the smaller windows first, and as many as one convolution multiplies no more often than they did. Weights are summed in `f64` and rounded
+/// once, so results are those of other roundings; where a pixel is infinite, a tap that no branch had makes it NaN. The outputs keep their names; a parameter that others share with a branch becomes their own.
 ///
 /// # Errors
-/// Where the parameters are not those of the network, or memory is refused.
+/// Where the parameters are not those of the network or have been released, the network has no outputs, or memory is refused.
 ///
 /// ```
 /// use tiled_graph::{Conv2d, Graph, Op, initialise, merge, params};
@@ -58,6 +58,7 @@ pub struct Merged<T> {
 /// ```
 pub fn merge<T: Element>(graph: &Graph, parameters: Parameters<T>) -> Result<Merged<T>, GraphError> {
     parameters.check(&try_params(graph)?)?;
+    parameters.tensors().iter().try_for_each(ParamTensor::check_length)?;
     let found = sums(graph)?;
     let mut convolutions = 0;
     let mut given = HashMap::new();
@@ -69,15 +70,15 @@ pub fn merge<T: Element>(graph: &Graph, parameters: Parameters<T>) -> Result<Mer
     let mut made = Vec::new();
     let mut places = with_room(graph.values())?;
     for input in graph.inputs() {
-        places.push(merged.add_input(&input.name, input.channels)?);
+        places.push(Some(merged.add_input(&input.name, input.channels)?));
     }
     for (position, node) in graph.nodes().iter().enumerate() {
         let place = match &found.by_node[position] {
             // nobody reads it any more
-            _ if found.is_absorbed[position] => ValueId(usize::MAX),
+            _ if found.is_absorbed[position] => None,
             Some(sum) => {
                 convolutions += sum.clusters.len();
-                add_sum(graph, sum, &places, &given, (&mut merged, &mut made))?
+                Some(add_sum(graph, sum, &places, &given, (&mut merged, &mut made))?)
             }
             None => {
                 let inputs = mapped(&node.inputs, &places)?;
@@ -93,7 +94,7 @@ pub fn merge<T: Element>(graph: &Graph, parameters: Parameters<T>) -> Result<Mer
                         push(&mut names, (*kind, tensor.name.as_str()))?;
                     }
                 }
-                merged.add_node_sharing(&node.name, node.op.clone(), &inputs, &names)?
+                Some(merged.add_node_sharing(&node.name, node.op.clone(), &inputs, &names)?)
             }
         };
         places.push(place);
@@ -113,25 +114,24 @@ pub fn merge<T: Element>(graph: &Graph, parameters: Parameters<T>) -> Result<Mer
 fn add_sum<T: Element>(
     graph: &Graph,
     sum: &Sum,
-    places: &[ValueId],
+    places: &[Option<ValueId>],
     given: &Tensors<T>,
     (merged, made): (&mut Graph, &mut Vec<ParamTensor<T>>),
 ) -> Result<ValueId, GraphError> {
     let name = &graph.nodes()[sum.node].name;
     let mut operands = Vec::new();
-    let mut is_done = filled(sum.terms.len(), false)?;
     for (position, term) in sum.terms.iter().enumerate() {
-        let Some(cluster) = sum.clusters.iter().find(|cluster| cluster.terms.contains(&position)) else {
-            push(&mut operands, places[term.value.0])?;
+        let Some(cluster) = sum.cluster_of[position].map(|cluster| &sum.clusters[cluster]) else {
+            push(&mut operands, place(places, term.value))?;
             continue;
         };
-        if is_done[position] {
+        // it stands where its first term stood
+        if cluster.terms[0] != position {
             continue;
         }
-        cluster.terms.iter().for_each(|term| is_done[*term] = true);
         let name = if cluster.terms.len() == sum.terms.len() { name } else { graph.name(cluster.named) };
         let conv = Op::Conv2d(cluster.conv.clone());
-        let input = places[cluster.source.0];
+        let input = place(places, cluster.source);
         let input_channels = graph.channels(cluster.source);
         for tensor in weights::of(graph, sum, cluster, given, (name, input_channels))? {
             push(made, tensor)?;
@@ -144,8 +144,13 @@ fn add_sum<T: Element>(
     }
 }
 
-fn mapped(values: &[ValueId], places: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
+/// What a value has become that something still reads.
+fn place(places: &[Option<ValueId>], value: ValueId) -> ValueId {
+    places[value.0].expect("invariant: what is read is no part of a sum alone")
+}
+
+fn mapped(values: &[ValueId], places: &[Option<ValueId>]) -> Result<Vec<ValueId>, GraphError> {
     let mut mapped = with_room(values.len())?;
-    mapped.extend(values.iter().map(|value| places[value.0]));
+    mapped.extend(values.iter().map(|value| place(places, *value)));
     Ok(mapped)
 }

@@ -38,7 +38,7 @@ const POINTS: usize = PATCH * PATCH;
 const BLOCK_BYTES: usize = 768 << 10;
 const BLOCK_TILES: [usize; 2] = [28, 112];
 
-/// The tiles beside each other that are transformed together.
+/// The most tiles that are transformed together.
 const AT_ONCE: usize = 16;
 
 /// The convolution and what follows from it and the instruction set.
@@ -313,7 +313,6 @@ impl<T: Lane> Call<'_, T> {
         let (block, part) = (unit % units.blocks, unit / units.blocks);
         let tiles = units.tiles * block / units.blocks..units.tiles * (block + 1) / units.blocks;
         let pairs = problem.pairs() * part / units.parts..problem.pairs() * (part + 1) / units.parts;
-
         let vectors = 2 * pairs.start..(2 * pairs.end).min(problem.vectors());
 
         // register tiles of one width, the last of which may go beyond the block

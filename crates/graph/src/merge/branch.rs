@@ -1,6 +1,8 @@
 //! Which sums are of branches that can be merged.
 
-use tiled_tensor::{filled, push, with_room};
+use std::collections::HashMap;
+
+use tiled_tensor::{collected, filled, push, with_room};
 
 use super::window::Taps;
 use crate::error::GraphError;
@@ -40,6 +42,8 @@ pub(super) struct Sum {
     pub(super) node: usize,
     pub(super) terms: Vec<Term>,
     pub(super) clusters: Vec<Cluster>,
+    /// The cluster that each term is in.
+    pub(super) cluster_of: Vec<Option<usize>>,
 }
 
 /// What is merged.
@@ -57,22 +61,30 @@ pub(super) fn sums(graph: &Graph) -> Result<Found, GraphError> {
     let nodes = graph.nodes().len();
     let mut found = Found { by_node: with_room(nodes)?, is_absorbed: filled(nodes, false)? };
     found.by_node.resize_with(nodes, || None);
-    // a sum of sums is one sum, so the last ones come first
+    // a sum of sums is one sum, so the last ones come first, and a sum within one of as many channels has been looked at with it
+    let mut is_seen = filled(nodes, false)?;
     for node in (0..nodes).rev() {
-        if found.is_absorbed[node] || !matches!(graph.nodes()[node].op, Op::Add) {
+        if is_seen[node] || !matches!(graph.nodes()[node].op, Op::Add) {
             continue;
         }
         let (terms, sums) = search.terms(node)?;
+        let channels = |node: usize| graph.channels(graph.node_value(node));
+        sums.iter().filter(|sum| channels(**sum) == channels(node)).for_each(|sum| is_seen[*sum] = true);
         let clusters = search.clusters(node, &terms)?;
         if clusters.is_empty() {
             continue;
         }
+        sums.iter().for_each(|sum| is_seen[*sum] = true);
         let merged = clusters.iter().flat_map(|cluster| &cluster.terms).map(|term| &terms[*term]);
         let of_terms = merged.flat_map(|term| term.conv.iter().chain(&term.affine));
         for absorbed in of_terms.chain(&sums) {
             found.is_absorbed[*absorbed] = true;
         }
-        found.by_node[node] = Some(Sum { node, terms, clusters });
+        let mut cluster_of = filled(terms.len(), None)?;
+        for (place, cluster) in clusters.iter().enumerate() {
+            cluster.terms.iter().for_each(|term| cluster_of[*term] = Some(place));
+        }
+        found.by_node[node] = Some(Sum { node, terms, clusters, cluster_of });
     }
     Ok(found)
 }
@@ -148,73 +160,93 @@ impl<'g> Search<'g> {
     /// The terms that are merged: of one source, of one stride and groups, of the same outputs, where that multiplies no more often
     /// than each by itself.
     fn clusters(&self, node: usize, terms: &[Term]) -> Result<Vec<Cluster>, GraphError> {
-        let channels = self.graph.channels(self.graph.node_value(node));
-        let mut clusters: Vec<Cluster> = Vec::new();
+        let sum = self.graph.node_value(node);
+        let channels = self.graph.channels(sum);
+        let mut clusters = Vec::new();
+        if !self.may_name(sum) {
+            return Ok(clusters);
+        }
+        // the classes of convolutions in the order of their first ones, and the terms that are a source themselves
+        let (mut classes, mut places) = (Vec::<Vec<usize>>::new(), HashMap::new());
+        let mut plain: HashMap<ValueId, Vec<usize>> = HashMap::new();
         for (position, term) in terms.iter().enumerate() {
-            let Some(conv) = self.conv(term) else { continue };
-            let is_of_all = conv.padding_mode == PaddingMode::Zeros && conv.out_channels == channels;
-            if !is_of_all || clusters.iter().any(|cluster| cluster.terms.contains(&position)) {
+            let Some(conv) = self.conv(term) else {
+                if self.graph.channels(term.source) == channels {
+                    push(plain.entry(term.source).or_default(), position)?;
+                }
                 continue;
+            };
+            if conv.padding_mode == PaddingMode::Zeros && conv.out_channels == channels {
+                let gained = [0, 1].map(|axis| Taps::of(conv, axis).gained());
+                let class =
+                    *places.entry((term.source, conv.stride, conv.groups, gained)).or_insert(classes.len());
+                if class == classes.len() {
+                    push(&mut classes, Vec::new())?;
+                }
+                push(&mut classes[class], position)?;
             }
-            if let Some(cluster) = self.cluster(terms, position, conv)?
+        }
+        for class in classes {
+            let first = class[0];
+            let (source, Some(conv)) = (terms[first].source, self.conv(&terms[first])) else { continue };
+            let gained = [0, 1].map(|axis| Taps::of(conv, axis).gained());
+            let itself = plain.get(&source).filter(|_| conv.stride == [1, 1] && gained == [0, 0]);
+            let members = itself.into_iter().flatten().chain(&class).copied();
+            if let Some(cluster) = self.cluster(terms, first, collected(members)?)?
                 && self.may_name(cluster.named)
-                && self.may_name(self.graph.node_value(node))
             {
+                if cluster.terms.iter().any(|term| terms[*term].conv.is_none()) {
+                    // of two classes of one source, the first one has it
+                    plain.remove(&source);
+                }
                 push(&mut clusters, cluster)?;
             }
         }
         Ok(clusters)
     }
 
-    /// What is merged with this convolution: the others like it, and the source itself.
-    fn cluster(&self, terms: &[Term], first: usize, conv: &Conv2d) -> Result<Option<Cluster>, GraphError> {
-        let source = terms[first].source;
-        let mut merged = [0, 1].map(|axis| Taps::of(conv, axis));
-        let gained = merged.map(Taps::gained);
-        let (mut multiplied, mut has_bias) = (0_i64, false);
-        let mut members = Vec::new();
-        for (position, term) in terms.iter().enumerate() {
-            let taps = match self.conv(term) {
-                Some(other) => {
-                    let is_alike = other.stride == conv.stride
-                        && other.groups == conv.groups
-                        && other.out_channels == conv.out_channels
-                        && other.padding_mode == PaddingMode::Zeros;
-                    is_alike.then(|| [0, 1].map(|axis| Taps::of(other, axis)))
-                }
-                None => {
-                    let is_alike =
-                        conv.stride == [1, 1] && self.graph.channels(term.source) == conv.out_channels;
-                    is_alike.then_some([Taps::ITSELF; 2])
-                }
-            };
-            let Some(taps) = taps.filter(|taps| term.source == source && taps.map(Taps::gained) == gained)
-            else {
-                continue;
-            };
-            let [Some(height), Some(width)] = [0, 1].map(|axis| merged[axis].with(taps[axis])) else {
-                continue;
-            };
+    /// The most of these terms that are merged, the smallest windows first; the convolution at `first` is one like all of theirs.
+    fn cluster(
+        &self,
+        terms: &[Term],
+        first: usize,
+        mut members: Vec<usize>,
+    ) -> Result<Option<Cluster>, GraphError> {
+        let taps = |term: usize| match self.conv(&terms[term]) {
+            Some(conv) => [0, 1].map(|axis| Taps::of(conv, axis)),
+            None => [Taps::ITSELF; 2],
+        };
+        members.sort_by_key(|term| taps(*term).map(Taps::span).into_iter().fold(1_i64, i64::saturating_mul));
+        let (mut merged, mut multiplied, mut best) = (taps(members[0]), 0_i64, None);
+        for (position, term) in members.iter().enumerate() {
+            let taps = taps(*term);
+            let [Some(height), Some(width)] = [0, 1].map(|axis| merged[axis].with(taps[axis])) else { break };
             merged = [height, width];
-            if let Some(other) = self.conv(term) {
-                multiplied = multiplied.saturating_add(area(other.kernel_size));
-                has_bias |= other.bias;
+            if let Some(conv) = self.conv(&terms[*term]) {
+                multiplied = multiplied.saturating_add(area(conv.kernel_size));
             }
-            has_bias |= !term.affine.is_empty();
-            push(&mut members, position)?;
+            if position > 0 && area(merged.map(|taps| taps.kernel)) <= multiplied {
+                best = Some((position + 1, merged));
+            }
         }
-        let kernel_size = merged.map(|taps| taps.kernel);
-        if members.len() < 2 || area(kernel_size) > multiplied {
-            return Ok(None);
-        }
+        let Some((count, merged)) = best else { return Ok(None) };
+        members.truncate(count);
+        // in the order of the sum
+        members.sort_unstable();
+        let named = members.iter().find(|term| terms[**term].conv.is_some());
+        let (Some(conv), Some(named)) = (self.conv(&terms[first]), named) else { return Ok(None) };
+        let has_bias = |term: &usize| {
+            !terms[*term].affine.is_empty() || self.conv(&terms[*term]).is_some_and(|conv| conv.bias)
+        };
         let conv = Conv2d {
-            kernel_size,
+            kernel_size: merged.map(|taps| taps.kernel),
             padding: merged.map(|taps| taps.padding),
             dilation: merged.map(|taps| taps.dilation),
-            bias: has_bias,
+            bias: members.iter().any(has_bias),
             ..conv.clone()
         };
-        Ok(Some(Cluster { terms: members, source, conv, named: terms[first].value }))
+        let (source, named) = (terms[first].source, terms[*named].value);
+        Ok(Some(Cluster { terms: members, source, conv, named }))
     }
 
     /// Whether parameters of a node of this value's name would have names of their own.

@@ -64,15 +64,13 @@ fn add<T: Element>(
         && let Op::Conv2d(conv) = &graph.nodes()[node].op
     {
         let taps = [0, 1].map(|axis| Taps::of(conv, axis));
-        let mut values = tensor(graph, node, ParamKind::Weight, given).data.iter();
-        for (channels, scale) in weight.chunks_mut(each * area).zip(&affine.scale) {
-            for plane in channels.chunks_mut(area) {
-                for row in 0..conv.kernel_size[0] {
-                    for column in 0..conv.kernel_size[1] {
-                        let value = values.next().copied().unwrap_or(T::ZERO);
-                        plane[place(taps, [row, column])] += scale * value.to_f64();
-                    }
-                }
+        let values = &tensor(graph, node, ParamKind::Weight, given).data;
+        let (own_area, width) = (weight_area(conv), conv.kernel_size[1]);
+        let channels = weight.chunks_mut(area).zip(values.chunks(own_area)).enumerate();
+        for (channel, (plane, values)) in channels {
+            let scale = affine.scale[channel / each];
+            for (tap, value) in (0_i64..).zip(values) {
+                plane[place(taps, [tap / width, tap % width])] += scale * value.to_f64();
             }
         }
         if conv.bias {

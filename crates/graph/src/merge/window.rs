@@ -1,5 +1,7 @@
 //! The window that holds the taps of several.
 
+use tiled_geometry::MAX_WINDOW;
+
 use crate::op::Conv2d;
 
 /// Extent, distance of taps and padding of a kernel along an axis.
@@ -25,13 +27,19 @@ impl Taps {
         self.padding[0] + self.padding[1] - self.dilation * (self.kernel - 1)
     }
 
+    /// The pixels from the first to the last tap.
+    pub(super) fn span(self) -> i64 {
+        self.dilation * (self.kernel - 1) + 1
+    }
+
     /// Where the first and the last tap lie, from the pixel itself.
     fn ends(self) -> [i64; 2] {
         let first = -self.padding[0];
         [first, first + self.dilation * (self.kernel - 1)]
     }
 
-    /// The closest window that holds the taps of both, of the same outputs; `None` where it would cut the image.
+    /// The closest window that holds the taps of both, of the same outputs; `None` where it would cut the image, or be larger
+    /// than a window may be.
     pub(super) fn with(self, other: Self) -> Option<Self> {
         let ([first, last], [other_first, other_last]) = (self.ends(), other.ends());
         let begin = first.min(other_first);
@@ -40,7 +48,9 @@ impl Taps {
         let dilation =
             [steps[1], first - begin, other_first - begin].into_iter().fold(steps[0], greatest_common).max(1);
         let padding = [-begin, self.gained() + span + begin];
-        padding.iter().all(|side| *side >= 0).then(|| Self { kernel: span / dilation + 1, dilation, padding })
+        let kernel = span / dilation + 1;
+        let is_window = kernel <= MAX_WINDOW && padding.iter().all(|side| *side >= 0);
+        is_window.then_some(Self { kernel, dilation, padding })
     }
 
     /// Which tap of this window a tap of one within is.
@@ -82,6 +92,13 @@ mod tests {
         let right = Taps { kernel: 2, dilation: 1, padding: [0, 1] };
         assert_eq!(left.with(right), Some(THREE));
         assert_eq!((THREE.place(left, 1), THREE.place(right, 1)), (1, 2));
+    }
+
+    #[test]
+    fn a_window_that_would_be_too_large_is_none() {
+        let far = |padding| Taps { kernel: 1 << 20, dilation: 1, padding };
+        let (left, right) = (far([(1 << 20) - 1, 0]), far([0, (1 << 20) - 1]));
+        assert_eq!((left.gained(), left.with(right)), (0, None));
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl<T> ParamTensor<T> {
         (&self.name, &self.shape)
     }
 
-    fn check_length(&self) -> Result<(), GraphError> {
+    pub(crate) fn check_length(&self) -> Result<(), GraphError> {
         self.check_fits(self.data.len())
     }
 

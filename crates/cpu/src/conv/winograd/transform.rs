@@ -47,7 +47,7 @@ pub(super) struct Blocks {
     pub(super) col_step: usize,
 }
 
-/// Where the transforms of tiles lie: vector `v` of tile `t` at point `i` at `t` vectors, `v·vector_stride` and `i·point_stride`.
+/// Where the transforms of tiles lie: vector `v` of tile `t` at point `i` `t` vectors, `v·vector` and `i·point` elements from the first.
 #[derive(Clone, Copy)]
 pub(super) struct Strides {
     pub(super) vector: usize,
@@ -61,7 +61,7 @@ impl Strides {
     }
 }
 
-/// Writes the transforms of the patches of tiles beside each other: all of a block of channels before the next, so that memory is read
+/// Writes the transforms of the patches of some tiles: all of a block of channels before the next, so that memory is read
 /// along its rows.
 ///
 /// # Safety
@@ -163,7 +163,7 @@ fn of_inputs<S: Simd>(simd: S, d: [S::V; PATCH]) -> [S::V; PATCH] {
     ]
 }
 
-/// The sums of tiles beside each other for some vectors of output channels.
+/// The sums of some tiles for some vectors of output channels.
 #[derive(Clone, Copy)]
 pub(super) struct Sums<E> {
     pub(super) from: *const E,
@@ -197,6 +197,9 @@ impl<E: Element> Micro<E> for Output<'_, E> {
         for vector in 0..blocks.count {
             for (place, corner) in corners.iter().enumerate() {
                 let from = sums.from.wrapping_add(vector * sums.strides.vector + place * S::LANES);
+                if corner.rows.is_empty() || corner.cols.is_empty() {
+                    continue;
+                }
                 // SAFETY: as `output` asks.
                 unsafe {
                     if corner.rows == (0..TILE) && corner.cols == (0..TILE) {
