@@ -2,7 +2,7 @@
 
 use tiled_geometry::MAX_WINDOW;
 
-use crate::op::Conv2d;
+use crate::{op::Conv2d, rate::gcd};
 
 /// Extent, distance of taps and padding of a kernel along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +45,7 @@ impl Taps {
         let begin = first.min(other_first);
         let span = last.max(other_last) - begin;
         let steps = [self, other].map(|taps| if taps.kernel > 1 { taps.dilation } else { 0 });
-        let dilation =
-            [steps[1], first - begin, other_first - begin].into_iter().fold(steps[0], greatest_common).max(1);
+        let dilation = [steps[1], first - begin, other_first - begin].into_iter().fold(steps[0], gcd);
         let padding = [-begin, self.gained() + span + begin];
         let kernel = span / dilation + 1;
         let is_window = kernel <= MAX_WINDOW && padding.iter().all(|side| *side >= 0);
@@ -57,10 +56,6 @@ impl Taps {
     pub(super) fn place(self, within: Self, tap: i64) -> i64 {
         (self.padding[0] - within.padding[0] + tap * within.dilation) / self.dilation
     }
-}
-
-fn greatest_common(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { greatest_common(b, a % b) }
 }
 
 #[cfg(test)]
