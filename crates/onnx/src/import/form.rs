@@ -94,8 +94,9 @@ impl Form {
     /// What it is; numbers of files have as few digits as those of `float16`.
     pub(crate) fn recognised(&self) -> Option<Recognised> {
         if self.function.is_none() {
-            // to the last digits: a factor near one is a factor
-            let is_x = self.p.iter().zip(&X).all(|(got, wanted)| (got - wanted).abs() <= 1e-12);
+            // to the last digits: a factor near one is a factor, and what is added to keep a divisor from zero is added
+            let [number, factor, square, cube] = self.p;
+            let is_x = [number, square, cube] == [0.0; 3] && (factor - 1.0).abs() <= 1e-12;
             return is_x.then_some(Recognised::Itself);
         }
         let is = |known: &&Known| self.is_times(known, 1.0);
@@ -118,9 +119,13 @@ impl Form {
         let Some((function, inner)) = &self.function else { return false };
         let times = |polynomial: &Polynomial| polynomial.map(|coefficient| coefficient * factor);
         *function == known.function
-            && is_close(&self.p, &times(&known.p))
-            && is_close(&self.q, &times(&known.q))
-            && is_close(inner, &known.inner)
+            && is_close(&self.p, &times(&known.p), EXACT)
+            && is_close(&self.q, &times(&known.q), EXACT)
+            && is_close(
+                inner,
+                &known.inner,
+                if known.function == Function::Sigmoid { EXACT } else { OF_HALVES },
+            )
     }
 
     /// The sum.
@@ -204,9 +209,14 @@ fn product(a: &Polynomial, b: &Polynomial) -> Option<Polynomial> {
     Some(product)
 }
 
-/// Within three roundings to `float16`, whose ε is 2⁻¹⁰.
-fn is_close(a: &Polynomial, b: &Polynomial) -> bool {
-    a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1.5e-3 * b.abs())
+/// Numbers that every type has: 1 and ½, and what is worked out of such.
+const EXACT: f64 = 1e-6;
+
+/// Three roundings to `float16`, whose ε is 2⁻¹⁰.
+const OF_HALVES: f64 = 1.5e-3;
+
+fn is_close(a: &Polynomial, b: &Polynomial, tolerance: f64) -> bool {
+    a.iter().zip(b).all(|(a, b)| (a - b).abs() <= tolerance * b.abs())
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub(crate) struct Numbers {
     pub(crate) is_scalar: bool,
     /// Whether its type is one of whole numbers, which divide without remainder.
     pub(crate) is_integer: bool,
+    /// Whether others have 64 bits; they have 32 where they are made of extents.
+    pub(crate) is_double: bool,
 }
 
 /// More numbers than any shape or padding has.
@@ -224,7 +226,7 @@ impl Num {
 impl Numbers {
     /// A list of whole numbers.
     pub(crate) fn whole(items: Vec<Num>) -> Self {
-        Self { items, is_scalar: false, is_integer: true }
+        Self { items, is_scalar: false, is_integer: true, is_double: false }
     }
 
     /// All of them, where they are known and whole.
@@ -252,14 +254,26 @@ impl Numbers {
             (1, b) => b,
             _ => return Ok(None),
         };
-        let is_integer = self.is_integer && other.is_integer;
+        let (is_integer, is_double) =
+            (self.is_integer && other.is_integer, self.is_double || other.is_double);
+        let rounded = |made: Num| match made {
+            // 640·0.7 is 448 in 32 bits, and below that in 64
+            Num::Known(value) if !is_integer && !is_double => Num::Known(single(value)),
+            made => made,
+        };
         let at = |list: &Self, place: usize| list.items[if list.items.len() == 1 { 0 } else { place }];
         let items: Result<Vec<Num>, OutOfMemory> = (0..len)
-            .map(|place| at(self, place).combined(binary, at(other, place), is_integer, extents))
+            .map(|place| at(self, place).combined(binary, at(other, place), is_integer, extents).map(rounded))
             .collect();
         let is_scalar = self.is_scalar && other.is_scalar;
-        Ok(Some(Self { items: items?, is_scalar, is_integer }))
+        Ok(Some(Self { items: items?, is_scalar, is_integer, is_double }))
     }
+}
+
+/// The number rounded to 32 bits.
+#[expect(clippy::cast_possible_truncation, reason = "rounded as the model rounds")]
+fn single(value: f64) -> f64 {
+    f64::from(value as f32)
 }
 
 /// The whole number that this is; those of more than 63 bits, which stand for the end of an axis, become the largest.

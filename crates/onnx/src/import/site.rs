@@ -133,11 +133,13 @@ impl Site<'_> {
             Value::Numbers(numbers) => Ok(Rc::clone(numbers)),
             Value::Constant(constant) if self.is_numbers(position) => {
                 let (is_scalar, tensor) = (constant.shape.is_empty(), constant.tensor);
-                let is_integer =
-                    self.with_tensor(tensor, |tensors| Ok(tensors.check(tensor)?.is_integer()))?;
+                let (is_integer, is_double) = self.with_tensor(tensor, |tensors| {
+                    let stored = tensors.check(tensor)?;
+                    Ok((stored.is_integer(), stored.is_double()))
+                })?;
                 let values: Vec<f64> = self.with_tensor(tensor, |tensors| tensors.values(tensor))?;
                 let items = values.into_iter().map(Num::Known).collect();
-                Ok(Rc::new(Numbers { items, is_scalar, is_integer }))
+                Ok(Rc::new(Numbers { items, is_scalar, is_integer, is_double }))
             }
             _ => self.wrong(position, "a few numbers"),
         }
@@ -397,7 +399,7 @@ fn wrong_type(name: &'static str, expected: &'static str, attribute: &AttributeP
 }
 
 /// `TensorProto.DOUBLE`.
-const DOUBLE: i32 = 11;
+pub(crate) const DOUBLE: i32 = 11;
 
 /// `AttributeProto.INTS`.
 const INTS: i32 = 7;

@@ -293,6 +293,19 @@ pub(super) fn of_values(
     if let Some(position) = values.iter().position(|value| value.flat != flat) {
         return site.wrong(position, "of as many axes as the others");
     }
+    // of one axis are all that an image has: as many, or one
+    let features = |value: &Image| {
+        let plan = site.plans.get(value.plan);
+        (plan.channels, plan.extents)
+    };
+    let mut several = values.iter().filter(|value| features(value) != (1, Some([1, 1])));
+    if flat && let Some(first) = several.next() {
+        let is_other = |value: &&Image| features(value) != features(first);
+        if let Some(other) = several.find(is_other) {
+            let position = values.iter().position(|value| value.plan == other.plan).unwrap_or_default();
+            return site.wrong(position, "of as many features as the others, which lie alike");
+        }
+    }
     let mut values = values.to_vec();
     of_planes(site.plans, &mut values);
     if !flat {

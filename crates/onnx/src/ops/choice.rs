@@ -126,8 +126,8 @@ pub(super) fn choose(site: &mut Site<'_>) -> Result<Value, Reason> {
     }
     let [condition, a, b] = lists;
     let is_scalar = condition.is_scalar && a.is_scalar && b.is_scalar;
-    let is_integer = a.is_integer && b.is_integer;
-    Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar, is_integer })))
+    let (is_integer, is_double) = (a.is_integer && b.is_integer, a.is_double || b.is_double);
+    Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar, is_integer, is_double })))
 }
 
 /// The value that one known condition chooses, as `torch.lerp` has it of its weight; `None` of other conditions, and where the other
@@ -266,7 +266,8 @@ fn of_pairs(
     };
     let extents = &mut site.plans.extents;
     let items = (0..len).map(|place| made(at(a, place), at(b, place), extents)).collect::<Result<_, _>>()?;
-    Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: a.is_scalar && b.is_scalar, is_integer: true })))
+    let is_scalar = a.is_scalar && b.is_scalar;
+    Ok(Value::Numbers(Rc::new(Numbers { is_scalar, ..Numbers::whole(items) })))
 }
 
 /// A place of a list, of which one number stands for all.

@@ -7,7 +7,7 @@ use tiled_graph::Op;
 use super::{choice, elements, filled, grid};
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers, Rounding, whole};
-use crate::import::site::{Site, node_name};
+use crate::import::site::{DOUBLE, Site, node_name};
 use crate::import::value::{Image, Value};
 use crate::tensor::{is_float, of_floats, of_ints, type_name};
 
@@ -76,7 +76,7 @@ pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
         } else {
             Numbers::clone(&numbers)
         };
-        return Ok(Value::Numbers(Rc::new(Numbers { is_integer, ..made })));
+        return Ok(Value::Numbers(Rc::new(Numbers { is_integer, is_double: to == DOUBLE, ..made })));
     }
     if let Value::Above(above) = *site.operand(0)? {
         return if to == BOOL {
@@ -161,7 +161,7 @@ pub(super) fn constant_of_shape(site: &mut Site<'_>) -> Result<Value, Reason> {
         return site.wrong(0, "a few whole numbers");
     }
     let items = vec![Num::Known(value); len];
-    Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: dims.is_empty(), is_integer })))
+    Ok(Value::Numbers(Rc::new(Numbers { is_scalar: dims.is_empty(), ..Numbers::whole(items) })))
 }
 
 /// `start, start + step, …` below the limit.
@@ -173,12 +173,16 @@ pub(super) fn range(site: &mut Site<'_>) -> Result<Value, Reason> {
         return Ok(made);
     }
     let (start, limit, step) = (site.number(0)?, site.number(1)?, site.number(2)?);
-    let is_integer = (0..3).all(|position| site.numbers(position).is_ok_and(|numbers| numbers.is_integer));
+    let is = |site: &mut Site<'_>, of: fn(&Numbers) -> bool| {
+        [0, 1, 2].map(|position| site.numbers(position).is_ok_and(|numbers| of(&numbers)))
+    };
+    let is_integer = is(site, |numbers| numbers.is_integer) == [true; 3];
+    let is_double = is(site, |numbers| numbers.is_double).contains(&true);
     let len = whole(((limit - start) / step).ceil().max(0.0)).and_then(|len| usize::try_from(len).ok());
     match len {
         Some(len) if len <= MAX_NUMBERS && step != 0.0 => {
             let items = (0..len).map(|place| Num::Known(start + place as f64 * step)).collect();
-            Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer })))
+            Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer, is_double })))
         }
         _ => site.wrong(1, "a limit that gives a few numbers"),
     }

@@ -113,9 +113,7 @@ fn along_axes(
             _ => {}
         }
     }
-    let listed = |items: Vec<Num>| {
-        Some(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer: true })))
-    };
+    let listed = |items: Vec<Num>| Some(Value::Numbers(Rc::new(Numbers::whole(items))));
     let has_axes = site.has(3);
     if has_axes && matches!(operator.name, "Pad" | "Slice") {
         let axes = site.whole(3)?;

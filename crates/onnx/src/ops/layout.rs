@@ -24,7 +24,8 @@ pub(super) fn concat(site: &mut Site<'_>) -> Result<Value, Reason> {
         }
         let items = parts.iter().flat_map(|part| part.items.iter().copied()).collect();
         let is_integer = parts.iter().all(|part| part.is_integer);
-        return Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer })));
+        let is_double = parts.iter().any(|part| part.is_double);
+        return Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer, is_double })));
     }
     if let Some(made) = stack::joined(site, axis)? {
         return Ok(made);

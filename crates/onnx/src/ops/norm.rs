@@ -3,6 +3,7 @@
 use tiled_graph::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, LocalResponseNorm, Op, ParamKind, RmsNorm};
 
 use super::last;
+use super::reduce::one_pixel;
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
@@ -13,6 +14,12 @@ pub(super) const BATCH_NORM: &[&str] = &["epsilon", "momentum", "spatial", "trai
 pub(super) fn batch_norm(site: &mut Site<'_>) -> Result<Value, Reason> {
     site.only("training_mode", 0, 0, "0, evaluation")?;
     site.only("spatial", 1, 1, "1, statistics of channels")?;
+    // before version 14 the statistics of the batch are further results
+    let results = site.node.output.iter().filter(|name| !name.is_empty()).count();
+    if site.opset < 14 && results > 1 {
+        let got = format!("said by {results} results");
+        return Err(Reason::Attribute { name: "training_mode", expected: "0, evaluation", got });
+    }
     let Image { plan, flat } = site.value(0)?;
     let kept = site.float("momentum", 0.9)?;
     let op = Op::BatchNorm(BatchNorm {
@@ -130,7 +137,9 @@ fn over_channels(site: &mut Site<'_>, op: Op) -> Result<Value, Reason> {
     if axis != 1 && axis != if flat { -1 } else { -3 } {
         return Err(wrong());
     }
-    if is_joining && !flat && site.plans.get(plan).extents != Some([1, 1]) {
+    if flat {
+        one_pixel(site, plan)?;
+    } else if is_joining && site.plans.get(plan).extents != Some([1, 1]) {
         return site.wrong(
             0,
             "a value of one pixel, as height and width are joined to the channels before version 13",

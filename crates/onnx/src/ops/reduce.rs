@@ -75,7 +75,7 @@ pub(super) fn prod(site: &mut Site<'_>) -> Result<Value, Reason> {
         product = product.combined(Binary::Mul, *item, numbers.is_integer, &mut site.plans.extents)?;
     }
     let is_scalar = numbers.is_scalar || !site.flag("keepdims", true)?;
-    Ok(Value::Numbers(Rc::new(Numbers { items: vec![product], is_scalar, is_integer: numbers.is_integer })))
+    Ok(Value::Numbers(Rc::new(Numbers { items: vec![product], is_scalar, ..*numbers })))
 }
 
 fn of_stack_or_axes(site: &mut Site<'_>, stacked: Option<Reduced>, fold: Fold) -> Result<Value, Reason> {
@@ -117,6 +117,9 @@ fn over_axes(site: &mut Site<'_>, fold: Fold) -> Result<Value, Reason> {
             return Err(Reason::Attribute { name: "axes", expected, got });
         }
     };
+    if let (Over::Channels, true) = (over, flat) {
+        one_pixel(site, plan)?;
+    }
     let plan = site.chain(&ops(fold, over), plan)?;
     Ok(match (site.flag("keepdims", true)?, over, last) {
         (true, _, Some((_, order))) => last::of_image(plan, order),
@@ -128,6 +131,14 @@ fn over_axes(site: &mut Site<'_>, fold: Fold) -> Result<Value, Reason> {
             return Err(Reason::Attribute { name: "keepdims", expected, got });
         }
     })
+}
+
+/// Refuses the features of several pixels in one axis, which are no channels of a pixel.
+pub(super) fn one_pixel(site: &Site<'_>, plan: usize) -> Result<(), Reason> {
+    match site.plans.get(plan).extents {
+        Some([1, 1]) => Ok(()),
+        _ => site.wrong(0, "a value of one pixel, as all that an image has is one axis"),
+    }
 }
 
 /// The operators that fold, one after another.

@@ -48,6 +48,9 @@ pub(super) fn resize(site: &mut Site<'_>) -> Result<Value, Reason> {
     let (scales, sizes) = if before { (1, 3) } else { (2, 3) };
     let given = if has_numbers(site, sizes) { sizes } else { scales };
     let items = in_order(site, given)?;
+    if given == sizes && items[0].known(&site.plans.extents).is_some() && !site.plans.is_batch(items[0]) {
+        return wrong(sizes, "as many images", &items);
+    }
     let to = if given == sizes { to_sizes(site, plan, items)? } else { by_scales(site, plan, items, given)? };
     upsampled(site, plan, to, mode)
 }

@@ -21,7 +21,7 @@ pub(super) fn size(site: &mut Site<'_>) -> Result<Value, Reason> {
     for extent in extents(site)? {
         product = product.combined(Binary::Mul, extent, true, &mut site.plans.extents)?;
     }
-    Ok(Value::Numbers(Rc::new(Numbers { items: vec![product], is_scalar: true, is_integer: true })))
+    Ok(Value::Numbers(Rc::new(Numbers { is_scalar: true, ..Numbers::whole(vec![product]) })))
 }
 
 fn extents(site: &mut Site<'_>) -> Result<Vec<Num>, Reason> {
@@ -122,7 +122,7 @@ pub(super) fn gather(site: &mut Site<'_>) -> Result<Value, Reason> {
             None => return site.wrong(1, "indices of the sizes that there are"),
         }
     }
-    Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: which.is_scalar, is_integer: from.is_integer })))
+    Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: which.is_scalar, ..*from })))
 }
 
 /// Attributes before version 10, operands since.
@@ -146,7 +146,7 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
             let step = usize::try_from(*step).unwrap_or(usize::MAX);
             let part = from.items.get(bounded(*start, len)..bounded(*end, len)).unwrap_or_default();
             let items = part.iter().step_by(step).copied().collect();
-            Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, is_integer: from.is_integer })))
+            Ok(Value::Numbers(Rc::new(Numbers { items, is_scalar: false, ..*from })))
         }
         _ => site.wrong(0, "sizes that are cut along their one axis, forward"),
     }

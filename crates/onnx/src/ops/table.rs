@@ -20,6 +20,7 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
             items,
             is_scalar: false,
             is_integer: table.is_integer,
+            is_double: false,
         }))));
     }
     if !site.is_numbers(0) {

@@ -15,6 +15,29 @@ fn with(function: Elementwise, number: f64) -> Op {
 }
 
 #[test]
+fn a_factor_near_one_is_a_factor() {
+    let model = |outer: f32, inner: f32| {
+        Builder::new(18, 2)
+            .tensor(float_tensor("outer", &[], &[outer]))
+            .tensor(float_tensor("inner", &[], &[inner]))
+            .node("Mul", &["x", "outer"], "a", &[])
+            .node("Mul", &["x", "inner"], "b", &[])
+            .node("Sigmoid", &["b"], "s", &[])
+            .node("Mul", &["a", "s"], "y", &[])
+            .output("y")
+    };
+    assert_eq!(ops(&model(1.0, 1.0)), [Op::Activation(Activation::Silu)]);
+    for (outer, inner) in [(1.001, 1.0), (1.0, 1.0012), (0.5, 1.0)] {
+        let got = run(&model(outer, inner), [1, 2, 1, 1], &[1.0, -2.0]).0;
+        let (outer, inner) = (f64::from(outer), f64::from(inner));
+        for (got, x) in got.iter().zip([1.0, -2.0]) {
+            let wanted = outer * x / (1.0 + f64::exp(-inner * x));
+            assert!((got - wanted).abs() <= 1e-7, "{outer}, {inner}: {got}, not {wanted}");
+        }
+    }
+}
+
+#[test]
 fn functions_of_one_element_are_activations() {
     let alpha = |alpha| [("alpha", Attribute::Float(alpha))];
     for (op, attributes, activation) in [

@@ -6,7 +6,7 @@ use tiled_graph::{
 };
 use tiled_onnx::proto::TensorProto;
 
-use crate::build::{Attribute, Builder, float_tensor, ints};
+use crate::build::{Attribute, Builder, float_tensor, ints, reason};
 use crate::runs::run;
 
 fn nodes(model: &Builder) -> Vec<Op> {
@@ -37,6 +37,21 @@ fn back(model: Builder, from: &str, to: &str) -> Builder {
 
 const GROUPED: Op = Op::GroupNorm(GroupNorm { num_groups: 2, eps: 1e-5, affine: true });
 const LAYERED: Op = Op::LayerNorm(LayerNorm { eps: 1e-6, elementwise_affine: true, bias: true });
+
+#[test]
+fn batch_norm_with_the_statistics_of_the_batch_is_refused_in_every_version() {
+    let model = |opset| {
+        let model =
+            ["s", "b", "m", "v"].iter().fold(Builder::new(opset, 2), |model, name| model.floats(name, &[2]));
+        let mut model = model.node("BatchNormalization", &["x", "s", "b", "m", "v"], "y", &[]).output("y");
+        let results = ["mean", "var", "saved_mean", "saved_var"].map(str::to_owned);
+        model.graph().node[0].output.extend(results);
+        model
+    };
+    assert_eq!(reason(&model(9)), "attribute `training_mode` is said by 5 results, wants 0, evaluation");
+    // running statistics are further results since
+    assert!(model(15).read().is_ok());
+}
 
 #[test]
 fn norms_of_images_have_their_weights() {

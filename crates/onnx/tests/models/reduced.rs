@@ -54,6 +54,20 @@ fn reductions_have_their_numbers_over_the_channels_and_the_image() {
 }
 
 #[test]
+fn what_keeps_a_divisor_from_zero_is_added_however_small() {
+    let model = Builder::new(13, 2)
+        .tensor(float_tensor("eps", &[], &[1e-12]))
+        .node("ReduceSumSquare", &["x"], "s", &[("axes", ints(&[1]))])
+        .node("Add", &["s", "eps"], "guarded", &[])
+        .node("Sqrt", &["guarded"], "root", &[])
+        .node("Div", &["x", "root"], "y", &[])
+        .output("y");
+    let got = run(&model, [1, 2, 1, 2], &[0.0, 3.0, 0.0, -4.0]).0;
+    let is_near = |(got, wanted): (&f64, f64)| (got - wanted).abs() < 1e-12;
+    assert!(got.iter().zip([0.0, 0.6, 0.0, -0.8]).all(is_near), "{got:?}");
+}
+
+#[test]
 fn channels_that_are_dropped_and_added_again_are_one_channel() {
     let model = Builder::new(18, 3)
         .ints("a", &[1], &[1])

@@ -1,8 +1,9 @@
 //! Resizing by scales that are quotients of sizes.
 
 use tiled_graph::{Coordinates, Filter, Op, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId};
+use tiled_onnx::proto::TensorProto;
 
-use crate::build::{Attribute, Builder, float_tensor, ints, ops, reason};
+use crate::build::{Attribute, Builder, float_tensor, ints, ops, reason, value};
 use crate::runs::run;
 
 /// A pooling by three of x to the size of x, by a scale that is the quotient of the sizes.
@@ -40,6 +41,33 @@ pub(crate) fn resized(opset: i64, mode: &'static str) -> Builder {
             "u",
             &[("mode", Attribute::Text(mode))],
         )
+}
+
+#[test]
+fn sizes_are_worked_out_in_32_bits_as_the_model_says() {
+    // 10·0.7 is 7 in 32 bits, and below that in 64
+    for (element, number, size) in
+        [(1, float_tensor("r", &[], &[0.7]), 7), (11, double("r", 0.7_f32.into()), 6)]
+    {
+        let mut model = Builder::new(18, 1)
+            .tensor(number)
+            .ints("nc", &[2], &[1, 1])
+            .node("Shape", &["x"], "s", &[("start", Attribute::Int(2))])
+            .node("Cast", &["s"], "f", &[("to", Attribute::Int(element))])
+            .node("Mul", &["f", "r"], "m", &[])
+            .node("Floor", &["m"], "w", &[])
+            .node("Cast", &["w"], "i", &[("to", Attribute::Int(7))])
+            .node("Concat", &["nc", "i"], "n", &[("axis", Attribute::Int(0))])
+            .node("Resize", &["x", "", "", "n"], "y", &[])
+            .output("y");
+        model.graph().input[0] = value("x", 1, &[Some(1), Some(1), Some(10), Some(10)]);
+        let [Op::Upsample(Upsample { to, .. })] = ops(&model)[..] else { panic!("{:?}", ops(&model)) };
+        assert_eq!(to, UpsampleTo::Size([size; 2]));
+    }
+}
+
+fn double(name: &str, value: f64) -> TensorProto {
+    TensorProto { data_type: Some(11), double_data: vec![value], ..float_tensor(name, &[], &[]) }
 }
 
 #[test]

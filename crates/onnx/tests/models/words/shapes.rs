@@ -119,6 +119,55 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
         ("row_of_another_padding", wide(&[("auto_pad", text("SAME_UPPER"))]).output("c")),
         ("squeeze_of_rows", node(start().ints("a", &[1], &[2]), "Squeeze", &["a"], &[])),
         (
+            "mean_of_flat_features",
+            declared(
+                start()
+                    .ints("a", &[1], &[1])
+                    .node("Flatten", &["x"], "f", &[])
+                    .node("ReduceMean", &["f", "a"], "m", &[])
+                    .node("Sub", &["f", "m"], "c", &[])
+                    .floats("w", &[147, 2])
+                    .node("MatMul", &["c", "w"], "y", &[])
+                    .output("y"),
+                &seven,
+            ),
+        ),
+        (
+            "softmax_of_flat_features",
+            declared(
+                start()
+                    .node("Flatten", &["x"], "f", &[])
+                    .node("Softmax", &["f"], "s", &[])
+                    .floats("w", &[147, 2])
+                    .node("MatMul", &["s", "w"], "y", &[])
+                    .output("y"),
+                &seven,
+            ),
+        ),
+        (
+            "flat_features_that_lie_otherwise",
+            declared(
+                start()
+                    .floats("w", &[147, 3, 1, 1])
+                    .node("Conv", &["x", "w"], "c", &[])
+                    .node("GlobalAveragePool", &["c"], "p", &[])
+                    .node("Flatten", &["p"], "g", &[])
+                    .node("Flatten", &["x"], "f", &[])
+                    .node("Mul", &["g", "f"], "m", &[])
+                    .floats("l", &[147, 2])
+                    .node("MatMul", &["m", "l"], "y", &[])
+                    .output("y"),
+                &seven,
+            ),
+        ),
+        (
+            "resize_of_the_batch",
+            declared(
+                node(start().ints("n", &[4], &[1, 3, 8, 8]), "Resize", &["", "", "n"], &[]),
+                &[Some(2), Some(3), Some(4), Some(4)],
+            ),
+        ),
+        (
             "unsqueeze_of_an_image",
             declared(
                 start()
