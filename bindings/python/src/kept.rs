@@ -47,6 +47,31 @@ impl Ready {
     }
 }
 
+/// An element type whose executor may be ready.
+pub(crate) trait OfReady: Element {
+    /// The executor and the weights.
+    ///
+    /// # Panics
+    /// Where they are of the other type.
+    fn of(ready: &mut Ready) -> (&mut Executor<'static, Self>, &mut Parameters<Self>);
+}
+
+const OTHER: &str = "invariant: what is ready has the type of its plan";
+
+impl OfReady for f32 {
+    fn of(ready: &mut Ready) -> (&mut Executor<'static, Self>, &mut Parameters<Self>) {
+        let Ready::F32(executor, parameters) = ready else { panic!("{OTHER}") };
+        (executor, parameters)
+    }
+}
+
+impl OfReady for f64 {
+    fn of(ready: &mut Ready) -> (&mut Executor<'static, Self>, &mut Parameters<Self>) {
+        let Ready::F64(executor, parameters) = ready else { panic!("{OTHER}") };
+        (executor, parameters)
+    }
+}
+
 /// What runs, for one thread at a time, and for the process that made it.
 pub(crate) struct Kept(Mutex<Held>);
 

@@ -239,12 +239,14 @@ impl Network {
             )));
         }
         let reading = options.reading()?;
+        let mut held = 0_u64;
         let input = |(given, name): (&Bound<'_, PyAny>, &str)| {
             if given.is_instance_of::<PyTuple>() {
                 return Ok(Input { shape: given.extract()?, resident_bytes: 0, operand: None });
             }
             let operand = Operand::new(name, given)?;
-            let (shape, resident_bytes) = operand.facts(&reading)?;
+            let (shape, resident_bytes) = operand.facts(&reading.clone().beside(held))?;
+            held = held.saturating_add(resident_bytes);
             Ok(Input { shape, resident_bytes, operand: Some(operand) })
         };
         inputs.iter().zip(wanted.iter().map(|input| input.name.as_str())).map(input).collect()
@@ -277,15 +279,16 @@ impl Network {
             }
             _ => None,
         });
-        let held =
-            inputs.iter().map(|input| input.resident_bytes).chain(outputs.iter().map(Operand::part_bytes));
+        let read = inputs.iter().map(|input| Ok(input.resident_bytes));
+        let written = outputs.iter().zip(&made).map(|(output, shape)| output.written_bytes(*shape, writing));
+        let held = read.chain(written).sum::<Result<u64, Failure>>()?;
         let is_plain =
             |operand: Option<&Operand>| operand.and_then(Operand::array).is_some_and(Array::is_plain::<T>);
         let defaults = PlanOptions::default();
         let plan_options = PlanOptions {
             memory_bytes: options.memory.or(device.memory_bytes()),
             parallelism: options.threads(),
-            resident_bytes: held.sum(),
+            resident_bytes: held,
             releases_parameters: options.is_once,
             // what training reads and writes is made for it
             in_memory: if objective.loss.is_some() {

@@ -1,11 +1,12 @@
 //! What a run of Python reads and writes: files, arrays, and objects that are read or written in parts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use tiled::exec::{
-    Changes, DecidedSink, Decision, ElementType, Normalization, NormalizedSource, Numbers, Sink, SinkOptions,
-    Source, SourceOptions, create_sink_with, inspect_source, open_source_with,
+    Changes, DecidedSink, Decision, ElementType, IoError, Normalization, NormalizedSource, Numbers, Sink,
+    SinkOptions, Source, SourceOptions, create_sink_with, inspect_source, open_source_with,
+    sink_resident_bytes,
 };
 use tiled::tensor::Element;
 
@@ -36,6 +37,12 @@ pub(crate) struct Reading {
     pub(crate) to: Normalization,
     /// What a picture may take, decoded; a larger one lies in a temporary file.
     pub(crate) picture_bytes: u64,
+    /// What one may take that can only be decoded in memory.
+    pub(crate) limit_bytes: u64,
+    /// What decoding into a file may take.
+    pub(crate) opening_bytes: u64,
+    /// Where temporary files lie.
+    pub(crate) folder: PathBuf,
 }
 
 /// How operands are written.
@@ -66,12 +73,13 @@ impl Operand {
         }
     }
 
-    /// The bytes that are held of it beside a plan while a run goes on: an array of a part at a time.
-    pub(crate) fn part_bytes(&self) -> u64 {
-        match self {
+    /// The bytes that are held beside a plan while values of this shape are written to it: a picture, or an array of a part at a time.
+    pub(crate) fn written_bytes(&self, shape: [usize; 4], writing: Writing) -> Result<u64, Failure> {
+        Ok(match self {
+            Self::Path(path) => sink_resident_bytes(path, writing.shape(shape), &writing.options(shape[1]))?,
             Self::Parts(parts) => parts.part_bytes(),
-            Self::Path(_) | Self::Array(_) => 0,
-        }
+            Self::Array(_) => 0,
+        })
     }
 
     /// The tensor, to be read.
@@ -82,7 +90,7 @@ impl Operand {
         watch: &'a Watch,
     ) -> Result<Box<dyn Source<T> + 'a>, Failure> {
         let source = match self {
-            Self::Path(path) => open_source_with(path, &reading.options())?,
+            Self::Path(path) => open_source_with(path, &reading.options(path))?,
             Self::Parts(parts) => parts.source(reading.numbers, watch)?,
             Self::Array(array) => array.source(reading.numbers)?,
         };
@@ -132,7 +140,7 @@ impl Operand {
     pub(crate) fn facts(&self, reading: &Reading) -> Result<([usize; 4], u64), Failure> {
         Ok(match self {
             Self::Path(path) => {
-                let facts = inspect_source(path, &reading.options())?;
+                let facts = inspect_source(path, &reading.options(path))?;
                 (facts.shape, facts.resident_bytes)
             }
             Self::Parts(parts) => (parts.shape, parts.part_bytes()),
@@ -142,9 +150,34 @@ impl Operand {
 }
 
 impl Reading {
-    fn options(&self) -> SourceOptions {
-        let folder = Some(std::env::temp_dir());
-        SourceOptions { numbers: self.numbers, limit_bytes: self.picture_bytes, folder, raw: None }
+    /// The same beside so many bytes that others hold.
+    pub(crate) fn beside(mut self, held_bytes: u64) -> Self {
+        for bytes in [&mut self.picture_bytes, &mut self.limit_bytes] {
+            *bytes = bytes.saturating_sub(held_bytes);
+        }
+        self
+    }
+
+    /// The same where no more than these bytes are left.
+    pub(crate) fn within(mut self, left_bytes: u64) -> Self {
+        for bytes in [&mut self.picture_bytes, &mut self.limit_bytes] {
+            *bytes = left_bytes.min(*bytes);
+        }
+        self
+    }
+
+    fn options(&self, path: &Path) -> SourceOptions {
+        let options =
+            |limit_bytes, folder| SourceOptions { numbers: self.numbers, limit_bytes, folder, raw: None };
+        let filed = options(self.picture_bytes, Some(self.folder.clone()));
+        let Err(IoError::PictureSize { got, .. }) = inspect_source(path, &filed) else { return filed };
+        // a few rows on the way to the file
+        let by_rows = options(got.min(self.opening_bytes), Some(self.folder.clone()));
+        match inspect_source(path, &by_rows) {
+            Ok(facts) if facts.resident_bytes == 0 => by_rows,
+            // what can only be decoded in memory may take more of it
+            _ => options(self.limit_bytes, None),
+        }
     }
 }
 

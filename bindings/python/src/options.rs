@@ -43,7 +43,17 @@ impl Options {
 
     pub(crate) fn reading(&self) -> Result<Reading, Failure> {
         let to = Normalization { scale: self.scale, mean: self.mean.clone(), std: self.std.clone() };
-        Ok(Reading { numbers: numbers(&self.numbers)?, to, picture_bytes: self.picture_bytes() })
+        let folder = self.folder.clone().unwrap_or_else(std::env::temp_dir);
+        let (picture_bytes, limit_bytes) = (self.picture_bytes(), self.memory.unwrap_or(PICTURE_LIMIT_BYTES));
+        let opening_bytes = limit_bytes;
+        Ok(Reading {
+            numbers: numbers(&self.numbers)?,
+            to,
+            picture_bytes,
+            limit_bytes,
+            opening_bytes,
+            folder,
+        })
     }
 
     pub(crate) fn writing(&self) -> Result<Writing, Failure> {

@@ -40,7 +40,7 @@ pub(crate) struct Parts {
     pub(crate) shape: [usize; 4],
     pub(crate) element: ElementType,
     pub(crate) chunks: Option<[usize; 2]>,
-    /// Taken before the interpreter is, never while a thread has it.
+    /// Taken before the interpreter is, never while a thread has it; kept as long as there is an array.
     turn: Mutex<()>,
     changes: Mutex<Option<Changes>>,
 }
@@ -89,6 +89,7 @@ impl Parts {
             let read = move |region: Region<2>, window: &mut ViewMut<'_, T>| {
                 for bounds in pieces(region, self.pixel_bytes()) {
                     self.check(bounds, watch)?;
+                    let _turn = lock(&self.turn);
                     self.get(bounds, watch)?.used(|array| copy_in::<S, T>(array, bounds, numbers, window));
                 }
                 Ok(())
@@ -108,6 +109,7 @@ impl Parts {
             let write = move |region: Region<2>, window: &View<'_, T>| {
                 for bounds in pieces(region, self.pixel_bytes()) {
                     self.check(bounds, watch)?;
+                    let _turn = lock(&self.turn);
                     let part = self.get(bounds, watch)?;
                     if let Some(changes) = &mut *lock(&self.changes) {
                         copy_out::<S, T>(window, bounds, &part.array, changes);
@@ -134,6 +136,7 @@ impl Parts {
             [begin, (begin + chunk[axis]).min(self.shape[2 + axis])]
         };
         let bounds @ [rows, cols] = [along(0), along(1)];
+        let _turn = lock(&self.turn);
         self.get(bounds, watch)?.used(|array| {
             let elements = array.elements::<S>();
             for plane in 0..self.shape[0] * self.shape[1] {
@@ -158,9 +161,8 @@ impl Parts {
         if watch.is_cancelled() { Err(self.ended(bounds)) } else { Ok(()) }
     }
 
-    /// The array of a rectangle.
+    /// The array of a rectangle, of which there is one at a time: whoever asks has the turn.
     fn get(&self, bounds @ [rows, cols]: Bounds, watch: &Watch) -> Result<Part, IoError> {
-        let _turn = lock(&self.turn);
         let got = Python::attach(|py| {
             let object = self.get.call1(py, (rows[0], rows[1], cols[0], cols[1]))?;
             let array = Array::new(&self.name, object.bind(py))?;
@@ -184,7 +186,6 @@ impl Parts {
     /// Gives a filled array away.
     fn put(&self, bounds @ [rows, cols]: Bounds, part: &Part, watch: &Watch) -> Result<(), IoError> {
         let Some(put) = &self.put else { return Ok(()) };
-        let _turn = lock(&self.turn);
         let done =
             Python::attach(|py| put.call1(py, (rows[0], rows[1], cols[0], cols[1], &part.object)).map(drop));
         done.map_err(|error| self.raised(bounds, error.into(), watch))

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use tiled::device::DeviceBackend;
-use tiled::exec::{Changes, Executor, Io, Sink, Source};
+use tiled::exec::{Changes, Io, Sink, Source};
 use tiled::explain::Explain;
-use tiled::graph::{self, Parameters};
-use tiled::tensor::Element;
+use tiled::graph;
+use tiled::tensor::{DType, Element};
 
 use crate::error::Failure;
-use crate::kept::{Kept, Ready};
+use crate::kept::{Kept, OfReady, Ready};
 use crate::network::Loaded;
 use crate::operand::Operand;
 use crate::options::Options;
@@ -98,20 +98,43 @@ impl Plan {
         // the guard stays on this thread, what it guards does not
         let kept = &mut guard.ready;
         let operands = Operands { read: &read, written: &written, options: &options };
-        watch::run(py, progress.as_ref(), |watch| {
-            let mut ready = match kept.take() {
-                Some(ready) => ready,
-                None => Ready::new(&self.loaded, &self.plan, self.device, self.threads, &self.folder)?,
-            };
-            let done = match &mut ready {
-                Ready::F32(executor, parameters) => operands.run(executor, parameters, &self.shapes, watch),
-                Ready::F64(executor, parameters) => operands.run(executor, parameters, &self.shapes, watch),
-            };
-            if !self.is_once {
-                *kept = Some(ready);
-            }
-            done
+        watch::run(py, progress.as_ref(), |watch| match self.plan.dtype {
+            DType::F32 => self.run_as::<f32>(&operands, kept, watch),
+            DType::F64 => self.run_as::<f64>(&operands, kept, watch),
         })
+    }
+}
+
+impl Plan {
+    fn run_as<T: OfReady>(
+        &self,
+        operands: &Operands<'_>,
+        kept: &mut Option<Ready>,
+        watch: &Watch,
+    ) -> Result<(f64, Vec<Told>), Failure> {
+        // what decoding takes is over before the memory of the plan is
+        let memory = self.plan.memory.resident_bytes;
+        let left = operands
+            .options
+            .memory
+            .map_or(u64::MAX, |bytes| bytes.saturating_sub(self.plan.peak_bytes().saturating_sub(memory)));
+        let [_, shapes] = &self.shapes;
+        let (sources, sinks) = operands.opened::<T>(shapes, left, watch)?;
+        let mut ready = match kept.take() {
+            Some(ready) => ready,
+            None => Ready::new(&self.loaded, &self.plan, self.device, self.threads, &self.folder)?,
+        };
+        let (executor, parameters) = T::of(&mut ready);
+        let io = Io {
+            inputs: sources.iter().map(AsRef::as_ref).collect(),
+            outputs: sinks.iter().map(AsRef::as_ref).collect(),
+            ..Io::default()
+        };
+        let done = executor.run(parameters, &io, watch);
+        if !self.is_once {
+            *kept = Some(ready);
+        }
+        Ok((done?.seconds, operands.told(&sinks)))
     }
 }
 
@@ -122,33 +145,46 @@ struct Operands<'a> {
     options: &'a Options,
 }
 
-impl Operands<'_> {
-    fn run<T: Element>(
+/// The sources and sinks of a run.
+type Ends<'a, T> = (Vec<Box<dyn Source<T> + 'a>>, Vec<Box<dyn Sink<T> + 'a>>);
+
+impl<'a> Operands<'a> {
+    /// Opens all of them; pictures hold no more than the bytes that are left.
+    fn opened<T: Element>(
         &self,
-        executor: &mut Executor<'static, T>,
-        parameters: &mut Parameters<T>,
-        [_, shapes]: &[Vec<[usize; 4]>; 2],
-        watch: &Watch,
-    ) -> Result<(f64, Vec<Told>), Failure> {
-        let (reading, writing) = (self.options.reading()?, self.options.writing()?);
-        let sources = self.read.iter().map(|(name, input)| input.source::<T>(name, &reading, watch));
-        let sources: Vec<Box<dyn Source<T> + '_>> = sources.collect::<Result<_, _>>()?;
-        let sinks = self.written.iter().zip(shapes);
-        let sinks = sinks.map(|((name, output), shape)| output.sink::<T>(name, *shape, writing, watch));
-        let sinks: Vec<Box<dyn Sink<T> + '_>> = sinks.collect::<Result<_, _>>()?;
-        let io = Io {
-            inputs: sources.iter().map(AsRef::as_ref).collect(),
-            outputs: sinks.iter().map(AsRef::as_ref).collect(),
-            ..Io::default()
-        };
-        let report = executor.run(parameters, &io, watch)?;
-        let told = self.written.iter().zip(&sinks).map(|((_, output), sink)| {
+        shapes: &[[usize; 4]],
+        left_bytes: u64,
+        watch: &'a Watch,
+    ) -> Result<Ends<'a, T>, Failure> {
+        let (reading, mut writing) = (self.options.reading()?, self.options.writing()?);
+        let mut held = 0;
+        let (mut sources, mut sinks) =
+            (Vec::with_capacity(self.read.len()), Vec::with_capacity(self.written.len()));
+        for (name, input) in self.read {
+            // as a plan sees them: one beside the other
+            let reading = reading.clone().beside(held).within(left_bytes.saturating_sub(held));
+            let source = input.source::<T>(name, &reading, watch)?;
+            held = held.saturating_add(source.resident_bytes());
+            sources.push(source);
+        }
+        for ((name, output), shape) in self.written.iter().zip(shapes) {
+            writing.picture_bytes = writing.picture_bytes.min(left_bytes.saturating_sub(held));
+            let sink = output.sink::<T>(name, *shape, writing, watch)?;
+            held = held.saturating_add(sink.resident_bytes());
+            sinks.push(sink);
+        }
+        Ok((sources, sinks))
+    }
+
+    /// What outputs did not store as it is.
+    fn told<T: Element>(&self, sinks: &[Box<dyn Sink<T> + '_>]) -> Vec<Told> {
+        let told = self.written.iter().zip(sinks).map(|((_, output), sink)| {
             let changes: Option<Changes> = output.changes().or_else(|| sink.changes());
             changes.map(|Changes { values, cut, nan, rounded, least, largest, .. }| {
                 (values, cut, nan, rounded, least, largest)
             })
         });
-        Ok((report.seconds, told.collect()))
+        told.collect()
     }
 }
 

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy
 import pytest
@@ -63,6 +65,42 @@ def test_parts_are_small_whatever_the_image(network):
     assert len(source.reads) > 20 and max(size for _, size in source.reads) <= 1 << 20
 
 
+def test_pictures_are_in_the_memory_of_the_run(tmp_path):
+    net = {
+        "inputs": [{"name": "x", "channels": 1}],
+        "nodes": [{"name": "y", "op": "relu", "inputs": ["x"]}],
+        "outputs": ["y"],
+    }
+    (tmp_path / "net.json").write_text(json.dumps(net))
+    network = tiled.Network(tmp_path / "net.json", {})
+    image = numpy.random.default_rng(7).integers(0, 256, (1, 1000, 2000), numpy.uint8)
+    path = tmp_path / "x.png"
+
+    def smallest(make, *given, **options):
+        with pytest.raises(tiled.BudgetError) as refused:
+            make(*given, threads=1, **options)
+        return int(re.search("smallest that works is (\\d+) bytes", str(refused.value))[1])
+
+    network.run(image, out=path, memory=8 << 20, threads=1)
+    assert (network.run(path, output_dtype="uint8", memory=8 << 20, threads=1) == image).all()
+    # what is written is held beside the plan, where it takes a quarter of the memory at most
+    small = image[:, :50, :100]
+    options = {"memory": 4 * small.nbytes}
+    npy, png = (smallest(network.run, small, out=tmp_path / f"y.{kind}", **options) for kind in ("npy", "png"))
+    assert png - npy == small.nbytes
+    # one that was planned for its size alone is read from a temporary file where it does not fit
+    least = smallest(network.plan, image.shape, memory=1)
+    plan = network.plan(image.shape, memory=least, threads=1)
+    assert (plan.run(path, output_dtype="uint8") == image).all()
+    with pytest.raises(tiled.Error, match="nowhere"):
+        network.run(path, memory=least, threads=1, temporary_folder=tmp_path / "nowhere")
+    # one that can only be decoded in memory may take more than a quarter of it
+    net["inputs"][0]["channels"] = 3
+    (tmp_path / "net.json").write_text(json.dumps(net))
+    photo = Path(__file__).parents[3] / "crates/exec/tests/data/flat_2000x1500_progressive.jpg"
+    assert tiled.Network(tmp_path / "net.json", {}).run(photo, memory="32 MiB").shape == (1, 3, 1500, 2000)
+
+
 def test_each_chunk_is_read_once(network):
     image = numpy.random.default_rng(4).integers(0, 256, (3, 200, 300), numpy.uint8)
     source = Sliced(image, (3, 64, 64))
@@ -106,6 +144,15 @@ def test_outputs_have_places_and_axes_of_their_own(tmp_path):
         network.run(image, out=[tmp_path / "y.npy", str(tmp_path / "y.npy")])
     with pytest.raises(tiled.Error, match="output relu: another output"):
         network.run(image, out=[relu, relu])
+    # by another name
+    (tmp_path / "link.npy").symlink_to(tmp_path / "y.npy")
+    with pytest.raises(tiled.Error, match="output relu: another output goes to the same place"):
+        network.run(image, out=[tmp_path / "y.npy", tmp_path / "link.npy"])
+    # what is read while it is written
+    both = Sliced(image.copy())
+    with pytest.raises(tiled.Error, match="output abs: is input x too, which is read while it is written"):
+        network.run(both, out=[Sliced(image.copy()), both])
+    assert (both._array == image).all()
     # an array without images has the other axes of the inputs
     pixels = numpy.moveaxis(image, 0, -1)[None]
     out = [numpy.empty((7, 9, 3), numpy.float32) for _ in range(2)]

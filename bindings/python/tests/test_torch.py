@@ -100,7 +100,11 @@ def test_in_evaluation_norms_have_their_running_statistics():
     for module in (theirs, ours):
         module.eval()
     with torch.no_grad():
+        # as planned: nothing is kept for gradients
+        wanted, plans = ours.peak_bytes(image), len(ours._plans)
         near(ours(image), theirs(image))
+        assert len(ours._plans) == plans
+    assert ours.peak_bytes(image) > wanted
     # gradients in evaluation, and changed weights
     for module in (theirs, ours):
         module.zero_grad()

@@ -1,6 +1,5 @@
 """Networks and plans."""
 
-import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -166,7 +165,7 @@ class Network:
         read = [_operands.source(input, axes, f"input {name}") for input, name in self._named(inputs)]
         operands = [operand for operand, _ in read]
         shapes = self._network.shapes(operands, options)[1]
-        outputs, written = _outputs(self, shapes, out, _output_axes(read), options)
+        outputs, written = _outputs(self, shapes, inputs, out, _output_axes(read), options)
         # a function hears of the run alone
         heard = None if callable(progress) else progress
         plan, operands = _plan(self._network, operands, written, options, heard)
@@ -247,7 +246,8 @@ class Plan:
         operands = [
             _operands.in_chunks(operand, chunks) for (operand, _), chunks in zip(read, self._chunks, strict=True)
         ]
-        outputs, written = _outputs(self._network, self._plan.output_shapes(), out, _output_axes(read), options)
+        shapes = self._plan.output_shapes()
+        outputs, written = _outputs(self._network, shapes, inputs, out, _output_axes(read), options)
         return _run(self._network, self._plan, operands, outputs, written, options, progress)
 
     __call__ = run
@@ -282,7 +282,12 @@ def _output_axes(read: list[tuple[Any, str]]) -> str:
 
 
 def _outputs(
-    network: Network, shapes: list[Sequence[int]], out: Outputs, axes: str, options: Options
+    network: Network,
+    shapes: list[Sequence[int]],
+    inputs: Sequence[Operand],
+    out: Outputs,
+    axes: str,
+    options: Options,
 ) -> tuple[list[Any], list[Any]]:
     """What is given back for each output, and what the extension module writes."""
     if out is None:
@@ -296,19 +301,23 @@ def _outputs(
         raise Error(
             f"out has {len(arrays)} outputs, the network {len(names)}: {', '.join(f'`{name}`' for name in names)}"
         )
-    _check_apart(arrays, names)
+    _check_apart(arrays, names, list(zip(inputs, network.inputs, strict=True)))
     return arrays, [
         _operands.sink(array, _axes_of(array, axes), f"output {name}")
         for array, name in zip(arrays, names, strict=True)
     ]
 
 
-def _check_apart(outputs: list[Any], names: list[str]) -> None:
-    """Each output has a place of its own."""
-    places = [os.path.abspath(output) if _operands.is_path(output) else id(output) for output in outputs]
-    for place, name in zip(places, names, strict=True):
-        if places.count(place) > 1:
+def _check_apart(outputs: list[Any], names: list[str], inputs: list[tuple[Operand, str]]) -> None:
+    """Each output has a place of its own. Files take theirs when they are whole: they may have been read."""
+    for place, (output, name) in enumerate(zip(outputs, names, strict=True)):
+        if any(_operands.is_same(output, other) for at, other in enumerate(outputs) if at != place):
             raise Error(f"output {name}: another output goes to the same place")
+        if _operands.is_path(output) or _operands.in_memory(output) is not None:
+            continue
+        for input, of in inputs:
+            if _operands.is_same(output, input):
+                raise Error(f"output {name}: is input {of} too, which is read while it is written")
 
 
 def _axes_of(array: Any, axes: str) -> str | None:

@@ -85,6 +85,17 @@ def is_path(given: Operand) -> bool:
     return isinstance(given, str | PathLike)
 
 
+def is_same(one: Operand, other: Operand) -> bool:
+    """Whether both are one file, or one array as far as it can be told."""
+    if is_path(one) and is_path(other):
+        one, other = Path(one), Path(other)
+        return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+    if one is other or type(one) is not type(other):
+        return one is other
+    # their arrays are handles, which are equal where what they are of is one
+    return type(one).__module__.partition(".")[0] in ("h5py", "zarr") and bool(one == other)
+
+
 def in_memory(given: Operand) -> Array | None:
     """The array, where it lies in memory."""
     if isinstance(given, numpy.ndarray):

@@ -104,7 +104,8 @@ class Module(nn.Module):
         """The output of the module, of its kind: a tensor, a tuple or a dict of them."""
         self._check(inputs)
         parameters = [tensor for tensor in self._tensors().values() if tensor.requires_grad]
-        return self._outputs.of(_Run.apply(self, len(inputs), *inputs, *parameters))
+        # PyTorch's functions are not told themselves
+        return self._outputs.of(_Run.apply(self, torch.is_grad_enabled(), len(inputs), *inputs, *parameters))
 
     def peak_bytes(self, *inputs: Tensor) -> int:
         """The most bytes that a step holds for inputs of these shapes, with the gradients that are wanted now."""
@@ -353,10 +354,10 @@ class _Run(torch.autograd.Function):
     """Both passes: inputs come first, then the parameters that want gradients."""
 
     @staticmethod
-    def forward(ctx: Any, run: Module, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, run: Module, with_gradients: bool, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         inputs = [tensor.contiguous() for tensor in tensors[:count]]
         ctx.count = count
-        wants = ctx.needs_input_grad[2:]
+        wants = [wants_it and with_gradients for wants_it in ctx.needs_input_grad[-len(tensors) :]]
         values = run._tensors()
         names = list(run._network.inputs) + [name for name, tensor in values.items() if tensor.requires_grad]
         wanted = [name for name, wants_it in zip(names, wants, strict=True) if wants_it]
@@ -402,7 +403,7 @@ class _Run(torch.autograd.Function):
         for place, name in enumerate(ctx.names[ctx.count :], ctx.count):
             if name in of_parameters:
                 gradients[place] = of_parameters[name][1]
-        return None, None, *gradients
+        return None, None, None, *gradients
 
 
 def _arrays(tensors: Sequence[Tensor]) -> list[Any]:

@@ -9,7 +9,7 @@ use tiled::graph::program::SourceRole;
 use tiled::graph::{
     BudgetSource, Chunks, Hold, Id, InMemory, Plan, PlanOptions, Planner, SweepNodeId, Tiling, infer_nchw,
 };
-use tiled::tensor::with_room;
+use tiled::tensor::{collected, with_room};
 
 use crate::engine::{Engine, Real, tiled_engine};
 use crate::geometry::tiled_region;
@@ -17,7 +17,7 @@ use crate::graph::{shapes, tiled_graph};
 use crate::grid::tile_index;
 use crate::guard::guard;
 use crate::handle::{self, Opaque};
-use crate::io::chunk_shape;
+use crate::io::{chunk_shape, transfer_bytes};
 use crate::logger;
 use crate::objective::tiled_objective;
 use crate::pointer::{Extensible, Output, TextOutput, array, extensible_or_initial, write_extensible};
@@ -291,6 +291,8 @@ pub unsafe extern "C" fn tiled_plan_new(
             options.memory_bytes = engine.budget(options.memory_bytes)?;
             handle::shared(graph, "graph", |graph| {
                 let shapes = infer_nchw(graph, &inputs)?;
+                let made = collected(graph.outputs().iter().map(|output| shapes.shape(*output)))?;
+                options.transfer_bytes = transfer_bytes(inputs.iter().chain(&made), dtype.size_bytes());
                 with_element!(dtype, T => {
                     let backend = <T as Real>::backend(engine);
                     let plan = Planner::<T>::new(graph, &shapes, &objective, backend).plan(&options)?;

@@ -117,6 +117,21 @@ fn bytes_with_channels_last_are_normalised_as_they_are_read() {
     assert_eq!(run(&input, &sink(&mut got, TILED_DTYPE_F32, SCORES)), TILED_STATUS_INVALID_ARGUMENT);
 }
 
+/// Stores a part of the class numbers, for the one thread of `run`.
+unsafe extern "C" fn take(user: *mut c_void, region: tiled_region, window: *const tiled_tensor) -> i32 {
+    // SAFETY: `user` is a vector of all pixels that nothing else refers to, the window has those of the region
+    let (pixels, window) = unsafe { (&mut *user.cast::<Vec<f32>>(), &*window) };
+    let index = |at: i64| usize::try_from(at).expect("no negative place");
+    let [_, _, height, width] = window.shape.map(index);
+    // SAFETY: as above; a window of the library is contiguous
+    let values = unsafe { std::slice::from_raw_parts(window.data.cast::<f32>(), height * width) };
+    for (y, row) in values.chunks(width).enumerate() {
+        let start = (index(region.rows.begin) + y) * 34 + index(region.cols.begin);
+        pixels[start..][..row.len()].copy_from_slice(row);
+    }
+    0
+}
+
 #[test]
 fn class_numbers_are_decided_as_they_are_written() {
     let (expected, mut bytes, mut classes) = (scores(), photo(), vec![-1_i64; PIXELS]);
@@ -130,6 +145,15 @@ fn class_numbers_are_decided_as_they_are_written() {
         let best = (1..5).fold(0, |best, c| if score(c) > score(best) { c } else { best });
         assert_eq!(usize::try_from(*class), Ok(best), "pixel {pixel}");
     }
+    // the same numbers go to a function
+    let given = std::cell::UnsafeCell::new(vec![-1.0_f32; PIXELS]);
+    let mut function = tiled_sink { write: Some(take), user: given.get().cast(), ..initial(tiled_sink_init) };
+    function.tensor.shape = CLASSES;
+    (function.decision, function.channels) = (TILED_DECISION_ARGMAX, 5);
+    ok(run(&input, &function));
+    let taken = given.into_inner();
+    let numbers = classes.iter().map(|class| f32::from(u8::try_from(*class).expect("five classes")));
+    assert!(taken.into_iter().eq(numbers));
     output.channels = 4;
     assert_eq!(run(&input, &output), TILED_STATUS_SHAPE, "the network has five");
     (output.channels, output.decision) = (5, 9);

@@ -298,7 +298,7 @@ impl<'b, T: Element> Executor<'b, T> {
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
-        finishing(Part::Whole, io, || {
+        finishing(Part::Whole, io, progress, || {
             self.check(Part::Whole, params, io)?;
             let mut state = self.state()?;
             let result = self.run_whole(&mut state, params, io, progress);
@@ -340,7 +340,7 @@ impl<'b, T: Element> Executor<'b, T> {
         io: &Io<'_, T>,
         progress: &dyn Progress,
     ) -> Result<RunReport, ExecError> {
-        finishing(part, io, || {
+        finishing(part, io, progress, || {
             self.check(part, params, io)?;
             let ignored = self.census(state, io)?;
             self.work(part, state, params, io, ignored, progress)
@@ -443,10 +443,15 @@ impl<'b, T: Element> Executor<'b, T> {
 fn finishing<T: Element>(
     part: Part,
     io: &Io<'_, T>,
+    progress: &dyn Progress,
     work: impl FnOnce() -> Result<Option<f64>, ExecError>,
 ) -> Result<RunReport, ExecError> {
     let begin = Instant::now();
     let result = work().and_then(|loss| {
+        // what has come since the last step
+        if progress.is_cancelled() {
+            return Err(ExecError::Cancelled);
+        }
         part.sinks(io).try_for_each(|sink| sink.finish())?;
         Ok(RunReport { loss, seconds: begin.elapsed().as_secs_f64() })
     });

@@ -11,7 +11,8 @@ pub use source::*;
 pub(crate) use source::chunk_shape;
 
 use tiled::exec::{Io, IoError, Sink, Source};
-use tiled::geometry::Region;
+use tiled::geometry::{Interval, Region, div_ceil};
+use tiled::graph::TRANSFER_BYTES;
 use tiled::tensor::{Element, Layout, OutOfMemory, collected, make_room, with_room};
 
 use crate::guard::guard;
@@ -229,18 +230,29 @@ fn for_each_lane(layout: &Layout, region: Region<2>, mut visit: impl FnMut(usize
     }
 }
 
-/// Cuts a region into bands whose elements fit a small buffer, one row at least.
-fn bands(region: Region<2>, planes: usize, element_bytes: usize) -> impl Iterator<Item = Region<2>> {
-    let width = usize::try_from(region.cols().len()).unwrap_or(1);
-    let row_bytes = planes.saturating_mul(width).saturating_mul(element_bytes).max(1);
-    let height = i64::try_from(STAGING_BYTES / row_bytes).unwrap_or(1).max(1);
-    let (begin, end) = (region.rows().begin(), region.rows().end());
-    let count = tiled::geometry::div_ceil(end - begin, height);
-    (0..count).map(move |band| {
-        let first = begin + band * height;
-        let rows = tiled::geometry::Interval::new(first, (first + height).min(end));
-        Region::from_rows_cols(rows, region.cols())
-    })
+/// The bytes of a pixel of all images and channels, the least that a callback is given.
+fn pixel_bytes([batch, channels, ..]: [usize; 4], element_bytes: usize) -> usize {
+    batch.saturating_mul(channels).saturating_mul(element_bytes)
+}
+
+/// The bytes of what a callback is handed of tensors of these shapes, one pixel at least, with what a decision before it holds.
+pub(crate) fn transfer_bytes<'s>(shapes: impl Iterator<Item = &'s [usize; 4]>, element_bytes: usize) -> u64 {
+    let pixels = shapes.map(|shape| (pixel_bytes(*shape, element_bytes) as u64).saturating_mul(3));
+    pixels.fold(TRANSFER_BYTES, u64::max)
+}
+
+/// Cuts a region into parts whose elements fit the buffer that a plan counts, of whole rows where one fits, of one pixel at least.
+fn parts(region: Region<2>, pixel_bytes: usize) -> impl Iterator<Item = Region<2>> {
+    let most = i64::try_from(STAGING_BYTES / pixel_bytes.max(1)).unwrap_or(i64::MAX).max(1);
+    let width = region.cols().len().clamp(1, most);
+    let along = |interval: Interval, len: i64| {
+        (0..div_ceil(interval.len(), len)).map(move |part| {
+            let begin = interval.begin() + part * len;
+            Interval::new(begin, (begin + len).min(interval.end()))
+        })
+    };
+    along(region.rows(), most / width)
+        .flat_map(move |rows| along(region.cols(), width).map(move |cols| Region::from_rows_cols(rows, cols)))
 }
 
 /// Makes a staging buffer `len` elements long.
@@ -260,7 +272,9 @@ fn returned(name: &str, code: i32) -> Result<(), IoError> {
     }
 }
 
-/// The buffer between a callback's NCHW elements and the channel-blocked windows, for each thread.
-const STAGING_BYTES: usize = 1 << 20;
+/// The buffer between a callback's NCHW elements and the channel-blocked windows, for each thread, which plans count
+/// ([`TRANSFER_BYTES`]).
+const STAGING_BYTES: usize = 256 << 10;
+const _: () = assert!(STAGING_BYTES as u64 == TRANSFER_BYTES);
 /// Far more than a network has.
 const MAX_TENSORS: usize = 1 << 16;

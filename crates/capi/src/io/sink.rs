@@ -6,9 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use tiled::exec::{Changes, DecidedSink, Decision, FnSink, IoError, Numbers, Sink, SinkInMemory};
 use tiled::geometry::Region;
+use tiled::graph::TRANSFER_BYTES;
 use tiled::tensor::{Element, View};
 
-use super::{TILED_NUMBERS_SCALED, bands, for_each_lane, numbers, returned, stage};
+use super::{TILED_NUMBERS_SCALED, for_each_lane, numbers, parts, pixel_bytes, returned, stage};
 use crate::geometry::tiled_region;
 use crate::guard::guard;
 use crate::pointer::{Extensible, extensible, write_extensible};
@@ -263,7 +264,7 @@ impl CheckedSink {
         let mut sink = match &self.to {
             // SAFETY: the caller's promise
             To::Memory(memory) => unsafe { memory.stored_sink::<T>(self.numbers)? },
-            To::Function(function) => function.open::<T>()?,
+            To::Function(function) => function.open::<T>(self.decision)?,
         };
         if let Some(out) = self.changes {
             let dtype = self.memory().map_or(T::DTYPE.into(), Memory::element);
@@ -331,21 +332,24 @@ impl<T: Element, S: Sink<T>> Sink<T> for Telling<S> {
 }
 
 impl WriteFunction {
-    fn open<T: Element>(self) -> Fallible<Box<dyn Sink<T>>> {
+    fn open<T: Element>(self, decision: Option<(Decision, [usize; 4])>) -> Fallible<Box<dyn Sink<T>>> {
         if dtype(self.dtype)? != T::DTYPE {
             let message = format!("{}: elements are not {}", self.name, T::DTYPE.name());
             return Err(Failure::new(crate::status::TILED_STATUS_DTYPE, message));
         }
         let serial = Mutex::new(());
         let inner = FnSink::new::<T>(self.name, self.shape, move |region, input: &View<'_, T>| {
-            let planes = self.shape[0] * self.shape[1];
             let mut staging = Vec::new();
-            bands(region, planes, size_of::<T>()).try_for_each(|band| {
+            parts(region, pixel_bytes(self.shape, size_of::<T>())).try_for_each(|part| {
                 let _turn = self.is_serial.then(|| serial.lock().unwrap_or_else(PoisonError::into_inner));
-                self.take(band, &mut staging, input)
+                self.take(part, &mut staging, input)
             })
         })?;
-        Ok(Box::new(Ending { inner, function: self, has_ended: AtomicBool::new(false) }))
+        // decisions come in pieces of half of what is held for them
+        let transfer_bytes = decision.map_or(TRANSFER_BYTES, |(decision, shape)| {
+            TRANSFER_BYTES.min(decision.buffer_bytes::<T>(shape) / 2)
+        });
+        Ok(Box::new(Ending { inner, function: self, transfer_bytes, has_ended: AtomicBool::new(false) }))
     }
 
     fn take<T: Element>(
@@ -377,6 +381,7 @@ impl WriteFunction {
 struct Ending<S> {
     inner: S,
     function: WriteFunction,
+    transfer_bytes: u64,
     has_ended: AtomicBool,
 }
 
@@ -408,5 +413,9 @@ impl<T: Element, S: Sink<T>> Sink<T> for Ending<S> {
     fn abort(&self) {
         self.inner.abort();
         self.end(false);
+    }
+
+    fn transfer_bytes(&self) -> u64 {
+        self.transfer_bytes
     }
 }

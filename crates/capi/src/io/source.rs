@@ -9,7 +9,7 @@ use tiled::exec::{
 use tiled::geometry::Region;
 use tiled::tensor::{Element, ViewMut, collected};
 
-use super::{bands, for_each_lane, returned, stage};
+use super::{for_each_lane, parts, pixel_bytes, returned, stage};
 use crate::geometry::tiled_region;
 use crate::guard::guard;
 use crate::pointer::{Extensible, array, write_extensible};
@@ -304,11 +304,10 @@ impl ReadFunction {
         let serial = Mutex::new(());
         let source =
             FnSource::new::<T>(self.name, self.shape, move |region, output: &mut ViewMut<'_, T>| {
-                let planes = self.shape[0] * self.shape[1];
                 let mut staging = Vec::new();
-                bands(region, planes, size_of::<T>()).try_for_each(|band| {
+                parts(region, pixel_bytes(self.shape, size_of::<T>())).try_for_each(|part| {
                     let _turn = self.is_serial.then(|| serial.lock().unwrap_or_else(PoisonError::into_inner));
-                    self.fill(band, &mut staging, output)
+                    self.fill(part, &mut staging, output)
                 })
             })?;
         Ok(Box::new(source))

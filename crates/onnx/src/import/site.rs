@@ -145,6 +145,14 @@ impl Site<'_> {
         }
     }
 
+    /// Refuses the features of several pixels in one axis, which are no channels of a pixel.
+    pub(crate) fn check_one_pixel(&self, plan: usize) -> Result<(), Reason> {
+        match self.plans.get(plan).extents {
+            Some([1, 1]) => Ok(()),
+            _ => self.wrong(0, "a value of one pixel, as all that an image has is one axis"),
+        }
+    }
+
     /// Numbers that are known and whole.
     pub(crate) fn whole(&mut self, position: usize) -> Result<Vec<i64>, Reason> {
         let numbers = self.numbers(position)?;

@@ -3,7 +3,6 @@
 use tiled_graph::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, LocalResponseNorm, Op, ParamKind, RmsNorm};
 
 use super::last;
-use super::reduce::one_pixel;
 use crate::Reason;
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Value};
@@ -138,7 +137,7 @@ fn over_channels(site: &mut Site<'_>, op: Op) -> Result<Value, Reason> {
         return Err(wrong());
     }
     if flat {
-        one_pixel(site, plan)?;
+        site.check_one_pixel(plan)?;
     } else if is_joining && site.plans.get(plan).extents != Some([1, 1]) {
         return site.wrong(
             0,

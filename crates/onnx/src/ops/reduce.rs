@@ -118,7 +118,7 @@ fn over_axes(site: &mut Site<'_>, fold: Fold) -> Result<Value, Reason> {
         }
     };
     if let (Over::Channels, true) = (over, flat) {
-        one_pixel(site, plan)?;
+        site.check_one_pixel(plan)?;
     }
     let plan = site.chain(&ops(fold, over), plan)?;
     Ok(match (site.flag("keepdims", true)?, over, last) {
@@ -131,14 +131,6 @@ fn over_axes(site: &mut Site<'_>, fold: Fold) -> Result<Value, Reason> {
             return Err(Reason::Attribute { name: "keepdims", expected, got });
         }
     })
-}
-
-/// Refuses the features of several pixels in one axis, which are no channels of a pixel.
-pub(super) fn one_pixel(site: &Site<'_>, plan: usize) -> Result<(), Reason> {
-    match site.plans.get(plan).extents {
-        Some([1, 1]) => Ok(()),
-        _ => site.wrong(0, "a value of one pixel, as all that an image has is one axis"),
-    }
 }
 
 /// The operators that fold, one after another.
