@@ -47,9 +47,7 @@ def main() -> None:
     if not options.report_only:
         program = options.worker or build("bench_worker", "onnx")
         rows = {int(row) for row in options.rows.split(",")}
-        for workload in workloads:
-            if workload.row not in rows or (options.only and options.only not in workload.key):
-                continue
+        for workload in chosen(workloads, rows, options.only):
             say(f"{workload.row}. {workload.title}")
             with tempfile.TemporaryDirectory(prefix="tiled-bench-", dir=options.work) as folder:
                 one = Comparison(
@@ -75,7 +73,7 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", default=ALL_ROWS, help="the rows to measure, as 1,2,5")
-    parser.add_argument("--only", help="only workloads whose key contains this")
+    parser.add_argument("--only", help="only workloads whose key is this or, where none is, contains it")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--venv", type=Path, default=CACHE / "venv", help="made where it does not exist")
@@ -104,6 +102,12 @@ def enter(folder: Path) -> None:
         subprocess.check_call([python, "-m", "pip", "install", *wanted])
     if Path(sys.prefix).resolve() != folder.resolve():
         os.execv(python, [str(python), *sys.argv])
+
+
+def chosen(workloads: list[Any], rows: set[int], only: str | None) -> list[Any]:
+    """Those of the rows whose key is `only` or, where none is, contains it."""
+    asked = [workload for workload in workloads if workload.row in rows and (only or "") in workload.key]
+    return [workload for workload in asked if workload.key == only] or asked
 
 
 def build(example: str, *features: str) -> Path:
