@@ -113,11 +113,11 @@ impl Plan {
         watch: &Watch,
     ) -> Result<(f64, Vec<Told>), Failure> {
         // what decoding takes is over before the memory of the plan is
-        let memory = self.plan.memory.resident_bytes;
+        let resident = self.plan.memory.resident_bytes;
         let left = operands
             .options
             .memory
-            .map_or(u64::MAX, |bytes| bytes.saturating_sub(self.plan.peak_bytes().saturating_sub(memory)));
+            .map_or(u64::MAX, |bytes| bytes.saturating_sub(self.plan.peak_bytes().saturating_sub(resident)));
         let [_, shapes] = &self.shapes;
         let (sources, sinks) = operands.opened::<T>(shapes, left, watch)?;
         let mut ready = match kept.take() {

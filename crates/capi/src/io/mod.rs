@@ -278,3 +278,31 @@ const STAGING_BYTES: usize = 256 << 10;
 const _: () = assert!(STAGING_BYTES as u64 == TRANSFER_BYTES);
 /// Far more than a network has.
 const MAX_TENSORS: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_fit_the_buffer_and_cover_a_region_once() {
+        let interval = |begin, end| Interval::new(begin, end);
+        for (rows, cols, pixel_bytes) in
+            [((3, 40), (5, 90), 12), ((0, 3), (7, 70_000), 256), ((2, 4), (0, 3), 1 << 20)]
+        {
+            let region = Region::from_rows_cols(interval(rows.0, rows.1), interval(cols.0, cols.1));
+            let (mut pixels, mut next) = (0, (rows.0, cols.0));
+            for part in parts(region, pixel_bytes) {
+                let (height, width) = (part.rows().len(), part.cols().len());
+                let bytes = usize::try_from(height * width).unwrap() * pixel_bytes;
+                assert!(bytes <= STAGING_BYTES.max(pixel_bytes), "{bytes}");
+                assert_eq!((part.rows().begin(), part.cols().begin()), next);
+                pixels += height * width;
+                next = match part.cols().end() {
+                    end if end == cols.1 => (part.rows().end(), cols.0),
+                    end => (part.rows().begin(), end),
+                };
+            }
+            assert_eq!((pixels, next), ((rows.1 - rows.0) * (cols.1 - cols.0), (rows.1, cols.0)));
+        }
+    }
+}

@@ -36,6 +36,19 @@ fn a_source_of_any_strides_gives_its_elements() {
 }
 
 #[test]
+fn strides_along_one_element_leave_no_gap() {
+    let data = [0.0_f32; 60];
+    for (shape, strides) in
+        [([1, 3, 4, 5], [0, 20, 5, 1]), ([1, 1, 12, 5], [7, -3, 5, 1]), ([3, 20, 1, 1], [20, 1, 9, 9])]
+    {
+        let source = MemorySource::with_strides(&data, shape, 0, strides).unwrap();
+        assert_eq!(source.in_memory().map(<[f32]>::len), Some(60), "{shape:?}, {strides:?}");
+    }
+    let gaps = MemorySource::with_strides(&data, [2, 2, 2, 2], 0, [8, 4, 3, 1]).unwrap();
+    assert!(gaps.in_memory().is_none());
+}
+
+#[test]
 fn a_sink_of_any_strides_takes_its_elements_and_leaves_the_gaps() {
     let tensor = numbered::<f64>(SHAPE);
     for (start, strides, len) in STRIDES {

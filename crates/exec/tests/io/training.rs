@@ -87,6 +87,29 @@ fn r07_a_step_that_is_cancelled_leaves_running_statistics_too() {
     assert_eq!(params.get("n1.num_batches_tracked").unwrap().data, [1.0]);
 }
 
+/// Cancels when it is asked for the so manieth time.
+struct AskedOften(u64, AtomicU64);
+
+impl Progress for AskedOften {
+    fn step(&self, _done: u64, _total: u64, _what: &str) {}
+    fn is_cancelled(&self) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed) + 1 >= self.0
+    }
+}
+
+#[test]
+fn a_run_that_is_cancelled_after_its_last_step_is_not_finished() {
+    let (mut trainer, mut params) = trainer(sgd(0.1));
+    let steps = After(u64::MAX, AtomicU64::new(0));
+    step(&mut trainer, &mut params, None, 1.0, &steps).unwrap();
+    let before = bits(&params);
+    // each step asks once
+    let late = AskedOften(steps.1.into_inner() + 1, AtomicU64::new(0));
+    let error = step(&mut trainer, &mut params, None, 1.0, &late);
+    assert!(matches!(error, Err(ExecError::Cancelled)), "{error:?}");
+    assert!(bits(&params) == before);
+}
+
 #[test]
 fn r02_a_loss_that_is_not_finite_changes_nothing() {
     for last in [f32::NAN, f32::INFINITY, 3e38] {

@@ -9,6 +9,11 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
         node(start().ints("s", &[len], dims), "Reshape", &["s"], &[])
     };
     let seven = [None, Some(3), Some(7), Some(7)];
+    let flat = || start().node("Flatten", &["x"], "f", &[]);
+    // all that an image has, read by a head
+    let features = |model: Builder| {
+        declared(model.floats("w", &[147, 2]).node("MatMul", &["v", "w"], "y", &[]).output("y"), &seven)
+    };
     let constant = |dims: &[i64]| {
         let model = start().floats("w", &[3, 2]).ints("s", &[i64::try_from(dims.len()).unwrap()], dims);
         model.node("Reshape", &["w", "s"], "c", &[]).output("c")
@@ -120,44 +125,23 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
         ("squeeze_of_rows", node(start().ints("a", &[1], &[2]), "Squeeze", &["a"], &[])),
         (
             "mean_of_flat_features",
-            declared(
-                start()
-                    .ints("a", &[1], &[1])
-                    .node("Flatten", &["x"], "f", &[])
-                    .node("ReduceMean", &["f", "a"], "m", &[])
-                    .node("Sub", &["f", "m"], "c", &[])
-                    .floats("w", &[147, 2])
-                    .node("MatMul", &["c", "w"], "y", &[])
-                    .output("y"),
-                &seven,
-            ),
+            features(flat().ints("a", &[1], &[1]).node("ReduceMean", &["f", "a"], "m", &[]).node(
+                "Sub",
+                &["f", "m"],
+                "v",
+                &[],
+            )),
         ),
-        (
-            "softmax_of_flat_features",
-            declared(
-                start()
-                    .node("Flatten", &["x"], "f", &[])
-                    .node("Softmax", &["f"], "s", &[])
-                    .floats("w", &[147, 2])
-                    .node("MatMul", &["s", "w"], "y", &[])
-                    .output("y"),
-                &seven,
-            ),
-        ),
+        ("softmax_of_flat_features", features(flat().node("Softmax", &["f"], "v", &[]))),
         (
             "flat_features_that_lie_otherwise",
-            declared(
-                start()
-                    .floats("w", &[147, 3, 1, 1])
-                    .node("Conv", &["x", "w"], "c", &[])
+            features(
+                flat()
+                    .floats("k", &[147, 3, 1, 1])
+                    .node("Conv", &["x", "k"], "c", &[])
                     .node("GlobalAveragePool", &["c"], "p", &[])
                     .node("Flatten", &["p"], "g", &[])
-                    .node("Flatten", &["x"], "f", &[])
-                    .node("Mul", &["g", "f"], "m", &[])
-                    .floats("l", &[147, 2])
-                    .node("MatMul", &["m", "l"], "y", &[])
-                    .output("y"),
-                &seven,
+                    .node("Mul", &["g", "f"], "v", &[]),
             ),
         ),
         (
