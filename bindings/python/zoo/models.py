@@ -30,7 +30,7 @@ class Entry:
     def recipe(self) -> str:
         """What its exports depend on."""
         build = (self.build.func.__name__, self.build.args, self.build.keywords)
-        return f"{self.name} {build} {self.channels} {self.size} {self.traced}"
+        return f"{self.name} {build} {self.channels} {self.size} {self.traced}, statistics of runs"
 
 
 class One(nn.Module):
@@ -129,7 +129,8 @@ MODELS: tuple[Entry, ...] = (
 def ready(entry: Entry, extents: tuple[int, int] | None = None) -> nn.Module:
     """The model with random weights, in evaluation with the statistics of one batch.
 
-    Its images have these extents, or those of the example that it is exported with.
+    Its images have these extents, or those of a run. With the statistics of smaller images, whose deepest maps are mostly
+    padding, values grow from block to block, until one rounding of f64 changes the results of EfficientNetV2-S by 3e-8.
     """
     torch.manual_seed(1)
     model = entry.build().eval()
@@ -139,5 +140,5 @@ def ready(entry: Entry, extents: tuple[int, int] | None = None) -> nn.Module:
         norm.train()
     if norms:
         with torch.no_grad():
-            model(torch.randn(4, entry.channels, *(extents or entry.traced or entry.size)))
+            model(torch.randn(4, entry.channels, *(extents or entry.size)))
     return model.eval()

@@ -411,7 +411,11 @@ impl Import {
 
     /// What an output stands for, and whether its channels stand last in the model: padding that nothing took over is a node.
     fn result(&mut self, scope: &Scope<'_>, name: &str) -> Result<(Value, bool), Reason> {
-        let (value, channels_last) = match self.value(scope, name)? {
+        let value = match self.value(scope, name)? {
+            Value::Whole(whole) => Value::clone(&whole.value),
+            other => other,
+        };
+        let (value, channels_last) = match value {
             Value::Last(Last { value, order: Order::Plain }) => (Value::clone(&value), true),
             other => (other, false),
         };
@@ -483,6 +487,7 @@ fn for_each_plan(value: &Value, visit: &mut dyn FnMut(usize)) {
     match value {
         Value::Image(Image { plan, .. }) => visit(*plan),
         Value::Last(last) => for_each_plan(&last.value, visit),
+        Value::Whole(whole) => for_each_plan(&whole.value, visit),
         Value::Lanes(lanes) => lanes.parts.iter().for_each(|part| for_each_plan(&part.value, visit)),
         Value::Several(values) => values.iter().for_each(|value| for_each_plan(value, visit)),
         _ => {}

@@ -11,6 +11,7 @@ use super::computed::Computed;
 use super::form::Form;
 use super::grid::Grid;
 use super::numbers::{Num, Numbers};
+use crate::tensor::type_name;
 
 /// What a name of a model stands for.
 #[derive(Clone, Debug)]
@@ -57,6 +58,8 @@ pub(crate) enum Value {
     End(End),
     /// Where a value is above a number, or where it is not.
     Above(Above),
+    /// Whole numbers that are a value of the network.
+    Whole(Rc<Whole>),
     /// Whole numbers in a grid of axes.
     Grid(Rc<Grid>),
     /// Sizes in rows.
@@ -147,6 +150,7 @@ impl Value {
                 format!("the {} {lines} of a value of open size", side.name())
             }
             Self::Above(_) => "a comparison of values".to_owned(),
+            Self::Whole(whole) => whole.describe(),
             Self::Grid(_) => "whole numbers in a grid".to_owned(),
             Self::Table(_) => "rows of computed sizes".to_owned(),
             Self::Stacked(stacked) => format!("a stack of {} values", stacked.values.len()),
@@ -452,6 +456,25 @@ pub(crate) struct Above {
     pub(crate) number: f64,
     /// Whether it holds where the value is above; else where it is at most the number.
     pub(crate) is_above: bool,
+}
+
+/// A value of an integer type.
+#[derive(Clone, Debug)]
+pub(crate) struct Whole {
+    /// The same as floats.
+    pub(crate) value: Rc<Value>,
+    /// The least and the most that its elements may be.
+    pub(crate) range: [f64; 2],
+    /// The number of its type.
+    pub(crate) to: i32,
+}
+
+impl Whole {
+    /// What it is, for an error.
+    pub(crate) fn describe(&self) -> String {
+        let [least, most] = self.range;
+        format!("whole numbers from {least} to {most} ({})", type_name(self.to))
+    }
 }
 
 /// A value whose axes are taken apart.

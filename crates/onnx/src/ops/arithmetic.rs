@@ -50,30 +50,12 @@ pub(super) fn modulo(site: &mut Site<'_>) -> Result<Value, Reason> {
 }
 
 pub(super) fn div(site: &mut Site<'_>) -> Result<Value, Reason> {
-    check_of_floats(site)?;
     for rule in [norming::quotient, response::quotient, averaged, adaptive::quotient] {
         if let Some(made) = rule(site)? {
             return Ok(made);
         }
     }
     binary(site, Binary::Div)
-}
-
-/// Of whole numbers the quotient is cut, which no operator of a network does to the class numbers of pixels; of sizes it was worked out.
-fn check_of_floats(site: &mut Site<'_>) -> Result<(), Reason> {
-    for (position, other) in [(0, 1), (1, 0)] {
-        let is_integer = match site.operand(position)? {
-            Value::Constant(constant) => {
-                site.tensors.check(constant.tensor).is_ok_and(|stored| stored.is_integer())
-            }
-            Value::Numbers(numbers) => numbers.is_integer,
-            _ => false,
-        };
-        if is_integer && !site.is_numbers(other) {
-            return site.wrong(position, "floats: the quotient of whole numbers is cut");
-        }
-    }
-    Ok(())
 }
 
 /// The mean over an image that is written as a sum over it by its pixels, `x.sum(3).sum(2)/(h·w)`, also where the model

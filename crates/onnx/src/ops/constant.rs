@@ -2,9 +2,7 @@
 
 use std::rc::Rc;
 
-use tiled_graph::Op;
-
-use super::{choice, elements, filled, grid};
+use super::{choice, elements, filled, grid, whole};
 use crate::Reason;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers, Rounding, whole};
 use crate::import::site::{DOUBLE, Site, node_name};
@@ -52,10 +50,10 @@ pub(super) fn dropout(site: &mut Site<'_>) -> Result<Value, Reason> {
     site.operand(0).cloned()
 }
 
-/// Types of elements are those of a run: casts between floats leave nothing, nor do those of class numbers to whole numbers.
+/// Types of elements are those of a run: casts between floats leave nothing.
 pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
     let to = i32::try_from(site.int("to", 0)?).unwrap_or_default();
-    let is_integer = matches!(to, 2..=7 | 12 | 13);
+    let is_integer = whole::is_integer(to);
     let tensor = match site.operand(0)? {
         Value::Constant(constant) => Some(constant.tensor),
         _ => None,
@@ -89,40 +87,14 @@ pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
             Err(Reason::Attribute { name: "to", expected: "a type of numbers", got })
         };
     }
-    if is_float(to) || is_classes(site, to)? {
+    if is_float(to) {
         return site.operand(0).cloned();
     }
     Err(Reason::Attribute { name: "to", expected: "a type of floats", got: type_name(to).to_owned() })
 }
 
-/// Whether the operand is class numbers, which are whole, and a type has all of them.
-fn is_classes(site: &Site<'_>, to: i32) -> Result<bool, Reason> {
-    let most: usize = match to {
-        INT8 => 1 << 7,
-        UINT8 => 1 << 8,
-        INT16 => 1 << 15,
-        UINT16 => 1 << 16,
-        INT32 | INT64 | UINT32 | UINT64 => usize::MAX,
-        _ => return Ok(false),
-    };
-    let plan = match site.operand(0)? {
-        Value::Image(Image { plan, .. }) | Value::Plane(plan) => site.plans.get(*plan),
-        _ => return Ok(false),
-    };
-    let is_arg_max = matches!(plan.op.as_deref(), Some(Op::ArgMax));
-    Ok(is_arg_max && site.plans.get(plan.inputs.first()).channels <= most)
-}
-
 /// `TensorProto.DataType`.
 const BOOL: i32 = 9;
-const UINT8: i32 = 2;
-const INT8: i32 = 3;
-const UINT16: i32 = 4;
-const INT16: i32 = 5;
-const INT32: i32 = 6;
-const INT64: i32 = 7;
-const UINT32: i32 = 12;
-const UINT64: i32 = 13;
 
 /// A constant of floats that are all one number, or a list of one whole number; of computed sizes a value; nothing where an extent of
 /// four is zero.

@@ -45,6 +45,7 @@ mod spread;
 mod stack;
 mod strip;
 mod table;
+mod whole;
 mod window;
 
 use self::operator::operator;
@@ -158,6 +159,11 @@ static OPERATORS: [Operator; 98] = [
 
 /// What a node's output stands for.
 pub(crate) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
+    whole::made(operator, site)
+}
+
+/// What a node's output stands for, of operands that are no whole numbers.
+fn of_floats(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Reason> {
     if let Some(made) = computed::made(operator, site)? {
         return Ok(made);
     }

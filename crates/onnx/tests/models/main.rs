@@ -32,4 +32,5 @@ mod split_attention;
 mod squeezed;
 mod strips;
 mod weights;
+mod whole;
 mod words;

@@ -253,6 +253,33 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
         ),
         ("split_into_more", alone("Split", &[("axis", int(1)), ("num_outputs", int(2))])),
         (
+            "mean_of_a_mask",
+            start()
+                .tensor(float_tensor("half", &[], &[0.5]))
+                .ints("pixels", &[2], &[2, 3])
+                .node("Greater", &["x", "half"], "b", &[])
+                .node("Cast", &["b"], "c", &[("to", int(6))])
+                .node("ReduceMean", &["c", "pixels"], "y", &[])
+                .output("y"),
+        ),
+        (
+            "class_numbers_beyond_their_type",
+            start()
+                .ints("many", &[], &[64])
+                .node("ArgMax", &["x"], "c", &[("axis", int(1))])
+                .node("Mul", &["c", "many"], "m", &[])
+                .node("Cast", &["m"], "y", &[("to", int(3))])
+                .output("y"),
+        ),
+        (
+            "class_numbers_beyond_floats",
+            start()
+                .ints("many", &[], &[1 << 24])
+                .node("ArgMax", &["x"], "c", &[("axis", int(1))])
+                .node("Mul", &["c", "many"], "y", &[])
+                .output("y"),
+        ),
+        (
             "quotient_of_class_numbers",
             start()
                 .ints("two", &[1], &[2])
