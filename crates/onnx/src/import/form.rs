@@ -128,9 +128,12 @@ impl Form {
             )
     }
 
-    /// The sum.
+    /// The sum; `None` of a value and a number beside which its digits are lost: `(x + 1.5·2²³) − 1.5·2²³` rounds x.
     pub(crate) fn plus(&self, other: &Self) -> Option<Self> {
         let function = self.common(other)?;
+        if self.x.or(other.x).is_some() && self.p[0].abs().max(other.p[0].abs()) > LARGEST_ADDED {
+            return None;
+        }
         Some(Self {
             x: self.x.or(other.x),
             p: sum(&self.p, &other.p),
@@ -212,6 +215,9 @@ fn product(a: &Polynomial, b: &Polynomial) -> Option<Polynomial> {
 /// Numbers that every type has: 1 and ½, and what is worked out of such.
 const EXACT: f64 = 1e-6;
 
+/// More than any activation adds.
+const LARGEST_ADDED: f64 = 64.0;
+
 /// Three roundings to `float16`, whose ε is 2⁻¹⁰.
 const OF_HALVES: f64 = 1.5e-3;
 
@@ -281,6 +287,15 @@ mod tests {
         assert!(x().times(&of_another).is_none());
         let cube = x().times(&x()).unwrap().times(&x()).unwrap();
         assert!(cube.times(&x()).is_none(), "the fourth power");
+    }
+
+    #[test]
+    fn what_rounds_a_value_is_not_the_value() {
+        let (up, down) = (number(12_582_912.0), number(-12_582_912.0));
+        assert!(x().plus(&up).is_none());
+        assert_eq!(up.plus(&down).and_then(|sum| sum.number()), Some(0.0));
+        let back = x().plus(&number(3.0)).unwrap().plus(&number(-3.0)).unwrap();
+        assert_eq!(back.recognised(), Some(Recognised::Itself));
     }
 
     #[test]
