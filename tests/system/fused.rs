@@ -3,7 +3,7 @@
 use tiled::cpu::{CpuBackend, Isa};
 use tiled::exec::NoProgress;
 use tiled::graph::program::NodeKind;
-use tiled::graph::{Action, Graph, Hold, Loss, Objective, Plan, PlanOptions, Tiling};
+use tiled::graph::{Action, Graph, Hold, Loss, Mode, Objective, Plan, PlanOptions, Tiling};
 use tiled::kernel::{Backend, Epilogue, Operands, Support, Work, forward};
 use tiled::tensor::Tensor;
 use tiled_tests::Job;
@@ -108,6 +108,56 @@ fn sums_and_masks_of_gradients_are_carried_out_with_the_convolution() {
             assert!(bits(&got.outputs) == bits(&expected.outputs), "{name} {hold:?}");
             assert!(bits(&got.grad_inputs) == bits(&expected.grad_inputs), "{name} {hold:?}");
             assert!(got.gradients == expected.gradients, "{name} {hold:?}");
+        }
+    }
+}
+
+/// A value that an operator leaves as it is lies in one node with its operand, and what follows it must not change that for others.
+#[test]
+fn what_follows_a_value_that_was_left_as_it_is_does_not_change_its_operand() {
+    let network = |before: &str, left: &str| {
+        let (first, read) = if left.is_empty() { (String::new(), "c") } else { (format!("{left},"), "d") };
+        let text = format!(
+            r#"{{"inputs": [{{"name": "x", "channels": 2}}],
+                "nodes": [
+                    {{"name": "c", {before}, "inputs": ["x"]}},
+                    {first}
+                    {{"name": "r", "op": "relu", "inputs": ["{read}"]}},
+                    {{"name": "s", "op": "add", "inputs": ["c", "r"]}}],
+                "outputs": ["s", "c"]}}"#
+        );
+        Graph::from_json(&text).expect("a network")
+    };
+    let backend = CpuBackend::new().expect("an instruction set");
+    let objective = Objective { mode: Mode::Eval, outputs: true, ..Objective::gradients() };
+    let run = |graph: Graph, options: &PlanOptions| {
+        let job = Job::<f64>::random(graph, 2, [7, 9], objective.clone(), 4);
+        job.run(&backend, job.plan(&backend, options), 1, &NoProgress)
+    };
+    for before in [
+        r#""op": "conv2d", "out_channels": 2, "kernel_size": 3, "padding": 1"#,
+        r#""op": "conv_transpose2d", "out_channels": 2, "kernel_size": 3, "padding": 1"#,
+        r#""op": "batch_norm""#,
+    ] {
+        for options in [tiled_tests::whole(), tiled_tests::recompute([2, 3])] {
+            let wanted = run(network(before, ""), &options);
+            assert!(wanted.outputs[1].data().iter().any(|value| *value < 0.0));
+            for left in [
+                r#""op": "dropout""#,
+                r#""op": "dropout2d""#,
+                r#""op": "stochastic_depth", "p": 0.3"#,
+                r#""op": "pad_to", "like": "x""#,
+            ] {
+                let left = format!(r#"{{"name": "d", {left}, "inputs": ["c"]}}"#);
+                let got = run(network(before, &left), &options);
+                for (got, wanted) in
+                    [(&got.outputs, &wanted.outputs), (&got.grad_inputs, &wanted.grad_inputs)]
+                {
+                    let are_same = got.iter().zip(wanted).all(|(got, wanted)| got.data() == wanted.data());
+                    assert!(are_same, "{before} {left} {options:?}");
+                }
+                assert!(got.gradients == wanted.gradients, "{before} {left} {options:?}");
+            }
         }
     }
 }

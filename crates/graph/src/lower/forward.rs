@@ -26,6 +26,8 @@ pub(super) struct Network<'a> {
     values: Vec<Option<NodeId>>,
     /// How often each value of the graph is read; an output is read once more.
     reads: Vec<usize>,
+    /// Whether the node that holds a value serves one reader alone: operators that leave a value as it is add no node.
+    is_owned: Vec<bool>,
     is_checkpoint: Vec<bool>,
 }
 
@@ -78,6 +80,7 @@ impl<'a> Network<'a> {
             trains,
             values: with_room(graph.values())?,
             reads,
+            is_owned: filled(graph.values(), false)?,
             is_checkpoint,
         })
     }
@@ -118,7 +121,7 @@ impl<'a> Network<'a> {
                 name: &node.name,
                 value,
                 operands: &operands,
-                owns_x: self.reads[node.inputs[0].0] == 1,
+                owns_x: self.is_owned[node.inputs[0].0],
                 trains: self.trains[position],
                 channels,
                 extents,
@@ -132,6 +135,8 @@ impl<'a> Network<'a> {
                 })?;
                 result = stored;
             }
+            let is_left = result == site.x() && !site.owns_x;
+            self.is_owned[value.0] = self.reads[value.0] == 1 && !is_left;
             push(&mut self.values, Some(result))?;
         }
         Ok(())
