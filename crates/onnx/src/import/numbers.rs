@@ -261,9 +261,20 @@ impl Numbers {
             Num::Known(value) if !is_integer && !is_double => Num::Known(single(value)),
             made => made,
         };
-        let at = |list: &Self, place: usize| list.items[if list.items.len() == 1 { 0 } else { place }];
+        let at = |list: &Self, place: usize, extents: &Extents| {
+            match list.items[if list.items.len() == 1 { 0 } else { place }] {
+                // 13/11·11 is below 13 in 32 bits
+                quotient @ Num::Quotient(..) if !is_double => {
+                    quotient.known(extents).map_or(quotient, |value| Num::Known(single(value)))
+                }
+                item => item,
+            }
+        };
         let items: Result<Vec<Num>, OutOfMemory> = (0..len)
-            .map(|place| at(self, place).combined(binary, at(other, place), is_integer, extents).map(rounded))
+            .map(|place| {
+                let (a, b) = (at(self, place, extents), at(other, place, extents));
+                a.combined(binary, b, is_integer, extents).map(rounded)
+            })
             .collect();
         let is_scalar = self.is_scalar && other.is_scalar;
         Ok(Some(Self { items: items?, is_scalar, is_integer, is_double }))

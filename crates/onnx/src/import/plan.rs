@@ -425,9 +425,7 @@ impl Plans {
 
     /// Height and width of a node as formulas of those of its operands.
     fn formulas(&mut self, op: &Op, inputs: &[usize]) -> Result<Option<[Extent; 2]>, Reason> {
-        // a value of one pixel stands for all pixels of the others
-        let is_image = |input: &&usize| self.all[**input].extents != Some([1, 1]);
-        let of = *inputs.iter().find(is_image).unwrap_or(&inputs[0]);
+        let Some(of) = self.largest(op, inputs)? else { return Ok(None) };
         let line = match formula::of(op) {
             Formula::Like(like) => {
                 return Ok(Some([0, 1].map(|axis| self.all[like[axis]].formulas[axis])));
@@ -454,6 +452,39 @@ impl Plans {
         let [height, width] =
             [line[0].applied(&mut self.extents, height)?, line[1].applied(&mut self.extents, width)?];
         Ok(height.zip(width).map(|(height, width)| [height, width]))
+    }
+
+    /// The operand whose height and width a node goes by: a value of one pixel stands for all pixels of the others, also where that
+    /// is known of the image alone. So of operands of other formulas it is the one that is never smaller, if there is one.
+    fn largest(&mut self, op: &Op, inputs: &[usize]) -> Result<Option<usize>, Reason> {
+        let mut images = inputs.iter().copied().filter(|input| self.all[*input].extents != Some([1, 1]));
+        let mut largest = images.next().unwrap_or(inputs[0]);
+        let others: Vec<usize> = images.collect();
+        if !matches!(op, Op::Add | Op::Mul | Op::Sub | Op::Div | Op::Minimum | Op::Maximum) {
+            return Ok(Some(largest));
+        }
+        for other in others {
+            let [a, b] = [largest, other].map(|operand| self.all[operand].formulas);
+            if a == b || self.is_never_smaller(a, b)? {
+                continue;
+            }
+            if !self.is_never_smaller(b, a)? {
+                return Ok(None);
+            }
+            largest = other;
+        }
+        Ok(Some(largest))
+    }
+
+    /// Whether a height and width are at least others, whatever the image.
+    fn is_never_smaller(&mut self, a: [Extent; 2], b: [Extent; 2]) -> Result<bool, Reason> {
+        for (a, b) in a.into_iter().zip(b) {
+            match self.extents.sum(a, -1, b)? {
+                Some(difference) if self.extents.bounds(difference).0 >= 0 => {}
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     /// Height or width, axis 2 or 3, as a model computes with it; axis 0 is the batch.

@@ -70,6 +70,7 @@ pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
         }
         let numbers = site.numbers(0)?;
         let made = if is_integer {
+            whole::check_small_type(&numbers, to, &site.plans.extents)?;
             numbers.rounded(Rounding::Trunc, &mut site.plans.extents)?
         } else {
             Numbers::clone(&numbers)

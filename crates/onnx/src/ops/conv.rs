@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tiled_graph::{Conv2d, ConvTranspose2d, Op, Pad, PadWith, PaddingMode, ParamKind};
 
 use super::window::{Odd, Pads, Windows, group, signed, windows};
-use super::{filled, response, row, sized};
+use super::{filled, part, response, row, sized};
 use crate::Reason;
 use crate::import::numbers::{Num, whole};
 use crate::import::site::{Site, is_small, node_name};
@@ -113,6 +113,12 @@ fn cut(site: &Site<'_>, plan: usize, windows: Windows, added: [i64; 2]) -> Resul
             }
             (Some(_), None) => return Err(Reason::OpenSize { what: "the padding of output_shape" }),
         };
+        // runtimes do not agree on where it lies that no window reaches
+        if total < 0 && wanted.is_none() {
+            let expected = "windows that reach as far as the stride, or output_shape";
+            let got = format!("{} of {}", reach.saturating_add(1), stride);
+            return Err(Reason::Attribute { name: "auto_pad", expected, got });
+        }
         // what is more than all of it lies behind
         cut[axis] = if total < 0 { [0, total] } else { odd.halves(total) };
     }
@@ -165,6 +171,7 @@ pub(super) fn pad(site: &mut Site<'_>) -> Result<Value, Reason> {
         return Ok(Value::Image(Image { plan, flat }));
     }
     let axes = if site.has(3) { site.whole(3)? } else { vec![0, 1, 2, 3] };
+    part::check_once(&axes, 4)?;
     let known = |site: &Site<'_>, side: &Num| {
         side.known(&site.plans.extents).and_then(whole).filter(|side| is_small(*side))
     };

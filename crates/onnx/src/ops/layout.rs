@@ -9,6 +9,7 @@ use super::{
     row, shuffle, stack, table,
 };
 use crate::Reason;
+use crate::import::extents::Extents;
 use crate::import::numbers::{MAX_NUMBERS, Num, Numbers};
 use crate::import::site::Site;
 use crate::import::value::{Constant, Image, Order, Value};
@@ -129,6 +130,10 @@ pub(super) fn reshape(site: &mut Site<'_>) -> Result<Value, Reason> {
     let open = shape.items.iter().filter(|item| **item == Num::Known(-1.0)).count();
     match shape.items.as_slice() {
         _ if open > 1 => site.wrong(1, "a shape with one -1"),
+        // as many images as there are: of two this is one
+        [Num::Known(1.0), ..] if open == 1 && site.plans.extents.known(Extents::BATCH).is_none() => {
+            site.wrong(1, "the batch as it is left open, not one image of what all of them have")
+        }
         [batch, now] if is_batch(batch) => {
             let all = features(site, plan)? as f64;
             let is_all = match now {
@@ -246,7 +251,8 @@ pub(super) fn unsqueeze(site: &mut Site<'_>) -> Result<Value, Reason> {
 /// Of constants of two axes, of folded ones in a shuffle, of channels to the end and back, and where nothing moves.
 pub(super) fn transpose(site: &mut Site<'_>) -> Result<Value, Reason> {
     let order = site.ints("perm")?;
-    let is_sorted = order.as_ref().is_some_and(|order| order.is_sorted());
+    let is_sorted =
+        order.as_ref().is_some_and(|order| order.iter().zip(0..).all(|(axis, place)| *axis == place));
     if let Some(made) = adaptive::turned(site, order.as_deref())? {
         return Ok(made);
     }

@@ -45,11 +45,10 @@ pub(super) fn mean(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
 /// A value without its mean.
 pub(super) fn difference(site: &Site<'_>) -> Result<Option<Value>, Reason> {
     Ok(match (site.operand(0)?, site.operand(1)?) {
-        (Value::Image(Image { plan, .. }), Value::Norming(Norming { plan: of, step: Step::Mean }))
-            if plan == of =>
-        {
-            Some(Value::Norming(Norming { plan: *plan, step: Step::Centred }))
-        }
+        (
+            Value::Image(Image { plan, flat: false }),
+            Value::Norming(Norming { plan: of, step: Step::Mean }),
+        ) if plan == of => Some(Value::Norming(Norming { plan: *plan, step: Step::Centred })),
         _ => None,
     })
 }
@@ -113,7 +112,7 @@ pub(super) fn quotient(site: &mut Site<'_>) -> Result<Option<Value>, Reason> {
         Value::Norming(Norming { plan: of, step: Step::Centred }) if is_centred && of == plan => {
             Op::LayerNorm(LayerNorm { eps, elementwise_affine: false, bias: false })
         }
-        Value::Image(Image { plan: of, .. }) if !is_centred && of == plan => {
+        Value::Image(Image { plan: of, flat: false }) if !is_centred && of == plan => {
             Op::RmsNorm(RmsNorm { eps, elementwise_affine: false })
         }
         _ => return Ok(None),

@@ -36,6 +36,7 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
             _ => {}
         }
     }
+    check_once(&axes, rank)?;
     let stride = steps(site, &axes, rank)?;
     if let ([axis], [start], [end], [1, 1], false) = (&axes[..], &starts[..], &ends[..], stride, flat)
         && let Some(made) = at_end(site, plan, if *axis < 0 { *axis + rank } else { *axis }, [*start, *end])
@@ -76,6 +77,16 @@ pub(super) fn slice(site: &mut Site<'_>) -> Result<Value, Reason> {
         plan = site.add(Op::MaxPool2d(MaxPool2d { stride, ..MaxPool2d::new([1, 1]) }), vec![plan])?;
     }
     Ok(Value::Image(Image { plan, flat }))
+}
+
+/// Refuses axes of which one is named twice.
+pub(super) fn check_once(axes: &[i64], rank: i64) -> Result<(), Reason> {
+    let place = |axis: &i64| if *axis < 0 { axis.saturating_add(rank) } else { *axis };
+    let is_again = |at: usize| axes[..at].iter().any(|before| place(before) == place(&axes[at]));
+    if (1..axes.len().min(8)).any(is_again) {
+        return Err(Reason::Attribute { name: "axes", expected: "each axis once", got: format!("{axes:?}") });
+    }
+    Ok(())
 }
 
 /// Numbers that are attributes at first and operands later.

@@ -43,16 +43,35 @@ pub(super) fn resize(site: &mut Site<'_>) -> Result<Value, Reason> {
     let nearest = if before { "floor" } else { "round_prefer_floor" };
     let coordinates = site.text(COORDINATES, coordinates)?;
     let nearest = site.text("nearest_mode", nearest)?;
-    let mode = mode(site, &coordinates, &nearest)?;
     let plan = site.image(0)?;
     let (scales, sizes) = if before { (1, 3) } else { (2, 3) };
     let given = if has_numbers(site, sizes) { sizes } else { scales };
-    let items = in_order(site, given)?;
+    let kept =
+        [2, 3].map(|axis| if given == sizes { site.plans.extent(plan, axis) } else { Num::Known(1.0) });
+    let items = in_order(site, given, kept)?;
+    let nearest = if before { nearest_before(&items)? } else { nearest };
+    let mode = mode(site, &coordinates, &nearest)?;
     if given == sizes && items[0].known(&site.plans.extents).is_some() && !site.plans.is_batch(items[0]) {
         return wrong(sizes, "as many images", &items);
     }
     let to = if given == sizes { to_sizes(site, plan, items)? } else { by_scales(site, plan, items, given)? };
     upsampled(site, plan, to, mode)
+}
+
+/// What the nearest pixel is in version 10, whose text leaves it open, as in onnxruntime: the one after where an axis shrinks.
+fn nearest_before(scales: &[Num; 4]) -> Result<String, Reason> {
+    let is = |holds: fn(f64) -> bool| {
+        scales[2..].iter().any(|scale| matches!(scale, Num::Known(scale) if holds(*scale)))
+    };
+    // by a whole factor a pixel is meant
+    let shrinks = is(|scale| scale < 1.0 && (1.0 / scale).fract() != 0.0);
+    if shrinks && is(|scale| scale > 1.0) {
+        let expected = "one larger and one smaller, of which nearest pixels are two kinds";
+        let known = |scale: &Num| if let Num::Known(scale) = scale { *scale } else { f64::NAN };
+        let got = format!("{:?}", [known(&scales[2]), known(&scales[3])]);
+        return Err(Reason::Attribute { name: "scales", expected, got });
+    }
+    Ok(if shrinks { "ceil" } else { "floor" }.to_owned())
 }
 
 pub(super) fn upsample(site: &mut Site<'_>) -> Result<Value, Reason> {
@@ -98,7 +117,8 @@ pub(super) fn expand(site: &mut Site<'_>) -> Result<Value, Reason> {
     let planned = site.plans.get(plan);
     let stays = |item: Num| item == one || item == Num::Known(-1.0);
     let keeps = |item: Num, axis| stays(item) || site.plans.is_extent(item, plan, axis);
-    let is_batch = stays(items[0]) || site.plans.is_batch(items[0]);
+    // 0 keeps nothing here
+    let is_batch = stays(items[0]) || (items[0] != Num::Known(0.0) && site.plans.is_batch(items[0]));
     let channels = planned.channels;
     let count = match items[1].known(&site.plans.extents).and_then(whole) {
         _ if !is_batch => return site.wrong(1, EXPECTED),
@@ -138,13 +158,13 @@ fn has_numbers(site: &mut Site<'_>, position: usize) -> bool {
 }
 
 /// Numbers for batch, channels, height and width, whatever axes they are given for; those that stay are open.
-fn in_order(site: &mut Site<'_>, position: usize) -> Result<[Num; 4], Reason> {
+fn in_order(site: &mut Site<'_>, position: usize, [height, width]: [Num; 2]) -> Result<[Num; 4], Reason> {
     let numbers = site.numbers(position)?;
     let axes = site.ints("axes")?.unwrap_or_else(|| vec![0, 1, 2, 3]);
     if axes.len() != numbers.items.len() {
         return site.wrong(position, "a number for each axis");
     }
-    let mut items = [Num::Open; 4];
+    let mut items = [Num::Open, Num::Open, height, width];
     for (axis, item) in axes.into_iter().zip(&numbers.items) {
         match usize::try_from(if axis < 0 { axis + 4 } else { axis }) {
             Ok(place @ 0..4) => items[place] = *item,

@@ -37,7 +37,12 @@ fn expanded(plans: &Plans, values: &[Image], place: usize) -> Option<usize> {
     let line = |plan: usize| match plans.get(plan).op.as_deref() {
         Some(Op::Upsample(Upsample { mode: ResizeMode::NEAREST, to: UpsampleTo::Size(_) })) => {
             let line = plans.get(plan).inputs.first();
-            matches!(ones(plans, line), [true, false] | [false, true]).then_some(line)
+            let is_repeated = match ones(plans, line) {
+                [true, false] => plans.are_as_long(line, plan, 3),
+                [false, true] => plans.are_as_long(line, plan, 2),
+                _ => false,
+            };
+            is_repeated.then_some(line)
         }
         _ => None,
     };

@@ -79,7 +79,13 @@ fn by_extent(site: &mut Site<'_>, halfway: &Halfway) -> Result<Option<Value>, Re
         _ => site.scalar(1)?.map(Num::Known),
     };
     let axis = if halfway.axis == 2 { 2 } else { 3 };
-    let is_extent = extent.is_some_and(|extent| site.plans.is_extent(extent, halfway.plan, axis));
+    // of more axes it would give them to the sum
+    let is_wider = match site.operand(1)? {
+        Value::Constant(constant) => constant.shape.len() > if halfway.keeps { 4 } else { 3 },
+        _ => false,
+    };
+    let is_extent =
+        !is_wider && extent.is_some_and(|extent| site.plans.is_extent(extent, halfway.plan, axis));
     if halfway.op != Op::GlobalSumPool || !is_extent {
         return Ok(None);
     }

@@ -10,6 +10,8 @@ use tiled_graph::Op;
 use super::of_floats;
 use super::operator::Operator;
 use crate::Reason;
+use crate::import::extents::Extents;
+use crate::import::numbers::Numbers;
 use crate::import::site::Site;
 use crate::import::value::{Image, Last, Value, Whole};
 use crate::tensor::{is_float, type_name};
@@ -220,6 +222,20 @@ const fn limits(to: i32) -> [f64; 2] {
 
 /// Up to this f32 holds whole numbers.
 const EXACT: f64 = 16_777_216.0;
+
+/// Refuses numbers that are beyond a type of 8 or 16 bits, in which runtimes do not agree on what they become.
+pub(super) fn check_small_type(numbers: &Numbers, to: i32, extents: &Extents) -> Result<(), Reason> {
+    let [least, most] = limits(to);
+    let is_beyond = |number: &f64| !(least..=most).contains(&number.trunc());
+    let mut known = numbers.items.iter().filter_map(|item| item.known(extents));
+    match known.find(is_beyond).filter(|_| matches!(to, 2..=5)) {
+        Some(number) => {
+            let got = format!("{} for {number}", type_name(to));
+            Err(Reason::Attribute { name: "to", expected: "a type that holds the numbers", got })
+        }
+        None => Ok(()),
+    }
+}
 
 /// Types of whole numbers of `TensorProto.DataType`.
 pub(super) const fn is_integer(to: i32) -> bool {

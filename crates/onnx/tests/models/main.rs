@@ -9,6 +9,7 @@ mod branches;
 mod build;
 mod channels_last;
 mod elementwise;
+mod exact;
 mod exporters;
 mod external;
 mod filled;

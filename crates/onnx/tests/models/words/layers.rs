@@ -36,6 +36,10 @@ pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
         ("weight_that_is_computed", node(start(), "Conv", &["x"], &[])),
         ("transposed_output_shape", transposed(&[("output_shape", ints(&[9, 9]))])),
         (
+            "transposed_beyond_its_windows",
+            transposed(&[("auto_pad", text("SAME_UPPER")), ("strides", ints(&[4, 1]))]),
+        ),
+        (
             "pad_mode",
             node(
                 start().ints("p", &[8], &[0, 0, 1, 1, 0, 0, 1, 1]),

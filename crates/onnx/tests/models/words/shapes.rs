@@ -1,6 +1,6 @@
 //! Models that are refused for a shape or a size.
 
-use super::{alone, declared, int, node, start, text};
+use super::{alone, declared, int, node, pooled, start, text};
 use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints};
 
 pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
@@ -253,6 +253,34 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
         ),
         ("split_into_more", alone("Split", &[("axis", int(1)), ("num_outputs", int(2))])),
         (
+            "slice_of_an_axis_twice",
+            node(
+                start().ints("starts", &[2], &[0, 1]).ints("ends", &[2], &[4, 5]).ints(
+                    "axes",
+                    &[2],
+                    &[2, -2],
+                ),
+                "Slice",
+                &["starts", "ends", "axes"],
+                &[],
+            ),
+        ),
+        (
+            "one_image_of_an_open_batch",
+            pooled().ints("flat", &[2], &[1, -1]).node("Reshape", &["p", "flat"], "y", &[]).output("y"),
+        ),
+        (
+            "features_and_pixels_of_one_value",
+            pooled().node("Sigmoid", &["p"], "s", &[]).node("Mul", &["f", "s"], "y", &[]).output("y"),
+        ),
+        (
+            "nearest_pixels_of_two_kinds",
+            Builder::new(10, 3)
+                .tensor(float_tensor("scales", &[4], &[1.0, 1.0, 0.6, 2.0]))
+                .node("Resize", &["x", "scales"], "y", &[])
+                .output("y"),
+        ),
+        (
             "mean_of_a_mask",
             start()
                 .tensor(float_tensor("half", &[], &[0.5]))
@@ -260,6 +288,22 @@ pub(super) fn of_shapes() -> Vec<(&'static str, Builder)> {
                 .node("Greater", &["x", "half"], "b", &[])
                 .node("Cast", &["b"], "c", &[("to", int(6))])
                 .node("ReduceMean", &["c", "pixels"], "y", &[])
+                .output("y"),
+        ),
+        (
+            "numbers_beyond_their_type",
+            start()
+                .ints("n", &[1], &[300])
+                .node("Cast", &["n"], "c", &[("to", int(3))])
+                .node("Expand", &["x", "c"], "y", &[])
+                .output("y"),
+        ),
+        (
+            "class_numbers_and_many_others",
+            start()
+                .ints("many", &[1, 2, 1, 1], &[3, 4])
+                .node("ArgMax", &["x"], "c", &[("axis", int(1))])
+                .node("Add", &["c", "many"], "y", &[])
                 .output("y"),
         ),
         (
