@@ -1,7 +1,7 @@
 //! The buffers that tensors share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tiled_tensor::{AlignedBuffer, Element};
 
@@ -14,6 +14,8 @@ pub(crate) struct Storage<T: Element> {
     version: AtomicU64,
     /// The version of the last change that the tape recorded: values derived before it are stale.
     taped: AtomicU64,
+    /// What every leaf in this memory has a share of.
+    leaves: OnceLock<Arc<()>>,
     context: Context<T>,
 }
 
@@ -22,7 +24,13 @@ pub(crate) type Write<'a, T> = RwLockWriteGuard<'a, AlignedBuffer<T>>;
 
 impl<T: Element> Storage<T> {
     pub(crate) const fn new(context: Context<T>, values: AlignedBuffer<T>) -> Self {
-        Self { values: RwLock::new(values), version: AtomicU64::new(0), taped: AtomicU64::new(0), context }
+        Self {
+            values: RwLock::new(values),
+            version: AtomicU64::new(0),
+            taped: AtomicU64::new(0),
+            leaves: OnceLock::new(),
+            context,
+        }
     }
 
     pub(crate) fn read(&self) -> Read<'_, T> {
@@ -32,6 +40,18 @@ impl<T: Element> Storage<T> {
 
     pub(crate) fn write(&self) -> Write<'_, T> {
         self.values.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads one memory and writes another. The one that comes first is locked first, so that threads that change two tensors by one
+    /// another do not wait for each other.
+    pub(crate) fn read_and_write<'a>(from: &'a Self, to: &'a Self) -> (Read<'a, T>, Write<'a, T>) {
+        if std::ptr::from_ref(from) < std::ptr::from_ref(to) {
+            let read = from.read();
+            (read, to.write())
+        } else {
+            let write = to.write();
+            (from.read(), write)
+        }
     }
 
     pub(crate) const fn context(&self) -> &Context<T> {
@@ -44,6 +64,16 @@ impl<T: Element> Storage<T> {
 
     pub(crate) fn taped(&self) -> u64 {
         self.taped.load(Ordering::Acquire)
+    }
+
+    /// What a leaf in this memory holds as long as it lives.
+    pub(crate) fn leaf_mark(&self) -> Arc<()> {
+        Arc::clone(self.leaves.get_or_init(Arc::default))
+    }
+
+    /// Whether a leaf lies in this memory.
+    pub(crate) fn has_leaf(&self) -> bool {
+        self.leaves.get().is_some_and(|mark| Arc::strong_count(mark) > 1)
     }
 
     /// Counts a change in place, and gives the version after it.

@@ -110,7 +110,7 @@ impl<T: Element> Tensor<T> {
         Arc::ptr_eq(&self.storage, &other.storage)
     }
 
-    /// The elements, to be read.
+    /// The elements, to be read. A change of the memory waits until they are dropped, on the same thread forever.
     #[must_use]
     pub fn values(&self) -> Values<'_, T> {
         Values { guard: self.storage.read(), layout: &self.layout }
@@ -166,7 +166,7 @@ impl<T: Element> Tensor<T> {
             History::Leaf(_) => Ok(self),
             History::None => {
                 self.check_fresh("with_gradient")?;
-                let leaf = Leaf::new(self.context().next_node());
+                let leaf = Leaf::new(self.context().next_node(), self.storage.leaf_mark());
                 Ok(self.with_history(History::Leaf(Arc::new(leaf))))
             }
             History::Node(..) => {
@@ -187,14 +187,19 @@ impl<T: Element> Tensor<T> {
         }
     }
 
-    /// No element may lie in memory that stands for another one too.
-    pub(crate) fn check_changeable(&self, operator: &'static str) -> Result<()> {
+    /// No element may lie in memory that stands for another one too; nor, where the change is recorded, in that of a leaf, which would be
+    /// stale from then on.
+    pub(crate) fn check_changeable(&self, operator: &'static str, is_recorded: bool) -> Result<()> {
         if self.layout.repeats() {
             let what = "a view that repeats elements";
             return Err(TapeError::InPlace { operator, what, shape: self.shape().into() });
         }
-        if self.is_leaf() && records_gradients() && operator != "assign" {
-            let what = "a leaf that needs a gradient";
+        if is_recorded && self.storage.has_leaf() {
+            let what = if self.is_leaf() {
+                "a leaf that needs a gradient"
+            } else {
+                "a view of a leaf that needs a gradient"
+            };
             return Err(TapeError::InPlace { operator, what, shape: self.shape().into() });
         }
         Ok(())
@@ -333,11 +338,13 @@ impl<T: Element> Default for Slot<T> {
 pub(crate) struct Leaf<T: Element> {
     pub(crate) number: u64,
     slot: Mutex<Slot<T>>,
+    /// By which its memory knows of it.
+    _mark: Arc<()>,
 }
 
 impl<T: Element> Leaf<T> {
-    pub(crate) fn new(number: u64) -> Self {
-        Self { number, slot: Mutex::default() }
+    fn new(number: u64, mark: Arc<()>) -> Self {
+        Self { number, slot: Mutex::default(), _mark: mark }
     }
 
     pub(crate) fn slot(&self) -> MutexGuard<'_, Slot<T>> {

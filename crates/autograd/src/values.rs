@@ -8,7 +8,8 @@ use tiled_tensor::Element;
 use crate::layout::Layout;
 use crate::storage::Read;
 
-/// The elements of a tensor, which nobody changes while this lives.
+/// The elements of a tensor, which nobody changes while this lives: a change waits until it is dropped, and what would read them may wait
+/// behind that change. The thread that holds this would wait forever: drop it before the memory is changed.
 pub struct Values<'a, T: Element> {
     pub(crate) guard: Read<'a, T>,
     pub(crate) layout: &'a Layout,

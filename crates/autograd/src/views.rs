@@ -1,5 +1,7 @@
 //! Views of tensors that operators and rules share.
 
+use std::sync::Arc;
+
 use ndarray::{ArrayView1, ArrayView2, ArrayViewD, Ix1, Ix2};
 use tiled_tensor::Element;
 
@@ -28,11 +30,12 @@ pub(crate) fn rows<T: Element>(x: &Tensor<T>) -> Result<Tensor<T>> {
 }
 
 /// A layout whose matrices are repeated to the batch of `like`.
-pub(crate) fn repeated(layout: &Layout, like: &[usize]) -> Layout {
+pub(crate) fn repeated(operator: &'static str, layout: &Layout, like: &[usize]) -> Result<Layout> {
     let mut shape = like.to_vec();
     let axes = shape.len();
     shape[axes - 2..].copy_from_slice(&layout.shape()[layout.axes() - 2..]);
-    layout.expanded(&shape).expect("invariant: the batches were broadcast")
+    Layout::contiguous(operator, &shape)?;
+    Ok(layout.expanded(&shape).expect("invariant: the batches were broadcast"))
 }
 
 /// The elements of a tensor of one axis.
@@ -46,7 +49,7 @@ pub(crate) fn matrix<'a, T: Element>(view: ArrayViewD<'a, T>) -> ArrayView2<'a, 
 }
 
 /// The elements of several tensors, to be read together. Tensors that share memory are locked once: a thread that waits to write
-/// would otherwise come between.
+/// would otherwise come between. Memory is locked in the order of [`crate::storage::Storage::read_and_write`].
 pub(crate) struct ReadAll<'a, T: Element, const N: usize> {
     guards: [Option<Read<'a, T>>; N],
     from: [usize; N],
@@ -57,12 +60,16 @@ impl<'a, T: Element, const N: usize> ReadAll<'a, T, N> {
     pub(crate) fn of(tensors: [&'a Tensor<T>; N]) -> Self {
         let mut guards = [const { None }; N];
         let mut from = [0; N];
-        for (at, tensor) in tensors.iter().enumerate() {
-            let first = tensors[..at].iter().position(|other| other.shares_memory(tensor));
-            from[at] = first.unwrap_or(at);
-            if first.is_none() {
-                guards[at] = Some(tensor.storage().read());
+        let mut order: [usize; N] = std::array::from_fn(|at| at);
+        order.sort_unstable_by_key(|at| Arc::as_ptr(tensors[*at].storage()));
+        let mut locked = None;
+        for at in order {
+            let same = locked.filter(|locked: &usize| tensors[*locked].shares_memory(tensors[at]));
+            from[at] = same.unwrap_or(at);
+            if same.is_none() {
+                guards[at] = Some(tensors[at].storage().read());
             }
+            locked = Some(from[at]);
         }
         Self { guards, from, layouts: tensors.map(|tensor| *tensor.layout()) }
     }

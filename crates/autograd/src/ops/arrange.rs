@@ -144,6 +144,8 @@ impl<T: Element> Tensor<T> {
         if begin > end || end > extent || step == 0 {
             return Err(TapeError::Range { operator, axis, begin, end, step, extent });
         }
+        // a longer step takes the first element too, and strides that it would pass do not fit
+        let step = step.min((end - begin).max(1));
         let operands = [self];
         let record = Step::begin(operator, &operands)?;
         let y = self.seen_as(self.layout().sliced(axis, begin, end, step));

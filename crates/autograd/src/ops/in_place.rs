@@ -1,12 +1,12 @@
 //! Changes in place.
 
-use tiled_kernel::dense::{Binary, Dense, Unary, Update};
+use tiled_kernel::dense::{Binary, Unary, Update};
 use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
 use crate::layout::broadcast;
 use crate::op::{Op, binary_name, unary_name};
-use crate::storage::Write;
+use crate::storage::Storage;
 use crate::tape::record::Step;
 use crate::tensor::{History, Tensor};
 
@@ -15,13 +15,14 @@ impl<T: Element> Tensor<T> {
     /// from then on.
     ///
     /// # Errors
-    /// Where this is a leaf that needs a gradient while operations are recorded, a view that repeats elements, or stale.
+    /// Where this is a view that repeats elements, or stale, and where the change is recorded and a leaf that needs a gradient lies in the
+    /// memory.
     pub fn map_in_place(&mut self, f: Unary) -> Result<()> {
         let operator = unary_name(f);
         let before = self.clone();
         let operands = [&before];
         let step = Step::begin(operator, &operands)?;
-        self.check_changeable(operator)?;
+        self.check_changeable(operator, step.is_recorded())?;
         if step.is_recorded() && f.saves() == tiled_kernel::dense::Saves::Input {
             return self.refuse(operator);
         }
@@ -44,7 +45,7 @@ impl<T: Element> Tensor<T> {
         let before = self.clone();
         let operands = [&before, other];
         let step = Step::begin(operator, &operands)?;
-        self.check_changeable(operator)?;
+        self.check_changeable(operator, step.is_recorded())?;
         let shape = broadcast(operator, self.shape(), other.shape())?;
         if shape != self.shape() {
             let (a, b) = (self.shape().into(), other.shape().into());
@@ -65,8 +66,7 @@ impl<T: Element> Tensor<T> {
         {
             let from = copy.as_ref().unwrap_or(other);
             let layout = from.layout().expanded(self.shape()).expect("invariant: the shapes were broadcast");
-            let guard = from.storage().read();
-            let mut memory = self.storage().write();
+            let (guard, mut memory) = Storage::read_and_write(from.storage(), self.storage());
             let (a, b) = (self.layout().view_mut(&mut memory), layout.view(&guard));
             context.share(b.len(), || context.dense().zip_in_place(f, a, b));
         }
@@ -115,7 +115,7 @@ impl<T: Element> Tensor<T> {
     }
 
     /// Replaces the elements by those of another tensor that broadcasts to this shape, outside the tape: that of a leaf, which an
-    /// optimiser moves.
+    /// optimiser moves. It waits until nobody holds [`Tensor::values`] of this memory.
     ///
     /// # Errors
     /// Where the shapes do not fit, where this is a view that shows an element twice, and where it is a result whose history would no
@@ -128,7 +128,7 @@ impl<T: Element> Tensor<T> {
         let Some(layout) = from.layout().expanded(self.shape()) else {
             return Err(TapeError::Broadcast { operator, a: self.shape().into(), b: from.shape().into() });
         };
-        self.change(operator, |dense, to| {
+        self.change(operator, || {
             // a part of the same memory may overlap
             let copy = if from.shares_memory(self) {
                 Some(self.context().copied(operator, from.values().view())?)
@@ -139,9 +139,9 @@ impl<T: Element> Tensor<T> {
                 Some(copy) => (copy, copy.layout().expanded(self.shape()).unwrap_or(*copy.layout())),
                 None => (from, layout),
             };
-            let guard = from.storage().read();
-            let mut to = to();
-            dense.map(Unary::Identity, layout.view(&guard), self.layout().view_mut(&mut to), Update::Replace);
+            let (guard, mut memory) = Storage::read_and_write(from.storage(), self.storage());
+            let (from, to) = (layout.view(&guard), self.layout().view_mut(&mut memory));
+            self.context().dense().map(Unary::Identity, from, to, Update::Replace);
             Ok(())
         })
     }
@@ -155,25 +155,21 @@ impl<T: Element> Tensor<T> {
         if from.len() != self.elements() {
             return Err(TapeError::Elements { operator, expected: self.shape().into(), got: from.len() });
         }
-        self.change(operator, |_, to| {
-            let mut to = to();
+        self.change(operator, || {
+            let mut to = self.storage().write();
             self.layout().view_mut(&mut to).iter_mut().zip(from).for_each(|(to, from)| *to = *from);
             Ok(())
         })
     }
 
     /// Changes elements that no history depends on.
-    fn change<'s>(
-        &'s self,
-        operator: &'static str,
-        change: impl FnOnce(&'static dyn Dense<T>, &dyn Fn() -> Write<'s, T>) -> Result<()>,
-    ) -> Result<()> {
-        self.check_changeable(operator)?;
+    fn change(&self, operator: &'static str, change: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.check_changeable(operator, false)?;
         if matches!(self.history(), History::Node(..)) {
             let what = "a result of a recorded operation";
             return Err(TapeError::InPlace { operator, what, shape: self.shape().into() });
         }
-        change(self.context().dense(), &|| self.storage().write())?;
+        change()?;
         self.storage().change(false);
         Ok(())
     }

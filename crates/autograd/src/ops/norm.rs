@@ -43,11 +43,15 @@ impl<T: Element> Tensor<T> {
         Ok(step.finish(|| Op::Softmax { kind, axis }, y))
     }
 
-    /// `ln Σ e^x` over axes.
+    /// `ln Σ e^x` over axes; of no elements it is −∞.
     ///
     /// # Errors
-    /// As [`Tensor::max`].
+    /// As [`Tensor::sum`].
     pub fn logsumexp(&self, axes: &[isize], keepdim: bool) -> Result<Self> {
+        if self.elements() == 0 {
+            // there is no largest one
+            return self.exp()?.sum(axes, keepdim)?.log();
+        }
         let largest = {
             let _guard = no_grad();
             let largest = self.detach().max(axes, true)?;

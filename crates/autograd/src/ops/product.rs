@@ -5,7 +5,7 @@ use tiled_kernel::dense::{Product, Update};
 use tiled_tensor::Element;
 
 use crate::error::{Result, TapeError};
-use crate::layout::broadcast;
+use crate::layout::{Layout, broadcast};
 use crate::op::Op;
 use crate::tape::record::Step;
 use crate::tensor::Tensor;
@@ -60,9 +60,11 @@ impl<T: Element> Tensor<T> {
         let batch =
             broadcast(operator, &self.shape()[..self.axes() - 2], &other.shape()[..other.axes() - 2])?;
         let shape = [batch.as_slice(), &[*m, *n]].concat();
-        let layouts = [repeated(self.layout(), &shape), repeated(other.layout(), &shape)];
+        let elements = Layout::contiguous(operator, &shape)?.elements();
+        let layouts =
+            [repeated(operator, self.layout(), &shape)?, repeated(operator, other.layout(), &shape)?];
         let context = self.context();
-        let work = shape.iter().product::<usize>().saturating_mul(*k) / 16;
+        let work = elements.saturating_mul(*k) / 16;
         let y = context.filled_by(operator, &shape, |y| {
             let read = ReadAll::of(operands);
             let (a, b) = (read.view_as(0, &layouts[0]), read.view_as(1, &layouts[1]));

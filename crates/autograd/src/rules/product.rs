@@ -27,12 +27,12 @@ pub(super) fn matmul<T: Element>(flow: &mut Flow<'_, T>) -> Result<()> {
     let dy = flow.dy()?;
     if flow.wants(0) {
         let b = flow.operand(1)?;
-        let layout = transposed(&repeated(b.layout(), dy.shape()));
+        let layout = transposed(&repeated("matmul", b.layout(), dy.shape())?);
         one(flow, 0, [dy, &b], [*dy.layout(), layout])?;
     }
     if flow.wants(1) {
         let a = flow.operand(0)?;
-        let layout = transposed(&repeated(a.layout(), dy.shape()));
+        let layout = transposed(&repeated("matmul", a.layout(), dy.shape())?);
         one(flow, 1, [&a, dy], [layout, *dy.layout()])?;
     }
     Ok(())

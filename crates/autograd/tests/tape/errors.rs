@@ -59,6 +59,11 @@ fn bad_input_is_an_error_that_says_what_is_wrong() -> Result<()> {
     check("max_of_none", context.zeros(&[0, 3])?.max(&[0], false));
     check("too_many_axes", context.zeros(&[1; 9]));
     check("too_large", context.zeros(&[usize::MAX, 2]));
+    let one = context.zeros(&[1, 1])?;
+    let large = one.expand(&[1 << 40, 1])?;
+    check("product_too_large", large.matmul(&large.transpose(0, 1)?));
+    let columns = one.expand(&[1 << 40, 1 << 19, 1])?;
+    check("repeated_factor_too_large", one.expand(&[1 << 10, 1 << 19])?.matmul(&columns));
     check("scale", x.powf(f64::NAN));
     let classes = array![0_i64, 3].into_dyn();
     let options = CrossEntropyOptions::default();
@@ -107,6 +112,7 @@ fn a_backward_that_cannot_be_is_an_error() -> Result<()> {
     check("stale", &kept * 2.0);
     z.affine_in_place(2.0, 0.0)?;
     check("leaf_in_place", x.clone().affine_in_place(2.0, 0.0));
+    check("view_of_leaf_in_place", x.select(0, 1)?.affine_in_place(2.0, 0.0));
     check("needed_in_place", {
         let mut held: Tensor<f64> = (&x * 1.0)?;
         held.mul_in_place(&x)

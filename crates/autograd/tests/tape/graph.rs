@@ -140,6 +140,42 @@ fn values_cut_into_many_parts_get_one_gradient() -> Result<()> {
 }
 
 #[test]
+fn a_step_beyond_the_end_takes_one_element() -> Result<()> {
+    let context = context();
+    let x = leaf(&context, 1, &[5, 3]);
+    let part = x.slice_step(0, 1, 5, usize::MAX)?;
+    assert_eq!(part.to_vec(), x.to_vec()[3..6]);
+    let same = part.slice_step(0, 0, 1, usize::MAX)?;
+    assert_eq!(x.slice_step(0, 2, 2, usize::MAX)?.shape(), [0, 3]);
+    same.sum(&[], false)?.backward()?;
+    let expected: Vec<f64> = (0..15).map(|i| if (3..6).contains(&i) { 1.0 } else { 0.0 }).collect();
+    assert_eq!(x.grad().expect("it needs one").to_vec(), expected);
+    Ok(())
+}
+
+#[test]
+fn the_logarithm_of_a_sum_of_no_exponentials_is_minus_infinity() -> Result<()> {
+    let context = context();
+    let cases = [
+        (vec![2, 0, 3], vec![1], false, vec![2, 3]),
+        (vec![2, 0, 3], vec![-2], true, vec![2, 1, 3]),
+        (vec![2, 0, 3], vec![], false, vec![]),
+        (vec![2, 0, 3], vec![1, 2], false, vec![2]),
+        (vec![0], vec![0], false, vec![]),
+        (vec![2, 0, 3], vec![0], false, vec![0, 3]),
+    ];
+    for (shape, axes, keepdim, expected) in cases {
+        let x = leaf(&context, 1, &shape);
+        let y = x.logsumexp(&axes, keepdim)?;
+        assert_eq!(y.shape(), expected);
+        assert!(y.to_vec().iter().all(|value| *value == f64::NEG_INFINITY), "{shape:?} {axes:?}: {y:?}");
+        y.sum(&[], false)?.backward()?;
+        assert_eq!(x.grad().expect("it needs one").shape(), shape);
+    }
+    Ok(())
+}
+
+#[test]
 fn drawings_show_every_node() -> Result<()> {
     let context = context();
     let (x, w) = (leaf(&context, 1, &[2, 3]), leaf(&context, 2, &[4, 3]));

@@ -1,5 +1,9 @@
 //! Changes in place.
 
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use ndarray::array;
 use tiled_autograd::{
     AttentionOptions, Context, CrossEntropyOptions, Result, TapeError, Target, cross_entropy, no_grad,
@@ -126,5 +130,75 @@ fn leaves_change_outside_the_tape_alone() -> Result<()> {
     let mut repeated = context.ones(&[1])?.expand(&[3])?;
     let error = repeated.affine_in_place(2.0, 0.0).expect_err("one element stands for three");
     assert!(matches!(error, TapeError::InPlace { .. }), "{error}");
+    Ok(())
+}
+
+#[test]
+fn views_of_leaves_change_outside_the_tape_alone() -> Result<()> {
+    let context = context();
+    let x = context.from_slice(&[3], &[1.0, 2.0, 3.0])?.with_gradient()?;
+    let w = leaf(&context, 1, &[2]);
+    let refused = |result: Result<()>| {
+        let error = result.expect_err("the leaf would be stale");
+        assert!(matches!(error, TapeError::InPlace { .. }), "{error}");
+        assert_eq!(x.to_vec(), [1.0, 2.0, 3.0]);
+    };
+    refused(x.slice(0, 0, 2)?.affine_in_place(10.0, 0.0));
+    refused(x.slice(0, 0, 2)?.add_in_place(&w));
+    refused(x.detach().slice(0, 0, 2)?.add_in_place(&w));
+    // none of these is recorded
+    x.detach().slice(0, 0, 1)?.affine_in_place(2.0, 0.0)?;
+    {
+        let _guard = no_grad();
+        x.slice(0, 1, 2)?.affine_in_place(2.0, 0.0)?;
+        x.slice(0, 2, 3)?.assign_slice(&[5.0])?;
+    }
+    (&x * &x)?.sum(&[], false)?.backward()?;
+    assert_eq!(x.grad().expect("it needs one").to_vec(), [4.0, 8.0, 10.0]);
+    Ok(())
+}
+
+#[test]
+fn memory_with_a_leaf_in_it_is_changed_on_the_tape_once_the_leaf_is_gone() -> Result<()> {
+    let context = context();
+    let all = context.ones(&[4])?;
+    let w = leaf(&context, 1, &[2]);
+    let part = all.slice(0, 0, 2)?.with_gradient()?;
+    let mut rest = all.slice(0, 2, 4)?;
+    let error = rest.add_in_place(&w).expect_err("a leaf lies in the same memory");
+    assert!(matches!(error, TapeError::InPlace { .. }), "{error}");
+    drop(part);
+    rest.add_in_place(&w)?;
+    rest.sum(&[], false)?.backward()?;
+    assert_eq!(w.grad().expect("it needs one").to_vec(), [1.0; 2]);
+    // a copy is memory of its own
+    let x = leaf(&context, 2, &[2, 3]);
+    let mut copy = x.transpose(0, 1)?.reshape(&[6])?;
+    copy.affine_in_place(3.0, 0.0)?;
+    copy.sum(&[], false)?.backward()?;
+    assert_eq!(x.grad().expect("it needs one").to_vec(), [3.0; 6]);
+    Ok(())
+}
+
+#[test]
+fn threads_that_change_tensors_by_one_another_come_to_an_end() -> Result<()> {
+    let context = context();
+    let (a, b) = (context.zeros(&[64])?, context.zeros(&[64])?);
+    let (sender, receiver) = mpsc::channel();
+    for (to, from) in [(&a, &b), (&b, &a)] {
+        let (mut to, from, sender) = (to.clone(), from.clone(), sender.clone());
+        thread::spawn(move || {
+            let result = (0..50_000).try_for_each(|_| {
+                to.add_in_place(&from)?;
+                to.assign(&from)
+            });
+            sender.send(result).expect("the test waits");
+        });
+    }
+    for _ in 0..2 {
+        receiver.recv_timeout(Duration::from_secs(120)).expect("neither waits for the other")?;
+    }
+    assert_eq!(a.to_vec(), [0.0; 64]);
+    assert_eq!(b.version() + a.version(), 200_000);
     Ok(())
 }
