@@ -417,6 +417,20 @@ pub enum IoError {
         /// Its value.
         got: String,
     },
+    /// Finite weights that the element type of the run does not hold.
+    #[error("`{}`: {beyond} of {elements} values of tensor `{name}` are finite and beyond {wanted}", path.display())]
+    WeightRange {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// The element type.
+        wanted: &'static str,
+        /// The elements of the tensor.
+        elements: usize,
+        /// Those that would be infinite.
+        beyond: usize,
+    },
     /// Two tensors of weights with one name.
     #[error("`{}`: tensor `{name}` stands twice", path.display())]
     WeightName {
