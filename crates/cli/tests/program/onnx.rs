@@ -223,6 +223,34 @@ fn models_that_are_not_read_are_told_by_file_and_node() {
 }
 
 #[test]
+fn a_conversion_whose_second_file_fails_leaves_both_as_they_were() {
+    let bed = Bed::new();
+    bed.write("m.onnx", &model_of("Relu", 512));
+    bed.write("n.json", b"old");
+    bed.write("w.safetensors", b"old");
+    // the network has some hundred bytes, the weights 57 kB
+    let convert = ["convert", "m.onnx", "--net", "n.json", "--weights", "w.safetensors"];
+    bed.fails_limited("disk_full_for_a_conversion", &convert, 1);
+    assert!(bed.read("n.json") == b"old" && bed.read("w.safetensors") == b"old");
+    bed.succeeds(&convert);
+    assert!(bed.read("n.json") != b"old" && bed.read("w.safetensors") != b"old");
+}
+
+#[test]
+fn a_network_without_parameters_wants_no_weights() {
+    let bed = Bed::with_network();
+    bed.write("net.json", NO_PARAMETERS.as_bytes());
+    bed.succeeds(&["run", "--net", "net.json", "--input", "x.npy", "--output", "y.npy"]);
+    bed.succeeds(&["grad", "--net", "net.json", "--input", "x.npy", "--grad-input", "g.npy"]);
+    let train = ["train", "--net", "net.json", "--input", "x.npy", "--target", "x.npy", "--steps", "1"];
+    let text = bed.says(&train);
+    assert!(text.contains("\nwarning: there is no parameter to train\n"), "{text}");
+}
+
+const NO_PARAMETERS: &str = r#"{"inputs": [{"name": "x", "channels": 3}],
+    "nodes": [{"name": "s", "op": "sigmoid", "inputs": ["x"]}], "outputs": ["s"]}"#;
+
+#[test]
 fn a_network_without_weights_wants_them() {
     let bed = Bed::with_network();
     bed.write("net.json", CONV_NET.as_bytes());
