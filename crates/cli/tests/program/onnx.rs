@@ -87,13 +87,19 @@ fn branched() -> Vec<u8> {
 
 /// Convolutions of 512 channels, whose weights are 28 MB of the file.
 pub(crate) fn of_many_weights() -> Vec<u8> {
+    of_convolutions(4)
+}
+
+/// So many convolutions of 512 channels, each but the first with 9 MB of weights.
+pub(crate) fn of_convolutions(count: u16) -> Vec<u8> {
     let text = |text: &str| Some(text.to_owned());
     let dim = [None, Some(3), None, None].map(|dim_value| DimensionProto { dim_value, dim_param: None });
     let tensor_type =
         Some(TensorTypeProto { elem_type: Some(1), shape: Some(TensorShapeProto { dim: dim.to_vec() }) });
     let pads = AttributeProto { name: text("pads"), ints: vec![1; 4], ..AttributeProto::default() };
     let (mut node, mut initializer) = (Vec::new(), Vec::new());
-    for (place, channels) in [3_u16, 512, 512, 512].into_iter().enumerate() {
+    for place in 0..count {
+        let channels = if place == 0 { 3 } else { 512_u16 };
         let weight = format!("c{place}.weight");
         node.push(NodeProto {
             input: vec![if place == 0 { "x".to_owned() } else { format!("y{}", place - 1) }, weight.clone()],
@@ -115,7 +121,7 @@ pub(crate) fn of_many_weights() -> Vec<u8> {
         node,
         initializer,
         input: vec![ValueInfoProto { name: text("x"), r#type: Some(TypeProto { tensor_type }) }],
-        output: vec![ValueInfoProto { name: text("y3"), r#type: None }],
+        output: vec![ValueInfoProto { name: Some(format!("y{}", count - 1)), r#type: None }],
         ..GraphProto::default()
     };
     let opset_import = vec![OperatorSetIdProto { domain: None, version: Some(17) }];

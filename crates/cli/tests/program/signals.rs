@@ -110,14 +110,16 @@ fn a_signal_ends_a_conversion_and_leaves_both_files_as_they_were() {
     if !can_heed() {
         return;
     }
+    // long enough to be read and written for a signal to come meanwhile
+    let model = crate::onnx::of_convolutions(16);
     for (name, code) in [("INT", 130), ("TERM", 143)] {
         let bed = Bed::new();
-        bed.write("m.onnx", &crate::onnx::of_many_weights());
+        bed.write("m.onnx", &model);
         bed.write("n.json", b"old");
         bed.write("w.safetensors", b"old");
         let mut child = bed.start(&["convert", "m.onnx", "--net", "n.json", "--weights", "w.safetensors"]);
-        // whether it reads or writes by then
-        wait("its first file", &mut child, || bed.names().iter().any(|name| name.contains(".partial-")));
+        // the first ones are there before the model is read
+        wait("a partial file", &mut child, || bed.names().iter().any(|name| name.contains(".partial-")));
         signal(&child, name);
         let ended = end(child);
         assert_eq!((ended.code, ended.stdout.as_str()), (Some(code), ""), "{}", ended.stderr);
