@@ -32,6 +32,14 @@ pub(crate) enum CliError {
         path.display(), path.display(), path.display()
     )]
     RawShape { path: PathBuf, dtype: &'static str },
+    #[error("a loss is of one output, network has {}: {}", names.len(), names.join(", "))]
+    LossOutputs { names: Vec<String> },
+    #[error("{given}: shape is {got:?}, {what} of output {output} wants {expected}")]
+    Shape { given: String, got: [usize; 4], what: &'static str, output: String, expected: String },
+    #[error("--momentum is for sgd, the optimiser is adamw")]
+    Momentum,
+    #[error("--hold materialise is the untiled run, --{option} is for another")]
+    Untiled { option: &'static str },
     #[error("--ignore-index is for class numbers, the loss is another or the target has probabilities")]
     IgnoreIndex,
     #[error("nothing to compute: give --grad-input or --grad-weights")]
@@ -82,6 +90,10 @@ impl CliError {
             | Self::NoWeights { .. }
             | Self::Count { .. }
             | Self::NamedCount { .. }
+            | Self::LossOutputs { .. }
+            | Self::Shape { .. }
+            | Self::Momentum
+            | Self::Untiled { .. }
             | Self::NoResult
             | Self::RawShape { .. }
             | Self::IgnoreIndex

@@ -8,7 +8,9 @@ use tiled::device::DeviceBackend;
 use tiled::exec::{
     DecidedSink, Normalization, NormalizedSource, Reservation, Sink, Source, create_sink, create_sink_with,
 };
-use tiled::graph::{Graph, Objective, ParamSpec, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw};
+use tiled::graph::{
+    Graph, Objective, ParamSpec, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw, try_params,
+};
 use tiled::kernel::Backend;
 use tiled::network::{Network, WeightsFrom, own_parameters};
 use tiled::onnx::Weights;
@@ -73,6 +75,9 @@ impl<T: Element> Job<T> {
                 Ok(weights.load(&self.graph)?)
             }
             (None, Some(own)) => Ok(own_parameters(own, Path::new(&args.net))?),
+            (None, None) if try_params(&self.graph)?.is_empty() => {
+                Ok(WeightsFrom::Random(0).load(&self.graph)?)
+            }
             (None, None) => Err(CliError::NoWeights { name: args.net.clone() }),
         }
     }

@@ -19,6 +19,7 @@ mod network;
 mod opened;
 mod progress;
 mod report;
+mod target;
 mod text;
 
 use std::process::ExitCode;
@@ -51,8 +52,8 @@ fn run(arguments: Arguments) -> Result<(), CliError> {
         Command::Verify(args) => command::verify::run(&args, &session),
         Command::Bench(args) => command::bench::run(&args, &session),
         Command::Devices(args) => command::devices::run(&args),
-        Command::CudaBuild(args) => command::cuda_build::run(&args),
+        Command::CudaBuild(args) => command::cuda_build::run(&args, &session),
         Command::Net(args) => command::net::run(&args),
-        Command::Convert(args) => command::convert::run(&args),
+        Command::Convert(args) => command::convert::run(&args, &session),
     }
 }

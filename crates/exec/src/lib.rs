@@ -66,7 +66,7 @@ pub use error::{ExecError, IoError, NotFinite, NpyProblem, WeightsProblem};
 pub use executor::{Executor, Pending, RunReport};
 pub use file::{
     ElementType, FileSink, FileSource, PICTURE_LIMIT_BYTES, RawFormat, Reservation, SinkOptions, SourceFacts,
-    SourceOptions, create_sink, create_sink_with, inspect_source, open_regular, open_source,
+    SourceOptions, WrittenFile, create_sink, create_sink_with, inspect_source, open_regular, open_source,
     open_source_with, open_source_within, remove_partial_files, write_whole,
 };
 pub use half::{bf16, f16};
@@ -90,4 +90,4 @@ pub use source::{
 };
 pub use stored::Stored;
 pub use trainer::Trainer;
-pub use weights::{WeightRef, load_parameters, load_weights, save_weights};
+pub use weights::{WeightRef, load_parameters, load_weights, save_weights, write_weights};

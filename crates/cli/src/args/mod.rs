@@ -24,6 +24,7 @@ pub(crate) use self::values::{
     Planned,
 };
 use self::values::{pair, planned, steps};
+use crate::error::CliError;
 use crate::files::Files;
 use crate::network;
 
@@ -169,7 +170,7 @@ pub(crate) struct PlanCommandArgs {
     #[arg(long, value_enum, default_value_t = OptimizerArg::Sgd, requires = "train")]
     pub(crate) optimizer: OptimizerArg,
     /// The momentum of sgd, without which it has no state.
-    #[arg(long, value_name = "M", default_value_t = 0.0, requires = "train")]
+    #[arg(long, value_name = "M", default_value_t = 0.0, requires = "train", allow_negative_numbers = true)]
     pub(crate) momentum: f64,
     /// The `--save` of `train`, for which it holds a second copy of the weights; nothing is written.
     #[arg(long, value_name = "W", requires = "train")]
@@ -214,10 +215,10 @@ pub(crate) struct NormalizationArgs {
     #[arg(long, value_name = "S", default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) scale: f64,
     /// What is then subtracted, one number or one for each channel, as in `0.485,0.456,0.406`.
-    #[arg(long, value_name = "M", value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(long, value_name = "M", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) mean: Vec<f64>,
     /// What is then divided by, one number or one for each channel, as in `0.229,0.224,0.225`.
-    #[arg(long, value_name = "D", value_delimiter = ',')]
+    #[arg(long, value_name = "D", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) std: Vec<f64>,
 }
 
@@ -241,7 +242,7 @@ pub(crate) struct OutputArgs {
     /// 256 channels.
     #[arg(long, conflicts_with_all = ["threshold", "output_numbers"])]
     pub(crate) argmax: bool,
-    /// Writes 1 where a value is above this, else 0; in a .png white and black.
+    /// Writes 1 where a value is above this, else 0; in a .png white and black. NaN stays NaN in floating point and is 0 in integers.
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     pub(crate) threshold: Option<f64>,
 }
@@ -325,17 +326,21 @@ pub(crate) struct TrainArgs {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) steps: u64,
     /// The learning rate; 0.01 for sgd and 0.001 for adamw where not given.
-    #[arg(long, value_name = "R")]
+    #[arg(long, value_name = "R", allow_negative_numbers = true)]
     pub(crate) lr: Option<f64>,
     /// The optimiser.
     #[arg(long, value_enum, default_value_t = OptimizerArg::Sgd)]
     pub(crate) optimizer: OptimizerArg,
     /// The momentum of sgd.
-    #[arg(long, value_name = "M", default_value_t = 0.0)]
+    #[arg(long, value_name = "M", default_value_t = 0.0, allow_negative_numbers = true)]
     pub(crate) momentum: f64,
     /// The weight decay; 0 for sgd and 0.01 for adamw where not given.
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "D", allow_negative_numbers = true)]
     pub(crate) weight_decay: Option<f64>,
+    /// The seed of dropout. Each step has a mask of its own, and every run begins with the first of its seed: a run that goes on from
+    /// saved weights has the same ones again unless it is given another seed.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
     /// Where the trained weights go: .safetensors. Where training ends early, those of the last whole step.
     #[arg(long, value_name = "W")]
     pub(crate) save: Option<PathBuf>,
@@ -503,18 +508,22 @@ impl PlanArgs {
     /// The options of a planner for a backend; `resident_bytes` is what is held beside the run.
     ///
     /// # Errors
-    /// Where the device has less than the run may take.
+    /// Where the device has less than the run may take, and where an untiled run is given tiles.
     pub(crate) fn options(
         &self,
         backend: &DeviceBackend,
         resident_bytes: u64,
-    ) -> Result<PlanOptions, DeviceChoiceError> {
+    ) -> Result<PlanOptions, CliError> {
         backend.check_budget(self.memory)?;
         let tiling = match (self.tile, self.grid) {
             (Some(Pair(tile)), _) => Tiling::Tile(tile),
             (None, Some(Pair(grid))) => Tiling::Grid(grid),
             (None, None) => Tiling::Auto,
         };
+        if matches!(self.hold, HoldArg::Materialise) && tiling != Tiling::Auto {
+            let option = if self.tile.is_some() { "tile" } else { "grid" };
+            return Err(CliError::Untiled { option });
+        }
         Ok(PlanOptions {
             memory_bytes: self.memory.or(backend.memory_bytes()),
             tiling,

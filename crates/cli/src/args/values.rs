@@ -8,6 +8,8 @@ use tiled::exec::{ElementType, Numbers};
 use tiled::explain::StepDetail;
 use tiled::graph::Hold;
 
+use crate::error::CliError;
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum HoldArg {
     Auto,
@@ -57,6 +59,16 @@ pub(crate) enum PlanLossArg {
 pub(crate) enum OptimizerArg {
     Sgd,
     Adamw,
+}
+
+impl OptimizerArg {
+    /// Refuses a momentum that the optimiser would not heed.
+    pub(crate) fn check_momentum(self, momentum: f64) -> Result<(), CliError> {
+        match self {
+            Self::Adamw if momentum != 0.0 => Err(CliError::Momentum),
+            Self::Adamw | Self::Sgd => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]

@@ -14,6 +14,8 @@ use crate::job::{Job, changed, changed_json, check_count, create_sinks, sink_byt
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
+use crate::target::Output;
+use crate::text::quoted;
 
 pub(crate) fn run(args: &GradArgs, session: &Session) -> Result<(), CliError> {
     match args.plan.dtype {
@@ -34,7 +36,9 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     let mut job = Job::<T>::open(&args.network, &args.plan)?;
     let shapes = job.outputs();
     let numbers = args.network.numbers.into();
-    let grad_outputs = open_gradients::<T>(&args.grad_output, &shapes, numbers, &mut job.files)?;
+    let outputs = job.output_names.iter().zip(&shapes).map(|(name, shape)| Output { name, shape: *shape });
+    let outputs: Vec<Output<'_>> = outputs.collect();
+    let grad_outputs = open_gradients::<T>(&args.grad_output, &outputs, numbers, &mut job.files)?;
     let objective = args.wanted.of(Objective {
         mode: args.plan.mode(Mode::Train),
         grad_inputs: !args.grad_input.is_empty(),
@@ -89,22 +93,26 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
 /// The gradients with respect to the outputs, each from a file or all ones.
 fn open_gradients<T: Element>(
     given: &[FileArg],
-    shapes: &[[usize; 4]],
+    outputs: &[Output<'_>],
     numbers: Numbers,
     files: &mut OpenedFiles,
 ) -> Result<Vec<Box<dyn Source<T>>>, CliError> {
     if let [only] = given
         && only.path.as_os_str() == "ones"
     {
-        let ones = |shape: &[usize; 4]| ConstantSource::ones(*shape).map(|source| Box::new(source) as _);
-        return Ok(shapes.iter().map(ones).collect::<Result<_, _>>()?);
+        let ones =
+            |output: &Output<'_>| ConstantSource::ones(output.shape).map(|source| Box::new(source) as _);
+        return Ok(outputs.iter().map(ones).collect::<Result<_, _>>()?);
     }
-    check_count("grad-output", shapes.len(), given.len())?;
-    let mut open = |(path, shape): (&FileArg, &[usize; 4])| match path.path.to_str() {
-        Some("ones") => Ok(Box::new(ConstantSource::ones(*shape)?) as _),
-        _ => files.open("gradient", path, numbers),
+    check_count("grad-output", outputs.len(), given.len())?;
+    let mut open = |(file, output): (&FileArg, &Output<'_>)| {
+        if file.path.to_str() == Some("ones") {
+            return Ok(Box::new(ConstantSource::ones(output.shape)?) as _);
+        }
+        output.check_gradient(quoted(&file.path), files.inspect(file, numbers)?.shape)?;
+        files.open("gradient", file, numbers)
     };
-    given.iter().zip(shapes).map(&mut open).collect()
+    given.iter().zip(outputs).map(&mut open).collect()
 }
 
 /// Writes the gradients from where the executor holds them.

@@ -19,7 +19,7 @@ use tiled::kernel::Backend;
 use tiled::network::Network;
 use tiled::tensor::{Element, TensorError};
 
-use crate::args::{DTypeArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned};
+use crate::args::{DTypeArg, LossArg, OptimizerArg, PlanCommandArgs, PlanLossArg, Planned};
 use crate::error::CliError;
 use crate::files::Files;
 use crate::job::{check_names, kept_bytes};
@@ -27,7 +27,8 @@ use crate::network;
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, show_budget};
-use crate::text::EscapedJson;
+use crate::target::Output;
+use crate::text::{EscapedJson, quoted};
 
 pub(crate) fn run(args: &PlanCommandArgs, session: &Session) -> Result<(), CliError> {
     Files::default().reads("net", network::file(&args.net)).writes("svg", &args.svg).check()?;
@@ -93,7 +94,14 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
     files.remark(network.remarks(&given)?);
     let shapes = infer_nchw(graph, &given)?;
     let outputs: Vec<[usize; 4]> = graph.outputs().iter().map(|value| shapes.shape(*value)).collect();
-    let target = args.target.as_ref().map(|target| target_shape(&mut files, args, target)).transpose()?;
+    let output = match args.loss {
+        PlanLossArg::Mse | PlanLossArg::CrossEntropy if args.train => {
+            Some(Output::of_loss(&network.outputs, &outputs)?)
+        }
+        _ => None,
+    };
+    let target = args.target.as_ref().map(|target| target_shape(&mut files, args, target, output));
+    let target = target.transpose()?;
     let loss = match args.loss {
         PlanLossArg::None => Loss::GradOutput,
         PlanLossArg::Sum => Loss::Sum,
@@ -122,6 +130,7 @@ fn plan<T: Element>(args: &PlanCommandArgs, session: &Session) -> Result<Plannin
         }
     }
     if args.train {
+        args.optimizer.check_momentum(args.momentum)?;
         resident += optimizer_bytes::<T>(args, graph, &objective)?
             + kept_bytes::<T>(args.save.as_deref(), &try_params(graph)?);
     }
@@ -195,18 +204,31 @@ fn shape_of(
     }
 }
 
-/// The shape of a target; class numbers are as they are, whatever `--numbers` says.
+/// The shape of a target, which is that of an output where the loss is of one; class numbers are as they are, whatever
+/// `--numbers` says.
 fn target_shape(
     files: &mut OpenedFiles,
     args: &PlanCommandArgs,
     target: &Planned,
+    output: Option<Output<'_>>,
 ) -> Result<[usize; 4], CliError> {
-    let has_classes = match (args.loss, target) {
-        (PlanLossArg::CrossEntropy, Planned::File(file)) => {
-            files.inspect(file, Numbers::Classes)?.shape[1] == 1
-        }
-        _ => false,
+    let loss = match args.loss {
+        PlanLossArg::CrossEntropy => LossArg::CrossEntropy,
+        _ => LossArg::Mse,
     };
+    let (given, shape) = match (target, loss) {
+        (Planned::Shape(shape), _) => ("--target".to_owned(), *shape),
+        (Planned::File(file), LossArg::Mse) => {
+            (quoted(&file.path), files.inspect(file, args.numbers.into())?.shape)
+        }
+        (Planned::File(file), LossArg::CrossEntropy) => {
+            (quoted(&file.path), files.inspect(file, Numbers::Classes)?.shape)
+        }
+    };
+    if let Some(output) = output {
+        output.check_target(given, shape, loss)?;
+    }
+    let has_classes = matches!(loss, LossArg::CrossEntropy) && shape[1] == 1;
     let numbers = if has_classes { Numbers::Classes } else { args.numbers.into() };
     shape_of(files, "target", target, numbers)
 }

@@ -29,6 +29,7 @@ pub(crate) fn run(args: &TrainArgs, session: &Session) -> Result<(), CliError> {
 }
 
 fn run_as<T: Element>(args: &TrainArgs, session: &Session) -> Result<(), CliError> {
+    args.optimizer.check_momentum(args.momentum)?;
     let decay = args.weight_decay;
     match args.optimizer {
         OptimizerArg::Sgd => {
@@ -60,10 +61,14 @@ fn train<T: Element, O: Optimizer<T>>(
         LossArg::CrossEntropy => Loss::CrossEntropy { target_channels: target.shape()[1] },
     };
     let mode = args.plan.mode(Mode::Train);
-    let objective = Objective { mode, ignore_index: args.ignore_index, ..Objective::training(loss) };
+    let (ignore_index, seed) = (args.ignore_index, args.seed);
+    let objective = Objective { mode, ignore_index, seed, ..Objective::training(loss) };
     let objective = args.wanted.of(objective);
     let specs = try_params(&job.graph)?;
     let trained = objective.param_grads(&job.graph)?.into_iter().map(|place| specs[place].elements()).sum();
+    if trained == 0 {
+        job.files.remark(vec!["warning: there is no parameter to train".to_owned()]);
+    }
     let saved_bytes =
         weights_bytes(specs.iter().map(|spec| (spec.name.as_str(), spec.elements())), size_of::<T>());
     let kept_bytes = kept_bytes::<T>(args.save.as_deref(), &specs);
@@ -81,9 +86,10 @@ fn train<T: Element, O: Optimizer<T>>(
     let mut steps =
         Steps { args, session, parameters: &mut parameters, kept, losses: Vec::new(), seconds: 0.0, place };
     steps.run(&job, &*target, plan, optimizer)?;
-    let Steps { losses, seconds, .. } = steps;
+    let Steps { losses, seconds, kept, .. } = steps;
     let mut figures = step.times(losses.len(), seconds);
-    drop((target, curve, prediction));
+    // the plan of the prediction counts nothing of the training but the weights and the inputs
+    drop((target, curve, prediction, kept));
     if let Some(path) = &args.loss_curve {
         chart::draw_losses(path, &losses)?;
     }

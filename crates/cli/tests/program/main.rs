@@ -18,6 +18,7 @@ mod refused;
 mod resampling;
 #[cfg(unix)]
 mod signals;
+mod targets;
 mod threads;
 mod training;
 mod values;

@@ -87,13 +87,19 @@ fn branched() -> Vec<u8> {
 
 /// Convolutions of 512 channels, whose weights are 28 MB of the file.
 pub(crate) fn of_many_weights() -> Vec<u8> {
+    of_convolutions(4)
+}
+
+/// So many convolutions of 512 channels, each but the first with 9 MB of weights.
+pub(crate) fn of_convolutions(count: u16) -> Vec<u8> {
     let text = |text: &str| Some(text.to_owned());
     let dim = [None, Some(3), None, None].map(|dim_value| DimensionProto { dim_value, dim_param: None });
     let tensor_type =
         Some(TensorTypeProto { elem_type: Some(1), shape: Some(TensorShapeProto { dim: dim.to_vec() }) });
     let pads = AttributeProto { name: text("pads"), ints: vec![1; 4], ..AttributeProto::default() };
     let (mut node, mut initializer) = (Vec::new(), Vec::new());
-    for (place, channels) in [3_u16, 512, 512, 512].into_iter().enumerate() {
+    for place in 0..count {
+        let channels = if place == 0 { 3 } else { 512_u16 };
         let weight = format!("c{place}.weight");
         node.push(NodeProto {
             input: vec![if place == 0 { "x".to_owned() } else { format!("y{}", place - 1) }, weight.clone()],
@@ -115,7 +121,7 @@ pub(crate) fn of_many_weights() -> Vec<u8> {
         node,
         initializer,
         input: vec![ValueInfoProto { name: text("x"), r#type: Some(TypeProto { tensor_type }) }],
-        output: vec![ValueInfoProto { name: text("y3"), r#type: None }],
+        output: vec![ValueInfoProto { name: Some(format!("y{}", count - 1)), r#type: None }],
         ..GraphProto::default()
     };
     let opset_import = vec![OperatorSetIdProto { domain: None, version: Some(17) }];
@@ -221,6 +227,34 @@ fn models_that_are_not_read_are_told_by_file_and_node() {
     bed.fails("convert_to_one_file", &["convert", "m.onnx", "--net", "a", "--weights", "a"], 2);
     bed.fails("convert_to_another_format", &["convert", "m.onnx", "--net", "a.npy", "--weights", "w"], 2);
 }
+
+#[test]
+fn a_conversion_whose_second_file_fails_leaves_both_as_they_were() {
+    let bed = Bed::new();
+    bed.write("m.onnx", &model_of("Relu", 512));
+    bed.write("n.json", b"old");
+    bed.write("w.safetensors", b"old");
+    // the network has some hundred bytes, the weights 57 kB
+    let convert = ["convert", "m.onnx", "--net", "n.json", "--weights", "w.safetensors"];
+    bed.fails_limited("disk_full_for_a_conversion", &convert, 1);
+    assert!(bed.read("n.json") == b"old" && bed.read("w.safetensors") == b"old");
+    bed.succeeds(&convert);
+    assert!(bed.read("n.json") != b"old" && bed.read("w.safetensors") != b"old");
+}
+
+#[test]
+fn a_network_without_parameters_wants_no_weights() {
+    let bed = Bed::with_network();
+    bed.write("net.json", NO_PARAMETERS.as_bytes());
+    bed.succeeds(&["run", "--net", "net.json", "--input", "x.npy", "--output", "y.npy"]);
+    bed.succeeds(&["grad", "--net", "net.json", "--input", "x.npy", "--grad-input", "g.npy"]);
+    let train = ["train", "--net", "net.json", "--input", "x.npy", "--target", "x.npy", "--steps", "1"];
+    let text = bed.says(&train);
+    assert!(text.contains("\nwarning: there is no parameter to train\n"), "{text}");
+}
+
+const NO_PARAMETERS: &str = r#"{"inputs": [{"name": "x", "channels": 3}],
+    "nodes": [{"name": "s", "op": "sigmoid", "inputs": ["x"]}], "outputs": ["s"]}"#;
 
 #[test]
 fn a_network_without_weights_wants_them() {

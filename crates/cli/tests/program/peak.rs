@@ -210,6 +210,33 @@ fn r10_processes_take_what_their_plans_say() {
     runs.iter().for_each(|run| run.check(&bed, is_all));
 }
 
+/// The plan of the prediction takes the room that the training has left.
+#[test]
+fn r10_a_prediction_holds_nothing_of_the_training() {
+    let bed = Bed::new();
+    bed.write("net.json", HEAVY_NET.as_bytes());
+    bed.write(TRIVIAL, TRIVIAL_NET.as_bytes());
+    bed.npy("tiny.npy", &[3, 8, 8]);
+    bed.npy("x.npy", &[3, 1000, 1000]);
+    bed.npy("t.npy", &[1, 1000, 1000]);
+    let train = |net: &str, input: &str, target: &str, more: &[&str]| {
+        let files = ["train", "--net", net, "--input", input, "--target", target, "--save", "w.safetensors"];
+        let steps = ["--prediction", "p.npy", "--steps", "1", "--threads", "1"];
+        bed.json(&[&files[..], &steps, more].concat())
+    };
+    let trivial = train(TRIVIAL, "tiny.npy", "tiny.npy", &[]);
+    let Some(trivial) = bytes(&trivial, "peak_rss_bytes") else {
+        return eprintln!("skipped: the system does not say what a process takes");
+    };
+    let report = train("net.json", "x.npy", "t.npy", &["--only", "h", "--memory", "200MB"]);
+    let planned = bytes(&report, "plan_peak_bytes").expect("a number");
+    let beyond = bytes(&report, "peak_rss_bytes").expect("a number").saturating_sub(trivial);
+    assert!(
+        beyond <= planned + planned / PART + BESIDE_BYTES,
+        "{beyond} beyond a trivial run, planned {planned}"
+    );
+}
+
 fn write_files(bed: &Bed, is_all: bool) {
     bed.write(TRIVIAL, TRIVIAL_NET.as_bytes());
     bed.write("many.onnx", &crate::onnx::of_many_weights());
@@ -286,6 +313,18 @@ fn progressive_jpeg(side: u16) -> Vec<u8> {
 
 const TRIVIAL_NET: &str = r#"{"inputs": [{"name": "x", "channels": 3}],
   "nodes": [{"name": "c", "op": "conv2d", "inputs": ["x"], "out_channels": 3, "kernel_size": 1}], "outputs": ["c"]}"#;
+
+/// A norm whose inputs, 64 MB, are worth holding, and as many bytes of weights.
+const HEAVY_NET: &str = r#"{"inputs": [{"name": "x", "channels": 3}],
+  "nodes": [{"name": "b", "op": "conv2d", "inputs": ["x"], "out_channels": 16, "kernel_size": 3, "padding": 1},
+            {"name": "c", "op": "conv2d", "inputs": ["b"], "out_channels": 16, "kernel_size": 5, "padding": 2},
+            {"name": "n", "op": "group_norm", "inputs": ["c"], "num_groups": 4},
+            {"name": "h", "op": "conv2d", "inputs": ["n"], "out_channels": 1, "kernel_size": 1},
+            {"name": "p", "op": "global_avg_pool", "inputs": ["x"]},
+            {"name": "f1", "op": "linear", "inputs": ["p"], "out_features": 4000},
+            {"name": "f2", "op": "linear", "inputs": ["f1"], "out_features": 4096},
+            {"name": "f3", "op": "linear", "inputs": ["f2"], "out_features": 1},
+            {"name": "o", "op": "mul", "inputs": ["h", "f3"]}], "outputs": ["o"]}"#;
 
 const SHIFT_NET: &str = r#"{"inputs": [{"name": "x", "channels": 3}],
   "nodes": [{"name": "s", "op": "sigmoid", "inputs": ["x"]}], "outputs": ["s"]}"#;

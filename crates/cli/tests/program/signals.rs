@@ -106,6 +106,30 @@ fn r07_a_signal_saves_the_weights_of_the_last_whole_step() {
 }
 
 #[test]
+fn a_signal_ends_a_conversion_and_leaves_both_files_as_they_were() {
+    if !can_heed() {
+        return;
+    }
+    // long enough to be read and written for a signal to come meanwhile
+    let model = crate::onnx::of_convolutions(16);
+    for (name, code) in [("INT", 130), ("TERM", 143)] {
+        let bed = Bed::new();
+        bed.write("m.onnx", &model);
+        bed.write("n.json", b"old");
+        bed.write("w.safetensors", b"old");
+        let mut child = bed.start(&["convert", "m.onnx", "--net", "n.json", "--weights", "w.safetensors"]);
+        // the first ones are there before the model is read
+        wait("a partial file", &mut child, || bed.names().iter().any(|name| name.contains(".partial-")));
+        signal(&child, name);
+        let ended = end(child);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(code), ""), "{}", ended.stderr);
+        assert_eq!(ended.stderr, "cancelled\n");
+        assert_eq!(bed.names(), ["m.onnx", "n.json", "w.safetensors"], "{name}");
+        assert!(bed.read("n.json") == b"old" && bed.read("w.safetensors") == b"old", "{name}");
+    }
+}
+
+#[test]
 fn r15_a_second_signal_ends_at_once_and_leaves_no_partial_files() {
     if !can_heed() {
         return;

@@ -136,6 +136,62 @@ fn r02_weights_that_are_kept_count_as_memory_of_the_plan() {
 }
 
 #[test]
+fn masks_of_dropout_begin_with_the_seed() {
+    let bed = Bed::new();
+    bed.write("net.json", DROPS.as_bytes());
+    bed.random_npy("x.npy", &[3, 12, 12]);
+    bed.npy("t.npy", &[2, 12, 12]);
+    let losses = |more: &[&str]| {
+        let train = ["train", "--net", "net.json", "--input", "x.npy", "--target", "t.npy", "--lr", "1e-9"];
+        let report = bed.json(&[&train[..], more].concat());
+        let losses = report["losses"].as_array().expect("losses").clone();
+        losses.iter().map(|loss| loss.as_f64().expect("a finite loss")).collect::<Vec<f64>>()
+    };
+    let differ = |a: f64, b: f64| (a - b).abs() > 1e-4 * a.abs();
+    let first = losses(&["--steps", "2", "--save", "w.safetensors"]);
+    assert!(differ(first[0], first[1]), "each step has a mask of its own: {first:?}");
+    assert_eq!(losses(&["--steps", "2", "--seed", "0"]), first);
+    let resumed = ["--steps", "1", "--weights", "w.safetensors", "--seed"];
+    let again = losses(&[&resumed[..], &["0"]].concat());
+    assert!(!differ(again[0], first[0]), "the masks of a seed begin again: {again:?} {first:?}");
+    let other = losses(&[&resumed[..], &["1"]].concat());
+    assert!(differ(other[0], first[0]) && differ(other[0], first[1]), "{other:?} {first:?}");
+}
+
+const DROPS: &str = r#"{"inputs": [{"name": "x", "channels": 3}],
+  "nodes": [{"name": "d", "op": "dropout", "inputs": ["x"], "p": 0.5},
+            {"name": "c", "op": "conv2d", "inputs": ["d"], "out_channels": 2, "kernel_size": 3, "padding": 1}],
+  "outputs": ["c"]}"#;
+
+#[test]
+fn options_that_would_not_be_heeded_are_refused() {
+    let bed = bed();
+    let momentum = "error: --momentum is for sgd, the optimiser is adamw\n";
+    let adamw = ["--optimizer", "adamw", "--momentum", "0.9"];
+    assert_eq!(train(&bed, &adamw).stderr, momentum);
+    let plan = ["plan", "--net", "net.json", "--input", "x.npy"];
+    assert_eq!(bed.refused(&[&plan[..], &["--train"], &adamw].concat(), 2), momentum);
+    for (option, size) in [("--tile", "4x4"), ("--grid", "2x2")] {
+        let text = bed.refused(&[&plan[..], &["--hold", "materialise", option, size]].concat(), 2);
+        assert_eq!(text, format!("error: --hold materialise is the untiled run, {option} is for another\n"));
+    }
+}
+
+#[test]
+fn negative_numbers_reach_the_checks_of_their_options() {
+    let bed = bed();
+    for option in ["--lr", "--momentum", "--weight-decay"] {
+        let ended = train(&bed, &[option, "-1"]);
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.stderr.starts_with("error: ") && ended.stderr.contains("-1"), "{}", ended.stderr);
+        assert!(!ended.stderr.contains("unexpected argument"), "{}", ended.stderr);
+    }
+    assert_eq!(train(&bed, &["--steps", "1", "--mean", "-1,0,1"]).code, Some(0));
+    let ended = train(&bed, &["--steps", "1", "--std", "-1,0,1"]);
+    assert!(ended.stderr.contains("std") && !ended.stderr.contains("unexpected"), "{}", ended.stderr);
+}
+
+#[test]
 fn r07_networks_are_listed_and_printed() {
     let bed = Bed::new();
     let list = bed.says(&["net"]);

@@ -28,7 +28,7 @@ pub(crate) use partial::PartialFile;
 pub use partial::remove_partial_files;
 pub(crate) use positioned::{Positioned, PositionedFile};
 pub use regular::open_regular;
-pub use reservation::{Reservation, write_whole};
+pub use reservation::{Reservation, WrittenFile, write_whole};
 pub use sink::FileSink;
 pub use source::FileSource;
 pub(crate) use source::len_bytes;

@@ -66,6 +66,11 @@ impl PartialFile {
         Stream { file: &*self.file, position: 0 }
     }
 
+    /// Brings the bytes to the disk: what a full one says of them at last, it says here.
+    pub(crate) fn sync(&self) -> Result<(), IoError> {
+        self.file.sync().map_err(|source| IoError::from_write(&self.path, source))
+    }
+
     /// Brings the bytes to the disk and gives the file its final name, replacing what stood there.
     pub(crate) fn finish(&self) -> Result<(), IoError> {
         if !self.live.swap(false, Ordering::AcqRel) {

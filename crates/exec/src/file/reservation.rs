@@ -39,13 +39,59 @@ impl Reservation {
     }
 }
 
+/// A file that is written and has not its name yet: of several that belong together none takes it before all are written.
+///
+/// It is removed where it is dropped unfinished; what stands under the name stays as it is until then.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use tiled_exec::WrittenFile;
+/// let [a, b] = ["a.txt", "b.txt"].map(|name| folder.path().join(name));
+/// let first = WrittenFile::of_bytes(&a, b"one half")?;
+/// let second = WrittenFile::of_bytes(&b, b"the other")?;
+/// assert!(!a.exists() && !b.exists());
+/// first.finish()?;
+/// second.finish()?;
+/// assert!(a.exists() && b.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "it is removed where it is not finished"]
+pub struct WrittenFile {
+    file: PartialFile,
+}
+
+impl WrittenFile {
+    /// Brings what was written to the disk, so that giving it its name is all that is left.
+    pub(crate) fn of(file: PartialFile) -> Result<Self, IoError> {
+        file.sync()?;
+        Ok(Self { file })
+    }
+
+    /// Writes these bytes.
+    ///
+    /// # Errors
+    /// Where the file cannot be created or written.
+    pub fn of_bytes(path: impl AsRef<Path>, bytes: &[u8]) -> Result<Self, IoError> {
+        let path = path.as_ref();
+        let file = PartialFile::create(path, bytes.len() as u64)?;
+        file.stream().write_all(bytes).map_err(|source| IoError::from_write(path, source))?;
+        Self::of(file)
+    }
+
+    /// Gives the file its name; what stood there before is replaced at once.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn finish(self) -> Result<(), IoError> {
+        self.file.finish()
+    }
+}
+
 /// Writes a file that stands under `path` whole or not at all; what stood there before is replaced at once.
 ///
 /// # Errors
 /// Where it cannot be created or written.
 pub fn write_whole(path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), IoError> {
-    let path = path.as_ref();
-    let file = PartialFile::create(path, bytes.len() as u64)?;
-    file.stream().write_all(bytes).map_err(|source| IoError::from_write(path, source))?;
-    file.finish()
+    WrittenFile::of_bytes(path, bytes)?.finish()
 }

@@ -12,7 +12,7 @@ use tiled_tensor::{DType, Element, OutOfMemory, with_room};
 
 use self::header::{Entry, Info, Shape, dtype_name};
 use crate::file::{PartialFile, Positioned, PositionedFile};
-use crate::{FileSource, IoError, WeightsProblem};
+use crate::{ElementType, FileSource, IoError, WeightsProblem, WrittenFile};
 
 /// Reads the tensors of a `.safetensors` file, in the order of their names.
 ///
@@ -21,8 +21,8 @@ use crate::{FileSource, IoError, WeightsProblem};
 /// what the header takes.
 ///
 /// # Errors
-/// Where the file cannot be read, is malformed or truncated, names a tensor twice, or has a tensor of another type or a counter
-/// that is no count.
+/// Where the file cannot be read, is malformed or truncated, names a tensor twice, or has a tensor of another type, finite numbers
+/// that become infinite in `T`, or a counter that is no count.
 pub fn load_weights<T: Element>(path: impl AsRef<Path>) -> Result<Vec<ParamTensor<T>>, IoError> {
     let file = WeightsFile::open(path.as_ref(), |_| true)?;
     file.tensors.iter().map(|entry| file.tensor(entry)).collect()
@@ -82,6 +82,17 @@ pub fn save_weights<'a, T: Element>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = impl Into<WeightRef<'a, T>>>,
 ) -> Result<(), IoError> {
+    write_weights(path, tensors)?.finish()
+}
+
+/// Writes tensors as [`save_weights`] does, and leaves it to the caller when the file takes its name.
+///
+/// # Errors
+/// As [`save_weights`].
+pub fn write_weights<'a, T: Element>(
+    path: impl AsRef<Path>,
+    tensors: impl IntoIterator<Item = impl Into<WeightRef<'a, T>>>,
+) -> Result<WrittenFile, IoError> {
     let path = path.as_ref();
     let mut tensors: Vec<WeightRef<'a, T>> = tensors.into_iter().map(Into::into).collect();
     tensors.sort_by_key(|tensor| tensor.name);
@@ -119,7 +130,7 @@ pub fn save_weights<'a, T: Element>(
             write(&bytes)?;
         }
     }
-    file.finish()
+    WrittenFile::of(file)
 }
 
 /// A file of weights whose header has been checked.
@@ -150,7 +161,7 @@ impl<'p> WeightsFile<'p> {
         let format = Format::of(entry).expect("invariant: types were checked when the file was opened");
         let size = format.size_bytes();
         let mut buffer = [0; BUFFER_BYTES];
-        let mut position = entry.position;
+        let (mut position, mut beyond) = (entry.position, 0);
         while data.len() < entry.elements {
             let count = (entry.elements - data.len()).min(BUFFER_BYTES / size);
             let bytes = &mut buffer[..count * size];
@@ -158,7 +169,13 @@ impl<'p> WeightsFile<'p> {
                 .read_at(bytes, position)
                 .map_err(|source| IoError::Read { path: self.path.to_path_buf(), source })?;
             format.decode(bytes, &mut data);
+            beyond += format.beyond::<T>(bytes);
             position += bytes.len() as u64;
+        }
+        if beyond > 0 {
+            let (path, name) = (self.path.to_path_buf(), entry.name.clone());
+            let (wanted, elements) = (ElementType::from(T::DTYPE).name(), entry.elements);
+            return Err(IoError::WeightRange { path, name, wanted, elements, beyond });
         }
         if is_counter(&entry.name) {
             check_counts(self.path, &entry.name, &data)?;
@@ -211,6 +228,14 @@ impl Format {
             (Self::Bf16, _) => convert(bytes, data, |element| bf16::from_le_bytes(element).to_f64()),
             (Self::I64, _) => convert(bytes, data, |element| lossy(i64::from_le_bytes(element))),
         }
+    }
+
+    /// The finite elements that are infinite in `T`: of all types that are read, only f64 has any.
+    fn beyond<T: Element>(self, bytes: &[u8]) -> usize {
+        let Self::F64 = self else { return 0 };
+        let (elements, _) = bytes.as_chunks();
+        let values = elements.iter().map(|element| f64::from_le_bytes(*element));
+        values.filter(|value| value.is_finite() && !T::from_f64(*value).to_f64().is_finite()).count()
     }
 }
 

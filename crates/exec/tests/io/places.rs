@@ -1,6 +1,8 @@
 //! Places of files that are written later, and what is left of those in the making.
 
-use tiled_exec::{IoError, Reservation, Sink, create_sink, open_regular, remove_partial_files, write_whole};
+use tiled_exec::{
+    IoError, Reservation, Sink, WrittenFile, create_sink, open_regular, remove_partial_files, write_whole,
+};
 
 fn names(folder: &std::path::Path) -> Vec<String> {
     let entries = folder.read_dir().unwrap();
@@ -26,6 +28,25 @@ fn r13_a_reservation_takes_the_room_and_leaves_what_is_there() {
     assert!(matches!(error, IoError::Create { .. }), "{error}");
     assert!(matches!(Reservation::new(&path, 1 << 61), Err(IoError::NoSpace { .. })));
     assert_eq!(names(folder.path()), ["w"]);
+}
+
+#[test]
+fn a_written_file_has_no_name_until_it_is_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w");
+    std::fs::write(&path, "old").unwrap();
+    drop(WrittenFile::of_bytes(&path, b"new").unwrap());
+    assert_eq!(
+        (names(folder.path()), std::fs::read(&path).unwrap()),
+        (vec!["w".to_owned()], b"old".to_vec())
+    );
+    let file = WrittenFile::of_bytes(&path, b"new").unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"old");
+    file.finish().unwrap();
+    assert_eq!(
+        (names(folder.path()), std::fs::read(&path).unwrap()),
+        (vec!["w".to_owned()], b"new".to_vec())
+    );
 }
 
 #[cfg(unix)]

@@ -61,6 +61,23 @@ fn every_type_of_numbers_is_read_as_either() {
 }
 
 #[test]
+fn finite_weights_beyond_the_type_are_counted_and_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let write = |values: [f64; 4]| {
+        write(&path, "c1.bias", Dtype::F64, vec![4], &values.map(f64::to_le_bytes).concat())
+    };
+    write([1e39, -3.5e38, f64::INFINITY, f64::from(f32::MAX)]);
+    let error = load_weights::<f32>(&path).unwrap_err().to_string();
+    let expected = "2 of 4 values of tensor `c1.bias` are finite and beyond f32";
+    assert_eq!(error, format!("`{}`: {expected}", path.display()));
+    assert_eq!(load_weights::<f64>(&path).unwrap()[0].data[0], 1e39);
+    write([f64::NEG_INFINITY, f64::NAN, 1e-300, 2.0]);
+    let read = load_weights::<f32>(&path).unwrap();
+    assert!(read[0].data[0] == f32::NEG_INFINITY && read[0].data[1].is_nan() && read[0].data[2] == 0.0);
+}
+
+#[test]
 fn other_types_are_refused_but_for_the_counters_of_batch_norm() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");

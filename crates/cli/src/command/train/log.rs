@@ -11,21 +11,28 @@ use tiled::exec::IoError;
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
-    file: File,
+    /// There from the first line on.
+    file: Option<File>,
 }
 
 impl Log {
-    /// Begins the file anew.
-    pub(super) fn create(path: &Path) -> Result<Self, IoError> {
-        let file = File::create(path);
-        let file = file.map_err(|source| IoError::Create { path: path.to_path_buf(), source })?;
-        Ok(Self { path: path.to_path_buf(), file })
+    /// A log that begins the file anew with its first line: a run without a step leaves what there is.
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_path_buf(), file: None }
     }
 
     /// Writes the line of a step, in one call: a reader sees it whole or not at all.
     pub(super) fn write(&mut self, step: u64, loss: f64, seconds: f64, lr: f64) -> Result<(), IoError> {
         let line = json!({"step": step, "loss": loss, "seconds": seconds, "learning_rate": lr});
-        let written = self.file.write_all(format!("{line}\n").as_bytes());
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => {
+                let file = File::create(&self.path);
+                let file = file.map_err(|source| IoError::Create { path: self.path.clone(), source })?;
+                self.file.insert(file)
+            }
+        };
+        let written = file.write_all(format!("{line}\n").as_bytes());
         written.map_err(|source| IoError::Write { path: self.path.clone(), source })
     }
 }

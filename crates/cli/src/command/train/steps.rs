@@ -57,7 +57,7 @@ impl<T: Element> Steps<'_, T> {
         executor: Executor<'_, T>,
         optimizer: O,
     ) -> Result<(), CliError> {
-        let mut log = self.args.log.as_deref().map(Log::create).transpose()?;
+        let mut log = self.args.log.as_deref().map(Log::new);
         let mut trainer = Trainer::new(executor, optimizer);
         let io = Io { inputs: job.sources(), target: Some(target), ..Io::default() };
         let bar = self.session.bar("training");
