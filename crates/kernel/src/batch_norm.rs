@@ -50,7 +50,8 @@ pub struct InputGradient {
     pub d: Vec<f64>,
 }
 
-/// Mean and biased variance of every channel, `μ = Σx/M` and `σ² = Σx²/M − μ²`; the variance is never negative.
+/// Mean and biased variance of every channel, `μ = Σx/M` and `σ² = Σx²/M − μ²`; the variance is never negative, and no number where
+/// an element is infinite or none.
 ///
 /// The difference cancels where the mean is far above the deviation; of exact sums its error stays within a few
 /// `ε·(μ² + σ²)` of `f64`.
@@ -61,13 +62,16 @@ pub struct InputGradient {
 /// ```
 /// let [mean, variance] = tiled_kernel::batch_norm::moments(&[6.0], &[20.0], 2.0)?;
 /// assert_eq!((mean[0], variance[0]), (3.0, 1.0)); // of 2 and 4
+/// let infinite = f64::INFINITY;
+/// assert!(tiled_kernel::batch_norm::moments(&[infinite], &[infinite], 2.0)?[1][0].is_nan());
 /// # Ok::<(), tiled_tensor::OutOfMemory>(())
 /// ```
 pub fn moments(sums: &[f64], squares: &[f64], count: f64) -> Result<[Vec<f64>; 2], OutOfMemory> {
     let mean = collected(sums.iter().map(|sum| sum / count))?;
     let variance = squares.iter().zip(&mean);
-    let variance = variance.map(|(square, mean)| (-mean).mul_add(*mean, square / count).max(0.0));
-    let variance = collected(variance)?;
+    let variance = variance.map(|(square, mean)| (-mean).mul_add(*mean, square / count));
+    // unlike the maximum with zero, this keeps what is no number
+    let variance = collected(variance.map(|variance| if variance < 0.0 { 0.0 } else { variance }))?;
     Ok([mean, variance])
 }
 
