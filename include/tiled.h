@@ -1088,7 +1088,9 @@ typedef int32_t (*tiled_write_fn)(void *user, struct tiled_region region, const 
  * Hears that a run is over: `is_complete` is 1 where every region was written, 0 where the run failed before that.
  *
  * Called once a run, on the thread of the call, after the last `write`; not at all where an argument is refused before
- * anything is read. A result other than 0 ends the run with `TILED_STATUS_CALLBACK`.
+ * anything is read. A result other than 0 ends the run with `TILED_STATUS_CALLBACK`. The sinks of a run that is complete
+ * hear it one after the other, the outputs before the gradients, each in their order: where one returns another number
+ * than 0, those before it have heard 1 although the run fails, and those after it hear 0.
  */
 typedef int32_t (*tiled_end_fn)(void *user, int32_t is_complete);
 

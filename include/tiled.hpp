@@ -88,7 +88,7 @@ inline void done(tiled_status status) { check(status); }
 } // namespace detail
 
 /** The value of a result; with exceptions a result is its value. */
-template <class T> T &&take(T &&value) { return std::forward<T>(value); }
+template <class T> T take(T &&value) { return std::forward<T>(value); }
 #else
 /** What a call gives: a value, or the status and the message of a failure. */
 template <class T> class [[nodiscard]] result {

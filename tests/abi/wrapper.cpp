@@ -45,7 +45,8 @@ int main() {
     expect(status_of([] { tiled::graph::from_json("{"); }) == TILED_STATUS_NETWORK, "broken JSON is told");
 
     auto engine = tiled::engine::make();
-    const auto graph = tiled::graph::builtin("light");
+    auto &&graph = tiled::take(tiled::graph::builtin("light"));
+    static_assert(std::is_same_v<decltype(tiled::take(tiled::graph::builtin("light"))), tiled::graph>, "a value, no reference");
     auto weights = tiled::weights::make<float>(graph, 1);
     expect(tiled::graph::from_json(graph.to_json()).to_json() == graph.to_json(), "a network survives its text");
     auto small = tiled::plan_options();
@@ -88,6 +89,27 @@ int main() {
     streamed.progress([](uint64_t, uint64_t) { return false; });
     expect(status_of([&] { executor.run(weights, streamed); }) == TILED_STATUS_CANCELLED, "a sink is cancelled");
     expect(ends == std::vector<bool>{true, false}, "a sink hears each end once");
+    const auto chain = tiled::graph::from_json(R"({"inputs": [{"name": "x", "channels": 3}],
+        "nodes": [{"name": "a", "op": "relu", "inputs": ["x"]}, {"name": "b", "op": "relu", "inputs": ["a"]},
+                  {"name": "c", "op": "relu", "inputs": ["b"]}], "outputs": ["a", "b", "c"]})");
+    auto of_chain = tiled::executor::make(engine, tiled::plan::make<float>(engine, chain, {{1, 3, 64, 64}}));
+    auto none = tiled::weights::make<float>(chain, 1);
+    tiled::io ending;
+    ending.input(tiled::tensor(image.data(), {1, 3, 64, 64}));
+    ends.clear();
+    const auto end = [&](bool is_complete) {
+        ends.push_back(is_complete);
+        if (ends.size() == 2) throw std::runtime_error("no name");
+    };
+    for (int place = 0; place < 3; ++place)
+        ending.output<float>({1, 3, 64, 64}, [](tiled::region, tiled::block<const float>) {}, true, end);
+    try {
+        of_chain.run(none, ending);
+        expect(false, "what the end of a sink throws comes out of the run");
+    } catch (const std::runtime_error &failure) {
+        expect(std::string(failure.what()) == "no name", "it is what was thrown");
+    }
+    expect(ends == std::vector<bool>{true, true, false}, "a sink behind one that fails at its end hears so");
 
     auto later = tiled::objective();
     later.mode = TILED_MODE_TRAIN;

@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 
 use tiled::cpu::CpuBackend;
 use tiled::exec::{
-    AdamW, AdamWOptions, Executor, Io, MemorySink, MemorySource, NoProgress, Optimizer, Sgd, SgdOptions,
-    Sink, Source, Trainer,
+    AdamW, AdamWOptions, Executor, FnSource, Io, Labels, MemorySink, MemorySource, NoProgress, Optimizer,
+    Pool, Sgd, SgdOptions, Sink, Source, Trainer,
 };
 use tiled::graph::{
     Activation, Conv2d, Graph, Loss, MaxPool2d, Objective, Op, ParamSpec, Parameters, Plan, PlanOptions,
     Tiling, params,
 };
 use tiled::kernel::{Backend, Reference};
-use tiled::tensor::{Element, Tensor};
+use tiled::tensor::{Element, Tensor, ViewMut};
 use tiled_tests::{Job, differing, slide, whole};
 
 /// Refuses blocks of so many bytes and more; smaller ones may end the process, as everywhere in Rust.
@@ -275,6 +275,25 @@ fn builtin(name: &str) -> Graph {
     Graph::builtin(name).expect("built in")
 }
 
+/// Class numbers that are counted on two threads, in memory and where they are read: nothing is held for each part of them.
+fn class_numbers() -> usize {
+    const SHAPE: [usize; 4] = [1, 1, 1024, 1024];
+    let numbers = Tensor::<f32>::zeros(SHAPE).expect("there is memory");
+    let in_memory = MemorySource::try_from(&numbers).expect("contiguous");
+    let read = FnSource::new::<f32>("read", SHAPE, |_, window: &mut ViewMut<'_, f32>| {
+        Ok(window.data_mut().fill(0.0))
+    });
+    let read = read.expect("it fits");
+    let pool = Pool::new(2).expect("there are threads");
+    let count = |source: &dyn Source<f32>| -> Anything {
+        let labels = pool.install(|| Labels::new("numbers", source, 3, None))?;
+        assert_eq!(labels.census().counted, 1 << 20);
+        Ok(())
+    };
+    assert_eq!(at_every_call("class numbers in memory", || count(&in_memory)), 0);
+    at_calls("class numbers that are read", 20, || count(&read))
+}
+
 #[test]
 fn r09_every_refused_call_is_an_error_and_nothing_is_lost() {
     let cpu = CpuBackend::new().expect("an instruction set");
@@ -307,6 +326,7 @@ fn r09_every_refused_call_is_an_error_and_nothing_is_lost() {
     assert!(winograd.plan.memory.scratch_bytes > 0, "this plan has scratch");
     points += at_every_call("winograd", || winograd.runs());
     points += winograd.goes_on("winograd, again");
+    points += class_numbers();
 
     let conv = Op::Conv2d(Conv2d::new(64, [3, 3]).padded([1, 1]));
     let pool = Op::MaxPool2d(MaxPool2d::new([2, 2]));

@@ -13,6 +13,7 @@ use tiled_graph::{ChunkCache, SweepNodeId, SweepPlan};
 use tiled_tensor::{Element, ViewMut, collected, refusable, with_room};
 
 use crate::error::refused;
+use crate::failure::Failure;
 use crate::source::{ChunkPart, ChunkSlots, copy_chunk, index, part_of, shares_work, whole_chunk};
 use crate::{ExecError, Io, IoError};
 
@@ -83,13 +84,14 @@ impl<'a, T: Element> HeldChunks<'a, T> {
         self.cache.node
     }
 
-    /// Gives a window rows of what a tile loads. A tile asks for each of its rows once, from the top.
+    /// Gives a window rows of what a tile loads, unless a lane fails meanwhile. A tile asks for each of its rows once, from the top.
     pub(crate) fn read(
         &self,
         tile: [usize; 2],
         region: Region<2>,
         output: &mut ViewMut<'_, T>,
-    ) -> Result<(), IoError> {
+        failure: &Failure,
+    ) -> Result<(), ExecError> {
         if region.is_empty() {
             return Ok(());
         }
@@ -101,7 +103,7 @@ impl<'a, T: Element> HeldChunks<'a, T> {
             let of_chunk = whole_chunk(chunks, 0, row);
             let band = of_chunk.intersect(region.rows());
             let of_tile = of_chunk.intersect(tall);
-            let held = self.hold(row, cols, band.begin() == of_tile.begin())?;
+            let held = self.hold(row, cols, band.begin() == of_tile.begin(), failure)?;
             let region = Region::from_rows_cols(band, region.cols());
             if self.is_shared && shares_work(region, output.layout().batch() * output.layout().channels()) {
                 self.copy_together([row, cols.begin()], &held, region, output);
@@ -120,7 +122,14 @@ impl<'a, T: Element> HeldChunks<'a, T> {
     }
 
     /// The slots of a row of chunks, each read; where this is the first time that the tile is at them, it holds them from now on.
-    fn hold(&self, row: i64, cols: Interval, mut is_first: bool) -> Result<Vec<usize>, IoError> {
+    fn hold(
+        &self,
+        row: i64,
+        cols: Interval,
+        mut is_first: bool,
+        failure: &Failure,
+    ) -> Result<Vec<usize>, ExecError> {
+        let read = |reading: Reading<'_, 'a, T>| failure.check().and_then(|()| Ok(reading.read()?));
         let mut held = Vec::with_capacity(index(cols.len()));
         loop {
             let mut missing = Vec::new();
@@ -151,13 +160,14 @@ impl<'a, T: Element> HeldChunks<'a, T> {
             }
             if missing.is_empty() {
                 drop(self.changed.wait(table).unwrap_or_else(PoisonError::into_inner));
+                failure.check()?;
                 continue; // where it could not be read, it is missing now
             }
             drop(table);
             if self.is_shared && missing.len() > 1 && rayon::current_thread_index().is_some() {
-                missing.into_par_iter().with_max_len(1).try_for_each(Reading::read)?;
+                missing.into_par_iter().with_max_len(1).try_for_each(read)?;
             } else {
-                missing.into_iter().try_for_each(Reading::read)?;
+                missing.into_iter().try_for_each(read)?;
             }
         }
     }

@@ -452,6 +452,8 @@ fn finishing<T: Element>(
         if progress.is_cancelled() {
             return Err(ExecError::Cancelled);
         }
+        // none has its name before all that may fail is done for each
+        part.sinks(io).try_for_each(|sink| sink.prepare())?;
         part.sinks(io).try_for_each(|sink| sink.finish())?;
         Ok(RunReport { loss, seconds: begin.elapsed().as_secs_f64() })
     });

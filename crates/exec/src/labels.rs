@@ -2,10 +2,11 @@
 //! not and the mean is over those that count.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tiled_geometry::{Interval, Region};
-use tiled_tensor::{Element, Layout, ViewMut};
+use tiled_tensor::{Element, Layout, OutOfMemory, ViewMut, zeros};
 
 use crate::source::{Lanes, index, shares_work};
 use crate::{IoError, Source};
@@ -156,9 +157,14 @@ pub(crate) fn take_census<T: Element>(
     };
     let whole = crate::source::whole(source.shape());
     let counted: u64 = if shares_work(whole, batch) {
-        // the first error in the order of the cells, so that it does not depend on threads
-        let counts: Vec<Result<u64, IoError>> = (0..cells.count()).into_par_iter().map(count).collect();
-        counts.into_iter().sum::<Result<u64, IoError>>()?
+        // the first error in the order of the cells, so that it does not depend on threads; what is behind it is left out
+        let failed = AtomicUsize::new(usize::MAX);
+        let count = |cell: usize| match failed.load(Ordering::Relaxed) {
+            failed if failed < cell => Ok(0),
+            _ => count(cell).inspect_err(|_| _ = failed.fetch_min(cell, Ordering::Relaxed)),
+        };
+        let all = (0..cells.count()).into_par_iter().map(count);
+        all.reduce(|| Ok(0), |before, after| Ok(before? + after?))?
     } else {
         (0..cells.count()).map(count).sum::<Result<u64, IoError>>()?
     };
@@ -264,7 +270,8 @@ impl Cells {
         let region = Region::from_rows_cols(interval(rows), interval(cols));
         let overflow = || IoError::Overflow { path: "<labels>".into(), got: source.shape().to_vec() };
         let layout = Layout::new(self.batch, 1, 1, region, rows[1] - rows[0]).map_err(|_| overflow())?;
-        let mut data = vec![T::ZERO; layout.len()];
+        let refused = |OutOfMemory { bytes }| IoError::OutOfMemory { path: "<labels>".into(), bytes };
+        let mut data = zeros(layout.len()).map_err(refused)?;
         source.read(region, &mut ViewMut::new(&mut data, layout))?;
         let mut classes = 0;
         for n in 0..self.batch {

@@ -14,6 +14,7 @@ use tiled_tensor::{Element, Layout, OutOfMemory, PartMut, View, with_room};
 
 use crate::chunks::HeldChunks;
 use crate::error::refused;
+use crate::failure::Failure;
 use crate::source::index;
 use crate::store::Stores;
 use crate::{ExecError, Io, IoError, Sink, Source};
@@ -32,6 +33,8 @@ pub(crate) struct SweepContext<'a, T: Element> {
     pub(crate) is_ahead: bool,
     /// The lanes that have not begun.
     pub(crate) waiting: Waiting,
+    /// What the first lane that failed did so with.
+    pub(crate) failure: Failure,
 }
 
 /// The lanes of a sweep that have not begun: the next one's number, and how many there are.
@@ -51,11 +54,6 @@ impl Waiting {
             (next < self.count).then_some(next + 1)
         });
         next.ok()
-    }
-
-    /// Lets no further lane begin.
-    fn stop(&self) {
-        self.next.store(self.count, Ordering::Relaxed);
     }
 }
 
@@ -86,18 +84,19 @@ impl<'a, T: Element> Lane<'a, T> {
         })
     }
 
-    /// Runs one waiting lane after another. Which queue a lane gets does not matter: it has sums of its own.
-    pub(crate) fn run(&mut self, context: &SweepContext<'_, T>) -> Result<(), ExecError> {
+    /// Runs one waiting lane after another, until one fails. Which queue a lane gets does not matter: it has sums of its own.
+    pub(crate) fn run(&mut self, context: &SweepContext<'_, T>) {
         let (tiles, count) = (context.sweep.grid.len(), context.waiting.count);
         while let Some(lane) = context.waiting.next() {
             self.lane = lane;
             let mut share = (lane * tiles).div_ceil(count)..((lane + 1) * tiles).div_ceil(count);
-            share
+            let result = share
                 .try_for_each(|tile| self.run_tile(context, context.sweep.grid.index_of(tile)))
-                .and_then(|()| self.finish(context))
-                .inspect_err(|_| context.waiting.stop())?;
+                .and_then(|()| self.finish(context));
+            if let Err(error) = result {
+                return context.failure.set(error);
+            }
         }
-        Ok(())
     }
 
     /// Runs one tile; allocates only before its first step.
@@ -123,6 +122,7 @@ impl<'a, T: Element> Lane<'a, T> {
     }
 
     fn call(&mut self, context: &SweepContext<'_, T>, call: Call) -> Result<(), ExecError> {
+        context.failure.check()?;
         let node = call.node;
         let region = Region::from_rows_cols(call.rows, self.layouts[node].cols());
         match context.sweep.nodes[node].action {
@@ -173,7 +173,7 @@ impl<'a, T: Element> Lane<'a, T> {
             }
             (SourceRole::Pixel(pixel), _) => copy_region(&context.stores.pixel(pixel), &mut staged, region),
             (_, Some(source)) => match chunks {
-                Some(chunks) => chunks.read(self.tile, region, &mut staged)?,
+                Some(chunks) => chunks.read(self.tile, region, &mut staged, &context.failure)?,
                 None => source.read(region, &mut staged)?,
             },
             (_, None) => unreachable!("invariant: sources were checked before the run"),

@@ -39,6 +39,7 @@ mod changes;
 mod chunks;
 mod error;
 mod executor;
+mod failure;
 mod file;
 mod finalise;
 mod instances;

@@ -15,6 +15,7 @@ use tiled_tensor::{Element, collected, filled, give_back_freed, with_room, zeros
 
 use crate::chunks::HeldChunks;
 use crate::error::refused;
+use crate::failure::Failure;
 use crate::finalise::{self, BatchMoments, Moved};
 use crate::io::{adopted, on_device};
 use crate::lane::{Lane, SweepContext, Waiting};
@@ -228,6 +229,7 @@ impl<'b, T: Element> State<'b, T> {
                 },
                 is_ahead: self.is_ahead,
                 waiting: Waiting::new(sweep.lanes),
+                failure: Failure::default(),
             };
             let queues = self.context.queues(&SweepNeeds {
                 queues: sweep.in_flight,
@@ -240,14 +242,15 @@ impl<'b, T: Element> State<'b, T> {
                 lanes.push(Lane::new(queue, sweep).map_err(refused("the windows of a lane"))?);
             }
             match pool.filter(|_| lanes.len() > 1) {
-                None => lanes[0].run(&context)?,
+                None => lanes[0].run(&context),
                 Some(pool) => pool.install(|| {
                     // each thread has a lane, and helps with no more than what is worth waking one
                     let _asleep = ThreadsAwake::as_if_asleep();
-                    lanes.par_iter_mut().with_max_len(1).try_for_each(|lane| lane.run(&context))
-                })?,
+                    lanes.par_iter_mut().with_max_len(1).for_each(|lane| lane.run(&context));
+                }),
             }
             drop(lanes);
+            context.failure.into_result()?;
             self.finalise(Some(plan.level_of(index)), plan, run.params, run.gradients, &mut losses)?;
         }
         // in the order of the outputs, whichever sweep their losses end in

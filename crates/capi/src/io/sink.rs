@@ -30,7 +30,9 @@ pub type tiled_write_fn =
 /// Hears that a run is over: `is_complete` is 1 where every region was written, 0 where the run failed before that.
 ///
 /// Called once a run, on the thread of the call, after the last `write`; not at all where an argument is refused before
-/// anything is read. A result other than 0 ends the run with `TILED_STATUS_CALLBACK`.
+/// anything is read. A result other than 0 ends the run with `TILED_STATUS_CALLBACK`. The sinks of a run that is complete
+/// hear it one after the other, the outputs before the gradients, each in their order: where one returns another number
+/// than 0, those before it have heard 1 although the run fails, and those after it hear 0.
 pub type tiled_end_fn = Option<unsafe extern "C" fn(user: *mut c_void, is_complete: i32) -> i32>;
 
 /// Where a run writes a tensor to: memory, or where `write` is not NULL a function.
@@ -297,6 +299,10 @@ impl<T: Element, S: Sink<T>> Sink<T> for Telling<S> {
         self.inner.in_memory()
     }
 
+    fn prepare(&self) -> Result<(), IoError> {
+        self.inner.prepare()
+    }
+
     fn finish(&self) -> Result<(), IoError> {
         self.inner.finish()?;
         let told = self.inner.changes().map_or(tiled_changes::initial(), |changes| tiled_changes {
@@ -403,6 +409,10 @@ impl<T: Element, S: Sink<T>> Sink<T> for Ending<S> {
 
     fn write(&self, region: Region<2>, input: &View<'_, T>) -> Result<(), IoError> {
         self.inner.write(region, input)
+    }
+
+    fn prepare(&self) -> Result<(), IoError> {
+        self.inner.prepare()
     }
 
     fn finish(&self) -> Result<(), IoError> {

@@ -73,10 +73,21 @@ impl PartialFile {
 
     /// Brings the bytes to the disk and gives the file its final name, replacing what stood there.
     pub(crate) fn finish(&self) -> Result<(), IoError> {
+        self.sync()?;
+        self.publish()
+    }
+
+    /// Brings the bytes to the disk.
+    pub(crate) fn sync(&self) -> Result<(), IoError> {
+        self.file.sync().map_err(|source| IoError::from_write(&self.path, source))
+    }
+
+    /// Gives the file, whose bytes are on the disk, its final name.
+    pub(crate) fn publish(&self) -> Result<(), IoError> {
         if !self.live.swap(false, Ordering::AcqRel) {
             return Err(IoError::Closed { path: self.path.clone() });
         }
-        match self.file.sync().and_then(|()| fs::rename(&self.temporary, &self.target)) {
+        match fs::rename(&self.temporary, &self.target) {
             Ok(()) => {
                 live().remove(&self.temporary);
                 Ok(())
@@ -92,6 +103,13 @@ impl PartialFile {
     pub(crate) fn discard(&self) {
         if self.live.swap(false, Ordering::AcqRel) {
             self.remove();
+        }
+    }
+
+    /// Removes the file after an error, unless that says that somebody else has ended it or is about to.
+    pub(crate) fn discard_after(&self, error: &IoError) {
+        if !matches!(error, IoError::Closed { .. }) {
+            self.discard();
         }
     }
 

@@ -85,22 +85,18 @@ impl<T: Element> Sink<T> for FileSink {
         Ok(())
     }
 
+    fn prepare(&self) -> Result<(), IoError> {
+        self.written.prepare(|| self.file.sync()).inspect_err(|error| self.file.discard_after(error))
+    }
+
     fn finish(&self) -> Result<(), IoError> {
-        match self.written.close() {
-            Ok(()) => self.file.finish(),
-            Err(error) => {
-                if matches!(error, IoError::Incomplete { .. }) {
-                    self.file.discard();
-                }
-                Err(error)
-            }
-        }
+        Sink::<T>::prepare(self)?;
+        self.file.publish()
     }
 
     fn abort(&self) {
-        if self.written.abandon() {
-            self.file.discard();
-        }
+        self.written.abandon();
+        self.file.discard();
     }
 
     fn changes(&self) -> Option<Changes> {

@@ -150,31 +150,26 @@ impl<T: Element> Sink<T> for PictureSink {
         Ok(())
     }
 
-    fn finish(&self) -> Result<(), IoError> {
-        match self.written.close() {
-            Ok(()) => {}
-            Err(error) => {
-                if matches!(error, IoError::Incomplete { .. }) {
-                    self.file.discard();
-                }
-                return Err(error);
-            }
-        }
-        self.encode().map_err(|error| {
-            self.file.discard();
+    fn prepare(&self) -> Result<(), IoError> {
+        let fail = |error| {
             let source = match error {
                 png::EncodingError::IoError(source) => source,
                 error => io::Error::other(error),
             };
             IoError::from_write(self.written.path(), source)
-        })?;
-        self.file.finish()
+        };
+        let encode = || self.encode().map_err(fail).and_then(|()| self.file.sync());
+        self.written.prepare(encode).inspect_err(|error| self.file.discard_after(error))
+    }
+
+    fn finish(&self) -> Result<(), IoError> {
+        Sink::<T>::prepare(self)?;
+        self.file.publish()
     }
 
     fn abort(&self) {
-        if self.written.abandon() {
-            self.file.discard();
-        }
+        self.written.abandon();
+        self.file.discard();
     }
 
     fn resident_bytes(&self) -> u64 {

@@ -134,6 +134,10 @@ impl<T: Element, S: Sink<T>> Sink<T> for DecidedSink<S> {
         Ok(())
     }
 
+    fn prepare(&self) -> Result<(), IoError> {
+        self.inner.prepare()
+    }
+
     fn finish(&self) -> Result<(), IoError> {
         self.inner.finish()
     }

@@ -62,7 +62,19 @@ pub trait Sink<T: Element>: Send + Sync {
         None
     }
 
-    /// Makes the tensor stand under its final name.
+    /// Does what [`Sink::finish`] does but for what others see of it: encodes and brings to the disk. After it nothing can be
+    /// written. A run prepares all its sinks before it finishes the first, so that where one cannot be prepared none is finished.
+    ///
+    /// # Errors
+    /// As [`Sink::finish`]. Nothing can fail where a sink leaves all to that.
+    fn prepare(&self) -> Result<(), IoError> {
+        Ok(())
+    }
+
+    /// Makes the tensor stand under its final name, and prepares it where that has not been done.
+    ///
+    /// The sinks of a run are finished one after the other, the outputs before the gradients, each in the order of [`Io`](crate::Io).
+    /// Where one fails that could be prepared, those before it stay finished although the run fails; those after it are aborted.
     ///
     /// # Errors
     /// Where the elements written are not as many as the tensor has, where the sink is finished or aborted, and
@@ -102,6 +114,9 @@ macro_rules! forward {
             }
             fn on_device(&self) -> Option<&DeviceSink<T>> {
                 (**self).on_device()
+            }
+            fn prepare(&self) -> Result<(), IoError> {
+                (**self).prepare()
             }
             fn finish(&self) -> Result<(), IoError> {
                 (**self).finish()

@@ -44,6 +44,34 @@ fn a_file_has_its_name_only_once_it_is_finished() {
 }
 
 #[test]
+fn a_prepared_file_has_its_name_only_once_it_is_finished() {
+    each(|path, sink, tensor| {
+        let folder = path.parent().unwrap();
+        write_tiles(&*sink, tensor, [3, 4]);
+        let before = names(folder);
+        sink.prepare().unwrap();
+        assert_eq!(names(folder), before);
+        let again = sink.write(region([0, 2], [0, 9]), &tensor.view());
+        assert!(matches!(again, Err(IoError::Closed { .. })));
+        sink.prepare().unwrap();
+        sink.finish().unwrap();
+        assert_eq!(names(folder), [path.file_name().unwrap().to_str().unwrap()]);
+        assert!(matches!(sink.finish(), Err(IoError::Closed { .. })));
+    });
+    each(|path, sink, tensor| {
+        write_tiles(&*sink, tensor, [3, 4]);
+        sink.prepare().unwrap();
+        sink.abort();
+        assert!(names(path.parent().unwrap()).is_empty());
+        assert!(matches!(sink.finish(), Err(IoError::Closed { .. })));
+    });
+    each(|path, sink, _| {
+        assert!(matches!(sink.prepare(), Err(IoError::Incomplete { .. })));
+        assert!(names(path.parent().unwrap()).is_empty());
+    });
+}
+
+#[test]
 fn a_sink_dropped_or_aborted_leaves_nothing() {
     each(|path, sink, tensor| {
         write_tiles(&*sink, tensor, [3, 4]);

@@ -4,6 +4,7 @@
 mod atomic;
 mod decided;
 mod errors;
+mod failures;
 mod formats;
 mod functions;
 mod memory;
