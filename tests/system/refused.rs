@@ -281,7 +281,8 @@ fn class_numbers() -> usize {
     let numbers = Tensor::<f32>::zeros(SHAPE).expect("there is memory");
     let in_memory = MemorySource::try_from(&numbers).expect("contiguous");
     let read = FnSource::new::<f32>("read", SHAPE, |_, window: &mut ViewMut<'_, f32>| {
-        Ok(window.data_mut().fill(0.0))
+        window.data_mut().fill(0.0);
+        Ok(())
     });
     let read = read.expect("it fits");
     let pool = Pool::new(2).expect("there are threads");

@@ -77,11 +77,6 @@ impl PartialFile {
         self.publish()
     }
 
-    /// Brings the bytes to the disk.
-    pub(crate) fn sync(&self) -> Result<(), IoError> {
-        self.file.sync().map_err(|source| IoError::from_write(&self.path, source))
-    }
-
     /// Gives the file, whose bytes are on the disk, its final name.
     pub(crate) fn publish(&self) -> Result<(), IoError> {
         if !self.live.swap(false, Ordering::AcqRel) {
