@@ -372,6 +372,16 @@ pub enum TensorProblem {
         /// Why.
         source: io::Error,
     },
+    /// Finite elements are infinite in the type of the parameters.
+    #[error("{beyond} of {elements} elements are finite and beyond {wanted}")]
+    Beyond {
+        /// Those that would be infinite.
+        beyond: usize,
+        /// The elements of the tensor.
+        elements: usize,
+        /// The type of the parameters, as NumPy names it.
+        wanted: &'static str,
+    },
     /// Memory is refused.
     #[error("{bytes} bytes could not be had")]
     OutOfMemory {

@@ -5,9 +5,9 @@ use std::fmt;
 use tiled_graph::{Graph, ParamSpec, ParamTensor, Parameters};
 use tiled_tensor::{Element, filled, transpose, with_room, zeros};
 
-use crate::OnnxError;
 use crate::import::plan::Weight;
 use crate::tensor::Tensors;
+use crate::{OnnxError, TensorProblem};
 
 /// A network with its weights.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Weights {
     /// The parameters of the network, converted to the nearest of `T`.
     ///
     /// # Errors
-    /// Where the file or one beside it cannot be read any more, or memory is refused.
+    /// Where the file or one beside it cannot be read any more, memory is refused, or finite elements are beyond `T`.
     pub fn parameters<T: Element>(&self) -> Result<Parameters<T>, OnnxError> {
         let mut tensors = with_room(self.weights.len())?;
         for weight in &self.weights {
@@ -133,6 +133,15 @@ impl Weights {
             OnnxError::Tensor { name, problem }
         };
         let values: Vec<T> = self.tensors.values(constant.tensor).map_err(failed)?;
+        if values.iter().any(|value| value.to_f64().is_infinite()) {
+            let stored: Vec<f64> = self.tensors.values(constant.tensor).map_err(failed)?;
+            let is_beyond = |(value, stored): &(&T, &f64)| value.to_f64().is_infinite() && stored.is_finite();
+            let beyond = values.iter().zip(&stored).filter(is_beyond);
+            let (beyond, elements, wanted) = (beyond.count(), stored.len(), T::DTYPE.name());
+            if beyond > 0 {
+                return Err(failed(TensorProblem::Beyond { beyond, elements, wanted }));
+            }
+        }
         let data = match *constant.shape {
             [rows, columns] | [rows, columns, 1, 1] if constant.transposed => {
                 let mut turned = zeros(values.len())?;

@@ -8,6 +8,28 @@ fn conv() -> Builder {
 }
 
 #[test]
+fn weights_beyond_the_type_of_a_run_are_refused() {
+    let model = |values: &[f64]| {
+        let weight = tiled_onnx::proto::TensorProto {
+            data_type: Some(11),
+            double_data: values.to_vec(),
+            ..float_tensor("w", &[2, 1, 1, 1], &[])
+        };
+        let model = Builder::new(17, 1).tensor(weight).node("Conv", &["x", "w"], "y", &[]).output("y");
+        model.read().unwrap().weights
+    };
+    let beyond = model(&[1e300, 1.0]);
+    let words = beyond.parameters::<f32>().unwrap_err().to_string();
+    assert!(
+        words.contains("`w`") && words.contains("1 of 2 elements are finite and beyond float32"),
+        "{words}"
+    );
+    assert!(beyond.parameters::<f64>().is_ok());
+    let infinite = model(&[f64::INFINITY, 1.0]).parameters::<f32>().unwrap();
+    assert_eq!(infinite.tensors()[0].data[..], [f32::INFINITY, 1.0]);
+}
+
+#[test]
 fn weights_stay_in_the_file_of_a_model_until_they_are_asked_for() {
     let raw: Vec<u8> = (0..108_u16).flat_map(|at| f32::from(at).to_le_bytes()).collect();
     let of = |name: &str, listed: bool| tiled_onnx::proto::TensorProto {

@@ -244,9 +244,9 @@ fn folder() -> PathBuf {
 fn every_refusal_is_in_the_words_of_its_text() {
     let mut said = beside();
     for (name, model) in models() {
-        match model.read() {
+        match model.read().and_then(|read| read.weights.parameters::<f32>().map(|_| read.graph)) {
             Err(error) => said.push((name, error.to_string())),
-            Ok(read) => panic!("{name} is read: {:?}", read.graph.nodes()),
+            Ok(graph) => panic!("{name} is read: {:?}", graph.nodes()),
         }
     }
     let names: BTreeSet<String> = said.iter().map(|(name, _)| format!("onnx_{name}.txt")).collect();

@@ -1,7 +1,9 @@
 //! Models that are refused for a layer or for a step of several.
 
+use tiled_onnx::proto::TensorProto;
+
 use super::{alone, conv, declared, int, node, of_tensor, pooled, start, text};
-use crate::build::{Attribute, Builder, ints};
+use crate::build::{Attribute, Builder, float_tensor, ints};
 
 pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
     let kernel = ("kernel_shape", ints(&[3, 3]));
@@ -18,6 +20,11 @@ pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
     };
     let biased = pooled().floats("w", &[3, 3]).floats("b", &[3, 1]);
     let weight = pooled().floats("w", &[3, 3, 1]).node("MatMul", &["f", "w"], "y", &[]).output("y");
+    let wide = TensorProto {
+        data_type: Some(11),
+        double_data: vec![1e300, 1.0, -1e39],
+        ..float_tensor("w", &[1, 3, 1, 1], &[])
+    };
     let before = |opset| Builder::new(opset, 3).node("Softmax", &["x"], "y", &[("axis", int(1))]).output("y");
     let last = || start().node("Transpose", &["x"], "l", &[("perm", ints(&[0, 2, 3, 1]))]).floats("g", &[3]);
     vec![
@@ -32,6 +39,7 @@ pub(super) fn of_layers() -> Vec<(&'static str, Builder)> {
             "weight_of_other_channels",
             node(Builder::new(18, 5).floats("w", &[4, 3, 3, 3]), "Conv", &["w"], &[]),
         ),
+        ("weights_beyond_f32", node(start().tensor(wide), "Conv", &["w"], &[])),
         ("weight_of_three_axes", node(start().floats("w", &[4, 3, 3]), "Conv", &["w"], &[])),
         ("weight_that_is_computed", node(start(), "Conv", &["x"], &[])),
         ("transposed_output_shape", transposed(&[("output_shape", ints(&[9, 9]))])),
