@@ -16,6 +16,15 @@ fn text(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Where operands and attributes are refused.
+const FOLDERS: [&str; 3] = ["crates/onnx/src/ops", "crates/onnx/src/import", "crates/onnx/src/import/plan"];
+
+/// The files of a folder, without those of folders in it.
+fn files(folder: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join(folder)).expect("the folder is there");
+    entries.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file()).collect()
+}
+
 /// The text literal that begins at the first quote, and what is behind it.
 fn literal(code: &str) -> Option<(String, &str)> {
     let code = &code[code.find('"')? + 1..];
@@ -126,13 +135,11 @@ fn page() -> String {
     page += "\n## What operators want\n\nA node whose operand or attribute is something else than this is refused with `wants …`; the families are \
              the files of `crates/onnx/src/ops`.\n\n| family | wants |\n|---|---|\n";
     let mut families = BTreeMap::new();
-    for folder in ["crates/onnx/src/ops", "crates/onnx/src/import"] {
-        for entry in std::fs::read_dir(root().join(folder)).expect("the folder is there") {
-            let path = entry.expect("an entry").path();
+    for folder in FOLDERS {
+        for path in files(folder) {
             let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
             // what operands of every operator are held to
-            let name =
-                if folder.ends_with("import") { "all of them".to_owned() } else { format!("`{name}`") };
+            let name = if folder.contains("import") { "all of them".to_owned() } else { format!("`{name}`") };
             let wants = wants(&text(&path));
             if !wants.is_empty() {
                 families.entry(name).or_insert_with(BTreeSet::new).extend(wants);
@@ -201,9 +208,9 @@ fn every_refusal_has_a_text() {
         .filter(|says| !says.starts_with("what is said") && !says.starts_with("each of them"))
         .filter(|says| WITHOUT_TEXT.iter().all(|known| says.trim_matches('`') != known.trim_matches('`')))
         .collect();
-    for folder in ["crates/onnx/src/ops", "crates/onnx/src/import"] {
-        for entry in std::fs::read_dir(root().join(folder)).expect("the folder is there") {
-            let found = wants(&text(entry.expect("an entry").path()));
+    for folder in FOLDERS {
+        for path in files(folder) {
+            let found = wants(&text(path));
             wanted.extend(found.into_iter().map(|want| format!("wants {want}")));
         }
     }
