@@ -167,6 +167,11 @@ impl Tensors {
         Ok(self.checked[tensor].as_ref().expect("invariant: checked above"))
     }
 
+    /// The number of the type of a constant.
+    pub(crate) fn type_of(&self, tensor: usize) -> i32 {
+        self.all[tensor].data_type.unwrap_or_default()
+    }
+
     /// Leaves elements in the model's own file, to be read there when they are asked for, so that its bytes may go. Constants that nobody has
     /// checked are asked for by nobody: they go too.
     pub(crate) fn leave_in(&mut self, origin: Origin) {

@@ -52,7 +52,7 @@ pub(super) fn dropout(site: &mut Site<'_>) -> Result<Value, Reason> {
 
 /// Types of elements are those of a run: casts between floats leave nothing.
 pub(super) fn cast(site: &mut Site<'_>) -> Result<Value, Reason> {
-    let to = i32::try_from(site.int("to", 0)?).unwrap_or_default();
+    let to = whole::to(site)?;
     let is_integer = whole::is_integer(to);
     let tensor = match site.operand(0)? {
         Value::Constant(constant) => Some(constant.tensor),

@@ -11,7 +11,7 @@
 use tiled_graph::{Coordinates, Cubic, Filter, Op, ResizeMode, Rounding, Upsample, UpsampleTo, ValueId};
 
 use super::spread::as_declared;
-use super::{filled, plane, repeated};
+use super::{filled, part, plane, repeated};
 use crate::Reason;
 use crate::import::numbers::{Binary, Num, whole};
 use crate::import::site::Site;
@@ -157,13 +157,15 @@ fn has_numbers(site: &mut Site<'_>, position: usize) -> bool {
     site.has(position) && site.numbers(position).is_ok_and(|numbers| !numbers.items.is_empty())
 }
 
-/// Numbers for batch, channels, height and width, whatever axes they are given for; those that stay are open.
+/// Numbers for batch, channels, height and width, whatever axes they are given for; a batch and channels that stay are open, height
+/// and width are as given here.
 fn in_order(site: &mut Site<'_>, position: usize, [height, width]: [Num; 2]) -> Result<[Num; 4], Reason> {
     let numbers = site.numbers(position)?;
     let axes = site.ints("axes")?.unwrap_or_else(|| vec![0, 1, 2, 3]);
     if axes.len() != numbers.items.len() {
         return site.wrong(position, "a number for each axis");
     }
+    part::check_once(&axes, 4)?;
     let mut items = [Num::Open, Num::Open, height, width];
     for (axis, item) in axes.into_iter().zip(&numbers.items) {
         match usize::try_from(if axis < 0 { axis + 4 } else { axis }) {

@@ -33,9 +33,9 @@ pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
         }
     }
     let Some(first) = given.iter().position(Option::is_some) else {
-        let is_mask = is_chosen_of_whole(operator, site);
+        let chosen = chosen(operator, site);
         let value = of_floats(operator, site)?;
-        return Ok(match made_of_floats(operator, site, is_mask, &value) {
+        return Ok(match made_of_floats(operator, site, chosen, &value)? {
             Some((range, to)) => wrapped(&value, range, to),
             None => value,
         });
@@ -64,11 +64,11 @@ pub(super) fn made(operator: &Operator, site: &mut Site<'_>) -> Result<Value, Re
 fn made_of_floats(
     operator: &Operator,
     site: &Site<'_>,
-    is_mask: bool,
+    chosen: Option<i32>,
     made: &Value,
-) -> Option<([f64; 2], i32)> {
-    let plan = plan(made)?;
-    match operator.name {
+) -> Result<Option<([f64; 2], i32)>, Reason> {
+    let Some(plan) = plan(made) else { return Ok(None) };
+    Ok(match operator.name {
         "ArgMax" => {
             let planned = site.plans.get(plan);
             let is_arg_max = matches!(planned.op.as_deref(), Some(Op::ArgMax));
@@ -76,28 +76,29 @@ fn made_of_floats(
             Some(([0.0, of.channels.saturating_sub(1) as f64], INT64))
         }
         "Cast" => {
-            let to = to(site);
-            (is_integer(to)).then_some(([0.0, 1.0], to))
+            let to = to(site)?;
+            is_integer(to).then_some(([0.0, 1.0], to))
         }
-        "Where" if is_mask => Some(([0.0, 1.0], INT64)),
+        "Where" => chosen.map(|to| ([0.0, 1.0], to)),
         _ => None,
-    }
+    })
 }
 
-/// Whether a choice is one of whole numbers that are constant.
-fn is_chosen_of_whole(operator: &Operator, site: &mut Site<'_>) -> bool {
-    let mut is = |position| match site.operands.get(position).and_then(Option::as_ref) {
-        Some(Value::Constant(constant)) => {
-            site.tensors.check(constant.tensor).is_ok_and(|stored| stored.is_integer())
-        }
-        Some(Value::Numbers(numbers)) => numbers.is_integer,
-        _ => false,
+/// The type of the constants that a node chooses from, where they are whole numbers.
+fn chosen(operator: &Operator, site: &Site<'_>) -> Option<i32> {
+    let of = |position| match site.operands.get(position).and_then(Option::as_ref) {
+        Some(Value::Constant(constant)) => Some(site.tensors.type_of(constant.tensor)),
+        Some(Value::Numbers(numbers)) if numbers.is_integer => Some(INT64),
+        _ => None,
     };
-    operator.name == "Where" && is(1) && is(2)
+    // both have one type, which computed numbers do not tell
+    let (first, second) = (of(1)?, of(2)?);
+    let to = if first == INT64 { second } else { first };
+    (operator.name == "Where" && is_integer(to)).then_some(to)
 }
 
 fn cast(operator: &Operator, site: &mut Site<'_>, given: &Option<Whole>) -> Result<Value, Reason> {
-    let to = to(site);
+    let to = to(site)?;
     let Some(Whole { range, .. }) = *given else { return of_floats(operator, site) };
     let [least, most] = limits(to);
     if is_float(to) {
@@ -204,8 +205,9 @@ fn plan(value: &Value) -> Option<usize> {
     }
 }
 
-fn to(site: &Site<'_>) -> i32 {
-    site.int("to", 0).ok().and_then(|to| i32::try_from(to).ok()).unwrap_or_default()
+/// The type that a node casts to.
+pub(super) fn to(site: &Site<'_>) -> Result<i32, Reason> {
+    Ok(i32::try_from(site.int("to", 0)?).unwrap_or_default())
 }
 
 /// The least and the most that floats and an integer type both hold as they are.

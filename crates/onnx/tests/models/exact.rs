@@ -61,6 +61,23 @@ fn nearest_pixels_of_version_10_lie_behind_where_an_axis_shrinks() {
     }
 }
 
+#[test]
+fn axes_that_a_resize_does_not_name_stay() {
+    let sized = |axis: i64, name: &str, numbers: fn(Builder) -> Builder| {
+        let scales = if name == "n" { ["x", "", "", "n"].as_slice() } else { &["x", "", "s"] };
+        let mut attributes = nearest().to_vec();
+        attributes.push(("axes", ints(&[axis])));
+        let mut model = numbers(Builder::new(18, 1)).node("Resize", scales, "y", &attributes).output("y");
+        // a height that stays beside a width that is given is one of the image where the model declares it alone
+        if name == "n" {
+            model.graph().input[0] = value("x", 1, &[Some(1), Some(1), Some(3), Some(4)]);
+        }
+        run(&model, [1, 1, 3, 4], &IMAGE).1
+    };
+    assert_eq!(sized(3, "n", |model| model.ints("n", &[1], &[2])), [1, 1, 3, 2]);
+    assert_eq!(sized(-2, "s", |model| model.tensor(float_tensor("s", &[1], &[2.0]))), [1, 1, 6, 4]);
+}
+
 /// 13/11·11 is below 13 in 32 bits.
 #[test]
 fn quotients_of_sizes_are_rounded_before_they_are_multiplied() {

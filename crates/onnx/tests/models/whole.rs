@@ -1,5 +1,7 @@
 //! Values of an integer type: class numbers and masks.
 
+use tiled_onnx::proto::TensorProto;
+
 use crate::build::{Attribute, Builder, float_tensor, int_tensor, ints};
 use crate::runs::run;
 
@@ -34,6 +36,18 @@ fn classes() -> Builder {
 
 fn mask(to: i64) -> Builder {
     cast(start().node("Greater", &["x", "half"], "b", &[]), "b", "c", to)
+}
+
+fn typed_choice() -> Builder {
+    let byte = |name: &str, value: i32| TensorProto {
+        name: Some(name.to_owned()),
+        data_type: Some(2),
+        int32_data: vec![value],
+        ..TensorProto::default()
+    };
+    let model =
+        start().tensor(byte("one", 1)).tensor(byte("zero", 0)).node("Greater", &["x", "half"], "b", &[]);
+    model.node("Where", &["b", "one", "zero"], "w", &[])
 }
 
 fn made(model: &Builder) -> Vec<f64> {
@@ -92,6 +106,11 @@ fn what_would_be_cut_or_start_again_is_refused() {
         (classes().node("Div", &["c", "c"], "y", &[]), "from 0 to 2 (int64)"),
         (mask(UINT8).node("Sub", &["c", "three"], "y", &[]), "stay below"),
         (mask(UINT8).node("Neg", &["c"], "y", &[]), "from 0 to 1 (uint8)"),
+        (
+            // 255 in eight bits without a sign
+            typed_choice().node("Sub", &["zero", "w"], "y", &[]),
+            "from 0 to 1 (uint8)",
+        ),
         (classes().node("Pow", &["c", "half"], "y", &[]), "from 0 to 2 (int64)"),
         (
             cast(

@@ -54,15 +54,14 @@ impl Plans {
     /// The operand whose height and width a node goes by: a value of one pixel stands for all pixels of the others, also where that
     /// is known of the image alone. So of operands of other formulas it is the one that is never smaller, if there is one.
     fn largest(&mut self, op: &Op, inputs: &[usize]) -> Result<Option<usize>, Reason> {
-        let mut images = inputs.iter().copied().filter(|input| self.all[*input].extents != Some([1, 1]));
-        let mut largest = images.next().unwrap_or(inputs[0]);
-        let others: Vec<usize> = images.collect();
+        let is_image = |plans: &Self, input: usize| plans.all[input].extents != Some([1, 1]);
+        let mut largest = inputs.iter().copied().find(|input| is_image(self, *input)).unwrap_or(inputs[0]);
         if !matches!(op, Op::Add | Op::Mul | Op::Sub | Op::Div | Op::Minimum | Op::Maximum) {
             return Ok(Some(largest));
         }
-        for other in others {
+        for other in inputs.iter().copied() {
             let [a, b] = [largest, other].map(|operand| self.all[operand].formulas);
-            if a == b || self.is_never_smaller(a, b)? {
+            if !is_image(self, other) || a == b || self.is_never_smaller(a, b)? {
                 continue;
             }
             if !self.is_never_smaller(b, a)? {
