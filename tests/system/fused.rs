@@ -3,7 +3,7 @@
 use tiled::cpu::{CpuBackend, Isa};
 use tiled::exec::NoProgress;
 use tiled::graph::program::NodeKind;
-use tiled::graph::{Action, Graph, Hold, Loss, Mode, Objective, Plan, PlanOptions, Tiling};
+use tiled::graph::{Action, Graph, Hold, Loss, Mode, Objective, Plan, PlanOptions, Tiling, ValueId};
 use tiled::kernel::{Backend, Epilogue, Operands, Support, Work, forward};
 use tiled::tensor::Tensor;
 use tiled_tests::Job;
@@ -122,9 +122,11 @@ fn what_follows_a_value_that_was_left_as_it_is_does_not_change_its_operand() {
                 "nodes": [
                     {{"name": "c", {before}, "inputs": ["x"]}},
                     {first}
+                    {{"name": "g", "op": "sigmoid", "inputs": ["c"]}},
                     {{"name": "r", "op": "relu", "inputs": ["{read}"]}},
-                    {{"name": "s", "op": "add", "inputs": ["c", "r"]}}],
-                "outputs": ["s", "c"]}}"#
+                    {{"name": "s", "op": "add", "inputs": ["c", "r"]}},
+                    {{"name": "t", "op": "add", "inputs": ["s", "g"]}}],
+                "outputs": ["t", "c"]}}"#
         );
         Graph::from_json(&text).expect("a network")
     };
@@ -149,14 +151,18 @@ fn what_follows_a_value_that_was_left_as_it_is_does_not_change_its_operand() {
                 r#""op": "pad_to", "like": "x""#,
             ] {
                 let left = format!(r#"{{"name": "d", {left}, "inputs": ["c"]}}"#);
-                let got = run(network(before, &left), &options);
-                for (got, wanted) in
-                    [(&got.outputs, &wanted.outputs), (&got.grad_inputs, &wanted.grad_inputs)]
-                {
-                    let are_same = got.iter().zip(wanted).all(|(got, wanted)| got.data() == wanted.data());
-                    assert!(are_same, "{before} {left} {options:?}");
+                let ends_behind = PlanOptions { checkpoints: Some(vec![ValueId(2)]), ..options.clone() };
+                for options in [&options, &ends_behind] {
+                    let got = run(network(before, &left), options);
+                    for (got, wanted) in
+                        [(&got.outputs, &wanted.outputs), (&got.grad_inputs, &wanted.grad_inputs)]
+                    {
+                        let are_same =
+                            got.iter().zip(wanted).all(|(got, wanted)| got.data() == wanted.data());
+                        assert!(are_same, "{before} {left} {options:?}");
+                    }
+                    assert!(got.gradients == wanted.gradients, "{before} {left} {options:?}");
                 }
-                assert!(got.gradients == wanted.gradients, "{before} {left} {options:?}");
             }
         }
     }

@@ -127,7 +127,9 @@ impl<'a> Network<'a> {
                 extents,
             };
             let mut result = node.op.operator().lower(&mut self.lowering, &site)?;
-            if self.is_checkpoint[value.0] {
+            // in the node of a value that others read too: stored apart, its gradient would be added to theirs in another order
+            let is_left = result == site.x() && !site.owns_x;
+            if self.is_checkpoint[value.0] && !is_left {
                 let stored = self.lowering.store(result)?;
                 self.lowering.record(&node.name, stored, move |lowering, at| {
                     // gradients wait for the end of their sweep too
@@ -135,7 +137,6 @@ impl<'a> Network<'a> {
                 })?;
                 result = stored;
             }
-            let is_left = result == site.x() && !site.owns_x;
             self.is_owned[value.0] = self.reads[value.0] == 1 && !is_left;
             push(&mut self.values, Some(result))?;
         }

@@ -81,7 +81,8 @@ pub struct PlanOptions {
     /// [`Algorithm::Winograd`](tiled_kernel::Algorithm::Winograd): faster, with other roundings. Kernels of gradients stay sums. Scratch memory
     /// is for [`PlanOptions::parallelism`] threads, and no more will run the plan.
     pub winograd: bool,
-    /// Values kept whole, after which a segment ends; by default the planner chooses.
+    /// Values kept whole, after which a segment ends; by default the planner chooses. None ends after what an operator leaves as it is
+    /// (dropout in evaluation) of a value that others read too.
     pub checkpoints: Option<Vec<ValueId>>,
 }
 
