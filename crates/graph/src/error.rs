@@ -338,6 +338,16 @@ pub enum GraphError {
         /// The largest number of elements.
         max: usize,
     },
+    /// A weight has more elements than any machine holds.
+    #[error("{place}: a weight of {}×{}×{}×{} has more than {max} elements", shape[0], shape[1], shape[2], shape[3])]
+    WeightTooLarge {
+        /// The node.
+        place: Place,
+        /// The weight's shape: outputs, inputs of a group, height and width of the kernel; of a transposed convolution inputs first.
+        shape: [usize; 4],
+        /// The largest number of elements.
+        max: usize,
+    },
     /// A linear layer is given an image.
     #[error("{place}: input has {}×{} pixels, wants 1×1", got[0], got[1])]
     NotOnePixel {

@@ -95,6 +95,11 @@ fn channels_divide_into_groups() {
     assert_eq!(error(grouped(8, 3)), "conv2d `n`: 8 output channels do not divide into 3 groups");
     assert_eq!(error(grouped(8, 0)), "conv2d `n`: groups is 0, must be at least 1");
     assert_eq!(error(grouped(0, 1)), "conv2d `n`: out_channels is 0, must be at least 1");
+    // products beyond 64 bits, or beyond any machine
+    let wide = |kernel| Op::Conv2d(Conv2d::new(1 << 24, [kernel; 2]));
+    let text = |shape: &str| format!("conv2d `n`: a weight of {shape} has more than 1099511627776 elements");
+    assert_eq!(error(wide(1 << 20)), text("16777216×6×1048576×1048576"));
+    assert_eq!(error(wide(129)), text("16777216×6×129×129"));
     assert_eq!(error(grouped(1 << 31, 1)), "conv2d `n`: out_channels is 2147483648, must be at most 2^30");
     let transposed = ConvTranspose2d { groups: 4, ..ConvTranspose2d::new(8, [2, 2]) };
     assert_eq!(

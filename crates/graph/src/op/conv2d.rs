@@ -5,7 +5,7 @@ use tiled_geometry::{AxisMap, GeometryError, PadMode, Padding, Window};
 use tiled_kernel::{Conv, Epilogue, Kernel, Reduction};
 use tiled_tensor::OutOfMemory;
 
-use super::check::count;
+use super::check::{count, weight};
 use super::operator::{Applied, Format, Operator, Values};
 use super::windowed::{check_groups, check_padding, located, outputs, read_padding, windows, write_padding};
 use crate::error::{Arity, GraphError};
@@ -206,6 +206,8 @@ impl Operator for Conv2d {
         }
         count(&at.place, "out_channels", self.out_channels)?;
         check_groups(&at.place, self.groups, at.channels(), self.out_channels)?;
+        let [kh, kw] = self.kernel_size.map(kernel_extent);
+        weight(&at.place, [self.out_channels, at.channels() / self.groups, kh, kw])?;
         Ok(self.out_channels)
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tiled_geometry::{GeometryError, Window};
 use tiled_kernel::Conv;
 
-use super::check::count;
+use super::check::{count, weight};
 use super::conv2d::{Direction, kernel_extent};
 use super::operator::{Applied, Format, Operator, Values};
 use super::windowed::{check_groups, check_padding, located, windows};
@@ -131,6 +131,8 @@ impl Operator for ConvTranspose2d {
         }
         count(&at.place, "out_channels", self.out_channels)?;
         check_groups(&at.place, self.groups, at.channels(), self.out_channels)?;
+        let [kh, kw] = self.kernel_size.map(kernel_extent);
+        weight(&at.place, [at.channels(), self.out_channels / self.groups, kh, kw])?;
         Ok(self.out_channels)
     }
 

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tiled_geometry::Window;
 use tiled_kernel::Conv;
 
-use super::check::count;
+use super::check::{count, weight};
 use super::conv2d::Direction;
 use super::operator::{Applied, Format, Operator, Values};
 use crate::error::{Arity, GraphError};
@@ -72,7 +72,9 @@ impl Operator for Linear {
             let (place, what) = (at.place.clone(), "in_features");
             return Err(GraphError::Channels { place, what, expected: features, got: channels });
         }
-        count(&at.place, "out_features", self.out_features).map(|()| self.out_features)
+        count(&at.place, "out_features", self.out_features)?;
+        weight(&at.place, [self.out_features, features, 1, 1])?;
+        Ok(self.out_features)
     }
 
     fn extents(&self, at: &Applied<'_>, known: &Shapes) -> Result<[usize; 2], GraphError> {

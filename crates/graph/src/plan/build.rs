@@ -526,7 +526,8 @@ fn fixed_memory<T: Element>(
 ) -> Result<Memory, PlanError> {
     let bytes = bytes_of::<T>;
     let mut memory = Memory { resident_bytes, ..Memory::default() };
-    bytes(program.params.iter().sum())?;
+    let elements = program.params.iter().try_fold(0_usize, |sum, elements| sum.checked_add(*elements));
+    bytes(elements.ok_or(PlanError::TooLarge)?)?;
     let stamps = program.nodes.iter().map(|node| (program.stamp_len(&node.params) * size_of::<u64>()) as u64);
     let [held, most] = parameters_bytes(program, releases, packed_bytes(facts), size_of::<T>() as u64)?;
     memory.parameters_bytes = held.saturating_add(stamps.sum());

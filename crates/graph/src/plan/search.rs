@@ -69,6 +69,8 @@ pub(super) struct Search<'s, T> {
 struct Best<'c> {
     price: f64,
     plan: Plan,
+    /// What it was measured to take, on as many cores as all plans are measured for.
+    bytes: u64,
     choice: Choice<'c>,
     candidate: Candidate,
 }
@@ -146,14 +148,14 @@ impl<'s, T: Element> Search<'s, T> {
     /// tiling that was asked for, which is walked however long that takes.
     pub(super) fn has_room(&self) -> bool {
         let resident = self.options.resident_bytes;
-        let has_room = |plan: &Plan, budget: u64| {
-            plan.peak_bytes().saturating_sub(resident).saturating_mul(2) <= budget.saturating_sub(resident)
+        let has_room = |bytes: u64, budget: u64| {
+            bytes.saturating_sub(resident).saturating_mul(2) <= budget.saturating_sub(resident)
         };
         let is_asked_for = self.options.tiling != Tiling::Auto;
         let budget = self.options.memory_bytes;
         self.best
             .as_ref()
-            .is_some_and(|best| is_asked_for || budget.is_none_or(|budget| has_room(&best.plan, budget)))
+            .is_some_and(|best| is_asked_for || budget.is_none_or(|budget| has_room(best.bytes, budget)))
     }
 
     /// Whether cutting the network into segments could hardly be faster than what was found.
@@ -307,8 +309,9 @@ impl<'s, T: Element> Search<'s, T> {
             let Found { price, numbers, .. } = found;
             let candidate = Candidate { grid, bands, share: numbers.share };
             let (copy, budget) = (candidate.try_clone()?, explorer.budget);
+            let bytes = numbers.memory.total_bytes();
             let plan = explorer.measure.planned::<T>(self.backend, copy, &numbers, budget)?;
-            self.best = Some(Best { price, plan, choice: choice.clone(), candidate });
+            self.best = Some(Best { price, plan, bytes, choice: choice.clone(), candidate });
         }
         Ok(())
     }
@@ -323,7 +326,7 @@ impl<'s, T: Element> Search<'s, T> {
 
     /// The best plan, or one of other bands that is better.
     fn refined(mut self) -> Result<Plan, PlanError> {
-        let Best { price, plan, choice, candidate: best } =
+        let Best { price, plan, choice, candidate: best, .. } =
             self.best.take().expect("invariant: a plan was found");
         let PlanOptions { tiling, hold, band, least_rows, memory_bytes: budget, .. } = *self.options;
         let in_waves = works_in_waves(self.backend);
