@@ -31,12 +31,36 @@ pub(crate) enum Operator {
 }
 
 impl Operator {
-    /// The bits of the slope of a leaky ReLU.
-    pub(crate) fn slope(&self) -> Option<u64> {
-        match self {
-            Self::Conv2d(_, Some(Activation::LeakyRelu { slope })) => Some(slope.to_bits()),
-            _ => None,
-        }
+    /// The bits of the numbers of an activation.
+    pub(crate) fn numbers(&self) -> [u64; 2] {
+        let Self::Conv2d(_, Some(activation)) = *self else { return [0; 2] };
+        let numbers = match activation {
+            Activation::LeakyRelu { slope } => [slope, 0.0],
+            Activation::Clamp { min, max } => [min, max],
+            Activation::Threshold { threshold, value } => [threshold, value],
+            Activation::Elu { alpha } | Activation::Celu { alpha } => [alpha, 0.0],
+            Activation::Softplus { beta, threshold } => [beta, threshold],
+            Activation::Pow { exponent } => [exponent, 0.0],
+            Activation::Relu
+            | Activation::Sigmoid
+            | Activation::Tanh
+            | Activation::Silu
+            | Activation::Gelu
+            | Activation::GeluTanh
+            | Activation::Selu
+            | Activation::Softsign
+            | Activation::HardSigmoid
+            | Activation::HardSwish
+            | Activation::Mish
+            | Activation::LogSigmoid
+            | Activation::Exp
+            | Activation::Log
+            | Activation::Sqrt
+            | Activation::Abs
+            | Activation::Neg
+            | Activation::Reciprocal => [0.0; 2],
+        };
+        numbers.map(f64::to_bits)
     }
 }
 
@@ -52,8 +76,8 @@ pub(crate) enum Pass {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
     pub(crate) operator: Operator,
-    /// The bits of a slope, of which equal ones may have two.
-    pub(crate) slope: Option<u64>,
+    /// The bits of the numbers of its activation: zeros are equal, and have two.
+    pub(crate) numbers: [u64; 2],
     pub(crate) pass: Pass,
     /// The shape of the operator's input, NCHW.
     pub(crate) input: [usize; 4],

@@ -263,8 +263,9 @@ impl<'b, T: Element> Engine<'b, T> {
         options: &Options,
         Ends { in_memory, transfer_bytes, resident_bytes }: Ends,
     ) -> Result<&mut Kept<'b, T>, ExecError> {
-        let (slope, options) = (operator.slope(), *options);
-        let call = Call { operator, slope, pass, input, in_memory, transfer_bytes, resident_bytes, options };
+        let (numbers, options) = (operator.numbers(), *options);
+        let call =
+            Call { operator, numbers, pass, input, in_memory, transfer_bytes, resident_bytes, options };
         let limit = options.memory_bytes.unwrap_or(DEFAULT_BYTES).min(DEFAULT_BYTES);
         if let Some(last) = self.kept.iter().position(|kept| kept.call == call) {
             self.kept[last..].rotate_left(1);

@@ -316,6 +316,29 @@ fn weights_that_change_between_calls_are_read_again() {
     }
 }
 
+/// Zeros are equal and have two signs: calls that differ in the sign of one are two.
+#[test]
+fn zeros_of_activations_have_their_signs() {
+    let backend = CpuBackend::new().expect("an instruction set");
+    for of_zero in [
+        |zero: f64| Activation::Clamp { min: zero, max: f64::INFINITY },
+        |zero: f64| Activation::Threshold { threshold: 0.0, value: zero },
+        |zero: f64| Activation::LeakyRelu { slope: zero },
+    ] {
+        let mut engine = Engine::new(&backend, 1).expect("starts");
+        let run = |zero: f64, engine: &mut Engine<'_, f32>| {
+            let conv = Conv2d::new(4, [3, 3]);
+            let case = Convolution::<f32>::new(conv, Some(of_zero(zero)), [1, 2, 9, 9], true);
+            let [output, ..] = case.run(engine, &Options::default(), Lie::Contiguous);
+            output.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        let positive = run(0.0, &mut engine);
+        let negative = run(-0.0, &mut engine);
+        assert_ne!(positive, negative);
+        assert_eq!(negative, run(-0.0, &mut Engine::new(&backend, 1).expect("starts")));
+    }
+}
+
 /// Counts what is opened: a call that is planned anew opens memory of its own.
 #[derive(Debug)]
 struct Opened {
