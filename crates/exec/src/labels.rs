@@ -94,6 +94,10 @@ impl<T: Element, S: Source<T>> Source<T> for Labels<S> {
         self.source.resident_bytes()
     }
 
+    fn transfer_bytes(&self) -> u64 {
+        self.source.transfer_bytes()
+    }
+
     fn label_census(&self) -> Option<LabelCensus> {
         Some(self.census)
     }

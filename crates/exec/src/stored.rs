@@ -102,6 +102,19 @@ mod integers {
     }
 }
 
+/// The number with 24 bits that rounds to 16 bits or fewer as this one does: where it is none itself, that of its neighbours whose last bit is
+/// set (Boldo and Melquiond, Emulation of a FMA and correctly rounded sums, IEEE Transactions on Computers 57, 2008, theorem 2). Rounded to the nearest first, it would be rounded twice.
+#[expect(clippy::cast_possible_truncation, reason = "that is what is made up for")]
+fn to_odd(number: f64) -> f32 {
+    let nearest = number as f32;
+    let rounded = f64::from(nearest);
+    if rounded == number || number.is_nan() {
+        return nearest;
+    }
+    let toward_zero = nearest.to_bits() - u32::from(rounded.abs() > number.abs());
+    f32::from_bits(toward_zero | 1)
+}
+
 /// Floating point of 16 bits.
 macro_rules! halves {
     ($($type:ty: $element:ident;)*) => {$(
@@ -115,7 +128,7 @@ macro_rules! halves {
             }
 
             fn store<T: Element>(value: T, changes: &mut Changes) -> Self {
-                Self::from_f64(changes.half(value))
+                Self::from_f32(to_odd(changes.half(value)))
             }
 
             bytes!($type);

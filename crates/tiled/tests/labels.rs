@@ -3,7 +3,8 @@
 
 use tiled::cpu::CpuBackend;
 use tiled::exec::{
-    ExecError, Executor, FnSource, Io, IoError, Labels, MemorySink, MemorySource, NoProgress, Source,
+    ChunkedSource, ExecError, Executor, FnSource, Io, IoError, Labels, MemorySink, MemorySource, NoProgress,
+    Numbers, Source,
 };
 use tiled::graph::{
     Graph, Hold, Loss, Objective, Parameters, PlanOptions, Planner, Rng, Tiling, infer, initialise, params,
@@ -201,6 +202,21 @@ fn r02_a_target_that_is_ignored_whole_is_an_error() {
         matches!(error, ExecError::Io(IoError::AllIgnored { pixels: 1428, ignore_index: 255, .. })),
         "{error}"
     );
+}
+
+/// What a source takes for a transfer is what its labels take: a run is refused whose plan counts less.
+#[test]
+fn labels_take_what_their_source_takes() {
+    let read = |_: [usize; 2], chunk: &mut [u8]| {
+        chunk.fill(1);
+        Ok(())
+    };
+    let source = ChunkedSource::new("chunks", [1, 1, 900, 900], [600, 700], read).expect("few bytes");
+    let taken = Source::<f32>::transfer_bytes(&source);
+    let labels = Labels::new::<f32>("labels", source.with_numbers(Numbers::AsIs), CLASSES, None);
+    let labels = labels.expect("they are classes");
+    assert!(taken > 256 << 10, "{taken}");
+    assert_eq!(Source::<f32>::transfer_bytes(&labels), taken);
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::iter::{IndexedParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSliceMut;
 use tiled_geometry::Region;
 use tiled_tensor::{Element, ViewMut};
 
-use super::{Places, Source, check_access, index, shares_work};
+use super::{LEAST_SHARED, Places, Source, check_access, index, shares_work};
 use crate::{IoError, Numbers, Stored};
 
 /// A borrowed tensor in memory of any [`Stored`] type, with any strides: bytes of a picture as a camera or another library
@@ -102,17 +103,18 @@ impl<T: Element, S: Stored> Source<T> for StoredSource<'_, S> {
             return Ok(());
         }
         // rows of storage of every block, in the order in which they lie
-        let planes = output.data_mut()[..layout.len()].chunks_mut(layout.block_stride());
-        let stored = planes.enumerate().flat_map(|(plane, data)| {
-            let rows = data[..layout.ring() * layout.row_stride()].chunks_mut(layout.row_stride());
-            rows.enumerate().map(move |(stored, data)| (plane, stored, data))
-        });
-        stored.collect::<Vec<_>>().into_par_iter().for_each(|(plane, stored, data)| {
-            let (ring, stored) = (layout.ring().cast_signed() as i64, stored.cast_signed() as i64);
-            let y = rows.start + (stored - rows.start).rem_euclid(ring);
-            if y < rows.end {
-                row(plane / layout.blocks(), plane % layout.blocks() * block, y, data);
-            }
+        let least = LEAST_SHARED.div_ceil(layout.row_stride());
+        let planes = output.data_mut()[..layout.len()].par_chunks_mut(layout.block_stride());
+        planes.enumerate().for_each(|(plane, data)| {
+            // what follows the rows is no part of them
+            let of_plane = data[..layout.ring() * layout.row_stride()].par_chunks_mut(layout.row_stride());
+            of_plane.enumerate().with_min_len(least).for_each(|(stored, data)| {
+                let (ring, stored) = (layout.ring().cast_signed() as i64, stored.cast_signed() as i64);
+                let y = rows.start + (stored - rows.start).rem_euclid(ring);
+                if y < rows.end {
+                    row(plane / layout.blocks(), plane % layout.blocks() * block, y, data);
+                }
+            });
         });
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Memory of other types than the computation's.
 
 use tiled_exec::{Changes, ElementType, IoError, Numbers, Sink, Stored, StoredSink, StoredSource, bf16, f16};
-use tiled_tensor::Tensor;
+use tiled_tensor::{Element, Tensor};
 
 use crate::windows::{check_source, write_tiles};
 
@@ -113,6 +113,36 @@ fn bytes_are_scaled_and_what_they_cut_is_counted() {
     assert_eq!((changes.element, changes.values, changes.cut), (ElementType::U8, 6, 3));
     Sink::<f32>::finish(&sink).unwrap();
     assert_eq!(memory, [0, 0, 43, 128, 213, 255]);
+}
+
+/// Halfway between any two neighbours of 16 bits the even one is stored, and a value beside it becomes the nearer one.
+fn stored_is_nearest<S: Stored>(infinity: u16, of_bits: impl Fn(u16) -> S, bits: impl Fn(S) -> u16) {
+    let mut changes = Changes::new(S::ELEMENT, Numbers::AsIs);
+    for low in 0..infinity - 1 {
+        let [below, above] = [low, low + 1].map(|bits| of_bits(bits).load::<f64>(Numbers::AsIs));
+        let middle = below.midpoint(above);
+        let even = low + low % 2;
+        let cases = [(middle, even), (middle.next_up(), low + 1), (middle.next_down(), low), (below, low)];
+        for (value, expected) in cases {
+            assert_eq!(bits(S::store(value, &mut changes)), expected, "{value:e}");
+            assert_eq!(bits(S::store(-value, &mut changes)), expected | 1 << 15, "{value:e}");
+        }
+        // the same of f32, where it has the bit more that the middle takes
+        let middle = f32::from_f64(middle);
+        if f64::from(middle) == below.midpoint(above) {
+            for (value, expected) in [(middle, even), (middle.next_up(), low + 1), (middle.next_down(), low)]
+            {
+                assert_eq!(bits(S::store(value, &mut changes)), expected, "{value:e}");
+            }
+        }
+    }
+    assert_eq!((changes.cut, changes.nan), (0, 0));
+}
+
+#[test]
+fn sixteen_bits_of_floating_point_are_the_nearest() {
+    stored_is_nearest(f16::INFINITY.to_bits(), f16::from_bits, f16::to_bits);
+    stored_is_nearest(bf16::INFINITY.to_bits(), bf16::from_bits, bf16::to_bits);
 }
 
 #[test]
