@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tiled::bytes;
 use tiled::device::DeviceBackend;
 use tiled::exec::{
-    DecidedSink, Normalization, NormalizedSource, Reservation, Sink, Source, create_sink, create_sink_with,
+    DecidedSink, Normalization, NormalizedSource, Reservation, Sink, SinkOptions, Source, create_sink_with,
 };
 use tiled::graph::{
     Graph, Objective, ParamSpec, Parameters, Plan, PlanOptions, Planner, Shapes, infer_nchw, try_params,
@@ -141,34 +141,38 @@ pub(crate) fn output_sinks<T: Element>(
     sinks.collect()
 }
 
-/// Files that become tensors of these shapes.
+/// Files that become tensors of these shapes; pictures that are larger than the limit are not held in memory.
 pub(crate) fn create_sinks<T: Element>(
     option: &'static str,
     paths: &[PathBuf],
     shapes: &[[usize; 4]],
+    limit_bytes: u64,
 ) -> Result<Vec<Box<dyn Sink<T>>>, CliError> {
     check_count(option, shapes.len(), paths.len())?;
-    let sinks = paths.iter().zip(shapes).map(|(path, shape)| create_sink(path, *shape));
+    let options = SinkOptions { limit_bytes, ..SinkOptions::default() };
+    let sinks = paths.iter().zip(shapes).map(|(path, shape)| create_sink_with(path, *shape, &options));
     Ok(sinks.collect::<Result<_, _>>()?)
 }
 
-/// The places of files that become tensors of these shapes later: they could be made now, and their room is taken.
+/// The places of files that become tensors of these shapes later, and the bytes that their sinks will hold: they could be made now, and their
+/// room is taken.
 pub(crate) fn reserve_sinks<T: Element>(
     option: &'static str,
     paths: &[PathBuf],
     shapes: &[[usize; 4]],
-) -> Result<Vec<Reservation>, CliError> {
+    limit_bytes: u64,
+) -> Result<(Vec<Reservation>, u64), CliError> {
     if paths.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), 0));
     }
     // what a sink checks of the shape and the format
-    drop(create_sinks::<T>(option, paths, shapes)?);
+    let held = sink_bytes(&create_sinks::<T>(option, paths, shapes, limit_bytes)?);
     let room = |(path, shape): (&PathBuf, &[usize; 4])| {
         let is_picture = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png"));
         let element_bytes = if is_picture { 1 } else { size_of::<T>() };
         Reservation::new(path, (shape.iter().product::<usize>() * element_bytes) as u64)
     };
-    Ok(paths.iter().zip(shapes).map(room).collect::<Result<_, _>>()?)
+    Ok((paths.iter().zip(shapes).map(room).collect::<Result<_, _>>()?, held))
 }
 
 /// The bytes that sinks hold: pictures before they are compressed.

@@ -47,7 +47,7 @@ fn run_as<T: Element>(args: &GradArgs, session: &Session) -> Result<(), CliError
     });
     let wanted = objective.input_grads(&job.graph)?.into_iter().map(|place| job.inputs[place].shape());
     let wanted: Vec<[usize; 4]> = wanted.collect();
-    let sinks = create_sinks::<T>("grad-input", &args.grad_input, &wanted)?;
+    let sinks = create_sinks::<T>("grad-input", &args.grad_input, &wanted, args.plan.picture_bytes())?;
     let given: u64 = grad_outputs.iter().map(|source| source.resident_bytes()).sum();
     let plan = job.plan(
         &objective,

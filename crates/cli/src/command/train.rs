@@ -6,7 +6,7 @@ mod target;
 
 use serde_json::{Value, json};
 use tiled::exec::{AdamW, AdamWOptions, Io, Optimizer, Reservation, Sgd, SgdOptions, Source};
-use tiled::graph::{Loss, Mode, Objective, Parameters, try_params};
+use tiled::graph::{Loss, Mode, Objective, Parameters, Plan, try_params};
 use tiled::network::WeightsFrom;
 use tiled::tensor::Element;
 
@@ -16,7 +16,7 @@ use crate::args::{DTypeArg, LossArg, OptimizerArg, TrainArgs};
 use crate::chart;
 use crate::error::CliError;
 use crate::files::{Files, weights_bytes};
-use crate::job::{Job, changed, changed_json, create_sinks, kept_bytes, reserve_sinks, sink_bytes, wrote};
+use crate::job::{Job, changed, changed_json, create_sinks, kept_bytes, reserve_sinks, wrote};
 use crate::opened::OpenedFiles;
 use crate::progress::Session;
 use crate::report::{Figures, print, print_json};
@@ -77,7 +77,14 @@ fn train<T: Element, O: Optimizer<T>>(
     // every file that is written after the steps has its place and its room before them
     let place = args.save.as_ref().map(|path| Reservation::new(path, saved_bytes)).transpose()?;
     let curve = args.loss_curve.as_ref().map(|path| Reservation::new(path, CURVE_BYTES)).transpose()?;
-    let prediction = reserve_sinks::<T>("prediction", args.prediction.as_slice(), &job.outputs())?;
+    let (paths, limit) = (args.prediction.as_slice(), args.plan.picture_bytes());
+    let (prediction, held_bytes) = reserve_sinks::<T>("prediction", paths, &job.outputs(), limit)?;
+    // before the steps, that a budget is not too small after them; it counts nothing of the training but the weights and the inputs
+    let of_prediction = || -> Result<Plan, CliError> {
+        let options = args.plan.options(&job.backend, job.input_bytes() + held_bytes)?;
+        job.plan(&Objective::inference(), &options, session)
+    };
+    let planned = args.prediction.as_ref().map(|_| of_prediction()).transpose()?;
     let own = job.has_weights() || args.weights.is_some();
     let weights = if own { args.weights.clone() } else { Some(WeightsFrom::Random(0)) };
     let mut parameters = job.parameters(&args.network, weights.as_ref())?;
@@ -88,13 +95,12 @@ fn train<T: Element, O: Optimizer<T>>(
     steps.run(&job, &*target, plan, optimizer)?;
     let Steps { losses, seconds, kept, .. } = steps;
     let mut figures = step.times(losses.len(), seconds);
-    // the plan of the prediction counts nothing of the training but the weights and the inputs
     drop((target, curve, prediction, kept));
     if let Some(path) = &args.loss_curve {
         chart::draw_losses(path, &losses)?;
     }
-    let pictures = match args.prediction {
-        Some(_) => predict(args, session, &job, &mut parameters, &mut figures)?,
+    let pictures = match planned {
+        Some(plan) => predict(args, session, &job, plan, &mut parameters, &mut figures)?,
         None => Pictures { lines: Vec::new(), json: json!([]) },
     };
     report(args, &figures, &losses, &job.files, pictures)
@@ -105,13 +111,12 @@ fn predict<T: Element>(
     args: &TrainArgs,
     session: &Session,
     job: &Job<T>,
+    plan: Plan,
     parameters: &mut Parameters<T>,
     figures: &mut Figures,
 ) -> Result<Pictures, CliError> {
     let paths: Vec<_> = args.prediction.iter().cloned().collect();
-    let sinks = create_sinks::<T>("prediction", &paths, &job.outputs())?;
-    let options = args.plan.options(&job.backend, job.input_bytes() + sink_bytes(&sinks))?;
-    let plan = job.plan(&Objective::inference(), &options, session)?;
+    let sinks = create_sinks::<T>("prediction", &paths, &job.outputs(), args.plan.picture_bytes())?;
     // the memory of the training is back by now
     figures.plan_peak_bytes = figures.plan_peak_bytes.max(plan.peak_bytes());
     let mut executor = args.plan.executor(plan, &job.backend)?;

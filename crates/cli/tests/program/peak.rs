@@ -237,6 +237,23 @@ fn r10_a_prediction_holds_nothing_of_the_training() {
     );
 }
 
+/// A picture that is larger than a quarter of the memory lies in a file until it is whole, also where there is no room for it beside the plan.
+#[test]
+fn r10_pictures_of_predictions_and_gradients_take_no_memory_of_their_plans() {
+    let bed = Bed::new();
+    bed.write("net.json", br#"{"inputs": [{"name": "x", "channels": 1}], "outputs": ["y"], "nodes":
+        [{"name": "y", "op": "conv2d", "inputs": ["x"], "out_channels": 1, "kernel_size": 3, "padding": 1}]}"#);
+    bed.npy("x.npy", &[1, 2000, 2000]);
+    let memory = ["--memory", "3MiB", "--threads", "1"];
+    let train = ["train", "--net", "net.json", "--input", "x.npy", "--target", "x.npy", "--steps", "1"];
+    bed.succeeds(&[&train[..], &["--save", "w.safetensors", "--prediction", "p.png"], &memory].concat());
+    let grad = ["grad", "--net", "net.json", "--weights", "w.safetensors", "--input", "x.npy"];
+    bed.succeeds(&[&grad[..], &["--grad-output", "x.npy", "--grad-input", "g.png"], &memory].concat());
+    for picture in ["p.png", "g.png"] {
+        assert!(bed.path(picture).metadata().is_ok_and(|metadata| metadata.len() > 1000), "{picture}");
+    }
+}
+
 fn write_files(bed: &Bed, is_all: bool) {
     bed.write(TRIVIAL, TRIVIAL_NET.as_bytes());
     bed.write("many.onnx", &crate::onnx::of_many_weights());
