@@ -354,7 +354,8 @@
 #define TILED_DECISION_NONE 0
 
 /**
- * The number of the channel with the largest value is written, from 0 on, the first of equal ones; NaN wins.
+ * The number of the channel with the largest value is written, from 0 on, the first of equal ones; NaN wins. Memory of integers gets the number
+ * as it is, whatever `numbers` says.
  */
 #define TILED_DECISION_ARGMAX 1
 

@@ -145,6 +145,16 @@ fn class_numbers_are_decided_as_they_are_written() {
         let best = (1..5).fold(0, |best, c| if score(c) > score(best) { c } else { best });
         assert_eq!(usize::try_from(*class), Ok(best), "pixel {pixel}");
     }
+    // bytes hold them as they are, where values would be 0 to 1
+    let (mut of_bytes, mut of_words) = (vec![9_u8; PIXELS], vec![9_u16; PIXELS]);
+    for mut output in
+        [sink(&mut of_bytes, TILED_DTYPE_U8, CLASSES), sink(&mut of_words, TILED_DTYPE_U16, CLASSES)]
+    {
+        (output.decision, output.channels) = (TILED_DECISION_ARGMAX, 5);
+        ok(run(&input, &output));
+    }
+    assert!(of_bytes.iter().map(|class| i64::from(*class)).eq(classes.iter().copied()));
+    assert!(of_words.iter().map(|class| i64::from(*class)).eq(classes.iter().copied()));
     // the same numbers go to a function
     let given = std::cell::UnsafeCell::new(vec![-1.0_f32; PIXELS]);
     let mut function = tiled_sink { write: Some(take), user: given.get().cast(), ..initial(tiled_sink_init) };

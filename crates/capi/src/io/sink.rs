@@ -65,7 +65,8 @@ pub struct tiled_sink {
 
 /// The values themselves are written.
 pub const TILED_DECISION_NONE: i32 = 0;
-/// The number of the channel with the largest value is written, from 0 on, the first of equal ones; NaN wins.
+/// The number of the channel with the largest value is written, from 0 on, the first of equal ones; NaN wins. Memory of integers gets the number
+/// as it is, whatever `numbers` says.
 pub const TILED_DECISION_ARGMAX: i32 = 1;
 /// For each channel 1 is written where the value is above the threshold, else 0; NaN stays.
 pub const TILED_DECISION_ABOVE: i32 = 2;
@@ -205,7 +206,7 @@ impl CheckedSink {
     /// `changes` is NULL, misaligned, or a struct with its size set.
     pub(crate) unsafe fn of(sink: &tiled_sink, name: &'static str) -> Fallible<Self> {
         sink.tensor.require_initialised(name)?;
-        let numbers = numbers(sink.numbers, name)?;
+        let mut numbers = numbers(sink.numbers, name)?;
         let changes = if sink.changes.is_null() {
             None
         } else {
@@ -230,7 +231,11 @@ impl CheckedSink {
         };
         let decision = match sink.decision {
             TILED_DECISION_NONE => None,
-            TILED_DECISION_ARGMAX => Some(Decision::ArgMax),
+            TILED_DECISION_ARGMAX => {
+                // as in files
+                numbers = Numbers::Classes;
+                Some(Decision::ArgMax)
+            }
             TILED_DECISION_ABOVE => Some(Decision::Above(sink.threshold)),
             other => {
                 let message = format!("{name}: decision {other} is none of 0, 1 (argmax) and 2 (above)");
