@@ -12,12 +12,12 @@ use tiled::device::{Device, DeviceBackend};
 use tiled::exec::{ElementType, Progress};
 use tiled::graph::program::SourceRole;
 use tiled::graph::{
-    self, Chunks, InMemory, Loss, Mode, Objective, ParamSpec, ParamTensor, Parameters, PlanOptions, Planner,
-    infer_nchw, match_params, try_params, wants_tensor,
+    self, Chunks, GraphError, InMemory, Loss, Mode, Objective, ParamSpec, ParamTensor, Parameters,
+    PlanOptions, Planner, infer_nchw, match_params, try_params, wants_tensor,
 };
 use tiled::kernel::Backend;
 use tiled::network::{self, NetworkError, WeightsFrom};
-use tiled::tensor::{DType, Element};
+use tiled::tensor::{DType, Element, collected};
 
 use crate::array::Array;
 use crate::error::Failure;
@@ -46,6 +46,7 @@ enum Weights {
     /// The network's file, or nowhere.
     Own,
     From(WeightsFrom),
+    /// Held as long as the network.
     F32(Parameters<f32>),
     F64(Parameters<f64>),
 }
@@ -281,7 +282,7 @@ impl Network {
         });
         let read = inputs.iter().map(|input| Ok(input.resident_bytes));
         let written = outputs.iter().zip(&made).map(|(output, shape)| output.written_bytes(*shape, writing));
-        let held = read.chain(written).sum::<Result<u64, Failure>>()?;
+        let held = read.chain(written).sum::<Result<u64, Failure>>()? + self.loaded.held_bytes();
         let is_plain =
             |operand: Option<&Operand>| operand.and_then(Operand::array).is_some_and(Array::is_plain::<T>);
         let defaults = PlanOptions::default();
@@ -318,6 +319,18 @@ impl Network {
 }
 
 impl Loaded {
+    /// The bytes of weights that are held beside those of a run.
+    fn held_bytes(&self) -> u64 {
+        fn of<S: Element>(held: &Parameters<S>) -> u64 {
+            held.tensors().iter().map(|tensor| size_of_val(tensor.data.as_slice()) as u64).sum()
+        }
+        match &self.weights {
+            Weights::Own | Weights::From(_) => 0,
+            Weights::F32(held) => of(held),
+            Weights::F64(held) => of(held),
+        }
+    }
+
     /// The weights, converted.
     pub(crate) fn parameters<T: Element>(&self) -> Result<Parameters<T>, Failure> {
         Ok(match (&self.weights, &self.network.weights) {
@@ -349,11 +362,21 @@ impl Loaded {
 
     fn converted<S: Element, T: Element>(&self, held: &Parameters<S>) -> Result<Parameters<T>, Failure> {
         let specs = try_params(&self.network.graph)?;
-        let tensors = held.tensors().iter().map(|tensor| {
-            let data = tensor.data.iter().map(|value| T::from_f64(value.to_f64())).collect();
-            ParamTensor::new(&tensor.name, tensor.shape.clone(), data)
-        });
-        Ok(Parameters::new(&specs, tensors.collect::<Result<_, _>>()?)?)
+        let tensor = |tensor: &ParamTensor<S>| -> Result<ParamTensor<T>, Failure> {
+            let is_beyond =
+                |value: &&S| value.to_f64().is_finite() && !T::from_f64(value.to_f64()).to_f64().is_finite();
+            let beyond = tensor.data.iter().filter(is_beyond).count();
+            if beyond > 0 {
+                let (name, elements) = (&tensor.name, tensor.data.len());
+                let text =
+                    format!("{beyond} of {elements} values of weight {name} are finite and beyond float32");
+                return Err(Failure::Argument(text));
+            }
+            let data = collected(tensor.data.iter().map(|value| T::from_f64(value.to_f64())))
+                .map_err(GraphError::from)?;
+            Ok(ParamTensor::new(&tensor.name, tensor.shape.clone(), data)?)
+        };
+        Ok(Parameters::new(&specs, held.tensors().iter().map(tensor).collect::<Result<_, _>>()?)?)
     }
 }
 

@@ -91,7 +91,7 @@ impl Operand {
     ) -> Result<Box<dyn Source<T> + 'a>, Failure> {
         let source = match self {
             Self::Path(path) => open_source_with(path, &reading.options(path))?,
-            Self::Parts(parts) => parts.source(reading.numbers, watch)?,
+            Self::Parts(parts) => parts.source(reading.numbers, reading.picture_bytes, watch)?,
             Self::Array(array) => array.source(reading.numbers)?,
         };
         if reading.to.is_none() {
@@ -114,7 +114,7 @@ impl Operand {
         let (written, options) = (writing.shape(shape), writing.options(shape[1]));
         let sink = match self {
             Self::Path(path) => create_sink_with(path, written, &options)?,
-            Self::Parts(parts) => parts.sink(options.numbers, watch)?,
+            Self::Parts(parts) => parts.sink(options.numbers, writing.picture_bytes, watch)?,
             Self::Array(array) => array.sink(options.numbers)?,
         };
         let got = sink.shape();
@@ -125,6 +125,14 @@ impl Operand {
         match writing.decision {
             Some(decision) => Ok(Box::new(DecidedSink::new::<T>(sink, shape, decision)?)),
             None => Ok(sink),
+        }
+    }
+
+    /// The bytes of a part, of which there is one at a time.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        match self {
+            Self::Parts(parts) => parts.part_bytes(),
+            Self::Path(_) | Self::Array(_) => 0,
         }
     }
 

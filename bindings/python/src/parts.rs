@@ -18,6 +18,9 @@ use crate::watch::Watch;
 /// The most bytes of an array that is asked for or given out at once, but for one pixel of all images and channels.
 const PART_BYTES: usize = 1 << 20;
 
+/// The same where a plan leaves less than that: of still fewer bytes there would be too many arrays.
+const LEAST_PART_BYTES: usize = 1 << 16;
+
 /// The object as `tiled._operands` hands it over.
 #[derive(FromPyObject)]
 pub(crate) struct Given {
@@ -74,12 +77,14 @@ impl Parts {
         *lock(&self.changes)
     }
 
-    /// The object, to be read; chunk by chunk where it has chunks.
+    /// The object, to be read; chunk by chunk where it has chunks, else in arrays within a limit.
     pub(crate) fn source<'a, T: Element>(
         &'a self,
         numbers: Numbers,
+        limit_bytes: u64,
         watch: &'a Watch,
     ) -> Result<Box<dyn Source<T> + 'a>, IoError> {
+        let most = self.pixels_within(limit_bytes);
         with_stored!(self.element, S => {
             if let Some(chunk) = self.chunks {
                 let read = move |at: [usize; 2], slot: &mut [S]| self.read_chunk(chunk, at, slot, watch);
@@ -87,7 +92,7 @@ impl Parts {
                 return Ok(Box::new(source.with_numbers(numbers)));
             }
             let read = move |region: Region<2>, window: &mut ViewMut<'_, T>| {
-                for bounds in pieces(region, self.pixel_bytes()) {
+                for bounds in pieces(region, most) {
                     self.check(bounds, watch)?;
                     let _turn = lock(&self.turn);
                     self.get(bounds, watch)?.used(|array| copy_in::<S, T>(array, bounds, numbers, window));
@@ -98,16 +103,18 @@ impl Parts {
         })
     }
 
-    /// The object, to be written.
+    /// The object, to be written in arrays within a limit.
     pub(crate) fn sink<'a, T: Element>(
         &'a self,
         numbers: Numbers,
+        limit_bytes: u64,
         watch: &'a Watch,
     ) -> Result<Box<dyn Sink<T> + 'a>, IoError> {
+        let most = self.pixels_within(limit_bytes);
         *lock(&self.changes) = Some(Changes::new(self.element, numbers));
         with_stored!(self.element, S => {
             let write = move |region: Region<2>, window: &View<'_, T>| {
-                for bounds in pieces(region, self.pixel_bytes()) {
+                for bounds in pieces(region, most) {
                     self.check(bounds, watch)?;
                     let _turn = lock(&self.turn);
                     let part = self.get(bounds, watch)?;
@@ -150,6 +157,13 @@ impl Parts {
             }
         });
         Ok(())
+    }
+
+    /// The pixels of a part that is within a limit, as far as parts are.
+    fn pixels_within(&self, limit_bytes: u64) -> usize {
+        let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
+        let bytes = limit.clamp(LEAST_PART_BYTES, PART_BYTES);
+        (bytes / self.pixel_bytes().max(1)).max(1)
     }
 
     fn pixel_bytes(&self) -> usize {
@@ -212,12 +226,11 @@ impl Part {
     }
 }
 
-/// Rectangles of a region, of few bytes each.
-fn pieces(region: Region<2>, pixel_bytes: usize) -> impl Iterator<Item = Bounds> {
+/// Rectangles of a region, of so many pixels at most.
+fn pieces(region: Region<2>, most: usize) -> impl Iterator<Item = Bounds> {
     let index = |at: i64| usize::try_from(at).unwrap_or(0);
     let ends = |interval: Interval| [index(interval.begin()), index(interval.end())];
     let [rows, cols] = [ends(region.rows()), ends(region.cols())];
-    let most = (PART_BYTES / pixel_bytes.max(1)).max(1);
     let width = (cols[1] - cols[0]).clamp(1, most);
     let height = most / width;
     let along = |[begin, end]: [usize; 2], step: usize| {

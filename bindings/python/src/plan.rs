@@ -149,7 +149,7 @@ struct Operands<'a> {
 type Ends<'a, T> = (Vec<Box<dyn Source<T> + 'a>>, Vec<Box<dyn Sink<T> + 'a>>);
 
 impl<'a> Operands<'a> {
-    /// Opens all of them; pictures hold no more than the bytes that are left.
+    /// Opens all of them; pictures, and objects in parts as far as they can, hold no more than the bytes that are left.
     fn opened<T: Element>(
         &self,
         shapes: &[[usize; 4]],
@@ -164,13 +164,13 @@ impl<'a> Operands<'a> {
             // as a plan sees them: one beside the other
             let reading = reading.clone().beside(held).within(left_bytes.saturating_sub(held));
             let source = input.source::<T>(name, &reading, watch)?;
-            held = held.saturating_add(source.resident_bytes());
+            held = held.saturating_add(source.resident_bytes()).saturating_add(input.part_bytes());
             sources.push(source);
         }
         for ((name, output), shape) in self.written.iter().zip(shapes) {
             writing.picture_bytes = writing.picture_bytes.min(left_bytes.saturating_sub(held));
             let sink = output.sink::<T>(name, *shape, writing, watch)?;
-            held = held.saturating_add(sink.resident_bytes());
+            held = held.saturating_add(sink.resident_bytes()).saturating_add(output.part_bytes());
             sinks.push(sink);
         }
         Ok((sources, sinks))

@@ -48,6 +48,26 @@ def test_weights_of_64_bits_stay_so(net, weights, image, expected):
     assert numpy.abs(near - expected(image)).max() <= 1e-13 * numpy.abs(near).max()
 
 
+def test_weights_beyond_the_type_of_a_run_are_refused(net, weights, image):
+    weights["conv.weight"] = weights["conv.weight"].astype(numpy.float64)
+    weights["conv.weight"][1, 2] = 1e300
+    network = tiled.Network(net, weights)
+    with pytest.raises(tiled.Error, match="15 of 225 values of weight conv.weight are finite and beyond float32"):
+        network.run(image)
+    assert numpy.isfinite(network.run(image, dtype="float64")).all()
+
+
+def test_weights_that_are_held_are_in_the_memory_of_a_plan(tmp_path, weights):
+    conv = {"name": "y", "op": "conv2d", "inputs": ["x"], "out_channels": 500, "kernel_size": 5, "padding": 2}
+    net = {"inputs": [{"name": "x", "channels": 20}], "nodes": [conv], "outputs": ["y"]}
+    (tmp_path / "net.json").write_text(json.dumps(net))
+    weight = numpy.zeros((500, 20, 5, 5), numpy.float32)
+    named = {"y.weight": weight, "y.bias": numpy.zeros(500, numpy.float32)}
+    peak = tiled.Network(tmp_path / "net.json", "random:1").plan((20, 30, 30), threads=1).peak_bytes
+    held = tiled.Network(tmp_path / "net.json", named).plan((20, 30, 30), threads=1).peak_bytes
+    assert held == peak + weight.nbytes + 2000
+
+
 def test_convolutions_of_one_value_are_merged(tmp_path):
     conv = {"op": "conv2d", "inputs": ["x"], "out_channels": 4}
     nodes = [

@@ -22,7 +22,7 @@ class Sliced:
         self.shape, self.dtype = array.shape, array.dtype
         if chunks is not None:
             self.chunks = chunks
-        self.reads = []
+        self.reads, self.writes = [], []
         self.busy = threading.Lock()
 
     def __getitem__(self, key):
@@ -39,6 +39,7 @@ class Sliced:
         assert self.busy.acquire(blocking=False), "written twice at once"
         try:
             assert self._array[key].shape == part.shape
+            self.writes.append((key, part.nbytes))
             self._array[key] = part
         finally:
             self.busy.release()
@@ -63,6 +64,14 @@ def test_parts_are_small_whatever_the_image(network):
     got = network.run(source, memory="64 MiB")
     assert (got == network.run(image)).all()
     assert len(source.reads) > 20 and max(size for _, size in source.reads) <= 1 << 20
+    # a plan that was made without them may leave less
+    with pytest.raises(tiled.BudgetError) as refused:
+        network.plan(image.shape, memory=1, threads=1)
+    least = int(re.search("smallest that works is (\\d+) bytes", str(refused.value))[1])
+    source, sink = Sliced(image), Sliced(numpy.zeros_like(got))
+    network.plan(image.shape, memory=least, threads=1).run(source, out=sink)
+    assert (sink._array == got).all()
+    assert max(size for _, size in source.reads + sink.writes) <= 1 << 16
 
 
 def test_pictures_are_in_the_memory_of_the_run(tmp_path):

@@ -122,6 +122,11 @@ def test_outputs_that_do_not_fit_are_refused_before_anything_is_written(network,
     overlapping = memory[-wanted.size :].reshape(wanted.shape)
     with pytest.raises(tiled.Error, match="pool and x lie in one stretch of memory"):
         network.run(shared, out=overlapping)
+    # what would become of a list nobody would see
+    with pytest.raises(
+        tiled.Error, match="pool: wants a path, an array, or an object with shape, dtype and slices to write, is list"
+    ):
+        network.run(image, out=[wanted.tolist()])
     with pytest.raises(tiled.Error, match="out has 2 outputs, the network 1: `pool`"):
         network.run(image, out=[small, small])
 

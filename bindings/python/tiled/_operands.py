@@ -134,7 +134,8 @@ def sink(given: Operand, axes: str | None, name: str) -> Any:
     """What the extension module writes."""
     if is_path(given):
         return Path(given)
-    array = in_memory(given)
+    # what is made of a list is a copy, which nobody would see
+    array = None if isinstance(given, list | tuple) else in_memory(given)
     if array is not None:
         return in_order(array, axes_of(array.ndim, axes, name))
     if not isinstance(given, SlicedArray) or not hasattr(given, "__setitem__"):
