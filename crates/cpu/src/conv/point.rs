@@ -69,9 +69,9 @@ impl<E: Element, const P: usize, const V: usize, const STRIDE: usize> Micro<E>
 }
 
 impl<E> Source<E> {
-    /// Whether tiles that read in place may be [`Points`], where a block of inputs is a vector.
+    /// Whether tiles that read in place may be [`Points`], where a block of inputs is a vector: their one tap is not left out.
     pub(super) fn is_point<S: Simd<E = E>>(&self) -> bool {
         let in_place = self.reading == Reading::Direct && self.channels.0.is_multiple_of(S::LANES);
-        in_place && self.rows == 1 && self.cols == 1
+        in_place && self.rows == 1 && self.cols == 1 && self.taps == [0, 1]
     }
 }

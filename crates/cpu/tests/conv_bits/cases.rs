@@ -119,6 +119,11 @@ pub(super) fn cases() -> Vec<Case> {
         case(1, [16, 16], 1, [[9, 3, 1, 4, 4, 4], [20, 2, 1, 9, 17, 30]]),
         case(1, [32, 16], 1, [[9, 5, 1, 2, 4, 4], [75, 5, 1, 9, 18, 18]]),
         case(1, [16, 48], 1, [[9, 3, 2, 3, 3, 3], [101, 3, 2, 17, 17, 17]]),
+        // one tap, of columns that it reads inside and of more that it does not, in classes of the gradient of others too
+        case(1, [16, 24], 1, [[9, 1, 1, 1, 0, 0], [20, 1, 1, 1, 9, 9]]),
+        case(2, [16, 24], 1, [[16, 1, 1, 1, 8, 8], [16, 1, 1, 1, 8, 8]]),
+        case(1, [16, 24], 1, [[9, 1, 1, 1, 0, 0], [40, 1, 2, 1, 17, 17]]),
+        case(1, [16, 16], 1, [[64, 3, 2, 17, 0, 0], [64, 3, 2, 17, 0, 0]]),
         // depthwise and narrow groups whose taps lie apart: phases of rows, of columns and of both, and too few outputs for any
         case(2, [16, 16], 16, [[19, 3, 1, 2, 2, 2], [61, 3, 1, 2, 2, 2]]),
         case(1, [19, 19], 19, [[25, 5, 1, 3, 6, 6], [77, 5, 1, 3, 5, 6]]),
