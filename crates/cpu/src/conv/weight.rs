@@ -42,9 +42,7 @@ pub(super) fn reduce<T: Lane>(
 /// Asserts what the loads of the kernels rely on.
 fn check<T: Element>(problem: &Problem, x: View<'_, T>, gy: View<'_, T>, share: Region<2>) {
     let conv = &problem.conv;
-    let need = Region::new(std::array::from_fn(|i| {
-        conv.windows[i].receptive(share.axis(i)).intersect(Interval::whole(conv.input[i]))
-    }));
+    let need = Region::new([0, 1].map(|axis| read_by(problem, share, axis)));
     assert!(x.region().contains_region(need), "input window {} lacks part of {need}", x.region());
     assert!(gy.region().contains_region(share), "gradient window {} lacks part of {share}", gy.region());
     assert_eq!(x.layout().channels(), conv.in_channels, "input channels");
@@ -59,6 +57,12 @@ fn check<T: Element>(problem: &Problem, x: View<'_, T>, gy: View<'_, T>, share: 
             layout.channels()
         );
     }
+}
+
+/// The rows or columns of the image that a share reads.
+fn read_by(problem: &Problem, share: Region<2>, axis: usize) -> Interval {
+    let conv = &problem.conv;
+    conv.windows[axis].receptive(share.axis(axis)).intersect(Interval::whole(conv.input[axis]))
 }
 
 /// The sums, written by several threads, each its own.
@@ -513,8 +517,8 @@ impl<T: Element> Reduce<'_, T> {
             };
             for first in (0..cols).step_by(4) {
                 let taps = (cols - first).min(4);
-                // the kernel reads four taps, also where there are fewer: no further than the window holds
-                let held = self.x.layout().cols().end() - self.column(first + 3, 0);
+                // the kernel reads four taps, also where there are fewer: no further than any window of this share holds
+                let held = read_by(problem, self.share, 1).end() - self.column(first + 3, 0);
                 let mut shared = segment.cols.intersect(Interval::new(i64::MIN / 2, held));
                 for tap in first..first + taps {
                     shared = shared.intersect(self.columns(&segment, tap));
