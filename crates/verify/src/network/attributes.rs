@@ -17,7 +17,7 @@ impl Growing<'_> {
         let dilation = draw.pair(&[1, 1, 1, 2, 3]);
         let mut stride = draw.pair(&[1, 1, 1, 2, 3]);
         let reach: [i64; 2] = std::array::from_fn(|axis| dilation[axis] * (kernel_size[axis] - 1));
-        let padding = match draw.below(5) {
+        let mut padding = match draw.below(5) {
             0 => [[0, 0]; 2],
             1 => reach.map(|reach| [reach / 2, reach / 2]),
             2 => {
@@ -33,6 +33,10 @@ impl Growing<'_> {
             PaddingMode::Reflect,
             PaddingMode::Replicate,
         ]);
+        // more of it than a kernel reads, whole columns of tiles
+        if padding_mode == PaddingMode::Zeros && draw.chance(5) {
+            padding[1] = [draw.between(8, 20), draw.between(0, 20)];
+        }
         let (groups, out_channels) = groups(draw, channels);
         let bias = draw.chance(60);
         Conv2d { out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode }

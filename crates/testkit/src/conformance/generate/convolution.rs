@@ -54,7 +54,8 @@ pub(in crate::conformance) fn conv2d_deep<T: Element>(rng: &mut Rng, index: usiz
 /// A convolution, or a gradient for its input, whose taps are so far apart that no tile holds what lies between them.
 pub(in crate::conformance) fn conv2d_spread<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
     let windows = [rng.range(1, 2), rng.range(25, 40)].map(|dilation| {
-        Window::new(3, 1, dilation, rng.pick(&[0, dilation / 2, dilation])).expect("positive sizes")
+        let (stride, padding) = (rng.pick(&[1, 1, 2]), rng.pick(&[0, dilation / 2, dilation]));
+        Window::new(3, stride, dilation, padding).expect("positive sizes")
     });
     let input = [rng.range(5, 7), rng.range(81, 110)];
     let output = [0, 1].map(|axis| windows[axis].outputs(input[axis], windows[axis].padding(), false));
@@ -80,8 +81,11 @@ pub(in crate::conformance) fn conv2d_spread<T: Element>(rng: &mut Rng, index: us
 pub(in crate::conformance) fn conv2d_point<T: Element>(rng: &mut Rng, index: usize) -> Case<T> {
     let windows = if index.is_multiple_of(2) {
         let stride = rng.pick(&[1, 1, 2]);
-        [rng.pick(&[1, 1, 1, 3]), 1]
-            .map(|kernel| Window::new(kernel, stride, 1, rng.pick(&[0, 0, 1])).expect("positive sizes"))
+        [rng.pick(&[1, 1, 1, 3]), 1].map(|kernel| {
+            // of more columns than a tile has, nothing is read
+            let padding = rng.pick(&[0, 0, 0, 1, 9, 20]);
+            Window::new(kernel, stride, 1, padding).expect("positive sizes")
+        })
     } else {
         [(); 2].map(|()| {
             let kernel = rng.range(2, 5);
@@ -204,7 +208,8 @@ pub(in crate::conformance) fn conv(rng: &mut Rng) -> (Conv, usize) {
     loop {
         let windows = [(); 2].map(|()| {
             let kernel = rng.pick(&[1, 2, 3, 3, 3, 4, 5, 7]);
-            let padding = if rng.chance(50) { kernel / 2 } else { rng.range(0, 4) };
+            let most = if rng.chance(10) { 20 } else { 4 };
+            let padding = if rng.chance(50) { kernel / 2 } else { rng.range(0, most) };
             let (stride, dilation) = (rng.pick(&[1, 1, 1, 2, 2, 3, 5]), rng.pick(&[1, 1, 1, 2, 3]));
             Window::new(kernel, stride, dilation, padding).expect("positive sizes")
         });
