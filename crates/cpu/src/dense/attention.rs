@@ -199,13 +199,16 @@ impl<E: Lane> Routine<E> for Backward<E> {
                         std::slice::from_raw_parts_mut(dq, count * depth).fill(E::ZERO);
                         for seen in blocks(scores.seen(&rows), KEYS) {
                             let (first_key, count_keys) = seen;
+                            // what comes first is not added to a zero, where −0 would lose its sign
+                            let [of_keys, of_queries] = [first, first_key]
+                                .map(|at| if at == 0 { Update::Replace } else { Update::Add });
                             let log_sum = |query: usize| *log_sums.at(index, query);
                             scores.probabilities(simd, head, &rows, seen, log_sum, (p, product));
                             let (p, ds) = (plain(p, PITCH), plain(ds, PITCH));
                             let dy = dy.matrix(head, first);
                             if to[2].is_some() {
                                 let own = plain(dv, width);
-                                let (to, update) = to_keys[1].unwrap_or((own, Update::Add));
+                                let (to, update) = to_keys[1].unwrap_or((own, of_keys));
                                 let to = (to.from(first_key, 0), update);
                                 let of_v = job([count_keys, width, count], p.read().transposed(), dy, to);
                                 serial(simd, of_v, product);
@@ -226,13 +229,13 @@ impl<E: Lane> Routine<E> for Backward<E> {
                             }
                             if to[0].is_some() {
                                 let k = scores.k.matrix(head, first_key);
-                                let to = to_queries.unwrap_or((plain(dq, depth), Update::Add));
+                                let to = to_queries.unwrap_or((plain(dq, depth), of_queries));
                                 serial(simd, job([count, depth, count_keys], ds.read(), k, to), product);
                             }
                             if to[1].is_some() {
                                 let q = scores.q.matrix(head, first);
                                 let own = plain(dk, depth);
-                                let (to, update) = to_keys[0].unwrap_or((own, Update::Add));
+                                let (to, update) = to_keys[0].unwrap_or((own, of_keys));
                                 let to = (to.from(first_key, 0), update);
                                 let of_k = job([count_keys, depth, count], ds.read().transposed(), q, to);
                                 serial(simd, of_k, product);

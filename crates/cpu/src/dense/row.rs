@@ -279,8 +279,8 @@ per_simd! {
         let by = simd.splat(factor);
         for (x, most) in x.iter().zip(most.iter_mut()) {
             let own = largest_by(simd, x.len(), |at, count| simd.mul(read_first(simd, &x[at..], count), by));
-            // not a number is not less or equal: it wins
-            *most = if own <= *most { *most } else { own };
+            // not a number is not less or equal: it wins, also where it came before
+            *most = if own <= *most || most.to_f64().is_nan() { *most } else { own };
         }
         for (x, most) in x.iter_mut().zip(most.iter()) {
             let from = if *most == T::NEG_INFINITY { T::ZERO } else { *most };
