@@ -168,6 +168,48 @@ mod simulated {
         Ok(())
     }
 
+    /// Windows of several blocks have gaps between them where rows are powers of two: so have the pieces that they pass through, of which
+    /// rows alone would fill each.
+    #[test]
+    fn blocks_with_gaps_between_them_pass_through_pieces_as_they_are()
+    -> Result<(), Box<dyn std::error::Error>> {
+        for (order, [channels, height, width]) in [
+            (Order::Forward, [16, 140, 1024]),
+            (Order::Backward, [16, 70, 1024]),
+            (Order::Shuffled(3), [64, 33, 512]),
+            (Order::Forward, [512, 20, 128]),
+        ] {
+            let device = match Simulated::new(Facts::h200(), order) {
+                Ok(device) => device,
+                Err(reason) => {
+                    eprintln!("skipped: {reason}");
+                    return Ok(());
+                }
+            };
+            let backend = CudaBackend::new(Arc::new(device));
+            let graph = Graph::from_json(&format!(
+                r#"{{"inputs": [{{"name": "x", "channels": {channels}}}], "nodes": [{{"name": "y", "op": "neg", "inputs": ["x"]}}], "outputs": ["y"]}}"#,
+            ))?;
+            let shape = [1, channels, height, width];
+            let image = Tensor::<f32>::from_fn(shape, |[_, c, y, x]| value([c, y, x]))?;
+            let shapes = infer(&graph, 1, &[[height, width]])?;
+            let options = PlanOptions { hold: Hold::Materialise, ..PlanOptions::default() };
+            let plan =
+                Planner::<f32>::new(&graph, &shapes, &Objective::inference(), &backend).plan(&options)?;
+            let (source, output) = (MemorySource::try_from(&image)?, MemorySink::<f32>::new(shape)?);
+            let io = Io { inputs: vec![&source], outputs: vec![&output], ..Io::default() };
+            Executor::new(plan, &backend, 1)?.run(
+                &mut initialise::<f32>(&params(&graph), 1),
+                &io,
+                &NoProgress,
+            )?;
+            let output = output.into_tensor();
+            let wrong = output.data().iter().zip(image.data()).filter(|(y, x)| **y != -**x).count();
+            assert_eq!(wrong, 0, "{order:?}, {channels}×{height}×{width}");
+        }
+        Ok(())
+    }
+
     struct Bed {
         device: Arc<Simulated>,
         backend: CudaBackend,

@@ -84,6 +84,10 @@ struct Launch {
     bool failed = false;
     int order = 0;
     uint64_t seed = 0;
+
+    ~Launch() {
+        for (const Fiber& f : fibers) std::free(f.memory);
+    }
 };
 
 inline Launch*& launch() {

@@ -80,15 +80,12 @@ pub(crate) fn key(unit: &Unit, architecture: &str) -> u128 {
 pub(crate) fn cached(unit: &Unit, architecture: &str) -> Result<Vec<u8>, DriverError> {
     let folder = cache::folder("cuda");
     let path = folder.join(format!("{}-{architecture}-{:032x}.cubin", unit.name, key(unit, architecture)));
-    if let Ok(code) = fs::read(&path) {
+    if let Some(code) = cache::read(&path) {
         return Ok(code);
     }
     let code = build(unit, architecture)?.code;
     // a folder that cannot be written to costs the next run the time to build again, no more
-    let own = folder.join(format!("{}-{}.tmp", unit.name, std::process::id()));
-    let _ = fs::create_dir_all(&folder)
-        .and_then(|()| fs::write(&own, &code))
-        .and_then(|()| fs::rename(&own, &path));
+    let _ = fs::create_dir_all(&folder).and_then(|()| cache::write(&path, &code));
     Ok(code)
 }
 

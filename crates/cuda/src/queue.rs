@@ -180,8 +180,14 @@ impl<'q, T: Element> CudaQueue<'q, T> {
         let address = self.memory.pieces?;
         let planes = layout.batch() * layout.blocks();
         let row_bytes = planes * extent(region.cols().len()) * layout.block() * size_of::<T>();
-        let rows = i64::try_from(PIECE_BYTES.checked_div(row_bytes)?).ok().filter(|rows| *rows > 0)?;
         let [begin, end] = [region.rows().begin(), region.rows().end()];
+        // between the blocks of a piece there may be gaps
+        let holds = |rows: i64| {
+            let band = Region::from_rows_cols(Interval::new(begin, begin + rows), region.cols());
+            compact(layout, band).len() * size_of::<T>() <= PIECE_BYTES
+        };
+        let most = i64::try_from(PIECE_BYTES.checked_div(row_bytes)?).ok()?.min(end - begin);
+        let rows = (1..=most).rev().find(|rows| holds(*rows))?;
         let begins = (0..).map(|band| begin + band * rows).take_while(|at| *at < end);
         let band = |at: i64| Region::from_rows_cols(Interval::new(at, end.min(at + rows)), region.cols());
         Some((address, begins.map(band).collect()))

@@ -1,12 +1,12 @@
 //! Kernels built by a C++ compiler of the host, kept by content.
 
+use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::{env, process};
 
 use super::super::DriverError;
 use crate::cache;
@@ -211,8 +211,8 @@ fn built(unit: &Unit) -> Result<PathBuf, DriverError> {
     }
     let failed = |message: String| DriverError::Failed { call: "build kernels", message };
     fs::create_dir_all(&folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
-    // under a name of this process until it is whole
-    let own = folder.join(format!("{}-{}.tmp", unit.name, process::id()));
+    // under a name of its own until it is whole
+    let own = cache::own_name(&path);
     let source = own.with_extension("cpp");
     fs::write(&source, text).map_err(|error| failed(format!("{}: {error}", source.display())))?;
     let output = Command::new(&compiler.name).args(&compiler.flags).arg("-o").arg(&own).arg(&source).output();
