@@ -5,7 +5,7 @@
 use tiled::cpu::{CpuBackend, Isa};
 use tiled::kernel::Reference;
 use tiled::tensor::Element;
-use tiled_testkit::conformance::check_backend;
+use tiled_testkit::conformance::{check_backend, seed};
 use tiled_testkit::dense::{check_dense, check_gradients};
 
 const SEED: u64 = 20_250_131;
@@ -23,13 +23,13 @@ fn backend(isa: Isa) -> Option<CpuBackend> {
 
 fn check<T: Element>(isa: Isa) {
     if let Some(backend) = backend(isa) {
-        check_backend::<T>(&backend, SEED, CASES);
+        check_backend::<T>(&backend, seed(SEED), CASES);
     }
 }
 
 fn check_dense_work<T: Element>(isa: Isa) {
     if let Some(backend) = backend(isa) {
-        check_dense::<T>(&backend, SEED, CASES);
+        check_dense::<T>(&backend, seed(SEED), CASES);
     }
 }
 
@@ -57,7 +57,7 @@ macro_rules! suites {
             #[test]
             fn derivatives_are_those_of_the_functions() {
                 if let Some(backend) = backend(Isa::$isa) {
-                    check_gradients(&backend, SEED);
+                    check_gradients(&backend, seed(SEED));
                 }
             }
         }
@@ -77,11 +77,11 @@ fn suites_cover_every_instruction_set() {
 
 #[test]
 fn the_reference_conforms_to_itself() {
-    check_backend::<f32>(&Reference, SEED, CASES);
+    check_backend::<f32>(&Reference, seed(SEED), CASES);
 }
 
 #[test]
 fn dense_work_of_the_reference_conforms_to_itself() {
-    check_dense::<f32>(&Reference, SEED, CASES);
-    check_gradients(&Reference, SEED);
+    check_dense::<f32>(&Reference, seed(SEED), CASES);
+    check_gradients(&Reference, seed(SEED));
 }

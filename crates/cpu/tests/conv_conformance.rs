@@ -10,7 +10,7 @@ const SEED: u64 = 20_240_923;
 fn check<T: Element>(check: fn(&dyn Backend<T>, u64, usize), cases: usize) {
     for isa in Isa::ALL {
         match CpuBackend::with_isa(isa) {
-            Ok(backend) => check(&backend, SEED, cases),
+            Ok(backend) => check(&backend, conformance::seed(SEED), cases),
             Err(reason) => eprintln!("skipped: {reason}"),
         }
     }

@@ -44,7 +44,7 @@ fn check<T: Element>(check: fn(&dyn Backend<T>, u64, usize), cases: usize) {
             }
         };
         for block in BLOCKS {
-            check(&Blocked { backend, block }, SEED, cases);
+            check(&Blocked { backend, block }, conformance::seed(SEED), cases);
         }
     }
 }

@@ -50,7 +50,7 @@ fn each<T: Element>(check: Check<T>, cases: usize) {
 
 fn each_in<T: Element>(precision: Precision, check: Check<T>, cases: usize) {
     for (index, backend) in backends(precision).iter().enumerate() {
-        check(backend, SEED + index as u64, cases);
+        check(backend, suite::seed(SEED) + index as u64, cases);
     }
 }
 

@@ -27,6 +27,15 @@ pub use reductions::{check_conv2d_backward_weight, check_gradient_of_weights, ch
 pub use rng::Rng;
 pub use scatter::check_scatter;
 
+/// The seed of a test's cases: its own, or that of `TILED_SEED`, for other cases than those that every run tries.
+///
+/// # Panics
+/// Where `TILED_SEED` is no number.
+#[must_use]
+pub fn seed(own: u64) -> u64 {
+    std::env::var("TILED_SEED").map_or(own, |seed| seed.parse().expect("TILED_SEED is a whole number"))
+}
+
 /// Checks every kernel and reduction of a backend, `cases` times each.
 ///
 /// # Panics
