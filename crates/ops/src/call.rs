@@ -34,33 +34,7 @@ impl Operator {
     /// The bits of the numbers of an activation.
     pub(crate) fn numbers(&self) -> [u64; 2] {
         let Self::Conv2d(_, Some(activation)) = *self else { return [0; 2] };
-        let numbers = match activation {
-            Activation::LeakyRelu { slope } => [slope, 0.0],
-            Activation::Clamp { min, max } => [min, max],
-            Activation::Threshold { threshold, value } => [threshold, value],
-            Activation::Elu { alpha } | Activation::Celu { alpha } => [alpha, 0.0],
-            Activation::Softplus { beta, threshold } => [beta, threshold],
-            Activation::Pow { exponent } => [exponent, 0.0],
-            Activation::Relu
-            | Activation::Sigmoid
-            | Activation::Tanh
-            | Activation::Silu
-            | Activation::Gelu
-            | Activation::GeluTanh
-            | Activation::Selu
-            | Activation::Softsign
-            | Activation::HardSigmoid
-            | Activation::HardSwish
-            | Activation::Mish
-            | Activation::LogSigmoid
-            | Activation::Exp
-            | Activation::Log
-            | Activation::Sqrt
-            | Activation::Abs
-            | Activation::Neg
-            | Activation::Reciprocal => [0.0; 2],
-        };
-        numbers.map(f64::to_bits)
+        activation.numbers().map(f64::to_bits)
     }
 }
 

@@ -131,6 +131,29 @@ impl Activation {
         }
     }
 
+    /// Its own numbers, in the order of their fields; zero beyond them.
+    ///
+    /// ```
+    /// use tiled_kernel::Activation;
+    /// assert_eq!(Activation::Clamp { min: 0.0, max: 6.0 }.numbers(), [0.0, 6.0]);
+    /// assert_eq!(Activation::Relu.numbers(), [0.0, 0.0]);
+    /// ```
+    #[must_use]
+    pub const fn numbers(self) -> [f64; 2] {
+        match self {
+            Self::LeakyRelu { slope } => [slope, 0.0],
+            Self::Clamp { min, max } => [min, max],
+            Self::Threshold { threshold, value } => [threshold, value],
+            Self::Elu { alpha } | Self::Celu { alpha } => [alpha, 0.0],
+            Self::Softplus { beta, threshold } => [beta, threshold],
+            Self::Pow { exponent } => [exponent, 0.0],
+            Self::Relu | Self::Sigmoid | Self::Tanh | Self::Silu | Self::Gelu | Self::GeluTanh => [0.0; 2],
+            Self::Selu | Self::Softsign | Self::HardSigmoid | Self::HardSwish | Self::Mish => [0.0; 2],
+            Self::LogSigmoid | Self::Exp | Self::Log | Self::Sqrt | Self::Abs | Self::Neg => [0.0; 2],
+            Self::Reciprocal => [0.0; 2],
+        }
+    }
+
     /// Whether the derivative is computed from the output rather than from the input.
     ///
     /// Then the input need not be kept for the gradient.
