@@ -216,13 +216,13 @@ fn built(unit: &Unit) -> Result<PathBuf, DriverError> {
     let source = own.with_extension("cpp");
     fs::write(&source, text).map_err(|error| failed(format!("{}: {error}", source.display())))?;
     let output = Command::new(&compiler.name).args(&compiler.flags).arg("-o").arg(&own).arg(&source).output();
+    let _ = fs::remove_file(&source);
     let output = output.map_err(|error| failed(format!("{}: {error}", compiler.name)))?;
     if !output.status.success() {
         let mut message = format!("{} of {}:\n", compiler.name, unit.name);
         let _ = write!(message, "{}", String::from_utf8_lossy(&output.stderr));
         return Err(failed(message));
     }
-    let _ = fs::remove_file(&source);
     fs::rename(&own, &path).map_err(|error| failed(format!("{}: {error}", path.display())))?;
     Ok(path)
 }
