@@ -99,6 +99,13 @@ mod simulated {
     /// A source that says in which regions it was read.
     struct Told(Mutex<Vec<Region<2>>>);
 
+    const SHUFFLED: Order = Order::Shuffled(9);
+
+    /// A device that runs what it may in some order; none where there is no compiler.
+    fn device(order: Order) -> Option<Simulated> {
+        Simulated::new(Facts::h200(), order).inspect_err(|reason| eprintln!("skipped: {reason}")).ok()
+    }
+
     /// So large that a run is worth a thread of the pool.
     const EXTENT: usize = 900;
 
@@ -123,13 +130,7 @@ mod simulated {
 
     #[test]
     fn threads_of_the_host_read_and_write_bands_for_a_device() -> Result<(), Box<dyn std::error::Error>> {
-        let device = match Simulated::new(Facts::h200(), Order::Forward) {
-            Ok(device) => device,
-            Err(reason) => {
-                eprintln!("skipped: {reason}");
-                return Ok(());
-            }
-        };
+        let Some(device) = device(Order::Forward) else { return Ok(()) };
         let backend = CudaBackend::new(Arc::new(device));
         let graph = Graph::from_json(
             r#"{"inputs": [{"name": "x", "channels": 3}], "nodes": [{"name": "y", "op": "relu", "inputs": ["x"]}], "outputs": ["y"]}"#,
@@ -179,13 +180,7 @@ mod simulated {
             (Order::Shuffled(3), [64, 33, 512]),
             (Order::Forward, [512, 20, 128]),
         ] {
-            let device = match Simulated::new(Facts::h200(), order) {
-                Ok(device) => device,
-                Err(reason) => {
-                    eprintln!("skipped: {reason}");
-                    return Ok(());
-                }
-            };
+            let Some(device) = device(order) else { return Ok(()) };
             let backend = CudaBackend::new(Arc::new(device));
             let graph = Graph::from_json(&format!(
                 r#"{{"inputs": [{{"name": "x", "channels": {channels}}}], "nodes": [{{"name": "y", "op": "neg", "inputs": ["x"]}}], "outputs": ["y"]}}"#,
@@ -266,15 +261,9 @@ mod simulated {
         }
     }
 
-    fn device() -> Option<Simulated> {
-        Simulated::new(Facts::h200(), Order::Shuffled(9))
-            .inspect_err(|reason| eprintln!("skipped: {reason}"))
-            .ok()
-    }
-
     #[test]
     fn two_steps_of_training_on_a_simulated_gpu_do_not_depend_on_the_tiles() {
-        let Some(device) = device() else { return };
+        let Some(device) = device(SHUFFLED) else { return };
         let bed = Bed::new(device);
         let whole = bed.train(bed.plan(Hold::Materialise, Tiling::Auto), 1).expect("a step");
         let tiles = bed.plan(Hold::Slide, Tiling::Tile([1, 3]));
@@ -295,14 +284,14 @@ mod simulated {
 
     #[test]
     fn each_call_of_the_driver_that_fails_ends_a_run_with_its_name_and_leaves_nothing() {
-        let Some(device) = device() else { return };
+        let Some(device) = device(SHUFFLED) else { return };
         let bed = Bed::new(device);
         let plan = bed.plan(Hold::Slide, Tiling::Tile([2, 3]));
         bed.train(plan.clone(), 1).expect("a step");
         let calls = bed.device.calls();
         assert!(calls > 200, "only {calls} calls");
         for call in 0..calls {
-            let failing = self::device().expect("a compiler was found").failing(call);
+            let failing = self::device(SHUFFLED).expect("a compiler was found").failing(call);
             let bed = Bed::new(failing);
             let Err(error) = bed.train(plan.clone(), 1) else {
                 panic!("call {call} of {calls} did not fail")
@@ -314,7 +303,7 @@ mod simulated {
 
     #[test]
     fn a_gpu_never_holds_more_than_the_plan_states() {
-        let Some(device) = device() else { return };
+        let Some(device) = device(SHUFFLED) else { return };
         let bed = Bed::new(device);
         let backend =
             tiled::device::DeviceBackend::Cuda(CudaBackend::new(Arc::<Simulated>::clone(&bed.device)));
